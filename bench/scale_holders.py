@@ -1,6 +1,6 @@
 """What thousands of nodes leave in the cluster, without the nodes: for the last part of `scale`.
 
-They would take hours of this machine. Their rules choose which addresses each claims
+They would take hours of this machine. Their rules choose which addresses each acquires
 (ipam/rules/blocks) and the agent's codec writes it, a lease beside; no journal is kept, nothing is
 watched, and each knows what those before it hold. Their NodeReports are copies of a real one.
 """
@@ -17,7 +17,7 @@ from kube_client.kinds import Wanted
 from kube_rdma.adapters.cluster.connect import connect
 from kube_rdma.adapters.cluster.kinds.own import NODE_REPORT
 from kube_rdma.ipam.cluster import IP_POOL, IpamObjects, pool_of
-from kube_rdma.ipam.rules.blocks import ahead_limit, choose_claims, plan
+from kube_rdma.ipam.rules.blocks import ahead_limit, choose_addresses, plan
 from kube_rdma.ipam.rules.node_state import load
 from kube_rdma.ipam.rules.subpools import Subpool, subpools
 from kube_rdma.model.ipam import Block, BlockKey, BootId, JournalId, NodeLease, NodeName
@@ -26,7 +26,7 @@ AT_ONCE = 32
 
 
 def hold(kubeconfig: Path, names: Sequence[str]) -> int:
-    """Let each node hold what it claims for its first pod; how many addresses that is."""
+    """Let each node hold what it acquires for its first pod; how many addresses that is."""
     return asyncio.run(_hold(kubeconfig, names))
 
 
@@ -40,8 +40,10 @@ async def _hold(kubeconfig: Path, names: Sequence[str]) -> int:
         held = 0
         for first in range(0, len(names), AT_ONCE):
             group = names[first : first + AT_ONCE]
-            claims = [one for name in group for one in _claims(NodeName(name), blocks, subpool)]
-            latest = {block.key: block for block in claims}  # a second node writes after the first
+            acquires = [one for name in group for one in _claims(NodeName(name), blocks, subpool)]
+            latest = {
+                block.key: block for block in acquires
+            }  # a second node writes after the first
             written = await asyncio.gather(*map(objects.write_block, latest.values()))
             blocks.update({block.key: block for block in written if block})
             held += sum(_count(block, group) for block in latest.values())
@@ -53,9 +55,9 @@ def _claims(node: NodeName, blocks: dict[BlockKey, Block], subpool: Subpool) -> 
     """The blocks as this node writes them; `blocks` has them from then on."""
     state = load(node, (), 0.0)
     count = max(CARDS, ahead_limit(state, blocks, subpool))
-    for key, bits in choose_claims(state, blocks, subpool, count):
+    for key, bits in choose_addresses(state, blocks, subpool, count):
         before = blocks.get(key)
-        _, block = plan(state, key, before, claim=bits)
+        _, block = plan(state, key, before, acquire=bits)
         blocks[key] = block
         yield block
 

@@ -26,28 +26,19 @@ from kube_rdma.ipam.rules.blocks import held
 from kube_rdma.ipam.rules.subpools import key_of, mask, subpools
 from kube_rdma.lib.text.document import Value, of_value
 from kube_rdma.lib.text.words import address as read_address
-from kube_rdma.model.ipam import (
-    Address,
-    Block,
-    IPPool,
-    NetworkName,
-    NodeName,
-    PoolName,
-    Span,
-    Subnet,
-)
+from kube_rdma.model import ipam
 from kube_rdma.model.kubernetes import PodState
 from kube_rdma_whereabouts.objects import ReservationSpec, WhereaboutsPoolSpec
 
-_UNNAMED = NetworkName("default")
+_UNNAMED = ipam.NetworkName("default")
 _OFFSET = re.compile(r"[0-9]{1,39}")  # of an IPv6 range
 
 
 class Allocated(Frozen):
     """An address that whereabouts gave."""
 
-    network: NetworkName
-    address: Address
+    network: ipam.NetworkName
+    address: ipam.Address
     pod: str  # namespace/name
     interface: str
     source: str  # the object that says so
@@ -56,18 +47,18 @@ class Allocated(Frozen):
 class KeptAddress(Frozen):
     """An address that stays with its pod, and so is given to nobody else."""
 
-    address: Address
-    network: NetworkName
+    address: ipam.Address
+    network: ipam.NetworkName
     pod: str
     interface: str
-    node: NodeName
-    pools: tuple[PoolName, ...]
+    node: ipam.NodeName
+    pools: tuple[ipam.PoolName, ...]
 
 
 class Legacy(Frozen):
     """What was read; `faults` are sentences about what was not understood."""
 
-    pools: tuple[IPPool, ...] = ()
+    pools: tuple[ipam.IPPool, ...] = ()
     allocated: tuple[Allocated, ...] = ()
     faults: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -76,16 +67,16 @@ class Legacy(Frozen):
 class Present(Frozen):
     """What kube-rdma has already: pools, what earlier migrations excluded from each, blocks."""
 
-    pools: Mapping[PoolName, IPPool] = field(default_factory=dict)
-    imported: Mapping[PoolName, frozenset[Address]] = field(default_factory=dict)
-    blocks: Sequence[Block] = ()
+    pools: Mapping[ipam.PoolName, ipam.IPPool] = field(default_factory=dict)
+    imported: Mapping[ipam.PoolName, frozenset[ipam.Address]] = field(default_factory=dict)
+    blocks: Sequence[ipam.Block] = ()
 
 
 class PoolChange(Frozen):
     """A pool to write, and the addresses that are excluded from it for pods of whereabouts."""
 
-    pool: IPPool
-    imported: tuple[Address, ...]
+    pool: ipam.IPPool
+    imported: tuple[ipam.Address, ...]
     is_new: bool
 
 
@@ -107,7 +98,7 @@ def read(
     """All that whereabouts left, as values."""
     ours, sliced, notes, faults = _attachments(attachments)
     slicing = [ours[name] for name in sliced]
-    allocated: dict[tuple[NetworkName, Address], Allocated] = {}
+    allocated: dict[tuple[ipam.NetworkName, ipam.Address], Allocated] = {}
     for pool in pools:
         for allocation in _allocations(pool, slicing, tuple(ours.values()), faults):
             allocated.setdefault((allocation.network, allocation.address), allocation)
@@ -128,7 +119,7 @@ def plan(legacy: Legacy, pods: Iterable[PodState], present: Present) -> Migratio
     living = {f"{pod.namespace}/{pod.name}": pod for pod in pods if not pod.is_over}
     kept, over, unmapped = [], [], list(legacy.faults)
     compiled = [subpool for pool in legacy.pools for subpool in subpools(pool)]
-    takes: dict[PoolName, set[Address]] = {pool.name: set() for pool in legacy.pools}
+    takes: dict[ipam.PoolName, set[ipam.Address]] = {pool.name: set() for pool in legacy.pools}
     for allocation in sorted(
         legacy.allocated, key=lambda each: (each.network, each.address.packed)
     ):
@@ -157,7 +148,7 @@ def plan(legacy: Legacy, pods: Iterable[PodState], present: Present) -> Migratio
                 allocation.network,
                 allocation.pod,
                 allocation.interface,
-                NodeName(pod.node),
+                ipam.NodeName(pod.node),
                 pool_names,
             )
         )
@@ -174,10 +165,10 @@ def plan(legacy: Legacy, pods: Iterable[PodState], present: Present) -> Migratio
 
 def _attachments(
     attachments: Iterable[Stored[DefinitionSpec, None]],
-) -> tuple[dict[PoolName, IPPool], set[PoolName], list[str], list[str]]:
+) -> tuple[dict[ipam.PoolName, ipam.IPPool], set[ipam.PoolName], list[str], list[str]]:
     """The pools that they mean, which of these nodes had slices of, notes and faults."""
-    pools: dict[PoolName, IPPool] = {}
-    sliced: set[PoolName] = set()
+    pools: dict[ipam.PoolName, ipam.IPPool] = {}
+    sliced: set[ipam.PoolName] = set()
     notes: list[str] = []
     faults: list[str] = []
     for attachment in attachments:
@@ -212,19 +203,19 @@ def _plugins(conf: Value) -> list[dict[str, Value]]:
 
 
 def _is_whereabouts(plugin: Mapping[str, Value]) -> bool:
-    ipam = plugin.get("ipam")
-    return isinstance(ipam, dict) and ipam.get("type") == "whereabouts"
+    block = plugin.get("ipam")
+    return isinstance(block, dict) and block.get("type") == "whereabouts"
 
 
 def _is_sliced(plugin: Mapping[str, Value]) -> bool:
-    ipam = plugin.get("ipam")
-    return isinstance(ipam, dict) and bool(ipam.get("node_slice_size"))
+    block = plugin.get("ipam")
+    return isinstance(block, dict) and bool(block.get("node_slice_size"))
 
 
 def _allocations(
     pool: Stored[WhereaboutsPoolSpec, None],
-    sliced: Sequence[IPPool],
-    attached: Sequence[IPPool],
+    sliced: Sequence[ipam.IPPool],
+    attached: Sequence[ipam.IPPool],
     faults: list[str],
 ) -> list[Allocated]:
     source = f"whereabouts IPPool {pool.name}"
@@ -255,8 +246,8 @@ def _allocations(
 
 
 def _networks(
-    prefix: str, subnet: Subnet, sliced: Sequence[IPPool], attached: Sequence[IPPool]
-) -> tuple[NetworkName, ...]:
+    prefix: str, subnet: ipam.Subnet, sliced: Sequence[ipam.IPPool], attached: Sequence[ipam.IPPool]
+) -> tuple[ipam.NetworkName, ...]:
     """What may be the network of a pool whose name has `prefix` before its range.
 
     ``blue``, ``node-1``, ``blue-node-1``, or nothing; `sliced` are those of the attached pools that
@@ -274,18 +265,18 @@ def _networks(
         if (pool.network == _UNNAMED or prefix.startswith(f"{pool.network}-"))
         and any(_is_part(subnet, one.subnet, or_all=not is_own) for one in pool.ranges)
     ]
-    own = [NetworkName(prefix)] if is_own or not of_nodes else []
+    own = [ipam.NetworkName(prefix)] if is_own or not of_nodes else []
     return tuple(dict.fromkeys((*own, *of_nodes)))
 
 
-def _is_part(subnet: Subnet, whole: Subnet, *, or_all: bool) -> bool:
+def _is_part(subnet: ipam.Subnet, whole: ipam.Subnet, *, or_all: bool) -> bool:
     """Whether a subnet is in another one, perhaps of another family; `or_all`: or all of it."""
     is_within = subnet.network_address in whole and subnet.broadcast_address in whole
     return is_within and (or_all or subnet != whole)
 
 
 def _reservation(
-    reservation: Stored[ReservationSpec, None], networks: Iterable[NetworkName]
+    reservation: Stored[ReservationSpec, None], networks: Iterable[ipam.NetworkName]
 ) -> Allocated | None:
     """The address in a reservation's name; behind the longest network's name that fits."""
     source = f"OverlappingRangeIPReservation {reservation.name}"
@@ -298,12 +289,12 @@ def _reservation(
             at = read_address(text if "." in text else text.replace("-", ":"))
         except ValueError:
             continue
-        name = NetworkName(network or _UNNAMED)
+        name = ipam.NetworkName(network or _UNNAMED)
         return Allocated(name, at, reservation.spec.podref, reservation.spec.ifname, source)
     return None
 
 
-def _contested(allocation: Allocated, blocks: Iterable[Block]) -> list[str]:
+def _contested(allocation: Allocated, blocks: Iterable[ipam.Block]) -> list[str]:
     """Addresses that nodes hold already: perhaps a second pod has them."""
     key, bit = key_of(allocation.network, allocation.address)
     return [
@@ -314,13 +305,13 @@ def _contested(allocation: Allocated, blocks: Iterable[Block]) -> list[str]:
     ]
 
 
-def _change(pool: IPPool, taken: set[Address], present: Present) -> PoolChange | None:
+def _change(pool: ipam.IPPool, taken: set[ipam.Address], present: Present) -> PoolChange | None:
     """The pool without the addresses of living pods; None when it is so already."""
     current = present.pools.get(pool.name)
     before = present.imported.get(pool.name, frozenset())
     base = current or pool
     # Earlier releases wrote each address alone.
-    written = {Span(each, each) for each in before} | set(_spans(before))
+    written = {ipam.Span(each, each) for each in before} | set(_spans(before))
     excludes = [each for each in base.excludes if each not in written]
     imported = sorted(taken, key=lambda each: (each.version, int(each)))
     wanted = replace(base, excludes=(*excludes, *_spans(imported)))
@@ -329,13 +320,13 @@ def _change(pool: IPPool, taken: set[Address], present: Present) -> PoolChange |
     return PoolChange(wanted, tuple(imported), is_new=current is None)
 
 
-def _spans(addresses: Iterable[Address]) -> list[Span]:
+def _spans(addresses: Iterable[ipam.Address]) -> list[ipam.Span]:
     """The addresses, neighbours in one: a pool has room for few thousand excludes."""
-    spans: list[Span] = []
+    spans: list[ipam.Span] = []
     for address in sorted(addresses, key=lambda each: (each.version, int(each))):
         last = spans[-1].last if spans else None
         if last and (last.version, int(last) + 1) == (address.version, int(address)):
-            spans[-1] = Span(spans[-1].first, address)
+            spans[-1] = ipam.Span(spans[-1].first, address)
         else:
-            spans.append(Span(address, address))
+            spans.append(ipam.Span(address, address))
     return spans

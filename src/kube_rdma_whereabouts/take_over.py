@@ -15,8 +15,7 @@ from kube_client.objects import Cluster
 from kube_client.wire import Unreadable
 from kube_rdma.adapters.cluster.kinds.own import DEFINITION
 from kube_rdma.adapters.cluster.kinds.pod import POD, pod_state
-from kube_rdma.ipam import cluster as ipam
-from kube_rdma.ipam.cluster import IP_POOL, pool_of
+from kube_rdma.ipam import cluster as kinds
 from kube_rdma.ipam.objects import IPPoolStatus
 from kube_rdma.ipam.views import Migration
 from kube_rdma.lib.text.words import address
@@ -35,11 +34,11 @@ async def take_over(cluster: Cluster, *, is_dry: bool) -> MigrationPlan:
         await _legacy(cluster, whereabouts.POOL),
         await _legacy(cluster, whereabouts.RESERVATION),
     )
-    stored = {entry.name: entry for entry in await cluster.list(IP_POOL)}
+    stored = {entry.name: entry for entry in await cluster.list(kinds.IP_POOL)}
     present = Present(
-        {pool_of(entry).name: pool_of(entry) for entry in stored.values()},
-        {pool_of(entry).name: _imported(entry) for entry in stored.values()},
-        tuple(ipam.stored_block(entry) for entry in await cluster.list(ipam.IP_BLOCK)),
+        {kinds.pool_of(entry).name: kinds.pool_of(entry) for entry in stored.values()},
+        {kinds.pool_of(entry).name: _imported(entry) for entry in stored.values()},
+        tuple(kinds.stored_block(entry) for entry in await cluster.list(kinds.IP_BLOCK)),
     )
     pods = [pod_state(pod) for pod in await cluster.list(POD)]
     migration_plan = plan(legacy, pods, present)
@@ -87,11 +86,11 @@ async def _write(
     note = (IMPORTED, ",".join(map(str, change.imported)))
     if existing is None:
         wanted = Wanted(change.pool.name, spec=change.pool, annotations=(note,))
-        await cluster.create(IP_POOL, wanted)
+        await cluster.create(kinds.IP_POOL, wanted)
         return
     notes = dict(existing.annotations) | dict((note,))
     changed = replace(existing, spec=change.pool, annotations=tuple(sorted(notes.items())))
-    await cluster.replace(IP_POOL, changed)
+    await cluster.replace(kinds.IP_POOL, changed)
 
 
 def _imported(stored: Stored[IPPool, IPPoolStatus]) -> frozenset[Address]:

@@ -21,7 +21,7 @@ SOONEST = {
     Flaw.NO_FSYNC: 2,
     Flaw.FORGOTTEN_FENCE: 9,
     Flaw.ENDLESS_RIGHT: 25,
-    Flaw.DOUBLE_CLAIM: 1,
+    Flaw.DOUBLE_TAKE: 1,
     Flaw.NO_DOUBT: 26,
     Flaw.DEL_BY_POD: 2,
     Flaw.OLD_STORE: 3,

@@ -9,7 +9,7 @@ from .walk import SLICED, Walk
 from .world import Flaw
 
 STEPS = 20_000
-SOONEST = {Flaw.LOST_SWAP: 2, Flaw.FORGOTTEN_FENCE: 4, Flaw.DOUBLE_CLAIM: 1}  # as in test_model
+SOONEST = {Flaw.LOST_SWAP: 2, Flaw.FORGOTTEN_FENCE: 4, Flaw.DOUBLE_TAKE: 1}  # as in test_model
 
 
 def test_no_two_nodes_give_from_one_slice() -> None:

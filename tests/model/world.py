@@ -65,11 +65,11 @@ class Flaw(StrEnum):
     NO_FSYNC = "the journal reaches the disk later"
     FORGOTTEN_FENCE = "the controller reclaims without fencing"
     ENDLESS_RIGHT = "a node grants without contact"
-    DOUBLE_CLAIM = "a claim that failed counts as made"
+    DOUBLE_TAKE = "an acquisition that failed counts as made"
     NO_DOUBT = "a write without answer counts as not done"
     DEL_BY_POD = "a late DEL frees the new sandbox's addresses"
     OLD_STORE = "a store that went back is believed"
-    NO_RECALL = "a node claims before others have asked back"
+    NO_RECALL = "a node acquires before others have asked back"
 
 
 @dataclass(frozen=True)
@@ -489,7 +489,7 @@ class World:
             self._saw_version(machine, self.store.version)
         elif answer and isinstance(effect, effects.WriteBlock | effects.WriteLease):
             self._saw_version(machine, int(answer.version))
-        if self.flaw is Flaw.DOUBLE_CLAIM and isinstance(effect, effects.WriteBlock) and not answer:
+        if self.flaw is Flaw.DOUBLE_TAKE and isinstance(effect, effects.WriteBlock) and not answer:
             return replace(effect.block, version=str(self.store.version))
         if self.flaw is Flaw.ENDLESS_RIGHT and machine.ready and machine.agent:
             machine.agent.state = replace(machine.agent.state, right_until=inf)

@@ -9,7 +9,7 @@ Every copy answers, and the one that leads alone knows of pools: so nothing is c
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import structlog
 
@@ -29,12 +29,12 @@ class ControllerExporter:
 
     def __init__(self, host: str | None, port: int, leads: Callable[[], bool]) -> None:
         self._host, self._port, self._leads = host, port, leads
-        self._usages: tuple[Usage, ...] = ()
+        self._usages: Mapping[str, Sequence[Usage]] = {}  # by pool
         self.server = MetricsServer(self.answer, CONTENT_TYPE)
 
-    def reported(self, usages: Iterable[Usage]) -> None:
+    def reported(self, usages: Mapping[str, Sequence[Usage]]) -> None:
         """Take note of how full all pools are; the copy that leads calls it."""
-        self._usages = tuple(usages)
+        self._usages = dict(usages)
 
     async def run(self) -> None:
         """Serve until cancelled; raise Refused when the address cannot be had."""

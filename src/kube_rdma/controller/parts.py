@@ -65,7 +65,9 @@ def leading(
 ) -> Parts:
     """What writes to the cluster, so one copy does it."""
     namespace = options.namespace
-    reported: Callable[[Sequence[Usage]], None] = exporter.reported if exporter else _unheard
+    reported: Callable[[Mapping[str, Sequence[Usage]]], None] = (
+        exporter.reported if exporter else _unheard
+    )
     parts: dict[str, Part] = {
         "addresses of gone nodes": partial(run_gc, cluster, namespace, events),
         "pool reports": lambda: PoolStatusReporter(cluster, events, reported).run(),
@@ -80,7 +82,7 @@ def leading(
     return parts
 
 
-def _unheard(_: Sequence[Usage]) -> None:
+def _unheard(_: Mapping[str, Sequence[Usage]]) -> None:
     """Nobody asks how full pools are."""
 
 

@@ -19,16 +19,7 @@ from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.own import own_kind
 from kube_rdma.ipam import ip_pool, objects
 from kube_rdma.ipam.objects import IPPoolStatus, LeaseSpec
-from kube_rdma.model.ipam import (
-    Block,
-    BlockKey,
-    BorrowQueue,
-    IPPool,
-    NodeLease,
-    NodeName,
-    PoolName,
-    Version,
-)
+from kube_rdma.model import ipam
 
 # IPPools: the ranges of a network's addresses, and the wants of nodes on their status.
 
@@ -44,12 +35,12 @@ IP_POOL_TEXT: ObjectKind[bytes, IPPoolStatus] = IP_POOL.read_as(
 )
 
 
-def pool_of(stored: Stored[IPPool, IPPoolStatus]) -> IPPool:
+def pool_of(stored: Stored[ipam.IPPool, IPPoolStatus]) -> ipam.IPPool:
     """The value of an IPPool object."""
     return ip_pool.named(stored.spec, stored.name)
 
 
-def pool_of_text(stored: Stored[bytes, IPPoolStatus]) -> IPPool:
+def pool_of_text(stored: Stored[bytes, IPPoolStatus]) -> ipam.IPPool:
     """The value of an IPPool object; raise Refused with all faults of its spec."""
     return ip_pool.named(ip_pool.decode(stored.spec), stored.name)
 
@@ -70,7 +61,7 @@ LEASES = Where(labels="=".join(objects.LEASE_LABEL))
 S = TypeVar("S")
 
 
-def stored_block(stored: Stored[Block, None]) -> Block:
+def stored_block(stored: Stored[ipam.Block, None]) -> ipam.Block:
     """The value of an IPBlock object; raise Broken when its name is not that of its addresses."""
     if stored.name != stored.spec.key.name:
         raise Broken(
@@ -78,18 +69,19 @@ def stored_block(stored: Stored[Block, None]) -> Block:
             f"{stored.spec.key.network} belongs in the block {stored.spec.key.name}, so it was "
             "edited; restore the former value, or delete it when no pod uses an address of it"
         )
-    return replace(stored.spec, version=Version(stored.version))
+    return replace(stored.spec, version=ipam.Version(stored.version))
 
 
-def borrow_queue(stored: Stored[IPPool, IPPoolStatus]) -> BorrowQueue:
+def borrow_queue(stored: Stored[ipam.IPPool, IPPoolStatus]) -> ipam.BorrowQueue:
     """The borrow queue in the status of an IPPool object."""
-    return objects.borrow_queue(PoolName(stored.name), stored.status, Version(stored.version))
+    requests = stored.status.wants if stored.status else ()
+    return ipam.BorrowQueue(ipam.PoolName(stored.name), requests, ipam.Version(stored.version))
 
 
-def lease(stored: Stored[LeaseSpec, None]) -> NodeLease:
+def lease(stored: Stored[LeaseSpec, None]) -> ipam.NodeLease:
     """The value of a Lease object; raise Refused when its annotations were edited."""
     notes = dict(stored.annotations)
-    return objects.lease(stored.name, stored.spec, notes, Version(stored.version))
+    return objects.lease(stored.name, stored.spec, notes, ipam.Version(stored.version))
 
 
 class IpamObjects:
@@ -99,33 +91,33 @@ class IpamObjects:
         self._cluster = cluster
         self._namespace = namespace
 
-    async def blocks(self) -> dict[BlockKey, Block]:
+    async def blocks(self) -> dict[ipam.BlockKey, ipam.Block]:
         """All blocks, consistently; raise Refused or Broken when one of them is garbled."""
         stored = await self._cluster.list(IP_BLOCK)
         return {each.spec.key: stored_block(each) for each in stored}
 
-    async def block(self, key: BlockKey) -> Block | None:
+    async def block(self, key: ipam.BlockKey) -> ipam.Block | None:
         """One block, None where it has no object."""
         stored = await self._cluster.get(IP_BLOCK, key.name)
         return stored_block(stored) if stored else None
 
-    async def write_block(self, written: Block) -> Block | None:
+    async def write_block(self, written: ipam.Block) -> ipam.Block | None:
         """Create it when it has no version, else replace that version."""
         wanted = Wanted(written.key.name, spec=written)
         stored = await self._write(IP_BLOCK, wanted, written, written.version)
         return stored_block(stored) if stored else None
 
-    async def drop_block(self, seen: Block) -> None:
+    async def drop_block(self, seen: ipam.Block) -> None:
         """Delete exactly this version, if it is still there."""
         await self._drop(IP_BLOCK, seen.key.name, "", seen.version)
 
-    async def lease(self, node: NodeName) -> NodeLease | None:
+    async def lease(self, node: ipam.NodeName) -> ipam.NodeLease | None:
         """A node's lease, None when there is none."""
         name = objects.lease_name(node)
         stored = await self._cluster.get(LEASE, name, self._namespace)
         return lease(stored) if stored else None
 
-    async def write_lease(self, written: NodeLease) -> NodeLease | None:
+    async def write_lease(self, written: ipam.NodeLease) -> ipam.NodeLease | None:
         """Create it when it has no version, else replace that version."""
         name = objects.lease_name(written.node)
         spec = objects.lease_spec(written)
@@ -134,28 +126,28 @@ class IpamObjects:
         stored = await self._write(LEASE, wanted, spec, written.version)
         return lease(stored) if stored else None
 
-    async def drop_lease(self, seen: NodeLease) -> None:
+    async def drop_lease(self, seen: ipam.NodeLease) -> None:
         """Delete exactly this version, if it is still there."""
         name = objects.lease_name(seen.node)
         await self._drop(LEASE, name, self._namespace, seen.version)
 
-    async def borrow_queue(self, name: PoolName) -> BorrowQueue:
+    async def borrow_queue(self, name: ipam.PoolName) -> ipam.BorrowQueue:
         """The borrow queue of a pool; an empty one without a version where the pool is missing."""
         stored = await self._cluster.get(IP_POOL, name)
-        return borrow_queue(stored) if stored else BorrowQueue(name)
+        return borrow_queue(stored) if stored else ipam.BorrowQueue(name)
 
-    async def write_borrow_queue(self, written: BorrowQueue) -> BorrowQueue | None:
+    async def write_borrow_queue(self, written: ipam.BorrowQueue) -> ipam.BorrowQueue | None:
         """Replace the queue in exactly this version of the pool; the rest of the status stays."""
         current = await self._cluster.get(IP_POOL, written.pool)
         if current is None or current.version != written.version:
             return None
-        status = objects.with_wants(current.status, written.requests)
+        status = replace(current.status or IPPoolStatus(), wants=written.requests)
         made = self._cluster.replace_status(IP_POOL, replace(current, status=status))
         stored = await _outcome(made)
         return borrow_queue(stored) if stored else None
 
     async def _write(
-        self, kind: ObjectKind[S, None], wanted: Wanted[S], spec: S, version: Version | None
+        self, kind: ObjectKind[S, None], wanted: Wanted[S], spec: S, version: ipam.Version | None
     ) -> Stored[S, None] | None:
         """Create, or replace exactly this version; which object is meant, the version says."""
         if version is None:
@@ -167,7 +159,7 @@ class IpamObjects:
         return await _outcome(self._cluster.replace(kind, changed))
 
     async def _drop(
-        self, kind: ObjectKind[S, None], name: str, namespace: str, version: Version | None
+        self, kind: ObjectKind[S, None], name: str, namespace: str, version: ipam.Version | None
     ) -> None:
         current = await self._cluster.get(kind, name, namespace)
         if current and current.version == version:

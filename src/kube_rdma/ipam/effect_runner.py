@@ -29,14 +29,7 @@ from kube_rdma.ipam.cluster import IpamObjects
 from kube_rdma.ipam.rules import effects
 from kube_rdma.ipam.rules.effects import Effect, Effects, Put, Remove
 from kube_rdma.lib.records import Records
-from kube_rdma.model.ipam import (
-    AllocationRecord,
-    Block,
-    BlockKey,
-    JournalId,
-    JournalIdentity,
-    Timing,
-)
+from kube_rdma.model import ipam
 
 # The node's allocation records on disk, and the random id that tells this journal from any other.
 
@@ -55,8 +48,10 @@ class AddressJournal:
             self._records = Records(journal, threads=self._threads)
             _refuse(self._records.broken)
             values = self._records.values
-            self.records = tuple(value for value in values if isinstance(value, AllocationRecord))
-            ids = [value.journal for value in values if isinstance(value, JournalIdentity)]
+            self.records = tuple(
+                value for value in values if isinstance(value, ipam.AllocationRecord)
+            )
+            ids = [value.journal for value in values if isinstance(value, ipam.JournalIdentity)]
             self.journal = ids[0] if ids else self._create_id(disk.path)
         except BaseException:
             journal.close()
@@ -79,7 +74,7 @@ class AddressJournal:
         """Raise Unavailable while another version's record may have any address of this node."""
         await self._records.refuse_foreign(*self._records.foreign_names)
 
-    def _create_id(self, path: str) -> JournalId:
+    def _create_id(self, path: str) -> ipam.JournalId:
         """Store and return the id of a journal that is new."""
         _refuse(self._records.foreign)  # the id may be in one of them
         if self.records:
@@ -87,7 +82,7 @@ class AddressJournal:
                 f"{path} has records of containers, but not the journal's own id, so it was "
                 "removed: drain the node, empty the folder, restart the node"
             )
-        made = JournalIdentity(JournalId(secrets.token_hex(16)))
+        made = ipam.JournalIdentity(ipam.JournalId(secrets.token_hex(16)))
         self._records.begin(_IDENTITY, made)
         return made.journal
 
@@ -116,7 +111,7 @@ class IpamTiming(Frozen):
     after so many failures, counted from 0. adapters/cluster limits single calls by their silence.
     """
 
-    agreed: Timing = field(default_factory=Timing)
+    agreed: ipam.Timing = field(default_factory=ipam.Timing)
     clock: Callable[[], float] = boot_time
     tick: float = 1.0
     gc_interval: float = 5.0
@@ -203,7 +198,7 @@ class EffectRunner:
         except KubeError as error:
             raise Unavailable(str(error)) from error
 
-    async def _block(self, key: BlockKey) -> Block | None:
+    async def _block(self, key: ipam.BlockKey) -> ipam.Block | None:
         """A block; None for a garbled one too: to create it fails, so it stays uncertain.
 
         Raising would stop the operation for all other blocks too, until a person repairs this one.

@@ -20,8 +20,7 @@ from kube_client.objects import Cluster
 from kube_rdma.adapters.bulkhead import ObjectWalls, contained
 from kube_rdma.adapters.cluster.events import About, Events
 from kube_rdma.adapters.cluster.kinds.node import NODE, node_state
-from kube_rdma.ipam import cluster as ipam
-from kube_rdma.ipam.cluster import IP_BLOCK, IP_POOL, pool_of, stored_block
+from kube_rdma.ipam import cluster as kinds
 from kube_rdma.ipam.effect_runner import EffectRunner, IpamTiming
 from kube_rdma.ipam.rules.effects import Effects
 from kube_rdma.ipam.rules.pools import counted, overlaps
@@ -39,22 +38,14 @@ from kube_rdma.ipam.rules.subpools import Subpool, key_of, mask, subpools
 from kube_rdma.ipam.views import Holder, PoolState
 from kube_rdma.lib.mirror import Mirror, follow_all
 from kube_rdma.lib.text.words import spans_of
+from kube_rdma.model import ipam
 from kube_rdma.model.finding import Finding, Severity
-from kube_rdma.model.ipam import (
-    Address,
-    Bits,
-    Block,
-    BorrowQueue,
-    IPPool,
-    NetworkName,
-    NodeLease,
-    NodeName,
-    PoolName,
-)
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"  # KEP-2268: nothing of the node runs any more
 
-_KINDS = {kind.kind: kind.api_version for kind in (NODE, ipam.IP_BLOCK, IP_POOL)}  # of operations
+_KINDS = {
+    kind.kind: kind.api_version for kind in (NODE, kinds.IP_BLOCK, kinds.IP_POOL)
+}  # of operations
 
 log = structlog.get_logger()
 
@@ -64,19 +55,19 @@ async def run_gc(
 ) -> None:
     """Fence and reclaim until cancelled. `namespace` is where the leases of the nodes are."""
     timing = timing or IpamTiming()
-    pools = Mirror(IP_POOL, _cooldown_and_queue)
-    blocks = Mirror(ipam.IP_BLOCK, ipam.stored_block)
+    pools = Mirror(kinds.IP_POOL, _cooldown_and_queue)
+    blocks = Mirror(kinds.IP_BLOCK, kinds.stored_block)
     leases = Mirror(
-        ipam.LEASE,
-        ipam.lease,
-        where=Where(namespace, labels=ipam.LEASES.labels),
+        kinds.LEASE,
+        kinds.lease,
+        where=Where(namespace, labels=kinds.LEASES.labels),
     )
     nodes = Mirror(NODE, _is_serving)
     mirrors: tuple[Mirror[Any], ...] = (pools, blocks, leases, nodes)
     notices = Notices()
     walls = {kind: ObjectWalls(kind) for kind in _KINDS}
     state = GcState(cooldown=0.0, timing=timing.agreed)
-    runner = EffectRunner(ipam.IpamObjects(cluster, namespace), timing)
+    runner = EffectRunner(kinds.IpamObjects(cluster, namespace), timing)
     async with asyncio.TaskGroup() as tasks:
         await follow_all(tasks, cluster, timing.pause, *mirrors)
         while True:
@@ -89,7 +80,7 @@ async def run_gc(
                     {block.key: block for block in blocks.values.values()},
                     {lease.node: lease for lease in leases.values.values()},
                     tuple(queue for _, queue in pools.values.values()),
-                    frozenset(NodeName(n) for n, serves in nodes.values.items() if serves),
+                    frozenset(ipam.NodeName(n) for n, serves in nodes.values.items() if serves),
                 )
                 with contained("addresses of gone nodes"):  # what was observed is not lost
                     for kind, name, operation in operations(state, view, timing.clock()):
@@ -118,8 +109,8 @@ async def _do(
     return True
 
 
-def _cooldown_and_queue(stored: Stored[Any, Any]) -> tuple[float, BorrowQueue]:
-    return pool_of(stored).cooldown, ipam.borrow_queue(stored)
+def _cooldown_and_queue(stored: Stored[Any, Any]) -> tuple[float, ipam.BorrowQueue]:
+    return kinds.pool_of(stored).cooldown, kinds.borrow_queue(stored)
 
 
 def _is_serving(node: Stored[Any, Any]) -> bool:
@@ -132,42 +123,42 @@ def _is_serving(node: Stored[Any, Any]) -> bool:
 class Snapshot(Frozen):
     """All of it. `subpools` lacks pools that cannot be used; `faults` are sentences, with kinds."""
 
-    pools: Mapping[PoolName, IPPool]
-    subpools: Mapping[PoolName, tuple[Subpool, ...]]
-    queues: Mapping[PoolName, BorrowQueue]
-    blocks: tuple[Block, ...]
-    leases: tuple[NodeLease, ...]
-    nodes: frozenset[NodeName]
+    pools: Mapping[ipam.PoolName, ipam.IPPool]
+    subpools: Mapping[ipam.PoolName, tuple[Subpool, ...]]
+    queues: Mapping[ipam.PoolName, ipam.BorrowQueue]
+    blocks: tuple[ipam.Block, ...]
+    leases: tuple[ipam.NodeLease, ...]
+    nodes: frozenset[ipam.NodeName]
     faults: tuple[Finding, ...]
 
 
 async def take_snapshot(cluster: Cluster) -> Snapshot:
     """Read pools, blocks, leases and nodes; raise Unavailable or Refused as the API client does."""
     faults: list[Finding] = []
-    pools: dict[PoolName, IPPool] = {}
-    compiled: dict[PoolName, tuple[Subpool, ...]] = {}
-    queues: dict[PoolName, BorrowQueue] = {}
-    blocks: list[Block] = []
-    leases: list[NodeLease] = []
+    pools: dict[ipam.PoolName, ipam.IPPool] = {}
+    compiled: dict[ipam.PoolName, tuple[Subpool, ...]] = {}
+    queues: dict[ipam.PoolName, ipam.BorrowQueue] = {}
+    blocks: list[ipam.Block] = []
+    leases: list[ipam.NodeLease] = []
     nodes = await cluster.see(NODE)
-    seen_pools = await cluster.see(IP_POOL)
+    seen_pools = await cluster.see(kinds.IP_POOL)
     for stored in seen_pools.objects:
-        pool = pool_of(stored)
-        pools[pool.name], queues[pool.name] = pool, ipam.borrow_queue(stored)
+        pool = kinds.pool_of(stored)
+        pools[pool.name], queues[pool.name] = pool, kinds.borrow_queue(stored)
         try:
             compiled[pool.name] = subpools(pool)
         except Refused as error:
             faults += [Finding("", line, code="unusable") for line in str(error).splitlines()]
-    seen_blocks = await cluster.see(ipam.IP_BLOCK)
+    seen_blocks = await cluster.see(kinds.IP_BLOCK)
     for seen_block in seen_blocks.objects:
         try:
-            blocks.append(ipam.stored_block(seen_block))
+            blocks.append(kinds.stored_block(seen_block))
         except KubeError as error:
             faults.append(Finding("", str(error), code="edited"))
-    seen_leases = await cluster.see(ipam.LEASE, ipam.LEASES)
+    seen_leases = await cluster.see(kinds.LEASE, kinds.LEASES)
     for seen_lease in seen_leases.objects:
         try:
-            leases.append(ipam.lease(seen_lease))
+            leases.append(kinds.lease(seen_lease))
         except KubeError as error:
             faults.append(Finding("", str(error), code="edited"))
     muddled = (*seen_pools.muddled, *seen_blocks.muddled, *seen_leases.muddled)
@@ -178,7 +169,7 @@ async def take_snapshot(cluster: Cluster) -> Snapshot:
         queues,
         tuple(blocks),
         tuple(leases),
-        frozenset(NodeName(node.name) for node in nodes.objects),
+        frozenset(ipam.NodeName(node.name) for node in nodes.objects),
         tuple(faults),
     )
 
@@ -224,7 +215,7 @@ def _block_findings(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _node_findings(snapshot: Snapshot) -> Iterator[Finding]:
-    holders: dict[NodeName, int] = {}
+    holders: dict[ipam.NodeName, int] = {}
     for block in snapshot.blocks:
         for holding in block.holdings:
             count = holding.bits.bit_count()
@@ -247,24 +238,24 @@ def _node_findings(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _pool_findings(snapshot: Snapshot) -> Iterator[Finding]:
-    for parts in snapshot.subpools.values():
+    for name, parts in snapshot.subpools.items():
         for full in usage(parts, snapshot.blocks):
             if sentence := nearly_full(full):
-                yield Finding("", f"IPPool {full.pool}: {sentence}", code="nearly full")
+                yield Finding("", f"IPPool {name}: {sentence}", code="nearly full")
     usable = [snapshot.pools[name] for name in snapshot.subpools]
     for sentence in overlaps(usable):
         yield Finding("", sentence, severity=Severity.WARNING, code="overlap")
 
 
 def _holders(parts: tuple[Subpool, ...], snapshot: Snapshot) -> Iterator[Holder]:
-    counts: dict[NodeName, int] = {}
-    spans: dict[NodeName, list[str]] = {}
+    counts: dict[ipam.NodeName, int] = {}
+    spans: dict[ipam.NodeName, list[str]] = {}
     for block in sorted(snapshot.blocks, key=lambda each: each.key):
         given = 0
         for subpool in parts:
             given |= mask(subpool, block.key)
         for holding in block.holdings:
-            if bits := Bits(holding.bits & given):
+            if bits := ipam.Bits(holding.bits & given):
                 counts[holding.node] = counts.get(holding.node, 0) + bits.bit_count()
                 spans.setdefault(holding.node, []).extend(spans_of(block.key, bits))
     for node, count in sorted(counts.items()):
@@ -277,18 +268,20 @@ def _holders(parts: tuple[Subpool, ...], snapshot: Snapshot) -> Iterator[Holder]
 class HeldAddress(Frozen):
     """An address, its block as read and its holders; `risk` says what its release risks."""
 
-    address: Address
-    bit: Bits
-    stored: Stored[Block, None]
-    nodes: tuple[NodeName, ...]
+    address: ipam.Address
+    bit: ipam.Bits
+    stored: Stored[ipam.Block, None]
+    nodes: tuple[ipam.NodeName, ...]
     risk: str
 
 
-async def find_holders(cluster: Cluster, network: str, address: Address) -> HeldAddress:
+async def find_holders(cluster: Cluster, network: str, address: ipam.Address) -> HeldAddress:
     """The address with the nodes that hold it; raise Refused when none does."""
-    key, bit = key_of(NetworkName(network), address)
-    stored = await cluster.get(IP_BLOCK, key.name)
-    holders = [h.node for h in stored_block(stored).holdings if h.bits & bit] if stored else []
+    key, bit = key_of(ipam.NetworkName(network), address)
+    stored = await cluster.get(kinds.IP_BLOCK, key.name)
+    holders = (
+        [h.node for h in kinds.stored_block(stored).holdings if h.bits & bit] if stored else []
+    )
     if stored is None or not holders:
         raise Refused(
             f"no node holds {address} of network {network}",
@@ -314,7 +307,7 @@ async def find_holders(cluster: Cluster, network: str, address: Address) -> Held
 async def free(cluster: Cluster, held: HeldAddress) -> None:
     """Take the address from all holders; raise Conflict (an Unavailable) when the block changed."""
     spec = held.stored.spec
-    left = [replace(h, bits=Bits(h.bits & ~held.bit)) for h in spec.holdings]
+    left = [replace(h, bits=ipam.Bits(h.bits & ~held.bit)) for h in spec.holdings]
     holdings = tuple(each for each in left if each.bits)
     written = replace(spec, holdings=holdings, edition=spec.edition + 1)
-    await cluster.replace(IP_BLOCK, replace(held.stored, spec=written))
+    await cluster.replace(kinds.IP_BLOCK, replace(held.stored, spec=written))

@@ -24,25 +24,13 @@ from kube_rdma.lib.text.document import Document, shown
 from kube_rdma.lib.text.faults import Slip, near, slips, validate
 from kube_rdma.lib.text.typed import GoTyped, Many
 from kube_rdma.lib.text.words import Cidr, IpAddress, Label, Word, address, meeting, span, written
+from kube_rdma.model import ipam
 from kube_rdma.model.attach.cni import Dns, LinkAddress, LinkRoute
-from kube_rdma.model.ipam import (
-    Address,
-    InterfaceName,
-    IPPool,
-    IPRange,
-    NetworkName,
-    NicRequest,
-    Owner,
-    PerNode,
-    PoolName,
-    Span,
-    Subnet,
-)
 
 # The shapes of ipam blocks, key by key, as each plugin documents them; ip_conf says their
 # meaning.
 
-WrittenRange = tuple[Subnet, Address | None, Address | None]
+WrittenRange = tuple[ipam.Subnet, ipam.Address | None, ipam.Address | None]
 
 
 def _interface(text: str) -> IPv4Interface | IPv6Interface:
@@ -75,31 +63,33 @@ def _length(text: str) -> int:
     return int(match[1])
 
 
-def _unmapped(written: Address) -> Address:
+def _unmapped(written: ipam.Address) -> ipam.Address:
     """An IPv4 address in the form of IPv6 (``::ffff:10.0.0.1``) is the IPv4 address, as in Go."""
     return getattr(written, "ipv4_mapped", None) or written
 
 
-def _network(text: str) -> Subnet:
+def _network(text: str) -> ipam.Subnet:
     """A destination: the bits behind its length do not count, as in the CNI plugins."""
     if "/" not in text:
         raise ValueError(text)
     return ip_network(text, strict=False)
 
 
-def _loose_span(text: str) -> Span:
+def _loose_span(text: str) -> ipam.Span:
     """An exclude: an address or a subnet."""
     if "/" in text:
         subnet = _network(text)
-        return Span(subnet.network_address, subnet.broadcast_address)
+        return ipam.Span(subnet.network_address, subnet.broadcast_address)
     return span(text)
 
 
 WithLength: TypeAlias = Annotated[
     IPv4Interface | IPv6Interface, Word(_interface, "an address with its length", "10.0.0.10/24")
 ]
-Destination: TypeAlias = Annotated[Subnet, Word(_network, "a subnet", "10.0.0.0/8")]
-Exclude: TypeAlias = Annotated[Span, Word(_loose_span, "an address or a subnet", "10.0.0.0/28")]
+Destination: TypeAlias = Annotated[ipam.Subnet, Word(_network, "a subnet", "10.0.0.0/8")]
+Exclude: TypeAlias = Annotated[
+    ipam.Span, Word(_loose_span, "an address or a subnet", "10.0.0.0/28")
+]
 RangeText: TypeAlias = Annotated[
     WrittenRange,
     Word(
@@ -110,7 +100,8 @@ RangeText: TypeAlias = Annotated[
 ]
 SliceSize: TypeAlias = Annotated[int, Word(_length, "the length of a subnet", "/24")]
 ZeroedAddress: TypeAlias = Annotated[
-    Address, Word(lambda text: _unmapped(address(_decimal(text))), "an IP address", "10.0.0.10")
+    ipam.Address,
+    Word(lambda text: _unmapped(address(_decimal(text))), "an IP address", "10.0.0.10"),
 ]
 
 
@@ -304,15 +295,15 @@ class IpamConf(Frozen):
     addresses that a pod asks for by runtimeConfig or args replace them.
     """
 
-    pools: tuple[tuple[int | None, PoolName], ...] = ()
-    pool: IPPool | None = None
+    pools: tuple[tuple[int | None, ipam.PoolName], ...] = ()
+    pool: ipam.IPPool | None = None
     addresses: tuple[LinkAddress, ...] = ()
     routes: tuple[LinkRoute, ...] = ()
     dns: Dns | None = None
     notes: tuple[str, ...] = ()
     yields: bool = False
 
-    def pool_for(self, rail: int | None) -> PoolName | None:
+    def pool_for(self, rail: int | None) -> ipam.PoolName | None:
         """The pool of a NIC: that of its rail, else the one for every rail."""
         if self.pool:
             return self.pool.name
@@ -351,7 +342,7 @@ def foreign(document: Document) -> str:
 
 def requested_addresses(
     args: Iterable[tuple[str, str]], ips: Iterable[str], where: str
-) -> tuple[Address, ...]:
+) -> tuple[ipam.Address, ...]:
     """The addresses that a pod asks for: IP in CNI_ARGS, and `ips` of its annotation.
 
     Both come with or without a length; the pool's own counts. Raise Refused for a text that is no
@@ -374,11 +365,11 @@ def requested_addresses(
 
 def nic_request(
     conf: IpamConf,
-    interface: InterfaceName,
+    interface: ipam.InterfaceName,
     rail: int | None = None,
-    addresses: tuple[Address, ...] = (),
-    owner: Owner | None = None,
-) -> NicRequest | None:
+    addresses: tuple[ipam.Address, ...] = (),
+    owner: ipam.Owner | None = None,
+) -> ipam.NicRequest | None:
     """The request for one interface to the pools; None: it takes no address of a pool.
 
     Raise Refused for a rail without a pool, for addresses without a pool, and for two of a family.
@@ -398,12 +389,12 @@ def nic_request(
     if len({each.version for each in addresses}) < len(addresses):
         problem = f"{', '.join(map(str, addresses))} are asked for, one of each family is given"
         raise Refused(problem, remedy="Ask for one IPv4 and one IPv6 address", where=where)
-    return NicRequest(interface, name, rail, addresses, owner) if name else None
+    return ipam.NicRequest(interface, name, rail, addresses, owner) if name else None
 
 
 def _whereabouts(document: Document) -> IpamConf:
     block = validate(WhereaboutsConf, document).ipam
-    network = NetworkName(block.network_name or "default")
+    network = ipam.NetworkName(block.network_name or "default")
     wanted = (block, *block.ip_ranges) if block.range else block.ip_ranges
     if not wanted and not block.addresses:
         raise Refused(
@@ -444,7 +435,7 @@ def _whereabouts(document: Document) -> IpamConf:
         dns=block.dns.value() if block.dns else None,
         notes=tuple(notes),
     )
-    pool = IPPool(PoolName(block.type), ranges, network, excludes)
+    pool = ipam.IPPool(ipam.PoolName(block.type), ranges, network, excludes)
     return _with_pool(base, pool, document)
 
 
@@ -457,7 +448,7 @@ def _host_local(document: Document) -> IpamConf:
     subnets = _subnets(sets, document)
     wanted = [each for group in sets for each in group]
     ranges = tuple(
-        IPRange(subnet, each.range_start, each.range_end, _gateway(subnet, each.gateway))
+        ipam.IPRange(subnet, each.range_start, each.range_end, _gateway(subnet, each.gateway))
         for subnet, each in zip(subnets, wanted, strict=True)
     )
     ignored = {"dataDir": block.data_dir, "resolvConf": block.resolv_conf}
@@ -473,12 +464,12 @@ def _host_local(document: Document) -> IpamConf:
     gateways, wished = [each.gateway for each in ranges], [each.gateway for each in wanted]
     routes, left_out = _with_gateway(_routes(block.routes), gateways, wished)
     base = IpamConf(routes=routes, notes=(_CLUSTER_WIDE, *notes, *left_out))
-    return _with_pool(base, IPPool(PoolName(block.type), ranges), document)
+    return _with_pool(base, ipam.IPPool(ipam.PoolName(block.type), ranges), document)
 
 
 def _subnets(
     sets: tuple[tuple[HostLocalRange, ...], ...], document: Document
-) -> tuple[Subnet, ...]:
+) -> tuple[ipam.Subnet, ...]:
     """The subnet of each range; raise Refused for sets without ranges, ranges without subnets."""
     subnets = [each.subnet for group in sets for each in group]
     problem = ""
@@ -494,7 +485,7 @@ def _subnets(
     return tuple(subnet for subnet in subnets if subnet is not None)
 
 
-def _gateway(subnet: Subnet, gateway: Address | None) -> Address | None:
+def _gateway(subnet: ipam.Subnet, gateway: ipam.Address | None) -> ipam.Address | None:
     """The gateway as host-local sets it, by default the first address; None if out of reach."""
     if gateway is not None:
         return gateway if gateway in subnet else None
@@ -523,18 +514,19 @@ def _kube_rdma(document: Document) -> IpamConf:
             where=document.where(("ipam",)),
         )
     return IpamConf(
-        pools=tuple((rail, PoolName(name)) for rail, name in named), routes=_routes(block.routes)
+        pools=tuple((rail, ipam.PoolName(name)) for rail, name in named),
+        routes=_routes(block.routes),
     )
 
 
-def _with_pool(base: IpamConf, wish: IPPool, document: Document) -> IpamConf:
+def _with_pool(base: IpamConf, wish: ipam.IPPool, document: Document) -> IpamConf:
     """The conf with a pool; the pool in `wish` still has the plugin's name.
 
     Raise Refused when its ranges contradict themselves.
     """
     if not wish.ranges:
         return base
-    spans = [Span(_first(each), _last(each)) for each in wish.ranges]
+    spans = [ipam.Span(_first(each), _last(each)) for each in wish.ranges]
     of_use = meeting(spans)
     used = tuple(each for each in wish.excludes if of_use(each))
     idle = [
@@ -549,7 +541,7 @@ def _with_pool(base: IpamConf, wish: IPPool, document: Document) -> IpamConf:
     except Refused as error:
         raise Refused.all([_placed(each, document) for each in _flattened(error)]) from None
     named = json.dumps(ip_pool.content(pool)).encode()
-    name = PoolName(f"{wish.name}-{blake2b(named, digest_size=_NAME_BYTES).hexdigest()}")
+    name = ipam.PoolName(f"{wish.name}-{blake2b(named, digest_size=_NAME_BYTES).hexdigest()}")
     source = document.where(("ipam",))
     ranges = tuple(replace(each, source=source) for each in pool.ranges)
     whole = replace(pool, name=name, ranges=ranges)
@@ -567,7 +559,7 @@ def _placed(fault: Refused, document: Document) -> Refused:
     return Refused(fault.problem, remedy=fault.remedy, where=document.where(("ipam",)))
 
 
-def _range_of(entry: WhereaboutsRange, block: Whereabouts) -> IPRange:
+def _range_of(entry: WhereaboutsRange, block: Whereabouts) -> ipam.IPRange:
     """The range as whereabouts reads it: ends in `range` come first, an end outside is ignored.
 
     With node_slice_size a node has a slice of the range, without regard to ends, and all slices are
@@ -578,21 +570,21 @@ def _range_of(entry: WhereaboutsRange, block: Whereabouts) -> IPRange:
     gateway = block.gateway if block.gateway and block.gateway in subnet else None
     if _is_sliced(subnet, block.node_slice_size):
         assert block.node_slice_size is not None
-        per_node = PerNode(block.node_slice_size, is_one_subnet=True)
-        return IPRange(subnet, gateway=gateway, per_node=per_node)
+        per_node = ipam.PerNode(block.node_slice_size, is_one_subnet=True)
+        return ipam.IPRange(subnet, gateway=gateway, per_node=per_node)
     start, end = entry.range_start, entry.range_end
     first = first or (start if start and start in subnet else None)
     last = last or (end if end and end in subnet else None)
     if first and last and int(last) < int(first):
         last = None
-    return IPRange(subnet, first, last, gateway)
+    return ipam.IPRange(subnet, first, last, gateway)
 
 
-def _is_sliced(subnet: Subnet, size: int | None) -> bool:
+def _is_sliced(subnet: ipam.Subnet, size: int | None) -> bool:
     return size is not None and subnet.prefixlen <= size <= subnet.max_prefixlen
 
 
-def _without_slices(ranges: Sequence[IPRange], block: Whereabouts) -> list[str]:
+def _without_slices(ranges: Sequence[ipam.IPRange], block: Whereabouts) -> list[str]:
     """A note for each range that node_slice_size does not divide."""
     size = block.node_slice_size
     return [
@@ -609,7 +601,7 @@ def _without_ends(block: Whereabouts) -> list[str]:
     return ["enable_l3 is ignored: the first and the last address of a subnet are not assigned"]
 
 
-def _one_of_each(subnets: Sequence[Subnet], what: str) -> list[str]:
+def _one_of_each(subnets: Sequence[ipam.Subnet], what: str) -> list[str]:
     """A note where the plugin would give more than one address of each family."""
     if len({subnet.version for subnet in subnets}) == len(subnets):
         return []
@@ -617,14 +609,14 @@ def _one_of_each(subnets: Sequence[Subnet], what: str) -> list[str]:
     return [f"an interface gets one address of each family, {rest}"]
 
 
-def _unreachable(gateway: Address, subnets: str) -> str:
+def _unreachable(gateway: ipam.Address, subnets: str) -> str:
     return f"gateway {gateway} is outside of {subnets}, and no route leads over it"
 
 
 def _with_gateway(
     routes: Sequence[LinkRoute],
-    gateways: Iterable[Address | None],
-    wished: Iterable[Address | None],
+    gateways: Iterable[ipam.Address | None],
+    wished: Iterable[ipam.Address | None],
 ) -> tuple[tuple[LinkRoute, ...], list[str]]:
     """The routes that lead somewhere, and a note for each other one.
 
@@ -644,11 +636,11 @@ def _with_gateway(
     return tuple(led), notes
 
 
-def _first(ip_range: IPRange) -> Address:
+def _first(ip_range: ipam.IPRange) -> ipam.Address:
     return ip_range.first if ip_range.first is not None else ip_range.subnet.network_address
 
 
-def _last(ip_range: IPRange) -> Address:
+def _last(ip_range: ipam.IPRange) -> ipam.Address:
     return ip_range.last if ip_range.last is not None else ip_range.subnet.broadcast_address
 
 

@@ -31,19 +31,7 @@ from kube_rdma.lib.text.words import (
     meets,
     written,
 )
-from kube_rdma.model.ipam import (
-    Address,
-    IPPool,
-    IPRange,
-    NetworkName,
-    NodeName,
-    NodeSlice,
-    PerNode,
-    PoolName,
-    Route,
-    Span,
-    Subnet,
-)
+from kube_rdma.model import ipam
 
 # The field ``perNode`` of a pool's range: each node has a slice of the range for itself.
 
@@ -91,12 +79,14 @@ class PoolSlices(Typed):
     """
 
     @property
-    def value(self) -> PerNode:
+    def value(self) -> ipam.PerNode:
         """What it means."""
-        nodes = (NodeSlice(NodeName(n.node), n.subnet, n.gateway) for n in self.nodes)
-        return PerNode(self.prefix, self.gateway_index, tuple(nodes), self.one_subnet)
+        nodes = (ipam.NodeSlice(ipam.NodeName(n.node), n.subnet, n.gateway) for n in self.nodes)
+        return ipam.PerNode(self.prefix, self.gateway_index, tuple(nodes), self.one_subnet)
 
-    def faults(self, subnet: Subnet, ends: Sequence[tuple[str, Address | None]]) -> Iterator[Slip]:
+    def faults(
+        self, subnet: ipam.Subnet, ends: Sequence[tuple[str, ipam.Address | None]]
+    ) -> Iterator[Slip]:
         """What is wrong with it in a range of this subnet; `ends` are the fields beside it."""
         if not subnet.prefixlen <= self.prefix <= subnet.max_prefixlen:
             limits = f"{subnet.prefixlen} to {subnet.max_prefixlen}"
@@ -110,7 +100,7 @@ class PoolSlices(Typed):
         yield from self._gateway_faults(subnet)
         yield from self._node_faults(subnet)
 
-    def _gateway_faults(self, subnet: Subnet) -> Iterator[Slip]:
+    def _gateway_faults(self, subnet: ipam.Subnet) -> Iterator[Slip]:
         size = 1 << (subnet.max_prefixlen - self.prefix)
         index = self.gateway_index
         if index is None:
@@ -125,9 +115,9 @@ class PoolSlices(Typed):
             problem = f"a router cannot have address {index} of a /{self.prefix}"
             yield Slip(problem, remedy, ("gatewayIndex",))
 
-    def _node_faults(self, subnet: Subnet) -> Iterator[Slip]:
+    def _node_faults(self, subnet: ipam.Subnet) -> Iterator[Slip]:
         names: set[str] = set()
-        slices: set[Subnet] = set()
+        slices: set[ipam.Subnet] = set()
         for index, chosen in enumerate(self.nodes):
             at = ("nodes", index)
             if chosen.subnet.version != subnet.version or not _is_within(chosen.subnet, subnet):
@@ -148,7 +138,7 @@ class PoolSlices(Typed):
             slices.add(chosen.subnet)
 
 
-def written_slices(per_node: PerNode) -> dict[str, Value]:
+def written_slices(per_node: ipam.PerNode) -> dict[str, Value]:
     """The field as JSON values, as `PoolSlices` reads it."""
     fields: dict[str, Value] = {"prefix": per_node.prefix}
     if per_node.gateway is not None:
@@ -158,17 +148,17 @@ def written_slices(per_node: PerNode) -> dict[str, Value]:
     return fields | ({"oneSubnet": True} if per_node.is_one_subnet else {})
 
 
-def entry(node: str, subnet: Subnet, gateway: Address | None) -> Value:
+def entry(node: str, subnet: ipam.Subnet, gateway: ipam.Address | None) -> Value:
     """One of `nodes`, as JSON values."""
     fields: dict[str, Value] = {"node": node, "subnet": str(subnet)}
     return fields | ({"gateway": str(gateway)} if gateway else {})
 
 
-def _is_within(subnet: Subnet, whole: Subnet) -> bool:
+def _is_within(subnet: ipam.Subnet, whole: ipam.Subnet) -> bool:
     return subnet.network_address in whole and subnet.broadcast_address in whole
 
 
-MOST_AT_ONCE = 1024  # addresses that a node claims at once
+MOST_AT_ONCE = 1024  # addresses that a node acquires at once
 LONGEST_REST = 86_400  # seconds
 MOST_RANGES, MOST_EXCLUDES, MOST_NAMESPACES = 64, 4096, 1024
 
@@ -202,8 +192,8 @@ class PoolRange(Typed):
 
     @field_validator("start", "end", "gateway")
     @classmethod
-    def _inside(cls, address: Address | None, info: ValidationInfo) -> Address | None:
-        subnet: Subnet | None = info.data.get("subnet")
+    def _inside(cls, address: ipam.Address | None, info: ValidationInfo) -> ipam.Address | None:
+        subnet: ipam.Subnet | None = info.data.get("subnet")
         if address is None or subnet is None:
             return address
         if address.version != subnet.version:
@@ -217,8 +207,8 @@ class PoolRange(Typed):
 
     @field_validator("end")
     @classmethod
-    def _ascending(cls, end: Address | None, info: ValidationInfo) -> Address | None:
-        start: Address | None = info.data.get("start")
+    def _ascending(cls, end: ipam.Address | None, info: ValidationInfo) -> ipam.Address | None:
+        start: ipam.Address | None = info.data.get("start")
         if end is None or start is None or end.version != start.version or int(start) <= int(end):
             return end
         raise slips(
@@ -227,8 +217,8 @@ class PoolRange(Typed):
 
     @field_validator("gateway")
     @classmethod
-    def _a_host(cls, gateway: Address | None, info: ValidationInfo) -> Address | None:
-        subnet: Subnet | None = info.data.get("subnet")
+    def _a_host(cls, gateway: ipam.Address | None, info: ValidationInfo) -> ipam.Address | None:
+        subnet: ipam.Subnet | None = info.data.get("subnet")
         if gateway is None or subnet is None or gateway.version == 6:
             return gateway
         own = {"network": subnet.network_address, "broadcast": subnet.broadcast_address}
@@ -241,7 +231,7 @@ class PoolRange(Typed):
     @field_validator("per_node")
     @classmethod
     def _divides(cls, per_node: PoolSlices | None, info: ValidationInfo) -> PoolSlices | None:
-        subnet: Subnet | None = info.data.get("subnet")
+        subnet: ipam.Subnet | None = info.data.get("subnet")
         ends = [(name, info.data.get(name)) for name in ("start", "end", "gateway")]
         faults = tuple(per_node.faults(subnet, ends)) if per_node and subnet else ()
         if faults:
@@ -255,10 +245,10 @@ class PoolRange(Typed):
         return self.gateway is not None or index is not None
 
     @property
-    def span(self) -> Span:
+    def span(self) -> ipam.Span:
         """The addresses of the range, from the first to the last."""
         first, last = self.subnet.network_address, self.subnet.broadcast_address
-        return Span(self.start or first, self.end or last)
+        return ipam.Span(self.start or first, self.end or last)
 
 
 class PoolRoute(Typed):
@@ -273,8 +263,8 @@ class PoolRoute(Typed):
 
     @field_validator("gw")
     @classmethod
-    def _one_family(cls, gw: Address | None, info: ValidationInfo) -> Address | None:
-        dst: Subnet | None = info.data.get("dst")
+    def _one_family(cls, gw: ipam.Address | None, info: ValidationInfo) -> ipam.Address | None:
+        dst: ipam.Subnet | None = info.data.get("dst")
         if gw is None or dst is None or gw.version == dst.version:
             return gw
         problem = f"{gw} is IPv{gw.version}, the destination {dst} IPv{dst.version}"
@@ -334,7 +324,9 @@ class IPPoolSpec(Typed):
 
     @field_validator("excludes")
     @classmethod
-    def _of_use(cls, excludes: tuple[Span, ...], info: ValidationInfo) -> tuple[Span, ...]:
+    def _of_use(
+        cls, excludes: tuple[ipam.Span, ...], info: ValidationInfo
+    ) -> tuple[ipam.Span, ...]:
         ranges: tuple[PoolRange, ...] | None = info.data.get("ranges")
         if ranges is None:
             return excludes
@@ -382,36 +374,36 @@ class IPPoolObject(Typed):
     """status says how full the pool is and whether it can be used. kube-rdma writes it."""
 
 
-def load(document: Document) -> IPPool:
+def load(document: Document) -> ipam.IPPool:
     """What the document means; raise Refused with all of its faults."""
     manifest = validate(IPPoolObject, document)
     return _compiled(manifest.spec, manifest.metadata.name, document, ("spec", "ranges"))
 
 
-def decode(data: bytes) -> IPPool:
+def decode(data: bytes) -> ipam.IPPool:
     """The spec of an object, still without its name; raise Refused with all of its faults."""
     document = of_json(data, base=("spec",))
     return _compiled(validate(IPPoolSpec, document), "", document, ("ranges",))
 
 
-def named(pool: IPPool, name: str) -> IPPool:
+def named(pool: ipam.IPPool, name: str) -> ipam.IPPool:
     """A decoded spec with the name of its object, also in the sources of its ranges."""
     ranges = tuple(replace(each, source=f"IPPool {name}: {each.source}") for each in pool.ranges)
-    return replace(pool, name=PoolName(name), ranges=ranges)
+    return replace(pool, name=ipam.PoolName(name), ranges=ranges)
 
 
-def encode(pool: IPPool) -> bytes:
+def encode(pool: ipam.IPPool) -> bytes:
     """The spec as `decode` reads it; a part of a second of cool-down becomes a whole one."""
     return json.dumps(spec(pool)).encode()
 
 
-def manifest(pool: IPPool) -> dict[str, Value]:
+def manifest(pool: ipam.IPPool) -> dict[str, Value]:
     """The whole object as JSON values."""
     head: dict[str, Value] = {"apiVersion": "kube-rdma.io/v1alpha1", "kind": "IPPool"}
     return head | {"metadata": {"name": pool.name}, "spec": spec(pool)}
 
 
-def spec(pool: IPPool) -> dict[str, Value]:
+def spec(pool: ipam.IPPool) -> dict[str, Value]:
     """The spec as JSON values, without empty lists."""
     fields: dict[str, Value] = {
         "network": pool.network,
@@ -426,13 +418,13 @@ def spec(pool: IPPool) -> dict[str, Value]:
     return {key: value for key, value in fields.items() if value != []}
 
 
-def content(pool: IPPool) -> dict[str, Value]:
+def content(pool: ipam.IPPool) -> dict[str, Value]:
     """What names a pool that a document brings: which addresses it gives; never add to it."""
     fields = spec(pool)
     return {key: fields.get(key) for key in ("network", "ranges", "excludes")}
 
 
-def _range(ip_range: IPRange) -> Value:
+def _range(ip_range: ipam.IPRange) -> Value:
     ends = {"start": ip_range.first, "end": ip_range.last, "gateway": ip_range.gateway}
     fields: dict[str, Value] = {"subnet": str(ip_range.subnet)}
     fields |= {key: str(end) for key, end in ends.items() if end is not None}
@@ -441,15 +433,17 @@ def _range(ip_range: IPRange) -> Value:
     return fields | ({"perNode": written_slices(ip_range.per_node)} if ip_range.per_node else {})
 
 
-def _route(route: Route) -> Value:
+def _route(route: ipam.Route) -> Value:
     return {"dst": str(route.to), "gw": str(route.via)} if route.via else {"dst": str(route.to)}
 
 
-def _compiled(spec: IPPoolSpec, name: str, document: Document, path: tuple[str, ...]) -> IPPool:
-    return IPPool(
-        PoolName(name),
+def _compiled(
+    spec: IPPoolSpec, name: str, document: Document, path: tuple[str, ...]
+) -> ipam.IPPool:
+    return ipam.IPPool(
+        ipam.PoolName(name),
         tuple(
-            IPRange(
+            ipam.IPRange(
                 each.subnet,
                 each.start,
                 each.end,
@@ -460,9 +454,9 @@ def _compiled(spec: IPPoolSpec, name: str, document: Document, path: tuple[str, 
             )
             for index, each in enumerate(spec.ranges)
         ),
-        NetworkName(spec.network),
+        ipam.NetworkName(spec.network),
         spec.excludes,
-        tuple(Route(each.dst, each.gw) for each in spec.routes),
+        tuple(ipam.Route(each.dst, each.gw) for each in spec.routes),
         spec.block_size,
         float(spec.rest_seconds),
         spec.probe,
@@ -573,7 +567,7 @@ class CidrPoolObject(GoTyped):
 class TranslatedPool(Frozen):
     """The IPPool, and a sentence for each thing that it cannot say."""
 
-    pool: IPPool
+    pool: ipam.IPPool
     notes: tuple[str, ...] = ()
 
 

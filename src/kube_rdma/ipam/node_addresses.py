@@ -24,8 +24,7 @@ from kube_client.kinds import Stored
 from kube_client.objects import Cluster
 from kube_rdma.adapters.bulkhead import Part, kept
 from kube_rdma.adapters.journal.disk import Disk
-from kube_rdma.ipam import cluster as ipam
-from kube_rdma.ipam.cluster import IP_POOL, pool_of
+from kube_rdma.ipam import cluster as kinds
 from kube_rdma.ipam.effect_runner import AddressJournal, EffectRunner, Handler, IpamTiming
 from kube_rdma.ipam.rules import agent, effects
 from kube_rdma.ipam.rules.blocks import is_rollback
@@ -34,19 +33,7 @@ from kube_rdma.ipam.rules.node_state import load, lost, spare
 from kube_rdma.ipam.rules.pools import refuse_namespace
 from kube_rdma.ipam.rules.subpools import Subpool, subpools, subpools_for
 from kube_rdma.lib.mirror import Mirror
-from kube_rdma.model.ipam import (
-    AddressRequest,
-    Block,
-    BlockKey,
-    BootId,
-    BorrowQueue,
-    ContainerId,
-    InterfaceName,
-    IPPool,
-    NodeLease,
-    NodeName,
-    PoolName,
-)
+from kube_rdma.model import ipam
 
 _TICKS = 20  # at most so many ticks in the time of one
 
@@ -68,9 +55,9 @@ class IpamDependencies(Frozen):
 
 
 class _Pool(Frozen):
-    value: IPPool
+    value: ipam.IPPool
     subpools: tuple[Subpool, ...]
-    queue: BorrowQueue
+    queue: ipam.BorrowQueue
 
 
 class NodeAddresses:
@@ -82,8 +69,8 @@ class NodeAddresses:
 
     def __init__(
         self,
-        node: NodeName,
-        boot: BootId,
+        node: ipam.NodeName,
+        boot: ipam.BootId,
         dependencies: IpamDependencies,
         timing: IpamTiming | None = None,
     ) -> None:
@@ -103,24 +90,24 @@ class NodeAddresses:
                 AddressJournal, self._dependencies.disk
             )
             stack.callback(journal.close)
-            identity = NodeLease(
+            identity = ipam.NodeLease(
                 self._node, journal.journal, self._boot, duration=self._timing.agreed.contact
             )
             state = load(self._node, journal.records, self.now())
             self._agent = effects.IpamAgentState(identity, state, self._timing.agreed)
             self._agent.is_watch_interrupted = self._is_watch_interrupted
-            self._blocks: Mirror[Block] | None = None
-            self._queues: dict[PoolName, BorrowQueue] = {}
+            self._blocks: Mirror[ipam.Block] | None = None
+            self._queues: dict[ipam.PoolName, ipam.BorrowQueue] = {}
             self._agent.queues = self._queues
             self._dependencies.cluster.listeners.append(self._note_rollback)
             stack.callback(self._dependencies.cluster.listeners.remove, self._note_rollback)
-            self._pools = Mirror(IP_POOL, _pool, self._pool_changed)
+            self._pools = Mirror(kinds.IP_POOL, _pool, self._pool_changed)
             own: dict[type[effects.Effect], Handler] = {
                 effects.Put: journal.put,
                 effects.Remove: journal.remove,
                 effects.ListBlocks: self._list,
             }
-            objects = ipam.IpamObjects(self._dependencies.cluster, self._dependencies.namespace)
+            objects = kinds.IpamObjects(self._dependencies.cluster, self._dependencies.namespace)
             self._runner = EffectRunner(objects, self._timing, own)
             self._tasks = await stack.enter_async_context(asyncio.TaskGroup())
             parts: dict[str, Part] = {
@@ -148,7 +135,7 @@ class NodeAddresses:
                 return False  # nothing of this node failed, so the caller's error goes on unchanged
             raise
 
-    async def add(self, request: AddressRequest) -> Granted:
+    async def add(self, request: ipam.AddressRequest) -> Granted:
         """As AddressProvider.add."""
         self._refuse_unready()
         for nic in request.nics:
@@ -168,7 +155,9 @@ class NodeAddresses:
             self._low.set()
         return granted
 
-    async def delete(self, container: ContainerId, interface: InterfaceName | None = None) -> None:
+    async def delete(
+        self, container: ipam.ContainerId, interface: ipam.InterfaceName | None = None
+    ) -> None:
         """As AddressProvider.delete; works without the API server."""
         await self._serve(agent.delete(self._agent, container, interface))
 
@@ -176,7 +165,7 @@ class NodeAddresses:
         """As AddressProvider.now."""
         return self._timing.clock()
 
-    async def collect(self, living: frozenset[ContainerId], since: float) -> None:
+    async def collect(self, living: frozenset[ipam.ContainerId], since: float) -> None:
         """As AddressProvider.collect; works without the API server."""
         await self._serve(agent.collect(self._agent, living, since))
 
@@ -187,14 +176,14 @@ class NodeAddresses:
             raise self._trouble or Unavailable(f"node {self._node} has lost its right to grant")
         return self._lost()
 
-    def pools(self) -> Mapping[PoolName, IPPool] | None:
+    def pools(self) -> Mapping[ipam.PoolName, ipam.IPPool] | None:
         """The pools as the watch shows them, by which the node gives addresses too.
 
         None before it has shown all and while it is interrupted: what it showed may be old.
         """
         if self._pools.trouble or not self._pools.synced.is_set():
             return None
-        return {PoolName(name): one.value for name, one in self._pools.values.items()}
+        return {ipam.PoolName(name): one.value for name, one in self._pools.values.items()}
 
     def _refuse_unready(self) -> None:
         """Raise why the node has no right to give addresses yet."""
@@ -280,11 +269,11 @@ class NodeAddresses:
                 async with asyncio.timeout(self._timing.tick):
                     await self._low.wait()
 
-    async def _list(self, _: effects.ListBlocks) -> dict[BlockKey, Block]:
+    async def _list(self, _: effects.ListBlocks) -> dict[ipam.BlockKey, ipam.Block]:
         """Watch the blocks again; the first list of the watch is the answer."""
         if self._watching:
             self._watching.cancel()
-        blocks = Mirror(ipam.IP_BLOCK, ipam.stored_block, self._block_changed)
+        blocks = Mirror(kinds.IP_BLOCK, kinds.stored_block, self._block_changed)
         self._blocks = blocks
         follow = partial(blocks.follow, self._dependencies.cluster, self._timing.pause)
         self._watching = self._tasks.create_task(kept("IP blocks", follow))
@@ -300,7 +289,7 @@ class NodeAddresses:
     def _is_watch_interrupted(self) -> bool:
         return bool(self._blocks and self._blocks.trouble)
 
-    def _block_changed(self, old: Block | None, new: Block | None) -> None:
+    def _block_changed(self, old: ipam.Block | None, new: ipam.Block | None) -> None:
         block = new or old
         assert block
         is_garbled = bool(self._blocks and block.key.name in self._blocks.faults)
@@ -322,7 +311,7 @@ class NodeAddresses:
         self._low.set()
         self._runner.wake()
 
-    def _is_low(self, pool: PoolName, rail: int | None) -> bool:
+    def _is_low(self, pool: ipam.PoolName, rail: int | None) -> bool:
         pool_subpools = subpools_for(self._agent.catalog.get(pool, ()), rail)
         return any(
             subpool.is_shared and spare(self._agent.state, subpool) < subpool.block_size // 2
@@ -346,8 +335,8 @@ class NodeAddresses:
 
 
 def _pool(stored: Stored[Any, Any]) -> _Pool:
-    value = pool_of(stored)
-    return _Pool(value, subpools(value), ipam.borrow_queue(stored))
+    value = kinds.pool_of(stored)
+    return _Pool(value, subpools(value), kinds.borrow_queue(stored))
 
 
 # The interface by which pods get addresses: attach in the agent and the IPAM plugin call it.
@@ -356,7 +345,7 @@ def _pool(stored: Stored[Any, Any]) -> _Pool:
 class AddressProvider(Protocol):
     """Gives addresses to containers of this node."""
 
-    async def add(self, request: AddressRequest) -> Granted:
+    async def add(self, request: ipam.AddressRequest) -> Granted:
         """Allocate all addresses of a request, durably; a container that has some keeps them.
 
         Raise Refused (no such pool, rail or address; a pool that is full, or not for the pod's
@@ -365,7 +354,9 @@ class AddressProvider(Protocol):
         """
         ...
 
-    async def delete(self, container: ContainerId, interface: InterfaceName | None = None) -> None:
+    async def delete(
+        self, container: ipam.ContainerId, interface: ipam.InterfaceName | None = None
+    ) -> None:
         """Release the container's addresses (of one interface); no error when it has none.
 
         Raise Unavailable when the disk fails: the container still has them.
@@ -376,7 +367,7 @@ class AddressProvider(Protocol):
         """The time by the clock of `collect`; take it before the runtime lists its containers."""
         ...
 
-    async def collect(self, living: frozenset[ContainerId], since: float) -> None:
+    async def collect(self, living: frozenset[ipam.ContainerId], since: float) -> None:
         """Release what containers had that are gone: not among `living`, listed after `since`."""
         ...
 

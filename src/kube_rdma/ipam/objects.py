@@ -19,20 +19,11 @@ from msgspec import Meta, field
 from kube_base.errors import Refused
 from kube_base.foreign_json import Undecodable, decoded
 from kube_base.frozen import Frozen, replace
+from kube_rdma.lib.phrases import short_count
 from kube_rdma.lib.text.document import shown
 from kube_rdma.lib.text.words import LABEL, address, bits_of, span, spans_of, written
-from kube_rdma.lib.text.words import address as read_address
 from kube_rdma.model import ipam
-from kube_rdma.model.ipam import (
-    BorrowQueue,
-    BorrowRequest,
-    Family,
-    IPPool,
-    NodeName,
-    PoolName,
-    Usage,
-)
-from kube_rdma.model.ipam import Version as ObjectVersion
+from kube_rdma.model.ipam import BorrowRequest, FamilyName, IPPool, Usage
 from kube_rdma.model.kubernetes import (
     NOT_OBSERVED,
     Condition,
@@ -266,50 +257,6 @@ MOST_USAGES = 2 * 1025  # families and rails
 MOST_WANTS = 16_384  # what an object has room for
 MOST_CONFLICTS = 64  # that are written; earlier releases wrote all
 LongText = Annotated[str, Meta(max_length=4096)]  # 64 subnets
-FamilyName = Literal["IPv4", "IPv6"]
-
-
-class UsageEntry(SparsePart, kw_only=True):
-    """Addresses of one family, for one rail or for all NICs without one of their own."""
-
-    family: FamilyName
-    """family is the family of the addresses: IPv4 or IPv6."""
-    rail: int | None = None
-    """rail is the rail whose NICs get these addresses. Left out: NICs whose rail has no range of
-    its own.
-    """
-    size: int
-    """size is the number of addresses that pods can get, without excluded and reserved ones; with
-    perNode, of all addresses of the slices. 9007199254740991 means this many or more.
-    """
-    held: int
-    """held is the number of addresses that nodes hold: for pods, resting, or in advance."""
-    free: int
-    """free is the number of addresses that no node holds."""
-    nodes: int
-    """nodes is the number of nodes that hold addresses."""
-
-
-class WantEntry(SparsePart, kw_only=True):
-    """A node that cannot serve a pod, and asks the others to give back."""
-
-    node: Word
-    """node is the node that lacks addresses for a pod."""
-    family: FamilyName
-    """family is the family of the addresses that the node lacks: IPv4 or IPv6."""
-    rail: int | None = None
-    """rail is the rail that the addresses are for. Left out: NICs whose rail has no range of its
-    own.
-    """
-    count: int
-    """count is the number of addresses that the node lacks."""
-    address: Word | None = None
-    """address is the certain address that a pod waits for. Left out: any address will do."""
-
-    def __post_init__(self) -> None:
-        """ValueError when what was read is no address."""
-        if self.address is not None:
-            read_address(self.address)
 
 
 class IPPoolStatus(StatusPart):
@@ -329,9 +276,9 @@ class IPPoolStatus(StatusPart):
     """free is the number of addresses that no node holds, as a text for kubectl get. With two
     families it has both numbers. Example: 12 v4, 8 v6.
     """
-    usage: Annotated[tuple[UsageEntry, ...], Meta(max_length=MOST_USAGES)] = ()
+    usage: Annotated[tuple[Usage, ...], Meta(max_length=MOST_USAGES)] = ()
     """usage says how full the pool is, in one entry for each address family and rail."""
-    wants: Annotated[tuple[WantEntry, ...], Meta(max_length=MOST_WANTS)] = ()
+    wants: Annotated[tuple[BorrowRequest, ...], Meta(max_length=MOST_WANTS)] = ()
     """wants are the requests of nodes that lack addresses for pods. Nodes with spare addresses give
     them back. A node removes its entries when it no longer waits.
     """
@@ -361,38 +308,6 @@ class PoolFindings(Frozen):
     conflicts: Sequence[str] = ()
 
 
-def borrow_queue(
-    pool: PoolName, status: IPPoolStatus | None, version: ObjectVersion
-) -> BorrowQueue:
-    """The borrow queue that a pool's status holds."""
-    requests = tuple(
-        BorrowRequest(
-            NodeName(each.node),
-            _family(each.family),
-            each.rail,
-            each.count,
-            read_address(each.address) if each.address else None,
-        )
-        for each in (status.wants if status else ())
-    )
-    return BorrowQueue(pool, requests, version)
-
-
-def with_wants(status: IPPoolStatus | None, requests: Iterable[BorrowRequest]) -> IPPoolStatus:
-    """The status with these requests as its `wants`, everything else as it was."""
-    entries = tuple(
-        WantEntry(
-            node=each.node,
-            family=_name(each.family),
-            rail=each.rail,
-            count=each.count,
-            address=str(each.address) if each.address else None,
-        )
-        for each in requests
-    )
-    return replace(status or IPPoolStatus(), wants=entries)
-
-
 def pool_status(
     old: IPPoolStatus | None, pool: IPPool | None, findings: PoolFindings, now: str
 ) -> IPPoolStatus:
@@ -402,13 +317,11 @@ def pool_status(
     """
     before = old or IPPoolStatus()
     usage = tuple(
-        UsageEntry(
-            family=_name(each.family),
-            rail=each.rail,
+        replace(
+            each,
             size=min(each.size, MOST),
             held=min(each.held, MOST),
             free=min(each.free, MOST),
-            nodes=each.nodes,
         )
         for each in findings.usages
     )
@@ -424,18 +337,17 @@ def pool_status(
     )
 
 
-def counted(parts: Iterable[tuple[Family, int]]) -> str:
-    """Numbers of addresses, summed by family: ``12``, or ``12 v4, 8 v6``."""
-    sums: dict[Family, int] = {}
+def counted(parts: Iterable[tuple[FamilyName, int]]) -> str:
+    """Return numbers of addresses, summed by family: ``12``, or ``12 v4, 8 v6``."""
+    sums: dict[str, int] = {}
     for family, count in parts:
         sums[family] = sums.get(family, 0) + count
     if len(sums) == 1:
-        return "".join(_short(count) for count in sums.values())
-    return ", ".join(f"{_short(count)} v{family}" for family, count in sorted(sums.items()))
-
-
-def _short(count: int) -> str:
-    return str(count) if count < 10**9 else f"{count:.1e}".replace("e+", "e")
+        return "".join(map(short_count, sums.values()))
+    return ", ".join(
+        f"{short_count(count)} {family.removeprefix('IP')}"
+        for family, count in sorted(sums.items())
+    )
 
 
 def _conditions(
@@ -456,11 +368,3 @@ def _conditions(
         condition(old, now, "NearlyFull", bool(findings.scarce), full),
         *stalled(old, now, ready if findings.broken else None),
     )
-
-
-def _family(name: FamilyName) -> Family:
-    return Family.V4 if name == "IPv4" else Family.V6
-
-
-def _name(family: Family) -> FamilyName:
-    return "IPv4" if family is Family.V4 else "IPv6"

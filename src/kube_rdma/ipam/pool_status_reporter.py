@@ -21,8 +21,7 @@ from kube_client.kinds import Stored
 from kube_client.objects import Cluster
 from kube_rdma.adapters.bulkhead import ObjectWalls
 from kube_rdma.adapters.cluster.events import About, Events
-from kube_rdma.ipam import cluster as ipam
-from kube_rdma.ipam.cluster import IP_POOL_TEXT, pool_of_text
+from kube_rdma.ipam import cluster as kinds
 from kube_rdma.ipam.objects import IPPoolStatus, PoolFindings, pool_status
 from kube_rdma.ipam.rules.reclaim import conflicts, nearly_full, usage
 from kube_rdma.ipam.rules.subpools import subpools
@@ -43,19 +42,19 @@ class _Blocks(Frozen):
 class PoolStatusReporter:
     """Writes the status of each pool of a cluster; the caller runs `events`.
 
-    `reported` is called with how full all pools are, at each look.
+    `reported` is called with the usage of each pool by name, at each look.
     """
 
     def __init__(
         self,
         cluster: Cluster,
         events: Events,
-        reported: Callable[[Sequence[Usage]], None] = lambda _: None,
+        reported: Callable[[Mapping[str, Sequence[Usage]]], None] = lambda _: None,
     ) -> None:
         self._cluster = cluster
         self._events = events
         self._reported = reported
-        self._blocks: Mirror[Block] = Mirror(ipam.IP_BLOCK, ipam.stored_block)
+        self._blocks: Mirror[Block] = Mirror(kinds.IP_BLOCK, kinds.stored_block)
         self._usages: dict[str, tuple[Usage, ...]] = {}  # by pool, as counted last
         self._walls = ObjectWalls("IPPool")
 
@@ -77,7 +76,7 @@ class PoolStatusReporter:
         so observedGeneration is that of the spec that was looked at, and never goes back.
         """
         blocks = await self._all_blocks()
-        pools = (await self._cluster.see(IP_POOL_TEXT)).objects
+        pools = (await self._cluster.see(kinds.IP_POOL_TEXT)).objects
         self._usages = {pool.name: self._usages.get(pool.name, ()) for pool in pools}
         written = [
             await self._walls.run(
@@ -85,14 +84,14 @@ class PoolStatusReporter:
             )
             for pool in pools
         ]
-        self._reported([usage for usages in self._usages.values() for usage in usages])
+        self._reported(self._usages)
         return sum(written)
 
     async def _all_blocks(self) -> _Blocks:
         """As the watch shows them, or listed where it does not run; raise Unavailable."""
         if not self._blocks.synced.is_set():
-            seen = await self._cluster.see(ipam.IP_BLOCK)
-            return _Blocks(tuple(map(ipam.stored_block, seen.objects)), {})
+            seen = await self._cluster.see(kinds.IP_BLOCK)
+            return _Blocks(tuple(map(kinds.stored_block, seen.objects)), {})
         if self._blocks.trouble:
             raise Unavailable(self._blocks.trouble)
         return _Blocks(tuple(self._blocks.values.values()), dict(self._blocks.faults))
@@ -113,7 +112,7 @@ class PoolStatusReporter:
         if status == stored.status:
             return False
         try:
-            await self._cluster.replace_status(IP_POOL_TEXT, replace(stored, status=status))
+            await self._cluster.replace_status(kinds.IP_POOL_TEXT, replace(stored, status=status))
         except Unavailable as error:
             log.info("pool status written by another client", why=str(error))
             return False
@@ -132,7 +131,7 @@ def _findings(
     `before`.
     """
     try:
-        pool = pool_of_text(stored)
+        pool = kinds.pool_of_text(stored)
     except Refused as error:
         return None, PoolFindings(stored.generation, broken=str(error))
     findings = pool_findings(pool, blocks.values, stored.generation)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from kube_base.frozen import Frozen
 from kube_rdma.lib.page import Block, Line, Page, PageRow, PageState, PageTable, Sentence
+from kube_rdma.lib.phrases import short_count
 from kube_rdma.model.finding import Finding
 from kube_rdma.model.ipam import BorrowQueue, IPPool, NodeName, Usage
 
@@ -84,9 +85,7 @@ def pool_page(state: PoolState) -> Page:
     wants = (
         (
             request.node,
-            str(request.address)
-            if request.address
-            else f"{request.count} IPv{request.family} addresses",
+            request.address or f"{request.count} {request.family} addresses",
         )
         for request in (state.queue.requests if state.queue else ())
     )
@@ -175,18 +174,22 @@ def _rows(state: PoolState) -> Iterator[tuple[str, ...]]:
         yield (name, network, *([_NONE] * 5), ", ".join(str(r.subnet) for r in pool.ranges))
     for usage in state.usages:
         ranges = [
-            r for r in pool.ranges if (r.subnet.version, r.rail) == (usage.family, usage.rail)
+            r
+            for r in pool.ranges
+            if (f"IPv{r.subnet.version}", r.rail) == (usage.family, usage.rail)
         ]
         subnets = ", ".join(dict.fromkeys(str(r.subnet) for r in ranges))
         rail = "" if usage.rail is None else f" rail {usage.rail}"
+        share = usage.held / usage.size if usage.size else 1.0
+        filled = min(_BAR, round(share * _BAR) or int(usage.held > 0))  # one address is seen too
         yield (
             name,
             network,
-            f"IPv{usage.family}{rail}",
+            f"{usage.family}{rail}",
             str(usage.held),
-            _short(usage.size),
+            short_count(usage.size),
             str(usage.nodes),
-            _bar(usage),
+            f"{'█' * filled}{'░' * (_BAR - filled)} {min(share, 1):>4.0%}",
             subnets,
         )
         name, network = "", ""
@@ -201,17 +204,6 @@ def _slices(pool: IPPool) -> dict[str, str]:
         if (per_node := r.per_node)
     ]
     return {"A node has": "; ".join(sentences)} if sentences else {}
-
-
-def _bar(usage: Usage) -> str:
-    """``████░░░░░░ 42%``; what is held at all is seen."""
-    share = usage.held / usage.size if usage.size else 1.0
-    filled = min(_BAR, round(share * _BAR) or int(usage.held > 0))
-    return f"{'█' * filled}{'░' * (_BAR - filled)} {min(share, 1):>4.0%}"
-
-
-def _short(count: int) -> str:
-    return str(count) if count < 10**9 else f"{count:.1e}".replace("e+", "e")
 
 
 def _span(first: object, last: object) -> str:
@@ -254,7 +246,7 @@ def _document(state: PoolState) -> dict[str, object]:
         "excludes": [_span(each.first, each.last) for each in pool.excludes],
         "usage": [
             {
-                "family": f"IPv{each.family}",
+                "family": each.family,
                 "rail": each.rail,
                 "size": each.size,
                 "held": each.held,
@@ -275,9 +267,9 @@ def _document(state: PoolState) -> dict[str, object]:
         "wants": [
             {
                 "node": request.node,
-                "family": f"IPv{request.family}",
+                "family": request.family,
                 "count": request.count,
-                "address": str(request.address) if request.address else None,
+                "address": request.address,
             }
             for request in (state.queue.requests if state.queue else ())
         ],

@@ -13,6 +13,11 @@ def listed(words: Sequence[str]) -> str:
     return ", ".join(words[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
 
+def short_count(count: int) -> str:
+    """Return a number in digits, from a billion on as ``1.8e19``."""
+    return str(count) if count < 10**9 else f"{count:.1e}".replace("e+", "e")
+
+
 def no_carrier(interface: str) -> str:
     """What is said of an interface that is up and has no link."""
     return f"{interface} has no carrier: check the cable and the switch port behind it"

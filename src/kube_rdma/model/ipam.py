@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
-from typing import NewType
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from typing import Literal, NewType
 
 from kube_base.frozen import Frozen
+from kube_rdma.model.kubernetes import SparsePart, Word
 from kube_rdma.model.late_binding import ContainerId as ContainerId  # noqa: PLC0414  the same for IPAM
 
 NodeName = NewType("NodeName", str)
@@ -34,6 +35,7 @@ Bits = NewType("Bits", int)
 """A set of addresses of one block: bit n stands for the block's first address plus n."""
 
 Address = IPv4Address | IPv6Address
+FamilyName = Literal["IPv4", "IPv6"]
 Subnet = IPv4Network | IPv6Network
 
 
@@ -65,6 +67,11 @@ class Family(IntEnum):
 
     V4 = 4
     V6 = 6
+
+    @property
+    def title(self) -> FamilyName:
+        """Return the name in documents: IPv4 or IPv6."""
+        return "IPv4" if self is Family.V4 else "IPv6"
 
 
 class Span(Frozen):
@@ -122,7 +129,7 @@ class Route(Frozen):
 class IPPool(Frozen):
     """An IPPool as people write it: a NIC that names it gets one address of each of its families.
 
-    `block_size` is how many addresses a node claims at once, `cooldown` how many seconds an address
+    `block_size` is how many addresses a node acquires at once, `cooldown` how many seconds an address
     is left alone after its release. `probe`: ask the network for each address before a pod uses it.
     `namespaces` are those whose pods may have addresses of it; none: every namespace's.
     """
@@ -212,14 +219,26 @@ class NodeLease(Frozen):
     version: Version | None = None
 
 
-class BorrowRequest(Frozen):
-    """A node lacks addresses for a pod: others give back `count` spare ones, or just `address`."""
+class BorrowRequest(SparsePart, kw_only=True):
+    """A request of a node for addresses that others hold: one of status.wants of an IPPool."""
 
-    node: NodeName
-    family: Family
-    rail: int | None
+    node: Word
+    """node is the node that lacks addresses for a pod."""
+    family: FamilyName
+    """family is the family of the addresses that the node lacks: IPv4 or IPv6."""
+    rail: int | None = None
+    """rail is the rail that the addresses are for. Left out: NICs whose rail has no range of its
+    own.
+    """
     count: int
-    address: Address | None = None
+    """count is the number of addresses that the node lacks."""
+    address: Word | None = None
+    """address is the certain address that a pod waits for. Left out: any address will do."""
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a text that is no address, or has a zone."""
+        if self.address is not None and ("%" in self.address or not ip_address(self.address)):
+            raise ValueError(self.address)
 
 
 class BorrowQueue(Frozen):
@@ -236,7 +255,7 @@ class Timing(Frozen):
     contact: float = 600.0  # T: how long a node allocates after the start of its last renewal
     margin: float = 60.0  # what reclaiming waits beyond T
     patience: float = 5.0  # how long a request waits for addresses that others give back
-    recall: float = 60.0  # how long a node claims nothing after a rollback of the store
+    recall: float = 60.0  # how long a node acquires nothing after a rollback of the store
 
     @property
     def silence(self) -> float:
@@ -315,17 +334,22 @@ class JournalIdentity(Frozen):
     journal: JournalId
 
 
-class Usage(Frozen):
-    """How full a pool is, for its status: addresses of one family and rail."""
+class Usage(SparsePart, kw_only=True):
+    """Addresses of a pool of one family and rail: one of status.usage of its IPPool."""
 
-    pool: PoolName
-    family: Family
-    rail: int | None
+    family: FamilyName
+    """family is the family of the addresses: IPv4 or IPv6."""
+    rail: int | None = None
+    """rail is the rail whose NICs get these addresses. Left out: NICs whose rail has no range of
+    its own.
+    """
     size: int
+    """size is the number of addresses that pods can get, without excluded and reserved ones; with
+    perNode, of all addresses of the slices. 9007199254740991 means this many or more.
+    """
     held: int
+    """held is the number of addresses that nodes hold: for pods, resting, or in advance."""
+    free: int
+    """free is the number of addresses that no node holds."""
     nodes: int
-
-    @property
-    def free(self) -> int:
-        """The number of addresses that no node holds."""
-        return self.size - self.held
+    """nodes is the number of nodes that hold addresses."""

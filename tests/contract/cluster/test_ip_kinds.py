@@ -20,7 +20,6 @@ from kube_rdma.model.ipam import (
     Block,
     BorrowQueue,
     BorrowRequest,
-    Family,
     IPPool,
     IPRange,
     NodeHolding,
@@ -36,7 +35,7 @@ POOL = IPPool("rail-0", (IPRange(ip_network("10.0.0.0/24")),))
 KEY, _ = key_of("default", ip_address("10.0.0.70"))
 BLOCK = Block(KEY, (NodeHolding("node-1", 0b1011),), (Pin("a/b/c", 3),), 1)
 LEASE = NodeLease("node-1", "journal", "boot", 1)
-REQUEST = BorrowRequest("node-2", Family.V4, None, 2)
+REQUEST = BorrowRequest(node="node-2", family="IPv4", count=2)
 GARBLED = {
     "apiVersion": "kube-rdma.io/v1alpha1",
     "kind": "IPBlock",

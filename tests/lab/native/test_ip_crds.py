@@ -15,7 +15,7 @@ from kube_rdma.ipam import objects as ip_objects
 from kube_rdma.ipam import objects as ip_pool_status
 from kube_rdma.ipam.objects import IPPoolStatus, PoolFindings
 from kube_rdma.lib.text.document import of_value
-from kube_rdma.model.ipam import Family, NodeLease, Usage
+from kube_rdma.model.ipam import NodeLease, Usage
 from kube_rdma_lab import cluster
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -80,7 +80,7 @@ def installed(lab):
 def test_the_api_server_keeps_our_objects(installed, lab, write):
     """Pool with status, block and lease come back as they were; kubectl shows the columns."""
     pool = ip_pool.load(of_value(document("IPPool", "training", SPEC), "pool"))
-    usages = (Usage("training", Family.V4, 0, 234, 32, 1),)
+    usages = (Usage(family="IPv4", rail=0, size=234, held=32, free=202, nodes=1),)
     status = ip_pool_status.pool_status(None, pool, PoolFindings(1, usages), "2026-01-01T00:00:00Z")
     whole = document("IPPool", "training", SPEC)
     whole["status"] = msgspec.to_builtins(status)

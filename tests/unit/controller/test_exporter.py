@@ -10,13 +10,13 @@ from kube_rdma.adapters.bulkhead import object_failed
 from kube_rdma.controller.exporter import ControllerExporter
 from kube_rdma.controller.leadership import ELECTION, ElectionLease, Leadership
 from kube_rdma.metrics.rules import families
-from kube_rdma.model.ipam import Family, Usage
+from kube_rdma.model.ipam import Usage
 from kube_rdma_testing.cluster.server import FakeServer
 from kube_rdma_testing.recording import recorded
 
 LABELS = families.POOL_HELD.labels
-FULL = Usage("rail", Family.V4, 3, 62, 60, 2)
-PLAIN = Usage("plain", Family.V6, None, 1000, 0, 0)
+FULL = {"rail": [Usage(family="IPv4", rail=3, size=62, held=60, free=2, nodes=2)]}
+PLAIN = {"plain": [Usage(family="IPv6", size=1000, held=0, free=1000, nodes=0)]}
 
 
 async def samples(exporter):
@@ -34,7 +34,7 @@ async def samples(exporter):
 
 async def test_the_copy_that_leads_tells_of_pools():
     exporter = ControllerExporter(None, 0, lambda: True)
-    exporter.reported([FULL, PLAIN])
+    exporter.reported(FULL | PLAIN)
     assert await samples(exporter) == {
         (families.CONTROLLER_LEADS.name, ()): 1,
         (families.POOL_ADDRESSES.name, ("rail", "4", "3")): 62,
@@ -54,13 +54,13 @@ async def test_every_copy_tells_which_kinds_of_objects_failed():
 async def test_a_copy_that_leads_no_more_knows_of_no_pool():
     """Else two copies would tell of one pool, one of them something old."""
     exporter = ControllerExporter(None, 0, lambda: False)
-    exporter.reported([FULL])
+    exporter.reported(FULL)
     assert await samples(exporter) == {(families.CONTROLLER_LEADS.name, ()): 0}
 
 
 async def test_a_pool_that_is_gone_has_no_series():
     exporter = ControllerExporter(None, 0, lambda: True)
-    exporter.reported([FULL])
+    exporter.reported(FULL)
     exporter.reported([])
     assert await samples(exporter) == {(families.CONTROLLER_LEADS.name, ()): 1}
 

@@ -136,10 +136,10 @@ LEASES = st.builds(
 ADDRESSES = keys().map(lambda key: key.address(5))
 REQUESTS = st.builds(
     BorrowRequest,
-    NODES,
-    FAMILIES,
-    st.none() | st.integers(0, 7),
-    st.integers(1, 99),
-    st.none() | ADDRESSES,
+    node=NODES,
+    family=st.sampled_from(["IPv4", "IPv6"]),
+    rail=st.none() | st.integers(0, 7),
+    count=st.integers(1, 99),
+    address=st.none() | ADDRESSES.map(str),
 )
 QUEUES = st.builds(BorrowQueue, LABELS, st.lists(REQUESTS, max_size=3).map(tuple))

@@ -16,11 +16,11 @@ from kube_base.errors import Refused
 from kube_base.foreign_json import decoded
 from kube_rdma.ipam import ip_pool, objects
 from kube_rdma.ipam.ip_pool import MOST_EXCLUDES, MOST_RANGES
-from kube_rdma.ipam.objects import IPPoolStatus, PoolFindings, WantEntry
+from kube_rdma.ipam.objects import IPPoolStatus, PoolFindings
 from kube_rdma.lib.text.document import of_value
 from kube_rdma.lib.text.reader import read
 from kube_rdma.lib.text.words import meeting, meets
-from kube_rdma.model.ipam import Family, Span, Usage, Version
+from kube_rdma.model.ipam import BorrowRequest, Span, Usage
 from tests.unit.ipam.ip_values import QUEUES, pools
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -150,15 +150,14 @@ def test_faults_of_an_object_name_object_and_field():
 @given(QUEUES)
 def test_wants_survive_the_status(queue):
     """Value, JSON, value."""
-    status = objects.with_wants(None, queue.requests)
-    again = decoded(msgspec.json.encode(status), IPPoolStatus)
-    assert objects.borrow_queue(queue.pool, again, Version("7")).requests == queue.requests
+    status = IPPoolStatus(wants=queue.requests)
+    assert decoded(msgspec.json.encode(status), IPPoolStatus) == status
 
 
 USAGES = (
-    Usage("rail-0", Family.V4, 0, 254, 250, 3),
-    Usage("rail-0", Family.V4, 1, 254, 4, 1),
-    Usage("rail-0", Family.V6, None, 2**64, 8, 1),
+    Usage(family="IPv4", rail=0, size=254, held=250, free=4, nodes=3),
+    Usage(family="IPv4", rail=1, size=254, held=4, free=250, nodes=1),
+    Usage(family="IPv6", size=2**64, held=8, free=2**64 - 8, nodes=1),
 )
 
 
@@ -179,7 +178,7 @@ def test_the_status_sums_by_family(pool):
 
 def test_a_condition_keeps_its_time_until_it_changes(pool):
     """Ready stays of T1, NearlyFull becomes true at T2; the wants of nodes stay."""
-    wants = IPPoolStatus(wants=(WantEntry(node="n", family="IPv4", count=1),))
+    wants = IPPoolStatus(wants=(BorrowRequest(node="n", family="IPv4", count=1),))
     first = objects.pool_status(wants, pool, PoolFindings(1, USAGES), "T1")
     scarce = PoolFindings(1, USAGES, scarce=("250 of 254 are held",))
     second = objects.pool_status(first, pool, scarce, "T2")

@@ -10,6 +10,7 @@ import pytest
 from kube_client.kinds import Wanted
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.events import Events
+from kube_rdma.ipam import cluster as kinds
 from kube_rdma.ipam import pool_status_reporter
 from kube_rdma.ipam.cluster import IP_BLOCK, IP_POOL, LEASE
 from kube_rdma.ipam.pool_status_reporter import PoolStatusReporter
@@ -65,7 +66,10 @@ async def test_whoever_asks_is_told_how_full_all_pools_are(cluster):
     await hold(cluster, 10)
     await reporter.report(NOW)
     await reporter.report(NOW)  # also where no status is written
-    assert [[(one.pool, one.held, one.size) for one in look] for look in heard] == [
+    assert [
+        [(name, one.held, one.size) for name, parts in look.items() for one in parts]
+        for look in heard
+    ] == [
         [("pool", 10, 62)],
         [("pool", 10, 62)],
     ]
@@ -80,7 +84,7 @@ class Looks:
         self._tasks = set()
 
     def heard(self, usages):
-        self.held.append(sum(usage.held for usage in usages))
+        self.held.append(sum(usage.held for each in usages.values() for usage in each))
         task = asyncio.ensure_future(self._tell())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -155,14 +159,14 @@ def conflicts(server):
 async def test_a_pool_whose_handling_raises_says_so_and_others_are_reported(cluster, monkeypatch):
     """Each look at all pools ended at the first that raised what nobody expects."""
     await cluster.create(IP_POOL, Wanted("another", spec=IPPool("another", (IPRange(SUBNET),))))
-    reader = pool_status_reporter.pool_of_text
+    reader = kinds.pool_of_text
 
     def fail(stored):
         if stored.name == "another":
             raise RecursionError
         return reader(stored)
 
-    monkeypatch.setattr(pool_status_reporter, "pool_of_text", fail)
+    monkeypatch.setattr(kinds, "pool_of_text", fail)
     with recorded() as log:
         reporter = PoolStatusReporter(cluster, Events(cluster, "test"))
         assert await reporter.report(NOW) == 2

@@ -32,7 +32,7 @@ async def restored(world, backup, bump, *nodes):
 
 
 async def knows(world, node):
-    """Wait until a node has noticed and entered again; then it claims nothing for a minute."""
+    """Wait until a node has noticed and entered again; then it acquires nothing for a minute."""
     await claims_nothing(node, "takes new addresses in")
 
 
@@ -83,7 +83,7 @@ async def test_a_restored_store_gives_nothing_twice(world, bump):
 
 
 async def test_blocks_that_somebody_deletes_come_back(world):
-    """All nodes ask theirs back before any of them claims."""
+    """All nodes ask theirs back before any of them acquires."""
     world.pool("other", subnet="10.9.0.0/16")
     async with world.node("node-1") as one, world.node("node-2") as two:
         before = [
@@ -102,7 +102,7 @@ async def test_blocks_that_somebody_deletes_come_back(world):
 
 @pytest.mark.parametrize("seen", [True, False], ids=["seen", "unseen"])
 async def test_a_definition_that_somebody_deletes_and_makes_again_gives_nothing_twice(world, seen):
-    """While it is away nobody knows who has what; then all ask theirs back before any claims."""
+    """While it is away nobody knows who has what; then all ask theirs back before any acquires."""
     world.pool("other", subnet="10.9.0.0/16")
     async with world.node("node-1") as one, world.node("node-2") as two:
         before = [
@@ -162,7 +162,7 @@ async def test_one_block_that_is_garbled_recalls_nothing(world):
 def asked_back(world, ones, twos):
     """Whether node-1 and node-2 hold what they gave to pods, each its own.
 
-    A claim that was under way when the store went back may hold it first, and is given back.
+    A acquire that was under way when the store went back may hold it first, and is given back.
     """
     return all(
         held(world, node) >= {text for texts_ in given_ for text in texts_}

@@ -78,7 +78,7 @@ async def test_a_node_has_its_slice_again_after_a_restart(world):
 
 @pytest.mark.parametrize("bump", [0, 1000])
 async def test_a_restored_store_gives_no_slice_twice(world, bump):
-    """Slices that were claimed since the backup are asked back, and a new node gets another."""
+    """Slices that were acquired since the backup are asked back, and a new node gets another."""
     async with world.node("node-1") as one, world.node("node-2") as two:
         first = await given(one, "a")
         backup = world.server.store.backup()

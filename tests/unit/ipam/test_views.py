@@ -20,7 +20,6 @@ from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.ipam import (
     BorrowQueue,
     BorrowRequest,
-    Family,
     IPPool,
     IPRange,
     Route,
@@ -44,9 +43,15 @@ POOL = IPPool(
     ),
     cooldown=0.5,
 )
+
+
+def usage(rail, size, held, nodes):
+    return Usage(family="IPv4", rail=rail, size=size, held=held, free=size - held, nodes=nodes)
+
+
 STATE = PoolState(
     POOL,
-    (Usage("training", Family.V4, 0, 250, 1, 1), Usage("training", Family.V4, 1, 246, 246, 9)),
+    (usage(0, 250, 1, 1), usage(1, 246, 246, 9)),
     (
         Holder("node-1", 246, ("10.10.1.9-10.10.1.254",)),
         Holder("old", 1, ("10.10.0.3",), is_gone=True),
@@ -54,8 +59,8 @@ STATE = PoolState(
     BorrowQueue(
         "training",
         (
-            BorrowRequest("node-2", Family.V4, 1, 3),
-            BorrowRequest("node-3", Family.V4, 1, 1, ip_address("10.10.1.20")),
+            BorrowRequest(node="node-2", family="IPv4", rail=1, count=3),
+            BorrowRequest(node="node-3", family="IPv4", rail=1, count=1, address="10.10.1.20"),
         ),
     ),
     ("246 of 246 are held",),

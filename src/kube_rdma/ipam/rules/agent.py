@@ -17,7 +17,7 @@ from math import inf
 
 from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
-from kube_rdma.ipam.rules import blocks, effects
+from kube_rdma.ipam.rules import blocks, effects, node_state
 from kube_rdma.ipam.rules.grant import (
     Granted,
     Insufficient,
@@ -28,50 +28,25 @@ from kube_rdma.ipam.rules.grant import (
     surplus,
     with_requests_of,
 )
-from kube_rdma.ipam.rules.node_state import (
-    abandoned,
-    acquisition,
-    cooled_down,
-    end_cooldown,
-    extend_right,
-    is_lease_rollback,
-    is_ours,
-    release,
-    renewal,
-    spare,
-    suspend_right,
-    with_record,
-    without_record,
-)
-from kube_rdma.ipam.rules.pools import choose_slice, claim_in, counted, own_part, strays
+from kube_rdma.ipam.rules.pools import anchor_in, choose_slice, counted, own_part, strays
 from kube_rdma.ipam.rules.subpools import NONE, Subpool, anchor, key_of, mask
 from kube_rdma.lib.phrases import listed
-from kube_rdma.model.ipam import (
-    AddressRequest,
-    Bits,
-    Block,
-    BlockKey,
-    BorrowQueue,
-    ContainerId,
-    InterfaceName,
-    NodeLease,
-    PoolName,
-)
+from kube_rdma.model import ipam
 
 _TRIES = 4  # of one write; then the block stays uncertain until the next tick
 _MOMENT = 0.2  # seconds until the next try
 _QUEUE = 12  # times the patience: how long a request may lose races while addresses are free
 
 
-class _Claim(IntEnum):
-    """How a claim ended: no address was free, other nodes were first, the claim was made."""
+class _Outcome(IntEnum):
+    """How an attempt to acquire addresses ended: no address was free, other nodes were first, the node has them."""
 
     NONE = 0
     LOST = 1
     MADE = 2
 
 
-def _exactly(bits: Bits) -> Callable[[Block | None], Bits]:
+def _exactly(bits: ipam.Bits) -> Callable[[ipam.Block | None], ipam.Bits]:
     return lambda _: bits
 
 
@@ -80,26 +55,28 @@ _NOTHING = _exactly(NONE)
 
 def acquire_lease(agent: effects.IpamAgentState) -> effects.Effects[None]:
     """Get the right to grant, then confirm all holdings; wait while another journal has it."""
-    seen: NodeLease | None = None
+    seen: ipam.NodeLease | None = None
     since: float = yield effects.Clock()
     while True:
-        lease: NodeLease | None = yield effects.ReadLease(agent.identity.node)
+        lease: ipam.NodeLease | None = yield effects.ReadLease(agent.identity.node)
         sent: float = yield effects.Clock()
         if lease != seen:
             seen, since = lease, sent
         if lease and agent.lease and lease.heartbeat < agent.lease.heartbeat:
             since = -inf  # an older store: this process had already taken that right over
-        wish = acquisition(agent.identity, lease, sent - since, agent.timing, agent.cooldown)
-        if not isinstance(wish, NodeLease):
+        wish = node_state.lease_acquisition(
+            agent.identity, lease, sent - since, agent.timing, agent.cooldown
+        )
+        if not isinstance(wish, ipam.NodeLease):
             yield effects.Pause(wish)
             continue
-        written: NodeLease | None = yield effects.WriteLease(wish)
+        written: ipam.NodeLease | None = yield effects.WriteLease(wish)
         if written:
             break
         yield effects.Pause(_MOMENT)
     agent.lease = written
-    agent.state = extend_right(agent.state, sent, written.duration)
-    yield from _list(agent, sent, is_kept=is_ours(lease, agent.identity.journal))
+    agent.state = node_state.extend_right(agent.state, sent, written.duration)
+    yield from _list(agent, sent, is_kept=node_state.is_ours(lease, agent.identity.journal))
     yield from settle(agent)
 
 
@@ -110,7 +87,7 @@ def _list(agent: effects.IpamAgentState, sent: float, *, is_kept: bool) -> effec
     """
     term = agent.state.term
     now: float = yield effects.Clock()
-    listed: dict[BlockKey, Block] = yield effects.ListBlocks()
+    listed: dict[ipam.BlockKey, ipam.Block] = yield effects.ListBlocks()
     if is_kept and not agent.is_rolled_back and blocks.missing(agent.state, listed):
         right = agent.state.right_until
         agent.note_rollback(sent)
@@ -128,29 +105,31 @@ def renew_lease(agent: effects.IpamAgentState) -> effects.Effects[None]:
             break
         if agent.lease:
             sent: float = yield effects.Clock()
-            written: NodeLease | None = yield effects.WriteLease(renewal(agent.lease))
+            written: ipam.NodeLease | None = yield effects.WriteLease(
+                node_state.renewal(agent.lease)
+            )
             if written:
                 agent.lease = written
-                agent.state = extend_right(agent.state, sent, written.duration)
+                agent.state = node_state.extend_right(agent.state, sent, written.duration)
                 return
-        current: NodeLease | None = yield effects.ReadLease(agent.identity.node)
+        current: ipam.NodeLease | None = yield effects.ReadLease(agent.identity.node)
         now: float = yield effects.Clock()
         has_right = now < agent.state.right_until
-        if agent.lease and is_lease_rollback(agent.lease, current, has_right=has_right):
+        if agent.lease and node_state.is_lease_rollback(agent.lease, current, has_right=has_right):
             is_behind = current is not None and current.heartbeat < agent.lease.heartbeat
             agent.note_rollback(now, of_machine=not is_behind)
             break
-        agent.lease = current if is_ours(current, agent.identity.journal) else None
+        agent.lease = current if node_state.is_ours(current, agent.identity.journal) else None
         if agent.lease is None:
             break
     else:
         return
-    agent.state = suspend_right(agent.state)
+    agent.state = node_state.suspend_right(agent.state)
     yield from acquire_lease(agent)
 
 
-def add(agent: effects.IpamAgentState, request: AddressRequest) -> effects.Effects[Granted]:
-    """Serve a request: from what the node holds, else from claims, else from what others give back.
+def add(agent: effects.IpamAgentState, request: ipam.AddressRequest) -> effects.Effects[Granted]:
+    """Serve a request: from what the node holds, else from free ones that it acquires, else from what others give back.
 
     Raises Refused, Unavailable and Broken as `grant` does, and Refused for a pool that stays full.
     """
@@ -166,7 +145,7 @@ def add(agent: effects.IpamAgentState, request: AddressRequest) -> effects.Effec
     return granted
 
 
-def _add(agent: effects.IpamAgentState, request: AddressRequest) -> effects.Effects[Granted]:
+def _add(agent: effects.IpamAgentState, request: ipam.AddressRequest) -> effects.Effects[Granted]:
     now: float = yield effects.Clock()
     deadline = now + agent.timing.patience
     last = now + _QUEUE * agent.timing.patience
@@ -179,22 +158,22 @@ def _add(agent: effects.IpamAgentState, request: AddressRequest) -> effects.Effe
         if isinstance(answer, Granted):
             yield effects.Put(answer.record)
             now = yield effects.Clock()
-            agent.state = with_record(agent.state, answer.record, now)
+            agent.state = node_state.with_record(agent.state, answer.record, now)
             if agent.state.term != term or now >= agent.state.right_until:
                 raise Unavailable(f"node {agent.state.node} lost its contact while it granted")
             return answer
-        if not agent.may_claim(now):
+        if not agent.may_acquire(now):
             raise _unavailable(agent, now)
         if now >= deadline:
             wanted = _without_preferred(agent, request, answer, now)
             deadline = now + agent.timing.patience
         ahead, writes = request.container not in agent.waiting, _writes_seen(agent)
-        match (yield from _claim(agent, answer, ahead=ahead)):
-            case _Claim.NONE:
+        match (yield from _acquire(agent, answer, ahead=ahead)):
+            case _Outcome.NONE:
                 agent.waiting[request.container] = answer.shortages
                 yield from _publish_requests(agent, {s.subpool.pool for s in answer.shortages})
                 yield effects.Pause(_MOMENT)
-            case _Claim.LOST:
+            case _Outcome.LOST:
                 yield effects.Pause(_MOMENT)
                 now = yield effects.Clock()
                 if _writes_seen(agent) != writes:  # others succeed: the pool is busy, not full
@@ -203,7 +182,9 @@ def _add(agent: effects.IpamAgentState, request: AddressRequest) -> effects.Effe
 
 
 def delete(
-    agent: effects.IpamAgentState, container: ContainerId, interface: InterfaceName | None = None
+    agent: effects.IpamAgentState,
+    container: ipam.ContainerId,
+    interface: ipam.InterfaceName | None = None,
 ) -> effects.Effects[None]:
     """Release the container's addresses into their cool-down; a container without any is no error.
 
@@ -213,27 +194,27 @@ def delete(
     """
     yield from _wait_for_turn(agent, container)
     try:
-        record = release(agent.state, container, interface)
+        record = node_state.release(agent.state, container, interface)
         if record:
             with suppress(Unavailable):
                 yield effects.Put(record)
             now: float = yield effects.Clock()
-            agent.state = with_record(agent.state, record, now)
+            agent.state = node_state.with_record(agent.state, record, now)
     finally:
         agent.serving.discard(container)
 
 
 def collect(
-    agent: effects.IpamAgentState, living: frozenset[ContainerId], since: float
+    agent: effects.IpamAgentState, living: frozenset[ipam.ContainerId], since: float
 ) -> effects.Effects[None]:
     """Release what containers had that are gone: not among `living`, listed after `since`."""
-    for container in abandoned(agent.state, living, since):
+    for container in node_state.abandoned(agent.state, living, since):
         if container not in agent.serving:
             yield from delete(agent, container)
 
 
 def tick(agent: effects.IpamAgentState) -> effects.Effects[None]:
-    """Do what no request waits for: settle blocks, end cool-downs, lend, claim ahead.
+    """Do what no request waits for: settle blocks, end cool-downs, lend, acquire ahead.
 
     After a rollback do nothing before the node has its lease again: no controller would reclaim the
     addresses of a node without a lease.
@@ -245,7 +226,7 @@ def tick(agent: effects.IpamAgentState) -> effects.Effects[None]:
         agent.state = replace(agent.state, taken={})
     yield from settle(agent)
     now = yield effects.Clock()
-    for container in cooled_down(agent.state, now):
+    for container in node_state.cooled_down(agent.state, now):
         yield from _end_cooldown(agent, container)
     for pool, queue in tuple(agent.queues.items()):
         if not agent.waiting and has_requests_of(queue, agent.state.node):
@@ -256,21 +237,21 @@ def tick(agent: effects.IpamAgentState) -> effects.Effects[None]:
             )  # every node sees the request, and the first to give is enough
             for key, bits in _lendable(agent, pool, agent.queues.get(pool, queue)):
                 yield from write(agent, key, give_back=bits)
-    if agent.may_claim(now):
+    if agent.may_acquire(now):
         yield from _replenish(agent)
 
 
 def _replenish(agent: effects.IpamAgentState) -> effects.Effects[None]:
-    """Claim ahead where spare addresses run low, and give back where they are too many."""
+    """Acquire ahead where spare addresses run low, and give back where they are too many."""
     for sliced in chain.from_iterable(agent.catalog.values()):
         for key, bits in strays(agent.state.node, agent.state.holdings, sliced):
             yield from write(agent, key, give_back=bits)
     for subpool in _used_subpools(agent):
         if has_requests_of_others(agent.queues.get(subpool.pool), agent.state.node):
             continue
-        is_low = spare(agent.state, subpool) < subpool.block_size // 2
+        is_low = node_state.spare(agent.state, subpool) < subpool.block_size // 2
         if is_low and blocks.ahead_limit(agent.state, agent.blocks, subpool) >= subpool.block_size:
-            yield from _claim_from(agent, subpool, subpool.block_size)
+            yield from _acquire_from(agent, subpool, subpool.block_size)
         for key, bits in surplus(agent.state, subpool) if subpool.is_shared else ():
             yield from write(agent, key, give_back=bits)
 
@@ -283,15 +264,15 @@ def settle(agent: effects.IpamAgentState) -> effects.Effects[None]:
 
 def write(
     agent: effects.IpamAgentState,
-    key: BlockKey,
+    key: ipam.BlockKey,
     *,
-    claim: Callable[[Block | None], Bits] = _NOTHING,
-    give_back: Bits = NONE,
+    acquire: Callable[[ipam.Block | None], ipam.Bits] = _NOTHING,
+    give_back: ipam.Bits = NONE,
 ) -> effects.Effects[bool]:
     """Write one block until a write surely succeeds; False: it is busy, or stays uncertain.
 
-    `claim` says which addresses to take of a block as it was just read, for other nodes may have
-    been first. A claim ends with its term.
+    `acquire` says which addresses to take of a block as it was just read, for other nodes may have
+    been first. The attempt ends with its term.
     """
     if key in agent.busy:
         return False
@@ -306,14 +287,14 @@ def write(
                 earlier = latest if agent.state.term == began else None  # else a rollback is known
                 is_gone = yield from _read(agent, key, earlier)
             term = agent.state.term
-            if claim is not _NOTHING and (term != began or agent.is_watch_interrupted()):
+            if acquire is not _NOTHING and (term != began or agent.is_watch_interrupted()):
                 return False  # what was just read may be of a store that went back
-            bits = claim(agent.blocks.get(key))
+            bits = acquire(agent.blocks.get(key))
             if attempt and not bits and blocks.forgettable(agent.state, key, agent.blocks.get(key)):
                 agent.state = blocks.forget(agent.state, key)
                 return False
             agent.state, written = blocks.plan(
-                agent.state, key, agent.blocks.get(key), claim=bits, give_back=give_back
+                agent.state, key, agent.blocks.get(key), acquire=bits, give_back=give_back
             )
             block = yield effects.WriteBlock(written)
             if block is None:
@@ -332,11 +313,11 @@ def write(
 
 
 def _read(
-    agent: effects.IpamAgentState, key: BlockKey, latest: Block | None
+    agent: effects.IpamAgentState, key: ipam.BlockKey, latest: ipam.Block | None
 ) -> effects.Effects[bool]:
     """Read a block; True when it is gone or garbled though a node held addresses of it."""
     shown, term = agent.blocks.get(key), agent.state.term
-    block: Block | None = yield effects.ReadBlock(key)
+    block: ipam.Block | None = yield effects.ReadBlock(key)
     is_rolled_back = agent.state.term == term and blocks.is_rollback(latest, block)
     if block and is_rolled_back:
         yield from _note_rollback(agent)
@@ -350,7 +331,9 @@ def _note_rollback(agent: effects.IpamAgentState) -> effects.Effects[None]:
     agent.note_rollback(now)
 
 
-def _wait_for_turn(agent: effects.IpamAgentState, container: ContainerId) -> effects.Effects[None]:
+def _wait_for_turn(
+    agent: effects.IpamAgentState, container: ipam.ContainerId
+) -> effects.Effects[None]:
     """Wait until no other operation serves the container: its records must not cross."""
     while container in agent.serving:
         yield effects.Pause(_MOMENT)
@@ -363,8 +346,11 @@ def _writes_seen(agent: effects.IpamAgentState) -> int:
 
 
 def _without_preferred(
-    agent: effects.IpamAgentState, request: AddressRequest, insufficient: Insufficient, now: float
-) -> AddressRequest:
+    agent: effects.IpamAgentState,
+    request: ipam.AddressRequest,
+    insufficient: Insufficient,
+    now: float,
+) -> ipam.AddressRequest:
     """The request without its owners' last addresses, once it has waited for them long enough.
 
     They may be in cool-down on the owner's last node, so the wait lasts as long; the runtime asks
@@ -385,87 +371,89 @@ def _without_preferred(
     return request
 
 
-def _claim(
+def _acquire(
     agent: effects.IpamAgentState, insufficient: Insufficient, *, ahead: bool
-) -> effects.Effects[_Claim]:
-    """Claim what is lacking, and some more for the next requests."""
-    result = _Claim.NONE
+) -> effects.Effects[_Outcome]:
+    """Acquire what is lacking, and some more for the next requests."""
+    result = _Outcome.NONE
     for shortage in insufficient.shortages:
         subpool = shortage.subpool
         if subpool.per_node:
-            result = max(result, (yield from _claim_slice(agent, subpool)))
+            result = max(result, (yield from _acquire_slice(agent, subpool)))
             continue
         if shortage.address:
             key, bit = key_of(subpool.network, shortage.address)
             block = agent.blocks.get(key)
             if bit & blocks.held(block) & ~blocks.held_by(block, agent.state.node):
                 continue
-            done = yield from write(agent, key, claim=_exactly(bit))
-            result = max(result, _Claim.MADE if done else _Claim.LOST)
+            done = yield from write(agent, key, acquire=_exactly(bit))
+            result = max(result, _Outcome.MADE if done else _Outcome.LOST)
             continue
         count = shortage.count
         if ahead and not has_requests_of_others(agent.queues.get(subpool.pool), agent.state.node):
             count = max(count, blocks.ahead_limit(agent.state, agent.blocks, subpool))
-        claimed = yield from _claim_from(agent, subpool, count)
-        result = max(result, claimed)
+        acquired = yield from _acquire_from(agent, subpool, count)
+        result = max(result, acquired)
     return result
 
 
-def _claim_from(
+def _acquire_from(
     agent: effects.IpamAgentState, subpool: Subpool, count: int
-) -> effects.Effects[_Claim]:
-    """Claim up to `count` addresses of the subpool."""
-    result = _Claim.NONE
-    for key, bits in blocks.choose_claims(agent.state, agent.blocks, subpool, count):
-        claim = partial(blocks.free_of, subpool=subpool, key=key, count=bits.bit_count())
-        done = yield from write(agent, key, claim=claim)
-        result = max(result, _Claim.MADE if done else _Claim.LOST)
+) -> effects.Effects[_Outcome]:
+    """Acquire up to `count` addresses of the subpool."""
+    result = _Outcome.NONE
+    for key, bits in blocks.choose_addresses(agent.state, agent.blocks, subpool, count):
+        acquire = partial(blocks.free_of, subpool=subpool, key=key, count=bits.bit_count())
+        done = yield from write(agent, key, acquire=acquire)
+        result = max(result, _Outcome.MADE if done else _Outcome.LOST)
     return result
 
 
-def _claim_slice(agent: effects.IpamAgentState, subpool: Subpool) -> effects.Effects[_Claim]:
-    """Claim a slice of the subpool for this node, unless it has one by now."""
+def _acquire_slice(agent: effects.IpamAgentState, subpool: Subpool) -> effects.Effects[_Outcome]:
+    """Acquire a slice of the subpool for this node, unless it has one by now."""
     chosen = choose_slice(agent.state, agent.blocks, subpool)
     if chosen is None:
         is_own = own_part(agent.state.node, agent.state.holdings, subpool)
-        return _Claim.MADE if is_own else _Claim.NONE
+        return _Outcome.MADE if is_own else _Outcome.NONE
     key = chosen[0]
 
-    def claim(block: Block | None) -> Bits:
-        return claim_in(agent.state, agent.blocks, subpool, key, block)
+    def acquire(block: ipam.Block | None) -> ipam.Bits:
+        return anchor_in(agent.state, agent.blocks, subpool, key, block)
 
-    done = yield from write(agent, key, claim=claim)
-    return _Claim.MADE if done else _Claim.LOST
+    done = yield from write(agent, key, acquire=acquire)
+    return _Outcome.MADE if done else _Outcome.LOST
 
 
 def _lendable(
-    agent: effects.IpamAgentState, pool: PoolName, queue: BorrowQueue
-) -> tuple[tuple[BlockKey, Bits], ...]:
+    agent: effects.IpamAgentState, pool: ipam.PoolName, queue: ipam.BorrowQueue
+) -> tuple[tuple[ipam.BlockKey, ipam.Bits], ...]:
     """What to give back now for the requests of a borrow queue."""
     pool_subpools = agent.catalog.get(pool, ())
     return lendable(agent.state, queue, pool_subpools, bool(agent.waiting), agent.blocks)
 
 
-def _end_cooldown(agent: effects.IpamAgentState, container: ContainerId) -> effects.Effects[None]:
+def _end_cooldown(
+    agent: effects.IpamAgentState, container: ipam.ContainerId
+) -> effects.Effects[None]:
     """End a container's cool-down: first in the journal, then in memory."""
     if container in agent.serving or container not in agent.state.cooldown_ends:
         return
     agent.serving.add(container)
     try:
-        record = end_cooldown(agent.state, container)
+        record = node_state.end_cooldown(agent.state, container)
         if record.allocations:
             yield effects.Put(record)
             now: float = yield effects.Clock()
-            agent.state = with_record(agent.state, record, now)
+            agent.state = node_state.with_record(agent.state, record, now)
         else:
             yield effects.Remove(container)
-            agent.state = without_record(agent.state, container)
+            agent.state = node_state.without_record(agent.state, container)
     finally:
         agent.serving.discard(container)
 
 
 def _withdraw_requests(
-    agent: effects.IpamAgentState, container: ContainerId
+    agent: effects.IpamAgentState, container: ipam.ContainerId
 ) -> effects.Effects[None]:
     """Withdraw the borrow requests of a container; what fails now, the next tick repeats."""
     shortages = agent.waiting.pop(container, ())
@@ -476,17 +464,17 @@ def _withdraw_requests(
 
 
 def _publish_requests(
-    agent: effects.IpamAgentState, pools: Iterable[PoolName]
+    agent: effects.IpamAgentState, pools: Iterable[ipam.PoolName]
 ) -> effects.Effects[None]:
     """Write what all requests of this node lack into the borrow queues."""
     for pool in sorted(pools):
-        queue: BorrowQueue = yield effects.ReadBorrowQueue(pool)
+        queue: ipam.BorrowQueue = yield effects.ReadBorrowQueue(pool)
         shortages = [shortage for waiting in agent.waiting.values() for shortage in waiting]
         if changed := with_requests_of(queue, agent.state.node, shortages):
             yield effects.WriteBorrowQueue(changed)
 
 
-def _with_pins(agent: effects.IpamAgentState, request: AddressRequest) -> AddressRequest:
+def _with_pins(agent: effects.IpamAgentState, request: ipam.AddressRequest) -> ipam.AddressRequest:
     """The request, with the addresses that its owners had last."""
     nics = []
     for nic in request.nics:
@@ -499,7 +487,7 @@ def _with_pins(agent: effects.IpamAgentState, request: AddressRequest) -> Addres
 
 
 def _used_subpools(agent: effects.IpamAgentState) -> tuple[Subpool, ...]:
-    """Subpools that the node allocates from: it claims ahead only for these."""
+    """Subpools that the node allocates from: it acquires ahead only for these."""
     pools = {a.pool for record in agent.state.records.values() for a in record.allocations}
     return tuple(
         subpool
@@ -511,7 +499,7 @@ def _used_subpools(agent: effects.IpamAgentState) -> tuple[Subpool, ...]:
 
 
 def _part_of(agent: effects.IpamAgentState, subpool: Subpool) -> Subpool | None:
-    """What this node may claim of a subpool: all of it, or its own slice."""
+    """What this node may acquire of a subpool: all of it, or its own slice."""
     if subpool.per_node is None:
         return subpool
     return own_part(agent.state.node, agent.state.holdings, subpool)

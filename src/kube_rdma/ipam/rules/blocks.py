@@ -1,7 +1,7 @@
-"""What a node writes into blocks: what it claims, what it gives back, what settles uncertainty.
+"""What a node writes into blocks: what it acquires, what it gives back, what settles uncertainty.
 
 `plan` makes every write of a node, from the block as it was just read. A write says the whole of
-the node's holding: what the block lists, plus what the node claims, minus what it gives back. So
+the node's holding: what the block lists, plus what the node acquires, minus what it gives back. So
 each write that succeeds tells the node exactly what it holds, and makes every older write that is
 still under way fail. Only a plain success counts: after any other outcome the block stays uncertain
 until a later write succeeds. So after a conflict too, for the API server answers with one to the
@@ -24,87 +24,74 @@ from kube_rdma.ipam.rules.subpools import (
     mask,
     start_block,
 )
-from kube_rdma.model.ipam import (
-    BLOCK_ADDRESSES,
-    Address,
-    Bits,
-    Block,
-    BlockKey,
-    NetworkName,
-    NodeHolding,
-    NodeName,
-    Owner,
-    Pin,
-    Subnet,
-    Version,
-)
+from kube_rdma.model import ipam
 
-_ROOMY = 256  # block sizes: room for so many nodes that claim before they see each other
-_ALL = (1 << BLOCK_ADDRESSES) - 1
-_FIRST = 4  # addresses that a node claims first in a smaller pool; then twice what it uses
+_ROOMY = 256  # block sizes: room for so many nodes that acquire before they see each other
+_ALL = (1 << ipam.BLOCK_ADDRESSES) - 1
+_FIRST = 4  # addresses that a node acquires first in a smaller pool; then twice what it uses
 _Tenants = Mapping[
-    int, Owner | None
+    int, ipam.Owner | None
 ]  # who has the address at each offset of a block; None: not sticky
 
-Blocks = Mapping[BlockKey, Block]
+Blocks = Mapping[ipam.BlockKey, ipam.Block]
 """The blocks as the node sees them, perhaps late; a key that is missing has no object."""
 
 
-def held_by(block: Block | None, node: NodeName) -> Bits:
+def held_by(block: ipam.Block | None, node: ipam.NodeName) -> ipam.Bits:
     """The addresses that `node` holds, by the block."""
     bits = 0
     for holding in block.holdings if block else ():
         if holding.node == node:
             bits |= holding.bits
-    return Bits(bits)
+    return ipam.Bits(bits)
 
 
-def held(block: Block | None) -> Bits:
+def held(block: ipam.Block | None) -> ipam.Bits:
     """The addresses that any node holds."""
     bits = 0
     for holding in block.holdings if block else ():
         bits |= holding.bits
-    return Bits(bits)
+    return ipam.Bits(bits)
 
 
-def pinned(block: Block | None) -> Bits:
+def pinned(block: ipam.Block | None) -> ipam.Bits:
     """The addresses that an owner had last."""
     bits = 0
     for pin in block.pins if block else ():
         bits |= 1 << pin.offset
-    return Bits(bits)
+    return ipam.Bits(bits)
 
 
-def slice_owner(node: NodeName, node_slice: Subnet) -> Owner:
+def slice_owner(node: ipam.NodeName, node_slice: ipam.Subnet) -> ipam.Owner:
     """Who the pin of a slice is for; the owner of an address begins with a pod's namespace."""
-    return Owner(f"node/{node}/{node_slice.network_address}")
+    return ipam.Owner(f"node/{node}/{node_slice.network_address}")
 
 
 def plan(
     state: NodeAddressState,
-    key: BlockKey,
-    block: Block | None,
+    key: ipam.BlockKey,
+    block: ipam.Block | None,
     *,
-    claim: Bits = NONE,
-    give_back: Bits = NONE,
-) -> tuple[NodeAddressState, Block]:
+    acquire: ipam.Bits = NONE,
+    give_back: ipam.Bits = NONE,
+) -> tuple[NodeAddressState, ipam.Block]:
     """The next write of a block, and the state while it is under way.
 
-    The write asks back what is in use where no other node holds it. Of `claim` it takes what is
+    The write asks back what is in use where no other node holds it. Of `acquire` it takes what is
     free, of `give_back` it gives back what is not in use.
     """
     holding = state.holdings.get(key, LocalHolding())
     needed = state.needed(key)
-    returning = Bits((holding.returning | give_back) & ~needed)
+    returning = ipam.Bits((holding.returning | give_back) & ~needed)
     others = held(block) & ~held_by(block, state.node)
-    own = (held_by(block, state.node) | needed | claim) & ~others & ~returning
+    own = (held_by(block, state.node) | needed | acquire) & ~others & ~returning
     holdings = [h for h in (block.holdings if block else ()) if h.node != state.node]
     if own:
-        holdings.append(NodeHolding(state.node, Bits(own)))
-    written = Block(
+        holdings.append(ipam.NodeHolding(state.node, ipam.Bits(own)))
+    written = ipam.Block(
         key,
         tuple(sorted(holdings, key=lambda h: h.node)),
-        _pins(block, _tenants(state, key).get(key, {}), Bits(own)),
+        _pins(block, _tenants(state, key).get(key, {}), ipam.Bits(own)),
         (block.edition if block else 0) + 1,
         block.version if block else None,
     )
@@ -112,7 +99,7 @@ def plan(
     return replace(state, holdings={**state.holdings, key: holding}), written
 
 
-def confirm(state: NodeAddressState, block: Block) -> NodeAddressState:
+def confirm(state: NodeAddressState, block: ipam.Block) -> NodeAddressState:
     """The state after a write that surely succeeded: the node holds what `block` says.
 
     Only for writes planned in the same term, one at a time for each block (agent.write).
@@ -130,7 +117,7 @@ def confirm(state: NodeAddressState, block: Block) -> NodeAddressState:
     return replace(state, holdings=holdings)
 
 
-def is_rollback(old: Block | None, new: Block | None) -> bool:
+def is_rollback(old: ipam.Block | None, new: ipam.Block | None) -> bool:
     """Whether `new` after `old` shows that the store went back: an older block, or a held one gone.
 
     The controller deletes a block only when no node holds addresses of it. The next one has an
@@ -145,12 +132,12 @@ def is_rollback(old: Block | None, new: Block | None) -> bool:
     return is_older(new, old) or bool(old.holdings and new.edition < old.edition)
 
 
-def is_older(block: Block, other: Block) -> bool:
+def is_older(block: ipam.Block, other: ipam.Block) -> bool:
     """Whether `block` is older than `other` by the API server's count, where it has one."""
     return _number(block.version) < _number(other.version)
 
 
-def _number(version: Version | None) -> int:
+def _number(version: ipam.Version | None) -> int:
     """The version as a number that rises with each write (KEP-5504); 0 where it is no number."""
     return int(version) if version and version.isdecimal() else 0
 
@@ -158,7 +145,7 @@ def _number(version: Version | None) -> int:
 def after_rollback(state: NodeAddressState, blocks: Blocks) -> NodeAddressState:
     """The state after a rollback: the right is lost, and what other nodes had by then is theirs."""
     taken = {
-        key: Bits(
+        key: ipam.Bits(
             (holding.in_use | holding.kept)
             & held(blocks.get(key))
             & ~held_by(blocks.get(key), state.node)
@@ -177,34 +164,34 @@ def missing(state: NodeAddressState, blocks: Blocks) -> bool:
 
 
 def recall(
-    state: NodeAddressState, blocks: Blocks, trusted: Mapping[BlockKey, Bits]
+    state: NodeAddressState, blocks: Blocks, trusted: Mapping[ipam.BlockKey, ipam.Bits]
 ) -> NodeAddressState:
     """The state after a rollback of the store: of the blocks, the node believes `trusted` only.
 
-    It asks back what is in use and gives back all else, for another node may have claimed it since.
+    It asks back what is in use and gives back all else, for another node may have acquired it since.
     Writes that were planned before count no more.
     """
     holdings = dict(state.holdings)
     for key in {k for k, block in blocks.items() if held_by(block, state.node)} | set(holdings):
         holding = holdings.get(key, LocalHolding())
-        returning = Bits(_ALL & ~trusted.get(key, NONE) & ~state.needed(key))
+        returning = ipam.Bits(_ALL & ~trusted.get(key, NONE) & ~state.needed(key))
         holdings[key] = LocalHolding(
             in_use=holding.in_use, returning=returning, uncertain=True, kept=holding.kept
         )
     return replace(state, holdings=holdings, term=state.term + 1)
 
 
-def forgettable(state: NodeAddressState, key: BlockKey, block: Block | None) -> bool:
-    """Whether a failed claim leaves nothing of the node, by its state and by the block just read.
+def forgettable(state: NodeAddressState, key: ipam.BlockKey, block: ipam.Block | None) -> bool:
+    """Whether a failed write leaves nothing of the node, by its state and by the block just read.
 
-    The node grants nothing there, so nothing is to settle; a late claim shows up as a holding.
+    The node grants nothing there, so nothing is to settle; a late one shows up as a holding.
     """
     holding = state.holdings.get(key, LocalHolding())
     own = holding.confirmed | holding.in_use | holding.kept | holding.returning
     return not (own | held_by(block, state.node))
 
 
-def forget(state: NodeAddressState, key: BlockKey) -> NodeAddressState:
+def forget(state: NodeAddressState, key: ipam.BlockKey) -> NodeAddressState:
     """The state without the block."""
     return replace(
         state,
@@ -212,7 +199,7 @@ def forget(state: NodeAddressState, key: BlockKey) -> NodeAddressState:
     )
 
 
-def unsettled(state: NodeAddressState, blocks: Blocks) -> tuple[BlockKey, ...]:
+def unsettled(state: NodeAddressState, blocks: Blocks) -> tuple[ipam.BlockKey, ...]:
     """Blocks to write again: uncertain, or other than this node believes."""
     owned = {key for key, block in blocks.items() if held_by(block, state.node)}
     tenants = _tenants(state)
@@ -224,10 +211,10 @@ def unsettled(state: NodeAddressState, blocks: Blocks) -> tuple[BlockKey, ...]:
     )
 
 
-def choose_claims(
+def choose_addresses(
     state: NodeAddressState, blocks: Blocks, subpool: Subpool, count: int
-) -> tuple[tuple[BlockKey, Bits], ...]:
-    """Where to claim `count` addresses of a subpool of any size; fewer where it has no more.
+) -> tuple[tuple[ipam.BlockKey, ipam.Bits], ...]:
+    """Where to acquire `count` addresses of a subpool of any size; fewer where it has no more.
 
     The walk begins at the node's own start block and visits no more blocks than there are objects:
     a block without an object is free. Pinned addresses of other owners come last.
@@ -237,7 +224,9 @@ def choose_claims(
     )
 
 
-def free_of(block: Block | None, subpool: Subpool, key: BlockKey, count: int) -> Bits:
+def free_of(
+    block: ipam.Block | None, subpool: Subpool, key: ipam.BlockKey, count: int
+) -> ipam.Bits:
     """Up to `count` free addresses of the block, those without a pin first."""
     free = mask(subpool, key) & ~held(block)
     fresh = free & ~pinned(block)
@@ -257,10 +246,10 @@ def vacancy(blocks: Blocks, subpool: Subpool) -> tuple[int, int]:
 
 
 def ahead_limit(state: NodeAddressState, blocks: Blocks, subpool: Subpool) -> int:
-    """How many addresses the node may claim ahead, the block size at most.
+    """How many addresses the node may acquire ahead, the block size at most.
 
-    How many nodes will claim is unknown. So a node takes half of an even share of what is left, and
-    begins small where many nodes at once could empty the pool with a block size each. Nodes claim
+    How many nodes will acquire is unknown. So a node takes half of an even share of what is left, and
+    begins small where many nodes at once could empty the pool with a block size each. Nodes acquire
     the last addresses of a pool one by one, so none has to be given back.
     """
     vacant, nodes = vacancy(blocks, subpool)
@@ -273,7 +262,7 @@ def ahead_limit(state: NodeAddressState, blocks: Blocks, subpool: Subpool) -> in
     return min(share, max(_FIRST, 2 * used))
 
 
-def last_of(blocks: Blocks, subpool: Subpool, owner: Owner) -> tuple[Address, ...]:
+def last_of(blocks: Blocks, subpool: Subpool, owner: ipam.Owner) -> tuple[ipam.Address, ...]:
     """The addresses of the subpool that the owner had last."""
     return tuple(
         key.address(pin.offset)
@@ -285,8 +274,8 @@ def last_of(blocks: Blocks, subpool: Subpool, owner: Owner) -> tuple[Address, ..
 
 def _walk(
     state: NodeAddressState, blocks: Blocks, subpool: Subpool, count: int, *, pins: bool
-) -> tuple[tuple[BlockKey, Bits], ...]:
-    claims: list[tuple[BlockKey, Bits]] = []
+) -> tuple[tuple[ipam.BlockKey, ipam.Bits], ...]:
+    chosen: list[tuple[ipam.BlockKey, ipam.Bits]] = []
     origin = start_block(subpool, state.node)
     for step in range(min(subpool.block_count, len(blocks) + len(subpool.spans) + count)):
         if count <= 0:
@@ -301,38 +290,38 @@ def _walk(
             free &= ~pinned(block)
         if free:
             bits = lowest(free, count)
-            claims.append((key, bits))
+            chosen.append((key, bits))
             count -= bits.bit_count()
-    return tuple(claims)
+    return tuple(chosen)
 
 
-def _differs(state: NodeAddressState, key: BlockKey, block: Block | None) -> bool:
+def _differs(state: NodeAddressState, key: ipam.BlockKey, block: ipam.Block | None) -> bool:
     """Whether the block says otherwise, or an address in use could be asked back."""
     holding = state.holdings.get(key, LocalHolding())
     is_other = holding.uncertain or held_by(block, state.node) != holding.confirmed
     return is_other or bool(state.needed(key) & ~held(block))
 
 
-def _mispinned(block: Block | None, tenants: _Tenants, node: NodeName) -> bool:
+def _mispinned(block: ipam.Block | None, tenants: _Tenants, node: ipam.NodeName) -> bool:
     return block is not None and _pins(block, tenants, held_by(block, node)) != block.pins
 
 
 def _tenants(
-    state: NodeAddressState, only: BlockKey | None = None
-) -> dict[BlockKey, dict[int, Owner | None]]:
+    state: NodeAddressState, only: ipam.BlockKey | None = None
+) -> dict[ipam.BlockKey, dict[int, ipam.Owner | None]]:
     """The owners of the addresses that the node surely holds, by offset, in one block or in all.
 
     The node itself is the owner of a slice, and has its pin at the first address.
     """
-    tenants: dict[BlockKey, dict[int, Owner | None]] = {}
-    slices: set[tuple[NetworkName, Subnet]] = set()
+    tenants: dict[ipam.BlockKey, dict[int, ipam.Owner | None]] = {}
+    slices: set[tuple[ipam.NetworkName, ipam.Subnet]] = set()
     if only and not (only in state.holdings and state.needed(only)):
         return tenants
     for record in state.records.values():
         for allocation in record.live:
             if allocation.node_slice:
                 slices.add((allocation.network, allocation.node_slice))
-            if only and not 0 <= int(allocation.address) - only.first < BLOCK_ADDRESSES:
+            if only and not 0 <= int(allocation.address) - only.first < ipam.BLOCK_ADDRESSES:
                 continue
             key, bit = key_of(allocation.network, allocation.address)
             if state.holdings[key].confirmed & bit:
@@ -346,7 +335,7 @@ def _tenants(
     return tenants
 
 
-def _pins(block: Block | None, tenants: _Tenants, own: Bits) -> tuple[Pin, ...]:
+def _pins(block: ipam.Block | None, tenants: _Tenants, own: ipam.Bits) -> tuple[ipam.Pin, ...]:
     """The block's pins, corrected: an offset is its tenant's, and an owner has one in a block.
 
     Only at addresses of the node's `own`: its token may change no others (agent_cel).
@@ -358,5 +347,5 @@ def _pins(block: Block | None, tenants: _Tenants, own: Bits) -> tuple[Pin, ...]:
         for pin in (block.pins if block else ())
         if pin.offset not in tenants and pin.owner not in owners
     ]
-    kept += [Pin(owner, offset) for offset, owner in tenants.items() if owner]
+    kept += [ipam.Pin(owner, offset) for offset, owner in tenants.items() if owner]
     return tuple(sorted(kept, key=lambda pin: (pin.offset, pin.owner)))

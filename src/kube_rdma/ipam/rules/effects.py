@@ -128,9 +128,9 @@ class IpamAgentState(Struct):
     `lease` is the node lease as last written by this process; `identity` says who writes it. `busy`
     are blocks with a write under way, `serving` containers with a request under way. `waiting` is
     what requests lack that wait for other nodes, `awaited_since` when owners began to wait for
-    their last address. Until `recall_until` the node claims nothing: the store went back, and every
+    their last address. Until `recall_until` the node acquires nothing: the store went back, and every
     node first asks back what its pods have; infinite until the node has acquired its lease again.
-    `trusted` is what it surely held at the rollback. While `is_watch_interrupted` it claims nothing
+    `trusted` is what it surely held at the rollback. While `is_watch_interrupted` it acquires nothing
     either: the server may come back restored.
     """
 
@@ -149,7 +149,7 @@ class IpamAgentState(Struct):
     trusted: Mapping[ipam.BlockKey, ipam.Bits] = field(default_factory=dict)
     is_watch_interrupted: Callable[[], bool] = lambda: False
 
-    def may_claim(self, now: float) -> bool:
+    def may_acquire(self, now: float) -> bool:
         """Whether the node may take addresses that it does not hold."""
         return now >= self.recall_until and not self.is_watch_interrupted()
 
@@ -166,7 +166,7 @@ class IpamAgentState(Struct):
         )
 
     def note_rollback(self, now: float, *, of_machine: bool = False) -> None:
-        """Grant and claim nothing until the node has acquired its lease again.
+        """Grant and acquire nothing until the node has acquired its lease again.
 
         `of_machine`: this machine went back, not the store, so nothing that it believes is sure.
         """

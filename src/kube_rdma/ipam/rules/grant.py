@@ -1,6 +1,6 @@
 """What a request gets: addresses that it already has, new ones the node holds, or shortages.
 
-The only place that grants addresses. It asks no API server: agent.py claims what is lacking and
+The only place that grants addresses. It asks no API server: agent.py acquires what is lacking and
 calls `grant` again. A request gets addresses for all its NICs, as one record of the journal, or
 none.
 """
@@ -8,6 +8,7 @@ none.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from ipaddress import ip_address
 
 from kube_base.errors import Broken, Refused, Unavailable
 from kube_base.frozen import Frozen, replace
@@ -29,22 +30,9 @@ from kube_rdma.ipam.rules.subpools import (
     range_of,
     subpools_for,
 )
-from kube_rdma.model.ipam import (
-    Address,
-    AddressAllocation,
-    AddressRequest,
-    AllocationRecord,
-    Bits,
-    BlockKey,
-    BorrowQueue,
-    BorrowRequest,
-    NicRequest,
-    NodeName,
-    Owner,
-    PoolName,
-)
+from kube_rdma.model import ipam
 
-Catalog = Mapping[PoolName, tuple[Subpool, ...]]
+Catalog = Mapping[ipam.PoolName, tuple[Subpool, ...]]
 """Every pool, compiled by subpools.subpools."""
 
 
@@ -53,8 +41,8 @@ class Shortage(Frozen):
 
     subpool: Subpool
     count: int
-    address: Address | None = None
-    owner: Owner | None = None
+    address: ipam.Address | None = None
+    owner: ipam.Owner | None = None
 
     @property
     def must(self) -> bool:
@@ -65,18 +53,18 @@ class Shortage(Frozen):
 class Granted(Frozen):
     """The answer; valid once `record` is in the journal and the right still holds."""
 
-    allocations: tuple[AddressAllocation, ...]
-    record: AllocationRecord
+    allocations: tuple[ipam.AddressAllocation, ...]
+    record: ipam.AllocationRecord
 
 
 class Insufficient(Frozen):
-    """The answer when the node holds too few addresses; it has to claim some first."""
+    """The answer when the node holds too few addresses; it has to acquire some first."""
 
     shortages: tuple[Shortage, ...]
 
 
 def grant(
-    state: NodeAddressState, request: AddressRequest, catalog: Catalog, now: float
+    state: NodeAddressState, request: ipam.AddressRequest, catalog: Catalog, now: float
 ) -> tuple[NodeAddressState, Granted | Insufficient]:
     """All addresses of a request, those it already has and new ones; or the shortages.
 
@@ -90,8 +78,8 @@ def grant(
             "no address until the contact is back"
         )
     before = state.records.get(request.container)
-    allocations: list[AddressAllocation] = []
-    fresh: list[AddressAllocation] = []
+    allocations: list[ipam.AddressAllocation] = []
+    fresh: list[ipam.AddressAllocation] = []
     shortages: list[Shortage] = []
     holdings = state.holdings
     for nic, subpool in nics_with_subpools(request, catalog):
@@ -112,13 +100,13 @@ def grant(
     record = before
     if fresh or record is None:
         old = before.allocations if before else ()
-        record = AllocationRecord(request.container, request.pod, (*old, *fresh), now)
+        record = ipam.AllocationRecord(request.container, request.pod, (*old, *fresh), now)
     records = {**state.records, request.container: record}
     return replace(state, holdings=holdings, records=records), Granted(tuple(allocations), record)
 
 
 def describe_loss(
-    state: NodeAddressState, record: AllocationRecord, allocation: AddressAllocation
+    state: NodeAddressState, record: ipam.AllocationRecord, allocation: ipam.AddressAllocation
 ) -> str:
     """The sentence about an address that a living container has lost (node_state.lost)."""
     key, _ = key_of(allocation.network, allocation.address)
@@ -130,8 +118,8 @@ def describe_loss(
 
 
 def nics_with_subpools(
-    request: AddressRequest, catalog: Catalog
-) -> Iterator[tuple[NicRequest, Subpool]]:
+    request: ipam.AddressRequest, catalog: Catalog
+) -> Iterator[tuple[ipam.NicRequest, Subpool]]:
     """A NIC and a subpool for each address to grant; raise Refused for a request that is wrong."""
     for nic in request.nics:
         if nic.pool not in catalog:
@@ -161,7 +149,7 @@ def nics_with_subpools(
             yield nic, subpool
 
 
-def _refuse_elsewhere(nic: NicRequest, own: Subpool | None, state: NodeAddressState) -> None:
+def _refuse_elsewhere(nic: ipam.NicRequest, own: Subpool | None, state: NodeAddressState) -> None:
     """Raise Refused for a static address of another node's slice."""
     if own is None or own.node_slice is None:
         return
@@ -175,14 +163,17 @@ def _refuse_elsewhere(nic: NicRequest, own: Subpool | None, state: NodeAddressSt
             )
 
 
-def _has(subpool: Subpool, address: Address) -> bool:
+def _has(subpool: Subpool, address: ipam.Address) -> bool:
     key, bit = key_of(subpool.network, address)
     return bool(mask(subpool, key) & bit)
 
 
 def _existing(
-    state: NodeAddressState, record: AllocationRecord | None, nic: NicRequest, subpool: Subpool
-) -> AddressAllocation | None:
+    state: NodeAddressState,
+    record: ipam.AllocationRecord | None,
+    nic: ipam.NicRequest,
+    subpool: Subpool,
+) -> ipam.AddressAllocation | None:
     """The allocation that the same key already has; the node must still hold its address."""
     for allocation in record.live if record else ():
         having = (
@@ -204,10 +195,10 @@ def _existing(
 
 def _pick(
     state: NodeAddressState,
-    holdings: Mapping[BlockKey, LocalHolding],
-    nic: NicRequest,
+    holdings: Mapping[ipam.BlockKey, LocalHolding],
+    nic: ipam.NicRequest,
     subpool: Subpool,
-) -> Address | Shortage:
+) -> ipam.Address | Shortage:
     """An address that can be granted: the static one, the owner's last, else any."""
     for address in nic.addresses:
         if address.version == subpool.family:
@@ -226,7 +217,7 @@ def _pick(
     return _any(holdings, subpool) or Shortage(subpool, 1)
 
 
-def _kept(state: NodeAddressState, nic: NicRequest, subpool: Subpool) -> Address | None:
+def _kept(state: NodeAddressState, nic: ipam.NicRequest, subpool: Subpool) -> ipam.Address | None:
     """The owner's own address in cool-down on this node: the owner need not wait for it."""
     taken = {allocation.address for b in state.records.values() for allocation in b.live}
     for container in state.cooldown_ends:
@@ -243,15 +234,15 @@ def _kept(state: NodeAddressState, nic: NicRequest, subpool: Subpool) -> Address
 
 
 def _is_spare(
-    holdings: Mapping[BlockKey, LocalHolding], subpool: Subpool, address: Address
+    holdings: Mapping[ipam.BlockKey, LocalHolding], subpool: Subpool, address: ipam.Address
 ) -> bool:
     key, bit = key_of(subpool.network, address)
     return key in holdings and bool(holdings[key].spare & bit)
 
 
-def _any(holdings: Mapping[BlockKey, LocalHolding], subpool: Subpool) -> Address | None:
+def _any(holdings: Mapping[ipam.BlockKey, LocalHolding], subpool: Subpool) -> ipam.Address | None:
     """A spare address, one without a pin if there is one."""
-    second: Address | None = None
+    second: ipam.Address | None = None
     for key, holding in holdings.items():
         if holding.spare and (spare := holding.spare & mask(subpool, key)):
             if fresh := spare & ~holding.pinned:
@@ -260,9 +251,11 @@ def _any(holdings: Mapping[BlockKey, LocalHolding], subpool: Subpool) -> Address
     return second
 
 
-def _allocation(nic: NicRequest, subpool: Subpool, address: Address) -> AddressAllocation:
+def _allocation(
+    nic: ipam.NicRequest, subpool: Subpool, address: ipam.Address
+) -> ipam.AddressAllocation:
     r = range_of(subpool, address)
-    return AddressAllocation(
+    return ipam.AddressAllocation(
         subpool.network,
         nic.interface,
         subpool.pool,
@@ -277,7 +270,7 @@ def _allocation(nic: NicRequest, subpool: Subpool, address: Address) -> AddressA
 
 def _summed(shortages: Iterable[Shortage]) -> tuple[Shortage, ...]:
     """The shortages, one for each subpool and one for each address."""
-    sums: dict[tuple[PoolName, int, int | None, Address | None], Shortage] = {}
+    sums: dict[tuple[ipam.PoolName, int, int | None, ipam.Address | None], Shortage] = {}
     for shortage in shortages:
         key = (
             shortage.subpool.pool,
@@ -296,12 +289,16 @@ _AHEAD = 3  # times the block size: more than this is given back unasked
 
 
 def with_requests_of(
-    queue: BorrowQueue, node: NodeName, shortages: Iterable[Shortage]
-) -> BorrowQueue | None:
+    queue: ipam.BorrowQueue, node: ipam.NodeName, shortages: Iterable[Shortage]
+) -> ipam.BorrowQueue | None:
     """The queue with the node's requests, in the node's old place; None: it has them already."""
     requests = tuple(
-        BorrowRequest(
-            node, shortage.subpool.family, shortage.subpool.rail, shortage.count, shortage.address
+        ipam.BorrowRequest(
+            node=node,
+            family=shortage.subpool.family.title,
+            rail=shortage.subpool.rail,
+            count=shortage.count,
+            address=str(shortage.address) if shortage.address else None,
         )
         for shortage in shortages
         if shortage.subpool.pool == queue.pool and shortage.subpool.is_shared
@@ -314,28 +311,28 @@ def with_requests_of(
     return replace(queue, requests=whole) if whole != queue.requests else None
 
 
-def has_requests_of(queue: BorrowQueue, node: NodeName) -> bool:
+def has_requests_of(queue: ipam.BorrowQueue, node: ipam.NodeName) -> bool:
     """Whether the node has requests in the queue."""
     return any(request.node == node for request in queue.requests)
 
 
-def has_requests_of_others(queue: BorrowQueue | None, node: NodeName) -> bool:
-    """Whether another node lacks addresses: then claim no more than what is needed now."""
+def has_requests_of_others(queue: ipam.BorrowQueue | None, node: ipam.NodeName) -> bool:
+    """Whether another node lacks addresses: then acquire no more than what is needed now."""
     return queue is not None and any(request.node != node for request in queue.requests)
 
 
 def lendable(
     state: NodeAddressState,
-    queue: BorrowQueue,
+    queue: ipam.BorrowQueue,
     pool: tuple[Subpool, ...],
     waiting: bool,
     blocks: Blocks,
-) -> tuple[tuple[BlockKey, Bits], ...]:
+) -> tuple[tuple[ipam.BlockKey, ipam.Bits], ...]:
     """What to give back for the requests; a node that is `waiting` itself serves those before it.
 
     Free addresses serve a request first: every node sees it, and the first to give back is enough.
     """
-    lent: dict[BlockKey, int] = {}
+    lent: dict[ipam.BlockKey, int] = {}
     vacant: dict[tuple[int, int | None], int] = {}
     for request in queue.requests:
         if request.node == state.node:
@@ -343,7 +340,7 @@ def lendable(
                 break
             continue
         for subpool in subpools_for(pool, request.rail):
-            if subpool.family == request.family and subpool.is_shared:
+            if subpool.family.title == request.family and subpool.is_shared:
                 count, part = request.count, (subpool.family, subpool.rail)
                 if request.address is None:
                     if part not in vacant:
@@ -351,25 +348,28 @@ def lendable(
                     served = min(count, vacant[part])
                     vacant[part] -= served
                     count -= served
-                _lend(state, lent, subpool, count, request.address)
-    return tuple((key, Bits(bits)) for key, bits in lent.items())
+                address = ip_address(request.address) if request.address else None
+                _lend(state, lent, subpool, count, address)
+    return tuple((key, ipam.Bits(bits)) for key, bits in lent.items())
 
 
-def surplus(state: NodeAddressState, subpool: Subpool) -> tuple[tuple[BlockKey, Bits], ...]:
+def surplus(
+    state: NodeAddressState, subpool: Subpool
+) -> tuple[tuple[ipam.BlockKey, ipam.Bits], ...]:
     """What to give back unasked: else a node would keep the addresses of many pods that ended."""
-    lent: dict[BlockKey, int] = {}
+    lent: dict[ipam.BlockKey, int] = {}
     too_many = spare(state, subpool) - _AHEAD * subpool.block_size
     if too_many > 0:
         _lend(state, lent, subpool, too_many + subpool.block_size, None)
-    return tuple((key, Bits(bits)) for key, bits in lent.items())
+    return tuple((key, ipam.Bits(bits)) for key, bits in lent.items())
 
 
 def _lend(
     state: NodeAddressState,
-    lent: dict[BlockKey, int],
+    lent: dict[ipam.BlockKey, int],
     subpool: Subpool,
     count: int,
-    address: Address | None,
+    address: ipam.Address | None,
 ) -> None:
     """Add `count` spare addresses of the subpool, or just `address`, to what the node lends."""
     keys = list(state.holdings)

@@ -16,19 +16,7 @@ from math import inf
 from kube_base.errors import Broken
 from kube_base.frozen import Frozen, field, replace
 from kube_rdma.ipam.rules.subpools import NONE, Subpool, anchor, key_of, mask
-from kube_rdma.model.ipam import (
-    AddressAllocation,
-    AllocationRecord,
-    Bits,
-    BlockKey,
-    BootId,
-    ContainerId,
-    InterfaceName,
-    JournalId,
-    NodeLease,
-    NodeName,
-    Timing,
-)
+from kube_rdma.model import ipam
 
 
 class LocalHolding(Frozen):
@@ -40,17 +28,17 @@ class LocalHolding(Frozen):
     under way or its outcome is unknown. `pinned` are last addresses of owners.
     """
 
-    confirmed: Bits = NONE
-    in_use: Bits = NONE
-    returning: Bits = NONE
-    pinned: Bits = NONE
+    confirmed: ipam.Bits = NONE
+    in_use: ipam.Bits = NONE
+    returning: ipam.Bits = NONE
+    pinned: ipam.Bits = NONE
     uncertain: bool = False
-    kept: Bits = NONE
+    kept: ipam.Bits = NONE
 
     @property
-    def spare(self) -> Bits:
+    def spare(self) -> ipam.Bits:
         """The addresses that can be granted."""
-        return Bits(self.confirmed & ~self.in_use & ~self.returning)
+        return ipam.Bits(self.confirmed & ~self.in_use & ~self.returning)
 
 
 class NodeAddressState(Frozen):
@@ -62,23 +50,25 @@ class NodeAddressState(Frozen):
     not ask them back at first.
     """
 
-    node: NodeName
-    holdings: Mapping[BlockKey, LocalHolding] = field(default_factory=dict)
-    records: Mapping[ContainerId, AllocationRecord] = field(default_factory=dict)
-    cooldown_ends: Mapping[ContainerId, float] = field(default_factory=dict)
+    node: ipam.NodeName
+    holdings: Mapping[ipam.BlockKey, LocalHolding] = field(default_factory=dict)
+    records: Mapping[ipam.ContainerId, ipam.AllocationRecord] = field(default_factory=dict)
+    cooldown_ends: Mapping[ipam.ContainerId, float] = field(default_factory=dict)
     right_until: float = -inf
     term: int = 0
-    taken: Mapping[BlockKey, Bits] = field(default_factory=dict)
+    taken: Mapping[ipam.BlockKey, ipam.Bits] = field(default_factory=dict)
 
-    def needed(self, key: BlockKey) -> Bits:
+    def needed(self, key: ipam.BlockKey) -> ipam.Bits:
         """Addresses in use and their anchors: it asks them back where no other node holds them."""
         holding = self.holdings.get(key)
         if holding is None:
             return NONE
-        return Bits((holding.in_use | holding.kept) & ~self.taken.get(key, NONE))
+        return ipam.Bits((holding.in_use | holding.kept) & ~self.taken.get(key, NONE))
 
 
-def load(node: NodeName, records: Iterable[AllocationRecord], now: float) -> NodeAddressState:
+def load(
+    node: ipam.NodeName, records: Iterable[ipam.AllocationRecord], now: float
+) -> NodeAddressState:
     """The state of a process that just read the journal: no holdings, and all cool-downs restarted.
 
     It grants nothing before it has acquired the node lease and written the blocks
@@ -101,10 +91,11 @@ def suspend_right(state: NodeAddressState) -> NodeAddressState:
     return replace(state, holdings=uncertain, right_until=-inf, term=state.term + 1)
 
 
-def confirmed_bits(state: NodeAddressState) -> Mapping[BlockKey, Bits]:
+def confirmed_bits(state: NodeAddressState) -> Mapping[ipam.BlockKey, ipam.Bits]:
     """The addresses that the node surely holds as long as it has the right."""
     return {
-        key: Bits(holding.confirmed & ~holding.returning) for key, holding in state.holdings.items()
+        key: ipam.Bits(holding.confirmed & ~holding.returning)
+        for key, holding in state.holdings.items()
     }
 
 
@@ -114,8 +105,10 @@ def extend_right(state: NodeAddressState, sent: float, duration: float) -> NodeA
 
 
 def release(
-    state: NodeAddressState, container: ContainerId, interface: InterfaceName | None = None
-) -> AllocationRecord | None:
+    state: NodeAddressState,
+    container: ipam.ContainerId,
+    interface: ipam.InterfaceName | None = None,
+) -> ipam.AllocationRecord | None:
     """The record to store so that the container's addresses (of one interface) begin to cool down.
 
     None: there is nothing to store. Only this container's record changes: a late DEL of an old
@@ -137,18 +130,20 @@ def release(
     )
 
 
-def cooled_down(state: NodeAddressState, now: float) -> tuple[ContainerId, ...]:
+def cooled_down(state: NodeAddressState, now: float) -> tuple[ipam.ContainerId, ...]:
     """Containers whose released addresses have ended their cool-down."""
     return tuple(container for container, end in state.cooldown_ends.items() if end <= now)
 
 
-def end_cooldown(state: NodeAddressState, container: ContainerId) -> AllocationRecord:
+def end_cooldown(state: NodeAddressState, container: ipam.ContainerId) -> ipam.AllocationRecord:
     """The record to store at the end of a cool-down; remove it if it has no allocations left."""
     record = state.records[container]
     return dataclasses.replace(record, allocations=record.live)
 
 
-def with_record(state: NodeAddressState, record: AllocationRecord, now: float) -> NodeAddressState:
+def with_record(
+    state: NodeAddressState, record: ipam.AllocationRecord, now: float
+) -> NodeAddressState:
     """The state once the journal has the record: newly released addresses begin their cool-down."""
     old = state.records.get(record.container)
     records = {**state.records, record.container: record}
@@ -165,7 +160,7 @@ def with_record(state: NodeAddressState, record: AllocationRecord, now: float) -
     return _free(state, dropped) if dropped else state
 
 
-def without_record(state: NodeAddressState, container: ContainerId) -> NodeAddressState:
+def without_record(state: NodeAddressState, container: ipam.ContainerId) -> NodeAddressState:
     """The state once the journal has no record of the container."""
     records, cooldown_ends = dict(state.records), dict(state.cooldown_ends)
     old = records.pop(container)
@@ -174,8 +169,8 @@ def without_record(state: NodeAddressState, container: ContainerId) -> NodeAddre
 
 
 def abandoned(
-    state: NodeAddressState, living: frozenset[ContainerId], since: float
-) -> tuple[ContainerId, ...]:
+    state: NodeAddressState, living: frozenset[ipam.ContainerId], since: float
+) -> tuple[ipam.ContainerId, ...]:
     """Containers to release: not among `living`, whose listing began at `since`."""
     return tuple(
         container
@@ -184,14 +179,16 @@ def abandoned(
     )
 
 
-def is_lost(state: NodeAddressState, allocation: AddressAllocation) -> bool:
+def is_lost(state: NodeAddressState, allocation: ipam.AddressAllocation) -> bool:
     """Whether the node lost the address: its last write of the block succeeded without it."""
     key, bit = key_of(allocation.network, allocation.address)
     holding = state.holdings[key]
     return not holding.uncertain and not holding.confirmed & bit
 
 
-def lost(state: NodeAddressState) -> tuple[tuple[AllocationRecord, AddressAllocation], ...]:
+def lost(
+    state: NodeAddressState,
+) -> tuple[tuple[ipam.AllocationRecord, ipam.AddressAllocation], ...]:
     """Addresses of living containers that another node holds now; each is reported as Broken."""
     return tuple(
         (record, allocation)
@@ -208,7 +205,7 @@ def spare(state: NodeAddressState, subpool: Subpool) -> int:
     )
 
 
-def _cooldown(record: AllocationRecord) -> float:
+def _cooldown(record: ipam.AllocationRecord) -> float:
     """The cool-down of its released addresses, in seconds; 0 where there are none."""
     return max(
         (allocation.cooldown for allocation in record.allocations if allocation.cooling),
@@ -217,22 +214,22 @@ def _cooldown(record: AllocationRecord) -> float:
 
 
 def mark_in_use(
-    holdings: Mapping[BlockKey, LocalHolding], allocations: Iterable[AddressAllocation]
-) -> Mapping[BlockKey, LocalHolding]:
+    holdings: Mapping[ipam.BlockKey, LocalHolding], allocations: Iterable[ipam.AddressAllocation]
+) -> Mapping[ipam.BlockKey, LocalHolding]:
     """The holdings, with the addresses of `allocations` marked as in use."""
     changed = dict(holdings)
     for allocation in allocations:
         key, bit = key_of(allocation.network, allocation.address)
         holding = changed.get(key, LocalHolding(uncertain=True))
-        changed[key] = replace(holding, in_use=Bits(holding.in_use | bit))
+        changed[key] = replace(holding, in_use=ipam.Bits(holding.in_use | bit))
         if allocation.node_slice:
             key, bits = anchor(allocation.network, allocation.node_slice)
             holding = changed.get(key, LocalHolding(uncertain=True))
-            changed[key] = replace(holding, kept=Bits(holding.kept | bits))
+            changed[key] = replace(holding, kept=ipam.Bits(holding.kept | bits))
     return changed
 
 
-def _free(state: NodeAddressState, dropped: Iterable[AddressAllocation]) -> NodeAddressState:
+def _free(state: NodeAddressState, dropped: Iterable[ipam.AddressAllocation]) -> NodeAddressState:
     """The state without the dropped allocations: their addresses are in use no longer.
 
     An owner's address can stand in two records, for its owner gets it back during the cool-down.
@@ -247,18 +244,18 @@ def _free(state: NodeAddressState, dropped: Iterable[AddressAllocation]) -> Node
         ):
             continue
         key, bit = key_of(*place)
-        holdings[key] = replace(holdings[key], in_use=Bits(holdings[key].in_use & ~bit))
+        holdings[key] = replace(holdings[key], in_use=ipam.Bits(holdings[key].in_use & ~bit))
         _drop_if_empty(holdings, key)
     left = {(a.network, a.node_slice) for r in state.records.values() for a in r.allocations}
     for network, node_slice in {(a.network, a.node_slice) for a in dropped} - left:
         if node_slice:
             key, bits = anchor(network, node_slice)
-            holdings[key] = replace(holdings[key], kept=Bits(holdings[key].kept & ~bits))
+            holdings[key] = replace(holdings[key], kept=ipam.Bits(holdings[key].kept & ~bits))
             _drop_if_empty(holdings, key)
     return replace(state, holdings=holdings)
 
 
-def _drop_if_empty(holdings: dict[BlockKey, LocalHolding], key: BlockKey) -> None:
+def _drop_if_empty(holdings: dict[ipam.BlockKey, LocalHolding], key: ipam.BlockKey) -> None:
     """Remove a holding that says nothing."""
     if holdings[key] == LocalHolding(pinned=holdings[key].pinned):
         del holdings[key]
@@ -267,17 +264,19 @@ def _drop_if_empty(holdings: dict[BlockKey, LocalHolding], key: BlockKey) -> Non
 # The node lease: who may grant for a node, for how long, and how that right is revoked.
 
 
-def renewal(lease: NodeLease) -> NodeLease:
+def renewal(lease: ipam.NodeLease) -> ipam.NodeLease:
     """The lease that a node writes to keep its right."""
     return replace(lease, heartbeat=lease.heartbeat + 1)
 
 
-def is_ours(lease: NodeLease | None, journal: JournalId) -> bool:
+def is_ours(lease: ipam.NodeLease | None, journal: ipam.JournalId) -> bool:
     """Whether the lease is still this journal's, so that the right was never interrupted."""
     return lease is not None and lease.journal == journal and not lease.fenced
 
 
-def is_lease_rollback(last: NodeLease, current: NodeLease | None, *, has_right: bool) -> bool:
+def is_lease_rollback(
+    last: ipam.NodeLease, current: ipam.NodeLease | None, *, has_right: bool
+) -> bool:
     """Whether the store or this machine went back; `last` is what this process wrote last.
 
     One later write may have lost its answer. Nobody revokes a right before it has ended,
@@ -288,9 +287,13 @@ def is_lease_rollback(last: NodeLease, current: NodeLease | None, *, has_right: 
     return has_right or (current is not None and current.heartbeat < last.heartbeat)
 
 
-def acquisition(
-    identity: NodeLease, lease: NodeLease | None, unchanged: float, timing: Timing, cooldown: float
-) -> NodeLease | float:
+def lease_acquisition(
+    identity: ipam.NodeLease,
+    lease: ipam.NodeLease | None,
+    unchanged: float,
+    timing: ipam.Timing,
+    cooldown: float,
+) -> ipam.NodeLease | float:
     """The lease that a node writes to get its right, or how many seconds it has to wait first.
 
     `identity` says which node and journal; `lease` is the stored one, unchanged for `unchanged`
@@ -313,8 +316,8 @@ def acquisition(
     return ended if ended > 0 else taken
 
 
-def fence(node: NodeName, lease: NodeLease | None) -> NodeLease:
+def fence(node: ipam.NodeName, lease: ipam.NodeLease | None) -> ipam.NodeLease:
     """The lease that the controller writes to revoke the right, also where there is none."""
     if lease is None:
-        return NodeLease(node, JournalId(""), BootId(""), heartbeat=1, fenced=True)
+        return ipam.NodeLease(node, ipam.JournalId(""), ipam.BootId(""), heartbeat=1, fenced=True)
     return replace(lease, heartbeat=lease.heartbeat + 1, fenced=True)

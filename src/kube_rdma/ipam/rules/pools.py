@@ -27,22 +27,10 @@ from kube_rdma.ipam.rules.subpools import (
     subpools,
 )
 from kube_rdma.lib.phrases import listed
-from kube_rdma.model.ipam import (
-    BLOCK_ADDRESSES,
-    Address,
-    AddressRequest,
-    Bits,
-    Block,
-    BlockKey,
-    Family,
-    IPPool,
-    NodeName,
-    PoolName,
-    Subnet,
-)
+from kube_rdma.model import ipam
 
 
-def overlaps(pools: Iterable[IPPool]) -> tuple[str, ...]:
+def overlaps(pools: Iterable[ipam.IPPool]) -> tuple[str, ...]:
     """A warning for each two pools of a network that can give the same addresses.
 
     That is allowed, an address is still given once; but the pools are full earlier than they look.
@@ -66,7 +54,7 @@ def overlaps(pools: Iterable[IPPool]) -> tuple[str, ...]:
     return tuple(warnings)
 
 
-def lost(old: IPPool, new: IPPool | None, blocks: Iterable[Block]) -> str:
+def lost(old: ipam.IPPool, new: ipam.IPPool | None, blocks: Iterable[ipam.Block]) -> str:
     """A warning when `new` (None: the deletion) no longer gives what nodes hold; empty without.
 
     No address comes to harm, pods keep what they have. It is not a refusal since a node holds more
@@ -86,7 +74,9 @@ def lost(old: IPPool, new: IPPool | None, blocks: Iterable[Block]) -> str:
     )
 
 
-def refuse_namespace(request: AddressRequest, pools: Mapping[PoolName, IPPool]) -> None:
+def refuse_namespace(
+    request: ipam.AddressRequest, pools: Mapping[ipam.PoolName, ipam.IPPool]
+) -> None:
     """Raise Refused for the first NIC whose pool is not for the pod's namespace.
 
     A pool that is not in `pools` is left to grant.grant, which refuses it for another reason.
@@ -110,8 +100,8 @@ def counted(addresses: int) -> str:
 
 
 def _lost(
-    before: Sequence[Subpool], kept: Sequence[Subpool], blocks: Iterable[Block]
-) -> Iterator[tuple[NodeName, list[Address]]]:
+    before: Sequence[Subpool], kept: Sequence[Subpool], blocks: Iterable[ipam.Block]
+) -> Iterator[tuple[ipam.NodeName, list[ipam.Address]]]:
     for block in blocks:
         gone = 0
         for subpool in before:
@@ -119,11 +109,11 @@ def _lost(
         for subpool in kept:
             gone &= ~mask(subpool, block.key)
         for holding in block.holdings:
-            if bits := Bits(holding.bits & gone):
+            if bits := ipam.Bits(holding.bits & gone):
                 yield holding.node, [block.key.address(offset) for offset in offsets(bits)]
 
 
-def _common(subpool: Subpool, other: Subpool) -> Iterator[tuple[Family, int, int]]:
+def _common(subpool: Subpool, other: Subpool) -> Iterator[tuple[ipam.Family, int, int]]:
     """The spans that both have; both are sorted, so each is walked once."""
     if subpool.family != other.family:
         return
@@ -139,16 +129,16 @@ def _common(subpool: Subpool, other: Subpool) -> Iterator[tuple[Family, int, int
             b += 1
 
 
-def _address(family: Family, number: int) -> Address:
-    return IPv4Address(number) if family is Family.V4 else IPv6Address(number)
+def _address(family: ipam.Family, number: int) -> ipam.Address:
+    return IPv4Address(number) if family is ipam.Family.V4 else IPv6Address(number)
 
 
 # Which slice of a pool is a node's own: each node has a subnet, with a router between them.
 
-Holdings = Mapping[BlockKey, LocalHolding]
+Holdings = Mapping[ipam.BlockKey, LocalHolding]
 
 
-def own_part(node: NodeName, holdings: Holdings, subpool: Subpool) -> Subpool | None:
+def own_part(node: ipam.NodeName, holdings: Holdings, subpool: Subpool) -> Subpool | None:
     """The part of a subpool that is this node's own; None while it owns no slice of it.
 
     Of several, which a change of the pool leaves, the one that containers have addresses of.
@@ -164,11 +154,11 @@ def own_part(node: NodeName, holdings: Holdings, subpool: Subpool) -> Subpool | 
 
 
 def strays(
-    node: NodeName, holdings: Holdings, subpool: Subpool
-) -> tuple[tuple[BlockKey, Bits], ...]:
+    node: ipam.NodeName, holdings: Holdings, subpool: Subpool
+) -> tuple[tuple[ipam.BlockKey, ipam.Bits], ...]:
     """What the node holds of other slices than its own and does not use, to be given back.
 
-    A change of the pool leaves it, or two requests that claimed at once. Other nodes need it whole.
+    A change of the pool leaves it, or two requests that acquired at once. Other nodes need it whole.
     """
     if subpool.per_node is None:
         return ()
@@ -178,15 +168,15 @@ def strays(
     for key, holding in holdings.items():
         used = holding.in_use | holding.kept | (bits if key == at else NONE)
         used |= mask(own, key) if own else NONE
-        if free := Bits(holding.confirmed & mask(subpool, key) & ~used & ~holding.returning):
+        if free := ipam.Bits(holding.confirmed & mask(subpool, key) & ~used & ~holding.returning):
             lent.append((key, free))
     return tuple(lent)
 
 
 def choose_slice(
     state: NodeAddressState, blocks: Blocks, subpool: Subpool
-) -> tuple[BlockKey, Bits] | None:
-    """The anchor to claim; None where no slice is free, or the node owns one by now.
+) -> tuple[ipam.BlockKey, ipam.Bits] | None:
+    """The anchor to acquire; None where no slice is free, or the node owns one by now.
 
     First the slice that people chose for the node, then the one that it had last, then the first
     free one from a place that its name decides. What other nodes had last comes at the end.
@@ -203,7 +193,7 @@ def choose_slice(
         if bits & held(blocks.get(key)) & ~held_by(blocks.get(key), state.node):
             continue
         last = int(node_slice.broadcast_address)
-        at = bisect_left(taken, key.first + BLOCK_ADDRESSES)
+        at = bisect_left(taken, key.first + ipam.BLOCK_ADDRESSES)
         if at < len(taken) and taken[at] <= last:
             continue  # another node has addresses further on in this slice
         if node_slice not in of_others and part(subpool, node_slice):
@@ -211,16 +201,20 @@ def choose_slice(
     return None
 
 
-def claim_in(
-    state: NodeAddressState, blocks: Blocks, subpool: Subpool, key: BlockKey, block: Block | None
-) -> Bits:
-    """The anchor to claim in a block as it was just read; none where the choice is another now."""
+def anchor_in(
+    state: NodeAddressState,
+    blocks: Blocks,
+    subpool: Subpool,
+    key: ipam.BlockKey,
+    block: ipam.Block | None,
+) -> ipam.Bits:
+    """The anchor to acquire in a block as it was just read; none where the choice is another now."""
     newest = {at: other for at, other in blocks.items() if at != key}
     chosen = choose_slice(state, newest | ({key: block} if block else {}), subpool)
     return chosen[1] if chosen and chosen[0] == key else NONE
 
 
-def _may_have(node: NodeName, subpool: Subpool, node_slice: Subnet) -> bool:
+def _may_have(node: ipam.NodeName, subpool: Subpool, node_slice: ipam.Subnet) -> bool:
     """Whether people chose this slice for the node, or neither this one nor another for it."""
     entries = subpool.per_node.nodes if subpool.per_node else ()
     return all(
@@ -230,12 +224,12 @@ def _may_have(node: NodeName, subpool: Subpool, node_slice: Subnet) -> bool:
     )
 
 
-def _chosen(node: NodeName, subpool: Subpool) -> Subnet | None:
+def _chosen(node: ipam.NodeName, subpool: Subpool) -> ipam.Subnet | None:
     entries = subpool.per_node.nodes if subpool.per_node else ()
     return next((entry.subnet for entry in entries if entry.node == node), None)
 
 
-def _in_order(node: NodeName, blocks: Blocks, subpool: Subpool) -> Iterator[Subnet]:
+def _in_order(node: ipam.NodeName, blocks: Blocks, subpool: Subpool) -> Iterator[ipam.Subnet]:
     """The slices in the order in which the node wants them."""
     pinned: dict[int, bool] = {}
     for key, block in blocks.items():
@@ -249,7 +243,7 @@ def _in_order(node: NodeName, blocks: Blocks, subpool: Subpool) -> Iterator[Subn
     yield from _walk(node, subpool)
 
 
-def _walk(node: NodeName, subpool: Subpool) -> Iterator[Subnet]:
+def _walk(node: ipam.NodeName, subpool: Subpool) -> Iterator[ipam.Subnet]:
     """All slices, from a place that differs from node to node: then nodes seldom race."""
     assert subpool.per_node
     prefix, subnets = subpool.per_node.prefix, [r.subnet for r in subpool.ranges]
@@ -264,11 +258,11 @@ def _walk(node: NodeName, subpool: Subpool) -> Iterator[Subnet]:
         yield from slices_from(subnet, prefix, subpool.excluded, int(subnet.network_address))
 
 
-def _slices_in(subpool: Subpool, key: BlockKey) -> Iterator[Subnet]:
+def _slices_in(subpool: Subpool, key: ipam.BlockKey) -> Iterator[ipam.Subnet]:
     """The slices whose anchor can be in this block."""
     assert subpool.per_node
     size = 1 << (key.address(0).max_prefixlen - subpool.per_node.prefix)
-    for offset in range(0, BLOCK_ADDRESSES, min(size, BLOCK_ADDRESSES)):
+    for offset in range(0, ipam.BLOCK_ADDRESSES, min(size, ipam.BLOCK_ADDRESSES)):
         if mask(subpool, key) >> offset & 1:
             yield slice_of(subpool, key.address(offset))
 

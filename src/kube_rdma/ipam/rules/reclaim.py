@@ -15,32 +15,10 @@ from msgspec import Struct, field
 
 from kube_base.errors import Broken
 from kube_base.frozen import Frozen, replace
-from kube_rdma.ipam.rules.effects import (
-    Clock,
-    DropBlock,
-    DropLease,
-    Effect,
-    Effects,
-    ReadBlock,
-    ReadLease,
-    WriteBlock,
-    WriteBorrowQueue,
-    WriteLease,
-)
+from kube_rdma.ipam.rules import effects
 from kube_rdma.ipam.rules.node_state import fence
 from kube_rdma.ipam.rules.subpools import Subpool, mask, offsets
-from kube_rdma.model.ipam import (
-    Bits,
-    Block,
-    BlockKey,
-    BorrowQueue,
-    BorrowRequest,
-    NodeLease,
-    NodeName,
-    PoolName,
-    Timing,
-    Usage,
-)
+from kube_rdma.model import ipam
 
 _NEARLY_FULL = 0.9  # share of a pool that nodes hold; from then on its status warns
 
@@ -51,7 +29,7 @@ class NodeObservation(Frozen):
     `is_own`: the node had a lease, so it is one of this controller's.
     """
 
-    lease: NodeLease | None
+    lease: ipam.NodeLease | None
     since: float
     gone_since: float | None
     is_own: bool
@@ -60,8 +38,8 @@ class NodeObservation(Frozen):
 class Observations(Frozen):
     """What the controller has observed, and since when; each process begins with none."""
 
-    nodes: Mapping[NodeName, NodeObservation]
-    requests: Mapping[tuple[PoolName, BorrowRequest], float]
+    nodes: Mapping[ipam.NodeName, NodeObservation]
+    requests: Mapping[tuple[ipam.PoolName, ipam.BorrowRequest], float]
 
 
 EMPTY = Observations({}, {})
@@ -69,9 +47,9 @@ EMPTY = Observations({}, {})
 
 def observe_leases(
     observations: Observations,
-    leases: Mapping[NodeName, NodeLease],
-    holders: frozenset[NodeName],
-    serving: frozenset[NodeName],
+    leases: Mapping[ipam.NodeName, ipam.NodeLease],
+    holders: frozenset[ipam.NodeName],
+    serving: frozenset[ipam.NodeName],
     now: float,
 ) -> Observations:
     """The observations by now; `serving` are nodes that exist without the out-of-service taint."""
@@ -91,8 +69,8 @@ def observe_leases(
 
 
 def expired(
-    observations: Observations, timing: Timing, cooldown: float, now: float
-) -> tuple[NodeName, ...]:
+    observations: Observations, timing: ipam.Timing, cooldown: float, now: float
+) -> tuple[ipam.NodeName, ...]:
     """Nodes to fence: gone for the longest `cooldown` of any pool, and silent for T plus margin."""
     return tuple(
         sorted(
@@ -107,7 +85,7 @@ def expired(
     )
 
 
-def foreign_nodes(observations: Observations) -> tuple[NodeName, ...]:
+def foreign_nodes(observations: Observations) -> tuple[ipam.NodeName, ...]:
     """Nodes that are gone and hold addresses, and never had a lease here."""
     return tuple(
         node
@@ -116,7 +94,7 @@ def foreign_nodes(observations: Observations) -> tuple[NodeName, ...]:
     )
 
 
-def without_holder(block: Block, node: NodeName) -> Block | None:
+def without_holder(block: ipam.Block, node: ipam.NodeName) -> ipam.Block | None:
     """The block without what `node` held; None: `node` holds nothing of it."""
     left = tuple(holding for holding in block.holdings if holding.node != node)
     if left == block.holdings:
@@ -124,14 +102,14 @@ def without_holder(block: Block, node: NodeName) -> Block | None:
     return replace(block, holdings=left, edition=block.edition + 1)
 
 
-def is_empty(block: Block) -> bool:
+def is_empty(block: ipam.Block) -> bool:
     """Whether the block has neither holdings nor pins: then its object can go."""
     return not block.holdings and not block.pins
 
 
 def without_stale_requests(
-    observations: Observations, queues: Iterable[BorrowQueue], timing: Timing, now: float
-) -> tuple[Observations, tuple[BorrowQueue, ...]]:
+    observations: Observations, queues: Iterable[ipam.BorrowQueue], timing: ipam.Timing, now: float
+) -> tuple[Observations, tuple[ipam.BorrowQueue, ...]]:
     """The queues without requests that are older than any pod's wait: their node forgot them."""
     requests = {}
     changed = []
@@ -147,7 +125,7 @@ def without_stale_requests(
     return replace(observations, requests=requests), tuple(changed)
 
 
-def usage(subpools: Iterable[Subpool], blocks: Iterable[Block]) -> tuple[Usage, ...]:
+def usage(subpools: Iterable[Subpool], blocks: Iterable[ipam.Block]) -> tuple[ipam.Usage, ...]:
     """How full each subpool of a pool is; counted over blocks, never over addresses."""
     blocks = tuple(blocks)
     usages = []
@@ -160,30 +138,37 @@ def usage(subpools: Iterable[Subpool], blocks: Iterable[Block]) -> tuple[Usage, 
                     held += bits.bit_count()
                     nodes.add(holding.node)
         usages.append(
-            Usage(subpool.pool, subpool.family, subpool.rail, subpool.size, held, len(nodes))
+            ipam.Usage(
+                family=subpool.family.title,
+                rail=subpool.rail,
+                size=subpool.size,
+                held=held,
+                free=subpool.size - held,
+                nodes=len(nodes),
+            )
         )
     return tuple(usages)
 
 
-def nearly_full(full: Usage) -> str:
+def nearly_full(full: ipam.Usage) -> str:
     """A warning for a pool that is nearly full; empty where it is not."""
     if full.held < _NEARLY_FULL * full.size:
         return ""
     rail = "" if full.rail is None else f" of rail {full.rail}"
     return (
-        f"{full.held} of {full.size} IPv{full.family} addresses{rail} are held by "
+        f"{full.held} of {full.size} {full.family} addresses{rail} are held by "
         f"{full.nodes} nodes: add a range before the pool is full"
     )
 
 
-def conflicts(block: Block) -> tuple[Broken, ...]:
+def conflicts(block: ipam.Block) -> tuple[Broken, ...]:
     """An error for addresses that two nodes hold: kube-rdma never writes such a block."""
     problems = []
     for first, second in combinations(block.holdings, 2):
         if both := first.bits & second.bits:
             problems.append(
                 Broken(
-                    f"IPBlock {block.key.name}, spec.holdings: {_listed(block, Bits(both))} held "
+                    f"IPBlock {block.key.name}, spec.holdings: {_listed(block, ipam.Bits(both))} held "
                     f"by node {first.node} and node {second.node}; take it from the one that has "
                     "no pod with it"
                 )
@@ -191,14 +176,14 @@ def conflicts(block: Block) -> tuple[Broken, ...]:
     return tuple(problems)
 
 
-def outside(block: Block, subpools: Iterable[Subpool]) -> tuple[Broken, ...]:
+def outside(block: ipam.Block, subpools: Iterable[Subpool]) -> tuple[Broken, ...]:
     """Held addresses that no pool gives any more: it was shrunk, or the block edited by hand."""
     given = 0
     for subpool in subpools:
         given |= mask(subpool, block.key)
     return tuple(
         Broken(
-            f"IPBlock {block.key.name}, spec.holdings: {_listed(block, Bits(bits))} held by node "
+            f"IPBlock {block.key.name}, spec.holdings: {_listed(block, ipam.Bits(bits))} held by node "
             f"{holding.node}, but no IPPool of network {block.key.network} gives it"
         )
         for holding in block.holdings
@@ -206,12 +191,12 @@ def outside(block: Block, subpools: Iterable[Subpool]) -> tuple[Broken, ...]:
     )
 
 
-def _silence(lease: NodeLease | None, timing: Timing) -> float:
+def _silence(lease: ipam.NodeLease | None, timing: ipam.Timing) -> float:
     """How long a lease must be unchanged; its own T counts where it is longer than `timing`'s."""
     return max(timing.contact, lease.duration if lease else 0.0) + timing.margin
 
 
-def _listed(block: Block, bits: Bits) -> str:
+def _listed(block: ipam.Block, bits: ipam.Bits) -> str:
     """The addresses of a set, the first few by name."""
     addresses = [str(block.key.address(offset)) for offset in offsets(bits)]
     more = f" and {len(addresses) - 3} more" if len(addresses) > 3 else ""
@@ -227,13 +212,13 @@ class ClusterView(Frozen):
     `serving` are the nodes that exist and lack the out-of-service taint.
     """
 
-    blocks: Mapping[BlockKey, Block]
-    leases: Mapping[NodeName, NodeLease]
-    queues: tuple[BorrowQueue, ...]
-    serving: frozenset[NodeName]
+    blocks: Mapping[ipam.BlockKey, ipam.Block]
+    leases: Mapping[ipam.NodeName, ipam.NodeLease]
+    queues: tuple[ipam.BorrowQueue, ...]
+    serving: frozenset[ipam.NodeName]
 
 
-Operation = tuple[str, str, Effects[None]]
+Operation = tuple[str, str, effects.Effects[None]]
 """Kind and name of the object that it is about, and what is done."""
 
 
@@ -241,13 +226,13 @@ class GcState(Struct):
     """What the controller remembers between two rounds; `cooldown` is the longest of any pool."""
 
     cooldown: float
-    timing: Timing = field(default_factory=Timing)
+    timing: ipam.Timing = field(default_factory=ipam.Timing)
     observations: Observations = EMPTY
 
 
-def collect_garbage(state: GcState, view: ClusterView) -> Effects[None]:
+def collect_garbage(state: GcState, view: ClusterView) -> effects.Effects[None]:
     """Do one round; the program starts one every few seconds, with each object by itself."""
-    now: float = yield Clock()
+    now: float = yield effects.Clock()
     for _, _, operation in operations(state, view, now):
         yield from operation
 
@@ -262,29 +247,29 @@ def operations(state: GcState, view: ClusterView, now: float) -> Iterator[Operat
         state.observations, view.queues, state.timing, now
     )
     for node in expired(observations, state.timing, state.cooldown, now):
-        yield "Node", node, _do(WriteLease(fence(node, observations.nodes[node].lease)))
+        yield "Node", node, _do(effects.WriteLease(fence(node, observations.nodes[node].lease)))
     for node, seen in observations.nodes.items():
         if seen.lease and seen.lease.fenced and node not in view.serving:
             for block in view.blocks.values():
                 if without_holder(block, node) is not None:
                     yield "IPBlock", block.key.name, _reclaim(node, block.key)
             if node not in holders:
-                yield "Node", node, _do(DropLease(seen.lease))
+                yield "Node", node, _do(effects.DropLease(seen.lease))
     for block in view.blocks.values():
         if is_empty(block):
-            yield "IPBlock", block.key.name, _do(DropBlock(block))
+            yield "IPBlock", block.key.name, _do(effects.DropBlock(block))
     for queue in queues:
-        yield "IPPool", queue.pool, _do(WriteBorrowQueue(queue))
+        yield "IPPool", queue.pool, _do(effects.WriteBorrowQueue(queue))
 
 
-def _do(effect: Effect) -> Effects[None]:
+def _do(effect: effects.Effect) -> effects.Effects[None]:
     yield effect
 
 
-def _reclaim(node: NodeName, key: BlockKey) -> Effects[None]:
+def _reclaim(node: ipam.NodeName, key: ipam.BlockKey) -> effects.Effects[None]:
     """Free what a fenced node holds of a block."""
-    block: Block | None = yield ReadBlock(key)
-    lease: NodeLease | None = yield ReadLease(node)
+    block: ipam.Block | None = yield effects.ReadBlock(key)
+    lease: ipam.NodeLease | None = yield effects.ReadLease(node)
     left = without_holder(block, node) if block and lease and lease.fenced else None
     if left:
-        yield WriteBlock(left)
+        yield effects.WriteBlock(left)

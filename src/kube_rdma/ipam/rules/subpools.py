@@ -15,23 +15,11 @@ from itertools import accumulate
 
 from kube_base.errors import Refused
 from kube_base.frozen import Frozen, replace
-from kube_rdma.model.ipam import (
-    BLOCK_ADDRESSES,
-    Address,
-    Bits,
-    BlockKey,
-    Family,
-    IPPool,
-    IPRange,
-    NetworkName,
-    PerNode,
-    PoolName,
-    Subnet,
-)
+from kube_rdma.model import ipam
 
 Interval = tuple[int, int]  # first and last address as numbers, both in it
-NONE = Bits(0)
-_ALL = (1 << BLOCK_ADDRESSES) - 1
+NONE = ipam.Bits(0)
+_ALL = (1 << ipam.BLOCK_ADDRESSES) - 1
 _ZERO_EVERY = 256  # IPv4 addresses that end in .0 are never given, as whereabouts does
 
 
@@ -45,18 +33,18 @@ class Subpool(Frozen):
     of `part`: the subpool of one slice, which `node_slice` names. `excluded` waits for that.
     """
 
-    pool: PoolName
-    network: NetworkName
-    family: Family
+    pool: ipam.PoolName
+    network: ipam.NetworkName
+    family: ipam.Family
     rail: int | None
     spans: tuple[Interval, ...]
-    ranges: tuple[IPRange, ...]
+    ranges: tuple[ipam.IPRange, ...]
     runs: tuple[Interval, ...]
     before: tuple[int, ...]
     block_size: int
     cooldown: float
-    per_node: PerNode | None = None
-    node_slice: Subnet | None = None
+    per_node: ipam.PerNode | None = None
+    node_slice: ipam.Subnet | None = None
     excluded: tuple[Interval, ...] = ()
 
     @property
@@ -78,7 +66,7 @@ class Subpool(Frozen):
         )
 
 
-def subpools(pool: IPPool) -> tuple[Subpool, ...]:
+def subpools(pool: ipam.IPPool) -> tuple[Subpool, ...]:
     """The pool, compiled: one subpool for each family and rail; Refused names every wrong range."""
     faults = [fault for r in pool.ranges for fault in _faults(r)]
     if not pool.ranges:
@@ -113,40 +101,42 @@ def subpools_for(pool: Iterable[Subpool], rail: int | None) -> tuple[Subpool, ..
     return own or tuple(subpool for subpool in pool if subpool.rail is None)
 
 
-def mask(subpool: Subpool, key: BlockKey) -> Bits:
+def mask(subpool: Subpool, key: ipam.BlockKey) -> ipam.Bits:
     """The addresses of the block that the subpool gives."""
     if (key.network, key.family) != (subpool.network, subpool.family):
         return NONE
-    first, last = key.first, key.first + BLOCK_ADDRESSES - 1
+    first, last = key.first, key.first + ipam.BLOCK_ADDRESSES - 1
     bits = 0
     for at in range(_reaching(subpool.spans, first), len(subpool.spans)):
         start, end = subpool.spans[at]
         if start > last:
             break
         bits |= run(max(start, first) - first, min(end, last) - first)
-    if key.family is Family.V4 and first % _ZERO_EVERY == 0 and subpool.is_shared:
+    if key.family is ipam.Family.V4 and first % _ZERO_EVERY == 0 and subpool.is_shared:
         bits &= ~1
-    return Bits(bits)
+    return ipam.Bits(bits)
 
 
-def key_at(subpool: Subpool, number: int) -> BlockKey:
+def key_at(subpool: Subpool, number: int) -> ipam.BlockKey:
     """The subpool's block of this number, 0 to `subpool.block_count` - 1, in order of address."""
     at = bisect_right(subpool.before, number) - 1
-    return BlockKey(
+    return ipam.BlockKey(
         subpool.network,
         subpool.family,
-        (subpool.runs[at][0] + number - subpool.before[at]) * BLOCK_ADDRESSES,
+        (subpool.runs[at][0] + number - subpool.before[at]) * ipam.BLOCK_ADDRESSES,
     )
 
 
-def key_of(network: NetworkName, address: Address) -> tuple[BlockKey, Bits]:
+def key_of(network: ipam.NetworkName, address: ipam.Address) -> tuple[ipam.BlockKey, ipam.Bits]:
     """The block of an address, and the address as a set of one."""
     number = int(address)
-    key = BlockKey(network, Family(address.version), number - number % BLOCK_ADDRESSES)
-    return key, Bits(1 << number % BLOCK_ADDRESSES)
+    key = ipam.BlockKey(
+        network, ipam.Family(address.version), number - number % ipam.BLOCK_ADDRESSES
+    )
+    return key, ipam.Bits(1 << number % ipam.BLOCK_ADDRESSES)
 
 
-def range_of(subpool: Subpool, address: Address) -> IPRange:
+def range_of(subpool: Subpool, address: ipam.Address) -> ipam.IPRange:
     """The range that an address of the subpool comes from; its subnet and gateway go with it."""
     number = int(address)
     for r in subpool.ranges:
@@ -156,11 +146,11 @@ def range_of(subpool: Subpool, address: Address) -> IPRange:
     raise LookupError(f"{address} is outside of pool {subpool.pool}")
 
 
-def anchor(network: NetworkName, node_slice: Subnet) -> tuple[BlockKey, Bits]:
+def anchor(network: ipam.NetworkName, node_slice: ipam.Subnet) -> tuple[ipam.BlockKey, ipam.Bits]:
     """What a node must hold to own a slice: all addresses of it that lie in its first block."""
     key, _ = key_of(network, node_slice.network_address)
     first = int(node_slice.network_address) - key.first
-    return key, run(first, min(first + node_slice.num_addresses, BLOCK_ADDRESSES) - 1)
+    return key, run(first, min(first + node_slice.num_addresses, ipam.BLOCK_ADDRESSES) - 1)
 
 
 def start_block(subpool: Subpool, node: str) -> int:
@@ -178,7 +168,7 @@ def offsets(bits: int) -> Iterator[int]:
         left ^= low
 
 
-def lowest(bits: int, count: int) -> Bits:
+def lowest(bits: int, count: int) -> ipam.Bits:
     """The `count` lowest of them, or all where there are fewer."""
     taken, left = 0, bits
     while left and count > 0:
@@ -186,15 +176,15 @@ def lowest(bits: int, count: int) -> Bits:
         taken |= low
         left ^= low
         count -= 1
-    return Bits(taken)
+    return ipam.Bits(taken)
 
 
-def run(first: int, last: int) -> Bits:
+def run(first: int, last: int) -> ipam.Bits:
     """The set of the offsets from `first` to `last`, both in it."""
-    return Bits((_ALL >> (BLOCK_ADDRESSES - 1 - last)) & (_ALL << first))
+    return ipam.Bits((_ALL >> (ipam.BLOCK_ADDRESSES - 1 - last)) & (_ALL << first))
 
 
-def part(subpool: Subpool, node_slice: Subnet) -> Subpool | None:
+def part(subpool: Subpool, node_slice: ipam.Subnet) -> Subpool | None:
     """The subpool of one slice of a subpool with `per_node`; None: nothing of it can be given."""
     per_node = subpool.per_node
     assert per_node
@@ -221,7 +211,7 @@ def part(subpool: Subpool, node_slice: Subnet) -> Subpool | None:
     )
 
 
-def slice_of(subpool: Subpool, address: Address) -> Subnet:
+def slice_of(subpool: Subpool, address: ipam.Address) -> ipam.Subnet:
     """The slice that an address of a subpool with `per_node` is of."""
     assert subpool.per_node
     prefix, size = subpool.per_node.prefix, address.max_prefixlen
@@ -229,7 +219,7 @@ def slice_of(subpool: Subpool, address: Address) -> Subnet:
     return IPv4Network((first, prefix)) if size == 32 else IPv6Network((first, prefix))
 
 
-def gateway_of(per_node: PerNode, node_slice: Subnet) -> Address | None:
+def gateway_of(per_node: ipam.PerNode, node_slice: ipam.Subnet) -> ipam.Address | None:
     """The router of a slice: the one that its node's entry names, else the one of the index."""
     for chosen in per_node.nodes:
         if chosen.subnet == node_slice and chosen.gateway:
@@ -237,11 +227,13 @@ def gateway_of(per_node: PerNode, node_slice: Subnet) -> Address | None:
     return None if per_node.gateway is None else node_slice[per_node.gateway]
 
 
-def _subpool(pool: IPPool, ranges: tuple[IPRange, ...], spans: tuple[Interval, ...]) -> Subpool:
+def _subpool(
+    pool: ipam.IPPool, ranges: tuple[ipam.IPRange, ...], spans: tuple[Interval, ...]
+) -> Subpool:
     return Subpool(
         pool.name,
         pool.network,
-        Family(ranges[0].subnet.version),
+        ipam.Family(ranges[0].subnet.version),
         ranges[0].rail,
         spans,
         ranges,
@@ -253,15 +245,17 @@ def _subpool(pool: IPPool, ranges: tuple[IPRange, ...], spans: tuple[Interval, .
 
 def _touched(spans: tuple[Interval, ...]) -> tuple[tuple[Interval, ...], tuple[int, ...]]:
     """The blocks that the spans touch: `runs` and `before` of a Subpool."""
-    runs = _merged((first // BLOCK_ADDRESSES, last // BLOCK_ADDRESSES) for first, last in spans)
+    runs = _merged(
+        (first // ipam.BLOCK_ADDRESSES, last // ipam.BLOCK_ADDRESSES) for first, last in spans
+    )
     counts = [last - first + 1 for first, last in runs]
     return runs, (0, *accumulate(counts[:-1]))
 
 
 def _sliced(
-    pool: IPPool,
-    ranges: tuple[IPRange, ...],
-    per_node: PerNode,
+    pool: ipam.IPPool,
+    ranges: tuple[ipam.IPRange, ...],
+    per_node: ipam.PerNode,
     excluded: Iterable[tuple[int, int, int]],
 ) -> Subpool:
     """The subpool of ranges whose nodes have slices; Refused where no slice has an address."""
@@ -288,7 +282,7 @@ def _sliced(
 
 
 def _has_addresses(
-    whole: Subpool, subnet: Subnet, prefix: int, holes: tuple[Interval, ...]
+    whole: Subpool, subnet: ipam.Subnet, prefix: int, holes: tuple[Interval, ...]
 ) -> bool:
     """Whether a slice of a range has any.
 
@@ -305,8 +299,8 @@ def _has_addresses(
 
 
 def slices_from(
-    subnet: Subnet, prefix: int, holes: tuple[Interval, ...], number: int
-) -> Iterator[Subnet]:
+    subnet: ipam.Subnet, prefix: int, holes: tuple[Interval, ...], number: int
+) -> Iterator[ipam.Subnet]:
     """The slices of a range from the one of `number` on, without those that a hole covers."""
     size = 1 << (subnet.max_prefixlen - prefix)
     last, at = int(subnet.broadcast_address), number - number % size
@@ -320,7 +314,7 @@ def slices_from(
         at += size
 
 
-def _faults(r: IPRange) -> Iterator[Refused]:
+def _faults(r: ipam.IPRange) -> Iterator[Refused]:
     """What is wrong with one range."""
     ends = [end for end in (r.first, r.last, r.gateway) if end is not None]
     for end in ends:
@@ -338,14 +332,14 @@ def _faults(r: IPRange) -> Iterator[Refused]:
         )
 
 
-def _bounds(r: IPRange) -> Interval:
+def _bounds(r: ipam.IPRange) -> Interval:
     return (
         int(r.first if r.first is not None else r.subnet.network_address),
         int(r.last if r.last is not None else r.subnet.broadcast_address),
     )
 
 
-def _reserved(subnet: Subnet) -> Iterator[Interval]:
+def _reserved(subnet: ipam.Subnet) -> Iterator[Interval]:
     """IPv4: network and broadcast, which a /31 and a /32 lack (RFC 3021). IPv6: the anycast
     address of the subnet's routers (RFC 4291, 2.6.1), which a /127 lacks (RFC 6164)."""
     if subnet.prefixlen >= subnet.max_prefixlen - 1:
@@ -357,7 +351,7 @@ def _reserved(subnet: Subnet) -> Iterator[Interval]:
 
 def _zeros(version: int, first: int, last: int) -> int:
     """How many addresses of the span end in .0."""
-    if version != Family.V4:
+    if version != ipam.Family.V4:
         return 0
     return last // _ZERO_EVERY - (first - 1) // _ZERO_EVERY
 

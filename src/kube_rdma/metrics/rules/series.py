@@ -342,13 +342,14 @@ def _holder(holding: Holding) -> HolderName:
 # The series of pools of addresses: how many there are, and how many nodes hold.
 
 
-def address_series(usages: Iterable[Usage]) -> Iterator[MetricSeries]:
-    """Two for each IP version and rail of a pool."""
-    for usage in usages:
-        rail = "" if usage.rail is None else str(usage.rail)
-        labels = (usage.pool, str(usage.family.value), rail)
-        yield MetricSeries(families.POOL_ADDRESSES, labels, usage.size)
-        yield MetricSeries(families.POOL_HELD, labels, usage.held)
+def address_series(usages: Mapping[str, Sequence[Usage]]) -> Iterator[MetricSeries]:
+    """Yield two series for each IP version and rail of a pool; `usages` by the pool's name."""
+    for pool, parts in usages.items():
+        for usage in parts:
+            rail = "" if usage.rail is None else str(usage.rail)
+            labels = (pool, usage.family.removeprefix("IPv"), rail)
+            yield MetricSeries(families.POOL_ADDRESSES, labels, usage.size)
+            yield MetricSeries(families.POOL_HELD, labels, usage.held)
 
 
 # The series of what the agent offers: resources with their shares, and cards with their health.

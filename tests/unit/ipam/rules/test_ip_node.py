@@ -9,7 +9,7 @@ from kube_base.frozen import replace
 from kube_rdma.ipam.rules.agent import write
 from kube_rdma.ipam.rules.blocks import (
     ahead_limit,
-    choose_claims,
+    choose_addresses,
     confirm,
     forgettable,
     free_of,
@@ -55,7 +55,7 @@ KEY0 = BlockKey("default", Family.V4, int(ip_address("10.0.0.0")))
 def holding(bits, node="n1"):
     """A node that has just confirmed these addresses of the only block."""
     state = extend_right(NodeAddressState(node), 0.0, 600.0)
-    state, block = plan(state, KEY0, None, claim=bits)
+    state, block = plan(state, KEY0, None, acquire=bits)
     return confirm(state, block), block
 
 
@@ -190,7 +190,7 @@ def test_a_node_pins_nothing_at_an_address_that_another_node_has_by_now():
     state, block = holding(0b110)
     state, _ = granted(state, request("c1", NicRequest("net1", "p", owner="ns/db-0/net1")))
     taken = replace(block, holdings=(NodeHolding("n2", 0b110),))
-    _, written = plan(state, KEY0, taken, claim=0b1000)
+    _, written = plan(state, KEY0, taken, acquire=0b1000)
     assert (held_by(written, "n1"), written.pins) == (0b1000, ())
     _, written = plan(state, KEY0, block)
     assert [pin.offset for pin in written.pins] == [1]
@@ -221,14 +221,14 @@ def test_what_no_sandbox_has_is_collected():
     assert abandoned(state, frozenset({"c1"}), 6.0) == ("c2",)
 
 
-def test_a_claim_in_a_huge_pool_looks_at_few_blocks():
-    """A /10 and a /64 are claimed from at the node's own start block."""
+def test_a_anchor_in_a_huge_pool_looks_at_few_blocks():
+    """A /10 and a /64 are acquired from at the node's own start block."""
     for subnet in ("10.64.0.0/10", "fd00::/64"):
         (subpool,) = subpools(IPPool("p", (IPRange(ip_network(subnet)),)))
-        ((key, bits),) = choose_claims(NodeAddressState("n1"), {}, subpool, 16)
+        ((key, bits),) = choose_addresses(NodeAddressState("n1"), {}, subpool, 16)
         assert bits.bit_count() == 16
         full = {key: Block(key, (NodeHolding("n2", 2**64 - 1),))}
-        ((other, _),) = choose_claims(NodeAddressState("n1"), full, subpool, 16)
+        ((other, _),) = choose_addresses(NodeAddressState("n1"), full, subpool, 16)
         assert other != key
 
 
@@ -260,7 +260,7 @@ def test_a_claim_takes_what_is_free_by_now():
 
 def test_an_uncertain_block_is_forgotten_only_where_the_node_has_nothing():
     """Neither by what it believes, nor by what the block says."""
-    uncertain, _ = plan(NodeAddressState("n1"), KEY0, None, claim=0b110)
+    uncertain, _ = plan(NodeAddressState("n1"), KEY0, None, acquire=0b110)
     assert forgettable(uncertain, KEY0, Block(KEY0, (NodeHolding("n2", 0b110),)))
     assert not forgettable(uncertain, KEY0, Block(KEY0, (NodeHolding("n1", 0b110),)))
     state, block = holding(0b110)
@@ -272,11 +272,11 @@ def test_a_claim_whose_block_is_read_in_an_outage_ends():
     """The store that answers may have gone back, and show addresses of others as free."""
     state = extend_right(NodeAddressState("n1"), 0.0, 600.0)
     node = IpamAgentState(NodeLease("n1", "journal", "boot"), state)
-    claiming = write(node, KEY0, claim=lambda block: 0b10)
-    assert isinstance(next(claiming), WriteBlock)
+    acquiring = write(node, KEY0, acquire=lambda block: 0b10)
+    assert isinstance(next(acquiring), WriteBlock)
     node.is_watch_interrupted = lambda: True
-    assert isinstance(claiming.send(None), ReadBlock)
+    assert isinstance(acquiring.send(None), ReadBlock)
     with pytest.raises(StopIteration) as ended:
-        claiming.send(None)
+        acquiring.send(None)
     assert ended.value.value is False
     assert not node.busy

@@ -18,11 +18,11 @@ from kube_rdma.ipam.rules.grant import (
 )
 from kube_rdma.ipam.rules.node_state import (
     NodeAddressState,
-    acquisition,
     confirmed_bits,
     fence,
     is_lease_rollback,
     is_ours,
+    lease_acquisition,
     renewal,
 )
 from kube_rdma.ipam.rules.reclaim import (
@@ -65,9 +65,9 @@ def lease(**more):
 
 def test_a_node_enters_at_once_where_the_right_is_its_own_or_nobodys():
     """No lease, its own, and a fenced one; the version it saw is the one it replaces."""
-    assert acquisition(IDENTITY, None, 0, TIMING, 60) == replace(IDENTITY, heartbeat=1)
+    assert lease_acquisition(IDENTITY, None, 0, TIMING, 60) == replace(IDENTITY, heartbeat=1)
     for there in (lease(), lease(fenced=True), lease(journal="other", fenced=True)):
-        taken = acquisition(IDENTITY, there, 0, TIMING, 60)
+        taken = lease_acquisition(IDENTITY, there, 0, TIMING, 60)
         assert isinstance(taken, NodeLease)
         assert is_ours(taken, "journal")
         assert (taken.heartbeat, taken.version) == (8, "70")
@@ -76,16 +76,16 @@ def test_a_node_enters_at_once_where_the_right_is_its_own_or_nobodys():
 def test_another_journals_right_must_have_ended():
     """T as the other counts it, plus the margin, or the longest cool-down."""
     other = lease(journal="other", duration=100.0)
-    assert acquisition(IDENTITY, other, 0, TIMING, 60) == 160
-    assert acquisition(IDENTITY, other, 100, TIMING, 60) == 60
-    assert acquisition(IDENTITY, other, 0, TIMING, 500) == 500
-    assert isinstance(acquisition(IDENTITY, other, 160, TIMING, 60), NodeLease)
+    assert lease_acquisition(IDENTITY, other, 0, TIMING, 60) == 160
+    assert lease_acquisition(IDENTITY, other, 100, TIMING, 60) == 60
+    assert lease_acquisition(IDENTITY, other, 0, TIMING, 500) == 500
+    assert isinstance(lease_acquisition(IDENTITY, other, 160, TIMING, 60), NodeLease)
 
 
 def test_a_journal_lost_under_living_pods_is_broken():
     """The same boot and another journal: nobody knows what lives."""
     with pytest.raises(Broken, match="drain and restart the node"):
-        acquisition(IDENTITY, lease(journal="other", boot="boot-2"), 1e9, TIMING, 60)
+        lease_acquisition(IDENTITY, lease(journal="other", boot="boot-2"), 1e9, TIMING, 60)
 
 
 def test_a_fence_and_a_renewal_replace_the_same_version():
@@ -122,7 +122,7 @@ def test_a_block_that_went_back():
 
 
 def test_an_empty_block_that_was_deleted_and_made_anew_is_no_restore():
-    """The controller deletes what nobody holds; the next claim begins with edition 1."""
+    """The controller deletes what nobody holds; the next write begins with edition 1."""
     empty = Block(KEY0, (), edition=6, version="60")
     assert not is_rollback(empty, Block(KEY0, (NodeHolding("n2", 1),), edition=1, version="70"))
 
@@ -215,12 +215,14 @@ def test_status_and_faults_of_blocks():
 
 
 def state(bits):
-    found, block = plan(NodeAddressState("n1"), KEY0, None, claim=bits)
+    found, block = plan(NodeAddressState("n1"), KEY0, None, acquire=bits)
     return confirm(found, block)
 
 
 def wanting(node="n2", count=2, address=None):
-    return BorrowRequest(node, Family.V4, None, count, address)
+    return BorrowRequest(
+        node=node, family="IPv4", count=count, address=str(address) if address else None
+    )
 
 
 def test_a_node_gives_what_is_wanted_and_spare():
@@ -243,7 +245,7 @@ def test_a_node_gives_what_is_wanted_and_spare():
 def test_what_one_block_gives_the_next_one_keeps():
     key = BlockKey("default", Family.V4, int(ip_address("10.0.0.64")))
     pool = subpools(IPPool("p", (IPRange(ip_network("10.0.0.0/25")),), block_size=4))
-    held = confirm(*plan(state(0b11110), key, None, claim=0b11110))
+    held = confirm(*plan(state(0b11110), key, None, acquire=0b11110))
     full = FULL | {key: Block(key, (NodeHolding("n1", 2**64 - 1),))}
     lent = lendable(held, BorrowQueue("p", (wanting(count=5),)), pool, False, full)
     assert lent == ((KEY0, 0b11110), (key, 0b10))

@@ -21,7 +21,7 @@ from kube_rdma.ipam.rules.node_state import (
     with_record,
     without_record,
 )
-from kube_rdma.ipam.rules.pools import choose_slice, claim_in, own_part, strays
+from kube_rdma.ipam.rules.pools import anchor_in, choose_slice, own_part, strays
 from kube_rdma.ipam.rules.reclaim import outside, usage, without_holder
 from kube_rdma.ipam.rules.subpools import anchor, key_at, mask, offsets, part, slices_from, subpools
 from kube_rdma.model.ipam import (
@@ -72,7 +72,7 @@ def addresses(subpool):
 
 
 class Cluster:
-    """Blocks, and nodes that claim and grant without any fault."""
+    """Blocks, and nodes that acquire and grant without any fault."""
 
     def __init__(self, subpool):
         self.subpool, self.blocks, self.states = subpool, {}, {}
@@ -81,12 +81,12 @@ class Cluster:
         fresh = extend_right(NodeAddressState(node), 0.0, 600.0)
         return self.states.setdefault(node, fresh)
 
-    def write(self, node, key, claim=0):
-        state, block = plan(self.state(node), key, self.blocks.get(key), claim=claim)
+    def write(self, node, key, acquire=0):
+        state, block = plan(self.state(node), key, self.blocks.get(key), acquire=acquire)
         self.blocks[key] = block
         self.states[node] = confirm(state, block)
 
-    def claim(self, node):
+    def acquire(self, node):
         """The slice that the node gets; None: no slice is free."""
         chosen = choose_slice(self.state(node), self.blocks, self.subpool)
         if chosen:
@@ -179,7 +179,7 @@ def test_no_two_nodes_share_a_slice(prefix, nodes):
     owners = {}
     for number in nodes:
         node = f"n{number}"
-        got = cluster.claim(node)
+        got = cluster.acquire(node)
         if got is None:
             assert len(set(owners.values())) == 1 << (prefix - 24)
             continue
@@ -192,43 +192,43 @@ def test_no_two_nodes_share_a_slice(prefix, nodes):
 def test_any_size_costs_the_same():
     """A /64 of each node in a /32 of IPv6: nothing is enumerated, and its gateway is the first."""
     cluster = Cluster(sliced(64, 1, subnet="fd00::/32"))
-    got = cluster.claim("n1")
+    got = cluster.acquire("n1")
     assert got.prefixlen == 64
     (address,) = cluster.add("n1", "c1")
     assert address in got
     assert address != got[1]
-    assert cluster.claim("n2") != got
+    assert cluster.acquire("n2") != got
 
 
 @given(st.integers(26, 31), st.integers(0, 3))
 def test_a_node_that_was_gone_gets_its_slice_again(prefix, others):
     """The controller freed it; as long as other slices are free, other nodes leave it alone."""
     cluster = Cluster(sliced(prefix, 0 if prefix == 31 else 1))
-    mine = cluster.claim("n1")
+    mine = cluster.acquire("n1")
     cluster.add("n1", "c1")
-    early = [cluster.claim(f"early-{number}") for number in range(others)]
+    early = [cluster.acquire(f"early-{number}") for number in range(others)]
     cluster.gone("n1")
-    late = [cluster.claim(f"late-{number}") for number in range(3 - others)]
+    late = [cluster.acquire(f"late-{number}") for number in range(3 - others)]
     assert None not in early + late
     assert mine not in late
-    assert cluster.claim("n1") == mine
+    assert cluster.acquire("n1") == mine
 
 
 def test_a_slice_of_a_node_that_is_gone_serves_another_when_no_other_is_left():
     """Pins are a preference: with one slice for two nodes the second gets it."""
     cluster = Cluster(sliced(31, 0, subnet="10.0.0.0/31"))
-    mine = cluster.claim("n1")
+    mine = cluster.acquire("n1")
     cluster.add("n1", "c1")
-    assert cluster.claim("n2") is None
+    assert cluster.acquire("n2") is None
     cluster.gone("n1")
-    assert cluster.claim("n2") == mine
-    assert cluster.claim("n1") is None
+    assert cluster.acquire("n2") == mine
+    assert cluster.acquire("n1") is None
 
 
 def test_a_node_keeps_its_slice_when_its_last_pod_ends():
     """Routers know where it is: it is given back with the node alone."""
     cluster = Cluster(sliced(30, 1))
-    mine = cluster.claim("n1")
+    mine = cluster.acquire("n1")
     cluster.add("n1", "c1")
     cluster.end("n1", "c1")
     assert own_part("n1", cluster.states["n1"].holdings, cluster.subpool).node_slice == mine
@@ -239,9 +239,9 @@ def test_chosen_slices_are_their_nodes():
     """A node gets the slice and the gateway that people chose, and no other node gets either."""
     chosen = NodeSlice("n1", ip_network("10.0.0.8/31"), ip_address("10.0.0.9"))
     cluster = Cluster(sliced(31, 0, (chosen,), subnet="10.0.0.8/30"))
-    assert cluster.claim("n2") == ip_network("10.0.0.10/31")
-    assert cluster.claim("n3") is None
-    assert cluster.claim("n1") == chosen.subnet
+    assert cluster.acquire("n2") == ip_network("10.0.0.10/31")
+    assert cluster.acquire("n3") is None
+    assert cluster.acquire("n1") == chosen.subnet
     assert cluster.add("n1", "c1") == [ip_address("10.0.0.8")]
     own = own_part("n1", cluster.states["n1"].holdings, cluster.subpool)
     assert own.ranges[0].gateway == chosen.gateway
@@ -250,7 +250,7 @@ def test_chosen_slices_are_their_nodes():
 def test_slices_of_one_subnet_keep_its_length():
     """As whereabouts slices a range: each node has its part, and all have one subnet."""
     cluster = Cluster(sliced(28, None, (), True))
-    mine = cluster.claim("n1")
+    mine = cluster.acquire("n1")
     cluster.add("n1", "c1")
     (record,) = cluster.states["n1"].records.values()
     (allocation,) = record.allocations
@@ -260,7 +260,7 @@ def test_slices_of_one_subnet_keep_its_length():
 def test_a_static_address_of_another_nodes_slice_is_refused():
     """It would be routed to the other node."""
     cluster = Cluster(sliced(30, 1))
-    mine, other = cluster.claim("n1"), cluster.claim("n2")
+    mine, other = cluster.acquire("n1"), cluster.acquire("n2")
     nic = NicRequest("net1", "p", addresses=(other[2],))
     with pytest.raises(Refused, match=f"{other[2]} is outside of {mine}, which node n1 has"):
         grant(
@@ -274,7 +274,7 @@ def test_a_slice_of_which_another_node_holds_an_address_is_nobodys():
     cluster = Cluster(subpool)
     key, bits = anchor("default", ip_network("10.0.0.0/31"))
     cluster.write("n1", key, 0b10)
-    assert cluster.claim("n2") is None
+    assert cluster.acquire("n2") is None
     assert own_part("n1", cluster.states["n1"].holdings, subpool) is None
     assert strays("n1", cluster.states["n1"].holdings, subpool) == ((key, 0b10),)
     assert bits == 0b11
@@ -287,17 +287,17 @@ def test_a_claim_chooses_again_in_the_block_as_it_was_just_read():
     first = choose_slice(cluster.state("n1"), {}, subpool)
     cluster.write("n2", *first)
     key = first[0]
-    again = claim_in(cluster.state("n1"), {}, subpool, key, cluster.blocks[key])
+    again = anchor_in(cluster.state("n1"), {}, subpool, key, cluster.blocks[key])
     assert again
     assert not again & first[1]
     cluster.write("n3", key, again)
-    assert not claim_in(cluster.state("n1"), {}, subpool, key, cluster.blocks[key])
+    assert not anchor_in(cluster.state("n1"), {}, subpool, key, cluster.blocks[key])
 
 
 def test_after_a_restore_a_node_asks_back_its_slice_and_gives_nothing_before():
     """The store forgot it: one write asks back the whole anchor, though one address is in use."""
     cluster = Cluster(sliced(28, 1))
-    mine = cluster.claim("n1")
+    mine = cluster.acquire("n1")
     cluster.add("n1", "c1")
     key, bits = anchor("default", mine)
     state = recall(cluster.states["n1"], {}, {})
@@ -314,11 +314,11 @@ def test_a_slice_that_another_node_got_is_not_asked_back_in_part():
     """A node that was declared dead and lives: its pod keeps its address at risk, as ever, and the
     node gives nothing more from the slice."""
     cluster = Cluster(sliced(28, 1, subnet="10.0.0.0/28"))
-    mine = cluster.claim("n1")
+    mine = cluster.acquire("n1")
     cluster.add("n1", "c1")
     old = cluster.states["n1"]
     cluster.gone("n1")
-    assert cluster.claim("n2") == mine
+    assert cluster.acquire("n2") == mine
     key, _ = anchor("default", mine)
     state, block = plan(recall(old, cluster.blocks, {}), key, cluster.blocks[key])
     assert held_by(block, "n1") == 0
@@ -331,7 +331,7 @@ def test_a_slice_that_another_node_got_is_not_asked_back_in_part():
 def test_held_slices_are_in_the_pool():
     """A gateway that a node holds with its slice is nothing that was edited by hand."""
     cluster = Cluster(sliced(31, 0))
-    cluster.claim("n1")
+    cluster.acquire("n1")
     (block,) = cluster.blocks.values()
     assert outside(block, (cluster.subpool,)) == ()
     (full,) = usage((cluster.subpool,), (block,))
