@@ -36,12 +36,12 @@ IP_POOL_TEXT: ObjectKind[bytes, IPPoolStatus] = IP_POOL.read_as(
 
 
 def pool_of(stored: Stored[ipam.IPPool, IPPoolStatus]) -> ipam.IPPool:
-    """The value of an IPPool object."""
+    """Return the value of an IPPool object."""
     return ip_pool.named(stored.spec, stored.name)
 
 
 def pool_of_text(stored: Stored[bytes, IPPoolStatus]) -> ipam.IPPool:
-    """The value of an IPPool object; raise Refused with all faults of its spec."""
+    """Return the value of an IPPool object; raise Refused with all faults of its spec."""
     return ip_pool.named(ip_pool.decode(stored.spec), stored.name)
 
 
@@ -62,7 +62,8 @@ S = TypeVar("S")
 
 
 def stored_block(stored: Stored[ipam.Block, None]) -> ipam.Block:
-    """The value of an IPBlock object; raise Broken when its name is not that of its addresses."""
+    """Return the value of an IPBlock object; raise Broken when its name does not fit its addresses.
+    """
     if stored.name != stored.spec.key.name:
         raise Broken(
             f"IPBlock {stored.name}, spec.first: {stored.spec.key.address(0)} of network "
@@ -73,13 +74,13 @@ def stored_block(stored: Stored[ipam.Block, None]) -> ipam.Block:
 
 
 def borrow_queue(stored: Stored[ipam.IPPool, IPPoolStatus]) -> ipam.BorrowQueue:
-    """The borrow queue in the status of an IPPool object."""
+    """Return the borrow queue in the status of an IPPool object."""
     requests = stored.status.wants if stored.status else ()
     return ipam.BorrowQueue(ipam.PoolName(stored.name), requests, ipam.Version(stored.version))
 
 
 def lease(stored: Stored[LeaseSpec, None]) -> ipam.NodeLease:
-    """The value of a Lease object; raise Refused when its annotations were edited."""
+    """Return the value of a Lease object; raise Refused when its annotations were edited."""
     notes = dict(stored.annotations)
     return objects.lease(stored.name, stored.spec, notes, ipam.Version(stored.version))
 
@@ -92,12 +93,12 @@ class IpamObjects:
         self._namespace = namespace
 
     async def blocks(self) -> dict[ipam.BlockKey, ipam.Block]:
-        """All blocks, consistently; raise Refused or Broken when one of them is garbled."""
+        """Return all blocks, consistently; raise Refused or Broken when one of them is garbled."""
         stored = await self._cluster.list(IP_BLOCK)
         return {each.spec.key: stored_block(each) for each in stored}
 
     async def block(self, key: ipam.BlockKey) -> ipam.Block | None:
-        """One block, None where it has no object."""
+        """Return one block, None where it has no object."""
         stored = await self._cluster.get(IP_BLOCK, key.name)
         return stored_block(stored) if stored else None
 
@@ -112,7 +113,7 @@ class IpamObjects:
         await self._drop(IP_BLOCK, seen.key.name, "", seen.version)
 
     async def lease(self, node: ipam.NodeName) -> ipam.NodeLease | None:
-        """A node's lease, None when there is none."""
+        """Return a node's lease, None when there is none."""
         name = objects.lease_name(node)
         stored = await self._cluster.get(LEASE, name, self._namespace)
         return lease(stored) if stored else None
@@ -132,7 +133,7 @@ class IpamObjects:
         await self._drop(LEASE, name, self._namespace, seen.version)
 
     async def borrow_queue(self, name: ipam.PoolName) -> ipam.BorrowQueue:
-        """The borrow queue of a pool; an empty one without a version where the pool is missing."""
+        """Return the borrow queue of a pool; without the pool an empty one that has no version."""
         stored = await self._cluster.get(IP_POOL, name)
         return borrow_queue(stored) if stored else ipam.BorrowQueue(name)
 
@@ -167,7 +168,8 @@ class IpamObjects:
 
 
 async def _outcome(writing: Awaitable[S]) -> S | None:
-    """What was written; None when it was lost or the outcome is unknown; raise Refused."""
+    """Return the object as written; None when it was lost or the outcome is unknown; raise Refused.
+    """
     try:
         return await writing
     except Unavailable:

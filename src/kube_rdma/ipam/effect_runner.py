@@ -99,7 +99,8 @@ def _refuse(faults: Sequence[Broken]) -> None:
 
 
 def boot_time() -> float:
-    """Seconds of a clock that goes on while the machine sleeps, so that no right outlives T."""
+    """Return seconds of a clock that goes on while the machine sleeps, so that no right outlives T.
+    """
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -199,7 +200,7 @@ class EffectRunner:
             raise Unavailable(str(error)) from error
 
     async def _block(self, key: ipam.BlockKey) -> ipam.Block | None:
-        """A block; None for a garbled one too: to create it fails, so it stays uncertain.
+        """Return a block; None for a garbled one too: to create it fails, so it stays uncertain.
 
         Raising would stop the operation for all other blocks too, until a person repairs this one.
         """
@@ -227,7 +228,7 @@ class EffectRunner:
         return written
 
     async def _attempt(self, writing: Awaitable[T]) -> T | None:
-        """The result of a write, None when it is unknown; raise Refused alone."""
+        """Return the result of a write, None when it is unknown; raise Refused alone."""
         try:
             return await writing
         except Refused:

@@ -98,7 +98,7 @@ async def run_gc(
 async def _do(
     runner: EffectRunner, events: Events, operation: Effects[None], about: About, fault: str
 ) -> bool:
-    """Whether an operation was done; its `fault` is told."""
+    """Return whether an operation was done; its `fault` is told."""
     if fault:
         return events.failed(about, fault)
     try:
@@ -121,7 +121,7 @@ def _is_serving(node: Stored[Any, Any]) -> bool:
 
 
 class Snapshot(Frozen):
-    """All of it. `subpools` lacks pools that cannot be used; `faults` are sentences, with kinds."""
+    """All objects of IPAM. `subpools` lacks pools that cannot be used; `faults` name them."""
 
     pools: Mapping[ipam.PoolName, ipam.IPPool]
     subpools: Mapping[ipam.PoolName, tuple[Subpool, ...]]
@@ -175,7 +175,7 @@ async def take_snapshot(cluster: Cluster) -> Snapshot:
 
 
 def states(snapshot: Snapshot) -> tuple[PoolState, ...]:
-    """Every pool as the views show it."""
+    """Return every pool as the views show it."""
     pool_states = []
     for name, pool in sorted(snapshot.pools.items()):
         parts = snapshot.subpools.get(name, ())
@@ -191,7 +191,7 @@ def states(snapshot: Snapshot) -> tuple[PoolState, ...]:
 
 
 def findings(snapshot: Snapshot) -> tuple[Finding, ...]:
-    """What a person should look at."""
+    """Return every finding about pools, blocks, leases and nodes, as `ip check` lists them."""
     return (
         *snapshot.faults,
         *_block_findings(snapshot),
@@ -276,7 +276,7 @@ class HeldAddress(Frozen):
 
 
 async def find_holders(cluster: Cluster, network: str, address: ipam.Address) -> HeldAddress:
-    """The address with the nodes that hold it; raise Refused when none does."""
+    """Return the address with the nodes that hold it; raise Refused when none does."""
     key, bit = key_of(ipam.NetworkName(network), address)
     stored = await cluster.get(kinds.IP_BLOCK, key.name)
     holders = (

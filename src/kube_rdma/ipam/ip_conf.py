@@ -40,7 +40,7 @@ def _interface(text: str) -> IPv4Interface | IPv6Interface:
 
 
 def _range(text: str) -> WrittenRange:
-    """``10.0.0.0/24``, host bits ignored as whereabouts does, or ``10.0.0.5-10.0.0.9/24``."""
+    """Parse ``10.0.0.0/24``, host bits ignored as whereabouts does, or ``10.0.0.5-10.0.0.9/24``."""
     first, dash, rest = text.partition("-")
     if not dash:
         if "/" not in text:
@@ -51,12 +51,15 @@ def _range(text: str) -> WrittenRange:
 
 
 def _decimal(text: str) -> str:
-    """The text without leading zeros of numbers, which whereabouts ignores and others refuse."""
+    """Return the text without leading zeros of numbers:
+
+    whereabouts ignores them, others refuse them.
+    """
     return text if ":" in text else re.sub(r"(?<![0-9])0+(?=[0-9])", "", text)
 
 
 def _length(text: str) -> int:
-    """``/24`` or ``24``, as whereabouts reads its node_slice_size."""
+    """Parse ``/24`` or ``24``, as whereabouts reads its node_slice_size."""
     match = re.fullmatch("/?([0-9]{1,3})", text)
     if match is None:
         raise ValueError(text)
@@ -64,19 +67,19 @@ def _length(text: str) -> int:
 
 
 def _unmapped(written: ipam.Address) -> ipam.Address:
-    """An IPv4 address in the form of IPv6 (``::ffff:10.0.0.1``) is the IPv4 address, as in Go."""
+    """Return the IPv4 address of an IPv4-mapped IPv6 address (``::ffff:10.0.0.1``), as Go does."""
     return getattr(written, "ipv4_mapped", None) or written
 
 
 def _network(text: str) -> ipam.Subnet:
-    """A destination: the bits behind its length do not count, as in the CNI plugins."""
+    """Return a destination: the bits behind its length do not count, as in the CNI plugins."""
     if "/" not in text:
         raise ValueError(text)
     return ip_network(text, strict=False)
 
 
 def _loose_span(text: str) -> ipam.Span:
-    """An exclude: an address or a subnet."""
+    """Return an exclude: an address or a subnet."""
     if "/" in text:
         subnet = _network(text)
         return ipam.Span(subnet.network_address, subnet.broadcast_address)
@@ -129,7 +132,7 @@ class PlainDns(GoTyped):
     options: Many[str] = ()
 
     def value(self) -> Dns:
-        """The value as a CNI result has it."""
+        """Return the value as a CNI result has it."""
         return Dns(self.nameservers, self.domain, self.search, self.options)
 
 
@@ -227,7 +230,7 @@ class HostLocal(HostLocalRange):
 
 
 class HostLocalRuntime(GoTyped):
-    """What a caller adds for host-local, for which the plugin declares the capability ipRanges."""
+    """The runtimeConfig of host-local, for which the plugin declares the capability ipRanges."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -288,12 +291,7 @@ _CLUSTER_WIDE = (
 
 
 class IpamConf(Frozen):
-    """What the block means. With all fields empty the interface gets no address.
-
-    `pools` are names of pools by rail, None for every rail; `pool` is one to create, made from the
-    block's own ranges. `addresses` are set as they are, besides those of the pool; `yields`: the
-    addresses that a pod asks for by runtimeConfig or args replace them.
-    """
+    """A compiled ipam block. With all fields empty the interface gets no address."""
 
     pools: tuple[tuple[int | None, ipam.PoolName], ...] = ()
     pool: ipam.IPPool | None = None
@@ -304,7 +302,7 @@ class IpamConf(Frozen):
     yields: bool = False
 
     def pool_for(self, rail: int | None) -> ipam.PoolName | None:
-        """The pool of a NIC: that of its rail, else the one for every rail."""
+        """Return the pool of a NIC: that of its rail, else the one for every rail."""
         if self.pool:
             return self.pool.name
         names = dict(self.pools)
@@ -312,7 +310,9 @@ class IpamConf(Frozen):
 
 
 def load(document: Document) -> IpamConf:
-    """What the ipam block of a CNI configuration means; raise Refused with all of its faults."""
+    """Return the meaning of the ipam block of a CNI configuration; raise Refused with all its
+    faults.
+    """
     conf = document.value
     block = conf.get("ipam") if isinstance(conf, dict) else None
     kind = block.get("type", 0) if isinstance(block, dict) else 0
@@ -330,7 +330,7 @@ def load(document: Document) -> IpamConf:
 
 
 def foreign(document: Document) -> str:
-    """The IPAM plugin that gives the addresses itself; empty for those whose blocks mean pools.
+    """Return the foreign IPAM plugin of the block; empty for a block that means pools.
 
     A type that resembles one of these is probably a typing error, and `load` refuses it.
     """
@@ -343,7 +343,7 @@ def foreign(document: Document) -> str:
 def requested_addresses(
     args: Iterable[tuple[str, str]], ips: Iterable[str], where: str
 ) -> tuple[ipam.Address, ...]:
-    """The addresses that a pod asks for: IP in CNI_ARGS, and `ips` of its annotation.
+    """Return the addresses that a pod asks for: IP in CNI_ARGS, and `ips` of its annotation.
 
     Both come with or without a length; the pool's own counts. Raise Refused for a text that is no
     address.
@@ -370,7 +370,7 @@ def nic_request(
     addresses: tuple[ipam.Address, ...] = (),
     owner: ipam.Owner | None = None,
 ) -> ipam.NicRequest | None:
-    """The request for one interface to the pools; None: it takes no address of a pool.
+    """Return the request for one interface to the pools; None: it takes no address of a pool.
 
     Raise Refused for a rail without a pool, for addresses without a pool, and for two of a family.
     """
@@ -470,7 +470,8 @@ def _host_local(document: Document) -> IpamConf:
 def _subnets(
     sets: tuple[tuple[HostLocalRange, ...], ...], document: Document
 ) -> tuple[ipam.Subnet, ...]:
-    """The subnet of each range; raise Refused for sets without ranges, ranges without subnets."""
+    """Return the subnet of each range; raise Refused for an empty set and for a range without one.
+    """
     subnets = [each.subnet for group in sets for each in group]
     problem = ""
     if not sets:
@@ -486,7 +487,8 @@ def _subnets(
 
 
 def _gateway(subnet: ipam.Subnet, gateway: ipam.Address | None) -> ipam.Address | None:
-    """The gateway as host-local sets it, by default the first address; None if out of reach."""
+    """Return the gateway as host-local sets it, by default the first address; None if out of reach.
+    """
     if gateway is not None:
         return gateway if gateway in subnet else None
     return subnet.network_address + 1 if subnet.num_addresses > 2 else None
@@ -520,7 +522,7 @@ def _kube_rdma(document: Document) -> IpamConf:
 
 
 def _with_pool(base: IpamConf, wish: ipam.IPPool, document: Document) -> IpamConf:
-    """The conf with a pool; the pool in `wish` still has the plugin's name.
+    """Return the conf with a pool; the pool in `wish` still has the plugin's name.
 
     Raise Refused when its ranges contradict themselves.
     """
@@ -555,12 +557,14 @@ def _flattened(error: Refused) -> Iterator[Refused]:
 
 
 def _placed(fault: Refused, document: Document) -> Refused:
-    """A fault of the made pool, reported for the block that it was made from."""
+    """Return a fault of the made pool, reported for the block that it was made from."""
     return Refused(fault.problem, remedy=fault.remedy, where=document.where(("ipam",)))
 
 
 def _range_of(entry: WhereaboutsRange, block: Whereabouts) -> ipam.IPRange:
-    """The range as whereabouts reads it: ends in `range` come first, an end outside is ignored.
+    """Return the range as whereabouts reads it:
+
+    ends in `range` come first, an end outside is ignored.
 
     With node_slice_size a node has a slice of the range, without regard to ends, and all slices are
     one subnet (whereabouts, pkg/storage/kubernetes, getNodeSlicedRangeAndPoolConfiguration).
@@ -585,7 +589,7 @@ def _is_sliced(subnet: ipam.Subnet, size: int | None) -> bool:
 
 
 def _without_slices(ranges: Sequence[ipam.IPRange], block: Whereabouts) -> list[str]:
-    """A note for each range that node_slice_size does not divide."""
+    """Return a note for each range that node_slice_size does not divide."""
     size = block.node_slice_size
     return [
         f"node_slice_size /{size} is ignored for {one.subnet}, which has no slices of this length"
@@ -595,14 +599,15 @@ def _without_slices(ranges: Sequence[ipam.IPRange], block: Whereabouts) -> list[
 
 
 def _without_ends(block: Whereabouts) -> list[str]:
-    """A note where whereabouts would give the ends of a subnet too, for kube-rdma does not."""
+    """Return a note where whereabouts would give the ends of a subnet too, for kube-rdma does not.
+    """
     if not any(each.enable_l3 for each in (block, *block.ip_ranges)):
         return []
     return ["enable_l3 is ignored: the first and the last address of a subnet are not assigned"]
 
 
 def _one_of_each(subnets: Sequence[ipam.Subnet], what: str) -> list[str]:
-    """A note where the plugin would give more than one address of each family."""
+    """Return a note where the plugin would give more than one address of each family."""
     if len({subnet.version for subnet in subnets}) == len(subnets):
         return []
     rest = f"from whichever range has room, not one of each {what}"
@@ -618,7 +623,7 @@ def _with_gateway(
     gateways: Iterable[ipam.Address | None],
     wished: Iterable[ipam.Address | None],
 ) -> tuple[tuple[LinkRoute, ...], list[str]]:
-    """The routes that lead somewhere, and a note for each other one.
+    """Return the routes that lead somewhere, and a note for each other one.
 
     A route without gw takes the gateway of its family; where the only gateway that was `wished` is
     out of reach, it would lead nowhere.

@@ -58,7 +58,7 @@ class ChosenSlice(Typed):
 
 
 class PoolSlices(Typed):
-    """How a range is divided between nodes."""
+    """The division of a range between nodes."""
 
     prefix: int = Field(ge=1, le=128, examples=[31])
     """prefix is the prefix length of each node's slice. The pods of a node get addresses of its
@@ -80,14 +80,16 @@ class PoolSlices(Typed):
 
     @property
     def value(self) -> ipam.PerNode:
-        """What it means."""
+        """Return the value of the model."""
         nodes = (ipam.NodeSlice(ipam.NodeName(n.node), n.subnet, n.gateway) for n in self.nodes)
         return ipam.PerNode(self.prefix, self.gateway_index, tuple(nodes), self.one_subnet)
 
     def faults(
         self, subnet: ipam.Subnet, ends: Sequence[tuple[str, ipam.Address | None]]
     ) -> Iterator[Slip]:
-        """What is wrong with it in a range of this subnet; `ends` are the fields beside it."""
+        """Yield the faults of the slices in a range of this subnet; `ends` are the fields beside
+        perNode.
+        """
         if not subnet.prefixlen <= self.prefix <= subnet.max_prefixlen:
             limits = f"{subnet.prefixlen} to {subnet.max_prefixlen}"
             problem = f"{subnet} has no slices of length {self.prefix}"
@@ -139,7 +141,7 @@ class PoolSlices(Typed):
 
 
 def written_slices(per_node: ipam.PerNode) -> dict[str, Value]:
-    """The field as JSON values, as `PoolSlices` reads it."""
+    """Return the field as JSON values, as `PoolSlices` reads it."""
     fields: dict[str, Value] = {"prefix": per_node.prefix}
     if per_node.gateway is not None:
         fields["gatewayIndex"] = per_node.gateway
@@ -149,7 +151,7 @@ def written_slices(per_node: ipam.PerNode) -> dict[str, Value]:
 
 
 def entry(node: str, subnet: ipam.Subnet, gateway: ipam.Address | None) -> Value:
-    """One of `nodes`, as JSON values."""
+    """Return one of `nodes`, as JSON values."""
     fields: dict[str, Value] = {"node": node, "subnet": str(subnet)}
     return fields | ({"gateway": str(gateway)} if gateway else {})
 
@@ -240,13 +242,13 @@ class PoolRange(Typed):
 
     @property
     def has_router(self) -> bool:
-        """Whether an address of the range has a gateway."""
+        """Return whether an address of the range has a gateway."""
         index = self.per_node.gateway_index if self.per_node else None
         return self.gateway is not None or index is not None
 
     @property
     def span(self) -> ipam.Span:
-        """The addresses of the range, from the first to the last."""
+        """Return the addresses of the range, from the first to the last."""
         first, last = self.subnet.network_address, self.subnet.broadcast_address
         return ipam.Span(self.start or first, self.end or last)
 
@@ -375,36 +377,37 @@ class IPPoolObject(Typed):
 
 
 def load(document: Document) -> ipam.IPPool:
-    """What the document means; raise Refused with all of its faults."""
+    """Return the value of the document; raise Refused with all of its faults."""
     manifest = validate(IPPoolObject, document)
     return _compiled(manifest.spec, manifest.metadata.name, document, ("spec", "ranges"))
 
 
 def decode(data: bytes) -> ipam.IPPool:
-    """The spec of an object, still without its name; raise Refused with all of its faults."""
+    """Return the spec of an object, still without its name; raise Refused with all of its faults.
+    """
     document = of_json(data, base=("spec",))
     return _compiled(validate(IPPoolSpec, document), "", document, ("ranges",))
 
 
 def named(pool: ipam.IPPool, name: str) -> ipam.IPPool:
-    """A decoded spec with the name of its object, also in the sources of its ranges."""
+    """Return a decoded spec with the name of its object, also in the sources of its ranges."""
     ranges = tuple(replace(each, source=f"IPPool {name}: {each.source}") for each in pool.ranges)
     return replace(pool, name=ipam.PoolName(name), ranges=ranges)
 
 
 def encode(pool: ipam.IPPool) -> bytes:
-    """The spec as `decode` reads it; a part of a second of cool-down becomes a whole one."""
+    """Return the spec as `decode` reads it; a part of a second of cool-down becomes a whole one."""
     return json.dumps(spec(pool)).encode()
 
 
 def manifest(pool: ipam.IPPool) -> dict[str, Value]:
-    """The whole object as JSON values."""
+    """Return the whole object as JSON values."""
     head: dict[str, Value] = {"apiVersion": "kube-rdma.io/v1alpha1", "kind": "IPPool"}
     return head | {"metadata": {"name": pool.name}, "spec": spec(pool)}
 
 
 def spec(pool: ipam.IPPool) -> dict[str, Value]:
-    """The spec as JSON values, without empty lists."""
+    """Return the spec as JSON values, without empty lists."""
     fields: dict[str, Value] = {
         "network": pool.network,
         "ranges": [_range(each) for each in pool.ranges],
@@ -419,7 +422,7 @@ def spec(pool: ipam.IPPool) -> dict[str, Value]:
 
 
 def content(pool: ipam.IPPool) -> dict[str, Value]:
-    """What names a pool that a document brings: which addresses it gives; never add to it."""
+    """Return the fields whose hash names a pool that a document brings; never add to them."""
     fields = spec(pool)
     return {key: fields.get(key) for key in ("network", "ranges", "excludes")}
 
@@ -465,7 +468,7 @@ def _compiled(
 
 
 def _overlaps(ranges: tuple[PoolRange, ...]) -> Iterator[Slip]:
-    """Ranges that begin before an earlier one has ended."""
+    """Yield a fault for each range that begins before an earlier one has ended."""
     order = sorted(range(len(ranges)), key=lambda index: bounds(ranges[index].span))
     widest = None
     for index in order:
@@ -483,7 +486,7 @@ def _overlaps(ranges: tuple[PoolRange, ...]) -> Iterator[Slip]:
 
 
 def _unreachable(routes: tuple[PoolRoute, ...], ranges: tuple[PoolRange, ...]) -> Iterator[Slip]:
-    """Routes whose next hop a pod could not reach: the kernel would refuse them at each ADD."""
+    """Yield a fault for each route whose next hop no pod can reach: the kernel would refuse it."""
     for index, route in enumerate(routes):
         same = [each for each in ranges if each.subnet.version == route.dst.version]
         if not same:
@@ -572,7 +575,7 @@ class TranslatedPool(Frozen):
 
 
 def load_cidr_pool(document: Document) -> TranslatedPool:
-    """The IPPool that means the same; raise Refused with all faults of the CIDRPool."""
+    """Return the IPPool that means the same; raise Refused with all faults of the CIDRPool."""
     manifest = validate(CidrPoolObject, document)
     spec = manifest.spec
     made: Value = {
@@ -604,7 +607,7 @@ def _per_node(spec: CidrPoolSpec) -> dict[str, Value]:
 
 
 def _index(spec: CidrPoolSpec) -> int | None:
-    """The gateway's place; 0 is none but in a subnet of two addresses or one."""
+    """Return the gateway's place; 0 is none but in a subnet of two addresses or one."""
     is_pair = spec.per_node_network_prefix >= spec.cidr.max_prefixlen - 1
     return spec.gateway_index if spec.gateway_index or is_pair else None
 

@@ -43,11 +43,7 @@ log = structlog.get_logger()
 
 
 class IpamDependencies(Frozen):
-    """What NodeAddresses needs from outside.
-
-    `namespace` is where the leases of the nodes are, `disk` the journal's folder,
-    /var/lib/kube-rdma/addresses.
-    """
+    """The API server and the disk of NodeAddresses."""
 
     cluster: Cluster
     namespace: str
@@ -136,7 +132,7 @@ class NodeAddresses:
             raise
 
     async def add(self, request: ipam.AddressRequest) -> Granted:
-        """As AddressProvider.add."""
+        """Allocate all addresses of a request (see AddressProvider)."""
         self._refuse_unready()
         for nic in request.nics:
             if fault := self._pools.faults.get(nic.pool):
@@ -158,26 +154,26 @@ class NodeAddresses:
     async def delete(
         self, container: ipam.ContainerId, interface: ipam.InterfaceName | None = None
     ) -> None:
-        """As AddressProvider.delete; works without the API server."""
+        """Release the container's addresses, also without the API server (see AddressProvider)."""
         await self._serve(agent.delete(self._agent, container, interface))
 
     def now(self) -> float:
-        """As AddressProvider.now."""
+        """Return seconds of the clock of `collect`."""
         return self._timing.clock()
 
     async def collect(self, living: frozenset[ipam.ContainerId], since: float) -> None:
-        """As AddressProvider.collect; works without the API server."""
+        """Release the addresses of containers that are gone, also without the API server."""
         await self._serve(agent.collect(self._agent, living, since))
 
     async def check(self) -> tuple[Broken, ...]:
-        """As AddressProvider.check."""
+        """Return an error for each address that another node holds now (see AddressProvider)."""
         self._refuse_unready()
         if self.now() >= self._agent.state.right_until:
             raise self._trouble or Unavailable(f"node {self._node} has lost its right to grant")
         return self._lost()
 
     def pools(self) -> Mapping[ipam.PoolName, ipam.IPPool] | None:
-        """The pools as the watch shows them, by which the node gives addresses too.
+        """Return the pools as the watch shows them, by which the node gives addresses too.
 
         None before it has shown all and while it is interrupted: what it showed may be old.
         """
@@ -364,7 +360,7 @@ class AddressProvider(Protocol):
         ...
 
     def now(self) -> float:
-        """The time by the clock of `collect`; take it before the runtime lists its containers."""
+        """Return seconds of the clock of `collect`; ask before the runtime lists its containers."""
         ...
 
     async def collect(self, living: frozenset[ipam.ContainerId], since: float) -> None:
@@ -372,7 +368,7 @@ class AddressProvider(Protocol):
         ...
 
     async def check(self) -> tuple[Broken, ...]:
-        """A sentence for each address of a living container that another node holds now.
+        """Return a sentence for each address of a living container that another node holds now.
 
         Raise Unavailable or Broken while no address can be given.
         """

@@ -123,7 +123,8 @@ class _LeaseNotes(StatusPart, forbid_unknown_fields=True):
 
 
 def decode_block(data: bytes) -> ipam.Block:
-    """The spec of an IPBlock, still without its version; raise Refused that names the field."""
+    """Return the spec of an IPBlock, still without its version; raise Refused that names the field.
+    """
     spec = _part(data, IPBlockSpec, "spec")
     first = _value(address, spec.first, _ADDRESS, "spec.first")
     if int(first) % ipam.BLOCK_ADDRESSES:
@@ -146,7 +147,7 @@ def decode_block(data: bytes) -> ipam.Block:
 
 
 def encode_block(block: ipam.Block) -> bytes:
-    """The spec that `decode_block` reads."""
+    """Return the spec that `decode_block` reads."""
     key = block.key
     holdings = (BlockHolding(h.node, tuple(spans_of(key, h.bits))) for h in block.holdings)
     pins = (BlockPin(pin.owner, str(key.address(pin.offset))) for pin in block.pins)
@@ -157,24 +158,24 @@ def encode_block(block: ipam.Block) -> bytes:
 
 
 def lease_name(node: ipam.NodeName) -> str:
-    """The name of a node's lease."""
+    """Return the name of a node's lease."""
     return f"{LEASE_PREFIX}{node}"
 
 
 def decode_lease(data: bytes) -> LeaseSpec:
-    """Journal and duration in a Lease's spec; raise Refused that names the field."""
+    """Return journal and duration of a Lease's spec; raise Refused that names the field."""
     return _part(data, LeaseSpec, "spec")
 
 
 def lease_spec(lease: ipam.NodeLease) -> LeaseSpec:
-    """The spec that says a lease; a part of a second becomes a whole one."""
+    """Return the spec that says a lease; a part of a second becomes a whole one."""
     return LeaseSpec(math.ceil(lease.duration), lease.journal)
 
 
 def lease(
     name: str, spec: LeaseSpec, annotations: Mapping[str, str], version: ipam.Version | None = None
 ) -> ipam.NodeLease:
-    """The value of a Lease object; raise Refused that names object and annotation."""
+    """Return the value of a Lease object; raise Refused that names object and annotation."""
     if not name.startswith(LEASE_PREFIX):
         remedy = f"Take its label {LEASE_LABEL[0]} away"
         raise Refused("it is not a node's lease for IPAM", remedy=remedy, where=f"Lease {name}")
@@ -197,13 +198,13 @@ def lease(
 
 
 def lease_annotations(lease: ipam.NodeLease) -> dict[str, str]:
-    """What a Lease's spec has no field for."""
+    """Return the annotations of a lease: its values that a Lease's spec has no field for."""
     notes = {"boot": lease.boot, "beat": str(lease.heartbeat), "fenced": str(lease.fenced).lower()}
     return {_ANNOTATION + key: value for key, value in notes.items()}
 
 
 def _part(data: bytes, kind: type[T], where: str) -> T:
-    """The part of an object at `where`; its fault is named by field."""
+    """Return the part of an object at `where`; its fault is named by field."""
     try:
         return decoded(data, kind)
     except Undecodable as error:
@@ -239,7 +240,7 @@ def _place(key: ipam.BlockKey, text: str, where: str) -> int:
 
 
 def _inside(key: ipam.BlockKey, ends: ipam.Span, where: str) -> ipam.Span:
-    """The addresses, all of which are of the block."""
+    """Return the addresses, all of which are of the block."""
     family_fits = ends.first.version == key.family
     if (
         family_fits
@@ -294,12 +295,7 @@ class IPPoolStatus(StatusPart):
 
 
 class PoolFindings(Frozen):
-    """What the controller found out about one pool.
-
-    `generation` is that of the object it looked at. `broken` says why the pool cannot be used at
-    all, `scarce` which parts are nearly full, `conflicts` which addresses two nodes hold, and
-    which IPBlocks of its network cannot be read.
-    """
+    """The findings of the controller about one pool."""
 
     generation: int
     usages: Sequence[Usage] = ()
@@ -311,7 +307,9 @@ class PoolFindings(Frozen):
 def pool_status(
     old: IPPoolStatus | None, pool: IPPool | None, findings: PoolFindings, now: str
 ) -> IPPoolStatus:
-    """The status that says `findings`; wants stay. `now` is a time as in RFC 3339, for changes.
+    """Return the status that says `findings`; wants stay.
+
+    `now` is a time as in RFC 3339, for changes.
 
     Without `pool` its spec is not understood, as `findings` say.
     """
@@ -353,7 +351,7 @@ def counted(parts: Iterable[tuple[FamilyName, int]]) -> str:
 def _conditions(
     old: tuple[Condition, ...], findings: PoolFindings, now: str
 ) -> tuple[Condition, ...]:
-    """Ready and NearlyFull; Stalled where only another spec helps."""
+    """Return Ready and NearlyFull, and Stalled where only another spec helps."""
     ready = ("Usable", "Nodes give addresses of it.")
     if findings.broken:
         ready = ("Refused", findings.broken)

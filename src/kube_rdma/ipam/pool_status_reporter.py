@@ -88,7 +88,7 @@ class PoolStatusReporter:
         return sum(written)
 
     async def _all_blocks(self) -> _Blocks:
-        """As the watch shows them, or listed where it does not run; raise Unavailable."""
+        """Return the blocks of the watch, or list them where it does not run; raise Unavailable."""
         if not self._blocks.synced.is_set():
             seen = await self._cluster.see(kinds.IP_BLOCK)
             return _Blocks(tuple(map(kinds.stored_block, seen.objects)), {})
@@ -99,7 +99,8 @@ class PoolStatusReporter:
     async def _report(
         self, stored: Stored[bytes, IPPoolStatus], blocks: _Blocks, now: str, why: str
     ) -> bool:
-        """Whether the status of a pool was written; `why` the pool cannot be handled, if so."""
+        """Return whether the status of a pool was written; `why` the pool cannot be handled, if so.
+        """
         before = self._usages[stored.name]
         pool, findings = None, PoolFindings(stored.generation, before, broken=why)
         if not why:
@@ -125,7 +126,7 @@ class PoolStatusReporter:
 def _findings(
     stored: Stored[bytes, IPPoolStatus], blocks: _Blocks, before: tuple[Usage, ...]
 ) -> tuple[IPPool | None, PoolFindings]:
-    """What is found of an object: a spec that is not understood has findings too.
+    """Return the findings about an object, also about one whose spec is not understood.
 
     A garbled block may have anybody's addresses, so until it is well the usage stays as it was
     `before`.
@@ -143,7 +144,7 @@ def _findings(
 
 
 def pool_findings(pool: IPPool, blocks: tuple[Block, ...], generation: int) -> PoolFindings:
-    """What the status of a pool reports, from the blocks of its network."""
+    """Return the findings for the status of a pool, from the blocks of its network."""
     try:
         compiled = subpools(pool)
     except Refused as error:

@@ -37,7 +37,7 @@ class PoolState(Frozen):
 
 
 class Holder(Frozen):
-    """What a node holds of a pool, as texts like ``10.0.0.5-10.0.0.9``."""
+    """A node's share of a pool; `spans` are texts like ``10.0.0.5-10.0.0.9``."""
 
     node: NodeName
     count: int
@@ -46,7 +46,7 @@ class Holder(Frozen):
 
 
 class Migration(Frozen):
-    """What a migration does or did: a row for each pool and each address that stays."""
+    """The acts of a migration: a row for each pool and each address that stays."""
 
     pools: tuple[tuple[str, str], ...]  # name, "create" or "update"
     kept: tuple[tuple[str, ...], ...]
@@ -56,7 +56,7 @@ class Migration(Frozen):
 
 
 def pools_page(states: Sequence[PoolState]) -> Page:
-    """A line for each pool, family and rail."""
+    """Return a line for each pool, family and rail."""
     if not states:
         return ((Line("There are no pools. Create an IPPool; docs/ip.md has an example."),),)
     rows = (tuple(_rows(state)) for state in states)
@@ -70,7 +70,7 @@ def pools_page(states: Sequence[PoolState]) -> Page:
 
 
 def pool_page(state: PoolState) -> Page:
-    """One pool with everything that is known of it."""
+    """Return one pool with everything that is known of it."""
     pool = state.pool
     excluded = ", ".join(_span(each.first, each.last) for each in pool.excludes)
     routes = ", ".join(f"{r.to} via {r.via or 'the gateway'}" for r in pool.routes)
@@ -102,12 +102,13 @@ def pool_page(state: PoolState) -> Page:
 
 
 def pools_document(states: Sequence[PoolState]) -> list[dict[str, object]]:
-    """The same as JSON values. Keys are stable: they are added to, never renamed or removed."""
+    """Return the same as JSON values. Keys are stable: they are added to, never renamed or removed.
+    """
     return [_document(state) for state in states]
 
 
 def findings_page(findings: Sequence[Finding]) -> Page:
-    """A sentence for each finding, warnings last."""
+    """Return a sentence for each finding, warnings last."""
     if not findings:
         return ((Sentence(_WELL, loose=True),),)
     first = sorted(findings, key=lambda each: not each.is_error)
@@ -115,7 +116,7 @@ def findings_page(findings: Sequence[Finding]) -> Page:
 
 
 def findings_document(findings: Sequence[Finding]) -> list[dict[str, object]]:
-    """The same as JSON values."""
+    """Return the same as JSON values."""
     return [
         {"kind": each.code, "sentence": each.problem, "warning": not each.is_error}
         for each in findings
@@ -123,7 +124,8 @@ def findings_document(findings: Sequence[Finding]) -> list[dict[str, object]]:
 
 
 def migration_page(migration: Migration, *, is_done: bool) -> Page:
-    """What happens to pools and addresses, and what a person has to look at."""
+    """Return the page of pools and addresses of a migration, and of what a person has to look at.
+    """
     acts = [
         Line(f"{'+' if act == 'create' else '~'} IPPool {name}") for name, act in migration.pools
     ] or [Line("No pool changes.")]
@@ -142,7 +144,7 @@ def migration_page(migration: Migration, *, is_done: bool) -> Page:
 
 
 def migration_document(migration: Migration) -> dict[str, object]:
-    """The same as JSON values."""
+    """Return the same as JSON values."""
     keys = [name.lower() for name in _KEPT]
     return {
         "pools": [{"name": name, "act": act} for name, act in migration.pools],
@@ -196,7 +198,7 @@ def _rows(state: PoolState) -> Iterator[tuple[str, ...]]:
 
 
 def _slices(pool: IPPool) -> dict[str, str]:
-    """What is said of ranges whose nodes have slices."""
+    """Return the line about ranges whose nodes have slices."""
     sentences = [
         f"a /{per_node.prefix} of {r.subnet}"
         + (f", router at {per_node.gateway}" if per_node.gateway is not None else "")

@@ -40,12 +40,13 @@ Subnet = IPv4Network | IPv6Network
 
 
 def is_default(to: Subnet) -> bool:
-    """Whether a route there takes all traffic: a default route, or half of one (0.0.0.0/1)."""
+    """Return whether a route there takes all traffic: a default route, or half of one (0.0.0.0/1).
+    """
     return to.prefixlen < 2
 
 
 def gid_of(address: Address) -> str:
-    """The RoCE GID of an address as sysfs prints it: IPv4 mapped into IPv6, IPv6 itself.
+    """Return the RoCE GID of an address as sysfs prints it: IPv4 mapped into IPv6, IPv6 itself.
 
     (rdma_ip2gid, include/rdma/ib_addr.h.)
     """
@@ -146,12 +147,12 @@ class IPPool(Frozen):
 
     @property
     def routed(self) -> bool:
-        """Whether it has a default route."""
+        """Return whether it has a default route."""
         return any(is_default(route.to) for route in self.routes)
 
 
 class BlockKey(Frozen, order=True):
-    """Which block: BLOCK_ADDRESSES aligned addresses of one network, whatever pools give them.
+    """The identity of a block: BLOCK_ADDRESSES aligned addresses of one network.
 
     Overlapping pools of a network meet in the same blocks, so each address is held in one place.
     """
@@ -162,7 +163,7 @@ class BlockKey(Frozen, order=True):
 
     @property
     def name(self) -> str:
-        """The name of its IPBlock: ``default.10-0-0-64``, ``rail.fd00-0-0-0-0-0-0-40``."""
+        """Return the name of its IPBlock: ``default.10-0-0-64``, ``rail.fd00-0-0-0-0-0-0-40``."""
         if self.family is Family.V4:
             parts = [f"{self.first >> shift & 0xFF}" for shift in range(24, -1, -8)]
         else:
@@ -170,13 +171,13 @@ class BlockKey(Frozen, order=True):
         return f"{self.network}.{'-'.join(parts)}"
 
     def address(self, offset: int) -> Address:
-        """The address at `offset`, 0 to BLOCK_ADDRESSES - 1."""
+        """Return the address at `offset`, 0 to BLOCK_ADDRESSES - 1."""
         number = self.first + offset
         return IPv4Address(number) if self.family is Family.V4 else IPv6Address(number)
 
 
 class NodeHolding(Frozen):
-    """What one node holds of a block: no other node may allocate these addresses."""
+    """The addresses of a block that one node holds: no other node may allocate them."""
 
     node: NodeName
     bits: Bits
@@ -259,7 +260,8 @@ class Timing(Frozen):
 
     @property
     def silence(self) -> float:
-        """After this long without a renewal, a node has surely stopped to allocate."""
+        """Return the seconds without a renewal after which a node has surely stopped to allocate.
+        """
         return self.contact + self.margin
 
 
@@ -324,7 +326,7 @@ class AllocationRecord:
 
     @property
     def live(self) -> tuple[AddressAllocation, ...]:
-        """Allocations that the container still has."""
+        """Return the allocations that the container still has."""
         return tuple(allocation for allocation in self.allocations if not allocation.cooling)
 
 

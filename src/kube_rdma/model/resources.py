@@ -1,6 +1,6 @@
-"""What a cluster has for the author of a pod, and what of it the author may see.
+"""The facts about a cluster for the author of a pod, and the listing made of them.
 
-resources/reader reads AuthorFacts, rules/resources makes a ResourceListing of it, resources/views
+resources/reader reads AuthorFacts, resources/rules makes a ResourceListing of it, resources/views
 shows that. A part that could not be read is None, and `not_seen` says why.
 """
 
@@ -36,12 +36,12 @@ class NamedNetwork(Frozen):
 
     @property
     def title(self) -> str:
-        """As an annotation names it."""
+        """Return the name that an annotation writes: namespace/name."""
         return f"{self.namespace}/{self.name}"
 
     @property
     def follows_card(self) -> bool:
-        """Whether it has addresses for cards of several rails."""
+        """Return whether it has addresses for cards of several rails."""
         return len(self.pools) > 1
 
 
@@ -61,7 +61,7 @@ class CardClass(Frozen):
 
 
 class NamespaceQuota(Frozen):
-    """What a ResourceQuota of the namespace leaves of a resource."""
+    """The limit that a ResourceQuota of the namespace sets for a resource."""
 
     resource: str
     hard: int
@@ -117,7 +117,7 @@ class AllowedNetwork(Frozen):
 
 
 class ResourceListing(Frozen):
-    """What there is for pods of a namespace."""
+    """The resources, classes and networks for pods of a namespace."""
 
     namespace: str
     resources: tuple[NamedResource, ...] = ()

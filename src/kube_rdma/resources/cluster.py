@@ -1,4 +1,4 @@
-"""What `kube-rdma resources` reads of the API server, as values of model/resources.
+"""Reads the objects of `kube-rdma resources` from the API server, as values of model/resources.
 
 Each function is one kind and one request, of one namespace where the author's rights end there.
 Only fields that are shown are decoded.
@@ -33,7 +33,7 @@ _REQUESTS = "requests."
 
 
 class QuotaStatus(msgspec.Struct, frozen=True):
-    """What QUOTA has of a status: quantities by the name of what is counted."""
+    """The status of a ResourceQuota: quantities by the name of what is counted."""
 
     hard: dict[str, str] = {}
     used: dict[str, str] = {}
@@ -62,13 +62,15 @@ class _NamedPlugin(msgspec.Struct, frozen=True):
 
 
 async def pods(cluster: Cluster, namespace: str = "") -> tuple[HeldShares, ...]:
-    """What pods of a namespace, or of all of them, ask for and have not given back."""
+    """Return the shares that pods of a namespace, or of all of them, ask for and have not given
+    back.
+    """
     stored = await cluster.list(FULL_POD, Where(namespace=namespace))
     return tuple(held for pod in stored if not status_of(pod).is_over for held in _held(pod))
 
 
 async def quotas(cluster: Cluster, namespace: str) -> tuple[NamespaceQuota, ...]:
-    """What the ResourceQuotas of the namespace say of extended resources."""
+    """Return the limits of extended resources by the ResourceQuotas of the namespace."""
     stored = await cluster.list(QUOTA, Where(namespace=namespace))
     return tuple(
         NamespaceQuota(name.removeprefix(_REQUESTS), whole(hard), whole(one.status.used[name]))
@@ -80,7 +82,7 @@ async def quotas(cluster: Cluster, namespace: str) -> tuple[NamespaceQuota, ...]
 
 
 async def networks(cluster: Cluster, namespace: str = "") -> tuple[NamedNetwork, ...]:
-    """The networks of a namespace, or of all of them."""
+    """Return the networks of a namespace, or of all of them."""
     return tuple(
         NamedNetwork(
             one.namespace, one.name, one.annotation(RESOURCE) or "", named_pools(one.spec.config)
@@ -90,7 +92,7 @@ async def networks(cluster: Cluster, namespace: str = "") -> tuple[NamedNetwork,
 
 
 async def classes(cluster: Cluster) -> tuple[CardClass, ...]:
-    """The classes that choose devices of kube-rdma's claim driver."""
+    """Return the classes that choose devices of kube-rdma's claim driver."""
     return tuple(
         CardClass(one.name, one.spec.extended_resource_name or "")
         for one in await cluster.list(DEVICE_CLASS)
@@ -99,7 +101,8 @@ async def classes(cluster: Cluster) -> tuple[CardClass, ...]:
 
 
 async def ip_pools(cluster: Cluster) -> tuple[NetworkPool, ...]:
-    """The IPPools; one whose spec is not understood is for no namespace that is named here."""
+    """Return the IPPools; one whose spec is not understood is for no namespace that is named here.
+    """
     pools = []
     for stored in (await cluster.see(IP_POOL_TEXT)).objects:
         free = stored.status.free if stored.status else ""
@@ -112,7 +115,7 @@ async def ip_pools(cluster: Cluster) -> tuple[NetworkPool, ...]:
 
 
 def _held(pod: FullPod) -> Iterator[HeldShares]:
-    """What its containers ask for together, or its greediest init container alone."""
+    """Yield the shares of a pod: of its containers together, or of its greediest init container."""
     spec = pod.spec
     beside: Counter[str] = Counter()
     for container in spec.containers:
@@ -130,7 +133,7 @@ def _limits(container: Container) -> Mapping[str, int]:
 
 
 def named_pools(config: str) -> tuple[str, ...]:
-    """The pools that a CNI configuration names; none where it is no configuration of kube-rdma."""
+    """Return the pools that a CNI configuration names; none where it is none of kube-rdma."""
     try:
         plugin = decoded(config, _NamedPlugin)
     except Undecodable:

@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 async def read(cluster: Cluster, namespace: str) -> AuthorFacts:
-    """What there is for pods of a namespace; raise Unavailable without an answer."""
+    """Return the facts for pods of a namespace; raise Unavailable without an answer."""
     look = _AuthorReader(cluster)
     return AuthorFacts(
         namespace,
@@ -59,11 +59,12 @@ class _AuthorReader:
         self.reader = PartReader(hidden_by=(Refused,), worded=_why)
 
     async def at(self, what: str, read: Callable[[Cluster], Awaitable[T]]) -> T | None:
-        """What is read; None also where the cluster has no such kind."""
+        """Return what `read` returns; None where it is forbidden or the cluster has no such kind.
+        """
         return await self.reader.asked(what, partial(self.of_kind, read))
 
     async def of_kind(self, read: Callable[[Cluster], Awaitable[T]]) -> T | None:
-        """The same, and Refused is raised."""
+        """Return the same, and Refused is raised."""
         try:
             return await read(self._cluster)
         except NotInstalled:
@@ -71,7 +72,7 @@ class _AuthorReader:
 
 
 async def _networks(look: _AuthorReader, namespace: str) -> tuple[NamedNetwork, ...] | None:
-    """Those of all namespaces, else of those that may be read."""
+    """Return the networks of all namespaces, else of those that may be read."""
     try:
         return await look.of_kind(objects.networks)
     except Refused as error:
@@ -94,7 +95,7 @@ async def _of_shared(look: _AuthorReader, namespace: str) -> tuple[NamedNetwork,
 
 
 async def everybodys_of_agents(cluster: Cluster) -> tuple[str, ...] | None:
-    """The namespaces whose networks all pods may name, by the strictest of the agents.
+    """Return the namespaces whose networks all pods may name, by the strictest of the agents.
 
     A pod may come to any of them.
     """
@@ -108,7 +109,7 @@ async def everybodys_of_agents(cluster: Cluster) -> tuple[str, ...] | None:
 
 
 def _why(error: Exception) -> str:
-    """One sentence for who lacks a right, and cannot give it to himself."""
+    """Return one sentence for who lacks a right, and cannot give it to himself."""
     problem = error.problem if isinstance(error, Refused) else str(error)
     if not problem.startswith(_FORBIDDEN):
         return problem

@@ -1,8 +1,8 @@
-"""Which resources, classes and networks a namespace has, and how much of them is free.
+"""Lists the resources, classes and networks of a namespace, and how much of them is free.
 
-resources/reader asks, resources/views shows. A share is free where its node may get pods, the
-node lists it as allocatable, and no pod that is not over asks for it. Where claims serve a name
-the kubelet lists none, and the node's report says how many there are.
+resources/reader asks, resources/views shows. A share is free where its node may get pods, the node
+lists it as allocatable, and no pod that is not over asks for it. Where claims serve a name the
+kubelet lists none, and the node's report says how many there are.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NATIVE = ("kubernetes.io/", "requests.", "limits.")
 
 
 def resource_list(facts: AuthorFacts) -> ResourceListing:
-    """What there is, in the order of names; nothing where nothing could be read."""
+    """Return the listing in the order of names; empty where nothing could be read."""
     every = facts.networks or ()
     allowed = [network for network in every if _may_name(facts, network)]
     return ResourceListing(
@@ -42,7 +42,7 @@ def resource_list(facts: AuthorFacts) -> ResourceListing:
 
 
 def _names(facts: AuthorFacts) -> set[str]:
-    """Names that kube-rdma's own objects have, and others that look like RDMA."""
+    """Return the names that kube-rdma's own objects have, and others that look like RDMA."""
     reported = {pool.resource for _, pool in _pools(facts)}
     classes = {one.resource for one in facts.classes or ()}
     networks = {one.resource for one in facts.networks or ()}
@@ -61,7 +61,7 @@ def _looks_like_rdma(name: str) -> bool:
 
 
 def _pools(facts: AuthorFacts) -> Iterator[tuple[str, ReportedPool]]:
-    """Each pool of a report, with the name of its node."""
+    """Yield each pool of a report, with the name of its node."""
     for node, report in (facts.reports or {}).items():
         for pool in report.pools:
             yield node, pool
@@ -88,14 +88,15 @@ def _resource(facts: AuthorFacts, name: str, networks: list[NamedNetwork]) -> Na
 
 
 def _meaning(modes: tuple[str, ...]) -> str:
-    """What a share is; nodes of a newer release may report modes that are not in the table."""
+    """Return the meaning of a share; empty for modes that only a newer release knows."""
     if len(modes) != 1 or modes[0] not in set(Mode):
         return ""
     return MODES[Mode(modes[0])].meaning
 
 
 def _totals(facts: AuthorFacts, name: str) -> dict[str, int] | None:
-    """The shares of each node that the scheduler counts; None where neither kind was read."""
+    """Return the shares of each node that the scheduler counts; None where neither kind was read.
+    """
     reported = {node: pool for node, pool in _pools(facts) if pool.resource == name}
     if facts.nodes is None:
         if facts.reports is None:
@@ -121,7 +122,7 @@ def _free(facts: AuthorFacts, name: str, totals: dict[str, int] | None) -> dict[
 
 
 def _held(pods: tuple[HeldShares, ...], name: str) -> Counter[str]:
-    """How many shares pods hold on each node."""
+    """Return how many shares pods hold on each node."""
     held: Counter[str] = Counter()
     for shares in pods:
         if shares.resource == name:
@@ -130,13 +131,13 @@ def _held(pods: tuple[HeldShares, ...], name: str) -> Counter[str]:
 
 
 def _left(facts: AuthorFacts, name: str) -> int | None:
-    """What the tightest quota leaves; None without one."""
+    """Return the shares that the tightest quota leaves; None without one."""
     rest = (one.hard - one.used for one in facts.quotas or () if one.resource == name)
     return min((max(count, 0) for count in rest), default=None)
 
 
 def _may_name(facts: AuthorFacts, network: NamedNetwork) -> bool:
-    """By the agents' isolation, and by the pools that the network's addresses are of."""
+    """Return whether the agents' isolation and the pools of the network allow the namespace."""
     own = network.namespace == facts.namespace
     if facts.everybodys is not None and not own and network.namespace not in facts.everybodys:
         return False

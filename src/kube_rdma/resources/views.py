@@ -1,7 +1,7 @@
-"""What a cluster has for the author of a pod, for people and programs: `kube-rdma resources`.
+"""Shows the resources of a cluster to the author of a pod: `kube-rdma resources`.
 
-Tables of resources, classes and networks, then the lines to copy into a pod, last what could not
-be seen. The values come from rules/resources.
+Tables of resources, classes and networks, then the lines to copy into a pod, last what could not be
+seen. The values come from resources/rules.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NOTHING = "No resource, class or network for RDMA cards"
 
 
 def resources_page(listed: ResourceListing) -> Page:
-    """The whole."""
+    """Return the whole."""
     networks = {network.title: network for network in listed.networks}
     return (
         _table(_RESOURCES, map(_resource_row, listed.resources)),
@@ -54,7 +54,8 @@ def resources_page(listed: ResourceListing) -> Page:
 
 
 def resources_document(listed: ResourceListing) -> dict[str, object]:
-    """The same as JSON values. Keys are stable: they are added to, never renamed or removed."""
+    """Return the same as JSON values. Keys are stable: they are added to, never renamed or removed.
+    """
     networks = {network.title: network for network in listed.networks}
     return {
         "namespace": listed.namespace,
@@ -85,7 +86,9 @@ def resources_document(listed: ResourceListing) -> dict[str, object]:
 
 
 def pod_lines(resource: NamedResource, networks: dict[str, AllowedNetwork]) -> list[str]:
-    """What a pod says that asks for one share, with a network of it if there is one."""
+    """Return the manifest lines of a pod that asks for one share, with a network of it if there is
+    one.
+    """
     lines = []
     name = _chosen([networks[title] for title in resource.networks])
     if name:
@@ -101,7 +104,9 @@ def pod_lines(resource: NamedResource, networks: dict[str, AllowedNetwork]) -> l
 
 
 def claim_lines(card_class: CardClass) -> list[str]:
-    """What makes the template of the class, and what a pod says that uses it."""
+    """Return the command for the template of the class, and the manifest lines of a pod that uses
+    it.
+    """
     return [
         f"# kube-rdma claim --class {quote(card_class.name)} | kubectl apply -f -",
         "spec:",
@@ -115,13 +120,13 @@ def claim_lines(card_class: CardClass) -> list[str]:
 
 
 def _chosen(networks: Sequence[AllowedNetwork]) -> str:
-    """A network that fits whichever card the pod gets, else the first."""
+    """Return a network that fits whichever card the pod gets, else the first."""
     ordered = sorted(networks, key=lambda one: not one.follows_card)
     return next((one.title for one in ordered), "")
 
 
 def _table(head: tuple[str, ...], cells: Iterable[tuple[str, ...]]) -> Block:
-    """A table, nothing without rows."""
+    """Return a table, nothing without rows."""
     rows = tuple(map(PageRow, cells))
     return (PageTable(head, rows),) if rows else ()
 
@@ -145,7 +150,7 @@ def _network_row(network: AllowedNetwork) -> tuple[str, ...]:
 
 
 def _kept(listed: ResourceListing) -> Block:
-    """How many networks the table leaves out."""
+    """Return how many networks the table leaves out."""
     if not listed.kept_networks:
         return ()
     count = counted(listed.kept_networks, "network")

@@ -1,4 +1,4 @@
-"""What a node's agent does, one effect at a time: serve requests, keep its right, settle blocks.
+"""The operations of a node's agent: serve requests, keep the right to allocate, settle blocks.
 
 The program runs `acquire_lease` once after it loaded the journal, then `renew_lease` every third of
 T, and `tick` every second or when a block or borrow queue changed; it runs `add` and `delete` for
@@ -39,7 +39,7 @@ _QUEUE = 12  # times the patience: how long a request may lose races while addre
 
 
 class _Outcome(IntEnum):
-    """How an attempt to acquire addresses ended: no address was free, other nodes were first, the node has them."""
+    """The outcome of an attempt to acquire addresses, the best last."""
 
     NONE = 0
     LOST = 1
@@ -129,7 +129,7 @@ def renew_lease(agent: effects.IpamAgentState) -> effects.Effects[None]:
 
 
 def add(agent: effects.IpamAgentState, request: ipam.AddressRequest) -> effects.Effects[Granted]:
-    """Serve a request: from what the node holds, else from free ones that it acquires, else from what others give back.
+    """Serve a request from the node's own addresses, from free ones, or from those of other nodes.
 
     Raises Refused, Unavailable and Broken as `grant` does, and Refused for a pool that stays full.
     """
@@ -341,7 +341,10 @@ def _wait_for_turn(
 
 
 def _writes_seen(agent: effects.IpamAgentState) -> int:
-    """The number of writes in the blocks that the node sees: it grows while any node succeeds."""
+    """Return the number of writes in the blocks that the node sees:
+
+    it grows while any node succeeds.
+    """
     return sum(block.edition for block in agent.blocks.values())
 
 
@@ -351,7 +354,7 @@ def _without_preferred(
     insufficient: Insufficient,
     now: float,
 ) -> ipam.AddressRequest:
-    """The request without its owners' last addresses, once it has waited for them long enough.
+    """Return the request without its owners' last addresses, once it has waited long enough.
 
     They may be in cool-down on the owner's last node, so the wait lasts as long; the runtime asks
     again meanwhile. Raises Refused when other addresses are lacking too.
@@ -427,7 +430,7 @@ def _acquire_slice(agent: effects.IpamAgentState, subpool: Subpool) -> effects.E
 def _lendable(
     agent: effects.IpamAgentState, pool: ipam.PoolName, queue: ipam.BorrowQueue
 ) -> tuple[tuple[ipam.BlockKey, ipam.Bits], ...]:
-    """What to give back now for the requests of a borrow queue."""
+    """Return the addresses to give back now for the requests of a borrow queue."""
     pool_subpools = agent.catalog.get(pool, ())
     return lendable(agent.state, queue, pool_subpools, bool(agent.waiting), agent.blocks)
 
@@ -475,7 +478,7 @@ def _publish_requests(
 
 
 def _with_pins(agent: effects.IpamAgentState, request: ipam.AddressRequest) -> ipam.AddressRequest:
-    """The request, with the addresses that its owners had last."""
+    """Return the request, with the addresses that its owners had last."""
     nics = []
     for nic in request.nics:
         subpools = agent.catalog.get(nic.pool, ())
@@ -487,7 +490,7 @@ def _with_pins(agent: effects.IpamAgentState, request: ipam.AddressRequest) -> i
 
 
 def _used_subpools(agent: effects.IpamAgentState) -> tuple[Subpool, ...]:
-    """Subpools that the node allocates from: it acquires ahead only for these."""
+    """Return the subpools that the node allocates from: it acquires ahead only for these."""
     pools = {a.pool for record in agent.state.records.values() for a in record.allocations}
     return tuple(
         subpool
@@ -499,14 +502,14 @@ def _used_subpools(agent: effects.IpamAgentState) -> tuple[Subpool, ...]:
 
 
 def _part_of(agent: effects.IpamAgentState, subpool: Subpool) -> Subpool | None:
-    """What this node may acquire of a subpool: all of it, or its own slice."""
+    """Return the part of a subpool that this node may acquire: all of it, or its own slice."""
     if subpool.per_node is None:
         return subpool
     return own_part(agent.state.node, agent.state.holdings, subpool)
 
 
 def _unavailable(agent: effects.IpamAgentState, now: float) -> Unavailable:
-    """The error for a store that went back, or may have."""
+    """Return the error for a store that went back, or may have."""
     if now >= agent.recall_until:
         return Unavailable(
             f"node {agent.state.node} takes no new addresses while its watch of the IPBlocks is "
@@ -522,7 +525,7 @@ def _unavailable(agent: effects.IpamAgentState, now: float) -> Unavailable:
 
 
 def _full(agent: effects.IpamAgentState, insufficient: Insufficient) -> Refused:
-    """The error for a pool that stayed full."""
+    """Return the error for a pool that stayed full."""
     shortage = insufficient.shortages[0]
     subpool, where = shortage.subpool, f"IPPool {shortage.subpool.pool}"
     if shortage.address:
@@ -556,7 +559,7 @@ def _full(agent: effects.IpamAgentState, insufficient: Insufficient) -> Refused:
 
 
 def _without_slice(agent: effects.IpamAgentState, subpool: Subpool) -> Refused:
-    """The error for a node that gets no slice."""
+    """Return the error for a node that gets no slice."""
     assert subpool.per_node
     node, where = agent.state.node, f"IPPool {subpool.pool}"
     for entry in subpool.per_node.nodes:

@@ -1,4 +1,6 @@
-"""What a node writes into blocks: what it acquires, what it gives back, what settles uncertainty.
+"""The writes of a node into blocks:
+
+addresses that it acquires and gives back, doubts that it settles.
 
 `plan` makes every write of a node, from the block as it was just read. A write says the whole of
 the node's holding: what the block lists, plus what the node acquires, minus what it gives back. So
@@ -38,7 +40,7 @@ Blocks = Mapping[ipam.BlockKey, ipam.Block]
 
 
 def held_by(block: ipam.Block | None, node: ipam.NodeName) -> ipam.Bits:
-    """The addresses that `node` holds, by the block."""
+    """Return the addresses that `node` holds, by the block."""
     bits = 0
     for holding in block.holdings if block else ():
         if holding.node == node:
@@ -47,7 +49,7 @@ def held_by(block: ipam.Block | None, node: ipam.NodeName) -> ipam.Bits:
 
 
 def held(block: ipam.Block | None) -> ipam.Bits:
-    """The addresses that any node holds."""
+    """Return the addresses that any node holds."""
     bits = 0
     for holding in block.holdings if block else ():
         bits |= holding.bits
@@ -55,7 +57,7 @@ def held(block: ipam.Block | None) -> ipam.Bits:
 
 
 def pinned(block: ipam.Block | None) -> ipam.Bits:
-    """The addresses that an owner had last."""
+    """Return the addresses that an owner had last."""
     bits = 0
     for pin in block.pins if block else ():
         bits |= 1 << pin.offset
@@ -63,7 +65,7 @@ def pinned(block: ipam.Block | None) -> ipam.Bits:
 
 
 def slice_owner(node: ipam.NodeName, node_slice: ipam.Subnet) -> ipam.Owner:
-    """Who the pin of a slice is for; the owner of an address begins with a pod's namespace."""
+    """Return the owner for the pin of a slice; the owner of an address begins with a namespace."""
     return ipam.Owner(f"node/{node}/{node_slice.network_address}")
 
 
@@ -75,7 +77,7 @@ def plan(
     acquire: ipam.Bits = NONE,
     give_back: ipam.Bits = NONE,
 ) -> tuple[NodeAddressState, ipam.Block]:
-    """The next write of a block, and the state while it is under way.
+    """Return the next write of a block, and the state while it is under way.
 
     The write asks back what is in use where no other node holds it. Of `acquire` it takes what is
     free, of `give_back` it gives back what is not in use.
@@ -100,7 +102,7 @@ def plan(
 
 
 def confirm(state: NodeAddressState, block: ipam.Block) -> NodeAddressState:
-    """The state after a write that surely succeeded: the node holds what `block` says.
+    """Return the state after a write that surely succeeded: the node holds what `block` says.
 
     Only for writes planned in the same term, one at a time for each block (agent.write).
     """
@@ -118,7 +120,9 @@ def confirm(state: NodeAddressState, block: ipam.Block) -> NodeAddressState:
 
 
 def is_rollback(old: ipam.Block | None, new: ipam.Block | None) -> bool:
-    """Whether `new` after `old` shows that the store went back: an older block, or a held one gone.
+    """Return whether `new` after `old` shows that the store went back:
+
+    an older block, or a held one gone.
 
     The controller deletes a block only when no node holds addresses of it. The next one has an
     edition that began again and a higher version than before.
@@ -133,17 +137,20 @@ def is_rollback(old: ipam.Block | None, new: ipam.Block | None) -> bool:
 
 
 def is_older(block: ipam.Block, other: ipam.Block) -> bool:
-    """Whether `block` is older than `other` by the API server's count, where it has one."""
+    """Return whether `block` is older than `other` by the API server's count, where it has one."""
     return _number(block.version) < _number(other.version)
 
 
 def _number(version: ipam.Version | None) -> int:
-    """The version as a number that rises with each write (KEP-5504); 0 where it is no number."""
+    """Return the version as a number that rises with each write (KEP-5504); 0 for another text."""
     return int(version) if version and version.isdecimal() else 0
 
 
 def after_rollback(state: NodeAddressState, blocks: Blocks) -> NodeAddressState:
-    """The state after a rollback: the right is lost, and what other nodes had by then is theirs."""
+    """Return the state after a rollback:
+
+    the right is lost, and what other nodes had by then is theirs.
+    """
     taken = {
         key: ipam.Bits(
             (holding.in_use | holding.kept)
@@ -156,7 +163,7 @@ def after_rollback(state: NodeAddressState, blocks: Blocks) -> NodeAddressState:
 
 
 def missing(state: NodeAddressState, blocks: Blocks) -> bool:
-    """Whether the blocks lack addresses in use of a node whose right was not revoked."""
+    """Return whether the blocks lack addresses in use of a node whose right was not revoked."""
     return any(
         (holding.in_use | holding.kept) & ~held_by(blocks.get(key), state.node)
         for key, holding in state.holdings.items()
@@ -166,10 +173,12 @@ def missing(state: NodeAddressState, blocks: Blocks) -> bool:
 def recall(
     state: NodeAddressState, blocks: Blocks, trusted: Mapping[ipam.BlockKey, ipam.Bits]
 ) -> NodeAddressState:
-    """The state after a rollback of the store: of the blocks, the node believes `trusted` only.
+    """Return the state after a rollback of the store:
 
-    It asks back what is in use and gives back all else, for another node may have acquired it since.
-    Writes that were planned before count no more.
+    of the blocks, the node believes `trusted` only.
+
+    It asks back what is in use and gives back all else, for another node may have acquired it
+    since. Writes that were planned before count no more.
     """
     holdings = dict(state.holdings)
     for key in {k for k, block in blocks.items() if held_by(block, state.node)} | set(holdings):
@@ -182,7 +191,7 @@ def recall(
 
 
 def forgettable(state: NodeAddressState, key: ipam.BlockKey, block: ipam.Block | None) -> bool:
-    """Whether a failed write leaves nothing of the node, by its state and by the block just read.
+    """Return whether the node has nothing in a block after a write that failed.
 
     The node grants nothing there, so nothing is to settle; a late one shows up as a holding.
     """
@@ -192,7 +201,7 @@ def forgettable(state: NodeAddressState, key: ipam.BlockKey, block: ipam.Block |
 
 
 def forget(state: NodeAddressState, key: ipam.BlockKey) -> NodeAddressState:
-    """The state without the block."""
+    """Return the state without the block."""
     return replace(
         state,
         holdings={other: holding for other, holding in state.holdings.items() if other != key},
@@ -200,7 +209,7 @@ def forget(state: NodeAddressState, key: ipam.BlockKey) -> NodeAddressState:
 
 
 def unsettled(state: NodeAddressState, blocks: Blocks) -> tuple[ipam.BlockKey, ...]:
-    """Blocks to write again: uncertain, or other than this node believes."""
+    """Return the blocks to write again: uncertain, or other than this node believes."""
     owned = {key for key, block in blocks.items() if held_by(block, state.node)}
     tenants = _tenants(state)
     return tuple(
@@ -214,7 +223,7 @@ def unsettled(state: NodeAddressState, blocks: Blocks) -> tuple[ipam.BlockKey, .
 def choose_addresses(
     state: NodeAddressState, blocks: Blocks, subpool: Subpool, count: int
 ) -> tuple[tuple[ipam.BlockKey, ipam.Bits], ...]:
-    """Where to acquire `count` addresses of a subpool of any size; fewer where it has no more.
+    """Return `count` free addresses of a subpool of any size, by block; fewer where it has no more.
 
     The walk begins at the node's own start block and visits no more blocks than there are objects:
     a block without an object is free. Pinned addresses of other owners come last.
@@ -227,14 +236,14 @@ def choose_addresses(
 def free_of(
     block: ipam.Block | None, subpool: Subpool, key: ipam.BlockKey, count: int
 ) -> ipam.Bits:
-    """Up to `count` free addresses of the block, those without a pin first."""
+    """Return up to `count` free addresses of the block, those without a pin first."""
     free = mask(subpool, key) & ~held(block)
     fresh = free & ~pinned(block)
     return lowest(fresh or free, count)
 
 
 def vacancy(blocks: Blocks, subpool: Subpool) -> tuple[int, int]:
-    """How many addresses of the subpool are free, and how many nodes hold some."""
+    """Return how many addresses of the subpool are free, and how many nodes hold some."""
     taken, nodes = 0, set()
     for key, block in blocks.items():
         if block.holdings and (given := mask(subpool, key)):
@@ -246,11 +255,11 @@ def vacancy(blocks: Blocks, subpool: Subpool) -> tuple[int, int]:
 
 
 def ahead_limit(state: NodeAddressState, blocks: Blocks, subpool: Subpool) -> int:
-    """How many addresses the node may acquire ahead, the block size at most.
+    """Return how many addresses the node may acquire ahead, the block size at most.
 
-    How many nodes will acquire is unknown. So a node takes half of an even share of what is left, and
-    begins small where many nodes at once could empty the pool with a block size each. Nodes acquire
-    the last addresses of a pool one by one, so none has to be given back.
+    How many nodes will acquire is unknown. So a node takes half of an even share of what is left,
+    and begins small where many nodes at once could empty the pool with a block size each. Nodes
+    acquire the last addresses of a pool one by one, so none has to be given back.
     """
     vacant, nodes = vacancy(blocks, subpool)
     share = min(subpool.block_size, vacant // (2 * max(nodes, 1)))
@@ -263,7 +272,7 @@ def ahead_limit(state: NodeAddressState, blocks: Blocks, subpool: Subpool) -> in
 
 
 def last_of(blocks: Blocks, subpool: Subpool, owner: ipam.Owner) -> tuple[ipam.Address, ...]:
-    """The addresses of the subpool that the owner had last."""
+    """Return the addresses of the subpool that the owner had last."""
     return tuple(
         key.address(pin.offset)
         for key, block in blocks.items()
@@ -296,7 +305,7 @@ def _walk(
 
 
 def _differs(state: NodeAddressState, key: ipam.BlockKey, block: ipam.Block | None) -> bool:
-    """Whether the block says otherwise, or an address in use could be asked back."""
+    """Return whether the block says otherwise, or an address in use could be asked back."""
     holding = state.holdings.get(key, LocalHolding())
     is_other = holding.uncertain or held_by(block, state.node) != holding.confirmed
     return is_other or bool(state.needed(key) & ~held(block))
@@ -309,7 +318,7 @@ def _mispinned(block: ipam.Block | None, tenants: _Tenants, node: ipam.NodeName)
 def _tenants(
     state: NodeAddressState, only: ipam.BlockKey | None = None
 ) -> dict[ipam.BlockKey, dict[int, ipam.Owner | None]]:
-    """The owners of the addresses that the node surely holds, by offset, in one block or in all.
+    """Return the owners of the addresses that the node surely holds, by block and offset.
 
     The node itself is the owner of a slice, and has its pin at the first address.
     """
@@ -336,7 +345,9 @@ def _tenants(
 
 
 def _pins(block: ipam.Block | None, tenants: _Tenants, own: ipam.Bits) -> tuple[ipam.Pin, ...]:
-    """The block's pins, corrected: an offset is its tenant's, and an owner has one in a block.
+    """Return the block's pins, corrected:
+
+    an offset is its tenant's, and an owner has one in a block.
 
     Only at addresses of the node's `own`: its token may change no others (agent_cel).
     """

@@ -1,9 +1,9 @@
-"""What the address rules ask of the world, one effect at a time, and the state that they share.
+"""The effects that the address rules ask for, one at a time, and the state that they share.
 
 Order is what makes the addresses safe: read, write, only then believe. So the order is a rule too:
-the operations in agent.py (a node) and gc.py (the controller) are generators that yield an Effect
-and are sent its result. The program carries out each effect with its adapter; the model test does
-it in a world where everything goes wrong. Between two effects an operation works alone, so the
+the operations in agent.py (a node) and reclaim.py (the controller) are generators that yield an
+Effect and are sent its result. The program carries out each effect with its adapter; the model test
+does it in a world where everything goes wrong. Between two effects an operation works alone, so the
 state needs no lock as long as one thread runs all operations on it.
 
 An effect that fails raises Unavailable where it is yielded. A write to the API server never raises:
@@ -43,7 +43,7 @@ class Remove(Frozen):
 
 
 class ListBlocks(Frozen):
-    """→ dict[Cell, Block]: all blocks, as the API server has them now (no cache)."""
+    """→ dict[BlockKey, Block]: all blocks, as the API server has them now (no cache)."""
 
 
 class ReadBlock(Frozen):
@@ -83,13 +83,13 @@ class DropLease(Frozen):
 
 
 class ReadBorrowQueue(Frozen):
-    """→ Board: as the API server has it now; empty where the pool has no borrow requests."""
+    """→ BorrowQueue: as the API server has it now; empty where the pool has no borrow requests."""
 
     pool: ipam.PoolName
 
 
 class WriteBorrowQueue(Frozen):
-    """→ Board | None: like WriteBlock."""
+    """→ BorrowQueue | None: like WriteBlock."""
 
     queue: ipam.BorrowQueue
 
@@ -122,16 +122,9 @@ Effects = Generator[Effect, Any, T]
 
 
 class IpamAgentState(Struct):
-    """What a node's agent knows now: the one value that changes. The agent's operations share it.
+    """The knowledge of a node's agent: the one value that changes, shared by its operations.
 
     The program writes what its watches show into `catalog`, `blocks` and `queues`, perhaps late.
-    `lease` is the node lease as last written by this process; `identity` says who writes it. `busy`
-    are blocks with a write under way, `serving` containers with a request under way. `waiting` is
-    what requests lack that wait for other nodes, `awaited_since` when owners began to wait for
-    their last address. Until `recall_until` the node acquires nothing: the store went back, and every
-    node first asks back what its pods have; infinite until the node has acquired its lease again.
-    `trusted` is what it surely held at the rollback. While `is_watch_interrupted` it acquires nothing
-    either: the server may come back restored.
     """
 
     identity: ipam.NodeLease
@@ -150,17 +143,17 @@ class IpamAgentState(Struct):
     is_watch_interrupted: Callable[[], bool] = lambda: False
 
     def may_acquire(self, now: float) -> bool:
-        """Whether the node may take addresses that it does not hold."""
+        """Return whether the node may take addresses that it does not hold."""
         return now >= self.recall_until and not self.is_watch_interrupted()
 
     @property
     def is_rolled_back(self) -> bool:
-        """Whether the store went back and the node has not acquired its lease since."""
+        """Return whether the store went back and the node has not acquired its lease since."""
         return self.recall_until == inf
 
     @property
     def cooldown(self) -> float:
-        """The longest cool-down of any pool, in seconds."""
+        """Return the longest cool-down of any pool, in seconds."""
         return max(
             (subpool.cooldown for pool in self.catalog.values() for subpool in pool), default=0.0
         )

@@ -1,4 +1,4 @@
-"""What a request gets: addresses that it already has, new ones the node holds, or shortages.
+"""Grants addresses of the node to a request, or says which are lacking; lends spare ones to others.
 
 The only place that grants addresses. It asks no API server: agent.py acquires what is lacking and
 calls `grant` again. A request gets addresses for all its NICs, as one record of the journal, or
@@ -37,7 +37,7 @@ Catalog = Mapping[ipam.PoolName, tuple[Subpool, ...]]
 
 
 class Shortage(Frozen):
-    """What is missing for a request: `count` addresses of a subpool, or just `address`."""
+    """Addresses that a request lacks: `count` of a subpool, or just `address`."""
 
     subpool: Subpool
     count: int
@@ -46,7 +46,10 @@ class Shortage(Frozen):
 
     @property
     def must(self) -> bool:
-        """Whether only this address will do: a static one. A sticky one is only preferred."""
+        """Return whether only this address will do:
+
+        a static one; an owner's last one is only preferred.
+        """
         return self.address is not None and self.owner is None
 
 
@@ -66,7 +69,7 @@ class Insufficient(Frozen):
 def grant(
     state: NodeAddressState, request: ipam.AddressRequest, catalog: Catalog, now: float
 ) -> tuple[NodeAddressState, Granted | Insufficient]:
-    """All addresses of a request, those it already has and new ones; or the shortages.
+    """Return all addresses of a request, those it already has and new ones; or the shortages.
 
     Raises Refused (unknown pool or rail, a static address that cannot be), Unavailable (no contact
     with the API server for too long) and Broken (an address of it was taken away). The new state
@@ -108,7 +111,7 @@ def grant(
 def describe_loss(
     state: NodeAddressState, record: ipam.AllocationRecord, allocation: ipam.AddressAllocation
 ) -> str:
-    """The sentence about an address that a living container has lost (node_state.lost)."""
+    """Return the sentence about an address that a living container has lost (node_state.lost)."""
     key, _ = key_of(allocation.network, allocation.address)
     return (
         f"{allocation.address} of container {record.container}, interface {allocation.interface}, "
@@ -120,7 +123,7 @@ def describe_loss(
 def nics_with_subpools(
     request: ipam.AddressRequest, catalog: Catalog
 ) -> Iterator[tuple[ipam.NicRequest, Subpool]]:
-    """A NIC and a subpool for each address to grant; raise Refused for a request that is wrong."""
+    """Yield a NIC and a subpool for each address to grant; raise Refused for a wrong request."""
     for nic in request.nics:
         if nic.pool not in catalog:
             raise Refused(
@@ -174,7 +177,7 @@ def _existing(
     nic: ipam.NicRequest,
     subpool: Subpool,
 ) -> ipam.AddressAllocation | None:
-    """The allocation that the same key already has; the node must still hold its address."""
+    """Return the allocation that the same key already has; the node must still hold its address."""
     for allocation in record.live if record else ():
         having = (
             allocation.network,
@@ -199,7 +202,7 @@ def _pick(
     nic: ipam.NicRequest,
     subpool: Subpool,
 ) -> ipam.Address | Shortage:
-    """An address that can be granted: the static one, the owner's last, else any."""
+    """Return an address that can be granted: the static one, the owner's last, else any."""
     for address in nic.addresses:
         if address.version == subpool.family:
             return (
@@ -218,7 +221,7 @@ def _pick(
 
 
 def _kept(state: NodeAddressState, nic: ipam.NicRequest, subpool: Subpool) -> ipam.Address | None:
-    """The owner's own address in cool-down on this node: the owner need not wait for it."""
+    """Return the owner's own address in cool-down on this node: the owner need not wait for it."""
     taken = {allocation.address for b in state.records.values() for allocation in b.live}
     for container in state.cooldown_ends:
         for allocation in state.records[container].allocations:
@@ -241,7 +244,7 @@ def _is_spare(
 
 
 def _any(holdings: Mapping[ipam.BlockKey, LocalHolding], subpool: Subpool) -> ipam.Address | None:
-    """A spare address, one without a pin if there is one."""
+    """Return a spare address, one without a pin if there is one."""
     second: ipam.Address | None = None
     for key, holding in holdings.items():
         if holding.spare and (spare := holding.spare & mask(subpool, key)):
@@ -269,7 +272,7 @@ def _allocation(
 
 
 def _summed(shortages: Iterable[Shortage]) -> tuple[Shortage, ...]:
-    """The shortages, one for each subpool and one for each address."""
+    """Return the shortages, one for each subpool and one for each address."""
     sums: dict[tuple[ipam.PoolName, int, int | None, ipam.Address | None], Shortage] = {}
     for shortage in shortages:
         key = (
@@ -291,7 +294,10 @@ _AHEAD = 3  # times the block size: more than this is given back unasked
 def with_requests_of(
     queue: ipam.BorrowQueue, node: ipam.NodeName, shortages: Iterable[Shortage]
 ) -> ipam.BorrowQueue | None:
-    """The queue with the node's requests, in the node's old place; None: it has them already."""
+    """Return the queue with the node's requests, in the node's old place; None:
+
+    it has them already.
+    """
     requests = tuple(
         ipam.BorrowRequest(
             node=node,
@@ -312,12 +318,12 @@ def with_requests_of(
 
 
 def has_requests_of(queue: ipam.BorrowQueue, node: ipam.NodeName) -> bool:
-    """Whether the node has requests in the queue."""
+    """Return whether the node has requests in the queue."""
     return any(request.node == node for request in queue.requests)
 
 
 def has_requests_of_others(queue: ipam.BorrowQueue | None, node: ipam.NodeName) -> bool:
-    """Whether another node lacks addresses: then acquire no more than what is needed now."""
+    """Return whether another node lacks addresses: then acquire no more than what is needed now."""
     return queue is not None and any(request.node != node for request in queue.requests)
 
 
@@ -328,9 +334,10 @@ def lendable(
     waiting: bool,
     blocks: Blocks,
 ) -> tuple[tuple[ipam.BlockKey, ipam.Bits], ...]:
-    """What to give back for the requests; a node that is `waiting` itself serves those before it.
+    """Return the addresses to give back for the requests of others.
 
-    Free addresses serve a request first: every node sees it, and the first to give back is enough.
+    A node that is `waiting` itself serves only requests before its own. Free addresses serve a
+    request first: every node sees it, and the first to give back is enough.
     """
     lent: dict[ipam.BlockKey, int] = {}
     vacant: dict[tuple[int, int | None], int] = {}
@@ -356,7 +363,10 @@ def lendable(
 def surplus(
     state: NodeAddressState, subpool: Subpool
 ) -> tuple[tuple[ipam.BlockKey, ipam.Bits], ...]:
-    """What to give back unasked: else a node would keep the addresses of many pods that ended."""
+    """Return the addresses to give back unasked, by block.
+
+    Else a node would keep the addresses of many pods that ended.
+    """
     lent: dict[ipam.BlockKey, int] = {}
     too_many = spare(state, subpool) - _AHEAD * subpool.block_size
     if too_many > 0:

@@ -1,4 +1,4 @@
-"""What a node knows and grants by itself: holdings that it has confirmed, records of its journal.
+"""The state of a node: holdings that it has confirmed, records of its journal, its right to grant.
 
 A grant needs three things: the right to grant (a node lease renewed less than T ago), an address
 that the node's own last write of the block confirmed, and that no container has it. A request is
@@ -20,13 +20,7 @@ from kube_rdma.model import ipam
 
 
 class LocalHolding(Frozen):
-    """What the node knows of its holding in one block.
-
-    `confirmed` is what its last write that surely succeeded says. `in_use` are the addresses of its
-    records, those in cool-down too. `kept` are the anchors of slices that these are of. `returning`
-    are being given back: the node does not know yet whether they are gone. `uncertain`: a write is
-    under way or its outcome is unknown. `pinned` are last addresses of owners.
-    """
+    """The knowledge of the node about its holding in one block."""
 
     confirmed: ipam.Bits = NONE
     in_use: ipam.Bits = NONE
@@ -37,18 +31,12 @@ class LocalHolding(Frozen):
 
     @property
     def spare(self) -> ipam.Bits:
-        """The addresses that can be granted."""
+        """Return the addresses that can be granted."""
         return ipam.Bits(self.confirmed & ~self.in_use & ~self.returning)
 
 
 class NodeAddressState(Frozen):
-    """All that a node's agent knows of addresses.
-
-    `cooldown_ends` says when the cool-down of a container's addresses ends. The right to grant ends
-    at `right_until`; `term` counts how often it was lost: what began in another term counts no
-    more. `taken` are addresses in use that other nodes had when the store went back: the node does
-    not ask them back at first.
-    """
+    """The knowledge of a node's agent about addresses."""
 
     node: ipam.NodeName
     holdings: Mapping[ipam.BlockKey, LocalHolding] = field(default_factory=dict)
@@ -59,7 +47,9 @@ class NodeAddressState(Frozen):
     taken: Mapping[ipam.BlockKey, ipam.Bits] = field(default_factory=dict)
 
     def needed(self, key: ipam.BlockKey) -> ipam.Bits:
-        """Addresses in use and their anchors: it asks them back where no other node holds them."""
+        """Return the addresses in use and their anchors, to ask back where no other node holds
+        them.
+        """
         holding = self.holdings.get(key)
         if holding is None:
             return NONE
@@ -69,7 +59,9 @@ class NodeAddressState(Frozen):
 def load(
     node: ipam.NodeName, records: Iterable[ipam.AllocationRecord], now: float
 ) -> NodeAddressState:
-    """The state of a process that just read the journal: no holdings, and all cool-downs restarted.
+    """Return the state of a process that just read the journal:
+
+    no holdings, and all cool-downs restarted.
 
     It grants nothing before it has acquired the node lease and written the blocks
     (agent.acquire_lease).
@@ -83,7 +75,10 @@ def load(
 
 
 def suspend_right(state: NodeAddressState) -> NodeAddressState:
-    """The state without the right: the node must confirm each holding before it grants from it."""
+    """Return the state without the right:
+
+    the node must confirm each holding before it grants from it.
+    """
     uncertain = {
         key: replace(holding, confirmed=NONE, returning=NONE, uncertain=True)
         for key, holding in state.holdings.items()
@@ -92,7 +87,7 @@ def suspend_right(state: NodeAddressState) -> NodeAddressState:
 
 
 def confirmed_bits(state: NodeAddressState) -> Mapping[ipam.BlockKey, ipam.Bits]:
-    """The addresses that the node surely holds as long as it has the right."""
+    """Return the addresses that the node surely holds as long as it has the right."""
     return {
         key: ipam.Bits(holding.confirmed & ~holding.returning)
         for key, holding in state.holdings.items()
@@ -100,7 +95,10 @@ def confirmed_bits(state: NodeAddressState) -> Mapping[ipam.BlockKey, ipam.Bits]
 
 
 def extend_right(state: NodeAddressState, sent: float, duration: float) -> NodeAddressState:
-    """The state after a renewal: the right counts from when the renewal was sent, not answered."""
+    """Return the state after a renewal:
+
+    the right counts from when the renewal was sent, not answered.
+    """
     return replace(state, right_until=sent + duration)
 
 
@@ -109,10 +107,10 @@ def release(
     container: ipam.ContainerId,
     interface: ipam.InterfaceName | None = None,
 ) -> ipam.AllocationRecord | None:
-    """The record to store so that the container's addresses (of one interface) begin to cool down.
+    """Return the record to store so that the addresses of the container cool down.
 
-    None: there is nothing to store. Only this container's record changes: a late DEL of an old
-    sandbox finds nothing of the new one.
+    With `interface` only the addresses of that one do. None: there is nothing to store. Only this
+    container's record changes: a late DEL of an old sandbox finds nothing of the new one.
     """
     record = state.records.get(container)
     if record is None:
@@ -131,12 +129,14 @@ def release(
 
 
 def cooled_down(state: NodeAddressState, now: float) -> tuple[ipam.ContainerId, ...]:
-    """Containers whose released addresses have ended their cool-down."""
+    """Return the containers whose released addresses have ended their cool-down."""
     return tuple(container for container, end in state.cooldown_ends.items() if end <= now)
 
 
 def end_cooldown(state: NodeAddressState, container: ipam.ContainerId) -> ipam.AllocationRecord:
-    """The record to store at the end of a cool-down; remove it if it has no allocations left."""
+    """Return the record to store at the end of a cool-down; without allocations it is to be
+    removed.
+    """
     record = state.records[container]
     return dataclasses.replace(record, allocations=record.live)
 
@@ -144,7 +144,10 @@ def end_cooldown(state: NodeAddressState, container: ipam.ContainerId) -> ipam.A
 def with_record(
     state: NodeAddressState, record: ipam.AllocationRecord, now: float
 ) -> NodeAddressState:
-    """The state once the journal has the record: newly released addresses begin their cool-down."""
+    """Return the state once the journal has the record:
+
+    newly released addresses begin their cool-down.
+    """
     old = state.records.get(record.container)
     records = {**state.records, record.container: record}
     cooldown_ends = dict(state.cooldown_ends)
@@ -161,7 +164,7 @@ def with_record(
 
 
 def without_record(state: NodeAddressState, container: ipam.ContainerId) -> NodeAddressState:
-    """The state once the journal has no record of the container."""
+    """Return the state once the journal has no record of the container."""
     records, cooldown_ends = dict(state.records), dict(state.cooldown_ends)
     old = records.pop(container)
     cooldown_ends.pop(container, None)
@@ -171,7 +174,7 @@ def without_record(state: NodeAddressState, container: ipam.ContainerId) -> Node
 def abandoned(
     state: NodeAddressState, living: frozenset[ipam.ContainerId], since: float
 ) -> tuple[ipam.ContainerId, ...]:
-    """Containers to release: not among `living`, whose listing began at `since`."""
+    """Return the containers to release: not among `living`, whose listing began at `since`."""
     return tuple(
         container
         for container, record in state.records.items()
@@ -180,7 +183,8 @@ def abandoned(
 
 
 def is_lost(state: NodeAddressState, allocation: ipam.AddressAllocation) -> bool:
-    """Whether the node lost the address: its last write of the block succeeded without it."""
+    """Return whether the node lost the address: its last write of the block succeeded without it.
+    """
     key, bit = key_of(allocation.network, allocation.address)
     holding = state.holdings[key]
     return not holding.uncertain and not holding.confirmed & bit
@@ -189,7 +193,7 @@ def is_lost(state: NodeAddressState, allocation: ipam.AddressAllocation) -> bool
 def lost(
     state: NodeAddressState,
 ) -> tuple[tuple[ipam.AllocationRecord, ipam.AddressAllocation], ...]:
-    """Addresses of living containers that another node holds now; each is reported as Broken."""
+    """Return the addresses of living containers that another node holds now, with their records."""
     return tuple(
         (record, allocation)
         for record in state.records.values()
@@ -199,14 +203,14 @@ def lost(
 
 
 def spare(state: NodeAddressState, subpool: Subpool) -> int:
-    """How many addresses of the subpool could be granted now."""
+    """Return how many addresses of the subpool could be granted now."""
     return sum(
         (holding.spare & mask(subpool, key)).bit_count() for key, holding in state.holdings.items()
     )
 
 
 def _cooldown(record: ipam.AllocationRecord) -> float:
-    """The cool-down of its released addresses, in seconds; 0 where there are none."""
+    """Return the cool-down of its released addresses, in seconds; 0 where there are none."""
     return max(
         (allocation.cooldown for allocation in record.allocations if allocation.cooling),
         default=0.0,
@@ -216,7 +220,7 @@ def _cooldown(record: ipam.AllocationRecord) -> float:
 def mark_in_use(
     holdings: Mapping[ipam.BlockKey, LocalHolding], allocations: Iterable[ipam.AddressAllocation]
 ) -> Mapping[ipam.BlockKey, LocalHolding]:
-    """The holdings, with the addresses of `allocations` marked as in use."""
+    """Return the holdings, with the addresses of `allocations` marked as in use."""
     changed = dict(holdings)
     for allocation in allocations:
         key, bit = key_of(allocation.network, allocation.address)
@@ -230,7 +234,7 @@ def mark_in_use(
 
 
 def _free(state: NodeAddressState, dropped: Iterable[ipam.AddressAllocation]) -> NodeAddressState:
-    """The state without the dropped allocations: their addresses are in use no longer.
+    """Return the state without the dropped allocations: their addresses are in use no longer.
 
     An owner's address can stand in two records, for its owner gets it back during the cool-down.
     """
@@ -265,22 +269,22 @@ def _drop_if_empty(holdings: dict[ipam.BlockKey, LocalHolding], key: ipam.BlockK
 
 
 def renewal(lease: ipam.NodeLease) -> ipam.NodeLease:
-    """The lease that a node writes to keep its right."""
+    """Return the lease that a node writes to keep its right."""
     return replace(lease, heartbeat=lease.heartbeat + 1)
 
 
 def is_ours(lease: ipam.NodeLease | None, journal: ipam.JournalId) -> bool:
-    """Whether the lease is still this journal's, so that the right was never interrupted."""
+    """Return whether the lease is still this journal's, so that the right was never interrupted."""
     return lease is not None and lease.journal == journal and not lease.fenced
 
 
 def is_lease_rollback(
     last: ipam.NodeLease, current: ipam.NodeLease | None, *, has_right: bool
 ) -> bool:
-    """Whether the store or this machine went back; `last` is what this process wrote last.
+    """Return whether the store or this machine went back; `last` is what this process wrote last.
 
-    One later write may have lost its answer. Nobody revokes a right before it has ended,
-    and to revoke it raises the heartbeat.
+    One later write may have lost its answer. Nobody revokes a right before it has ended, and to
+    revoke it raises the heartbeat.
     """
     if current and is_ours(current, last.journal):
         return current.heartbeat not in (last.heartbeat, last.heartbeat + 1)
@@ -294,7 +298,8 @@ def lease_acquisition(
     timing: ipam.Timing,
     cooldown: float,
 ) -> ipam.NodeLease | float:
-    """The lease that a node writes to get its right, or how many seconds it has to wait first.
+    """Return the lease that a node writes to get its right, or the seconds that it has to wait
+    first.
 
     `identity` says which node and journal; `lease` is the stored one, unchanged for `unchanged`
     seconds; `cooldown` is the longest of any pool. Another journal's right must have ended, and so
@@ -317,7 +322,7 @@ def lease_acquisition(
 
 
 def fence(node: ipam.NodeName, lease: ipam.NodeLease | None) -> ipam.NodeLease:
-    """The lease that the controller writes to revoke the right, also where there is none."""
+    """Return the lease that the controller writes to revoke the right, also where there is none."""
     if lease is None:
         return ipam.NodeLease(node, ipam.JournalId(""), ipam.BootId(""), heartbeat=1, fenced=True)
     return replace(lease, heartbeat=lease.heartbeat + 1, fenced=True)

@@ -31,7 +31,7 @@ from kube_rdma.model import ipam
 
 
 def overlaps(pools: Iterable[ipam.IPPool]) -> tuple[str, ...]:
-    """A warning for each two pools of a network that can give the same addresses.
+    """Return a warning for each two pools of a network that can give the same addresses.
 
     That is allowed, an address is still given once; but the pools are full earlier than they look.
     """
@@ -55,7 +55,9 @@ def overlaps(pools: Iterable[ipam.IPPool]) -> tuple[str, ...]:
 
 
 def lost(old: ipam.IPPool, new: ipam.IPPool | None, blocks: Iterable[ipam.Block]) -> str:
-    """A warning when `new` (None: the deletion) no longer gives what nodes hold; empty without.
+    """Return a warning when `new` (None:
+
+    the deletion) no longer gives what nodes hold; empty without.
 
     No address comes to harm, pods keep what they have. It is not a refusal since a node holds more
     than its pods use, and what pods use the node alone knows.
@@ -95,7 +97,7 @@ def refuse_namespace(
 
 
 def counted(addresses: int) -> str:
-    """How many addresses, as a sentence says it."""
+    """Return how many addresses, as a sentence says it."""
     return "1 address" if addresses == 1 else f"{addresses} addresses"
 
 
@@ -114,7 +116,7 @@ def _lost(
 
 
 def _common(subpool: Subpool, other: Subpool) -> Iterator[tuple[ipam.Family, int, int]]:
-    """The spans that both have; both are sorted, so each is walked once."""
+    """Yield the spans that both have; both are sorted, so each is walked once."""
     if subpool.family != other.family:
         return
     a = b = 0
@@ -139,7 +141,7 @@ Holdings = Mapping[ipam.BlockKey, LocalHolding]
 
 
 def own_part(node: ipam.NodeName, holdings: Holdings, subpool: Subpool) -> Subpool | None:
-    """The part of a subpool that is this node's own; None while it owns no slice of it.
+    """Return the part of a subpool that is this node's own; None while it owns no slice of it.
 
     Of several, which a change of the pool leaves, the one that containers have addresses of.
     """
@@ -156,9 +158,9 @@ def own_part(node: ipam.NodeName, holdings: Holdings, subpool: Subpool) -> Subpo
 def strays(
     node: ipam.NodeName, holdings: Holdings, subpool: Subpool
 ) -> tuple[tuple[ipam.BlockKey, ipam.Bits], ...]:
-    """What the node holds of other slices than its own and does not use, to be given back.
+    """Return addresses of other slices that the node holds and does not use, to be given back.
 
-    A change of the pool leaves it, or two requests that acquired at once. Other nodes need it whole.
+    A change of the pool leaves them, or two requests at once. Other nodes need the slice whole.
     """
     if subpool.per_node is None:
         return ()
@@ -176,7 +178,7 @@ def strays(
 def choose_slice(
     state: NodeAddressState, blocks: Blocks, subpool: Subpool
 ) -> tuple[ipam.BlockKey, ipam.Bits] | None:
-    """The anchor to acquire; None where no slice is free, or the node owns one by now.
+    """Return the anchor to acquire; None where no slice is free, or the node owns one by now.
 
     First the slice that people chose for the node, then the one that it had last, then the first
     free one from a place that its name decides. What other nodes had last comes at the end.
@@ -208,14 +210,16 @@ def anchor_in(
     key: ipam.BlockKey,
     block: ipam.Block | None,
 ) -> ipam.Bits:
-    """The anchor to acquire in a block as it was just read; none where the choice is another now."""
+    """Return the anchor to acquire in a block as just read; none where another choice is right now.
+    """
     newest = {at: other for at, other in blocks.items() if at != key}
     chosen = choose_slice(state, newest | ({key: block} if block else {}), subpool)
     return chosen[1] if chosen and chosen[0] == key else NONE
 
 
 def _may_have(node: ipam.NodeName, subpool: Subpool, node_slice: ipam.Subnet) -> bool:
-    """Whether people chose this slice for the node, or neither this one nor another for it."""
+    """Return whether people chose this slice for the node, or neither this one nor another for it.
+    """
     entries = subpool.per_node.nodes if subpool.per_node else ()
     return all(
         (entry.node == node) == (entry.subnet == node_slice)
@@ -230,7 +234,7 @@ def _chosen(node: ipam.NodeName, subpool: Subpool) -> ipam.Subnet | None:
 
 
 def _in_order(node: ipam.NodeName, blocks: Blocks, subpool: Subpool) -> Iterator[ipam.Subnet]:
-    """The slices in the order in which the node wants them."""
+    """Yield the slices in the order in which the node wants them."""
     pinned: dict[int, bool] = {}
     for key, block in blocks.items():
         for pin in block.pins if mask(subpool, key) else ():
@@ -244,7 +248,7 @@ def _in_order(node: ipam.NodeName, blocks: Blocks, subpool: Subpool) -> Iterator
 
 
 def _walk(node: ipam.NodeName, subpool: Subpool) -> Iterator[ipam.Subnet]:
-    """All slices, from a place that differs from node to node: then nodes seldom race."""
+    """Yield all slices, from a place that differs from node to node: then nodes seldom race."""
     assert subpool.per_node
     prefix, subnets = subpool.per_node.prefix, [r.subnet for r in subpool.ranges]
     counts = [1 << (prefix - subnet.prefixlen) for subnet in subnets]
@@ -259,7 +263,7 @@ def _walk(node: ipam.NodeName, subpool: Subpool) -> Iterator[ipam.Subnet]:
 
 
 def _slices_in(subpool: Subpool, key: ipam.BlockKey) -> Iterator[ipam.Subnet]:
-    """The slices whose anchor can be in this block."""
+    """Yield the slices whose anchor can be in this block."""
     assert subpool.per_node
     size = 1 << (key.address(0).max_prefixlen - subpool.per_node.prefix)
     for offset in range(0, ipam.BLOCK_ADDRESSES, min(size, ipam.BLOCK_ADDRESSES)):
@@ -268,7 +272,7 @@ def _slices_in(subpool: Subpool, key: ipam.BlockKey) -> Iterator[ipam.Subnet]:
 
 
 def _taken(state: NodeAddressState, blocks: Blocks, subpool: Subpool) -> list[int]:
-    """Where blocks begin of which other nodes hold addresses."""
+    """Return the first addresses of blocks in which other nodes hold addresses, sorted."""
     return sorted(
         key.first
         for key, block in blocks.items()

@@ -36,7 +36,7 @@ class NodeObservation(Frozen):
 
 
 class Observations(Frozen):
-    """What the controller has observed, and since when; each process begins with none."""
+    """The observations of the controller, each with its time; each process begins with none."""
 
     nodes: Mapping[ipam.NodeName, NodeObservation]
     requests: Mapping[tuple[ipam.PoolName, ipam.BorrowRequest], float]
@@ -52,7 +52,7 @@ def observe_leases(
     serving: frozenset[ipam.NodeName],
     now: float,
 ) -> Observations:
-    """The observations by now; `serving` are nodes that exist without the out-of-service taint."""
+    """Return the observations by now; `serving` are nodes without the out-of-service taint."""
     nodes = {}
     for node in sorted(holders | set(leases)):
         before = observations.nodes.get(node)
@@ -71,7 +71,7 @@ def observe_leases(
 def expired(
     observations: Observations, timing: ipam.Timing, cooldown: float, now: float
 ) -> tuple[ipam.NodeName, ...]:
-    """Nodes to fence: gone for the longest `cooldown` of any pool, and silent for T plus margin."""
+    """Return the nodes to fence: gone for the longest `cooldown`, and silent for T plus margin."""
     return tuple(
         sorted(
             node
@@ -86,7 +86,7 @@ def expired(
 
 
 def foreign_nodes(observations: Observations) -> tuple[ipam.NodeName, ...]:
-    """Nodes that are gone and hold addresses, and never had a lease here."""
+    """Return the nodes that are gone and hold addresses, and never had a lease here."""
     return tuple(
         node
         for node, seen in observations.nodes.items()
@@ -95,7 +95,7 @@ def foreign_nodes(observations: Observations) -> tuple[ipam.NodeName, ...]:
 
 
 def without_holder(block: ipam.Block, node: ipam.NodeName) -> ipam.Block | None:
-    """The block without what `node` held; None: `node` holds nothing of it."""
+    """Return the block without what `node` held; None: `node` holds nothing of it."""
     left = tuple(holding for holding in block.holdings if holding.node != node)
     if left == block.holdings:
         return None
@@ -103,14 +103,17 @@ def without_holder(block: ipam.Block, node: ipam.NodeName) -> ipam.Block | None:
 
 
 def is_empty(block: ipam.Block) -> bool:
-    """Whether the block has neither holdings nor pins: then its object can go."""
+    """Return whether the block has neither holdings nor pins: then its object can go."""
     return not block.holdings and not block.pins
 
 
 def without_stale_requests(
     observations: Observations, queues: Iterable[ipam.BorrowQueue], timing: ipam.Timing, now: float
 ) -> tuple[Observations, tuple[ipam.BorrowQueue, ...]]:
-    """The queues without requests that are older than any pod's wait: their node forgot them."""
+    """Return the queues without requests that are older than any pod's wait:
+
+    their node forgot them.
+    """
     requests = {}
     changed = []
     for queue in queues:
@@ -126,7 +129,7 @@ def without_stale_requests(
 
 
 def usage(subpools: Iterable[Subpool], blocks: Iterable[ipam.Block]) -> tuple[ipam.Usage, ...]:
-    """How full each subpool of a pool is; counted over blocks, never over addresses."""
+    """Return the usage of each subpool of a pool; counted over blocks, never over addresses."""
     blocks = tuple(blocks)
     usages = []
     for subpool in subpools:
@@ -151,7 +154,7 @@ def usage(subpools: Iterable[Subpool], blocks: Iterable[ipam.Block]) -> tuple[ip
 
 
 def nearly_full(full: ipam.Usage) -> str:
-    """A warning for a pool that is nearly full; empty where it is not."""
+    """Return a warning for a pool that is nearly full; empty where it is not."""
     if full.held < _NEARLY_FULL * full.size:
         return ""
     rail = "" if full.rail is None else f" of rail {full.rail}"
@@ -162,7 +165,7 @@ def nearly_full(full: ipam.Usage) -> str:
 
 
 def conflicts(block: ipam.Block) -> tuple[Broken, ...]:
-    """An error for addresses that two nodes hold: kube-rdma never writes such a block."""
+    """Return an error for addresses that two nodes hold: kube-rdma never writes such a block."""
     problems = []
     for first, second in combinations(block.holdings, 2):
         if both := first.bits & second.bits:
@@ -177,7 +180,10 @@ def conflicts(block: ipam.Block) -> tuple[Broken, ...]:
 
 
 def outside(block: ipam.Block, subpools: Iterable[Subpool]) -> tuple[Broken, ...]:
-    """Held addresses that no pool gives any more: it was shrunk, or the block edited by hand."""
+    """Return an error for held addresses that no pool gives any more.
+
+    The pool was shrunk, or the block edited by hand.
+    """
     given = 0
     for subpool in subpools:
         given |= mask(subpool, block.key)
@@ -192,12 +198,13 @@ def outside(block: ipam.Block, subpools: Iterable[Subpool]) -> tuple[Broken, ...
 
 
 def _silence(lease: ipam.NodeLease | None, timing: ipam.Timing) -> float:
-    """How long a lease must be unchanged; its own T counts where it is longer than `timing`'s."""
+    """Return the seconds for which a lease must be unchanged; its own T counts where it is longer.
+    """
     return max(timing.contact, lease.duration if lease else 0.0) + timing.margin
 
 
 def _listed(block: ipam.Block, bits: ipam.Bits) -> str:
-    """The addresses of a set, the first few by name."""
+    """Return the addresses of a set, the first few by name."""
     addresses = [str(block.key.address(offset)) for offset in offsets(bits)]
     more = f" and {len(addresses) - 3} more" if len(addresses) > 3 else ""
     return f"{', '.join(addresses[:3])}{more} {'are' if len(addresses) > 1 else 'is'}"
@@ -207,10 +214,7 @@ def _listed(block: ipam.Block, bits: ipam.Bits) -> str:
 
 
 class ClusterView(Frozen):
-    """What the controller's watches show; it may be late.
-
-    `serving` are the nodes that exist and lack the out-of-service taint.
-    """
+    """The objects that the controller's watches show, perhaps late."""
 
     blocks: Mapping[ipam.BlockKey, ipam.Block]
     leases: Mapping[ipam.NodeName, ipam.NodeLease]
@@ -223,7 +227,7 @@ Operation = tuple[str, str, effects.Effects[None]]
 
 
 class GcState(Struct):
-    """What the controller remembers between two rounds; `cooldown` is the longest of any pool."""
+    """The memory of the controller between two rounds."""
 
     cooldown: float
     timing: ipam.Timing = field(default_factory=ipam.Timing)
@@ -238,7 +242,7 @@ def collect_garbage(state: GcState, view: ClusterView) -> effects.Effects[None]:
 
 
 def operations(state: GcState, view: ClusterView, now: float) -> Iterator[Operation]:
-    """What one round does, in this order; each may fail without the others."""
+    """Yield the operations of one round, in this order; each may fail without the others."""
     holders = frozenset(h.node for block in view.blocks.values() for h in block.holdings)
     observations = state.observations = observe_leases(
         state.observations, view.leases, holders, view.serving, now

@@ -49,17 +49,17 @@ class Subpool(Frozen):
 
     @property
     def is_shared(self) -> bool:
-        """Whether nodes share its addresses one by one, and so lend each other some."""
+        """Return whether nodes share its addresses one by one, and so lend each other some."""
         return self.per_node is None and self.node_slice is None
 
     @property
     def block_count(self) -> int:
-        """How many blocks it touches."""
+        """Return how many blocks it touches."""
         return self.before[-1] + self.runs[-1][1] - self.runs[-1][0] + 1
 
     @property
     def size(self) -> int:
-        """How many addresses it can give."""
+        """Return how many addresses it can give."""
         return sum(
             last - first + 1 - (_zeros(self.family, first, last) if self.is_shared else 0)
             for first, last in self.spans
@@ -67,7 +67,10 @@ class Subpool(Frozen):
 
 
 def subpools(pool: ipam.IPPool) -> tuple[Subpool, ...]:
-    """The pool, compiled: one subpool for each family and rail; Refused names every wrong range."""
+    """Return the pool, compiled:
+
+    one subpool for each family and rail; Refused names every wrong range.
+    """
     faults = [fault for r in pool.ranges for fault in _faults(r)]
     if not pool.ranges:
         faults = [Refused("it has no ranges", remedy="Add a range", where=f"IPPool {pool.name}")]
@@ -96,13 +99,13 @@ def subpools(pool: ipam.IPPool) -> tuple[Subpool, ...]:
 
 
 def subpools_for(pool: Iterable[Subpool], rail: int | None) -> tuple[Subpool, ...]:
-    """The subpools for a NIC of this rail: those of the rail, else those for every rail."""
+    """Return the subpools for a NIC of this rail: those of the rail, else those for every rail."""
     own = tuple(subpool for subpool in pool if subpool.rail == rail)
     return own or tuple(subpool for subpool in pool if subpool.rail is None)
 
 
 def mask(subpool: Subpool, key: ipam.BlockKey) -> ipam.Bits:
-    """The addresses of the block that the subpool gives."""
+    """Return the addresses of the block that the subpool gives."""
     if (key.network, key.family) != (subpool.network, subpool.family):
         return NONE
     first, last = key.first, key.first + ipam.BLOCK_ADDRESSES - 1
@@ -118,7 +121,7 @@ def mask(subpool: Subpool, key: ipam.BlockKey) -> ipam.Bits:
 
 
 def key_at(subpool: Subpool, number: int) -> ipam.BlockKey:
-    """The subpool's block of this number, 0 to `subpool.block_count` - 1, in order of address."""
+    """Return the subpool's block of this number: 0 to `subpool.block_count` - 1, by address."""
     at = bisect_right(subpool.before, number) - 1
     return ipam.BlockKey(
         subpool.network,
@@ -128,7 +131,7 @@ def key_at(subpool: Subpool, number: int) -> ipam.BlockKey:
 
 
 def key_of(network: ipam.NetworkName, address: ipam.Address) -> tuple[ipam.BlockKey, ipam.Bits]:
-    """The block of an address, and the address as a set of one."""
+    """Return the block of an address, and the address as a set of one."""
     number = int(address)
     key = ipam.BlockKey(
         network, ipam.Family(address.version), number - number % ipam.BLOCK_ADDRESSES
@@ -137,7 +140,7 @@ def key_of(network: ipam.NetworkName, address: ipam.Address) -> tuple[ipam.Block
 
 
 def range_of(subpool: Subpool, address: ipam.Address) -> ipam.IPRange:
-    """The range that an address of the subpool comes from; its subnet and gateway go with it."""
+    """Return the range of an address of the subpool; its subnet and gateway go with it."""
     number = int(address)
     for r in subpool.ranges:
         first, last = _bounds(r)
@@ -147,20 +150,23 @@ def range_of(subpool: Subpool, address: ipam.Address) -> ipam.IPRange:
 
 
 def anchor(network: ipam.NetworkName, node_slice: ipam.Subnet) -> tuple[ipam.BlockKey, ipam.Bits]:
-    """What a node must hold to own a slice: all addresses of it that lie in its first block."""
+    """Return the addresses that a node must hold to own a slice: those in its first block."""
     key, _ = key_of(network, node_slice.network_address)
     first = int(node_slice.network_address) - key.first
     return key, run(first, min(first + node_slice.num_addresses, ipam.BLOCK_ADDRESSES) - 1)
 
 
 def start_block(subpool: Subpool, node: str) -> int:
-    """The number of the block where a node begins to look: nodes spread, so they seldom race."""
+    """Return the number of the block where a node begins to look:
+
+    nodes spread, so they seldom race.
+    """
     digest = blake2b(f"{subpool.network}/{subpool.pool}/{node}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") % subpool.block_count
 
 
 def offsets(bits: int) -> Iterator[int]:
-    """The numbers of the bits that are set, lowest first."""
+    """Yield the numbers of the bits that are set, lowest first."""
     left = bits
     while left:
         low = left & -left
@@ -169,7 +175,7 @@ def offsets(bits: int) -> Iterator[int]:
 
 
 def lowest(bits: int, count: int) -> ipam.Bits:
-    """The `count` lowest of them, or all where there are fewer."""
+    """Return the `count` lowest of them, or all where there are fewer."""
     taken, left = 0, bits
     while left and count > 0:
         low = left & -left
@@ -180,12 +186,15 @@ def lowest(bits: int, count: int) -> ipam.Bits:
 
 
 def run(first: int, last: int) -> ipam.Bits:
-    """The set of the offsets from `first` to `last`, both in it."""
+    """Return the set of the offsets from `first` to `last`, both in it."""
     return ipam.Bits((_ALL >> (ipam.BLOCK_ADDRESSES - 1 - last)) & (_ALL << first))
 
 
 def part(subpool: Subpool, node_slice: ipam.Subnet) -> Subpool | None:
-    """The subpool of one slice of a subpool with `per_node`; None: nothing of it can be given."""
+    """Return the subpool of one slice of a subpool with `per_node`; None:
+
+    nothing of it can be given.
+    """
     per_node = subpool.per_node
     assert per_node
     whole = range_of(subpool, node_slice.network_address)
@@ -212,7 +221,7 @@ def part(subpool: Subpool, node_slice: ipam.Subnet) -> Subpool | None:
 
 
 def slice_of(subpool: Subpool, address: ipam.Address) -> ipam.Subnet:
-    """The slice that an address of a subpool with `per_node` is of."""
+    """Return the slice that an address of a subpool with `per_node` is of."""
     assert subpool.per_node
     prefix, size = subpool.per_node.prefix, address.max_prefixlen
     first = int(address) >> (size - prefix) << (size - prefix)
@@ -220,7 +229,8 @@ def slice_of(subpool: Subpool, address: ipam.Address) -> ipam.Subnet:
 
 
 def gateway_of(per_node: ipam.PerNode, node_slice: ipam.Subnet) -> ipam.Address | None:
-    """The router of a slice: the one that its node's entry names, else the one of the index."""
+    """Return the router of a slice: the one that its node's entry names, else the one of the index.
+    """
     for chosen in per_node.nodes:
         if chosen.subnet == node_slice and chosen.gateway:
             return chosen.gateway
@@ -244,7 +254,7 @@ def _subpool(
 
 
 def _touched(spans: tuple[Interval, ...]) -> tuple[tuple[Interval, ...], tuple[int, ...]]:
-    """The blocks that the spans touch: `runs` and `before` of a Subpool."""
+    """Return the blocks that the spans touch: `runs` and `before` of a Subpool."""
     runs = _merged(
         (first // ipam.BLOCK_ADDRESSES, last // ipam.BLOCK_ADDRESSES) for first, last in spans
     )
@@ -258,7 +268,8 @@ def _sliced(
     per_node: ipam.PerNode,
     excluded: Iterable[tuple[int, int, int]],
 ) -> Subpool:
-    """The subpool of ranges whose nodes have slices; Refused where no slice has an address."""
+    """Return the subpool of ranges whose nodes have slices; Refused where no slice has an address.
+    """
     version = ranges[0].subnet.version
     for r in ranges:
         if r.per_node is None or replace(r.per_node, nodes=()) != replace(per_node, nodes=()):
@@ -284,7 +295,7 @@ def _sliced(
 def _has_addresses(
     whole: Subpool, subnet: ipam.Subnet, prefix: int, holes: tuple[Interval, ...]
 ) -> bool:
-    """Whether a slice of a range has any.
+    """Return whether a slice of a range has any.
 
     The first one that no hole touches decides for all: holes only take addresses away. Before it
     stand no more slices than holes have ends.
@@ -301,7 +312,7 @@ def _has_addresses(
 def slices_from(
     subnet: ipam.Subnet, prefix: int, holes: tuple[Interval, ...], number: int
 ) -> Iterator[ipam.Subnet]:
-    """The slices of a range from the one of `number` on, without those that a hole covers."""
+    """Yield the slices of a range from the one of `number` on, without those that a hole covers."""
     size = 1 << (subnet.max_prefixlen - prefix)
     last, at = int(subnet.broadcast_address), number - number % size
     while at <= last:
@@ -315,7 +326,7 @@ def slices_from(
 
 
 def _faults(r: ipam.IPRange) -> Iterator[Refused]:
-    """What is wrong with one range."""
+    """Yield the faults of one range."""
     ends = [end for end in (r.first, r.last, r.gateway) if end is not None]
     for end in ends:
         if end not in r.subnet:
@@ -340,8 +351,11 @@ def _bounds(r: ipam.IPRange) -> Interval:
 
 
 def _reserved(subnet: ipam.Subnet) -> Iterator[Interval]:
-    """IPv4: network and broadcast, which a /31 and a /32 lack (RFC 3021). IPv6: the anycast
-    address of the subnet's routers (RFC 4291, 2.6.1), which a /127 lacks (RFC 6164)."""
+    """Yield the addresses of a subnet that no host can have.
+
+    IPv4: network and broadcast, which a /31 and a /32 lack (RFC 3021). IPv6: the anycast address of
+    the subnet's routers (RFC 4291, 2.6.1), which a /127 lacks (RFC 6164).
+    """
     if subnet.prefixlen >= subnet.max_prefixlen - 1:
         return
     yield int(subnet.network_address), int(subnet.network_address)
@@ -350,14 +364,14 @@ def _reserved(subnet: ipam.Subnet) -> Iterator[Interval]:
 
 
 def _zeros(version: int, first: int, last: int) -> int:
-    """How many addresses of the span end in .0."""
+    """Return how many addresses of the span end in .0."""
     if version != ipam.Family.V4:
         return 0
     return last // _ZERO_EVERY - (first - 1) // _ZERO_EVERY
 
 
 def _merged(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
-    """Sorted; what overlaps or touches is one."""
+    """Return the intervals sorted, and as one where they overlap or touch."""
     out: list[Interval] = []
     for first, last in sorted(intervals):
         if out and first <= out[-1][1] + 1:
@@ -368,7 +382,7 @@ def _merged(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
 
 
 def _without(intervals: Iterable[Interval], holes: tuple[Interval, ...]) -> tuple[Interval, ...]:
-    """What is left of sorted intervals; the holes are sorted and disjoint."""
+    """Return the sorted intervals without the holes, which are sorted and disjoint."""
     out = []
     for first, last in intervals:
         start_ = first
@@ -385,5 +399,5 @@ def _without(intervals: Iterable[Interval], holes: tuple[Interval, ...]) -> tupl
 
 
 def _reaching(intervals: tuple[Interval, ...], number: int) -> int:
-    """The index of the first of the sorted, disjoint intervals that ends at `number` or later."""
+    """Return the index of the first sorted, disjoint interval that ends at `number` or later."""
     return bisect_left(intervals, number, key=lambda interval: interval[1])
