@@ -62,8 +62,7 @@ S = TypeVar("S")
 
 
 def stored_block(stored: Stored[ipam.Block, None]) -> ipam.Block:
-    """Return the value of an IPBlock object; raise Broken when its name does not fit its addresses.
-    """
+    """Return the value of an IPBlock object; raise Broken for another object's name."""
     if stored.name != stored.spec.key.name:
         raise Broken(
             f"IPBlock {stored.name}, spec.first: {stored.spec.key.address(0)} of network "
@@ -168,8 +167,7 @@ class IpamObjects:
 
 
 async def _outcome(writing: Awaitable[S]) -> S | None:
-    """Return the object as written; None when it was lost or the outcome is unknown; raise Refused.
-    """
+    """Return the object as written, None where that is unknown; raise Refused."""
     try:
         return await writing
     except Unavailable:

@@ -99,24 +99,18 @@ def _refuse(faults: Sequence[Broken]) -> None:
 
 
 def boot_time() -> float:
-    """Return seconds of a clock that goes on while the machine sleeps, so that no right outlives T.
-    """
+    """Return seconds of a clock that goes on in sleep, so that no right outlives T."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class IpamTiming(Frozen):
-    """Seconds of IPAM; tests have their own.
+    """The seconds of IPAM; kube_client limits single calls by their silence."""
 
-    `agreed` is the same for nodes and controller. `tick` is how often a node does what no request
-    waits for, `gc_interval` how often the controller does a round. `pause` says how long to wait
-    after so many failures, counted from 0. adapters/cluster limits single calls by their silence.
-    """
-
-    agreed: ipam.Timing = field(default_factory=ipam.Timing)
+    agreed: ipam.Timing = field(default_factory=ipam.Timing)  # the same for nodes and controller
     clock: Callable[[], float] = boot_time
-    tick: float = 1.0
-    gc_interval: float = 5.0
-    pause: Callable[[int], float] = full_jitter
+    tick: float = 1.0  # from one look of a node at work without a request to the next
+    gc_interval: float = 5.0  # from one round of the controller to the next
+    pause: Callable[[int], float] = full_jitter  # after so many failures, counted from 0
 
 
 _SPREAD = (

@@ -55,14 +55,18 @@ async def run_gc(
 ) -> None:
     """Fence and reclaim until cancelled. `namespace` is where the leases of the nodes are."""
     timing = timing or IpamTiming()
-    pools = Mirror(kinds.IP_POOL, _cooldown_and_queue)
+    pools = Mirror(
+        kinds.IP_POOL, lambda pool: (kinds.pool_of(pool).cooldown, kinds.borrow_queue(pool))
+    )
     blocks = Mirror(kinds.IP_BLOCK, kinds.stored_block)
     leases = Mirror(
         kinds.LEASE,
         kinds.lease,
         where=Where(namespace, labels=kinds.LEASES.labels),
     )
-    nodes = Mirror(NODE, _is_serving)
+    nodes = Mirror(
+        NODE, lambda node: all(taint.key != OUT_OF_SERVICE for taint in node_state(node).taints)
+    )
     mirrors: tuple[Mirror[Any], ...] = (pools, blocks, leases, nodes)
     notices = Notices()
     walls = {kind: ObjectWalls(kind) for kind in _KINDS}
@@ -107,14 +111,6 @@ async def _do(
         log.warning("patrol interrupted", why=str(error))
         return False
     return True
-
-
-def _cooldown_and_queue(stored: Stored[Any, Any]) -> tuple[float, ipam.BorrowQueue]:
-    return kinds.pool_of(stored).cooldown, kinds.borrow_queue(stored)
-
-
-def _is_serving(node: Stored[Any, Any]) -> bool:
-    return all(taint.key != OUT_OF_SERVICE for taint in node_state(node).taints)
 
 
 # What the API server has of addresses at one moment, and what is wrong with it.

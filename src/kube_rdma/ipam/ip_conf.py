@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from ipaddress import IPv4Interface, IPv6Interface, ip_interface, ip_network
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
@@ -51,10 +51,7 @@ def _range(text: str) -> WrittenRange:
 
 
 def _decimal(text: str) -> str:
-    """Return the text without leading zeros of numbers:
-
-    whereabouts ignores them, others refuse them.
-    """
+    """Return the text without leading zeros of numbers, which whereabouts ignores."""
     return text if ":" in text else re.sub(r"(?<![0-9])0+(?=[0-9])", "", text)
 
 
@@ -66,8 +63,9 @@ def _length(text: str) -> int:
     return int(match[1])
 
 
-def _unmapped(written: ipam.Address) -> ipam.Address:
-    """Return the IPv4 address of an IPv4-mapped IPv6 address (``::ffff:10.0.0.1``), as Go does."""
+def _go_address(text: str) -> ipam.Address:
+    """Parse an address as Go does: an IPv4-mapped one (``::ffff:10.0.0.1``) is the IPv4 address."""
+    written = address(_decimal(text))
     return getattr(written, "ipv4_mapped", None) or written
 
 
@@ -104,7 +102,7 @@ RangeText: TypeAlias = Annotated[
 SliceSize: TypeAlias = Annotated[int, Word(_length, "the length of a subnet", "/24")]
 ZeroedAddress: TypeAlias = Annotated[
     ipam.Address,
-    Word(lambda text: _unmapped(address(_decimal(text))), "an IP address", "10.0.0.10"),
+    Word(_go_address, "an IP address", "10.0.0.10"),
 ]
 
 
@@ -293,13 +291,13 @@ _CLUSTER_WIDE = (
 class IpamConf(Frozen):
     """A compiled ipam block. With all fields empty the interface gets no address."""
 
-    pools: tuple[tuple[int | None, ipam.PoolName], ...] = ()
-    pool: ipam.IPPool | None = None
-    addresses: tuple[LinkAddress, ...] = ()
+    pools: tuple[tuple[int | None, ipam.PoolName], ...] = ()  # by rail; None: for every rail
+    pool: ipam.IPPool | None = None  # to create, made from the block's own ranges
+    addresses: tuple[LinkAddress, ...] = ()  # set as they are, besides those of the pool
     routes: tuple[LinkRoute, ...] = ()
     dns: Dns | None = None
     notes: tuple[str, ...] = ()
-    yields: bool = False
+    yields: bool = False  # addresses that a pod asks for by runtimeConfig or args replace these
 
     def pool_for(self, rail: int | None) -> ipam.PoolName | None:
         """Return the pool of a NIC: that of its rail, else the one for every rail."""
@@ -310,9 +308,7 @@ class IpamConf(Frozen):
 
 
 def load(document: Document) -> IpamConf:
-    """Return the meaning of the ipam block of a CNI configuration; raise Refused with all its
-    faults.
-    """
+    """Return the meaning of the ipam block of a configuration; raise Refused with all faults."""
     conf = document.value
     block = conf.get("ipam") if isinstance(conf, dict) else None
     kind = block.get("type", 0) if isinstance(block, dict) else 0
@@ -419,12 +415,20 @@ def _whereabouts(document: Document) -> IpamConf:
         for key, end in (("range_start", entry.range_start), ("range_end", entry.range_end))
         if end and end not in (one.first, one.last)
     ]
-    notes += _without_ends(block)
+    if any(each.enable_l3 for each in (block, *block.ip_ranges)):
+        notes.append(
+            "enable_l3 is ignored: the first and the last address of a subnet are not assigned"
+        )
     notes += _one_of_each([each.subnet for each in ranges], "range")
     if block.gateway and ranges and not any(each.gateway for each in ranges):
         subnets = ", ".join(str(each.subnet) for each in ranges)
         notes.append(_unreachable(block.gateway, subnets))
-    notes += _without_slices(ranges, block)
+    size = block.node_slice_size
+    notes += [
+        f"node_slice_size /{size} is ignored for {one.subnet}, which has no slices of this length"
+        for one in ranges
+        if size is not None and one.per_node is None
+    ]
     addresses = _addresses(block.addresses)
     gateways = (*(each.gateway for each in ranges), *(each.gateway for each in addresses))
     routes, left_out = _with_gateway(_routes(block.routes), gateways, [block.gateway])
@@ -470,8 +474,7 @@ def _host_local(document: Document) -> IpamConf:
 def _subnets(
     sets: tuple[tuple[HostLocalRange, ...], ...], document: Document
 ) -> tuple[ipam.Subnet, ...]:
-    """Return the subnet of each range; raise Refused for an empty set and for a range without one.
-    """
+    """Return the subnet of each range; raise Refused for empty sets and missing subnets."""
     subnets = [each.subnet for group in sets for each in group]
     problem = ""
     if not sets:
@@ -487,8 +490,7 @@ def _subnets(
 
 
 def _gateway(subnet: ipam.Subnet, gateway: ipam.Address | None) -> ipam.Address | None:
-    """Return the gateway as host-local sets it, by default the first address; None if out of reach.
-    """
+    """Return the gateway as host-local sets it, by default the first address; else None."""
     if gateway is not None:
         return gateway if gateway in subnet else None
     return subnet.network_address + 1 if subnet.num_addresses > 2 else None
@@ -528,8 +530,7 @@ def _with_pool(base: IpamConf, wish: ipam.IPPool, document: Document) -> IpamCon
     """
     if not wish.ranges:
         return base
-    spans = [ipam.Span(_first(each), _last(each)) for each in wish.ranges]
-    of_use = meeting(spans)
+    of_use = meeting(each.span for each in wish.ranges)
     used = tuple(each for each in wish.excludes if of_use(each))
     idle = [
         f"exclude {written(each)} is outside of every range"
@@ -541,7 +542,13 @@ def _with_pool(base: IpamConf, wish: ipam.IPPool, document: Document) -> IpamCon
     try:
         ip_pool.decode(json.dumps(spec).encode())
     except Refused as error:
-        raise Refused.all([_placed(each, document) for each in _flattened(error)]) from None
+        where = document.where(("ipam",))  # not of the made pool, but of the block it is made from
+        raise Refused.all(
+            [
+                Refused(each.problem, remedy=each.remedy, where=where)
+                for each in (error, *error.more)
+            ]
+        ) from None
     named = json.dumps(ip_pool.content(pool)).encode()
     name = ipam.PoolName(f"{wish.name}-{blake2b(named, digest_size=_NAME_BYTES).hexdigest()}")
     source = document.where(("ipam",))
@@ -550,24 +557,12 @@ def _with_pool(base: IpamConf, wish: ipam.IPPool, document: Document) -> IpamCon
     return replace(base, pool=whole, notes=(*base.notes, *idle))
 
 
-def _flattened(error: Refused) -> Iterator[Refused]:
-    yield error
-    for more in error.more:
-        yield from _flattened(more)
-
-
-def _placed(fault: Refused, document: Document) -> Refused:
-    """Return a fault of the made pool, reported for the block that it was made from."""
-    return Refused(fault.problem, remedy=fault.remedy, where=document.where(("ipam",)))
-
-
 def _range_of(entry: WhereaboutsRange, block: Whereabouts) -> ipam.IPRange:
-    """Return the range as whereabouts reads it:
+    """Return the range as whereabouts reads it.
 
-    ends in `range` come first, an end outside is ignored.
-
-    With node_slice_size a node has a slice of the range, without regard to ends, and all slices are
-    one subnet (whereabouts, pkg/storage/kubernetes, getNodeSlicedRangeAndPoolConfiguration).
+    Ends in `range` come first, an end outside is ignored. With node_slice_size a node has a slice
+    of the range, without regard to ends, and all slices are one subnet (whereabouts,
+    pkg/storage/kubernetes, getNodeSlicedRangeAndPoolConfiguration).
     """
     assert entry.range is not None
     subnet, first, last = entry.range
@@ -586,24 +581,6 @@ def _range_of(entry: WhereaboutsRange, block: Whereabouts) -> ipam.IPRange:
 
 def _is_sliced(subnet: ipam.Subnet, size: int | None) -> bool:
     return size is not None and subnet.prefixlen <= size <= subnet.max_prefixlen
-
-
-def _without_slices(ranges: Sequence[ipam.IPRange], block: Whereabouts) -> list[str]:
-    """Return a note for each range that node_slice_size does not divide."""
-    size = block.node_slice_size
-    return [
-        f"node_slice_size /{size} is ignored for {one.subnet}, which has no slices of this length"
-        for one in ranges
-        if size is not None and one.per_node is None
-    ]
-
-
-def _without_ends(block: Whereabouts) -> list[str]:
-    """Return a note where whereabouts would give the ends of a subnet too, for kube-rdma does not.
-    """
-    if not any(each.enable_l3 for each in (block, *block.ip_ranges)):
-        return []
-    return ["enable_l3 is ignored: the first and the last address of a subnet are not assigned"]
 
 
 def _one_of_each(subnets: Sequence[ipam.Subnet], what: str) -> list[str]:
@@ -639,14 +616,6 @@ def _with_gateway(
             why = "there is no gateway to lead it over"
             notes.append(f"the route to {route.to} is left out: {why}")
     return tuple(led), notes
-
-
-def _first(ip_range: ipam.IPRange) -> ipam.Address:
-    return ip_range.first if ip_range.first is not None else ip_range.subnet.network_address
-
-
-def _last(ip_range: ipam.IPRange) -> ipam.Address:
-    return ip_range.last if ip_range.last is not None else ip_range.subnet.broadcast_address
 
 
 def _addresses(entries: Iterable[StaticAddressConf]) -> tuple[LinkAddress, ...]:

@@ -87,9 +87,7 @@ class PoolSlices(Typed):
     def faults(
         self, subnet: ipam.Subnet, ends: Sequence[tuple[str, ipam.Address | None]]
     ) -> Iterator[Slip]:
-        """Yield the faults of the slices in a range of this subnet; `ends` are the fields beside
-        perNode.
-        """
+        """Yield the faults in a range of this subnet; `ends` are fields beside perNode."""
         if not subnet.prefixlen <= self.prefix <= subnet.max_prefixlen:
             limits = f"{subnet.prefixlen} to {subnet.max_prefixlen}"
             problem = f"{subnet} has no slices of length {self.prefix}"
@@ -122,7 +120,8 @@ class PoolSlices(Typed):
         slices: set[ipam.Subnet] = set()
         for index, chosen in enumerate(self.nodes):
             at = ("nodes", index)
-            if chosen.subnet.version != subnet.version or not _is_within(chosen.subnet, subnet):
+            first, last = chosen.subnet.network_address, chosen.subnet.broadcast_address
+            if not (first in subnet and last in subnet):
                 remedy = f"Write a /{self.prefix} of {subnet}"
                 yield Slip(f"{chosen.subnet} is outside of {subnet}", remedy, (*at, "subnet"))
             elif chosen.subnet.prefixlen != self.prefix:
@@ -154,10 +153,6 @@ def entry(node: str, subnet: ipam.Subnet, gateway: ipam.Address | None) -> Value
     """Return one of `nodes`, as JSON values."""
     fields: dict[str, Value] = {"node": node, "subnet": str(subnet)}
     return fields | ({"gateway": str(gateway)} if gateway else {})
-
-
-def _is_within(subnet: ipam.Subnet, whole: ipam.Subnet) -> bool:
-    return subnet.network_address in whole and subnet.broadcast_address in whole
 
 
 MOST_AT_ONCE = 1024  # addresses that a node acquires at once
@@ -383,8 +378,7 @@ def load(document: Document) -> ipam.IPPool:
 
 
 def decode(data: bytes) -> ipam.IPPool:
-    """Return the spec of an object, still without its name; raise Refused with all of its faults.
-    """
+    """Return the value of a spec, still without a name; raise Refused with all of its faults."""
     document = of_json(data, base=("spec",))
     return _compiled(validate(IPPoolSpec, document), "", document, ("ranges",))
 

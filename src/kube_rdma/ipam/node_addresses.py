@@ -46,8 +46,8 @@ class IpamDependencies(Frozen):
     """The API server and the disk of NodeAddresses."""
 
     cluster: Cluster
-    namespace: str
-    disk: Disk
+    namespace: str  # of the nodes' leases
+    disk: Disk  # of the journal: /var/lib/kube-rdma/addresses
 
 
 class _Pool(Frozen):
@@ -91,7 +91,7 @@ class NodeAddresses:
             )
             state = load(self._node, journal.records, self.now())
             self._agent = effects.IpamAgentState(identity, state, self._timing.agreed)
-            self._agent.is_watch_interrupted = self._is_watch_interrupted
+            self._agent.is_watch_interrupted = lambda: bool(self._blocks and self._blocks.trouble)
             self._blocks: Mirror[ipam.Block] | None = None
             self._queues: dict[ipam.PoolName, ipam.BorrowQueue] = {}
             self._agent.queues = self._queues
@@ -281,9 +281,6 @@ class NodeAddresses:
     def _note_rollback(self) -> None:
         """Grant nothing more, and acquire the lease again at the next renewal."""
         self._agent.note_rollback(self.now())
-
-    def _is_watch_interrupted(self) -> bool:
-        return bool(self._blocks and self._blocks.trouble)
 
     def _block_changed(self, old: ipam.Block | None, new: ipam.Block | None) -> None:
         block = new or old

@@ -123,8 +123,7 @@ class _LeaseNotes(StatusPart, forbid_unknown_fields=True):
 
 
 def decode_block(data: bytes) -> ipam.Block:
-    """Return the spec of an IPBlock, still without its version; raise Refused that names the field.
-    """
+    """Return the value of a spec, still without a version; raise Refused that names the field."""
     spec = _part(data, IPBlockSpec, "spec")
     first = _value(address, spec.first, _ADDRESS, "spec.first")
     if int(first) % ipam.BLOCK_ADDRESSES:
@@ -297,10 +296,11 @@ class IPPoolStatus(StatusPart):
 class PoolFindings(Frozen):
     """The findings of the controller about one pool."""
 
-    generation: int
+    generation: int  # of the object that it looked at
     usages: Sequence[Usage] = ()
-    broken: str = ""
-    scarce: Sequence[str] = ()
+    broken: str = ""  # why the pool cannot be used at all
+    scarce: Sequence[str] = ()  # sentences about parts that are nearly full
+    # Sentences about addresses that two nodes hold, and about IPBlocks that cannot be read.
     conflicts: Sequence[str] = ()
 
 

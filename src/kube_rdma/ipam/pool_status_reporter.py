@@ -99,8 +99,7 @@ class PoolStatusReporter:
     async def _report(
         self, stored: Stored[bytes, IPPoolStatus], blocks: _Blocks, now: str, why: str
     ) -> bool:
-        """Return whether the status of a pool was written; `why` the pool cannot be handled, if so.
-        """
+        """Return whether the status was written; `why` the pool cannot be handled, if so."""
         before = self._usages[stored.name]
         pool, findings = None, PoolFindings(stored.generation, before, broken=why)
         if not why:

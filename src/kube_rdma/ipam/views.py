@@ -24,16 +24,13 @@ _KEPT = ("ADDRESS", "NETWORK", "POD", "INTERFACE", "NODE", "POOLS")
 
 
 class PoolState(Frozen):
-    """A pool, how full it is, which nodes hold what of it, and which lack addresses.
-
-    `notes` are sentences about it; `holders` are sorted by node.
-    """
+    """A pool, its usage, its holders, and the requests of nodes that lack addresses."""
 
     pool: IPPool
     usages: tuple[Usage, ...]
-    holders: tuple[Holder, ...] = ()
+    holders: tuple[Holder, ...] = ()  # sorted by node
     queue: BorrowQueue | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # sentences
 
 
 class Holder(Frozen):
@@ -102,8 +99,7 @@ def pool_page(state: PoolState) -> Page:
 
 
 def pools_document(states: Sequence[PoolState]) -> list[dict[str, object]]:
-    """Return the same as JSON values. Keys are stable: they are added to, never renamed or removed.
-    """
+    """Return the pools as JSON values. Keys are stable: none is renamed or removed."""
     return [_document(state) for state in states]
 
 
@@ -116,7 +112,7 @@ def findings_page(findings: Sequence[Finding]) -> Page:
 
 
 def findings_document(findings: Sequence[Finding]) -> list[dict[str, object]]:
-    """Return the same as JSON values."""
+    """Return them as JSON values."""
     return [
         {"kind": each.code, "sentence": each.problem, "warning": not each.is_error}
         for each in findings
@@ -124,8 +120,7 @@ def findings_document(findings: Sequence[Finding]) -> list[dict[str, object]]:
 
 
 def migration_page(migration: Migration, *, is_done: bool) -> Page:
-    """Return the page of pools and addresses of a migration, and of what a person has to look at.
-    """
+    """Return the page of a migration: its pools and addresses, and what needs a person."""
     acts = [
         Line(f"{'+' if act == 'create' else '~'} IPPool {name}") for name, act in migration.pools
     ] or [Line("No pool changes.")]
@@ -144,7 +139,7 @@ def migration_page(migration: Migration, *, is_done: bool) -> Page:
 
 
 def migration_document(migration: Migration) -> dict[str, object]:
-    """Return the same as JSON values."""
+    """Return them as JSON values."""
     keys = [name.lower() for name in _KEPT]
     return {
         "pools": [{"name": name, "act": act} for name, act in migration.pools],

@@ -40,8 +40,7 @@ Subnet = IPv4Network | IPv6Network
 
 
 def is_default(to: Subnet) -> bool:
-    """Return whether a route there takes all traffic: a default route, or half of one (0.0.0.0/1).
-    """
+    """Return whether a route there is a default route, or half of one (0.0.0.0/1)."""
     return to.prefixlen < 2
 
 
@@ -83,67 +82,61 @@ class Span(Frozen):
 
 
 class NodeSlice(Frozen):
-    """The slice that people chose for a node; without `gateway` it is by the index of PerNode."""
+    """The slice that people chose for a node."""
 
     node: NodeName
     subnet: Subnet
-    gateway: Address | None = None
+    gateway: Address | None = None  # None: by the index of PerNode
 
 
 class PerNode(Frozen):
-    """Each node has one slice of a range for itself: a subnet of `prefix` bits.
+    """The division of a range into one slice for each node."""
 
-    `gateway` is the index of the router's address in the slice. `nodes` have the slices that people
-    chose for them. `is_one_subnet`: the slices are parts of one subnet, so a pod's address has the
-    prefix length of the range; else each is a subnet of its own, with a router to the others.
-    """
-
-    prefix: int
-    gateway: int | None = None
-    nodes: tuple[NodeSlice, ...] = ()
+    prefix: int  # of each slice, in bits
+    gateway: int | None = None  # the index of the router's address in each slice
+    nodes: tuple[NodeSlice, ...] = ()  # that people chose
+    # The slices are parts of one subnet, so a pod's address has the prefix length of the range;
+    # else each is a subnet of its own, with a router to the others.
     is_one_subnet: bool = False
 
 
 class IPRange(Frozen):
-    """A part of a subnet that a pool gives from.
-
-    Without `first` and `last` it is the subnet. `rail`: only for the NIC of this index. `source` is
-    its place in its document, for messages.
-    """
+    """A part of a subnet that a pool gives from."""
 
     subnet: Subnet
-    first: Address | None = None
-    last: Address | None = None
+    first: Address | None = None  # None: the first of the subnet
+    last: Address | None = None  # None: the last of the subnet
     gateway: Address | None = None
-    rail: int | None = None
-    source: str = ""
+    rail: int | None = None  # only for the NIC of this index
+    source: str = ""  # the place in its document, for messages
     per_node: PerNode | None = None
+
+    @property
+    def span(self) -> Span:
+        """Return the first and the last address."""
+        first = self.subnet.network_address if self.first is None else self.first
+        return Span(first, self.subnet.broadcast_address if self.last is None else self.last)
 
 
 class Route(Frozen):
-    """A route of the pod; without `via` it is the gateway of the address's range."""
+    """A route of the pod."""
 
     to: Subnet
-    via: Address | None = None
+    via: Address | None = None  # None: the gateway of the address's range
 
 
 class IPPool(Frozen):
-    """An IPPool as people write it: a NIC that names it gets one address of each of its families.
-
-    `block_size` is how many addresses a node acquires at once, `cooldown` how many seconds an address
-    is left alone after its release. `probe`: ask the network for each address before a pod uses it.
-    `namespaces` are those whose pods may have addresses of it; none: every namespace's.
-    """
+    """An IPPool: a NIC that names it gets one address of each of its families."""
 
     name: PoolName
     ranges: tuple[IPRange, ...]
     network: NetworkName = NetworkName("default")
     excludes: tuple[Span, ...] = ()
     routes: tuple[Route, ...] = ()
-    block_size: int = 32
-    cooldown: float = 60.0
-    probe: bool = False
-    namespaces: tuple[str, ...] = ()
+    block_size: int = 32  # addresses that a node acquires at once
+    cooldown: float = 60.0  # seconds that an address is left alone after its release
+    probe: bool = False  # ask the network for each address before a pod uses it
+    namespaces: tuple[str, ...] = ()  # whose pods may have addresses of it; none: all
 
     @property
     def routed(self) -> bool:
@@ -191,32 +184,26 @@ class Pin(Frozen):
 
 
 class Block(Frozen):
-    """An IPBlock: which node holds which of its addresses. An address that no node holds is free.
-
-    Every write raises `edition`, so no two writes are equal, and each that succeeds makes all older
-    ones that are still under way fail. `version` None: the object does not exist yet.
-    """
+    """An IPBlock: which node holds which of its addresses; all others are free."""
 
     key: BlockKey
     holdings: tuple[NodeHolding, ...] = ()
     pins: tuple[Pin, ...] = ()
+    # Every write raises it, so no two writes are equal, and each that succeeds makes all older ones
+    # that are still under way fail.
     edition: int = 0
-    version: Version | None = None
+    version: Version | None = None  # None: the object does not exist yet
 
 
 class NodeLease(Frozen):
-    """A node's right to allocate, renewed by its agent (coordination.k8s.io Lease).
-
-    `journal` says who renews it: a rebuilt node has another journal. `duration` is T in seconds, as
-    the node itself counts it. `fenced`: the controller has revoked the right.
-    """
+    """A node's right to allocate, renewed by its agent (coordination.k8s.io Lease)."""
 
     node: NodeName
-    journal: JournalId
+    journal: JournalId  # of the agent that renews it: a rebuilt node has another
     boot: BootId
     heartbeat: int = 0  # raised by every write
-    duration: float = 600.0
-    fenced: bool = False
+    duration: float = 600.0  # T in seconds, as the node itself counts it
+    fenced: bool = False  # the controller has revoked the right
     version: Version | None = None
 
 
@@ -260,44 +247,32 @@ class Timing(Frozen):
 
     @property
     def silence(self) -> float:
-        """Return the seconds without a renewal after which a node has surely stopped to allocate.
-        """
+        """Return the seconds after the last renewal until a node surely allocates no more."""
         return self.contact + self.margin
 
 
 class NicRequest(Frozen):
-    """Addresses for one interface, one of each family that the pool has for the rail.
-
-    `addresses` are static: just these, or nothing. `owner` keeps its address while it is spare:
-    `prefer` are the addresses that its pins name.
-    """
+    """Addresses for one interface, one of each family that the pool has for the rail."""
 
     interface: InterfaceName
     pool: PoolName
     rail: int | None = None
-    addresses: tuple[Address, ...] = ()
-    owner: Owner | None = None
-    prefer: tuple[Address, ...] = ()
+    addresses: tuple[Address, ...] = ()  # static: just these, or nothing
+    owner: Owner | None = None  # keeps its address while it is spare
+    prefer: tuple[Address, ...] = ()  # that the owner's pins name
 
 
 class AddressRequest(Frozen):
-    """The NICs of one container: it gets an address for each of them, or none at all.
-
-    `namespace` is the pod's, as the runtime names it; empty where the runtime names none.
-    """
+    """The NICs of one container: it gets an address for each of them, or none at all."""
 
     container: ContainerId
     pod: PodUid
     nics: tuple[NicRequest, ...]
-    namespace: str = ""
+    namespace: str = ""  # the pod's; empty where the runtime names none
 
 
 class AddressAllocation(Frozen):
-    """One address of a container; with its record the key is network, pod, container, NIC.
-
-    `cooling`: released, but still in its cool-down of `cooldown` seconds, so no other pod gets it.
-    `node_slice`: the node's own part of the range, in pools whose nodes have such parts.
-    """
+    """One address of a container; with its record the key is network, pod, container, NIC."""
 
     network: NetworkName
     interface: InterfaceName
@@ -305,23 +280,21 @@ class AddressAllocation(Frozen):
     address: Address
     subnet: Subnet
     gateway: Address | None = None
-    cooldown: float = 0.0
+    cooldown: float = 0.0  # seconds
     owner: Owner | None = None
-    cooling: bool = False
-    node_slice: Subnet | None = None
+    cooling: bool = False  # released, but still in its cool-down, so no other pod gets it
+    node_slice: Subnet | None = None  # of the node, in pools whose nodes have slices
 
 
 @dataclass(frozen=True, slots=True)
 class AllocationRecord:
-    """The allocations of one container on this node: one record of the journal.
-
-    `began` is when its newest address was allocated, by the clock of the process that did; a
-    process that loads the record sets it to its own start.
-    """
+    """The allocations of one container on this node: one record of the journal."""
 
     container: ContainerId
     pod: PodUid
     allocations: tuple[AddressAllocation, ...]
+    # When its newest address was allocated, by the clock of this process: a process that loads the
+    # record sets it to its own start.
     began: float = field(default=0.0, compare=False)
 
     @property

@@ -69,21 +69,19 @@ class NamespaceQuota(Frozen):
 
 
 class AuthorFacts(Frozen):
-    """All that is read. `pods` are those of all namespaces, `own_pods` those of the namespace.
-
-    `everybodys` are the namespaces whose networks all pods may name, where agents keep networks to
-    their namespaces. None: agents keep none, or that could not be read.
-    """
+    """The facts that are read for the author of a pod."""
 
     namespace: str
-    own_pods: tuple[HeldShares, ...] | None = None
-    pods: tuple[HeldShares, ...] | None = None
+    own_pods: tuple[HeldShares, ...] | None = None  # of the namespace
+    pods: tuple[HeldShares, ...] | None = None  # of all namespaces
     quotas: tuple[NamespaceQuota, ...] | None = None
     networks: tuple[NamedNetwork, ...] | None = None
     nodes: tuple[NodeState, ...] | None = None
     reports: Mapping[str, NodeReport] | None = None
     classes: tuple[CardClass, ...] | None = None
     ip_pools: tuple[NetworkPool, ...] | None = None
+    # The namespaces whose networks all pods may name, where agents keep networks to their
+    # namespaces; None: agents keep none, or that could not be read.
     everybodys: tuple[str, ...] | None = None
     not_seen: tuple[NotSeen, ...] = ()
 

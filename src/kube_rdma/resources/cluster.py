@@ -7,7 +7,7 @@ Only fields that are shown are decoded.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import msgspec
 
@@ -62,9 +62,7 @@ class _NamedPlugin(msgspec.Struct, frozen=True):
 
 
 async def pods(cluster: Cluster, namespace: str = "") -> tuple[HeldShares, ...]:
-    """Return the shares that pods of a namespace, or of all of them, ask for and have not given
-    back.
-    """
+    """Return the shares that pods of a namespace, or of all of them, hold or wait for."""
     stored = await cluster.list(FULL_POD, Where(namespace=namespace))
     return tuple(held for pod in stored if not status_of(pod).is_over for held in _held(pod))
 
@@ -101,8 +99,7 @@ async def classes(cluster: Cluster) -> tuple[CardClass, ...]:
 
 
 async def ip_pools(cluster: Cluster) -> tuple[NetworkPool, ...]:
-    """Return the IPPools; one whose spec is not understood is for no namespace that is named here.
-    """
+    """Return the IPPools; one with a spec that is not understood is for no certain namespace."""
     pools = []
     for stored in (await cluster.see(IP_POOL_TEXT)).objects:
         free = stored.status.free if stored.status else ""
@@ -121,15 +118,15 @@ def _held(pod: FullPod) -> Iterator[HeldShares]:
     for container in spec.containers:
         beside.update(_limits(container))
     for container in spec.init_containers:
-        beside |= Counter(_limits(container))
+        beside |= _limits(container)
     for resource, count in beside.items():
         yield HeldShares(pod.namespace, spec.node_name, resource, count)
 
 
-def _limits(container: Container) -> Mapping[str, int]:
-    """Of extended resources requests equal limits."""
+def _limits(container: Container) -> Counter[str]:
+    """Return the extended resources of a container, of which requests equal limits."""
     limits = container.resources.limits
-    return {name: whole(str(count)) for name, count in limits.items() if "/" in name}
+    return Counter({name: whole(str(count)) for name, count in limits.items() if "/" in name})
 
 
 def named_pools(config: str) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ API server alone is asked, never a node.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
@@ -59,8 +60,7 @@ class _AuthorReader:
         self.reader = PartReader(hidden_by=(Refused,), worded=_why)
 
     async def at(self, what: str, read: Callable[[Cluster], Awaitable[T]]) -> T | None:
-        """Return what `read` returns; None where it is forbidden or the cluster has no such kind.
-        """
+        """Return what `read` returns; None where it is forbidden or there is no such kind."""
         return await self.reader.asked(what, partial(self.of_kind, read))
 
     async def of_kind(self, read: Callable[[Cluster], Awaitable[T]]) -> T | None:
@@ -82,16 +82,10 @@ async def _networks(look: _AuthorReader, namespace: str) -> tuple[NamedNetwork, 
     )
     for shared in _SHARED:
         if shared != namespace:
-            networks = (*(networks or ()), *await _of_shared(look, shared))
+            read = partial(objects.networks, namespace=shared)
+            with suppress(Refused):  # it is said once, of all other namespaces
+                networks = (*(networks or ()), *(await look.of_kind(read) or ()))
     return networks
-
-
-async def _of_shared(look: _AuthorReader, namespace: str) -> tuple[NamedNetwork, ...]:
-    """None where they may not be read: that is said once, of all other namespaces."""
-    try:
-        return await look.of_kind(partial(objects.networks, namespace=namespace)) or ()
-    except Refused:
-        return ()
 
 
 async def everybodys_of_agents(cluster: Cluster) -> tuple[str, ...] | None:

@@ -8,9 +8,8 @@ kubelet lists none, and the node's report says how many there are.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from kube_rdma.model.kubernetes import NodeState
 from kube_rdma.model.pools import Mode
 from kube_rdma.model.reports import ReportedPool
 from kube_rdma.model.resources import (
@@ -31,11 +30,12 @@ def resource_list(facts: AuthorFacts) -> ResourceListing:
     """Return the listing in the order of names; empty where nothing could be read."""
     every = facts.networks or ()
     allowed = [network for network in every if _may_name(facts, network)]
+    free = {pool.name: pool.free for pool in facts.ip_pools or ()}
     return ResourceListing(
         facts.namespace,
         tuple(_resource(facts, name, allowed) for name in sorted(_names(facts))),
         tuple(sorted(facts.classes or (), key=lambda one: one.name)),
-        tuple(_allowed(facts, network) for network in allowed),
+        tuple(_allowed(network, free) for network in allowed),
         len(every) - len(allowed),
         facts.not_seen,
     )
@@ -95,23 +95,20 @@ def _meaning(modes: tuple[str, ...]) -> str:
 
 
 def _totals(facts: AuthorFacts, name: str) -> dict[str, int] | None:
-    """Return the shares of each node that the scheduler counts; None where neither kind was read.
-    """
+    """Return the shares of each node that the scheduler counts; None where nothing was read."""
     reported = {node: pool for node, pool in _pools(facts) if pool.resource == name}
     if facts.nodes is None:
         if facts.reports is None:
             return None
         return {node: pool.healthy for node, pool in reported.items()}
     totals = {}
-    for node in filter(_takes_pods, facts.nodes):
+    for node in facts.nodes:
+        if node.unschedulable or node.ready is False:
+            continue
         pool = reported.get(node.name)
         listed = dict(node.allocatable).get(name, 0)
         totals[node.name] = pool.healthy if pool and pool.by_claims else listed
     return totals
-
-
-def _takes_pods(node: NodeState) -> bool:
-    return not node.unschedulable and node.ready is not False
 
 
 def _free(facts: AuthorFacts, name: str, totals: dict[str, int] | None) -> dict[str, int] | None:
@@ -145,8 +142,7 @@ def _may_name(facts: AuthorFacts, network: NamedNetwork) -> bool:
     return all(not pool.namespaces or facts.namespace in pool.namespaces for pool in pools)
 
 
-def _allowed(facts: AuthorFacts, network: NamedNetwork) -> AllowedNetwork:
-    free = {pool.name: pool.free for pool in facts.ip_pools or ()}
+def _allowed(network: NamedNetwork, free: Mapping[str, str]) -> AllowedNetwork:
     counts = [free[name] for name in network.pools if free.get(name)]
     shown = ", ".join(dict.fromkeys(counts)) if len(counts) == len(network.pools) else ""
     return AllowedNetwork(network.title, network.resource, shown, network.follows_card)

@@ -37,7 +37,10 @@ def resources_page(listed: ResourceListing) -> Page:
     return (
         _table(_RESOURCES, map(_resource_row, listed.resources)),
         _table(_CLASSES, ((one.name, one.resource or _NONE) for one in listed.classes)),
-        _table(_NETWORKS, map(_network_row, listed.networks)),
+        _table(
+            _NETWORKS,
+            ((one.title, one.resource or _NONE, one.free or _NONE) for one in listed.networks),
+        ),
         _kept(listed),
         *(
             (Sentence(_headline(one)), *_indented(pod_lines(one, networks)))
@@ -54,8 +57,7 @@ def resources_page(listed: ResourceListing) -> Page:
 
 
 def resources_document(listed: ResourceListing) -> dict[str, object]:
-    """Return the same as JSON values. Keys are stable: they are added to, never renamed or removed.
-    """
+    """Return the listing as JSON values. Keys are stable: none is renamed or removed."""
     networks = {network.title: network for network in listed.networks}
     return {
         "namespace": listed.namespace,
@@ -86,12 +88,11 @@ def resources_document(listed: ResourceListing) -> dict[str, object]:
 
 
 def pod_lines(resource: NamedResource, networks: dict[str, AllowedNetwork]) -> list[str]:
-    """Return the manifest lines of a pod that asks for one share, with a network of it if there is
-    one.
-    """
+    """Return the manifest lines of a pod with one share, on a network of it if there is one."""
     lines = []
-    name = _chosen([networks[title] for title in resource.networks])
-    if name:
+    named = [networks[title] for title in resource.networks]
+    if named:  # one that fits whichever card the pod gets, else the first
+        name = max(named, key=lambda one: one.follows_card).title
         lines += ["metadata:", "  annotations:", f"    {_ANNOTATION}: {name}"]
     return [
         *lines,
@@ -104,9 +105,7 @@ def pod_lines(resource: NamedResource, networks: dict[str, AllowedNetwork]) -> l
 
 
 def claim_lines(card_class: CardClass) -> list[str]:
-    """Return the command for the template of the class, and the manifest lines of a pod that uses
-    it.
-    """
+    """Return the command for the template of the class, and the lines of a pod that uses it."""
     return [
         f"# kube-rdma claim --class {quote(card_class.name)} | kubectl apply -f -",
         "spec:",
@@ -117,12 +116,6 @@ def claim_lines(card_class: CardClass) -> list[str]:
         "    resources:",
         "      claims: [{name: rdma}]",
     ]
-
-
-def _chosen(networks: Sequence[AllowedNetwork]) -> str:
-    """Return a network that fits whichever card the pod gets, else the first."""
-    ordered = sorted(networks, key=lambda one: not one.follows_card)
-    return next((one.title for one in ordered), "")
 
 
 def _table(head: tuple[str, ...], cells: Iterable[tuple[str, ...]]) -> Block:
@@ -145,10 +138,6 @@ def _resource_row(resource: NamedResource) -> tuple[str, ...]:
     return (resource.name, f"{mode} by claims" if resource.by_claims else mode, *shown)
 
 
-def _network_row(network: AllowedNetwork) -> tuple[str, ...]:
-    return network.title, network.resource or _NONE, network.free or _NONE
-
-
 def _kept(listed: ResourceListing) -> Block:
     """Return how many networks the table leaves out."""
     if not listed.kept_networks:
@@ -158,7 +147,7 @@ def _kept(listed: ResourceListing) -> Block:
 
 
 def _headline(resource: NamedResource) -> str:
-    """What the lines below it are for, and what the number in them means."""
+    """Return the title of the lines below it, with the meaning of a share."""
     means = f" A share is {ended(resource.meaning)}" if resource.meaning else ""
     return f"For {resource.name}.{means}"
 

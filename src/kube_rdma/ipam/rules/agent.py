@@ -41,8 +41,8 @@ _QUEUE = 12  # times the patience: how long a request may lose races while addre
 class _Outcome(IntEnum):
     """The outcome of an attempt to acquire addresses, the best last."""
 
-    NONE = 0
-    LOST = 1
+    NONE = 0  # no address was free
+    LOST = 1  # other nodes were first
     MADE = 2
 
 
@@ -341,10 +341,7 @@ def _wait_for_turn(
 
 
 def _writes_seen(agent: effects.IpamAgentState) -> int:
-    """Return the number of writes in the blocks that the node sees:
-
-    it grows while any node succeeds.
-    """
+    """Return the number of writes in the visible blocks; it grows while any node succeeds."""
     return sum(block.edition for block in agent.blocks.values())
 
 

@@ -120,9 +120,7 @@ def confirm(state: NodeAddressState, block: ipam.Block) -> NodeAddressState:
 
 
 def is_rollback(old: ipam.Block | None, new: ipam.Block | None) -> bool:
-    """Return whether `new` after `old` shows that the store went back:
-
-    an older block, or a held one gone.
+    """Return whether the store went back: `new` is older than `old`, or a held block is gone.
 
     The controller deletes a block only when no node holds addresses of it. The next one has an
     edition that began again and a higher version than before.
@@ -147,10 +145,7 @@ def _number(version: ipam.Version | None) -> int:
 
 
 def after_rollback(state: NodeAddressState, blocks: Blocks) -> NodeAddressState:
-    """Return the state after a rollback:
-
-    the right is lost, and what other nodes had by then is theirs.
-    """
+    """Return the state without the right; addresses that other nodes had by then are theirs."""
     taken = {
         key: ipam.Bits(
             (holding.in_use | holding.kept)
@@ -173,9 +168,7 @@ def missing(state: NodeAddressState, blocks: Blocks) -> bool:
 def recall(
     state: NodeAddressState, blocks: Blocks, trusted: Mapping[ipam.BlockKey, ipam.Bits]
 ) -> NodeAddressState:
-    """Return the state after a rollback of the store:
-
-    of the blocks, the node believes `trusted` only.
+    """Return the state after a rollback of the store, which believes only `trusted` of the blocks.
 
     It asks back what is in use and gives back all else, for another node may have acquired it
     since. Writes that were planned before count no more.
@@ -212,12 +205,15 @@ def unsettled(state: NodeAddressState, blocks: Blocks) -> tuple[ipam.BlockKey, .
     """Return the blocks to write again: uncertain, or other than this node believes."""
     owned = {key for key, block in blocks.items() if held_by(block, state.node)}
     tenants = _tenants(state)
-    return tuple(
-        key
-        for key in sorted(owned | set(state.holdings))
-        if _differs(state, key, blocks.get(key))
-        or _mispinned(blocks.get(key), tenants.get(key, {}), state.node)
-    )
+    keys = []
+    for key in sorted(owned | set(state.holdings)):
+        block, holding = blocks.get(key), state.holdings.get(key, LocalHolding())
+        own = held_by(block, state.node)
+        lacking = state.needed(key) & ~held(block)  # in use, and could be asked back
+        is_mispinned = block and _pins(block, tenants.get(key, {}), own) != block.pins
+        if holding.uncertain or own != holding.confirmed or lacking or is_mispinned:
+            keys.append(key)
+    return tuple(keys)
 
 
 def choose_addresses(
@@ -304,17 +300,6 @@ def _walk(
     return tuple(chosen)
 
 
-def _differs(state: NodeAddressState, key: ipam.BlockKey, block: ipam.Block | None) -> bool:
-    """Return whether the block says otherwise, or an address in use could be asked back."""
-    holding = state.holdings.get(key, LocalHolding())
-    is_other = holding.uncertain or held_by(block, state.node) != holding.confirmed
-    return is_other or bool(state.needed(key) & ~held(block))
-
-
-def _mispinned(block: ipam.Block | None, tenants: _Tenants, node: ipam.NodeName) -> bool:
-    return block is not None and _pins(block, tenants, held_by(block, node)) != block.pins
-
-
 def _tenants(
     state: NodeAddressState, only: ipam.BlockKey | None = None
 ) -> dict[ipam.BlockKey, dict[int, ipam.Owner | None]]:
@@ -345,9 +330,7 @@ def _tenants(
 
 
 def _pins(block: ipam.Block | None, tenants: _Tenants, own: ipam.Bits) -> tuple[ipam.Pin, ...]:
-    """Return the block's pins, corrected:
-
-    an offset is its tenant's, and an owner has one in a block.
+    """Return the block's pins, of which each offset is its tenant's, and each owner has one.
 
     Only at addresses of the node's `own`: its token may change no others (agent_cel).
     """

@@ -127,19 +127,23 @@ class IpamAgentState(Struct):
     The program writes what its watches show into `catalog`, `blocks` and `queues`, perhaps late.
     """
 
-    identity: ipam.NodeLease
+    identity: ipam.NodeLease  # who writes the lease
     state: NodeAddressState
     timing: ipam.Timing = field(default_factory=ipam.Timing)
     catalog: Catalog = field(default_factory=dict)
     blocks: dict[ipam.BlockKey, ipam.Block] = field(default_factory=dict)
     queues: Mapping[ipam.PoolName, ipam.BorrowQueue] = field(default_factory=dict)
-    lease: ipam.NodeLease | None = None
-    busy: set[ipam.BlockKey] = field(default_factory=set)
-    serving: set[ipam.ContainerId] = field(default_factory=set)
+    lease: ipam.NodeLease | None = None  # as last written by this process
+    busy: set[ipam.BlockKey] = field(default_factory=set)  # with a write under way
+    serving: set[ipam.ContainerId] = field(default_factory=set)  # with a request under way
+    # Lacks of requests that wait for other nodes; times since owners wait for their last address.
     waiting: dict[ipam.ContainerId, tuple[Shortage, ...]] = field(default_factory=dict)
     awaited_since: dict[ipam.Owner, float] = field(default_factory=dict)
+    # Until then the node acquires nothing: the store went back, and every node first asks back what
+    # its pods have. Infinite until the node has acquired its lease again.
     recall_until: float = -inf
-    trusted: Mapping[ipam.BlockKey, ipam.Bits] = field(default_factory=dict)
+    trusted: Mapping[ipam.BlockKey, ipam.Bits] = field(default_factory=dict)  # at the rollback
+    # While true it acquires nothing either: the server may come back restored.
     is_watch_interrupted: Callable[[], bool] = lambda: False
 
     def may_acquire(self, now: float) -> bool:

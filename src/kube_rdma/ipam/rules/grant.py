@@ -46,10 +46,7 @@ class Shortage(Frozen):
 
     @property
     def must(self) -> bool:
-        """Return whether only this address will do:
-
-        a static one; an owner's last one is only preferred.
-        """
+        """Return whether no other address will do: it is static, and no owner's last one."""
         return self.address is not None and self.owner is None
 
 
@@ -294,10 +291,7 @@ _AHEAD = 3  # times the block size: more than this is given back unasked
 def with_requests_of(
     queue: ipam.BorrowQueue, node: ipam.NodeName, shortages: Iterable[Shortage]
 ) -> ipam.BorrowQueue | None:
-    """Return the queue with the node's requests, in the node's old place; None:
-
-    it has them already.
-    """
+    """Return the queue with the node's requests in its old place; None where nothing changes."""
     requests = tuple(
         ipam.BorrowRequest(
             node=node,

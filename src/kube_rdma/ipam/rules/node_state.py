@@ -22,12 +22,14 @@ from kube_rdma.model import ipam
 class LocalHolding(Frozen):
     """The knowledge of the node about its holding in one block."""
 
-    confirmed: ipam.Bits = NONE
-    in_use: ipam.Bits = NONE
-    returning: ipam.Bits = NONE
-    pinned: ipam.Bits = NONE
-    uncertain: bool = False
-    kept: ipam.Bits = NONE
+    confirmed: ipam.Bits = NONE  # by its last write that surely succeeded
+    in_use: ipam.Bits = NONE  # of its records, those in cool-down too
+    returning: ipam.Bits = (
+        NONE  # being given back: the node does not know yet whether they are gone
+    )
+    pinned: ipam.Bits = NONE  # last addresses of owners
+    uncertain: bool = False  # a write is under way or its outcome is unknown
+    kept: ipam.Bits = NONE  # anchors of the slices that addresses in use are of
 
     @property
     def spare(self) -> ipam.Bits:
@@ -43,13 +45,12 @@ class NodeAddressState(Frozen):
     records: Mapping[ipam.ContainerId, ipam.AllocationRecord] = field(default_factory=dict)
     cooldown_ends: Mapping[ipam.ContainerId, float] = field(default_factory=dict)
     right_until: float = -inf
-    term: int = 0
+    term: int = 0  # raised when the right is lost: what began in another term counts no more
+    # Addresses in use that other nodes had when the store went back: not asked back at first.
     taken: Mapping[ipam.BlockKey, ipam.Bits] = field(default_factory=dict)
 
     def needed(self, key: ipam.BlockKey) -> ipam.Bits:
-        """Return the addresses in use and their anchors, to ask back where no other node holds
-        them.
-        """
+        """Return the addresses in use and anchors, to ask back where no other node has them."""
         holding = self.holdings.get(key)
         if holding is None:
             return NONE
@@ -59,12 +60,10 @@ class NodeAddressState(Frozen):
 def load(
     node: ipam.NodeName, records: Iterable[ipam.AllocationRecord], now: float
 ) -> NodeAddressState:
-    """Return the state of a process that just read the journal:
+    """Return the state of a process that just read the journal, with all cool-downs restarted.
 
-    no holdings, and all cool-downs restarted.
-
-    It grants nothing before it has acquired the node lease and written the blocks
-    (agent.acquire_lease).
+    It has no holdings, and grants nothing before it has acquired the node lease and written the
+    blocks (agent.acquire_lease).
     """
     kept = {r.container: dataclasses.replace(r, began=now) for r in records}
     cooldown_ends = {c: now + _cooldown(r) for c, r in kept.items() if r.live != r.allocations}
@@ -75,10 +74,7 @@ def load(
 
 
 def suspend_right(state: NodeAddressState) -> NodeAddressState:
-    """Return the state without the right:
-
-    the node must confirm each holding before it grants from it.
-    """
+    """Return the state without the right: each holding must be confirmed before a grant from it."""
     uncertain = {
         key: replace(holding, confirmed=NONE, returning=NONE, uncertain=True)
         for key, holding in state.holdings.items()
@@ -95,10 +91,7 @@ def confirmed_bits(state: NodeAddressState) -> Mapping[ipam.BlockKey, ipam.Bits]
 
 
 def extend_right(state: NodeAddressState, sent: float, duration: float) -> NodeAddressState:
-    """Return the state after a renewal:
-
-    the right counts from when the renewal was sent, not answered.
-    """
+    """Return the state after a renewal; the right counts from when it was sent, not answered."""
     return replace(state, right_until=sent + duration)
 
 
@@ -134,9 +127,7 @@ def cooled_down(state: NodeAddressState, now: float) -> tuple[ipam.ContainerId, 
 
 
 def end_cooldown(state: NodeAddressState, container: ipam.ContainerId) -> ipam.AllocationRecord:
-    """Return the record to store at the end of a cool-down; without allocations it is to be
-    removed.
-    """
+    """Return the record to store at the end of a cool-down; remove an empty one."""
     record = state.records[container]
     return dataclasses.replace(record, allocations=record.live)
 
@@ -144,10 +135,7 @@ def end_cooldown(state: NodeAddressState, container: ipam.ContainerId) -> ipam.A
 def with_record(
     state: NodeAddressState, record: ipam.AllocationRecord, now: float
 ) -> NodeAddressState:
-    """Return the state once the journal has the record:
-
-    newly released addresses begin their cool-down.
-    """
+    """Return the state once the journal has the record; released addresses begin to cool down."""
     old = state.records.get(record.container)
     records = {**state.records, record.container: record}
     cooldown_ends = dict(state.cooldown_ends)
@@ -183,8 +171,7 @@ def abandoned(
 
 
 def is_lost(state: NodeAddressState, allocation: ipam.AddressAllocation) -> bool:
-    """Return whether the node lost the address: its last write of the block succeeded without it.
-    """
+    """Return whether the node lost the address: its last write succeeded without it."""
     key, bit = key_of(allocation.network, allocation.address)
     holding = state.holdings[key]
     return not holding.uncertain and not holding.confirmed & bit
@@ -298,8 +285,7 @@ def lease_acquisition(
     timing: ipam.Timing,
     cooldown: float,
 ) -> ipam.NodeLease | float:
-    """Return the lease that a node writes to get its right, or the seconds that it has to wait
-    first.
+    """Return the lease that a node writes to get its right, or the seconds to wait before.
 
     `identity` says which node and journal; `lease` is the stored one, unchanged for `unchanged`
     seconds; `cooldown` is the longest of any pool. Another journal's right must have ended, and so

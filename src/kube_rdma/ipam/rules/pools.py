@@ -55,12 +55,10 @@ def overlaps(pools: Iterable[ipam.IPPool]) -> tuple[str, ...]:
 
 
 def lost(old: ipam.IPPool, new: ipam.IPPool | None, blocks: Iterable[ipam.Block]) -> str:
-    """Return a warning when `new` (None:
+    """Return a warning when `new` no longer gives addresses that nodes hold; empty without.
 
-    the deletion) no longer gives what nodes hold; empty without.
-
-    No address comes to harm, pods keep what they have. It is not a refusal since a node holds more
-    than its pods use, and what pods use the node alone knows.
+    `new` None is the deletion. No address comes to harm, pods keep what they have. It is not a
+    refusal since a node holds more than its pods use, and what pods use the node alone knows.
     """
     kept = subpools(new) if new and new.network == old.network else ()
     gone = list(_lost(subpools(old), kept, blocks))
@@ -210,16 +208,14 @@ def anchor_in(
     key: ipam.BlockKey,
     block: ipam.Block | None,
 ) -> ipam.Bits:
-    """Return the anchor to acquire in a block as just read; none where another choice is right now.
-    """
+    """Return the anchor to acquire in a block as just read, none where it is another by now."""
     newest = {at: other for at, other in blocks.items() if at != key}
     chosen = choose_slice(state, newest | ({key: block} if block else {}), subpool)
     return chosen[1] if chosen and chosen[0] == key else NONE
 
 
 def _may_have(node: ipam.NodeName, subpool: Subpool, node_slice: ipam.Subnet) -> bool:
-    """Return whether people chose this slice for the node, or neither this one nor another for it.
-    """
+    """Return whether the node may have the slice by the entries that people wrote."""
     entries = subpool.per_node.nodes if subpool.per_node else ()
     return all(
         (entry.node == node) == (entry.subnet == node_slice)

@@ -24,15 +24,12 @@ _NEARLY_FULL = 0.9  # share of a pool that nodes hold; from then on its status w
 
 
 class NodeObservation(Frozen):
-    """A node lease as last seen, since when it is unchanged, and since when its node is gone.
-
-    `is_own`: the node had a lease, so it is one of this controller's.
-    """
+    """A node lease as last seen, and the times of its last change and of its node's end."""
 
     lease: ipam.NodeLease | None
-    since: float
+    since: float  # it is unchanged
     gone_since: float | None
-    is_own: bool
+    is_own: bool  # the node had a lease, so it is one of this controller's
 
 
 class Observations(Frozen):
@@ -79,7 +76,9 @@ def expired(
             if seen.is_own
             and seen.gone_since is not None
             and now - seen.gone_since >= cooldown
-            and now - seen.since >= _silence(seen.lease, timing)
+            # Its own T counts where it is longer than the controller's.
+            and now - seen.since
+            >= max(timing.contact, seen.lease.duration if seen.lease else 0.0) + timing.margin
             and not (seen.lease and seen.lease.fenced)
         )
     )
@@ -110,10 +109,7 @@ def is_empty(block: ipam.Block) -> bool:
 def without_stale_requests(
     observations: Observations, queues: Iterable[ipam.BorrowQueue], timing: ipam.Timing, now: float
 ) -> tuple[Observations, tuple[ipam.BorrowQueue, ...]]:
-    """Return the queues without requests that are older than any pod's wait:
-
-    their node forgot them.
-    """
+    """Return the queues without requests older than any pod's wait, which their node forgot."""
     requests = {}
     changed = []
     for queue in queues:
@@ -166,17 +162,15 @@ def nearly_full(full: ipam.Usage) -> str:
 
 def conflicts(block: ipam.Block) -> tuple[Broken, ...]:
     """Return an error for addresses that two nodes hold: kube-rdma never writes such a block."""
-    problems = []
-    for first, second in combinations(block.holdings, 2):
-        if both := first.bits & second.bits:
-            problems.append(
-                Broken(
-                    f"IPBlock {block.key.name}, spec.holdings: {_listed(block, ipam.Bits(both))} held "
-                    f"by node {first.node} and node {second.node}; take it from the one that has "
-                    "no pod with it"
-                )
-            )
-    return tuple(problems)
+    return tuple(
+        Broken(
+            f"IPBlock {block.key.name}, spec.holdings: {_listed(block, both)} held "
+            f"by node {first.node} and node {second.node}; take it from the one that has "
+            "no pod with it"
+        )
+        for first, second in combinations(block.holdings, 2)
+        if (both := first.bits & second.bits)
+    )
 
 
 def outside(block: ipam.Block, subpools: Iterable[Subpool]) -> tuple[Broken, ...]:
@@ -189,7 +183,7 @@ def outside(block: ipam.Block, subpools: Iterable[Subpool]) -> tuple[Broken, ...
         given |= mask(subpool, block.key)
     return tuple(
         Broken(
-            f"IPBlock {block.key.name}, spec.holdings: {_listed(block, ipam.Bits(bits))} held by node "
+            f"IPBlock {block.key.name}, spec.holdings: {_listed(block, bits)} held by node "
             f"{holding.node}, but no IPPool of network {block.key.network} gives it"
         )
         for holding in block.holdings
@@ -197,13 +191,7 @@ def outside(block: ipam.Block, subpools: Iterable[Subpool]) -> tuple[Broken, ...
     )
 
 
-def _silence(lease: ipam.NodeLease | None, timing: ipam.Timing) -> float:
-    """Return the seconds for which a lease must be unchanged; its own T counts where it is longer.
-    """
-    return max(timing.contact, lease.duration if lease else 0.0) + timing.margin
-
-
-def _listed(block: ipam.Block, bits: ipam.Bits) -> str:
+def _listed(block: ipam.Block, bits: int) -> str:
     """Return the addresses of a set, the first few by name."""
     addresses = [str(block.key.address(offset)) for offset in offsets(bits)]
     more = f" and {len(addresses) - 3} more" if len(addresses) > 3 else ""
@@ -219,7 +207,7 @@ class ClusterView(Frozen):
     blocks: Mapping[ipam.BlockKey, ipam.Block]
     leases: Mapping[ipam.NodeName, ipam.NodeLease]
     queues: tuple[ipam.BorrowQueue, ...]
-    serving: frozenset[ipam.NodeName]
+    serving: frozenset[ipam.NodeName]  # nodes that exist without the out-of-service taint
 
 
 Operation = tuple[str, str, effects.Effects[None]]
@@ -229,7 +217,7 @@ Operation = tuple[str, str, effects.Effects[None]]
 class GcState(Struct):
     """The memory of the controller between two rounds."""
 
-    cooldown: float
+    cooldown: float  # the longest of any pool
     timing: ipam.Timing = field(default_factory=ipam.Timing)
     observations: Observations = EMPTY
 

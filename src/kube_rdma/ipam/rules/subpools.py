@@ -26,9 +26,6 @@ _ZERO_EVERY = 256  # IPv4 addresses that end in .0 are never given, as whereabou
 class Subpool(Frozen):
     """A pool's addresses of one family for one rail (None: for NICs that name none).
 
-    `spans` are sorted, disjoint and apart. `runs` are the blocks they touch, as first and last
-    block number; `before` counts the blocks of all earlier runs.
-
     With `per_node` its spans are whole, for nodes hold whole slices of it, and pods get addresses
     of `part`: the subpool of one slice, which `node_slice` names. `excluded` waits for that.
     """
@@ -37,10 +34,10 @@ class Subpool(Frozen):
     network: ipam.NetworkName
     family: ipam.Family
     rail: int | None
-    spans: tuple[Interval, ...]
+    spans: tuple[Interval, ...]  # sorted, disjoint and apart
     ranges: tuple[ipam.IPRange, ...]
-    runs: tuple[Interval, ...]
-    before: tuple[int, ...]
+    runs: tuple[Interval, ...]  # of the blocks that the spans touch: first and last block number
+    before: tuple[int, ...]  # by run: the number of blocks in all earlier runs
     block_size: int
     cooldown: float
     per_node: ipam.PerNode | None = None
@@ -67,10 +64,7 @@ class Subpool(Frozen):
 
 
 def subpools(pool: ipam.IPPool) -> tuple[Subpool, ...]:
-    """Return the pool, compiled:
-
-    one subpool for each family and rail; Refused names every wrong range.
-    """
+    """Return one subpool of the pool for each family and rail; Refused names every wrong range."""
     faults = [fault for r in pool.ranges for fault in _faults(r)]
     if not pool.ranges:
         faults = [Refused("it has no ranges", remedy="Add a range", where=f"IPPool {pool.name}")]
@@ -87,7 +81,9 @@ def subpools(pool: ipam.IPPool) -> tuple[Subpool, ...]:
         holes = [(first, last) for first, last, v in excluded if v == version]
         holes += [(int(r.gateway), int(r.gateway)) for r in ranges if r.gateway]
         holes += [hole for r in ranges for hole in _reserved(r.subnet)]
-        spans = _without(_merged(_bounds(r) for r in ranges), _merged(holes))
+        spans = _without(
+            _merged((int(r.span.first), int(r.span.last)) for r in ranges), _merged(holes)
+        )
         if sum(last - first + 1 - _zeros(version, first, last) for first, last in spans) == 0:
             raise Refused(
                 "nothing is left to give: excludes, gateway and reserved addresses cover it",
@@ -143,8 +139,7 @@ def range_of(subpool: Subpool, address: ipam.Address) -> ipam.IPRange:
     """Return the range of an address of the subpool; its subnet and gateway go with it."""
     number = int(address)
     for r in subpool.ranges:
-        first, last = _bounds(r)
-        if first <= number <= last:
+        if int(r.span.first) <= number <= int(r.span.last):
             return r
     raise LookupError(f"{address} is outside of pool {subpool.pool}")
 
@@ -157,10 +152,7 @@ def anchor(network: ipam.NetworkName, node_slice: ipam.Subnet) -> tuple[ipam.Blo
 
 
 def start_block(subpool: Subpool, node: str) -> int:
-    """Return the number of the block where a node begins to look:
-
-    nodes spread, so they seldom race.
-    """
+    """Return the number of the block where a node begins to look, so that nodes seldom race."""
     digest = blake2b(f"{subpool.network}/{subpool.pool}/{node}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") % subpool.block_count
 
@@ -191,10 +183,7 @@ def run(first: int, last: int) -> ipam.Bits:
 
 
 def part(subpool: Subpool, node_slice: ipam.Subnet) -> Subpool | None:
-    """Return the subpool of one slice of a subpool with `per_node`; None:
-
-    nothing of it can be given.
-    """
+    """Return the subpool of one slice; None where nothing of it can be given."""
     per_node = subpool.per_node
     assert per_node
     whole = range_of(subpool, node_slice.network_address)
@@ -229,8 +218,7 @@ def slice_of(subpool: Subpool, address: ipam.Address) -> ipam.Subnet:
 
 
 def gateway_of(per_node: ipam.PerNode, node_slice: ipam.Subnet) -> ipam.Address | None:
-    """Return the router of a slice: the one that its node's entry names, else the one of the index.
-    """
+    """Return the router of a slice: that of its node's entry, else that of the index."""
     for chosen in per_node.nodes:
         if chosen.subnet == node_slice and chosen.gateway:
             return chosen.gateway
@@ -268,8 +256,7 @@ def _sliced(
     per_node: ipam.PerNode,
     excluded: Iterable[tuple[int, int, int]],
 ) -> Subpool:
-    """Return the subpool of ranges whose nodes have slices; Refused where no slice has an address.
-    """
+    """Return the subpool of sliced ranges; raise Refused where no slice has an address."""
     version = ranges[0].subnet.version
     for r in ranges:
         if r.per_node is None or replace(r.per_node, nodes=()) != replace(per_node, nodes=()):
@@ -278,7 +265,7 @@ def _sliced(
                 remedy="Write the same perNode for each range of one family and rail",
                 where=r.source or f"IPPool {pool.name}",
             )
-    spans = _merged(_bounds(r) for r in ranges)
+    spans = _merged((int(r.span.first), int(r.span.last)) for r in ranges)
     holes = _merged((first, last) for first, last, family in excluded if family == version)
     whole = replace(_subpool(pool, ranges, spans), per_node=per_node, excluded=holes)
     entries = tuple(chosen for r in ranges if r.per_node for chosen in r.per_node.nodes)
@@ -341,13 +328,6 @@ def _faults(r: ipam.IPRange) -> Iterator[Refused]:
             remedy="Exchange start and end",
             where=r.source,
         )
-
-
-def _bounds(r: ipam.IPRange) -> Interval:
-    return (
-        int(r.first if r.first is not None else r.subnet.network_address),
-        int(r.last if r.last is not None else r.subnet.broadcast_address),
-    )
 
 
 def _reserved(subnet: ipam.Subnet) -> Iterator[Interval]:
