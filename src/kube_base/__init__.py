@@ -1,4 +1,4 @@
-"""What kube_client and kube_rdma both stand on: errors, frozen values, JSON of others, waits.
+"""The ground of kube_client and kube_rdma: errors, frozen values, JSON of others, waits.
 
 Nothing here knows Kubernetes or RDMA. All but backoff is pure: no clock, disk, socket or log.
 """

@@ -1,8 +1,8 @@
-"""How long to wait before trying a neighbour again: exponential, with full jitter.
+"""Waits before another try with a server: exponential, with full jitter.
 
 All nodes of a cluster may lose their kubelet or their API server at once (an upgrade); a random
-share of the longest wait keeps them from coming back in step. The neighbours share the formula;
-it is after "Exponential Backoff And Jitter" (AWS, 2015).
+share of the longest wait keeps them from coming back in step. All adapters share the formula; it is
+after "Exponential Backoff And Jitter" (AWS, 2015).
 """
 
 from __future__ import annotations
@@ -14,6 +14,6 @@ LONGEST = 30.0  # seconds, reached after eight failures
 
 
 def full_jitter(failures: int) -> float:
-    """Seconds to wait after this many failures, counted from 0: from none to the longest."""
+    """Return seconds to wait after this many failures, counted from 0: from none to the longest."""
     longest = min(LONGEST, FIRST * 2 ** min(failures, 16))
     return random.uniform(0, longest)  # noqa: S311  spreads load, hides nothing

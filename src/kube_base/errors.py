@@ -42,7 +42,7 @@ class Refused(KubeError):
 
     @classmethod
     def all(cls, faults: Sequence[Refused]) -> Refused:
-        """One error out of one or more faults, in their order: the first MOST_FAULTS, and a count.
+        """Return one error of the first MOST_FAULTS faults in order, and a count of the others.
 
         Whoever writes a document decides how many it has, and each becomes a line of logs, Events
         and answers.
@@ -60,11 +60,11 @@ class Unavailable(KubeError):
 
 
 class Broken(KubeError):
-    """What is there contradicts what was recorded; going on could destroy something."""
+    """The world contradicts what was recorded; going on could destroy something."""
 
 
 def _alone(fault: Refused) -> Iterator[Refused]:
-    """A fault and those that it carries, each without others."""
+    """Yield a fault and those that it carries, each without others."""
     yield Refused(fault.problem, remedy=fault.remedy, where=fault.where) if fault.more else fault
     for carried in fault.more:
         yield from _alone(carried)

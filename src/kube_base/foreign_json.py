@@ -45,7 +45,7 @@ def decoded(
 def decoded(
     data: bytes | str, what: Any = Any, *, most: int = MOST_BYTES, hook: Hook | None = None
 ) -> Any:
-    """The value, of the type `what`; raise Undecodable, and nothing else.
+    """Return the value, of the type `what`; raise Undecodable, and nothing else.
 
     Plain values (dict, list) have at most MAX_DEPTH levels, and whole numbers of 64 bits. `hook`
     makes what msgspec does not know by itself.
@@ -66,7 +66,7 @@ def decoded(
 
 
 def pruned(data: bytes) -> bytes:
-    """The document with null for what lies too deep to be read.
+    """Return the document with null for what lies too deep to be read.
 
     What is left is still deeper than `decoded` takes as a plain value, so one bad object of a list
     is found and named while its neighbours are read.
@@ -94,7 +94,7 @@ def _decoder(what: Any, hook: Hook | None) -> Callable[[bytes | str], Any]:
 
 
 def _refuse_excess(whole: object) -> None:
-    """Level by level: whoever recurses here would be what the check is against."""
+    """Raise Undecodable for too many levels; a recursion would be what the check is against."""
     level = [whole]
     for _ in range(MAX_DEPTH + 1):
         inside: list[object] = []

@@ -1,4 +1,4 @@
-"""What a frozen value is: a Struct, whose class is made in 5 µs; that of a dataclass in 200 to 500.
+"""Frozen values: Structs, whose classes are made in 5 µs; that of a dataclass in 200 to 500.
 
 Below all other files of the model. A dataclass writes the source of its methods and compiles it at
 every start of a process; a Struct has them in C. What a Struct has not (a field that is not
@@ -25,7 +25,7 @@ class Frozen(Struct, frozen=True):
 
 
 def asdict(value: Frozen) -> dict[str, Any]:
-    """The fields of a value by name, with the values inside of it as dicts too."""
+    """Return the fields of a value by name, with the values inside of it as dicts too."""
     return {name: _as_dicts(getattr(value, name)) for name in value.__struct_fields__}
 
 

@@ -19,7 +19,7 @@ class Notices:
         self._standing: dict[Hashable, frozenset[str]] = {}
 
     def news(self, topic: Hashable, *sentences: str) -> tuple[str, ...]:
-        """The new ones of `sentences`; from now on these stand about `topic`, and no others."""
+        """Return the new ones of `sentences`, which now stand about `topic`, and no others."""
         before = self._standing.pop(topic, frozenset())
         if sentences:
             self._standing[topic] = frozenset(sentences)

@@ -84,7 +84,7 @@ class ApiRequests:
         raise error
 
     async def list(self, kind: ObjectKind[Any, Any], where: Where) -> AsyncIterator[wire.Page]:
-        """A consistent list, in pages; Expired when the next one is no longer to be had.
+        """Yield a consistent list, in pages; Expired when the next one is no longer to be had.
 
         Pages are asked for by what they weigh. `resourceVersion=0` would have them from the
         server's cache, in one piece (apiserver's cacher ignores the limit then), and as they may
@@ -117,7 +117,7 @@ class ApiRequests:
     async def stream(
         self, kind: ObjectKind[Any, Any], where: Where, version: str
     ) -> AsyncIterator[Changes]:
-        """The changes after a version, until the server ends it or the store went back."""
+        """Return the changes after a version, until the server ends it or the store went back."""
         # Spread, or all nodes that lost one server come back in step forever.
         seconds = max(1, round(self.pace.stream * random.uniform(0.75, 1.25)))  # noqa: S311
         query = (
@@ -142,14 +142,14 @@ class ApiRequests:
     async def websocket(
         self, request: wire.ApiRequest, protocols: Sequence[str]
     ) -> AsyncIterator[wire.Websocket]:
-        """A WebSocket while it is needed; raise what a refusal means."""
+        """Return a WebSocket while it is needed; raise what a refusal means."""
         async with self._transport.websocket(request, protocols) as socket:
             if isinstance(socket, wire.Answer):
                 raise failure(request, socket, self.program)
             yield socket
 
     def local_address(self) -> str | None:
-        """As Transport.local_address."""
+        """Return this side's IP address of the newest connection, None before the first."""
         return self._transport.local_address()
 
     def _touch(self, sent: float) -> None:
@@ -157,7 +157,7 @@ class ApiRequests:
 
 
 async def _until(lines: AsyncIterator[bytes], over: asyncio.Event) -> AsyncGenerator[bytes, None]:
-    """The lines until they end, or it is over."""
+    """Yield the lines until they end, or it is over."""
     ending = asyncio.create_task(over.wait())
     reading = asyncio.create_task(_next(lines))
     try:
@@ -178,7 +178,7 @@ async def _next(lines: AsyncIterator[bytes]) -> bytes | None:
 
 
 def _busy(request: wire.ApiRequest, answer: wire.Answer, waited: float) -> float | None:
-    """Seconds until a busy server wants to be asked again; None to take its answer as it is."""
+    """Return the seconds that a busy server asks to wait; None to take its answer as it is."""
     if answer.status != 429 or answer.retry_after is None or waited + answer.retry_after > _BUSY:
         return None
     # An eviction's is a PodDisruptionBudget's "not now" (registry/core/pod/storage/eviction.go).
@@ -188,7 +188,7 @@ def _busy(request: wire.ApiRequest, answer: wire.Answer, waited: float) -> float
 
 
 def make(verb: str, kind: ObjectKind[Any, Any], name: str, namespace: str) -> wire.ApiRequest:
-    """A request for one object, or for a collection; Refused for what cannot be a name."""
+    """Return a request for one object, or for a collection; Refused for what cannot be a name."""
     if namespace and not kind.namespaced:
         raise TypeError(f"{kind.kind} has no namespace")
     if not namespace and kind.namespaced and verb not in {"list", "watch"}:

@@ -135,7 +135,7 @@ class Http:
             yield OpenWebsocket(upgrade.connection, protocol, partial(self._asking, request))
 
     def local_address(self) -> str | None:
-        """This side's IP address of the connection that was made last, None before the first."""
+        """Return this side's IP address of the newest connection, None before the first."""
         return self._client.local_address
 
     def close(self) -> None:
@@ -158,7 +158,7 @@ class Http:
     async def _upgraded(
         self, stack: AsyncExitStack, request: ApiRequest, offer: Handshake
     ) -> HttpUpgrade:
-        """The same for another protocol."""
+        """Return the same for another protocol."""
         credential = await self._credential()
         asked = self._client.upgraded(self._built(request, credential, offer.headers))
         upgrade = await stack.enter_async_context(asked)
@@ -244,7 +244,7 @@ async def _whole(answer: HttpAnswer) -> Answer:
 
 
 def _why(error: Exception, ticks: float) -> str:
-    """What went wrong, as a part of a sentence."""
+    """Return the reason of a failure, as a part of a sentence."""
     match error:
         case TimeoutError(errno=None):
             return f"silence for {ticks:g} s"

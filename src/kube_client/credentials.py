@@ -1,4 +1,4 @@
-"""What proves to the API server who asks, as `kubeconfig` names it: token, password, certificate.
+"""Reads the credentials that `kubeconfig` names: token, password, certificate, plugin.
 
 What can change is read again: a token's file after a minute and when the server no longer accepts
 the token (the kubelet rotates it), a plugin's answer when it expires or is no longer accepted. No
@@ -39,7 +39,7 @@ _LAST_WORDS = 300  # characters of a plugin's failure
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What goes with a request, and with a new connection. Both are secrets and have no repr."""
+    """The secrets of a request and of a new connection, without a repr."""
 
     authorization: str = field(default="", repr=False)  # the header; empty for none
     certificate: bytes = field(default=b"", repr=False)  # a plugin's: PEM of chain and key
@@ -49,16 +49,16 @@ class Credentials(Protocol):
     """Raises Refused for what a person must change, Unavailable where trying again can help."""
 
     async def read(self) -> Credential:
-        """What holds now."""
+        """Return the credential that holds now."""
         ...
 
     def reject(self, used: Credential) -> bool:
-        """The server does not accept `used`; whether `read` may have another one now."""
+        """Return the server does not accept `used`; whether `read` may have another one now."""
         ...
 
 
 def find_credentials(access: Access) -> Credentials:
-    """Those that a kubeconfig or the service account names."""
+    """Return the credentials that a kubeconfig or the service account names."""
     user = access.user
     if user.exec:
         return CredentialPlugin(user.exec, access)
@@ -71,7 +71,7 @@ def find_credentials(access: Access) -> Credentials:
 
 
 def impersonation(user: UserEntry) -> Pairs:
-    """The headers that ask the server to act as somebody else."""
+    """Return the headers that ask the server to act as somebody else."""
     extra = (
         (f"Impersonate-Extra-{key}", value)
         for key, values in user.impersonate_extra.items()
@@ -83,17 +83,17 @@ def impersonation(user: UserEntry) -> Pairs:
 
 
 class FixedCredential:
-    """What stands in the kubeconfig itself, if anything."""
+    """The credential in the kubeconfig itself, if there is one."""
 
     def __init__(self, credential: Credential) -> None:
         self._credential = credential
 
     async def read(self) -> Credential:
-        """The same for ever."""
+        """Return the same for ever."""
         return self._credential
 
     def reject(self, _used: Credential) -> bool:
-        """There is no other."""
+        """Return False: there is no other credential."""
         return False
 
 
@@ -109,13 +109,13 @@ class TokenFile:
         self._due: float | None = None  # when it is read again; None before the first time
 
     async def read(self) -> Credential:
-        """The file's token, as it was less than a minute ago."""
+        """Return the file's token, as it was less than a minute ago."""
         if self._due is None or self._clock() >= self._due:
             self._read()
         return Credential(_bearer(self._token))
 
     def reject(self, used: Credential) -> bool:
-        """Whether the file has another token by now."""
+        """Return whether the file has another token by now."""
         self._read()
         return _bearer(self._token) != used.authorization
 
@@ -152,14 +152,14 @@ class _ExecCredential(msgspec.Struct, frozen=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Whether somebody sits before this process: types into it, reads what plugins say."""
+    """A person before this process, who may type into it and read what plugins say."""
 
     types: bool
     reads: bool
 
     @classmethod
     def here(cls) -> Person:
-        """By the terminals of stdin and stderr."""
+        """Return the person by the terminals of stdin and stderr."""
         streams = (sys.stdin, sys.stderr)
         return cls(*(stream is not None and stream.isatty() for stream in streams))
 
@@ -186,7 +186,7 @@ class CredentialPlugin:
         self._lock = asyncio.Lock()  # it runs once, however many requests wait for it
 
     async def read(self) -> Credential:
-        """What the plugin printed, or prints now."""
+        """Return the credential that the plugin printed, or prints now."""
         async with self._lock:
             expired = self._expiry is not None and self._now() + _BEFORE_EXPIRY >= self._expiry
             if self._kept is None or expired:
@@ -194,13 +194,13 @@ class CredentialPlugin:
             return self._kept
 
     def reject(self, used: Credential) -> bool:
-        """The plugin is asked anew, unless that was done since."""
+        """Return the plugin is asked anew, unless that was done since."""
         if self._kept == used:
             self._kept = None
         return True
 
     async def _run(self) -> bytes:
-        """What it prints; it is ended when nobody waits for it any more."""
+        """Return the output of the plugin; end it when nobody waits for it any more."""
         command = self._plugin.command
         process = await self._start()
         try:
@@ -251,11 +251,11 @@ class CredentialPlugin:
 
     @property
     def _interactive(self) -> bool:
-        """Whether its stdin is the terminal; without a mode it is, if there is one (v1beta1)."""
+        """Return whether its stdin is the terminal; without a mode it is, if there is one."""
         return self._plugin.interactive_mode != "Never" and self._person.types
 
     def _info(self) -> dict[str, Any]:
-        """What a plugin may want to know: ExecCredential, its spec."""
+        """Return the ExecCredential for the plugin: the cluster and whether it may ask a person."""
         spec: dict[str, Any] = {"interactive": self._interactive}
         if self._plugin.provide_cluster_info:
             entry: dict[str, Any] = msgspec.to_builtins(self._access.server)

@@ -1,4 +1,4 @@
-"""What the API server's refusals mean, by who has to act.
+"""Sorts the API server's refusals by who has to act.
 
     Unavailable     no answer, 429, 5xx: the same again can help
     ├── Expired     410: list again, which a watch does by itself
@@ -7,7 +7,7 @@
     └── NotInstalled 404 of a whole resource
 
 A Conflict is Unavailable to whoever does not look closer, since trying again is right for both; it
-lives here because only a caller of this door can tell what to read again.
+lives here because only a caller of this client can tell what to read again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kube_client.wire import Answer, ApiRequest
 
 
 class Lost(StrEnum):
-    """How a compare-and-swap was lost."""
+    """The reason of a lost compare-and-swap."""
 
     CHANGED = "changed"  # somebody wrote it since it was read, or it is another object by now
     EXISTS = "exists"  # there is one of this name already
@@ -82,7 +82,7 @@ class Status(msgspec.Struct, rename="camel"):
 
 
 class _Refusal(Frozen):
-    """What was asked for by which program, and how the server refuses it."""
+    """A refused request: the program, the act and the server's answer."""
 
     request: ApiRequest
     program: str
@@ -91,7 +91,7 @@ class _Refusal(Frozen):
 
 
 def failure(request: ApiRequest, answer: Answer, program: str) -> KubeError:
-    """The error for an answer that is not a success; sentences name the program that asked."""
+    """Return the error for an answer without success; its sentence names the program that asked."""
     status = _status(answer)
     message = (status.message.splitlines() or [""])[0].rstrip(". ") or f"HTTP {answer.status}"
     if answer.status in _ERRORS:
@@ -149,7 +149,7 @@ def _forbidden(refusal: _Refusal) -> KubeError:
 
 
 def _role(refusal: _Refusal) -> str:
-    """Whose role lacks the rule: of a person, whom the message names, or of the program."""
+    """Return the owner of the role that lacks the rule: a person by name, or the program."""
     user = _USER.search(refusal.message)
     is_person = user and not user[1].startswith("system:serviceaccount:")
     return f"a role of {user[1]}" if user and is_person else f"{refusal.program}'s role"
@@ -187,7 +187,7 @@ def _conflict(refusal: _Refusal) -> KubeError:
 
 
 def _invalid(refusal: _Refusal) -> KubeError:
-    """A uid that is immutable is how the server says that a patch meant another object."""
+    """Return a uid that is immutable is how the server says that a patch meant another object."""
     if any(cause.field == "metadata.uid" for cause in _causes(refusal.status)):
         return Conflict(f"Cannot {refusal.request}: it is another object by now.", Lost.CHANGED)
     return Refused(

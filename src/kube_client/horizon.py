@@ -1,4 +1,4 @@
-"""Whether the store behind the API server goes on, or went back to an earlier hour.
+"""Finds out that the store behind the API server went back to an earlier hour.
 
 Part of calls.py beside it, one for each API server that a process speaks to. Etcd counts its
 writes, and every object, list and change has that count as its version. Restored from a backup it
@@ -26,7 +26,7 @@ _Place = tuple[str, str, str, str]  # group, resource, namespace, name
 
 
 class SentMark(Frozen):
-    """What was known when a request was sent: its answer cannot show less."""
+    """The known versions when a request was sent: its answer cannot show less."""
 
     era: asyncio.Event
     newest: int
@@ -43,12 +43,12 @@ class Horizon:
         self._objects: OrderedDict[_Place, int] = OrderedDict()
 
     def mark(self, kind: ObjectKind[Any, Any], name: str = "", namespace: str = "") -> SentMark:
-        """What is known before a request about a kind, or one object of it, is sent."""
+        """Return the known versions, before a request about a kind or one object of it is sent."""
         newest = self._newest.get((kind.group, kind.plural), 0)
         return SentMark(self.era, newest, self._objects.get(_place(kind, namespace, name), 0))
 
     def shown(self, kind: ObjectKind[Any, Any], version: str, mark: SentMark | None = None) -> None:
-        """A version that a watch told; with a `mark` that of the whole store, by a list or a write.
+        """Note a version that a watch told; with a `mark` the whole store's, by a list or a write.
 
         A list reads the store's present version, and a write makes it. What was asked for in an
         earlier life tells nothing of this one.
@@ -62,7 +62,7 @@ class Horizon:
         self._newest[resource] = max(self._newest.get(resource, 0), number)
 
     def read(self, kind: ObjectKind[Any, Any], stored: Stored[Any, Any], mark: SentMark) -> None:
-        """One object as it was read: never older than before, though it was made anew."""
+        """Judge one object as it was read: never older than before, though it was made anew."""
         number = _number(stored.version)
         if mark.era is not self.era:
             return
@@ -77,7 +77,7 @@ class Horizon:
     def listed(
         self, kind: ObjectKind[Any, Any], item: Identity, of: str, reported: str = ""
     ) -> None:
-        """One object of a list `of` a version; `reported` is what a watch told of it before.
+        """Judge one object of a list `of` a version; `reported` is what a watch told of it before.
 
         What was written since the list was read is newer than all of it, and no sign.
         """
@@ -101,7 +101,7 @@ def _place(kind: ObjectKind[Any, Any], namespace: str, name: str) -> _Place:
 
 
 def _number(version: str) -> int:
-    """0 for a version that is no number, as an aggregated API server may have."""
+    """Return the version as a number, 0 for another text, as an aggregated API server may have."""
     with suppress(ValueError):
         return int(version)
     return 0

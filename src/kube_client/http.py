@@ -76,7 +76,7 @@ class HttpConnection:
 
     @property
     def usable(self) -> bool:
-        """Whether another request can be sent."""
+        """Return whether another request can be sent."""
         fresh = time.monotonic() - self._idle_since < _IDLE_SECONDS
         closed = self._reader.at_eof() or self._writer.is_closing()
         return fresh and not closed and self._state.our_state is h11.IDLE
@@ -104,7 +104,7 @@ class HttpConnection:
                 raise h11.RemoteProtocolError("the connection was closed without an answer")
 
     async def body(self, ticks: float) -> AsyncGenerator[bytes, None]:
-        """The answer's body as it comes; afterwards the connection can be used again."""
+        """Yield the answer's body as it comes; afterwards the connection can be used again."""
         while isinstance(event := await self._next(ticks), h11.Data):
             yield bytes(event.data)
         if self._state.our_state is h11.DONE and self._state.their_state is h11.DONE:
@@ -112,7 +112,7 @@ class HttpConnection:
             self._idle_since = time.monotonic()
 
     async def read(self) -> bytes:
-        """What comes in the other protocol after a switch; nothing when the server has closed."""
+        """Return bytes of the other protocol after a switch; none when the server has closed."""
         first, _ = self._state.trailing_data
         if first and not self._switched:
             self._switched = True
@@ -133,7 +133,7 @@ class HttpConnection:
         self._state = h11.Connection(h11.CLIENT)
 
     async def secure(self, tls: ssl.SSLContext, server_name: str) -> None:
-        """Speak TLS from now on, inside of what is there."""
+        """Begin TLS inside the tunnel."""
         async with Silence(ANSWER_TICKS, self._notice, NOTICE_TICKS):
             await self._writer.start_tls(
                 tls, server_hostname=server_name, ssl_handshake_timeout=_NEVER

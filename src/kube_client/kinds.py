@@ -1,8 +1,8 @@
-"""What the door carries: which kind of object, how its parts are decoded, what was found.
+"""Describes kinds of objects: their names, the codecs of their parts, the values that are stored.
 
 A caller describes its kind once (`ObjectKind`) and gets frozen values (`Stored`) ever after; the
-same door serves custom resources and those of Kubernetes. Field names in the wire's JSON
-are the caller's codec's business: `ObjectCodec.of(T)` for a Struct that has them.
+same client serves custom resources and those of Kubernetes. Field names in the wire's JSON are the
+caller's codec's business: `ObjectCodec.of(T)` for a Struct that has them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ObjectCodec(Frozen, Generic[T]):
 
     @classmethod
     def of(cls, what: type[T], *, writes: bool = True) -> Self:
-        """The codec of a dataclass or msgspec.Struct; fields that it does not have are ignored."""
+        """Return the codec of a dataclass or Struct; fields that it does not have are ignored."""
         return cls(partial(decoded, what=what), msgspec.json.encode if writes else None)
 
 
@@ -66,7 +66,7 @@ class ObjectKind(Frozen, Generic[S, U]):
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def read_as(self, spec: ObjectCodec[V], status: ObjectCodec[W]) -> ObjectKind[V, W]:
-        """The same kind with other codecs, for a caller that reads more of it, or less."""
+        """Return the same kind with other codecs, for a caller that reads more of it, or less."""
         kind: ObjectKind[V, W] = replace(cast("Any", self), spec=spec, status=status)
         return kind
 
@@ -104,11 +104,11 @@ class Stored(Frozen, Generic[S, U]):
     generation: int = 0  # counts changes of the spec, where the kind has a status
 
     def label(self, key: str) -> str | None:
-        """The value of a label, None without it."""
+        """Return the value of a label, None without it."""
         return dict(self.labels).get(key)
 
     def annotation(self, key: str) -> str | None:
-        """The value of an annotation, None without it."""
+        """Return the value of an annotation, None without it."""
         return dict(self.annotations).get(key)
 
 
@@ -125,10 +125,10 @@ class Wanted(Frozen, Generic[S]):
 
 
 class Where(Frozen):
-    """Which objects of a kind: all that are set must hold.
+    """A selection of objects of a kind: all fields that are set must hold.
 
-    `labels` and `fields` are written as for kubectl: ``a=b,c``, ``spec.nodeName=node-1``. Of
-    custom resources the server knows only the fields metadata.name and metadata.namespace.
+    `labels` and `fields` are written as for kubectl: ``a=b,c``, ``spec.nodeName=node-1``. Of custom
+    resources the server knows only the fields metadata.name and metadata.namespace.
     """
 
     namespace: str = ""

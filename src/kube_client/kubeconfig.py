@@ -1,4 +1,4 @@
-"""Which API server, and as whom: kubeconfig files and the pod's service account, as values.
+"""Reads kubeconfig files and the pod's service account: the API server, and who asks it.
 
 Where the flow begins: `connect` asks here once; `credentials`, `tls` and `route` work with the
 result. Files that KUBECONFIG lists are merged as kubectl does it: the first file that has a name
@@ -76,12 +76,12 @@ class UserEntry(msgspec.Struct, frozen=True, rename="kebab"):
     impersonate_extra: dict[str, tuple[str, ...]] = msgspec.field(name="as-user-extra", default={})
 
     def __repr__(self) -> str:
-        """Not its secrets, whoever prints it."""
+        """Return a text without secrets, whoever prints it."""
         return "UserEntry(…)"
 
 
 class Access(Frozen):
-    """What a context means: a server, who asks it, which file says so, and for which namespace."""
+    """A context: a server, who asks it, the file that says so, and the namespace."""
 
     server: ServerEntry
     user: UserEntry
@@ -133,7 +133,7 @@ def find_access(
     *,
     context: str = "",
 ) -> Access:
-    """The access of this process, as kubectl finds it.
+    """Return the access of this process, as kubectl finds it.
 
     Without a file: the files that KUBECONFIG lists, else ``~/.kube/config``, else, where these say
     nothing, the pod's service account; a `context` is one of files. Raise Refused when there is
@@ -150,18 +150,18 @@ def find_access(
 
 
 def _own_file(environment: Mapping[str, str]) -> Path:
-    """That of the user; a process in a container may have no home."""
+    """Return the file of the user; a process in a container may have no home."""
     return Path(environment.get("HOME") or "/") / ".kube" / "config"
 
 
 def _say_something(paths: Iterable[Path]) -> bool:
-    """Whether one of the files names a server, a user or a context."""
+    """Return whether one of the files names a server, a user or a context."""
     files = [_read(path) for path in paths]
     return any(f.clusters or f.users or f.contexts or f.current_context for f in files)
 
 
 def read_access(paths: Iterable[Path], chosen: str = "") -> Access:
-    """A context of kubeconfig files, the first of which wins; raise Refused.
+    """Return a context of kubeconfig files, the first of which wins; raise Refused.
 
     The one that is `chosen`, else the current one.
     """
@@ -193,7 +193,7 @@ def read_access(paths: Iterable[Path], chosen: str = "") -> Access:
 
 
 def read_url(text: str) -> SplitResult | None:
-    """The parts of ``http://HOST:PORT`` or ``https://HOST:PORT``, None for something else."""
+    """Return the parts of ``http://HOST:PORT`` or ``https://HOST:PORT``, else None."""
     try:
         url = urlsplit(text)
         fits = url.scheme in {"http", "https"} and url.hostname and url.port != 0
@@ -247,7 +247,7 @@ def _read(path: Path) -> _KubeconfigFile:
 
 
 def _of_yaml(data: bytes, path: Path) -> Any:
-    """What is no JSON; in a pod nothing is read, and YAML's parser costs a start 12 ms."""
+    """Read a text that is no JSON; in a pod none is, and YAML's parser costs a start 12 ms."""
     import yaml
 
     try:
@@ -265,7 +265,7 @@ def _of_yaml(data: bytes, path: Path) -> Any:
 
 
 def _without_nulls(value: Any) -> Any:
-    """The document without what is null: kubectl writes ``users: null`` for no users."""
+    """Return the document without what is null: kubectl writes ``users: null`` for no users."""
     if isinstance(value, dict):
         return {key: _without_nulls(part) for key, part in value.items() if part is not None}
     if isinstance(value, list):
@@ -274,13 +274,13 @@ def _without_nulls(value: Any) -> Any:
 
 
 def _server_in(folder: Path, entry: ServerEntry) -> ServerEntry:
-    """Paths in a kubeconfig are relative to its folder."""
+    """Return the server with paths relative to the folder of its kubeconfig."""
     path = _absolute(folder, entry.certificate_authority)
     return msgspec.structs.replace(entry, certificate_authority=path)
 
 
 def _user_in(folder: Path, entry: UserEntry) -> UserEntry:
-    """The same for a user; a command is only a path if it has a slash."""
+    """Return the same for a user; a command is only a path if it has a slash."""
     plugin = entry.exec
     if plugin and "/" in plugin.command:
         plugin = msgspec.structs.replace(plugin, command=_absolute(folder, plugin.command))
@@ -301,7 +301,7 @@ Entry = TypeVar("Entry")
 
 
 def _merge(files: Iterable[tuple[_KubeconfigFile, Path]]) -> _Merged:
-    """The first file that has a name wins, with the whole entry."""
+    """Return the first file that has a name wins, with the whole entry."""
     servers: dict[str, tuple[ServerEntry, Path]] = {}
     users: dict[str, tuple[UserEntry, Path]] = {}
     contexts: dict[str, tuple[_Context, Path]] = {}

@@ -51,9 +51,10 @@ class Cluster:
         namespace: str = "default",
         program: str = "kube-client",
     ) -> None:
-        """`namespace`: that of the kubeconfig's context, or of the pod this runs in.
+        """Set the `program` that manages the fields which are written.
 
-        `program` manages the fields that are written, and is named where the server refuses.
+        `namespace` is that of the kubeconfig's context, or of the pod this runs in. `program` is
+        named where the server refuses.
         """
         self._calls = ApiRequests(transport, pace or RequestTiming(), program)
         self.managed: Pairs = (("fieldManager", program),)
@@ -61,11 +62,11 @@ class Cluster:
 
     @property
     def listeners(self) -> list[Callable[[], None]]:
-        """Whom to call at once when an answer shows that the store went back to an earlier hour."""
+        """Return the functions to call when an answer shows that the store went back."""
         return self._calls.horizon.listeners
 
     def last_contact(self) -> float | None:
-        """When the last request that the API server's store answered was *sent*, by `Pace.clock`.
+        """Return the time by `Pace.clock` at which the last answered request was *sent*.
 
         None before the first. Sent, not answered: what was true then is all that an answer proves,
         however long it was under way. Reads, writes and lost races count; lines of a watch do not,
@@ -74,13 +75,13 @@ class Cluster:
         return self._calls.contact
 
     def local_address(self) -> str | None:
-        """The IP address of this machine that the API server is spoken with from, once it was."""
+        """Return the IP address that this machine speaks to the API server with, once it did."""
         return self._calls.local_address()
 
     async def get(
         self, kind: ObjectKind[S, U], name: str, namespace: str = ""
     ) -> Stored[S, U] | None:
-        """The object of a name, None when there is none. The read is consistent."""
+        """Return the object of a name, None when there is none. The read is consistent."""
         mark = self._calls.horizon.mark(kind, name, namespace)
         body = await self.document(kind, name, namespace)
         if body is None:
@@ -92,7 +93,7 @@ class Cluster:
     async def document(
         self, kind: ObjectKind[Any, Any], name: str, namespace: str = ""
     ) -> bytes | None:
-        """As `get`, but all that the server says of the object, as it says it."""
+        """Return the object as bytes of the server, else as `get`."""
         try:
             return await self._calls.call(make("get", kind, name, namespace))
         except Conflict as missing:
@@ -103,7 +104,7 @@ class Cluster:
     async def list(
         self, kind: ObjectKind[S, U], where: Where = EVERYWHERE
     ) -> tuple[Stored[S, U], ...]:
-        """All objects of a selection, sorted by namespace and name. The read is consistent.
+        """Return all objects of a selection, sorted by namespace and name. The read is consistent.
 
         Raise Unreadable (a Refused) when one of them is not understood: half a list is a lie.
         """
@@ -119,7 +120,7 @@ class Cluster:
         return tuple(sorted(objects, key=lambda each: (each.namespace, each.name)))
 
     async def see(self, kind: ObjectKind[S, U], where: Where = EVERYWHERE) -> SeenObjects[S, U]:
-        """As `list`, but an object that is not understood hides no other: it becomes a sentence."""
+        """List objects; one that is not understood becomes a sentence and hides no other."""
         objects: list[Stored[S, U]] = []
         muddled: list[Muddled] = []
         async with aclosing(self.watch(kind, where)) as events:
@@ -163,10 +164,11 @@ class Cluster:
     async def apply(
         self, kind: ObjectKind[S, U], wanted: Wanted[S], *, force: bool = False
     ) -> Stored[S, U]:
-        """Server-side apply: `wanted` is all that the program says of the object, made if missing.
+        """Apply on the server: `wanted` is all that the program says of the object.
 
-        What it said before and no longer says is taken away. Refused when others own a field of it
-        with another value, unless `force` takes it from them. Needs the verbs patch and create.
+        An object that is missing is made. What the program said before and no longer says is taken
+        away. Refused when others own a field of it with another value, unless `force` takes it from
+        them. Needs the verbs patch and create.
         """
         return await self._apply(kind, wanted, wire.document(kind, wanted), force=force)
 
@@ -180,7 +182,7 @@ class Cluster:
         force: bool = False,
         version: str = "",
     ) -> Stored[S, U]:
-        """Server-side apply of the status alone; Conflict(GONE) without the object.
+        """Apply the status alone on the server; raise Conflict(GONE) without the object.
 
         With `version`, that of the object it was computed from, Conflict(CHANGED) when somebody
         wrote the object since.
@@ -253,7 +255,9 @@ class Cluster:
     def watch(
         self, kind: ObjectKind[S, U], where: Where = EVERYWHERE
     ) -> AsyncGenerator[WatchEvent[S, U], None]:
-        """What is there, then what changes, without end: see `watching`. Close it with aclosing.
+        """Yield all objects, then their changes, without end: see `watching`.
+
+        Close it with aclosing.
 
         Raise Refused, while iterating, when the very first list is refused.
         """
@@ -266,13 +270,13 @@ class Cluster:
     def websocket(
         self, request: wire.ApiRequest, protocols: Sequence[str]
     ) -> AbstractAsyncContextManager[wire.Websocket]:
-        """A WebSocket that the API server joins to something, while it is needed."""
+        """Return a WebSocket that the API server joins to something, while it is needed."""
         return self._calls.websocket(request, protocols)
 
     async def _written(
         self, kind: ObjectKind[S, U], request: wire.ApiRequest, before: str = ""
     ) -> Stored[S, U]:
-        """The object after a write; another version than `before` is the store's newest."""
+        """Return the object after a write; another version than `before` is the store's newest."""
         mark = self._calls.horizon.mark(kind, request.name, request.namespace)
         stored = wire.stored(kind, await self._calls.call(request))
         if stored.version != before:

@@ -28,7 +28,7 @@ _SHOWN = 300  # characters of what a program printed that a person gets to see
 
 
 class CommandOutput:
-    """What a command has printed so far, by channel, and at last how it ended.
+    """The output of a command so far, by channel, and at last its end.
 
     `most` is how many bytes a channel may have.
     """
@@ -39,7 +39,7 @@ class CommandOutput:
         self.outcome: Status | None = None
 
     def take(self, message: bytes) -> None:
-        """One message of the protocol; raise Unavailable for what is none, and for too much."""
+        """Take one message of the protocol; raise Unavailable for another, and for too much."""
         channel, data = message[0] if message else CLOSE, message[1:]
         if channel == ERROR and data:
             try:
@@ -54,7 +54,7 @@ class CommandOutput:
                 raise Unavailable(f"A command in a pod prints more than {self._most} bytes.")
 
     def text(self, channel: int) -> str:
-        """What came on a channel."""
+        """Return the output of a channel."""
         return self.printed[channel].decode(errors="replace")
 
     def check(self, title: str) -> None:
@@ -75,7 +75,7 @@ class CommandOutput:
 
 
 class AwaitedLine:
-    """Whether a line was printed, piece by piece; of what came only the unfinished line is kept."""
+    """A line that a command is to print; only the unfinished line is kept."""
 
     def __init__(self, line: str) -> None:
         self._line = line.encode()
@@ -84,11 +84,11 @@ class AwaitedLine:
 
     @property
     def kept(self) -> int:
-        """Bytes, never more than the line has and one: who prints much costs what he prints."""
+        """Return the number of kept bytes, at most one more than the line has."""
         return len(self._rest)
 
     def add(self, data: bytes) -> None:
-        """What was printed next."""
+        """Add output of the command."""
         first, *others = data.split(b"\n")
         for piece in (first, *others[:-1]) if others else ():
             self._keep(piece)
@@ -97,7 +97,7 @@ class AwaitedLine:
         self._keep(others[-1] if others else first)
 
     def _keep(self, piece: bytes) -> None:
-        """A line that is longer is another one, whatever follows."""
+        """Keep an unfinished line; a longer one is another line, whatever follows."""
         self._rest += piece[: len(self._line) + 1 - len(self._rest)]
 
 
@@ -130,7 +130,7 @@ class PodCommands:
         stdin: str = "",
         container: str = "",
     ) -> str:
-        """What a command prints; Unavailable when it fails.
+        """Return the output of a command; raise Unavailable when it fails.
 
         Before v5 its stdin has no end: a reader has to know by itself when it is done.
         """
@@ -150,10 +150,10 @@ class PodCommands:
     async def serving(
         self, namespace: str, pod: str, argv: Sequence[str], *, until: str
     ) -> AsyncIterator[None]:
-        """While a command runs that has printed a line `until`.
+        """Yield while a command runs that has printed a line `until`.
 
-        Its stdin ends with the connection, however that ends. Before v5 a read goes on there, so
-        it gets an empty line at the end of the context, which waits for the command's end a little.
+        Its stdin ends with the connection, however that ends. Before v5 a read goes on there, so it
+        gets an empty line at the end of the context, which waits for the command's end a little.
         Raise Unavailable when the command ends without the line `until`.
         """
         output, line = CommandOutput(self._most), AwaitedLine(until)
@@ -181,7 +181,7 @@ class PodCommands:
                     await rest
 
     async def _asked_to_end(self, socket: Websocket, rest: asyncio.Task[None]) -> None:
-        """A line may be lost with its connection, which therefore stays a little."""
+        """Wait a little for the command's end: a line may be lost with its connection."""
         with suppress(Unavailable, TimeoutError):
             await _feed(socket, b"\n")
             async with asyncio.timeout(self._end_seconds):
@@ -195,7 +195,7 @@ async def _feed(socket: Websocket, data: bytes) -> None:
 
 
 async def _read(messages: AsyncIterator[bytes]) -> None:
-    """Nobody wants it, but who is not read from stands still."""
+    """Read and drop the output: a command that nobody reads from stands still."""
     async for _ in messages:
         pass
 

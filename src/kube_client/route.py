@@ -42,12 +42,12 @@ class ServerRoute(Frozen):
 
     @property
     def authority(self) -> str:
-        """Host and port as HTTP writes them."""
+        """Return host and port as HTTP writes them."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def find_route(entry: ServerEntry, environment: Mapping[str, str]) -> ServerRoute:
-    """The way to a checked entry's server; raise Refused for a proxy that cannot be used."""
+    """Return the way to a checked entry's server; raise Refused for a proxy that cannot be used."""
     url = urlsplit(entry.server)
     host, port = url.hostname or "", url.port or _PORTS[url.scheme]
     proxy = entry.proxy_url or _from_environment(url.scheme, host, port, environment)
@@ -86,7 +86,7 @@ def _from_environment(scheme: str, host: str, port: int, environment: Mapping[st
 
 
 def _is_direct(host: str, port: int, exceptions: str) -> bool:
-    """Whether NO_PROXY names a host: by address, network, name, or the end of a name."""
+    """Return whether NO_PROXY names a host: by address, network, name, or the end of a name."""
     address = _address(host)
     if host == "localhost" or (address and address.is_loopback):
         return True

@@ -1,4 +1,4 @@
-"""How long a neighbour may be silent, counted in turns of this process and not by the clock.
+"""Limits the silence of a server in turns of this process, and not by the clock.
 
 On a node with a tenth of a processor, a clock runs out while the answer lies in the socket: the
 process had no turn to read it. So a limit here is a number of ticks, each of which needs a turn of

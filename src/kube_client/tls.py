@@ -1,4 +1,4 @@
-"""Whom a connection trusts and what it shows: the TLS of one new connection.
+"""Makes the TLS of one new connection: authorities that it trusts, certificate that it shows.
 
 It is made anew for each connection, from files as they are then, so that an authority or a
 certificate that was rotated is taken into use. Keys never reach the disk.
@@ -16,7 +16,7 @@ from kube_client.kubeconfig import Access
 
 
 def client_context(access: Access, certificate: bytes = b"") -> ssl.SSLContext:
-    """The context of a new connection; `certificate` is a plugin's, PEM of chain and key.
+    """Return the context of a new connection; `certificate` is a plugin's, PEM of chain and key.
 
     Raise Refused when a file or its content cannot be used.
     """
@@ -43,7 +43,7 @@ def client_context(access: Access, certificate: bytes = b"") -> ssl.SSLContext:
 
 
 def read_authority(access: Access) -> bytes:
-    """The certificates to trust, as PEM; empty where the system's are meant; raise Refused."""
+    """Return the certificates to trust, as PEM; empty for those of the system; raise Refused."""
     server = access.server
     path, data = server.certificate_authority, server.certificate_authority_data
     return _pem("certificate-authority", path, data, access.where)
@@ -61,7 +61,7 @@ def _trust(context: ssl.SSLContext, authority: bytes, where: str) -> None:
 
 
 def _show(context: ssl.SSLContext, certificate: bytes, where: str) -> None:
-    """OpenSSL wants a file by name; this one has no place on a disk."""
+    """Load a certificate from memory, for OpenSSL wants a file by name."""
     descriptor = os.memfd_create("client-certificate", os.MFD_CLOEXEC)
     try:
         os.write(descriptor, certificate)
@@ -77,7 +77,7 @@ def _show(context: ssl.SSLContext, certificate: bytes, where: str) -> None:
 
 
 def _pem(name: str, path: str, data: str, where: str) -> bytes:
-    """What is in the file, or in the base64 beside it; empty for neither."""
+    """Return the content of the file, or of the base64 beside it; empty for neither."""
     if not path:
         try:
             return base64.b64decode("".join(data.split()), validate=True)

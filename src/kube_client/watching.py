@@ -99,7 +99,7 @@ class Level(Generic[S, U]):
         self._cut = False
 
     async def run(self) -> AsyncGenerator[WatchEvent[S, U], None]:
-        """Round after round."""
+        """Yield the events of round after round."""
         pace = self._calls.pace
         failures = 0
         while True:
@@ -147,7 +147,7 @@ class Level(Generic[S, U]):
 
     @property
     def _is_over(self) -> bool:
-        """The store went back since the last list."""
+        """Return the store went back since the last list."""
         return self._era is not self._calls.horizon.era
 
     def _sync(self, began: float) -> Synced:
@@ -155,7 +155,7 @@ class Level(Generic[S, U]):
         return Synced(began)
 
     async def _list(self) -> AsyncGenerator[WatchEvent[S, U], None]:
-        """What differs between a list and what was reported."""
+        """Yield the differences between a list and what was reported."""
         self._version = ""
         era = self._calls.horizon.era
         present, version = set(), ""
@@ -174,14 +174,14 @@ class Level(Generic[S, U]):
         self._due = self._calls.pace.clock() + hour * (1 + random.uniform(0, _SPREAD))  # noqa: S311
 
     def _judge(self, new: wire.Identity, version: str) -> None:
-        """A list is consistent: an object in it is never older than it was reported or written."""
+        """Judge the list's versions: an object is never older than it was reported or written."""
         if not self._is_over:
             old = self._reported.get(new.key)
             reported = old.version if old else ""
             self._calls.horizon.listed(self._kind, new, version, reported)
 
     def _follow(self, change: str, item: msgspec.Raw) -> Iterator[WatchEvent[S, U]]:
-        """What a line of the stream says."""
+        """Yield the event of a line of the stream."""
         if change == "ERROR":
             kind = self._kind
             request = wire.ApiRequest("watch", kind.group, kind.version, kind.plural)

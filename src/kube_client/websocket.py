@@ -32,7 +32,7 @@ class Octets(Protocol):
     """http.HttpConnection after its switch, as far as this needs it."""
 
     async def read(self) -> bytes:
-        """What comes; nothing at the end."""
+        """Return bytes; none at the end."""
         ...
 
     async def write(self, data: bytes) -> None:
@@ -49,7 +49,7 @@ class Handshake:
 
     @property
     def headers(self) -> Pairs:
-        """Of the request."""
+        """Return the headers of the request."""
         return (
             ("Accept", "*/*"),  # a kubelet, who gets it too, answers 406 to any other
             ("Connection", "Upgrade"),
@@ -60,7 +60,7 @@ class Handshake:
         )
 
     def accepted(self, headers: Mapping[str, str]) -> str:
-        """The subprotocol that the server has chosen; raise WebsocketFault when it is none."""
+        """Return the subprotocol that the server chose; raise WebsocketFault when it chose none."""
         if headers.get("sec-websocket-accept") != accept(self._key):
             raise WebsocketFault("it switches to something that is not a WebSocket")
         protocol = headers.get("sec-websocket-protocol", "")
@@ -70,7 +70,7 @@ class Handshake:
 
 
 def accept(key: bytes) -> str:
-    """What a server answers to a key."""
+    """Return a server's answer to a key."""
     digest = hashlib.sha1(key + _GUID, usedforsecurity=False).digest()
     return base64.b64encode(digest).decode()
 
@@ -91,7 +91,7 @@ class OpenWebsocket:
 
     @property
     def protocol(self) -> str:
-        """The subprotocol."""
+        """Return the subprotocol."""
         return self._protocol
 
     async def send(self, message: bytes) -> None:
@@ -100,7 +100,7 @@ class OpenWebsocket:
             await self._octets.write(self._state.send(BytesMessage(message)))
 
     async def messages(self) -> AsyncIterator[bytes]:
-        """Whole messages, until the server closes; Unavailable when it breaks off before."""
+        """Yield whole messages until the server closes; raise Unavailable when it breaks off."""
         parts = bytearray()
         while True:
             with self._asking():
@@ -127,7 +127,10 @@ class OpenWebsocket:
 
 
 def _well_closed(event: CloseConnection) -> None:
-    """What is no WebSocket is a close too, with a code of its own (RFC 6455, section 7.4.1)."""
+    """Raise for an end that is no close; a broken WebSocket has a code of its own.
+
+    (RFC 6455, section 7.4.1.)
+    """
     if event.code not in _WELL:
         raise WebsocketFault(f"it breaks the WebSocket off: {event.reason or int(event.code)}")
 

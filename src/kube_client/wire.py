@@ -43,12 +43,12 @@ class ApiRequest(Frozen):
 
     @property
     def method(self) -> str:
-        """The method of HTTP."""
+        """Return the method of HTTP."""
         return _METHODS[self.verb]
 
     @property
     def path(self) -> str:
-        """Without query and host."""
+        """Return the path without query and host."""
         root = f"/apis/{self.group}" if self.group else "/api"
         space = f"/namespaces/{self.namespace}" if self.namespace else ""
         tail = "".join(f"/{part}" for part in (self.name, self.subresource) if part)
@@ -56,11 +56,11 @@ class ApiRequest(Frozen):
 
     @property
     def resource(self) -> str:
-        """The resource as RBAC names it: ippools, ippools/status."""
+        """Return the resource as RBAC names it: ippools, ippools/status."""
         return f"{self.plural}/{self.subresource}" if self.subresource else self.plural
 
     def __str__(self) -> str:
-        """For messages: ``update ippools/status pool-a``."""
+        """Return a text for messages: ``update ippools/status pool-a``."""
         where = "/".join(part for part in (self.namespace, self.name) if part)
         return f"{self.verb} {self.resource} {where}".rstrip()
 
@@ -77,7 +77,7 @@ _METHODS: Mapping[str, str] = {
 
 
 class Answer(Frozen):
-    """What came back."""
+    """An answer of the server."""
 
     status: int
     body: bytes
@@ -103,7 +103,7 @@ class Transport(Protocol):
         ...
 
     def local_address(self) -> str | None:
-        """This side's IP address of the connection that was made last, None before the first."""
+        """Return this side's IP address of the newest connection, None before the first."""
         ...
 
 
@@ -112,7 +112,7 @@ class Websocket(Protocol):
 
     @property
     def protocol(self) -> str:
-        """Which of the subprotocols that were asked for it speaks."""
+        """Return the subprotocol that it speaks."""
         ...
 
     async def send(self, message: bytes) -> None:
@@ -120,7 +120,7 @@ class Websocket(Protocol):
         ...
 
     def messages(self) -> AsyncIterator[bytes]:
-        """What comes, until the server closes; raise Unavailable when it breaks."""
+        """Yield messages until the server closes; raise Unavailable when it breaks."""
         ...
 
 
@@ -155,7 +155,7 @@ class _Meta(msgspec.Struct, omit_defaults=True, rename="camel"):
 
 
 class _ReadMeta(_Meta):
-    """Of an object that is read: annotations that nobody wants to see are never decoded."""
+    """The metadata of an object that is read, without annotations that nobody wants to see."""
 
     annotations: dict[str, msgspec.Raw] | None = None  # type: ignore[assignment]
 
@@ -197,7 +197,7 @@ class _Code(msgspec.Struct):
 
 
 class Identity(Frozen):
-    """Which object, and which state of it."""
+    """The identity of an object, and of one state of it."""
 
     namespace: str
     name: str
@@ -206,7 +206,7 @@ class Identity(Frozen):
 
     @property
     def key(self) -> tuple[str, str]:
-        """Namespace and name: what at most one object of a kind has at a time."""
+        """Return namespace and name, which at most one object of a kind has at a time."""
         return self.namespace, self.name
 
 
@@ -249,7 +249,7 @@ def parse(data: bytes | msgspec.Raw, what: type[Named]) -> Named:
 
 
 def _decoded(data: bytes, what: type[Named]) -> Named:
-    """Of an object that is nested too deeply all else is read: its codec refuses it by name."""
+    """Return the object; of one nested too deeply only the head, so its codec refuses it."""
     try:
         return decoded(data, what, most=_MOST_BYTES)
     except Undecodable as error:
@@ -294,13 +294,13 @@ def stored(kind: ObjectKind[Spec, Status], data: bytes | msgspec.Raw) -> Stored[
 
 
 def identity(data: bytes | msgspec.Raw) -> Identity:
-    """Which object and state a document is of."""
+    """Return the object and state that a document is of."""
     meta = parse(data, _OnlyMeta).metadata
     return Identity(meta.namespace, meta.name, meta.uid, meta.resource_version)
 
 
 def answer_of(status: msgspec.Raw) -> Answer:
-    """The answer that a Status inside of a stream stands for."""
+    """Return the answer that a Status inside of a stream stands for."""
     return Answer(parse(status, _Code).code, bytes(status))
 
 
@@ -317,14 +317,14 @@ class Page(Frozen):
 
 
 def page(data: bytes) -> Page:
-    """A part of a list."""
+    """Return a part of a list."""
     document = parse(data, _List)
     meta = document.metadata
     return Page(meta.resource_version, tuple(document.items or ()), meta.continue_, len(data))
 
 
 def line(data: bytes) -> tuple[str, msgspec.Raw]:
-    """The type of a change (ADDED, MODIFIED, DELETED, BOOKMARK, ERROR) and its object."""
+    """Return the type of a change (ADDED, MODIFIED, DELETED, BOOKMARK, ERROR) and its object."""
     document = parse(data, _Line)
     return document.type, document.object
 
@@ -336,7 +336,7 @@ def document(
     status: bytes = b"",
     version: str = "",
 ) -> bytes:
-    """The JSON of an object to write; a Stored carries its uid and version along.
+    """Return the JSON of an object to write; a Stored carries its uid and version along.
 
     Only the object of a `version` is written, if there is one.
     """
@@ -366,7 +366,7 @@ def document(
 
 
 def selection(where: Where) -> Pairs:
-    """The query of a list or a watch."""
+    """Return the query of a list or a watch."""
     fields = ",".join(
         part for part in (where.name and f"metadata.name={where.name}", where.fields) if part
     )

@@ -1,4 +1,4 @@
-"""What whereabouts left at the API server, as in its pkg/api (v1alpha1); read only.
+"""The objects of whereabouts at the API server, as in its pkg/api (v1alpha1); read only.
 
 For kube_rdma_whereabouts/plan.
 """

@@ -56,7 +56,7 @@ class KeptAddress(Frozen):
 
 
 class Legacy(Frozen):
-    """What was read; `faults` are sentences about what was not understood."""
+    """The pools and addresses of whereabouts; `faults` are sentences about unreadable objects."""
 
     pools: tuple[ipam.IPPool, ...] = ()
     allocated: tuple[Allocated, ...] = ()
@@ -65,7 +65,7 @@ class Legacy(Frozen):
 
 
 class Present(Frozen):
-    """What kube-rdma has already: pools, what earlier migrations excluded from each, blocks."""
+    """The pools and blocks of kube-rdma, and the addresses that earlier migrations excluded."""
 
     pools: Mapping[ipam.PoolName, ipam.IPPool] = field(default_factory=dict)
     imported: Mapping[ipam.PoolName, frozenset[ipam.Address]] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class PoolChange(Frozen):
 
 
 class MigrationPlan(Frozen):
-    """What the migration does. Sentences: `over` needs no care any more, `unmapped` needs some."""
+    """The acts of the migration; `over` and `unmapped` are sentences."""
 
     changes: tuple[PoolChange, ...] = ()
     kept: tuple[KeptAddress, ...] = ()
@@ -95,7 +95,7 @@ def read(
     pools: Iterable[Stored[WhereaboutsPoolSpec, None]],
     reservations: Iterable[Stored[ReservationSpec, None]],
 ) -> Legacy:
-    """All that whereabouts left, as values."""
+    """Return all that whereabouts left, as values."""
     ours, sliced, notes, faults = _attachments(attachments)
     slicing = [ours[name] for name in sliced]
     allocated: dict[tuple[ipam.NetworkName, ipam.Address], Allocated] = {}
@@ -115,7 +115,7 @@ def read(
 
 
 def plan(legacy: Legacy, pods: Iterable[PodState], present: Present) -> MigrationPlan:
-    """What to do; pure."""
+    """Return the acts that the migration needs."""
     living = {f"{pod.namespace}/{pod.name}": pod for pod in pods if not pod.is_over}
     kept, over, unmapped = [], [], list(legacy.faults)
     compiled = [subpool for pool in legacy.pools for subpool in subpools(pool)]
@@ -166,7 +166,7 @@ def plan(legacy: Legacy, pods: Iterable[PodState], present: Present) -> Migratio
 def _attachments(
     attachments: Iterable[Stored[DefinitionSpec, None]],
 ) -> tuple[dict[ipam.PoolName, ipam.IPPool], set[ipam.PoolName], list[str], list[str]]:
-    """The pools that they mean, which of these nodes had slices of, notes and faults."""
+    """Return the pools that they mean, which of these nodes had slices of, notes and faults."""
     pools: dict[ipam.PoolName, ipam.IPPool] = {}
     sliced: set[ipam.PoolName] = set()
     notes: list[str] = []
@@ -179,14 +179,15 @@ def _attachments(
             faults.append(f"{source}: spec.config is not JSON: {error.why}")
             continue
         for plugin in _plugins(conf):
-            if not _is_whereabouts(plugin):
+            block = plugin.get("ipam")
+            if not isinstance(block, dict) or block.get("type") != "whereabouts":
                 continue
             try:
                 ipam_config = ip_conf.load(of_value(plugin, source))
                 if pool := ipam_config.pool:
                     subpools(pool)
                     pools[pool.name] = pool
-                    sliced |= {pool.name} if _is_sliced(plugin) else set()
+                    sliced |= {pool.name} if block.get("node_slice_size") else set()
             except Refused as error:
                 faults += str(error).splitlines()
                 continue
@@ -195,21 +196,11 @@ def _attachments(
 
 
 def _plugins(conf: Value) -> list[dict[str, Value]]:
-    """A configuration is one plugin, or a list of them."""
+    """Return a configuration is one plugin, or a list of them."""
     if not isinstance(conf, dict):
         return []
     plugins = conf.get("plugins", [conf])
     return [each for each in plugins if isinstance(each, dict)] if isinstance(plugins, list) else []
-
-
-def _is_whereabouts(plugin: Mapping[str, Value]) -> bool:
-    block = plugin.get("ipam")
-    return isinstance(block, dict) and block.get("type") == "whereabouts"
-
-
-def _is_sliced(plugin: Mapping[str, Value]) -> bool:
-    block = plugin.get("ipam")
-    return isinstance(block, dict) and bool(block.get("node_slice_size"))
 
 
 def _allocations(
@@ -248,7 +239,7 @@ def _allocations(
 def _networks(
     prefix: str, subnet: ipam.Subnet, sliced: Sequence[ipam.IPPool], attached: Sequence[ipam.IPPool]
 ) -> tuple[ipam.NetworkName, ...]:
-    """What may be the network of a pool whose name has `prefix` before its range.
+    """Return the networks that a pool may be of, whose name has `prefix` before its range.
 
     ``blue``, ``node-1``, ``blue-node-1``, or nothing; `sliced` are those of the attached pools that
     nodes have parts of.
@@ -263,22 +254,21 @@ def _networks(
         pool.network
         for pool in sliced
         if (pool.network == _UNNAMED or prefix.startswith(f"{pool.network}-"))
-        and any(_is_part(subnet, one.subnet, or_all=not is_own) for one in pool.ranges)
+        and any(
+            subnet.network_address in one.subnet
+            and subnet.broadcast_address in one.subnet
+            and not (is_own and subnet == one.subnet)  # which is the pool of its own network
+            for one in pool.ranges
+        )
     ]
     own = [ipam.NetworkName(prefix)] if is_own or not of_nodes else []
     return tuple(dict.fromkeys((*own, *of_nodes)))
 
 
-def _is_part(subnet: ipam.Subnet, whole: ipam.Subnet, *, or_all: bool) -> bool:
-    """Whether a subnet is in another one, perhaps of another family; `or_all`: or all of it."""
-    is_within = subnet.network_address in whole and subnet.broadcast_address in whole
-    return is_within and (or_all or subnet != whole)
-
-
 def _reservation(
     reservation: Stored[ReservationSpec, None], networks: Iterable[ipam.NetworkName]
 ) -> Allocated | None:
-    """The address in a reservation's name; behind the longest network's name that fits."""
+    """Return the address in a reservation's name; behind the longest network's name that fits."""
     source = f"OverlappingRangeIPReservation {reservation.name}"
     for network in ("", *sorted(networks, key=len, reverse=True)):
         prefix = f"{network}-" if network else ""
@@ -295,7 +285,7 @@ def _reservation(
 
 
 def _contested(allocation: Allocated, blocks: Iterable[ipam.Block]) -> list[str]:
-    """Addresses that nodes hold already: perhaps a second pod has them."""
+    """Return a sentence for an address that a node holds already: perhaps a second pod has it."""
     key, bit = key_of(allocation.network, allocation.address)
     return [
         f"{allocation.address} of pod {allocation.pod} is held by a node in IPBlock {key.name} "
@@ -306,7 +296,7 @@ def _contested(allocation: Allocated, blocks: Iterable[ipam.Block]) -> list[str]
 
 
 def _change(pool: ipam.IPPool, taken: set[ipam.Address], present: Present) -> PoolChange | None:
-    """The pool without the addresses of living pods; None when it is so already."""
+    """Return the pool without the addresses of living pods; None when it is so already."""
     current = present.pools.get(pool.name)
     before = present.imported.get(pool.name, frozenset())
     base = current or pool
@@ -321,7 +311,7 @@ def _change(pool: ipam.IPPool, taken: set[ipam.Address], present: Present) -> Po
 
 
 def _spans(addresses: Iterable[ipam.Address]) -> list[ipam.Span]:
-    """The addresses, neighbours in one: a pool has room for few thousand excludes."""
+    """Return the addresses, neighbours in one: a pool has room for few thousand excludes."""
     spans: list[ipam.Span] = []
     for address in sorted(addresses, key=lambda each: (each.version, int(each))):
         last = spans[-1].last if spans else None

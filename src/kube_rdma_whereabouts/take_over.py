@@ -28,7 +28,7 @@ U = TypeVar("U")
 
 
 async def take_over(cluster: Cluster, *, is_dry: bool) -> MigrationPlan:
-    """The plan, done unless it is dry; raise Unavailable when somebody wrote a pool meanwhile."""
+    """Return the plan, carried out unless dry; raise Unavailable when a pool was just written."""
     legacy = read(
         await _legacy(cluster, DEFINITION),
         await _legacy(cluster, whereabouts.POOL),
@@ -49,7 +49,7 @@ async def take_over(cluster: Cluster, *, is_dry: bool) -> MigrationPlan:
 
 
 def shown(migration_plan: MigrationPlan) -> Migration:
-    """The plan as the views show it."""
+    """Return the plan as the views show it."""
     return Migration(
         tuple((c.pool.name, "create" if c.is_new else "update") for c in migration_plan.changes),
         tuple(
@@ -66,7 +66,7 @@ def shown(migration_plan: MigrationPlan) -> Migration:
 
 
 async def _legacy(cluster: Cluster, kind: ObjectKind[S, U]) -> tuple[Stored[S, U], ...]:
-    """All objects of a kind that others define."""
+    """Return all objects of a kind that others define."""
     try:
         return await cluster.list(kind)
     except Unreadable:
@@ -94,7 +94,7 @@ async def _write(
 
 
 def _imported(stored: Stored[IPPool, IPPoolStatus]) -> frozenset[Address]:
-    """What earlier runs excluded; raise Refused when the annotation was edited."""
+    """Return the addresses that earlier runs excluded; raise Refused for an edited annotation."""
     texts = (stored.annotation(IMPORTED) or "").split(",")
     try:
         return frozenset(address(text) for text in texts if text)

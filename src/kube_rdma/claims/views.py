@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from kube_rdma.install.views import manifests
-from kube_rdma.lib.page import Line, Page, Sentence, first_names, state_of
+from kube_rdma.lib.page import Line, Page, Sentence, state_of
+from kube_rdma.lib.phrases import listed
 from kube_rdma.model.claims.claim import (
     AllocationResult,
     Claim,
@@ -155,7 +156,7 @@ def _devices(verdict: ClaimVerdict, *, several: bool) -> Iterator[Sentence]:
         names = lines.setdefault(_about(looked), [])
         names.append(_name(verdict.node, looked.device, several=several))
     for text, names in lines.items():
-        whose = f"{text[0]} {first_names(names, _MOST_NAMES)}"
+        whose = f"{text[0]} {listed(names, _MOST_NAMES)}"
         yield _marked(_DEEP, f"{whose}  {text[2:]}", _DEEP * 2)
 
 

@@ -18,13 +18,13 @@ from kube_rdma.lib.page import (
     also,
     counted,
     ended,
-    first_names,
     folded,
     labelled,
     not_seen,
     state_of,
     titled,
 )
+from kube_rdma.lib.phrases import listed
 from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma.model.doctor import (
     CardByClaim,
@@ -129,7 +129,7 @@ def _uses(diagnosis: Diagnosis) -> Iterator[Part]:
 
 
 def _by(programs: Sequence[str]) -> str:
-    return f" of {first_names(programs, _PROGRAMS)}" if programs else ""
+    return f" of {listed(programs, _PROGRAMS)}" if programs else ""
 
 
 def _card(card: CardByClaim) -> str:
@@ -316,4 +316,4 @@ def _fleet_verdict(fleet: FleetDiagnosis, roots: Sequence[FleetFinding]) -> str:
 
 
 def _some(names: Iterable[str]) -> str:
-    return first_names(list(filter(None, names)), _NAMES)
+    return listed(list(filter(None, names)), _NAMES)

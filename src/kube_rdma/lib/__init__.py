@@ -1,4 +1,4 @@
-"""What several capabilities share: texts with places, definitions, pages, records, mirrors, logs.
+"""Shared parts of the capabilities: texts with places, definitions, pages, records, mirrors, logs.
 
 Every capability may import it; it imports adapters and model.
 """

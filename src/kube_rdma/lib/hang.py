@@ -1,7 +1,7 @@
-"""When is a program hung, and not merely starved of processors?
+"""Decides whether a program hangs, and is not merely starved of processors.
 
-Asked by lib/watchdog. That time passes proves nothing: on a node whose processors are all
-taken by a job a program is late and well, and to end it would only cost more.
+Asked by lib/watchdog. That time passes proves nothing: on a node whose processors are all taken by
+a job a program is late and well, and to end it would only cost more.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ PATIENCE = 120.0
 
 
 class Spent(Frozen):
-    """How a program's seconds went between two looks, its threads added up."""
+    """The seconds of a program between two looks, its threads added up."""
 
     passed: float  # of the clock
     ran: float  # on a processor
@@ -23,7 +23,7 @@ class Spent(Frozen):
 
 
 def silence(before: float, spent: Spent, tick: float = TICK) -> float:
-    """Seconds for which the loop was silent although the program ran, or had nothing to run.
+    """Return seconds for which the loop was silent although the program ran, or had nothing to run.
 
     `before` is what this was at the last look. A loop that spins runs. One that is blocked leaves
     time in which no thread runs or waits for a processor; of that a look counts for a `tick` at

@@ -1,4 +1,4 @@
-"""What one watch shows, as values of the model by name; garbled objects are faults, told once.
+"""Mirrors one watch as values of the model by name; garbled objects are faults, told once.
 
 Late at times, never wrong for long: kube_client/watching puts right what was missed.
 """
@@ -56,7 +56,7 @@ class Mirror(Generic[V]):
         *,
         optional: bool = False,
     ) -> None:
-        """`changed` is called with the value before and after; None where there is none.
+        """Call `changed` with the value before and after, None where there is none.
 
         `optional`: the program does without the kind, so its absence is no warning.
         """
@@ -100,8 +100,13 @@ class Mirror(Generic[V]):
                     object_failed(self._kind.kind, key, bug)
                 self._fault(key, Unavailable(why))
             case Synced() | Cut():
-                if isinstance(event, Synced):
-                    self._forget_unseen()
+                if isinstance(
+                    event, Synced
+                ):  # what it did not show was deleted between two watches
+                    for key in self._unseen:
+                        self._well(key)
+                        self._set(key, None)
+                    self._unseen = set()
                 self._hear(event)
 
     def _show(self, stored: Stored[Any, Any]) -> None:
@@ -116,13 +121,6 @@ class Mirror(Generic[V]):
         else:
             self._well(key)
             self._set(key, value)
-
-    def _forget_unseen(self) -> None:
-        """What an earlier watch showed, and this one did not, was deleted between the two."""
-        for key in self._unseen:
-            self._well(key)
-            self._set(key, None)
-        self._unseen = set()
 
     def _key(self, namespace: str, name: str) -> str:
         everywhere = self._kind.namespaced and not self._where.namespace

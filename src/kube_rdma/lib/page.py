@@ -26,12 +26,12 @@ NARROWEST = 12  # columns that are left of a cell that is cut
 
 
 def widths(rows: Sequence[Sequence[str]]) -> list[int]:
-    """How wide each column must be; all rows have the same number of cells."""
+    """Return the width of each column; all rows have the same number of cells."""
     return [max(map(len, column)) for column in zip(*rows, strict=True)]
 
 
 def aligned(row: Sequence[str], columns: Sequence[int], right: Collection[int] = ()) -> str:
-    """One line of a table with columns of these widths; `right` ones end at their edge."""
+    """Return one line of a table with columns of these widths; `right` ones end at their edge."""
     cells = (
         cell.rjust(width) if index in right else cell.ljust(width)
         for index, (cell, width) in enumerate(zip(row, columns, strict=True))
@@ -42,7 +42,7 @@ def aligned(row: Sequence[str], columns: Sequence[int], right: Collection[int] =
 def fitted(
     rows: Sequence[Sequence[str]], width: int, narrowed: Sequence[int]
 ) -> list[Sequence[str]]:
-    """The rows of a table, with cells of the `narrowed` columns cut until it fits the page.
+    """Return the rows of a table, with cells of the `narrowed` columns cut until it fits the page.
 
     The first of these columns gives way first, each down to `NARROWEST`; then the table is as wide
     as it is. A cell that was cut has "…" in its middle: names differ at their ends.
@@ -60,28 +60,22 @@ def fitted(
 
 
 def shortened(cell: str, room: int) -> str:
-    """The text in `room` characters, without its middle where it is longer."""
+    """Return the text in `room` characters, without its middle where it is longer."""
     if len(cell) <= room:
         return cell
     before, behind = room // 2, (room - 1) // 2
     return f"{cell[:before]}…{cell[len(cell) - behind :]}"
 
 
-def first_names(names: Sequence[str], most: int) -> str:
-    """The first ones, and how many more there are."""
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
-
-
 def wrapped(text: str, width: int, indent: str) -> list[str]:
-    """A sentence over as many lines as it needs, all but the first indented; no word is cut."""
+    """Return the lines of a sentence, all but the first indented; no word is cut."""
     return textwrap.wrap(
         text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
 
 
 class PageState(StrEnum):
-    """How the object of a row or a sentence is; what a reader looks for comes first."""
+    """The state of the object of a row or a sentence, the worst first."""
 
     UNHEALTHY = "unhealthy"
     WARNING = "warning"
@@ -172,12 +166,12 @@ NOTE, BELOW_NOTE = "  └ ", "    "
 
 
 def state_of(mark: str) -> PageState:
-    """The state that a mark stands for."""
+    """Return the state that a mark stands for."""
     return _OF_MARKS.get(mark, PageState.NONE)
 
 
 def marked(rows: Iterable[tuple[str, ...]]) -> tuple[PageRow, ...]:
-    """Rows whose first cell is a mark."""
+    """Return rows whose first cell is a mark."""
     return tuple(PageRow(cells, state_of(cells[0])) for cells in rows)
 
 
@@ -187,7 +181,7 @@ def lines_of(text: str) -> Block:
 
 
 def page_text(page: Page, width: int) -> str:
-    """The page in plain characters; `width` in columns."""
+    """Return the page in plain characters; `width` in columns."""
     blocks = (list(block_lines(block, width)) for block in page)
     return "\n\n".join("\n".join(lines) for lines in blocks if lines)
 
@@ -198,7 +192,10 @@ def block_lines(block: Iterable[Part], width: int) -> Iterator[str]:
         if isinstance(part, PageTable):
             yield from map(plain, _table_lines(part, width))
         elif isinstance(part, PageList):
-            yield from map(plain, _list_lines(part, width))
+            columns = widths([row.cells for row in part.rows])
+            for row in part.rows:
+                line = f"{INDENT}{aligned(row.cells, columns)}"
+                yield from map(plain, wrapped(line, width, part.hanging))
         elif isinstance(part, Sentence) and not part.loose:
             yield from wrapped(plain(part.text), width, part.indent)
         else:
@@ -206,7 +203,7 @@ def block_lines(block: Iterable[Part], width: int) -> Iterator[str]:
 
 
 def widened(page: Page) -> Page:
-    """The page with tables that are neither cut nor folded."""
+    """Return the page with tables that are neither cut nor folded."""
     return tuple(
         tuple(replace(part, whole=True) if isinstance(part, PageTable) else part for part in block)
         for block in page
@@ -217,7 +214,7 @@ Rows = TypeVar("Rows", PageTable, PageList)
 
 
 def worst_first(table: Rows) -> Rows:
-    """Its rows as people look for them: by state, then in the natural order of their names."""
+    """Return the table sorted by state, then in the natural order of names."""
     if table.ranked:
         return table
 
@@ -229,7 +226,7 @@ def worst_first(table: Rows) -> Rows:
 
 
 def narrowed(table: PageTable, width: int) -> tuple[PageTable, str]:
-    """The table without columns that say the same in each row, and a sentence that says it.
+    """Return the table without columns that say the same in each row, and a sentence that says it.
 
     Only as many are left out as a page of this width has no room for.
     """
@@ -246,7 +243,7 @@ def narrowed(table: PageTable, width: int) -> tuple[PageTable, str]:
 
 
 def full_width(table: PageTable) -> int:
-    """Columns of a page on which nothing is cut."""
+    """Return the columns of a page on which nothing of the table is cut."""
     columns = widths(cells_of(table))
     return sum(columns) + len(GAP) * (len(columns) - 1)
 
@@ -271,14 +268,8 @@ def _table_lines(table: PageTable, width: int) -> Iterator[str]:
         yield from wrapped(alike, width, "   ")
 
 
-def _list_lines(part: PageList, width: int) -> Iterator[str]:
-    columns = widths([row.cells for row in part.rows])
-    for row in part.rows:
-        yield from wrapped(f"{INDENT}{aligned(row.cells, columns)}", width, part.hanging)
-
-
 def cells_of(table: PageTable) -> list[tuple[str, ...]]:
-    """The head and all lines below it."""
+    """Return the head and all lines below it."""
     return [table.head, *(line for row in table.rows for line in (row.cells, *row.parts))]
 
 
@@ -305,12 +296,12 @@ _FEW = 3  # findings that are alike and are shown one by one
 
 
 def titled(mark: str, finding: Finding) -> Line:
-    """The first line of a Finding: its code, and what it is about."""
+    """Return the first line of a Finding: its code, and what it is about."""
     return Line(f"{mark} {finding.code}  {finding.subject}".rstrip(), state_of(mark))
 
 
 def labelled(texts: Mapping[str, str]) -> Iterator[Sentence]:
-    """A text behind each label, the texts below each other."""
+    """Yield a text behind each label, the texts below each other."""
     widest = max(map(len, texts))
     for label, text in texts.items():
         lead = f"{_INDENT}{label:<{widest}}  "
@@ -318,7 +309,7 @@ def labelled(texts: Mapping[str, str]) -> Iterator[Sentence]:
 
 
 def sentence(finding: Finding) -> str:
-    """A Finding in one line: where, what and what to do."""
+    """Return a Finding in one line: where, what and what to do."""
     place = f"{finding.subject}: " if finding.subject else ""
     remedy = f" {finding.remedy}." if finding.remedy else ""
     return f"{place}{finding.problem}.{remedy}"
@@ -327,7 +318,7 @@ def sentence(finding: Finding) -> str:
 def folded(
     findings: Iterable[Finding], names: Iterable[str] = ()
 ) -> Iterator[tuple[Finding, tuple[str, ...]]]:
-    """Findings; those that say the same of more than three objects as one, with the others' names.
+    """Yield findings with the names of other objects that say the same; more than three become one.
 
     Two are alike where only their subjects differ, and `names` that belong to these.
     """
@@ -346,7 +337,7 @@ def folded(
 
 
 def _without_names(finding: Finding, words: re.Pattern[str]) -> Finding:
-    """What a Finding says, whomever it is about."""
+    """Return a finding without the names of the objects that it is about."""
     name = finding.subject.rpartition("/")[2]
 
     def plain(text: str) -> str:
@@ -363,7 +354,7 @@ def _without_names(finding: Finding, words: re.Pattern[str]) -> Finding:
 
 
 def also(subjects: Sequence[str]) -> Iterator[Sentence]:
-    """A line that names the other objects of which a Finding says the same."""
+    """Yield a line that names the other objects of which a Finding says the same."""
     if subjects:
         names = sorted((subject.rpartition("/")[2] for subject in subjects), key=natural)
         text = f"{_INDENT}The same holds for {len(names)} more: {', '.join(names)}."
@@ -371,22 +362,22 @@ def also(subjects: Sequence[str]) -> Iterator[Sentence]:
 
 
 def located(finding: Finding) -> dict[str, str]:
-    """The same as JSON values."""
+    """Return the same as JSON values."""
     return {"where": finding.subject, "problem": finding.problem, "remedy": finding.remedy}
 
 
 def not_seen(parts: Iterable[NotSeen], verb: str = "seen") -> Iterator[Sentence]:
-    """What could not be seen, and why."""
+    """Yield a sentence for each part that could not be seen, with the reason."""
     for hidden in parts:
         text = f"? Not {verb}: {hidden.part}. {ended(hidden.why)}"
         yield Sentence(text, _INDENT, PageState.UNKNOWN)
 
 
 def counted(count: int, word: str) -> str:
-    """A number of things."""
+    """Return a number of things."""
     return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 
 def ended(text: str) -> str:
-    """A sentence with its stop."""
+    """Return a sentence with its stop."""
     return text if text.endswith((".", "!", "?", "…")) else f"{text}."

@@ -37,13 +37,13 @@ class PartReader:
         self._patience = patience
 
     def part(self, name: str, read: Callable[[], T]) -> T | None:
-        """What `read` returns; None where it fails, which is kept."""
+        """Return the result of `read`; None where it fails, which is noted."""
         with self._keeping(name):
             return read()
         return None
 
     async def asked(self, name: str, ask: Callable[[], Awaitable[T]]) -> T | None:
-        """The same of a neighbour, which may also not answer in time."""
+        """Return the result of `ask`; None where it fails or is late, which is noted."""
         with self._keeping(name):
             return await self._answer(ask)
         return None
@@ -70,7 +70,7 @@ class PartReader:
 
 
 def first_sentence(error: Exception) -> str:
-    """The first sentence of an error, as a part of another one."""
+    """Return the first sentence of an error, as a part of another one."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error).partition("\n")[0].rstrip(".")

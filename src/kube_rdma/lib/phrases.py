@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-_NAMED = 3  # a person needs no thousand
 
-
-def listed(words: Sequence[str]) -> str:
-    """The first few words and how many there are besides: ``a, b, c and 997 more``."""
-    rest = len(words) - _NAMED
-    return ", ".join(words[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+def listed(words: Sequence[str], most: int = 3) -> str:
+    """Return the first few words and how many there are besides: ``a, b, c and 997 more``."""
+    rest = len(words) - most
+    return ", ".join(words[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def short_count(count: int) -> str:
@@ -19,5 +17,5 @@ def short_count(count: int) -> str:
 
 
 def no_carrier(interface: str) -> str:
-    """What is said of an interface that is up and has no link."""
+    """Return the sentence about an interface that is up and has no link."""
     return f"{interface} has no carrier: check the cable and the switch port behind it"

@@ -27,7 +27,7 @@ log = structlog.get_logger()
 
 
 def in_the_log(_: str) -> None:
-    """For whoever has nobody else to tell of a record that cannot be read."""
+    """Do nothing more than the log line: the program has nobody else to tell."""
 
 
 class Records(Generic[T]):
@@ -58,21 +58,21 @@ class Records(Generic[T]):
 
     @property
     def values(self) -> tuple[T, ...]:
-        """Every record."""
+        """Return every record."""
         return tuple(self._values.values())
 
     @property
     def named(self) -> tuple[tuple[str, T], ...]:
-        """Every record with its name."""
+        """Return every record with its name."""
         return tuple(self._values.items())
 
     @property
     def foreign_names(self) -> frozenset[str]:
-        """The names of records that this version does not understand."""
+        """Return the names of records that this version does not understand."""
         return self._journal.foreign
 
     def get(self, name: str) -> T | None:
-        """The record of this name."""
+        """Return the record of this name."""
         return self._values.get(name)
 
     async def refuse_foreign(self, *names: str) -> None:
@@ -92,15 +92,16 @@ class Records(Generic[T]):
 
         What the act raises leaves the record.
         """
+
+        def put() -> R:
+            self._journal.put(name, value)
+            self._values[name] = value
+            return act()
+
         await self._take(name)
-        answer = await self._run(self._put_before, name, value, act)
+        answer = await self._run(put)
         await self._end_left()
         return answer
-
-    def _put_before(self, name: str, value: T, act: Callable[[], R]) -> R:
-        self._journal.put(name, value)
-        self._values[name] = value
-        return act()
 
     def begin(self, name: str, value: T) -> None:
         """Write a record, from a thread; it counts at once. Raise Unavailable.
@@ -145,7 +146,7 @@ class Records(Generic[T]):
             self._left.update(names)
 
     async def _take(self, name: str) -> None:
-        """From now on this is the name of a new record, and nothing that is left."""
+        """Take a name for a new record: from now on it is nothing that is left over."""
         self._left.discard(name)
         if self._ending.locked():
             async with self._ending:
@@ -155,15 +156,16 @@ class Records(Generic[T]):
         """Remove what the disk kept, for it takes writes again."""
         if not self._left or self._ending.locked():
             return
+
+        def remove() -> None:
+            with self._removing:
+                left = tuple(self._left)
+                self._journal.remove(*left)
+                self._left.difference_update(left)
+
         async with self._ending:
             with suppress(Unavailable):
-                await self._run(self._remove_left)
-
-    def _remove_left(self) -> None:
-        with self._removing:
-            left = tuple(self._left)
-            self._journal.remove(*left)
-            self._left.difference_update(left)
+                await self._run(remove)
 
     def close(self) -> None:
         """Let the next writer in."""

@@ -32,7 +32,7 @@ from kube_rdma.model.kubernetes import NOT_OBSERVED, Condition
 
 
 def sentences(model: type) -> dict[str, str]:
-    """The sentences of a model's fields, by attribute; a field without one is missing.
+    """Return the sentences of a model's fields, by attribute; a field without one is missing.
 
     A sentence is the text that follows the field in the class, as PEP 257 calls it an attribute
     docstring. Fields of base classes have theirs there.
@@ -79,7 +79,7 @@ _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
 
 def struct_schema(kind: type[Struct]) -> Json:
-    """The schema of a Struct's documents, with the sentence of each field."""
+    """Return the schema of a Struct's documents, with the sentence of each field."""
     fields = structs.fields(kind)
     schema: Json = {
         "description": kind.__doc__,
@@ -102,7 +102,7 @@ def _field(field: structs.FieldInfo) -> Json:
 
 
 def _of_type(hint: Any) -> Json:
-    """The keywords of a type, in the order in which pydantic writes them."""
+    """Return the keywords of a type, in the order in which pydantic writes them."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return _limited(_of_type(arguments[0]), arguments[1])
@@ -113,10 +113,7 @@ def _of_type(hint: Any) -> Json:
         return {"items": _of_type(arguments[0]), "type": "array"}
     if origin is Literal:
         return {"enum": list(arguments), "type": "string"}
-    return _of_class(getattr(hint, "__supertype__", hint))
-
-
-def _of_class(kind: type) -> Json:
+    kind = getattr(hint, "__supertype__", hint)
     if issubclass(kind, Struct):
         return struct_schema(kind)
     if issubclass(kind, Enum):
@@ -176,18 +173,18 @@ class ResourceDefinition(Frozen):
 
     @property
     def kind(self) -> str:
-        """The name of the kind, as the model's field says it."""
+        """Return the name of the kind, as the model's field says it."""
         (kind,) = structural(self.model)["properties"]["kind"]["enum"]
         return str(kind)
 
     @property
     def name(self) -> str:
-        """Of the object: ippools.kube-rdma.io."""
+        """Return the name of the object: ippools.kube-rdma.io."""
         return f"{self.plural}.{self.group}"
 
 
 def definition(resource: ResourceDefinition) -> Json:
-    """The CustomResourceDefinition of a kind."""
+    """Return the CustomResourceDefinition of a kind."""
     schema = structural(resource.model)
     parts = schema["properties"]
     version_sentence = f"apiVersion is {resource.group}/{VERSION}."
@@ -201,8 +198,14 @@ def definition(resource: ResourceDefinition) -> Json:
     has_status = "status" in parts
     if has_status:
         parts["status"].pop("nullable", None)
-        if parts["status"].get("required", OBSERVED) == OBSERVED and "spec" in parts:
-            _not_observed(parts["status"])
+        # A new object has a status at once, which says that no program has looked at it yet.
+        # Without one kstatus calls it current (fluxcd/cli-utils@v1.2.2
+        # pkg/kstatus/status/status.go, checkReadyCondition), and nobody waits for it.
+        status = parts["status"]
+        (observed,) = OBSERVED
+        is_awaited = status.get("required", OBSERVED) == OBSERVED and "spec" in parts
+        if is_awaited and observed in status["properties"]:
+            status["default"] = {observed: NOT_OBSERVED}
     version: Json = {"name": VERSION, "served": True, "storage": True}
     if has_status:
         version["subresources"] = {"status": {}}
@@ -219,17 +222,6 @@ def definition(resource: ResourceDefinition) -> Json:
             "versions": [version],
         },
     }
-
-
-def _not_observed(status: Json) -> None:
-    """A new object has a status at once, which says that no program has looked at it yet.
-
-    Without one kstatus calls a new object current (fluxcd/cli-utils@v1.2.2
-    pkg/kstatus/status/status.go, checkReadyCondition), and nobody waits for it.
-    """
-    (name,) = OBSERVED
-    if name in status["properties"]:
-        status["default"] = {name: NOT_OBSERVED}
 
 
 def _column(column: Column) -> Json:
@@ -252,27 +244,27 @@ def _names(resource: ResourceDefinition) -> Json:
 
 
 def text(resource: ResourceDefinition) -> str:
-    """The definition as YAML, as config/crds holds it."""
+    """Return the definition as YAML, as config/crds holds it."""
     plain = json.loads(json.dumps(definition(resource)))  # nothing twice: YAML would refer to it
     return yaml.safe_dump(plain, sort_keys=False, width=100)
 
 
 def structural(model: type[BaseModel | Struct]) -> Json:
-    """The structural schema of a model's documents."""
+    """Return the structural schema of a model's documents."""
     made = _json_schema(model)
     return _converted(made, made.get("$defs", {}))
 
 
 @cache
 def _json_schema(model: type[BaseModel | Struct]) -> Mapping[str, Any]:
-    """What takes most of the time of a definition, which asks several times."""
+    """Return the JSON schema of a model, which takes most of the time of a definition."""
     if issubclass(model, BaseModel):
         return model.model_json_schema()
     return struct_schema(model)
 
 
 def _converted(schema: Mapping[str, Any], parts: Mapping[str, Json]) -> Json:
-    """One node of the schema, and all below it."""
+    """Return one node of the schema, and all below it."""
     if "$ref" in schema:
         part = parts[schema["$ref"].removeprefix("#/$defs/")]
         return _converted({**part, **{k: v for k, v in schema.items() if k != "$ref"}}, parts)
@@ -292,19 +284,15 @@ def _converted(schema: Mapping[str, Any], parts: Mapping[str, Json]) -> Json:
         if isinstance(schema.get(key), Mapping):
             converted[key] = _converted(schema[key], parts)
             converted[key].pop("description", None)  # the field's sentence says it
-    return _list_type(converted) | converted if "items" in converted else converted
-
-
-def _list_type(array: Json) -> Json:
-    """How server-side apply merges a list: as a whole, or by the keys that its elements name."""
-    keys = array["items"].pop(LIST_KEYS, None)
-    if keys is None:
-        return {LIST_TYPE: "atomic"}
-    return {LIST_TYPE: "map", LIST_KEYS: keys}
+    if "items" not in converted:
+        return converted
+    keys = converted["items"].pop(LIST_KEYS, None)  # by which server-side apply merges the list
+    merged: Json = {LIST_TYPE: "map", LIST_KEYS: keys} if keys else {LIST_TYPE: "atomic"}
+    return merged | converted
 
 
 def _own_keywords(schema: Mapping[str, Any]) -> Json:
-    """What one node says itself. Of defaults only those stay that a person would want to see."""
+    """Return the keywords of one node; of defaults only those that a person would want to see."""
     keywords = {
         key: value
         for key, value in schema.items()
@@ -325,7 +313,7 @@ def _own_keywords(schema: Mapping[str, Any]) -> Json:
 
 
 def _metadata(schema: Json) -> Json:
-    """Of metadata a definition may restrict the name alone, and not even describe it.
+    """Return the schema of metadata, in which only the name may be restricted.
 
     "must not specify anything other than name and generateName" (apiextensions' validation).
     """

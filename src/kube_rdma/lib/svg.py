@@ -1,4 +1,4 @@
-"""What pictures have in common: a page, its words, and colours for a light and for a dark screen.
+"""Draws SVG pictures: the page, its text, colours for a light and a dark screen, boxes in boxes.
 
 A colour is a class of the page's style, so that whoever shows the picture chooses: browsers take
 the dark ones where a reader prefers them. A program that knows no such choice shows the light ones.
@@ -24,7 +24,7 @@ class Tone(Frozen):
     of: str = "fill"
 
     def rule(self, *, dark: bool) -> str:
-        """The class in the style of a page."""
+        """Return the class in the style of a page."""
         return f".{self.name} {{ {self.of}: {self.dark if dark else self.light}; }}"
 
 
@@ -41,7 +41,7 @@ class PictureSize(Frozen):
 
 
 def picture(size: PictureSize, label: str, tones: Iterable[Tone], parts: Iterable[str]) -> str:
-    """The whole file; `label` is what a reader hears who does not see it."""
+    """Return the whole file; `label` is what a reader hears who does not see it."""
     every = (*_ALWAYS, *tones)
     light = "\n".join(tone.rule(dark=False) for tone in every)
     dark = "\n".join(tone.rule(dark=True) for tone in every)
@@ -55,12 +55,12 @@ def picture(size: PictureSize, label: str, tones: Iterable[Tone], parts: Iterabl
 
 
 def text(x: float, y: float, words: str, kind: str = "ink", more: str = "") -> str:
-    """A line of text whose lower left corner is at a place; `more` are further attributes."""
+    """Return a line of text with its lower left corner at a place; `more` are attributes."""
     return f'<text class="{kind}" x="{x:g}" y="{y:g}"{more}>{escape(words)}</text>'
 
 
 def heading(x: float, words: str) -> str:
-    """The title at the top of a picture."""
+    """Return the title at the top of a picture."""
     return text(x, 30, words, more=f'{BOLD} style="font-size: 16px"')
 
 
@@ -83,7 +83,7 @@ text { font-family: "DejaVu Sans", Verdana, sans-serif; font-size: 12px; fill: #
 
 
 class BoxLook(Frozen):
-    """How a box looks; `ink` is the colour of text in its strip."""
+    """The colours and the border of a box."""
 
     fill: str = "#ffffff"
     edge: str = "#52606d"
@@ -107,7 +107,7 @@ class NestedBox(Frozen):
 
 
 def size(box: NestedBox) -> tuple[int, int]:
-    """Width and height in pixels, with all that is inside."""
+    """Return width and height of a box in pixels, with all that is inside."""
     text = max(_LETTER * len(line) for line in (box.strip, *box.lines))
     width = round(max(text, _BOLD * len(box.title))) + 2 * _GAP
     height = _GAP + _LINE * (1 + len(box.lines)) + (_STRIP if box.strip else 0)
@@ -119,7 +119,7 @@ def size(box: NestedBox) -> tuple[int, int]:
 
 
 def drawn(box: NestedBox, x: int, y: int) -> Iterator[str]:
-    """The box with its upper left corner at a place, and all inside of it."""
+    """Yield the box with its upper left corner at a place, and all inside of it."""
     yield from _drawn(_BoxPlace(box, *size(box)), x, y)
 
 
@@ -132,12 +132,12 @@ class _BoxPlace(Frozen):
 
 
 def _column(box: NestedBox) -> int:
-    """The width of all boxes without rows right inside of a box, so that they stand in columns."""
+    """Return the width of all boxes without rows inside of a box, so that they form columns."""
     return max((size(one)[0] for row in box.rows for one in row if not one.rows), default=0)
 
 
 def _placed(row: tuple[NestedBox, ...], column: int) -> list[_BoxPlace]:
-    """The boxes of a row, all as high as the highest."""
+    """Return the boxes of a row, all as high as the highest."""
     sizes = [(one, *size(one)) for one in row]
     highest = max(height for _, _, height in sizes)
     return [

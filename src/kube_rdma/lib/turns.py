@@ -1,7 +1,7 @@
-"""Who was served when, for queues in which namespaces and owners have turns.
+"""Remembers the turns of queues in which namespaces and owners are served one after another.
 
-Whoever was served longest ago, or never, is next (attach/rules/repair, BandwidthChecks). What a
-tenant makes anew under another name or uid comes behind what others have waited for.
+The one that was served longest ago, or never, is next (attach/rules/repair, BandwidthChecks). What
+a tenant makes anew under another name or uid comes behind what others have waited for.
 """
 
 from __future__ import annotations
@@ -16,6 +16,6 @@ V = TypeVar("V")
 
 
 def served(before: Mapping[K, V], key: K, turn: V) -> dict[K, V]:
-    """Remember the newest turn of a key, also when nothing of it waits any more."""
+    """Return the turns with the newest one of a key, also when nothing of it waits any more."""
     others = [each for each in before.items() if each[0] != key]
     return {**dict(others[1 - MOST :]), key: turn}

@@ -52,23 +52,23 @@ def watched(tick: float = TICK, patience: float = PATIENCE) -> Iterator[None]:
         thread.join()
 
 
-class Counted(NamedTuple):
-    """What the kernel counts of a thread (Documentation/scheduler/sched-stats.rst)."""
+class ThreadTimes(NamedTuple):
+    """The scheduling counters of a thread (Documentation/scheduler/sched-stats.rst)."""
 
     waited: float  # seconds without a processor, up to when it last got one
     slices: int  # times that it got one
     ready: bool  # it has one, or waits for one, now
 
 
-def threads() -> Mapping[str, Counted]:
-    """The threads of this process that the kernel counts; none where it counts nothing."""
+def threads() -> Mapping[str, ThreadTimes]:
+    """Return the threads of this process that the kernel counts; none where it counts nothing."""
     counted = {}
     for thread in _THREADS.iterdir():
         with suppress(FileNotFoundError, ProcessLookupError):  # it has ended, or no kernel counts
             _, waited, slices = (thread / "schedstat").read_text().split()
             state = (thread / "stat").read_text().rpartition(")")[2].split()[0]
             if int(slices):
-                counted[thread.name] = Counted(int(waited) / 1e9, int(slices), state == "R")
+                counted[thread.name] = ThreadTimes(int(waited) / 1e9, int(slices), state == "R")
     return counted
 
 
@@ -92,31 +92,24 @@ def _watch(
 
 
 class _Look:
-    """What the clocks show now."""
+    """The clocks and the threads' counters at one moment."""
 
     def __init__(self) -> None:
         self._clock, self._ran, self._threads = time.monotonic(), time.process_time(), threads()
 
     def since(self, before: _Look) -> Spent:
-        """What went by between two looks."""
+        """Return the seconds of the program between two looks."""
         passed = self._clock - before._clock
         waited = (
-            thread.waited - then.waited if _had_a_turn(then, thread) else passed
+            # The kernel adds a wait to its count when it ends: one that lasts is seen by its state.
+            passed if thread.ready and thread.slices <= then.slices else thread.waited - then.waited
             for name, thread in self._threads.items()
             for then in (before._threads.get(name, _NEW),)
         )
         return Spent(passed, self._ran - before._ran, sum(waited))
 
 
-_NEW = Counted(0.0, 0, ready=False)
-
-
-def _had_a_turn(before: Counted, now: Counted) -> bool:
-    """Whether a thread got a processor, or asked for none, since the look before.
-
-    The kernel adds a wait to its count when it ends: one that lasts is seen by its state alone.
-    """
-    return not now.ready or now.slices > before.slices
+_NEW = ThreadTimes(0.0, 0, ready=False)
 
 
 def _end(patience: float) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kube_rdma.lib.page import Block, Page, PageState, Sentence, first_names, lines_of
+from kube_rdma.lib.page import Block, Page, PageState, Sentence, lines_of
+from kube_rdma.lib.phrases import listed
 from kube_rdma.model.migrate import (
     MigratingNode,
     MigrationSource,
@@ -138,7 +139,7 @@ def _node(plan: TakeoverPlan, node: MigratingNode) -> str:
     offers = ", ".join(f"{name}: {node.offered.get(name, '0')}" for name in plan.resources)
     pods = [one.title for one in plan.holders if one.node == node.name]
     many = "1 pod holds" if len(pods) == 1 else f"{len(pods)} pods hold"
-    held = f"; {many} shares ({first_names(pods, _NAMED)})" if pods else ""
+    held = f"; {many} shares ({listed(pods, _NAMED)})" if pods else ""
     mark = "; marked as kube-rdma's" if node.mark == "on" else ""
     closed = "; takes no new pods" if node.unschedulable else ""
     return f"{node.name}  {offers}{held}{mark}{closed}"

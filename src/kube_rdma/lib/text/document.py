@@ -48,11 +48,11 @@ class Document(Frozen):
     keys: dict[Path, TextPosition]
 
     def where(self, path: Path, *, key: bool = False) -> str:
-        """``file:line:column: field`` of a value or of its key."""
+        """Return ``file:line:column: field`` of a value or of its key."""
         return located(self.source, self.place(path, key=key), self._written(path))
 
     def place(self, path: Path, *, key: bool = False) -> TextPosition:
-        """Where a value or its key stands; for one that is not there, the nearest that holds it."""
+        """Return the position of a value or key; of a missing one, that of the nearest above."""
         near = self._written(path)
         places = self.keys if key else self.values
         while near and near not in places:
@@ -60,7 +60,7 @@ class Document(Frozen):
         return places.get(near, self.values[()])
 
     def _written(self, path: Path) -> Path:
-        """`path` without the index of the only entry where one object stands for a list of one."""
+        """Return `path` without the index of an entry that is written without its list."""
         written: Path = ()
         value = self.value
         for part in path:
@@ -87,16 +87,16 @@ class Section(Document):
     base: Path
 
     def where(self, path: Path, *, key: bool = False) -> str:
-        """As of the whole."""
+        """Return where of the whole document."""
         return self.whole.where((*self.base, *path), key=key)
 
     def place(self, path: Path, *, key: bool = False) -> TextPosition:
-        """As of the whole."""
+        """Return the position in the whole document."""
         return self.whole.place((*self.base, *path), key=key)
 
 
 def section(document: Document, base: Path) -> Section:
-    """What stands at `base`, None where nothing does."""
+    """Return the part of the document at `base`; its value is None where nothing is."""
     value: Value = document.value
     for part in base:
         if isinstance(value, dict):
@@ -109,7 +109,7 @@ def section(document: Document, base: Path) -> Section:
 
 
 def unreadable(source: str, error: OSError) -> Refused:
-    """The refusal for a file that the operating system did not let kube-rdma read."""
+    """Return the refusal for a file that the operating system did not let kube-rdma read."""
     if isinstance(error, FileNotFoundError):
         problem = "there is no such file"
         remedy = "Create it (in a pod: mount the ConfigMap there), or name another file"
@@ -123,13 +123,13 @@ def unreadable(source: str, error: OSError) -> Refused:
 
 
 def shown(text: object) -> str:
-    """A foreign value as JSON, on one line and not too long."""
+    """Return a foreign value as JSON, on one line and not too long."""
     quoted = json.dumps(text, ensure_ascii=False, default=str)
     return quoted if len(quoted) <= _SHOWN else quoted[: _SHOWN - 2] + "…" + quoted[-1]
 
 
 def name(path: Path) -> str:
-    """A path as people write it: pools[0].mode."""
+    """Return a path as people write it: pools[0].mode."""
     parts = (
         f"[{part}]" if isinstance(part, int) else f".{part if part.isidentifier() else shown(part)}"
         for part in path
@@ -138,13 +138,13 @@ def name(path: Path) -> str:
 
 
 def located(source: str, place: TextPosition, path: Path = ()) -> str:
-    """``file:line:column: field``; nothing of a field for the whole document."""
+    """Return ``file:line:column: field``, or only the position of the whole document."""
     field = f": {name(path)}" if path else ""
     return f"{source}:{place.line}:{place.column}{field}"
 
 
 def plain(word: str) -> Value:
-    """The value of a word without quotes."""
+    """Return the value of a word without quotes."""
     if word in _WORDS:
         return _WORDS[word]
     if _INT.fullmatch(word):
@@ -153,17 +153,16 @@ def plain(word: str) -> Value:
 
 
 class ObjectDocument(Document):
-    """An object of the API server; `source` says which, if that is known, `base` where in it the
-    value stands."""
+    """A value of an object from the API server."""
 
     base: Path = ()
 
     def where(self, path: Path, *, key: bool = False) -> str:
-        """``IPPool rail-0: spec.ranges[0].end``."""
+        """Return ``IPPool rail-0: spec.ranges[0].end``."""
         return ": ".join(part for part in (self.source, name((*self.base, *path))) if part)
 
     def place(self, path: Path, *, key: bool = False) -> TextPosition:
-        """Only an order: in which the fields stand in the object."""
+        """Return a position that only orders the fields as they stand in the object."""
         order = {part: number for number, part in enumerate(_paths(self.value, ()))}
         near = path
         while near and near not in order:
@@ -172,12 +171,12 @@ class ObjectDocument(Document):
 
 
 def of_value(value: Value, source: str = "", base: Path = ()) -> ObjectDocument:
-    """The Document of a decoded object, or of the part of one at `base`."""
+    """Return the Document of a decoded object, or of the part of one at `base`."""
     return ObjectDocument(source, value, {}, {}, base)
 
 
 def of_json(data: bytes, source: str = "", base: Path = ()) -> ObjectDocument:
-    """The same of JSON; raise Refused when it is not JSON."""
+    """Return the Document of JSON; raise Refused when it is not JSON."""
     try:
         return of_value(decoded(data), source, base)
     except Undecodable as error:

@@ -8,7 +8,7 @@ and how many there are. A rule that pydantic does not have raises `slips` in a v
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from enum import Enum
 from inspect import isclass
@@ -38,12 +38,12 @@ class Slip(Frozen):
 
 
 def slips(*faults: Slip) -> PydanticCustomError:
-    """What a validator raises."""
+    """Return the error that a validator raises for its faults."""
     return PydanticCustomError(_SLIPS, "see the context", {_SLIPS: faults})
 
 
 def validate(model: type[Dialect], document: Document) -> Dialect:
-    """`document` as `model`; raise Refused with its faults, in the order of the text."""
+    """Return `document` as `model`; raise Refused with its faults, in the order of the text."""
     if not isinstance(document.value, dict):
         raise no_fields(document, f"Write {{{_entry(model, next(iter(_fields(model))))}}}")
     try:
@@ -64,7 +64,7 @@ def validate(model: type[Dialect], document: Document) -> Dialect:
 
 
 def no_fields(document: Document, remedy: str) -> Refused:
-    """The refusal of a document that is not a mapping."""
+    """Return the refusal of a document that is not a mapping."""
     value = document.value
     if value is None:
         problem = "the document is empty"
@@ -75,7 +75,7 @@ def no_fields(document: Document, remedy: str) -> Refused:
 
 
 def near(given: str, names: Sequence[str]) -> str | None:
-    """The one of `names` that was probably meant."""
+    """Return the one of `names` that was probably meant."""
     by_lower = {name.lower(): name for name in names}
     matches = get_close_matches(given.lower(), by_lower, n=1)
     return by_lower[matches[0]] if matches else None
@@ -84,7 +84,7 @@ def near(given: str, names: Sequence[str]) -> str | None:
 def _faults(
     error: ErrorDetails, model: type[BaseModel], document: Document
 ) -> Iterator[tuple[TextPosition, Refused]]:
-    """What pydantic's `error` says, with its place in the text; several when they are slips."""
+    """Yield the faults in a pydantic error with their positions; several when they are slips."""
     path = error["loc"]
     if error["type"] == _SLIPS:
         for slip in error["ctx"][_SLIPS]:
@@ -95,45 +95,42 @@ def _faults(
     if error["type"] == "too_short" and error["input"]:
         return  # every entry is wrong, and pydantic counts the right ones
     key = error["type"] == "extra_forbidden"
-    words = _SENTENCES.get(error["type"], _unfit)
-    problem, remedy = words(error, _model_at(model, path[:-1]))
+    problem, remedy = _sentences(error, _model_at(model, path[:-1]))
     where = document.where(path, key=key)
     yield document.place(path, key=key), Refused(problem, remedy=remedy, where=where)
 
 
 def _fields(model: type[BaseModel]) -> Mapping[str, FieldInfo]:
-    """The fields by the names that documents have for them."""
+    """Return the fields by the names that documents have for them."""
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
 def _field(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, FieldInfo]:
-    """The field that the error is about, also when it is about an entry of it."""
+    """Return the field that the error is about, also when it is about an entry of it."""
     name = next(str(part) for part in reversed(error["loc"]) if part in _fields(model))
     return name, _fields(model)[name]
 
 
 def _model_at(model: type[BaseModel], path: Path) -> type[BaseModel]:
-    """The model of the object at `path` in a document of `model`."""
+    """Return the model of the object at `path` in a document of `model`."""
     for part in path:
         field = _fields(model).get(str(part))
-        inner = [each for each in _types(field.annotation) if _is_model(each)] if field else []
-        model = inner[0] if inner else model
+        for kind in _types(field.annotation) if field else ():
+            if isclass(kind) and issubclass(kind, BaseModel):
+                model = kind
+                break
     return model
 
 
 def _types(annotation: Any) -> Iterator[Any]:
-    """A type and all that it is made of."""
+    """Yield a type and all that it is made of."""
     yield annotation
     for inner in get_args(annotation):
         yield from _types(inner)
 
 
-def _is_model(kind: Any) -> bool:
-    return isclass(kind) and issubclass(kind, BaseModel)
-
-
 def _choices(field: FieldInfo) -> list[str]:
-    """The values that a field with a choice allows."""
+    """Return the values that a field with a choice allows."""
     for kind in _types(field.annotation):
         if isclass(kind) and issubclass(kind, Enum):
             return [str(member.value) for member in kind]
@@ -143,26 +140,47 @@ def _choices(field: FieldInfo) -> list[str]:
 
 
 def _entry(model: type[BaseModel], name: str) -> str:
-    """The field with a value that it may have, where one is known: ``"rdmaHcaMax": 1000``."""
+    """Return the field with a value that it may have: ``"rdmaHcaMax": 1000``."""
     field = _fields(model)[name]
     examples = field.examples or _choices(field)
     return f'"{name}": {json.dumps(examples[0]) if examples else "…"}'
 
 
-def _missing(error: ErrorDetails, model: type[BaseModel]) -> Sentences:
-    return "the field is missing", f"Add {_entry(model, str(error['loc'][-1]))}"
-
-
-def _unknown(error: ErrorDetails, model: type[BaseModel]) -> Sentences:
-    fields = list(_fields(model))
-    remedy = _meant(str(error["loc"][-1]), fields) or f"Remove it; known: {', '.join(fields)}"
-    return "there is no such field", remedy
-
-
-def _no_choice(error: ErrorDetails, model: type[BaseModel]) -> Sentences:
-    allowed = _choices(_field(error, model)[1])
-    remedy = _meant(str(error["input"]), allowed) or f"Allowed: {', '.join(allowed)}"
-    return f"{shown(error['input'])} is not a value of this field", remedy
+def _sentences(error: ErrorDetails, model: type[BaseModel]) -> Sentences:
+    """Return problem and remedy of an error in an object of `model`; else pydantic's own words."""
+    given, kind = error["input"], error["type"]
+    if kind == "missing":
+        return "the field is missing", f"Add {_entry(model, str(error['loc'][-1]))}"
+    if kind == "extra_forbidden":
+        fields = list(_fields(model))
+        remedy = _meant(str(error["loc"][-1]), fields) or f"Remove it; known: {', '.join(fields)}"
+        return "there is no such field", remedy
+    value = shown(given)
+    if kind in ("literal_error", "enum"):
+        allowed = _choices(_field(error, model)[1])
+        remedy = _meant(str(given), allowed) or f"Allowed: {', '.join(allowed)}"
+        return f"{value} is not a value of this field", remedy
+    if kind == "tuple_type":
+        in_brackets = f"Write it in brackets: [{value}]"
+        remedy = (
+            "Write a list in brackets, or leave the field out" if given is None else in_brackets
+        )
+        return f"{value} is not a list", remedy
+    if kind == "string_type":
+        is_scalar = isinstance(given, bool | int | float)
+        return f"{value} is not a text", (
+            "Put it in quotes" if is_scalar else "Write one text in quotes"
+        )
+    if kind == "too_short":
+        return (
+            "the list is empty",
+            f"Write at least one entry: {_entry(model, _field(error, model)[0])}",
+        )
+    if kind in _TEMPLATES:
+        problem, remedy = _TEMPLATES[kind]
+        limits = error.get("ctx", {})
+        return problem.format(value=value, **limits), remedy.format(**limits)
+    return f"{value} does not fit here", error["msg"].rstrip(".")
 
 
 def _meant(given: str, names: Sequence[str]) -> str | None:
@@ -170,73 +188,14 @@ def _meant(given: str, names: Sequence[str]) -> str | None:
     return f"Did you mean {shown(closest)}? Known: {', '.join(names)}" if closest else None
 
 
-def _no_list(error: ErrorDetails, _: type[BaseModel]) -> Sentences:
-    given = error["input"]
-    if given is None:
-        return f"{shown(given)} is not a list", "Write a list in brackets, or leave the field out"
-    return f"{shown(given)} is not a list", f"Write it in brackets: [{shown(given)}]"
-
-
-def _no_object(error: ErrorDetails, _: type[BaseModel]) -> Sentences:
-    return f"{shown(error['input'])} has no fields", 'Write an object: {"field": value}'
-
-
-def _no_text(error: ErrorDetails, _: type[BaseModel]) -> Sentences:
-    if isinstance(error["input"], bool | int | float):
-        return f"{shown(error['input'])} is not a text", "Put it in quotes"
-    return f"{shown(error['input'])} is not a text", "Write one text in quotes"
-
-
-def _no_number(error: ErrorDetails, _: type[BaseModel]) -> Sentences:
-    return f"{shown(error['input'])} is not a whole number", "Write digits, without quotes"
-
-
-def _no_switch(error: ErrorDetails, _: type[BaseModel]) -> Sentences:
-    return f"{shown(error['input'])} is neither true nor false", "Allowed: true, false"
-
-
-def _too_small(error: ErrorDetails, _: type[BaseModel]) -> Sentences:
-    return f"{shown(error['input'])} is too small", f"Write {error['ctx']['ge']} or more"
-
-
-def _too_large(error: ErrorDetails, _: type[BaseModel]) -> Sentences:
-    return f"{shown(error['input'])} is too large", f"Write {error['ctx']['le']} or less"
-
-
-def _empty(error: ErrorDetails, model: type[BaseModel]) -> Sentences:
-    name, _ = _field(error, model)
-    return "the list is empty", f"Write at least one entry: {_entry(model, name)}"
-
-
-def _too_many(error: ErrorDetails, _: type[BaseModel]) -> Sentences:
-    most = error["ctx"]["max_length"]
-    return f"it has more than {most} entries", f"Keep {most} or fewer"
-
-
-def _too_long(error: ErrorDetails, _: type[BaseModel]) -> Sentences:
-    most = error["ctx"]["max_length"]
-    return f"{shown(error['input'])} has more than {most} characters", "Write a shorter text"
-
-
-def _unfit(error: ErrorDetails, _: type[BaseModel]) -> Sentences:
-    """What pydantic says, of what has no sentence here."""
-    return f"{shown(error['input'])} does not fit here", error["msg"].rstrip(".")
-
-
-_SENTENCES: Mapping[str, Callable[[ErrorDetails, type[BaseModel]], Sentences]] = {
-    "missing": _missing,
-    "extra_forbidden": _unknown,
-    "literal_error": _no_choice,
-    "enum": _no_choice,
-    "tuple_type": _no_list,
-    "dict_type": _no_object,
-    "model_type": _no_object,
-    "string_type": _no_text,
-    "int_type": _no_number,
-    "bool_type": _no_switch,
-    "greater_than_equal": _too_small,
-    "less_than_equal": _too_large,
-    "too_short": _empty,
-    "too_long": _too_many,
-    "string_too_long": _too_long,
+_NO_OBJECT = ("{value} has no fields", 'Write an object: {{"field": value}}')
+_TEMPLATES: Mapping[str, Sentences] = {  # templates of sentences, by the type of pydantic's error
+    "dict_type": _NO_OBJECT,
+    "model_type": _NO_OBJECT,
+    "int_type": ("{value} is not a whole number", "Write digits, without quotes"),
+    "bool_type": ("{value} is neither true nor false", "Allowed: true, false"),
+    "greater_than_equal": ("{value} is too small", "Write {ge} or more"),
+    "less_than_equal": ("{value} is too large", "Write {le} or less"),
+    "too_long": ("it has more than {max_length} entries", "Keep {max_length} or fewer"),
+    "string_too_long": ("{value} has more than {max_length} characters", "Write a shorter text"),
 }

@@ -38,7 +38,7 @@ _LONGEST_NAME = 1000  # characters; YAML's limit is near, and its reader says so
 
 
 def read(data: bytes, source: str) -> Document:
-    """The document in `data`; `source` names it in messages.
+    """Return the document in `data`; `source` names it in messages.
 
     Raise Refused, with all faults found, when it cannot be read as one JSON or YAML document.
     """
@@ -51,7 +51,7 @@ def read(data: bytes, source: str) -> Document:
 
 
 def read_all(data: bytes, source: str) -> tuple[ManifestDocument | Refused, ...]:
-    """All documents of manifests, without empty ones; for one that cannot be read its faults.
+    """Return all documents of manifests; an unreadable one is its Refused, an empty one left out.
 
     Raise Refused where the whole file is no text.
     """
@@ -64,7 +64,7 @@ def read_all(data: bytes, source: str) -> tuple[ManifestDocument | Refused, ...]
 
 
 def _json(text: str, source: str) -> Document | None:
-    """The document of what is JSON to the letter."""
+    """Return the document of what is JSON to the letter."""
     if text.lstrip()[:1] not in {"{", "["}:
         return None
     reader = _JsonReader(text)
@@ -89,7 +89,7 @@ class _JsonReader:
         self._line, self._begin = 1, 0  # in which the sign stands, and where that begins
 
     def document(self) -> Value:
-        """The value that is the whole text."""
+        """Return the value that is the whole text."""
         value = self._value(self._next(), ())
         if self._text[self._end :].strip(" \n"):
             raise _NotPlainError
@@ -143,7 +143,7 @@ class _JsonReader:
         return sequence
 
     def _further(self, end: str) -> str:
-        """The end, or what follows a comma."""
+        """Return the end, or what follows a comma."""
         sign = self._next()
         if sign == ",":
             sign = self._next()
@@ -155,7 +155,7 @@ class _JsonReader:
 
 
 def _string(sign: str) -> str:
-    """A text in quotes; one that YAML reads in another way is left to YAML."""
+    """Return a text in quotes; one that YAML reads in another way is left to YAML."""
     if sign[0] != '"' or not sign.isprintable() or "\\ud" in sign.lower():
         raise _NotPlainError
     if "\\" not in sign:

@@ -1,4 +1,4 @@
-"""What the dialects of the configuration have in common: strict models in, one Config out.
+"""The base models of the configuration's dialects, and the Config that they compile to.
 
 Each dialect is a pydantic model and a function `load`, from the Document that lib/text/reader read
 to the Config that programs take; pools/documents/config finds out which dialect a text is written
@@ -37,7 +37,7 @@ Many: TypeAlias = Annotated[tuple[T, ...], Strict(strict=False)]  # a list in th
 
 
 class _StructPart:
-    """The door of pydantic for a Struct: the part of a document that programs write."""
+    """The pydantic schema of a Struct: the part of a document that programs write."""
 
     def __get_pydantic_core_schema__(self, kind: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         read = partial(_converted, kind)
@@ -74,7 +74,7 @@ class Typed(BaseModel):
     def __get_pydantic_json_schema__(
         cls, core: Any, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """The schema, in which each field has its sentence."""
+        """Return the schema, in which each field has its sentence."""
         from kube_rdma.lib import (
             schema as descriptions,  # it parses sources, which schemas alone need
         )
@@ -86,7 +86,7 @@ class Typed(BaseModel):
 
 
 class Config(Frozen):
-    """What a configuration file means."""
+    """A compiled configuration file."""
 
     pools: tuple[PoolSpec, ...]
     rescan: int = RESCAN  # seconds between two looks when the kernel announces nothing; 0: never
@@ -108,7 +108,7 @@ class GoTyped(Typed):
 
 
 def fields_of(model: type[BaseModel], value: Mapping[str, Any]) -> dict[str, Any]:
-    """What the object says, under the names that `model` has for its fields.
+    """Return the fields of an object under the names that `model` has for them, without nulls.
 
     An empty text stays where a number, a switch or an object should stand, and in a field that has
     to be there: those are faults in Go too.
@@ -135,7 +135,7 @@ def _may_be_empty(field: FieldInfo | None) -> bool:
 
 
 def _parts(annotation: Any) -> Iterator[Any]:
-    """A type, what it may be instead, and what is said of it; a list's entries are not it."""
+    """Yield a type, what it may be instead, and what is said of it; a list's entries are not it."""
     yield annotation
     if get_origin(annotation) not in (tuple, list, dict):
         for inner in get_args(annotation):

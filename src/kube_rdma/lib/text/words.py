@@ -45,7 +45,7 @@ class TextForm(Frozen):
         return {"maxLength": self.longest, **handler(schema), **form}
 
     def check(self, text: str) -> str:
-        """The text itself; raise slips when it has another form."""
+        """Return the text itself; raise slips when it has another form."""
         if len(text) > self.longest or not re.fullmatch(self.pattern, text):
             raise slips(
                 Slip(f"{shown(text)} is not {self.what}", f"Write it like {shown(self.example)}")
@@ -137,25 +137,25 @@ Labels = Annotated[dict[str, LabelValue], Field(max_length=64)]
 
 
 def function_range(text: str) -> FunctionRange:
-    """What ``ens2f0#0,2-7`` means."""
+    """Parse a physical function with ranges: ``ens2f0#0,2-7``."""
     parent, _, ranges = text.partition("#")
     spans = (span.partition("-") for span in ranges.split(",") if span)
     return FunctionRange(parent, tuple((int(a), int(b or a)) for a, _, b in spans))
 
 
 def root_range(text: str) -> FunctionRange:
-    """The same of a PCI address."""
+    """Parse the PCI address of a physical function with ranges."""
     functions = function_range(text)
     return FunctionRange(PciAddress(functions.parent), functions.indexes)
 
 
 def extra_info(facts: Mapping[str, Mapping[str, str]]) -> tuple[ExtraInfo, ...]:
-    """What containers are told besides, card by card."""
+    """Return the facts that containers get besides, card by card."""
     return tuple(ExtraInfo(card.lower(), tuple(each.items())) for card, each in facts.items())
 
 
 def partition(key: str) -> int:
-    """A partition key without the bit for full members: ``0x8001`` is partition 1."""
+    """Return a partition key without the bit for full members: ``0x8001`` is partition 1."""
     return int(key, 16) & 0x7FFF
 
 
@@ -186,7 +186,7 @@ class Word(Frozen):
         return {"type": "string", "maxLength": LONGEST, "examples": [self.example]}
 
     def check(self, text: str) -> object:
-        """The value of a text; raise slips when it has another form."""
+        """Return the value of a text; raise slips when it has another form."""
         try:
             return self.read(text)
         except PydanticCustomError:
@@ -197,14 +197,14 @@ class Word(Frozen):
 
 
 def address(text: str) -> Address:
-    """An address; ValueError for another form, and for one with a zone (fe80::1%eth0)."""
+    """Return an address; ValueError for another form, and for one with a zone (fe80::1%eth0)."""
     if "%" in text:
         raise ValueError(text)
     return ip_address(text)
 
 
 def subnet(text: str) -> Subnet:
-    """A subnet by its first address and length; raise slips when bits are set behind the length."""
+    """Parse a subnet; raise slips when bits are set behind its length."""
     if "/" not in text or "%" in text:
         raise ValueError(text)
     network = ip_network(text, strict=False)
@@ -216,7 +216,7 @@ def subnet(text: str) -> Subnet:
 
 @lru_cache(4096)  # each event of a block brings all of its spans again, and few are new
 def span(text: str) -> Span:
-    """One address, a subnet, or two ends with a dash; ValueError for another form."""
+    """Return one address, a subnet, or two ends with a dash; ValueError for another form."""
     if "/" in text:
         network = subnet(text)
         return Span(network.network_address, network.broadcast_address)
@@ -231,23 +231,23 @@ def span(text: str) -> Span:
 
 
 def written(ends: Span) -> str:
-    """A span as a text that `span` reads."""
+    """Return a span as a text that `span` reads."""
     return str(ends.first) if ends.first == ends.last else f"{ends.first}-{ends.last}"
 
 
 def bounds(ends: Span) -> tuple[int, int, int]:
-    """Family and both ends as numbers, so that spans can be sorted and compared."""
+    """Return family and both ends as numbers, so that spans can be sorted and compared."""
     return ends.first.version, int(ends.first), int(ends.last)
 
 
 def meets(ends: Span, other: Span) -> bool:
-    """Whether two spans have an address in common."""
+    """Return whether two spans have an address in common."""
     (family, first, last), (family_2, first_2, last_2) = bounds(ends), bounds(other)
     return family == family_2 and first <= last_2 and first_2 <= last
 
 
 def meeting(ranges: Iterable[Span]) -> Callable[[Span], bool]:
-    """Whether a span has an address in common with any of these, which are sorted once."""
+    """Return whether a span has an address in common with any of these, which are sorted once."""
     parts: list[tuple[int, int, int]] = []  # of the union: family, last and first address
     for family, first, last in sorted(map(bounds, ranges)):
         if parts and parts[-1][0] == family and first <= parts[-1][1]:
@@ -265,7 +265,7 @@ def meeting(ranges: Iterable[Span]) -> Callable[[Span], bool]:
 
 
 def spans_of(key: BlockKey, bits: Bits) -> Iterator[str]:
-    """The addresses of a set as texts that people read, neighbours in one."""
+    """Yield the addresses of a set as texts that people read, neighbours in one."""
     offset, left = 0, int(bits)
     while left:
         gap = (left & -left).bit_length() - 1
@@ -278,7 +278,7 @@ def spans_of(key: BlockKey, bits: Bits) -> Iterator[str]:
 
 
 def bits_of(key: BlockKey, spans: Iterable[Span]) -> Bits:
-    """The spans as a set of addresses of the block; they lie inside of it."""
+    """Return the spans as a set of addresses of the block; they lie inside of it."""
     bits = 0
     for ends in spans:
         first, last = int(ends.first) - key.first, int(ends.last) - key.first

@@ -43,7 +43,7 @@ _OF_INDENTATION = (  # what libyaml says where a line is indented more or less t
 
 
 def read(text: str, data: bytes, source: str) -> Document:
-    """The document in `text`, which came as `data`; Refused with all faults."""
+    """Return the document in `text`, which came as `data`; Refused with all faults."""
     reader = YamlReader(source, text)
     document = None
     try:
@@ -66,7 +66,7 @@ class YamlReader:
     def __init__(
         self, source: str, text: str, deepest: int = MAX_DEPTH, lines_before: int = 0
     ) -> None:
-        """`text` is that of a file behind `lines_before` lines."""
+        """Read `text`, which follows `lines_before` lines of its file."""
         self.source = source
         self.text = text
         self.deepest = deepest
@@ -77,7 +77,7 @@ class YamlReader:
         self._events: Iterator[yaml.Event] = yaml.parse(text, Loader=_LOADER)
 
     def only(self) -> Document:
-        """The only document of the text, None when there is nothing but blanks and comments."""
+        """Return the only document of the text; its value is None for blanks and comments."""
         documents = self._documents()
         first = next(documents, None)
         if first is None:
@@ -90,7 +90,7 @@ class YamlReader:
         return first
 
     def place(self, mark: Mark | MarkInC | None) -> TextPosition:
-        """Where the parser's mark is in the file."""
+        """Return the position of the parser's mark in the file."""
         if mark is None:
             return TextPosition(self.lines_before + 1, 1)
         return TextPosition(self.lines_before + mark.line + 1, mark.column + 1)
@@ -139,24 +139,24 @@ class YamlReader:
         return sequence
 
     def _alias(self, event: yaml.AliasEvent, path: Path) -> Value:
-        """What an alias means; here it is a fault."""
+        """Note the fault of an alias, and return None."""
         self.faults.append(
             self._at(event, path, "aliases (*name) are not read", "Write the value out here")
         )
         return None
 
     def _tagged(self, event: yaml.Event, path: Path) -> None:
-        """A tag, such as ``!!str``, before a value."""
+        """Note the fault of a tag, such as ``!!str``, before a value."""
         problem = f"tags ({shown(getattr(event, 'tag', None))}) are not read"
         self.faults.append(self._at(event, path, problem, "Leave the tag out"))
 
     def _twice(self, event: yaml.ScalarEvent, path: Path) -> None:
-        """A key that its object has already."""
+        """Note the fault of a key that its object has already."""
         remedy = f"Keep one of them, the first is in line {self.keys[path].line}"
         self.faults.append(self._at(event, path, "the field is given twice", remedy))
 
     def _at(self, event: yaml.Event, path: Path, problem: str, remedy: str) -> Refused:
-        """What is wrong at an event."""
+        """Return the error at an event."""
         where = located(self.source, self.place(event.start_mark), path)
         return Refused(problem, remedy=remedy, where=where)
 
@@ -166,7 +166,7 @@ class YamlReader:
 
 
 def unread(error: yaml.YAMLError, reader: YamlReader, data: bytes) -> Refused:
-    """What the parser could not read of `data`, the text of `reader`."""
+    """Return the error of the parser for `data`, the text of `reader`."""
     if isinstance(error, yaml.reader.ReaderError):
         return _character(error, reader, data)
     assert isinstance(error, yaml.MarkedYAMLError)
@@ -189,7 +189,7 @@ def _syntax(error: yaml.MarkedYAMLError, reader: YamlReader) -> Refused:
 
 
 def _character(error: yaml.reader.ReaderError, reader: YamlReader, data: bytes) -> Refused:
-    """For a character that no text holds; the parser counts bytes."""
+    """Return the error for a character that no text holds; the parser counts bytes."""
     before = data[: error.position].decode(errors="ignore").split("\n")
     place = TextPosition(reader.lines_before + len(before), len(before[-1]) + 1)
     problem = "a control character stands here"
@@ -207,7 +207,7 @@ _MERGE = "<<"
 
 
 def read_all(text: str, source: str) -> Iterator[ManifestDocument | Refused]:
-    """Every document of a text that is not empty, or the faults of one, in their order."""
+    """Yield every document of a text that is not empty, or the faults of one, in their order."""
     lines_before = 0
     for part in _parts(text):
         if not _BLANK.fullmatch(part):
@@ -216,7 +216,7 @@ def read_all(text: str, source: str) -> Iterator[ManifestDocument | Refused]:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """The text from separator to separator; directives before the first belong to its document."""
+    """Yield the text between separators; directives before the first belong to its document."""
     cuts = [match.start() for match in _SEPARATOR.finditer(text)]
     if cuts and (cuts[0] == 0 or text.startswith("%")):
         del cuts[0]
@@ -227,7 +227,7 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def _documents(reader: _ManifestReader) -> Iterator[ManifestDocument | Refused]:
-    """What one part of the text holds: one document where nobody ended it by dots."""
+    """Yield the documents of one part of the text: one where nobody ended it by dots."""
     try:
         for document in reader.all():
             if reader.faults:
@@ -251,7 +251,7 @@ class _ManifestReader(YamlReader):
     """Reads what is surprising too, and remembers it."""
 
     def all(self) -> Iterator[ManifestDocument]:
-        """Every document, while `faults` are those of this one."""
+        """Yield every document, while `faults` are those of this one."""
         self._forget()
         for document in self._documents():
             remarks = (*self._aliases(), *self._remarks)
@@ -270,7 +270,7 @@ class _ManifestReader(YamlReader):
         self._used: list[tuple[TextPosition, Path, str]] = []
 
     def _aliases(self) -> Iterator[Refused]:
-        """One remark about all of them."""
+        """Yield one remark about all YAML aliases of the document."""
         if self._used:
             place, path, name = self._used[0]
             count = f"{len(self._used)} aliases are" if self._used[1:] else "an alias is"
@@ -313,7 +313,7 @@ class _ManifestReader(YamlReader):
             super()._tagged(event, path)
 
     def _twice(self, event: yaml.ScalarEvent, path: Path) -> None:
-        """The last one counts, so nothing stays of the places of the one before."""
+        """Note a remark, and forget the places of the value before: the last one counts."""
         if len(self._remarks) == MOST_FAULTS:
             return  # enough is said, and a text of nothing else would cost
         first = self.keys[path].line
@@ -325,7 +325,7 @@ class _ManifestReader(YamlReader):
         self.keys[path] = self.place(event.start_mark)
 
     def _mapping(self, path: Path) -> dict[str, Value]:
-        """An object with what its merge key brings, which its own fields come before."""
+        """Return an object with what its merge key brings, which its own fields come before."""
         mapping = super()._mapping(path)
         merged = mapping.get(_MERGE)
         sources = merged if isinstance(merged, list) else [merged]
@@ -338,7 +338,7 @@ class _ManifestReader(YamlReader):
 
 
 def _height(value: Value) -> int:
-    """How many levels are below a value; each of its values was counted when it was read."""
+    """Return how many levels are below a value; each of its values was counted when it was read."""
     height, level = 0, [value]
     while level := [inner for outer in level for inner in _inside(outer)]:
         height += 1
