@@ -26,7 +26,7 @@ AT_ONCE = 32
 
 
 def hold(kubeconfig: Path, names: Sequence[str]) -> int:
-    """Let each node hold what it acquires for its first pod; how many addresses that is."""
+    """Let each node hold the addresses of its first pod, and return their number."""
     return asyncio.run(_hold(kubeconfig, names))
 
 
@@ -40,10 +40,8 @@ async def _hold(kubeconfig: Path, names: Sequence[str]) -> int:
         held = 0
         for first in range(0, len(names), AT_ONCE):
             group = names[first : first + AT_ONCE]
-            acquires = [one for name in group for one in _claims(NodeName(name), blocks, subpool)]
-            latest = {
-                block.key: block for block in acquires
-            }  # a second node writes after the first
+            planned = [one for name in group for one in _acquired(NodeName(name), blocks, subpool)]
+            latest = {block.key: block for block in planned}  # a second node writes after the first
             written = await asyncio.gather(*map(objects.write_block, latest.values()))
             blocks.update({block.key: block for block in written if block})
             held += sum(_count(block, group) for block in latest.values())
@@ -51,7 +49,7 @@ async def _hold(kubeconfig: Path, names: Sequence[str]) -> int:
         return held
 
 
-def _claims(node: NodeName, blocks: dict[BlockKey, Block], subpool: Subpool) -> Iterator[Block]:
+def _acquired(node: NodeName, blocks: dict[BlockKey, Block], subpool: Subpool) -> Iterator[Block]:
     """The blocks as this node writes them; `blocks` has them from then on."""
     state = load(node, (), 0.0)
     count = max(CARDS, ahead_limit(state, blocks, subpool))

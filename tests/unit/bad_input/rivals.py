@@ -99,25 +99,10 @@ IPAM = {
             "notes": [CLUSTER, "10.8.0.1 is outside of 10.7.0.0/24"],
         },
     ),
-    "host-local: sets that overlap": Case(
-        f"{HOST_LOCAL}: Should detect overlap between rangesets",
-        _sets(["10.7.0.0/24", "10.8.0.0/24"], ["10.9.0.0/24", "10.7.0.0/24"]),
-        {"refused": "have addresses in common"},
-    ),
     "host-local: ranges of a set that overlap": Case(
         f"{HOST_LOCAL}: Should detect overlap within rangeset",
         _sets(["10.8.0.0/22", "10.8.2.0/24"]),
         {"refused": "have addresses in common"},
-    ),
-    "host-local: an empty set": Case(
-        f"{PLUGINS} plugins/ipam/host-local/backend/allocator/range_set.go: Canonicalize",
-        _sets([]),
-        {"refused": "a range set is empty"},
-    ),
-    "host-local: nothing to give from": Case(
-        f"{PLUGINS} plugins/ipam/host-local/backend/allocator/config.go: LoadIPAMConfig",
-        {"type": "host-local", "ranges": None},
-        {"refused": "neither a subnet nor ranges"},
     ),
     "host-local: bits behind the length": Case(
         f"{PLUGINS} plugins/ipam/host-local/backend/allocator/range_test.go: should reject ipv4 "
@@ -167,11 +152,6 @@ IPAM = {
             "routes": ["0.0.0.0/0 10.7.0.254", "0.0.0.0/0 10.7.0.253"],
             "notes": [FREE],
         },
-    ),
-    "static: an address without its length": Case(
-        f"{STATIC}: errors when passed an invalid CIDR via ipam config",
-        {"type": "static", "addresses": [{"address": "10.7.0.1"}]},
-        {"refused": "is not an address with its length"},
     ),
 }
 
@@ -422,20 +402,6 @@ CONFIGS = {
             ],
         },
         {"pools": ["rdma/a", "rdma/b"]},
-    ),
-    "configList with both ways to choose": Case(
-        f'{SHARED_PLUGIN}: configuration mismatch between "selectors" and "devices"',
-        {
-            "configList": [
-                {
-                    "resourceName": "a",
-                    "rdmaHcaMax": 9,
-                    "devices": ["ib0"],
-                    "selectors": {"ifNames": ["ib1"]},
-                }
-            ]
-        },
-        {"refused": "only one can choose the cards"},
     ),
     "configList without a share": Case(
         f"{SHARED_PLUGIN}: Valid config list with 0 number of resources",

@@ -54,11 +54,6 @@ IPAM = {
         },
         {"ranges": ["10.7.1.0/24 10.7.1.44 10.7.1.209 10.7.1.1"]},
     ),
-    "whereabouts: zeros in front of both ends": Case(
-        f"{WHEREABOUTS_CONFIG}: allows for leading zeroes in the range in start/end range format",
-        {"type": "whereabouts", "range": "0010.007.1.5-000010.7.1.25/24"},
-        {"ranges": ["10.7.1.0/24 10.7.1.5 10.7.1.25 -"]},
-    ),
     "whereabouts: the ends in the range come before range_start": Case(
         f"{WHEREABOUTS} pkg/config/config.go: LoadIPAMConfig",
         {"type": "whereabouts", "range": "10.7.1.5-10.7.1.25/24", "range_start": "10.7.1.9"},
@@ -151,15 +146,6 @@ IPAM = {
         {"type": "whereabouts", "range": "10.7.0.0/24", "enable_l3": True},
         {"ranges": ["10.7.0.0/24 - - -"], "notes": ["the first and the last address"]},
     ),
-    "whereabouts: the ends of a subnet, of one range": Case(
-        f"{TYPES}: RangeConfiguration, enable_l3",
-        {
-            "type": "whereabouts",
-            "enable_l3": False,
-            "ipRanges": [{"range": "10.7.0.0/24", "enable_l3": True}],
-        },
-        {"ranges": ["10.7.0.0/24 - - -"], "notes": ["the first and the last address"]},
-    ),
     "whereabouts: IPv4 in the form of IPv6": Case(
         f"{EXTENDED}: canonicalizes IPv4-mapped-IPv6 to IPv4",
         {
@@ -178,11 +164,6 @@ IPAM = {
             "addresses": [{"address": "10.9.0.5/24", "gateway": "10.9.0.1"}],
         },
         {"ranges": ["10.7.0.0/24 - - -"], "addresses": ["10.9.0.5/24 10.9.0.1"]},
-    ),
-    "whereabouts: an exclude that is none": Case(
-        f"{EXTENDED}: returns error for invalid exclude range CIDR",
-        {"type": "whereabouts", "range": "10.7.0.0/24", "exclude": ["not-a-cidr"]},
-        {"refused": "is not an address or a subnet"},
     ),
     "whereabouts: single addresses as excludes": Case(
         f"{ALLOCATE}: can IterateForAssignment on an IPv4 address excluding a range "

@@ -74,7 +74,6 @@ def test_faults_come_together_in_the_order_of_the_text():
 
 
 def test_of_very_many_faults_the_first_are_told_and_their_number():
-    """The others would hide them."""
     fields = ",".join(f'"f{n}": 1' for n in range(40_000))
     lines = str(refusal(f'{{"mode": "hca",\n{fields}}}'.encode())).splitlines()
     assert len(lines) == 21

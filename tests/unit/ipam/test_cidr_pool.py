@@ -82,6 +82,5 @@ def test_what_an_ip_pool_cannot_say_is_told():
     ],
 )
 def test_a_wrong_cidr_pool_is_refused(more, says):
-    """With the field, and what is allowed."""
     with pytest.raises(Refused, match=says):
         load(**(PAIRS | more))

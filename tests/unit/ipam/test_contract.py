@@ -41,7 +41,6 @@ async def test_every_nic_gets_an_address_of_its_own(provider):
 
 
 async def test_the_same_request_gets_the_same(provider):
-    """A repeated ADD gives nothing more away."""
     first = await provider.add(ask("c1"))
     assert texts(await provider.add(ask("c1"))) == texts(first)
 
@@ -56,7 +55,6 @@ async def test_what_was_deleted_is_given_again(provider):
 
 
 async def test_one_interface_can_be_deleted(provider):
-    """The other one keeps its address."""
     both = ask("c1", NicRequest("net1", "p"), NicRequest("net2", "p"))
     before = texts(await provider.add(both))
     await provider.delete("c1", "net1")
@@ -106,6 +104,5 @@ async def test_only_what_was_there_before_is_collected(provider, world):
 
 
 async def test_nothing_is_lost(provider):
-    """Where all is well, check tells nothing."""
     await provider.add(ask("c1"))
     assert await provider.check() == ()

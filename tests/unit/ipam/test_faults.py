@@ -1,7 +1,6 @@
 """A node whose neighbours fail: nothing is given twice, and what is said tells what to do."""
 
 import asyncio
-from itertools import count
 
 import pytest
 
@@ -56,34 +55,6 @@ async def test_repeated_deliveries_and_failures(world):
         line.repeat, line.fail = 4, [500, 429, 500]
         found = [texts(await _patiently(addresses, f"c{n}")) for n in range(40)]
     assert len({*map(tuple, found)}) == 40
-
-
-async def test_two_nodes_race_for_the_last_addresses(world):
-    """A pool of exactly as many addresses as pods serves each of them, and no seventh."""
-    world.pool("small", subnet="10.1.0.0/29")
-    async with world.node("node-1") as one, world.node("node-2") as two:
-        asked = [one.add(ask(f"a{n}", pool="small")) for n in range(3)]
-        asked += [two.add(ask(f"b{n}", pool="small")) for n in range(3)]
-        granted = await asyncio.gather(*asked)
-        assert len({text for each in granted for text in texts(each)}) == 6
-        seventh = asyncio.create_task(two.add(ask("b3", pool="small")))
-        await until(lambda: bool(two._agent.waiting))
-        world.clock.time += 2 * TIMING.patience
-        with pytest.raises(Refused, match=r"pool is full: 6 of 6 addresses are held.*node-2 lacks"):
-            await seventh
-        await until(lambda: not any(queue.requests for queue in two._queues.values()))
-
-
-async def test_a_restart_goes_on_with_the_journal(world):
-    """The next process knows what the last one gave, and gives something else to others."""
-    async with world.node() as addresses:
-        before = texts(await addresses.add(ask("c1")))
-    async with world.node() as addresses:
-        assert texts(await addresses.add(ask("c1"))) == before
-        assert texts(await addresses.add(ask("c2"))) != before
-        await addresses.delete("c1")
-    async with world.node() as addresses:
-        await until(lambda: "c1" not in addresses._agent.state.records)
 
 
 @pytest.mark.parametrize("step", range(25))
@@ -166,36 +137,6 @@ async def refused(world, addresses, request):
     return True
 
 
-async def test_a_journal_that_is_gone(world):
-    """In the same boot it is Broken: pods may live that nobody knows. It says what to do."""
-    async with world.node() as addresses:
-        await addresses.add(ask("c1"))
-    async with world.node(disk=FakeDisk(), ready=False) as addresses:
-        await until(lambda: addresses._trouble)
-        with pytest.raises(Broken, match=r"gives no addresses yet: .*drain and restart the node"):
-            await addresses.add(ask("c1"))
-
-
-async def test_a_node_that_was_rebuilt_waits_for_the_old_right(world):
-    """Another journal in another boot takes over when T and margin have passed."""
-    async with world.node() as addresses:
-        await addresses.add(ask("c1"))
-    async with world.node(disk=FakeDisk(), boot="boot-2", ready=False) as addresses:
-        numbers = count()
-
-        def looked_again():
-            """The first look is over then: the silence is counted from it."""
-            world.pool(f"news-{next(numbers)}")  # ends its pause
-            return sum(r.verb == "get" for r in world.lines["node-1"].requests) > 1
-
-        await until(looked_again)
-        with pytest.raises(Unavailable, match="gives no addresses yet: it waits for its lease"):
-            await addresses.add(ask("c2"))
-        world.clock.time += TIMING.silence + 1
-        world.pool("news")  # ends its pause
-        await until(lambda: gives(addresses))
-
-
 async def test_a_record_that_cannot_be_read(world):
     """The node gives nothing: an address that a pod has may stand in it."""
     disk = FakeDisk()
@@ -234,7 +175,6 @@ async def test_a_record_of_a_later_version(world):
 
 
 async def test_a_record_of_a_later_version_that_a_person_removed(world):
-    """The node goes on without a restart."""
     disk = FakeDisk()
     async with world.node(disk=disk):
         _overwrite(disk, "c1.json", b'{"version": 2}')
@@ -252,7 +192,6 @@ def _overwrite(disk, name, content):
 
 
 async def test_a_journal_without_its_id(world):
-    """Records of containers alone are no journal."""
     disk = FakeDisk()
     async with world.node(disk=disk) as addresses:
         await addresses.add(ask("c1"))
@@ -370,7 +309,6 @@ def test_an_answer_that_a_starved_node_reads_late_counts(world):
 
 
 async def test_a_write_without_an_answer_is_unknown(world):
-    """It may be done: None, and a read shows it."""
     line = world.server.line()
     line.lose = 1
     objects = ipam.IpamObjects(Cluster(line), SPACE)

@@ -10,7 +10,6 @@ from kube_client.calls import RequestTiming
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.events import Events
 from kube_rdma.adapters.cluster.kinds.node import NODE
-from kube_rdma.ipam.cluster import IP_BLOCK
 from kube_rdma.ipam.gc import OUT_OF_SERVICE, run_gc
 from kube_rdma_testing.cluster.server import ClientLine
 from kube_rdma_testing.recording import recorded
@@ -60,19 +59,6 @@ async def test_addresses_of_a_node_that_is_declared_dead_come_back(world):
         await until(lambda: gives(one, lost=2))
         with pytest.raises(Broken, match=r"no longer held by node node-1.*delete the pod uid-c0"):
             await one.add(ask("c0", pool="small"))
-
-
-async def test_a_node_that_is_only_silent_keeps_its_addresses(world):
-    """Without a taint nothing is taken from a node, however long it is cut off."""
-    join(world, "node-1")
-    async with patrolling(world), world.node("node-1") as one:
-        await one.add(ask("c1"))
-        held = world.held("node-1")
-        world.lines["node-1"].cut()
-        for _ in range(3):
-            world.clock.time += TIMING.silence
-            await _round(world)
-        assert world.held("node-1") == held
 
 
 async def test_two_releases_leave_each_others_nodes_alone(world):
@@ -174,24 +160,6 @@ def held_blocks(world):
 
 def reasons(world):
     return {event["reason"] for event in world.server.documents("events")}
-
-
-async def test_a_block_that_cannot_be_read_is_a_fault_of_its_own(world):
-    """Whatever its reader raises: what nobody holds goes all the same."""
-    world.pool("p", rest=0, block=1)
-    join(world, "node-1")
-    nasty = {"metadata": {"name": "default.10-9-0-0"}, "spec": {"first": ["x"], "network": 5}}
-    world.server.put(IP_BLOCK, nasty)
-    with recorded():
-        async with patrolling(world):
-            async with world.node("node-1") as one:
-                await one.add(ask("c1"))
-                await one.delete("c1")
-            world.server.remove(NODE, "node-1")
-            for _ in range(2):
-                await _round(world)
-                world.clock.time += TIMING.silence
-            await until(lambda: len(world.server.documents("ipblocks")) == 1)
 
 
 async def _round(world):

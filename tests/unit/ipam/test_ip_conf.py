@@ -81,17 +81,6 @@ def test_every_key_of_whereabouts_is_read():
     assert "exclude 10.9.0.0-10.9.255.255 is outside of every range" in notes
 
 
-def test_a_plain_block_needs_no_notes():
-    assert load(type="whereabouts", range="10.0.0.0/24").notes == ()
-
-
-def test_two_ranges_of_a_family_are_told():
-    """whereabouts gives one address of each range; we give one of each family."""
-    both = [{"range": "10.0.0.0/24"}, {"range": "10.0.1.0/24"}]
-    (note,) = load(type="whereabouts", ipRanges=both).notes
-    assert "one address of each family" in note
-
-
 def test_the_pool_is_named_by_what_it_gives():
     """Equal ranges are one pool on every node; written names never change with a release."""
     name = load(type="whereabouts", range="10.0.0.0/24").pool.name
@@ -114,28 +103,6 @@ def test_the_made_pool_is_a_good_document():
     assert [(r.subnet, r.first, r.last) for r in again.ranges] == [
         (r.subnet, r.first, r.last) for r in pool.ranges
     ]
-
-
-def test_host_local_has_its_default_gateway():
-    """The first address of the subnet, as that plugin has it; and its meaning changes."""
-    found = load(type="host-local", ranges=[[{"subnet": "10.0.0.0/24"}], [{"subnet": "fd00::/64"}]])
-    assert [str(r.gateway) for r in found.pool.ranges] == ["10.0.0.1", "fd00::1"]
-    assert "unique in the cluster" in found.notes[0]
-
-
-def test_host_local_in_its_short_form():
-    """The keys of the range beside the type."""
-    block = {"subnet": "10.0.0.0/24", "rangeStart": "10.0.0.9", "rangeEnd": "10.0.0.19"}
-    (one,) = load(type="host-local", **block, gateway="10.0.0.5").pool.ranges
-    assert [str(each) for each in (one.first, one.last, one.gateway)] == [
-        *("10.0.0.9", "10.0.0.19", "10.0.0.5")
-    ]
-
-
-def test_static_has_no_pool():
-    found = load(type="static", addresses=[{"address": "10.0.0.5/24"}])
-    assert (found.pool, found.pools) == (None, ())
-    assert found.addresses == (LinkAddress(ip_interface("10.0.0.5/24")),)
 
 
 @pytest.mark.parametrize("conf", [{}, {"ipam": {}}, {"ipam": {"type": ""}}, {"ipam": None}])

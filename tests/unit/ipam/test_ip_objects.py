@@ -26,13 +26,11 @@ GOOD = {
 
 @given(BLOCKS)
 def test_a_block_survives_its_document(block):
-    """Value, JSON, value; the version is the object's."""
     assert objects.decode_block(objects.encode_block(block)) == block
 
 
 @given(keys(), BITS)
 def test_spans_are_the_set(key, bits):
-    """Every address once, neighbours in one text."""
     texts = list(spans_of(key, Bits(bits)))
     assert bits_of(key, map(span, texts)) == bits
     joints = bits & ~(bits << 1)
@@ -41,7 +39,6 @@ def test_spans_are_the_set(key, bits):
 
 @given(LEASES)
 def test_a_lease_survives_its_document(lease):
-    """Spec and annotations together are the value."""
     written = msgspec.json.encode(objects.lease_spec(lease))
     spec = objects.decode_lease(written)
     notes = {"others": "stay", **objects.lease_annotations(lease)}
@@ -80,7 +77,6 @@ def test_a_lease_survives_its_document(lease):
     ],
 )
 def test_an_edited_block_is_named_by_field(change, says):
-    """A sentence, and never a crash."""
     with pytest.raises(Refused) as caught:
         objects.decode_block(json.dumps(GOOD | change).encode())
     assert says in str(caught.value)
@@ -106,7 +102,6 @@ def test_garbage_is_refused_and_never_a_crash(garbage, field):
 
 @given(JSON)
 def test_a_garbled_lease_is_refused(garbage):
-    """Spec and annotations."""
     with pytest.raises(Refused):
         objects.decode_lease(json.dumps({"leaseDurationSeconds": "x", "y": garbage}).encode())
 
@@ -121,7 +116,6 @@ def test_a_garbled_lease_is_refused(garbage):
     ],
 )
 def test_an_edited_lease_is_named(name, key, value, says):
-    """By object and annotation."""
     notes = {"kube-rdma.io/ipam-boot": "b", "kube-rdma.io/ipam-beat": "1"}
     notes |= {f"kube-rdma.io/ipam-{key}": value} if key else {}
     with pytest.raises(Refused) as caught:

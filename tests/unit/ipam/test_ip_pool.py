@@ -56,7 +56,6 @@ def test_a_pool_survives_its_document(pool):
 
 @given(pools())
 def test_a_whole_object_means_the_same_as_its_spec(pool):
-    """Admission sees objects, the controller sees specs."""
     document = of_value(whole(ip_pool.spec(pool), pool.name), f"IPPool {pool.name}")
     assert ip_pool.load(document) == pool
 
@@ -110,7 +109,6 @@ def test_the_page_has_an_example():
 
 
 def test_excludes_are_addresses_subnets_and_ranges():
-    """All three forms, as spans."""
     spec = {
         "ranges": [{"subnet": "10.0.0.0/24"}],
         "excludes": ["10.0.0.5", "10.0.0.16/30", "10.0.0.40-10.0.0.49"],
@@ -125,7 +123,6 @@ def test_excludes_are_addresses_subnets_and_ranges():
 
 
 def test_neighbouring_ranges_do_not_overlap():
-    """One ends where the next begins, in any order."""
     spec = {
         "ranges": [
             {"subnet": "10.0.0.0/24", "start": "10.0.0.128"},
@@ -136,7 +133,6 @@ def test_neighbouring_ranges_do_not_overlap():
 
 
 def test_faults_of_an_object_name_object_and_field():
-    """There is no line to point at."""
     spec = {"blockSize": 0, "ranges": [{"subnet": "10.0.0.0/24", "end": "10.0.1.0"}]}
     with pytest.raises(Refused) as caught:
         ip_pool.load(of_value(whole(spec), "IPPool rail-0"))
@@ -149,7 +145,6 @@ def test_faults_of_an_object_name_object_and_field():
 
 @given(QUEUES)
 def test_wants_survive_the_status(queue):
-    """Value, JSON, value."""
     status = IPPoolStatus(wants=queue.requests)
     assert decoded(msgspec.json.encode(status), IPPoolStatus) == status
 
@@ -187,28 +182,7 @@ def test_a_condition_keeps_its_time_until_it_changes(pool):
     assert second.wants == wants.wants
 
 
-@pytest.mark.parametrize(
-    ("found", "reason"),
-    [
-        (PoolFindings(1, broken="no range"), "Refused"),
-        (PoolFindings(1, conflicts=("twice",)), "Conflict"),
-    ],
-)
-def test_a_pool_that_cannot_be_trusted_is_not_ready(pool, found, reason):
-    status = objects.pool_status(None, pool, found, "T1")
-    ready = next(each for each in status.conditions if each.type == "Ready")
-    assert (ready.status, ready.reason) == ("False", reason)
-
-
-def test_the_same_findings_twice_are_the_same_status(pool):
-    """A second reconciliation writes nothing."""
-    found = PoolFindings(1, USAGES, conflicts=("twice",))
-    status = objects.pool_status(None, pool, found, "T1")
-    assert objects.pool_status(status, pool, found, "T2") == status
-
-
 def test_yaml_as_people_write_it():
-    """The object as in a file, with its places."""
     text = yaml.safe_dump(whole({"ranges": [{"subnet": "10.0.0.0/24", "rail": 1}]}))
     pool = ip_pool.load(read(text.encode(), "pool.yaml"))
     assert (pool.ranges[0].rail, pool.ranges[0].source) == (1, "pool.yaml:7:5: spec.ranges[0]")

@@ -53,13 +53,6 @@ async def test_the_status_is_written_once_and_again_when_it_changes(cluster):
     assert (nearly.type, nearly.status) == ("NearlyFull", "False")
 
 
-async def test_a_pool_that_runs_dry_is_said_before_it_does(cluster):
-    await hold(cluster, 60)
-    await PoolStatusReporter(cluster, Events(cluster, "test")).report(NOW)
-    conditions = (await cluster.get(IP_POOL, "pool")).status.conditions
-    assert {one.type: one.status for one in conditions}["NearlyFull"] == "True"
-
-
 async def test_whoever_asks_is_told_how_full_all_pools_are(cluster):
     heard = []
     reporter = PoolStatusReporter(cluster, Events(cluster, "test"), heard.append)

@@ -1,12 +1,11 @@
 """Nodes of IPAM, running, with a pool whose nodes have slices."""
 
 import asyncio
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_network
 
 import pytest
 
 from kube_base.errors import Refused
-from kube_rdma.model.ipam import AddressRequest, NicRequest
 from tests.unit.ipam.conftest import ask, served, texts, until
 from tests.unit.ipam.test_restore import asked_back, knows, restored, serve
 
@@ -99,11 +98,3 @@ async def test_a_restored_store_gives_no_slice_twice(world, bump):
             third = await given(three, "c")
         assert len({first.subnet, second.subnet, third.subnet}) == 3
         assert await one.check() == await two.check() == ()
-
-
-async def test_a_static_address_of_another_slice_is_refused(world):
-    async with world.node("node-1") as one, world.node("node-2") as two:
-        mine, other = await given(one, "a"), await given(two, "b")
-        nic = NicRequest("net1", "routed", addresses=(ip_address(str(other.address)),))
-        with pytest.raises(Refused, match=f"is outside of {mine.subnet}, which node node-1 has"):
-            await one.add(AddressRequest("c", "uid-c", (nic,)))

@@ -94,7 +94,6 @@ def test_the_list_begins_as_the_page():
 
 
 def test_json_is_json_and_complete():
-    """Absent ends are null, numbers are numbers."""
     (found,) = json.loads(json.dumps(pools_document([STATE])))
     assert found["ranges"][1] == {
         "subnet": "10.10.1.0/24",
@@ -114,7 +113,6 @@ def test_json_is_json_and_complete():
 
 
 def test_what_needs_somebody_comes_first():
-    """Warnings last; a long sentence is wrapped."""
     found = [
         Finding("", "a " * 60, severity=Severity.WARNING, code="overlap"),
         Finding("", "b", code="edited"),

@@ -22,13 +22,11 @@ FULL = Finding("node/node-1", "It is not ready", remedy="See its log", code="Nod
 
 
 def test_a_title_has_no_blank_behind_it():
-    """Some findings are about nothing special."""
     assert titled("✗", FULL).text == "✗ NodeNotReady  node/node-1"
     assert titled("!", Finding("", "x", code="NoAgent")).text == "! NoAgent"
 
 
 def test_a_sentence_leaves_out_what_is_missing():
-    """A warning may have no place and no remedy."""
     assert sentence(FULL) == "node/node-1: It is not ready. See its log."
     assert sentence(Finding("", "two pools overlap")) == "two pools overlap."
     assert located(FULL) == {
@@ -40,7 +38,6 @@ def test_a_sentence_leaves_out_what_is_missing():
 
 @given(st.integers(30, 120), st.text("ab ", min_size=1, max_size=300))
 def test_texts_stand_below_each_other(width, text):
-    """Behind labels of any length, and whatever the width is."""
     texts = {"Seen": f"x{text}", "Cause": "y", "Fix": "z"}
     lines = list(block_lines(labelled(texts), width))
     begins = [line for line in lines if not line.startswith(" " * 5)]
@@ -50,7 +47,6 @@ def test_texts_stand_below_each_other(width, text):
 
 
 def test_what_was_not_seen_has_its_reason_with_one_stop():
-    """Reasons are sentences of others, with a stop or without."""
     parts = (NotSeen("cni", "no right"), NotSeen("Events", "forbidden."))
     assert list(block_lines(not_seen(parts), 80)) == [
         "? Not seen: cni. no right.",
@@ -61,10 +57,8 @@ def test_what_was_not_seen_has_its_reason_with_one_stop():
 
 @pytest.mark.parametrize(("text", "whole"), [("a", "a."), ("a.", "a."), ("a…", "a…"), ("a?", "a?")])
 def test_a_sentence_has_one_stop(text, whole):
-    """Whichever it brings along."""
     assert ended(text) == whole
 
 
 def test_one_thing_is_singular():
-    """All other numbers are plural."""
     assert [counted(n, "error") for n in (0, 1, 2)] == ["0 errors", "1 error", "2 errors"]

@@ -19,7 +19,6 @@ def after(looks):
 
 @given(st.lists(st.tuples(SECONDS, MORE)))
 def test_who_never_got_a_processor_was_never_silent(waits):
-    """However long it took, and however many threads waited."""
     assert after(Spent(passed, 0, passed * threads) for passed, threads in waits) == 0
 
 
@@ -40,5 +39,4 @@ def test_who_could_run_all_the_time_was_silent_all_the_time(looks, busy):
 
 @given(SECONDS, SECONDS)
 def test_a_stopped_program_loses_a_tick_at_most(before, passed):
-    """Whoever is frozen for a night looks late, once."""
     assert silence(before, Spent(passed, 0, 0)) <= before + TICK

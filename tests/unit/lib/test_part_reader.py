@@ -53,7 +53,6 @@ async def test_each_part_stands_alone(outcomes):
 
 
 async def test_a_neighbour_that_does_not_answer_in_time_is_not_seen():
-    """The words name the time that it had."""
     reader = PartReader(patience=0.01)
     assert await reader.asked("runtime", asyncio.Event().wait) is None
     assert reader.not_seen == [NotSeen("runtime", "no answer within 0.01 s")]

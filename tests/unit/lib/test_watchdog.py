@@ -139,7 +139,6 @@ def test_a_starved_process_lives(what):
 
 
 async def test_it_ends_with_the_block():
-    """No thread is left behind."""
     with watchdog.watched():
         assert "watchdog" in watchers()
     assert "watchdog" not in watchers()

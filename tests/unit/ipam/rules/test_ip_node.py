@@ -4,7 +4,7 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from kube_base.errors import Broken, Refused, Unavailable
+from kube_base.errors import Broken, Unavailable
 from kube_base.frozen import replace
 from kube_rdma.ipam.rules.agent import write
 from kube_rdma.ipam.rules.blocks import (
@@ -22,7 +22,6 @@ from kube_rdma.ipam.rules.effects import IpamAgentState, ReadBlock, WriteBlock
 from kube_rdma.ipam.rules.grant import Granted, Insufficient, grant
 from kube_rdma.ipam.rules.node_state import (
     NodeAddressState,
-    abandoned,
     cooled_down,
     end_cooldown,
     extend_right,
@@ -81,15 +80,6 @@ def test_all_nics_or_none():
     assert after == state
 
 
-def test_the_same_key_gets_the_same_addresses():
-    """Asked again, with one NIC more: the first keeps its address, only the new one is granted."""
-    state, _ = holding(0b1110)
-    state, first = granted(state, request())
-    state, again = granted(state, request("c1", NicRequest("net1", "p"), NicRequest("net2", "p")))
-    assert again[:1] == first
-    assert len(set(again)) == 2
-
-
 def test_a_late_del_touches_nothing_of_the_new_sandbox():
     """Released by container: the pod's next sandbox keeps what it has."""
     state, _ = holding(0b1110)
@@ -133,14 +123,6 @@ def test_a_restart_begins_every_cooldown_again_and_holds_nothing():
     assert granted(confirm(again, written), request("c2"), 9001.0)[1] == ["10.0.0.2"]
 
 
-def test_without_contact_nothing_is_granted():
-    """The right ends T after the renewal was sent."""
-    state, _ = holding(0b110)
-    granted(state, request(), 599.9)
-    with pytest.raises(Unavailable, match="no contact with the API server"):
-        grant(state, request(), CATALOG, 600.0)
-
-
 def test_a_fenced_node_asks_back_and_tells_what_is_gone():
     """What nobody took is held again; what another node took is Broken, never silent."""
     state, block = holding(0b110)
@@ -171,20 +153,6 @@ def test_what_is_given_back_is_not_granted_until_a_write_says_that_it_stayed():
     assert held(plan(state, KEY0, block, give_back=0b110)[1]) == 0b10
 
 
-def test_static_addresses():
-    """Given when spare, lacking when not held, refused outside of the pool."""
-    state, _ = holding(0b110)
-    wish = request("c1", NicRequest("net1", "p", addresses=(ip_address("10.0.0.2"),)))
-    assert granted(state, wish)[1] == ["10.0.0.2"]
-    far = request("c1", NicRequest("net1", "p", addresses=(ip_address("10.0.0.9"),)))
-    _, answer = grant(state, far, CATALOG, 1.0)
-    assert isinstance(answer, Insufficient)
-    assert answer.shortages[0].must
-    wrong = request("c1", NicRequest("net1", "p", addresses=(ip_address("10.0.0.63"),)))
-    with pytest.raises(Refused, match=r"IPPool p does not give 10\.0\.0\.63"):
-        grant(state, wrong, CATALOG, 1.0)
-
-
 def test_a_node_pins_nothing_at_an_address_that_another_node_has_by_now():
     """The API server would refuse the whole write, and so each one after it."""
     state, block = holding(0b110)
@@ -212,16 +180,7 @@ def test_an_owner_keeps_its_address():
     assert granted(state, request("z"), 70.0)[1] == first
 
 
-def test_what_no_sandbox_has_is_collected():
-    """Only what was granted before the runtime was asked."""
-    state, _ = holding(0b1110)
-    state, _ = granted(state, request("c1"), 1.0)
-    state, _ = granted(state, request("c2"), 5.0)
-    assert abandoned(state, frozenset(), 5.0) == ("c1",)
-    assert abandoned(state, frozenset({"c1"}), 6.0) == ("c2",)
-
-
-def test_a_anchor_in_a_huge_pool_looks_at_few_blocks():
+def test_a_choice_in_a_huge_pool_looks_at_few_blocks():
     """A /10 and a /64 are acquired from at the node's own start block."""
     for subnet in ("10.64.0.0/10", "fd00::/64"):
         (subpool,) = subpools(IPPool("p", (IPRange(ip_network(subnet)),)))
@@ -232,7 +191,7 @@ def test_a_anchor_in_a_huge_pool_looks_at_few_blocks():
         assert other != key
 
 
-def test_a_node_claims_ahead_what_the_pool_has_for_each():
+def test_a_node_acquires_ahead_what_the_pool_has_for_each():
     """All of a block in a wide pool, little at first in a small one, nothing of the last ones."""
     (wide,) = subpools(IPPool("p", (IPRange(ip_network("10.0.0.0/10")),)))
     assert ahead_limit(NodeAddressState("n1"), {}, wide) == wide.block_size
@@ -248,7 +207,7 @@ def test_a_node_claims_ahead_what_the_pool_has_for_each():
     assert ahead_limit(state, {}, small) == 8
 
 
-def test_a_claim_takes_what_is_free_by_now():
+def test_a_write_takes_what_is_free_by_now():
     """Where another node was first, others of the same block do as well; old pins come last."""
     (subpool,) = CATALOG["p"]
     assert free_of(None, subpool, KEY0, 2) == 0b110
@@ -268,7 +227,7 @@ def test_an_uncertain_block_is_forgotten_only_where_the_node_has_nothing():
     assert not forgettable(returning, KEY0, Block(KEY0, ()))
 
 
-def test_a_claim_whose_block_is_read_in_an_outage_ends():
+def test_a_write_whose_block_is_read_in_an_outage_ends():
     """The store that answers may have gone back, and show addresses of others as free."""
     state = extend_right(NodeAddressState("n1"), 0.0, 600.0)
     node = IpamAgentState(NodeLease("n1", "journal", "boot"), state)

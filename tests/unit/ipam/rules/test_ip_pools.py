@@ -35,7 +35,6 @@ def block(node, *addresses):
 
 
 def test_pools_of_a_network_that_share_addresses_are_named():
-    """Both names, the span, the network."""
     (said,) = overlaps([pool("b", "10.0.0.128/25"), pool("a", "10.0.0.0/24")])
     assert said.startswith("IPPool a and IPPool b both give 10.0.0.129-10.0.0.254 of network")
 
@@ -53,7 +52,6 @@ ONE = Span(ip_address("10.0.0.1"), ip_address("10.0.0.1"))
     ids=["another network", "neighbours", "excluded"],
 )
 def test_pools_apart_are_not_named(other):
-    """What is not given is not shared."""
     assert overlaps([pool("a", "10.0.0.1/32"), other]) == ()
 
 
@@ -91,7 +89,6 @@ def test_a_change_that_takes_what_is_held_is_told(new, says):
 
 
 def test_an_unused_pool_may_go():
-    """Blocks of other pools do not count."""
     assert lost(OLD, None, (block("n1", "10.0.1.5"),)) == ""
 
 
@@ -127,5 +124,4 @@ def test_a_pool_with_namespaces_is_for_their_pods_alone(open_to, namespace):
 
 
 def test_a_pool_that_is_not_there_is_left_to_who_grants():
-    """Its refusal has another sentence."""
     refuse_namespace(AddressRequest("c", "uid", (NicRequest("net1", "gone"),), "a"), {})

@@ -83,7 +83,6 @@ def test_another_journals_right_must_have_ended():
 
 
 def test_a_journal_lost_under_living_pods_is_broken():
-    """The same boot and another journal: nobody knows what lives."""
     with pytest.raises(Broken, match="drain and restart the node"):
         lease_acquisition(IDENTITY, lease(journal="other", boot="boot-2"), 1e9, TIMING, 60)
 
@@ -139,7 +138,6 @@ def test_what_an_older_store_calls_the_nodes_is_given_back():
 
 
 def test_what_another_node_had_by_then_is_not_asked_back_first():
-    """Its pod may be gone, and the other's lives."""
     own = state(0b1110)
     kept = replace(own, holdings={KEY0: replace(own.holdings[KEY0], in_use=0b110)})
     newest = Block(KEY0, (NodeHolding("n1", 0b1010), NodeHolding("n2", 0b100)), version="90")

@@ -111,7 +111,6 @@ def test_families_and_rails_are_subpools_of_their_own():
 
 
 def test_wrong_ranges_are_all_named():
-    """Each one with its place and a remedy."""
     subnet, outside = ip_network("10.0.0.0/24"), ip_address("10.1.0.0")
     backwards = IPRange(subnet, ip_address("10.0.0.9"), ip_address("10.0.0.2"), source="ranges[1]")
     with pytest.raises(Refused) as caught:
@@ -122,7 +121,6 @@ def test_wrong_ranges_are_all_named():
 
 
 def test_names_of_blocks_are_dns_names_and_differ():
-    """Networks and families never meet in one object."""
     keys = [BlockKey("a", Family.V4, BASE + 64), BlockKey("b", Family.V4, BASE + 64)]
     keys.append(key_of("a", ip_address("fd00::40"))[0])
     assert [key.name for key in keys] == [
@@ -134,6 +132,5 @@ def test_names_of_blocks_are_dns_names_and_differ():
 
 @given(st.integers(0, 2**BLOCK_ADDRESSES - 1), st.integers(0, BLOCK_ADDRESSES))
 def test_bits_are_sets(bits, count):
-    """`lowest` is the first ones of `offsets`."""
     chosen = lowest(bits, count)
     assert list(offsets(chosen)) == list(offsets(bits))[:count]

@@ -258,7 +258,6 @@ def test_slices_of_one_subnet_keep_its_length():
 
 
 def test_a_static_address_of_another_nodes_slice_is_refused():
-    """It would be routed to the other node."""
     cluster = Cluster(sliced(30, 1))
     mine, other = cluster.acquire("n1"), cluster.acquire("n2")
     nic = NicRequest("net1", "p", addresses=(other[2],))
@@ -280,7 +279,7 @@ def test_a_slice_of_which_another_node_holds_an_address_is_nobodys():
     assert bits == 0b11
 
 
-def test_a_claim_chooses_again_in_the_block_as_it_was_just_read():
+def test_a_node_chooses_again_in_the_block_as_it_was_just_read():
     """Another node was first: the next slice of the block, or none."""
     subpool = sliced(31, 0, subnet="10.0.0.0/30")
     cluster = Cluster(subpool)
@@ -341,7 +340,6 @@ def test_held_slices_are_in_the_pool():
 
 
 def test_ranges_of_one_rail_agree_about_their_slices():
-    """Else nobody could say how large a node's slice is."""
     ranges = (
         IPRange(ip_network("10.0.0.0/24"), per_node=PerNode(31, 0), source="ranges[0]"),
         IPRange(ip_network("10.0.1.0/24"), source="ranges[1]"),

@@ -102,7 +102,6 @@ def test_json_has_the_values_and_places_of_yaml(value, indent, ascii_only):
 @example("[1] x")
 @example("[1]\t")
 def test_what_is_nearly_json_is_read_and_refused_as_yaml(text):
-    """The same document, or the same words."""
     json_reader, parser = both(f"[{text}")
     assert json_reader == parser
 
@@ -128,7 +127,6 @@ def test_yaml_means_what_it_means_since_1_2(text, value):
 
 
 def test_places_are_counted_as_editors_count():
-    """From 1, in characters, not bytes."""
     document = read('{"ä": "ö", "b": [1, {"c": 2}]}'.encode(), "file")
     assert document.values[("ä",)] == TextPosition(1, 7)
     assert document.keys[("b",)] == TextPosition(1, 12)
@@ -143,7 +141,6 @@ def test_what_is_not_there_has_the_place_of_what_holds_it():
 
 
 def test_depth_is_bounded_not_forbidden():
-    """The deepest document that is allowed is read."""
     assert isinstance(read(b"[" * MAX_DEPTH + b"]" * MAX_DEPTH, "file"), Document)
     with pytest.raises(Refused, match="deep"):
         read(b"[" * (MAX_DEPTH + 2) + b"]" * (MAX_DEPTH + 2), "file")

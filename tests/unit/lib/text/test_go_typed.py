@@ -68,6 +68,5 @@ def test_an_empty_text_is_no_number_switch_list_or_object(field):
 
 
 def test_a_key_in_two_sizes_of_letters_is_refused():
-    """Which of them counts would be chance."""
     with pytest.raises(Refused, match='Did you mean "vlan"'):
         read({"vlan": 5, "VLAN": 6})

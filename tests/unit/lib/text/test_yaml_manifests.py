@@ -56,7 +56,6 @@ def test_very_many_keys_given_twice_are_told_up_to_a_number():
 
 
 def test_aliases_and_merge_keys_mean_what_they_mean_to_kubectl():
-    """With one remark for all of them, at the first."""
     text = "base: &b {x: 1, y: [2]}\nmore: &m {x: 5, z: 6}\none: *b\ntwo: {<<: [*b, *m], x: 3}\n"
     document = only(text)
     assert document.value == yaml.safe_load(text)
