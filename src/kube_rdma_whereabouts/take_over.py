@@ -79,9 +79,7 @@ async def _legacy(cluster: Cluster, kind: ObjectKind[S, U]) -> tuple[Stored[S, U
 
 
 async def _write(
-    cluster: Cluster,
-    change: PoolChange,
-    existing: Stored[IPPool, IPPoolStatus] | None,
+    cluster: Cluster, change: PoolChange, existing: Stored[IPPool, IPPoolStatus] | None
 ) -> None:
     note = (IMPORTED, ",".join(map(str, change.imported)))
     if existing is None:

@@ -20,11 +20,11 @@ from msgspec import structs
 from kube_base.errors import Broken, Unavailable
 from kube_base.frozen import replace
 from kube_rdma.ipam.rules import agent as operations
-from kube_rdma.ipam.rules import effects
+from kube_rdma.ipam.rules import effects, reclaim
 from kube_rdma.ipam.rules.blocks import is_rollback
 from kube_rdma.ipam.rules.grant import Granted
 from kube_rdma.ipam.rules.node_state import load
-from kube_rdma.ipam.rules.reclaim import ClusterView, GcState, collect_garbage
+from kube_rdma.ipam.rules.reclaim import ClusterView, GcState
 from kube_rdma.ipam.rules.subpools import key_of, subpools
 from kube_rdma.model.ipam import (
     Address,
@@ -87,6 +87,13 @@ class RollbackBlind(effects.IpamAgentState):
 
     def note_rollback(self, now: float, *, of_machine: bool = False) -> None:
         """Nothing."""
+
+
+def gc_round(state: GcState, view: ClusterView) -> effects.Effects[None]:
+    """One round of the controller."""
+    now: float = yield effects.Clock()
+    for _, _, operation in reclaim.operations(state, view, now):
+        yield from operation
 
 
 @dataclass
@@ -364,7 +371,7 @@ class World:
                 leases[node] = replace(leases[node], fenced=True)
                 self.truth.fenced(node)
         view = ClusterView(dict(store.blocks), leases, tuple(store.queues.values()), serving)
-        task = Task(f"{offset}", collect_garbage(controller, view), lambda _: None)
+        task = Task(f"{offset}", gc_round(controller, view), lambda _: None)
         task.begin()
         self.gc_rounds.append(task)
 

@@ -24,10 +24,7 @@ from kube_rdma.model import ipam
 # IPPools: the ranges of a network's addresses, and the wants of nodes on their status.
 
 IP_POOL = own_kind(
-    "IPPool",
-    "ippools",
-    ObjectCodec(ip_pool.decode, ip_pool.encode),
-    ObjectCodec.of(IPPoolStatus),
+    "IPPool", "ippools", ObjectCodec(ip_pool.decode, ip_pool.encode), ObjectCodec.of(IPPoolStatus)
 )
 # For who reads or writes the status: a spec that is garbled is told there, and stays as it is.
 IP_POOL_TEXT: ObjectKind[bytes, IPPoolStatus] = IP_POOL.read_as(

@@ -34,7 +34,7 @@ from kube_rdma.ipam.rules.reclaim import (
     outside,
     usage,
 )
-from kube_rdma.ipam.rules.subpools import Subpool, key_of, mask, subpools
+from kube_rdma.ipam.rules.subpools import Subpool, given, key_of, subpools
 from kube_rdma.ipam.views import Holder, PoolState
 from kube_rdma.lib.mirror import Mirror, follow_all
 from kube_rdma.lib.text.words import spans_of
@@ -59,11 +59,7 @@ async def run_gc(
         kinds.IP_POOL, lambda pool: (kinds.pool_of(pool).cooldown, kinds.borrow_queue(pool))
     )
     blocks = Mirror(kinds.IP_BLOCK, kinds.stored_block)
-    leases = Mirror(
-        kinds.LEASE,
-        kinds.lease,
-        where=Where(namespace, labels=kinds.LEASES.labels),
-    )
+    leases = Mirror(kinds.LEASE, kinds.lease, where=Where(namespace, labels=kinds.LEASES.labels))
     nodes = Mirror(
         NODE, lambda node: all(taint.key != OUT_OF_SERVICE for taint in node_state(node).taints)
     )
@@ -247,11 +243,9 @@ def _holders(parts: tuple[Subpool, ...], snapshot: Snapshot) -> Iterator[Holder]
     counts: dict[ipam.NodeName, int] = {}
     spans: dict[ipam.NodeName, list[str]] = {}
     for block in sorted(snapshot.blocks, key=lambda each: each.key):
-        given = 0
-        for subpool in parts:
-            given |= mask(subpool, block.key)
+        pooled = given(parts, block.key)
         for holding in block.holdings:
-            if bits := ipam.Bits(holding.bits & given):
+            if bits := ipam.Bits(holding.bits & pooled):
                 counts[holding.node] = counts.get(holding.node, 0) + bits.bit_count()
                 spans.setdefault(holding.node, []).extend(spans_of(block.key, bits))
     for node, count in sorted(counts.items()):

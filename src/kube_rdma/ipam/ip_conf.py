@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from ipaddress import IPv4Interface, IPv6Interface, ip_interface, ip_network
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
@@ -100,10 +100,7 @@ RangeText: TypeAlias = Annotated[
     ),
 ]
 SliceSize: TypeAlias = Annotated[int, Word(_length, "the length of a subnet", "/24")]
-ZeroedAddress: TypeAlias = Annotated[
-    ipam.Address,
-    Word(_go_address, "an IP address", "10.0.0.10"),
-]
+ZeroedAddress: TypeAlias = Annotated[ipam.Address, Word(_go_address, "an IP address", "10.0.0.10")]
 
 
 class _Block(GoTyped):
@@ -162,17 +159,6 @@ class WhereaboutsRange(GoTyped):
 class Whereabouts(WhereaboutsRange):
     """The block of whereabouts, with all keys that it reads."""
 
-    IGNORED: ClassVar[frozenset[str]] = frozenset(
-        (
-            *("leader_lease_duration", "leader_renew_deadline", "leader_retry_period"),
-            *("sleep_for_race", "kubernetes", "configuration_path"),
-            *("log_file", "log_level", "reconciler_cron_expression", "datastore"),
-            *("exclude_gateway", "optimistic_ipam"),  # a pool's gateway is never given
-            *("etcd_host", "etcd_username", "etcd_password", "etcd_key_file", "etcd_cert_file"),
-            "etcd_ca_cert_file",
-        )
-    )
-
     type: Literal["whereabouts"]
     ip_ranges: Many[WhereaboutsRange] = Field((), alias="ipRanges")
     gateway: ZeroedAddress | None = None
@@ -182,6 +168,7 @@ class Whereabouts(WhereaboutsRange):
     enable_overlapping_ranges: bool = True
     network_name: Label | None = None
     node_slice_size: SliceSize | None = None
+    # Any: read by whereabouts, without effect here; of a pool no gateway is ever given.
     leader_lease_duration: Any = None
     leader_renew_deadline: Any = None
     leader_retry_period: Any = None
@@ -402,7 +389,8 @@ def _whereabouts(document: Document) -> IpamConf:
     excludes = tuple(span for each in wanted for span in each.exclude)
     notes = [
         f"{key} is not needed and is ignored"
-        for key in sorted(block.model_fields_set & block.IGNORED)
+        for key in sorted(block.model_fields_set)
+        if Whereabouts.model_fields[key].annotation is Any
     ]
     if not block.enable_overlapping_ranges:
         notes.append(

@@ -316,10 +316,7 @@ def pool_status(
     before = old or IPPoolStatus()
     usage = tuple(
         replace(
-            each,
-            size=min(each.size, MOST),
-            held=min(each.held, MOST),
-            free=min(each.free, MOST),
+            each, size=min(each.size, MOST), held=min(each.held, MOST), free=min(each.free, MOST)
         )
         for each in findings.usages
     )

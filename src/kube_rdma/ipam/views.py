@@ -80,10 +80,7 @@ def pool_page(state: PoolState) -> Page:
         "Freed ones rest": f"{pool.cooldown:g} s",
     }
     wants = (
-        (
-            request.node,
-            request.address or f"{request.count} {request.family} addresses",
-        )
+        (request.node, request.address or f"{request.count} {request.family} addresses")
         for request in (state.queue.requests if state.queue else ())
     )
     return (

@@ -26,10 +26,7 @@ log = structlog.get_logger()
 
 
 async def follow_all(
-    tasks: asyncio.TaskGroup,
-    cluster: Cluster,
-    pause: Callable[[int], float],
-    *mirrors: Mirror[Any],
+    tasks: asyncio.TaskGroup, cluster: Cluster, pause: Callable[[int], float], *mirrors: Mirror[Any]
 ) -> None:
     """Have each follow its kind until the tasks end; return when all have shown what there is."""
     for mirror in mirrors:

@@ -4,6 +4,9 @@ Runs beside the loop of each program that stays (process.until_signal), in a thr
 the loop to answer. It takes the place of a liveness probe: a probe starts a process each time and
 takes a starved program for a hung one (docs/decisions/0013-liveness.md). The kubelet starts an
 ended container again, and the journal says where to go on.
+
+That time passes proves nothing: on a node whose processors are all taken by a job a program is late
+and well, and to end it would only cost more.
 """
 
 from __future__ import annotations
@@ -21,12 +24,34 @@ from typing import NamedTuple
 
 import structlog
 
-from kube_rdma.lib.hang import PATIENCE, TICK, Spent, silence
+from kube_base.frozen import Frozen
 
 EXIT_CODE = 5  # broken, as of the command's other errors
 _THREADS = Path("/proc/self/task")
+TICK = 10.0  # seconds between two looks
+# Seconds of silence after which a program hangs. Its longest step, imports on a slow emulated
+# processor, takes a tenth of it.
+PATIENCE = 120.0
 
 log = structlog.get_logger()
+
+
+class Spent(Frozen):
+    """The seconds of a program between two looks, its threads added up."""
+
+    passed: float  # of the clock
+    ran: float  # on a processor
+    waited: float  # ready to run, without a processor
+
+
+def silence(before: float, spent: Spent, tick: float = TICK) -> float:
+    """Return seconds for which the loop was silent although the program ran, or had nothing to run.
+
+    `before` is what this was at the last look. A loop that spins runs. One that is blocked leaves
+    time in which no thread runs or waits for a processor; of that a look counts for a `tick` at
+    most, for one that comes late tells of a program that was stopped or frozen.
+    """
+    return before + max(spent.ran, min(spent.passed, tick) - spent.waited)
 
 
 @contextmanager

@@ -73,6 +73,10 @@ class Family(IntEnum):
         """Return the name in documents: IPv4 or IPv6."""
         return "IPv4" if self is Family.V4 else "IPv6"
 
+    def address(self, number: int) -> Address:
+        """Return the address of this number."""
+        return IPv4Address(number) if self is Family.V4 else IPv6Address(number)
+
 
 class Span(Frozen):
     """Addresses from `first` to `last`, both ends in it."""
@@ -165,8 +169,7 @@ class BlockKey(Frozen, order=True):
 
     def address(self, offset: int) -> Address:
         """Return the address at `offset`, 0 to BLOCK_ADDRESSES - 1."""
-        number = self.first + offset
-        return IPv4Address(number) if self.family is Family.V4 else IPv6Address(number)
+        return self.family.address(self.first + offset)
 
 
 class NodeHolding(Frozen):

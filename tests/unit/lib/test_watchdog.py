@@ -11,8 +11,12 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kube_rdma.lib import watchdog
+from kube_rdma.lib.watchdog import PATIENCE as LONGEST
+from kube_rdma.lib.watchdog import TICK, Spent, silence
 
 PATIENCE = 0.5
 # Looks often and is patient for a moment, so that a test need not wait; `work` is the test's.
@@ -147,3 +151,42 @@ async def test_it_ends_with_the_block():
 def watchers():
     """The names of this process's threads."""
     return {thread.name for thread in threading.enumerate()}
+
+
+# A hung program is told from a starved one by what its threads waited for processors.
+
+SECONDS = st.floats(0, 10_000)
+MORE = st.floats(1, 100)
+
+
+def after(looks):
+    """The silence after these looks."""
+    silent = 0.0
+    for spent in looks:
+        silent = silence(silent, spent)
+    return silent
+
+
+@given(st.lists(st.tuples(SECONDS, MORE)))
+def test_who_never_got_a_processor_was_never_silent(waits):
+    assert after(Spent(passed, 0, passed * threads) for passed, threads in waits) == 0
+
+
+@given(st.lists(st.tuples(SECONDS, st.floats(0, 1))))
+def test_of_a_starved_program_only_what_it_ran_counts(looks):
+    """A thread that is late in everything it does is as silent as the work that it did."""
+    starved = [Spent(passed, passed * share, passed * (1 - share)) for passed, share in looks]
+    assert abs(after(starved) - sum(spent.ran for spent in starved)) < 1e-3
+
+
+@given(st.integers(0, 100), MORE)
+def test_who_could_run_all_the_time_was_silent_all_the_time(looks, busy):
+    """Blocked or spinning, also in several threads: a hang is noticed after PATIENCE."""
+    assert after([Spent(TICK, 0, 0)] * looks) == looks * TICK
+    assert after([Spent(TICK, TICK * busy, 0)] * looks) >= looks * TICK
+    assert TICK < LONGEST
+
+
+@given(SECONDS, SECONDS)
+def test_a_stopped_program_loses_a_tick_at_most(before, passed):
+    assert silence(before, Spent(passed, 0, 0)) <= before + TICK

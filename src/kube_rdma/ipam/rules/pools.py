@@ -9,7 +9,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
-from ipaddress import IPv4Address, IPv6Address
 from itertools import combinations
 
 from kube_base.errors import Refused
@@ -19,6 +18,7 @@ from kube_rdma.ipam.rules.subpools import (
     NONE,
     Subpool,
     anchor,
+    given,
     mask,
     offsets,
     part,
@@ -48,7 +48,7 @@ def overlaps(pools: Iterable[ipam.IPPool]) -> tuple[str, ...]:
             more = f" and {len(common) - 1} more ranges" if len(common) > 1 else ""
             warnings.append(
                 f"IPPool {pool.name} and IPPool {other.name} both give "
-                f"{_address(family, first)}-{_address(family, last)}{more} of network "
+                f"{family.address(first)}-{family.address(last)}{more} of network "
                 f"{pool.network}: each address is given once, so both have less than they say"
             )
     return tuple(warnings)
@@ -103,11 +103,7 @@ def _lost(
     before: Sequence[Subpool], kept: Sequence[Subpool], blocks: Iterable[ipam.Block]
 ) -> Iterator[tuple[ipam.NodeName, list[ipam.Address]]]:
     for block in blocks:
-        gone = 0
-        for subpool in before:
-            gone |= mask(subpool, block.key)
-        for subpool in kept:
-            gone &= ~mask(subpool, block.key)
+        gone = given(before, block.key) & ~given(kept, block.key)
         for holding in block.holdings:
             if bits := ipam.Bits(holding.bits & gone):
                 yield holding.node, [block.key.address(offset) for offset in offsets(bits)]
@@ -127,10 +123,6 @@ def _common(subpool: Subpool, other: Subpool) -> Iterator[tuple[ipam.Family, int
             a += 1
         else:
             b += 1
-
-
-def _address(family: ipam.Family, number: int) -> ipam.Address:
-    return IPv4Address(number) if family is ipam.Family.V4 else IPv6Address(number)
 
 
 # Which slice of a pool is a node's own: each node has a subnet, with a router between them.

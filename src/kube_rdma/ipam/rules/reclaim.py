@@ -16,8 +16,9 @@ from msgspec import Struct, field
 from kube_base.errors import Broken
 from kube_base.frozen import Frozen, replace
 from kube_rdma.ipam.rules import effects
+from kube_rdma.ipam.rules.blocks import vacancy
 from kube_rdma.ipam.rules.node_state import fence
-from kube_rdma.ipam.rules.subpools import Subpool, mask, offsets
+from kube_rdma.ipam.rules.subpools import Subpool, given, offsets
 from kube_rdma.model import ipam
 
 _NEARLY_FULL = 0.9  # share of a pool that nodes hold; from then on its status warns
@@ -126,24 +127,18 @@ def without_stale_requests(
 
 def usage(subpools: Iterable[Subpool], blocks: Iterable[ipam.Block]) -> tuple[ipam.Usage, ...]:
     """Return the usage of each subpool of a pool; counted over blocks, never over addresses."""
-    blocks = tuple(blocks)
+    by_key = {block.key: block for block in blocks}
     usages = []
     for subpool in subpools:
-        held, nodes = 0, set()
-        for block in blocks:
-            given = mask(subpool, block.key)
-            for holding in block.holdings if given else ():
-                if bits := holding.bits & given:
-                    held += bits.bit_count()
-                    nodes.add(holding.node)
+        free, nodes = vacancy(by_key, subpool)
         usages.append(
             ipam.Usage(
                 family=subpool.family.title,
                 rail=subpool.rail,
                 size=subpool.size,
-                held=held,
-                free=subpool.size - held,
-                nodes=len(nodes),
+                held=subpool.size - free,
+                free=free,
+                nodes=nodes,
             )
         )
     return tuple(usages)
@@ -178,16 +173,14 @@ def outside(block: ipam.Block, subpools: Iterable[Subpool]) -> tuple[Broken, ...
 
     The pool was shrunk, or the block edited by hand.
     """
-    given = 0
-    for subpool in subpools:
-        given |= mask(subpool, block.key)
+    pooled = given(subpools, block.key)
     return tuple(
         Broken(
             f"IPBlock {block.key.name}, spec.holdings: {_listed(block, bits)} held by node "
             f"{holding.node}, but no IPPool of network {block.key.network} gives it"
         )
         for holding in block.holdings
-        if (bits := holding.bits & ~given)
+        if (bits := holding.bits & ~pooled)
     )
 
 
@@ -220,13 +213,6 @@ class GcState(Struct):
     cooldown: float  # the longest of any pool
     timing: ipam.Timing = field(default_factory=ipam.Timing)
     observations: Observations = EMPTY
-
-
-def collect_garbage(state: GcState, view: ClusterView) -> effects.Effects[None]:
-    """Do one round; the program starts one every few seconds, with each object by itself."""
-    now: float = yield effects.Clock()
-    for _, _, operation in operations(state, view, now):
-        yield from operation
 
 
 def operations(state: GcState, view: ClusterView, now: float) -> Iterator[Operation]:

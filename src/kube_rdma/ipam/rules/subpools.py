@@ -116,6 +116,14 @@ def mask(subpool: Subpool, key: ipam.BlockKey) -> ipam.Bits:
     return ipam.Bits(bits)
 
 
+def given(pool: Iterable[Subpool], key: ipam.BlockKey) -> ipam.Bits:
+    """Return the addresses of the block that any of the subpools gives."""
+    bits = 0
+    for subpool in pool:
+        bits |= mask(subpool, key)
+    return ipam.Bits(bits)
+
+
 def key_at(subpool: Subpool, number: int) -> ipam.BlockKey:
     """Return the subpool's block of this number: 0 to `subpool.block_count` - 1, by address."""
     at = bisect_right(subpool.before, number) - 1
