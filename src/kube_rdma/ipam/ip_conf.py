@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from ipaddress import IPv4Interface, IPv6Interface, ip_interface, ip_network
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
@@ -23,7 +23,16 @@ from kube_rdma.ipam import ip_pool
 from kube_rdma.lib.text.document import Document, shown
 from kube_rdma.lib.text.faults import Slip, near, slips, validate
 from kube_rdma.lib.text.typed import GoTyped, Many
-from kube_rdma.lib.text.words import Cidr, IpAddress, Label, Word, address, meeting, span, written
+from kube_rdma.lib.text.words import (
+    Cidr,
+    IpAddress,
+    Label,
+    TextForm,
+    address,
+    meeting,
+    span,
+    written,
+)
 from kube_rdma.model import ipam
 from kube_rdma.model.attach.cni import Dns, LinkAddress, LinkRoute
 
@@ -85,28 +94,36 @@ def _loose_span(text: str) -> ipam.Span:
 
 
 WithLength: TypeAlias = Annotated[
-    IPv4Interface | IPv6Interface, Word(_interface, "an address with its length", "10.0.0.10/24")
+    IPv4Interface | IPv6Interface,
+    TextForm(_interface, "an address with its length", "10.0.0.10/24"),
 ]
-Destination: TypeAlias = Annotated[ipam.Subnet, Word(_network, "a subnet", "10.0.0.0/8")]
+Destination: TypeAlias = Annotated[ipam.Subnet, TextForm(_network, "a subnet", "10.0.0.0/8")]
 Exclude: TypeAlias = Annotated[
-    ipam.Span, Word(_loose_span, "an address or a subnet", "10.0.0.0/28")
+    ipam.Span, TextForm(_loose_span, "an address or a subnet", "10.0.0.0/28")
 ]
 RangeText: TypeAlias = Annotated[
     WrittenRange,
-    Word(
+    TextForm(
         lambda text: _range(_decimal(text)),
         "a subnet, or a range with its length",
         "10.0.0.5-10.0.0.9/24",
     ),
 ]
-SliceSize: TypeAlias = Annotated[int, Word(_length, "the length of a subnet", "/24")]
-ZeroedAddress: TypeAlias = Annotated[ipam.Address, Word(_go_address, "an IP address", "10.0.0.10")]
+SliceSize: TypeAlias = Annotated[int, TextForm(_length, "the length of a subnet", "/24")]
+ZeroedAddress: TypeAlias = Annotated[
+    ipam.Address, TextForm(_go_address, "an IP address", "10.0.0.10")
+]
 
 
-class _Block(GoTyped):
+B = TypeVar("B", bound=GoTyped)
+
+
+class WithIpam(GoTyped, Generic[B]):
     """A configuration of which only the ipam block is read; the other keys belong to others."""
 
     model_config = ConfigDict(extra="ignore")
+
+    ipam: B
 
 
 class PlainRoute(GoTyped):
@@ -189,12 +206,6 @@ class Whereabouts(WhereaboutsRange):
     etcd_ca_cert_file: Any = None
 
 
-class WhereaboutsConf(_Block):
-    """A configuration whose addresses whereabouts gave."""
-
-    ipam: Whereabouts
-
-
 class HostLocalRange(GoTyped):
     """One range of host-local."""
 
@@ -222,10 +233,9 @@ class HostLocalRuntime(GoTyped):
     ip_ranges: Many[Many[HostLocalRange]] = ()
 
 
-class HostLocalConf(_Block):
+class HostLocalConf(WithIpam[HostLocal]):
     """A configuration whose addresses host-local gave."""
 
-    ipam: HostLocal
     runtime_config: HostLocalRuntime = HostLocalRuntime.model_construct()
 
 
@@ -236,12 +246,6 @@ class Static(GoTyped):
     addresses: Many[StaticAddressConf] = ()
     routes: Many[PlainRoute] = ()
     dns: PlainDns | None = None
-
-
-class StaticConf(_Block):
-    """A configuration with addresses of its own."""
-
-    ipam: Static
 
 
 class KubeRdmaIpam(GoTyped):
@@ -260,12 +264,6 @@ class KubeRdmaIpam(GoTyped):
             remedy = 'Write the index of the NIC, such as "0"'
             raise slips(*(Slip(f"{shown(w)} is not a rail", remedy, (w,)) for w in wrong))
         return pools
-
-
-class KubeRdmaConf(_Block):
-    """A configuration that names IPPools."""
-
-    ipam: KubeRdmaIpam
 
 
 _NAME_BYTES = 5
@@ -376,7 +374,7 @@ def nic_request(
 
 
 def _whereabouts(document: Document) -> IpamConf:
-    block = validate(WhereaboutsConf, document).ipam
+    block = validate(WithIpam[Whereabouts], document).ipam
     network = ipam.NetworkName(block.network_name or "default")
     wanted = (block, *block.ip_ranges) if block.range else block.ip_ranges
     if not wanted and not block.addresses:
@@ -485,7 +483,7 @@ def _gateway(subnet: ipam.Subnet, gateway: ipam.Address | None) -> ipam.Address 
 
 
 def _static(document: Document) -> IpamConf:
-    block = validate(StaticConf, document).ipam
+    block = validate(WithIpam[Static], document).ipam
     return IpamConf(
         addresses=_addresses(block.addresses),
         routes=_routes(block.routes),
@@ -496,7 +494,7 @@ def _static(document: Document) -> IpamConf:
 
 
 def _kube_rdma(document: Document) -> IpamConf:
-    block = validate(KubeRdmaConf, document).ipam
+    block = validate(WithIpam[KubeRdmaIpam], document).ipam
     named: list[tuple[int | None, str]] = [(None, block.pool)] if block.pool else []
     named += [(int(rail), name) for rail, name in block.pools.items()]
     if not named:
@@ -555,9 +553,9 @@ def _range_of(entry: WhereaboutsRange, block: Whereabouts) -> ipam.IPRange:
     assert entry.range is not None
     subnet, first, last = entry.range
     gateway = block.gateway if block.gateway and block.gateway in subnet else None
-    if _is_sliced(subnet, block.node_slice_size):
-        assert block.node_slice_size is not None
-        per_node = ipam.PerNode(block.node_slice_size, is_one_subnet=True)
+    size = block.node_slice_size
+    if size is not None and subnet.prefixlen <= size <= subnet.max_prefixlen:
+        per_node = ipam.PerNode(size, is_one_subnet=True)
         return ipam.IPRange(subnet, gateway=gateway, per_node=per_node)
     start, end = entry.range_start, entry.range_end
     first = first or (start if start and start in subnet else None)
@@ -565,10 +563,6 @@ def _range_of(entry: WhereaboutsRange, block: Whereabouts) -> ipam.IPRange:
     if first and last and int(last) < int(first):
         last = None
     return ipam.IPRange(subnet, first, last, gateway)
-
-
-def _is_sliced(subnet: ipam.Subnet, size: int | None) -> bool:
-    return size is not None and subnet.prefixlen <= size <= subnet.max_prefixlen
 
 
 def _one_of_each(subnets: Sequence[ipam.Subnet], what: str) -> list[str]:

@@ -79,7 +79,7 @@ class BlockPin(SparsePart, forbid_unknown_fields=True):
 class IPBlockSpec(SparsePart, forbid_unknown_fields=True):
     """The addresses of a block, and which node holds which of them."""
 
-    network: Annotated[str, Meta(pattern=f"^{LABEL.pattern}$", max_length=63)]
+    network: Annotated[str, Meta(pattern=f"^{LABEL.form}$", max_length=63)]
     """network is the address space of the block, as in spec.network of an IPPool."""
     first: Address
     """first is the first of the 64 addresses. Example: 10.0.0.64."""

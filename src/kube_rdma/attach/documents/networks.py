@@ -27,7 +27,7 @@ from kube_rdma.lib.text.document import Document, Path, TextPosition, Value, nam
 from kube_rdma.lib.text.faults import Slip, near, slips, validate
 from kube_rdma.lib.text.reader import read
 from kube_rdma.lib.text.typed import GoTyped, Many, Typed, fields_of
-from kube_rdma.lib.text.words import IpAddress, Label, TextForm, Word, address
+from kube_rdma.lib.text.words import IpAddress, Label, TextForm, address
 from kube_rdma.model.attach.attachment import AskedAddress, NetworkAsk
 from kube_rdma.model.ipam import InterfaceName
 
@@ -108,7 +108,7 @@ Guid: TypeAlias = Annotated[
     TextForm(f"{_OCTET}(:{_OCTET}){{7}}", "a GUID of eight octets", "02:00:0a:00:00:00:00:01"),
 ]
 Asked: TypeAlias = Annotated[
-    AskedAddress, Word(_asked, "an IP address, with its length or without", "10.0.0.10/24")
+    AskedAddress, TextForm(_asked, "an IP address, with its length or without", "10.0.0.10/24")
 ]
 Port: TypeAlias = Annotated[int, Field(ge=0, le=65535)]
 Rate: TypeAlias = Annotated[int, Field(ge=0)]

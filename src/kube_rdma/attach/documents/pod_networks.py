@@ -19,7 +19,7 @@ from kube_rdma.attach.documents.networks import Asked, Found, Mac, PodInterface,
 from kube_rdma.lib.text.document import Document, shown
 from kube_rdma.lib.text.faults import Slip, slips, validate
 from kube_rdma.lib.text.typed import GoTyped, Many, Typed
-from kube_rdma.lib.text.words import TextForm, Word, address
+from kube_rdma.lib.text.words import TextForm, address
 from kube_rdma.model.attach.attachment import NetworkAsk, NetworkRoute
 from kube_rdma.model.ipam import Address, InterfaceName, Subnet
 
@@ -59,9 +59,9 @@ ConfName: TypeAlias = Annotated[
 Local: TypeAlias = Annotated[
     str, TextForm("(local)?", "where a configuration is: it is always the node's own", "local")
 ]
-Destination: TypeAlias = Annotated[Subnet, Word(_destination, "a subnet", "10.0.0.0/8")]
+Destination: TypeAlias = Annotated[Subnet, TextForm(_destination, "a subnet", "10.0.0.0/8")]
 Gateway: TypeAlias = Annotated[
-    Address | None, Word(lambda t: address(t) if t else None, "an IP address", "10.0.0.1")
+    Address | None, TextForm(lambda t: address(t) if t else None, "an IP address", "10.0.0.1")
 ]
 
 

@@ -22,7 +22,6 @@ from kube_rdma.ipam.rules.grant import (
     Granted,
     Insufficient,
     grant,
-    has_requests_of,
     has_requests_of_others,
     lendable,
     surplus,
@@ -229,7 +228,8 @@ def tick(agent: effects.IpamAgentState) -> effects.Effects[None]:
     for container in node_state.cooled_down(agent.state, now):
         yield from _end_cooldown(agent, container)
     for pool, queue in tuple(agent.queues.items()):
-        if not agent.waiting and has_requests_of(queue, agent.state.node):
+        is_asking = any(request.node == agent.state.node for request in queue.requests)
+        if is_asking and not agent.waiting:
             yield from _publish_requests(agent, [pool])
         if _lendable(agent, pool, queue):
             yield effects.Pause(
@@ -309,7 +309,9 @@ def write(
                 return True
         return False
     finally:
-        agent.end_write(key, latest if is_gone else None)
+        if is_gone and latest and key not in agent.blocks:  # the next write has to know it
+            agent.blocks[key] = latest
+        agent.busy.discard(key)
 
 
 def _read(

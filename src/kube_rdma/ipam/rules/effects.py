@@ -175,12 +175,6 @@ class IpamAgentState(Struct):
         self.trusted = confirmed_bits(self.state) if is_sure else {}
         self.state = after_rollback(self.state, self.blocks)
 
-    def end_write(self, key: ipam.BlockKey, missed: ipam.Block | None) -> None:
-        """Free the block for the next write, which has to know the block that is `missed`."""
-        if missed and key not in self.blocks:
-            self.blocks[key] = missed
-        self.busy.discard(key)
-
     def observe(self, key: ipam.BlockKey, block: ipam.Block | None) -> None:
         """Keep a block that was read, written or shown by a watch, unless it is older."""
         latest = self.blocks.get(key)

@@ -311,11 +311,6 @@ def with_requests_of(
     return replace(queue, requests=whole) if whole != queue.requests else None
 
 
-def has_requests_of(queue: ipam.BorrowQueue, node: ipam.NodeName) -> bool:
-    """Return whether the node has requests in the queue."""
-    return any(request.node == node for request in queue.requests)
-
-
 def has_requests_of_others(queue: ipam.BorrowQueue | None, node: ipam.NodeName) -> bool:
     """Return whether another node lacks addresses: then acquire no more than what is needed now."""
     return queue is not None and any(request.node != node for request in queue.requests)

@@ -102,11 +102,6 @@ def without_holder(block: ipam.Block, node: ipam.NodeName) -> ipam.Block | None:
     return replace(block, holdings=left, edition=block.edition + 1)
 
 
-def is_empty(block: ipam.Block) -> bool:
-    """Return whether the block has neither holdings nor pins: then its object can go."""
-    return not block.holdings and not block.pins
-
-
 def without_stale_requests(
     observations: Observations, queues: Iterable[ipam.BorrowQueue], timing: ipam.Timing, now: float
 ) -> tuple[Observations, tuple[ipam.BorrowQueue, ...]]:
@@ -234,7 +229,7 @@ def operations(state: GcState, view: ClusterView, now: float) -> Iterator[Operat
             if node not in holders:
                 yield "Node", node, _do(effects.DropLease(seen.lease))
     for block in view.blocks.values():
-        if is_empty(block):
+        if not block.holdings and not block.pins:
             yield "IPBlock", block.key.name, _do(effects.DropBlock(block))
     for queue in queues:
         yield "IPPool", queue.pool, _do(effects.WriteBorrowQueue(queue))

@@ -195,7 +195,12 @@ def part(subpool: Subpool, node_slice: ipam.Subnet) -> Subpool | None:
     per_node = subpool.per_node
     assert per_node
     whole = range_of(subpool, node_slice.network_address)
-    gateway = whole.gateway if per_node.is_one_subnet else gateway_of(per_node, node_slice)
+    gateway = whole.gateway
+    if not per_node.is_one_subnet:
+        gateway = None if per_node.gateway is None else node_slice[per_node.gateway]
+        for chosen in per_node.nodes:
+            if chosen.subnet == node_slice and chosen.gateway:
+                gateway = chosen.gateway
     holes = [*subpool.excluded, *_reserved(node_slice)]
     holes += _reserved(whole.subnet) if per_node.is_one_subnet else ()
     holes += [(int(gateway), int(gateway))] if gateway else ()
@@ -223,14 +228,6 @@ def slice_of(subpool: Subpool, address: ipam.Address) -> ipam.Subnet:
     prefix, size = subpool.per_node.prefix, address.max_prefixlen
     first = int(address) >> (size - prefix) << (size - prefix)
     return IPv4Network((first, prefix)) if size == 32 else IPv6Network((first, prefix))
-
-
-def gateway_of(per_node: ipam.PerNode, node_slice: ipam.Subnet) -> ipam.Address | None:
-    """Return the router of a slice: that of its node's entry, else that of the index."""
-    for chosen in per_node.nodes:
-        if chosen.subnet == node_slice and chosen.gateway:
-            return chosen.gateway
-    return None if per_node.gateway is None else node_slice[per_node.gateway]
 
 
 def _subpool(

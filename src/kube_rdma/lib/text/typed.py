@@ -26,7 +26,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from kube_base.frozen import Frozen
 from kube_rdma.lib.text.faults import Slip, slips
-from kube_rdma.lib.text.words import TextForm, Word
+from kube_rdma.lib.text.words import TextForm
 from kube_rdma.model.pools import FunctionsWish, PoolSpec
 
 RESCAN = 60  # seconds, the default of the shared device plugin
@@ -129,7 +129,7 @@ def _may_be_empty(field: FieldInfo | None) -> bool:
     if field is None or field.is_required():
         return False
     return any(
-        part is str or isinstance(part, str | Word | TextForm)
+        part is str or isinstance(part, str | TextForm)
         for part in (*_parts(field.annotation), *field.metadata)
     )
 

@@ -24,33 +24,48 @@ from kube_rdma.model.device import PciAddress
 from kube_rdma.model.ipam import Address, Bits, BlockKey, Span, Subnet
 from kube_rdma.model.pools import NAME, PREFIX, RESOURCE, ExtraInfo, FunctionRange
 
+_LONGEST_VALUE = 128  # characters: two addresses of IPv6 with a dash have 79
+
 
 class TextForm(Frozen):
-    """The form of a text: the pattern of the whole of it, what that is called, an example."""
+    """The form of a text in documents, its name in a sentence, and an example."""
 
-    pattern: str
+    # A pattern of the whole text, or a function that reads its value: it raises ValueError for
+    # another form, or slips where it can say more.
+    form: str | Callable[[str], object]
     what: str
     example: str
-    longest: int = 253  # characters
+    longest: int = 253  # characters, of a text with a pattern
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        return core_schema.no_info_after_validator_function(self.check, handler(source))
+        inner: CoreSchema = core_schema.str_schema(max_length=_LONGEST_VALUE)
+        if isinstance(self.form, str):
+            inner = handler(source)
+        return core_schema.no_info_after_validator_function(self.check, inner)
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        form = {"pattern": f"^{self.pattern}$", "examples": [self.example]}
+        if not isinstance(self.form, str):
+            return {"type": "string", "maxLength": _LONGEST_VALUE, "examples": [self.example]}
+        form = {"pattern": f"^{self.form}$", "examples": [self.example]}
         return {"maxLength": self.longest, **handler(schema), **form}
 
-    def check(self, text: str) -> str:
-        """Return the text itself; raise slips when it has another form."""
-        if len(text) > self.longest or not re.fullmatch(self.pattern, text):
-            raise slips(
-                Slip(f"{shown(text)} is not {self.what}", f"Write it like {shown(self.example)}")
-            )
-        return text
+    def check(self, text: str) -> object:
+        """Return the value of a text; raise slips when it has another form."""
+        try:
+            if not isinstance(self.form, str):
+                return self.form(text)
+            if len(text) <= self.longest and re.fullmatch(self.form, text):
+                return text
+        except PydanticCustomError:
+            raise
+        except ValueError:
+            pass
+        remedy = f"Write it like {shown(self.example)}"
+        raise slips(Slip(f"{shown(text)} is not {self.what}", remedy))
 
 
 _INTERFACE = r"[^\s/:]{1,15}"  # dev_valid_name in net/core/dev.c
@@ -161,40 +176,6 @@ def partition(key: str) -> int:
 
 # How documents write addresses: one address, a subnet, a span of addresses, a DNS label.
 
-LONGEST = 128  # characters: two addresses of IPv6 with a dash have 79
-
-
-class Word(Frozen):
-    """A text and its value: how it is read, what it is called, an example.
-
-    `read` raises ValueError for another form, or slips where it can say more.
-    """
-
-    read: Callable[[str], object]
-    what: str
-    example: str
-
-    def __get_pydantic_core_schema__(
-        self, source: Any, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        text = core_schema.str_schema(max_length=LONGEST)
-        return core_schema.no_info_after_validator_function(self.check, text)
-
-    def __get_pydantic_json_schema__(
-        self, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        return {"type": "string", "maxLength": LONGEST, "examples": [self.example]}
-
-    def check(self, text: str) -> object:
-        """Return the value of a text; raise slips when it has another form."""
-        try:
-            return self.read(text)
-        except PydanticCustomError:
-            raise
-        except ValueError:
-            problem = f"{shown(text)} is not {self.what}"
-            raise slips(Slip(problem, f"Write it like {shown(self.example)}")) from None
-
 
 def address(text: str) -> Address:
     """Return an address; ValueError for another form, and for one with a zone (fe80::1%eth0)."""
@@ -292,8 +273,8 @@ LABEL = TextForm(
     "rail-0",
 )
 Label: TypeAlias = Annotated[str, LABEL]
-IpAddress: TypeAlias = Annotated[Address, Word(address, "an IP address", "10.0.0.10")]
-Cidr: TypeAlias = Annotated[Subnet, Word(subnet, "a subnet", "10.0.0.0/24")]
+IpAddress: TypeAlias = Annotated[Address, TextForm(address, "an IP address", "10.0.0.10")]
+Cidr: TypeAlias = Annotated[Subnet, TextForm(subnet, "a subnet", "10.0.0.0/24")]
 IpSpan: TypeAlias = Annotated[
-    Span, Word(span, "an address, a subnet or a range of addresses", "10.0.0.1-10.0.0.9")
+    Span, TextForm(span, "an address, a subnet or a range of addresses", "10.0.0.1-10.0.0.9")
 ]

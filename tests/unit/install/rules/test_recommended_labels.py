@@ -19,7 +19,7 @@ VALUES = merged({"preset": "vke", "agent": {"podLabels": {"team": "a", f"{GROUP}
 
 def form(word):
     """Texts that a value of the installation may be."""
-    return st.from_regex(word.__metadata__[0].pattern, fullmatch=True)
+    return st.from_regex(word.__metadata__[0].form, fullmatch=True)
 
 
 @given(form(Tag), form(Digest))
