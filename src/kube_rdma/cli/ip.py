@@ -189,7 +189,9 @@ def translate(files: tuple[str, ...]) -> None:
         raise Refused.all(unread)
     documents = [part for part in parts if not isinstance(part, Refused)]
     read = [manifest for document in documents for manifest in objects.manifests(document)]
-    pools = [ip_pool.load_cidr_pool(one.document) for one in read if one.is_a(*ip_pool.KIND)]
+    pools = [
+        ip_pool.translate_cidr_pool(one.document) for one in read if one.is_a(*ip_pool.CIDR_POOL)
+    ]
     if not pools:
         remedy = "Name files that kubectl get cidrpools -A -o yaml wrote, or the manifests"
         raise Refused("there is no CIDRPool in what was read", remedy=remedy)

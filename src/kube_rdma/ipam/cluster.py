@@ -21,8 +21,6 @@ from kube_rdma.ipam import ip_pool, objects
 from kube_rdma.ipam.objects import IPPoolStatus, LeaseSpec
 from kube_rdma.model import ipam
 
-# IPPools: the ranges of a network's addresses, and the wants of nodes on their status.
-
 IP_POOL = own_kind(
     "IPPool", "ippools", ObjectCodec(ip_pool.decode, ip_pool.encode), ObjectCodec.of(IPPoolStatus)
 )

@@ -4,6 +4,8 @@ The rules rely on this: a read that fails throws Unavailable into its operation,
 reason. A write never raises: everything but a plain success is None. The client closes the
 connection to a server that is silent (kube_client/silence), so no answer can come later; the
 outcome of such a write is unknown, which is None too.
+
+Besides the runner: the journal and the clock that it needs.
 """
 
 from __future__ import annotations
@@ -31,10 +33,9 @@ from kube_rdma.ipam.rules.effects import Effect, Effects, Put, Remove
 from kube_rdma.lib.records import Records
 from kube_rdma.model import ipam
 
-# The node's allocation records on disk, and the random id that tells this journal from any other.
-
 _IDENTITY = "journal@id"  # CNI allows no @ in a container's id
 _THREADS = 4  # records that are written at the same time
+_SPREAD = 0.1  # seconds over which operations that wait for the same change go on: they would race
 
 
 class AddressJournal:
@@ -95,9 +96,6 @@ def _refuse(faults: Sequence[Broken]) -> None:
         )
 
 
-# The timing of IPAM: its clock, what nodes and controller agree on, and what each chooses.
-
-
 def boot_time() -> float:
     """Return seconds of a clock that goes on in sleep, so that no right outlives T."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -112,10 +110,6 @@ class IpamTiming(Frozen):
     gc_interval: float = 5.0  # from one round of the controller to the next
     pause: Callable[[int], float] = full_jitter  # after so many failures, counted from 0
 
-
-_SPREAD = (
-    0.1  # seconds over which operations that wait for the same change go on, or all would race
-)
 
 Handler = Callable[[Any], Awaitable[object]]
 T = TypeVar("T")

@@ -1,6 +1,9 @@
-"""The controller's side of IPAM, running: four watches, and a round of gc every few seconds.
+"""Runs the controller's side of IPAM, and looks at all its objects for `kube-rdma ip`.
 
-Only the leader runs it, but two at a time do no harm (ipam/rules/reclaim).
+run_gc         four watches, and a round of rules/reclaim every few seconds, in the leader; two
+               at a time do no harm
+take_snapshot  the objects at one moment, of which `states` and `findings` are shown
+find_holders   one address, which `free` takes from its holders
 """
 
 from __future__ import annotations
@@ -109,7 +112,7 @@ async def _do(
     return True
 
 
-# What the API server has of addresses at one moment, and what is wrong with it.
+# The objects of IPAM at one moment.
 
 
 class Snapshot(Frozen):
@@ -252,7 +255,7 @@ def _holders(parts: tuple[Subpool, ...], snapshot: Snapshot) -> Iterator[Holder]
         yield Holder(node, count, tuple(spans[node]), is_gone=node not in snapshot.nodes)
 
 
-# Frees one address by hand: `kube-rdma ip release`.
+# One address that a person frees: `kube-rdma ip release`.
 
 
 class HeldAddress(Frozen):

@@ -36,8 +36,7 @@ from kube_rdma.lib.text.words import (
 from kube_rdma.model import ipam
 from kube_rdma.model.attach.cni import Dns, LinkAddress, LinkRoute
 
-# The shapes of ipam blocks, key by key, as each plugin documents them; ip_conf says their
-# meaning.
+# The shapes of ipam blocks, key by key, as each plugin documents them.
 
 WrittenRange = tuple[ipam.Subnet, ipam.Address | None, ipam.Address | None]
 

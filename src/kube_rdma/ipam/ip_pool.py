@@ -2,7 +2,8 @@
 
 The same check serves a file, admission and the controller: each gives a Document and gets the
 IPPool value, or a Refused with every fault of it. Whether anything is left to give is arithmetic
-and stays with ipam/rules/subpools.subpools; what a change does to pods with ipam/rules/pools.
+and stays with ipam/rules/subpools.subpools; what a change does to pods with ipam/rules/pools. A
+CIDRPool of nv-ipam is read too, and becomes the IPPool that means the same.
 """
 
 from __future__ import annotations
@@ -33,9 +34,12 @@ from kube_rdma.lib.text.words import (
 )
 from kube_rdma.model import ipam
 
-# The field ``perNode`` of a pool's range: each node has a slice of the range for itself.
-
-MOST_NODES = 10_000
+MOST_NODES = 10_000  # whose slices a range names
+MOST_AT_ONCE = 1024  # addresses that a node acquires at once
+LONGEST_REST = 86_400  # seconds
+MOST_RANGES, MOST_EXCLUDES, MOST_NAMESPACES = 64, 4096, 1024
+MOST_EXCLUDED = 1024  # addresses that perNodeExclusions of a CIDRPool come to in all slices
+CIDR_POOL = ("nv-ipam.nvidia.com", "CIDRPool")  # API group and kind
 
 _NODE = TextForm(
     "[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?",
@@ -154,10 +158,6 @@ def entry(node: str, subnet: ipam.Subnet, gateway: ipam.Address | None) -> Value
     fields: dict[str, Value] = {"node": node, "subnet": str(subnet)}
     return fields | ({"gateway": str(gateway)} if gateway else {})
 
-
-MOST_AT_ONCE = 1024  # addresses that a node acquires at once
-LONGEST_REST = 86_400  # seconds
-MOST_RANGES, MOST_EXCLUDES, MOST_NAMESPACES = 64, 4096, 1024
 
 Rail: TypeAlias = Annotated[int, Field(ge=0, le=1023)]
 
@@ -495,10 +495,7 @@ def _unreachable(routes: tuple[PoolRoute, ...], ranges: tuple[PoolRange, ...]) -
             yield Slip(problem, "Write gw, or give each range of this family a gateway", (index,))
 
 
-# The document ``kind: CIDRPool`` of nv-ipam, and the IPPool that means the same here.
-
-KIND = ("nv-ipam.nvidia.com", "CIDRPool")  # API group and kind
-MOST_EXCLUDED = 1024  # addresses that perNodeExclusions come to in all slices
+# The document ``kind: CIDRPool`` of nv-ipam.
 
 
 class IndexRange(GoTyped):
@@ -568,7 +565,7 @@ class TranslatedPool(Frozen):
     notes: tuple[str, ...] = ()
 
 
-def load_cidr_pool(document: Document) -> TranslatedPool:
+def translate_cidr_pool(document: Document) -> TranslatedPool:
     """Return the IPPool that means the same; raise Refused with all faults of the CIDRPool."""
     manifest = validate(CidrPoolObject, document)
     spec = manifest.spec

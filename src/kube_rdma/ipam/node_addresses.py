@@ -1,6 +1,6 @@
 """The node's side of IPAM, running: the one place where this node's pods get their addresses.
 
-The rules decide (ipam/rules/agent); this program gives them their neighbours and their clock. Two
+The rules decide (ipam/rules/agent); this program gives them the API server and a clock. Two
 watches show what the API server has: pools with their borrow queues, and blocks. One task keeps the
 node's right to give addresses, one does what no request waits for, and each request is a task of
 its own. Nothing cancels a request: half of one would leave a borrow request in a queue.
@@ -332,11 +332,8 @@ def _pool(stored: Stored[Any, Any]) -> _Pool:
     return _Pool(value, subpools(value), kinds.borrow_queue(stored))
 
 
-# The interface by which pods get addresses: attach in the agent and the IPAM plugin call it.
-
-
 class AddressProvider(Protocol):
-    """Gives addresses to containers of this node."""
+    """The interface by which attach and the IPAM plugin get addresses for containers."""
 
     async def add(self, request: ipam.AddressRequest) -> Granted:
         """Allocate all addresses of a request, durably; a container that has some keeps them.

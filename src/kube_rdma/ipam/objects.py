@@ -1,8 +1,9 @@
-"""The documents that programs write for each other: IPBlock, and a node's lease.
+"""The documents that programs write for each other: IPBlock, a node's lease, an IPPool's status.
 
 An IPBlock says which node holds which addresses of a block, in texts that people can read with
 kubectl. A node's lease is a coordination.k8s.io Lease; what that kind has no field for stands in
-its annotations. Whoever edits one by hand gets a sentence that names object and field.
+its annotations. Whoever edits one by hand gets a sentence that names object and field. In a pool's
+status nodes write `wants`, and the controller all the rest.
 """
 
 from __future__ import annotations
@@ -250,7 +251,7 @@ def _inside(key: ipam.BlockKey, ends: ipam.Span, where: str) -> ipam.Span:
     raise Refused(f"{written(ends)} is outside of the block", remedy=_REPAIR, where=where)
 
 
-# The status of an IPPool: how full it is, which nodes lack addresses, what is wrong.
+# The status of an IPPool.
 
 MOST = 2**53 - 1  # a /64 has more; then the number means: at least so many
 MOST_USAGES = 2 * 1025  # families and rails

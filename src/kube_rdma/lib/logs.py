@@ -1,7 +1,8 @@
 """One line for each thing worth knowing, to standard error: time, level, event, then facts.
 
 logfmt rather than JSON: `kubectl logs` is read by people first, and every collector parses it.
-Libraries that use the standard logging (grpclib, asyncio) come out in the same form.
+Libraries that use the standard logging (grpclib, asyncio) come out in the same form. `until_signal`
+runs a role of kube-rdma as a process, until a signal ends it in order.
 """
 
 from __future__ import annotations
@@ -70,8 +71,6 @@ def write(lines: Iterable[LogLine]) -> None:
     for line in lines:
         (log.info if line.level == "info" else log.warning)(line.event, **line.facts)
 
-
-# Runs a role as a process: signals end it in order, whatever it holds is given back.
 
 # Threads for what blocks for a moment: a survey takes a while, the journal must not wait for it.
 # What may take long has its own (attach/executor.py).

@@ -3,7 +3,8 @@
     model values ─► a view ─► Page ─┬─► page_text: the same bytes in every pipe and file
                                     └─► cli/terminal: folded and coloured
 
-A view says what stands on a page and how its rows are; it knows neither colours nor terminals.
+A view says what stands on a page and how its rows are; it knows neither colours nor terminals. Here
+are the parts of a page, their layout in plain text, and the parts of a Finding.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from kube_base.natural import natural
 from kube_base.plain_text import plain
 from kube_rdma.model.finding import Finding, NotSeen
 
-# How tables and sentences are set on a page of fixed width.
-
 GAP = "  "
 NARROWEST = 12  # columns that are left of a cell that is cut
+_INDENT = "    "  # of the parts of a finding
+_FEW = 3  # findings that are alike and are shown one by one
 
 
 def widths(rows: Sequence[Sequence[str]]) -> list[int]:
@@ -290,9 +291,6 @@ def _without(table: PageTable, place: int) -> PageTable:
 
 
 # Findings on a page, as far as the commands print them alike: doctor, status, explain, checks.
-
-_INDENT = "    "
-_FEW = 3  # findings that are alike and are shown one by one
 
 
 def titled(mark: str, finding: Finding) -> Line:

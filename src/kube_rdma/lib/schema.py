@@ -28,7 +28,11 @@ from pydantic import BaseModel
 from kube_base.frozen import Frozen
 from kube_rdma.model.kubernetes import NOT_OBSERVED, Condition
 
-# What a field is for: the sentence below it in its model, for whoever asks for a schema.
+GROUP, VERSION, CATEGORY = "kube-rdma.io", "v1alpha1", "kube-rdma"
+LIST_TYPE, LIST_KEYS = "x-kubernetes-list-type", "x-kubernetes-list-map-keys"
+OBSERVED = ["observedGeneration"]
+
+# The sentences of fields: each stands below its field in the model.
 
 
 def sentences(model: type) -> dict[str, str]:
@@ -70,8 +74,6 @@ def _in_body(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:
 
 
 # The JSON schema of a Struct, for what programs write: the statuses of kinds, whole reports.
-
-LIST_KEYS = "x-kubernetes-list-map-keys"
 
 Json: TypeAlias = dict[str, Any]
 
@@ -127,14 +129,6 @@ def _limited(schema: Json, meta: Meta) -> Json:
     schema |= {keyword: limit for keyword, limit in limits.items() if limit is not None}
     return dict(sorted(schema.items()))
 
-
-GROUP = "kube-rdma.io"
-VERSION = "v1alpha1"
-CATEGORY = "kube-rdma"
-
-
-LIST_TYPE = "x-kubernetes-list-type"
-OBSERVED = ["observedGeneration"]
 
 _KEPT = frozenset(
     (

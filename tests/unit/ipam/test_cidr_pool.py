@@ -17,7 +17,7 @@ WIDE = {"cidr": "192.168.0.0/16", "gatewayIndex": 1, "perNodeNetworkPrefix": 24}
 def load(**spec):
     head = {"apiVersion": "nv-ipam.nvidia.com/v1alpha1", "kind": "CIDRPool"}
     body = {"metadata": {"name": "pool1", "namespace": "kube-system"}, "spec": spec}
-    return ip_pool.load_cidr_pool(of_value(head | body, "pools.yaml"))
+    return ip_pool.translate_cidr_pool(of_value(head | body, "pools.yaml"))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kube_rdma.ipam.rules.grant import MOST_WANTS
+from kube_rdma.ipam.rules.grant import MOST_REQUESTS
 from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma.model.ipam import (
     BLOCK_ADDRESSES,
@@ -404,9 +404,9 @@ VALIDATIONS: Sequence[tuple[str, str, str]] = (
     (
         (
             "variables.what != 'ippools/status' || object.status.?wants.orValue([]).filter(want, "
-            f"want.node == variables.node).size() <= {MOST_WANTS}"
+            f"want.node == variables.node).size() <= {MOST_REQUESTS}"
         ),
         "message",
-        f"An agent asks a pool for addresses in {MOST_WANTS} entries at most.",
+        f"An agent asks a pool for addresses in {MOST_REQUESTS} entries at most.",
     ),
 )

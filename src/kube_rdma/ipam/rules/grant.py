@@ -32,6 +32,9 @@ from kube_rdma.ipam.rules.subpools import (
 )
 from kube_rdma.model import ipam
 
+MOST_REQUESTS = 64  # of a node in a pool: families, rails and certain addresses
+_AHEAD = 3  # times the block size: more than this is given back unasked
+
 Catalog = Mapping[ipam.PoolName, tuple[Subpool, ...]]
 """Every pool, compiled by subpools.subpools."""
 
@@ -282,10 +285,7 @@ def _summed(shortages: Iterable[Shortage]) -> tuple[Shortage, ...]:
     return tuple(sums.values())
 
 
-# Borrowing: how a node that lacks addresses asks the other nodes, and what they give back.
-
-MOST_WANTS = 64  # of a node in a pool: families, rails and certain addresses
-_AHEAD = 3  # times the block size: more than this is given back unasked
+# Borrowing from other nodes.
 
 
 def with_requests_of(
@@ -303,7 +303,7 @@ def with_requests_of(
         for shortage in shortages
         if shortage.subpool.pool == queue.pool and shortage.subpool.is_shared
     )
-    requests = requests[:MOST_WANTS]
+    requests = requests[:MOST_REQUESTS]
     own = [at for at, request in enumerate(queue.requests) if request.node == node]
     at = own[0] if own else len(queue.requests)
     others = tuple(request for request in queue.requests if request.node != node)

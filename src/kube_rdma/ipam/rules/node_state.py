@@ -252,7 +252,7 @@ def _drop_if_empty(holdings: dict[ipam.BlockKey, LocalHolding], key: ipam.BlockK
         del holdings[key]
 
 
-# The node lease: who may grant for a node, for how long, and how that right is revoked.
+# The node lease: the right to grant for a node, its end and its revocation.
 
 
 def renewal(lease: ipam.NodeLease) -> ipam.NodeLease:

@@ -1,7 +1,9 @@
-"""Pools beside each other and over time: overlaps, and which held addresses a change drops.
+"""Judges pools beside each other and over time, and divides the pools whose nodes have slices.
 
-Admission asks when a pool is changed or deleted, `kube-rdma ip check` asks about what is there.
-Nothing here protects an address: blocks do that, whatever pools say. It spares people surprises.
+Admission asks for `lost` addresses when a pool is changed or deleted, `kube-rdma ip check` for
+overlaps. That protects no address: blocks do, whatever pools say. It spares people surprises.
+A slice is a node's own subnet of a pool, with a router between nodes: a node chooses one with its
+first pod (`choose_slice`), owns what its holdings have whole (`own_part`), and keeps it.
 """
 
 from __future__ import annotations
@@ -125,7 +127,7 @@ def _common(subpool: Subpool, other: Subpool) -> Iterator[tuple[ipam.Family, int
             b += 1
 
 
-# Which slice of a pool is a node's own: each node has a subnet, with a router between them.
+# Slices of nodes.
 
 Holdings = Mapping[ipam.BlockKey, LocalHolding]
 

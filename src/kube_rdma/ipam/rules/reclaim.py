@@ -1,9 +1,10 @@
-"""The controller's side: which right has ended, what becomes free, how full a pool is.
+"""The controller's side: rights that have ended, addresses that become free, usage of pools.
 
 A node is fenced when it is gone (no Node object, or the out-of-service taint: whoever set it says
 that nothing runs there) and when its lease was silent for T plus a margin. Both are measured by the
 controller itself, from when it first saw them: a restart of the controller only waits longer. A
 holder that never had a lease here is another release's, whose leases lie in its own namespace.
+`operations` is one round of the controller, one effect at a time.
 """
 
 from __future__ import annotations
@@ -186,7 +187,7 @@ def _listed(block: ipam.Block, bits: int) -> str:
     return f"{', '.join(addresses[:3])}{more} {'are' if len(addresses) > 1 else 'is'}"
 
 
-# What the controller does, one effect at a time: fence nodes that are gone, free what they held.
+# The rounds of the controller.
 
 
 class ClusterView(Frozen):

@@ -1,6 +1,6 @@
-"""The words of the configuration: how an address, a name or a range is written, and its meaning.
+"""The texts in documents: the forms of addresses, names and ranges, and their values.
 
-The dialects use the same words under different names of fields; here each has its one form, with
+The dialects use the same texts under different names of fields; here each has its one form, with
 the sentence for a text that does not have it.
 """
 
@@ -174,7 +174,7 @@ def partition(key: str) -> int:
     return int(key, 16) & 0x7FFF
 
 
-# How documents write addresses: one address, a subnet, a span of addresses, a DNS label.
+# Addresses: one, a subnet, a span of them.
 
 
 def address(text: str) -> Address:

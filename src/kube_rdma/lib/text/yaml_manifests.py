@@ -1,11 +1,11 @@
-"""Reads files of manifests in YAML as kubectl does, document by document.
+"""Reads YAML: a configuration strictly (`read`), files of manifests as kubectl does (`read_all`).
 
-Behind lib/text/reader, beside yaml_text, which reads configurations more strictly. A document that
-cannot be read hides no other: the text is cut at its lines of three dashes before anything is read,
-as kubectl cuts it (k8s.io/apimachinery@v0.34 pkg/util/yaml/decoder.go, splitYAMLDocument).
+Behind lib/text/reader. A manifest that cannot be read hides no other: the text is cut at its lines
+of three dashes before anything is read, as kubectl cuts it (k8s.io/apimachinery@v0.34
+pkg/util/yaml/decoder.go, splitYAMLDocument).
 
-What kubectl takes is taken (sigs.k8s.io/yaml@v1.6, goyaml.v2): of a key given twice the last value,
-aliases, merge keys (``<<``), tags of YAML itself. What would surprise a reader of the text comes
+In manifests all that kubectl takes is taken (sigs.k8s.io/yaml@v1.6, goyaml.v2): of a key given
+twice the last value, aliases, merge keys (``<<``), tags of YAML itself. What would surprise a reader of the text comes
 along as remarks. Aliases are bounded: a short text may mean a very long one.
 """
 
@@ -33,10 +33,8 @@ from kube_rdma.lib.text.document import (
     shown,
 )
 
-# Reads YAML, and what is nearly JSON; says what is wrong with either.
-
 _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # C where PyYAML was built with it
-_OF_INDENTATION = (  # what libyaml says where a line is indented more or less than its neighbours
+_OF_INDENTATION = (  # libyaml's words for a line that is indented more or less than those beside it
     "mapping values are not allowed in this context",
     "did not find expected key",
 )
@@ -196,6 +194,8 @@ def _character(error: yaml.reader.ReaderError, reader: YamlReader, data: bytes) 
     remedy = "Remove it, or name the right file"
     return Refused(problem, remedy=remedy, where=located(reader.source, place))
 
+
+# Manifests, which are read less strictly.
 
 DEEPEST = 64  # levels in manifests; a definition of a pod's template has 30
 MOST_REPEATED = 100_000  # values that aliases of one document stand for

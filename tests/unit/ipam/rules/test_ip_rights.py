@@ -8,7 +8,7 @@ from kube_base.errors import Broken
 from kube_base.frozen import replace
 from kube_rdma.ipam.rules.blocks import after_rollback, confirm, is_rollback, plan, recall
 from kube_rdma.ipam.rules.grant import (
-    MOST_WANTS,
+    MOST_REQUESTS,
     Shortage,
     has_requests_of_others,
     lendable,
@@ -270,7 +270,7 @@ def test_borrow_requests_keep_their_place():
     assert not has_requests_of_others(BorrowQueue("p", (wanting("n1"),)), "n1")
     assert with_requests_of(BorrowQueue("p"), "n1", []) is None
     many = with_requests_of(BorrowQueue("p"), "n1", [Shortage(SUBPOOLS[0], 2)] * 99)
-    assert len(many.requests) == MOST_WANTS
+    assert len(many.requests) == MOST_REQUESTS
 
 
 def test_what_a_burst_left_is_given_back():
