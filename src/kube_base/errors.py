@@ -2,7 +2,7 @@
 
     KubeError
     ├── Refused       the asker must change something; carries the place and the remedy
-    ├── Unavailable   a neighbour is down or not ready; trying again can help
+    ├── Unavailable   another program is down or not ready; trying again can help
     └── Broken        the world disagrees with the record; stop and tell a person
 
 Each program maps them once to its own wire (exit code, gRPC status, CNI code). A message is one
@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 MOST_FAULTS = 20
-"""So many faults of one document are told; the others are counted."""
+"""The number of faults of one document that are shown; the others are counted."""
 
 
 class KubeError(Exception):
@@ -56,7 +56,7 @@ class Refused(KubeError):
 
 
 class Unavailable(KubeError):
-    """A neighbour (kernel, kubelet, API server, tool) does not answer now; retrying can help."""
+    """Another program (kubelet, API server, tool) does not answer now; retrying can help."""
 
 
 class Broken(KubeError):

@@ -69,7 +69,7 @@ def pruned(data: bytes) -> bytes:
     """Return the document with null for what lies too deep to be read.
 
     What is left is still deeper than `decoded` takes as a plain value, so one bad object of a list
-    is found and named while its neighbours are read.
+    is found and named while the others are read.
     """
     kept: list[bytes] = []
     depth, begin = 0, 0

@@ -30,7 +30,7 @@ _SPREAD = 1.25  # times what it says, at most: or all clients come back in step
 
 
 class RequestTiming(Frozen):
-    """The clocks of a door; tests have their own.
+    """The clocks of a client of the API server.
 
     `clock` is monotonic, in seconds. `pause` says how long to wait after so many failures, counted
     from 0. A stream of changes lasts for about `stream` seconds. A watch reads the whole list again

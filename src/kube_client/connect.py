@@ -57,7 +57,7 @@ async def connect(
     user: str = "",
     pace: RequestTiming | None = None,
 ) -> AsyncIterator[Cluster]:
-    """Open the door; nothing is asked yet.
+    """Yield a client of the API server; it asks nothing yet.
 
     `user_agent` is ``name/version`` of the program; its name manages the fields that are written,
     as the API server itself would take it from there. Without a file it is that which kubectl takes

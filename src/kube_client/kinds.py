@@ -43,7 +43,7 @@ class ObjectCodec(Frozen, Generic[T]):
 
 
 NOTHING: ObjectCodec[None] = ObjectCodec(lambda _: None)
-"""Of a part that nobody wants to see."""
+"""The codec of a part that is not read."""
 
 
 class ObjectKind(Frozen, Generic[S, U]):

@@ -1,4 +1,4 @@
-"""The door itself: read, compare-and-swap, apply and delete objects of any kind; watch a level.
+"""The client itself: read, compare-and-swap, apply and delete objects of any kind; watch a level.
 
 One call is one request: nothing is repeated here, for only the caller knows what a repetition
 means. **Unavailable after a write says nothing about whether it was done**: read, then decide.

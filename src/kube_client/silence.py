@@ -17,7 +17,7 @@ TICK = 1.0  # seconds
 class Silence:
     """``async with Silence(30): await answer``: TimeoutError after 30 ticks.
 
-    A dead neighbour costs as many seconds where the process has its turns, and more where it is
+    A dead server costs as many seconds where the process has its turns, and more where it is
     starved or stopped. `notice` is called after `notice_after` ticks, if they come to pass.
     """
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from kube_base.errors import Broken, KubeError, Refused
 from kube_base.frozen import replace
-from kube_rdma.ipam.rules.grant import Granted, grant
+from kube_rdma.ipam.rules.grant import GrantedAddresses, grant
 from kube_rdma.ipam.rules.node_state import (
     LocalHolding,
     NodeAddressState,
@@ -52,12 +52,12 @@ class FakeAddresses:
         state = replace(NodeAddressState(NodeName(node)), holdings=holdings)
         self._state = extend_right(state, 0.0, float("inf"))
 
-    async def add(self, request: AddressRequest) -> Granted:
+    async def add(self, request: AddressRequest) -> GrantedAddresses:
         """Grant, and keep the record."""
         self._refuse_failing()
         refuse_namespace(request, self._pools)
         state, answer = grant(self._state, request, self._catalog, self.now())
-        if not isinstance(answer, Granted):
+        if not isinstance(answer, GrantedAddresses):
             pool = answer.shortages[0].subpool.pool
             raise Refused("the pool is full", remedy="Add a range", where=f"IPPool {pool}")
         self._state = with_record(state, answer.record, self.now())

@@ -34,7 +34,7 @@ _UNNAMED = ipam.NetworkName("default")
 _OFFSET = re.compile(r"[0-9]{1,39}")  # of an IPv6 range
 
 
-class Allocated(Frozen):
+class AllocatedAddress(Frozen):
     """An address that whereabouts gave."""
 
     network: ipam.NetworkName
@@ -55,16 +55,16 @@ class KeptAddress(Frozen):
     pools: tuple[ipam.PoolName, ...]
 
 
-class Legacy(Frozen):
+class LegacyAddresses(Frozen):
     """The pools and addresses of whereabouts; `faults` are sentences about unreadable objects."""
 
     pools: tuple[ipam.IPPool, ...] = ()
-    allocated: tuple[Allocated, ...] = ()
+    allocated: tuple[AllocatedAddress, ...] = ()
     faults: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
-class Present(Frozen):
+class OwnObjects(Frozen):
     """The pools and blocks of kube-rdma, and the addresses that earlier migrations excluded."""
 
     pools: Mapping[ipam.PoolName, ipam.IPPool] = field(default_factory=dict)
@@ -94,11 +94,11 @@ def read(
     attachments: Iterable[Stored[DefinitionSpec, None]],
     pools: Iterable[Stored[WhereaboutsPoolSpec, None]],
     reservations: Iterable[Stored[ReservationSpec, None]],
-) -> Legacy:
+) -> LegacyAddresses:
     """Return all that whereabouts left, as values."""
     ours, sliced, notes, faults = _attachments(attachments)
     slicing = [ours[name] for name in sliced]
-    allocated: dict[tuple[ipam.NetworkName, ipam.Address], Allocated] = {}
+    allocated: dict[tuple[ipam.NetworkName, ipam.Address], AllocatedAddress] = {}
     for pool in pools:
         for allocation in _allocations(pool, slicing, tuple(ours.values()), faults):
             allocated.setdefault((allocation.network, allocation.address), allocation)
@@ -111,10 +111,12 @@ def read(
             allocated.setdefault((reserved.network, reserved.address), reserved)
         else:
             faults.append(f"OverlappingRangeIPReservation {reservation.name} names no IP address")
-    return Legacy(tuple(ours.values()), tuple(allocated.values()), tuple(faults), tuple(notes))
+    return LegacyAddresses(
+        tuple(ours.values()), tuple(allocated.values()), tuple(faults), tuple(notes)
+    )
 
 
-def plan(legacy: Legacy, pods: Iterable[PodState], present: Present) -> MigrationPlan:
+def plan(legacy: LegacyAddresses, pods: Iterable[PodState], present: OwnObjects) -> MigrationPlan:
     """Return the acts that the migration needs."""
     living = {f"{pod.namespace}/{pod.name}": pod for pod in pods if not pod.is_over}
     kept, over, unmapped = [], [], list(legacy.faults)
@@ -208,7 +210,7 @@ def _allocations(
     sliced: Sequence[ipam.IPPool],
     attached: Sequence[ipam.IPPool],
     faults: list[str],
-) -> list[Allocated]:
+) -> list[AllocatedAddress]:
     source = f"whereabouts IPPool {pool.name}"
     try:
         first = ip_interface(pool.spec.range)
@@ -230,7 +232,7 @@ def _allocations(
         at = first.network[number - int(first.network.network_address)]
         where = f"{source}, allocation {offset}"
         allocations += [
-            Allocated(network, at, allocation.podref, allocation.ifname, where)
+            AllocatedAddress(network, at, allocation.podref, allocation.ifname, where)
             for network in networks
         ]
     return allocations
@@ -267,7 +269,7 @@ def _networks(
 
 def _reservation(
     reservation: Stored[ReservationSpec, None], networks: Iterable[ipam.NetworkName]
-) -> Allocated | None:
+) -> AllocatedAddress | None:
     """Return the address in a reservation's name; behind the longest network's name that fits."""
     source = f"OverlappingRangeIPReservation {reservation.name}"
     for network in ("", *sorted(networks, key=len, reverse=True)):
@@ -280,11 +282,11 @@ def _reservation(
         except ValueError:
             continue
         name = ipam.NetworkName(network or _UNNAMED)
-        return Allocated(name, at, reservation.spec.podref, reservation.spec.ifname, source)
+        return AllocatedAddress(name, at, reservation.spec.podref, reservation.spec.ifname, source)
     return None
 
 
-def _contested(allocation: Allocated, blocks: Iterable[ipam.Block]) -> list[str]:
+def _contested(allocation: AllocatedAddress, blocks: Iterable[ipam.Block]) -> list[str]:
     """Return a sentence for an address that a node holds already: perhaps a second pod has it."""
     key, bit = key_of(allocation.network, allocation.address)
     return [
@@ -295,7 +297,7 @@ def _contested(allocation: Allocated, blocks: Iterable[ipam.Block]) -> list[str]
     ]
 
 
-def _change(pool: ipam.IPPool, taken: set[ipam.Address], present: Present) -> PoolChange | None:
+def _change(pool: ipam.IPPool, taken: set[ipam.Address], present: OwnObjects) -> PoolChange | None:
     """Return the pool without the addresses of living pods; None when it is so already."""
     current = present.pools.get(pool.name)
     before = present.imported.get(pool.name, frozenset())

@@ -21,7 +21,7 @@ from kube_rdma.ipam.views import Migration
 from kube_rdma.lib.text.words import address
 from kube_rdma.model.ipam import IMPORTED, Address, IPPool
 from kube_rdma_whereabouts import objects as whereabouts
-from kube_rdma_whereabouts.plan import MigrationPlan, PoolChange, Present, plan, read
+from kube_rdma_whereabouts.plan import MigrationPlan, OwnObjects, PoolChange, plan, read
 
 S = TypeVar("S")
 U = TypeVar("U")
@@ -35,7 +35,7 @@ async def take_over(cluster: Cluster, *, is_dry: bool) -> MigrationPlan:
         await _legacy(cluster, whereabouts.RESERVATION),
     )
     stored = {entry.name: entry for entry in await cluster.list(kinds.IP_POOL)}
-    present = Present(
+    present = OwnObjects(
         {kinds.pool_of(entry).name: kinds.pool_of(entry) for entry in stored.values()},
         {kinds.pool_of(entry).name: _imported(entry) for entry in stored.values()},
         tuple(kinds.stored_block(entry) for entry in await cluster.list(kinds.IP_BLOCK)),

@@ -22,7 +22,7 @@ from kube_base.frozen import replace
 from kube_rdma.ipam.rules import agent as operations
 from kube_rdma.ipam.rules import effects, reclaim
 from kube_rdma.ipam.rules.blocks import is_rollback
-from kube_rdma.ipam.rules.grant import Granted
+from kube_rdma.ipam.rules.grant import GrantedAddresses
 from kube_rdma.ipam.rules.node_state import load
 from kube_rdma.ipam.rules.reclaim import ClusterView, GcState
 from kube_rdma.ipam.rules.subpools import key_of, subpools
@@ -188,7 +188,7 @@ class World:
         """The runtime asks for a sandbox's addresses."""
 
         def answered(result: object) -> None:
-            if isinstance(result, Granted):
+            if isinstance(result, GrantedAddresses):
                 if self.random.random() >= self.faults:  # else the runtime gave up waiting
                     is_late = machine.unaware and self.now > self.recall_end
                     risky = is_late or machine.rewound

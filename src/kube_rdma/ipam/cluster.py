@@ -24,7 +24,7 @@ from kube_rdma.model import ipam
 IP_POOL = own_kind(
     "IPPool", "ippools", ObjectCodec(ip_pool.decode, ip_pool.encode), ObjectCodec.of(IPPoolStatus)
 )
-# For who reads or writes the status: a spec that is garbled is told there, and stays as it is.
+# To read or write the status: there a garbled spec is reported, and it stays as it is.
 IP_POOL_TEXT: ObjectKind[bytes, IPPoolStatus] = IP_POOL.read_as(
     ObjectCodec(bytes, bytes), IP_POOL.status
 )

@@ -101,7 +101,7 @@ async def run_gc(
 async def _do(
     runner: EffectRunner, events: Events, operation: Effects[None], about: About, fault: str
 ) -> bool:
-    """Return whether an operation was done; its `fault` is told."""
+    """Return whether an operation was done; report its `fault` as an Event."""
     if fault:
         return events.failed(about, fault)
     try:

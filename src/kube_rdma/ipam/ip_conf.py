@@ -450,8 +450,8 @@ def _host_local(document: Document) -> IpamConf:
     ]
     if not block.subnet and (block.range_start or block.range_end or block.gateway):
         notes.append("rangeStart, rangeEnd and gateway are ignored: no subnet is beside them")
-    gateways, wished = [each.gateway for each in ranges], [each.gateway for each in wanted]
-    routes, left_out = _with_gateway(_routes(block.routes), gateways, wished)
+    gateways, configured = [each.gateway for each in ranges], [each.gateway for each in wanted]
+    routes, left_out = _with_gateway(_routes(block.routes), gateways, configured)
     base = IpamConf(routes=routes, notes=(_CLUSTER_WIDE, *notes, *left_out))
     return _with_pool(base, ipam.IPPool(ipam.PoolName(block.type), ranges), document)
 
@@ -508,21 +508,21 @@ def _kube_rdma(document: Document) -> IpamConf:
     )
 
 
-def _with_pool(base: IpamConf, wish: ipam.IPPool, document: Document) -> IpamConf:
-    """Return the conf with a pool; the pool in `wish` still has the plugin's name.
+def _with_pool(base: IpamConf, draft: ipam.IPPool, document: Document) -> IpamConf:
+    """Return the conf with a pool; the pool in `draft` still has the plugin's name.
 
     Raise Refused when its ranges contradict themselves.
     """
-    if not wish.ranges:
+    if not draft.ranges:
         return base
-    of_use = meeting(each.span for each in wish.ranges)
-    used = tuple(each for each in wish.excludes if of_use(each))
+    of_use = meeting(each.span for each in draft.ranges)
+    used = tuple(each for each in draft.excludes if of_use(each))
     idle = [
         f"exclude {written(each)} is outside of every range"
-        for each in wish.excludes
+        for each in draft.excludes
         if not of_use(each)
     ]
-    pool = replace(wish, excludes=used)
+    pool = replace(draft, excludes=used)
     spec = ip_pool.spec(pool)
     try:
         ip_pool.decode(json.dumps(spec).encode())
@@ -535,7 +535,7 @@ def _with_pool(base: IpamConf, wish: ipam.IPPool, document: Document) -> IpamCon
             ]
         ) from None
     named = json.dumps(ip_pool.content(pool)).encode()
-    name = ipam.PoolName(f"{wish.name}-{blake2b(named, digest_size=_NAME_BYTES).hexdigest()}")
+    name = ipam.PoolName(f"{draft.name}-{blake2b(named, digest_size=_NAME_BYTES).hexdigest()}")
     source = document.where(("ipam",))
     ranges = tuple(replace(each, source=source) for each in pool.ranges)
     whole = replace(pool, name=name, ranges=ranges)
@@ -579,15 +579,15 @@ def _unreachable(gateway: ipam.Address, subnets: str) -> str:
 def _with_gateway(
     routes: Sequence[LinkRoute],
     gateways: Iterable[ipam.Address | None],
-    wished: Iterable[ipam.Address | None],
+    configured: Iterable[ipam.Address | None],
 ) -> tuple[tuple[LinkRoute, ...], list[str]]:
     """Return the routes that lead somewhere, and a note for each other one.
 
-    A route without gw takes the gateway of its family; where the only gateway that was `wished` is
+    A route without gw takes the gateway of its family; where the only one that was `configured` is
     out of reach, it would lead nowhere.
     """
     have = {gateway.version for gateway in gateways if gateway}
-    lost = {gateway.version for gateway in wished if gateway} - have
+    lost = {gateway.version for gateway in configured if gateway} - have
     led, notes = [], []
     for route in routes:
         family = route.to.version

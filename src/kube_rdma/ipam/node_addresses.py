@@ -28,7 +28,7 @@ from kube_rdma.ipam import cluster as kinds
 from kube_rdma.ipam.effect_runner import AddressJournal, EffectRunner, Handler, IpamTiming
 from kube_rdma.ipam.rules import agent, effects
 from kube_rdma.ipam.rules.blocks import is_rollback
-from kube_rdma.ipam.rules.grant import Granted, describe_loss
+from kube_rdma.ipam.rules.grant import GrantedAddresses, describe_loss
 from kube_rdma.ipam.rules.node_state import load, lost, spare
 from kube_rdma.ipam.rules.pools import refuse_namespace
 from kube_rdma.ipam.rules.subpools import Subpool, subpools, subpools_for
@@ -131,7 +131,7 @@ class NodeAddresses:
                 return False  # nothing of this node failed, so the caller's error goes on unchanged
             raise
 
-    async def add(self, request: ipam.AddressRequest) -> Granted:
+    async def add(self, request: ipam.AddressRequest) -> GrantedAddresses:
         """Allocate all addresses of a request (see AddressProvider)."""
         self._refuse_unready()
         for nic in request.nics:
@@ -335,7 +335,7 @@ def _pool(stored: Stored[Any, Any]) -> _Pool:
 class AddressProvider(Protocol):
     """The interface by which attach and the IPAM plugin get addresses for containers."""
 
-    async def add(self, request: ipam.AddressRequest) -> Granted:
+    async def add(self, request: ipam.AddressRequest) -> GrantedAddresses:
         """Allocate all addresses of a request, durably; a container that has some keeps them.
 
         Raise Refused (no such pool, rail or address; a pool that is full, or not for the pod's

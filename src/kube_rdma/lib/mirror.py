@@ -1,4 +1,4 @@
-"""Mirrors one watch as values of the model by name; garbled objects are faults, told once.
+"""Mirrors one watch as values of the model by name; garbled objects are faults, logged once.
 
 Late at times, never wrong for long: kube_client/watching puts right what was missed.
 """
@@ -36,13 +36,7 @@ async def follow_all(
 
 
 class Mirror(Generic[V]):
-    """One kind. `read` makes the value and may refuse an object.
-
-    `values` are what is understood, `faults` say why the others are not; by name, and of a kind in
-    all namespaces by ``namespace/name``. `synced` is set when all
-    was told once, `tried` when the first attempt has ended, well or not. `trouble` says why nothing
-    is known now, "" while all is well; `outages` counts how often something was.
-    """
+    """The objects of one kind; `read` makes the value and may refuse an object."""
 
     def __init__(
         self,
@@ -57,13 +51,14 @@ class Mirror(Generic[V]):
 
         `optional`: the program does without the kind, so its absence is no warning.
         """
+        # By name; of a kind in all namespaces by "namespace/name".
         self.values: dict[str, V] = {}
-        self.faults: dict[str, KubeError] = {}
-        self.synced = asyncio.Event()
-        self.tried = asyncio.Event()
-        self.trouble = ""
+        self.faults: dict[str, KubeError] = {}  # of objects that are not understood
+        self.synced = asyncio.Event()  # the watch has shown all objects once
+        self.tried = asyncio.Event()  # the first attempt has ended, well or not
+        self.trouble = ""  # why nothing is known now; empty while all is well
         self._unseen: set[str] = set()  # of an earlier watch
-        self.outages = 0
+        self.outages = 0  # how often there was trouble
         self.plural = kind.plural
         self._kind, self._where, self._optional = kind, where, optional
         self._read, self._changed = read, changed

@@ -18,11 +18,7 @@ T = TypeVar("T")
 
 
 class PartReader:
-    """One look: what could not be seen, and why.
-
-    `hidden_by` are the errors that hide a part, all others are raised; `worded` makes a reason of
-    one. `patience` is how many seconds a neighbour has for an answer.
-    """
+    """One look at a node or a cluster, with the parts that could not be seen."""
 
     def __init__(
         self,
@@ -31,6 +27,10 @@ class PartReader:
         worded: Callable[[Exception], str] = str,
         patience: float | None = None,
     ) -> None:
+        """Hide parts with errors of `hidden_by`, and raise all others.
+
+        `worded` makes a reason of an error; `patience` is how many seconds an answer may take.
+        """
         self.not_seen: list[NotSeen] = []
         self._hidden_by = hidden_by
         self._worded = worded

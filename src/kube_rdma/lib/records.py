@@ -1,8 +1,8 @@
 """The records of one journal as a program has them: in memory, read once, written through.
 
-Whoever keeps a promise over the agent's end (attachments, promises, pools, functions, addresses)
-has one of these. A record that this version of kube-rdma does not understand is in nobody's way: it
-stays on disk, a person is told of it, and whatever needs it is refused until it can be read again.
+Attachments, promises, pools, functions and addresses outlive the agent in one of these each. A
+record that this version of kube-rdma does not understand stays on disk and is logged; all that
+needs it is refused until it can be read again.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ class AuthorFacts(Frozen):
 
 
 class NamedResource(Frozen):
-    """A resource that pods may ask for. A number is None where it cannot be told.
+    """A resource that pods may ask for. A number is None where it is not known.
 
     `most` is the largest number of free shares on a single node: a pod for more of them waits.
     """

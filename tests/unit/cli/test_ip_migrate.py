@@ -14,7 +14,7 @@ from kube_rdma.ipam.rules.subpools import key_of, mask, subpools
 from kube_rdma.model.ipam import IPPool, IPRange
 from kube_rdma.model.kubernetes import PodState
 from kube_rdma_whereabouts import objects as whereabouts
-from kube_rdma_whereabouts.plan import Allocated, Legacy, Present, plan
+from kube_rdma_whereabouts.plan import AllocatedAddress, LegacyAddresses, OwnObjects, plan
 from tests.unit.cli.ip_world import LEGACY, World, meta
 
 
@@ -226,14 +226,16 @@ LIVING = st.sets(st.sampled_from(["x", "y", "z"]))
 @given(GIVEN, LIVING, LIVING)
 def test_no_address_of_a_living_pod_is_ever_given(given_, first, then):
     """After any two runs: exactly the living ones' are excluded, and a third changes nothing."""
-    allocated = tuple(Allocated("default", at, pod, "net1", "a pool") for at, pod in given_.items())
-    legacy = Legacy((POOL,), allocated)
-    present = Present()
+    allocated = tuple(
+        AllocatedAddress("default", at, pod, "net1", "a pool") for at, pod in given_.items()
+    )
+    legacy = LegacyAddresses((POOL,), allocated)
+    present = OwnObjects()
     for names in (first, then):
         pods = [PodState("a", name, "uid", node="n", phase="Running") for name in names]
         found = plan(legacy, pods, present)
         for change in found.changes:
-            present = Present({"p": change.pool}, {"p": frozenset(change.imported)})
+            present = OwnObjects({"p": change.pool}, {"p": frozenset(change.imported)})
     (subpool,) = subpools(present.pools["p"])
     for at, pod in given_.items():
         key, bit = key_of("default", at)

@@ -19,8 +19,8 @@ from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
 from kube_rdma.ipam.rules import blocks, effects, node_state
 from kube_rdma.ipam.rules.grant import (
-    Granted,
-    Insufficient,
+    GrantedAddresses,
+    LackingAddresses,
     grant,
     has_requests_of_others,
     lendable,
@@ -63,13 +63,13 @@ def acquire_lease(agent: effects.IpamAgentState) -> effects.Effects[None]:
             seen, since = lease, sent
         if lease and agent.lease and lease.heartbeat < agent.lease.heartbeat:
             since = -inf  # an older store: this process had already taken that right over
-        wish = node_state.lease_acquisition(
+        step = node_state.lease_acquisition(
             agent.identity, lease, sent - since, agent.timing, agent.cooldown
         )
-        if not isinstance(wish, ipam.NodeLease):
-            yield effects.Pause(wish)
+        if not isinstance(step, ipam.NodeLease):  # but seconds
+            yield effects.Pause(step)
             continue
-        written: ipam.NodeLease | None = yield effects.WriteLease(wish)
+        written: ipam.NodeLease | None = yield effects.WriteLease(step)
         if written:
             break
         yield effects.Pause(_MOMENT)
@@ -127,7 +127,9 @@ def renew_lease(agent: effects.IpamAgentState) -> effects.Effects[None]:
     yield from acquire_lease(agent)
 
 
-def add(agent: effects.IpamAgentState, request: ipam.AddressRequest) -> effects.Effects[Granted]:
+def add(
+    agent: effects.IpamAgentState, request: ipam.AddressRequest
+) -> effects.Effects[GrantedAddresses]:
     """Serve a request from the node's own addresses, from free ones, or from those of other nodes.
 
     Raises Refused, Unavailable and Broken as `grant` does, and Refused for a pool that stays full.
@@ -144,7 +146,9 @@ def add(agent: effects.IpamAgentState, request: ipam.AddressRequest) -> effects.
     return granted
 
 
-def _add(agent: effects.IpamAgentState, request: ipam.AddressRequest) -> effects.Effects[Granted]:
+def _add(
+    agent: effects.IpamAgentState, request: ipam.AddressRequest
+) -> effects.Effects[GrantedAddresses]:
     now: float = yield effects.Clock()
     deadline = now + agent.timing.patience
     last = now + _QUEUE * agent.timing.patience
@@ -154,7 +158,7 @@ def _add(agent: effects.IpamAgentState, request: ipam.AddressRequest) -> effects
             raise _unavailable(agent, now)
         term = agent.state.term
         agent.state, answer = grant(agent.state, wanted, agent.catalog, now)
-        if isinstance(answer, Granted):
+        if isinstance(answer, GrantedAddresses):
             yield effects.Put(answer.record)
             now = yield effects.Clock()
             agent.state = node_state.with_record(agent.state, answer.record, now)
@@ -350,7 +354,7 @@ def _writes_seen(agent: effects.IpamAgentState) -> int:
 def _without_preferred(
     agent: effects.IpamAgentState,
     request: ipam.AddressRequest,
-    insufficient: Insufficient,
+    insufficient: LackingAddresses,
     now: float,
 ) -> ipam.AddressRequest:
     """Return the request without its owners' last addresses, once it has waited long enough.
@@ -374,7 +378,7 @@ def _without_preferred(
 
 
 def _acquire(
-    agent: effects.IpamAgentState, insufficient: Insufficient, *, ahead: bool
+    agent: effects.IpamAgentState, insufficient: LackingAddresses, *, ahead: bool
 ) -> effects.Effects[_Outcome]:
     """Acquire what is lacking, and some more for the next requests."""
     result = _Outcome.NONE
@@ -523,7 +527,7 @@ def _unavailable(agent: effects.IpamAgentState, now: float) -> Unavailable:
     )
 
 
-def _full(agent: effects.IpamAgentState, insufficient: Insufficient) -> Refused:
+def _full(agent: effects.IpamAgentState, insufficient: LackingAddresses) -> Refused:
     """Return the error for a pool that stayed full."""
     shortage = insufficient.shortages[0]
     subpool, where = shortage.subpool, f"IPPool {shortage.subpool.pool}"

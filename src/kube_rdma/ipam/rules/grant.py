@@ -53,14 +53,14 @@ class Shortage(Frozen):
         return self.address is not None and self.owner is None
 
 
-class Granted(Frozen):
+class GrantedAddresses(Frozen):
     """The answer; valid once `record` is in the journal and the right still holds."""
 
     allocations: tuple[ipam.AddressAllocation, ...]
     record: ipam.AllocationRecord
 
 
-class Insufficient(Frozen):
+class LackingAddresses(Frozen):
     """The answer when the node holds too few addresses; it has to acquire some first."""
 
     shortages: tuple[Shortage, ...]
@@ -68,7 +68,7 @@ class Insufficient(Frozen):
 
 def grant(
     state: NodeAddressState, request: ipam.AddressRequest, catalog: Catalog, now: float
-) -> tuple[NodeAddressState, Granted | Insufficient]:
+) -> tuple[NodeAddressState, GrantedAddresses | LackingAddresses]:
     """Return all addresses of a request, those it already has and new ones; or the shortages.
 
     Raises Refused (unknown pool or rail, a static address that cannot be), Unavailable (no contact
@@ -99,13 +99,15 @@ def grant(
             fresh.append(allocation)
         allocations.append(allocation)
     if shortages:
-        return state, Insufficient(_summed(shortages))
+        return state, LackingAddresses(_summed(shortages))
     record = before
     if fresh or record is None:
         old = before.allocations if before else ()
         record = ipam.AllocationRecord(request.container, request.pod, (*old, *fresh), now)
     records = {**state.records, request.container: record}
-    return replace(state, holdings=holdings, records=records), Granted(tuple(allocations), record)
+    return replace(state, holdings=holdings, records=records), GrantedAddresses(
+        tuple(allocations), record
+    )
 
 
 def describe_loss(

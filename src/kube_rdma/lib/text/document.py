@@ -1,7 +1,7 @@
 """A JSON or YAML text as values that remember where they stood.
 
-What every dialect of api is given: plain values and a place for each path, so that whoever judges
-the values can point at the line. lib/text/reader makes it of bytes. What comes from the API server
+Every dialect gets plain values and a place for each path, so that its faults can point at the line.
+lib/text/reader makes it of bytes. What comes from the API server
 has no lines that a person could look at: its faults are reported by object and field
 (ObjectDocument).
 """
@@ -75,7 +75,7 @@ class Document(Frozen):
 
 
 class ManifestDocument(Document):
-    """A document of a file that people apply; `remarks` are what surprises whoever reads it."""
+    """A document of a file that people apply; `remarks` are surprises in its text."""
 
     remarks: tuple[Refused, ...] = ()
 

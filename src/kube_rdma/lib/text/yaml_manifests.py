@@ -5,8 +5,9 @@ of three dashes before anything is read, as kubectl cuts it (k8s.io/apimachinery
 pkg/util/yaml/decoder.go, splitYAMLDocument).
 
 In manifests all that kubectl takes is taken (sigs.k8s.io/yaml@v1.6, goyaml.v2): of a key given
-twice the last value, aliases, merge keys (``<<``), tags of YAML itself. What would surprise a reader of the text comes
-along as remarks. Aliases are bounded: a short text may mean a very long one.
+twice the last value, aliases, merge keys (``<<``), tags of YAML itself. What would surprise a
+reader of the text comes along as remarks. Aliases are bounded: a short text may mean a very long
+one.
 """
 
 from __future__ import annotations

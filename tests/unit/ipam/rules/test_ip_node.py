@@ -19,7 +19,7 @@ from kube_rdma.ipam.rules.blocks import (
     unsettled,
 )
 from kube_rdma.ipam.rules.effects import IpamAgentState, ReadBlock, WriteBlock
-from kube_rdma.ipam.rules.grant import Granted, Insufficient, grant
+from kube_rdma.ipam.rules.grant import GrantedAddresses, LackingAddresses, grant
 from kube_rdma.ipam.rules.node_state import (
     NodeAddressState,
     cooled_down,
@@ -64,7 +64,7 @@ def request(container="c1", *nics):
 
 def granted(state, wish, now=1.0):
     state, answer = grant(state, wish, CATALOG, now)
-    assert isinstance(answer, Granted)
+    assert isinstance(answer, GrantedAddresses)
     return with_record(state, answer.record, now), [
         str(allocation.address) for allocation in answer.allocations
     ]
@@ -75,7 +75,7 @@ def test_all_nics_or_none():
     state, _ = holding(0b10)
     two = request("c1", NicRequest("net1", "p"), NicRequest("net2", "p"))
     after, answer = grant(state, two, CATALOG, 1.0)
-    assert isinstance(answer, Insufficient)
+    assert isinstance(answer, LackingAddresses)
     assert [shortage.count for shortage in answer.shortages] == [1]
     assert after == state
 
@@ -95,14 +95,14 @@ def test_an_address_cools_down_before_it_is_given_again():
     """Sixty seconds from when the journal has the release, and until the journal lets go."""
     state, _ = holding(0b10)
     state, _ = granted(state, request("c1"))
-    assert isinstance(grant(state, request("c2"), CATALOG, 2.0)[1], Insufficient)
+    assert isinstance(grant(state, request("c2"), CATALOG, 2.0)[1], LackingAddresses)
     state = with_record(state, release(state, "c1"), 2.0)
     assert cooled_down(state, 61.9) == ()
     assert cooled_down(state, 62.0) == ("c1",)
     assert end_cooldown(state, "c1").allocations == ()
-    assert isinstance(grant(state, request("c2"), CATALOG, 70.0)[1], Insufficient)
+    assert isinstance(grant(state, request("c2"), CATALOG, 70.0)[1], LackingAddresses)
     _, answer = grant(without_record(state, "c1"), request("c2"), CATALOG, 70.0)
-    assert isinstance(answer, Granted)
+    assert isinstance(answer, GrantedAddresses)
 
 
 def test_a_restart_begins_every_cooldown_again_and_holds_nothing():
@@ -148,7 +148,7 @@ def test_what_is_given_back_is_not_granted_until_a_write_says_that_it_stayed():
     assert held(written) == 0b100
     returning, first = granted(returning, request("c1"))
     assert first == ["10.0.0.2"]
-    assert isinstance(grant(returning, request("c2"), CATALOG, 1.0)[1], Insufficient)
+    assert isinstance(grant(returning, request("c2"), CATALOG, 1.0)[1], LackingAddresses)
     state, _ = granted(state, request("c1"))
     assert held(plan(state, KEY0, block, give_back=0b110)[1]) == 0b10
 

@@ -11,7 +11,7 @@ from kube_base.errors import Refused
 from kube_base.frozen import replace
 from kube_rdma.ipam.rules import blocks
 from kube_rdma.ipam.rules.blocks import confirm, held_by, plan, recall
-from kube_rdma.ipam.rules.grant import Insufficient, grant
+from kube_rdma.ipam.rules.grant import LackingAddresses, grant
 from kube_rdma.ipam.rules.node_state import (
     NodeAddressState,
     end_cooldown,
@@ -98,7 +98,7 @@ class Cluster:
         """The addresses of a pod that starts; none: the node lacks some."""
         request = AddressRequest(container, f"pod-{container}", (NicRequest("net1", "p"),))
         state, answer = grant(self.state(node), request, {"p": (self.subpool,)}, 1.0)
-        if isinstance(answer, Insufficient):
+        if isinstance(answer, LackingAddresses):
             return []
         self.states[node] = with_record(state, answer.record, 1.0)
         for key in blocks.unsettled(self.states[node], self.blocks):
@@ -324,7 +324,7 @@ def test_a_slice_that_another_node_got_is_not_asked_back_in_part():
     state = extend_right(confirm(state, block), 0.0, 600.0)
     request = AddressRequest("c2", "u", (NicRequest("net1", "p"),))
     _, answer = grant(state, request, {"p": (cluster.subpool,)}, 1.0)
-    assert isinstance(answer, Insufficient)
+    assert isinstance(answer, LackingAddresses)
 
 
 def test_held_slices_are_in_the_pool():
