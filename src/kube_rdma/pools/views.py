@@ -7,8 +7,10 @@ comes from pools/rules/pools and pools/rules/selection.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from kube_base.frozen import Frozen, asdict
+from kube_base.frozen import Frozen
+from kube_rdma.lib.json_values import json_list, json_object
 from kube_rdma.lib.page import Block, Line, Page, PageRow, PageState, PageTable, Part, Sentence
 from kube_rdma.model.card import Card
 from kube_rdma.model.pools import (
@@ -51,6 +53,8 @@ _FIELDS = (
     ("RDMA device", "rdma_devices"),
     ("partition key", "pkeys"),
 )
+
+_RANGES = ("physical", "roots")  # fields of virtual functions of a physical one
 
 
 class PoollessCard(Frozen):
@@ -137,19 +141,29 @@ def pools_document(
     node: OnNode | None = None,
     functions: Sequence[FunctionsWish] = (),
 ) -> dict[str, object]:
-    """All of it as JSON values. Keys are stable: they are added to, never renamed or removed.
+    """Return all of it as JSON values. Keys are stable: only added to, never renamed or removed.
 
-    ``pools``: resource, mode, source, shares, bind, attach, prefer, numa_hints, variables,
-    device_files, extra_paths, host_network, bare_ids, serve, fabric, limits (handles, objects),
-    extra_info (card to facts), selectors (those fields that are given, and source);
+    ``pools``: resource, mode, source, shares, bind, attach, prefer, numaHints, variables,
+    deviceFiles, extraPaths, hostNetwork, bareIds, serve, fabric, limits (handles, objects),
+    extraInfo (card to facts), selectors (those fields that are given, and source);
     ``functions``: count, autoprobe, force, source, selectors;
     ``rescan`` in seconds; ``warnings``: sentences; ``node``: null when none was looked at, else
     ``pools`` (resource, shares, healthy, cards: id, name, usable, reasons),
-    ``clashes`` and ``warnings`` (sentences) and ``left_out`` (id, name, reasons by resource).
+    ``clashes`` and ``warnings`` (sentences) and ``leftOut`` (id, name, reasons by resource).
     """
     return {
-        "pools": [_spec(spec) for spec in specs],
-        "functions": [_functions(wish) for wish in functions],
+        "pools": [
+            json_object(
+                spec,
+                extraInfo={one.card: dict(one.facts) for one in spec.extra_info},
+                selectors=[_selector_document(one) for one in spec.selectors],
+            )
+            for spec in specs
+        ],
+        "functions": [
+            json_object(wish, selectors=[_selector_document(one) for one in wish.selectors])
+            for wish in functions
+        ],
         "rescan": rescan,
         "warnings": list(warnings),
         "node": node and _node(node),
@@ -281,49 +295,13 @@ def _marked(mark: str, sentences: Sequence[str], state: PageState) -> Block:
     return tuple(Sentence(f"{mark}: {sentence}.", "    ", state) for sentence in sentences)
 
 
-def _spec(spec: PoolSpec) -> dict[str, object]:
-    return {
-        "resource": spec.resource,
-        "mode": spec.mode.value,
-        "source": spec.source,
-        "shares": spec.shares,
-        "bind": spec.bind,
-        "attach": spec.attach,
-        "prefer": spec.prefer,
-        "numa_hints": spec.numa_hints,
-        "variables": spec.variables.value,
-        "device_files": list(spec.device_files),
-        "extra_paths": list(spec.extra_paths),
-        "host_network": spec.host_network,
-        "bare_ids": spec.bare_ids,
-        "serve": spec.serve,
-        "fabric": asdict(spec.fabric) if spec.fabric else None,
-        "limits": asdict(spec.limits) if spec.limits else None,
-        "extra_info": {one.card: dict(one.facts) for one in spec.extra_info},
-        "selectors": [_selector_document(one) for one in spec.selectors],
-    }
-
-
-def _functions(wish: FunctionsWish) -> dict[str, object]:
-    return {
-        "count": wish.count,
-        "autoprobe": wish.autoprobe,
-        "force": wish.force,
-        "source": wish.source,
-        "selectors": [_selector_document(one) for one in wish.selectors],
-    }
-
-
-def _selector_document(selector: Selector) -> dict[str, object]:
-    ranges = {"physical", "roots"}
-    given = {field: getattr(selector, field) for _, field in _FIELDS if getattr(selector, field)}
-    document: dict[str, object] = {
-        field: [str(value) for value in values] if field in ranges else list(values)
-        for field, values in given.items()
-    }
+def _selector_document(selector: Selector) -> dict[str, Any]:
+    """Return the fields that are given; ranges of virtual functions are texts."""
+    given = [field for _, field in _FIELDS if getattr(selector, field)]
     if selector.rdma is not None:
-        document["rdma"] = selector.rdma
-    return {"source": selector.source, **document}
+        given.append("rdma")
+    ranges = {name: list(map(str, getattr(selector, name))) for name in _RANGES if name in given}
+    return json_object(selector, "source", *given) | ranges
 
 
 def _node(node: OnNode) -> dict[str, object]:
@@ -333,22 +311,12 @@ def _node(node: OnNode) -> dict[str, object]:
                 "resource": pool.spec.resource,
                 "shares": len(pool.shares),
                 "healthy": sum(share.healthy for share in pool.shares),
-                "cards": [
-                    {
-                        "id": card.id,
-                        "name": card.name,
-                        "usable": card.usable,
-                        "reasons": list(card.reasons),
-                    }
-                    for card in pool.cards
-                ],
+                "cards": json_list(pool.cards, "id", "name", "usable", "reasons"),
             }
             for pool in node.pools
         ],
-        "clashes": list(node.clashes),
-        "warnings": list(node.warnings),
-        "left_out": [
-            {"id": one.card.id, "name": one.card.name, "reasons": dict(one.reasons)}
-            for one in node.left_out
+        **json_object(node, "clashes", "warnings"),
+        "leftOut": [
+            json_object(one.card, "id", "name", reasons=dict(one.reasons)) for one in node.left_out
         ],
     }

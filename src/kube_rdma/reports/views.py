@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import TypeAlias
 
-from kube_base.frozen import Frozen, asdict
+from kube_base.frozen import Frozen
 from kube_base.natural import natural
+from kube_rdma.lib.json_values import json_list, json_object
 from kube_rdma.lib.page import (
     Block,
     Line,
@@ -49,6 +50,7 @@ from kube_rdma.model.reports import (
 _NONE = "-"
 _WELL, _ILL, _ADVICE, _UNKNOWN = "✓", "✗", "!", "?"
 _PROGRAMS = ("", "PROGRAM", "NAME", "READY", "IMAGE")
+_PROGRAM_KEYS = ("role", "namespace", "name", "desired", "ready", "updated", "image")
 _NODES = ("", "NODE", "AGENT", "CARDS", "SHARES HEALTHY", "ALLOCATABLE", "MODE", "VERSION")
 _POLICIES = ("", "POLICY", "STATE")
 _NODE_POLICIES = ("", "NODE POLICY", "NODES", "APPLIED", "PENDING", "REFUSED", "OVERRULED")
@@ -130,27 +132,16 @@ def status_document(
             }
             for each in findings
         ],
-        "unread": [{"what": each.part, "why": each.why} for each in facts.not_seen],
+        "notSeen": [{"what": each.part, "why": each.why} for each in facts.not_seen],
         "notInstalled": list(facts.missing),
-        "programs": [
-            {
-                "role": each.role.value,
-                "namespace": each.namespace,
-                "name": each.name,
-                "desired": each.desired,
-                "ready": each.ready,
-                "updated": each.updated,
-                "image": each.image,
-            }
-            for each in facts.workloads or ()
-        ],
+        "programs": json_list(facts.workloads, *_PROGRAM_KEYS),
         "nodes": [
             _node_document(node, reports.get(node.name), pods.get(node.name, ()))
             for node in facts.nodes or ()
         ],
-        "policies": [asdict(each) for each in facts.policies or ()],
-        "nodePolicies": [asdict(each) for each in facts.node_policies or ()],
-        "addressPools": [asdict(each) for each in facts.pools or ()],
+        "policies": json_list(facts.policies),
+        "nodePolicies": json_list(facts.node_policies),
+        "addressPools": json_list(facts.pools),
     }
 
 
@@ -328,26 +319,23 @@ def _verdict(facts: ClusterFacts, findings: Sequence[Finding]) -> str:
 def _node_document(
     node: NodeState, report: NodeReport | None, pods: Sequence[ProgramPod]
 ) -> dict[str, object]:
-    allocatable = dict(node.allocatable)
-    made: dict[str, object] = {
+    document: dict[str, object] = {
         "name": node.name,
-        "agents": [
-            {"namespace": pod.namespace, "name": pod.name, "ready": pod.ready, "why": pod.why}
-            for pod in pods
-        ],
+        "agents": json_list(pods, "namespace", "name", "ready", "why"),
         "report": None,
     }
     if report:
-        made["report"] = {
+        allocatable = dict(node.allocatable)
+        document["report"] = {
             "agentVersion": report.version,
             "cards": len(report.pooled),
             "healthy": len(report.pooled) - len(report.ill),
             "pools": [
-                asdict(pool) | {"allocatable": allocatable.get(pool.resource, 0)}
+                json_object(pool, allocatable=allocatable.get(pool.resource, 0))
                 for pool in report.pools
             ],
         }
-    return made
+    return document
 
 
 # The state of all cards as a picture: `kube-rdma status --svg`.

@@ -83,7 +83,7 @@ def resources_document(listed: ResourceListing) -> dict[str, object]:
             for one in listed.networks
         ],
         "networksOfOthers": listed.kept_networks,
-        "unread": [{"what": each.part, "why": each.why} for each in listed.not_seen],
+        "notSeen": [{"what": each.part, "why": each.why} for each in listed.not_seen],
     }
 
 

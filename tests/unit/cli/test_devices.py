@@ -74,8 +74,8 @@ def test_json_names_devices_nodes_and_no_faults(mlx5):
         ("mlx5_0", True),
         ("mlx5_1", False),
     ]
-    assert shown["rdma_cm"]["path"] == "/dev/infiniband/rdma_cm"
-    assert (shown["namespace_mode"], shown["notes"], shown["faults"]) == ("unknown", [], [])
+    assert shown["rdmaCm"]["path"] == "/dev/infiniband/rdma_cm"
+    assert (shown["namespaceMode"], shown["notes"], shown["faults"]) == ("unknown", [], [])
 
 
 def test_the_lines_of_ibdev2netdev(mlx5):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kube_base.frozen import replace
+from kube_rdma.lib.json_values import camel_case
 from kube_rdma.lib.page import page_text
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.device import PciAddress
@@ -113,7 +114,7 @@ def test_further_facts_are_named_only_where_a_variable_has_them():
     other = replace(FULL, variables=SHARED.variables)
     assert "further facts" in page_text(wishes_page([FULL], TAKES), 100)
     assert "further facts" not in page_text(wishes_page([other], TAKES), 100)
-    assert pools_document([other], 60)["pools"][0]["extra_info"]
+    assert pools_document([other], 60)["pools"][0]["extraInfo"]
 
 
 def card(name, *reasons):
@@ -183,10 +184,10 @@ def test_the_document_has_every_field_of_a_wish():
     """So has a selector, of which only what is given is told."""
     document = pools_document([FULL], 60, ["mind the gap"])
     (pool,) = document["pools"]
-    assert set(pool) == {*PoolSpec.__struct_fields__}
-    assert pool["extra_info"] == {"*": {"a": "b"}, "0000:81:00.1": {"c": "d"}}
+    assert set(pool) == {*map(camel_case, PoolSpec.__struct_fields__)}
+    assert pool["extraInfo"] == {"*": {"a": "b"}, "0000:81:00.1": {"c": "d"}}
     first, second = pool["selectors"]
-    assert set(first) == {*Selector.__struct_fields__}
+    assert set(first) == {*map(camel_case, Selector.__struct_fields__)}
     assert first["physical"] == ["ens2f0#0,2-7"]
     assert second == {"source": "", "rdma": True}
     assert (document["rescan"], document["warnings"]) == (60, ["mind the gap"])
@@ -209,7 +210,7 @@ def test_the_document_has_the_node():
         "reasons": list(ILL.reasons),
     }
     assert (node["clashes"], node["warnings"]) == (list(NODE.clashes), list(NODE.warnings))
-    assert node["left_out"][1] == {
+    assert node["leftOut"][1] == {
         "id": "four",
         "name": "four",
         "reasons": {"rdma/a": "it is small", "rdma/b": "it is green"},

@@ -14,6 +14,7 @@ from typing import Any
 
 from kube_base.frozen import Frozen
 from kube_rdma.hardware.views.documents import plain
+from kube_rdma.lib.json_values import camel_case
 from kube_rdma.model.device import CharDevice, Device, Gpu, PciPosition, Port
 from kube_rdma.model.survey import Survey
 
@@ -94,7 +95,7 @@ def entry(change: SurveyChange, at: datetime) -> dict[str, object]:
         "kind": change.kind.value,
         "subject": change.subject,
         "port": change.port,
-        "what": change.what or None,
+        "what": camel_case(change.what) or None,
         "before": plain(change.before),
         "after": plain(change.after),
     }

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kube_base.frozen import replace
 from kube_rdma.hardware.views.changes import ChangeKind, changes, entry, line
+from kube_rdma.lib.json_values import camel_case
 from kube_rdma.model.device import (
     CharDevice,
     CharKind,
@@ -246,4 +247,4 @@ def test_the_whole_device_stands_in_the_entry_of_one_that_appeared():
     (change,) = changes(EMPTY, ONE)
     shown = json.loads(json.dumps(entry(change, AT)))
     assert (shown["event"], shown["what"], shown["before"]) == ("appeared", None, None)
-    assert {*Device.__struct_fields__} <= shown["after"].keys()
+    assert {*map(camel_case, Device.__struct_fields__)} <= shown["after"].keys()

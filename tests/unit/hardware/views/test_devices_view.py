@@ -9,6 +9,7 @@ import pytest
 from kube_base.frozen import replace
 from kube_rdma.hardware.views.documents import document
 from kube_rdma.hardware.views.table import devices_page
+from kube_rdma.lib.json_values import camel_case
 from kube_rdma.lib.page import page_text
 from kube_rdma.model.card import Function, Netdev
 from kube_rdma.model.device import (
@@ -115,12 +116,12 @@ GOLDEN_DOCUMENT = {
         {
             "name": "mlx5_0",
             "identity": "0000:81:00.0",
-            "node_guid": "b8ce:f603:000a:1c50",
-            "node_type": "CA",
+            "nodeGuid": "b8ce:f603:000a:1c50",
+            "nodeType": "CA",
             "driver": "mlx5_core",
             "firmware": "16.35.4506",
             "pci": "0000:81:00.0",
-            "numa_node": 1,
+            "numaNode": 1,
             "auxiliary": None,
             "subfunction": None,
             "seat": None,
@@ -128,13 +129,13 @@ GOLDEN_DOCUMENT = {
                 {
                     "number": 1,
                     "state": "ACTIVE",
-                    "physical_state": "LinkUp",
-                    "link_layer": "Ethernet",
-                    "rate_gbps": 100.0,
+                    "physicalState": "LinkUp",
+                    "linkLayer": "Ethernet",
+                    "rateGbps": 100.0,
                     "netdev": "eth1",
                     "bond": None,
                     "lid": None,
-                    "sm_lid": None,
+                    "smLid": None,
                     "pkey": None,
                     "gids": [
                         {
@@ -146,7 +147,7 @@ GOLDEN_DOCUMENT = {
                     ],
                 }
             ],
-            "char_devices": [
+            "charDevices": [
                 {"kind": "uverbs", "path": "/dev/infiniband/uverbs0", "major": 231, "minor": 192}
             ],
             "usable": True,
@@ -155,8 +156,8 @@ GOLDEN_DOCUMENT = {
     ],
     "functions": [],
     "gpus": [],
-    "rdma_cm": {"kind": "rdma_cm", "path": "/dev/infiniband/rdma_cm", "major": 10, "minor": 58},
-    "namespace_mode": "shared",
+    "rdmaCm": {"kind": "rdma_cm", "path": "/dev/infiniband/rdma_cm", "major": 10, "minor": 58},
+    "namespaceMode": "shared",
     "notes": ["mind the gap"],
     "faults": [{"path": "class/x", "reason": "is empty"}],
 }
@@ -175,16 +176,16 @@ def test_what_is_not_known_is_null_in_the_document():
     (device,) = json.loads(json.dumps(shown))["devices"]
     unknown = {key for key, value in device.items() if value is None}
     assert unknown == {
-        "node_guid",
+        "nodeGuid",
         "driver",
         "firmware",
         "pci",
-        "numa_node",
+        "numaNode",
         "seat",
         "auxiliary",
         "subfunction",
     }
-    assert (device["usable"], device["reasons"], shown["rdma_cm"]) == (False, ["no port"], None)
+    assert (device["usable"], device["reasons"], shown["rdmaCm"]) == (False, ["no port"], None)
 
 
 ROOT = PciAddress("0000:80:01.0")
@@ -242,16 +243,16 @@ def test_seats_and_gpus_in_the_document():
         "pci": "0000:81:00.0",
         "root": "pci0000:80",
         "path": ["0000:80:01.0", "0000:81:00.0"],
-        "numa_node": 1,
-        "physical_function": None,
-        "virtual_functions": ["0000:81:00.2"],
-        "sriov_total": 8,
+        "numaNode": 1,
+        "physicalFunction": None,
+        "virtualFunctions": ["0000:81:00.2"],
+        "sriovTotal": 8,
     }
     (shown_gpu,) = shown["gpus"]
     assert shown_gpu.pop("seat")["root"] == "pci0000:00"
     assert shown_gpu == {
         "pci": "0000:01:00.0",
-        "numa_node": None,
+        "numaNode": None,
         "class": "0x030200",
         "vendor": "0x10de",
         "device": "0x2330",
@@ -269,20 +270,20 @@ def test_functions_and_partition_keys_in_the_document():
     assert shown["functions"] == [
         {
             "pci": VF,
-            "numa_node": VF_SEAT.numa_node,
+            "numaNode": VF_SEAT.numa_node,
             "vendor": "0x15b3",
             "device": "0x101c",
             "driver": "mlx5_core",
-            "acpi_index": None,
-            "physical_function": "0000:81:00.0",
-            "vf_index": 0,
+            "acpiIndex": None,
+            "physicalFunction": "0000:81:00.0",
+            "vfIndex": 0,
             "netdevs": [
                 {
                     "name": "ib0",
-                    "link_type": "infiniband",
+                    "linkType": "infiniband",
                     "up": True,
                     "carrier": False,
-                    "default_route": True,
+                    "defaultRoute": True,
                     "master": None,
                 }
             ],
@@ -308,6 +309,6 @@ def test_the_document_has_every_field_of_the_model(kind):
         Device: device,
         Port: port,
         Gid: port["gids"][0],
-        CharDevice: device["char_devices"][0],
+        CharDevice: device["charDevices"][0],
     }
-    assert {*kind.__struct_fields__} <= values[kind].keys()
+    assert {*map(camel_case, kind.__struct_fields__)} <= values[kind].keys()
