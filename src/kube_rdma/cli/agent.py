@@ -14,7 +14,10 @@ from kube_rdma.cli.options import (
     METRICS_ADDRESS,
     RUNTIME_SOCKET,
     ClusterOptions,
+    choice_option,
+    flag_option,
     listen_address,
+    path_option,
     program_options,
 )
 
@@ -43,10 +46,8 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
     "node's mode label, writes labels and events, and binds devices to pods' networks. node alone "
     "only labels the node. May be given twice.",
 )
-@click.option(
+@path_option(
     "--config",
-    metavar="FILE",
-    type=FOLDER,
     help="File of the pools to offer, JSON or YAML; `kube-rdma config check` explains it. "
     f"Default: {SHARED_CONFIG} or {SRIOV_CONFIG}, whose folder exists, else {CONFIG}. No default "
     "with role node.",
@@ -60,34 +61,28 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 )
 @program_options(namespace="kube-rdma")
 @KUBELET_ROOT
-@click.option(
+@choice_option(
     "--registry",
-    type=click.Choice(["device-plugins", "plugins_registry"]),
+    of=["device-plugins", "plugins_registry"],
     default="device-plugins",
-    show_default=True,
     help="Folder of the kubelet to register in. device-plugins works with every Kubernetes, "
     "plugins_registry from 1.12 on.",
 )
-@click.option(
+@path_option(
     "--state-dir",
     metavar="DIR",
-    type=FOLDER,
-    default=Path("/var/lib/kube-rdma"),
-    show_default=True,
+    default="/var/lib/kube-rdma",
     help="Folder of the agent's records, which role node needs after a restart.",
 )
-@click.option(
+@path_option(
     "--cdi-dir",
     metavar="DIR",
-    type=FOLDER,
-    default=Path("/var/run/cdi"),
-    show_default=True,
+    default="/var/run/cdi",
     help="Folder in which the container runtime looks for CDI files. Role node writes them there.",
 )
 @RUNTIME_SOCKET
-@click.option(
+@flag_option(
     "--networks",
-    is_flag=True,
     help="Put networks into pods. Needs role node, CAP_NET_ADMIN, CAP_SYS_ADMIN, CAP_NET_RAW and "
     "the host's CNI folders.",
 )
@@ -100,41 +95,35 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
     "default,shared, and no CNI configuration of the node. Without a list: default,kube-system. "
     "Needs --networks. Default: a pod may name networks of any namespace.",
 )
-@click.option(
+@flag_option(
     "--startup-taint",
-    is_flag=True,
     help="Take the taint kube-rdma.io/starting:NoSchedule off this node when it offers every "
     "resource, or startup-taint.cluster-autoscaler.kubernetes.io/kube-rdma:NoSchedule. Needs role "
     "node and the right to patch nodes.",
 )
-@click.option(
+@path_option(
     "--ready-file",
-    metavar="FILE",
-    type=FOLDER,
     help="File that the agent writes when its node is ready for pods. All resources are registered "
     "with the kubelet then. With --networks the agent is also in the CNI configuration, or has "
     "logged why not. The file must exist and be empty, such as /dev/termination-log. "
     "Default: no file.",
 )
-@click.option(
+@flag_option(
     "--claims",
-    is_flag=True,
     help="Let ResourceClaims have the cards of pools that the node's label kube-rdma.io/serve or "
     "the configuration gives to them, as devices of the driver rdma.kube-rdma.io. Alpha. Needs "
     "role node, Kubernetes 1.34 or later, the host's folder plugins_registry and the right to "
     "write resourceslices.",
 )
-@click.option(
+@flag_option(
     "--dranet-attributes",
-    is_flag=True,
     help="Publish the devices of --claims under DRANET's names of attributes too: "
     "dra.net/encapsulation, ifName, isSriovVf, numaNode, pciAddress, rdma and rdmaDevice.",
 )
-@click.option(
+@choice_option(
     "--node-labels",
-    type=click.Choice(["write", "write-nfd", "leave", "remove"]),
+    of=["write", "write-nfd", "leave", "remove"],
     default="write",
-    show_default=True,
     help="Labels of this node, for role node. write: write labels below kube-rdma.io/. write-nfd: "
     "also those of Node Feature Discovery, by which operators start drivers. leave: change none. "
     "remove: remove the labels that an agent wrote. Needs the right to patch nodes.",
@@ -149,26 +138,20 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
     help="Names for the counters of the node's ports; none leaves these counters out. May be given "
     "twice. Avoid names that another exporter on the node uses: sums then count each port twice.",
 )
-@click.option(
+@flag_option(
     "--metrics-pods",
-    is_flag=True,
     help="Serve the series of pods too, without asking for a credential: namespaces, names and "
     "traffic. docs/monitoring.md says how to guard the port.",
 )
-@click.option(
+@path_option(
     "--socket",
-    metavar="FILE",
-    type=FOLDER,
-    default=Path("/run/kube-rdma/agent.sock"),
-    show_default=True,
+    default="/run/kube-rdma/agent.sock",
     help="Socket on which the agent answers the CNI shim, for --networks.",
 )
-@click.option(
+@path_option(
     "--host",
     metavar="DIR",
-    type=FOLDER,
-    default=Path("/host"),
-    show_default=True,
+    default="/host",
     help="Folder in which the host's root is mounted. --networks needs its CNI folders, "
     "--node-labels=write-nfd its os-release.",
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from kube_rdma.cli.examples import examples
+from kube_rdma.cli.options import flag_option, text_option
 
 _COUNT = click.IntRange(1, 32)
 
@@ -38,9 +39,8 @@ _COUNT = click.IntRange(1, 32)
     metavar="N",
     help="Number of GPUs in the same claim.",
 )
-@click.option(
+@flag_option(
     "--near",
-    is_flag=True,
     help="Take for each GPU a card at the same PCIe root, else of the same NUMA node, else any.",
 )
 @click.option(
@@ -49,50 +49,32 @@ _COUNT = click.IntRange(1, 32)
     help="Farthest card that --near takes: one at the PCIe root of the GPU, one of its NUMA node, "
     "or any. Default: any.",
 )
-@click.option(
+@flag_option(
     "--shared",
-    is_flag=True,
     help="Take a share of each card, of class rdma-shared. Without it, whole cards of class rdma.",
 )
-@click.option(
+@text_option(
     "--bandwidth",
     metavar="RATE",
-    default="",
     help="Least rate of each card in bit/s, such as 400G. With --shared, the rate that is counted "
     "for the share; nothing enforces it, and it needs Kubernetes 1.36.",
 )
-@click.option(
+@text_option(
     "--network",
     metavar="[NAMESPACE/]NAME",
-    default="",
     help="NetworkAttachmentDefinition that the interfaces belong to. Default: none.",
 )
-@click.option(
+@text_option(
     "--class",
     "card_class",
-    metavar="NAME",
-    default="",
     help="DeviceClass of the cards. Default: rdma, or rdma-shared with --shared.",
 )
-@click.option(
-    "--gpu-class",
-    metavar="NAME",
-    default="gpu.nvidia.com",
-    show_default=True,
-    help="DeviceClass of the GPUs.",
-)
-@click.option(
-    "--name",
-    metavar="NAME",
-    default="rdma",
-    show_default=True,
-    help="Name of the template, and of the claim in the pod.",
-)
-@click.option(
+@text_option("--gpu-class", default="gpu.nvidia.com", help="DeviceClass of the GPUs.")
+@text_option("--name", default="rdma", help="Name of the template, and of the claim in the pod.")
+@text_option(
     "--kubernetes-version",
     "version",
     metavar="VERSION",
-    default="",
     help="Version of Kubernetes to write for, such as 1.34. Default: the newest version.",
 )
 def claim(**options: object) -> None:

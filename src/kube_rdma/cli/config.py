@@ -10,7 +10,13 @@ import click
 
 from kube_base.frozen import Frozen
 from kube_rdma.cli.examples import examples
-from kube_rdma.cli.options import ADMISSION_SET, ClusterOptions, cluster_options
+from kube_rdma.cli.options import (
+    ADMISSION_SET,
+    ClusterOptions,
+    choice_option,
+    cluster_options,
+    flag_option,
+)
 from kube_rdma.cli.output import ExitCode, show, show_document, tell
 from kube_rdma.cli.progress import ProgressLine
 from kube_rdma.cli.recorded import sysfs_option
@@ -59,7 +65,7 @@ def config() -> None:
 )
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @sysfs_option("Also show which cards the pools have on a recorded node.")
-@click.option("--node", is_flag=True, help="Also show which cards the pools have on this node.")
+@flag_option("--node", help="Also show which cards the pools have on this node.")
 @click.option(
     "--node-name",
     envvar="NODE_NAME",
@@ -69,12 +75,11 @@ def config() -> None:
     "addresses.",
 )
 @cluster_options()
-@click.option(
+@choice_option(
     "-o",
     "--output",
-    type=click.Choice(["table", "json"]),
+    of=["table", "json"],
     default="table",
-    show_default=True,
     help="Output format: table for people, json for programs.",
 )
 @ADMISSION_SET

@@ -13,6 +13,7 @@ from kube_rdma.cli.options import (
     ClusterOptions,
     listen_address,
     program_options,
+    text_option,
 )
 
 if TYPE_CHECKING:
@@ -44,10 +45,8 @@ LEASE = "kube-rdma-controller"  # of the copy that works
     help="Value of the Helm chart for what a NicClusterPolicy deploys, such as "
     "host.runtime=/run/crio. May be repeated. Those of distribution and host count.",
 )
-@click.option(
+@text_option(
     "--fullname",
-    metavar="NAME",
-    default="",
     help="Value fullnameOverride of the installation, by which the Lease is named. Default: the "
     "name of an installation without it.",
 )

@@ -22,6 +22,7 @@ from kube_base.errors import Refused
 from kube_rdma.adapters.kernel.sysfs.recorded_text import RecordedText
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsRoot
 from kube_rdma.cli.examples import examples
+from kube_rdma.cli.options import flag_option, path_option
 from kube_rdma.cli.output import (
     DOCUMENTS,
     LIST_FORMATS,
@@ -65,21 +66,16 @@ _WATCHED = 2.0  # seconds in which counters that rise are recorded, as `kube-rdm
     "topology file and needs --topology.",
 )
 @sysfs_option("Recorded node to show instead of this one.")
-@click.option(
-    "--topology",
-    is_flag=True,
-    help="Show how near GPUs and RDMA devices are to each other in the PCIe tree.",
+@flag_option(
+    "--topology", help="Show how near GPUs and RDMA devices are to each other in the PCIe tree."
 )
-@click.option(
+@path_option(
     "--svg",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
     help="Draw sockets, PCIe switches, GPUs and RDMA devices with their rails into this SVG file.",
 )
-@click.option("--watch", is_flag=True, help="Print each change of the devices until Ctrl-C.")
-@click.option(
+@flag_option("--watch", help="Print each change of the devices until Ctrl-C.")
+@path_option(
     "--record",
-    type=click.Path(path_type=Path),
     metavar="DIR",
     help="Copy the files that describe the devices into the new folder DIR, for --sysfs on another "
     "machine.",

@@ -25,8 +25,11 @@ from kube_rdma.cli.options import (
     THIS_NODE,
     ClusterOptions,
     cluster_options,
+    flag_option,
     named_pod,
+    path_option,
     root_of_host,
+    text_option,
 )
 from kube_rdma.cli.output import AS_JSON, TEXT_OUTPUT, ExitCode, show, show_document
 from kube_rdma.cli.progress import ProgressLine
@@ -38,10 +41,8 @@ if TYPE_CHECKING:
 
 # How `doctor`, `bundle` and `top` reach nodes elsewhere: through the agents of a namespace.
 
-AGENT_NAMESPACE = click.option(
+AGENT_NAMESPACE = text_option(
     "--agent-namespace",
-    default="",
-    metavar="NAME",
     help="Namespace of the agents through which nodes are reached. Default: the namespaces that "
     "the presets install them in.",
 )
@@ -111,38 +112,27 @@ class DoctorTarget(Frozen):
     shell_complete=completion.node_and_pod_targets,
 )
 @cluster_options(namespace=True)
-@click.option(
+@flag_option(
     "--all-nodes",
     "whole",
-    is_flag=True,
     help="Check all nodes that have an agent, and show each finding once with its nodes.",
 )
 @AGENT_NAMESPACE
 @TEXT_OUTPUT
 @AS_JSON
-@click.option(
-    "--collect",
-    metavar="FILE",
-    type=_PATH,
-    help="Write all that was seen to this file, for --bundle; - is stdout.",
-)
-@click.option(
+@path_option("--collect", help="Write all that was seen to this file, for --bundle; - is stdout.")
+@path_option(
     "--bundle",
-    metavar="FILE",
-    type=_PATH,
     help="Judge a file that --collect wrote, on any machine, instead of this node; with "
     "--all-nodes one that kube-rdma bundle wrote.",
 )
-@click.option(
+@path_option(
     "--config",
-    metavar="FILE",
-    type=_PATH,
     help="Configuration of the pools that this node should offer. Default: the agent's record.",
 )
-@click.option(
+@path_option(
     "--sysfs",
     metavar="DIR",
-    type=_PATH,
     help="Judge a recorded tree, and nothing else of this machine; `kube-rdma devices --record` "
     "writes DIR.",
 )
@@ -153,10 +143,9 @@ class DoctorTarget(Frozen):
     metavar="NAME",
     help="Name of this node's Node object. Default: the host name.",
 )
-@click.option(
+@path_option(
     "--host",
     metavar="DIR",
-    type=_PATH,
     help="Folder in which the host's root is mounted. Default: /host if it has /host/etc, else /.",
 )
 @click.option(
@@ -170,12 +159,10 @@ class DoctorTarget(Frozen):
 )
 @KUBELET_ROOT
 @RUNTIME_SOCKET
-@click.option(
+@path_option(
     "--state-dir",
     metavar="DIR",
-    type=_PATH,
-    default=Path("/var/lib/kube-rdma"),
-    show_default=True,
+    default="/var/lib/kube-rdma",
     help="Folder of the agent's records.",
 )
 @click.pass_obj

@@ -17,7 +17,13 @@ import click
 
 from kube_rdma.cli import completion
 from kube_rdma.cli.examples import examples
-from kube_rdma.cli.options import ClusterOptions, cluster_options, named_pod, root_of_host
+from kube_rdma.cli.options import (
+    ClusterOptions,
+    cluster_options,
+    named_pod,
+    path_option,
+    root_of_host,
+)
 from kube_rdma.cli.output import AS_JSON, TEXT_OUTPUT, ExitCode, show, show_document
 from kube_rdma.cli.progress import ProgressLine
 from kube_rdma.cli.recorded import sysfs_option
@@ -53,11 +59,9 @@ _CLAIMS = ("claim", "claims", "resourceclaim", "resourceclaims")
     default="",
     shell_complete=completion.pod_targets,
 )
-@click.option(
+@path_option(
     "-f",
     "--filename",
-    metavar="FILE",
-    type=_PATH,
     help="Manifest of a pod that does not exist yet, or of a Job, Deployment or the like; - is "
     "stdin.",
 )
@@ -80,12 +84,11 @@ _CLAIMS = ("claim", "claims", "resourceclaim", "resourceclaims")
 @cluster_options(namespace=True)
 @TEXT_OUTPUT
 @AS_JSON
-@click.option(
+@path_option(
     "--state-dir",
     metavar="DIR",
-    type=_PATH,
     help="Folder of the agent's records, if this machine is the pod's node. Default: "
-    "/var/lib/kube-rdma.",  # not said to click, which would look for it on any laptop
+    "/var/lib/kube-rdma.",
 )
 @click.pass_obj
 def explain(

@@ -15,7 +15,7 @@ import click
 
 from kube_rdma.cli.beside import beside
 from kube_rdma.cli.examples import examples
-from kube_rdma.cli.options import ClusterOptions, cluster_options
+from kube_rdma.cli.options import ClusterOptions, cluster_options, flag_option, text_option
 from kube_rdma.cli.output import OUTPUT, ExitCode, show_document, show_sentence, tell
 from kube_rdma.cli.output import show as show_page
 from kube_rdma.cli.progress import ProgressLine
@@ -103,14 +103,12 @@ def check(opener: Opener | None, cluster: ClusterOptions, output: str) -> None:
 
 @ip.command(epilog=examples("kube-rdma ip release 10.10.0.7"))
 @click.argument("address")
-@click.option(
+@text_option(
     "--network",
     default="default",
-    show_default=True,
-    metavar="NAME",
     help="Address space of the pool: the field network of its IPPool.",
 )
-@click.option("--yes", is_flag=True, help="Free the address without asking first.")
+@flag_option("--yes", help="Free the address without asking first.")
 @cluster_options()
 @OUTPUT
 @click.pass_obj
@@ -144,7 +142,7 @@ def release(
 
 
 @ip.command(epilog=examples("kube-rdma ip migrate --dry-run", "kube-rdma ip migrate"))
-@click.option("--dry-run", is_flag=True, help="Only show what would be written.")
+@flag_option("--dry-run", help="Only show what would be written.")
 @cluster_options()
 @OUTPUT
 @click.pass_obj

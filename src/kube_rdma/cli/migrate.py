@@ -12,7 +12,7 @@ import click
 
 from kube_rdma.cli import completion
 from kube_rdma.cli.examples import examples
-from kube_rdma.cli.options import ClusterOptions, cluster_options
+from kube_rdma.cli.options import ClusterOptions, cluster_options, text_option
 from kube_rdma.cli.output import TEXT_OUTPUT, show, show_document
 from kube_rdma.cli.progress import ProgressLine
 
@@ -36,22 +36,19 @@ def migrate() -> None:
         "kube-rdma migrate plan --daemonset kube-system/rdma-shared-dp-ds",
     )
 )
-@click.option(
+@text_option(
     "--daemonset",
     metavar="NAMESPACE/NAME",
-    default="",
     help="DaemonSet of the plugin to leave. Needed only when several plugins serve RDMA cards.",
 )
-@click.option(
+@text_option(
     "--image",
     metavar="REPOSITORY[:TAG]",
-    default="",
     help="Image of kube-rdma to install. Default: the image of the preset.",
 )
-@click.option(
+@text_option(
     "--values",
     metavar="FILE",
-    default="",
     help="File with more values of the installation. The commands name it; it is not read.",
 )
 @cluster_options()

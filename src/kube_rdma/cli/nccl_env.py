@@ -14,6 +14,7 @@ from pathlib import Path
 import click
 
 from kube_rdma.cli.examples import examples
+from kube_rdma.cli.options import choice_option, flag_option
 
 
 @click.command(
@@ -23,31 +24,22 @@ from kube_rdma.cli.examples import examples
         "kube-rdma nccl-env --script > nccl_env.sh",
     ),
 )
-@click.option(
+@choice_option(
     "--format",
     "form",
-    type=click.Choice(["shell", "conf", "json"]),
+    of=["shell", "conf", "json"],
     default="shell",
-    show_default=True,
     help="Output format: shell for export lines, conf for lines like those of nccl.conf, json for "
     "an object.",
 )
-@click.option(
-    "--vke",
-    is_flag=True,
-    help="Do exactly what the script in VKE's documentation does, its mistakes included.",
+@flag_option(
+    "--vke", help="Do exactly what the script in VKE's documentation does, its mistakes included."
 )
 @click.option("--strict-seed", "vke", is_flag=True, hidden=True)  # its name before 0.2
-@click.option(
-    "--vllm",
-    is_flag=True,
-    help="Also print vLLM's variables, which pair each GPU with the nearest card.",
+@flag_option(
+    "--vllm", help="Also print vLLM's variables, which pair each GPU with the nearest card."
 )
-@click.option(
-    "--script",
-    is_flag=True,
-    help="Print the script that finds the variables, to be put into an image.",
-)
+@flag_option("--script", help="Print the script that finds the variables, to be put into an image.")
 @click.option(
     "--root",
     type=click.Path(path_type=Path, file_okay=False, exists=True),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kube_rdma.cli.examples import examples
-from kube_rdma.cli.options import ClusterOptions, program_options
+from kube_rdma.cli.options import ClusterOptions, flag_option, program_options
 from kube_rdma.cli.output import show_sentence
 from kube_rdma.cli.progress import ProgressLine
 
@@ -48,17 +48,12 @@ host_option = click.option(
 
 @network.command(epilog=examples("kube-rdma network uninstall --host /host --records"))
 @host_option
-@click.option(
+@flag_option(
     "--records",
-    is_flag=True,
     help="Also remove the agent's records. All of them stay while one is of a pod network that was "
     "not removed.",
 )
-@click.option(
-    "--stay",
-    is_flag=True,
-    help="Wait for SIGTERM afterwards, as the pod of a DaemonSet has to.",
-)
+@flag_option("--stay", help="Wait for SIGTERM afterwards, as the pod of a DaemonSet has to.")
 def uninstall(host: Path, *, records: bool, stay: bool) -> None:
     """Remove kube-rdma from this node.
 
@@ -114,7 +109,7 @@ def _places(host: Path) -> CniPlaces:
 
 @network.command(epilog=examples("kube-rdma network clear-vke --host /host"))
 @host_option
-@click.option("--undo", is_flag=True, help="Put back what an earlier call has set aside.")
+@flag_option("--undo", help="Put back what an earlier call has set aside.")
 def clear_vke(host: Path, *, undo: bool) -> None:
     """Set aside what VKE's component left.
 
@@ -156,9 +151,7 @@ def _forgotten(host: Path) -> Iterator[str]:
 )
 @click.argument("daemonset")
 @program_options()
-@click.option(
-    "--force", is_flag=True, help="End the agents even while pods have networks of kube-rdma."
-)
+@flag_option("--force", help="End the agents even while pods have networks of kube-rdma.")
 def retire(daemonset: str, cluster: ClusterOptions, *, force: bool) -> None:
     """Delete the agents' DaemonSet and wait.
 

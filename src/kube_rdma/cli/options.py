@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
 
@@ -24,6 +24,7 @@ from kube_base.frozen import Frozen
 if TYPE_CHECKING:
     from kube_client.objects import Cluster
 
+F = TypeVar("F", bound=Callable[..., Any])
 Opener: TypeAlias = "Callable[[Path | None], AbstractAsyncContextManager[Cluster]]"
 """What a test puts in place of a connection."""
 
@@ -32,6 +33,53 @@ THIS_NODE = "node"
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|s|m|h)")
+
+
+# The shapes of single options; `more` are words of click.option, such as help.
+
+
+def flag_option(*names: str, **more: Any) -> Callable[[F], F]:
+    """Return an option without a value."""
+    return click.option(*names, is_flag=True, **more)
+
+
+def text_option(
+    *names: str, metavar: str = "NAME", default: str = "", **more: Any
+) -> Callable[[F], F]:
+    """Return an option for a text; the default "" is not shown."""
+    shown = bool(default)
+    return click.option(*names, metavar=metavar, default=default, show_default=shown, **more)
+
+
+def path_option(
+    *names: str, metavar: str = "FILE", default: str | None = None, **more: Any
+) -> Callable[[F], F]:
+    """Return an option for a file or, with the metavar DIR, a folder, which need not be there."""
+    more |= {"type": click.Path(path_type=Path), "show_default": default is not None}
+    return click.option(*names, metavar=metavar, default=default, **more)
+
+
+def choice_option(*names: str, of: Sequence[str], **more: Any) -> Callable[[F], F]:
+    """Return an option for one of several words, whose default is shown."""
+    return click.option(*names, type=click.Choice(of), show_default=True, **more)
+
+
+def number_option(
+    *names: str, least: int, most: int | None = None, default: int | None = None, **more: Any
+) -> Callable[[F], F]:
+    """Return an option for a whole number from `least` on; a default is shown."""
+    more |= {"type": click.IntRange(least, most), "show_default": default is not None}
+    return click.option(*names, default=default, **more)
+
+
+def seconds_option(name: str, **more: Any) -> Callable[[F], F]:
+    """Return an option for a time in whole seconds."""
+    return number_option(name, metavar="SECONDS", least=1, **more)
+
+
+def percent_option(name: str, **more: Any) -> Callable[[F], F]:
+    """Return an option for a part of 100."""
+    return number_option(name, metavar="PERCENT", least=0, most=100, **more)
 
 
 class ClusterOptions(Frozen):
@@ -90,28 +138,17 @@ def duration(_: click.Context, __: click.Parameter, text: str) -> float:
 
 
 _PROGRAM = (
-    click.option(
+    path_option(
         "--kubeconfig",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
         help="Cluster's kubeconfig file. Default: the files of $KUBECONFIG, then ~/.kube/config, "
         "then the pod's service account.",
     ),
-    click.option(
-        "--context",
-        default="",
-        metavar="NAME",
-        help="Context of the kubeconfig. Default: its current context.",
-    ),
+    text_option("--context", help="Context of the kubeconfig. Default: its current context."),
 )
 _ALWAYS = (
     *_PROGRAM,
-    click.option(
-        "--as",
-        "user",
-        default="",
-        metavar="USER",
-        help="User to act as (impersonation), like --as of kubectl.",
+    text_option(
+        "--as", "user", metavar="USER", help="User to act as (impersonation), like --as of kubectl."
     ),
     click.option(
         "--request-timeout",
@@ -123,27 +160,20 @@ _ALWAYS = (
         "number is seconds. Default and maximum: 30s.",
     ),
 )
-_NAMESPACE = click.option(
-    "-n",
-    "--namespace",
-    default="",
-    metavar="NAME",
-    help="Namespace of the pods. Default: the namespace of the context.",
+_NAMESPACE = text_option(
+    "-n", "--namespace", help="Namespace of the pods. Default: the namespace of the context."
 )
-_EVERY = click.option(
-    "-A", "--all-namespaces", "every_namespace", is_flag=True, help="Show pods of all namespaces."
+_EVERY = flag_option(
+    "-A", "--all-namespaces", "every_namespace", help="Show pods of all namespaces."
 )
-KUBELET_ROOT = click.option(
+KUBELET_ROOT = path_option(
     "--kubelet-root",
     metavar="DIR",
-    type=click.Path(path_type=Path),
     help="The kubelet's root directory. Default: found among the usual ones, such as "
     "/var/lib/kubelet.",
 )
-RUNTIME_SOCKET = click.option(
+RUNTIME_SOCKET = path_option(
     "--runtime-socket",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
     help="The container runtime's socket. Default: the first that exists of containerd, k3s and "
     "RKE2, CRI-O, k0s and MicroK8s.",
 )

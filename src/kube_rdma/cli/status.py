@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kube_rdma.cli.examples import examples
-from kube_rdma.cli.options import ClusterOptions, cluster_options, duration
+from kube_rdma.cli.options import (
+    ClusterOptions,
+    cluster_options,
+    duration,
+    flag_option,
+    path_option,
+)
 from kube_rdma.cli.output import (
     DOCUMENTS,
     LIST_OUTPUT,
@@ -43,10 +49,8 @@ if TYPE_CHECKING:
         "kube-rdma status --svg cards.svg",
     )
 )
-@click.option(
-    "--problems-only", is_flag=True, help="Show only what is not well; JSON has everything."
-)
-@click.option("--wait", is_flag=True, help="Look again until all is well or the time is over.")
+@flag_option("--problems-only", help="Show only what is not well; JSON has everything.")
+@flag_option("--wait", help="Look again until all is well or the time is over.")
 @click.option(
     "--timeout",
     "seconds",
@@ -56,11 +60,8 @@ if TYPE_CHECKING:
     callback=duration,
     help="Longest time for --wait, such as 90s or 1m30s; a plain number is seconds.",
 )
-@click.option(
-    "--svg",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Draw the state of all cards, node by rail, and write the picture to FILE.",
+@path_option(
+    "--svg", help="Draw the state of all cards, node by rail, and write the picture to FILE."
 )
 @cluster_options()
 @LIST_OUTPUT

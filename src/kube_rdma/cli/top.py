@@ -23,7 +23,7 @@ from kube_client.objects import Cluster
 from kube_rdma.adapters.metrics.samples import samples
 from kube_rdma.cli.doctor import AGENT_NAMESPACE, agent_namespaces
 from kube_rdma.cli.examples import examples
-from kube_rdma.cli.options import ClusterOptions, cluster_options
+from kube_rdma.cli.options import ClusterOptions, cluster_options, flag_option
 from kube_rdma.cli.output import LIST_OUTPUT, document_text, is_terminal, show, show_names
 from kube_rdma.cli.progress import ProgressLine
 from kube_rdma.doctor.agents import Agents, find_agents
@@ -44,10 +44,8 @@ _INTERVAL = click.option(
     metavar="SECONDS",
     help="Seconds between two pages; rates are averages of this time.",
 )
-_ONCE = click.option("--once", is_flag=True, help="Show one page and end.")
-_ALL = click.option(
-    "--all", "every", is_flag=True, help=f"Show all rows, not only the busiest {_FEW}."
-)
+_ONCE = flag_option("--once", help="Show one page and end.")
+_ALL = flag_option("--all", "every", help=f"Show all rows, not only the busiest {_FEW}.")
 
 
 @click.group()

@@ -22,7 +22,7 @@ from kube_base.frozen import Frozen, replace
 from kube_rdma.cli import completion
 from kube_rdma.cli.beside import beside
 from kube_rdma.cli.examples import examples
-from kube_rdma.cli.options import ClusterOptions, cluster_options
+from kube_rdma.cli.options import ClusterOptions, cluster_options, flag_option
 from kube_rdma.cli.output import (
     ExitCode,
     document_text,
@@ -475,10 +475,9 @@ KINDS = "macvlan", "ipvlan", "ipoib", "take", "function"
         "kube-rdma verify --hardware-selftest --yes --card mlx5_0 --kind macvlan",
     ),
 )
-@click.option(
+@flag_option(
     "--hardware-selftest",
     "hardware",
-    is_flag=True,
     help="Test this node's cards: put interfaces of theirs into a network namespace and back, as "
     "the agent does for pods. Without --yes it only shows the tests.",
 )
@@ -499,9 +498,7 @@ KINDS = "macvlan", "ipvlan", "ipoib", "take", "function"
     "card's own interface. function moves a virtual function that its physical function sets up. "
     "May be repeated. Default: the tests that fit the card.",
 )
-@click.option(
-    "--yes", is_flag=True, help="Run the tests. Needs root. Without it, they are only shown."
-)
+@flag_option("--yes", help="Run the tests. Needs root. Without it, they are only shown.")
 @click.pass_context
 def verify(
     context: click.Context,

@@ -10,6 +10,15 @@ from typing import Any
 import click
 
 from kube_base.frozen import Frozen
+from kube_rdma.cli.options import (
+    choice_option,
+    flag_option,
+    number_option,
+    path_option,
+    percent_option,
+    seconds_option,
+    text_option,
+)
 from kube_rdma.cli.output import OUTPUT
 from kube_rdma.model.verify import (
     PERFTEST_IMAGE,
@@ -56,84 +65,71 @@ _POD_OPTIONS = (
         help="Manifest of a pod as your jobs have it, with its image, networks and shares. "
         "Default: a pod on the node's own network, made from the NodeReports.",
     ),
-    click.option(
+    text_option(
         "--resource",
-        default="",
-        metavar="NAME",
         help="Resource whose cards are measured, without -f. Default: the only one of the "
         "NodeReports.",
     ),
-    click.option(
+    text_option(
         "--image",
-        default="",
         metavar="IMAGE",
         help="Image with perftest and a shell, without -f. No registry has the default: build it "
         f"with Containerfile.perftest and push it to yours. Default: {PERFTEST_IMAGE}.",
     ),
-    click.option(
-        "--start-seconds",
-        type=click.IntRange(1),
-        default=300,
-        show_default=True,
-        metavar="SECONDS",
-        help="Longest time until the pods are Ready, in seconds.",
+    seconds_option(
+        "--start-seconds", default=300, help="Longest time until the pods are Ready, in seconds."
     ),
 )
 _OPTIONS = (
-    click.option(
+    choice_option(
         "--pairs",
         "pairing",
-        type=click.Choice([pairing.value for pairing in Pairing]),
+        of=[pairing.value for pairing in Pairing],
         default=Pairing.ALL.value,
-        show_default=True,
         help="Pairs to measure. all: each pair, one rail at a time. ring: each card with two "
         "neighbours, all rails at once, in two or three rounds. star: the first one named with "
         "the others, or with all if only one node is named. ring and star measure each suspect "
         "once more, with a good card.",
     ),
-    click.option(
+    choice_option(
         "--test",
         "operation",
-        type=click.Choice([operation.value for operation in Operation]),
+        of=[operation.value for operation in Operation],
         default=Operation.WRITE.value,
-        show_default=True,
         help="RDMA operation that perftest measures.",
     ),
-    click.option("--latency", is_flag=True, help="Measure latency instead of bandwidth."),
-    click.option(
+    flag_option("--latency", help="Measure latency instead of bandwidth."),
+    number_option(
         "-s",
         "--size",
-        type=click.IntRange(1),
         metavar="BYTES",
+        least=1,
         help="Message size in bytes. Default: that of perftest, 65536 for bandwidth and 2 for "
         "latency.",
     ),
-    click.option(
-        "-a", "--all-sizes", is_flag=True, help="Measure all message sizes from 2 bytes to 8 MiB."
-    ),
-    click.option(
+    flag_option("-a", "--all-sizes", help="Measure all message sizes from 2 bytes to 8 MiB."),
+    number_option(
         "--iterations",
-        type=click.IntRange(5),
         metavar="COUNT",
+        least=5,
         help="Number of messages of each size. Default: that of perftest.",
     ),
-    click.option(
+    number_option(
         "-q",
         "--qps",
-        type=click.IntRange(1),
-        default=1,
-        show_default=True,
         metavar="COUNT",
+        least=1,
+        default=1,
         help="Number of queue pairs, for bandwidth. One alone may not fill a fast card.",
     ),
-    click.option("-R", "--rdma-cm", is_flag=True, help="Connect the queue pairs by RDMA_CM."),
-    click.option(
+    flag_option("-R", "--rdma-cm", help="Connect the queue pairs by RDMA_CM."),
+    number_option(
         "--cuda",
-        type=click.IntRange(0),
         metavar="GPU",
+        least=0,
         help="Number of the GPU whose memory is used instead of the host's, such as 0.",
     ),
-    click.option("--both-ways", is_flag=True, help="Measure each pair in both directions."),
+    flag_option("--both-ways", help="Measure each pair in both directions."),
     click.option(
         "--min-gbps",
         "low",
@@ -148,21 +144,15 @@ _OPTIONS = (
         metavar="MICROSECONDS",
         help="Report pairs with a higher latency as slow, in microseconds. Needs --latency.",
     ),
-    click.option(
+    percent_option(
         "--line-share",
-        type=click.IntRange(0, 100),
         default=80,
-        show_default=True,
-        metavar="PERCENT",
         help="Report pairs as slow below this percentage of the slower card's line rate. Soft "
         "devices have no line rate, and latencies are not compared with it.",
     ),
-    click.option(
+    percent_option(
         "--tolerance",
-        type=click.IntRange(0, 100),
         default=20,
-        show_default=True,
-        metavar="PERCENT",
         help="Report pairs as slow that are this many percent worse than the median of their "
         "rail, or than in the run of --against.",
     ),
@@ -172,46 +162,25 @@ _OPTIONS = (
         metavar="FILE",
         help="File that an earlier run wrote with -o json; pairs are compared with it.",
     ),
-    click.option(
-        "--seconds",
-        type=click.IntRange(1),
-        default=300,
-        show_default=True,
-        metavar="SECONDS",
-        help="Longest time of one measurement, in seconds.",
-    ),
-    click.option(
+    seconds_option("--seconds", default=300, help="Longest time of one measurement, in seconds."),
+    seconds_option(
         "--run-seconds",
-        type=click.IntRange(1),
         default=21_600,
-        show_default=True,
-        metavar="SECONDS",
         help="Longest time of all measurements, in seconds; then the run ends with the results so "
         "far.",
     ),
-    click.option(
+    seconds_option(
         "--probe-seconds",
-        type=click.IntRange(1),
         default=PROBE_SECONDS,
-        show_default=True,
         envvar="KUBE_RDMA_PROBE_SECONDS",
         show_envvar=True,
-        metavar="SECONDS",
         help="Longest time in which a pod says which devices it has, in seconds. A pod that takes "
         "longer takes no part.",
     ),
-    click.option(
-        "-v",
-        "--verbose",
-        is_flag=True,
-        help="Show a row for each pair, the whole map and all bad pairs.",
+    flag_option(
+        "-v", "--verbose", help="Show a row for each pair, the whole map and all bad pairs."
     ),
-    click.option(
-        "--svg",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="Draw the map of all pairs into this SVG file.",
-    ),
+    path_option("--svg", help="Draw the map of all pairs into this SVG file."),
     OUTPUT,
 )
 

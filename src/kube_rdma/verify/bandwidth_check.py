@@ -60,7 +60,7 @@ State = Literal["Measuring", "Well", "NotWell", "NotMeasured"]
 
 
 class PairEntry(StatusPart, kw_only=True):
-    """What a client measured against a server."""
+    """The result of a client that measured against a server."""
 
     client: Word
     """client is the pod that starts the measurement: its node if it is a copy, else namespace/name.
@@ -89,7 +89,7 @@ class PairEntry(StatusPart, kw_only=True):
 
 
 class SuspectEntry(StatusPart, kw_only=True):
-    """What bad pairs have in common: a card, a node, a rail, or the two that they are between."""
+    """A probable cause of bad pairs: a card, a node, a rail, or the way from one end to another."""
 
     kind: SuspectKind
     """kind is what the bad pairs have in common: card, node, rail, or pair (the same two ends)."""
@@ -214,7 +214,7 @@ class BandwidthCheckStatus(StatusPart, kw_only=True):
 
     @property
     def history(self) -> BandwidthHistory | None:
-        """What the next run has to know of this one; None when that cannot be read."""
+        """Return what decides when the next run is due; None where that cannot be read."""
         try:
             began = datetime.fromisoformat(self.start_time or "")
             ended = datetime.fromisoformat(self.completion_time) if self.completion_time else None
@@ -227,7 +227,7 @@ class BandwidthCheckStatus(StatusPart, kw_only=True):
         return BandwidthHistory(self.observed_generation, began, ended, hindered, refused)
 
     def figures_of(self, generation: int) -> dict[PairKey, float]:
-        """What pairs measured, as far as it is told; nothing where that was another spec."""
+        """Return the figures of pairs that are listed; none where they are of another spec."""
         if self.figures_generation != generation:
             return {}
         pairs = (
@@ -238,14 +238,17 @@ class BandwidthCheckStatus(StatusPart, kw_only=True):
 
     @property
     def figures_generation(self) -> int | None:
-        """A controller of the release before tells it only while its last run is the one seen."""
+        """Return the generation that was measured.
+
+        A controller of the release before tells it only while its last run is the one seen.
+        """
         if self.measured_generation is None and self.state in ("Well", "NotWell"):
             return self.observed_generation
         return self.measured_generation
 
 
 def begun(old: BandwidthCheckStatus | None, generation: int, now: datetime) -> BandwidthCheckStatus:
-    """A run begins; until it ends the figures of the last one stay."""
+    """Return the status of a run that begins; until it ends the figures of the last one stay."""
     kept = old or BandwidthCheckStatus(observed_generation=generation, state="Measuring")
     words = ("Measuring", "the pairs are being measured")
     before = kept.conditions
@@ -267,7 +270,7 @@ def begun(old: BandwidthCheckStatus | None, generation: int, now: datetime) -> B
 def measured(
     running: BandwidthCheckStatus, proof: PairProof, result: str, now: datetime
 ) -> BandwidthCheckStatus:
-    """A run has ended with figures; `result` says them in one sentence."""
+    """Return the status of a run that ended with figures; `result` says them in one sentence."""
     rows = [pair.outcome.standing(latency=proof.run.latency) for pair in proof.rated]
     figures = [row.figure for row in rows if row is not None and math.isfinite(row.figure)]
     latency = proof.run.latency
@@ -299,7 +302,7 @@ def measured(
 def not_measured(
     running: BandwidthCheckStatus, why: str, now: datetime, *, refused: bool = False
 ) -> BandwidthCheckStatus:
-    """A run has ended without figures: `refused` when only another spec can be better."""
+    """Return the status of a run without figures; `refused`: only another spec can be better."""
     reason = REFUSED if refused else "NotMeasured"
     return replace(
         running,
@@ -311,7 +314,7 @@ def not_measured(
 
 
 def decode(data: bytes) -> BandwidthCheckStatus:
-    """Read a status; ValueError for another shape."""
+    """Return a status read from JSON; raise ValueError for another shape."""
     document = decoded(data)
     if isinstance(document, dict) and isinstance(suspects := document.get("suspects"), list):
         # Before they had fields they were names; the next run says them anew.
@@ -320,7 +323,7 @@ def decode(data: bytes) -> BandwidthCheckStatus:
 
 
 def encode(status: BandwidthCheckStatus) -> bytes:
-    """Write a status; what is not there is left out."""
+    """Return a status as JSON, without the fields that it lacks."""
     return msgspec.json.encode(_without_nulls(msgspec.to_builtins(status)))
 
 
@@ -344,15 +347,15 @@ def _ended(
 def _suspect(suspect: Suspect, *, latency: bool) -> SuspectEntry:
     return SuspectEntry(
         kind=suspect.kind,
-        node=suspect.node or None,
-        device=suspect.device or None,
+        node=suspect.node,
+        device=suspect.device,
         rail=suspect.rail,
-        peer=suspect.peer or None,
+        peer=suspect.peer,
         pairs=suspect.pairs,
         of=suspect.of,
         median_measured=figure_text(suspect.median, latency=latency),
         median_due=figure_text(suspect.due, latency=latency),
-        why=cut(suspect.why),
+        why=cut(suspect.why or ""),
     )
 
 
@@ -415,7 +418,7 @@ class TemplateClaim(PodPart):
 
 
 class TemplateSpec(PodPart):
-    """The spec of the pod."""
+    """The spec of the pod that is copied."""
 
     containers: Many[TemplateContainer] = Field(
         min_length=1, max_length=64, examples=[[{"name": "c", "image": "IMAGE"}]]
@@ -445,7 +448,7 @@ class TemplateMetadata(PodPart):
 
 
 class BandwidthTemplate(Typed):
-    """The pod, without a name."""
+    """The pod that is copied, without a name."""
 
     metadata: TemplateMetadata = Field(default_factory=TemplateMetadata)
     """metadata has the labels and annotations of each copy. Its other fields are ignored. Left out:
@@ -514,7 +517,7 @@ def _ruled(schema: dict[str, Any]) -> None:
 
 
 class BandwidthCheckSpec(Typed):
-    """Who is measured, how, and what is good enough."""
+    """The spec of a check: who is measured, how, and which figures are good enough."""
 
     model_config = ConfigDict(json_schema_extra=_ruled)
 
@@ -679,7 +682,7 @@ class BandwidthCheckSpec(Typed):
 
     @property
     def limit(self) -> float | None:
-        """What was asked for, in Gbit/s or microseconds, in whichever form."""
+        """Return the limit in Gbit/s or microseconds, in whichever form it is given."""
         if self.latency:
             return microseconds(self.max_latency) if self.max_latency else self.max_microseconds
         return gbps(self.min_bandwidth) if self.min_bandwidth else self.min_gbps
@@ -703,7 +706,7 @@ class BandwidthCheck(Typed):
 
 
 def load_plan(data: bytes, title: str) -> BandwidthPlan:
-    """What the JSON of a check's spec means; raise Refused with all of its faults."""
+    """Return the plan that the JSON of a spec means; raise Refused with all of its faults."""
     document = of_json(data, f"BandwidthCheck {title}", ("spec",))
     spec = validate(BandwidthCheckSpec, document)
     if not spec.selector and spec.template is None:
@@ -748,7 +751,7 @@ def _run(spec: BandwidthCheckSpec) -> PerftestRun:
 
 
 def _pod(value: Any) -> dict[str, Any]:
-    """The pod of a valid spec as it was written, for the models know few of its fields."""
+    """Return the pod of a valid spec as it was written, for the models know few of its fields."""
     template = value["template"]
     metadata = template.get("metadata") or {}
     kept = {key: metadata[key] for key in ("labels", "annotations") if metadata.get(key)}

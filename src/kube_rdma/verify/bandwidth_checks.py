@@ -62,15 +62,12 @@ AT_ONCE = 4  # namespaces whose checks are under way; each has its figures in me
 
 
 def _later(_failures: int) -> float:
-    """Where the kind is not installed, or may not be read: somebody has to do something first."""
+    """Return a long pause: somebody has to install the kind, or to grant the right, first."""
     return random.uniform(30.0, 60.0)  # noqa: S311  spreads load
 
 
 class CheckTiming(Frozen):
-    """`again`: seconds until the next look after the API server took no status.
-
-    `pacing` is that of every run; whose turn it is, is decided here.
-    """
+    """Times of the controller's part."""
 
     again: float = 10.0
     pause: Callable[[int], float] = field(default=_later)
@@ -99,7 +96,7 @@ class _Excess(Frozen):
 
 
 class _Running(Frozen):
-    """What is measured in a namespace."""
+    """A measurement that is under way in a namespace."""
 
     title: str
     generation: int
@@ -139,7 +136,7 @@ class BandwidthChecks:
                     tasks.create_task(self._do(seen, now))
 
     async def _do(self, seen: SeenCheck, now: datetime) -> None:
-        """One check of a namespace; then its next one can begin."""
+        """Do one check of a namespace; then its next one can begin."""
         try:
             status = begun(seen.status, seen.generation, now)
             done = partial(self._done, seen, status)
@@ -156,7 +153,8 @@ class BandwidthChecks:
             self._wake.set()
 
     def _next(self, now: datetime) -> tuple[datetime, SeenCheck] | tuple[None, None]:
-        """Which begins next, and when; none when nothing is to be done, or enough is under way.
+        """Return the check that begins next, and its time; none when nothing is to be done, or
+        enough is under way.
 
         Of those that are due it is that of the namespace which was served longest ago.
         """
@@ -179,7 +177,7 @@ class BandwidthChecks:
     async def _done(self, seen: SeenCheck, status: BandwidthCheckStatus, why: str) -> bool:
         """Do one, or say `why` not, and tell what came of it; False if its status is not written.
 
-        When it is tried again says verify/rules/pairs.
+        The time of the next try is decided by verify/rules/pairs.
         """
         ended: BandwidthCheckStatus | None = not_measured(status, why, self._timing.now())
         if not why:
@@ -241,7 +239,7 @@ class BandwidthChecks:
         return measured(status, proof, result, self._timing.now())
 
     async def _proof(self, seen: SeenCheck, plan: BandwidthPlan) -> PairProof:
-        """What `kube-rdma verify pods` does, or with a template `kube-rdma verify nodes`."""
+        """Measure as `kube-rdma verify pods` does, or with a template `kube-rdma verify nodes`."""
         pacing = replace(self._timing.pacing, turn=lambda: self._turn, run_seconds=plan.run_seconds)
         measuring = BandwidthProof(self._commands, plan.run, pacing, brief=True)
         old = seen.status if plan.against_last else None
@@ -273,12 +271,12 @@ class BandwidthChecks:
         return replace(proof, excused=taking.excused, pairing=plan.pairing, remark=remark)
 
     def _copies(self, seen: SeenCheck, plan: BandwidthPlan) -> CopyRequest:
-        """They are the check's own: when it goes, they go, whatever became of the controller."""
+        """Return a request for copies that the check owns: when it goes, they go too."""
         assert plan.template is not None
         excess = self._too_many.get(seen.uid)
 
         def admit(nodes: int) -> None:
-            """What could only come to too much again is not made."""
+            """Raise where the copies could only come to too much again."""
             if excess and excess.generation == seen.generation and nodes >= excess.nodes:
                 raise _TooMany(seen, plan.most_pairs, excess.pods, excess.wanted)
 
@@ -293,7 +291,7 @@ class BandwidthChecks:
         )
 
     def _changed(self, old: SeenCheck | None, new: SeenCheck | None) -> None:
-        """A run ends at once when what it measures is no longer asked for."""
+        """End a run at once when what it measures is no longer asked for."""
         self._wake.set()
         seen = new or old
         running = self._busy.get(seen.namespace) if seen else None
@@ -321,14 +319,14 @@ class BandwidthChecks:
         log.info("bandwidth check done", check=seen.title, state=ended.state, result=ended.result)
 
     async def _sleep(self, seconds: float) -> None:
-        """Until then, or until something changes."""
+        """Sleep so long, or until something changes."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._wake.wait()
 
 
 def _is_newer(shown: SeenCheck, seen: SeenCheck, ended: BandwidthCheckStatus) -> bool:
-    """Whether the watch shows the end of a run, or another check by now."""
+    """Decide whether the watch shows the end of a run, or another check by now."""
     if (shown.uid, shown.generation) != (seen.uid, seen.generation):
         return True
     return shown.status is not None and shown.status.completion_time == ended.completion_time

@@ -29,7 +29,7 @@ from kube_rdma.verify.rules.copies import ClaimOffers, amounts, claims_for, unme
 async def cards_or_why(
     cluster: Cluster, documents: Iterable[dict[str, Any]]
 ) -> tuple[dict[PodName, Sequence[PublishedCard]], str]:
-    """The same as `cards_of_pods`, or nothing and the sentence that says why."""
+    """Return the same as `cards_of_pods`, or nothing and the sentence that says why."""
     try:
         return await cards_of_pods(cluster, documents), ""
     except KubeError as error:
@@ -39,7 +39,7 @@ async def cards_or_why(
 async def cards_of_pods(
     cluster: Cluster, documents: Iterable[dict[str, Any]]
 ) -> dict[PodName, Sequence[PublishedCard]]:
-    """By pod its cards, in the order of its claims; pods without claims are left out.
+    """Return by pod its cards, in the order of its claims; pods without claims are left out.
 
     Raise Refused without a right, Unavailable.
     """
@@ -80,9 +80,10 @@ async def claim_offers(
     templates: Sequence[str],
     namespace: str,
 ) -> ClaimOffers:
-    """What claims give these nodes of what the manifest asks for.
+    """Return what claims give these nodes of what the manifest asks for.
 
-    `templates` are those of its claims. What cannot be read leaves no node out that may have it.
+    `templates` are those of its claims. Objects that cannot be read leave no node out that may have
+    it.
     """
     wanted = amounts(manifest)
     lacking = {name for node in nodes for name in unshared(node, wanted)}
@@ -109,7 +110,7 @@ async def _read(
 
 
 def _judged(read: _Read, nodes: Sequence[Mapping[str, Any]]) -> ClaimOffers:
-    """Each node by itself; a resource is given where one of its classes gives it."""
+    """Judge each node by itself; a resource is given where one of its classes gives it."""
     resources: dict[str, dict[str, str]] = {name: {} for name in read.resources}
     templates: dict[str, str] = {}
     selectors = Selectors()

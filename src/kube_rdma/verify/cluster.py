@@ -40,20 +40,20 @@ _DELETE = msgspec.json.encode(
 
 
 class VerifyObjects:
-    """Of one cluster. All methods raise what `Cluster` raises."""
+    """The nodes, pods and claims of one cluster; all methods raise what `Cluster` raises."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self.namespace = cluster.namespace
 
     async def nodes(self) -> list[dict[str, Any]]:
-        """All nodes."""
+        """Return all nodes."""
         return await self._list(ApiRequest("list", "", "v1", "nodes"))
 
     async def pods(
         self, namespace: str, *, names: Sequence[str] = (), selector: str = ""
     ) -> list[dict[str, Any]]:
-        """Those of these names, in this order, else those with these labels."""
+        """Return the pods of these names, in this order, else those with these labels."""
         if names:
             requests = [ApiRequest("get", "", "v1", "pods", namespace, name) for name in names]
             return [
@@ -82,15 +82,15 @@ class VerifyObjects:
                     raise
 
     async def classes(self) -> tuple[DeviceClass, ...]:
-        """The DeviceClasses that can be read; NotInstalled before Kubernetes 1.34."""
+        """Return the DeviceClasses that can be read; raise NotInstalled before Kubernetes 1.34."""
         return tuple(map(device_class, (await self._cluster.see(DEVICE_CLASS)).objects))
 
     async def slices(self) -> tuple[ListedSlice, ...]:
-        """The ResourceSlices of all drivers and nodes that can be read."""
+        """Return the ResourceSlices of all drivers and nodes that can be read."""
         return tuple(map(listed_slice, (await self._cluster.see(WHOLE_SLICE)).objects))
 
     async def claim_of(self, namespace: str, template: str) -> Claim | None:
-        """The claim that a pod gets of a ResourceClaimTemplate, None without one of this name."""
+        """Return the claim that a pod gets of a ResourceClaimTemplate; None without a template."""
         stored = await self._cluster.get(CLAIM_TEMPLATE, template, namespace)
         return claim_of_template(stored) if stored else None
 
@@ -107,7 +107,7 @@ BANDWIDTH_CHECK = own_kind("BandwidthCheck", "bandwidthchecks", _SPEC, _STATUS, 
 
 
 class SeenCheck(Frozen):
-    """A check, or why it is refused, with the status that it has."""
+    """A BandwidthCheck as read, or why it is refused, with the status that it has."""
 
     namespace: str
     name: str
@@ -119,12 +119,12 @@ class SeenCheck(Frozen):
 
     @property
     def title(self) -> str:
-        """What logs call it."""
+        """Return namespace/name."""
         return f"{self.namespace}/{self.name}"
 
 
 def seen_check(stored: Stored[bytes, BandwidthCheckStatus]) -> SeenCheck:
-    """What an object says."""
+    """Return a stored check, decoded, or with the reason why it is refused."""
     plan, refusal, title = None, "", f"{stored.namespace}/{stored.name}"
     try:
         plan = load_plan(stored.spec, title)
@@ -137,5 +137,5 @@ def seen_check(stored: Stored[bytes, BandwidthCheckStatus]) -> SeenCheck:
 
 
 async def write_status(cluster: Cluster, seen: SeenCheck, status: BandwidthCheckStatus) -> None:
-    """Write a status; Conflict(GONE) without the object."""
+    """Write a status; raise Conflict(GONE) without the object."""
     await cluster.apply_status(BANDWIDTH_CHECK, seen.name, seen.namespace, status, force=True)

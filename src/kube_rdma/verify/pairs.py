@@ -86,24 +86,19 @@ T = TypeVar("T")
 
 
 class PodShell(Protocol):
-    """kube_client/pod_commands, as far as this needs it."""
+    """The methods of kube_client/pod_commands that this needs."""
 
     async def run(self, namespace: str, pod: str, argv: Sequence[str], *, stdin: str = "") -> str:
-        """What a command prints; Unavailable when it fails."""
+        """Return what a command prints; raise Unavailable when it fails."""
 
     def serving(
         self, namespace: str, pod: str, argv: Sequence[str], *, until: str
     ) -> AbstractAsyncContextManager[None]:
-        """A context in which a command runs that has printed a line `until`."""
+        """Return a context in which a command runs that has printed a line `until`."""
 
 
 class Pacing(Frozen):
-    """How long things may take, and whose turn it is.
-
-    `limit` makes the end of something after so many seconds (TimeoutError), `turn` what is held
-    while pairs are measured, `clock` is in seconds. After `run_seconds` of turns no other begins.
-    A pod has `probe_seconds` to say which devices it has.
-    """
+    """Limits of time, and the lock that says whose turn it is."""
 
     limit: Callable[[float], AbstractAsyncContextManager[object]] = field(default=Silence)
     turn: Callable[[], AbstractAsyncContextManager[object]] = field(default=nullcontext)
@@ -137,7 +132,7 @@ class BandwidthProof:
     async def probed(
         self, document: dict[str, Any], cards: Sequence[PublishedCard] = ()
     ) -> PairedPod:
-        """A pod with what it measures with; Refused or Unavailable when it can not.
+        """Return a pod with what it measures with; raise Refused or Unavailable when it can not.
 
         `cards` are those of its ResourceClaims.
         """
@@ -161,7 +156,8 @@ class BandwidthProof:
         left_out: LeftOut = (),
         cards: ClaimedCards | None = None,
     ) -> tuple[list[PairedPod], LeftOut]:
-        """The pods that can take part, and why others cannot, after those that are `left_out`.
+        """Return the pods that can take part, and why others cannot, after those that are
+        `left_out`.
 
         `cards` are those of the pods' claims.
         """
@@ -184,10 +180,10 @@ class BandwidthProof:
     async def measure(
         self, turns: Iterable[Turn], show: Callable[[PairOutcome], None] = lambda _: None
     ) -> list[PairOutcome]:
-        """All pairs, turn by turn; `show` gets each outcome when it is there.
+        """Measure all pairs, turn by turn; `show` gets each outcome when it is there.
 
-        What is missing at the end of the run's time was not measured. `outcomes` has all that was
-        measured by now, also after an interruption.
+        Pairs that are missing at the end of the run's time were not measured. `outcomes` has all
+        that was measured by now, also after an interruption.
         """
 
         async def measured(client: PairedPod, server: PairedPod, rail: int) -> None:
@@ -215,7 +211,7 @@ class BandwidthProof:
         *,
         due: int = 0,
     ) -> PairProof:
-        """What the outcomes are worth, also beside the figures of an earlier run.
+        """Return the outcomes with ratings and suspects, also beside the figures of an earlier run.
 
         `due` is how many there had to be.
         """
@@ -259,7 +255,9 @@ class BandwidthProof:
     async def _once(
         self, client: tuple[PairedPod, PodDevice], server: tuple[PairedPod, PodDevice]
     ) -> str:
-        """What a client prints. A port is not used again soon: an older server may still listen."""
+        """Return what a client prints, and use each port once: an older server may still listen on
+        it.
+        """
         (near, near_device), (far, far_device) = client, server
         seconds, port = self._run.seconds, next(self._ports)
         script = server_script(perftest_words(self._run, far_device, port), port, seconds)
@@ -278,14 +276,14 @@ class BandwidthProof:
             raise _endless(f"perftest in pod {waits.name}", seconds) from error
 
     def _given_up(self, *ends: tuple[str, str]) -> str:
-        """Why a device is measured no more: a card that hangs would hold up all others."""
+        """Return why a device is measured no more: a card that hangs would hold up all others."""
         for title, device in ends:
             if self._hung[title, device] >= _HUNG:
                 return f"{_HUNG} measurements over {device} of {title} did not end"
         return ""
 
     def _dialled(self, pod: PairedPod, device: PodDevice) -> str:
-        """By RDMA_CM an address says which device is meant; else any address of the pod does."""
+        """Return the server's address; by RDMA_CM it is that of the device, else any of the pod."""
         if not self._run.rdma_cm:
             return pod.address
         if device.address is None:
@@ -303,12 +301,12 @@ def _name(document: Mapping[str, Any]) -> PodName:
 
 
 def _tries() -> Iterator[bool]:
-    """Whether it is the last one."""
+    """Yield for each try whether it is the last one."""
     return (number == TRIES for number in range(1, TRIES + 1))
 
 
 def _endless(what: str, seconds: float) -> Unavailable:
-    """What was given up; only its connection is closed, for nothing else ends it from here."""
+    """Return the error of what was given up, and may go on: only its connection is closed."""
     return Unavailable(f"{what} has not ended after {seconds + GRACE:g} s, it may hang in its card")
 
 
@@ -321,7 +319,7 @@ async def _aside(text: str, read: Callable[[str], T]) -> T:
 
 
 class PairedRun:
-    """What is measured among pods; `due` counts it, with what is repeated once that is known."""
+    """The measurements of given pods; `due` counts them, with repeated ones once they are known."""
 
     def __init__(self, pods: Sequence[PairedPod], pairing: Pairing, *, both_ways: bool) -> None:
         self._pods, self._pairing, self._both_ways = pods, pairing, both_ways
@@ -347,7 +345,7 @@ class PairedRun:
 def with_centre_first(
     pods: Sequence[PairedPod], title: str, left_out: LeftOut = ()
 ) -> Sequence[PairedPod]:
-    """The pods of a star, its centre first; Refused when that takes no part."""
+    """Return the pods of a star, its centre first; raise Refused when that takes no part."""
     centre = [pod for pod in pods if title in (pod.title, pod.name)]
     if pods and not centre:
         why = dict(left_out).get(title, "no pod or node has that name").rstrip(".")
@@ -365,13 +363,7 @@ _LOOK_SECONDS = 1.0
 
 
 class CopyRequest(Frozen):
-    """What to copy: the manifest and its file, the namespace, nodes (all that fit if none).
-
-    `seconds` is how long the copies may take to become Ready, `owner` whose they are, if anybody's.
-    `admit` is told how many are wanted, before one is made, and may raise. With `by_node` each node
-    has a manifest of its own, which asks for the same resources, and those without one take no
-    part, for the reason in `absent`.
-    """
+    """A request for copies of a pod: what to copy, and to which nodes."""
 
     manifest: Mapping[str, Any]
     where: str
@@ -384,21 +376,18 @@ class CopyRequest(Frozen):
     absent: Mapping[str, str] = field(default_factory=dict)
 
     def manifest_for(self, node: str) -> Mapping[str, Any]:
-        """What is copied to a node."""
+        """Return the manifest that is copied to a node."""
         return self.manifest if self.by_node is None else self.by_node[node]
 
     def hindered(self, node: str) -> str:
-        """Why a node that offers the resources has no manifest; empty if it has one."""
+        """Return why a node that offers the resources has no manifest; empty if it has one."""
         if self.by_node is None or node in self.by_node:
             return ""
         return self.absent.get(node, "it has no NodeReport that can be read")
 
 
 class Copies(Frozen):
-    """The pods that are Ready, as objects, and by node why others take no part.
-
-    `excused` is how many of these nobody asked for.
-    """
+    """The pods that are Ready, as objects, and by node why others take no part."""
 
     pods: tuple[dict[str, Any], ...]
     left_out: tuple[tuple[str, str], ...] = ()
@@ -407,7 +396,7 @@ class Copies(Frozen):
 
 @asynccontextmanager
 async def copies(objects: VerifyObjects, request: CopyRequest) -> AsyncIterator[Copies]:
-    """Copies of a pod while they are needed."""
+    """Return a context with copies of a pod, which are deleted at its end."""
     run, namespace = secrets.token_hex(3), request.namespace
     nodes = await objects.nodes()
     names = {node["metadata"]["name"] for node in nodes}
@@ -451,7 +440,7 @@ async def copies(objects: VerifyObjects, request: CopyRequest) -> AsyncIterator[
 async def _ready(
     objects: VerifyObjects, place: tuple[str, str], count: int, seconds: float
 ) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """The pods that became Ready, and of the others why not, by node; `place` has the selector."""
+    """Return the pods that became Ready, and of the others why not, by node."""
     namespace, selector = place
     deadline = asyncio.get_running_loop().time() + seconds
     while True:
@@ -469,7 +458,7 @@ async def _ready(
 
 
 def _node(pod: Mapping[str, Any]) -> str:
-    """The node that a copy is for, also while it is on none."""
+    """Return the node that a copy is for, also while it is on none."""
     required = pod["spec"]["affinity"]["nodeAffinity"]
     terms = required["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     return str(terms[0]["matchFields"][0]["values"][0])

@@ -1,7 +1,8 @@
-"""What `kube-rdma verify pods` and `nodes` show: whose fault it is, on one screen, and the verdict.
+"""A proof for people and programs: `kube-rdma verify pods` and `nodes` on one screen.
 
-Of a big cluster a row for each pair would be thousands, and a map is wider than a screen: both are
-there for those who ask. The rest is cut to the height of a terminal.
+It says whose fault bad pairs are, and the verdict. Of a big cluster a row for each pair would be
+thousands, and a map is wider than a screen: both are there for those who ask. The rest is cut to
+the height of a terminal. Pictures follow the page: one map of all pairs, or one for each rail.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 from kube_base.errors import Refused
 from kube_base.frozen import Frozen, replace
 from kube_base.natural import natural
+from kube_rdma.lib.json_values import json_list, json_object
 from kube_rdma.lib.page import Line, Page, PageRow, PageTable, state_of, wrapped
 from kube_rdma.lib.svg import PictureSize, Tone, heading, picture, text
 from kube_rdma.model.verify import (
@@ -25,7 +27,6 @@ from kube_rdma.model.verify import (
     PerftestRun,
     RatedPair,
     Rating,
-    RunComparison,
     Suspect,
     SuspectKind,
 )
@@ -42,17 +43,17 @@ _GREY = "#bbbbbb"
 
 
 def pods_of(rated: Sequence[RatedPair]) -> list[str]:
-    """The titles in the order of a map's rows: w-2 before w-10."""
+    """Return the titles in the order of a map's rows: w-2 before w-10."""
     return sorted({end for p in rated for end in (p.outcome.client, p.outcome.server)}, key=natural)
 
 
 def rails_of(rated: Sequence[RatedPair]) -> list[int]:
-    """The rails that were measured."""
+    """Return the rails that were measured."""
     return sorted({pair.outcome.rail for pair in rated})
 
 
 def heat_map_text(rated: Sequence[RatedPair], *, latency: bool) -> list[str]:
-    """A line for each client: figures while these fit, else shades."""
+    """Return a line for each client: figures while these fit, else shades."""
     pods, cells = pods_of(rated), _cells(rated)
     best = _best(rated, latency=latency)
     numbers = [str(number) for number in range(1, len(pods) + 1)]
@@ -68,7 +69,7 @@ def heat_map_text(rated: Sequence[RatedPair], *, latency: bool) -> list[str]:
 
 
 def heat_map_svg(rated: Sequence[RatedPair], title: str, *, latency: bool) -> str:
-    """The same as a picture of its own; a cell's tooltip has its devices and what is wrong."""
+    """Return the same as an SVG picture; a cell's tooltip has its devices and what is wrong."""
     pods, cells = pods_of(rated), _cells(rated)
     best = _best(rated, latency=latency)
     margin = round(_LETTER * max(map(len, pods), default=0)) + 50
@@ -96,7 +97,7 @@ def heat_map_svg(rated: Sequence[RatedPair], title: str, *, latency: bool) -> st
 
 
 def _cells(rated: Sequence[RatedPair]) -> Mapping[tuple[str, str], RatedPair]:
-    """The worst rail of each two; the other direction too where nobody has measured that."""
+    """Return the worst rail of each two; the other direction too where nobody has measured that."""
     ways: dict[tuple[str, str], RatedPair] = {}
     for pair in sorted(rated, key=lambda p: list(Rating).index(p.rating)):
         ways[pair.outcome.client, pair.outcome.server] = pair
@@ -104,7 +105,7 @@ def _cells(rated: Sequence[RatedPair]) -> Mapping[tuple[str, str], RatedPair]:
 
 
 def pair_figure(pair: RatedPair, *, latency: bool) -> float | None:
-    """What stands for a pair, in the unit of its run; None where it failed."""
+    """Return the figure that stands for a pair, in the unit of its run; None where it failed."""
     row = pair.outcome.standing(latency=latency)
     return None if row is None else row.figure
 
@@ -115,7 +116,7 @@ def _best(rated: Sequence[RatedPair], *, latency: bool) -> float:
 
 
 def goodness(figure: float, best: float, *, latency: bool) -> float:
-    """From 0 to 1, beside the best."""
+    """Return how good a figure is beside the best, from 0 to 1."""
     if latency:
         return best / figure if figure > 0 else 1.0
     return figure / best if best > 0 else 1.0
@@ -168,7 +169,7 @@ _LOOK = {
 
 
 def unit(run: PerftestRun) -> str:
-    """Of a run's figures."""
+    """Return the unit of a run's figures."""
     return "µs" if run.latency else "Gb/s"
 
 
@@ -188,11 +189,11 @@ class PairTable:
 
     @property
     def head(self) -> Page:
-        """The names of the columns."""
+        """Return the names of the columns."""
         return ((self._table,),)
 
     def row(self, outcome: PairOutcome) -> Page:
-        """A measurement as it came; what it is worth is known when all are there."""
+        """Return a measurement as it came; what it is worth is known when all are there."""
         row = outcome.standing(latency=self._run.latency)
         devices = " → ".join(outcome.devices)
         mark, figure, share = "✗", "-", "-"
@@ -205,7 +206,7 @@ class PairTable:
 
 
 def proof_page(proof: PairProof, width: int, height: int = 24, *, verbose: bool = False) -> Page:
-    """The map, where it fits, what is wrong, one line that says it all; on one screen.
+    """Return the map, where it fits, what is wrong, and the verdict; on one screen.
 
     It is wrapped here already, for lines of it are counted.
     """
@@ -225,13 +226,13 @@ def proof_page(proof: PairProof, width: int, height: int = 24, *, verbose: bool 
 
 
 def _lines(text: str, width: int, indent: str) -> list[Line]:
-    """A sentence, wrapped; its mark has the colour of what it stands for."""
+    """Return a sentence, wrapped; its mark has the colour of what it stands for."""
     first, *others = wrapped(text, width, indent)
     return [Line(first, state_of(first[0])), *map(Line, others)]
 
 
 def _cut(lines: list[Line], most: int | None) -> list[Line]:
-    """So many of them, and how many there are besides."""
+    """Return so many of the lines, and how many there are besides."""
     if most is None or len(lines) <= most:
         return lines
     more = f"  … {len(lines) - most + 1} more lines: --verbose, or -o json"
@@ -239,7 +240,7 @@ def _cut(lines: list[Line], most: int | None) -> list[Line]:
 
 
 def _suspect_lines(proof: PairProof, width: int) -> list[Line]:
-    """A line for each, and behind those of a kind where to look."""
+    """Return a line for each, and behind those of a kind where to look."""
     lines: list[Line] = []
     for kind, group in groupby(proof.suspects, lambda suspect: suspect.kind):
         for suspect in group:
@@ -249,9 +250,9 @@ def _suspect_lines(proof: PairProof, width: int) -> list[Line]:
 
 
 def suspect_text(suspect: Suspect, its_unit: str) -> str:
-    """Who it is, and what its pairs have."""
+    """Return the name of a suspect, and what its pairs have."""
     who = _who(suspect)
-    why = suspect.why.rstrip(".")
+    why = (suspect.why or "").rstrip(".")
     if suspect.of == 1:
         return f"{who}: {why}"
     count = f"{suspect.pairs} of {suspect.of} pairs"
@@ -274,12 +275,12 @@ def _who(suspect: Suspect) -> str:
 
 
 def _short(figure: float) -> str:
-    """Three digits, of big figures all."""
+    """Return a figure in three digits, a big one in all."""
     return f"{figure:.0f}" if figure >= 100 else f"{figure:.3g}"
 
 
 def _pair_lines(proof: PairProof, width: int) -> list[Line]:
-    """Each bad pair, where none is to blame more than the others."""
+    """Return each bad pair, where none is to blame more than the others."""
     lines: list[Line] = []
     for pair in proof.rated:
         if pair.why:
@@ -289,7 +290,7 @@ def _pair_lines(proof: PairProof, width: int) -> list[Line]:
 
 
 def _absent_lines(proof: PairProof, width: int) -> list[Line]:
-    """Who takes no part; those for the same reason together."""
+    """Return who takes no part; those for the same reason together."""
     names: dict[str, list[str]] = {}
     for name, why in proof.left_out:
         names.setdefault(why.rstrip("."), []).append(name)
@@ -304,7 +305,7 @@ def _absent_lines(proof: PairProof, width: int) -> list[Line]:
 
 
 def _comparison_lines(proof: PairProof, width: int) -> list[Line]:
-    """The run beside an earlier one as a whole; what single pairs lost is told of them."""
+    """Compare the run with an earlier one as a whole; ratings of pairs have their own part."""
     compared = proof.comparison
     if compared is None:
         return []
@@ -323,7 +324,7 @@ def _between(pair: RatedPair) -> str:
 
 
 def verdict(proof: PairProof, *, details: bool = True) -> str:
-    """All of it in one sentence; with `details` the first suspect has its figures."""
+    """Return all of it in one sentence; with `details` the first suspect has its figures."""
     rated, run = proof.rated, proof.run
     rows = [pair.outcome.standing(latency=run.latency) for pair in rated]
     figures = sorted(row.figure for row in rows if row is not None)
@@ -346,7 +347,7 @@ def verdict(proof: PairProof, *, details: bool = True) -> str:
 
 
 def _gaps(proof: PairProof) -> Iterator[str]:
-    """What was to be measured and was not."""
+    """Yield what was to be measured and was not."""
     if proof.unseen:
         yield f"{proof.unseen} could not take part"
     why = "it was interrupted" if proof.interrupted else "the time of the run was over"
@@ -361,10 +362,10 @@ def _pairs(count: int) -> str:
 
 
 def proof_document(proof: PairProof) -> dict[str, object]:
-    """The same as JSON values. Keys are stable: they are added to, never renamed or removed.
+    """Return the same as JSON values. Keys are stable: only added to, never renamed or removed.
 
-    `figure`, `median` and `due` are in `unit` everywhere; `unmeasured` counts pairs,
-    `unseen` those of `leftOut` that had to take part.
+    `figure`, `median` and `due` are in `unit` everywhere; `unmeasured` counts pairs, `unseen` those
+    of `leftOut` that had to take part.
     """
     return {
         "well": proof.is_well,
@@ -372,69 +373,35 @@ def proof_document(proof: PairProof) -> dict[str, object]:
         "test": perftest_name(proof.run),
         "pairing": proof.pairing.value,
         "interrupted": proof.interrupted,
-        "pairs": [_pair_document(pair, proof.run) for pair in proof.rated],
-        "suspects": [_suspect_document(suspect) for suspect in proof.suspects],
+        "pairs": [_pair_document(pair, latency=proof.run.latency) for pair in proof.rated],
+        "suspects": json_list(proof.suspects),
         "unmeasured": proof.unmeasured,
         "unseen": proof.unseen,
-        "against": _comparison_document(proof.comparison),
+        "against": None
+        if proof.comparison is None
+        else {
+            **json_object(proof.comparison, "pairs", "missing"),
+            "medianBefore": proof.comparison.before,
+            "medianNow": proof.comparison.now,
+        },
         "leftOut": [{"name": name, "why": why} for name, why in proof.left_out],
     }
 
 
-def _comparison_document(compared: RunComparison | None) -> dict[str, object] | None:
-    """Null where the run is compared with none."""
-    if compared is None:
-        return None
-    return {
-        "pairs": compared.pairs,
-        "missing": compared.missing,
-        "medianBefore": compared.before,
-        "medianNow": compared.now,
-    }
-
-
 def perftest_name(run: PerftestRun) -> str:
-    """perftest's name of it."""
+    """Return perftest's name of a run's program."""
     return f"ib_{run.operation}_{'lat' if run.latency else 'bw'}"
 
 
-def _suspect_document(suspect: Suspect) -> dict[str, object]:
-    """What does not belong to its kind is null."""
-    return {
-        "kind": suspect.kind.value,
-        "node": suspect.node or None,
-        "device": suspect.device or None,
-        "rail": suspect.rail,
-        "peer": suspect.peer or None,
-        "peerDevice": suspect.peer_device or None,
-        "pairs": suspect.pairs,
-        "of": suspect.of,
-        "median": suspect.median,
-        "due": suspect.due,
-        "why": suspect.why or None,
-    }
-
-
-def _pair_document(pair: RatedPair, run: PerftestRun) -> dict[str, object]:
+def _pair_document(pair: RatedPair, *, latency: bool) -> dict[str, Any]:
     outcome = pair.outcome
-    row = outcome.standing(latency=run.latency)
     return {
-        "client": outcome.client,
-        "server": outcome.server,
-        "rail": outcome.rail,
-        "devices": list(outcome.devices),
-        "lineGbps": outcome.line_gbps,
-        "figure": None if row is None else row.figure,
-        "rating": pair.rating.value,
-        "why": pair.why,
+        **json_object(outcome, without=("rows", "failure")),
+        "figure": pair_figure(pair, latency=latency),
+        **json_object(pair, "rating", "why"),
         "rows": [
-            {
-                "bytes": measured.size,
-                "iterations": measured.iterations,
-                "figure": measured.figure,
-                "percentile99": measured.percentile_99,
-            }
-            for measured in outcome.rows
+            {"bytes": row.size, **json_object(row, "iterations", "figure", "percentile_99")}
+            for row in outcome.rows
         ],
     }
 
@@ -442,10 +409,10 @@ def _pair_document(pair: RatedPair, run: PerftestRun) -> dict[str, object]:
 def earlier_figures(
     document: Any, run: PerftestRun, where: str, pairing: Pairing | None = None
 ) -> Mapping[PairKey, float]:
-    """The figures of an earlier run's document; Refused when it is none, or of another test.
+    """Return the figures of an earlier run's document; raise Refused for another one.
 
-    Rails that were measured all at once are not compared with rails one at a time: `pairing` has
-    to be the same, unless it is None. Documents of before 0.2 have none, and were of all pairs.
+    Rails that were measured all at once are not compared with rails one at a time: `pairing` has to
+    be the same, unless it is None. Documents of before 0.2 have none, and were of all pairs.
     """
     mine = perftest_name(run)
     if not isinstance(document, dict) or not isinstance(document.get("pairs"), list):
@@ -509,14 +476,14 @@ class _Layout(Frozen):
     across: int
 
     def place(self, number: int) -> tuple[int, int]:
-        """The upper left corner of a map."""
+        """Return the upper left corner of a map."""
         row, column = divmod(number, self.across)
         step = self.side + _GAP
         return _MARGIN + column * step, _HEAD + _TITLE + row * (step + _TITLE)
 
 
 def rail_maps_svg(rated: Sequence[RatedPair], title: str, *, latency: bool) -> str:
-    """The whole picture; `title` says what was measured, and in which unit."""
+    """Return a map for each rail; `title` says what was measured, and in which unit."""
     pods, rails = pods_of(rated), rails_of(rated)
     layout = _laid_out(len(pods))
     figures = [f for pair in rated if (f := pair_figure(pair, latency=latency)) is not None]
@@ -555,20 +522,20 @@ def rail_maps_svg(rated: Sequence[RatedPair], title: str, *, latency: bool) -> s
 
 
 def _laid_out(pods: int) -> _Layout:
-    """Maps as large as is usual; of many pods as large as their smallest marks need."""
+    """Return maps as large as is usual; of many pods as large as their smallest marks need."""
     mark = max(_SMALLEST, min(_LARGEST, _PANEL // max(pods, 1)))
     side = mark * pods
     return _Layout(mark, side, max(1, (_WIDE - 2 * _MARGIN + _GAP) // (side + _GAP)))
 
 
 def _rail_maps_cells(rated: Sequence[RatedPair]) -> Mapping[tuple[str, str], RatedPair]:
-    """Of two measurements of a pair, such as a retry, the later; the other way where none is."""
+    """Return the later of two measurements of a pair; the other way where there is none."""
     ways = {(pair.outcome.client, pair.outcome.server): pair for pair in rated}
     return {(server, client): pair for (client, server), pair in ways.items()} | ways
 
 
 def _kinds(pair: RatedPair | None, best: float, *, latency: bool) -> tuple[str, ...]:
-    """The classes of a mark's parts."""
+    """Return the classes of a mark's parts."""
     if pair is None:
         return (_UNTOLD.name,)
     figure = pair_figure(pair, latency=latency)
@@ -607,7 +574,7 @@ def _shape(kind: str, at: tuple[int, int], size: int) -> str:
 
 
 def _legend(seen: set[str], top: int) -> Iterator[str]:
-    """A line for each kind that the maps have: its mark, and what it means."""
+    """Yield a line for each kind that the maps have: its mark, and what it means."""
     words = {tone.name: meaning for _, tone, meaning in _SHARES} | _WORDS
     shown = [kind for kind in words if kind in seen]
     for number, kind in enumerate(shown):

@@ -32,18 +32,14 @@ _OF_CLASS = "deviceclass.resource.kubernetes.io/"
 
 
 class ClaimOffers(Frozen):
-    """By node why claims give nothing there, empty where they give it.
-
-    `resources` has only those extended resources that a DeviceClass has, `templates` what the pod's
-    own claims come to. `unread`: why it is not known.
-    """
+    """Reasons why claims give a node nothing, by node; an empty one where they give it."""
 
     resources: Mapping[str, Mapping[str, str]] = {}
     templates: Mapping[str, str] = {}
     unread: str = ""
 
     def lacks(self, resource: str, node: str) -> str:
-        """Why a node whose plugin has no share gives none by claims either; empty if it does."""
+        """Return why a node without shares gives none by claims either; empty if claims give it."""
         plain = f"it offers no {resource}"
         if self.unread:
             return f"{plain}, and whether claims give it is not known: {self.unread}"
@@ -54,9 +50,9 @@ class ClaimOffers(Frozen):
 
 
 def claim_templates(manifest: Mapping[str, Any], where: str) -> tuple[str, ...]:
-    """The templates of a pod's claims; Refused for a claim by its name, which copies cannot share.
+    """Return the templates of a pod's claims; raise Refused for a claim by its name.
 
-    A claim is allocated once: its devices are those of one node.
+    Copies cannot share one: it is allocated once, and its devices are those of one node.
     """
     entries = manifest.get("spec", {}).get("resourceClaims") or ()
     for entry in entries:
@@ -71,7 +67,7 @@ def claim_templates(manifest: Mapping[str, Any], where: str) -> tuple[str, ...]:
 
 
 def amounts(manifest: Mapping[str, Any]) -> dict[str, int]:
-    """How much of each extended resource the containers of a pod ask for."""
+    """Return how much of each extended resource the containers of a pod ask for."""
     totals: dict[str, int] = {}
     for container in manifest.get("spec", {}).get("containers") or ():
         for name, amount in ((container.get("resources") or {}).get("limits") or {}).items():
@@ -81,7 +77,7 @@ def amounts(manifest: Mapping[str, Any]) -> dict[str, int]:
 
 
 def claims_for(resource: str, count: int, classes: Iterable[DeviceClass]) -> tuple[Claim, ...]:
-    """The claim that the scheduler makes for an extended resource, one for each class of it."""
+    """Return the claims that the scheduler makes for an extended resource, one for each class."""
     named = (one.name for one in classes if resource in (one.resource, _OF_CLASS + one.name))
     requests = ((name, ClaimRequest("card", name, count=count)) for name in named)
     return tuple(Claim("", name, (RequestChoices("card", (one,)),)) for name, one in requests)
@@ -94,7 +90,7 @@ def unmet(
     slices: tuple[ListedSlice, ...],
     selectors: Selectors,
 ) -> tuple[str, ...]:
-    """Of each claim why this node never meets it, empty for one that it may meet."""
+    """Return for each claim why this node never meets it, empty for one that it may meet."""
     near = tuple(one for one in slices if one.nodes.node in ("", node.name))
     return tuple(
         _why(ClaimWorld(claim, (node,), classes, near), node, selectors) for claim in claims
@@ -132,7 +128,9 @@ _NODE_FIELD, _OF_A_NODE = "metadata.name", "kubernetes.io/hostname"
 
 
 def pod_for(manifest: Mapping[str, Any], node: str, run: str, where: str) -> dict[str, Any]:
-    """The copy of a manifest for a node; Refused when it is no pod. `where` is its file."""
+    """Return the copy of a manifest for a node; raise Refused when it is no pod. `where` is its
+    file.
+    """
     if manifest.get("kind") != "Pod" or not manifest.get("spec", {}).get("containers"):
         raise Refused(
             f"it is of kind {manifest.get('kind')!r}, and a Pod with a container is needed",
@@ -174,7 +172,7 @@ def owned(document: dict[str, Any], check: tuple[str, str, str, str]) -> None:
 
 
 def asked(manifest: Mapping[str, Any]) -> set[str]:
-    """The extended resources that a manifest asks for, such as `rdma/hca`."""
+    """Return the extended resources that a manifest asks for, such as `rdma/hca`."""
     return {
         name
         for container in manifest.get("spec", {}).get("containers") or ()
@@ -189,10 +187,10 @@ def fitting(
     resources: Collection[str],
     claims: ClaimOffers,
 ) -> Iterator[tuple[str, str]]:
-    """Each node with why it is left out, which is empty for those that take part.
+    """Yield each node with why it is left out, which is empty for those that take part.
 
-    Those named, else all that offer the resources, as shares or by claims, and devices for the
-    pod's claims; a cordoned one is left out in either case.
+    Nodes are those named, else all that offer the resources, as shares or by claims, and devices
+    for the pod's claims; a cordoned one is left out in either case.
     """
     for node in nodes:
         name, spec = node["metadata"]["name"], node.get("spec", {})
@@ -208,13 +206,13 @@ def fitting(
 
 
 def unshared(node: Mapping[str, Any], resources: Collection[str]) -> list[str]:
-    """Those extended resources of which the kubelet of a node has no share to give."""
+    """Return the extended resources of which the kubelet of a node has no share to give."""
     allocatable = node.get("status", {}).get("allocatable", {})
     return [each for each in sorted(resources) if allocatable.get(each, "0") == "0"]
 
 
 def away(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Nodes whose kubelet says that it is not Ready, or says nothing any more: no copy starts."""
+    """Return nodes whose kubelet is not Ready or silent, with its message: no copy starts there."""
     conditions = {
         node["metadata"]["name"]: entry
         for node in nodes
@@ -228,14 +226,16 @@ def away(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def without_image(document: Mapping[str, Any]) -> bool:
-    """Whether a pod waits for an image that its node could not pull (kubelet images/types.go)."""
+    """Decide whether a pod waits for an image that its node could not pull (kubelet
+    images/types.go).
+    """
     states = document.get("status", {}).get("containerStatuses") or ()
     reasons = {(each.get("state", {}).get("waiting") or {}).get("reason") for each in states}
     return bool(reasons & _NO_IMAGE)
 
 
 def not_started(document: Mapping[str, Any]) -> str:
-    """Why a pod is not Ready, in the words of scheduler, kubelet or runtime; empty if it is."""
+    """Return why a pod is not Ready, as scheduler, kubelet or runtime say it; empty if it is."""
     status = document.get("status", {})
     conditions = {entry["type"]: entry for entry in status.get("conditions") or ()}
     if conditions.get("Ready", {}).get("status") == "True":

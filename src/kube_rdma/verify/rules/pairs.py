@@ -24,7 +24,7 @@ Turn: TypeAlias = "list[tuple[PairedPod, PairedPod, int]]"  # client, server, ra
 
 
 def rounds(pods: Sequence[T], *, both_ways: bool = False) -> list[list[tuple[T, T]]]:
-    """Rounds of pairs, client and server, in which every two meet once.
+    """Return rounds of pairs, client and server, in which every two meet once.
 
     With `both_ways` once more with their parts exchanged.
     """
@@ -47,7 +47,7 @@ def rounds(pods: Sequence[T], *, both_ways: bool = False) -> list[list[tuple[T, 
 
 
 def turns(pods: Sequence[PairedPod], *, both_ways: bool = False) -> Iterator[Turn]:
-    """What is measured at once: client, server and rail of each pair of a round."""
+    """Yield what is measured at once: client, server and rail of each pair of a round."""
     for pairs in rounds(pods, both_ways=both_ways):
         shared = [(near, far, near.by_rail.keys() & far.by_rail.keys()) for near, far in pairs]
         for rail in sorted(set().union(*(rails for _, _, rails in shared))):
@@ -55,7 +55,7 @@ def turns(pods: Sequence[PairedPod], *, both_ways: bool = False) -> Iterator[Tur
 
 
 def measurements(pods: Sequence[PairedPod], *, both_ways: bool = False) -> int:
-    """How many all turns have, without making them: every two pods of a rail."""
+    """Return how many measurements all turns have, without making them."""
     counts = Counter(rail for pod in pods for rail in pod.by_rail)
     total = sum(count * (count - 1) // 2 for count in counts.values())
     return 2 * total if both_ways else total
@@ -64,7 +64,7 @@ def measurements(pods: Sequence[PairedPod], *, both_ways: bool = False) -> int:
 def turns_of(
     pairing: Pairing, pods: Sequence[PairedPod], *, both_ways: bool = False
 ) -> Iterable[Turn]:
-    """What is measured at once, turn by turn; no device is in a turn twice."""
+    """Return what is measured at once, turn by turn; no device is in a turn twice."""
     if pairing is Pairing.ALL:
         return turns(pods, both_ways=both_ways)
     chosen = _ring(pods) if pairing is Pairing.RING else _star(pods)
@@ -75,14 +75,14 @@ def turns_of(
 
 
 def planned(pairing: Pairing, pods: Sequence[PairedPod], *, both_ways: bool = False) -> int:
-    """How many measurements these turns have."""
+    """Return how many measurements these turns have."""
     if pairing is Pairing.ALL:
         return measurements(pods, both_ways=both_ways)
     return sum(map(len, turns_of(pairing, pods, both_ways=both_ways)))
 
 
 def apart(wanted: Turn) -> list[Turn]:
-    """The same in as many turns as it needs so that no device is in a turn twice.
+    """Return the same pairs in as many turns as it needs so that no device is in a turn twice.
 
     A pod may have a device on two rails: two networks on one card.
     """
@@ -112,7 +112,7 @@ def _ring(pods: Sequence[PairedPod]) -> list[Turn]:
 
 
 def _rounds(count: int) -> Iterator[list[tuple[int, int]]]:
-    """The links of a ring in rounds in which each member has one at most."""
+    """Yield the links of a ring in rounds in which each member has one at most."""
     if count < 2:
         return
     links = [(place, (place + 1) % count) for place in range(count if count > 2 else 1)]
@@ -135,7 +135,7 @@ RailCard: TypeAlias = "tuple[str, int]"  # a pod's title and a rail
 
 
 def retries(rated: Sequence[RatedPair], pods: Sequence[PairedPod]) -> list[Turn]:
-    """What is measured once more, and with whom, in as few turns as may be."""
+    """Return what is measured once more, and with whom, in as few turns as may be."""
     results = _CardTally(rated)
     by_title = {pod.title: pod for pod in pods}
     wanted: Turn = []
@@ -148,7 +148,7 @@ def retries(rated: Sequence[RatedPair], pods: Sequence[PairedPod]) -> list[Turn]
 
 
 class _CardTally:
-    """How each card did, and with whom."""
+    """Counts of good and bad measurements of each card, and the cards that it met."""
 
     def __init__(self, rated: Sequence[RatedPair]) -> None:
         self._well: Counter[RailCard] = Counter()
@@ -165,11 +165,13 @@ class _CardTally:
             self._titles[outcome.rail].update({title: None for title, _ in ends})
 
     def suspects(self) -> list[RailCard]:
-        """Cards that are bad with all whom they met."""
+        """Return the cards that are bad with all whom they met."""
         return [card for card in self._bad if not self._well[card]]
 
     def partner(self, title: str, rail: int) -> str | None:
-        """A card that is well, mostly with all, and chosen least often; else another suspect."""
+        """Return a card that is well, mostly with all, and chosen least often; else another
+        suspect.
+        """
         card = title, rail
         if self._again[card]:
             return None  # it was the partner of another one
@@ -180,7 +182,7 @@ class _CardTally:
         return min(new, key=lambda other: self._rank((other, rail)), default=None)
 
     def measured_again(self, suspect: RailCard, partner: RailCard) -> None:
-        """The two have a measurement more."""
+        """Note that the two have a measurement more."""
         self._meet(suspect, partner)
         self._again.update((suspect, partner))
 
@@ -200,7 +202,7 @@ AGAIN = timedelta(minutes=5)  # after a run that something hindered: a missing r
 def due(
     generation: int, every: int | None, history: BandwidthHistory | None, now: datetime
 ) -> datetime | None:
-    """The time of the next run, which may have passed; None when there is none.
+    """Return the time of the next run, which may have passed; None when there is none.
 
     A changed check is due at once, and so is one whose run was interrupted.
     """

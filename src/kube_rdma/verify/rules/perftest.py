@@ -37,7 +37,7 @@ _ENDS_OF_OUTPUT = 300  # characters of an output without a table that a person g
 
 
 def perftest_words(run: PerftestRun, device: PodDevice, tcp_port: int) -> tuple[str, ...]:
-    """The command line of either end; a client's has the server's address behind it."""
+    """Return the command line of either end; a client's has the server's address behind it."""
     kind = "lat" if run.latency else "bw"
     words = [f"ib_{run.operation}_{kind}", "-F", "-d", device.name, "-i", str(device.port)]
     words += ["-p", str(tcp_port)]
@@ -59,7 +59,7 @@ def perftest_words(run: PerftestRun, device: PodDevice, tcp_port: int) -> tuple[
 
 
 def server_script(words: Sequence[str], tcp_port: int, seconds: int) -> str:
-    """A shell script that runs a server for so long at most, and says when it can be dialled.
+    """Return a shell script that runs a server for so long at most, and says when it listens.
 
     Ends exchange their queue pair numbers by TCP, or by RDMA_CM, which listens where no file tells.
     The server ends at a line of the script's stdin or at its end, so with the connection that has
@@ -82,7 +82,8 @@ def server_script(words: Sequence[str], tcp_port: int, seconds: int) -> str:
 
 
 def client_script(words: Sequence[str], seconds: int) -> str:
-    """A shell script that runs a client for so long at most; by RDMA_CM until a server answers.
+    """Return a shell script that runs a client for so long at most; by RDMA_CM until a server
+    answers.
 
     It begins after a second: a server that is dialled just before it listens may go on waiting for
     that client, and hears no other. So does that of a client which connected and was ended by a
@@ -102,12 +103,12 @@ def client_script(words: Sequence[str], seconds: int) -> str:
 
 
 def is_worth_a_try(failure: str) -> bool:
-    """Whether a run that failed with these words may pass when it is done again."""
+    """Decide whether a run that failed with these words may pass when it is done again."""
     return any(words in failure for words in _PASSING)
 
 
 def table(text: str) -> tuple[PerftestRow, ...]:
-    """The rows of perftest's last table in an output; Unavailable when it holds no result."""
+    """Return the rows of perftest's last table in an output; raise Unavailable without a result."""
     headers = list(_HEADER.finditer(text))
     if not headers:
         raise Unavailable(f"perftest printed no result: {_end(text)}")
@@ -121,7 +122,7 @@ def table(text: str) -> tuple[PerftestRow, ...]:
 
 
 def rows_of(words: Sequence[str], count: int) -> Iterator[tuple[str, ...]]:
-    """What has the form of a row: two whole numbers, then `count` figures.
+    """Yield what has the form of a row: two whole numbers, then `count` figures.
 
     Each word is looked at once for each of the few columns, whatever a pod prints.
     """
@@ -152,7 +153,7 @@ def _row(columns: Sequence[tuple[str, str]], cells: Sequence[str]) -> PerftestRo
 
 
 def _by_messages(size: int, figures: Mapping[str, float]) -> float:
-    """Gbit/s from messages per second, which have six digits where a bandwidth has two.
+    """Return Gbit/s from messages per second, which have six digits where a bandwidth has two.
 
     A soft device on a busy machine stays below the 0.01 Gbit/s that perftest's average can show.
     """
@@ -161,7 +162,7 @@ def _by_messages(size: int, figures: Mapping[str, float]) -> float:
 
 
 def _measured(average: float) -> float:
-    """A figure that can be rated: perftest prints nan and inf where its clock or count is 0."""
+    """Return a figure that can be rated; raise Unavailable for the nan and inf of a clock at 0."""
     if not math.isfinite(average) or average < 0:
         raise Unavailable(f"perftest measured nothing: its average is {average}")
     return average

@@ -73,7 +73,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,62}")
 
 
 def names_devices(document: Mapping[str, Any]) -> bool:
-    """Whether a pod's annotation has its devices, so that only the ports are to be asked for."""
+    """Decide whether a pod's annotation has its devices, so that only ports are to be asked for."""
     return bool(_of_annotation(_annotation(document)))
 
 
@@ -87,7 +87,7 @@ class _PlacedDevice(Frozen):
 def paired_pod(
     document: Mapping[str, Any], answer: str, cards: Iterable[PublishedCard] = ()
 ) -> PairedPod:
-    """A pod out of its object and of what the probe printed in it; `cards` are those of its claims.
+    """Return a pod made of its object and of the probe's output; `cards` are those of its claims.
 
     A copy made for a node (verify/rules/copies) goes by the node's name.
 
@@ -130,7 +130,7 @@ def paired_pod(
 
 
 def short_title(document: Mapping[str, Any]) -> str:
-    """What a pod is called without its namespace; a copy goes by its node here too."""
+    """Return the name of a pod without its namespace; a copy goes by its node here too."""
     metadata = document["metadata"]
     is_copy = LABEL in metadata.get("labels", {})
     return str(document["spec"]["nodeName"] if is_copy else metadata["name"])
@@ -141,7 +141,7 @@ def _annotation(document: Mapping[str, Any]) -> str:
 
 
 def _of_annotation(text: str) -> list[PodDevice]:
-    """In the order of the pod's networks; what has no RDMA device is left out."""
+    """Return the devices in the order of the pod's networks; networks without one are left out."""
     devices = []
     for entry in _objects(text):
         name, index = entry.get("rdmaDevice"), entry.get("gidIndex")
@@ -154,7 +154,7 @@ def _of_annotation(text: str) -> list[PodDevice]:
 def _of_claims(
     cards: Iterable[PublishedCard], answer: str, ports: Iterable[tuple[str, int]]
 ) -> list[PodDevice]:
-    """The cards of claims that the pod shows, in their order, with the script's GID."""
+    """Return the cards of claims that the pod shows, in their order, with the script's GID."""
     listed = tuple(ports)
     places = dict(_PLACE.findall(answer))
     shown = [
@@ -175,7 +175,7 @@ def _of_claims(
 
 
 def _of_script(answer: str) -> list[PodDevice]:
-    """What nccl_env.sh found: one GID index for all, where they have one."""
+    """Return the devices that nccl_env.sh found: one GID index for all, where they have one."""
     last = answer.strip().rpartition("\n")[2]
     variables = next(iter(_objects(f"[{last}]")), {})
     index = _word(variables.get("UCX_IB_GID_INDEX"))
@@ -202,7 +202,7 @@ def _objects(text: str) -> Sequence[Mapping[str, Any]]:
 
 
 def _address(ips: object) -> str | None:
-    """The first of an interface's addresses."""
+    """Return the first of an interface's addresses."""
     for entry in ips if isinstance(ips, list) else []:
         with suppress(ValueError):
             return str(ip_interface(entry).ip)
@@ -218,10 +218,7 @@ _FUNCTIONS = (
 
 
 class OwnPods(Frozen):
-    """A pod for each node that can take part, and why others cannot.
-
-    `cards` are cards of these nodes that are unhealthy: node, card and reason of each.
-    """
+    """A pod for each node that can take part, and why others cannot."""
 
     resource: str
     by_node: Mapping[str, Mapping[str, Any]]
@@ -230,7 +227,7 @@ class OwnPods(Frozen):
 
 
 def own_pods(reports: Mapping[str, NodeReport], resource: str, image: str) -> OwnPods:
-    """The pods of a resource; without one it is the only one that nodes have. Raise Refused."""
+    """Return the pods of a resource, by default the only one that nodes have; raise Refused."""
     chosen = _chosen(reports, resource)
     by_node: dict[str, Mapping[str, Any]] = {}
     left_out: dict[str, str] = {}
@@ -247,7 +244,7 @@ def own_pods(reports: Mapping[str, NodeReport], resource: str, image: str) -> Ow
 
 
 def own_pod(resource: str, shares: int, image: str) -> dict[str, Any]:
-    """A pod on the node's own network, which may lock memory as verbs need it.
+    """Return a pod on the node's own network, which may lock memory as verbs need it.
 
     It tolerates taints that keep pods from being placed: nodes with cards often have one.
     """
@@ -297,7 +294,7 @@ def _chosen(reports: Mapping[str, NodeReport], wanted: str) -> str:
 
 
 def _hindered(pool: ReportedPool) -> str:
-    """Why a pool gives a pod on the node's network nothing to measure with; empty if it does."""
+    """Return why a pool gives a pod on the node's network nothing to measure with, else ""."""
     row = _row(pool)
     if row is not None and row.takes is Takes.FUNCTION:
         return _FUNCTIONS
@@ -305,12 +302,12 @@ def _hindered(pool: ReportedPool) -> str:
 
 
 def _row(pool: ReportedPool) -> ModeRow | None:
-    """What its mode means; None for one of a later release."""
+    """Return the meaning of a pool's mode; None for a mode of a later release."""
     return next((row for mode, row in MODES.items() if mode == pool.mode), None)
 
 
 def _shares(pool: ReportedPool, report: NodeReport) -> int:
-    """One where it opens all cards of the pool, else one for each healthy card."""
+    """Return one where it opens all cards of the pool, else one for each healthy card."""
     row = _row(pool)
     if row is None or row.bind is Bind.POOL:
         return 1
@@ -333,7 +330,7 @@ def _unhealthy(report: NodeReport, resource: str) -> Iterator[tuple[str, str]]:
 
 
 def with_rails(pods: Sequence[PairedPod]) -> list[PairedPod]:
-    """The pods, in which those that lack devices know the rails of what they have."""
+    """Return the pods, in which those that lack devices know the rails of what they have."""
     most = max((len(pod.devices) for pod in pods), default=0)
     whole = Counter(_names(pod) for pod in pods if len(pod.devices) == most)
     usual = whole.most_common(1)[0][0] if whole else ()
@@ -353,7 +350,7 @@ def _names(pod: PairedPod) -> tuple[str, ...]:
 
 
 def lonely(pods: Sequence[PairedPod]) -> Iterator[tuple[str, str]]:
-    """Devices that nothing can be measured with, and why; none where there is only one pod."""
+    """Yield devices that nothing can be measured with, and why; none if there is only one pod."""
     if len(pods) < 2:
         return
     members = Counter(rail for pod in pods for rail in pod.by_rail)

@@ -37,7 +37,9 @@ Pairs: TypeAlias = "list[RatedPair]"
 
 
 def suspects(rated: Sequence[RatedPair]) -> tuple[Suspect, ...]:
-    """Cards, nodes, rails and then pairs; of each kind the one with the most bad pairs first."""
+    """Return cards, nodes, rails and then pairs; of each kind the one with the most bad pairs
+    first.
+    """
     if all(_is_bad(pair) for pair in rated):
         return ()  # what all share, or what was asked for
     named: list[Suspect] = []
@@ -69,9 +71,10 @@ def _cards(pair: RatedPair) -> tuple[Cause, Cause]:
 
 
 def _rails(rated: Sequence[RatedPair]) -> tuple[list[tuple[int, Pairs]], Pairs]:
-    """The rails on which nearly every card is bad with nearly all of its peers, and the rest.
+    """Return the rails on which nearly every card is bad with nearly all of its peers, and the
+    rest.
 
-    None where all rails are: then it is no leaf switch.
+    Where all rails are bad it is no leaf switch: then none is returned.
     """
     by_rail: defaultdict[int, Pairs] = defaultdict(list)
     for pair in rated:
@@ -94,7 +97,7 @@ def _is_bad_rail(pairs: Pairs) -> bool:
 
 
 def _is_wide(pairs: Iterable[RatedPair]) -> bool:
-    """Whether it is nearly all cards of the node, more than one.
+    """Decide whether nearly all cards of the node are bad, more than one.
 
     Pairs alone do not tell: of few, those of one bad card may be nearly all.
     """
@@ -112,7 +115,7 @@ def _guilty(
     causes: Callable[[RatedPair], tuple[Cause, ...]],
     fits: Callable[[Pairs], bool],
 ) -> tuple[list[tuple[Cause, Pairs]], Pairs]:
-    """Causes with which nearly nobody is well, the worst first, and the pairs of none.
+    """Return causes with which nearly nobody is well, the worst first, and the pairs of none.
 
     Each pair is taken out once and changes the counts of its ends alone: a heap has the rest.
     """
@@ -131,7 +134,7 @@ def _peers(cause: Cause, pairs: Pairs) -> set[str]:
 
 
 class Tally:
-    """How many pairs each cause has, and how many of them are bad, while pairs are taken out."""
+    """Counts of the pairs of each cause, and of its bad ones, while pairs are taken out."""
 
     def __init__(
         self, rated: Sequence[RatedPair], causes: Callable[[RatedPair], tuple[Cause, ...]]
@@ -156,7 +159,9 @@ class Tally:
         heapq.heapify(self._heap)
 
     def worst(self) -> Cause | None:
-        """The next cause with nearly all of its pairs bad; none where nobody is well any more."""
+        """Return the next cause with nearly all of its pairs bad; None where nobody is well any
+        more.
+        """
         while self._heap and self._mixed:
             entry = heapq.heappop(self._heap)
             cause, count = entry[2], self._every[entry[2]]
@@ -165,14 +170,14 @@ class Tally:
         return None
 
     def pairs(self, cause: Cause) -> Pairs:
-        """What is left of it."""
+        """Return the pairs of a cause that are not taken out."""
         return [self._rated[place] for place in self._of[cause] if self._unexplained[place]]
 
     def is_proven(self, cause: Cause) -> bool:
-        """Whether what is left has two peers, or one that is well with others.
+        """Decide whether what is left has two peers, or one that is well with others.
 
-        The latter for a card between two bad ones, whose pairs with these are theirs. It has to
-        have had two peers in all.
+        One such peer is enough for a card that lies in the ring next to two bad ones, whose pairs
+        with these are theirs. It has to have had two peers in all.
         """
         if len(_peers(cause, self.pairs(cause))) >= _FEWEST_PEERS:
             return True
@@ -188,7 +193,7 @@ class Tally:
         return are_well and len(_peers(cause, every)) >= _FEWEST_PEERS
 
     def take_out(self, cause: Cause) -> None:
-        """All of it is explained, for the causes at the other ends too."""
+        """Take out the pairs of a cause, for the causes at their other ends too."""
         changed: set[Cause] = set()
         for place in self._of[cause]:
             if not self._unexplained[place]:
@@ -202,7 +207,7 @@ class Tally:
             heapq.heappush(self._heap, self._entry(end))
 
     def left(self) -> Pairs:
-        """The pairs that nothing explains."""
+        """Return the pairs that nothing explains."""
         return [
             pair for pair, is_left in zip(self._rated, self._unexplained, strict=True) if is_left
         ]
@@ -214,13 +219,13 @@ class Tally:
         self._mixed += (self._bad[cause] < self._every[cause]) - was_mixed
 
     def _entry(self, cause: Cause) -> tuple[float, int, Cause]:
-        """The worst first, by their part and then by their number."""
+        """Return the place in the heap: the worst first, by their part and then by their number."""
         bad, count = self._bad[cause], self._every[cause]
         return -bad / max(count, 1), -bad, cause
 
 
 def _between(left: Pairs) -> Iterator[Suspect]:
-    """Bad pairs that no end explains, by the two that they are between."""
+    """Yield bad pairs that no end explains, by their two ends."""
 
     def two(pair: RatedPair) -> list[str]:
         return sorted(_titles(pair))
@@ -231,8 +236,8 @@ def _between(left: Pairs) -> Iterator[Suspect]:
         pairs = list(group)
         first = next(pair for pair in pairs if _is_bad(pair)).outcome
         rails = {pair.outcome.rail for pair in pairs if _is_bad(pair)}
-        device, peer_device = first.devices if len(rails) == 1 else ("", "")
-        pairs = [pair for pair in pairs if device == "" or pair.outcome.rail in rails]
+        device, peer_device = first.devices if len(rails) == 1 else (None, None)
+        pairs = [pair for pair in pairs if device is None or pair.outcome.rail in rails]
         yield replace(
             _suspect(SuspectKind.PAIR, pairs, node=first.client, device=device),
             peer=first.server,
@@ -244,11 +249,11 @@ def _suspect(
     kind: SuspectKind,
     pairs: Pairs,
     *,
-    node: str = "",
-    device: str = "",
+    node: str | None = None,
+    device: str | None = None,
     rail: int | None = None,
 ) -> Suspect:
-    """A cause with what its pairs say together; `pairs` are all that it has."""
+    """Return a cause with what its pairs say together; `pairs` are all that it has."""
     bad = [pair for pair in pairs if _is_bad(pair)]
     figures = [pair.figure for pair in bad if pair.figure is not None]
     dues = [pair.due for pair in bad if pair.due is not None]
@@ -264,7 +269,7 @@ def _suspect(
         of=len(pairs),
         median=median(figures) if slow else None,
         due=median(dues) if slow and dues else None,
-        why=failures.most_common(1)[0][0] if not slow or len(bad) == 1 else "",
+        why=failures.most_common(1)[0][0] if not slow or len(bad) == 1 else None,
     )
 
 
@@ -278,7 +283,7 @@ def rate(
     standard: PairStandard,
     before: Mapping[PairKey, float] | None = None,
 ) -> tuple[RatedPair, ...]:
-    """Each outcome with its rating; `before` has figures of an earlier run of the same kind."""
+    """Return each outcome with its rating; `before` has figures of an earlier run of its kind."""
     figures: dict[int, list[float]] = defaultdict(list)
     for outcome in outcomes:
         row = outcome.standing(latency=standard.latency)
@@ -292,7 +297,7 @@ def rate(
 
 
 def key(outcome: PairOutcome) -> PairKey:
-    """What stays of a pair from run to run."""
+    """Return the name of a pair that stays from run to run."""
     return outcome.client, outcome.server, outcome.rail
 
 
@@ -327,7 +332,7 @@ def _of_line(outcome: PairOutcome, standard: PairStandard) -> float | None:
 
 
 def _around(figure: float | None, standard: PairStandard) -> float | None:
-    """How bad a figure may be beside this one."""
+    """Return the worst figure that the tolerance allows beside this one."""
     if figure is None:
         return None
     sign = 1 if standard.latency else -1
@@ -338,7 +343,7 @@ def _around(figure: float | None, standard: PairStandard) -> float | None:
 
 
 def comparison(rated: Sequence[RatedPair], before: Mapping[PairKey, float]) -> RunComparison | None:
-    """The medians of both over the pairs that both have; None without an earlier run."""
+    """Return the medians of both runs over the pairs that both have; None without an earlier."""
     if not before:
         return None
     now = {key(pair.outcome): pair.figure for pair in rated if pair.figure is not None}

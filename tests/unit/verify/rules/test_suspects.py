@@ -65,10 +65,10 @@ def test_the_one_fault_of_a_cluster_is_named_and_nothing_else(kind, nodes, rails
     outcomes = measured(nodes, rails, lambda pair, rail: fault(pair, rail, rails), noise, figure)
     (suspect,) = named(outcomes)
     assert suspect.kind is kind
-    assert suspect.node == ("" if kind is RAIL else "node-1")
-    assert suspect.device == ("" if kind is NODE else device(rails - 1))
+    assert suspect.node == (None if kind is RAIL else "node-1")
+    assert suspect.device == (None if kind is NODE else device(rails - 1))
     assert suspect.rail == (rails - 1 if kind is RAIL else None)
-    assert suspect.peer == ("node-2" if kind is PAIR else "")
+    assert suspect.peer == ("node-2" if kind is PAIR else None)
     assert (suspect.why == "no answer") is fails
     bad = [each for each in outcomes if fault((each.client, each.server), each.rail, rails)]
     assert suspect.pairs == suspect.of == len(bad)
@@ -117,7 +117,7 @@ def test_of_two_nodes_neither_is_guilty(both_ways):
     (suspect,) = named(outcomes)
     ways = 2 if both_ways else 1
     assert (suspect.kind, suspect.pairs, suspect.of) == (PAIR, 7 * ways, 8 * ways)
-    assert suspect.device == ""
+    assert suspect.device is None
 
 
 def test_a_node_is_named_for_its_cards_and_not_for_its_pairs():
