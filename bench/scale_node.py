@@ -70,7 +70,7 @@ from kube_rdma.model.survey import Survey
 from kube_rdma.pools.kind import NODE_POLICY
 from kube_rdma.pools.kubelet_view import KubeletView
 from kube_rdma.pools.rails import NodeRails
-from kube_rdma.reports.cluster_node_reports import NodeReports
+from kube_rdma.reports.node_report import NodeReports
 from kube_rdma_testing.kernel.listeners import FakeUevents
 
 CARDS = 8

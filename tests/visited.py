@@ -22,10 +22,10 @@ def _look(frame, event, _argument):
     name = frame.f_code.co_filename
     if event != "call" or not name.startswith(PRODUCT) or name in visited:
         return
-    if frame.f_code.co_name == "<module>":
-        return
-    above = frame.f_back
+    above = frame
     while above:
+        if above.f_code.co_name == "<module>" and above.f_code.co_filename.startswith(PRODUCT):
+            return  # it is imported: class bodies and decorators are no step of a flow
         if any(fake in above.f_code.co_filename for fake in FAKES):
             return
         above = above.f_back

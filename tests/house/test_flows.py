@@ -29,7 +29,7 @@ FLOWS = {
         f"{UNIT}/claims/test_attached.py::test_a_pod_by_a_claim_has_what_a_pod_by_a_share_has",
     ),
     "kube-rdma status": (
-        29,
+        21,
         f"{UNIT}/cli/test_status.py::test_it_says_what_is_wrong_and_what_to_do_next",
     ),
     "a NicClusterPolicy": (

@@ -261,7 +261,7 @@ def _keepers(options: AgentOptions, cluster: Cluster) -> tuple[NodeKeeper[Any], 
     from kube_rdma.adapters.cluster.nodes import Nodes
     from kube_rdma.agent.node.marks import CardCondition, StartupTaint
     from kube_rdma.agent.node.report import NodeReporter
-    from kube_rdma.reports.cluster_node_reports import NodeReports
+    from kube_rdma.reports.node_report import NodeReports
 
     assert options.node
     keepers = (

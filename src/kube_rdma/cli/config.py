@@ -17,8 +17,7 @@ from kube_rdma.cli.options import (
     cluster_options,
     flag_option,
 )
-from kube_rdma.cli.output import ExitCode, show, show_document, tell
-from kube_rdma.cli.progress import ProgressLine
+from kube_rdma.cli.output import ExitCode, ProgressLine, show, show_document, tell
 from kube_rdma.cli.recorded import sysfs_option
 
 if TYPE_CHECKING:

@@ -31,8 +31,7 @@ from kube_rdma.cli.options import (
     root_of_host,
     text_option,
 )
-from kube_rdma.cli.output import AS_JSON, TEXT_OUTPUT, ExitCode, show, show_document
-from kube_rdma.cli.progress import ProgressLine
+from kube_rdma.cli.output import AS_JSON, TEXT_OUTPUT, ExitCode, ProgressLine, show, show_document
 
 if TYPE_CHECKING:
     from kube_rdma.cli.options import Opener

@@ -24,8 +24,7 @@ from kube_rdma.cli.options import (
     path_option,
     root_of_host,
 )
-from kube_rdma.cli.output import AS_JSON, TEXT_OUTPUT, ExitCode, show, show_document
-from kube_rdma.cli.progress import ProgressLine
+from kube_rdma.cli.output import AS_JSON, TEXT_OUTPUT, ExitCode, ProgressLine, show, show_document
 from kube_rdma.cli.recorded import sysfs_option
 
 if TYPE_CHECKING:

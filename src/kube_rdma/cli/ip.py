@@ -16,9 +16,8 @@ import click
 from kube_rdma.cli.beside import beside
 from kube_rdma.cli.examples import examples
 from kube_rdma.cli.options import ClusterOptions, cluster_options, flag_option, text_option
-from kube_rdma.cli.output import OUTPUT, ExitCode, show_document, show_sentence, tell
+from kube_rdma.cli.output import OUTPUT, ExitCode, ProgressLine, show_document, show_sentence, tell
 from kube_rdma.cli.output import show as show_page
-from kube_rdma.cli.progress import ProgressLine
 
 if TYPE_CHECKING:
     from kube_client.objects import Cluster

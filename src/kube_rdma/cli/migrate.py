@@ -13,8 +13,7 @@ import click
 from kube_rdma.cli import completion
 from kube_rdma.cli.examples import examples
 from kube_rdma.cli.options import ClusterOptions, cluster_options, text_option
-from kube_rdma.cli.output import TEXT_OUTPUT, show, show_document
-from kube_rdma.cli.progress import ProgressLine
+from kube_rdma.cli.output import TEXT_OUTPUT, ProgressLine, show, show_document
 
 if TYPE_CHECKING:
     from kube_rdma.cli.options import Opener

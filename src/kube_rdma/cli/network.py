@@ -15,8 +15,7 @@ import click
 
 from kube_rdma.cli.examples import examples
 from kube_rdma.cli.options import ClusterOptions, flag_option, program_options
-from kube_rdma.cli.output import show_sentence
-from kube_rdma.cli.progress import ProgressLine
+from kube_rdma.cli.output import ProgressLine, show_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,8 +13,15 @@ import click
 
 from kube_rdma.cli.examples import examples
 from kube_rdma.cli.options import ClusterOptions, cluster_options
-from kube_rdma.cli.output import DOCUMENTS, LIST_OUTPUT, ExitCode, show, show_document, show_names
-from kube_rdma.cli.progress import ProgressLine
+from kube_rdma.cli.output import (
+    DOCUMENTS,
+    LIST_OUTPUT,
+    ExitCode,
+    ProgressLine,
+    show,
+    show_document,
+    show_names,
+)
 
 if TYPE_CHECKING:
     from kube_rdma.cli.options import Opener

@@ -25,6 +25,7 @@ from kube_rdma.cli.output import (
     DOCUMENTS,
     LIST_OUTPUT,
     ExitCode,
+    ProgressLine,
     keep,
     show,
     show_document,
@@ -32,11 +33,10 @@ from kube_rdma.cli.output import (
     tell,
     writable,
 )
-from kube_rdma.cli.progress import ProgressLine
 
 if TYPE_CHECKING:
     from kube_rdma.cli.options import Opener
-    from kube_rdma.reports.policies import ClusterLook
+    from kube_rdma.reports.gather import ClusterLook
 
 
 @click.command(
@@ -118,8 +118,7 @@ def _draw(look: ClusterLook, file: Path) -> None:
 
 
 async def _look(opener: Opener | None, options: ClusterOptions, seconds: float) -> ClusterLook:
-    from kube_rdma.reports.gather import take
-    from kube_rdma.reports.policies import until_well
+    from kube_rdma.reports.gather import take, until_well
 
     with ProgressLine("Reading the cluster.") as line:
         async with options.open(opener) as cluster:

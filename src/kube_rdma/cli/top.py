@@ -24,8 +24,14 @@ from kube_rdma.adapters.metrics.samples import samples
 from kube_rdma.cli.doctor import AGENT_NAMESPACE, agent_namespaces
 from kube_rdma.cli.examples import examples
 from kube_rdma.cli.options import ClusterOptions, cluster_options, flag_option
-from kube_rdma.cli.output import LIST_OUTPUT, document_text, is_terminal, show, show_names
-from kube_rdma.cli.progress import ProgressLine
+from kube_rdma.cli.output import (
+    LIST_OUTPUT,
+    ProgressLine,
+    document_text,
+    is_terminal,
+    show,
+    show_names,
+)
 from kube_rdma.doctor.agents import Agents, find_agents
 from kube_rdma.metrics.rules.throughput import rates, totals
 from kube_rdma.model.metrics import AgentScrape, TrafficRate

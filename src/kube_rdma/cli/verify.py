@@ -25,6 +25,7 @@ from kube_rdma.cli.examples import examples
 from kube_rdma.cli.options import ClusterOptions, cluster_options, flag_option
 from kube_rdma.cli.output import (
     ExitCode,
+    ProgressLine,
     document_text,
     for_people,
     keep,
@@ -33,7 +34,6 @@ from kube_rdma.cli.output import (
     writable,
     written,
 )
-from kube_rdma.cli.progress import ProgressLine
 from kube_rdma.cli.verify_options import PodOptions, VerifyOptions, pod_options, verify_options
 from kube_rdma.lib.page import counted
 from kube_rdma.model.verify import PERFTEST_IMAGE, Pairing

@@ -1,28 +1,32 @@
 """Reads what `kube-rdma status` judges: each kind by itself, so that one missing right hides one.
 
-cli/status runs it. The API server alone is asked, never a node.
+cli/status runs it, once or until all is well. The API server alone is asked, never a node.
 """
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
-from kube_base.errors import Refused
+from kube_base.errors import Refused, Unavailable
+from kube_base.frozen import Frozen
 from kube_client.errors import NotInstalled
 from kube_client.objects import Cluster
 from kube_rdma.lib.part_reader import PartReader
-from kube_rdma.model.reports import ClusterFacts, ProgramPod, ProgramRole, Workload
+from kube_rdma.model.finding import Finding
+from kube_rdma.model.reports import ClusterFacts, ClusterHealth, ProgramPod, ProgramRole, Workload
 from kube_rdma.reports import cluster as objects
 from kube_rdma.reports.cluster import SeenWorkload
-from kube_rdma.reports.rules.cluster import program_role, says
+from kube_rdma.reports.rules.cluster import findings, health, program_role, says
 
 T = TypeVar("T")
 
 
 async def take(cluster: Cluster) -> ClusterFacts:
-    """Read all of it; raise Unavailable without an answer."""
+    """Return all that can be read; raise Unavailable without an answer."""
     reader = PartReader(hidden_by=(Refused,))
     missing: list[str] = []
 
@@ -81,3 +85,61 @@ def _workload(seen: SeenWorkload, role: ProgramRole) -> Workload:
         networks=says(words, "--networks"),
         reports=says(words, "--role", "node"),
     )
+
+
+# `kube-rdma status --wait` looks again until all is well.
+
+BETWEEN_SECONDS = 2.0
+
+Clock: TypeAlias = Callable[[], float]
+Sleep: TypeAlias = Callable[[float], Awaitable[None]]
+
+
+class ClusterLook(Frozen):
+    """One look at a cluster, with its judgement."""
+
+    facts: ClusterFacts
+    findings: tuple[Finding, ...]
+    health: ClusterHealth
+
+
+async def until_well(
+    take: Callable[[], Awaitable[ClusterFacts]],
+    seconds: float,
+    progress: Callable[[str], None] = lambda _: None,
+    *,
+    clock: Clock = time.monotonic,
+    sleep: Sleep = asyncio.sleep,
+) -> ClusterLook:
+    """Return the first look at which all is well, or the last one before the time is over.
+
+    `progress` gets each new sentence of what is waited for. Raise Unavailable where the API server
+    does not answer the last look.
+    """
+    end, before = clock() + seconds, ""
+    while True:
+        try:
+            facts = await take()
+        except Unavailable as error:
+            if clock() + BETWEEN_SECONDS > end:
+                raise
+            news = str(error)
+        else:
+            wrong = findings(facts)
+            look = ClusterLook(facts, wrong, health(facts, wrong))
+            if look.health is ClusterHealth.HEALTHY or clock() + BETWEEN_SECONDS > end:
+                return look
+            news = _waits_for(look)
+        if news != before:
+            before = news
+            progress(news)
+        await sleep(BETWEEN_SECONDS)
+
+
+def _waits_for(look: ClusterLook) -> str:
+    wrong = [one for one in look.findings if one.is_error]
+    if not wrong:
+        return "Waiting: too little could be read to tell."
+    first = " ".join(filter(None, (wrong[0].code, wrong[0].subject)))
+    more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+    return f"Waiting for {first}{more}."

@@ -1,17 +1,23 @@
-"""The object ``kind: NodeReport``: what a node says of itself, in texts that people can read.
+"""The object ``kind: NodeReport``: its status, in texts that people can read, and its writing.
 
-The agent of the node writes its status by server-side apply, and nobody writes anything else of it.
-Its shapes are in model/reports.
+The agent of the node writes it by server-side apply, and nobody writes anything else of it. Its
+shapes are in model/reports.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
-from kube_base.frozen import replace
+from kube_base.frozen import Frozen, replace
+from kube_client.kinds import Owner, Wanted, Where
+from kube_client.objects import Cluster
+from kube_client.watching import WatchEvent
+from kube_client.wire import Unreadable
+from kube_rdma.adapters.cluster.kinds.own import NODE_REPORT, StoredReport
 from kube_rdma.model.card import CardId
-from kube_rdma.model.kubernetes import Condition, condition, cut
+from kube_rdma.model.kubernetes import Condition, NodeState, condition, cut
 from kube_rdma.model.pools import PolicyAtNode
 from kube_rdma.model.reports import (
     NodeReport,
@@ -119,3 +125,34 @@ def _conditions(old: tuple[Condition, ...], report: NodeReport, now: str) -> Ite
     yield condition(old, now, "Ready", wrong is None, words)
     for kind, holds, why in parts:
         yield condition(old, now, kind, holds, why)
+
+
+# The object at the API server.
+
+
+class NodeReports(Frozen):
+    """The report of one node, as its agent follows and writes it."""
+
+    cluster: Cluster
+    node: str
+
+    def watch(self) -> AsyncGenerator[WatchEvent[None, NodeReportStatus], None]:
+        """Yield the report now and whenever it changes; raise Refused where its kind is missing."""
+        return self.cluster.watch(NODE_REPORT, Where(name=self.node))
+
+    async def write(
+        self, node: NodeState, seen: StoredReport | None, status: NodeReportStatus
+    ) -> StoredReport:
+        """Write the status; the object is made first if none, or none of this Node, was `seen`."""
+        if seen is None or not is_owned(seen, node):
+            owner = Owner("v1", "Node", node.name, node.uid)
+            with suppress(Unreadable):  # what another version wrote is about to be replaced
+                await self.cluster.apply(
+                    NODE_REPORT, Wanted(node.name, owners=(owner,)), force=True
+                )
+        return await self.cluster.apply_status(NODE_REPORT, node.name, "", status, force=True)
+
+
+def is_owned(report: StoredReport, node: NodeState) -> bool:
+    """Decide whether a report belongs to this very Node, which may have been made anew."""
+    return any(owner.uid == node.uid for owner in report.owners)

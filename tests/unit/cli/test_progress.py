@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kube_rdma.cli.progress import ProgressLine
+from kube_rdma.cli.output import ProgressLine
 from tests.kit.terminal import shown, until
 
 ROOT = Path(__file__).parents[3]
@@ -19,7 +19,7 @@ ENVIRONMENT = {
 }
 LINE = """
 import sys
-from kube_rdma.cli.progress import AFTER_SECONDS, ProgressLine
+from kube_rdma.cli.output import AFTER_SECONDS, ProgressLine
 class Now:
     "A clock on which the time is over at once."
     def __init__(self, seconds, begin):

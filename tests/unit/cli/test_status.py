@@ -166,10 +166,15 @@ def test_a_healthy_cluster_is_one_page_and_exit_code_zero(world):
     assert world.codes() == {}
 
 
-def test_it_says_what_is_wrong_and_what_to_do_next(world):
+@pytest.fixture
+def ill(world):
     world.report("node-1", "no port is ACTIVE: check the cable", healthy=0)
     world.node("node-1", "0")
-    result = world.run()
+    return world
+
+
+def test_it_says_what_is_wrong_and_what_to_do_next(ill):
+    result = ill.run()
     assert result.exit_code == 1
     assert "✗  node-1  ready  0/1" in result.output
     problem, _, rest = result.output.partition("✗ CardsUnhealthy  node/node-1\n")[2].partition("\n")

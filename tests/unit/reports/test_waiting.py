@@ -5,7 +5,7 @@ import pytest
 from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
 from kube_rdma.model.reports import ClusterHealth, ProgramRole
-from kube_rdma.reports.policies import BETWEEN_SECONDS, until_well
+from kube_rdma.reports.gather import BETWEEN_SECONDS, until_well
 from tests.unit.reports.rules.test_cluster import CONTROLLER, WELL
 
 NO_AGENT = replace(WELL, workloads=(CONTROLLER,))

@@ -14,8 +14,8 @@ from kube_rdma.adapters.cluster.kinds.own import NODE_REPORT
 from kube_rdma.agent.node import report as policies
 from kube_rdma.agent.node.report import NodePolicies, NodeReporter
 from kube_rdma.pools.kind import NODE_POLICY, policy_of
-from kube_rdma.reports.cluster_node_reports import NodeReports
 from kube_rdma.reports.node_keeper import WritePace
+from kube_rdma.reports.node_report import NodeReports
 from kube_rdma_testing.cluster.server import FakeServer
 from tests.unit.agent.world import LABEL, NODE_NAME, VKE, World, hard_card, until
 

@@ -13,8 +13,8 @@ from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.own import NODE_REPORT
 from kube_rdma.agent.node.report import NodeReporter
 from kube_rdma.model.device import PortState
-from kube_rdma.reports.cluster_node_reports import NodeReports
 from kube_rdma.reports.node_keeper import WritePace, pause
+from kube_rdma.reports.node_report import NodeReports
 from kube_rdma_testing.cluster.server import FakeServer
 from tests.unit.agent.world import NODE_NAME, VKE, World, hard_card, until
 
