@@ -1,9 +1,9 @@
-"""Which plans the hardware self-test tries on which card, and whether the node is as before.
+"""Chooses the plans that the self-test tries on each card, and compares the node with before.
 
 The plans are the agent's own: attach/rules/procedure makes them, for a network that has what a
 pod's network can have: addresses of both families, routes, an MTU and, on a virtual function,
-settings. What the agent would refuse is refused here too, and the reason is shown. Nothing that the
-node itself is reached through is touched, whoever names it.
+settings. A plan that the agent would refuse is refused here too, and the reason is shown. Nothing
+that the node itself is reached through is touched, whoever names it.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _GID = 47  # characters of the sixteen octets behind the queue pair (RFC 4391, 9
 
 
 def trials(scene: SelftestScene, asked: SelftestRequest) -> tuple[Trial | UntriedCard, ...]:
-    """What to try, card by card, with what is left out and why.
+    """Return what to try, card by card, with what is left out and why.
 
     Raise Refused when there is no card, or none of the name that was asked for.
     """
@@ -74,9 +74,9 @@ def trials(scene: SelftestScene, asked: SelftestRequest) -> tuple[Trial | Untrie
 
 
 def differences(trial: Trial, before: SelftestScene, after: SelftestScene) -> tuple[str, ...]:
-    """What a trial changed on the node, as sentences without their stop; nothing when all is well.
+    """Return what a trial changed on the node, in sentences without stop; none when all is well.
 
-    A device or interface is told by its function: where the kernel made it again, as it does with
+    A device or interface is known by its function: where the kernel made it again, as it does with
     InfiniBand, its index may be another.
     """
     was, now = (dict(_facts(trial, scene)) for scene in (before, after))
@@ -96,7 +96,7 @@ def differences(trial: Trial, before: SelftestScene, after: SelftestScene) -> tu
 
 
 def _chosen(scene: SelftestScene, asked: SelftestRequest) -> list[Card]:
-    """The cards with these names, else those with RDMA devices and virtual functions."""
+    """Return the cards with these names, else those with RDMA devices and virtual functions."""
     if asked.cards:
         return list(dict.fromkeys(_named(scene, name) for name in asked.cards))
     cards = [card for card in scene.cards if card.devices or _is_virtual(card)]
@@ -155,7 +155,7 @@ def _of_card(
 
 
 def _fitting(card: Card, link: HostLink, *, named: bool) -> tuple[TrialKind, ...]:
-    """What there is to try where nobody chose: a card's own link moves only when it is named."""
+    """Return what there is to try where nobody chose: a card's own link moves only when named."""
     if _is_virtual(card):
         return (TrialKind.TAKE, TrialKind.FUNCTION) if link.virtual else (TrialKind.TAKE,)
     wide = link.link_type == _INFINIBAND
@@ -170,13 +170,13 @@ def _is_virtual(card: Card) -> bool:
 
 
 def _carries_the_node(scene: SelftestScene, card: Card, link: HostLink) -> bool:
-    """Whether a default route leads through the card, or may, or through what stands on it."""
+    """Decide whether a default route leads, or may lead, through the card or what stands on it."""
     above = set(_all_above(scene, link.name))
     return is_vital(card) or link.default_route or bool(above & set(scene.routed))
 
 
 def _all_above(scene: SelftestScene, name: str) -> Iterator[str]:
-    """The interface and all that stand on it."""
+    """Yield the interface and all that stand on it."""
     above = dict(scene.above)
     yield name
     for other in above.get(name, ()):
@@ -184,7 +184,7 @@ def _all_above(scene: SelftestScene, name: str) -> Iterator[str]:
 
 
 def _in_use(scene: SelftestScene, card: Card, link: HostLink, *, named: bool) -> str | None:
-    """Why its own link does not move; what stands on it would be lost for good."""
+    """Return why its own link does not move; what stands on it would be lost for good."""
     if above := dict(scene.above).get(link.name):
         return f"{listed(above)} stands on {link.name}, and would not get it back"
     if named:
@@ -198,7 +198,7 @@ def _in_use(scene: SelftestScene, card: Card, link: HostLink, *, named: bool) ->
 
 
 def _plan(scene: SelftestScene, card: Card, link: HostLink, kind: TrialKind) -> Plan:
-    """As the agent plans for a pod with this one network; raise Refused as it does."""
+    """Return the plan of the agent for a pod with this one network; raise Refused as it does."""
     network = _network(scene, card, link, kind)
     guid = mac = None
     if kind is TrialKind.FUNCTION:
@@ -222,7 +222,7 @@ def _plan(scene: SelftestScene, card: Card, link: HostLink, kind: TrialKind) -> 
 
 
 def _network(scene: SelftestScene, card: Card, link: HostLink, kind: TrialKind) -> Network:
-    """With IPv6 where the node has it: its loopback has an address then."""
+    """Return the network, with IPv6 where the node has it: its loopback has an address then."""
     families = {address.version for each in scene.network.links for address, _ in each.addresses}
     families.add(4)
     wide = link.link_type == _INFINIBAND
@@ -242,7 +242,7 @@ def _network(scene: SelftestScene, card: Card, link: HostLink, kind: TrialKind) 
 
 
 def _function(scene: SelftestScene, link: HostLink, *, wide: bool) -> FunctionSettings:
-    """What nearly every driver can set; mlx5 makes functions of InfiniBand whose link is down."""
+    """Return settings that nearly every driver takes; mlx5 makes InfiniBand functions link down."""
     if wide:
         return FunctionSettings(link_state=LinkState.ENABLE)
     current = dict(scene.functions).get(link.virtual) if link.virtual else None
@@ -251,9 +251,9 @@ def _function(scene: SelftestScene, link: HostLink, *, wide: bool) -> FunctionSe
 
 
 def _own(scene: SelftestScene, link: HostLink) -> str:
-    """Eight octets that no other card has: a GUID, and a MAC with the first six.
+    """Return eight octets that no other card has: a GUID, and a MAC with the first six.
 
-    Locally administered, and made of the GUID of the physical function where it has one.
+    They are locally administered, and made of the GUID of the physical function where it has one.
     """
     above = link.virtual.pci if link.virtual else None
     parent_guids = [guid for _, pci, guid in scene.network.guids if pci and pci == above]
@@ -263,7 +263,7 @@ def _own(scene: SelftestScene, link: HostLink) -> str:
 
 
 def _facts(trial: Trial, scene: SelftestScene) -> Iterator[tuple[str, str]]:
-    """What must be the same afterwards, by what it is called."""
+    """Yield what must be the same afterwards, each with its name."""
     pci = trial.card.pci
     links = [
         link
@@ -290,7 +290,7 @@ def _facts(trial: Trial, scene: SelftestScene) -> Iterator[tuple[str, str]]:
 
 
 def _stable(link: HostLink) -> str:
-    """Of InfiniBand without the queue pair, which is another one for an interface made again."""
+    """Return the MAC; of InfiniBand without the queue pair, which is new after a remake."""
     return link.mac[-_GID:] if link.link_type == _INFINIBAND else link.mac
 
 

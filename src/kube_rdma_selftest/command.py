@@ -1,4 +1,4 @@
-"""What `kube-rdma verify --hardware-selftest` does: shows the trials, or runs them.
+"""`kube-rdma verify --hardware-selftest`: shows the trials, or runs them.
 
 cli/verify finds `selftest` by the name of this module, and has read the options.
 """
@@ -17,7 +17,7 @@ from kube_rdma_selftest.report import report
 from kube_rdma_selftest.run import (
     SelftestDependencies,
     listening,
-    real_doors,
+    kernel_dependencies,
     run_trials,
     this_system,
 )
@@ -43,7 +43,7 @@ def selftest(cards: Sequence[str], kinds: Sequence[str], *, yes: bool) -> None:
             where="--yes",
         )
     with listening() as stopped:
-        passed = verified(asked, real_doors(stopped), show, yes=yes)
+        passed = verified(asked, kernel_dependencies(stopped), show, yes=yes)
     if stopped():
         sys.exit(ExitCode.INTERRUPTED)
     if not passed:
@@ -51,13 +51,17 @@ def selftest(cards: Sequence[str], kinds: Sequence[str], *, yes: bool) -> None:
 
 
 def verified(
-    asked: SelftestRequest, doors: SelftestDependencies, say: Callable[[Page], None], *, yes: bool
+    asked: SelftestRequest,
+    dependencies: SelftestDependencies,
+    say: Callable[[Page], None],
+    *,
+    yes: bool,
 ) -> bool:
-    """Show or do it, and say whether every plan passed.
+    """Show or do it, and return whether every plan passed.
 
     Raise Refused when there is none to try.
     """
-    scene = doors.look()
+    scene = dependencies.look()
     tried = trials(scene, asked)
     if not yes:
         say(dry_run(tried))
@@ -65,7 +69,7 @@ def verified(
         return True
     table = Table(tried)
     say(table.head)
-    outcomes = run_trials(asked, doors, lambda result: say(table.row(result)))
+    outcomes = run_trials(asked, dependencies, lambda result: say(table.row(result)))
     say(_EMPTY)
     say((*summary(outcomes), *report(this_system(), scene, outcomes)))
     _refuse_nothing(tried)

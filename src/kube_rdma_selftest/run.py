@@ -60,47 +60,46 @@ Tell = Callable[[TrialResult | UntriedCard], None]
 
 
 class SelftestDependencies(Frozen):
-    """What the self-test asks and does; everything blocks.
-
-    `stopped` says whether somebody wants it to end. `patience` bounds, in seconds, how long the
-    kernel may take to give something back.
-    """
+    """The functions by which the self-test sees and changes the node; all of them block."""
 
     look: Callable[[], SelftestScene]
     namespace: Callable[[], AbstractContextManager[Namespace]]
     open_pod: Callable[[Namespace | None], AbstractContextManager[PodNetwork]]
-    stopped: Callable[[], bool] = lambda: False
+    stopped: Callable[[], bool] = lambda: False  # somebody wants it to end
     wait: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
-    patience: float = PATIENCE
+    patience: float = PATIENCE  # seconds that the kernel may take to give something back
 
 
-def real_doors(stopped: Callable[[], bool]) -> SelftestDependencies:
-    """Those of this machine's kernel."""
+def kernel_dependencies(stopped: Callable[[], bool]) -> SelftestDependencies:
+    """Return those of this machine's kernel."""
     return SelftestDependencies(take_scene, new_namespace, open_pod, stopped)
 
 
 def run_trials(
-    asked: SelftestRequest, doors: SelftestDependencies, tell: Tell
+    asked: SelftestRequest, dependencies: SelftestDependencies, tell: Tell
 ) -> tuple[TrialResult | UntriedCard, ...]:
-    """Try one plan after the other; `tell` hears of each at once. Raise as rules.selftest.trials.
+    """Try one plan after the other; `tell` gets each outcome at once. Raise Refused as `trials`.
 
     Every plan is made again right before it is run: the one before may have left other indexes. A
     card that did not come back whole is not touched again.
     """
     outcomes: list[TrialResult | UntriedCard] = []
     spoilt: set[CardId] = set()
-    for expected in trials(doors.look(), asked):
-        if doors.stopped():
+    for expected in trials(dependencies.look(), asked):
+        if dependencies.stopped():
             break
-        came: TrialResult | UntriedCard
+        came: Trial | TrialResult | UntriedCard
         if isinstance(expected, UntriedCard):
             came = expected
         elif expected.card.id in spoilt:
             reason = "not everything of this card could be given back"
             came = UntriedCard(expected.card, reason, expected.kind)
         else:
-            came = _tried(expected, asked, doors)
+            before = dependencies.look()
+            came = _again(expected, before, asked)
+            if isinstance(came, Trial):
+                came = _Trying(came, before, dependencies).result()
         if isinstance(came, TrialResult) and any(trouble.left for trouble in came.troubles):
             spoilt.add(came.trial.card.id)
         outcomes.append(came)
@@ -109,13 +108,13 @@ def run_trials(
 
 
 def this_system() -> SelftestSystem:
-    """What runs here, for the report."""
+    """Return what runs here, for the report."""
     names = os.uname()
     return SelftestSystem(__version__, names.release, names.machine)
 
 
 def take_scene() -> SelftestScene:
-    """This node now; raise Unavailable when the kernel does not say what must not be touched."""
+    """Return this node now; raise Unavailable when the kernel hides what must not be touched."""
     routed = read_default_routes()
     survey = take_survey()
     with open_rtnl() as netlink:
@@ -133,7 +132,7 @@ def take_scene() -> SelftestScene:
 
 @contextmanager
 def new_namespace() -> Iterator[Namespace]:
-    """A network namespace that ends with the context."""
+    """Return a network namespace that ends with the context."""
     descriptor = make_namespace()
     try:
         yield descriptor
@@ -143,7 +142,7 @@ def new_namespace() -> Iterator[Namespace]:
 
 @contextmanager
 def listening() -> Iterator[Callable[[], bool]]:
-    """Whether Ctrl-C, SIGTERM or the end of the terminal has come; none of them interrupts."""
+    """Yield a function that says whether a signal to end has come; none of them interrupts."""
     heard: list[int] = []
     before = {
         signum: signal.signal(signum, lambda number, _: heard.append(number)) for signum in _SIGNALS
@@ -155,16 +154,8 @@ def listening() -> Iterator[Callable[[], bool]]:
             signal.signal(signum, handler)
 
 
-def _tried(
-    expected: Trial, asked: SelftestRequest, doors: SelftestDependencies
-) -> TrialResult | UntriedCard:
-    before = doors.look()
-    now = _again(expected, before, asked)
-    return now if isinstance(now, UntriedCard) else _Trying(now, before, doors).result()
-
-
 def _again(trial: Trial, scene: SelftestScene, asked: SelftestRequest) -> Trial | UntriedCard:
-    """The same as it is now; by the card's identity, for its devices may have other names."""
+    """Return the trial as it is now, by the card's identity: its devices may have other names."""
     named = (trial.card.id,) if asked.cards else ()
     try:
         (now,) = (
@@ -184,15 +175,17 @@ class _EndError(Exception):
 class _Trying:
     """One Trial, once."""
 
-    def __init__(self, trial: Trial, before: SelftestScene, doors: SelftestDependencies) -> None:
-        self._trial, self._before, self._doors = trial, before, doors
+    def __init__(
+        self, trial: Trial, before: SelftestScene, dependencies: SelftestDependencies
+    ) -> None:
+        self._trial, self._before, self._dependencies = trial, before, dependencies
         self._acts = undo(trial.plan)
         self._troubles: list[Trouble] = []
         self._milliseconds: float | None = None
         self._stopped = False
 
     def result(self) -> TrialResult:
-        """Both rounds, the second one only after a first without trouble."""
+        """Run both rounds, the second one only after a first without trouble."""
         self._taken_back()
         if not self._troubles and not self._stopped:
             self._ended()
@@ -201,13 +194,13 @@ class _Trying:
 
     def _taken_back(self) -> None:
         """Run, run again, undo."""
-        with self._doors.namespace() as namespace:
+        with self._dependencies.namespace() as namespace:
             try:
                 with suppress(_EndError), self._opened(namespace) as pod:
                     empty = pod.look()
-                    begin = self._doors.clock()
+                    begin = self._dependencies.clock()
                     self._attach(pod, TrialStage.ATTACH)
-                    self._milliseconds = (self._doors.clock() - begin) * 1000
+                    self._milliseconds = (self._dependencies.clock() - begin) * 1000
                     self._check(pod, TrialStage.ATTACH)
                     self._attach(pod, TrialStage.REPEAT)
                     self._check(pod, TrialStage.REPEAT)
@@ -222,7 +215,7 @@ class _Trying:
         """Run, and let the namespace end."""
         try:
             with (
-                self._doors.namespace() as namespace,
+                self._dependencies.namespace() as namespace,
                 suppress(_EndError),
                 self._opened(namespace) as pod,
             ):
@@ -233,9 +226,9 @@ class _Trying:
 
     @contextmanager
     def _opened(self, namespace: Namespace) -> Iterator[PodNetwork]:
-        """The namespace's door; of anything that goes wrong a Trouble is made."""
+        """Open the namespace; turn anything that goes wrong in it into a Trouble."""
         try:
-            with self._doors.open_pod(namespace) as pod:
+            with self._dependencies.open_pod(namespace) as pod:
                 yield pod
         except _EndError:
             raise
@@ -245,7 +238,7 @@ class _Trying:
 
     def _attach(self, pod: PodNetwork, stage: TrialStage) -> None:
         for step in self._trial.plan.steps:
-            if self._doors.stopped():
+            if self._dependencies.stopped():
                 self._stopped = True
                 raise _EndError
             self._run(pod, step, stage)
@@ -265,7 +258,7 @@ class _Trying:
         self._troubles += [Trouble(stage, line) for line in wrong]
 
     def _check_empty(self, before: PodView, after: PodView) -> None:
-        """What undoing left in the namespace."""
+        """Note what undoing left in the namespace."""
         initial_links = {link.name for link in before.links}
         left = [f"the interface {one.name}" for one in after.links if one.name not in initial_links]
         left += [f"the route to {one.to}" for one in after.routes if one not in before.routes]
@@ -274,21 +267,21 @@ class _Trying:
         self._troubles += [Trouble(TrialStage.UNDO, line) for line in sentences]
 
     def _give_back(self, namespace: Namespace | None, stage: TrialStage) -> None:
-        """All that undoing takes, each act whatever became of the others."""
+        """Undo all, each act whatever became of the others."""
         with ExitStack() as stack:
             pod: PodNetwork | None = None
             if namespace is not None:
                 with suppress(KubeError, OSError):
-                    pod = stack.enter_context(self._doors.open_pod(namespace))
+                    pod = stack.enter_context(self._dependencies.open_pod(namespace))
             if pod is None:
-                pod = stack.enter_context(self._doors.open_pod(None))
+                pod = stack.enter_context(self._dependencies.open_pod(None))
             for act in self._acts:
                 self._undo(pod, act, stage)
 
     def _undo(self, pod: PodNetwork, act: Undo, stage: TrialStage) -> None:
-        deadline = self._doors.clock() + self._doors.patience
+        deadline = self._dependencies.clock() + self._dependencies.patience
         while True:
-            late = self._doors.clock() >= deadline
+            late = self._dependencies.clock() >= deadline
             try:
                 pod.undo(act)
             except Exception as error:  # noqa: BLE001  # the other acts come all the same
@@ -297,22 +290,22 @@ class _Trying:
                     return
             else:
                 return
-            self._doors.wait(_PAUSE)
+            self._dependencies.wait(_PAUSE)
 
     def _compare(self, stage: TrialStage) -> None:
-        """The node with what it was; the kernel may take a moment."""
-        deadline = self._doors.clock() + self._doors.patience
+        """Compare the node with what it was; the kernel may take a moment."""
+        deadline = self._dependencies.clock() + self._dependencies.patience
         while True:
             try:
-                problems = differences(self._trial, self._before, self._doors.look())
+                problems = differences(self._trial, self._before, self._dependencies.look())
             except KubeError as error:
                 problems = (_describe_error(error),)
-            if not problems or self._doors.clock() >= deadline:
+            if not problems or self._dependencies.clock() >= deadline:
                 break
-            self._doors.wait(_PAUSE)
+            self._dependencies.wait(_PAUSE)
         self._troubles += [Trouble(stage, line, left=True) for line in problems]
 
 
 def _describe_error(error: Exception) -> str:
-    """The words of an error; of one that nobody expected with its kind."""
+    """Return the text of an error; of one that nobody expected with its type."""
     return str(error) if isinstance(error, KubeError) else f"{type(error).__name__}: {error}"

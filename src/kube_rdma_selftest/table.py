@@ -57,7 +57,7 @@ Tried = Trial | UntriedCard
 
 
 def dry_run(tried: Sequence[Tried]) -> Page:
-    """Every plan with its steps, what is left out and why, and whom it would interrupt."""
+    """Return every plan with its steps, what is left out and why, and whom it would interrupt."""
     cards = [list(of_card) for _, of_card in groupby(tried, key=lambda attempt: attempt.card.id)]
     blocks: list[Block] = [
         (Line(_title(group[0])), *chain.from_iterable(map(_shown, group))) for group in cards
@@ -86,11 +86,11 @@ class Table:
 
     @property
     def head(self) -> Page:
-        """The names of the columns."""
+        """Return the names of the columns."""
         return ((self._table,),)
 
     def row(self, outcome: TrialResult | UntriedCard) -> Page:
-        """What came of one plan."""
+        """Return the outcome of one plan."""
         if isinstance(outcome, UntriedCard):
             cells = _cells(outcome, "not tried", _NONE)
         else:
@@ -101,7 +101,7 @@ class Table:
 
 
 def summary(outcomes: Sequence[TrialResult | UntriedCard]) -> Page:
-    """A sentence for each failure and each reason, how many passed, and what to report."""
+    """Return a sentence for each failure and reason, how many passed, and what to report."""
     results = [outcome for outcome in outcomes if isinstance(outcome, TrialResult)]
     sentences: list[Part] = []
     for outcome in outcomes:
@@ -132,7 +132,7 @@ def _name(attempt: Tried) -> str:
 
 
 def _shown(attempt: Tried) -> Iterator[Part]:
-    """The steps of a plan, or why it is left out."""
+    """Yield the steps of a plan, or why it is left out."""
     if isinstance(attempt, UntriedCard):
         kind = f"{attempt.kind}: " if attempt.kind else ""
         yield Sentence(f"  {kind}not tried: {_stop(attempt.reason)}", "    ")
@@ -179,7 +179,7 @@ def _troubles(result: TrialResult) -> Iterator[Sentence]:
 
 
 def _act(trouble: Trouble, trial: Trial) -> str:
-    """What failed: a Step by its number, else what takes one back."""
+    """Return what failed: a Step by its number, else what takes one back."""
     if trouble.act is None:
         return ""
     number = {id(step): number for number, step in enumerate(trial.plan.steps, 1)}

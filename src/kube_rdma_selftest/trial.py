@@ -1,8 +1,8 @@
-"""The hardware self-test as values: what is tried on which card, and what came of it.
+"""The hardware self-test as values: trials of cards, and their outcomes.
 
 `kube-rdma verify --hardware-selftest` runs the very plans of the agent on real cards. A Scene is
-the node at one moment; kube_rdma_selftest/choice makes Trials out of it and compares two of them,
-kube_rdma_selftest/run runs a Trial, kube_rdma_selftest/table shows Results.
+the node at one moment; kube_rdma_selftest/choice makes Trials out of one, kube_rdma_selftest/run
+runs them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kube_rdma.model.pools import FunctionPlace, FunctionSettings
 
 
 class TrialKind(StrEnum):
-    """What is tried on a card.
+    """A way to put a card to the test.
 
     MACVLAN, IPVLAN, IPOIB: a virtual link on it, which leaves the card itself alone. TAKE: its own
     link moves. FUNCTION: that of a virtual function moves, set up by its physical one.
@@ -31,36 +31,31 @@ class TrialKind(StrEnum):
 
     @property
     def moves(self) -> bool:
-        """Whether whoever uses the card is interrupted."""
+        """Decide whether whoever uses the card is interrupted."""
         return self in (TrialKind.TAKE, TrialKind.FUNCTION)
 
 
 class SelftestRequest(Frozen):
-    """What a person chose: cards by name or PCI address, kinds; all that is idle where empty."""
+    """A person's choice: cards by name or PCI address, kinds; all that is idle where empty."""
 
     cards: tuple[str, ...] = ()
     kinds: tuple[TrialKind, ...] = ()
 
 
 class SelftestScene(Frozen):
-    """The node at one moment.
-
-    `functions` are the settings of virtual functions, `routed` the interfaces with a default route,
-    `above` by interface those that stand on it (bond, bridge, vlan, …), `rdma` the names of all
-    RDMA devices, those of pods too. `altnames` are by interface its further names.
-    """
+    """The node at one moment."""
 
     cards: tuple[Card, ...]
     network: HostNetwork
-    functions: tuple[tuple[FunctionPlace, FunctionSettings], ...] = ()
-    routed: tuple[str, ...] = ()
-    above: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    rdma: tuple[str, ...] = ()
-    altnames: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    functions: tuple[tuple[FunctionPlace, FunctionSettings], ...] = ()  # virtual ones
+    routed: tuple[str, ...] = ()  # interfaces with a default route
+    above: tuple[tuple[str, tuple[str, ...]], ...] = ()  # what stands on an interface: bond, …
+    rdma: tuple[str, ...] = ()  # the names of all RDMA devices, those of pods too
+    altnames: tuple[tuple[str, tuple[str, ...]], ...] = ()  # further names of an interface
 
 
 class SelftestSystem(Frozen):
-    """What ran: kube-rdma's version, the kernel's release and machine as `uname` has them."""
+    """kube-rdma's version, the kernel's release and machine as `uname` has them."""
 
     version: str
     kernel: str
@@ -85,7 +80,7 @@ class UntriedCard(Frozen):
 
 
 class TrialStage(StrEnum):
-    """How far a Trial was: each plan is run, run again, taken back, and lost with its namespace."""
+    """A stage of a Trial: each plan is run, run again, taken back, and lost with its namespace."""
 
     ATTACH = "attach"
     REPEAT = "repeat"
@@ -94,30 +89,23 @@ class TrialStage(StrEnum):
 
 
 class Trouble(Frozen):
-    """Something that went wrong. `act` failed with `message`; None: a look showed it.
-
-    `left`: the node is not as it was before.
-    """
+    """Something that went wrong."""
 
     stage: TrialStage
     message: str
-    act: Step | Undo | None = None
-    left: bool = False
+    act: Step | Undo | None = None  # failed with the message; None: a look showed it
+    left: bool = False  # the node is not as it was before
 
 
 class TrialResult(Frozen):
-    """What came of a Trial.
-
-    `milliseconds` are those of the plan's first run, None where it did not come to its end.
-    `stopped`: somebody ended the self-test before this one was through.
-    """
+    """The outcome of a Trial."""
 
     trial: Trial
-    milliseconds: float | None
+    milliseconds: float | None  # of the plan's first run; None where it did not end
     troubles: tuple[Trouble, ...] = ()
-    stopped: bool = False
+    stopped: bool = False  # somebody ended the self-test before this one was through
 
     @property
     def passed(self) -> bool:
-        """Whether all was as planned, and the node as before."""
+        """Decide whether all was as planned, and the node as before."""
         return not self.troubles and not self.stopped

@@ -127,7 +127,7 @@ class World:
         with self.kernel.open_pod(namespace) as pod:
             yield Failing(self, pod)
 
-    def doors(self):
+    def dependencies(self):
         return SelftestDependencies(
             self.look,
             self.namespace,

@@ -210,7 +210,7 @@ def agent(
 def _check(
     roles: tuple[str, ...], node_name: str | None, config: Path | None, more: dict[str, Any]
 ) -> None:
-    """Refuse options that do not go together."""
+    """Raise a usage error for options that do not go together."""
     if "plugin" not in roles and any((config, *map(more.get, _OF_PLUGIN))):
         raise click.UsageError("role node alone labels its node: give --role plugin too")
     if more["networks"] and "node" not in roles:
@@ -228,7 +228,7 @@ def _check(
 
 
 def _places(paths: dict[str, Any]) -> AgentPlaces:
-    """The paths of options; the runtime's socket is looked for where none is named."""
+    """Return the paths of options; the runtime's socket is looked for where none is named."""
     from kube_rdma.adapters.runtime.cri import find_socket
     from kube_rdma.agent.compose import AgentPlaces
 
@@ -236,7 +236,7 @@ def _places(paths: dict[str, Any]) -> AgentPlaces:
 
 
 def _namespaces(text: str | None) -> tuple[str, ...] | None:
-    """The namespaces of a list with commas; None where there is none."""
+    """Return the namespaces of a list with commas; None where there is none."""
     if text is None:
         return None
     names = tuple(part.strip() for part in text.split(",") if part.strip())
@@ -248,13 +248,13 @@ def _namespaces(text: str | None) -> tuple[str, ...] | None:
 
 
 def _names(words: tuple[str, ...]) -> tuple[MetricNames, ...]:
-    """Whose names metrics have; `none` beside others says nothing."""
+    """Return the families of names that metrics have; `none` beside others says nothing."""
     from kube_rdma.model.metrics import MetricNames
 
     return tuple(MetricNames(word) for word in words if word != "none")
 
 
 def _mounted() -> Path:
-    """The configuration that the manifest mounts; the oldest place if there is none."""
+    """Return the configuration that the manifest mounts; the oldest place if there is none."""
     places = (SHARED_CONFIG, SRIOV_CONFIG)
     return next((place for place in places if place.parent.is_dir()), CONFIG)

@@ -11,7 +11,7 @@ from typing import Any
 
 
 def beside(module: str, what: str, where: str) -> Any:
-    """The module of another package; raise Refused where this installation has not `what`."""
+    """Return the module of another package; raise Refused where this installation lacks `what`."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""What a shell offers behind Tab: presets, and names of nodes and pods that the cluster has.
+"""Completion behind Tab: presets, and names of nodes and pods that the cluster has.
 
 click asks these functions with what stands on the line so far. A cluster that does not answer in
 three seconds offers nothing: a shell waits for no longer, and shows no error.
@@ -23,24 +23,24 @@ _POD, _NODE = "pod/", "node/"
 
 
 def presets(_: Context, __: Parameter, incomplete: str) -> list[str]:
-    """Presets of `kube-rdma render`."""
+    """Return presets of `kube-rdma render`."""
     from kube_rdma.install.rules.presets import PRESETS
 
     return _begun(PRESETS, incomplete)
 
 
 def nodes(context: Context, _: Parameter, incomplete: str) -> list[str]:
-    """Names of nodes."""
+    """Return names of nodes."""
     return _begun(_asked(context, _nodes), incomplete)
 
 
 def pods(context: Context, _: Parameter, incomplete: str) -> list[str]:
-    """Names of pods of -n, else of the context's namespace."""
+    """Return names of pods of -n, else of the context's namespace."""
     return _begun(_asked(context, lambda cluster: _pods(cluster, _namespace(context))), incomplete)
 
 
 def pod_targets(context: Context, _: Parameter, incomplete: str) -> list[str]:
-    """pod/NAME, or pod/NAMESPACE/NAME where the namespace is written."""
+    """Return pod/NAME, or pod/NAMESPACE/NAME where the namespace is written."""
     space, slash, _rest = incomplete.removeprefix(_POD).partition("/")
     space = space if slash and incomplete.startswith(_POD) else ""
     names = _asked(context, lambda cluster: _pods(cluster, space or _namespace(context)))
@@ -48,7 +48,7 @@ def pod_targets(context: Context, _: Parameter, incomplete: str) -> list[str]:
 
 
 def node_and_pod_targets(context: Context, parameter: Parameter, incomplete: str) -> list[str]:
-    """node/NAME, and what pod_targets has."""
+    """Return node/NAME, and what pod_targets returns."""
     if incomplete.startswith(_POD):
         return pod_targets(context, parameter, incomplete)
     named = [f"{_NODE}{name}" for name in nodes(context, parameter, "")]
@@ -58,9 +58,9 @@ def node_and_pod_targets(context: Context, parameter: Parameter, incomplete: str
 
 
 def of_kubectl() -> None:
-    """`kubectl rdma` behind Tab: kubectl runs this as kubectl_complete-rdma.
+    """Complete `kubectl rdma`: kubectl runs this as kubectl_complete-rdma.
 
-    A line for each word, then what the shell shall do with them: 4 is "offer no files"
+    Print a line for each word, then what the shell shall do with them: 4 is "offer no files"
     (kubernetes/kubectl pkg/cmd/plugin/plugin_completion.go, cobra's ShellCompDirectiveNoFileComp).
     """
     from click import echo
@@ -88,7 +88,7 @@ def _namespace(context: Context) -> str:
 def _asked(
     context: Context, read: Callable[[Cluster], Awaitable[Iterable[str]]]
 ) -> tuple[str, ...]:
-    """What the cluster of the line has, in natural order; nothing where it does not say."""
+    """Return the names that the cluster of the line has, in natural order; none if it is silent."""
     from kube_base.errors import KubeError
     from kube_base.natural import natural
 

@@ -153,14 +153,14 @@ def schema(dialect: str | None) -> None:
 
 
 class _Text(Frozen):
-    """What a file holds, and what it is called in messages."""
+    """The content of a file, and its name in messages."""
 
     data: bytes
     source: str
 
 
 def _text_of(name: str) -> _Text | Refused:
-    """What a file holds, or why it cannot be read."""
+    """Return the content of a file, or why it cannot be read."""
     from kube_rdma.lib.text import document, reader
 
     if name == _STDIN:
@@ -173,12 +173,12 @@ def _text_of(name: str) -> _Text | Refused:
 
 
 def read_parts(name: str) -> Sequence[Document | Refused]:
-    """The documents of a file, or why one of them, or the file, cannot be read."""
+    """Return the documents of a file, or why one of them, or the file, cannot be read."""
     return _parts(_text_of(name))
 
 
 def _parts(text: _Text | Refused) -> Sequence[Document | Refused]:
-    """The documents of a file. What cannot be read is there as its faults, and hides no other."""
+    """Return the documents of a file. One that cannot be read is there as its faults."""
     from kube_base.errors import Refused
     from kube_rdma.lib.text.reader import read_all
 
@@ -256,7 +256,7 @@ def _show(configuration: Config, on_node: OnNode | None, title: str, output: str
 
 
 def _own_addresses(place: _Place) -> Mapping[str, str]:
-    """The addresses of the node, whose cards no pool may move; what is unknown is said."""
+    """Return the addresses of the node, whose cards no pool may move; what is unknown is said."""
     import asyncio
 
     from kube_base.errors import KubeError
@@ -274,7 +274,7 @@ def _own_addresses(place: _Place) -> Mapping[str, str]:
 
 
 def _on_node(configuration: Config, place: _Place) -> OnNode:
-    """What the pools are on this node, or on that of a recorded tree."""
+    """Return the pools on this node, or on that of a recorded tree."""
     from kube_rdma.hardware.recorded_survey import survey_at
     from kube_rdma.pools.rules.health import NodeFacts, evaluate, node_cards
     from kube_rdma.pools.rules.selection import asked_uses, why_not
@@ -311,7 +311,7 @@ def _on_node(configuration: Config, place: _Place) -> OnNode:
 
 
 def _sentences(clashes: Iterable[Clash]) -> Iterator[str]:
-    """One for each two pools that meet, however many cards they have in common."""
+    """Yield one for each two pools that meet, however many cards they have in common."""
     groups: dict[tuple[str, str], list[Clash]] = {}
     for clash in clashes:
         groups.setdefault((clash.first.resource, clash.second.resource), []).append(clash)

@@ -85,7 +85,7 @@ def controller(
 
 
 def _values(assignments: tuple[str, ...]) -> Values:
-    """The values of an installation that are set for policies."""
+    """Return the values of an installation that are set for policies."""
     if not assignments:
         return {}
     from kube_rdma.install.installation import policy_values
@@ -96,7 +96,7 @@ def _values(assignments: tuple[str, ...]) -> Values:
 async def _run(
     access: ClusterOptions, options: ControllerOptions, metrics: tuple[str | None, int] | None
 ) -> None:
-    """All of a controller. What writes to the cluster is done by the copy that leads."""
+    """Run all of a controller; the copy that leads does what writes to the cluster."""
     from kube_rdma.adapters.cluster.events import Events
     from kube_rdma.controller.leadership import ElectionLease, Leadership, own_identity
     from kube_rdma.controller.parts import always, leading, run_controller

@@ -143,7 +143,7 @@ def _show(survey: Survey, output: str) -> None:
 
 
 def _topology(survey: Survey, output: str) -> None:
-    """The matrix, or the whole document with the key ``topology``."""
+    """Show the matrix, or the whole document with the key ``topology``."""
     from kube_rdma.hardware.views.topology import topology_document, topology_text
     from kube_rdma.lib.page import lines_of
     from kube_rdma.pools.rules.topology import matrix
@@ -158,7 +158,7 @@ def _topology(survey: Survey, output: str) -> None:
 
 
 def _nccl(sysfs: SysfsRoot | None) -> None:
-    """NCCL's topology file of all RDMA devices of the node."""
+    """Print NCCL's topology file of all RDMA devices of the node."""
     from kube_rdma.adapters.kernel.sysfs.topology_facts import facts_of
     from kube_rdma.attach.rules.settings import topology_file
     from kube_rdma.model.settings import PlacedNet
@@ -205,7 +205,7 @@ def _watch(sysfs: SysfsRoot | None, output: str) -> None:
 
 
 def _draw(sysfs: SysfsRoot | None, file: Path) -> None:
-    """The node as a picture; with the same numbers of rails as its cards have by themselves."""
+    """Draw the node, with the same numbers of rails as its cards have by themselves."""
     from kube_rdma.hardware.recorded_survey import called
     from kube_rdma.hardware.views.topology import topology_svg
     from kube_rdma.pools.rules.topology import node_topology

@@ -50,7 +50,7 @@ AGENT_NAMESPACE = text_option(
 async def every_node(
     options: ClusterOptions, agents: str, opener: Opener | None
 ) -> tuple[NodeAnswer, ...]:
-    """What all nodes with an agent see of themselves."""
+    """Return what all nodes with an agent see of themselves."""
     from kube_rdma.doctor.agents import find_agents
 
     with ProgressLine("Asking the agents of all nodes.") as line:
@@ -65,7 +65,7 @@ async def every_node(
 async def seen_by_agent(
     target: str | PodName, options: ClusterOptions, agents: str, opener: Opener | None
 ) -> Observation:
-    """What a node of this name sees of itself, or a pod's node of itself and of the pod."""
+    """Return what a node of this name sees of itself, or a pod's node of itself and of the pod."""
     from kube_rdma.doctor.agents import find_agents
 
     with ProgressLine("Asking the node's agent."):
@@ -77,7 +77,7 @@ async def seen_by_agent(
 
 
 def agent_namespaces(agents: str) -> tuple[str, ...]:
-    """Where agents are looked for."""
+    """Return the namespaces in which agents are looked for."""
     from kube_rdma.install.rules.presets import namespaces
 
     return (agents,) if agents else namespaces()
@@ -88,7 +88,7 @@ _NODES = ("node", "nodes", "no")  # as kubectl calls them
 
 
 class DoctorTarget(Frozen):
-    """What to look at: a node by its name, a pod, or this machine where neither is named."""
+    """A node by its name, a pod, or this machine where neither is named."""
 
     node: str = ""
     pod: tuple[str, str] | None = None
@@ -237,7 +237,7 @@ def _end(*, ill: bool, blind: bool) -> None:
 
 
 def _target(text: str, usual: Callable[[], str]) -> DoctorTarget:
-    """What is named; a usage error for anything else."""
+    """Return what is named; raise a usage error for anything else."""
     kind, slash, name = text.partition("/")
     if kind in _NODES and slash:
         if not name or "/" in name:
@@ -247,7 +247,7 @@ def _target(text: str, usual: Callable[[], str]) -> DoctorTarget:
 
 
 def _refuse_beside(target: str, more: dict[str, Any]) -> None:
-    """A usage error for what --all-nodes leaves no room for."""
+    """Raise a usage error for what --all-nodes leaves no room for."""
     given = [f"--{word}" for word in ("collect", "config", "sysfs") if more[word]]
     given += [target] if target != THIS_NODE else []
     if given:
@@ -262,7 +262,7 @@ def _is_node(words: dict[str, Any]) -> bool:
 def _answers(
     source: Path | None, cluster: ClusterOptions, agents: str, opener: Opener | None
 ) -> tuple[NodeAnswer, ...]:
-    """What all nodes answer now, or answered when their bundle was written."""
+    """Return what all nodes answer now, or answered when their bundle was written."""
     from kube_rdma.adapters.files import bundle
 
     if source:
@@ -288,7 +288,7 @@ async def _observed(
     cluster: ClusterOptions,
     opener: Opener | None,
 ) -> Observation:
-    """What there is to see now."""
+    """Return what there is to see of this node now."""
     from kube_rdma.doctor.evidence import DoctorPlaces, observe
 
     places = DoctorPlaces(

@@ -177,7 +177,7 @@ def _places(state: Path | None) -> ExplainPlaces:
 def _of_recorded(
     file: Path | None, node: str | None, namespace: str, chosen: Mapping[str, Any]
 ) -> PodEvidence:
-    """The pod of a file on a recorded node, with what files say of its cluster."""
+    """Return the pod of a file on a recorded node, with what files say of its cluster."""
     from kube_rdma.cli.config import read_parts
     from kube_rdma.explain.recorded import explain_recorded
 
@@ -194,7 +194,7 @@ def _of_recorded(
 
 
 def _template(file: Path, namespace: str, usual: Callable[[], str]) -> PodTemplate:
-    """The pod of a file, or what a Job and its like make pods of; raise Refused.
+    """Return the pod of a file, or what a Job and its like make pods of; raise Refused.
 
     Without `namespace` and one of its own it is in the `usual` one.
     """
@@ -228,7 +228,7 @@ def _template(file: Path, namespace: str, usual: Callable[[], str]) -> PodTempla
 
 
 def _read(part: Document | Refused) -> Document:
-    """A document of a file; raise Refused where it could not be read."""
+    """Return a document of a file; raise Refused where it could not be read."""
     if isinstance(part, Exception):
         raise part
     return part

@@ -1,8 +1,8 @@
-"""The door of the command: the group, its lazily imported subcommands, errors to exit codes.
+"""The command's entry point: the group, its lazily imported subcommands, errors to exit codes.
 
-What the codes mean stands in exit_codes. An error is a sentence on stderr, whatever it is of: a
-file, a full disk, the cluster; with -o json also a document on stdout.
-Subcommands of other packages (the lab) join by the entry point group ``kube_rdma.commands``.
+The codes are in cli/output. An error is a sentence on stderr, whatever it is of: a file, a full
+disk, the cluster; with -o json also a document on stdout. Subcommands of other packages (the lab)
+join by the entry point group ``kube_rdma.commands``.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, or say which one was meant."""
+        """Return the command, or say which one was meant."""
         try:
             return super().resolve_command(ctx, args)
         except NoSuchCommand as error:
@@ -144,7 +144,7 @@ class LazyGroup(click.Group):
             raise NoSuchCommand(error.command_name, possibilities=names, ctx=ctx) from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names of kube-rdma's own commands and of those that other packages bring."""
+        """Return names of kube-rdma's own commands and of those that other packages bring."""
         return sorted({*COMMANDS, *(entry.name for entry in _of_others())})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -173,7 +173,7 @@ class LazyGroup(click.Group):
                     formatter.write_text(f"Example: {typed(example)}")
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The exit codes of all commands."""
+        """Write the exit codes of all commands."""
         with formatter.section("Exit codes"):
             formatter.write_dl([(str(int(code)), text) for code, text in MEANINGS.items()])
 
@@ -199,7 +199,7 @@ class LazyGroup(click.Group):
 
 
 def _of_others() -> EntryPoints:
-    """Commands of other packages. Reading what is installed costs more than most commands."""
+    """Return commands of other packages; to read what is installed costs more than most of them."""
     from importlib.metadata import entry_points
 
     return entry_points(group="kube_rdma.commands")
@@ -241,7 +241,7 @@ def main() -> None:
 
 
 def _leave_stdout() -> None:
-    """What is left to print has no place; Python would tell of that with a traceback at its end."""
+    """Let what is left to print go nowhere; Python would end with a traceback about it."""
     if sys.stdout is not None:
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,8 +1,8 @@
-"""`kube-rdma network`: what a person does to a node's pod networks from outside of the agent.
+"""`kube-rdma network`: removes kube-rdma from nodes, from outside of the agent.
 
-Only their end for now. The agent installs itself and keeps what it installed (adapters/cni/conf);
-when it ends it leaves all of it behind, since most ends are updates. `retire` ends all agents of a
-cluster, `uninstall` is the last act on each of its nodes.
+The agent installs itself and keeps what it installed (adapters/cni/conf); when it ends it leaves
+all of it behind, since most ends are updates. `retire` ends all agents of a cluster, `uninstall` is
+the last act on each of its nodes.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def uninstall(host: Path, *, records: bool, stay: bool) -> None:
 
 
 def _uninstalled(host: Path, *, records: bool) -> list[str]:
-    """Do it; a sentence for each thing that was done or left."""
+    """Do it; return a sentence for each thing that was done or left."""
     from kube_rdma.adapters.cni.conf import places as binary
     from kube_rdma.adapters.cni.conf.folder import ConfFolder
     from kube_rdma.adapters.cni.conf.places import inside
@@ -97,7 +97,7 @@ def _uninstalled(host: Path, *, records: bool) -> list[str]:
 
 
 def _places(host: Path) -> CniPlaces:
-    """Where the runtime of this node looks for plugins and their configuration."""
+    """Return where the runtime of this node looks for plugins and their configuration."""
     import asyncio
 
     from kube_rdma.adapters.runtime.cri import find_socket
@@ -133,7 +133,7 @@ def clear_vke(host: Path, *, undo: bool) -> None:
 
 
 def _forgotten(host: Path) -> Iterator[str]:
-    """Remove the agent's records; a sentence for each folder."""
+    """Remove the agent's records; yield a sentence for each folder."""
     from kube_rdma.adapters.cni.conf.places import inside
     from kube_rdma.adapters.journal.disk import needed, remove
 

@@ -1,11 +1,10 @@
-"""The options of every command that asks a cluster: named and taken as kubectl has them.
+"""Options that several commands have, and the shapes of single ones.
 
-Behind them stand single options that more than one command has.
-
-What people run has all of them (cluster_options), what also runs in a pod those that say which
-cluster, and the namespace of kube-rdma's own objects (program_options). Either gets them as one
-value, which opens the cluster. What a file, a variable or a pod says
-when an option is not given is kube_client/kubeconfig's to know.
+Commands that ask a cluster have them named as kubectl has them. People's commands have all of them
+(cluster_options); programs that also run in a pod have those that say which cluster, and the
+namespace of kube-rdma's own objects (program_options). Either gets them as one value, which opens
+the cluster. kube_client/kubeconfig knows what a file, a variable or a pod says when an option is
+not given.
 """
 
 from __future__ import annotations
@@ -83,20 +82,17 @@ def percent_option(name: str, **more: Any) -> Callable[[F], F]:
 
 
 class ClusterOptions(Frozen):
-    """Which cluster, as whom, which namespace; empty is what the kubeconfig's context says.
-
-    `timeout` is in seconds for one request, 0 for no other limit than kube-rdma's own.
-    """
+    """A cluster, a user and a namespace; empty is what the kubeconfig's context says."""
 
     kubeconfig: Path | None = None
     context: str = ""
     namespace: str = ""
     every_namespace: bool = False
     user: str = ""
-    timeout: float = 0.0
+    timeout: float = 0.0  # seconds for one request; 0: no other limit than kube-rdma's own
 
     def open(self, opener: Opener | None = None) -> AbstractAsyncContextManager[Cluster]:
-        """The cluster, while it is needed."""
+        """Return the cluster as a context."""
         if opener is not None:
             return opener(self.kubeconfig)
         from kube_client.calls import RequestTiming
@@ -111,7 +107,7 @@ class ClusterOptions(Frozen):
         )
 
     def usual_namespace(self, opener: Opener | None = None) -> str:
-        """The namespace of what has none: -n, else that of the context, else `default`."""
+        """Return the namespace of what has none: -n, else that of the context, else `default`."""
         if self.namespace:
             return self.namespace
         import asyncio
@@ -129,7 +125,7 @@ class ClusterOptions(Frozen):
 
 
 def duration(_: click.Context, __: click.Parameter, text: str) -> float:
-    """Seconds of 30s, 1m30s or a bare number, as kubectl reads them."""
+    """Return the seconds of 30s, 1m30s or a bare number, as kubectl reads them."""
     if text.isascii() and text.isdecimal() and len(text) < 10:
         return float(text)
     if text and not _DURATION.sub("", text):
@@ -196,7 +192,7 @@ ADMISSION_SET = click.option(
 def cluster_options(
     *, namespace: bool = False, every: bool = False
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """The options of a command, which gets them as `cluster`.
+    """Give a command these options as `cluster`.
 
     With `namespace` also -n, with `every` also -A.
     """
@@ -206,7 +202,7 @@ def cluster_options(
 def program_options(
     namespace: str = "",
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Those of a program that runs in a pod too, which gets them as `cluster`.
+    """Give a program that runs in a pod too its options as `cluster`.
 
     Its namespace is that of kube-rdma's own objects, else `namespace`; without that it is required,
     for a context's would be a guess.
@@ -244,13 +240,16 @@ def _taking(
 
 
 def root_of_host() -> Path:
-    """The host's root: the agent's container has it mounted."""
+    """Return the host's root: the agent's container has it mounted."""
     mounted = Path("/host")
     return mounted if (mounted / "etc").is_dir() else Path("/")
 
 
 def named_pod(target: str, usual: Callable[[], str]) -> tuple[str, str] | None:
-    """Namespace and name of the pod; None for the node. `usual` tells the namespace left unsaid."""
+    """Return namespace and name of the pod; None for the node.
+
+    `usual` returns the namespace where none is written.
+    """
     kind, _, name = target.partition("/")
     if target == THIS_NODE:
         return None
@@ -264,7 +263,7 @@ def named_pod(target: str, usual: Callable[[], str]) -> tuple[str, str] | None:
 
 
 def listen_address(text: str | None) -> tuple[str | None, int] | None:
-    """Host and port out of HOST:PORT, [HOST]:PORT or :PORT."""
+    """Return host and port of HOST:PORT, [HOST]:PORT or :PORT."""
     if text is None:
         return None
     host, colon, port = text.rpartition(":")
@@ -279,7 +278,7 @@ def listen_address(text: str | None) -> tuple[str | None, int] | None:
 
 
 def _is_address(text: str) -> bool:
-    """Whether it is an IP address, with brackets or without: what is behind it is the port."""
+    """Decide whether it is an IP address, with brackets or without: a port follows it."""
     import ipaddress
 
     try:

@@ -1,11 +1,11 @@
-"""How commands print: formats, terminal or pipe, and so that a full disk loses no result.
+"""Prints for commands: formats, terminal or pipe, progress, and exit codes.
 
-On a terminal cli/terminal folds and colours a page; a pipe or a file gets plain
-characters, always the same. FORCE_COLOR takes a pipe for a terminal, NO_COLOR takes
-the colour away (no-color.org, force-color.org).
+On a terminal cli/terminal folds and colours a page; a pipe or a file gets plain characters, always
+the same. FORCE_COLOR takes a pipe for a terminal, NO_COLOR takes the colour away (no-color.org,
+force-color.org).
 
-What was measured for half an hour is not measured again because its file could not be written: it
-goes to another place then, and a sentence says where.
+A full disk loses no result: what was measured for half an hour goes to another place when its file
+cannot be written, and a sentence says where.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def remember_output(context: click.Context, _: click.Parameter, value: str) -> s
 
 
 def _output(usual: str) -> Callable[[Command], Command]:
-    """The option -o of a command: `usual` for people, or JSON."""
+    """Return the option -o of a command: `usual` for people, or JSON."""
     return click.option(
         "-o",
         "--output",
@@ -79,17 +79,17 @@ AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, the 
 
 
 def is_terminal() -> bool:
-    """Whether a person reads it; stdout may be closed."""
+    """Decide whether a person reads the output; stdout may be closed."""
     return sys.stdout is not None and not sys.stdout.closed and sys.stdout.isatty()
 
 
 def for_people() -> bool:
-    """Whether pages are folded and coloured: on a terminal, or where FORCE_COLOR asks for it."""
+    """Decide whether pages are folded and coloured: on a terminal, or by FORCE_COLOR."""
     return is_terminal() or bool(os.environ.get("FORCE_COLOR"))
 
 
 def in_colour() -> bool:
-    """Whether states have a colour on such pages."""
+    """Decide whether states have a colour on such pages."""
     if os.environ.get("NO_COLOR"):
         return False
     return bool(os.environ.get("FORCE_COLOR")) or os.environ.get("TERM", "dumb") != "dumb"
@@ -101,7 +101,7 @@ def show(page: Page, *, wide: bool = False, before: str = "") -> None:
 
 
 def written(page: Page, *, wide: bool = False) -> str:
-    """A page as whoever reads the output gets it."""
+    """Return a page as whoever reads the output gets it."""
     from kube_rdma.lib.page import page_text, widened
 
     page = widened(page) if wide else page
@@ -120,7 +120,7 @@ def show_sentence(text: str) -> None:
 
 
 def show_document(document: object, output: str) -> None:
-    """Print what `-o json` or `-o yaml` asked for."""
+    """Print a document as `-o json` or `-o yaml` asks for."""
     click.echo(document_text(document, output), nl=output == "json")
 
 
@@ -130,7 +130,7 @@ def tell(sentence: str) -> None:
 
 
 def show_names(names: Iterable[str]) -> None:
-    """Print what `-o name` asked for, a line each."""
+    """Print a line for each name, as `-o name` asks for."""
     for name in names:
         click.echo(plain(name))
 
@@ -147,7 +147,7 @@ def document_text(document: object, output: str) -> str:
 
 
 def page_size() -> tuple[int, int]:
-    """Columns and lines of the page."""
+    """Return columns and lines of the page."""
     if not is_terminal():
         return PAGE_WIDTH, PAGE_HEIGHT
     size = os.get_terminal_size(sys.stdout.fileno())
@@ -155,12 +155,12 @@ def page_size() -> tuple[int, int]:
 
 
 def page_width() -> int:
-    """Columns of the page."""
+    """Return columns of the page."""
     return page_size()[0]
 
 
 def writable(file: Path) -> Path:
-    """A file that can be written, seen before the work begins; OSError when it cannot."""
+    """Return a file that can be written, tried before the work begins; raise OSError."""
     with file.open("a"):
         return file
 
@@ -183,14 +183,14 @@ def keep(text: str, file: Path | None = None) -> None:
 
 
 def _print(text: str) -> None:
-    """To stdout, which may be closed; click would lose it without a word."""
+    """Print to stdout, which may be closed; click would lose it without a word."""
     if sys.stdout is None:
         raise OSError(errno.EBADF, "the output is closed", "stdout")
     click.echo(text, color=for_people() or None)
 
 
 def _elsewhere(text: str) -> Path | None:
-    """A new file, in the first folder that takes it."""
+    """Write to a new file, in the first folder that takes it; return it."""
     for folder in (Path.cwd(), Path(tempfile.gettempdir()), Path.home()):
         try:
             number, name = tempfile.mkstemp(prefix="kube-rdma-", suffix=".txt", dir=folder)
@@ -210,7 +210,7 @@ AFTER_SECONDS = 2.0
 
 
 class Later(Protocol):
-    """What starts the line when its time has come, as threading.Timer does."""
+    """A timer that shows the line when its time has come, as threading.Timer does."""
 
     def start(self) -> None:
         """Begin to wait."""
@@ -220,7 +220,7 @@ class Later(Protocol):
 
 
 def has_line() -> bool:
-    """Whether stderr is a terminal on which a line can be taken back."""
+    """Decide whether stderr is a terminal on which a line can be taken back."""
     is_terminal = sys.stderr is not None and not sys.stderr.closed and sys.stderr.isatty()
     return is_terminal and os.environ.get("TERM", "dumb") != "dumb"
 
@@ -337,13 +337,13 @@ _OF_ERRORS: tuple[tuple[type[KubeError], ExitCode], ...] = (
 
 
 def exit_code(error: KubeError | OSError) -> ExitCode:
-    """That of an error which ends a command."""
+    """Return the exit code of an error which ends a command."""
     kinds = (code for kind, code in _OF_ERRORS if isinstance(error, kind))
     return next(kinds, ExitCode.UNAVAILABLE)
 
 
 def error_document(error: KubeError | OSError) -> dict[str, object]:
-    """What `-o json` prints instead of a result; keys are added to, never renamed."""
+    """Return what `-o json` prints instead of a result; keys are added to, never renamed."""
     made: dict[str, object] = {"message": sentence(error), "exitCode": int(exit_code(error))}
     if isinstance(error, Refused):
         made |= {"problem": error.problem, "remedy": error.remedy, "where": error.where}
@@ -351,7 +351,7 @@ def error_document(error: KubeError | OSError) -> dict[str, object]:
 
 
 def sentence(error: KubeError | OSError) -> str:
-    """What a person reads; of the system's errors the file and its reason."""
+    """Return an error as a person reads it; of the system's errors the file and its reason."""
     if isinstance(error, KubeError):
         return str(error)
     place = f"{error.filename}: " if error.filename else ""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class RecordedNode(click.ParamType["SysfsRoot"]):
-    """A folder that --record wrote, else the name of a machine that comes with kube-rdma.
+    """The type of --sysfs: a folder that --record wrote, else a machine of kube-rdma's own.
 
     A folder of that name counts more. Other paths are refused by whoever reads them.
     """
@@ -23,7 +23,7 @@ class RecordedNode(click.ParamType["SysfsRoot"]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> SysfsRoot:
-        """What commands take a survey of; raise Refused for a name that no machine has."""
+        """Return the tree that a survey is taken of; raise Refused for an unknown name."""
         from kube_rdma.hardware import machines
 
         path = Path(value)
@@ -37,7 +37,7 @@ class RecordedNode(click.ParamType["SysfsRoot"]):
 
 
 def sysfs_option(purpose: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The option; `purpose` says what the command does with the node."""
+    """Return the option; `purpose` says what the command does with the node."""
     return click.option(
         "--sysfs",
         type=RecordedNode(),

@@ -110,7 +110,7 @@ def status(
 
 
 def _draw(look: ClusterLook, file: Path) -> None:
-    """All cards of the last look, as a picture."""
+    """Draw all cards of the last look."""
     from kube_rdma.reports.rules.node_report import card_grid
     from kube_rdma.reports.views import card_grid_svg
 

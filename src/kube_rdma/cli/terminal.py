@@ -52,13 +52,13 @@ _TRAILING = re.compile(r"(?: |\x1b\[[0-9;]*m)+$")  # blanks, and colours that en
 
 
 def rendered(page: Page, width: int, *, colour: bool) -> str:
-    """The page as a terminal of so many columns shows it."""
+    """Return the page as a terminal of so many columns shows it."""
     blocks = (_block(block, width, colour=colour) for block in page)
     return "\n\n".join(filter(None, blocks))
 
 
 def column_widths(cells: Sequence[Sequence[str]], room: int) -> list[int]:
-    """Columns of a table in `room`: texts of several words give way first, all of them alike.
+    """Return the columns of a table in `room`: texts of several words give way first, all alike.
 
     If that is not enough, names are broken, in as few columns as can be.
     """
@@ -81,7 +81,7 @@ def column_widths(cells: Sequence[Sequence[str]], room: int) -> list[int]:
 
 
 def _share(cells: Sequence[Sequence[str]], columns: list[int]) -> None:
-    """Give what a column has no use for to one that then needs not wrap, the nearest to it first.
+    """Give room that a column has no use for to one that then needs not wrap, the nearest first.
 
     A column has no use for what leaves its cells as many lines.
     """
@@ -102,7 +102,7 @@ def _share(cells: Sequence[Sequence[str]], columns: list[int]) -> None:
 
 
 def _least(column: Sequence[str], width: int) -> int:
-    """The narrowest width in which no cell has more lines than in this one."""
+    """Return the narrowest width in which no cell has more lines than in this one."""
 
     def height(room: int) -> int:
         return sum(len(wrapped(cell, room, "")) for cell in column)
@@ -112,7 +112,7 @@ def _least(column: Sequence[str], width: int) -> int:
 
 
 def _longest_word(column: Sequence[str]) -> int:
-    """Columns that the words of all its cells need; its title counts as one word."""
+    """Return columns that the words of all its cells need; its title counts as one word."""
     title, *cells = column
     return max(cell_len(title), *(cell_len(word) for cell in cells for word in cell.split()), 0)
 
@@ -145,7 +145,7 @@ def _without_blanks(line: str) -> str:
 
 
 def _print_lines(console: Console, lines: Sequence[str], state: PageState = PageState.NONE) -> None:
-    """Lines as they are; the state colours the mark that they begin with."""
+    """Print lines as they are; the state colours the mark that they begin with."""
     for number, line in enumerate(lines):
         text = Text(line)
         if state and not number and (mark := _MARK.match(line)):
@@ -154,7 +154,7 @@ def _print_lines(console: Console, lines: Sequence[str], state: PageState = Page
 
 
 def _print_table(console: Console, table: PageTable, width: int) -> None:
-    """Rows up to one with notes are one table of Rich; all have the same columns."""
+    """Print a table; rows up to one with notes are one table of Rich, with the same columns."""
     shown, alike = narrowed(table, width)
     cells = [[plain(cell) for cell in line] for line in cells_of(shown)]
     if table.columns:
@@ -175,7 +175,7 @@ def _print_table(console: Console, table: PageTable, width: int) -> None:
 
 
 def _print_list(console: Console, part: PageList, width: int) -> None:
-    """The rows, behind their indent."""
+    """Print the rows, behind their indent."""
     table = PageTable(("",) * len(part.rows[0].cells), part.rows)
     cells = [[plain(cell) for cell in line] for line in cells_of(table)]
     grid = _grid(table, column_widths(cells, width - len(INDENT)), head=False)
@@ -185,7 +185,7 @@ def _print_list(console: Console, part: PageList, width: int) -> None:
 
 
 def _grid(table: PageTable, columns: Sequence[int], *, head: bool) -> RichTable:
-    """An empty table of Rich with columns of these widths."""
+    """Return an empty table of Rich with columns of these widths."""
     grid = RichTable(
         box=None,
         show_header=head,
@@ -200,7 +200,7 @@ def _grid(table: PageTable, columns: Sequence[int], *, head: bool) -> RichTable:
 
 
 def _add(grid: RichTable, row: PageRow, stated: int, words: Mapping[str, PageState]) -> None:
-    """The lines of a row; a state colours its own cell, that of the row in the first line."""
+    """Add the lines of a row; a state colours its own cell, that of the row in the first line."""
     for number, line in enumerate((row.cells, *row.parts)):
         cells = [Text(plain(cell)) for cell in line]
         usual = PageState.NONE if number else row.state

@@ -66,7 +66,7 @@ def top() -> None:
 
 
 class TopPage(Frozen):
-    """What is shown of each look: which rows, as a page or as a document, how often."""
+    """The options of a command: which rows it shows, as a page or as a document, how often."""
 
     chosen: Callable[[TrafficRate], bool]
     made: Callable[[Sequence[TrafficRate], Mapping[str, str]], Page]
@@ -141,7 +141,7 @@ def _follow(opener: Opener | None, cluster: ClusterOptions, agents: str, page: T
 
 
 def _print(page: TopPage, rows: Sequence[TrafficRate], silent: Mapping[str, str]) -> None:
-    """A look in the format that was asked for; a program gets one document after the other."""
+    """Print a look in the format that was asked for; a program gets a document for each."""
     from kube_rdma.metrics.views import names, top_document
 
     if page.output == "json":
@@ -191,7 +191,7 @@ class ClusterTraffic(Frozen):
 async def watch_traffic(
     cluster: Cluster, namespaces: Sequence[str], interval: float
 ) -> AsyncGenerator[ClusterTraffic, None]:
-    """Looks `interval` seconds apart, the first one with rates; raise Refused without an agent."""
+    """Yield looks `interval` seconds apart, the first with rates; raise Refused without agent."""
     before = await _scrapes(cluster, namespaces)
     while True:
         await asyncio.sleep(interval)
@@ -205,7 +205,7 @@ async def watch_traffic(
 
 
 async def _scrapes(cluster: Cluster, namespaces: Sequence[str]) -> Mapping[str, AgentScrape]:
-    """What the agents say now, by node."""
+    """Return what the agents say now, by node."""
     agents = await find_agents(cluster, namespaces)
     return {one.node: one for one in await agents.ask_all(partial(_scrape, agents))}
 

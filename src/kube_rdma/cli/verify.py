@@ -1,7 +1,7 @@
-"""`kube-rdma verify`: does this hardware do what kube-rdma asks of it, do pods reach each other?
+"""`kube-rdma verify`: tests this node's hardware, and measures RDMA from pod to pod.
 
 The self-test is for whoever has cards that nobody else can try; without --yes it only tells what it
-would do. `verify pods` and `verify nodes` measure from pod to pod (cli/verify).
+would do.
 """
 
 from __future__ import annotations
@@ -51,18 +51,15 @@ _FILES_OF_MACOS = 10_240  # OPEN_MAX; setrlimit takes no more, although no limit
 
 
 class Participants(Frozen):
-    """Who takes part: pods and why others do not, the centre of a star (the first if empty).
-
-    `cards` are unhealthy ones, as node, card and reason: no pod may have them.
-    """
+    """The pods of a measurement and why others take no part."""
 
     taking: Copies
-    centre: str = ""
-    cards: tuple[tuple[str, str, str], ...] = ()
+    centre: str = ""  # of a star; the first pod if empty
+    cards: tuple[tuple[str, str, str], ...] = ()  # unhealthy ones: node, card and reason
 
 
 def check_before(options: VerifyOptions) -> None:
-    """What would be wrong at the end is said before anything is measured."""
+    """Raise now what would be wrong at the end, before anything is measured."""
     _earlier(options)
     if options.svg is not None:
         writable(options.svg)
@@ -85,7 +82,7 @@ async def _measured(
     before: Mapping[PairKey, float],
     line: ProgressLine,
 ) -> tuple[PairProof, list[str]]:
-    """The proof, and rows of it that the output did not take."""
+    """Return the proof, and rows of it that the output did not take."""
     from kube_client.pod_commands import PodCommands
     from kube_rdma.verify.pairs import BandwidthProof, Pacing, PairedRun, with_centre_first
     from kube_rdma.verify.rules.pods import lonely
@@ -125,7 +122,7 @@ async def _measured(
 
 
 async def _claimed(cluster: Cluster, who: Participants) -> ClaimedCards:
-    """The cards of the pods' claims; where they may not be read, pods are asked as any others."""
+    """Return the cards of the pods' claims; where they may not be read, pods tell their own."""
     from kube_rdma.verify.claimed_cards import cards_or_why
 
     cards, why = await cards_or_why(cluster, who.taking.pods)
@@ -135,7 +132,7 @@ async def _claimed(cluster: Cluster, who: Participants) -> ClaimedCards:
 
 
 async def _interrupted(work: Coroutine[Any, Any, None], measuring: BandwidthProof) -> bool:
-    """Whether somebody ended it; what had a figure by then is shown as any other run."""
+    """Do the work; return True if somebody ended it after the first figure."""
     try:
         await work
     except asyncio.CancelledError:
@@ -148,7 +145,7 @@ async def _interrupted(work: Coroutine[Any, Any, None], measuring: BandwidthProo
 
 
 def _open_more_files() -> None:
-    """As many as the system lets: a pair takes two connections, and rounds may be large."""
+    """Raise the limit of files as far as the system lets: a pair takes two connections."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     for count in (most, _FILES_OF_MACOS):
         with suppress(ValueError, OSError):
@@ -157,7 +154,7 @@ def _open_more_files() -> None:
 
 
 def _show(proof: PairProof, options: VerifyOptions, unshown: list[str]) -> None:
-    """The page or the document, and the map."""
+    """Show the page or the document, and draw the map."""
     from kube_rdma.verify.views import proof_document, proof_page
 
     if options.output == "table":
@@ -172,11 +169,7 @@ def _show(proof: PairProof, options: VerifyOptions, unshown: list[str]) -> None:
 
 
 class _Progress:
-    """What is shown while pairs are measured: their rows, or in the line of progress their count.
-
-    `unshown` has the rows that a full disk did not take, to be kept with the result: it ends no
-    run. A reader that has gone does.
-    """
+    """Shows pairs while they are measured: their rows, or their count in the line of progress."""
 
     def __init__(
         self, options: VerifyOptions, table: PairTable, run: PairedRun, line: ProgressLine
@@ -184,12 +177,14 @@ class _Progress:
         self._rows = options.verbose and options.output == "table"
         self._table, self._run, self._line = table, run, line
         self._done = self._failed = 0
+        # Rows that a full disk did not take, to be kept with the result: it ends no run, but a
+        # reader that has gone does.
         self.unshown: list[str] = []
         if self._rows and run.due:
             self._row(written(table.head))
 
     def show(self, outcome: PairOutcome) -> None:
-        """One more."""
+        """Show one more."""
         self._done += 1
         self._failed += not outcome.rows
         if self._rows:
@@ -199,12 +194,12 @@ class _Progress:
             self._line.tell(f"{pairs}, {self._failed} failed.")
 
     def end(self) -> None:
-        """What is behind its rows begins on a line of its own."""
+        """Begin a line of its own for what follows its rows."""
         if self._rows and self._done:
             self._row("")
 
     def _row(self, text: str) -> None:
-        """Behind one that was not taken none is, so that all of them are in one place."""
+        """Print a row; behind one that was not taken none is, so that all are in one place."""
         if not self.unshown:
             try:
                 click.echo(text, color=for_people() or None)
@@ -218,7 +213,7 @@ class _Progress:
 
 
 def _earlier(options: VerifyOptions) -> Mapping[PairKey, float]:
-    """The figures of the run that this one is held against."""
+    """Return the figures of the run that this one is compared with."""
     if options.against is None:
         return {}
     data, where = options.against.read_bytes(), str(options.against)
@@ -228,7 +223,7 @@ def _earlier(options: VerifyOptions) -> Mapping[PairKey, float]:
 def earlier(
     data: bytes, run: PerftestRun, where: str, pairing: Pairing | None = None
 ) -> Mapping[PairKey, float]:
-    """The figures of a file that an earlier run has written; raise Refused for another file."""
+    """Return the figures of a file that an earlier run wrote; raise Refused for another file."""
     from kube_rdma.verify.views import earlier_figures
 
     try:
@@ -247,7 +242,7 @@ def _drawn(proof: PairProof) -> str:
 
 
 def run_to_end(work: Coroutine[Any, Any, PairProof]) -> None:
-    """Do it to its end, or until somebody asks it to end; then exit as the verdict says."""
+    """Do it to its end, or until a signal comes; then exit as the verdict says."""
 
     async def until_asked() -> PairProof:
         task = asyncio.current_task()
@@ -384,7 +379,7 @@ def verify_nodes(
 
 
 def _starting() -> ProgressLine:
-    """What is said of the longest wait; without a line of progress it is said for good."""
+    """Return the line of the longest wait; where none is shown it is printed."""
     line = ProgressLine("Starting a pod on each node.")
     if not line.is_shown:
         click.echo("Starting a pod on each node …", err=True)
@@ -394,7 +389,7 @@ def _starting() -> ProgressLine:
 async def _own(
     cluster: Cluster, options: PodOptions
 ) -> tuple[CopyRequest, tuple[tuple[str, str, str], ...]]:
-    """What is started without a manifest, and the cards that are unhealthy."""
+    """Return what is started without a manifest, and the cards that are unhealthy."""
     from kube_rdma.reports.cluster import reports
     from kube_rdma.verify.pairs import CopyRequest
     from kube_rdma.verify.rules.pods import own_pod, own_pods
@@ -416,7 +411,7 @@ def _namespace(manifest: dict[str, Any]) -> str:
 
 
 def _manifest(file: Path) -> dict[str, Any]:
-    """The pod of a file; raise Refused."""
+    """Return the pod of a file; raise Refused."""
     from kube_base.errors import Refused
     from kube_rdma.lib.text import document, reader
 
@@ -440,7 +435,7 @@ def _manifest(file: Path) -> dict[str, Any]:
 
 
 def _misshapen(pod: dict[str, Any]) -> str:
-    """The first field that is read of a pod and holds another kind of value; "" where none does."""
+    """Return the first field of a pod that holds another kind of value; "" where none does."""
     metadata, spec = pod.get("metadata", {}), pod.get("spec", {})
     if not isinstance(metadata, dict) or not isinstance(spec, dict):
         return "spec" if isinstance(metadata, dict) else "metadata"

@@ -1,4 +1,4 @@
-"""What `kube-rdma verify pods` and `verify nodes` can be told, gathered into values."""
+"""The options of `kube-rdma verify pods` and `verify nodes`, gathered into values."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LATENCY_LIMIT = "--max-us"
 
 
 class VerifyOptions(Frozen):
-    """What both commands take."""
+    """The options that both commands have."""
 
     run: PerftestRun
     standard: PairStandard
@@ -48,7 +48,7 @@ class VerifyOptions(Frozen):
 
 
 class PodOptions(Frozen):
-    """Which pod `verify nodes` starts: a manifest's, else one of a resource, with an image."""
+    """The pod that `verify nodes` starts: a manifest's, else one of a resource, with an image."""
 
     filename: Path | None
     resource: str
@@ -186,7 +186,7 @@ _OPTIONS = (
 
 
 def pod_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The options of `verify nodes` alone, as one value `pod`."""
+    """Give a command the options of `verify nodes` alone, as one value `pod`."""
 
     @functools.wraps(command)
     def with_options(*words: Any, **given: Any) -> None:
@@ -199,7 +199,7 @@ def pod_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def verify_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The options of both commands, as one value `options`."""
+    """Give a command the options of both commands, as one value `options`."""
 
     @functools.wraps(command)
     def with_options(**given: Any) -> None:
@@ -211,7 +211,7 @@ def verify_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _names(option: Callable[..., Any]) -> list[str]:
-    """The parameters that an option fills."""
+    """Return the parameters that an option fills."""
     return [each.name for each in option(click.command()(lambda: None)).params if each.name]
 
 

@@ -1,8 +1,9 @@
-"""What one node says of itself: its cards, its pools, what waits and what is wrong.
+"""What one node says of itself, what is read of a whole cluster, and the grid of its cards.
 
-reports/rules/node_report makes it of each look of the agent, reports/node_report makes it the
-status of an object: lists and texts have an end there, so an object has one too, and columns of
-kubectl, which show one value each, have texts of their own.
+reports/rules/node_report makes a NodeReport of each look of the agent, reports/node_report makes it
+the status of an object: lists and texts have an end there, so an object has one too, and columns of
+kubectl, which show one value each, have texts of their own. reports/gather reads ClusterFacts, and
+reports/rules/cluster judges them.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class ReportedPort(SparsePart):
 
     @property
     def gbps(self) -> float | None:
-        """The rate as a number; None where the kernel does not tell it."""
+        """Return the rate as a number; None where the kernel does not tell it."""
         return self.rate_gbps if self.rate is None else gbps(self.rate)
 
 
@@ -114,17 +115,17 @@ class ReportedPool(SparsePart):
 
     @property
     def by_claims(self) -> bool:
-        """Whether claims serve the pool."""
+        """Decide whether claims serve the pool."""
         return self.serve == "claims"
 
     def __str__(self) -> str:
-        """rdma/hca 1000/1000, and by which way if it is not the device plugin."""
+        """Return rdma/hca 1000/1000, and by which way if it is not the device plugin."""
         way = " by claims" if self.by_claims else ""
         return f"{self.resource} {self.healthy}/{self.shares}{way}"
 
 
 class PendingMode(SparsePart):
-    """A wish for a resource that waits."""
+    """A change of a resource's mode that waits."""
 
     resource: Word
     """resource is the resource name that the change is for. Example: rdma/hca."""
@@ -135,7 +136,7 @@ class PendingMode(SparsePart):
 
 
 class NodeReport(SparsePart):
-    """What the agent of the node saw at its last look."""
+    """The last look of a node's agent."""
 
     version: Word = field(name="agentVersion")
     """agentVersion is the version of kube-rdma that the agent of the node has. Example: 0.1.0."""
@@ -173,12 +174,12 @@ class NodeReport(SparsePart):
 
     @property
     def pooled(self) -> tuple[ReportedCard, ...]:
-        """The cards that pools have or had."""
+        """Return the cards that pools have or had."""
         return tuple(card for card in self.cards if card.resources or card.gone)
 
     @property
     def ill(self) -> tuple[ReportedCard, ...]:
-        """Those of them that cannot be given away."""
+        """Return those pooled cards that cannot be given away."""
         return tuple(card for card in self.pooled if card.reasons)
 
 
@@ -239,7 +240,7 @@ _ESSENTIAL = frozenset(
 
 
 class ProgramRole(StrEnum):
-    """Which of kube-rdma's programs a workload runs."""
+    """A program of kube-rdma."""
 
     AGENT = "agent"
     CONTROLLER = "controller"
@@ -254,10 +255,7 @@ class ProgramTemplate(Frozen):
 
 
 class Workload(Frozen):
-    """A DaemonSet of agents or a Deployment of a controller.
-
-    `networks`: it gives pods their networks. `reports`: its agents have role node, so they report.
-    """
+    """A DaemonSet of agents or a Deployment of a controller."""
 
     role: ProgramRole
     namespace: str
@@ -266,29 +264,29 @@ class Workload(Frozen):
     ready: int
     updated: int
     image: str = ""
-    networks: bool = False
-    reports: bool = False
+    networks: bool = False  # it gives pods their networks
+    reports: bool = False  # its agents have role node, so they report
 
     @property
     def title(self) -> str:
-        """What people call it."""
+        """Return namespace/name."""
         return f"{self.namespace}/{self.name}"
 
 
 class ProgramPod(Frozen):
-    """A pod of a workload; `why` is what its container waits for, or why it ended."""
+    """A pod of a workload."""
 
     workload: str  # its title
     namespace: str
     name: str
     node: str
     ready: bool
-    why: str = ""
+    why: str = ""  # what its container waits for, or why it ended
     restarts: int = 0
 
 
 class PolicyState(Frozen):
-    """What a NicClusterPolicy says of itself."""
+    """The status of a NicClusterPolicy, as far as it is judged."""
 
     title: str  # with its namespace; without, where the definition is for the whole cluster
     state: str
@@ -298,37 +296,34 @@ class PolicyState(Frozen):
 
 
 class NodePolicyState(Frozen):
-    """What a NodePolicy says of itself; `seen` False: no controller has looked at this version.
-
-    `reason` and `message` are of the first condition that does not hold, empty where all do.
-    """
+    """The status of a NodePolicy, as far as it is judged."""
 
     name: str
-    seen: bool = False
+    seen: bool = False  # a controller has looked at this version
     nodes: int = 0
     applied: int = 0
     pending: int = 0
     refused: int = 0
     overruled: int = 0
-    reason: str = ""
+    reason: str = ""  # of the first condition that does not hold; "" where all do
     message: str = ""
 
 
 class AddressPool(Frozen):
-    """What an IPPool says of itself; `broken` and `scarce` are sentences, "" where all is well."""
+    """The status of an IPPool, as far as it is judged."""
 
     name: str
     ranges: str
     used: str
     free: str
-    broken: str = ""
+    broken: str = ""  # a sentence; "" where all is well
     scarce: str = ""
     short: tuple[str, ...] = ()  # nodes that cannot serve a pod
     routed: bool = False  # it has a default route
 
 
 class ClusterEvent(Frozen):
-    """The last word about a node or a pod; `last` is a time as in RFC 3339."""
+    """The last Event about a node or a pod; `last` is a time as in RFC 3339."""
 
     kind: str
     namespace: str
@@ -339,22 +334,22 @@ class ClusterEvent(Frozen):
 
 
 class WaitingPod(Frozen):
-    """A pod that has not started; `resources` are the extended ones that it asks for."""
+    """A pod that has not started."""
 
     namespace: str
     name: str
     node: str = ""
-    resources: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()  # the extended ones that it asks for
     networks: bool = False  # its annotations ask for networks
 
     @property
     def title(self) -> str:
-        """Namespace and name."""
+        """Return namespace/name."""
         return f"{self.namespace}/{self.name}"
 
 
 class ClusterFacts(Frozen, dict=True):
-    """All that is read. Of objects of kube-rdma's kinds None also means: no such kind."""
+    """All that is read of a cluster. Of kube-rdma's own kinds None also means: no such kind."""
 
     nodes: tuple[NodeState, ...] | None = None
     workloads: tuple[Workload, ...] | None = None
@@ -372,7 +367,7 @@ class ClusterFacts(Frozen, dict=True):
 
     @cached_property
     def agents(self) -> Mapping[str, tuple[ProgramPod, ...]]:
-        """The pods of agents on each node."""
+        """Return the pods of agents on each node."""
         titles = {w.title for w in self.workloads or () if w.role is ProgramRole.AGENT}
         pods: dict[str, tuple[ProgramPod, ...]] = {}
         for pod in self.pods or ():
@@ -382,22 +377,22 @@ class ClusterFacts(Frozen, dict=True):
 
     @property
     def is_blind(self) -> bool:
-        """Whether a part was not read without which nothing can be told."""
+        """Decide whether a part was not read without which nothing can be told."""
         return any(one.part in _ESSENTIAL for one in self.not_seen)
 
     @property
     def is_unreported(self) -> bool:
-        """Whether agents report their nodes, and the kind that they write is not installed."""
+        """Decide whether agents report, and the kind that they write is not installed."""
         return "NodeReport" in self.missing and any(w.reports for w in self.workloads or ())
 
     @property
     def hides_cards(self) -> bool:
-        """Whether nothing is known of the nodes' cards, though somebody tells of them."""
+        """Decide whether nothing is known of the nodes' cards, though agents report them."""
         return self.is_unreported or any(one.part == "NodeReport" for one in self.not_seen)
 
 
 class ClusterHealth(StrEnum):
-    """How a cluster is."""
+    """The health of a cluster."""
 
     HEALTHY = "healthy"
     PROBLEMS = "problems"
@@ -408,7 +403,7 @@ class ClusterHealth(StrEnum):
 
 
 class CardState(StrEnum):
-    """How a card is, as far as its node tells; in the order of a legend."""
+    """The state of a card, as far as its node tells; in the order of a legend."""
 
     WELL = "can be given to pods"
     PORT_DOWN = "can be given, a port carries no data"
@@ -426,11 +421,8 @@ class GridCard(Frozen):
 
 
 class GridRow(Frozen):
-    """A node with its cards by PCI address, which is how rails are numbered without a policy.
-
-    `why` is what is wrong with the node's agent or report, "" where they are well.
-    """
+    """A node with its cards by PCI address, which is how rails are numbered without a policy."""
 
     node: str
     cards: tuple[GridCard, ...]
-    why: str = ""
+    why: str = ""  # what is wrong with the node's agent or report

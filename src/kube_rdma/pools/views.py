@@ -1,6 +1,6 @@
 """The pools that a configuration means, and what they are on a node: `kube-rdma config check`.
 
-The last step of that command. The wishes come with nothing left unsaid, what the node makes of them
+The last step of that command. The specs come with nothing left unsaid, what the node makes of them
 comes from pools/rules/pools and pools/rules/selection.
 """
 
@@ -65,15 +65,11 @@ class PoollessCard(Frozen):
 
 
 class OnNode(Frozen):
-    """What the wishes are on one node.
-
-    Sentences: `clashes` about cards that two pools mean and only one can have, `warnings` about
-    those that both have, and about ranges of virtual functions that are not there.
-    """
+    """The pools of a configuration on one node."""
 
     pools: tuple[Pool, ...]
-    clashes: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
+    clashes: tuple[str, ...] = ()  # about cards that two pools mean and only one can have
+    warnings: tuple[str, ...] = ()  # about cards that both have, and missing virtual functions
     left_out: tuple[PoollessCard, ...] = ()
 
 
@@ -82,7 +78,7 @@ def wishes_page(
     takes: Mapping[Mode, str],
     warnings: Sequence[str] = (),
 ) -> Page:
-    """The pools as they are wished for, each with the cards that it means.
+    """Return the pools as they are written, each with the cards that it means.
 
     `specs` leave nothing unsaid; `takes` says which cards a mode takes without selectors.
     """
@@ -96,7 +92,7 @@ def wishes_page(
 
 
 def functions_page(wishes: Sequence[FunctionsWish]) -> Page:
-    """How many virtual functions which cards are to have; nothing without a wish."""
+    """Return how many virtual functions which cards are to have; nothing if none is asked for."""
     rows = (
         (
             str(wish.count),
@@ -111,7 +107,7 @@ def functions_page(wishes: Sequence[FunctionsWish]) -> Page:
 
 
 def node_page(node: OnNode, title: str) -> Page:
-    """The cards of each pool, and why the others are in none."""
+    """Return the cards of each pool, and why the others are in none."""
     table = PageTable(
         _CARD,
         tuple(map(_pool_row, node.pools)),
@@ -129,7 +125,7 @@ def node_page(node: OnNode, title: str) -> Page:
 
 
 def formats_page(rows: Sequence[tuple[str, str, str]]) -> Page:
-    """The formats of a configuration: name, key by which it is known, and whose it is."""
+    """Return the formats of a configuration: name, key by which it is known, and whose it is."""
     listed = tuple(map(PageRow, rows))
     return ((PageTable(("",) * 3, listed, columns=_FORMATS, headless=True, ranked=True),),)
 
@@ -182,7 +178,7 @@ def _chosen(spec: PoolSpec, takes: Mapping[Mode, str]) -> str:
 
 
 def _besides(spec: PoolSpec) -> Iterator[str]:
-    """What else is special about a pool."""
+    """Yield what else is special about a pool."""
     if spec.variables is Variables.PCIDEVICE:
         yield "containers get the PCIDEVICE variables of the SR-IOV network device plugin"
         if spec.extra_info:  # no other variable has it
@@ -206,7 +202,7 @@ def _besides(spec: PoolSpec) -> Iterator[str]:
 
 
 def _fabric(fabric: FabricProfile) -> Iterator[str]:
-    """traffic class 106, timeout 22, NCCL_IB_AR_THRESHOLD=0."""
+    """Yield traffic class 106, timeout 22, NCCL_IB_AR_THRESHOLD=0."""
     named = {name: getattr(fabric, name) for name in fabric.__struct_fields__}
     variables = named.pop("variables")
     yield from (f"{n.replace('_', ' ')} {v}" for n, v in named.items() if v is not None)
@@ -214,13 +210,13 @@ def _fabric(fabric: FabricProfile) -> Iterator[str]:
 
 
 def _limits(limits: RdmaLimits) -> str:
-    """2 handles and 20000 objects."""
+    """Return 2 handles and 20000 objects."""
     counts = ((limits.handles, "handle"), (limits.objects, "object"))
     return " and ".join(f"{n} {word}{'' if n == 1 else 's'}" for n, word in counts if n is not None)
 
 
 def _selector(selector: Selector) -> str:
-    """vendor 15b3, interface ens2f0 or ens2f1."""
+    """Return vendor 15b3, interface ens2f0 or ens2f1."""
     parts = [
         f"{word} {' or '.join(map(str, choice))}"
         for word, field in _FIELDS
@@ -234,7 +230,7 @@ def _selector(selector: Selector) -> str:
 
 
 def _cards(pool: Pool) -> Iterator[tuple[str, ...]]:
-    """One row a card; shares that stand for the pool are counted in the first."""
+    """Yield a row for each card; shares that stand for the pool are counted in the first."""
     resource, whole = pool.spec.resource, sum(share.card is None for share in pool.shares)
     for card in pool.cards:
         own = sum(share.card == card.id for share in pool.shares)
@@ -248,7 +244,7 @@ def _cards(pool: Pool) -> Iterator[tuple[str, ...]]:
 
 
 def _pool_row(pool: Pool) -> PageRow:
-    """The cards of a pool, and what is wrong with them."""
+    """Return the cards of a pool, and what is wrong with them."""
     first, *rest = _cards(pool)
     state = PageState.NONE
     if pool.unusable:
@@ -266,7 +262,7 @@ def _troubles(pool: Pool) -> Iterator[str]:
 
 
 def _grouped(left_out: Sequence[PoollessCard]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Cards with the same reasons together; one reason that holds for all pools is said once."""
+    """Yield cards with the same reasons; one reason that holds for all pools is said once."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for entry in left_out:
         distinct = dict.fromkeys(reason for _, reason in entry.reasons)
@@ -282,7 +278,7 @@ def _grouped(left_out: Sequence[PoollessCard]) -> Iterator[tuple[str, tuple[str,
 
 
 def _poolless(left_out: Sequence[PoollessCard]) -> Iterator[Part]:
-    """Cards that are in no pool, and why."""
+    """Yield cards that are in no pool, and why."""
     if left_out:
         yield Line("In no pool:")
     for names, reasons in _grouped(left_out):

@@ -1,4 +1,4 @@
-"""What `kube-rdma status` reads of the API server, as values of model/reports.
+"""Reads at the API server what `kube-rdma status` judges, as values of model/reports.
 
 Each function is one kind, one or a few requests, and needs the verb list (of the binding get). Only
 the fields that are judged are decoded, so an object that somebody garbled hides no other.
@@ -60,7 +60,7 @@ NODE_POLICY_STATUS = NODE_POLICY.read_as(NODE_POLICY.spec, _STATUS)
 
 
 class SeenPolicy(Frozen):
-    """A policy, or why it is refused, with the status that it has."""
+    """A NodePolicy as read, or why it is refused, with the status that it has."""
 
     name: str
     version: str
@@ -71,7 +71,7 @@ class SeenPolicy(Frozen):
 
 
 def seen_policy(stored: Stored[bytes, NodePolicyStatus]) -> SeenPolicy:
-    """What an object says."""
+    """Return a stored policy, decoded, or with the reason why it is refused."""
     policy, refusal = None, ""
     try:
         policy = policy_of(stored)
@@ -84,7 +84,7 @@ def seen_policy(stored: Stored[bytes, NodePolicyStatus]) -> SeenPolicy:
 
 
 async def write_status(cluster: Cluster, seen: SeenPolicy, status: NodePolicyStatus) -> None:
-    """Write the status of the policy that was seen; Conflict when it is gone or another by now."""
+    """Write the status of the policy that was seen; raise Conflict when it has changed since."""
     await cluster.apply_status(
         NODE_POLICY_STATUS, seen.name, "", status, force=True, version=seen.version
     )
@@ -150,18 +150,18 @@ class SeenWorkload(Frozen):
 
 
 async def nodes(cluster: Cluster) -> tuple[NodeState, ...]:
-    """All nodes."""
+    """Return all nodes."""
     return tuple(map(node_state, await cluster.list(NODE)))
 
 
 async def workloads(cluster: Cluster) -> tuple[SeenWorkload, ...]:
-    """All DaemonSets and Deployments of the cluster, whoever they are of."""
+    """Return all DaemonSets and Deployments of the cluster, whoever they are of."""
     sets = map(_daemon_set, await cluster.list(DAEMON_SETS))
     return (*sets, *map(_deployment, await cluster.list(DEPLOYMENTS)))
 
 
 async def pods_of(cluster: Cluster, workload: SeenWorkload) -> tuple[ProgramPod, ...]:
-    """The pods of a workload."""
+    """Return the pods of a workload."""
     labels = ",".join(f"{key}={value}" for key, value in workload.labels)
     where = Where(namespace=workload.namespace, labels=labels)
     title = f"{workload.namespace}/{workload.name}"
@@ -169,44 +169,44 @@ async def pods_of(cluster: Cluster, workload: SeenWorkload) -> tuple[ProgramPod,
 
 
 async def reports(cluster: Cluster) -> Mapping[str, NodeReport]:
-    """The reports of all nodes; one that is not understood counts as none."""
+    """Return the reports of all nodes; one that is not understood counts as none."""
     parsed = await cluster.see(NODE_REPORT)
     return {each.name: each.status for each in parsed.objects if each.status}
 
 
 async def policies(cluster: Cluster) -> tuple[PolicyState, ...]:
-    """The NicClusterPolicies of all namespaces."""
+    """Return the NicClusterPolicies of all namespaces."""
     parsed = await cluster.see(NIC_CLUSTER_POLICY_STATUS)
     return tuple(map(_policy, parsed.objects))
 
 
 async def node_policies(cluster: Cluster) -> tuple[NodePolicyState, ...]:
-    """The NodePolicies."""
+    """Return the NodePolicies."""
     parsed = await cluster.see(NODE_POLICY_STATUS)
     return tuple(map(_node_policy, parsed.objects))
 
 
 async def pools(cluster: Cluster) -> tuple[AddressPool, ...]:
-    """The IPPools."""
+    """Return the IPPools."""
     parsed = await cluster.see(IP_POOL_TEXT)
     return tuple(map(_pool, parsed.objects))
 
 
 async def definitions(cluster: Cluster) -> tuple[Network, ...]:
-    """The NetworkAttachmentDefinitions that can be attached."""
+    """Return the NetworkAttachmentDefinitions that can be attached."""
     return tuple(filter(None, map(network_of, await cluster.list(DEFINITION))))
 
 
 async def waiting(cluster: Cluster) -> tuple[WaitingPod, ...]:
-    """The pods that have not started."""
+    """Return the pods that have not started."""
     stored = await cluster.list(FULL_POD, Where(fields="status.phase=Pending"))
     return tuple(map(_waiting, stored))
 
 
 async def events(cluster: Cluster) -> tuple[ClusterEvent, ...]:
-    """What the scheduler, the kubelets and agents told of pods and nodes within the last hour.
+    """Return the Events of scheduler, kubelets and agents about pods and nodes of the last hour.
 
-    Events are read by what the server can choose, for a cluster may have tens of thousands.
+    They are read by what the server can choose, for a cluster may have tens of thousands.
     """
     every: list[ClusterEvent] = []
     for choice in _EVENTS:
@@ -217,7 +217,7 @@ async def events(cluster: Cluster) -> tuple[ClusterEvent, ...]:
 
 
 async def guarded(cluster: Cluster, namespaces: Iterable[str]) -> bool:
-    """Whether the agents of all of these namespaces are held to their own nodes.
+    """Decide whether the agents of all of these namespaces are held to their own nodes.
 
     The name of a release may stand between that of its namespace and the policy's.
     """
@@ -286,7 +286,7 @@ def _program_pod(stored: FullPod, title: str) -> ProgramPod:
 
 
 def _why(container: ContainerStatus) -> str:
-    """What a container waits for, or why it ended."""
+    """Return what a container waits for, or why it ended."""
     if container.ready:
         return ""
     ends = (container.state.waiting, container.state.terminated, container.last_state.terminated)
@@ -311,7 +311,7 @@ def _policy(stored: Stored[None, NicClusterPolicyStatus]) -> PolicyState:
 
 
 def _is_ours(status: NicClusterPolicyStatus) -> bool:
-    """Whether kube-rdma's operator wrote it: NVIDIA's has no peer-memory driver since 23.7."""
+    """Decide whether kube-rdma's operator wrote it: NVIDIA's lacks peer memory since 23.7."""
     words = {each.reason for each in status.conditions if each.type == "Ready"}
     return bool(words & OWN_REASONS) or any(
         part.name == ComponentName.PEER_DRIVER for part in status.applied_states

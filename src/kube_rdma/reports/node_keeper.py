@@ -35,7 +35,7 @@ log = structlog.get_logger()
 
 
 def pause(error: KubeError, failures: int) -> float:
-    """Seconds to wait before the next try, after an error and so many before it."""
+    """Return the seconds to wait before the next try, after an error and so many before it."""
     if isinstance(error, Refused):
         longest = MISSING_SECONDS if isinstance(error, NotInstalled) else REFUSED_SECONDS
         return random.uniform(longest / 2, longest)  # noqa: S311  spreads load
@@ -43,16 +43,12 @@ def pause(error: KubeError, failures: int) -> float:
 
 
 class WritePace(Frozen):
-    """How often a keeper writes; all in seconds.
+    """Seconds between the writes of a keeper."""
 
-    `quiet` ends a burst of changes, `longest` ends an endless one. `spacing` lies between two
-    writes at least. `after` is the pause after an error and so many before it.
-    """
-
-    quiet: float = 0.0
-    longest: float = 0.0
-    spacing: float = 0.0
-    after: Callable[[KubeError, int], float] = pause
+    quiet: float = 0.0  # ends a burst of changes
+    longest: float = 0.0  # ends an endless burst
+    spacing: float = 0.0  # between two writes at least
+    after: Callable[[KubeError, int], float] = pause  # an error, and so many before it
 
 
 class NodeKeeper(ABC, Generic[T]):
@@ -130,8 +126,8 @@ class NodeKeeper(ABC, Generic[T]):
 
     @abstractmethod
     def _agrees(self, node: NodeState, wanted: T) -> bool:
-        """Whether nothing has to be written."""
+        """Decide whether nothing has to be written."""
 
     @abstractmethod
     async def _write(self, node: NodeState, wanted: T) -> NodeState | None:
-        """Write what is wanted; the node as it is then, None where the watch will show it."""
+        """Write what is wanted; return the node as it is then, None where the watch shows it."""

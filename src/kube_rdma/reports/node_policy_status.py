@@ -1,7 +1,7 @@
 """The status of a NodePolicy: on how many nodes it is applied, where not, and why.
 
-The controller that leads writes it, by server-side apply of the whole (reports/policies).
-Lists have an end, and what is worst stands first in them.
+The controller that leads writes it, by server-side apply of the whole (reports/policies). Lists
+have an end, and the worst entry stands first in them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MOST_REMARKS = 16  # a policy may be for thousands of nodes
 class NodePolicyStatus(StatusPart):
     """The whole status; the numbers after `nodes` add up to it.
 
-    Numbers of nothing are written too: they are columns of kubectl.
+    Zeros are written too: they are columns of kubectl.
     """
 
     observed_generation: int
@@ -67,7 +67,7 @@ class NodePolicyObject(NodePolicy):
 def node_policy_status(
     old: NodePolicyStatus | None, generation: int, rolled: PolicyRollup | str, now: str
 ) -> NodePolicyStatus:
-    """The status that says what became of a policy, or why no agent understands it.
+    """Return the status of a policy: its rollup, or why no agent understands it.
 
     `now` (RFC 3339) is the time of conditions that change.
     """
@@ -91,9 +91,9 @@ def node_policy_status(
 def _conditions(
     old: tuple[Condition, ...], refusal: str, rollup: PolicyRollup, now: str
 ) -> Iterator[Condition]:
-    """Ready, and its two parts; where a higher priority overrules, all is as people meant it.
+    """Yield Ready, and its two parts; an overruled policy is Ready, for people meant it so.
 
-    Stalled where only another spec helps.
+    Stalled follows where only another spec helps.
     """
     taken = ("Refused", cut(refusal)) if refusal else ("Accepted", "it is understood")
     applied = _applied(refusal, rollup)
@@ -106,7 +106,7 @@ def _conditions(
 
 
 def _applied(refusal: str, rollup: PolicyRollup) -> tuple[str, str]:
-    """Reason and message of the condition Applied."""
+    """Return reason and message of the condition Applied."""
     if refusal:
         return ("NotUnderstood", "nodes keep its previous version")
     if not rollup.nodes:

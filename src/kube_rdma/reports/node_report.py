@@ -33,7 +33,7 @@ _SHORT = 80  # characters of a column of kubectl
 
 
 def report_status(old: NodeReportStatus | None, report: NodeReport, now: str) -> NodeReportStatus:
-    """The status that says a report; `now` (RFC 3339) is the time of conditions that change."""
+    """Return a report as a status; `now` (RFC 3339) is the time of conditions that change."""
     return NodeReportStatus(
         version=report.version,
         summary=_summary(report),
@@ -82,7 +82,7 @@ def _summary(report: NodeReport) -> ReportSummary:
 
 
 def _joined(words: Sequence[str]) -> str:
-    """All of the words if they fit, else as many as do and how many there are besides."""
+    """Return all of the words if they fit, else as many as do and how many there are besides."""
     for count in range(len(words), 0, -1):
         rest = len(words) - count
         text = ", ".join(words[:count]) + (f" and {rest} more" if rest else "")
@@ -92,7 +92,7 @@ def _joined(words: Sequence[str]) -> str:
 
 
 def _first(sentences: Sequence[str]) -> str:
-    """The first of them, cut to a column, and how many there are besides."""
+    """Return the first sentence, cut to a column, and how many there are besides."""
     if not sentences:
         return ""
     more = f" (+{len(sentences) - 1})" if len(sentences) > 1 else ""
@@ -100,7 +100,7 @@ def _first(sentences: Sequence[str]) -> str:
 
 
 def _conditions(old: tuple[Condition, ...], report: NodeReport, now: str) -> Iterator[Condition]:
-    """Ready, and its three parts."""
+    """Yield Ready, and its three parts."""
     ill, count = report.ill, len(report.pooled)
     cards = ("CardsHealthy", f"{count} of {count} cards can be used")
     if not count:

@@ -38,20 +38,20 @@ log = structlog.get_logger()
 
 
 def _later(_failures: int) -> float:
-    """Where a kind is not installed, or may not be read: somebody has to do something first."""
+    """Return a long pause: somebody has to install the kind, or to grant the right, first."""
     return random.uniform(30.0, 60.0)  # noqa: S311  spreads load
 
 
 class PolicyStatusTiming(Frozen):
-    """Seconds: `apart` between two looks, `again` until the next one after a failure."""
+    """Seconds between two looks at the policies."""
 
     apart: float = 5.0
-    again: float = 10.0
+    again: float = 10.0  # after a failure
     pause: Callable[[int], float] = field(default=_later)
 
 
 class PolicyStatuses:
-    """The NodePolicies of a cluster."""
+    """The controller's part that writes the statuses of NodePolicies."""
 
     def __init__(self, cluster: Cluster, timing: PolicyStatusTiming | None = None) -> None:
         self._cluster, self._timing = cluster, timing or PolicyStatusTiming()
@@ -72,14 +72,14 @@ class PolicyStatuses:
                 await self._sleep(well=not trouble and await self.look(datetime.now(UTC)))
 
     async def look(self, now: datetime) -> bool:
-        """Write every status that is another by now; False when that failed."""
+        """Write every status that has changed; return False when that failed."""
         policies = list(self._policies.values.values())
         keys = [(policy.name, policy.generation) for policy in policies]
         tells = [partial(self._tell, policy, moment(now)) for policy in policies]
         return all([await self._walls.run(*each) for each in zip(keys, tells, strict=True)])
 
     async def _tell(self, seen: SeenPolicy, now: str, fault: str) -> bool:
-        """Write a status that is another by now, or the `fault`; False when that failed."""
+        """Write a status that has changed, or the `fault`; return False when that failed."""
         rolled: PolicyRollup | str = fault or seen.refusal
         if seen.policy and not fault:
             rolled = rollup(seen.policy, self._nodes.values, self._reports.values)
@@ -103,7 +103,7 @@ class PolicyStatuses:
             self._wake.set()
 
     async def _sleep(self, *, well: bool) -> None:
-        """Until something changes, or it is time for another try, but not too soon."""
+        """Sleep until something changes, or it is time for another try, but not too short."""
         await asyncio.sleep(self._timing.apart)
         try:
             async with asyncio.timeout(None if well else self._timing.again):

@@ -1,7 +1,7 @@
 """A cluster's health for people and programs: `kube-rdma status`.
 
-First what runs where, then what is wrong with the next step, last one line that says it all. What
-is wrong comes from reports/rules/cluster. Nodes that are alike are one row, and problems that are
+Programs and nodes come first, then problems with the next step, last one line that says it all.
+Problems come from reports/rules/cluster. Nodes that are alike are one row, and problems that are
 alike one problem: a page of 64 nodes with eight cards each is to be read on a screen.
 """
 
@@ -70,7 +70,10 @@ def status_page(
     problems_only: bool = False,
     wide: bool = False,
 ) -> Page:
-    """The whole, or with `problems_only` what is not well; a `wide` one has a row for each node."""
+    """Return the whole page, or with `problems_only` what is not well.
+
+    A `wide` one has a row for each node.
+    """
     marks = _marks(findings)
     most = None if wide else _FEW
     tables = (
@@ -99,7 +102,7 @@ def status_page(
 def node_names(
     facts: ClusterFacts, findings: Sequence[Finding], *, problems_only: bool = False
 ) -> list[str]:
-    """What `-o name` prints: nodes with an agent or a report, those with a problem first."""
+    """Return the lines of `-o name`: nodes with agent or report, those with a problem first."""
     rows = _alike(facts, _marks(findings)).items()
     return [
         f"node/{name}"
@@ -110,7 +113,7 @@ def node_names(
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]], problems_only: bool) -> Block:
-    """A table of the rows that are asked for, nothing without any."""
+    """Return a table of the rows that are asked for, nothing without any."""
     kept = marked(row for row in rows if not (problems_only and row[0] == _WELL))
     return (PageTable(head, kept, spare=_SPARE, cut=_CUT),) if kept else ()
 
@@ -118,7 +121,7 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]], problems_only
 def status_document(
     facts: ClusterFacts, findings: Sequence[Finding], health: ClusterHealth
 ) -> dict[str, object]:
-    """The same as JSON values. Keys are stable: they are added to, never renamed or removed."""
+    """Return the same as JSON values. Keys are stable: only added to, never renamed or removed."""
     reports, pods = facts.reports or {}, facts.agents
     return {
         "health": health.value,
@@ -146,7 +149,7 @@ def status_document(
 
 
 def _marks(findings: Sequence[Finding]) -> Mapping[str, str]:
-    """The mark of each object that something is wrong with."""
+    """Return the mark of each object that something is wrong with."""
     marks: dict[str, str] = {}
     for finding in findings:
         if finding.subject:
@@ -170,7 +173,7 @@ def _program_rows(facts: ClusterFacts, marks: Mapping[str, str]) -> Iterator[tup
 
 
 def _alike(facts: ClusterFacts, marks: Mapping[str, str]) -> dict[_NodeCells, list[str]]:
-    """The names of the nodes by what is to be said of them, those with a problem first."""
+    """Return the names of nodes by the cells of their row, those with a problem first."""
     pods, reports = facts.agents, facts.reports or {}
     ours = [n for n in facts.nodes or () if n.name in pods or n.name in reports]
     rows: dict[_NodeCells, list[str]] = {}
@@ -190,7 +193,7 @@ def _alike(facts: ClusterFacts, marks: Mapping[str, str]) -> dict[_NodeCells, li
 def _node_rows(
     facts: ClusterFacts, marks: Mapping[str, str], most: int | None
 ) -> Iterator[tuple[str, ...]]:
-    """A row for each node, and one for all that are alike where they are more than a few.
+    """Yield a row for each node, and one for all that are alike where they are more than a few.
 
     `most` are the rows of nodes that are well; None is a row for each node.
     """
@@ -229,7 +232,7 @@ def _report_cells(node: NodeState, report: NodeReport | None) -> tuple[str, str,
 def _same_pools(
     pools: Sequence[ReportedPool], allocatable: Mapping[str, int]
 ) -> dict[str, list[ReportedPool]]:
-    """Pools by name; those whose names differ in a number alone and that say the same, as one."""
+    """Return pools by name; those that say the same under names with other numbers, as one."""
     groups: dict[tuple[str, str, int], list[ReportedPool]] = {}
     for pool in pools:
         name = _NUMBER.sub("*", pool.resource)
@@ -246,7 +249,7 @@ def _same_pools(
 
 
 def _agent(pods: Sequence[ProgramPod]) -> str:
-    """How the agents of a node are: two are possible, for two examples beside each other."""
+    """Return the state of a node's agents: two are possible, for two examples beside each other."""
     if not pods:
         return "missing"
     ready = sum(pod.ready for pod in pods)
@@ -261,7 +264,7 @@ def _pods(facts: ClusterFacts) -> frozenset[str]:
 
 
 def _rest(facts: ClusterFacts, marks: Mapping[str, str], most: int | None) -> Iterator[Line]:
-    """Which nodes the table leaves out."""
+    """Yield how many nodes the table leaves out."""
     rows = _alike(facts, marks)
     well = [names for (mark, *_), names in rows.items() if mark == _WELL]
     hidden = 0 if most is None else sum(map(len, well[most:]))
@@ -293,7 +296,7 @@ def _pool_rows(facts: ClusterFacts, marks: Mapping[str, str]) -> Iterator[tuple[
 
 
 def _parts(finding: Finding, others: Sequence[str]) -> Iterator[Part]:
-    """Its code and object, the sentence, the next step below it, and of what else it is true."""
+    """Yield its code and object, the sentence, the next step, and of what else it is true."""
     yield titled(_mark(finding), finding)
     yield Sentence(f"    {ended(finding.problem)}", "    ")
     yield Sentence(f"    → {ended(finding.remedy)}", "      ")
@@ -357,7 +360,7 @@ _TONES = (
 
 
 class _Grid(Frozen):
-    """How rows are laid out: letters of names, cards in a line, rows in each column of nodes."""
+    """A layout of rows: letters of names, cards in a line, rows in each column of nodes."""
 
     name: int
     across: int
@@ -365,12 +368,12 @@ class _Grid(Frozen):
 
     @property
     def width(self) -> int:
-        """Of a column of nodes."""
+        """Return the width of a column of nodes."""
         return self.name + self.across * _CELL
 
 
 def card_grid_svg(rows: Sequence[GridRow], title: str) -> str:
-    """The whole picture; `title` is what people call the cluster."""
+    """Return the whole picture; `title` is what people call the cluster."""
     grid = _laid_out(rows)
     states = Counter(card.state for row in rows for card in row.cards)
     head = f"{counted(len(rows), 'node')}, {counted(states.total(), 'card')}"
@@ -392,7 +395,7 @@ def card_grid_svg(rows: Sequence[GridRow], title: str) -> str:
 
 
 def _laid_out(rows: Sequence[GridRow]) -> _Grid:
-    """As many columns of nodes beside each other as a page takes, all about as high."""
+    """Return as many columns of nodes beside each other as a page takes, all about as high."""
     letters = min(_LONGEST, max((len(row.node) for row in rows), default=0))
     across = min(_ACROSS, max((len(row.cards) for row in rows), default=0))
     across = max(across, 4)  # room for what stands instead of cards
@@ -465,7 +468,7 @@ def _shape(state: CardState, x: int, y: int) -> str:
 
 
 def _legend(states: Counter[CardState], top: int, right: int) -> Iterator[str]:
-    """A line for each state that a card has, with how many have it."""
+    """Yield a line for each state that a card has, with how many have it."""
     yield f'<path class="faint" d="M {_MARGIN} {top - 10} H {right} v 1 H {_MARGIN} Z"/>'
     y = top + 10
     for state in CardState:

@@ -69,10 +69,10 @@ def _later(_failures: int) -> float:
 class CheckTiming(Frozen):
     """Times of the controller's part."""
 
-    again: float = 10.0
+    again: float = 10.0  # seconds until the next look after the API server took no status
     pause: Callable[[int], float] = field(default=_later)
     now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
-    pacing: Pacing = Pacing()
+    pacing: Pacing = Pacing()  # of every run; whose turn it is, is decided here
 
 
 class _TooMany(Refused):

@@ -100,11 +100,13 @@ class PodShell(Protocol):
 class Pacing(Frozen):
     """Limits of time, and the lock that says whose turn it is."""
 
+    # Ends its block after so many seconds, by TimeoutError.
     limit: Callable[[float], AbstractAsyncContextManager[object]] = field(default=Silence)
+    # Is held while pairs are measured.
     turn: Callable[[], AbstractAsyncContextManager[object]] = field(default=nullcontext)
     clock: Callable[[], float] = field(default=time.monotonic)
-    run_seconds: float = 86400.0
-    probe_seconds: float = PROBE_SECONDS
+    run_seconds: float = 86400.0  # of turns; after them no other begins
+    probe_seconds: float = PROBE_SECONDS  # in which a pod says which devices it has
 
 
 class BandwidthProof:
@@ -366,14 +368,16 @@ class CopyRequest(Frozen):
     """A request for copies of a pod: what to copy, and to which nodes."""
 
     manifest: Mapping[str, Any]
-    where: str
+    where: str  # the file of the manifest
     namespace: str
-    nodes: tuple[str, ...] = ()
-    seconds: float = 300
+    nodes: tuple[str, ...] = ()  # all that fit if none
+    seconds: float = 300  # in which the copies become Ready
     owner: tuple[str, str, str, str] | None = None  # apiVersion, kind, name, uid
+    # Gets the number of copies before one is made, and may raise.
     admit: Callable[[int], None] = field(default=lambda _: None)
+    # Manifests of single nodes, which ask for the same resources; others take no part.
     by_node: Mapping[str, Mapping[str, Any]] | None = None
-    absent: Mapping[str, str] = field(default_factory=dict)
+    absent: Mapping[str, str] = field(default_factory=dict)  # node: why it is not in by_node
 
     def manifest_for(self, node: str) -> Mapping[str, Any]:
         """Return the manifest that is copied to a node."""
@@ -391,7 +395,7 @@ class Copies(Frozen):
 
     pods: tuple[dict[str, Any], ...]
     left_out: tuple[tuple[str, str], ...] = ()
-    excused: int = 0
+    excused: int = 0  # of left_out: nodes that nobody asked for
 
 
 @asynccontextmanager

@@ -19,8 +19,7 @@ from kube_rdma.adapters.cluster.nodes import Nodes
 from kube_rdma.model.reports import NodeReport
 from kube_rdma.pools.rules.holdings import KEYS
 from kube_rdma.pools.rules.labels import REMEMBERED, TABLE, VENDOR, is_nfd
-from kube_rdma.reports.node_report import NodeReports
-from kube_rdma.reports.node_report import report_status
+from kube_rdma.reports.node_report import NodeReports, report_status
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.waiting import until

@@ -35,7 +35,7 @@ NAMED = SelftestRequest(("ens0f0",))
 
 def run(world, asked=NAMED):
     told = []
-    found = run_trials(asked, world.doors(), told.append)
+    found = run_trials(asked, world.dependencies(), told.append)
     assert tuple(told) == found
     return found
 
@@ -79,7 +79,7 @@ def test_what_cannot_be_given_back_is_said_and_the_rest_comes_back():
     )
     assert (first.stage, first.left, type(first.act)) == (TrialStage.UNDO, True, GiveBackLink)
     assert world.kernel.named(world.kernel.node, "pf10").functions[0].vlan == 0
-    assert world.waited >= world.doors().patience
+    assert world.waited >= world.dependencies().patience
 
 
 def test_what_is_left_in_the_namespace_is_said():
@@ -99,8 +99,10 @@ def test_what_is_left_in_the_namespace_is_said():
         with world.open_pod(namespace) as pod:
             yield Lying(pod)
 
-    doors = replace(world.doors(), open_pod=open_pod)
-    found = run_trials(SelftestRequest(("ens0f0",), (TrialKind.MACVLAN,)), doors, lambda _: None)
+    dependencies = replace(world.dependencies(), open_pod=open_pod)
+    found = run_trials(
+        SelftestRequest(("ens0f0",), (TrialKind.MACVLAN,)), dependencies, lambda _: None
+    )
     assert "the interface kr-selftest was left in the namespace" in [
         one.message for one in found[0].troubles
     ]
@@ -127,7 +129,7 @@ def test_a_card_that_gets_an_address_meanwhile_is_left_alone():
         link = world.kernel.named(world.kernel.node, "ens1f0")
         link.addresses = [(ip_address("10.0.0.1"), 24)]
 
-    found = run_trials(SelftestRequest(), world.doors(), tell)
+    found = run_trials(SelftestRequest(), world.dependencies(), tell)
     assert [one.passed for one in found if not isinstance(one, UntriedCard)] == [True, True]
     left = [one for one in found if isinstance(one, UntriedCard)]
     assert {one.card.id for one in left} == {world.cards[1].id}
@@ -160,7 +162,7 @@ def texts(pages):
 def test_the_command_tells_before_it_does():
     world = World(card(0), card(1, virtual=True))
     said = []
-    assert verified(SelftestRequest(), world.doors(), said.append, yes=False)
+    assert verified(SelftestRequest(), world.dependencies(), said.append, yes=False)
     text = texts(said)
     assert world.ran == 0
     assert "Nothing is touched without --yes" in text
@@ -171,13 +173,13 @@ def test_the_command_tells_before_it_does():
 def test_the_command_shows_a_row_for_each_plan_and_a_sentence_for_each_failure():
     world = World(card(0))
     said = []
-    assert verified(SelftestRequest(), world.doors(), said.append, yes=True)
+    assert verified(SelftestRequest(), world.dependencies(), said.append, yes=True)
     passed, paragraph = texts(said).split("\n\n")[-2:]
     assert passed.endswith("2 of 2 plans passed.")
     assert paragraph.startswith("For a bug report: kube-rdma ")
     assert "macvlan passed; ipvlan passed." in " ".join(paragraph.split())
     world.ran, world.fail_at, said = 0, 1, []
-    assert not verified(SelftestRequest(), world.doors(), said.append, yes=True)
+    assert not verified(SelftestRequest(), world.dependencies(), said.append, yes=True)
     text = texts(said)
     assert "when it was attached: step 1, make kr-selftest, macvlan (bridge) on ens0f0" in text
     assert "1 of 2 plans passed." in text
@@ -190,7 +192,7 @@ def test_nothing_to_try_is_refused_after_the_reasons(yes):
     world.routed = ("ens0f0",)
     said = []
     with pytest.raises(Refused, match="no plan to try"):
-        verified(SelftestRequest(), world.doors(), said.append, yes=yes)
+        verified(SelftestRequest(), world.dependencies(), said.append, yes=yes)
     assert "the node itself is reached through ens0f0" in texts(said)
     assert world.ran == 0
 

@@ -1,7 +1,7 @@
 """Judges a cluster: what is wrong, how bad it is, what to do next.
 
-reports/gather hands in what the API server tells, reports/views shows what comes out.
-Each Finding has a code that stays, one sentence and the next step; docs/reports.md lists the codes.
+reports/gather hands in what the API server tells, reports/views shows what comes out. Each Finding
+has a code that stays, one sentence and the next step; docs/reports.md lists the codes.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _STANDING = {
 
 
 def node_findings(facts: ClusterFacts) -> Iterator[Finding]:
-    """What is wrong with each node, in the order of their names."""
+    """Yield the findings of each node, in the order of their names."""
     pods, reports = facts.agents, facts.reports or {}
     nodes = {node.name: node for node in facts.nodes or ()}
     for name in sorted({*nodes, *pods, *reports}):
@@ -69,7 +69,7 @@ def node_findings(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def _kubelet(node: NodeState) -> Iterator[Finding]:
-    """Where the kubelet is away, nothing that is known of the node is current."""
+    """Yield a finding where the kubelet is away: nothing that is known of the node is current."""
     if not node.ready:
         yield Finding.of(
             "NodeNotReady",
@@ -109,7 +109,7 @@ def _agent(name: str, facts: ClusterFacts, pods: tuple[ProgramPod, ...]) -> Iter
 
 
 def _no_report(name: str, pods: Iterable[ProgramPod]) -> Iterator[Finding]:
-    """Agents that should report and do not; one that is not ready is told already."""
+    """Yield agents that should report and do not; one that is not ready has a finding already."""
     for pod in pods:
         if pod.ready:
             yield Finding.of(
@@ -151,7 +151,7 @@ def _report(name: str, report: NodeReport | None) -> Iterator[Finding]:
 
 
 def _shares(node: NodeState, report: NodeReport) -> Iterator[Finding]:
-    """Where the kubelet counts other healthy shares than the agent."""
+    """Yield resources of which the kubelet counts other healthy shares than the agent."""
     allocatable = dict(node.allocatable)
     for pool in report.pools:
         offered = allocatable.get(pool.resource, 0)
@@ -166,7 +166,7 @@ def _shares(node: NodeState, report: NodeReport) -> Iterator[Finding]:
 
 
 def _empty(reports: Mapping[str, NodeReport]) -> Iterator[Finding]:
-    """Resources of which no node has a card: their selectors name none, or the nodes are to come.
+    """Yield resources of which no node has a card: selectors name none, or nodes are to come.
 
     A node without cards of a pool is as it should be, while another one has some.
     """
@@ -185,7 +185,7 @@ def _empty(reports: Mapping[str, NodeReport]) -> Iterator[Finding]:
 
 
 def _spare(report: NodeReport) -> list[str]:
-    """Cards of the node that no pool has, with their interfaces."""
+    """Return cards of the node that no pool has, with their interfaces."""
     unused = (card for card in report.cards if not card.resources and not card.gone)
     return [
         " ".join((card.name, *(f"({port.netdev})" for port in card.ports if port.netdev)))
@@ -194,7 +194,7 @@ def _spare(report: NodeReport) -> list[str]:
 
 
 def _versions(reports: Mapping[str, NodeReport]) -> Iterator[Finding]:
-    """Nodes whose agent is of another version than that of most."""
+    """Yield nodes whose agent is of another version than that of most."""
     versions: dict[str, list[str]] = {}
     for name, report in sorted(reports.items()):
         versions.setdefault(report.version, []).append(name)
@@ -211,7 +211,7 @@ def _versions(reports: Mapping[str, NodeReport]) -> Iterator[Finding]:
 
 
 def _standing(events: tuple[ClusterEvent, ...]) -> Iterator[Finding]:
-    """Troubles that agents told of, as far as they stand."""
+    """Yield troubles of which agents told in Events, as far as they stand."""
     last: dict[tuple[str, str], ClusterEvent] = {}
     for event in events:
         key = (event.name, event.reason)
@@ -232,7 +232,7 @@ _OURS = ("kube-rdma", "rdma")  # words of an error of a sandbox that tell whose 
 
 
 def resources(facts: ClusterFacts) -> Mapping[str, int]:
-    """The resources of all pools, with the healthy shares of all nodes."""
+    """Return the resources of all pools, with the healthy shares of all nodes."""
     healthy: dict[str, int] = {}
     for report in (facts.reports or {}).values():
         for pool in report.pools:
@@ -241,7 +241,7 @@ def resources(facts: ClusterFacts) -> Mapping[str, int]:
 
 
 def pod_findings(facts: ClusterFacts) -> Iterator[Finding]:
-    """Each pod that waits for something of kube-rdma's, with the last word about it."""
+    """Yield each pod that waits for something of kube-rdma's, with the last Event about it."""
     words = _last_words(facts.events or ())
     ours = resources(facts)
     others = _offered(facts).difference(ours)
@@ -257,7 +257,7 @@ def _offered(facts: ClusterFacts) -> frozenset[str]:
 
 
 def _last_words(events: Collection[ClusterEvent]) -> Mapping[tuple[str, str, str], str]:
-    """The last note about each pod, by namespace, name and reason."""
+    """Return the last note about each pod, by namespace, name and reason."""
     notes: dict[tuple[str, str, str], str] = {}
     for event in sorted(events, key=lambda each: each.last):
         if event.kind == "Pod":
@@ -271,7 +271,7 @@ def _pods_shares(
     ours: Mapping[str, int],
     others: Collection[str],
 ) -> Iterator[Finding]:
-    """A pod that no node has the shares for; not one that waits for what others offer, as GPUs."""
+    """Yield a pod that no node has the shares for, unless others offer what it waits for."""
     note = words.get((pod.namespace, pod.name, "FailedScheduling"), "")
     short = [name for name in pod.resources if f"Insufficient {name}" in note]
     name = next((each for each in short if each in ours), short[0] if short else "")
@@ -291,7 +291,7 @@ def _pods_shares(
 
 
 def _networks(pod: WaitingPod, words: Mapping[tuple[str, str, str], str]) -> Iterator[Finding]:
-    """A pod whose sandbox fails for its networks."""
+    """Yield a pod whose sandbox fails for its networks."""
     note = words.get((pod.namespace, pod.name, "NetworksRefused"), "")
     if not note:
         sandbox = words.get((pod.namespace, pod.name, "FailedCreatePodSandBox"), "")
@@ -314,7 +314,7 @@ _PLAIN = (
 
 
 def findings(facts: ClusterFacts) -> tuple[Finding, ...]:
-    """All that is wrong, what holds up most first: programs, policies, nodes, addresses, pods."""
+    """Return all findings, errors first: of programs, policies, nodes, addresses, pods."""
     every = (
         *_programs(facts),
         *_policies(facts.policies or ()),
@@ -329,7 +329,7 @@ def findings(facts: ClusterFacts) -> tuple[Finding, ...]:
 
 
 def health(facts: ClusterFacts, wrong: Sequence[Finding]) -> ClusterHealth:
-    """How the cluster is; a part that could not be read hides problems, never finds some."""
+    """Return the cluster's health; a part that was not read hides problems, never finds some."""
     if any(one.is_error for one in wrong):
         return ClusterHealth.PROBLEMS
     if facts.is_blind or facts.is_unreported:
@@ -364,7 +364,7 @@ def _programs(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def _workload(workload: Workload) -> Iterator[Finding]:
-    """A DaemonSet on no node, a controller without a pod, an update under way."""
+    """Yield a DaemonSet on no node, a controller without a pod, an update under way."""
     is_agent = workload.role is ProgramRole.AGENT
     kind = "daemonset" if is_agent else "deployment"
     about = f"{kind}/{workload.title}"
@@ -423,7 +423,7 @@ def _policies(policies: Sequence[PolicyState]) -> Iterator[Finding]:
 
 
 def _node_policies(policies: Sequence[NodePolicyState]) -> Iterator[Finding]:
-    """Refused by somebody is a problem; what waits, or selects nobody, may be meant so."""
+    """Yield refused policies as errors; one that waits, or selects no node, may be meant so."""
     for policy in policies:
         about = f"nodepolicy/{policy.name}"
         if not policy.seen:
@@ -468,7 +468,7 @@ def _writes_none(facts: ClusterFacts) -> bool:
 
 
 def _advice(facts: ClusterFacts) -> Iterator[Finding]:
-    """What is missing and not needed now."""
+    """Yield what is missing and not needed now."""
     if "NodeReport" in facts.missing:
         yield Finding.of(
             "ReportsNotInstalled",
@@ -496,7 +496,7 @@ _MARK = "rdma"  # an image that was pushed under another name still has it in it
 
 
 def program_role(template: ProgramTemplate) -> ProgramRole | None:
-    """Which program a container is, None when it is another's.
+    """Return the program that a container runs, None when it is another's.
 
     Without words the image's own are run, which is the agent: so seeds S2 and S3 start it.
     """
@@ -513,21 +513,21 @@ def program_role(template: ProgramTemplate) -> ProgramRole | None:
 
 
 def serves_cards(template: ProgramTemplate) -> bool:
-    """Whether a container is an agent with a node's cards; who only labels nodes has none."""
+    """Decide whether a container is an agent with a node's cards; one that only labels has none."""
     words = template.words
     is_labeller = says(words, "--role", "node") and not says(words, "--role", "plugin")
     return program_role(template) is ProgramRole.AGENT and not is_labeller
 
 
 def says(words: Sequence[str], option: str, value: str = "") -> bool:
-    """Whether the words of a command have an option, with this value if one is asked for."""
+    """Decide whether the words of a command have an option, with this value if one is given."""
     if not value:
         return option in words
     return f"{option}={value}" in words or (option, value) in pairwise(words)
 
 
 def everybodys(words: Sequence[str]) -> tuple[str, ...] | None:
-    """The namespaces whose networks all pods may name, by an agent's words; None: all of them."""
+    """Return the namespaces whose networks all pods may name, by an agent's words; None: all."""
     for word, following in pairwise((*words, "")):
         option, equals, text = word.partition("=")
         if option == _ISOLATION:

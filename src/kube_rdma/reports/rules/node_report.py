@@ -1,8 +1,8 @@
-"""Makes a node's report out of one look of its agent.
+"""Makes a node's report out of one look of its agent, and the grid of all nodes' cards.
 
-Behind pools/rules/health and pools/rules/condition: the loop of role plugin hands
-in what a look came to, and agent/node/report writes what comes out when it differs from the object.
-What changes without meaning (counters, times) is left out, or a node at rest would write.
+The loop of role plugin hands in what a look came to (pools/rules/health and condition), and
+agent/node/report writes the report when it differs from the object. Counters and times are left
+out, or a node at rest would write.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _REJECTED = 64
 
 
 class AgentLook(Frozen):
-    """What an agent knows after one look."""
+    """One look of an agent at its node."""
 
     version: str
     survey: Survey  # with what the node uses its interfaces for
@@ -66,12 +66,12 @@ class AgentLook(Frozen):
 
     @property
     def listed(self) -> tuple[Pool, ...]:
-        """The pools as the kubelet hears of them."""
+        """Return the pools as the kubelet hears of them."""
         return self.verdict.pools if self.served is None else self.served
 
 
 def node_report(look: AgentLook) -> NodeReport:
-    """The report of a look; where room is short, ill cards come first."""
+    """Return the report of a look; where room is short, ill cards come first."""
     resources = _resources(look.verdict.pools)
     reported = [
         _reported(look, card, resources[card.id], _reasons(card, look.cards))
@@ -112,7 +112,7 @@ def _rerouted(attachments: Sequence[Attachment]) -> list[str]:
 
 
 def _policies(look: AgentLook) -> tuple[PolicyAtNode, ...]:
-    """What became of the cluster's policies; a wish is recognized by the place it was read at."""
+    """Return the outcome of each policy; a pool is recognized by the place it was read at."""
     verdict, plan = look.verdict, look.plan
     taken = {pool.spec.resource: pool.spec.source for pool in verdict.pools}
     taken |= {each.wanted.resource: each.wanted.source for each in look.pending}
@@ -123,7 +123,7 @@ def _policies(look: AgentLook) -> tuple[PolicyAtNode, ...]:
 
 
 def _resources(pools: Sequence[Pool]) -> Mapping[CardId, tuple[str, ...]]:
-    """The resources of each card that is in a pool."""
+    """Return the resources of each card that is in a pool."""
     names: dict[CardId, tuple[str, ...]] = {}
     for pool in pools:
         for card in pool.cards:
@@ -137,13 +137,13 @@ def _members(pools: Sequence[Pool]) -> tuple[Card, ...]:
 
 
 def _reasons(card: Card, state: CardsState) -> tuple[str, ...]:
-    """Why a card of a pool is ill; while it is held back after its return it keeps its words."""
+    """Return why a card of a pool is ill; one held back after its return keeps its reason."""
     why = state.wrong.get(card.id)
     return card.reasons if why is None else (why,)
 
 
 def _vanished(state: CardsState, present: set[CardId]) -> Iterator[ReportedCard]:
-    """The cards that pools had and that are gone."""
+    """Yield the cards that pools had and that are gone."""
     for name, why in state.wrong.items():
         if name not in present:
             yield ReportedCard(name, state.cards[name].name, reasons=(why,), gone=True)
@@ -179,7 +179,7 @@ def _reported(
 
 
 def _carried(netdev: Netdev) -> Iterator[str]:
-    """What the node needs an interface for, beside an address of its own."""
+    """Yield what the node needs an interface for, beside an address of its own."""
     if netdev.default_route:
         yield f"the default route leads through {netdev.name}"
     if netdev.use and netdev.use.storage:
@@ -204,7 +204,7 @@ def _pool(pool: Pool) -> ReportedPool:
 
 
 def card_grid(facts: ClusterFacts) -> tuple[GridRow, ...]:
-    """A row for each node that has an agent or a report, in the order of their names."""
+    """Return a row for each node that has an agent or a report, in the order of their names."""
     reports = facts.reports or {}
     names = {node.name for node in facts.nodes or ()} | reports.keys() | facts.agents.keys()
     ours = [name for name in names if name in reports or name in facts.agents]
@@ -219,7 +219,7 @@ def _row(facts: ClusterFacts, node: str, report: NodeReport | None) -> GridRow:
 
 
 def _silence(facts: ClusterFacts, node: str, report: NodeReport | None) -> str:
-    """Why nobody tells of the node's cards now, "" where its agent does."""
+    """Return why nobody tells of the node's cards now, "" where its agent does."""
     agents = facts.agents.get(node, ())
     ready = {one.name: one.ready for one in facts.nodes or ()}
     if not ready.get(node, True):

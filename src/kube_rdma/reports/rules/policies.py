@@ -1,4 +1,4 @@
-"""What became of the cluster's NodePolicies: on one node, and over all that a policy selects.
+"""Judges the cluster's NodePolicies: on one node, and over all nodes that a policy selects.
 
 An agent asks `at_node` for its report; the controller that leads asks `rollup`, which reads those
 reports, and writes the policy's status. A node whose report knows an older generation, or has none
@@ -37,9 +37,9 @@ def at_node(
     refused: Sourced,
     waits: Sourced,
 ) -> tuple[PolicyAtNode, ...]:
-    """What became of each policy, the worst and the first sentence about that.
+    """Return the outcome of each policy, the worst with the first sentence about it.
 
-    `taken` says by resource the source of the wish that the node meets, or will when it can.
+    `taken` says by resource the source of the pool that the node has, or will have when it can.
     """
     priorities = {pool.source: each.priority for each in policies for pool in each.pools}
     refusals, pending = tuple(refused), tuple(waits)
@@ -51,7 +51,7 @@ def rollup(
     nodes: Mapping[str, Labels],
     reports: Mapping[str, Sequence[PolicyAtNode]],
 ) -> PolicyRollup:
-    """The policy over the nodes that it selects; both mappings are by node."""
+    """Return the policy over the nodes that it selects; both mappings are by node."""
     outcomes = [
         _remark(policy, name, reports.get(name))
         for name, labels in sorted(nodes.items())
@@ -111,7 +111,7 @@ def _at_node(
 def _remark(
     policy: ClusterNodePolicy, node: str, report: Sequence[PolicyAtNode] | None
 ) -> PolicyRemark:
-    """What a node's report says of this very generation."""
+    """Return the entry of a node, whose report has to be of this very generation."""
     if report is None:
         return PolicyRemark(node, PolicyOutcome.PENDING, _NO_REPORT)
     seen = next((each for each in report if each.name == policy.name), None)

@@ -34,9 +34,9 @@ _OF_CLASS = "deviceclass.resource.kubernetes.io/"
 class ClaimOffers(Frozen):
     """Reasons why claims give a node nothing, by node; an empty one where they give it."""
 
-    resources: Mapping[str, Mapping[str, str]] = {}
-    templates: Mapping[str, str] = {}
-    unread: str = ""
+    resources: Mapping[str, Mapping[str, str]] = {}  # extended ones that a DeviceClass has
+    templates: Mapping[str, str] = {}  # of the pod's own claims
+    unread: str = ""  # why it is not known
 
     def lacks(self, resource: str, node: str) -> str:
         """Return why a node without shares gives none by claims either; empty if claims give it."""

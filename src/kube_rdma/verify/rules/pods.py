@@ -223,7 +223,7 @@ class OwnPods(Frozen):
     resource: str
     by_node: Mapping[str, Mapping[str, Any]]
     left_out: Mapping[str, str]
-    cards: tuple[tuple[str, str, str], ...] = ()
+    cards: tuple[tuple[str, str, str], ...] = ()  # unhealthy ones: node, card and reason
 
 
 def own_pods(reports: Mapping[str, NodeReport], resource: str, image: str) -> OwnPods:
