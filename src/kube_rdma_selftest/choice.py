@@ -274,7 +274,9 @@ def _facts(trial: Trial, scene: SelftestScene) -> Iterator[tuple[str, str]]:
         name = link.name
         yield f"the interface {name}", "there"
         yield f"the MTU of {name}", str(link.mtu)
-        yield f"the MAC of {name}", _stable(link)
+        # The queue pair in front of an InfiniBand address is another one after a remake.
+        mac = link.mac[-_GID:] if link.link_type == _INFINIBAND else link.mac
+        yield f"the MAC of {name}", mac
         yield f"the state of {name}", "up" if link.up else "down"
         texts = sorted(f"{address}/{length}" for address, length in link.addresses)
         yield f"the addresses of {name}", ", ".join(texts) or "none"
@@ -287,11 +289,6 @@ def _facts(trial: Trial, scene: SelftestScene) -> Iterator[tuple[str, str]]:
         yield f"the GUID of the RDMA device of {what}", str(device.node_guid)
         for port in device.ports:
             yield f"the interface of its port {port.number}, {what}", str(port.netdev)
-
-
-def _stable(link: HostLink) -> str:
-    """Return the MAC; of InfiniBand without the queue pair, which is new after a remake."""
-    return link.mac[-_GID:] if link.link_type == _INFINIBAND else link.mac
 
 
 def _settings(scene: SelftestScene, place: FunctionPlace, mac: str) -> Iterator[tuple[str, str]]:

@@ -16,8 +16,8 @@ from kube_rdma_selftest.choice import trials
 from kube_rdma_selftest.report import report
 from kube_rdma_selftest.run import (
     SelftestDependencies,
-    listening,
     kernel_dependencies,
+    listening,
     run_trials,
     this_system,
 )

@@ -18,7 +18,6 @@ from kube_rdma.cli.options import (
 
 if TYPE_CHECKING:
     from kube_rdma.controller.exporter import ControllerExporter
-    from kube_rdma.controller.leadership import Leadership
     from kube_rdma.controller.parts import ControllerOptions
     from kube_rdma.model.install import Values
 
@@ -105,13 +104,10 @@ async def _run(
         events = Events(cluster, socket.gethostname())
         lease = f"{options.fullname}-controller" if options.fullname else LEASE
         lead = Leadership(ElectionLease(cluster, lease, access.namespace), own_identity())
-        exporter = _exporter(metrics, lead) if metrics else None
+        exporter: ControllerExporter | None = None
+        if metrics:  # the library of Prometheus is imported then
+            from kube_rdma.controller import exporter as prometheus
+
+            exporter = prometheus.ControllerExporter(*metrics, lambda: lead.leads)
         beside = always(events, exporter)
         await run_controller(lead, beside, leading(cluster, events, options, exporter))
-
-
-def _exporter(site: tuple[str | None, int], lead: Leadership) -> ControllerExporter:
-    """What answers Prometheus; its library is imported then."""
-    from kube_rdma.controller.exporter import ControllerExporter
-
-    return ControllerExporter(*site, lambda: lead.leads)

@@ -201,9 +201,11 @@ def doctor(
     aim = _target(target, lambda: cluster.usual_namespace(opener))
     collect, source = more.pop("collect"), more.pop("bundle")
     more["host"] = more["host"] or root_of_host()
+    # This machine is a node if its name was given, or if its agent has records here.
+    is_node = more["node_name"] or more["sysfs"] or more["state_dir"].is_dir()
     if source:
         seen = bundle.read(source)
-    elif aim.node or (aim.pod and not _is_node(more)):
+    elif aim.node or (aim.pod and not is_node):
         named: str | PodName = PodName(*aim.pod) if aim.pod else aim.node
         seen = asyncio.run(seen_by_agent(named, cluster, agents, opener))
     else:
@@ -252,11 +254,6 @@ def _refuse_beside(target: str, more: dict[str, Any]) -> None:
     given += [target] if target != THIS_NODE else []
     if given:
         raise click.UsageError(f"--all-nodes and {given[0]} exclude each other: leave one out.")
-
-
-def _is_node(words: dict[str, Any]) -> bool:
-    """Whether this machine is a node: its agent has records here, or its name was given."""
-    return bool(words["node_name"] or words["sysfs"] or words["state_dir"].is_dir())
 
 
 def _answers(

@@ -136,12 +136,10 @@ def _block(parts: Iterable[Part], width: int, *, colour: bool) -> str:
             _print_lines(console, wrapped(plain(part.text), width, part.indent), part.state)
         else:
             _print_lines(console, (plain(part.text),), part.state)
-    return "\n".join(map(_without_blanks, file.getvalue().splitlines()))
-
-
-def _without_blanks(line: str) -> str:
-    """The line without what Rich fills its last column with."""
-    return _TRAILING.sub(lambda end: end[0].replace(" ", ""), line)
+    return "\n".join(  # Rich fills its last column
+        _TRAILING.sub(lambda end: end[0].replace(" ", ""), line)
+        for line in file.getvalue().splitlines()
+    )
 
 
 def _print_lines(console: Console, lines: Sequence[str], state: PageState = PageState.NONE) -> None:

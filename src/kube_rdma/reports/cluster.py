@@ -6,7 +6,7 @@ the fields that are judged are decoded, so an object that somebody garbled hides
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 import msgspec
@@ -35,7 +35,7 @@ from kube_rdma.attach.documents import networks, pod_networks
 from kube_rdma.ipam.cluster import IP_POOL_TEXT, pool_of_text
 from kube_rdma.ipam.objects import IPPoolStatus
 from kube_rdma.model.attach.attachment import Network
-from kube_rdma.model.kubernetes import Condition, NodeState
+from kube_rdma.model.kubernetes import NodeState
 from kube_rdma.model.operator import ComponentName
 from kube_rdma.model.pools import ClusterNodePolicy
 from kube_rdma.model.reports import (
@@ -300,7 +300,11 @@ def _why(container: ContainerStatus) -> str:
 def _policy(stored: Stored[None, NicClusterPolicyStatus]) -> PolicyState:
     # The status of a new policy, with the defaults of its definition, is nobody's.
     status = stored.status if stored.status != NicClusterPolicyStatus() else None
-    notes = _unmet(status.conditions) if status else ()
+    notes = [
+        f"{part.type}: {part.message}"
+        for part in (status.conditions if status else ())
+        if part.status == "False" and part.type != "Ready"
+    ]
     return PolicyState(
         f"{stored.namespace}/{stored.name}".lstrip("/"),
         status.state if status else "",
@@ -316,13 +320,6 @@ def _is_ours(status: NicClusterPolicyStatus) -> bool:
     return bool(words & OWN_REASONS) or any(
         part.name == ComponentName.PEER_DRIVER for part in status.applied_states
     )
-
-
-def _unmet(conditions: Sequence[Condition]) -> Iterator[str]:
-    """What the conditions of parts say that do not hold."""
-    for part in conditions:
-        if part.status == "False" and part.type != "Ready":
-            yield f"{part.type}: {part.message}"
 
 
 def _pool(stored: Stored[bytes, IPPoolStatus]) -> AddressPool:

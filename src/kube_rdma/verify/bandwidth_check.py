@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
-from pydantic import ConfigDict, Field, Strict, ValidationInfo, field_validator
+from pydantic import ConfigDict, Field, JsonValue, Strict, ValidationInfo, field_validator
 from pydantic.alias_generators import to_camel
 
 from kube_base.errors import Refused
@@ -466,7 +466,7 @@ T = TypeVar("T")
 MOST_NODES = 1000
 BANDWIDTH_CHECK_MOST_PAIRS = 100_000
 HOUR, DAY, YEAR = 3600, 86_400, 365 * 86_400
-_RULES = [
+_RULES: list[JsonValue] = [
     {
         "rule": "(has(self.selector) && size(self.selector) > 0) != has(self.template)",
         "message": "say which pods run already (selector), or of which pod copies are made "
@@ -512,14 +512,10 @@ Latency = Annotated[
 ]
 
 
-def _ruled(schema: dict[str, Any]) -> None:
-    schema["x-kubernetes-validations"] = _RULES
-
-
 class BandwidthCheckSpec(Typed):
     """The spec of a check: who is measured, how, and which figures are good enough."""
 
-    model_config = ConfigDict(json_schema_extra=_ruled)
+    model_config = ConfigDict(json_schema_extra={"x-kubernetes-validations": _RULES})
 
     selector: dict[str, LabelValue] = Field(
         default_factory=dict, max_length=16, examples=[{"app": "train"}]

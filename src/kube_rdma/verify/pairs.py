@@ -15,7 +15,7 @@ import random
 import secrets
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -246,11 +246,11 @@ class BandwidthProof:
     async def _rows(
         self, client: tuple[PairedPod, PodDevice], server: tuple[PairedPod, PodDevice]
     ) -> tuple[PerftestRow, ...]:
-        for last in _tries():
+        for number in range(1, TRIES + 1):
             try:
                 return await _aside(await self._once(client, server), table)
             except KubeError as error:
-                if last or not is_worth_a_try(str(error)):
+                if number == TRIES or not is_worth_a_try(str(error)):
                     raise
         raise AssertionError("the last try returns or raises")
 
@@ -300,11 +300,6 @@ class BandwidthProof:
 def _name(document: Mapping[str, Any]) -> PodName:
     metadata = document["metadata"]
     return PodName(metadata["namespace"], metadata["name"])
-
-
-def _tries() -> Iterator[bool]:
-    """Yield for each try whether it is the last one."""
-    return (number == TRIES for number in range(1, TRIES + 1))
 
 
 def _endless(what: str, seconds: float) -> Unavailable:

@@ -54,7 +54,7 @@ def rails_of(rated: Sequence[RatedPair]) -> list[int]:
 
 def heat_map_text(rated: Sequence[RatedPair], *, latency: bool) -> list[str]:
     """Return a line for each client: figures while these fit, else shades."""
-    pods, cells = pods_of(rated), _cells(rated)
+    pods, cells = pods_of(rated), _worst_cells(rated)
     best = _best(rated, latency=latency)
     numbers = [str(number) for number in range(1, len(pods) + 1)]
     few = len(pods) <= _FEW
@@ -70,7 +70,7 @@ def heat_map_text(rated: Sequence[RatedPair], *, latency: bool) -> list[str]:
 
 def heat_map_svg(rated: Sequence[RatedPair], title: str, *, latency: bool) -> str:
     """Return the same as an SVG picture; a cell's tooltip has its devices and what is wrong."""
-    pods, cells = pods_of(rated), _cells(rated)
+    pods, cells = pods_of(rated), _worst_cells(rated)
     best = _best(rated, latency=latency)
     margin = round(_LETTER * max(map(len, pods), default=0)) + 50
     side = margin + _CELL * len(pods)
@@ -96,11 +96,14 @@ def heat_map_svg(rated: Sequence[RatedPair], title: str, *, latency: bool) -> st
     return "\n".join((*parts, "</g></svg>\n"))
 
 
+def _worst_cells(rated: Sequence[RatedPair]) -> Mapping[tuple[str, str], RatedPair]:
+    """Return the worst rail of each two."""
+    return _cells(sorted(rated, key=lambda pair: list(Rating).index(pair.rating)))
+
+
 def _cells(rated: Sequence[RatedPair]) -> Mapping[tuple[str, str], RatedPair]:
-    """Return the worst rail of each two; the other direction too where nobody has measured that."""
-    ways: dict[tuple[str, str], RatedPair] = {}
-    for pair in sorted(rated, key=lambda p: list(Rating).index(p.rating)):
-        ways[pair.outcome.client, pair.outcome.server] = pair
+    """Return the last measurement of each two; the other way's where there is none."""
+    ways = {(pair.outcome.client, pair.outcome.server): pair for pair in rated}
     return {(server, client): pair for (client, server), pair in ways.items()} | ways
 
 
@@ -458,10 +461,10 @@ _SHARES = (
     (0.4, Tone("half", "#f2b04a", "#d98e1f"), "40 to 70 %"),
     (0.0, Tone("poor", "#8c2d04", "#d1495b"), "less than 40 %"),
 )
-_RAIL_MAPS_FAILED = Tone("failed", "#8c2d04", "#f0763a", of="stroke")
+_CROSS = Tone("failed", "#8c2d04", "#f0763a", of="stroke")
 _UNTOLD = Tone("untold", "#e4e9ef", "#21262d")
 _WORDS = {
-    _RAIL_MAPS_FAILED.name: "the pair failed",
+    _CROSS.name: "the pair failed",
     _UNTOLD.name: "not measured",
     "missed": "a dot: less than is due, so the pair is not well",
 }
@@ -486,8 +489,7 @@ def rail_maps_svg(rated: Sequence[RatedPair], title: str, *, latency: bool) -> s
     """Return a map for each rail; `title` says what was measured, and in which unit."""
     pods, rails = pods_of(rated), rails_of(rated)
     layout = _laid_out(len(pods))
-    figures = [f for pair in rated if (f := pair_figure(pair, latency=latency)) is not None]
-    best = (min if latency else max)(figures, default=0.0)
+    best = _best(rated, latency=latency)
     parts = [
         heading(_MARGIN, title),
         text(
@@ -505,7 +507,7 @@ def rail_maps_svg(rated: Sequence[RatedPair], title: str, *, latency: bool) -> s
         bad = sum(pair.rating is not Rating.WELL for pair in of_rail)
         words = f"rail {rail}" + (f" · {bad} not well" if bad else "")
         parts.append(text(corner[0], corner[1] - 7, words))
-        cells = _rail_maps_cells(of_rail)
+        cells = _cells(of_rail)  # a retry counts, not what it repeats
         for row, client in enumerate(pods):
             for column, server in enumerate(pods):
                 at = corner[0] + column * layout.mark, corner[1] + row * layout.mark
@@ -517,7 +519,7 @@ def rail_maps_svg(rated: Sequence[RatedPair], title: str, *, latency: bool) -> s
     bottom = y + layout.side + _GAP + 8
     legend = list(_legend(seen, bottom))
     size = PictureSize(_WIDE, bottom + _LEGEND * len(legend) // 2 + 8)
-    tones = (*(tone for _, tone, _ in _SHARES), _RAIL_MAPS_FAILED, _UNTOLD, _MISSED)
+    tones = (*(tone for _, tone, _ in _SHARES), _CROSS, _UNTOLD, _MISSED)
     return picture(size, f"{title}, a map for each rail", tones, (*parts, *legend))
 
 
@@ -528,19 +530,13 @@ def _laid_out(pods: int) -> _Layout:
     return _Layout(mark, side, max(1, (_WIDE - 2 * _MARGIN + _GAP) // (side + _GAP)))
 
 
-def _rail_maps_cells(rated: Sequence[RatedPair]) -> Mapping[tuple[str, str], RatedPair]:
-    """Return the later of two measurements of a pair; the other way where there is none."""
-    ways = {(pair.outcome.client, pair.outcome.server): pair for pair in rated}
-    return {(server, client): pair for (client, server), pair in ways.items()} | ways
-
-
 def _kinds(pair: RatedPair | None, best: float, *, latency: bool) -> tuple[str, ...]:
     """Return the classes of a mark's parts."""
     if pair is None:
         return (_UNTOLD.name,)
     figure = pair_figure(pair, latency=latency)
     if figure is None:
-        return (_RAIL_MAPS_FAILED.name,)
+        return (_CROSS.name,)
     share = goodness(figure, best, latency=latency)
     tone = next(tone.name for least, tone, _ in _SHARES if share >= least)
     return (tone,) if pair.rating is Rating.WELL else (tone, _MISSED.name)
@@ -567,7 +563,7 @@ def _shape(kind: str, at: tuple[int, int], size: int) -> str:
     if kind == _MISSED.name:
         middle = f'cx="{x + inner / 2:g}" cy="{y + inner / 2:g}"'
         return f'<circle class="missed" {middle} r="{max(1.0, size / 6):g}"/>'
-    if kind == _RAIL_MAPS_FAILED.name:
+    if kind == _CROSS.name:
         cross = f"M{x},{y} l{inner},{inner} M{x + inner},{y} l{-inner},{inner}"
         return f'<path class="failed" fill="none" d="{cross}"/>'
     return f'<rect class="{kind}" x="{x}" y="{y}" width="{inner}" height="{inner}"/>'

@@ -461,20 +461,15 @@ def _pools(pools: Sequence[AddressPool]) -> Iterator[Finding]:
             yield Finding.of("AddressPoolNearlyFull", about, pool.scarce, remedy)
 
 
-def _writes_none(facts: ClusterFacts) -> bool:
-    """Whether agents run, and none of them has the rights to report."""
-    agents = [w for w in facts.workloads or () if w.role is ProgramRole.AGENT]
-    return bool(agents) and not any(w.reports for w in agents)
-
-
 def _advice(facts: ClusterFacts) -> Iterator[Finding]:
     """Yield what is missing and not needed now."""
+    agents = [w for w in facts.workloads or () if w.role is ProgramRole.AGENT]
     if "NodeReport" in facts.missing:
         yield Finding.of(
             "ReportsNotInstalled",
             "",
             "The kind NodeReport is not installed, so nothing is known of cards and pools",
-            _PLAIN if _writes_none(facts) else _KINDS,
+            _PLAIN if agents and not any(w.reports for w in agents) else _KINDS,
             Severity.ADVICE,
         )
     if facts.guarded is False and facts.workloads and any(w.reports for w in facts.workloads):

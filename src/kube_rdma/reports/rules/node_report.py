@@ -73,11 +73,16 @@ class AgentLook(Frozen):
 def node_report(look: AgentLook) -> NodeReport:
     """Return the report of a look; where room is short, ill cards come first."""
     resources = _resources(look.verdict.pools)
+    members = {card.id: card for pool in look.verdict.pools for card in pool.cards}
     reported = [
         _reported(look, card, resources[card.id], _reasons(card, look.cards))
-        for card in _members(look.verdict.pools)
+        for card in members.values()
     ]
-    reported += _vanished(look.cards, {card.id for card in reported})
+    reported += [  # cards that pools had and that are gone
+        ReportedCard(name, look.cards.cards[name].name, reasons=(why,), gone=True)
+        for name, why in look.cards.wrong.items()
+        if name not in members
+    ]
     others = [
         _reported(look, card, (), card.reasons)
         for card in look.verdict.cards
@@ -99,16 +104,17 @@ def node_report(look: AgentLook) -> NodeReport:
         troubles=tuple(
             sorted((*look.overlaps, *map(str, look.verdict.clashes), *look.verdict.beyond))
         ),
-        rerouted=tuple(_rerouted(look.attachments)),
+        rerouted=tuple(
+            sorted(
+                f"{one.sandbox.pod} by {plan.interface}"
+                for one in look.attachments
+                for plan in one.plans
+                if leads_pod(plan)
+            )
+        ),
         omitted=len(important) + len(rejected) - len(kept) - len(rejected[:_REJECTED]),
         policies=_policies(look),
     )
-
-
-def _rerouted(attachments: Sequence[Attachment]) -> list[str]:
-    """Pods whose default route leads through a network, with the interface."""
-    made = ((one.sandbox.pod, plan) for one in attachments for plan in one.plans)
-    return sorted(f"{pod} by {plan.interface}" for pod, plan in made if leads_pod(plan))
 
 
 def _policies(look: AgentLook) -> tuple[PolicyAtNode, ...]:
@@ -131,22 +137,10 @@ def _resources(pools: Sequence[Pool]) -> Mapping[CardId, tuple[str, ...]]:
     return names
 
 
-def _members(pools: Sequence[Pool]) -> tuple[Card, ...]:
-    """Each card of the pools once."""
-    return tuple({card.id: card for pool in pools for card in pool.cards}.values())
-
-
 def _reasons(card: Card, state: CardsState) -> tuple[str, ...]:
     """Return why a card of a pool is ill; one held back after its return keeps its reason."""
     why = state.wrong.get(card.id)
     return card.reasons if why is None else (why,)
-
-
-def _vanished(state: CardsState, present: set[CardId]) -> Iterator[ReportedCard]:
-    """Yield the cards that pools had and that are gone."""
-    for name, why in state.wrong.items():
-        if name not in present:
-            yield ReportedCard(name, state.cards[name].name, reasons=(why,), gone=True)
 
 
 def _reported(
@@ -236,12 +230,8 @@ def _card(card: ReportedCard, silence: str) -> GridCard:
         return GridCard(card.name, CardState.GONE, next(iter(card.reasons), ""))
     if card.reasons:
         return GridCard(card.name, CardState.ILL, card.reasons[0])
-    if down := next(_silent_ports(card), ""):
-        return GridCard(card.name, CardState.PORT_DOWN, down)
-    return GridCard(card.name, CardState.WELL)
-
-
-def _silent_ports(card: ReportedCard) -> Iterator[str]:
     for port in card.ports:
         if port.state != PortState.ACTIVE:
-            yield f"port {port.number} of {port.device} is {port.state}"
+            down = f"port {port.number} of {port.device} is {port.state}"
+            return GridCard(card.name, CardState.PORT_DOWN, down)
+    return GridCard(card.name, CardState.WELL)

@@ -314,15 +314,11 @@ def _rated(
         (_around(usual, standard), "usual here"),
         (_around(before, standard), "what it had before"),
     ):
-        if limit is not None and _is_worse(row.figure, limit, standard):
+        if limit is not None and (row.figure > limit if standard.latency else row.figure < limit):
             word = "more than" if standard.latency else "less than"
             why = f"{row.figure:.2f} {unit} is {word} the {limit:.2f} {what}"
             return RatedPair(outcome, Rating.SLOW, why, row.figure, limit)
     return RatedPair(outcome, Rating.WELL, "", row.figure)
-
-
-def _is_worse(figure: float, limit: float, standard: PairStandard) -> bool:
-    return figure > limit if standard.latency else figure < limit
 
 
 def _of_line(outcome: PairOutcome, standard: PairStandard) -> float | None:
