@@ -46,10 +46,7 @@ _ADDRESSES = (
     InterfaceAddress(ip_address("198.18.0.1"), 24, ip_address("198.18.0.254")),
     InterfaceAddress(ip_address("2001:2::1"), 64, ip_address("2001:2::fe")),
 )
-_ROUTES = (
-    NetworkRoute(ip_network("198.18.1.0/24")),
-    NetworkRoute(ip_network("2001:2:0:1::/64")),
-)
+_ROUTES = (NetworkRoute(ip_network("198.18.1.0/24")), NetworkRoute(ip_network("2001:2:0:1::/64")))
 _VLAN = 100
 _LESS = 100  # octets below the card's MTU, so that it has to be set, and set back
 _LEAST_MTU = 1280  # of IPv6 (RFC 8200)

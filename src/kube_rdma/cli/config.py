@@ -82,12 +82,7 @@ def config() -> None:
     help="Output format: table for people, json for programs.",
 )
 @ADMISSION_SET
-def check(
-    files: tuple[str, ...],
-    output: str,
-    assignments: tuple[str, ...],
-    **place: Any,
-) -> None:
+def check(files: tuple[str, ...], output: str, assignments: tuple[str, ...], **place: Any) -> None:
     """Show what files mean, or their faults.
 
     FILE is JSON or YAML; - is stdin. It has a configuration of pools, or manifests of any kind:
@@ -125,8 +120,7 @@ def check(
 
 @config.command(
     epilog=examples(
-        "kube-rdma config schema",
-        "kube-rdma config schema node-policy > node-policy.json",
+        "kube-rdma config schema", "kube-rdma config schema node-policy > node-policy.json"
     )
 )
 @click.argument("dialect", required=False)

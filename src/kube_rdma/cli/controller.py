@@ -73,11 +73,7 @@ def controller(
 
     namespace, metrics = cluster.namespace, listen_address(metrics_address)
     options = ControllerOptions(
-        namespace,
-        policies is not None,
-        policies == "Cluster",
-        _values(policy_set),
-        fullname,
+        namespace, policies is not None, policies == "Cluster", _values(policy_set), fullname
     )
     logs.configure()
     asyncio.run(until_signal(_run(cluster, options, metrics)))

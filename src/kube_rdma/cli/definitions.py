@@ -94,11 +94,7 @@ OPERATOR_DEFINITIONS = (
         NicClusterPolicyObject,
         "nicclusterpolicies",
         short="ncp",  # as NVIDIA's has it
-        columns=(
-            Column("State", ".status.state"),
-            Column("Reason", ".status.reason"),
-            _AGE,
-        ),
+        columns=(Column("State", ".status.state"), Column("Reason", ".status.reason"), _AGE),
         group="mellanox.com",
         namespaced=True,
     ),

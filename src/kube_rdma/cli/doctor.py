@@ -31,7 +31,7 @@ from kube_rdma.cli.options import (
     root_of_host,
     text_option,
 )
-from kube_rdma.cli.output import AS_JSON, TEXT_OUTPUT, ExitCode, ProgressLine, show, show_document
+from kube_rdma.cli.output import AS_JSON, TEXT_OUTPUT, ExitCode, ProgressLine, show_result
 
 if TYPE_CHECKING:
     from kube_rdma.cli.options import Opener
@@ -192,11 +192,11 @@ def doctor(
     from kube_rdma.adapters.files import bundle
     from kube_rdma.model.late_binding import PodName
 
-    as_json = as_json or output == "json"
+    output = "json" if as_json else output
     agents = more.pop("agent_namespace")
     if whole:
         _refuse_beside(target, more)
-        _show_fleet(_answers(more["bundle"], cluster, agents, opener), as_json=as_json)
+        _show_fleet(_answers(more["bundle"], cluster, agents, opener), output)
         return
     aim = _target(target, lambda: cluster.usual_namespace(opener))
     collect, source = more.pop("collect"), more.pop("bundle")
@@ -215,19 +215,16 @@ def doctor(
         return
     if collect:
         bundle.write(seen, collect)
-    _show(seen, as_json=as_json)
+    _show(seen, output)
 
 
-def _show(seen: Observation, *, as_json: bool) -> None:
+def _show(seen: Observation, output: str) -> None:
     """Print what is wrong with a node, and end with its exit code."""
     from kube_rdma.doctor.rules.diagnose import diagnose
     from kube_rdma.doctor.views import doctor_document, doctor_page
 
     diagnosis = diagnose(seen)
-    if as_json:
-        show_document(doctor_document(seen, diagnosis), "json")
-    else:
-        show(doctor_page(seen, diagnosis))
+    show_result(doctor_page(seen, diagnosis), doctor_document(seen, diagnosis), output)
     _end(ill=diagnosis.ill, blind=diagnosis.is_blind)
 
 
@@ -267,15 +264,12 @@ def _answers(
     return asyncio.run(every_node(cluster, agents, opener))
 
 
-def _show_fleet(answers: tuple[NodeAnswer, ...], *, as_json: bool) -> None:
+def _show_fleet(answers: tuple[NodeAnswer, ...], output: str) -> None:
     from kube_rdma.doctor.rules.diagnose import diagnose_fleet
     from kube_rdma.doctor.views import fleet_document, fleet_page
 
     fleet = diagnose_fleet(answers)
-    if as_json:
-        show_document(fleet_document(fleet), "json")
-    else:
-        show(fleet_page(fleet))
+    show_result(fleet_page(fleet), fleet_document(fleet), output)
     _end(ill=fleet.ill, blind=fleet.is_blind)
 
 

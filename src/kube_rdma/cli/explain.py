@@ -24,7 +24,7 @@ from kube_rdma.cli.options import (
     path_option,
     root_of_host,
 )
-from kube_rdma.cli.output import AS_JSON, TEXT_OUTPUT, ExitCode, ProgressLine, show, show_document
+from kube_rdma.cli.output import AS_JSON, TEXT_OUTPUT, ExitCode, ProgressLine, show_result
 from kube_rdma.cli.recorded import sysfs_option
 
 if TYPE_CHECKING:
@@ -112,18 +112,17 @@ def explain(
     """
     if bool(target) == bool(filename):
         raise click.UsageError("Name a pod (pod/NAME), a claim (claim/NAME), or a file (-f).")
+    output = "json" if more["as_json"] else more["output"]
     if more["sysfs"] is not None or more["configs"]:
-        evidence = _of_recorded(filename, node, cluster.namespace, more)
-        _show(evidence, as_json=bool(more["as_json"]) or more["output"] == "json")
+        _show(_of_recorded(filename, node, cluster.namespace, more), output)
         return
     from kube_rdma.explain.evidence import explain_manifest, explain_pod
     from kube_rdma.model.late_binding import PodName
 
     places, door = _places(more["state_dir"]), partial(cluster.open, opener)
-    as_json = bool(more["as_json"]) or more["output"] == "json"
     kind, _, claim = target.partition("/")
     if kind in _CLAIMS:
-        _explain_claim(claim, node, lambda: cluster.usual_namespace(opener), door, as_json=as_json)
+        _explain_claim(claim, node, lambda: cluster.usual_namespace(opener), door, output)
         return
     if filename:
         template = _template(filename, cluster.namespace, lambda: cluster.usual_namespace(opener))
@@ -135,16 +134,11 @@ def explain(
             raise click.UsageError("Name a pod: pod/NAME or pod/NAMESPACE/NAME.")
         with ProgressLine("Reading the cluster, and the pod."):
             evidence = asyncio.run(explain_pod(places, PodName(*pod), node, door))
-    _show(evidence, as_json=as_json)
+    _show(evidence, output)
 
 
 def _explain_claim(
-    name: str,
-    node: str | None,
-    usual: Callable[[], str],
-    door: OpenCluster,
-    *,
-    as_json: bool,
+    name: str, node: str | None, usual: Callable[[], str], door: OpenCluster, output: str
 ) -> None:
     from kube_rdma.claims.rules.verdicts import explain_claim
     from kube_rdma.claims.views import claim_document, claim_page
@@ -156,10 +150,7 @@ def _explain_claim(
     key = (namespace, bare) if slash else (usual(), name)
     with ProgressLine("Reading the cluster."):
         explanation = explain_claim(asyncio.run(read_claim(*key, node, door)))
-    if as_json:
-        show_document(claim_document(explanation), "json")
-    else:
-        show(claim_page(explanation))
+    show_result(claim_page(explanation), claim_document(explanation), output)
     if not explanation.is_met:
         sys.exit(ExitCode.PROBLEM)
 
@@ -234,14 +225,11 @@ def _read(part: Document | Refused) -> Document:
     return part
 
 
-def _show(evidence: PodEvidence, *, as_json: bool) -> None:
+def _show(evidence: PodEvidence, output: str) -> None:
     from kube_rdma.explain.rules.pod import explain as explained
     from kube_rdma.explain.views import explain_document, explain_page
 
     explanation = explained(evidence)
-    if as_json:
-        show_document(explain_document(explanation), "json")
-    else:
-        show(explain_page(explanation))
+    show_result(explain_page(explanation), explain_document(explanation), output)
     if explanation.is_refused:
         sys.exit(ExitCode.PROBLEM)

@@ -6,27 +6,28 @@ what they will do.
 
 from __future__ import annotations
 
-import asyncio
 import sys
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
 from kube_rdma.cli.beside import beside
 from kube_rdma.cli.examples import examples
 from kube_rdma.cli.options import ClusterOptions, cluster_options, flag_option, text_option
-from kube_rdma.cli.output import OUTPUT, ExitCode, ProgressLine, show_document, show_sentence, tell
-from kube_rdma.cli.output import show as show_page
+from kube_rdma.cli.output import (
+    OUTPUT,
+    ExitCode,
+    show_document,
+    show_result,
+    show_sentence,
+    tell,
+)
 
 if TYPE_CHECKING:
-    from kube_client.objects import Cluster
     from kube_rdma.cli.options import Opener
     from kube_rdma.ipam.gc import Snapshot
     from kube_rdma.ipam.views import PoolState
     from kube_rdma.model.ipam import Address
-
-T = TypeVar("T")
 
 
 @click.group()
@@ -50,10 +51,7 @@ def list_(opener: Opener | None, cluster: ClusterOptions, output: str) -> None:
     from kube_rdma.ipam.views import pools_document, pools_page
 
     pool_states = states(_snapshot(opener, cluster))
-    if output == "json":
-        show_document(pools_document(pool_states), "json")
-    else:
-        show_page(pools_page(pool_states))
+    show_result(pools_page(pool_states), pools_document(pool_states), output)
 
 
 @ip.command(epilog=examples("kube-rdma ip show rdma"))
@@ -70,10 +68,7 @@ def show(opener: Opener | None, pool: str, cluster: ClusterOptions, output: str)
     from kube_rdma.ipam.views import pool_page, pools_document
 
     pool_state = _named(_snapshot(opener, cluster), pool)
-    if output == "json":
-        show_document(pools_document([pool_state])[0], "json")
-    else:
-        show_page(pool_page(pool_state))
+    show_result(pool_page(pool_state), pools_document([pool_state])[0], output)
 
 
 @ip.command(epilog=examples("kube-rdma ip check"))
@@ -92,10 +87,7 @@ def check(opener: Opener | None, cluster: ClusterOptions, output: str) -> None:
     from kube_rdma.ipam.views import findings_document, findings_page
 
     problems = findings(_snapshot(opener, cluster))
-    if output == "json":
-        show_document(findings_document(problems), "json")
-    else:
-        show_page(findings_page(problems))
+    show_result(findings_page(problems), findings_document(problems), output)
     if any(each.is_error for each in problems):
         sys.exit(ExitCode.PROBLEM)
 
@@ -127,12 +119,12 @@ def release(
     from kube_rdma.ipam.gc import find_holders, free
 
     wanted = _address(address)
-    held = _run(opener, cluster, lambda api: find_holders(api, network, wanted))
+    held = cluster.ask(lambda api: find_holders(api, network, wanted), opener)
     if output == "table":
         show_sentence(held.risk)
     if not yes:
         click.confirm(f"Free {wanted}?", abort=True, err=True)
-    _run(opener, cluster, lambda api: free(api, held))
+    cluster.ask(lambda api: free(api, held), opener)
     if output == "json":
         document = {"address": str(wanted), "network": network, "from": list(held.nodes)}
         show_document(document, "json")
@@ -157,12 +149,10 @@ def migrate(opener: Opener | None, dry_run: bool, cluster: ClusterOptions, outpu
     from kube_rdma.ipam.views import migration_document, migration_page
 
     whereabouts = beside("kube_rdma_whereabouts.take_over", "way from whereabouts", "ip migrate")
-    plan = _run(opener, cluster, lambda api: whereabouts.take_over(api, is_dry=dry_run))
+    plan = cluster.ask(lambda api: whereabouts.take_over(api, is_dry=dry_run), opener)
     migration = whereabouts.shown(plan)
-    if output == "json":
-        show_document(migration_document(migration), "json")
-    else:
-        show_page(migration_page(migration, is_done=not dry_run))
+    page = migration_page(migration, is_done=not dry_run)
+    show_result(page, migration_document(migration), output)
     if migration.unmapped:
         sys.exit(ExitCode.PROBLEM)
 
@@ -198,23 +188,10 @@ def translate(files: tuple[str, ...]) -> None:
     click.echo(manifests(ip_pool.manifest(entry.pool) for entry in pools), nl=False)
 
 
-def _run(
-    opener: Opener | None, options: ClusterOptions, act: Callable[[Cluster], Awaitable[T]]
-) -> T:
-    """Open the cluster, act, close it."""
-
-    async def inside() -> T:
-        async with options.open(opener) as cluster:
-            return await act(cluster)
-
-    with ProgressLine("Asking the cluster."):
-        return asyncio.run(inside())
-
-
 def _snapshot(opener: Opener | None, cluster: ClusterOptions) -> Snapshot:
     from kube_rdma.ipam.gc import take_snapshot
 
-    return _run(opener, cluster, take_snapshot)
+    return cluster.ask(take_snapshot, opener)
 
 
 def _named(snapshot: Snapshot, name: str) -> PoolState:

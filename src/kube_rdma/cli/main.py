@@ -43,75 +43,35 @@ COMPLETE_VARIABLE = "_KUBE_RDMA_COMPLETE"  # by which a shell asks what it may o
 
 # name -> (module, attribute, first line of its help). Importing a module costs; listing must not.
 COMMANDS = {
-    "agent": (
-        "kube_rdma.cli.agent",
-        "agent",
-        "Serve a node's cards; the DaemonSet runs it.",
-    ),
-    "bundle": (
-        "kube_rdma.cli.bundle",
-        "bundle",
-        "Collect what the doctor sees of all nodes.",
-    ),
+    "agent": ("kube_rdma.cli.agent", "agent", "Serve a node's cards; the DaemonSet runs it."),
+    "bundle": ("kube_rdma.cli.bundle", "bundle", "Collect what the doctor sees of all nodes."),
     "claim": ("kube_rdma.cli.claim", "claim", "Write a claim template for pods."),
-    "config": (
-        "kube_rdma.cli.config",
-        "config",
-        "Check configurations and manifests.",
-    ),
+    "config": ("kube_rdma.cli.config", "config", "Check configurations and manifests."),
     "controller": (
         "kube_rdma.cli.controller",
         "controller",
         "Do cluster-wide work; the Deployment runs it.",
     ),
     "devices": ("kube_rdma.cli.devices", "devices", "Show the RDMA devices of this node."),
-    "doctor": (
-        "kube_rdma.cli.doctor",
-        "doctor",
-        "Find out why RDMA does not work here.",
-    ),
-    "explain": (
-        "kube_rdma.cli.explain",
-        "explain",
-        "Show what a pod asked for and got.",
-    ),
+    "doctor": ("kube_rdma.cli.doctor", "doctor", "Find out why RDMA does not work here."),
+    "explain": ("kube_rdma.cli.explain", "explain", "Show what a pod asked for and got."),
     "ip": ("kube_rdma.cli.ip", "ip", "Show and check pools of IP addresses."),
-    "migrate": (
-        "kube_rdma.cli.migrate",
-        "migrate",
-        "Plan the move from another device plugin.",
-    ),
+    "migrate": ("kube_rdma.cli.migrate", "migrate", "Plan the move from another device plugin."),
     "nccl-env": (
         "kube_rdma.cli.nccl_env",
         "nccl_env",
         "Print variables for NCCL, UCX and NVSHMEM.",
     ),
-    "network": (
-        "kube_rdma.cli.network",
-        "network",
-        "Clean up nodes; Helm's uninstall runs it.",
-    ),
-    "render": (
-        "kube_rdma.cli.render",
-        "render",
-        "Print an installation as plain manifests.",
-    ),
+    "network": ("kube_rdma.cli.network", "network", "Clean up nodes; Helm's uninstall runs it."),
+    "render": ("kube_rdma.cli.render", "render", "Print an installation as plain manifests."),
     "resources": (
         "kube_rdma.cli.resources",
         "resources",
         "Show what pods of a namespace can ask for.",
     ),
-    "status": (
-        "kube_rdma.cli.status",
-        "status",
-        "Show the cluster's state and its problems.",
-    ),
+    "status": ("kube_rdma.cli.status", "status", "Show the cluster's state and its problems."),
     "top": ("kube_rdma.cli.top", "top", "Show RDMA traffic by node or by pod."),
-    "verify": (
-        "kube_rdma.cli.verify",
-        "verify",
-        "Measure RDMA between pods, or test cards.",
-    ),
+    "verify": ("kube_rdma.cli.verify", "verify", "Measure RDMA between pods, or test cards."),
 }
 
 

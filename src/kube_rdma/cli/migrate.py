@@ -5,7 +5,6 @@ With a kubeconfig or inside of a pod; it only reads. Whoever runs the commands w
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 import click
@@ -13,11 +12,10 @@ import click
 from kube_rdma.cli import completion
 from kube_rdma.cli.examples import examples
 from kube_rdma.cli.options import ClusterOptions, cluster_options, text_option
-from kube_rdma.cli.output import TEXT_OUTPUT, ProgressLine, show, show_document
+from kube_rdma.cli.output import TEXT_OUTPUT, show_result
 
 if TYPE_CHECKING:
     from kube_rdma.cli.options import Opener
-    from kube_rdma.model.migrate import MigrationOptions, ServingPlan, TakeoverPlan
 
 
 @click.group()
@@ -68,21 +66,20 @@ def plan(
 
     Exits with 3 when kube-rdma does not know the plugin, or when a right is missing.
     """
+    from kube_rdma.migrate.node import look
+    from kube_rdma.migrate.rules.plan import plan as planned
     from kube_rdma.migrate.views import plan_document, plan_page
     from kube_rdma.model.migrate import MigrationOptions
 
-    with ProgressLine("Reading the cluster."):
-        made = asyncio.run(_plan(opener, cluster, MigrationOptions(daemonset, image, values)))
-    if output == "json":
-        show_document(plan_document(made), "json")
-    else:
-        show(plan_page(made))
+    options = MigrationOptions(daemonset, image, values)
+    seen = cluster.ask(lambda api: look(api, options), opener, "Reading the cluster.")
+    made = planned(seen, options)
+    show_result(plan_page(made), plan_document(made), output)
 
 
 @migrate.command(
     epilog=examples(
-        "kube-rdma migrate node node-1 > node-1.sh",
-        "kube-rdma migrate node node-1 -o json",
+        "kube-rdma migrate node node-1 > node-1.sh", "kube-rdma migrate node node-1 -o json"
     )
 )
 @click.argument("node", metavar="NODE", shell_complete=completion.nodes)
@@ -98,29 +95,10 @@ def node(opener: Opener | None, node: str, cluster: ClusterOptions, output: str)
 
     Exits with 3 when the node cannot go this way, and says why.
     """
-    from kube_rdma.migrate.views import node_plan_document, node_plan_page
-
-    with ProgressLine("Reading the cluster."):
-        made = asyncio.run(_node_plan(opener, cluster, node))
-    if output == "json":
-        show_document(node_plan_document(made), "json")
-    else:
-        show(node_plan_page(made))
-
-
-async def _node_plan(opener: Opener | None, where: ClusterOptions, node: str) -> ServingPlan:
     from kube_rdma.migrate.node import look_node
     from kube_rdma.migrate.rules.node import plan_node
+    from kube_rdma.migrate.views import node_plan_document, node_plan_page
 
-    async with where.open(opener) as cluster:
-        return plan_node(await look_node(cluster, node))
-
-
-async def _plan(
-    opener: Opener | None, where: ClusterOptions, options: MigrationOptions
-) -> TakeoverPlan:
-    from kube_rdma.migrate.node import look
-    from kube_rdma.migrate.rules.plan import plan as planned
-
-    async with where.open(opener) as cluster:
-        return planned(await look(cluster, options), options)
+    seen = cluster.ask(lambda api: look_node(api, node), opener, "Reading the cluster.")
+    made = plan_node(seen)
+    show_result(node_plan_page(made), node_plan_document(made), output)

@@ -20,8 +20,7 @@ from kube_rdma.cli.options import choice_option, flag_option
 @click.command(
     "nccl-env",
     epilog=examples(
-        "kube-rdma nccl-env --format json",
-        "kube-rdma nccl-env --script > nccl_env.sh",
+        "kube-rdma nccl-env --format json", "kube-rdma nccl-env --script > nccl_env.sh"
     ),
 )
 @choice_option(

@@ -15,7 +15,7 @@ import click
 
 from kube_rdma.cli.examples import examples
 from kube_rdma.cli.options import ClusterOptions, flag_option, program_options
-from kube_rdma.cli.output import ProgressLine, show_sentence
+from kube_rdma.cli.output import show_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -159,16 +159,13 @@ def retire(daemonset: str, cluster: ClusterOptions, *, force: bool) -> None:
 
     Exits with 3 while pods have networks of kube-rdma.
     """
-    import asyncio
-
     from kube_rdma.controller.retirement import Retirement
 
-    async def run() -> None:
-        async with cluster.open() as opened:
-            await Retirement(opened, cluster.namespace, daemonset).run(force=force)
-
-    with ProgressLine("Waiting until the agents have ended."):
-        asyncio.run(run())
+    cluster.ask(
+        lambda api: Retirement(api, cluster.namespace, daemonset).run(force=force),
+        None,
+        "Waiting until the agents have ended.",
+    )
     show_sentence(f"The agents of {cluster.namespace}/{daemonset} have ended.")
 
 
@@ -184,16 +181,10 @@ def retire_drivers(cluster: ClusterOptions) -> None:
     Exits with 3 while drivers of a policy run: without the operator, all of them would be unloaded
     at once.
     """
-    import asyncio
-
     from kube_rdma.controller import retirement
 
-    async def run() -> None:
-        async with cluster.open() as opened:
-            await retirement.retire_drivers(opened, cluster.namespace)
-
-    with ProgressLine("Reading the cluster."):
-        asyncio.run(run())
+    namespace = cluster.namespace
+    cluster.ask(lambda api: retirement.retire_drivers(api, namespace), None, "Reading the cluster.")
     show_sentence(f"No driver of a NicClusterPolicy runs in {cluster.namespace}.")
 
 
@@ -206,16 +197,13 @@ def left(daemonset: str, cluster: ClusterOptions) -> None:
     Waits until all pods of DAEMONSET are available; each of them runs `uninstall` on its node.
     Helm runs this command in a pod.
     """
-    import asyncio
-
     from kube_rdma.controller.retirement import available
 
-    async def run() -> None:
-        async with cluster.open() as opened:
-            await available(opened, cluster.namespace, daemonset)
-
-    with ProgressLine("Waiting until all nodes are cleaned up."):
-        asyncio.run(run())
+    cluster.ask(
+        lambda api: available(api, cluster.namespace, daemonset),
+        None,
+        "Waiting until all nodes are cleaned up.",
+    )
     show_sentence(f"{cluster.namespace}/{daemonset} has left every node.")
 
 

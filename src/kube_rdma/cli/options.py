@@ -11,18 +11,21 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
+from enum import EnumType
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
 
 from kube_base.frozen import Frozen
+from kube_rdma.cli.output import ProgressLine
 
 if TYPE_CHECKING:
     from kube_client.objects import Cluster
 
+T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 Opener: TypeAlias = "Callable[[Path | None], AbstractAsyncContextManager[Cluster]]"
 """What a test puts in place of a connection."""
@@ -58,9 +61,14 @@ def path_option(
     return click.option(*names, metavar=metavar, default=default, **more)
 
 
-def choice_option(*names: str, of: Sequence[str], **more: Any) -> Callable[[F], F]:
-    """Return an option for one of several words, whose default is shown."""
-    return click.option(*names, type=click.Choice(of), show_default=True, **more)
+def choice_option(*names: str, of: Iterable[str], **more: Any) -> Callable[[F], F]:
+    """Return an option for one of several words, whose default is shown.
+
+    Of an enum the command gets a member.
+    """
+    if isinstance(of, EnumType):
+        more["callback"] = lambda _, __, word: of(word)
+    return click.option(*names, type=click.Choice([*map(str, of)]), show_default=True, **more)
 
 
 def number_option(
@@ -105,6 +113,22 @@ class ClusterOptions(Frozen):
             user=self.user,
             pace=RequestTiming(patience=self.timeout),
         )
+
+    def ask(
+        self,
+        act: Callable[[Cluster], Awaitable[T]],
+        opener: Opener | None,
+        waits: str = "Asking the cluster.",
+    ) -> T:
+        """Return what `act` comes to at the cluster; a line says what is waited for."""
+        import asyncio
+
+        async def inside() -> T:
+            async with self.open(opener) as cluster:
+                return await act(cluster)
+
+        with ProgressLine(waits):
+            return asyncio.run(inside())
 
     def usual_namespace(self, opener: Opener | None = None) -> str:
         """Return the namespace of what has none: -n, else that of the context, else `default`."""
@@ -199,9 +223,7 @@ def cluster_options(
     return _taking((*_ALWAYS, *((_NAMESPACE,) if namespace else ()), *((_EVERY,) if every else ())))
 
 
-def program_options(
-    namespace: str = "",
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def program_options(namespace: str = "") -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a program that runs in a pod too its options as `cluster`.
 
     Its namespace is that of kube-rdma's own objects, else `namespace`; without that it is required,

@@ -124,6 +124,14 @@ def show_document(document: object, output: str) -> None:
     click.echo(document_text(document, output), nl=output == "json")
 
 
+def show_result(page: Page, document: object, output: str) -> None:
+    """Print a result as -o asks for it: as a page, or as the document."""
+    if output == "json":
+        show_document(document, output)
+    else:
+        show(page)
+
+
 def tell(sentence: str) -> None:
     """Print a sentence to standard error, beside the result."""
     click.echo(plain(sentence), err=True)
@@ -255,10 +263,7 @@ class ProgressLine:
         return self
 
     def __exit__(
-        self,
-        _: type[BaseException] | None,
-        __: BaseException | None,
-        ___: TracebackType | None,
+        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
     ) -> None:
         """Take it back."""
         self._later.cancel()

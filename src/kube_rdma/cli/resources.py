@@ -5,7 +5,6 @@ With the rights of the user who asks; it only reads.
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,6 @@ from kube_rdma.cli.output import (
     DOCUMENTS,
     LIST_OUTPUT,
     ExitCode,
-    ProgressLine,
     show,
     show_document,
     show_names,
@@ -25,7 +23,6 @@ from kube_rdma.cli.output import (
 
 if TYPE_CHECKING:
     from kube_rdma.cli.options import Opener
-    from kube_rdma.model.resources import AuthorFacts
 
 
 @click.command(
@@ -45,11 +42,13 @@ def resources(opener: Opener | None, cluster: ClusterOptions, output: str) -> No
 
     Exits with 6 when nothing was seen and a right is missing, else with 0.
     """
+    from kube_rdma.resources.reader import read
     from kube_rdma.resources.rules import resource_list
     from kube_rdma.resources.views import resources_document, resources_page
 
     namespace = cluster.usual_namespace(opener)
-    listed = resource_list(asyncio.run(_facts(opener, cluster, namespace)))
+    facts = cluster.ask(lambda api: read(api, namespace), opener, "Reading the cluster.")
+    listed = resource_list(facts)
     if output in DOCUMENTS:
         show_document(resources_document(listed), output)
     elif output == "name":
@@ -58,11 +57,3 @@ def resources(opener: Opener | None, cluster: ClusterOptions, output: str) -> No
         show(resources_page(listed), wide=output == "wide")
     if listed.not_seen and not (listed.resources or listed.classes or listed.networks):
         sys.exit(ExitCode.UNKNOWN)
-
-
-async def _facts(opener: Opener | None, options: ClusterOptions, namespace: str) -> AuthorFacts:
-    from kube_rdma.resources.reader import read
-
-    with ProgressLine("Reading the cluster."):
-        async with options.open(opener) as cluster:
-            return await read(cluster, namespace)

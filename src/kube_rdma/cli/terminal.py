@@ -185,11 +185,7 @@ def _print_list(console: Console, part: PageList, width: int) -> None:
 def _grid(table: PageTable, columns: Sequence[int], *, head: bool) -> RichTable:
     """Return an empty table of Rich with columns of these widths."""
     grid = RichTable(
-        box=None,
-        show_header=head,
-        header_style="",
-        pad_edge=False,
-        padding=(0, len(GAP), 0, 0),
+        box=None, show_header=head, header_style="", pad_edge=False, padding=(0, len(GAP), 0, 0)
     )
     for index, (title, width) in enumerate(zip(table.head, columns, strict=True)):
         justify: JustifyMethod = "right" if index in table.right else "left"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -28,6 +28,8 @@ from kube_rdma.model.verify import (
     PairStandard,
     PerftestRun,
 )
+
+T = TypeVar("T", bound=Frozen)
 
 _LATENCY_LIMIT = "--max-us"
 
@@ -84,7 +86,7 @@ _OPTIONS = (
     choice_option(
         "--pairs",
         "pairing",
-        of=[pairing.value for pairing in Pairing],
+        of=Pairing,
         default=Pairing.ALL.value,
         help="Pairs to measure. all: each pair, one rail at a time. ring: each card with two "
         "neighbours, all rails at once, in two or three rounds. star: the first one named with "
@@ -94,7 +96,7 @@ _OPTIONS = (
     choice_option(
         "--test",
         "operation",
-        of=[operation.value for operation in Operation],
+        of=Operation,
         default=Operation.WRITE.value,
         help="RDMA operation that perftest measures.",
     ),
@@ -117,6 +119,7 @@ _OPTIONS = (
     number_option(
         "-q",
         "--qps",
+        "queue_pairs",
         metavar="COUNT",
         least=1,
         default=1,
@@ -190,7 +193,7 @@ def pod_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def with_options(*words: Any, **given: Any) -> None:
-        pod = PodOptions(**{name: given.pop(name) for name in PodOptions.__struct_fields__})
+        pod = _taken(PodOptions, given)
         if pod.filename and (pod.resource or pod.image):
             raise click.UsageError("--resource and --image are for a run without -f: leave it out.")
         command(*words, pod=pod, **given)
@@ -203,50 +206,30 @@ def verify_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def with_options(**given: Any) -> None:
-        names = {name for option in _OPTIONS for name in _names(option)}
-        chosen = {name: given.pop(name) for name in names}
-        command(options=_options(chosen), **given)
+        run = _taken(PerftestRun, given)
+        low, high = given.pop("low"), given.pop("high")
+        if run.size is not None and run.all_sizes:
+            raise click.UsageError("--size and --all-sizes exclude each other: leave one out.")
+        if run.latency and low is not None:
+            problem = f"--min-gbps is not a latency: with --latency say {_LATENCY_LIMIT}."
+            raise click.UsageError(problem)
+        if not run.latency and high is not None:
+            problem = f"{_LATENCY_LIMIT} is for latencies: say --latency, or --min-gbps."
+            raise click.UsageError(problem)
+        standard = PairStandard(
+            latency=run.latency,
+            limit=high if run.latency else low,
+            line_share=given.pop("line_share") / 100,
+            tolerance=given.pop("tolerance") / 100,
+        )
+        options = _taken(VerifyOptions, given, run=run, standard=standard)
+        command(options=options, **given)
 
     return functools.reduce(lambda made, option: option(made), reversed(_OPTIONS), with_options)
 
 
-def _names(option: Callable[..., Any]) -> list[str]:
-    """Return the parameters that an option fills."""
-    return [each.name for each in option(click.command()(lambda: None)).params if each.name]
-
-
-def _options(chosen: dict[str, Any]) -> VerifyOptions:
-    latency = chosen["latency"]
-    if chosen["size"] is not None and chosen["all_sizes"]:
-        raise click.UsageError("--size and --all-sizes exclude each other: leave one out.")
-    if latency and chosen["low"] is not None:
-        raise click.UsageError(f"--min-gbps is not a latency: with --latency say {_LATENCY_LIMIT}.")
-    if not latency and chosen["high"] is not None:
-        raise click.UsageError(f"{_LATENCY_LIMIT} is for latencies: say --latency, or --min-gbps.")
-    return VerifyOptions(
-        run=PerftestRun(
-            operation=Operation(chosen["operation"]),
-            latency=latency,
-            size=chosen["size"],
-            all_sizes=chosen["all_sizes"],
-            iterations=chosen["iterations"],
-            queue_pairs=chosen["qps"],
-            rdma_cm=chosen["rdma_cm"],
-            cuda=chosen["cuda"],
-            seconds=chosen["seconds"],
-        ),
-        standard=PairStandard(
-            latency=latency,
-            limit=chosen["high"] if latency else chosen["low"],
-            line_share=chosen["line_share"] / 100,
-            tolerance=chosen["tolerance"] / 100,
-        ),
-        pairing=Pairing(chosen["pairing"]),
-        both_ways=chosen["both_ways"],
-        run_seconds=chosen["run_seconds"],
-        probe_seconds=chosen["probe_seconds"],
-        against=chosen["against"],
-        svg=chosen["svg"],
-        verbose=chosen["verbose"],
-        output=chosen["output"],
+def _taken(kind: type[T], given: dict[str, Any], **more: Any) -> T:
+    """Return a value of the options that have the names of its fields; they are taken out."""
+    return kind(
+        **{name: given.pop(name) for name in kind.__struct_fields__ if name in given}, **more
     )

@@ -69,8 +69,7 @@ def beyond():
 
 
 @pytest.mark.parametrize(
-    ("make", "status"),
-    [(claimed.waiting, 1), (met, 0), (allocated, 0), (refused, 1), (beyond, 1)],
+    ("make", "status"), [(claimed.waiting, 1), (met, 0), (allocated, 0), (refused, 1), (beyond, 1)]
 )
 def test_the_page_is_the_golden_one(make, status):
     text = page(make())

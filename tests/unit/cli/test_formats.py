@@ -94,8 +94,7 @@ def test_a_wide_status_has_a_row_for_each_node():
 
 
 @pytest.mark.parametrize(
-    "words",
-    [("--watch", "-o", "yaml"), ("--watch", "-o", "name"), ("--topology", "-o", "wide")],
+    "words", [("--watch", "-o", "yaml"), ("--watch", "-o", "name"), ("--topology", "-o", "wide")]
 )
 def test_a_format_that_makes_no_sense_is_refused_in_one_sentence(words):
     result = CliRunner().invoke(devices, words)

@@ -10,12 +10,7 @@ from click.testing import CliRunner
 
 from kube_base.errors import Refused
 from kube_rdma.cli.main import cli
-from kube_rdma.cli.options import (
-    ClusterOptions,
-    cluster_options,
-    named_pod,
-    program_options,
-)
+from kube_rdma.cli.options import ClusterOptions, cluster_options, named_pod, program_options
 
 OF_PEOPLE = ("kubeconfig", "context", "user", "timeout")
 OF_PROGRAMS = ("kubeconfig", "context")

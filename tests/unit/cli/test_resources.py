@@ -18,10 +18,7 @@ from kube_rdma.resources.cluster import QUOTA
 from kube_rdma_testing.cluster.server import FakeServer
 from tests.kit.opener import opener_of
 
-KINDS = (
-    *(DAEMON_SETS, DEPLOYMENTS, NODE_REPORT, IP_POOL),
-    *(DEFINITION, DEVICE_CLASS, QUOTA),
-)
+KINDS = (*(DAEMON_SETS, DEPLOYMENTS, NODE_REPORT, IP_POOL), *(DEFINITION, DEVICE_CLASS, QUOTA))
 CLUSTER_WIDE = ("nodes", "nodereports", "ippools", "deviceclasses")
 NAMESPACED = ("pods", "network-attachment-definitions", "daemonsets", "deployments")
 NOW = "2026-01-01T00:00:00Z"

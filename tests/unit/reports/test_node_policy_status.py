@@ -7,11 +7,7 @@ from hypothesis import strategies as st
 from kube_base.foreign_json import decoded
 from kube_base.frozen import replace
 from kube_rdma.model.pools import PolicyOutcome, PolicyRemark, PolicyRollup
-from kube_rdma.reports.node_policy_status import (
-    MOST_REMARKS,
-    NodePolicyStatus,
-    node_policy_status,
-)
+from kube_rdma.reports.node_policy_status import MOST_REMARKS, NodePolicyStatus, node_policy_status
 
 NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
 APPLIED = PolicyRollup(((PolicyOutcome.APPLIED, 2), (PolicyOutcome.OVERRULED, 1)))

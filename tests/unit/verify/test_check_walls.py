@@ -5,11 +5,7 @@ import asyncio
 import pytest
 
 from kube_rdma.adapters import bulkhead
-from kube_rdma.adapters.cluster.kinds.claim_objects import (
-    CLAIM_TEMPLATE,
-    DEVICE_CLASS,
-    WHOLE_SLICE,
-)
+from kube_rdma.adapters.cluster.kinds.claim_objects import CLAIM_TEMPLATE, DEVICE_CLASS, WHOLE_SLICE
 from kube_rdma.verify import cluster as bandwidth_checks
 from kube_rdma.verify.cluster import BANDWIDTH_CHECK
 from kube_rdma.verify.rules.pairs import AGAIN

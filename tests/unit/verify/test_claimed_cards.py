@@ -69,10 +69,7 @@ async def test_cards_stand_in_the_order_of_the_allocation(server):
     cards = await read(
         server, pod("a", "node-1", spec=["two"]), pod("b", "node-2", template=["one"])
     )
-    assert cards == {
-        PodName("train", "a"): (nic(2), nic(1)),
-        PodName("train", "b"): (nic(3),),
-    }
+    assert cards == {PodName("train", "a"): (nic(2), nic(1)), PodName("train", "b"): (nic(3),)}
     assert await read(server, pod("c", "node-2", extended="one")) == {
         PodName("train", "c"): (nic(3),)
     }

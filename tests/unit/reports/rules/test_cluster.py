@@ -146,10 +146,7 @@ BROKEN = {
         replace(WELL, pools=(AddressPool("a", "", "", "", short=("node-1",)),)),
         "ippool/a",
     ),
-    "PodWaitsForShares": (
-        pods_wait(HUNGRY, "FailedScheduling", INSUFFICIENT),
-        "pod/default/train",
-    ),
+    "PodWaitsForShares": (pods_wait(HUNGRY, "FailedScheduling", INSUFFICIENT), "pod/default/train"),
     "PodWaitsForNetworks": (
         pods_wait(NETWORKED, "FailedCreatePodSandBox", 'plugin type="kube-rdma" failed: no'),
         "pod/default/train",

@@ -57,8 +57,7 @@ def test_megabytes_are_binary_ones():
 
 
 @pytest.mark.parametrize(
-    ("messages", "figure"),
-    [("0.000008", 0.004194), ("0.000000", 0.0), ("nan", 0.0), ("-1.0", 0.0)],
+    ("messages", "figure"), [("0.000008", 0.004194), ("0.000000", 0.0), ("nan", 0.0), ("-1.0", 0.0)]
 )
 def test_messages_tell_what_two_digits_do_not(messages, figure):
     """A soft device on a busy machine: eight messages of 64 KiB a second are 4.2 Mbit/s."""

@@ -53,11 +53,7 @@ def named(outcomes):
 
 
 @given(
-    st.sampled_from(list(SuspectKind)),
-    st.integers(4, 9),
-    st.integers(2, 5),
-    st.booleans(),
-    SEEDS,
+    st.sampled_from(list(SuspectKind)), st.integers(4, 9), st.integers(2, 5), st.booleans(), SEEDS
 )
 def test_the_one_fault_of_a_cluster_is_named_and_nothing_else(kind, nodes, rails, fails, noise):
     fault = FAULTS[kind]
