@@ -13,8 +13,10 @@ from click.testing import CliRunner
 
 from kube_base.errors import Refused
 from kube_base.frozen import replace
+from kube_rdma.admission.manifest_check import check as judge
 from kube_rdma.cli.config import config
 from kube_rdma.hardware import survey
+from kube_rdma.lib.text.reader import read_all
 from kube_rdma.pools.documents.config import DIALECTS, schema
 from kube_rdma_lab.native.tree_text import unpack
 from tests.kit.nodes import device, function, seat
@@ -249,23 +251,6 @@ def test_two_pools_for_one_card_are_a_problem_when_one_owns_it(check, tree):
     assert said.endswith("; likewise mlx5_1, mlx5_2, mlx5_3, mlx5_4, mlx5_5, mlx5_6, mlx5_7.")
 
 
-def test_two_pools_for_one_card_are_a_warning_when_they_share_it(check, tree):
-    result = check(TWICE % "hca", "--sysfs", tree("dgx-like"))
-    assert result.exit_code == 0
-    assert "Warning: mlx5_0 belongs to rdma/a (" in " ".join(result.output.split())
-
-
-def test_a_warning_of_the_file_is_shown(check):
-    """And in JSON."""
-    pool = {"rdmaHcaMax": 1, "devices": ["a"]}
-    text = json.dumps({"configList": [{"resourceName": name, **pool} for name in "ab"]})
-    output = check(text).output  # its lines break where the file's path is long
-    assert "\n\nWarning:" in output
-    assert "Warning: rdma/a (" in " ".join(output.split())
-    (warning,) = json.loads(check(text, "-o", "json").output)["warnings"]
-    assert warning.startswith("rdma/a (")
-
-
 def test_json_of_a_good_file(check, tree):
     shown = json.loads(check(HCA, "-o", "json").output)
     (pool,) = shown["pools"]
@@ -329,3 +314,38 @@ def test_the_schemas_are_listed():
     lines = CliRunner().invoke(config, ["schema"]).output.splitlines()
     assert [line.split()[0] for line in lines] == [*DIALECTS, "claim-parameters"]
     assert CliRunner().invoke(config, ["schema", "none"]).exit_code == 2
+
+
+# `kube-rdma config check` on networks and pools of addresses: where their default routes are.
+
+ROUTED = """\
+apiVersion: k8s.cni.cncf.io/v1
+kind: NetworkAttachmentDefinition
+metadata: {name: fast, namespace: team}
+spec: {config: '{"cniVersion": "1.0.0", "type": "%s",
+  "ipam": {"type": "host-local", "subnet": "10.9.0.0/24", "routes": [{"dst": "%s"}]}}'}
+---
+apiVersion: kube-rdma.io/v1alpha1
+kind: IPPool
+metadata: {name: rail-0}
+spec: {ranges: [{subnet: 10.8.0.0/24, gateway: 10.8.0.1}], routes: [{dst: %s}]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("plugin", "to", "is_told"),
+    [
+        ("macvlan", "0.0.0.0/0", True),
+        ("macvlan", "128.0.0.0/1", True),
+        ("bridge", "0.0.0.0/0", True),
+        ("macvlan", "10.0.0.0/8", False),
+        ("bridge", "10.0.0.0/8", False),
+    ],
+)
+def test_a_default_route_of_a_network_or_pool_is_told(plugin, to, is_told):
+    """By its place, with what a pod writes to have it."""
+    warnings = judge(read_all((ROUTED % (plugin, to, to)).encode(), "0.yaml")).warnings
+    told = [one for one in warnings if "default route" in one.problem]
+    places = ["0.yaml:4:16: spec.config", "0.yaml:10:68: spec.routes"]
+    assert [one.subject for one in told] == (places if is_told else [])
+    assert all("default-route" in one.remedy for one in told)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from kube_base.errors import Refused
 from kube_rdma.admission.manifest_check import check as judge
-from kube_rdma.attach.rules.requests import POD_NETWORKS
 from kube_rdma.cli.config import config
 from kube_rdma.lib.text.reader import read_all
 
@@ -110,14 +109,6 @@ def test_what_several_objects_say_together_is_judged(check, storage):
     assert check(JOB % (PAIR, "shared", 2) + storage).exit_code == 0
 
 
-def test_blocks_and_limits_are_counted(check):
-    (fault,) = faults(check(JOB % (PAIR, "shared", 4)))
-    assert fault == (
-        f"11:46: {WORKER}.metadata.annotations.{json.dumps(POD_NETWORKS)}",
-        "the pod has 2 blocks for vke.volcengine.com/rdma, and its containers ask for 4",
-    )
-
-
 NET = """\
 apiVersion: k8s.cni.cncf.io/v1
 kind: NetworkAttachmentDefinition
@@ -151,18 +142,6 @@ spec:
 """
 
 
-def test_networks_are_met_with_limits_and_pools(check):
-    """In whatever file they stand."""
-    assert check(POD % 2, NET % ("fast", "shared")).exit_code == 0
-    assert "Warning" not in check(POD % 2, NET % ("fast", "shared")).output
-    ((where, problem),) = faults(check(POD % 1, NET % ("fast", "shared")))
-    assert where == '5:46: metadata.annotations."k8s.v1.cni.cncf.io/networks"'
-    assert "need 2 shares of rdma/fast" in problem
-    assert check(POD % 1, NET % ("fast", "hca")).exit_code == 0, "shares of a pool"
-    said = " ".join(check(POD % 2, NET % ("gone", "shared")).output.split())
-    assert said.count("names IPPool gone, which is not here") == 2
-
-
 MAP = """\
 apiVersion: v1
 kind: ConfigMap
@@ -182,15 +161,6 @@ def test_a_configuration_inside_of_a_config_map_is_read_as_the_agent_reads_it(ch
     ((where, problem),) = faults(check(MAP % ("hcaa", "")))
     assert where == '9:16: data."config.json":1:10: mode'
     assert problem.startswith('"hcaa" is not a value')
-
-
-def test_a_pool_on_the_host_s_network_warns_pods_of_their_own(check):
-    """The ConfigMap says it of the pool, the Job is what is warned."""
-    job = (EXAMPLES / "s0-ack/job.yaml").read_text()
-    pool = MAP % ("hca", ', "hostNetwork": true')
-    assert "Warning" not in check(job, pool).output
-    said = " ".join(check(job.replace("hostNetwork: true", ""), pool).output.split())
-    assert "rdma/hca is for pods with hostNetwork: true" in said
 
 
 def test_what_counts_is_set_by_the_administrator(check, tmp_path):
@@ -485,50 +455,6 @@ def test_what_an_object_of_the_files_names_is_a_share(check, kind):
     assert any("names intel.con/a" in problem for _, problem in warnings(misspelt))
 
 
-def test_an_annotation_at_a_deployment_is_told(check):
-    """With the line of the annotation itself."""
-    deployment = """\
-apiVersion: apps/v1
-kind: Deployment
-metadata:
-  name: a
-  annotations:
-    k8s.v1.cni.cncf.io/networks: fast
-spec: {template: {spec: {containers: [{name: a}]}}}
-"""
-    ((where, problem),) = warnings(check(deployment, output="json"))
-    assert where == '6:5: metadata.annotations."k8s.v1.cni.cncf.io/networks"'
-    assert problem == "the annotation stands at the Deployment, from where no pod gets it"
-
-
-def test_a_runtime_class_of_the_files_says_its_handler(check):
-    named = (
-        "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: x}\nhandler: %s\n---\n"
-    )
-    pod = POD.replace("spec:\n", "spec:\n  runtimeClassName: x\n") % 2
-    assert "virtual machine" in str(warnings(check(named % "kata-qemu" + pod, output="json")))
-    assert "virtual machine" not in str(warnings(check(named % "runc" + pod, output="json")))
-
-
-def test_what_an_interface_of_a_network_cannot_have_is_told(check):
-    """By the rules of the attachment itself."""
-    net = NET % ("fast", "shared")
-    entry = '[{"name": "fast", "mac": "02:00:00:00:00:01"}]'
-    pod = POD.replace('"fast, fast@net7"', f"'{entry}'") % 1
-    assert not warnings(check(pod + "---\n" + net, output="json"))
-    ipvlan = pod + "---\n" + net.replace("macvlan", "ipvlan")
-    ((place, problem),) = warnings(check(ipvlan, output="json"))
-    assert place.startswith("5:46: metadata.annotations")
-    assert "ipvlan links have the address of the card below them" in problem
-
-
-def test_a_resource_without_a_prefix_is_told(check):
-    text = NET.partition("---")[0].replace("rdma/fast", "fast") % "fast"
-    ((place, problem),) = warnings(check(text, output="json"))
-    assert place.startswith("5:50: metadata.annotations")
-    assert problem == "fast has no prefix, so no container can ask for it"
-
-
 @pytest.mark.parametrize(("plugin", "refused"), [("amd-host-device", True), ("macvlan", False)])
 def test_a_network_that_is_nearly_json_is_told(check, plugin, refused):
     """Refused where a binary reads it; kube-rdma reads it, and Multus does not."""
@@ -597,3 +523,47 @@ def test_parameters_alone_are_judged(check):
     text = "apiVersion: kube-rdma.io/v1alpha1\nkind: ClaimParameters\nmtu: %s\n"
     assert "to be written below opaque.parameters" in " ".join(check(text % 9000).output.split())
     assert faults(check(text % -1)) == [("3:6: mtu", "-1 is too small")]
+
+
+def test_an_annotation_at_a_deployment_is_told(check):
+    """With the line of the annotation itself."""
+    deployment = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: a
+  annotations:
+    k8s.v1.cni.cncf.io/networks: fast
+spec: {template: {spec: {containers: [{name: a}]}}}
+"""
+    ((where, problem),) = warnings(check(deployment, output="json"))
+    assert where == '6:5: metadata.annotations."k8s.v1.cni.cncf.io/networks"'
+    assert problem == "the annotation stands at the Deployment, from where no pod gets it"
+
+
+def test_a_runtime_class_of_the_files_says_its_handler(check):
+    named = (
+        "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: x}\nhandler: %s\n---\n"
+    )
+    pod = POD.replace("spec:\n", "spec:\n  runtimeClassName: x\n") % 2
+    assert "virtual machine" in str(warnings(check(named % "kata-qemu" + pod, output="json")))
+    assert "virtual machine" not in str(warnings(check(named % "runc" + pod, output="json")))
+
+
+def test_what_an_interface_of_a_network_cannot_have_is_told(check):
+    """By the rules of the attachment itself."""
+    net = NET % ("fast", "shared")
+    entry = '[{"name": "fast", "mac": "02:00:00:00:00:01"}]'
+    pod = POD.replace('"fast, fast@net7"', f"'{entry}'") % 1
+    assert not warnings(check(pod + "---\n" + net, output="json"))
+    ipvlan = pod + "---\n" + net.replace("macvlan", "ipvlan")
+    ((place, problem),) = warnings(check(ipvlan, output="json"))
+    assert place.startswith("5:46: metadata.annotations")
+    assert "ipvlan links have the address of the card below them" in problem
+
+
+def test_a_resource_without_a_prefix_is_told(check):
+    text = NET.partition("---")[0].replace("rdma/fast", "fast") % "fast"
+    ((place, problem),) = warnings(check(text, output="json"))
+    assert place.startswith("5:50: metadata.annotations")
+    assert problem == "fast has no prefix, so no container can ask for it"

@@ -62,12 +62,6 @@ def test_the_table_of_a_dual_port_card(mlx5):
     assert result.exit_code == 0
 
 
-def test_the_table_of_two_soft_links(rxe):
-    result = run("--sysfs", rxe)
-    assert result.output == RXE
-    assert result.exit_code == 0
-
-
 def test_json_names_devices_nodes_and_no_faults(mlx5):
     shown = json.loads(run("-o", "json", "--sysfs", mlx5).output)
     assert [(d["name"], d["usable"]) for d in shown["devices"]] == [
@@ -76,14 +70,6 @@ def test_json_names_devices_nodes_and_no_faults(mlx5):
     ]
     assert shown["rdmaCm"]["path"] == "/dev/infiniband/rdma_cm"
     assert (shown["namespaceMode"], shown["notes"], shown["faults"]) == ("unknown", [], [])
-
-
-def test_the_lines_of_ibdev2netdev(mlx5):
-    result = run("-o", "ibdev2netdev", "--sysfs", mlx5)
-    assert result.output == (
-        "mlx5_0 port 1 ==> enp129s0f0np0 (Up)\nmlx5_1 port 1 ==> enp129s0f1np1 (Down)\n"
-    )
-    assert result.exit_code == 0
 
 
 def test_the_topology_as_a_matrix_and_in_the_document(mlx5):

@@ -13,16 +13,18 @@ from kube_base.errors import Refused, Unavailable
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.own import DEFINITION
 from kube_rdma.adapters.cluster.kinds.pod import DAEMON_SETS
+from kube_rdma.adapters.cluster.kinds.resource_slice import RESOURCE_CLAIM
 from kube_rdma.adapters.journal.codec import ATTACHMENTS
 from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.attach.executor import AttachmentJournal
 from kube_rdma.cli.explain import explain
-from kube_rdma.ipam.cluster import IP_POOL
 from kube_rdma.model.attach.attachment import Attachment, AttachmentKey, Plan, Sandbox
 from kube_rdma.model.attach.steps import SetLink
+from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding import ContainerId, PodName
+from kube_rdma.pools.kind import NODE_POLICY
 from tests.kit import explained as kit
 
 OWN = "kube-rdma.io/network-status"
@@ -125,20 +127,6 @@ def test_what_the_node_does_not_have_is_the_schedulers_word(tmp_path):
     assert result.exit_code == 1
 
 
-def test_shares_of_other_pods_count_and_its_own_do_not(tmp_path):
-    server = kit.server()
-    kit.put_pod(server, kit.attached())
-    kit.put_pod(server, kit.pod("over", "Succeeded", count=9))
-    kit.put_pod(server, kit.pod("waits", "Pending"))
-    path = written(tmp_path, kit.pod("new", node=""))
-    told = json.loads(run(server, "-f", path, "--node", kit.NODE_NAME, "--json").stdout)
-    assert [one["problem"] for one in told["obstacles"]] == [
-        "the pod asks for 1, and the node offers 2, of which other pods ask for 2"
-    ]
-    assert [one["card"] for one in told["granted"]] == ["0000:80:00.0"]
-    assert run(server, "pod/waits").exit_code == 0
-
-
 def blocks(count, shares):
     """A pod that asks by the other annotation, for networks of no configuration."""
     text = json.dumps([{"cniConf": {"name": "rdma"}}] * count)
@@ -187,29 +175,6 @@ def test_networks_of_other_tenants_are_refused_as_by_the_agents_of_the_cluster(
     assert told.exit_code == 1
     whose = "other" if annotation == kit.NETWORKS else "kube-system"
     assert f"the network {whose}/storage is for pods of {whose}" in told.stdout
-
-
-def test_an_address_of_a_pool_for_others_is_refused_as_by_the_agent(tmp_path):
-    server = kit.server()
-    server.put(DEFINITION, kit.definition("plain", type="macvlan", ipam={}))
-    pool = {"ranges": [{"subnet": "10.30.0.0/24"}], "namespaces": ["team-a"]}
-    server.put(IP_POOL, {"metadata": {"name": "team-a"}, "spec": pool})
-    entry = json.dumps([{"name": "plain", "ips": ["10.30.0.5/24"]}])
-    path = written(tmp_path, kit.pod("new", node="", **{kit.NETWORKS: entry}))
-    told = run(server, "-f", path, "--node", kit.NODE_NAME)
-    assert told.exit_code == 1
-    assert "10.30.0.5 is of IPPool team-a, which is for pods of team-a" in " ".join(
-        told.stdout.split()
-    )
-
-
-def test_admission_has_its_say_with_its_rule(tmp_path):
-    """Two networks take two shares, and the pod asks for one."""
-    path = written(tmp_path, kit.pod("new", node="", **{kit.NETWORKS: "rail-net,rail-net"}))
-    result = run(kit.server(), "-f", path, "--node", kit.NODE_NAME, "--json")
-    told = json.loads(result.stdout)["obstacles"]
-    assert ("admission", True) in {(one["stage"], one["fatal"]) for one in told}
-    assert any("rule network-shares" in one["problem"] for one in told)
 
 
 def test_without_a_report_the_scheduler_has_its_say(tmp_path):
@@ -317,14 +282,6 @@ def test_on_its_node_the_record_of_the_agent_counts(tmp_path):
     assert "as the agent's rules plan them" in elsewhere.stdout
 
 
-def test_what_is_only_begun_is_not_called_done(tmp_path):
-    server = kit.server()
-    kit.put_pod(server, kit.attached())
-    state = recorded(tmp_path, uid_of(server), complete=False)
-    result = run(server, "pod/worker-0", state=state, node=kit.NODE_NAME)
-    assert "net1 · default/rail-net · begun, not answered yet" in result.stdout
-
-
 def test_a_record_of_an_earlier_pod_of_the_name_is_none_of_this_one(tmp_path):
     server = kit.server()
     kit.put_pod(server, kit.attached())
@@ -399,75 +356,11 @@ def test_a_pod_that_was_ended_is_told_why():
     assert "why it does not run stands in its first lines" in result.stdout
 
 
-def test_a_pod_that_wants_no_settings_is_shown_none():
-    server = kit.server()
-    pod = kit.attached()
-    pod["metadata"]["annotations"]["kube-rdma.io/settings"] = "none"
-    kit.put_pod(server, pod)
-    result = run(server, "pod/worker-0")
-    assert "kube-rdma.io/settings: none" in result.stdout
-    assert "nccl.conf" not in result.stdout
-
-
-def test_a_pod_that_wants_the_topology_is_shown_where_it_is():
-    server = kit.server()
-    pod = kit.attached()
-    pod["metadata"]["annotations"]["kube-rdma.io/settings"] = "topology"
-    kit.put_pod(server, pod)
-    assert "NCCL_TOPO_FILE=/etc/kube-rdma/" in run(server, "pod/worker-0").stdout
-
-
 def test_what_stands_in_a_status_by_others_hands_is_passed_over():
     server = kit.server()
     for number, text in enumerate(("{", "[1]", '[{"name": 1}]', '[{"name": "a", "interface": 2}]')):
         kit.put_pod(server, kit.pod(f"odd-{number}", **{OWN: text}))
         assert run(server, f"pod/odd-{number}").exit_code == 0
-
-
-def misspelled(**more):
-    """A pod that asks for what no node offers, one letter beside what one does."""
-    document = kit.pod(node="", phase="Pending", **more)
-    limits = document["spec"]["containers"][0]["resources"]["limits"]
-    limits[f"{kit.HCA}s"] = limits.pop(kit.HCA)
-    return document
-
-
-def test_a_resource_that_is_nearly_one_that_exists_is_in_the_way(tmp_path):
-    """Of a pod that waits, and of a file; both were told that nothing is."""
-    server = kit.server()
-    kit.put_pod(server, misspelled())
-    of_pod = run(server, "pod/worker-0")
-    of_file = run(server, "-f", written(tmp_path, misspelled()), "--node", kit.NODE_NAME)
-    for result in (of_pod, of_file):
-        assert result.exit_code == 1
-        squeezed = " ".join(result.stdout.split())
-        assert f"no node offers {kit.HCA}s; did you mean {kit.HCA}?" in squeezed
-        assert "Nothing of kube-rdma is in its way" not in squeezed
-
-
-@pytest.mark.parametrize(
-    ("asked", "namespace", "meant"),
-    [
-        ("rail-nett", "default", "default/rail-net"),
-        ("rail-net", "train", "default/rail-net"),
-        ("trainn/fast", "default", "train/fast"),
-    ],
-)
-def test_a_network_that_is_nearly_one_that_exists_is_in_the_way(asked, namespace, meant, tmp_path):
-    """Of a pod on no node yet, of a file for a node, and of one for none."""
-    server = kit.server()
-    other = kit.definition("fast", type="kube-rdma")
-    other["metadata"]["namespace"] = "train"
-    server.put(DEFINITION, other)
-    pod = kit.pod(node="", phase="Pending", **{kit.NETWORKS: asked})
-    pod["metadata"]["namespace"] = namespace
-    kit.put_pod(server, pod)
-    path = written(tmp_path, pod)
-    of_file = ("-f", path, "-n", namespace)
-    for words in ((f"pod/{namespace}/worker-0",), (*of_file, "--node", kit.NODE_NAME), of_file):
-        result = run(server, *words)
-        assert result.exit_code == 1, words
-        assert f"Did you mean {meant}?" in " ".join(result.stdout.split()), words
 
 
 @pytest.mark.parametrize(
@@ -497,3 +390,187 @@ def test_a_pod_without_a_namespace_is_one_of_the_context():
     words = ["pod/worker-0", "--state-dir", "/nonexistent"]
     result = CliRunner().invoke(explain, words, obj=of_context, catch_exceptions=False)
     assert "train/worker-0" in result.stdout
+
+
+def test_what_is_only_begun_is_not_called_done(tmp_path):
+    server = kit.server()
+    kit.put_pod(server, kit.attached())
+    state = recorded(tmp_path, uid_of(server), complete=False)
+    result = run(server, "pod/worker-0", state=state, node=kit.NODE_NAME)
+    assert "net1 · default/rail-net · begun, not answered yet" in result.stdout
+
+
+# `kube-rdma explain` says what only a cluster knows of a pod: its policies, pools and tenants.
+
+VEPFS = {"name": "data", "csi": {"driver": "vepfs.csi.volcengine.com"}}
+SELECTED = {"pool": "a"}
+
+
+def policy(server, mode):
+    """Nodes of a label give their cards in a mode."""
+    pools = [{"resource": kit.HCA, "mode": mode}]
+    spec = {"nodeSelector": SELECTED, "pools": pools}
+    server.put(NODE_POLICY, {"metadata": {"name": "a"}, "spec": spec})
+
+
+def agents(server, *words):
+    """A DaemonSet of agents with these options."""
+    container = {"name": "agent", "image": "kube-rdma", "command": ["kube-rdma", "agent", *words]}
+    spec = {"selector": {}, "template": {"spec": {"containers": [container]}}}
+    server.put(DAEMON_SETS, {"metadata": {"name": "a", "namespace": "kube-rdma"}, "spec": spec})
+
+
+def problems(server, folder, document, *words):
+    """What stands in the way of a pod that does not exist yet, and of the same that waits."""
+    kit.put_pod(server, document)
+    name = document["metadata"]["name"]
+    told = []
+    for asked in (("-f", written(folder, document), *words), (f"pod/{name}",)):
+        printed = json.loads(run(server, *asked, "--json").stdout)
+        told.append([one["problem"] for one in printed["obstacles"]])
+    return told
+
+
+def waiting(**fields):
+    """A pod that waits for a node."""
+    made = kit.pod("new", "Pending", node="", **fields)
+    made["metadata"]["namespace"] = "default"
+    return made
+
+
+@pytest.mark.parametrize(
+    ("mode", "fields", "words"),
+    [
+        ("exclusive", {"volumes": [VEPFS]}, "vePFS, which cannot be used in mode exclusive"),
+        ("shared-multi", {}, "mode shared-multi is not recommended for pods with GPUs"),
+    ],
+)
+def test_a_mode_that_a_node_policy_sets_counts(tmp_path, mode, fields, words):
+    """For the nodes that the pod selects; of another node's mode nothing is said."""
+    server = kit.server()
+    policy(server, mode)
+    document = waiting()
+    document["spec"] |= fields
+    document["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = "1"
+    for told in problems(server, tmp_path, document):
+        assert not [one for one in told if words in one]
+    document["spec"]["nodeSelector"] = SELECTED
+    for told in problems(server, tmp_path, document):
+        assert [one for one in told if words in one]
+
+
+def test_a_pool_that_is_missing_is_named(tmp_path):
+    server = kit.server()
+    conf = {"ipam": {"type": "kube-rdma-ipam", "pool": "gone"}}
+    server.put(DEFINITION, kit.definition("lost", type="kube-rdma", **conf))
+    for told in problems(server, tmp_path, waiting(**{kit.NETWORKS: "lost"})):
+        assert [one for one in told if "names IPPool gone, which is not here" in one]
+    for told in problems(server, tmp_path, waiting(**{kit.NETWORKS: "rail-net"})):
+        assert not [one for one in told if "IPPool" in one]
+
+
+# `kube-rdma explain` of a pod whose cards come by claims: from the claim to the interface.
+
+CLAIM = "worker-0-nic-x7"
+
+
+def server(*results, parameters=None):
+    """A cluster whose claim of the pod has these devices."""
+    made = kit.server(mode="shared-multi", shares=8)
+    made.add(RESOURCE_CLAIM)
+    document = {"apiVersion": "kube-rdma.io/v1alpha1", "kind": "ClaimParameters"}
+    config = [
+        {
+            "source": "FromClaim",
+            "opaque": {"driver": DRIVER, "parameters": {**document, **(parameters or {})}},
+        }
+    ]
+    devices = {"results": list(results), "config": config if parameters else []}
+    status = {"allocation": {"devices": devices}} if results else {}
+    metadata = {"name": CLAIM, "namespace": "default"}
+    made.put(RESOURCE_CLAIM, {"metadata": metadata, "spec": {}, "status": status})
+    pod = kit.pod(phase="Pending")
+    pod["spec"]["resourceClaims"] = [{"name": "nic", "resourceClaimTemplateName": "nic"}]
+    pod["spec"]["containers"][0]["resources"] = {"claims": [{"name": "nic"}]}
+    pod["status"]["resourceClaimStatuses"] = [{"name": "nic", "resourceClaimName": CLAIM}]
+    kit.put_pod(made, pod)
+    return made
+
+
+def device(name, driver=DRIVER, request="nic"):
+    return {
+        "request": request,
+        "driver": driver,
+        "pool": "node-1",
+        "device": name,
+        "shareID": "5b0e8b0a-1111-2222-3333-444455556666",
+        "consumedCapacity": {"slots": "1"},
+    }
+
+
+def document(made):
+    return json.loads(run(made, "pod/worker-0", "--json").stdout)
+
+
+def test_a_claims_device_is_followed_to_the_interface_and_its_steps():
+    wanted = {"network": "rail-net", "interface": "rdma0"}
+    gpu = device("gpu-0", "gpu.example.com", "gpu")
+    made = server(device("0000-81-00-0"), gpu, parameters=wanted)
+    whole = document(made)
+    (claim,) = whole["asked"]["claims"]
+    assert (claim["name"], claim["claim"]) == ("nic", CLAIM)
+    assert claim["means"] == (
+        "gpu: gpu-0 of gpu.example.com; "
+        f"nic: 0000-81-00-0 of {DRIVER}, mlx5_1 (0000:81:00.0), interface rdma0 of the pod"
+    )
+    (granted,) = whole["granted"]
+    assert (granted["card"], granted["container"], granted["sure"]) == (
+        "0000:81:00.0",
+        "main",
+        True,
+    )
+    (plan,) = whole["interfaces"]
+    assert (plan["interface"], plan["network"]) == ("rdma0", "default/rail-net")
+    assert any("ens1f0" in step for step in plan["steps"])
+    assert whole["obstacles"] == []
+    assert "claim nic" in run(made, "pod/worker-0").stdout
+
+
+def test_what_the_agent_will_refuse_is_in_its_own_words():
+    whole = document(server(device("0000-ff-00-0")))
+    (obstacle,) = whole["obstacles"]
+    assert obstacle["stage"] == "agent"
+    assert "device 0000-ff-00-0 has vanished from node node-1" in json.dumps(obstacle)
+    assert whole["refused"]
+
+
+def test_what_a_claim_says_without_anybodys_leave_is_in_the_way():
+    made = server(
+        device("0000-81-00-0"), parameters={"type": "macvlan", "addresses": ["10.20.0.5/24"]}
+    )
+    told = run(made, "pod/worker-0")
+    assert told.exit_code == 1
+    assert "a claim can say addresses only beside network or pool" in " ".join(told.stdout.split())
+
+
+def test_a_network_of_other_tenants_is_in_the_way_of_a_claim_too():
+    made = server(device("0000-81-00-0"), parameters={"network": "other/storage"})
+    container = {"image": "kube-rdma:1", "args": ["agent", "--namespace-isolation=shared"]}
+    spec = {"template": {"spec": {"containers": [container]}}}
+    made.put(DAEMON_SETS, {"metadata": {"name": "agent", "namespace": "kr"}, "spec": spec})
+    told = " ".join(run(made, "pod/worker-0").stdout.split())
+    assert "the network other/storage is for pods of other" in told
+
+
+def test_a_claim_without_devices_is_the_schedulers_to_allocate():
+    whole = document(server())
+    (obstacle,) = whole["obstacles"]
+    assert (obstacle["stage"], obstacle["fatal"]) == ("scheduler", False)
+    assert f"kube-rdma explain claim/default/{CLAIM} says why" in json.dumps(obstacle)
+    assert whole["asked"]["claims"][0]["means"] == "not allocated"
+
+
+def test_a_claim_that_is_not_there_is_told():
+    made = server()
+    made.remove(RESOURCE_CLAIM, CLAIM, "default")
+    assert "there is no such ResourceClaim" in json.dumps(document(made)["obstacles"])

@@ -1,15 +1,22 @@
 """`kube-rdma ip` from the outside, against an API server in memory."""
 
+from __future__ import annotations
+
 import json
 from contextlib import asynccontextmanager
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from kube_base.errors import Refused, Unavailable
 from kube_client.objects import Cluster
 from kube_rdma.cli.ip import ip
+from kube_rdma.cli.main import cli
 from kube_rdma.ipam import cluster as kinds
+from kube_rdma.ipam import ip_pool
+from kube_rdma.lib.text.document import of_value
+from kube_rdma.model.ipam import PerNode
 from tests.unit.cli.ip_world import World, meta
 
 
@@ -42,10 +49,6 @@ def test_list(full):
     result = full.run("list")
     squeezed = [line.split() for line in result.output.splitlines()]
     assert (squeezed, result.exit_code) == ([line.split() for line in LIST.splitlines()], 0)
-
-
-def test_list_without_pools(world):
-    assert "There are no pools" in world.run("list").output
 
 
 def test_list_shows_a_pool_that_cannot_be_used(world):
@@ -218,3 +221,51 @@ def test_without_an_api_server_nothing_is_said_wrong(full):
 
     result = CliRunner().invoke(ip, ["check"], obj=opener)
     assert isinstance(result.exception, Unavailable)
+
+
+# `kube-rdma ip translate`: CIDRPools of nv-ipam in, IPPools out.
+
+POOLS = """\
+apiVersion: v1
+kind: List
+items:
+- apiVersion: nv-ipam.nvidia.com/v1alpha1
+  kind: CIDRPool
+  metadata: {name: rail-0, namespace: nvidia-network-operator}
+  spec: {cidr: 192.168.0.0/16, gatewayIndex: 0, perNodeNetworkPrefix: 31}
+  status: {allocations: [{nodeName: a, prefix: 192.168.0.0/31}]}
+- apiVersion: nv-ipam.nvidia.com/v1alpha1
+  kind: CIDRPool
+  metadata: {name: rail-1}
+  spec: {cidr: "fd00::/48", perNodeNetworkPrefix: 120, nodeSelector: {nodeSelectorTerms: []}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: other}
+"""
+
+
+def translate(tmp_path, text):
+    file = tmp_path / "pools.yaml"
+    file.write_text(text, encoding="utf-8")
+    return CliRunner().invoke(cli, ["ip", "translate", str(file)])
+
+
+def test_pools_are_printed_as_kubectl_applies_them(tmp_path):
+    """Each is a pool that kube-rdma reads; other documents are left out, notes are on stderr."""
+    result = translate(tmp_path, POOLS)
+    assert result.exit_code == 0, result.output
+    first, second = yaml.safe_load_all(result.stdout)
+    pools = [ip_pool.load(of_value(one, "pool")) for one in (first, second)]
+    assert [(pool.name, pool.ranges[0].per_node) for pool in pools] == [
+        ("rail-0", PerNode(31, 0)),
+        ("rail-1", PerNode(120)),
+    ]
+    assert "rail-1: nodeSelector is not translated" in result.stderr
+
+
+def test_a_file_without_cidr_pools_is_refused(tmp_path):
+    """With the command that writes them."""
+    result = translate(tmp_path, "kind: Pod\napiVersion: v1\n")
+    assert isinstance(result.exception, Refused)
+    assert "there is no CIDRPool in what was read" in str(result.exception)

@@ -59,36 +59,6 @@ def test_our_entry_and_our_binaries_go(host):
     assert [path.name for path in (host / BINARIES).iterdir()] == ["bridge"]
 
 
-def test_a_list_of_our_own_goes(host):
-    """It stood in for a lone plugin, whose file was never touched."""
-    wired(host, "10-cbr0.conf", LONE)
-    result = uninstall(host)
-    assert "/etc/cni/net.d/00-kube-rdma.conflist: removed" in result.output
-    assert content(host) == {"10-cbr0.conf": LONE}
-
-
-def test_a_list_of_our_own_that_multus_calls_stays_without_us(host):
-    """Its removal would take the network from every pod of the node."""
-    wired(host, "10-cbr0.conf", LONE)
-    called = {"type": "multus-shim", "name": "m", "clusterNetwork": f"/{CONF}/{OWN}"}
-    wired(host, "00-multus.conf", json.dumps({"cniVersion": "1.0.0", **called}))
-    for _ in range(2):
-        result = uninstall(host)
-        assert result.exit_code == 0
-        note = f"/etc/cni/net.d: {OWN} stays, without kube-rdma: a meta-plugin calls it"
-        assert note in result.output
-        assert json.loads(content(host)[OWN])["plugins"] == [json.loads(LONE)]
-
-
-def test_what_we_have_for_cello_goes(host):
-    """Nobody would answer for it any more."""
-    meta = {"cniVersion": "0.3.1", "name": "m", "plugins": [{"type": "cello-meta"}]}
-    wired(host, "01-cello-meta.conflist", json.dumps(meta))
-    assert RDMA_CONF in content(host)
-    assert f"/etc/cni/net.d/{RDMA_CONF}: removed" in uninstall(host).output
-    assert content(host) == {"01-cello-meta.conflist": json.dumps(meta)}
-
-
 def test_it_can_be_repeated(host):
     """As a job is that was killed after its work."""
     wired(host, "10-cbr0.conflist", LIST)
@@ -183,16 +153,3 @@ def test_a_component_that_has_come_back_keeps_its_own_file(host):
     (host / CONF / "20-rdma.conflist").write_text(LEFT + "\n")
     clear_vke(host, "--undo")
     assert content(host) == {"20-rdma.conflist": LEFT + "\n"}
-
-
-def test_networks_of_others_are_not_set_aside(host):
-    """Another plugin's `rdma`, another network of the component's plugin, what is no network."""
-    texts = {
-        "10-a.conf": json.dumps({"cniVersion": "1.0.0", "name": "rdma", "type": "host-device"}),
-        "20-b.conf": json.dumps({"cniVersion": "1.0.0", "name": "vpc", "type": CELLO_RDMA}),
-        "30-c.conf": "{",
-    }
-    for name, text in texts.items():
-        (host / CONF / name).write_text(text)
-    assert "Nothing to do" in clear_vke(host)
-    assert content(host) == texts

@@ -50,18 +50,6 @@ def test_without_a_preset_it_is_default():
     assert "kube-rdma-agent" in run().stdout
 
 
-def test_later_values_win(tmp_path):
-    """Files in their order, then single values, whatever preset a file names."""
-    first, second = tmp_path / "a.yaml", tmp_path / "b.yaml"
-    first.write_text("preset: ib\nimage: {repository: registry.example.com/a/b, tag: one}\n")
-    second.write_text("image: {tag: two}\n")
-    options = ("--values", str(first), "--values", str(second))
-    spec = workload(printed(*options))
-    assert spec["containers"][0]["image"] == "registry.example.com/a/b:two"
-    spec = workload(printed(*options, "--preset", "vke", "--set", "image.tag=three"))
-    assert spec["containers"][0]["image"] == "registry.example.com/a/b:three"
-
-
 def test_what_is_left_to_do_stands_first(tmp_path):
     """Preset vke has no addresses; whoever gives some, in any of the layers, is told nothing."""
     path = tmp_path / "values.yaml"
@@ -76,19 +64,6 @@ def test_what_is_left_to_do_stands_first(tmp_path):
     assert rails[:3] == [f"# {NO_IMAGE}", f"# {NO_RAIL_POOL}", f"# {NO_DEFINITION}"]
     whole = ("--preset", "rails", "--set", "crds.networkAttachmentDefinitions=true")
     assert "which Multus brings" not in run(*whole).stdout
-
-
-@pytest.mark.parametrize("preset", PRESETS)
-def test_an_image_that_no_registry_has_is_told(preset):
-    """In the manifests and on standard error, for `| kubectl apply -f -` shows no comments."""
-    untold = run("--preset", preset, "--set", "image.repository=registry.example.com/a/b")
-    loaded = run("--preset", preset, "--set", "image.pullPolicy=Never")
-    assert all(NO_IMAGE not in outcome.output for outcome in (untold, loaded))
-    told = run("--preset", preset)
-    assert told.stdout.splitlines()[0] == f"# {NO_IMAGE}"
-    assert told.stderr.splitlines()[0] == NO_IMAGE
-    assert run("--preset", preset, "--part", "rights").stderr == ""
-    assert run("--preset", preset, "--part", "workloads").stderr == told.stderr
 
 
 def test_what_to_look_at_before_is_told_beside_the_pipe():

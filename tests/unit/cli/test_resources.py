@@ -185,12 +185,6 @@ def test_a_cluster_without_any_of_it_says_so_with_exit_code_0():
     assert (result.output, result.exit_code) == (expected, 0)
 
 
-def test_a_closed_node_offers_nothing(world):
-    world.node("node-1", unschedulable=True)
-    (shares,) = world.document()["resources"]
-    assert (shares["nodes"], shares["shares"], shares["free"]) == (1, 8, 6)
-
-
 def test_shares_by_claims_are_counted_though_the_kubelet_lists_none(world):
     world.node("node-1", "0", "claims")
     (shares,) = world.document()["resources"]
@@ -208,13 +202,6 @@ def test_classes_of_other_drivers_are_left_out(world):
     cel = {"cel": {"expression": 'device.driver == "gpu.nvidia.com"'}}
     world.server.put(DEVICE_CLASS, {"metadata": meta("gpu"), "spec": {"selectors": [cel]}})
     assert [one["name"] for one in world.document()["classes"]] == ["rdma"]
-
-
-def test_a_quota_shows_what_it_leaves(world):
-    status = {"hard": {f"requests.{NIC}": "4"}, "used": {f"requests.{NIC}": "1"}}
-    world.server.put(QUOTA, {"metadata": meta("q", "default"), "spec": {}, "status": status})
-    assert world.document()["resources"][0]["quotaLeft"] == 3
-    assert world.document("-n", "other")["resources"][0]["quotaLeft"] is None
 
 
 @pytest.mark.parametrize(

@@ -241,16 +241,6 @@ def test_pods_that_wait_for_shares_or_networks_are_named(world):
     }
 
 
-def test_what_agents_told_of_their_nodes_stands_until_it_is_over(world):
-    ours = {"reportingComponent": "kube-rdma.io/agent"}
-    refused = "10-calico.conflist: plugins: no list"
-    world.event("Node", "node-1", "NetworkConfigurationRefused", refused, **ours)
-    assert world.codes()["CniFilesRefused"]["sentence"] == refused
-    later = {"lastTimestamp": None, "series": {"lastObservedTime": "2026-01-01T00:01:00.5Z"}}
-    world.event("Node", "node-1", "NetworkConfiguration", "served", **ours, **later)
-    assert world.codes() == {}
-
-
 @pytest.mark.parametrize(
     ("resource", "what", "code"),
     [
@@ -272,16 +262,6 @@ def test_a_missing_right_is_one_sentence_and_the_rest_is_shown(world, resource, 
     assert "kr/policy" in result.output
     assert "All is well" not in result.output
     assert result.output.endswith("No problem in what could be read; 1 part could not be read.\n")
-
-
-def test_a_dead_card_that_nobody_may_see_is_not_called_well(world):
-    world.report("node-1", "no port is ACTIVE: check the cable", healthy=0)
-    world.server.forbidden.add(("list", "nodereports"))
-    result = world.run()
-    assert result.exit_code == 6
-    assert "?  node-1  ready" in result.output
-    assert "✓  node-1" not in result.output
-    assert json.loads(world.run("-o", "json").stdout)["health"] == "unknown"
 
 
 def test_a_node_that_is_lost_has_an_old_report(world):
@@ -370,17 +350,6 @@ def test_of_a_thousand_nodes_those_that_are_ill_are_shown(world):
     assert nodes[1].startswith("✓  node-1 and 97 alike ")
 
 
-def test_of_many_nodes_that_differ_some_are_shown(world):
-    for number in range(1, 100):
-        world.node(f"node-{number}", str(number))
-        world.program_pod(f"agent-{number}", "agent", f"node-{number}")
-        world.report(f"node-{number}", healthy=number)
-    output = world.run().output
-    assert "✓  node-20 " in output
-    assert "✓  node-21 " not in output
-    assert "79 more nodes are well." in output
-
-
 def test_what_is_well_is_left_out_where_problems_alone_are_asked_for(world):
     world.report("node-1", "no port is ACTIVE: check the cable", healthy=0)
     world.node("node-1", "0")
@@ -390,16 +359,6 @@ def test_what_is_well_is_left_out_where_problems_alone_are_asked_for(world):
     assert "node-2" not in result.output
     assert "✗  node-1  ready  0/1" in result.output
     assert "CardsUnhealthy  node/node-1" in result.output
-
-
-def test_a_cluster_that_is_well_has_no_problems_to_show(world):
-    result = world.run("--problems-only")
-    assert (result.output, result.exit_code) == ("All is well.\n", 0)
-
-
-def test_a_wait_ends_at_once_where_all_is_well(world):
-    result = world.run("--wait", "--timeout", "1h")
-    assert (result.output, result.exit_code) == (WELL, 0)
 
 
 def test_a_wait_ends_with_the_last_look_when_the_time_is_over(world):

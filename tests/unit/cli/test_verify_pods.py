@@ -107,38 +107,6 @@ def test_a_pair_that_fails_does_not_stop_the_others(world):
     assert (suspect["kind"], suspect["device"], suspect["pairs"]) == ("pair", "mlx5_0", 1)
 
 
-def test_a_pod_without_a_device_takes_no_part_and_is_told(world):
-    world.cluster.without_devices = {"p4"}
-    result = world.run("pods", "p1", "p2", "p4")
-    assert result.exit_code == 6
-    assert "? Well as far as it goes: 1 pair, " in result.stdout
-    assert "; 1 could not take part." in " ".join(result.stdout.split())
-    assert "! p4 takes no part: pod/p4: it has no RDMA device of its own." in result.stdout
-
-
-def test_one_pod_is_no_pair(world):
-    result = world.run("pods", "p1")
-    assert result.exit_code == 3
-    assert "at least two pods" in result.stdout
-
-
-def test_both_ways(world):
-    result = world.run("pods", "p1", "p2", "--both-ways", "-o", "json")
-    assert {(p["client"], p["server"]) for p in pairs(result)} == {
-        ("default/p1", "default/p2"),
-        ("default/p2", "default/p1"),
-    }
-
-
-def test_an_earlier_run_is_a_standard(world, tmp_path):
-    earlier = tmp_path / "earlier.json"
-    earlier.write_text(world.run("pods", "p1", "p2", "-o", "json").stdout)
-    world.cluster.figure = 60
-    result = world.run("pods", "p1", "p2", "--against", str(earlier), "--line-share", "0")
-    assert result.exit_code == 1
-    assert "60.00 Gb/s is less than the 78.00 what it had before" in result.stdout
-
-
 @pytest.mark.parametrize("text", ["", "[]", '{"pairs": 3}', '{"pairs": [], "test": "ib_read_lat"}'])
 def test_what_is_no_earlier_run_is_refused(world, tmp_path, text):
     earlier = tmp_path / "earlier.json"

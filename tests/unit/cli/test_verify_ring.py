@@ -107,13 +107,6 @@ def test_a_node_that_is_not_ready_takes_no_part_and_nobody_waits_for_it(world):
     assert "? Well as far as it goes: 3 pairs, " in text
 
 
-def test_a_node_without_its_fourth_card_meets_the_cards_of_its_rails(world):
-    world.nodes(4)
-    world.cluster.rails["node-2"] = tuple(name for name in rails(8) if name != "mlx5_3")
-    met = {tuple(p["devices"]) for p in document(world.ring("-o", "json"))["pairs"]}
-    assert met == {(name, name) for name in rails(8)}
-
-
 def test_a_card_that_its_node_calls_unhealthy_is_told_with_the_reason(world):
     world.nodes(3)
     world.cluster.rails["node-1"] = rails(7)
@@ -173,55 +166,6 @@ def manifests(world):
 
     world.cluster.server.put = put
     return made
-
-
-@pytest.mark.parametrize(
-    ("mode", "healthy", "shares"),
-    [("hca", 1000, 1), ("shared", 7, 7), ("shared-multi", 112, 7), ("exclusive", 5, 5)],
-)
-def test_a_pod_asks_for_what_opens_all_healthy_cards(world, mode, healthy, shares):
-    """Of eight cards one is unhealthy."""
-    made = manifests(world)
-    for name in ("a", "b"):
-        world.node(name)
-        cards = [card(device) for device in rails(7)] + [card("mlx5_7", "its port is down")]
-        world.cluster.report(name, [pool(mode, healthy)], cards)
-    world.ring("--image", "registry.example.com/tools:1", "-n", "checks")
-    spec = made["a"]["spec"]
-    (container,) = spec["containers"]
-    assert container["resources"]["limits"] == {RESOURCE: shares}
-    assert container["image"] == "registry.example.com/tools:1"
-    assert (spec["hostNetwork"], made["a"]["metadata"]["namespace"]) == (True, "checks")
-
-
-def test_the_resource_is_chosen_where_there_are_several(world):
-    for name in ("a", "b"):
-        world.node(name, 1)
-        pools = [pool(), pool(resource="rdma/ib")]
-        world.cluster.report(name, pools, [card("mlx5_0")])
-    assert str(world.ring().exception) == (
-        "verify nodes: the nodes have 2 resources. Choose one with --resource: rdma/hca, rdma/ib."
-    )
-    wrong = str(world.ring("--resource", "rdma/hcas").exception)
-    assert wrong.startswith("--resource: no NodeReport has a pool rdma/hcas")
-    assert world.ring("--resource", RESOURCE).exit_code == 0
-
-
-def test_without_reports_a_manifest_is_asked_for(world):
-    world.cluster.node("a")
-    assert "give the manifest of a pod with -f" in str(world.ring().exception)
-
-
-def test_a_node_without_a_report_and_one_with_functions_take_no_part(world):
-    world.nodes(2, each=1)
-    world.cluster.node("silent")
-    world.cluster.node("functions")
-    world.cluster.report("functions", [pool("sriov", 8)], [card("mlx5_0")])
-    result = world.ring("-o", "json")
-    assert result.exit_code == 6
-    left_out = {each["name"]: each["why"] for each in document(result)["leftOut"]}
-    assert left_out["silent"] == "it has no NodeReport that can be read"
-    assert left_out["functions"].startswith("its pool gives virtual functions")
 
 
 def test_an_image_that_no_node_can_pull_ends_the_wait(world):
@@ -308,12 +252,3 @@ def test_runs_before_and_after_are_compared(world, tmp_path):
     }
     shown = " ".join(world.ring("--against", str(before)).stdout.split())
     assert "Beside the earlier run: 6 pairs, median 97.50 → 88.00 Gb/s; 2 pairs of it not" in shown
-
-
-def test_a_run_of_other_pairs_is_no_standard(world, tmp_path):
-    """Rails all at once are not held against one rail at a time."""
-    world.nodes(3, each=2)
-    before = tmp_path / "before.json"
-    before.write_text(world.run("nodes", "-o", "json").stdout)
-    result = world.ring("--against", str(before))
-    assert "it has --pairs all, and this run has --pairs ring" in str(result.exception)

@@ -481,16 +481,6 @@ def with_pods(world, count):
         world.pods.pod(f"p{number}", number, "train")
 
 
-async def test_a_ring_measures_each_pod_with_its_neighbours(world):
-    with_pods(world, 5)
-    world.check(**SELECTED, pairs="ring", maxPairs=5)
-    async with world.running():
-        await until(lambda: world.state() == "Well")
-    pairs = {("p1", "p2"), ("p2", "p3"), ("p3", "p4"), ("p4", "p5"), ("p5", "p1")}
-    assert set(map(frozenset, world.pods.measured)) == set(map(frozenset, pairs))
-    assert world.status()["pairsMeasured"] == 5
-
-
 async def test_a_ring_measures_a_suspect_once_more_and_names_it(world):
     """What it repeats does not count for maxPairs."""
     with_pods(world, 6)
@@ -504,16 +494,6 @@ async def test_a_ring_measures_a_suspect_once_more_and_names_it(world):
     assert (suspect["node"], suspect["pairs"], suspect["of"]) == ("train/p3", 3, 3)
 
 
-async def test_a_ring_whose_time_is_over_repeats_nothing(world):
-    with_pods(world, 6)
-    world.pods.bad_cards[("node-3", "mlx5_0")] = 20.0
-    world.check(**SELECTED, pairs="ring", runSeconds=1)
-    async with world.running():
-        await until(lambda: world.state() == "NotWell")
-    assert world.status()["pairsMeasured"] == 3
-    assert world.status()["pairsUnmeasured"] == 3
-
-
 async def test_the_first_of_the_nodes_is_the_centre_of_a_star(world):
     world.pods.node("node-3")
     world.check(**COPIED, nodes=["node-2", "node-1", "node-3"], pairs="star")
@@ -521,21 +501,3 @@ async def test_the_first_of_the_nodes_is_the_centre_of_a_star(world):
         await until(lambda: world.state() == "Well")
     measured = [(each["client"], each["server"]) for each in world.status()["pairs"]]
     assert sorted(measured) == [("node-2", "node-1"), ("node-2", "node-3")]
-
-
-async def test_a_star_whose_centre_takes_no_part_says_so(world):
-    world.pods.node("node-3", unschedulable=True)
-    world.check(**COPIED, nodes=["node-3", "node-1", "node-2"], pairs="star")
-    async with world.running():
-        await until(lambda: world.state() == "NotMeasured")
-    assert "the centre of the star takes no part" in world.status()["result"]
-    assert "measure a ring" in world.status()["result"]
-    assert world.copies == []
-
-
-async def test_without_nodes_the_first_by_name_is_the_centre(world):
-    with_pods(world, 4)
-    world.check(**SELECTED, pairs="star")
-    async with world.running():
-        await until(lambda: world.state() == "Well")
-    assert sorted(world.pods.measured) == [("p1", f"p{number}") for number in (2, 3, 4)]

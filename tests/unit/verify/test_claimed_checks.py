@@ -113,18 +113,6 @@ async def test_a_slice_or_a_class_that_cannot_be_read_hides_no_other(world):
         await until(lambda: world.state() == "Well")
 
 
-async def test_a_card_with_a_taint_is_none_to_measure(world):
-    """What is against the devices of a node is said."""
-    world.of_class("hcas", "rdma/hca")
-    for number in (1, 2, 3):
-        world.pods.node(f"node-{number}", "0")
-    world.cards("node-3", "mlx5_0", taint="link-down")
-    world.check(**COPIED)
-    async with world.running():
-        await until(lambda: world.state() == "Well")
-    assert "1 is tainted" in world.left_out()["node-3"]
-
-
 async def test_without_the_right_to_look_a_node_without_shares_says_so(world):
     world.of_class("hcas", "rdma/hca")
     world.server.forbidden = {("list", "deviceclasses")}
@@ -164,24 +152,6 @@ async def test_a_template_that_is_missing_is_named(world):
         world.now += AGAIN
         world.check("other", **SELECTED)
         await until(lambda: world.state() == "Well")
-
-
-async def test_a_class_that_is_missing_is_named(world):
-    world.template(device_class="none")
-    world.check(**BY_TEMPLATE)
-    async with world.running():
-        await until(lambda: world.state() == "NotMeasured")
-    assert "claim template nics: there is no DeviceClass none" in world.status()["result"]
-
-
-async def test_copies_cannot_share_one_claim(world):
-    world.check(**BY_NAME)
-    async with world.running():
-        await until(lambda: world.state() == "NotMeasured")
-    why = world.status()["result"]
-    assert "cannot share the claim mine" in why
-    assert "resourceClaimTemplateName" in why
-    assert world.copies == []
 
 
 async def test_of_pods_with_claims_their_cards_are_measured_and_no_other(world):

@@ -1,8 +1,10 @@
 """What is wrong with a cluster: each broken state has its code, a sentence and a next step."""
 
 from ipaddress import ip_network
+from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,13 +24,14 @@ from kube_rdma.model.reports import (
     PolicyState,
     ProgramPod,
     ProgramRole,
+    ProgramTemplate,
     ReportedCard,
     ReportedPool,
     ReportedPort,
     WaitingPod,
     Workload,
 )
-from kube_rdma.reports.rules.cluster import findings, health
+from kube_rdma.reports.rules.cluster import everybodys, findings, health, program_role, says
 
 HCA = "rdma/hca"
 AGENTS = Workload(ProgramRole.AGENT, "kr", "agent", 2, 2, 2, "kube-rdma:1", reports=True)
@@ -368,3 +371,69 @@ def test_a_part_that_nobody_may_read_hides_problems_and_invents_none(facts, hidd
     less = replace(facts, **dict.fromkeys(hidden))
     codes = {(problem.code, problem.subject) for problem in findings(facts)}
     assert {(problem.code, problem.subject) for problem in findings(less)} <= codes
+
+
+# Which containers are kube-rdma's: those of every example, and none of others.
+
+EXAMPLES = Path(__file__).parents[4] / "examples"
+
+
+def workloads():
+    """Each DaemonSet and Deployment of the examples as a template, with its file."""
+    for path in sorted(EXAMPLES.glob("*/*.y*ml")):
+        for document in yaml.safe_load_all(path.read_text(encoding="utf-8")):
+            if document and document.get("kind") in {"DaemonSet", "Deployment"}:
+                container = document["spec"]["template"]["spec"]["containers"][0]
+                words = (*container.get("command", ()), *container.get("args", ()))
+                name = document["metadata"]["name"]
+                yield path, ProgramTemplate(name, container["image"], words)
+
+
+@pytest.mark.parametrize(
+    ("path", "template"), tuple(workloads()), ids=lambda value: getattr(value, "name", "")
+)
+def test_every_program_of_the_examples_is_recognized(path, template):
+    role = program_role(template)
+    if "verbs" in template.image or template.image.startswith("registry.example.com/"):
+        assert role is None
+    elif path.stem in {"controller", "operator"}:
+        assert role is ProgramRole.CONTROLLER
+    else:
+        assert role is ProgramRole.AGENT
+
+
+@pytest.mark.parametrize(
+    ("template", "role"),
+    [
+        (ProgramTemplate("rdma", "own/rdma-agent:1", ("agent", "--role=node")), ProgramRole.AGENT),
+        (ProgramTemplate("x", "own/y:1", ("/usr/bin/kube-rdma", "agent")), ProgramRole.AGENT),
+        (ProgramTemplate("x", "kube-rdma:1", ("kube-rdma", "devices")), None),
+        (ProgramTemplate("x", "kube-rdma:1", ("kube-rdma",)), None),
+        (ProgramTemplate("logs", "fluent:1", ("agent",)), None),
+        (ProgramTemplate("logs", "fluent:1"), None),
+    ],
+)
+def test_it_goes_by_the_words_and_not_by_the_name_alone(template, role):
+    assert program_role(template) is role
+
+
+def test_an_option_is_seen_in_both_spellings():
+    assert says(("agent", "--role=node"), "--role", "node")
+    assert says(("agent", "--role", "node"), "--role", "node")
+    assert not says(("agent", "--role", "plugin"), "--role", "node")
+    assert says(("agent", "--networks"), "--networks")
+
+
+@pytest.mark.parametrize(
+    ("words", "namespaces"),
+    [
+        (("agent", "--networks"), None),
+        (("agent", "--namespace-isolation"), ("default", "kube-system")),
+        (("agent", "--namespace-isolation", "--networks"), ("default", "kube-system")),
+        (("agent", "--namespace-isolation", "shared, team", "--networks"), ("shared", "team")),
+        (("agent", "--namespace-isolation=shared"), ("shared",)),
+        (("agent", "--namespace-isolation="), ()),
+    ],
+)
+def test_whose_networks_all_pods_may_name_as_the_agent_reads_its_option(words, namespaces):
+    assert everybodys(words) == namespaces

@@ -1,13 +1,75 @@
-"""A ring measures each card with two neighbours in two or three rounds; a star tries the first."""
+"""Everybody meets everybody, nobody two at once, in as few rounds as there can be."""
 
 from collections import Counter, defaultdict
+from datetime import UTC, datetime, timedelta
+from itertools import combinations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.verify import PairedPod, Pairing, PodDevice
-from kube_rdma.verify.rules.pairs import apart, planned, turns_of
+from kube_rdma.model.verify import BandwidthHistory, PairedPod, Pairing, PodDevice
+from kube_rdma.verify.rules.pairs import (
+    AGAIN,
+    apart,
+    due,
+    measurements,
+    planned,
+    rounds,
+    turns,
+    turns_of,
+)
 from tests.kit.rails import pod, pods
+
+PODS = st.integers(0, 33).map(lambda count: [f"pod-{n}" for n in range(count)])
+
+
+@given(PODS)
+def test_every_two_meet_once(pods):
+    met = Counter(frozenset(pair) for pairs in rounds(pods) for pair in pairs)
+    assert met == Counter(map(frozenset, combinations(pods, 2)))
+
+
+@given(PODS)
+def test_nobody_is_in_two_pairs_at_once(pods):
+    for pairs in rounds(pods):
+        busy = [pod for pair in pairs for pod in pair]
+        assert len(busy) == len(set(busy))
+
+
+@given(PODS)
+def test_there_are_as_few_rounds_as_there_can_be(pods):
+    count = len(pods)
+    least = 0 if count < 2 else count - 1 if count % 2 == 0 else count
+    assert len([pairs for pairs in rounds(pods) if pairs]) == least
+
+
+@given(PODS)
+def test_both_ways_is_each_pair_and_its_reverse(pods):
+    there = {pair for pairs in rounds(pods) for pair in pairs}
+    both = [pair for pairs in rounds(pods, both_ways=True) for pair in pairs]
+    assert set(both) == there | {(server, client) for client, server in there}
+    assert len(both) == 2 * len(there)
+
+
+@given(st.lists(st.integers(0, 4), max_size=9), st.booleans())
+def test_turns_measure_each_two_once_on_each_rail_that_they_share(rails, both_ways):
+    """No pod is in two pairs of a turn, and the number of all is known before."""
+    pods = [
+        PairedPod(str(n), "ns", str(n), "", tuple(PodDevice(f"d{r}") for r in range(count)))
+        for n, count in enumerate(rails)
+    ]
+    plan = list(turns(pods, both_ways=both_ways))
+    for turn in plan:
+        ends = [pod.title for near, far, _ in turn for pod in (near, far)]
+        assert len(ends) == len(set(ends))
+        assert len({rail for _, _, rail in turn}) == 1
+    met = [(near.title, far.title, rail) for turn in plan for near, far, rail in turn]
+    assert len(met) == len(set(met)) == measurements(pods, both_ways=both_ways)
+    undirected = {(frozenset((near, far)), rail) for near, far, rail in met}
+    assert len(undirected) == measurements(pods)
+
+
+# A ring measures each card with two neighbours in two or three rounds; a star tries the first.
 
 RING, STAR = Pairing.RING, Pairing.STAR
 RAILS = st.sets(st.integers(0, 7), max_size=8)
@@ -122,3 +184,47 @@ def test_two_networks_on_one_card_are_not_measured_at_once():
         assert max(Counter(title for title, _ in ends(turn)).values()) == 1
     assert sum(map(len, plan)) == 8
     assert apart([]) == []
+
+
+# When a BandwidthCheck is done: at once if changed, again if hindered, else by its own clock.
+
+NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
+SPANS = st.timedeltas(timedelta(0), timedelta(days=3))
+
+
+@st.composite
+def histories(draw, ends=(True, False)):
+    began = NOW - draw(SPANS)
+    span = min(draw(SPANS), NOW - began)
+    outcome = draw(st.sampled_from(["measured", "hindered", "refused"]))
+    return BandwidthHistory(
+        draw(st.integers(1, 3)),
+        began,
+        began + span if draw(st.sampled_from(ends)) else None,
+        hindered=outcome == "hindered",
+        refused=outcome == "refused",
+    )
+
+
+@given(st.integers(1, 3), st.none() | st.integers(60, 10**6), histories() | st.none())
+def test_what_nobody_has_done_to_its_end_is_due_now(generation, every, history):
+    at = due(generation, every, history, NOW)
+    if history is None or history.generation != generation or history.ended is None:
+        assert at == NOW
+    elif history.refused or (not history.hindered and every is None):
+        assert at is None
+    else:
+        assert at is not None
+        assert at >= history.ended
+
+
+@given(st.integers(60, 10**6), histories(ends=(True,)))
+def test_runs_keep_the_time_between_their_begins(every, history):
+    at = due(history.generation, every, history, NOW)
+    planned = max(history.ended, history.began + timedelta(seconds=every))
+    if history.refused:
+        assert at is None
+    elif history.hindered:
+        assert at == min(planned, history.ended + AGAIN)
+    else:
+        assert at == planned
