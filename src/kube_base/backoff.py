@@ -17,3 +17,8 @@ def full_jitter(failures: int) -> float:
     """Return seconds to wait after this many failures, counted from 0: from none to the longest."""
     longest = min(LONGEST, FIRST * 2 ** min(failures, 16))
     return random.uniform(0, longest)  # noqa: S311  spreads load, hides nothing
+
+
+def rarely(_failures: int) -> float:
+    """Return the seconds until a try that waits for people: a right, a kind to be installed."""
+    return random.uniform(LONGEST, 2 * LONGEST)  # noqa: S311  spreads load

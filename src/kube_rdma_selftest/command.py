@@ -16,7 +16,6 @@ from kube_rdma_selftest.choice import trials
 from kube_rdma_selftest.report import report
 from kube_rdma_selftest.run import (
     SelftestDependencies,
-    kernel_dependencies,
     listening,
     run_trials,
     this_system,
@@ -43,7 +42,7 @@ def selftest(cards: Sequence[str], kinds: Sequence[str], *, yes: bool) -> None:
             where="--yes",
         )
     with listening() as stopped:
-        passed = verified(asked, kernel_dependencies(stopped), show, yes=yes)
+        passed = verified(asked, SelftestDependencies(stopped=stopped), show, yes=yes)
     if stopped():
         sys.exit(ExitCode.INTERRUPTED)
     if not passed:

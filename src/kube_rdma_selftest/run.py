@@ -59,23 +59,6 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 Tell = Callable[[TrialResult | UntriedCard], None]
 
 
-class SelftestDependencies(Frozen):
-    """The functions by which the self-test sees and changes the node; all of them block."""
-
-    look: Callable[[], SelftestScene]
-    namespace: Callable[[], AbstractContextManager[Namespace]]
-    open_pod: Callable[[Namespace | None], AbstractContextManager[PodNetwork]]
-    stopped: Callable[[], bool] = lambda: False  # somebody wants it to end
-    wait: Callable[[float], None] = time.sleep
-    clock: Callable[[], float] = time.monotonic
-    patience: float = PATIENCE  # seconds that the kernel may take to give something back
-
-
-def kernel_dependencies(stopped: Callable[[], bool]) -> SelftestDependencies:
-    """Return those of this machine's kernel."""
-    return SelftestDependencies(take_scene, new_namespace, open_pod, stopped)
-
-
 def run_trials(
     asked: SelftestRequest, dependencies: SelftestDependencies, tell: Tell
 ) -> tuple[TrialResult | UntriedCard, ...]:
@@ -138,6 +121,18 @@ def new_namespace() -> Iterator[Namespace]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+class SelftestDependencies(Frozen):
+    """The functions by which the self-test sees and changes the node; all of them block."""
+
+    look: Callable[[], SelftestScene] = take_scene
+    namespace: Callable[[], AbstractContextManager[Namespace]] = new_namespace
+    open_pod: Callable[[Namespace | None], AbstractContextManager[PodNetwork]] = open_pod
+    stopped: Callable[[], bool] = lambda: False  # somebody wants it to end
+    wait: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
+    patience: float = PATIENCE  # seconds that the kernel may take to give something back
 
 
 @contextmanager

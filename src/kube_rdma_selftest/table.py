@@ -107,7 +107,7 @@ def summary(outcomes: Sequence[TrialResult | UntriedCard]) -> Page:
     for outcome in outcomes:
         if isinstance(outcome, UntriedCard):
             kind = f" · {outcome.kind}" if outcome.kind else ""
-            text = f"{_name(outcome)}{kind}: not tried: {_stop(outcome.reason)}"
+            text = f"{outcome.card.name}{kind}: not tried: {_stop(outcome.reason)}"
             sentences.append(Sentence(text, "  "))
         else:
             sentences += _troubles(outcome)
@@ -125,10 +125,6 @@ def _title(attempt: Tried) -> str:
     netdevs = [netdev.name for netdev in card.function.netdevs] if card.function else []
     where = [name for name in dict.fromkeys((*netdevs, card.id)) if name != card.name]
     return f"{card.name} ({', '.join(where)})" if where else card.name
-
-
-def _name(attempt: Tried) -> str:
-    return attempt.card.name
 
 
 def _shown(attempt: Tried) -> Iterator[Part]:
@@ -164,12 +160,12 @@ def _warning(tried: Sequence[Tried]) -> Iterator[Sentence]:
 
 def _cells(attempt: Tried, result: str, ms: str) -> tuple[str, ...]:
     if isinstance(attempt, UntriedCard):
-        return _name(attempt), attempt.kind or _NONE, _NONE, result, ms
-    return _name(attempt), attempt.kind, str(len(attempt.plan.steps)), result, ms
+        return attempt.card.name, attempt.kind or _NONE, _NONE, result, ms
+    return attempt.card.name, attempt.kind, str(len(attempt.plan.steps)), result, ms
 
 
 def _troubles(result: TrialResult) -> Iterator[Sentence]:
-    what = f"{_name(result.trial)} · {result.trial.kind}"
+    what = f"{result.trial.card.name} · {result.trial.kind}"
     for trouble in result.troubles:
         sentence = f"{what}, {_WHEN[trouble.stage]}: {_act(trouble, result.trial)}{trouble.message}"
         yield Sentence(_stop(sentence), "  ", PageState.UNHEALTHY)

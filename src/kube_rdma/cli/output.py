@@ -20,7 +20,7 @@ from enum import IntEnum
 from pathlib import Path
 from threading import Lock, Timer
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import click
 
@@ -217,23 +217,13 @@ def _elsewhere(text: str) -> Path | None:
 AFTER_SECONDS = 2.0
 
 
-class Later(Protocol):
-    """A timer that shows the line when its time has come, as threading.Timer does."""
-
-    def start(self) -> None:
-        """Begin to wait."""
-
-    def cancel(self) -> None:
-        """Wait no longer."""
-
-
 def has_line() -> bool:
     """Decide whether stderr is a terminal on which a line can be taken back."""
     is_terminal = sys.stderr is not None and not sys.stderr.closed and sys.stderr.isatty()
     return is_terminal and os.environ.get("TERM", "dumb") != "dumb"
 
 
-def _timer(seconds: float, begin: Callable[[], None]) -> Later:
+def _timer(seconds: float, begin: Callable[[], None]) -> Timer:
     timer = Timer(seconds, begin)
     timer.daemon = True  # a command that ends early does not wait for it
     return timer
@@ -245,7 +235,7 @@ class ProgressLine:
     def __init__(
         self,
         sentence: str,
-        timer: Callable[[float, Callable[[], None]], Later] = _timer,
+        timer: Callable[[float, Callable[[], None]], Timer] = _timer,
         *,
         is_wanted: bool = True,
     ) -> None:

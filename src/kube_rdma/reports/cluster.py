@@ -170,26 +170,23 @@ async def pods_of(cluster: Cluster, workload: SeenWorkload) -> tuple[ProgramPod,
 
 async def reports(cluster: Cluster) -> Mapping[str, NodeReport]:
     """Return the reports of all nodes; one that is not understood counts as none."""
-    parsed = await cluster.see(NODE_REPORT)
-    return {each.name: each.status for each in parsed.objects if each.status}
+    seen = await cluster.see(NODE_REPORT)
+    return {each.name: each.status for each in seen.objects if each.status}
 
 
 async def policies(cluster: Cluster) -> tuple[PolicyState, ...]:
     """Return the NicClusterPolicies of all namespaces."""
-    parsed = await cluster.see(NIC_CLUSTER_POLICY_STATUS)
-    return tuple(map(_policy, parsed.objects))
+    return tuple(map(_policy, (await cluster.see(NIC_CLUSTER_POLICY_STATUS)).objects))
 
 
 async def node_policies(cluster: Cluster) -> tuple[NodePolicyState, ...]:
     """Return the NodePolicies."""
-    parsed = await cluster.see(NODE_POLICY_STATUS)
-    return tuple(map(_node_policy, parsed.objects))
+    return tuple(map(_node_policy, (await cluster.see(NODE_POLICY_STATUS)).objects))
 
 
 async def pools(cluster: Cluster) -> tuple[AddressPool, ...]:
     """Return the IPPools."""
-    parsed = await cluster.see(IP_POOL_TEXT)
-    return tuple(map(_pool, parsed.objects))
+    return tuple(map(_pool, (await cluster.see(IP_POOL_TEXT)).objects))
 
 
 async def definitions(cluster: Cluster) -> tuple[Network, ...]:
@@ -199,8 +196,8 @@ async def definitions(cluster: Cluster) -> tuple[Network, ...]:
 
 async def waiting(cluster: Cluster) -> tuple[WaitingPod, ...]:
     """Return the pods that have not started."""
-    stored = await cluster.list(FULL_POD, Where(fields="status.phase=Pending"))
-    return tuple(map(_waiting, stored))
+    pending = Where(fields="status.phase=Pending")
+    return tuple(map(_waiting, await cluster.list(FULL_POD, pending)))
 
 
 async def events(cluster: Cluster) -> tuple[ClusterEvent, ...]:

@@ -10,7 +10,6 @@ keep a distance: a rollout over thousands of nodes is a few writes.
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
@@ -18,6 +17,7 @@ from typing import Any
 
 import structlog
 
+from kube_base.backoff import rarely
 from kube_base.errors import KubeError
 from kube_base.frozen import Frozen, field
 from kube_base.notices import Notices
@@ -37,17 +37,12 @@ from kube_rdma.reports.rules.policies import Labels, rollup
 log = structlog.get_logger()
 
 
-def _later(_failures: int) -> float:
-    """Return a long pause: somebody has to install the kind, or to grant the right, first."""
-    return random.uniform(30.0, 60.0)  # noqa: S311  spreads load
-
-
 class PolicyStatusTiming(Frozen):
     """Seconds between two looks at the policies."""
 
     apart: float = 5.0
     again: float = 10.0  # after a failure
-    pause: Callable[[int], float] = field(default=_later)
+    pause: Callable[[int], float] = field(default=rarely)
 
 
 class PolicyStatuses:

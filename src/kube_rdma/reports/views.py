@@ -39,7 +39,6 @@ from kube_rdma.model.reports import (
     CardState,
     ClusterFacts,
     ClusterHealth,
-    GridCard,
     GridRow,
     NodeReport,
     ProgramPod,
@@ -76,12 +75,28 @@ def status_page(
     """
     marks = _marks(findings)
     most = None if wide else _FEW
+    policies = (
+        (
+            marks.get(f"nicclusterpolicy/{policy.title}", _WELL),
+            policy.title,
+            policy.state or "unseen",
+        )
+        for policy in facts.policies or ()
+    )
+    pools = (
+        (
+            marks.get(f"ippool/{pool.name}", _WELL),
+            pool.name,
+            *(text or _NONE for text in (pool.used, pool.free, pool.ranges)),
+        )
+        for pool in facts.pools or ()
+    )
     tables = (
         (_PROGRAMS, _program_rows(facts, marks)),
         (_NODES, _node_rows(facts, marks, most)),
-        (_POLICIES, _policy_rows(facts, marks)),
+        (_POLICIES, policies),
         (_NODE_POLICIES, _node_policy_rows(facts, marks)),
-        (_POOLS, _pool_rows(facts, marks)),
+        (_POOLS, pools),
     )
     programs, nodes, *others = (_table(head, rows, problems_only) for head, rows in tables)
     return (
@@ -91,7 +106,8 @@ def status_page(
         *others,
         tuple(
             part
-            for finding, alike in folded(findings, _pods(facts))
+            # Sentences about nodes name the programs' pods, and are alike but for them.
+            for finding, alike in folded(findings, frozenset(pod.name for pod in facts.pods or ()))
             for part in _parts(finding, alike)
         ),
         tuple(not_seen(facts.not_seen, "read")),
@@ -258,11 +274,6 @@ def _agent(pods: Sequence[ProgramPod]) -> str:
     return "ready" if len(pods) == 1 else f"{ready} ready"
 
 
-def _pods(facts: ClusterFacts) -> frozenset[str]:
-    """The names of the programs' pods, which are in sentences about their nodes."""
-    return frozenset(pod.name for pod in facts.pods or ())
-
-
 def _rest(facts: ClusterFacts, marks: Mapping[str, str], most: int | None) -> Iterator[Line]:
     """Yield how many nodes the table leaves out."""
     rows = _alike(facts, marks)
@@ -276,23 +287,11 @@ def _rest(facts: ClusterFacts, marks: Mapping[str, str], most: int | None) -> It
         yield Line(f"{others} {'node has' if others == 1 else 'nodes have'} no agent.")
 
 
-def _policy_rows(facts: ClusterFacts, marks: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
-    for policy in facts.policies or ():
-        mark = marks.get(f"nicclusterpolicy/{policy.title}", _WELL)
-        yield mark, policy.title, policy.state or "unseen"
-
-
 def _node_policy_rows(facts: ClusterFacts, marks: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
     for policy in facts.node_policies or ():
         mark = marks.get(f"nodepolicy/{policy.name}", _WELL)
         counts = (policy.nodes, policy.applied, policy.pending, policy.refused, policy.overruled)
         yield mark, policy.name, *(str(n) if policy.seen else _NONE for n in counts)
-
-
-def _pool_rows(facts: ClusterFacts, marks: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
-    for pool in facts.pools or ():
-        mark = marks.get(f"ippool/{pool.name}", _WELL)
-        yield mark, pool.name, pool.used or _NONE, pool.free or _NONE, pool.ranges or _NONE
 
 
 def _parts(finding: Finding, others: Sequence[str]) -> Iterator[Part]:
@@ -434,14 +433,10 @@ def _column(rows: Sequence[GridRow], grid: _Grid, left: int) -> Iterator[str]:
         for place, card in enumerate(row.cards):
             line, rail = divmod(place, _ACROSS)
             x = first + rail * _CELL + _CELL // 2
-            yield from _card_grid_svg_mark(card, x, top + line * _LINE + _LINE // 2, row.node)
+            shape = _shape(card.state, x, top + line * _LINE + _LINE // 2)
+            tip = f"{row.node} {card.name}: {card.why or card.state}"
+            yield f'<g class="card"><title>{escape(tip)}</title>{shape}</g>'
         top += _height(row)
-
-
-def _card_grid_svg_mark(card: GridCard, x: int, y: int, node: str) -> Iterator[str]:
-    """A card's place with its tip."""
-    tip = f"{node} {card.name}: {card.why or card.state}"
-    yield f'<g class="card"><title>{escape(tip)}</title>{_shape(card.state, x, y)}</g>'
 
 
 def _shape(state: CardState, x: int, y: int) -> str:

@@ -14,7 +14,6 @@ namespace's administrator has bound it to; without a right a check says so and i
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime, timedelta
@@ -22,6 +21,7 @@ from functools import partial
 
 import structlog
 
+from kube_base.backoff import rarely
 from kube_base.errors import KubeError, Refused
 from kube_base.frozen import Frozen, field, replace
 from kube_base.notices import Notices
@@ -61,16 +61,11 @@ _NOBODY = "no pod took part"
 AT_ONCE = 4  # namespaces whose checks are under way; each has its figures in memory
 
 
-def _later(_failures: int) -> float:
-    """Return a long pause: somebody has to install the kind, or to grant the right, first."""
-    return random.uniform(30.0, 60.0)  # noqa: S311  spreads load
-
-
 class CheckTiming(Frozen):
     """Times of the controller's part."""
 
     again: float = 10.0  # seconds until the next look after the API server took no status
-    pause: Callable[[int], float] = field(default=_later)
+    pause: Callable[[int], float] = field(default=rarely)
     now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
     pacing: Pacing = Pacing()  # of every run; whose turn it is, is decided here
 

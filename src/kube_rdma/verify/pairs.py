@@ -17,10 +17,11 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from kube_base.errors import KubeError, Refused, Unavailable
 from kube_base.frozen import Frozen, field, replace
+from kube_client.pod_commands import PodCommands
 from kube_client.silence import Silence
 from kube_rdma.adapters.runtime.settings import NCCL_ENV
 from kube_rdma.model.claims.devices import PublishedCard
@@ -41,7 +42,7 @@ from kube_rdma.verify.claimed_cards import claim_offers
 from kube_rdma.verify.cluster import VerifyObjects
 from kube_rdma.verify.rules.copies import (
     LABEL,
-    asked,
+    amounts,
     away,
     claim_templates,
     fitting,
@@ -85,18 +86,6 @@ _SMALL = 4096  # characters of output that are read at once; more is read in a t
 T = TypeVar("T")
 
 
-class PodShell(Protocol):
-    """The methods of kube_client/pod_commands that this needs."""
-
-    async def run(self, namespace: str, pod: str, argv: Sequence[str], *, stdin: str = "") -> str:
-        """Return what a command prints; raise Unavailable when it fails."""
-
-    def serving(
-        self, namespace: str, pod: str, argv: Sequence[str], *, until: str
-    ) -> AbstractAsyncContextManager[None]:
-        """Return a context in which a command runs that has printed a line `until`."""
-
-
 class Pacing(Frozen):
     """Limits of time, and the lock that says whose turn it is."""
 
@@ -114,7 +103,7 @@ class BandwidthProof:
 
     def __init__(
         self,
-        commands: PodShell,
+        commands: PodCommands,
         run: PerftestRun,
         pacing: Pacing | None = None,
         *,
@@ -409,7 +398,7 @@ async def copies(objects: VerifyObjects, request: CopyRequest) -> AsyncIterator[
     templates = claim_templates(request.manifest, request.where)
     named = [each for each in nodes if each["metadata"]["name"] in (request.nodes or names)]
     claims = await claim_offers(objects, named, request.manifest, templates, namespace)
-    chosen = dict(fitting(nodes, request.nodes, asked(request.manifest), claims))
+    chosen = dict(fitting(nodes, request.nodes, amounts(request.manifest), claims))
     left_out = {node: why for node, why in chosen.items() if why}
     excused = 0 if request.nodes else len(left_out)
     request.admit(len(chosen) - len(left_out))

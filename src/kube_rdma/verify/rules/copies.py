@@ -171,16 +171,6 @@ def owned(document: dict[str, Any], check: tuple[str, str, str, str]) -> None:
     metadata["ownerReferences"] = [reference]
 
 
-def asked(manifest: Mapping[str, Any]) -> set[str]:
-    """Return the extended resources that a manifest asks for, such as `rdma/hca`."""
-    return {
-        name
-        for container in manifest.get("spec", {}).get("containers") or ()
-        for name in (container.get("resources") or {}).get("limits") or {}
-        if "/" in name
-    }
-
-
 def fitting(
     nodes: Sequence[Mapping[str, Any]],
     names: Collection[str],

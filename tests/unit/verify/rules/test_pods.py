@@ -13,7 +13,7 @@ from kube_rdma.model.claims.devices import PublishedCard
 from kube_rdma.model.pools import Mode
 from kube_rdma.model.reports import NodeReport, ReportedCard, ReportedPool
 from kube_rdma.model.verify import PerftestRun, PodDevice
-from kube_rdma.verify.rules.copies import asked, pod_for
+from kube_rdma.verify.rules.copies import amounts, pod_for
 from kube_rdma.verify.rules.perftest import perftest_words
 from kube_rdma.verify.rules.pods import (
     OWN_STATUS,
@@ -227,7 +227,7 @@ def test_the_pod_is_on_the_node_s_network_and_is_placed_on_tainted_nodes():
     assert spec["hostNetwork"] is True
     assert spec["tolerations"] == [{"operator": "Exists", "effect": "NoSchedule"}]
     assert spec["containers"][0]["securityContext"] == {"capabilities": {"add": ["IPC_LOCK"]}}
-    assert asked(made.by_node["a"]) == {HCA}
+    assert set(amounts(made.by_node["a"])) == {HCA}
 
 
 def test_nodes_without_the_resource_are_told():
