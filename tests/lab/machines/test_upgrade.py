@@ -2,7 +2,8 @@
 
 Each agent starts a pod with a macvlan link, a virtual function with a VLAN, addresses from pools
 and a late-bound card; the other agent finds it, restarts its container and takes it all back. The
-older agent is the whole image of a commit from before decision 0017 froze the format on disk.
+older agents are whole images: of a commit from before decision 0017 froze the format on disk, and
+of the last one before capabilities became packages.
 """
 
 import json
@@ -28,8 +29,12 @@ ROOT = Path(__file__).resolve().parents[3]
 NAME = "upgrade"
 NODE = "node-2"
 
-COMMIT = "be0b6efc91546211278eb0e2c98c910ec63997bf"
 OLDER = "kube-rdma.io/kube-rdma:older"
+# Each with the words by which its builder names the image, if it knows such words.
+COMMITS = {
+    "be0b6efc91546211278eb0e2c98c910ec63997bf": (),
+    "0a856081934ce2500e1d227fe8fb3a24093bdba4": ("--reference", OLDER),
+}
 # The commit's own builder, under another name: the nodes have both images.
 BUILD = """\
 import sys
@@ -38,7 +43,7 @@ product.REFERENCE = sys.argv.pop(1)
 build.main()
 """
 
-DAEMONSET, NAMESPACE = "rdma-shared-dp-ds", "kube-rdma"
+DAEMONSET = "rdma-shared-dp-ds"
 SHARED, FUNCTIONS = "rdma/hca_shared_devices_a", "intel.com/vf"
 SHARES = 16  # of the one card
 CARD = "ens4f0"
@@ -69,18 +74,18 @@ NETWORKS = {
 }
 
 
-@pytest.fixture(scope="module")
-def older(tmp_path_factory):
+@pytest.fixture(scope="module", params=COMMITS)
+def older(request, tmp_path_factory):
     """The tree of the older commit and its image, an archive."""
     folder = tmp_path_factory.mktemp("older")
-    words = ("git", "-C", ROOT, "archive", COMMIT)
+    words = ("git", "-C", ROOT, "archive", request.param)
     packed = subprocess.run(words, check=True, stdout=subprocess.PIPE).stdout
     tree = folder / "tree"
     tree.mkdir()
     subprocess.run(("tar", "-x", "-C", tree), check=True, input=packed)
     image = folder / "older.tar"
     subprocess.run(
-        (sys.executable, "-c", BUILD, OLDER, "image", image),
+        (sys.executable, "-c", BUILD, OLDER, "image", *COMMITS[request.param], image),
         check=True,
         env=os.environ | {"PYTHONPATH": str(tree / "src")},
     )
@@ -96,10 +101,12 @@ def upgraded(machine, older):
         lab = labs.up(NAME, "two-nodes", None, report, images=[image])
     try:
         scc.install_kinds(lab)
-        cluster.apply(lab, *agent(tree))
+        documents = agent(tree)
+        cluster.apply(lab, *documents)
         cluster.apply(lab, *(definition(name) for name in NETWORKS))
-        serving(lab)
-        yield lab
+        namespace = documents[-1]["metadata"]["namespace"]
+        serving(lab, namespace)
+        yield lab, namespace
     finally:
         labs.down(NAME)
 
@@ -150,18 +157,18 @@ def end(lab, records, *pods):
     until(lab, f"the end of what {pods} had", lambda: recorded(lab) == records)
 
 
-def serving(lab):
+def serving(lab, namespace):
     """Wait until the agent of now has offered the node's cards."""
-    cluster.rollout(lab, DAEMONSET, NAMESPACE)
+    cluster.rollout(lab, DAEMONSET, namespace)
     cluster.wait_for_resource(lab, SHARED, SHARES, node=NODE)
     cluster.wait_for_resource(lab, FUNCTIONS, COUNT, node=NODE)
 
 
-def roll(lab, image):
+def roll(lab, namespace, image):
     """Give the DaemonSet another image."""
-    target = (f"daemonset/{DAEMONSET}", f"agent={image}", "-n", NAMESPACE)
+    target = (f"daemonset/{DAEMONSET}", f"agent={image}", "-n", namespace)
     cluster.kubectl(lab, "set", "image", *target)
-    serving(lab)
+    serving(lab, namespace)
 
 
 def facts(lab, pod):
@@ -205,14 +212,14 @@ def restart(lab, pod):
 
 
 def test_an_upgrade_and_a_roll_back_keep_what_pods_have(upgraded):
-    lab = upgraded
+    lab, namespace = upgraded
     untouched, empty = node(lab), recorded(lab)
     start(lab, "of-the-older")
     first, records = facts(lab, "of-the-older"), recorded(lab)
     assert {"net1", "net2"} <= set(first[0])
     assert len(records) > len(empty)
 
-    roll(lab, REFERENCE)
+    roll(lab, namespace, REFERENCE)
     assert facts(lab, "of-the-older") == first
     assert recorded(lab) == records
     restart(lab, "of-the-older")
@@ -223,14 +230,14 @@ def test_an_upgrade_and_a_roll_back_keep_what_pods_have(upgraded):
     start(lab, "short-lived")
     end(lab, records, "short-lived")
 
-    roll(lab, OLDER)
+    roll(lab, namespace, OLDER)
     assert facts(lab, "of-the-older") == first
     assert facts(lab, "of-the-newer") == second
     assert recorded(lab) == records
     restart(lab, "of-the-newer")
     assert facts(lab, "of-the-newer") == second
 
-    roll(lab, REFERENCE)
+    roll(lab, namespace, REFERENCE)
     end(lab, empty, "of-the-older", "of-the-newer")
     assert node(lab) == untouched
 

@@ -1,1 +1,0 @@
-"""The site of the pages, but for Sphinx: links, navigation, versions."""
