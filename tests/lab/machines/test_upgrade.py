@@ -2,8 +2,7 @@
 
 Each agent starts a pod with a macvlan link, a virtual function with a VLAN, addresses from pools
 and a late-bound card; the other agent finds it, restarts its container and takes it all back. The
-older agents are whole images: of a commit from before decision 0017 froze the format on disk, and
-of the last one before capabilities became packages.
+older agent is the whole image of the last commit before capabilities became packages.
 """
 
 import json
@@ -29,19 +28,8 @@ ROOT = Path(__file__).resolve().parents[3]
 NAME = "upgrade"
 NODE = "node-2"
 
-OLDER = "kube-rdma.io/kube-rdma:older"
-# Each with the words by which its builder names the image, if it knows such words.
-COMMITS = {
-    "be0b6efc91546211278eb0e2c98c910ec63997bf": (),
-    "0a856081934ce2500e1d227fe8fb3a24093bdba4": ("--reference", OLDER),
-}
-# The commit's own builder, under another name: the nodes have both images.
-BUILD = """\
-import sys
-from kube_rdma_lab.build import __main__ as build, product
-product.REFERENCE = sys.argv.pop(1)
-build.main()
-"""
+COMMIT = "0a856081934ce2500e1d227fe8fb3a24093bdba4"
+OLDER = "kube-rdma.io/kube-rdma:older"  # the nodes have both images
 
 DAEMONSET = "rdma-shared-dp-ds"
 SHARED, FUNCTIONS = "rdma/hca_shared_devices_a", "intel.com/vf"
@@ -74,18 +62,18 @@ NETWORKS = {
 }
 
 
-@pytest.fixture(scope="module", params=COMMITS)
-def older(request, tmp_path_factory):
+@pytest.fixture(scope="module")
+def older(tmp_path_factory):
     """The tree of the older commit and its image, an archive."""
     folder = tmp_path_factory.mktemp("older")
-    words = ("git", "-C", ROOT, "archive", request.param)
+    words = ("git", "-C", ROOT, "archive", COMMIT)
     packed = subprocess.run(words, check=True, stdout=subprocess.PIPE).stdout
     tree = folder / "tree"
     tree.mkdir()
     subprocess.run(("tar", "-x", "-C", tree), check=True, input=packed)
     image = folder / "older.tar"
     subprocess.run(
-        (sys.executable, "-c", BUILD, OLDER, "image", *COMMITS[request.param], image),
+        (sys.executable, "-m", "kube_rdma_lab.build", "image", "--reference", OLDER, image),
         check=True,
         env=os.environ | {"PYTHONPATH": str(tree / "src")},
     )
