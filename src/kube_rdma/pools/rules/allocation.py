@@ -1,7 +1,7 @@
-"""Answers the kubelet's Allocate: what the container that holds these shares gets, or why nothing.
+"""Answers the kubelet's Allocate: the Grant of a container that holds these shares, or a refusal.
 
-Pure and repeatable: the kubelet asks again for shares that it gave already (init containers,
-restarts), and gets the same Grant. A refusal is final for the pod, which fails at admission.
+The kubelet asks again for shares that it gave already (init containers, restarts) and gets the
+same Grant. A refusal is final for the pod, which fails at admission.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from kube_rdma.pools.rules.modes import terms
 
 
 def allocate(pool: Pool, wanted: Sequence[ShareId]) -> Grant:
-    """The grant of the shares `wanted`, in their order and each once, as if bound at once.
+    """Return the grant of the shares `wanted`, in their order and each once, as if bound at once.
 
     Raise Refused for no share, for ids that the pool does not have, for shares that are unhealthy,
     with the reasons of the cards, and for a pool that claims serve by now.
@@ -55,7 +55,7 @@ def allocate(pool: Pool, wanted: Sequence[ShareId]) -> Grant:
 
 
 def grant(pool: Pool, shares: Sequence[Share]) -> Grant:
-    """What a container that holds these shares of the pool gets."""
+    """Return what a container that holds these shares of the pool gets."""
     cards = granted_cards(pool, shares)
     return Grant(
         resource=pool.spec.resource,
@@ -67,7 +67,7 @@ def grant(pool: Pool, shares: Sequence[Share]) -> Grant:
 
 
 def granted_cards(pool: Pool, shares: Sequence[Share]) -> tuple[Card, ...]:
-    """The cards that the shares stand for: all of the pool, or those they name, each once."""
+    """Return the cards that the shares stand for: all of the pool, or those they name."""
     if terms(pool.spec).bind is Bind.POOL:
         return pool.cards
     cards = {card.id: card for card in pool.cards}
@@ -75,7 +75,7 @@ def granted_cards(pool: Pool, shares: Sequence[Share]) -> tuple[Card, ...]:
 
 
 def _doors(pool: Pool, cards: Sequence[Card]) -> Iterator[str]:
-    """Paths of the character devices that the pool opens; rdma_cm only where devices are."""
+    """Yield the character devices that the pool opens; rdma_cm only where devices are."""
     gives = pool.spec.device_files
     devices = [device for card in cards for device in card.devices]
     yield from (c.path for device in devices for c in device.char_devices if c.kind in gives)
@@ -84,7 +84,7 @@ def _doors(pool: Pool, cards: Sequence[Card]) -> Iterator[str]:
 
 
 def _variables(pool: Pool, cards: Sequence[Card]) -> Iterator[tuple[str, str]]:
-    """PCIDEVICE_<RESOURCE> and its _INFO, as the SR-IOV network device plugin names them."""
+    """Yield PCIDEVICE_<RESOURCE> and its _INFO, as the SR-IOV device plugin names them."""
     if pool.spec.variables is not Variables.PCIDEVICE:
         return
     name = "PCIDEVICE_" + "".join(c if c.isalnum() else "_" for c in pool.spec.resource).upper()
@@ -94,7 +94,7 @@ def _variables(pool: Pool, cards: Sequence[Card]) -> Iterator[tuple[str, str]]:
 
 
 def card_facts(pool: Pool, card: Card) -> dict[str, dict[str, str]]:
-    """One card's entry of the _INFO variable: generic, rdma, extra facts of the document."""
+    """Return one card's entry of the _INFO variable: generic, rdma, extra facts of the document."""
     facts: dict[str, dict[str, str]] = {"generic": {"deviceID": card.id}}
     rdma = {str(char.kind): char.path for device in card.devices for char in device.char_devices}
     if rdma:
@@ -123,7 +123,7 @@ def _refused(pool: Pool, problem: str, remedy: str) -> Refused:
 
 
 def device_infos(pool: Pool, given: Grant) -> tuple[tuple[ShareId, DeviceInfo], ...]:
-    """What to write for CNI plugins about the granted cards, by share.
+    """Return what CNI plugins need to know of the granted cards, by share.
 
     A share of a whole pool is no card. The name of a soft RDMA device is known only in the pod.
     """
@@ -140,20 +140,20 @@ def device_infos(pool: Pool, given: Grant) -> tuple[tuple[ShareId, DeviceInfo], 
     return tuple(infos)
 
 
-# What a pod may take of each RDMA device: the limits of its shares, added up.
+# Limits: a pod may take of each RDMA device what its shares allow together.
 
 UsedDevices = Sequence[tuple[Plan, tuple[str, ...]]]
 """The RDMA devices of each interface, by their current names."""
 
 
 def limited(pools: Mapping[str, Pool]) -> dict[str, RdmaLimits]:
-    """The limits of a share, by resource; resources without any are left out."""
+    """Return the limits of a share by resource; leave out resources without any."""
     limits = {name: pool.spec.limits for name, pool in pools.items()}
     return {name: one for name, one in limits.items() if one is not None}
 
 
 def unheld(resource: str) -> Refused:
-    """Why no container begins with limits that an agent without pod networks cannot hold."""
+    """Return the refusal of an agent without pod networks, which cannot enforce limits."""
     return Refused(
         "the agent runs without --networks, so it cannot hold pods to rdmaLimits",
         remedy="Run it with --networks, or remove rdmaLimits from the pools of this node",
@@ -164,7 +164,7 @@ def unheld(resource: str) -> Refused:
 def device_limits(
     granted: Iterable[GrantedShare], limits: Mapping[str, RdmaLimits], used: UsedDevices = ()
 ) -> tuple[DeviceLimits, ...]:
-    """What a pod with these shares may take of every device that they stand for, by name.
+    """Return what a pod with these shares may take of each of their devices, by name.
 
     A device of a share without limits has none, whatever other shares of it say.
     """
@@ -175,11 +175,20 @@ def device_limits(
         for name in names:
             own = limits.get(share.resource, RdmaLimits())
             shares.setdefault(name, []).extend([own] * share.slots)
-    return tuple(DeviceLimits(name, _sum(shares[name])) for name in sorted(shares))
+    return tuple(
+        DeviceLimits(
+            name,
+            RdmaLimits(
+                _added([one.handles for one in shares[name]]),
+                _added([one.objects for one in shares[name]]),
+            ),
+        )
+        for name in sorted(shares)
+    )
 
 
 def used_devices(attachments: Iterable[Attachment]) -> UsedDevices:
-    """The devices that were moved into a pod, or made for it."""
+    """Return the devices that were moved into a pod, or made for it."""
     return [
         (
             plan,
@@ -197,19 +206,13 @@ def used_devices(attachments: Iterable[Attachment]) -> UsedDevices:
 def differing(
     wanted: Iterable[DeviceLimits], seen: Iterable[DeviceLimits]
 ) -> tuple[DeviceLimits, ...]:
-    """Those of `wanted` that the kernel does not have; it says nothing of devices that are gone."""
+    """Return those of `wanted` that the kernel does not have; leave out devices that are gone."""
     now = {one.device: one.limits for one in seen}
     return tuple(one for one in wanted if one.device in now and now[one.device] != one.limits)
 
 
-def _sum(limits: Sequence[RdmaLimits]) -> RdmaLimits:
-    return RdmaLimits(
-        _added([one.handles for one in limits]), _added([one.objects for one in limits])
-    )
-
-
 def _added(numbers: Sequence[int | None]) -> int | None:
-    """Their sum; None where one of them has no end, or the kernel could not count so far."""
+    """Return the sum; None where one number has no limit, or the kernel could not count so far."""
     counts = [number for number in numbers if number is not None]
     total = sum(counts)
     return total if len(counts) == len(numbers) and total <= MOST else None

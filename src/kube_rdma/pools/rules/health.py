@@ -1,9 +1,10 @@
-"""Judges a node, all of it and in one order: its cards, what is wrong with each, and its pools.
+"""Judges a node in one order: its devices, its cards as members of pools, and the pools.
 
-The agent asks at every look, `config check --node` once and with less known. Each pass adds reasons
-to cards, so the order is part of the answer: what a card is by itself (cards.py), what its pool
-needs of it (health.py), what no survey sees (absence.py, absence.py), then what has to last
-(absence.py), then who has it already; pools are made of what is left.
+The agent asks at every survey, `config check --node` once and with less known. Each pass adds
+reasons to cards, so the order is part of the answer: what is wrong with a device by itself
+(judge), what its pool needs of it (as_members), device nodes that are missing, what a pod's
+namespace shows and interfaces that are gone (absence.py), what has to last (absence.assess), then
+which pod has it already (not_free). Pools are made of what is left (pools.py).
 """
 
 from __future__ import annotations
@@ -42,27 +43,22 @@ from kube_rdma.pools.rules.modes import Takes, terms
 from kube_rdma.pools.rules.pools import Clash, Held, owners, resolve
 from kube_rdma.pools.rules.selection import cards, interfaces, moves, spared
 
-# Which devices can be given to a pod, and why the others cannot.
+# Devices: each by itself, with the reasons why a pod cannot use it.
 
 _IWARP = "RNIC"  # node type
 _NO_CONNECTION_MANAGER = frozenset({"unspecified", "usNIC", "usNIC UDP"})  # node types
 
 
 def judge(survey: Survey) -> tuple[Verdict, ...]:
-    """A verdict on each device, in the order of the survey."""
+    """Return a verdict on each device, in the order of the survey."""
     managed = survey.rdma_cm is not None
     return tuple(
         Verdict(device, tuple(_reasons(device, managed=managed))) for device in survey.devices
     )
 
 
-def notes(survey: Survey) -> tuple[str, ...]:
-    """What a person should know about the node as a whole; none of it makes a device unusable."""
-    return tuple(_notes(survey))
-
-
 def lasting(device: Device, *, managed: bool) -> Iterator[str]:
-    """What stands against `device` whatever becomes of its link.
+    """Yield the reasons against `device` that no change of its link removes.
 
     `managed` says that the node has a connection manager.
     """
@@ -75,40 +71,32 @@ def lasting(device: Device, *, managed: bool) -> Iterator[str]:
 
 
 def idle(device: Device) -> str | None:
-    """Why none of its ports carries traffic; None when one does, or there is none."""
+    """Return why none of its ports carries traffic; None when one does, or there is none."""
     if not device.ports or any(port.state is PortState.ACTIVE for port in device.ports):
         return None
-    return "no port is ACTIVE; " + "; ".join(_inactive(device, port) for port in device.ports)
+    inactive = (
+        f"port {port.number} is {port.state} ({port.physical_state}): {_remedy(device, port)}"
+        for port in device.ports
+    )
+    return "no port is ACTIVE; " + "; ".join(inactive)
 
 
 def _reasons(device: Device, *, managed: bool) -> Iterator[str]:
-    """What stands against `device` as it is now."""
+    """Yield the reasons against `device` as it is now."""
     yield from lasting(device, managed=managed)
-    link = idle(device) or _unaddressed(device)
-    if link:
+    if link := idle(device):
         yield link
-
-
-def _unaddressed(device: Device) -> str | None:
-    """Why no peer reaches a device of which ports carry traffic."""
+        return
+    # RoCE peers meet by GID. iWARP has the IP addresses of its interface, and an InfiniBand port
+    # makes its first GID of its own GUID, so its table is never empty.
     active = [port for port in device.ports if port.state is PortState.ACTIVE]
-    if not active or any(_has_address(device, port) for port in active):
-        return None
-    return "no peer can address it; " + "; ".join(_without_gid(port) for port in active)
-
-
-def _has_address(device: Device, port: Port) -> bool:
-    """RoCE peers meet by GID; iWARP has the IP addresses of its interface, other links fixed ones.
-
-    An InfiniBand port makes its first GID of its own GUID, so its table is never empty.
-    """
-    return (
-        bool(port.gids) or port.link_layer is not LinkLayer.ETHERNET or device.node_type == _IWARP
-    )
+    lacking = [p for p in active if not p.gids and p.link_layer is LinkLayer.ETHERNET]
+    if active and lacking == active and device.node_type != _IWARP:
+        yield "no peer can address it; " + "; ".join(map(_without_gid, active))
 
 
 def _without_gid(port: Port) -> str:
-    """One RoCE port with an empty GID table: its interface gives it the entries."""
+    """Name the remedy for a RoCE port with an empty GID table, which its interface fills."""
     has_none = f"port {port.number} has no GID"
     if port.netdev is None:
         return f"{has_none}: set its interface up and give it an IP address"
@@ -116,11 +104,6 @@ def _without_gid(port: Port) -> str:
         bond = f"{port.bond}, which {port.netdev} is enslaved to"
         return f"{has_none}: use the device that carries {bond}, or take it out of the bond"
     return f"{has_none}: ip link set {quote(port.netdev)} up and give it an IP address"
-
-
-def _inactive(device: Device, port: Port) -> str:
-    """One port that carries no traffic: what it is instead, and the usual remedy."""
-    return f"port {port.number} is {port.state} ({port.physical_state}): {_remedy(device, port)}"
 
 
 def _remedy(device: Device, port: Port) -> str:
@@ -138,7 +121,7 @@ def _remedy(device: Device, port: Port) -> str:
 
 
 def _fabric_remedy(device: Device, port: Port) -> str:
-    """An InfiniBand port whose cable is fine: who has to bring it up."""
+    """Name the remedy for an InfiniBand port whose cable is fine: somebody has to bring it up."""
     physical = device.seat.physical_function if device.seat else None
     if port.state is PortState.DOWN and physical:
         return f"its virtual link is down, on {physical}: ip link set INTERFACE vf N state auto"
@@ -147,21 +130,24 @@ def _fabric_remedy(device: Device, port: Port) -> str:
     return f"the subnet manager at LID {port.sm_lid} has not activated it; its log says why"
 
 
-def _notes(survey: Survey) -> Iterator[str]:
+def notes(survey: Survey) -> tuple[str, ...]:
+    """Return remarks on the node as a whole; none of them makes a device unusable."""
+    remarks = []
     managed = any(d.node_type not in _NO_CONNECTION_MANAGER for d in survey.devices)
     if survey.rdma_cm is None and managed:
-        yield (
+        remarks.append(
             "/dev/infiniband/rdma_cm is missing, so iWARP and programs that connect through "
             "librdmacm will not work: modprobe rdma_ucm"
         )
     if survey.namespace_mode is NamespaceMode.EXCLUSIVE:
-        yield (
+        remarks.append(
             "RDMA devices belong to one network namespace each: a pod sees a card only after it "
             "was moved there, and Soft-RoCE does not work in pods"
         )
+    return tuple(remarks)
 
 
-# Judges cards as members of their pools: what stands against giving one away as this pool does.
+# Members: cards with the reasons against giving each away as its pool does.
 
 Holders = Mapping[str, Mapping[CardId, tuple[str, ...]]]  # by resource and card the pods
 
@@ -169,7 +155,7 @@ Holders = Mapping[str, Mapping[CardId, tuple[str, ...]]]  # by resource and card
 def as_members(
     specs: Sequence[PoolSpec], node: Sequence[Card], survey: Survey, placed: Held
 ) -> tuple[Card, ...]:
-    """The node's cards of pools/rules/selection, each judged as the pool needs that has it.
+    """Return the node's cards, each judged as the pool needs that has it.
 
     `placed` says by resource which cards belong to it, as pods hold them.
     """
@@ -186,7 +172,7 @@ def as_members(
 def not_free(
     specs: Sequence[PoolSpec], node: Sequence[Card], held: Holders, kept: Sequence[PoolSpec]
 ) -> tuple[Card, ...]:
-    """The cards with a reason against those that pods have by one of the earlier wishes, `kept`.
+    """Return the cards with a reason against those that pods hold by an earlier spec in `kept`.
 
     `held` is about those too. It is not a matter of a card's health, so it comes behind absence.py.
     """
@@ -202,7 +188,7 @@ def not_free(
 
 
 class _Members:
-    """The node of one judgement."""
+    """The facts of one survey that the judgement of members needs."""
 
     def __init__(self, survey: Survey) -> None:
         self._managed = survey.rdma_cm is not None
@@ -214,14 +200,14 @@ class _Members:
                 self._devices.setdefault(device.seat.pci, []).append(device)
 
     def reasons(self, spec: PoolSpec, card: Card) -> tuple[str, ...]:
-        """What stands against a card of this pool."""
+        """Return the reasons against a card of this pool."""
         above = _above(card) if terms(spec).takes is Takes.FUNCTION else None
         problems = (*self._own(card), *self._link(above)) if above else card.reasons
         unseen = hidden(spec) if self._mode is NamespaceMode.EXCLUSIVE else ()
         return tuple(dict.fromkeys((*problems, *_user_space(spec, card), *unseen)))
 
     def _own(self, card: Card) -> Iterator[str]:
-        """What no network mends; one good device is enough."""
+        """Yield the reasons that no network mends; one good device is enough."""
         if not card.devices and card.function and card.function.driver is None:
             yield from card.reasons
         reasons_by_device = [
@@ -231,7 +217,7 @@ class _Members:
             yield from (reason for reasons in reasons_by_device for reason in reasons)
 
     def _link(self, above: PciAddress) -> Iterator[str]:
-        """What stands against the link of the physical function, as far as it is on the node."""
+        """Yield the reasons against the link of the physical function, if the node has it."""
         devices = self._devices.get(above, [])
         states = [(device, idle(device)) for device in devices]
         if states and all(state for _, state in states):
@@ -245,7 +231,7 @@ class _Members:
 
 
 def _above(card: Card) -> PciAddress | None:
-    """The physical function that the card is a part of; None when it is the whole."""
+    """Return the physical function that the card is a part of; None when it is the whole."""
     seat = card.seat
     if seat is None or seat.physical_function:
         return seat.physical_function if seat else None
@@ -253,11 +239,11 @@ def _above(card: Card) -> PciAddress | None:
 
 
 def hidden(spec: PoolSpec) -> Iterator[str]:
-    """That the pool gives away doors which open nothing in a network namespace of a pod's own.
+    """Yield a reason against a pool whose devices open nothing in a pod's own network namespace.
 
     ib_device_get_by_index and ib_uverbs_open let nobody in from another namespace
-    (rdma_dev_access_netns, drivers/infiniband/core/device.c). A mode that has its cards alone moves
-    the device into the pod.
+    (rdma_dev_access_netns, drivers/infiniband/core/device.c). A mode that owns its cards moves the
+    device into the pod.
     """
     if not terms(spec).owns and not spec.host_network:
         yield (
@@ -267,7 +253,7 @@ def hidden(spec: PoolSpec) -> Iterator[str]:
 
 
 def _user_space(spec: PoolSpec, card: Card) -> Iterator[str]:
-    """That the card has a driver with which no network can be made of it."""
+    """Yield a reason against a card whose driver leaves no interface for a network."""
     driver = card.function.driver if card.function else None
     asked = any(driver in selector.drivers for selector in spec.selectors)
     given = terms(spec).attach is Attach.NONE and (asked or spec.variables is Variables.PCIDEVICE)
@@ -281,7 +267,7 @@ def _user_space(spec: PoolSpec, card: Card) -> Iterator[str]:
 def _elsewhere(
     spec: PoolSpec, card: Card, held: Holders, kept: Sequence[PoolSpec]
 ) -> Iterator[str]:
-    """Who holds the card by an earlier resource, where one of the two has its cards alone."""
+    """Yield who holds the card by an earlier resource, where one of the two owns its cards."""
     for before in kept:
         pods = held.get(before.resource, {}).get(card.id, ())
         if pods and (terms(before).owns or terms(spec).owns):
@@ -290,44 +276,40 @@ def _elsewhere(
             )
 
 
+# The whole node: facts in, verdict out.
+
 LinksInside = Mapping[CardId, tuple[str, Sequence[PodLink]]]  # by card the pod and its links
 UNMANAGED = "config/node-files/10-kube-rdma-unmanaged.rules"  # of the repository
 LEAVING = "its card is to have another number of virtual functions"
 
 
 class NodeFacts(Frozen):
-    """What is known of a node at one moment.
+    """The facts about a node at one moment.
 
-    `cards` are those of the survey (node_cards). Outside the agent only `specs` and
-    `function_specs` are known beside them. `kept` are specs that nobody wishes for any more and
-    pods still hold cards of; `held` says by resource and card which pods. `missing` are paths of
-    device nodes that are not there. `inside` has the pod and the links of its namespace for cards
-    that are in one. `leaving` are functions that are to be removed. `gone` are cards whose
-    interface another program took, or whose RDMA device left; `stays` says by resource which of
-    such cards were in its pool, where they stay while they cannot be seen.
+    Outside the agent only `survey`, `cards`, `specs` and `function_specs` are known.
     """
 
     survey: Survey
-    cards: Sequence[Card]
+    cards: Sequence[Card]  # of the survey (node_cards)
     specs: Sequence[PoolSpec]
     function_specs: Sequence[FunctionsWish] = ()
-    kept: Sequence[PoolSpec] = ()
+    kept: Sequence[PoolSpec] = ()  # nobody asks for them any more, and pods still hold their cards
     held: Holders = field(default_factory=dict)
-    missing: Collection[str] = ()
+    missing: Collection[str] = ()  # paths of device nodes that are not there
     inside: LinksInside = field(default_factory=dict)
-    leaving: Collection[CardId] = ()
-    gone: Collection[CardId] = ()
-    stays: Held = field(default_factory=dict)
+    leaving: Collection[CardId] = ()  # virtual functions that are to be removed
+    gone: Collection[CardId] = ()  # another program took the interface, or the RDMA device left
+    stays: Held = field(default_factory=dict)  # by resource `gone` cards that stay in its pool
 
     @property
     def placed(self) -> Held:
-        """By resource the cards that belong to it whatever else can be seen of them."""
+        """Return by resource the cards that belong to it whatever else can be seen of them."""
         resources = {*self.held, *self.stays}
         return {name: {*self.held.get(name, ()), *self.stays.get(name, ())} for name in resources}
 
 
 class NodeVerdict(Frozen):
-    """What a node comes to.
+    """The judgement on a node. All but cards, pools, clashes and assessment are sentences.
 
     `cards` are all of it, each with what is wrong with it for the pool that has it, before that is
     damped. `taken`, `beyond`, `spared` and `dynamic` are sentences: cards that pods hold by another
@@ -335,32 +317,38 @@ class NodeVerdict(Frozen):
     without, free cards to which another program gives addresses.
     """
 
-    cards: tuple[Card, ...]
+    cards: tuple[Card, ...]  # with what is wrong for the pool that has each, before it is damped
     pools: tuple[Pool, ...]
     clashes: tuple[Clash, ...]
     assessment: Assessment
-    taken: tuple[str, ...]
-    beyond: tuple[str, ...]
-    spared: tuple[str, ...]
-    dynamic: tuple[str, ...]
+    taken: tuple[str, ...]  # cards that pods hold by another resource
+    beyond: tuple[str, ...]  # ranges that choose functions which are not there
+    spared: tuple[str, ...]  # cards that the node cannot do without
+    dynamic: tuple[str, ...]  # free cards to which another program gives addresses
 
 
 def evaluate(
     facts: NodeFacts, health: Mapping[CardId, Health] | None = None, now: float = 0.0
 ) -> NodeVerdict:
-    """Return what the node comes to; `health` is that of the last assessment, None at the first.
+    """Return the judgement on a node; `health` is that of the last assessment, None at the first.
 
     `now` is in seconds of one clock that never goes back.
     """
-    judged = _judged(facts)
+    members = as_members(facts.specs, facts.cards, facts.survey, facts.placed)
+    judged = tuple(_seen(card, facts) for card in with_missing_nodes(members, facts.missing))
     assessment = assess(health or {}, judged, now)
     free = not_free(facts.specs, assessment.cards, facts.held, facts.kept)
     pools, clashes = resolve(facts.specs, free, facts.survey, facts.placed)
-    taken = tuple(_added(assessment.cards, free))
-    beyond = outside(facts.specs, facts.survey, facts.function_specs)
-    spared = tuple(_spared(facts))
-    dynamic = tuple(_dynamic(facts, pools))
-    return NodeVerdict(judged, pools, clashes, assessment, taken, beyond, spared, dynamic)
+    return NodeVerdict(
+        judged,
+        pools,
+        clashes,
+        assessment,
+        taken=tuple(_added(assessment.cards, free)),
+        beyond=outside(facts.specs, facts.survey, facts.function_specs),
+        spared=tuple(_spared(facts)),
+        dynamic=tuple(_dynamic(facts, pools)),
+    )
 
 
 def node_cards(survey: Survey) -> tuple[Card, ...]:
@@ -368,21 +356,18 @@ def node_cards(survey: Survey) -> tuple[Card, ...]:
     return cards(survey, judge(survey))
 
 
-def _judged(facts: NodeFacts) -> tuple[Card, ...]:
-    members = as_members(facts.specs, facts.cards, facts.survey, facts.placed)
-    complete = with_missing_nodes(members, facts.missing)
-    return tuple(_leaving(_gone(_inside(card, facts), facts), facts) for card in complete)
-
-
-def _inside(card: Card, facts: NodeFacts) -> Card:
-    seen = facts.inside.get(card.id)
-    return inside_pod(card, *seen) if seen else card
+def _seen(card: Card, facts: NodeFacts) -> Card:
+    """Return the card with what the node shows of it now: inside a pod, gone, to be removed."""
+    if inside := facts.inside.get(card.id):
+        card = inside_pod(card, *inside)
+    card = _gone(card, facts)
+    return replace(card, reasons=(*card.reasons, LEAVING)) if card.id in facts.leaving else card
 
 
 def _gone(card: Card, facts: NodeFacts) -> Card:
-    """First of its reasons: what else is wrong with such a card, as a port without GID, follows.
+    """Return the card with the reason of its absence first: what else is wrong with it follows.
 
-    That no driver is bound to a function says why its RDMA device is gone.
+    A function without a driver has its own reason for the missing RDMA device.
     """
     if card.id not in facts.gone:
         return card
@@ -390,10 +375,6 @@ def _gone(card: Card, facts: NodeFacts) -> Card:
         return replace(card, reasons=(MOVED, *card.reasons))
     unbound = card.function is not None and card.function.driver is None
     return card if unbound and card.reasons else replace(card, reasons=(DEVICE_GONE, *card.reasons))
-
-
-def _leaving(card: Card, facts: NodeFacts) -> Card:
-    return replace(card, reasons=(*card.reasons, LEAVING)) if card.id in facts.leaving else card
 
 
 def _spared(facts: NodeFacts) -> Iterator[str]:
@@ -426,6 +407,6 @@ def _dynamic(facts: NodeFacts, pools: Sequence[Pool]) -> Iterator[str]:
 
 
 def _added(before: Sequence[Card], after: Sequence[Card]) -> Iterator[str]:
-    """Yield what came to stand against cards, with their names."""
+    """Yield the reasons that were added to cards, with their names."""
     for was, card in zip(before, after, strict=True):
         yield from (f"{card.name}: {reason}" for reason in card.reasons[len(was.reasons) :])

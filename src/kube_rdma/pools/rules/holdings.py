@@ -1,7 +1,7 @@
-"""What the kubelet's view of the node means for the agent's: who holds what, where they differ.
+"""Reads what the kubelet reports of its node: who holds which shares, and where its list differs.
 
-agent asks the kubelet (adapters/kubelet/pod_resources) and these functions what follows.
-The kubelet's word is the truth about who holds what; the agent's about what there is.
+pools/kubelet_view asks the kubelet and calls these functions. The kubelet decides who holds what,
+the agent what there is.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kube_rdma.pools.rules.modes import terms
 
 
 def holders(holdings: Sequence[Holding]) -> dict[str, tuple[str, ...]]:
-    """By resource the pods that hold shares of it, as namespace/name."""
+    """Return by resource the pods that hold shares of it, as namespace/name."""
     pods_by_resource: dict[str, dict[str, None]] = {}
     for held in holdings:
         if held.shares:
@@ -29,7 +29,7 @@ def holders(holdings: Sequence[Holding]) -> dict[str, tuple[str, ...]]:
 def held_cards(
     holdings: Sequence[Holding], specs: Sequence[PoolSpec]
 ) -> dict[str, dict[CardId, tuple[str, ...]]]:
-    """By resource the cards that pods hold, each with those pods."""
+    """Return by resource the cards that pods hold, each with those pods."""
     by_resource = {spec.resource: spec for spec in specs}
     cards_by_resource: dict[str, dict[CardId, tuple[str, ...]]] = {}
     for held in holdings:
@@ -44,18 +44,18 @@ def held_cards(
 
 
 def pods_of(held: Mapping[str, Mapping[CardId, tuple[str, ...]]], card: CardId) -> tuple[str, ...]:
-    """The pods that hold a card by any resource."""
+    """Return the pods that hold a card by any resource."""
     return tuple(dict.fromkeys(pod for cards in held.values() for pod in cards.get(card, ())))
 
 
 def pods_with(holdings: Sequence[Holding], resources: Collection[str]) -> tuple[str, ...]:
-    """The pods that hold shares of any of the resources."""
+    """Return the pods that hold shares of any of the resources."""
     by_resource = holders(holdings)
     return tuple(dict.fromkeys(pod for name in resources for pod in by_resource.get(name, ())))
 
 
 def pooled(pools: Sequence[Pool]) -> dict[CardId, tuple[str, ...]]:
-    """By card the resources of which each share stands for all cards of the pool."""
+    """Return by card the resources of which each share stands for all cards of the pool."""
     resources: dict[CardId, tuple[str, ...]] = {}
     for pool in pools:
         for card in pool.cards if terms(pool.spec).bind is Bind.POOL else ():
@@ -64,7 +64,7 @@ def pooled(pools: Sequence[Pool]) -> dict[CardId, tuple[str, ...]]:
 
 
 def card_of(spec: PoolSpec, share: ShareId) -> CardId | None:
-    """The card that a share id stands for; None where shares stand for the pool."""
+    """Return the card that a share id stands for; None where shares stand for the pool."""
     row = terms(spec)
     if row.bind is Bind.POOL:
         return None
@@ -72,7 +72,7 @@ def card_of(spec: PoolSpec, share: ShareId) -> CardId | None:
 
 
 def differs(offer: Offer, kubelet: Collection[ShareId]) -> str | None:
-    """How the healthy shares that the kubelet knows differ from the offered ones, or None."""
+    """Say how the healthy shares that the kubelet knows differ from the offered ones, or None."""
     offered = {share.id for share in offer.shares if share.healthy}
     missing, strange = sorted(offered - set(kubelet)), sorted(set(kubelet) - offered)
     parts = []
@@ -83,7 +83,7 @@ def differs(offer: Offer, kubelet: Collection[ShareId]) -> str | None:
     return " and ".join(parts) or None
 
 
-# What pods hold of which the kubelet does not tell just now, though it answers.
+# Shares that pods hold and the kubelet does not report just now, though it answers.
 
 Named = Mapping[str, PodName]
 """Pods by the uid that kubelet and runtime know."""
@@ -92,10 +92,10 @@ Named = Mapping[str, PodName]
 def untold(
     recorded: Iterable[RecordedGrant], answer: NodeHoldings, named: Named
 ) -> tuple[RecordedGrant, ...]:
-    """The grants that the answer may lack: of pods that it does not name, and nameless ones.
+    """Return the grants that the answer may lack: of pods that it does not name, and nameless ones.
 
-    Shares of a pod that is named are all that count of it: pod resources leave out what only an
-    init container holds.
+    A pod that the answer names holds the shares that the answer says and no others: pod resources
+    leave out what only an init container holds.
     """
     held = {(one.resource, share) for one in answer.shares for share in one.shares}
     pods = set(answer.pods)
@@ -108,16 +108,16 @@ def untold(
 
 
 def running(pods: Iterable[PodState]) -> dict[str, PodName]:
-    """The pods of the node that are not over, by the uid that the kubelet knows."""
+    """Return the pods of the node that are not over, by the uid that the kubelet knows."""
     return {pod.runtime_uid: PodName(pod.namespace, pod.name) for pod in pods if not pod.is_over}
 
 
 def completed(
     answer: NodeHoldings, lacking: Sequence[RecordedGrant], named: Named
 ) -> tuple[Holding, ...]:
-    """What the kubelet told, and what it will tell: `named` are the pods that still run.
+    """Return what the kubelet reported, with the lacking grants of the pods in `named`, which run.
 
-    A share is the one's who is told to hold it: of two records the other is older.
+    A share belongs to the pod that the answer names: of two records the other is older.
     """
     held = {(one.resource, share) for one in answer.shares for share in one.shares}
     pods = set(answer.pods)
@@ -131,7 +131,7 @@ def completed(
     return (*answer.shares, *sorted(more, key=lambda one: (one.namespace, one.pod, one.container)))
 
 
-# Says when a node has started, as far as its RDMA resources go: the end of the startup taint.
+# The startup taint: a node has started when its RDMA resources are allocatable.
 
 EFFECT = "NoSchedule"
 STARTING = "kube-rdma.io/starting"
@@ -144,14 +144,14 @@ KEYS = (STARTING, STARTING_FOR_AUTOSCALER)  # an administrator writes one of the
 
 
 def starting(node: NodeState) -> tuple[str, ...]:
-    """The keys of the startup taints that the node has."""
+    """Return the keys of the startup taints that the node has."""
     return tuple(key for key in KEYS if (key, EFFECT) in {(t.key, t.effect) for t in node.taints})
 
 
 def shows(node: NodeState, offered: Mapping[str, int]) -> bool:
-    """Whether the Node object's allocatable has what is offered: by resource the healthy shares.
+    """Decide whether the Node object's allocatable has the offered number of healthy shares.
 
-    It is what the scheduler counts with. The kubelet writes there what it took of the lists.
+    The scheduler counts with allocatable. The kubelet writes there what it took of the lists.
     """
     allocatable = dict(node.allocatable)
     return all(allocatable.get(resource, 0) == count for resource, count in offered.items())

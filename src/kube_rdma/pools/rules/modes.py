@@ -1,4 +1,4 @@
-"""THE table: what each mode gives to a container, how many shares it makes and what they mean.
+"""The table of modes: what each gives to a container, how many shares it makes, what they mean.
 
 The other rules read it and hold no knowledge of a mode themselves, so a further mode is a further
 row; docs/modes.md is written from it. `hca` is the mode of the SCC document and of the shared
@@ -18,7 +18,7 @@ from kube_rdma.model.pools import Attach, Bind, Mode, PoolSpec, Preference
 
 
 class Takes(StrEnum):
-    """Which cards a mode can take when no selector says more."""
+    """The cards that a mode can take when no selector says more."""
 
     RDMA = "every card with an RDMA device"
     PHYSICAL = "every physical card with an RDMA device"
@@ -136,7 +136,7 @@ MODES: Mapping[Mode, ModeRow] = MappingProxyType(
 
 
 def terms(spec: PoolSpec) -> ModeRow:
-    """The row of the mode with what `spec` says otherwise."""
+    """Return the row of the mode with the fields that `spec` overrides."""
     row = MODES[spec.mode]
     return replace(
         row,
@@ -148,9 +148,9 @@ def terms(spec: PoolSpec) -> ModeRow:
 
 
 def with_networks(spec: PoolSpec) -> PoolSpec:
-    """The wish on a node whose pods get networks from kube-rdma, and whose runtime reads CDI files.
+    """Return the spec for a node that gives pods networks, and whose runtime reads CDI files.
 
-    A container then gets the devices of its own networks and is told of them; what it opens is
-    known only when these are there. Of a pod without networks it is every card of its shares.
+    A container then gets the devices of its own networks; what it opens is known only when these
+    are there. A pod without networks gets every card of its shares.
     """
     return spec if spec.attach else replace(spec, attach=MODES[spec.mode].networked)

@@ -1,8 +1,8 @@
-"""Meets the wishes for pools with what the node has: which cards, which shares, how they are.
+"""Makes the pools of a node: meets each PoolSpec with the cards that the node has.
 
-Between pools/rules/selection, whose cards it takes, and adapters/kubelet, which tells the Offer.
-The same wishes and the same node make the same pools, so a program may call it whenever something
-changed and compare.
+Reads the cards of pools/rules/selection; adapters/kubelet sends the resulting Offer. The same
+specs and the same node make the same pools, so a caller may compute them again whenever something
+changed, and compare.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from kube_rdma.model.pools import (
     ShareId,
 )
 from kube_rdma.model.survey import Survey
-from kube_rdma.pools.rules.modes import MODES, ModeRow, terms
+from kube_rdma.pools.rules.modes import MODES, terms
 from kube_rdma.pools.rules.selection import Functions, why_not
 
 Held = Mapping[str, Collection[CardId]]  # which cards pods hold, by resource
 
 
 class Clash(Frozen):
-    """A card that two wishes mean; `first` alone has it when it is `fatal`, else both have it."""
+    """A card that two specs mean; `first` alone has it when it is `fatal`, else both have it."""
 
     card: Card
     first: PoolSpec
     second: PoolSpec
-    fatal: bool
+    fatal: bool  # a mode of the two owns its cards
 
     def __str__(self) -> str:
-        """One sentence with both places."""
+        """Return one sentence with both places."""
         both = f"{self.first.resource} ({self.first.source}) and {self.second.resource}"
         consequence = (
             f"it stays with {self.first.resource}, for mode "
@@ -60,7 +60,7 @@ def resolve(
     survey: Survey,
     held: Held | None = None,
 ) -> tuple[tuple[Pool, ...], tuple[Clash, ...]]:
-    """The pool of each wish, in their order, on the node of these cards.
+    """Return the pool of each spec, in their order, and the cards that several specs mean.
 
     A card that two wishes mean belongs to both, or to the first alone when a mode of them owns its
     cards. `held` says by resource which cards pods hold. Such a card stays in its pool, whatever
@@ -94,7 +94,7 @@ def resolve(
 def owners(
     specs: Sequence[PoolSpec], node: Sequence[Card], held: Held | None = None
 ) -> dict[CardId, PoolSpec]:
-    """By card the wish that has it, alone or before others; cards in no pool are left out."""
+    """Return by card the spec that has it, alone or before others; leave out cards in no pool."""
     functions: Functions = {card.function.seat.pci: card.function for card in node if card.function}
     claims_by_card = ((card.id, _claims(card, specs, functions, held or {})) for card in node)
     return {name: specs[claims[0]] for name, claims in claims_by_card if claims}
@@ -103,7 +103,7 @@ def owners(
 def _claims(
     card: Card, specs: Sequence[PoolSpec], functions: Functions, held: Held
 ) -> Sequence[int]:
-    """The wishes that mean `card`, by their places: first whose pods hold it, then in order."""
+    """Return the indexes of the specs that mean `card`: first whose pods hold it, then in order."""
     holding = [card.id in held.get(spec.resource, ()) for spec in specs]
     meaning = (
         place
@@ -114,14 +114,14 @@ def _claims(
 
 
 def offer(pool: Pool) -> Offer:
-    """What the kubelet is told of `pool`.
+    """Return the Offer that the kubelet receives for `pool`.
 
-    It asks before a container starts where that waits for a network, or for limits of the kernel.
-    Of one that claims serve it is told that there is no share, so that the scheduler takes the way
-    of claims (allocatable 0), and that nothing is asked before a container starts: the kubelet
-    would refuse a container that has no share (kubernetes@v1.36.3 devicemanager/manager.go,
-    callPreStartContainerIfNeeded). Without the registration it would refuse the pods of claims as
-    long as older pods hold shares (GetDeviceRunContainerOptions): docs/decisions/0107.
+    The kubelet asks before a container starts where that waits for a network, or for kernel
+    limits. An Offer of a pool that claims serve has no share, so that the scheduler takes the way
+    of claims (allocatable 0), and is not gated: the kubelet would refuse a container that has no
+    share (kubernetes@v1.36.3 devicemanager/manager.go, callPreStartContainerIfNeeded). It stays
+    registered: without that the kubelet would refuse the pods of claims as long as older pods hold
+    shares (GetDeviceRunContainerOptions): docs/decisions/0107.
     """
     if pool.spec.serve is Serving.CLAIMS:
         return Offer(pool.spec.resource, ())
@@ -135,7 +135,7 @@ def offer(pool: Pool) -> Offer:
 
 
 def shares_of(spec: PoolSpec, cards: Sequence[Card]) -> Iterator[Share]:
-    """The shares that a pool of these cards has, card by card."""
+    """Yield the shares of a pool of these cards, card by card."""
     row = terms(spec)
     if row.bind is Bind.POOL:
         healthy = any(card.usable for card in cards)
@@ -146,19 +146,12 @@ def shares_of(spec: PoolSpec, cards: Sequence[Card]) -> Iterator[Share]:
     for card in cards:
         hint = card.numa_node if spec.numa_hints else None
         nodes = () if hint is None else (hint,)
-        for name in _names(row, card):
-            yield Share(name, card.usable, nodes, card.id)
+        slots = [f"{card.id}-{slot}" for slot in range(row.shares)] if row.numbered else [card.id]
+        for name in slots:
+            yield Share(ShareId(name), card.usable, nodes, card.id)
 
 
-def _names(row: ModeRow, card: Card) -> Iterator[ShareId]:
-    """The ids of a card's shares: ``<card>-<slot>``, or the card's own."""
-    if not row.numbered:
-        yield ShareId(card.id)
-        return
-    yield from (ShareId(f"{card.id}-{slot}") for slot in range(row.shares))
-
-
-# Judges the wishes for pools among themselves, before any node is looked at.
+# What is wrong with specs on every node: they are judged among themselves.
 
 # Fields of a Selector that name single cards, and those that narrow a choice down.
 _NAMING = ("pci_addresses", "interfaces", "rdma_devices", "acpi_indexes")
@@ -167,13 +160,13 @@ _NARROWING = ("vendors", "device_ids", "drivers", "link_types", "auxiliary_types
 
 
 def with_defaults(spec: PoolSpec) -> PoolSpec:
-    """The wish with nothing left unsaid: what it leaves to the mode is filled in."""
+    """Return the spec with every field that it leaves to its mode filled in."""
     row = terms(spec)
     return replace(spec, shares=row.shares, bind=row.bind, attach=row.attach, prefer=row.prefer)
 
 
 def faults(specs: Sequence[PoolSpec]) -> tuple[Refused, ...]:
-    """What makes these wishes impossible on every node, in their order."""
+    """Return what makes these specs impossible on every node, in their order."""
     refusals: list[Refused] = []
     for index, spec in enumerate(specs):
         refusals += _too_many(spec)
@@ -182,7 +175,7 @@ def faults(specs: Sequence[PoolSpec]) -> tuple[Refused, ...]:
 
 
 def warnings(specs: Sequence[PoolSpec]) -> tuple[str, ...]:
-    """What is possible and probably not meant: sentences."""
+    """Return sentences about specs that are possible and probably not meant."""
     return tuple(
         f"{first.resource} ({first.source}) and {second.resource} ({second.source}) both have "
         f"{what}, so its shares are counted twice"
@@ -200,7 +193,7 @@ def _too_many(spec: PoolSpec) -> Iterator[Refused]:
 
 
 def _beside(spec: PoolSpec, before: Sequence[PoolSpec]) -> Iterator[Refused]:
-    """What keeps `spec` from standing beside those before it."""
+    """Yield what keeps `spec` from standing beside those before it."""
     if twin := next((first for first in before if first.resource == spec.resource), None):
         problem = f"the resource {spec.resource} is given twice"
         remedy = f"Rename one, the first is {twin.source}"
@@ -215,12 +208,12 @@ def _beside(spec: PoolSpec, before: Sequence[PoolSpec]) -> Iterator[Refused]:
 
 
 def _owner(first: PoolSpec, second: PoolSpec) -> str | None:
-    """The mode that has its cards for itself, when one of the two is such."""
+    """Return the mode that has its cards for itself, when one of the two has one."""
     return next((spec.mode for spec in (first, second) if MODES[spec.mode].owns), None)
 
 
 def _common(first: PoolSpec, second: PoolSpec) -> str | None:
-    """Cards that both pools mean wherever one of them means them; None when that is not certain."""
+    """Name cards that both pools mean wherever one does; None when that is not certain."""
     if not first.selectors and not second.selectors:
         return "every card"
     pairs = ((one, other) for one in first.selectors for other in second.selectors)
@@ -228,22 +221,24 @@ def _common(first: PoolSpec, second: PoolSpec) -> str | None:
 
 
 def meeting(first: Selector, second: Selector) -> str | None:
-    """What two selectors name both, when what else they demand cannot keep them apart."""
-    shared = {name: _shared(getattr(first, name), getattr(second, name)) for name in _NAMING}
-    shared |= {name: _crossing(getattr(first, name), getattr(second, name)) for name in _RANGES}
-    named = {name: what for name, what in shared.items() if what}
+    """Name what both selectors name, when nothing else that they demand keeps them apart."""
+    named: dict[str, str] = {}
+    for name in _NAMING:
+        others = getattr(second, name)
+        if what := next((str(value) for value in getattr(first, name) if value in others), None):
+            named[name] = what
+    for name in _RANGES:
+        if what := _crossing(getattr(first, name), getattr(second, name)):
+            named[name] = what
     if len(named) != 1:  # none, or two ways to name a card that may be different ones
-        return next(iter(named.values()), None) if _equal(first, second) else None
+        equal = replace(first, source="") == replace(second, source="")
+        return next(iter(named.values()), None) if equal else None
     (name,) = named
     return named[name] if _within(first, second, name) or _within(second, first, name) else None
 
 
-def _equal(first: Selector, second: Selector) -> bool:
-    return replace(first, source="") == replace(second, source="")
-
-
 def _within(narrow: Selector, wide: Selector, name: str) -> bool:
-    """Whether `narrow` demands, besides `name`, everything that `wide` does."""
+    """Decide whether `narrow` demands, besides `name`, everything that `wide` does."""
     for field in (*_NAMING, *_RANGES, *_NARROWING):
         wanted = set(getattr(wide, field))
         if field != name and wanted and not set(getattr(narrow, field) or ("",)) <= wanted:
@@ -251,12 +246,8 @@ def _within(narrow: Selector, wide: Selector, name: str) -> bool:
     return wide.rdma is None or wide.rdma is narrow.rdma
 
 
-def _shared(first: Sequence[object], second: Sequence[object]) -> str | None:
-    return next((str(value) for value in first if value in second), None)
-
-
 def _crossing(first: Sequence[FunctionRange], second: Sequence[FunctionRange]) -> str | None:
-    """The physical function of which both have the same virtual ones."""
+    """Return the physical function of which both have the same virtual ones."""
     pairs = ((a, b) for a in first for b in second if a.parent == b.parent)
     return next((a.parent for a, b in pairs if _ranges_cross(a, b)), None)
 
@@ -267,14 +258,18 @@ def _ranges_cross(left: FunctionRange, right: FunctionRange) -> bool:
     return any(a <= last and first <= b for a, b in left.indexes for first, last in right.indexes)
 
 
-# Puts together what the NodePolicies of the cluster wish of one node.
+# What the NodePolicies of a cluster ask of one node.
 
 
 def node_wishes(
     policies: Iterable[ClusterNodePolicy], labels: Iterable[tuple[str, str]]
 ) -> NodeWishes:
-    """What the policies that select a node of these labels wish of it."""
-    own = _selecting(policies, frozenset(labels))
+    """Return what the policies that select a node with these labels ask of it."""
+    node_labels = frozenset(labels)
+    own = sorted(  # the winner of each pair first
+        (policy for policy in policies if node_labels.issuperset(policy.selector)),
+        key=lambda policy: (-policy.priority, policy.name),
+    )
     pools: dict[str, tuple[ClusterNodePolicy, PoolSpec]] = {}
     for policy in own:
         for pool in policy.pools:
@@ -287,14 +282,6 @@ def node_wishes(
         (*_overlaps(own, pools), *_rails(rails)),
         tuple(own),
     )
-
-
-def _selecting(
-    policies: Iterable[ClusterNodePolicy], labels: frozenset[tuple[str, str]]
-) -> Sequence[ClusterNodePolicy]:
-    """Those that select the node, the winner of each pair first."""
-    own = (policy for policy in policies if labels.issuperset(policy.selector))
-    return sorted(own, key=lambda policy: (-policy.priority, policy.name))
 
 
 def _overlaps(

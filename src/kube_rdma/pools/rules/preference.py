@@ -1,9 +1,9 @@
 """Answers the kubelet's GetPreferredAllocation: which of the free shares a container should get.
 
 The kubelet asks before Allocate, for the shares of the NUMA nodes that its topology manager has
-chosen, or for all of them. It takes of the answer what is among those it named and fills up by
-chance (devicesToAllocate in pkg/kubelet/cm/devicemanager/manager.go), so an answer is complete or a
-refusal.
+chosen, or for all of them. It takes of the answer what is among those it named and fills up at
+random (devicesToAllocate in pkg/kubelet/cm/devicemanager/manager.go), so an answer is complete or
+a refusal.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def prefer(
     size: int,
     gpus: Sequence[FreeGpu] = (),
 ) -> tuple[ShareId, ...]:
-    """`size` of the available shares, those of `must` first, by the policy of the pool.
+    """Return `size` of the available shares, those of `must` first, by the policy of the pool.
 
     Every policy but PACK takes a share of each rail before the second one of any, for a job that
     asks for four wants four. A share of the pool that is neither available nor a must counts as in
@@ -67,7 +67,7 @@ def prefer(
 
 
 def _key(policy: Preference, rail: _Rail, given: int) -> tuple[int, ...]:
-    """What the smallest of decides; `given` shares of the rail are in the answer already."""
+    """Return the sort key of a rail, of which `given` shares are in the answer already."""
     took = rail.took + given
     load = rail.used + took
     if policy is Preference.PACK:
@@ -82,14 +82,18 @@ def _key(policy: Preference, rail: _Rail, given: int) -> tuple[int, ...]:
 def _rails(
     pool: Pool, free: Collection[ShareId], held: Collection[ShareId], gpus: Sequence[FreeGpu]
 ) -> tuple[_Rail, ...]:
-    """The rails of the pool, in the order of their first shares."""
+    """Return the rails of the pool, in the order of their first shares."""
     packs = terms(pool.spec).prefer is Preference.PACK
     cards: dict[CardId | None, Card] = {card.id: card for card in pool.cards}
     used = Counter(share.card for share in pool.shares if share.id not in free)
     took = Counter(share.card for share in pool.shares if share.id in held)
     groups: dict[str | None, list[Share]] = {}
     for share in pool.shares:
-        groups.setdefault(_rail_name(cards.get(share.card)), []).append(share)
+        card = cards.get(share.card)  # None where shares stand for the pool
+        seat = card.seat if card else None
+        own = card.id if card else None
+        physical = (seat.physical_function or seat.pci) if seat else own
+        groups.setdefault(physical, []).append(share)
     rails = []
     for group in groups.values():
         names = dict.fromkeys(share.card for share in group)
@@ -108,17 +112,10 @@ def _rails(
     return tuple(rails)
 
 
-def _rail_name(card: Card | None) -> str | None:
-    """The physical card below a share's card; None where shares stand for the pool."""
-    if card is None or card.seat is None:
-        return card.id if card else None
-    return card.seat.physical_function or card.seat.pci
-
-
 def _in_order(
     shares: Sequence[Share], load: Mapping[CardId | None, int], *, packs: bool
 ) -> tuple[ShareId, ...]:
-    """The free shares of one rail: its cards one after the other, or from each in turn."""
+    """Return the free shares of one rail: card after card, or from each card in turn."""
     turn: Counter[CardId | None] = Counter()
     keyed = []
     for share in shares:

@@ -1,8 +1,9 @@
-"""Which cards a pool means: its selectors, then what its mode can take.
+"""Makes cards of a survey's devices and functions, and decides which cards a pool means.
 
-pools/rules/pools asks it for every card; whoever explains a pool to a person gets the sentence why
-a card is not in it. A selector is a choice inside a field and a demand across fields, as in the
-configurations of the shared and of the SR-IOV device plugin.
+A pool's selectors choose first, then what its mode can take. pools/rules/pools asks for every
+card; `config check` shows the sentence why a card is not in a pool. A selector is a choice inside
+a field and a demand across fields, as in the configurations of the shared and of the SR-IOV device
+plugin.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from kube_rdma.model.pools import FunctionRange, PoolSpec, Selector
 from kube_rdma.model.survey import Survey, Verdict
 from kube_rdma.pools.rules.modes import Takes, terms
 
-# Makes cards out of devices and functions: the units that pools are made of.
+# Cards: the units that pools are made of.
 
 # A share is <card>-<slot> and the kubelet allows 63 characters, which leaves 8 digits for the slot.
 # Only names that people gave to soft devices reach it: an RDMA device may have 63 characters.
@@ -28,7 +29,7 @@ _DIGEST = 8
 
 
 def cards(survey: Survey, verdicts: Sequence[Verdict]) -> tuple[Card, ...]:
-    """Every card of the node, sorted by id; `verdicts` are those on the survey's devices."""
+    """Return every card of the node, sorted by id; `verdicts` are those on the survey's devices."""
     functions = {CardId(function.seat.pci): function for function in survey.functions}
     groups: dict[CardId, list[Verdict]] = {name: [] for name in functions}
     for verdict in verdicts:
@@ -40,7 +41,7 @@ def cards(survey: Survey, verdicts: Sequence[Verdict]) -> tuple[Card, ...]:
 
 
 def card_id(device: Device) -> CardId:
-    """The card that `device` belongs to: its auxiliary device, its function, else itself."""
+    """Return the card of `device`: its auxiliary device, its function, else its identity."""
     name = device.auxiliary or (device.seat.pci if device.seat else device.identity)
     if len(name) > _LONGEST:
         digest = hashlib.sha256(name.encode()).hexdigest()[:_DIGEST]
@@ -49,7 +50,7 @@ def card_id(device: Device) -> CardId:
 
 
 def of_a_pod(device: Device) -> bool:
-    """Whether a soft device was made inside a pod: one node shows those of all namespaces.
+    """Decide whether a soft device was made inside a pod: one node shows those of all namespaces.
 
     Its interface is nowhere to be seen from here; where an interface ends, so does its device.
     """
@@ -57,15 +58,15 @@ def of_a_pod(device: Device) -> bool:
 
 
 def is_vital(card: Card) -> bool:
-    """Whether the node itself is, or may be, reached through this card."""
+    """Decide whether the node itself is, or may be, reached through this card."""
     return any(netdev.vital for netdev in _netdevs(card.function))
 
 
 def interfaces(card: Card, functions: Iterable[Function]) -> tuple[Netdev, ...]:
-    """Every interface that goes where the card goes; `functions` are all of the node.
+    """Return every interface that goes where the card goes; `functions` are all of the node.
 
-    Its own, and those that its RDMA ports belong to: of eRDMA they are another function's, which
-    has the same MAC (erdma_enum_and_get_netdev, drivers/infiniband/hw/erdma/erdma_main.c).
+    These are its own, and those of its RDMA ports: of eRDMA they are another function's, which has
+    the same MAC (erdma_enum_and_get_netdev, drivers/infiniband/hw/erdma/erdma_main.c).
     """
     own = _netdevs(card.function)
     ports = {port.netdev for device in card.devices for port in device.ports if port.netdev}
@@ -89,7 +90,7 @@ def _card(name: CardId, group: Sequence[Verdict], functions: Mapping[CardId, Fun
 
 
 def _bare_reasons(function: Function, functions: Mapping[CardId, Function]) -> Iterator[str]:
-    """What stands against a function that shows no RDMA device."""
+    """Yield the reasons against a function that shows no RDMA device."""
     if function.driver is None:
         yield "no driver is bound to it: load its module, dmesg may say why it did not bind"
     above = functions.get(CardId(function.seat.physical_function or function.seat.pci))
@@ -101,6 +102,8 @@ def _bare_reasons(function: Function, functions: Mapping[CardId, Function]) -> I
 def _netdevs(function: Function | None) -> tuple[Netdev, ...]:
     return function.netdevs if function else ()
 
+
+# Selection: the cards that a pool means.
 
 _LINK_TYPES = {LinkLayer.ETHERNET: "ether", LinkLayer.INFINIBAND: "infiniband"}
 _ROUTE = "the node's default route leads through it, as far as the kernel shows"
@@ -116,7 +119,7 @@ Functions = Mapping[PciAddress, Function]
 
 
 def why_not(spec: PoolSpec, card: Card, functions: Functions) -> str | None:
-    """Why `card` does not belong to the pool, None when it does.
+    """Return why `card` does not belong to the pool, None when it does.
 
     `functions` are all network functions of the node: a virtual one is also chosen by its physical
     one's interface.
@@ -132,7 +135,7 @@ def why_not(spec: PoolSpec, card: Card, functions: Functions) -> str | None:
 
 
 def spared(spec: PoolSpec, card: Card, functions: Functions) -> str | None:
-    """Why a card that the pool means is left to the node; None for a card that it has or not means.
+    """Return why a card that the pool means stays with the node; None for any other card.
 
     Virtual functions of the node are many, and seldom meant one by one: nothing is said of them.
     """
@@ -144,7 +147,7 @@ def spared(spec: PoolSpec, card: Card, functions: Functions) -> str | None:
 
 
 def _accelerating(spec: PoolSpec, card: Card, functions: Functions) -> str | None:
-    """Why an RDMA device is none for pods: it carries what a virtual machine's own interface sends.
+    """Return why an RDMA device is not for pods: it carries a virtual machine's own traffic.
 
     A selector that names the card has the last word.
     """
@@ -163,7 +166,7 @@ def _accelerating(spec: PoolSpec, card: Card, functions: Functions) -> str | Non
 
 
 def _needed(spec: PoolSpec, card: Card, functions: Functions) -> str | None:
-    """Why the node cannot do without `card`, where the mode would move it into a pod.
+    """Return why the node cannot do without `card`, where the mode would move it into a pod.
 
     What a selector names, people have looked at: only what would cut the node off or take a bond
     apart is left out of it. An address with its own routes is no use by itself, for the cards of
@@ -186,28 +189,28 @@ def _needed(spec: PoolSpec, card: Card, functions: Functions) -> str | None:
 
 
 def moves(spec: PoolSpec) -> bool:
-    """Whether a card goes into the pod, with its interfaces."""
+    """Decide whether a card goes into the pod, with its interfaces."""
     return terms(spec).takes in _MOVING
 
 
 def asked_uses(specs: Sequence[PoolSpec]) -> bool:
-    """Whether it matters what the node uses its interfaces for: a pod would take them away."""
+    """Decide whether the node's use of its interfaces matters: a pod would take them away."""
     return any(map(moves, specs))
 
 
 def _is_named(spec: PoolSpec, card: Card, functions: Functions) -> bool:
-    """Whether a selector says this very card."""
+    """Decide whether a selector names this very card."""
     naming = filter(_names, spec.selectors)
     return any(unmet(selector, card, functions) is None for selector in naming)
 
 
 def _names(selector: Selector) -> bool:
-    """Whether it says single cards, and not a kind of them."""
+    """Decide whether a selector names single cards, and not a kind of them."""
     return any(getattr(selector, field) for field in _NAMING)
 
 
 def _used(netdev: Netdev) -> str | None:
-    """What the node would lose with an interface, and how to give it away nevertheless."""
+    """Return what the node would lose with an interface, and how to give it away nevertheless."""
     use = netdev.use
     if use is None:
         return None
@@ -221,7 +224,7 @@ def _used(netdev: Netdev) -> str | None:
 
 
 def _untakable(takes: Takes, spec: PoolSpec, card: Card) -> str | None:
-    """Why the mode cannot take `card`, whatever the node does with it."""
+    """Return why the mode cannot take `card`, whatever the node does with it."""
     if takes is Takes.FUNCTION:
         return _untakable_function(spec, card)
     if not card.devices:
@@ -236,7 +239,7 @@ def _untakable(takes: Takes, spec: PoolSpec, card: Card) -> str | None:
 
 
 def _part(card: Card) -> str | None:
-    """What of a physical card this one is; None when it is the whole."""
+    """Return the kind of part that this card is of a physical one; None when it is the whole."""
     if card.function is not None and card.function.seat.physical_function is not None:
         return "a virtual function"
     return "a sub-function" if any(device.auxiliary for device in card.devices) else None
@@ -252,7 +255,7 @@ def _untakable_function(spec: PoolSpec, card: Card) -> str | None:
 
 
 def unmet(selector: Selector, card: Card, functions: Functions) -> str | None:
-    """The first field of `selector` that does not hold, as a sentence about the card."""
+    """Return the first field of `selector` that does not hold, as a sentence about the card."""
     base = card.function or (functions.get(card.pci) if card.pci else None)
     for field in _FIELDS:
         choice, facts = field.choice(selector), list(dict.fromkeys(field.facts(card, base)))
@@ -270,7 +273,7 @@ def unmet(selector: Selector, card: Card, functions: Functions) -> str | None:
 
 
 def _in_range(function_range: FunctionRange, card: Card, functions: Functions) -> bool:
-    """Whether the card is the named physical function or, by its index, a part of it."""
+    """Decide whether the card is the named physical function or, by its index, a part of it."""
     seat = card.seat
     address = (seat.physical_function or seat.pci) if seat else None
     physical = functions.get(address) if address else None
@@ -315,7 +318,7 @@ def _link_types(card: Card, _: Function | None) -> Iterator[str]:
 
 
 def _auxiliary_types(card: Card, _: Function | None) -> Iterator[str]:
-    """The middle of ``mlx5_core.sf.4``; none of a name without its three parts."""
+    """Yield the middle of ``mlx5_core.sf.4``; nothing for a name without its three parts."""
     parts = (device.auxiliary.split(".") for device in card.devices if device.auxiliary)
     return (name[1] for name in parts if len(name) > 1)
 
@@ -325,7 +328,7 @@ def _key(pkey: int) -> str:
 
 
 class _Field(NamedTuple):
-    """What a selector can demand, and what a card has of it.
+    """One field of a selector: what it demands, and what a card has of it.
 
     `facts` takes the card and the function that it is, or that a sub-function lies on.
     """
