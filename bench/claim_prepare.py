@@ -32,7 +32,7 @@ from kube_rdma.adapters.cluster.kinds.resource_slice import RESOURCE_CLAIM
 from kube_rdma.adapters.journal.codec import CLAIMS
 from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.journal import Journal
-from kube_rdma.adapters.kubelet.claim_plugin import ClaimAnswers, ClaimPlugin
+from kube_rdma.adapters.kubelet.claim_plugin import ClaimHandlers, ClaimPlugin
 from kube_rdma.adapters.runtime.cdi import CdiFolder
 from kube_rdma.adapters.runtime.cri import read_sandboxes
 from kube_rdma.claims.cluster import allocated, claims_of_pod
@@ -159,7 +159,7 @@ async def serve(folder: Path, calls: int) -> None:
         claims = PreparedClaims(to)
         pool = offered_pool(SLOTS)
         claims.offered({pool.spec.resource: pool})
-        answers = ClaimAnswers(claims.prepare, claims.unprepare)
+        answers = ClaimHandlers(claims.prepare, claims.unprepare)
         plugin = asyncio.create_task(ClaimPlugin(folder, DRIVER, answers).run())
         while not (folder / f"{DRIVER}.sock").exists():  # noqa: ASYNC110  at the start alone
             await asyncio.sleep(0.01)

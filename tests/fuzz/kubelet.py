@@ -18,8 +18,8 @@ from grpclib.exceptions import GRPCError
 from kube_base.errors import KubeError, Refused
 from kube_rdma.adapters import grpc_calls, http_server
 from kube_rdma.adapters.cni import protocol
-from kube_rdma.adapters.kubelet.claim_plugin import ClaimAnswers, _ClaimService, _DriverInfo
-from kube_rdma.adapters.kubelet.device_plugin import Answers, Choice, PoolService
+from kube_rdma.adapters.kubelet.claim_plugin import ClaimHandlers, _ClaimService, _DriverInfo
+from kube_rdma.adapters.kubelet.device_plugin import Choice, PluginHandlers, PoolService
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.adapters.kubelet.proto import deviceplugin_v1beta1_pb2 as plugin_pb
 from kube_rdma.adapters.kubelet.proto import dra_v1_pb2 as dra_pb
@@ -153,8 +153,10 @@ async def _unprepared(claim: Any) -> None:
     await _prepared(claim)
 
 
-_POOL = PoolService(Offer("rdma/hca", ()), Answers(_grant, _chosen, _started), lambda _: None)
-_CLAIMS = _ClaimService("kube-rdma.io", ClaimAnswers(_prepared, _unprepared))
+_POOL = PoolService(
+    Offer("rdma/hca", ()), PluginHandlers(_grant, _chosen, _started), lambda _: None
+)
+_CLAIMS = _ClaimService("kube-rdma.io", ClaimHandlers(_prepared, _unprepared))
 _DRIVER = _DriverInfo("kube-rdma.io", ("v1.DRAPlugin",))
 
 
@@ -237,7 +239,7 @@ class _Reader:
 
 
 class _Server(http_server.HttpServer):
-    """Answers whatever can be read."""
+    """PluginHandlers whatever can be read."""
 
     async def answer(
         self, call: http_server.HttpCall, caller: http_server.HttpCaller

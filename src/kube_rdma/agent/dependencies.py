@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kube_base.frozen import Frozen, field
 from kube_rdma.adapters.files.device_info import DeviceInfoFolder
-from kube_rdma.adapters.kubelet.device_plugin import Answers, Served
+from kube_rdma.adapters.kubelet.device_plugin import PluginHandlers, PluginServer
 from kube_rdma.agent.mode_changes import OpenJournal
 from kube_rdma.agent.node.node_events import NodeEvents, NullNodeEvents
 from kube_rdma.agent.virtual_functions import Sources
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kube_rdma.metrics.exporter import Exporter
     from kube_rdma.reports.node_keeper import NodeKeeper
 
-Serve = Callable[[Offer, Answers], Served]
+Serve = Callable[[Offer, PluginHandlers], PluginServer]
 
 
 class AgentDependencies(Frozen):

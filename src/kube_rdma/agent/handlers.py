@@ -15,7 +15,7 @@ import structlog
 
 from kube_base.errors import KubeError, Unavailable
 from kube_rdma.adapters.files.device_info import DeviceInfoFolder
-from kube_rdma.adapters.kubelet.device_plugin import Answers, Choice
+from kube_rdma.adapters.kubelet.device_plugin import Choice, PluginHandlers
 from kube_rdma.attach.late_binding import LateBinding
 from kube_rdma.claims.rules.serving import refuse_claimed
 from kube_rdma.model.holdings import FreeGpu
@@ -58,7 +58,7 @@ class Handlers:
             if previous.get(resource) != shares:
                 await asyncio.to_thread(self._infos.keep, resource, shares)
 
-    def answers(self, pool: Callable[[], Pool]) -> Answers:
+    def answers(self, pool: Callable[[], Pool]) -> PluginHandlers:
         """The answers for one resource, whose pool is what `pool` tells when it is asked."""
 
         async def allocate_now(wanted: Sequence[ShareId]) -> Grant:
@@ -70,7 +70,7 @@ class Handlers:
         async def start_now(shares: Sequence[ShareId]) -> None:
             await self._start(pool(), shares)
 
-        return Answers(allocate_now, prefer_now, start_now)
+        return PluginHandlers(allocate_now, prefer_now, start_now)
 
     async def _allocate(self, pool: Pool, wanted: Sequence[ShareId]) -> Grant:
         try:

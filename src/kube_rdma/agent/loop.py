@@ -43,7 +43,7 @@ from kube_rdma.model.kubernetes import NodeState
 from kube_rdma.model.pools import (
     ClusterNodePolicy,
     FunctionsPlan,
-    NodeWishes,
+    NodeSpecs,
     Pool,
     PoolSpec,
     Serving,
@@ -52,7 +52,7 @@ from kube_rdma.model.survey import Survey
 from kube_rdma.pools import servers
 from kube_rdma.pools.config_source import ConfigSource
 from kube_rdma.pools.rules.absence import Health
-from kube_rdma.pools.rules.condition import CardsState, looked
+from kube_rdma.pools.rules.condition import CardsState, next_state
 from kube_rdma.pools.rules.health import (
     Holders,
     NodeFacts,
@@ -342,7 +342,7 @@ class _Plugin:
         if self._doors.policies:
             self._doors.policies.seen(node)
 
-    def _policies_seen(self, wishes: NodeWishes, refusals: tuple[Refused, ...]) -> None:
+    def _policies_seen(self, wishes: NodeSpecs, refusals: tuple[Refused, ...]) -> None:
         """Take note of the cluster's policies for this node, and of those that disagree."""
         wanted = self._wishes.specs
         self._wishes.policies(wishes, refusals)
@@ -361,7 +361,7 @@ class _Plugin:
     def _tell_keepers(self, gathered: _Gathered, verdict: NodeVerdict, served: _Served) -> None:
         """Tell what the cluster is to know of this node."""
         survey, staged = gathered.facts.survey, self._staged
-        self._cards = looked(self._cards, verdict, staged.specs, survey)
+        self._cards = next_state(self._cards, verdict, staged.specs, survey)
         look = AgentLook(
             __version__,
             survey,

@@ -23,7 +23,7 @@ from kube_rdma.lib.records import Records
 from kube_rdma.model.holdings import Holding
 from kube_rdma.model.pools import AppliedPools, Attach, PoolSpec
 from kube_rdma.pools.rules.modes import terms
-from kube_rdma.pools.rules.staging import Pending, StagedPools, stage
+from kube_rdma.pools.rules.staging import PendingPool, StagedPools, stage
 
 _RECORD = "pools"
 
@@ -67,7 +67,7 @@ class ModeChanges:
         return self._stage.kept
 
     @property
-    def pending(self) -> tuple[Pending, ...]:
+    def pending(self) -> tuple[PendingPool, ...]:
         """The wishes that wait."""
         return self._stage.pending
 

@@ -26,7 +26,7 @@ from kube_rdma.lib.records import Records
 from kube_rdma.model.card import CardId, Use
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.holdings import Holding
-from kube_rdma.model.pools import FunctionsPlan, FunctionsWish, MadeFunctions, Pool, SetFunctions
+from kube_rdma.model.pools import FunctionsPlan, FunctionsSpec, MadeFunctions, Pool, SetFunctions
 from kube_rdma.model.survey import Survey
 from kube_rdma.pools.rules.functions import held_functions, in_question, plan_functions
 
@@ -81,7 +81,7 @@ class VirtualFunctions:
 
     async def look(
         self,
-        wishes: Sequence[FunctionsWish],
+        wishes: Sequence[FunctionsSpec],
         survey: Survey,
         holdings: Sequence[Holding] | None,
         pools: Mapping[str, Pool],

@@ -17,7 +17,7 @@ import structlog
 
 from kube_base.notices import Notices
 from kube_rdma.adapters.bulkhead import start
-from kube_rdma.adapters.kubelet.claim_plugin import ClaimAnswers, ClaimHealth, ClaimPlugin
+from kube_rdma.adapters.kubelet.claim_plugin import ClaimHandlers, ClaimHealth, ClaimPlugin
 from kube_rdma.claims.prepared_claims import PreparedClaims
 from kube_rdma.claims.rules.prepare import health
 from kube_rdma.model.claims.devices import DRIVER
@@ -66,7 +66,7 @@ class ClaimDriver:
         await self._begun.wait()
         await self._until_it_works()
         await self.claims.restore()
-        answers = ClaimAnswers(self.claims.prepare, self.claims.unprepare)
+        answers = ClaimHandlers(self.claims.prepare, self.claims.unprepare)
         plugin = ClaimPlugin(self._registry, DRIVER, answers, self._health)
         async with asyncio.TaskGroup() as tasks:
             start(tasks, {"claims served": plugin.run, "claims told": self._tell})

@@ -55,7 +55,7 @@ from kube_rdma.model.claims.devices import (
 )
 from kube_rdma.model.device import Gpu
 from kube_rdma.model.kubernetes import NodeState
-from kube_rdma.pools.rules.topology import ClaimGpus, claim_gpus, gpus_of, starting
+from kube_rdma.pools.rules.topology import ClaimGpus, claim_gpus, gpus_of, starting_pods
 from kube_rdma.reports.node_keeper import REFUSED_SECONDS, NodeKeeper, WritePace
 from kube_rdma.reports.rules.node_report import AgentLook
 
@@ -260,7 +260,7 @@ class ClaimedGpus:
         """
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                pods = starting(await pending_pods(self._cluster, self._node), resource, held)
+                pods = starting_pods(await pending_pods(self._cluster, self._node), resource, held)
                 devices = [one for pod in pods for one in await devices_of(self._cluster, pod)]
         except (KubeError, TimeoutError) as error:
             why = str(error) or "no answer in time"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kube_rdma.lib.text.typed import Config
     from kube_rdma.model.admission import AdmissionSettings
     from kube_rdma.pools.rules.pools import Clash
-    from kube_rdma.pools.views import OnNode
+    from kube_rdma.pools.views import NodePools
 
 
 class _Place(Frozen):
@@ -227,10 +227,10 @@ def _errors(error: Refused) -> Iterator[dict[str, str]]:
         yield from _errors(further)
 
 
-def _show(configuration: Config, on_node: OnNode | None, title: str, output: str) -> None:
+def _show(configuration: Config, on_node: NodePools | None, title: str, output: str) -> None:
     from kube_rdma.pools.rules.modes import MODES
     from kube_rdma.pools.rules.pools import with_defaults
-    from kube_rdma.pools.views import functions_page, node_page, pools_document, wishes_page
+    from kube_rdma.pools.views import functions_page, node_page, pools_document, specs_page
 
     specs = [with_defaults(spec) for spec in configuration.pools]
     if output == "json":
@@ -242,7 +242,7 @@ def _show(configuration: Config, on_node: OnNode | None, title: str, output: str
     takes = {mode: row.takes.value for mode, row in MODES.items()}
     show(
         (
-            *wishes_page(specs, takes, configuration.warnings),
+            *specs_page(specs, takes, configuration.warnings),
             *functions_page(configuration.functions),
             *(node_page(on_node, title) if on_node else ()),
         )
@@ -272,7 +272,7 @@ def _on_node(configuration: Config, place: _Place) -> OnNode:
     from kube_rdma.hardware.recorded_survey import survey_at
     from kube_rdma.pools.rules.health import NodeFacts, evaluate, node_cards
     from kube_rdma.pools.rules.selection import asked_uses, why_not
-    from kube_rdma.pools.views import OnNode, PoollessCard
+    from kube_rdma.pools.views import NodePools, PoollessCard
 
     moving = place.sysfs is None and asked_uses(configuration.pools)
     own = _own_addresses(place) if moving else {}
@@ -296,7 +296,7 @@ def _on_node(configuration: Config, place: _Place) -> OnNode:
         for card in verdict.cards
         if card.id not in taken
     )
-    return OnNode(
+    return NodePools(
         verdict.pools,
         tuple(_sentences(clash for clash in verdict.clashes if clash.fatal)),
         (*_sentences(clash for clash in verdict.clashes if not clash.fatal), *verdict.beyond),

@@ -17,12 +17,12 @@ from kube_rdma.hardware.views.changes import SurveyChange, changes
 from kube_rdma.lib.debounce import SETTLE, Debounce
 from kube_rdma.model.survey import Survey
 
-Door = AbstractAsyncContextManager[AsyncIterator[object]]
+EventSource = AbstractAsyncContextManager[AsyncIterator[object]]
 
 
 async def watch(
     look: Callable[[], Survey],
-    doors: Sequence[Door],
+    sources: Sequence[EventSource],
     tell: Callable[[tuple[SurveyChange, ...]], None],
     settle: float = SETTLE,
 ) -> None:
@@ -33,14 +33,14 @@ async def watch(
     """
     async with AsyncExitStack() as stack:
         try:
-            open_doors = [await stack.enter_async_context(door) for door in doors]
+            opened = [await stack.enter_async_context(source) for source in sources]
         except OSError as error:
             raise Unavailable(
                 f"The kernel announces nothing to kube-rdma: {error.strerror}."
             ) from error
         watching = _SurveyWatch(look, tell, settle)
         await watching.look()
-        tasks = [asyncio.ensure_future(watching.hear(door)) for door in open_doors]
+        tasks = [asyncio.ensure_future(watching.hear(source)) for source in opened]
         tasks.append(asyncio.ensure_future(watching.follow()))
         try:
             await asyncio.gather(*tasks)

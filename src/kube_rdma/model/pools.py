@@ -393,7 +393,7 @@ class DeviceInfo(Frozen):
 # Virtual functions as they are wished for, and the one act that makes or removes them.
 
 
-class FunctionsWish(Frozen):
+class FunctionsSpec(Frozen):
     """How many virtual functions each physical one that any selector chooses should have.
 
     `autoprobe`: the kernel binds a driver to each new one. `force`: also where the node's default
@@ -462,19 +462,19 @@ class ClusterNodePolicy(Frozen):
     selector: tuple[tuple[str, str], ...]
     priority: int
     pools: tuple[PoolSpec, ...]
-    functions: tuple[FunctionsWish, ...] = ()
+    functions: tuple[FunctionsSpec, ...] = ()
     rails: tuple[str, ...] = ()
     generation: int = 0  # of the object; 0 for one that no API server has
 
 
-class NodeWishes(Frozen):
+class NodeSpecs(Frozen):
     """What the policies of one node come to; `overlaps` are sentences about those that disagree.
 
     `policies` are those that select the node, the one that wins over the others first.
     """
 
     pools: tuple[PoolSpec, ...] = ()
-    functions: tuple[FunctionsWish, ...] = ()
+    functions: tuple[FunctionsSpec, ...] = ()
     rails: tuple[str, ...] = ()
     overlaps: tuple[str, ...] = ()
     policies: tuple[ClusterNodePolicy, ...] = ()

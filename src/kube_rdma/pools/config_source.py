@@ -19,7 +19,7 @@ from kube_rdma.adapters.files.watched import watching
 from kube_rdma.lib.phrases import listed
 from kube_rdma.lib.text.typed import RESCAN, Config
 from kube_rdma.model.kubernetes import NodeState
-from kube_rdma.model.pools import ClusterNodePolicy, FunctionsWish, NodeWishes, PoolSpec, Serving
+from kube_rdma.model.pools import ClusterNodePolicy, FunctionsSpec, NodeSpecs, PoolSpec, Serving
 from kube_rdma.pools.config import read_config
 from kube_rdma.pools.documents.config import LABEL, label_pools, label_serving
 from kube_rdma.pools.documents.config import SERVE_LABEL as SERVE
@@ -49,10 +49,10 @@ class ConfigSource:
         self._of_file: tuple[PoolSpec, ...] = ()
         self._rescan = RESCAN
         self._of_label: tuple[PoolSpec, ...] = ()
-        self._functions: tuple[FunctionsWish, ...] = ()
+        self._functions: tuple[FunctionsSpec, ...] = ()
         self._rails: tuple[str, ...] = ()
         self._notices = Notices()  # refusals
-        self._of_cluster = NodeWishes()
+        self._of_cluster = NodeSpecs()
         self._refusals: dict[str, str] = {}  # those that stand, by what they are about
 
     @property
@@ -77,7 +77,7 @@ class ConfigSource:
         return tuple(replace(spec, serve=spec.serve or otherwise) for spec in wanted)
 
     @property
-    def functions(self) -> tuple[FunctionsWish, ...]:
+    def functions(self) -> tuple[FunctionsSpec, ...]:
         """The wanted virtual functions: the file's, else the policies'."""
         return self._functions or self._of_cluster.functions
 
@@ -141,7 +141,7 @@ class ConfigSource:
             self._serving = serving
             self._changed()
 
-    def policies(self, wishes: NodeWishes, refusals: tuple[Refused, ...]) -> None:
+    def policies(self, wishes: NodeSpecs, refusals: tuple[Refused, ...]) -> None:
         """Take note of what the cluster's policies wish, and of those that are not understood."""
         for error in refusals:
             self._tell(f"policy {error.where}", error)

@@ -36,16 +36,16 @@ from kube_rdma.model.kubernetes import PodState
 from kube_rdma.model.late_binding import ContainerId, HeldShare, PodName
 from kube_rdma.model.pools import Grant, ShareId
 from kube_rdma.pools.rules.claimed_cards import ClaimedCard, claimed_cards
-from kube_rdma.pools.rules.holdings import card_of, completed, differs, running, untold
+from kube_rdma.pools.rules.holdings import card_of, completed, differs, running, unreported
 from kube_rdma.pools.rules.pools import offer
 from kube_rdma.pools.rules.topology import (
     Distance,
+    as_free,
     claimed_gpus,
     free_claim_gpus,
     free_gpus,
-    got,
+    gpu_distances,
     held_gpus,
-    whole,
 )
 from kube_rdma.pools.servers import ResourceServers
 
@@ -97,7 +97,7 @@ class KubeletRecord:
         if not answer.pods:  # it has just started: the mirror of a static pod may have come late
             self._ended = frozenset()
         lasting = [grant for grant in recorded if grant.uid not in self._ended]
-        lacking = untold(lasting, answer, self._named)
+        lacking = unreported(lasting, answer, self._named)
         if not lacking:
             self._notices.over("untold")
             return answer.shares
@@ -251,8 +251,8 @@ class KubeletView:
         if not self.claimed or not gpus:
             return plugins
         if expected := await self.claimed.expected(resource, held.devices, gpus):
-            return whole(expected)
-        return (*plugins, *whole(free_claim_gpus(gpus, held.devices)))
+            return as_free(expected)
+        return (*plugins, *as_free(free_claim_gpus(gpus, held.devices)))
 
     def granted(self, grant: Grant) -> None:
         """Take note of an Allocate: `report` will say how near the GPUs are."""
@@ -357,7 +357,7 @@ class KubeletView:
                 names |= {card_of(pool.spec, share) for share in holding.shares}
                 cards |= {card.id: card for card in pool.cards}
         mine = [card for name, card in cards.items() if name in names]
-        return got(mine, gpus)
+        return gpu_distances(mine, gpus)
 
     async def _ask(
         self, *, allocatable: bool = False

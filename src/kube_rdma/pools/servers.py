@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from kube_base.errors import KubeError
 from kube_rdma.adapters.bulkhead import kept
-from kube_rdma.adapters.kubelet.device_plugin import Served
+from kube_rdma.adapters.kubelet.device_plugin import PluginServer
 from kube_rdma.lib.logs import LogLine, write
 from kube_rdma.model.card import CardId
 from kube_rdma.model.pools import Offer, Pool
@@ -70,11 +70,11 @@ def _offer(pool: Pool) -> dict[str, object]:
     }
 
 
-Serve = Callable[[Offer, Callable[[], Pool]], Served]
+Serve = Callable[[Offer, Callable[[], Pool]], PluginServer]
 
 
 class _Server(Struct):
-    plugin: Served
+    plugin: PluginServer
     pool: Pool
     task: asyncio.Task[None]
 

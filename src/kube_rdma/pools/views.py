@@ -16,7 +16,7 @@ from kube_rdma.model.card import Card
 from kube_rdma.model.pools import (
     DATA_FILES,
     Bind,
-    FunctionsWish,
+    FunctionsSpec,
     Mode,
     Pool,
     PoolSpec,
@@ -73,7 +73,7 @@ class OnNode(Frozen):
     left_out: tuple[PoollessCard, ...] = ()
 
 
-def wishes_page(
+def specs_page(
     specs: Sequence[PoolSpec],
     takes: Mapping[Mode, str],
     warnings: Sequence[str] = (),
@@ -134,8 +134,8 @@ def pools_document(
     specs: Sequence[PoolSpec],
     rescan: int,
     warnings: Sequence[str] = (),
-    node: OnNode | None = None,
-    functions: Sequence[FunctionsWish] = (),
+    node: NodePools | None = None,
+    functions: Sequence[FunctionsSpec] = (),
 ) -> dict[str, object]:
     """Return all of it as JSON values. Keys are stable: only added to, never renamed or removed.
 
@@ -300,7 +300,7 @@ def _selector_document(selector: Selector) -> dict[str, Any]:
     return json_object(selector, "source", *given) | ranges
 
 
-def _node(node: OnNode) -> dict[str, object]:
+def _node(node: NodePools) -> dict[str, object]:
     return {
         "pools": [
             {

@@ -29,7 +29,7 @@ from kube_rdma.adapters.cluster.kinds.resource_slice import (
     claimed_devices,
 )
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
-from kube_rdma.adapters.kubelet.claim_plugin import ClaimAnswers, ClaimPlugin
+from kube_rdma.adapters.kubelet.claim_plugin import ClaimHandlers, ClaimPlugin
 from kube_rdma.lib import logs
 from kube_rdma.lib.logs import until_signal
 from kube_rdma.model.claims.claim import ClaimName, PreparedDevice
@@ -118,7 +118,7 @@ async def drive(node: str, spec: dict[str, Any]) -> None:
         async def unprepare(_: ClaimName) -> None:
             """A ghost holds nothing."""
 
-        await ClaimPlugin(REGISTRY, driver, ClaimAnswers(prepare, unprepare)).run()
+        await ClaimPlugin(REGISTRY, driver, ClaimHandlers(prepare, unprepare)).run()
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kube_base.errors import Refused
-from kube_rdma.adapters.kubelet.device_plugin import Answers, DevicePlugin
+from kube_rdma.adapters.kubelet.device_plugin import DevicePlugin, PluginHandlers
 from kube_rdma.lib import logs
 from kube_rdma.lib.logs import until_signal
 from kube_rdma.model.pools import Grant, Offer, Share, ShareId
@@ -76,7 +76,7 @@ def main() -> None:
     async def answer(wanted: Sequence[ShareId]) -> Grant:
         return allocate(offered, wanted)
 
-    asyncio.run(until_signal(DevicePlugin(KUBELET_DIR, offered, Answers(answer)).run()))
+    asyncio.run(until_signal(DevicePlugin(KUBELET_DIR, offered, PluginHandlers(answer)).run()))
 
 
 if __name__ == "__main__":

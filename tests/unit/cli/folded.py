@@ -16,7 +16,7 @@ from kube_rdma.migrate.rules.plan import plan
 from kube_rdma.migrate.views import plan_page
 from kube_rdma.model.finding import Finding, Severity, Stage
 from kube_rdma.model.migrate import MigrationOptions
-from kube_rdma.pools.views import node_page, wishes_page
+from kube_rdma.pools.views import node_page, specs_page
 from kube_rdma.verify.views import PairTable, proof_page
 from kube_rdma_selftest.report import report
 from kube_rdma_selftest.table import Table, dry_run, summary
@@ -125,7 +125,7 @@ def _unhealthy():
 # Each takes the columns of the terminal, which `verify` alone needs: it counts lines.
 PAGES = {
     "config-check": lambda _: (
-        *wishes_page((SHARED, FULL), TAKES, ("mind the gap",)),
+        *specs_page((SHARED, FULL), TAKES, ("mind the gap",)),
         *node_page(NODE, "On this node"),
     ),
     "config-check-manifests": lambda _: _manifests(),

@@ -28,7 +28,7 @@ from kube_rdma.model.pools import (
     Variables,
 )
 from kube_rdma.pools.rules.modes import MODES
-from kube_rdma.pools.views import OnNode, PoollessCard, node_page, pools_document, wishes_page
+from kube_rdma.pools.views import NodePools, PoollessCard, node_page, pools_document, specs_page
 from kube_rdma_tools.mode_page import modes_page
 
 TAKES = {mode: f"what {mode} takes" for mode in Mode}
@@ -90,7 +90,7 @@ Warning: mind the gap."""
 
 
 def test_the_wishes_word_for_word():
-    assert page_text(wishes_page([SHARED, FULL], TAKES, ["mind the gap"]), 100) == WISHES
+    assert page_text(specs_page([SHARED, FULL], TAKES, ["mind the gap"]), 100) == WISHES
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_the_wishes_word_for_word():
 def test_limits_of_a_share_are_shown_and_told(limits, words):
     limited = replace(FULL, limits=limits)
     assert f"a share takes at most {words} of each RDMA device" in page_text(
-        wishes_page([limited], TAKES), 120
+        specs_page([limited], TAKES), 120
     )
     shown = pools_document([limited], 60)["pools"][0]["limits"]
     assert shown == {"handles": limits.handles, "objects": limits.objects}
@@ -128,7 +128,7 @@ def shares(count, cards=(None,)):
 
 
 GOOD, ILL = card("one"), card("two", "no port is ACTIVE: check the cable", "no uverbs")
-NODE = OnNode(
+NODE = NodePools(
     (
         Pool(SHARED, shares(1000), (GOOD, ILL)),
         Pool(FULL, shares(2, ("one", "two")), (GOOD, ILL)),
@@ -175,7 +175,7 @@ def test_the_node_word_for_word():
 
 
 def test_every_line_keeps_the_width_of_a_small_terminal():
-    wishes = wishes_page([SHARED, FULL], TAKES, ["a " * 60])
+    wishes = specs_page([SHARED, FULL], TAKES, ["a " * 60])
     text = page_text((*wishes, *node_page(NODE, "On it")), 80)
     assert max(map(len, text.splitlines())) <= 80
 

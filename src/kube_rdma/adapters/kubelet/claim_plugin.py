@@ -148,7 +148,7 @@ SERVICE = "v1.DRAPlugin"  # k8s.io/kubelet/pkg/apis/dra/v1/types.go; Kubernetes 
 log = structlog.get_logger()
 
 
-class ClaimAnswers(Frozen):
+class ClaimHandlers(Frozen):
     """Who answers for a claim; each raises KubeError, which the kubelet shows as an Event."""
 
     prepare: Callable[[ClaimName], Awaitable[Sequence[PreparedDevice]]]
@@ -162,7 +162,7 @@ class ClaimPlugin:
     """
 
     def __init__(
-        self, folder: Path, driver: str, answers: ClaimAnswers, health: ClaimHealth | None = None
+        self, folder: Path, driver: str, answers: ClaimHandlers, health: ClaimHealth | None = None
     ) -> None:
         self._folder = folder
         self._socket = folder / f"{driver}.sock"
@@ -245,7 +245,7 @@ class _DriverInfo(RegistrationBase):
 class _ClaimService(DRAPluginBase):
     """What the kubelet asks for pods."""
 
-    def __init__(self, driver: str, answers: ClaimAnswers) -> None:
+    def __init__(self, driver: str, answers: ClaimHandlers) -> None:
         self._answers = answers
         self._requests = Requests(driver)
 

@@ -118,7 +118,7 @@ class Choice(Frozen):
     size: int
 
 
-class Answers(Frozen):
+class PluginHandlers(Frozen):
     """Who answers the kubelet's calls about one resource; each raises KubeError.
 
     `prefer` and `start` are needed where the Offer says `prefers` and `gated`.
@@ -132,7 +132,9 @@ class Answers(Frozen):
 class PoolService(DevicePluginBase):
     """One resource on one socket. `unwatched` gets the seconds that the last watcher stayed."""
 
-    def __init__(self, offer: Offer, answers: Answers, unwatched: Callable[[float], None]) -> None:
+    def __init__(
+        self, offer: Offer, answers: PluginHandlers, unwatched: Callable[[float], None]
+    ) -> None:
         self._offer = offer
         self._answers = answers
         self._unwatched = unwatched
@@ -263,7 +265,7 @@ _CLOSE_SECONDS = 2.0  # how long a stop waits for the kubelet to hang up
 _TURNS_OF_A_CALL = 4  # of the loop: it is seen, taken, made a task, connected
 
 
-class _Stall(Frozen):
+class _RunningServer(Frozen):
     """A server on a socket of its own."""
 
     server: Server
@@ -271,10 +273,10 @@ class _Stall(Frozen):
     socket: Identity | None  # None when it was removed at once
 
 
-class Served(ABC):
+class PluginServer(ABC):
     """One resource of this node. `run` serves it; `publish` tells what changed."""
 
-    def __init__(self, directory: Path, offer: Offer, answers: Answers) -> None:
+    def __init__(self, directory: Path, offer: Offer, answers: PluginHandlers) -> None:
         # A domain has no underscore, so no two resources share a socket.
         self._socket = directory / f"kube-rdma-{offer.resource.replace('/', '_')}.sock"
         self._directory = directory
@@ -284,8 +286,10 @@ class Served(ABC):
         self._wake = asyncio.Event()
         self.registered = asyncio.Event()
         """Set from when the kubelet took the resource for the first time."""
-        self._stall: _Stall | None = None
-        self._ending: _Stall | None = None  # is being closed, perhaps by a call that was cancelled
+        self._running: _RunningServer | None = None
+        self._ending: _RunningServer | None = (
+            None  # is being closed, perhaps by a call that was cancelled
+        )
         self._lost = False  # the last ListAndWatch on the socket has ended
         self._anew = False
         self._failures = 0
@@ -303,9 +307,9 @@ class Served(ABC):
         again.
         """
         previous, self._offer = self._offer, offer
-        if self._stall and options(previous) == options(offer):
-            self._stall.service.publish(offer, again=again)
-        elif self._stall:
+        if self._running and options(previous) == options(offer):
+            self._running.service.publish(offer, again=again)
+        elif self._running:
             self.register_again()
 
     def register_again(self) -> None:
@@ -352,7 +356,9 @@ class Served(ABC):
         """Give up the socket when it was removed or replaced, or has to be registered again."""
         if self._anew:
             await self._close()
-        if self._stall and (not self._stall.socket or identity(self._socket) != self._stall.socket):
+        if self._running and (
+            not self._running.socket or identity(self._socket) != self._running.socket
+        ):
             self._log.warning("socket removed", socket=str(self._socket))
             await self._close()
             self._set_back()  # two plugins of one resource would else fight at full speed
@@ -380,15 +386,15 @@ class Served(ABC):
                 ),
                 where=str(self._socket),
             ) from error
-        self._stall = _Stall(server, service, identity(self._socket))
+        self._running = _RunningServer(server, service, identity(self._socket))
 
     async def _close(self, *, for_good: bool = False) -> None:
         """Stop serving and remove the socket, if it is still its own; once more when cancelled."""
-        self._ending, self._stall = self._ending or self._stall, None
+        self._ending, self._running = self._ending or self._running, None
         self._lost = self._anew = False
-        if (stall := self._ending) is None:
+        if (running := self._ending) is None:
             return
-        if stall.socket and identity(self._socket) == stall.socket:
+        if running.socket and identity(self._socket) == running.socket:
             self._socket.unlink(missing_ok=True)
         # Whoever called until now is the server's some turns of the loop later; one that it does
         # not know when it closes would hang (_accept_connection2 of asyncio).
@@ -396,11 +402,11 @@ class Served(ABC):
             await asyncio.sleep(0)
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):
-                await stall.service.end(withdrawn=for_good)
-        stall.server.close()
+                await running.service.end(withdrawn=for_good)
+        running.server.close()
         with suppress(TimeoutError):  # from Python 3.12 on it waits for the other side to hang up
             async with asyncio.timeout(_CLOSE_SECONDS):
-                await stall.server.wait_closed()
+                await running.server.wait_closed()
         self._ending = None
 
     async def _end(self) -> None:
@@ -414,7 +420,7 @@ class Served(ABC):
 
     def _left(self, service: PoolService, seconds: float) -> None:
         """The kubelet ended its only ListAndWatch: without one it gives no share away."""
-        if self._stall is None or self._stall.service is not service:
+        if self._running is None or self._running.service is not service:
             return  # it was ended on this side
         self._lost = True
         if seconds > LONGEST:
@@ -434,17 +440,17 @@ class Served(ABC):
 _REGISTER_SECONDS = 15.0  # the kubelet dials back within this call, for up to 10 s
 
 
-class DevicePlugin(Served):
+class DevicePlugin(PluginServer):
     """One resource of this node, registered by a call to the kubelet."""
 
-    def __init__(self, directory: Path, offer: Offer, answers: Answers) -> None:
+    def __init__(self, directory: Path, offer: Offer, answers: PluginHandlers) -> None:
         super().__init__(directory, offer, answers)
         self._kubelet = directory / KUBELET_SOCKET
         self._seen: Identity | None = None  # the kubelet's socket at the last look
         self._introduced: object = None  # the server that it was told of
 
     async def run(self) -> None:
-        """Serve until cancelled; raise as every Served does."""
+        """Serve until cancelled; raise as every PluginServer does."""
         if identity(self._kubelet) is None:
             self._log.info("waiting for the kubelet", socket=str(self._kubelet))
         await super().run()
@@ -454,7 +460,7 @@ class DevicePlugin(Served):
 
     @property
     def _is_registered(self) -> bool:
-        return self._stall is not None and self._stall is self._introduced and not self._lost
+        return self._running is not None and self._running is self._introduced and not self._lost
 
     async def _settle(self) -> float | None:
         kubelet = identity(self._kubelet)
@@ -467,7 +473,7 @@ class DevicePlugin(Served):
             return None
         if (pause := self._pause()) > 0:
             return pause
-        if self._stall is None:
+        if self._running is None:
             await self._serve()
         await self._register()
         return None if self._is_registered else self._pause()
@@ -476,7 +482,7 @@ class DevicePlugin(Served):
         """Take note that a kubelet came, went or was replaced, and start from nothing."""
         if kubelet is None:
             self._log.warning("the kubelet is gone", socket=str(self._kubelet))
-        elif self._seen or self._stall:
+        elif self._seen or self._running:
             self._log.info("the kubelet is back")
         self._seen = kubelet
         self._failures = 0
@@ -503,7 +509,7 @@ class DevicePlugin(Served):
                 "registration failed, trying again", reason=failure.reason, seconds=seconds
             )
         else:
-            self._introduced = self._stall
+            self._introduced = self._running
             self.registered.set()
             self._log.info("registered", shares=len(self._offer.shares), socket=str(self._socket))
 
@@ -513,16 +519,16 @@ class DevicePlugin(Served):
 TYPE = "DevicePlugin"  # what the kubelet calls plugins of this kind
 
 
-class WatchedPlugin(Served):
+class WatchedPlugin(PluginServer):
     """One resource of this node, registered by a socket that the kubelet watches for."""
 
     async def _settle(self) -> float | None:
         await self._mind_the_socket()
-        if self._stall and not self._lost:
+        if self._running and not self._lost:
             return None
         if (pause := self._pause()) > 0:
             return pause
-        if self._stall and self._stall.service.watched:
+        if self._running and self._running.service.watched:
             self._lost = False
             return None  # a kubelet that started has found it meanwhile
         await self._close()
@@ -588,7 +594,9 @@ class Registry(StrEnum):
     PLUGINS_REGISTRY = "plugins_registry"
 
 
-def serve(registry: Registry, folders: Folders, offer: Offer, answers: Answers) -> Served:
+def serve(
+    registry: Registry, folders: Folders, offer: Offer, answers: PluginHandlers
+) -> PluginServer:
     """A server of `offer`, not yet running; raise Refused when the folder is not there."""
     if registry is Registry.DEVICE_PLUGINS:
         return DevicePlugin(folders.device_plugins, offer, answers)

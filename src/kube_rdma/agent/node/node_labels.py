@@ -29,7 +29,13 @@ from kube_rdma.lib.debounce import Debounce
 from kube_rdma.model.kubernetes import LabelChange, NodeState
 from kube_rdma.model.pools import Mode
 from kube_rdma.model.survey import Survey
-from kube_rdma.pools.rules.labels import HostRelease, LabelFacts, WantedLabels, change, wanted
+from kube_rdma.pools.rules.labels import (
+    HostRelease,
+    LabelFacts,
+    WantedLabels,
+    label_change,
+    wanted_labels,
+)
 from kube_rdma.reports.node_keeper import NodeKeeper, WritePace
 from kube_rdma.reports.rules.node_report import AgentLook
 
@@ -86,13 +92,13 @@ class NodeLabels(NodeKeeper[WantedLabels]):
         """Return the labels of a node; role node alone knows of no pools."""
         if self._removes:
             return WantedLabels()
-        return wanted(LabelFacts(survey, self._host, modes, rails))
+        return wanted_labels(LabelFacts(survey, self._host, modes, rails))
 
     def _agrees(self, node: NodeState, wanted: WantedLabels) -> bool:
-        return change(node, wanted) is None
+        return label_change(node, wanted) is None
 
     async def _write(self, node: NodeState, wanted: WantedLabels) -> None:
-        written = await self._nodes.relabel(node.name, partial(change, wanted=wanted))
+        written = await self._nodes.relabel(node.name, partial(label_change, wanted=wanted))
         if written:
             log.info("node labels written", node=node.name, labels=_text(written))
 

@@ -21,7 +21,7 @@ from kube_client.watching import Changed, Cut, Deleted, Muddled, Synced, WatchEv
 from kube_rdma.adapters.bulkhead import object_failed, start
 from kube_rdma.adapters.cluster.kinds.own import StoredReport
 from kube_rdma.model.kubernetes import NodeState, moment
-from kube_rdma.model.pools import ClusterNodePolicy, NodeWishes
+from kube_rdma.model.pools import ClusterNodePolicy, NodeSpecs
 from kube_rdma.model.reports import NodeReport, NodeReportStatus
 from kube_rdma.pools.kind import NODE_POLICY, policy_of
 from kube_rdma.pools.rules.pools import node_wishes
@@ -123,7 +123,7 @@ class NodeReporter(NodeKeeper[NodeReport]):
 
 # Follows the NodePolicies of the cluster for this node: what they wish is a wish of the agent.
 
-Wished = tuple[NodeWishes, tuple[Refused, ...]]
+Wished = tuple[NodeSpecs, tuple[Refused, ...]]
 Watch = Callable[[], AsyncGenerator[WatchEvent[bytes, None], None]]
 
 
@@ -139,7 +139,7 @@ class NodePolicies:
         self._synced = False
         self._last: Wished | None = None
         self._notices = Notices()
-        self._wish: Callable[[NodeWishes, tuple[Refused, ...]], None] = lambda *_: None
+        self._wish: Callable[[NodeSpecs, tuple[Refused, ...]], None] = lambda *_: None
 
     @property
     def are_known(self) -> bool:
@@ -152,7 +152,7 @@ class NodePolicies:
             self._labels = node.labels
             self._tell()
 
-    async def follow(self, wish: Callable[[NodeWishes, tuple[Refused, ...]], None]) -> None:
+    async def follow(self, wish: Callable[[NodeSpecs, tuple[Refused, ...]], None]) -> None:
         """Call `wish` with what the policies come to and those that are refused, until cancelled.
 
         Where they may not be read, or do not exist, they come to nothing.
@@ -192,7 +192,7 @@ class NodePolicies:
     def _tell(self) -> None:
         """Half a list is no wish: nothing is told before the first one is whole."""
         if self._synced and self._labels is not None:
-            wishes = node_wishes(self._policies.values(), self._labels)
+            wishes = node_specs(self._policies.values(), self._labels)
             wished = (wishes, tuple(self._refusals.values()))
             if wished != self._last:
                 self._last = wished

@@ -91,7 +91,7 @@ class Config(Frozen):
     pools: tuple[PoolSpec, ...]
     rescan: int = RESCAN  # seconds between two looks when the kernel announces nothing; 0: never
     warnings: tuple[str, ...] = ()  # sentences
-    functions: tuple[FunctionsWish, ...] = ()
+    functions: tuple[FunctionsSpec, ...] = ()
     rails: tuple[str, ...] = ()  # interfaces or PCI addresses of cards, in the order of their rails
 
 

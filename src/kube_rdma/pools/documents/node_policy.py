@@ -54,7 +54,7 @@ from kube_rdma.model.pools import (
     Attach,
     Bind,
     ClusterNodePolicy,
-    FunctionsWish,
+    FunctionsSpec,
     Mode,
     PoolSpec,
     Preference,
@@ -554,10 +554,10 @@ def load_object(data: bytes, name: str) -> ClusterNodePolicy:
     )
 
 
-def _functions(spec: PolicySpec, document: Document, base: Path) -> Iterator[FunctionsWish]:
+def _functions(spec: PolicySpec, document: Document, base: Path) -> Iterator[FunctionsSpec]:
     for index, functions in enumerate(spec.virtual_functions):
         path = (*base, "virtualFunctions", index)
-        yield FunctionsWish(
+        yield FunctionsSpec(
             tuple(
                 _cards(each, document.where((*path, "selectors", n)))
                 for n, each in enumerate(functions.selectors)

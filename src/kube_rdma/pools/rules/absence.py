@@ -32,7 +32,7 @@ from kube_rdma.model.attach.steps import TakeLink
 from kube_rdma.model.card import USER_SPACE, Card, CardId, Function
 from kube_rdma.model.device import LinkLayer, PodLink
 
-# What is told of a card's health: bad news at once, good news when it has lasted.
+# Damping: bad news of a card is told at once, good news when it has lasted.
 
 HOLD = 1.0  # seconds that a card has to stay good after its first return; doubled by each further
 LONGEST_HOLD = 30.0
@@ -42,20 +42,16 @@ VANISHED = "it is gone: dmesg may say whether its driver or the machine has let 
 
 
 class Health(Frozen):
-    """What is known of one card; times are seconds of one clock that never goes back.
+    """The reported health of one card. Times are seconds of one clock that never goes back."""
 
-    `reported` is what was last said of it. `good_at` is when it may be called good if it stays so,
-    None while it is bad or gone. `returns` are when it came back within the last WINDOW.
-    """
-
-    reported: bool
-    good_at: float | None
-    returns: tuple[float, ...] = ()
+    reported: bool  # what was last said of it
+    good_at: float | None  # from then on it may be called good; None while it is bad or gone
+    returns: tuple[float, ...] = ()  # when it came back within the last WINDOW
     gone_at: float | None = None
 
 
 class HealthChange(Frozen):
-    """What is new about a card: a line in the log, an Event, another list for the kubelet."""
+    """One change of a card's health: a line in the log, an Event, another list for the kubelet."""
 
     card: CardId
     healthy: bool
@@ -63,15 +59,12 @@ class HealthChange(Frozen):
 
 
 class Assessment(Frozen):
-    """How the cards are to be told, and what to hand in the next time.
-
-    `again` is in how many seconds to look once more although nothing was announced, None: never.
-    """
+    """The cards as they are to be reported, and the health to hand in the next time."""
 
     health: Mapping[CardId, Health]
     cards: tuple[Card, ...]
     changes: tuple[HealthChange, ...]
-    again: float | None
+    again: float | None  # seconds until the next look though nothing was announced; None: never
 
 
 def assess(before: Mapping[CardId, Health], cards: Sequence[Card], now: float) -> Assessment:
@@ -82,7 +75,11 @@ def assess(before: Mapping[CardId, Health], cards: Sequence[Card], now: float) -
     with each return within WINDOW up to LONGEST_HOLD, so a link that flaps stays unhealthy. A card
     that is gone for WINDOW is forgotten.
     """
-    remembered = {name: was for name, was in before.items() if not _forgotten(was, now)}
+    remembered = {
+        name: was
+        for name, was in before.items()
+        if was.gone_at is None or now - was.gone_at < WINDOW
+    }
     present = {card.id: _seen(remembered.get(card.id), card, now) for card in cards}
     gone = {
         name: Health(False, None, was.returns, now if was.gone_at is None else was.gone_at)
@@ -90,8 +87,13 @@ def assess(before: Mapping[CardId, Health], cards: Sequence[Card], now: float) -
         if name not in present
     }
     changes = [
-        HealthChange(card.id, present[card.id].reported, _reported_reasons(card, present[card.id]))
+        HealthChange(  # also why it may be long until the next one
+            card.id,
+            health.reported,
+            () if health.reported else (*card.reasons, *_flapping(health)),
+        )
         for card in cards
+        for health in [present[card.id]]
         if card.id not in remembered
         or remembered[card.id].reported is not present[card.id].reported
     ]
@@ -104,12 +106,8 @@ def assess(before: Mapping[CardId, Health], cards: Sequence[Card], now: float) -
     return Assessment(present | gone, judged, tuple(changes), min(waits, default=None))
 
 
-def _forgotten(was: Health, now: float) -> bool:
-    return was.gone_at is not None and now - was.gone_at >= WINDOW
-
-
 def _seen(was: Health | None, card: Card, now: float) -> Health:
-    """The health of a card that is there."""
+    """Return the health of a card that is there."""
     if was is None:
         return Health(card.usable, now if card.usable else None)
     returns = tuple(at for at in was.returns if now - at < WINDOW)
@@ -122,16 +120,11 @@ def _seen(was: Health | None, card: Card, now: float) -> Health:
 
 
 def _reasons(card: Card, health: Health) -> tuple[str, ...]:
-    """What stands against the card now: its own reasons, or that it is held back."""
+    """Return the reasons against the card now: its own, or that it is held back."""
     if card.reasons or health.reported or health.good_at is None:
         return card.reasons
     hold = health.good_at - health.returns[-1]
     return _flapping(health) or (f"it has just come back and has to stay good for {hold:g} s",)
-
-
-def _reported_reasons(card: Card, health: Health) -> tuple[str, ...]:
-    """The reasons for a Change to the bad: also why it may be long until the next one."""
-    return () if health.reported else (*card.reasons, *_flapping(health))
 
 
 def _flapping(health: Health) -> tuple[str, ...]:
@@ -141,7 +134,7 @@ def _flapping(health: Health) -> tuple[str, ...]:
 
 
 def with_missing_nodes(cards: Sequence[Card], missing: Collection[str]) -> tuple[Card, ...]:
-    """The cards with a reason for each of their device nodes that is among the `missing` paths."""
+    """Return the cards with a reason for each of their device nodes in `missing`."""
     return tuple(replace(card, reasons=(*card.reasons, *_missing(card, missing))) for card in cards)
 
 
@@ -154,7 +147,7 @@ def _missing(card: Card, missing: Collection[str]) -> Iterator[str]:
 
 
 def inside_pod(card: Card, pod: str, links: Sequence[PodLink]) -> Card:
-    """The card with what its interfaces say in the namespace of `pod` (namespace/name).
+    """Return the card with what its interfaces say in the namespace of `pod` (namespace/name).
 
     A card with an interface here is not there: what `links` show is then another one's. Of a card
     none of whose interfaces is among the links nothing is known, so nothing is said.
@@ -165,6 +158,8 @@ def inside_pod(card: Card, pod: str, links: Sequence[PodLink]) -> Card:
     reasons = (f"in pod {pod}: {no_carrier(link.name)}" for link in own)
     return replace(card, reasons=(*card.reasons, *reasons))
 
+
+# Absence: cards whose interface or RDMA device is not on the node.
 
 MOVED = (
     "its interface is not on the node, and no pod of kube-rdma has it: another program moved it, "
@@ -190,18 +185,13 @@ _VARIANT = "vfio"  # in the name of each variant driver of vfio-pci: mlx5_vfio_p
 
 
 class Absences(Frozen):
-    """The cards that are `away`, all or a part of them not on the node; hand it in the next time.
+    """The cards that are away from the node, and when each may be called moved."""
 
-    `ours` were last known to be with a pod of kube-rdma. `due` says of the others when they may be
-    called `moved`, in seconds of one clock that never goes back. `again` is in how many seconds to
-    look once more although nothing was announced, None: never.
-    """
-
-    away: frozenset[CardId] = frozenset()
-    ours: frozenset[CardId] = frozenset()
-    due: Mapping[CardId, float] = field(default_factory=dict)
+    away: frozenset[CardId] = frozenset()  # all of the card, or a part of it
+    ours: frozenset[CardId] = frozenset()  # last known to be with a pod of kube-rdma
+    due: Mapping[CardId, float] = field(default_factory=dict)  # of the others: moved from then on
     moved: frozenset[CardId] = frozenset()
-    again: float | None = None
+    again: float | None = None  # seconds until the next look though nothing was announced
 
 
 def absent(
@@ -211,7 +201,7 @@ def absent(
     now: float,
     bare: Collection[CardId] = (),
 ) -> Absences:
-    """The absences `now`; `before` are those of the last look.
+    """Return the absences `now`; `before` are those of the last look.
 
     `bare` are the cards that had an RDMA device and show none (see `is_bare`); they are away too.
     `explained` are the cards that pods of kube-rdma have, or are getting. None: nobody can say;
@@ -230,11 +220,11 @@ def absent(
 
 
 def is_away(card: Card) -> bool:
-    """Whether a card lacks the interface that it should have on the node.
+    """Decide whether a card lacks the interface that it should have on the node.
 
-    That of a function without an RDMA device, if a driver of the kernel has it. Else that of its
-    ports: RoCE and iWARP stand on one (ib_device_get_netdev). InfiniBand does without, as IPoIB may
-    not be loaded, and so does EFA, whose link layer is unspecified.
+    A function without an RDMA device should have one if a driver of the kernel has it. Else its
+    ports should: RoCE and iWARP stand on one (ib_device_get_netdev). InfiniBand does without, as
+    IPoIB may not be loaded, and so does EFA, whose link layer is unspecified.
     """
     ports = [port for device in card.devices for port in device.ports]
     if any(port.netdev for port in ports):  # of eRDMA it is another function's
@@ -250,15 +240,15 @@ def is_away(card: Card) -> bool:
 
 
 def is_bare(card: Card) -> bool:
-    """Whether nothing shows an RDMA device on a function that the kernel, or nobody, drives.
+    """Decide whether a function that the kernel, or nobody, drives shows no RDMA device.
 
-    It is trouble of a card that had one. A function of a driver for user space was given away.
+    That is trouble of a card that had one. A function of a driver for user space was given away.
     """
     return card.function is not None and not card.devices and not _for_programs(card.function)
 
 
 def _for_programs(function: Function) -> bool:
-    """Whether its driver hands it to a program or a virtual machine."""
+    """Decide whether its driver hands it to a program or a virtual machine."""
     driver = function.driver or ""
     return driver in USER_SPACE or _VARIANT in driver
 

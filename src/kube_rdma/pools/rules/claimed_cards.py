@@ -1,6 +1,6 @@
-"""Which network cards the claims of pods stand for, whatever driver handed them out.
+"""Finds the network cards that the claims of pods stand for, whatever driver handed them out.
 
-Between adapters/cluster/kinds/resource_slice and the doctor, the metrics and verify. No driver's
+Reads adapters/cluster/kinds/resource_slice for the doctor, the metrics and verify. No driver's
 name decides: a device is a card if its attributes lead to an RDMA device that somebody sees. What
 was done with the card is the driver's business, and nothing here supposes it.
 """
@@ -27,7 +27,7 @@ class NamedDevice(Protocol):
 
     @property
     def name(self) -> str:
-        """As the kernel calls it where it was seen."""
+        """The kernel's name of it where it was seen."""
 
     @property
     def pci(self) -> PciAddress | None:
@@ -45,19 +45,19 @@ class ClaimedCard(Frozen):
 
     @property
     def driver(self) -> str:
-        """Whose device it is."""
+        """Return the driver whose device it is."""
         return self.held.device.driver
 
     @property
     def is_own(self) -> bool:
-        """Whether kube-rdma's own driver handed it out."""
+        """Decide whether kube-rdma's own driver handed it out."""
         return self.driver == DRIVER
 
 
 def claimed_cards(
     held: Iterable[ClaimedDevice], slices: Iterable[DeviceSlice]
 ) -> tuple[ClaimedCard, ...]:
-    """What of it may be a card, each once for a container, in the order of `held`."""
+    """Return the held devices that may be cards, each once for a container, in their order."""
     published = published_cards(slices)
     return tuple(
         ClaimedCard(one, published[one.device])
@@ -67,7 +67,7 @@ def claimed_cards(
 
 
 def published_cards(slices: Iterable[DeviceSlice]) -> dict[SliceDevice, PublishedCard]:
-    """The devices of the slices that count and may be cards."""
+    """Return the devices of the slices that count and may be cards."""
     return {
         SliceDevice(part.driver, part.pool, card.name): card
         for part in newest(slices)
@@ -76,7 +76,7 @@ def published_cards(slices: Iterable[DeviceSlice]) -> dict[SliceDevice, Publishe
 
 
 def rdma_devices(card: PublishedCard, devices: Iterable[D]) -> tuple[D, ...]:
-    """The RDMA device that a card is, among those that are seen; nothing where it is not there.
+    """Return the RDMA device that a card is, among those seen; nothing where it is not there.
 
     The function counts before the name, which another device may have by now. Where several
     devices sit on one function, as sub-functions do, only the name tells which one is meant.

@@ -1,8 +1,8 @@
 """Says in one condition of the Node object how all cards of this node's pools are.
 
-Behind pools/rules/health: the loop hands in each verdict, and agent/node/marks
-writes what comes out when it differs from what the Node object has. Its type and the three fields
-follow the API conventions for conditions, so whoever heals nodes by conditions can read it.
+The agent's loop hands in each verdict of pools/rules/health, and agent/node/marks writes the
+condition when it differs from what the Node object has. Its type and the three fields follow the
+API conventions for conditions, so whoever heals nodes by conditions can read it.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class CardsState(Frozen):
     wrong: Mapping[CardId, str] = field(default_factory=dict)
 
 
-def looked(
+def next_state(
     before: CardsState, verdict: NodeVerdict, specs: Sequence[PoolSpec], survey: Survey
 ) -> CardsState:
-    """The state after one more look.
+    """Return the state after one more look.
 
     A card that vanished counts as long as the same pools are wished for: nobody else remembers that
     it was there. Not so a soft device, or a virtual function whose physical one is there: somebody
@@ -50,7 +50,12 @@ def looked(
     now = {card.id: card for card in verdict.cards if LEAVING not in card.reasons}
     pooled = {card.id for pool in verdict.pools for card in pool.cards}
     cards = {
-        name: _pool_card(card, before.cards.get(name))
+        name: PoolCard(
+            # The name of its RDMA devices stays while they are out of sight.
+            before.cards[name].name if name in before.cards and not card.devices else card.name,
+            card.pci,
+            card.seat.physical_function if card.seat else None,
+        )
         for name, card in now.items()
         if name in pooled
     }
@@ -73,14 +78,18 @@ def looked(
 
 
 def condition(state: CardsState) -> NodeCondition | None:
-    """What the Node object is to say; None on a node whose pools have no cards."""
+    """Return the condition of the Node object; None on a node whose pools have no cards."""
     count = len(state.cards)
     if not count:
         return None
     if not state.wrong:
         return NodeCondition("True", "CardsHealthy", f"{count} of {count} cards can be used")
     head = f"{count - len(state.wrong)} of {count} cards can be used"
-    sentences = sorted(f"{_label(name, state)}: {why}" for name, why in state.wrong.items())
+    names = {
+        name: card.name if card.name == name else f"{card.name} ({name})"
+        for name, card in state.cards.items()
+    }
+    sentences = sorted(f"{names[name]}: {why}" for name, why in state.wrong.items())
     return NodeCondition("False", "CardsUnhealthy", ". ".join((head, *_fitting(head, sentences))))
 
 
@@ -96,16 +105,5 @@ def _fitting(head: str, sentences: Sequence[str]) -> Iterator[str]:
         yield sentence
 
 
-def _pool_card(card: Card, before: PoolCard | None) -> PoolCard:
-    """The card by the name of its RDMA devices, also while they are out of sight."""
-    name = before.name if before and not card.devices else card.name
-    return PoolCard(name, card.pci, card.seat.physical_function if card.seat else None)
-
-
 def _why(card: Card) -> str:
     return "; ".join(card.reasons)
-
-
-def _label(name: CardId, state: CardsState) -> str:
-    card = state.cards[name]
-    return card.name if card.name == name else f"{card.name} ({name})"

@@ -1,15 +1,15 @@
-"""Meets the wishes for virtual functions with a node: what can be done, what waits, what is wrong.
+"""Plans the virtual functions of a node: what can be made, what waits, what a person must change.
 
-Between api, which makes the wishes, and adapters/kernel/sriov/functions, which runs the acts. The
-kernel changes a number only by way of zero, so whoever uses one function stands in the way of all
-of its card. The same wishes and the same node make the same plan, so functions that a reboot took
-away are made again by nothing but the next look.
+pools/documents makes the specs, adapters/kernel/sriov/functions runs the plan. The kernel changes
+a number only by way of zero, so whoever uses one function stands in the way of all of its card.
+The same specs and the same node make the same plan, so functions that a reboot took away are made
+again by the next survey alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, product
 from shlex import quote
 from types import MappingProxyType
 
@@ -22,7 +22,7 @@ from kube_rdma.model.pools import (
     Bind,
     FunctionRange,
     FunctionsPlan,
-    FunctionsWish,
+    FunctionsSpec,
     Pool,
     PoolSpec,
     Selector,
@@ -39,17 +39,19 @@ Held = Mapping[CardId, Sequence[str]]  # by card the pods, namespace/name, that 
 Uses = Mapping[str, Use]  # by interface; of one that is not in it nobody knows
 
 
-def function_faults(wishes: Sequence[FunctionsWish]) -> tuple[Refused, ...]:
-    """What makes these wishes impossible on every node: two numbers for a card that both name."""
+def function_faults(specs: Sequence[FunctionsSpec]) -> tuple[Refused, ...]:
+    """Return what makes these specs impossible on every node: two numbers for one card."""
     return tuple(
         _disagreement(what, first, second)
-        for first, second in combinations(wishes, 2)
-        if _differ(first, second) and (what := _both(first, second))
+        for first, second in combinations(specs, 2)
+        if _differ(first, second)
+        for one, other in product(first.selectors, second.selectors)
+        if (what := meeting(one, other))
     )
 
 
 def held_functions(holdings: Sequence[Holding], pools: Mapping[str, Pool]) -> Held:
-    """By card the pods that hold it, by resources of kube-rdma or of another device plugin.
+    """Return by card the pods that hold it, by resources of kube-rdma or of another plugin.
 
     `pools` are those that are offered. The shares of other SR-IOV device plugins are PCI addresses,
     and those of a pool that is no longer offered begin with one.
@@ -64,31 +66,31 @@ def held_functions(holdings: Sequence[Holding], pools: Mapping[str, Pool]) -> He
 
 
 def plan_functions(
-    wishes: Sequence[FunctionsWish],
+    specs: Sequence[FunctionsSpec],
     survey: Survey,
     held: Held | None,
     ours: Collection[PciAddress],
     uses: Uses = MappingProxyType({}),
 ) -> FunctionsPlan:
-    """What follows from the wishes on this node now.
+    """Return what follows from the specs on this node now.
 
     `held` says who holds which card, None that nobody can tell. `ours` are the physical functions
     whose virtual ones the agent answers for; those of others are changed only by force. `uses` is
     about the interfaces that `in_question` names.
     """
     functions = {function.seat.pci: function for function in survey.functions}
-    meant: dict[PciAddress, list[FunctionsWish]] = {}
+    meant: dict[PciAddress, list[FunctionsSpec]] = {}
     waits: list[str] = []
-    for wish in wishes:
+    for spec in specs:
         chosen = [
             pci
             for pci, one in functions.items()
-            if any(_chosen(selector, one, functions) for selector in wish.selectors)
+            if any(_chosen(selector, one, functions) for selector in spec.selectors)
         ]
         for pci in chosen:
-            meant.setdefault(pci, []).append(wish)
+            meant.setdefault(pci, []).append(spec)
         if not chosen:
-            waits.append(f"no card of this node can have the virtual functions of {wish.source}")
+            waits.append(f"no card of this node can have the virtual functions of {spec.source}")
     acts, refusals, kept, waiting = [], [], [], []
     node = _Node(survey, functions, held, ours, uses)
     for pci, those in sorted(meant.items()):
@@ -105,20 +107,20 @@ def plan_functions(
     return FunctionsPlan(tuple(acts), tuple(waits), tuple(refusals), tuple(kept), tuple(waiting))
 
 
-def wished(wishes: Sequence[FunctionsWish], survey: Survey) -> dict[PciAddress, int]:
-    """How many virtual functions the physical ones that any wish means are to have."""
+def function_counts(specs: Sequence[FunctionsSpec], survey: Survey) -> dict[PciAddress, int]:
+    """Return how many virtual functions each physical one that a spec means is to have."""
     functions = {function.seat.pci: function for function in survey.functions}
     return {
-        pci: wish.count
-        for wish in wishes
+        pci: spec.count
+        for spec in specs
         for pci, one in functions.items()
-        if any(_chosen(selector, one, functions) for selector in wish.selectors)
+        if any(_chosen(selector, one, functions) for selector in spec.selectors)
     }
 
 
-def in_question(wishes: Sequence[FunctionsWish], survey: Survey) -> frozenset[str]:
-    """The interfaces of virtual functions that may have to go: ask what they are used for."""
-    counts = wished(wishes, survey)
+def in_question(specs: Sequence[FunctionsSpec], survey: Survey) -> frozenset[str]:
+    """Return the interfaces of virtual functions that may have to go: their use has to be read."""
+    counts = function_counts(specs, survey)
     changing = {
         one.seat.pci
         for one in survey.functions
@@ -126,11 +128,6 @@ def in_question(wishes: Sequence[FunctionsWish], survey: Survey) -> frozenset[st
     }
     parts = (one for one in survey.functions if one.seat.physical_function in changing)
     return frozenset(netdev.name for part in parts for netdev in part.netdevs)
-
-
-def _both(first: FunctionsWish, second: FunctionsWish) -> str | None:
-    pairs = ((one, other) for one in first.selectors for other in second.selectors)
-    return next((what for pair in pairs if (what := meeting(*pair))), None)
 
 
 def _cards_of(share: ShareId, pool: Pool | None) -> Iterator[CardId]:
@@ -145,29 +142,29 @@ def _cards_of(share: ShareId, pool: Pool | None) -> Iterator[CardId]:
 def _chosen(
     selector: Selector, function: Function, functions: Mapping[PciAddress, Function]
 ) -> bool:
-    """Whether it is meant: one that cannot have virtual functions only if it is named itself."""
+    """Decide whether a selector means it: a card without SR-IOV only when named itself."""
     if unmet(selector, Card(CardId(function.seat.pci), (), function), functions) is not None:
         return False
     return bool(selector.interfaces or selector.pci_addresses or function.seat.sriov_total)
 
 
-def _differ(first: FunctionsWish, second: FunctionsWish) -> bool:
+def _differ(first: FunctionsSpec, second: FunctionsSpec) -> bool:
     return (first.count, first.autoprobe) != (second.count, second.autoprobe)
 
 
-def _disagreement(name: str, first: FunctionsWish, second: FunctionsWish) -> Refused:
+def _disagreement(name: str, first: FunctionsSpec, second: FunctionsSpec) -> Refused:
     says = f"{name} is to have {_describe(second)} here and {_describe(first)} by {first.source}"
     remedy = "Write the same in both, or let one choose other cards"
     return Refused(says, remedy=remedy, where=second.source)
 
 
-def _describe(wish: FunctionsWish) -> str:
-    drivers = "" if wish.autoprobe else " without drivers"
-    return f"{wish.count} virtual functions{drivers}"
+def _describe(spec: FunctionsSpec) -> str:
+    drivers = "" if spec.autoprobe else " without drivers"
+    return f"{spec.count} virtual functions{drivers}"
 
 
 class _Node:
-    """The node of one plan."""
+    """The facts of one plan."""
 
     def __init__(
         self,
@@ -184,26 +181,26 @@ class _Node:
         self._uses = uses
 
     def meet(
-        self, card: Function, wishes: Sequence[FunctionsWish]
+        self, card: Function, specs: Sequence[FunctionsSpec]
     ) -> SetFunctions | Refused | str | None:
-        """What follows for one physical function from those that mean it; None when all is well."""
-        wish, *others = wishes
-        if other := next((one for one in others if _differ(wish, one)), None):
-            return _disagreement(_name(card), wish, other)
-        if refusal := _incapable(card, wish):
+        """Return what follows for one physical function from its specs; None when all is well."""
+        spec, *others = specs
+        if other := next((one for one in others if _differ(spec, one)), None):
+            return _disagreement(_name(card), spec, other)
+        if refusal := _incapable(card, spec):
             return refusal
-        now, forced = len(card.seat.virtual_functions), any(one.force for one in wishes)
-        if now == wish.count:
+        now, forced = len(card.seat.virtual_functions), any(one.force for one in specs)
+        if now == spec.count:
             return None
         if until := next(self._obstacles(card, forced=forced), None):
             state = f"{_name(card)} stays with {now} virtual functions"
-            return f"{state}; {wish.count} ({wish.source}) wait until {until}"
-        refusal = (None if forced else self._unforced(card, wish)) or _down(card, wish)
-        act = SetFunctions(card.seat.pci, _name(card), now, wish.count, wish.autoprobe)
+            return f"{state}; {spec.count} ({spec.source}) wait until {until}"
+        refusal = (None if forced else self._unforced(card, spec)) or _down(card, spec)
+        act = SetFunctions(card.seat.pci, _name(card), now, spec.count, spec.autoprobe)
         return refusal or act
 
     def _obstacles(self, card: Function, *, forced: bool) -> Iterator[str]:
-        """Who is in the way, as what has to happen first."""
+        """Yield who is in the way, as what has to happen first."""
         parts = [
             self._functions[pci] for pci in card.seat.virtual_functions if pci in self._functions
         ]
@@ -235,9 +232,9 @@ class _Node:
         return next(filter(None, map(self._busy, part.netdevs)), None)
 
     def _busy(self, netdev: Netdev) -> str | None:
-        """Why an interface counts as in use, by the node or by a pod through it.
+        """Return why an interface counts as in use, by the node or by a pod through it.
 
-        Being up alone does not count, for trying a card out sets its functions up. It counts where
+        Being up alone does not count, for trying a card out sets its functions up, except where
         nothing else is known of the interface.
         """
         use = self._uses.get(netdev.name)
@@ -257,43 +254,43 @@ class _Node:
     def _has_device(self, function: Function) -> bool:
         return any(_on(device, function) for device in self._survey.devices)
 
-    def _unforced(self, card: Function, wish: FunctionsWish) -> Refused | None:
+    def _unforced(self, card: Function, spec: FunctionsSpec) -> Refused | None:
         name, now = _name(card), len(card.seat.virtual_functions)
         force = 'write "force": true if the node may be cut off for a moment'
         if any(netdev.vital for netdev in card.netdevs):
             problem = f"the node itself is, or may be, reached through {name}"
-            return Refused(problem, remedy=f"Choose another card, or {force}", where=wish.source)
+            return Refused(problem, remedy=f"Choose another card, or {force}", where=spec.source)
         if now and card.seat.pci not in self._ours:
             problem = f"{name} has {now} virtual functions that kube-rdma did not make"
-            remedy = f'Write {now}, or "force": true to have {wish.count} in their place'
-            return Refused(problem, remedy=remedy, where=wish.source)
+            remedy = f'Write {now}, or "force": true to have {spec.count} in their place'
+            return Refused(problem, remedy=remedy, where=spec.source)
         return None
 
 
-def _incapable(card: Function, wish: FunctionsWish) -> Refused | None:
-    """Why the card can never have what is wished."""
+def _incapable(card: Function, spec: FunctionsSpec) -> Refused | None:
+    """Return why the card can never have what the spec asks for."""
     name, total = _name(card), card.seat.sriov_total
     if card.seat.physical_function:
         problem = f"{name} is itself a virtual function"
         remedy = f"Choose its physical one, {card.seat.physical_function}"
-        return Refused(problem, remedy=remedy, where=wish.source)
+        return Refused(problem, remedy=remedy, where=spec.source)
     if not total:
         remedy = "Turn SR-IOV on in its firmware and in that of the machine, or choose another card"
-        return Refused(f"{name} offers no SR-IOV", remedy=remedy, where=wish.source)
-    if wish.count > total:
-        problem = f"{name} can have {total} virtual functions, not {wish.count}"
+        return Refused(f"{name} offers no SR-IOV", remedy=remedy, where=spec.source)
+    if spec.count > total:
+        problem = f"{name} can have {total} virtual functions, not {spec.count}"
         remedy = f"Write {total} or less, or allow more in its firmware"
-        return Refused(problem, remedy=remedy, where=wish.source)
+        return Refused(problem, remedy=remedy, where=spec.source)
     return None
 
 
-def _down(card: Function, wish: FunctionsWish) -> Refused | None:
-    """Virtual functions have no link while their physical one is down; to remove them is well."""
-    if not wish.count or not card.netdevs or any(netdev.up for netdev in card.netdevs):
+def _down(card: Function, spec: FunctionsSpec) -> Refused | None:
+    """Refuse functions of a card that is down: they would have no link. Removing them is well."""
+    if not spec.count or not card.netdevs or any(netdev.up for netdev in card.netdevs):
         return None
     problem = f"{_name(card)} is down, and so would be its virtual functions"
     remedy = f"Set it up, on the node and for good: ip link set {quote(_name(card))} up"
-    return Refused(problem, remedy=remedy, where=wish.source)
+    return Refused(problem, remedy=remedy, where=spec.source)
 
 
 def _name(function: Function) -> str:
@@ -307,26 +304,28 @@ def _on(device: Device, function: Function) -> bool:
 # Ranges of virtual functions (``ens4f0#4-9``) beside how many their card has or is to have.
 
 
-def range_faults(specs: Sequence[PoolSpec], wishes: Sequence[FunctionsWish]) -> tuple[Refused, ...]:
-    """Ranges of which no function is made on any node, by the wishes of the same document."""
+def range_faults(
+    specs: Sequence[PoolSpec], function_specs: Sequence[FunctionsSpec]
+) -> tuple[Refused, ...]:
+    """Return ranges of which no function is made on any node, by specs of the same document."""
     faults = []
     for spec, selector, function_range in _ranges(specs):
         sure = (
-            wish
-            for wish in wishes
-            if any(_covers(w, function_range, selector) for w in wish.selectors)
+            wanted
+            for wanted in function_specs
+            if any(_covers(w, function_range, selector) for w in wanted.selectors)
         )
-        wish = next(sure, None)
-        if wish and (first := _beyond(function_range, wish.count)) is not None:
-            faults.append(_fault(function_range, first, wish, selector.source or spec.source))
+        wanted = next(sure, None)
+        if wanted and (first := _beyond(function_range, wanted.count)) is not None:
+            faults.append(_fault(function_range, first, wanted, selector.source or spec.source))
     return tuple(faults)
 
 
 def outside(
-    specs: Sequence[PoolSpec], survey: Survey, wishes: Sequence[FunctionsWish] = ()
+    specs: Sequence[PoolSpec], survey: Survey, function_specs: Sequence[FunctionsSpec] = ()
 ) -> tuple[str, ...]:
-    """Ranges of which something is not on this node, nor will be by the wishes: sentences."""
-    counts = wished(wishes, survey)
+    """Return sentences about ranges of which something is not on this node, nor will be."""
+    counts = function_counts(function_specs, survey)
     cards = [card for card in survey.functions if card.seat.physical_function is None]
     return tuple(
         f"{function_range} of {spec.resource} ({spec.source}) goes beyond what is there: {what}"
@@ -342,7 +341,7 @@ def outside(
 
 
 def _ranges(specs: Sequence[PoolSpec]) -> Iterator[tuple[PoolSpec, Selector, FunctionRange]]:
-    """Those of virtual functions; numbers of sub-functions are what their makers gave them."""
+    """Yield the ranges of virtual functions; numbers of sub-functions are their makers' own."""
     for spec in specs:
         for selector in spec.selectors:
             for function_range in (*selector.physical, *selector.roots):
@@ -350,44 +349,44 @@ def _ranges(specs: Sequence[PoolSpec]) -> Iterator[tuple[PoolSpec, Selector, Fun
                     yield spec, selector, function_range
 
 
-def _covers(wished: Selector, function_range: FunctionRange, chosen: Selector) -> bool:
-    """Whether a wish means the card of a range wherever the pool's selector does."""
-    named = [*wished.interfaces, *wished.pci_addresses]
-    if function_range.parent not in named or (wished.interfaces and wished.pci_addresses):
+def _covers(wanted: Selector, function_range: FunctionRange, chosen: Selector) -> bool:
+    """Decide whether a spec means the card of a range wherever the pool's selector does."""
+    named = [*wanted.interfaces, *wanted.pci_addresses]
+    if function_range.parent not in named or (wanted.interfaces and wanted.pci_addresses):
         return False
-    vendors = not wished.vendors or set(chosen.vendors or ("",)) <= set(wished.vendors)
-    return vendors and not wished.device_ids and not wished.drivers
+    vendors = not wanted.vendors or set(chosen.vendors or ("",)) <= set(wanted.vendors)
+    return vendors and not wanted.device_ids and not wanted.drivers
 
 
 def _beyond(function_range: FunctionRange, count: int) -> int | None:
-    """The first number of a span that lies wholly beyond `count` functions."""
+    """Return the first number of a span that lies wholly beyond `count` functions."""
     return next((first for first, _ in function_range.indexes if first >= count), None)
 
 
-def _fault(function_range: FunctionRange, first: int, wish: FunctionsWish, where: str) -> Refused:
+def _fault(function_range: FunctionRange, first: int, wanted: FunctionsSpec, where: str) -> Refused:
     most = max(last for _, last in function_range.indexes) + 1
     inside = (
-        f"Write {function_range.parent}#{_span(wish.count)}, or"
-        if wish.count
+        f"Write {function_range.parent}#{_span(wanted.count)}, or"
+        if wanted.count
         else "Remove the range, or"
     )
     return Refused(
         f"{function_range} asks for virtual function {first}, and {function_range.parent} is to "
-        f"have {_number(wish.count)} ({wish.source})",
+        f"have {_number(wanted.count)} ({wanted.source})",
         remedy=f'{inside} "count": {most}',
         where=where,
     )
 
 
-def _missing(function_range: FunctionRange, card: Function, wish: int | None) -> str | None:
-    """What a card has too little of; the wish is met sooner or later, unless it asks too much."""
+def _missing(function_range: FunctionRange, card: Function, wanted: int | None) -> str | None:
+    """Return what a card has too little of; the spec is met sooner or later if it can be."""
     has, name = len(card.seat.virtual_functions), function_range.parent
     most = max(card.seat.sriov_total or 0, has)
     if (first := _beyond(function_range, most)) is not None:
         return f"function {first} is asked for, and {name} can have {_number(most)}"
-    now = has if wish is None else wish
+    now = has if wanted is None else wanted
     if (first := _beyond(function_range, now)) is not None:
-        verb = "has" if wish is None else "is to have"
+        verb = "has" if wanted is None else "is to have"
         return f"function {first} is asked for, and {name} {verb} {_number(now)}, of {most} at most"
     return None
 
@@ -397,12 +396,12 @@ def _is_of(function_range: FunctionRange, card: Function) -> bool:
 
 
 def _fits(selector: Selector, card: Function) -> bool:
-    """Whether functions of the card can be meant, which have its vendor."""
+    """Decide whether functions of the card can be meant, which have its vendor."""
     return not selector.vendors or f"{card.vendor:04x}" in selector.vendors
 
 
 def _without_parts(function_range: FunctionRange, card: Function, survey: Survey) -> FunctionRange:
-    """The range without spans that mean sub-functions of the card."""
+    """Return the range without spans that mean sub-functions of the card."""
     below = (d for d in survey.devices if d.seat and d.seat.pci == card.seat.pci)
     numbers = [device.subfunction for device in below if device.subfunction is not None]
     spans = (
@@ -412,7 +411,7 @@ def _without_parts(function_range: FunctionRange, card: Function, survey: Survey
 
 
 def _number(count: int) -> str:
-    """``4 (0-3)``."""
+    """Return ``4 (0-3)``."""
     return f"{count} ({_span(count)})" if count else "none"
 
 

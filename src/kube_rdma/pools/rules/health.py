@@ -26,7 +26,7 @@ from kube_rdma.model.device import (
     Port,
     PortState,
 )
-from kube_rdma.model.pools import Attach, FunctionsWish, Pool, PoolSpec, Variables
+from kube_rdma.model.pools import Attach, FunctionsSpec, Pool, PoolSpec, Variables
 from kube_rdma.model.survey import NamespaceMode, Survey, Verdict
 from kube_rdma.pools.rules.absence import (
     DEVICE_GONE,
@@ -292,7 +292,7 @@ class NodeFacts(Frozen):
     survey: Survey
     cards: Sequence[Card]  # of the survey (node_cards)
     specs: Sequence[PoolSpec]
-    function_specs: Sequence[FunctionsWish] = ()
+    function_specs: Sequence[FunctionsSpec] = ()
     kept: Sequence[PoolSpec] = ()  # nobody asks for them any more, and pods still hold their cards
     held: Holders = field(default_factory=dict)
     missing: Collection[str] = ()  # paths of device nodes that are not there

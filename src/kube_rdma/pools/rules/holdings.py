@@ -89,7 +89,7 @@ Named = Mapping[str, PodName]
 """Pods by the uid that kubelet and runtime know."""
 
 
-def untold(
+def unreported(
     recorded: Iterable[RecordedGrant], answer: NodeHoldings, named: Named
 ) -> tuple[RecordedGrant, ...]:
     """Return the grants that the answer may lack: of pods that it does not name, and nameless ones.

@@ -1,8 +1,7 @@
-"""What the labels of a node are to say, from a survey and a few facts beside it.
+"""Decides a node's labels: their values from a survey, and what has to change in the Node object.
 
-The loop of role plugin hands in each look; pools/rules/labels compares what comes out
-with the Node object. Every value is a legal one by construction: what has no legal value has no
-label.
+The agent's loop hands in each look; agent/node/node_labels writes the change. Every value is a
+legal one by construction: what has no legal value has no label.
 """
 
 from __future__ import annotations
@@ -12,13 +11,13 @@ from collections.abc import Iterable, Mapping
 
 from kube_base.frozen import Frozen, field
 from kube_rdma.model.card import USER_SPACE
-from kube_rdma.model.device import Device, LinkLayer, PciPosition, Port, PortState
+from kube_rdma.model.device import Device, LinkLayer, Port, PortState
 from kube_rdma.model.kubernetes import LabelChange, NodeState
 from kube_rdma.model.pools import Mode
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.pools.rules.topology import Nearness, nearness
 
-# THE table of node labels: every key that kube-rdma writes or reads as topology, and its meaning.
+# The table of node labels: every key that kube-rdma writes or reads as topology, and its meaning.
 
 FEATURE = "feature.node.kubernetes.io"
 KERNEL = f"{FEATURE}/kernel-version"
@@ -41,12 +40,12 @@ _VENDOR_DIGITS = re.compile(r"[0-9a-f]{4}")
 
 
 class LabelRow(Frozen):
-    """One label. `by_agent` is False where the administrator alone gives it."""
+    """One label of the table."""
 
     key: str
     values: str
     meaning: str
-    by_agent: bool = True
+    by_agent: bool = True  # False where the administrator alone gives it
 
 
 TABLE = (
@@ -93,23 +92,25 @@ _KEYS = frozenset(row.key for row in TABLE if row.by_agent)
 
 
 def writes(key: str) -> bool:
-    """Whether an agent may write a label of this key."""
+    """Decide whether an agent may write a label of this key."""
     return _generic(key) in _KEYS
 
 
 def is_nfd(key: str) -> bool:
-    """Whether a key is below the prefix of Node Feature Discovery."""
+    """Decide whether a key is below the prefix of Node Feature Discovery."""
     return key.startswith(f"{FEATURE}/")
 
 
 def _generic(key: str) -> str:
-    """The key as the table has it."""
+    """Return the key as the table has it."""
     before, middle, after = key.partition("/pci-")
     vendor, dot, end = after.partition(".")
     if middle and dot and _VENDOR_DIGITS.fullmatch(vendor):
         return f"{before}{middle}{VENDOR}.{end}"
     return "" if VENDOR in key else key
 
+
+# Values of the labels.
 
 MOST_VENDORS = 8  # a server has two or three; a label for each costs room in every Node object
 DEFAULT_PREFIX = "fe80000000000000"  # what a subnet manager uses that was given none
@@ -130,34 +131,28 @@ class HostRelease(Frozen):
 
 
 class LabelFacts(Frozen):
-    """What labels are made of: `modes` are those of the pools, `rails` counts the rails.
-
-    `host` None: the labels of Node Feature Discovery are not written.
-    """
+    """The facts that labels are made of."""
 
     survey: Survey
-    host: HostRelease | None = None
-    modes: frozenset[Mode] = frozenset()
-    rails: int = 0
+    host: HostRelease | None = None  # None: labels of Node Feature Discovery are not written
+    modes: frozenset[Mode] = frozenset()  # of the pools
+    rails: int = 0  # how many
 
 
 class WantedLabels(Frozen):
-    """Labels by key. Those of `kept` stay as they are where kube-rdma wrote them before.
-
-    `leaves_nfd`: so do all those of Node Feature Discovery, and none of them is written anew.
-    """
+    """The labels that a node is to have, by key."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
-    kept: frozenset[str] = frozenset()
-    leaves_nfd: bool = False
+    kept: frozenset[str] = frozenset()  # they stay as they are where kube-rdma wrote them before
+    leaves_nfd: bool = False  # labels of Node Feature Discovery stay, and none is written anew
 
     def keeps(self, key: str) -> bool:
-        """Whether a label of this key stays as kube-rdma wrote it before."""
+        """Decide whether a label of this key stays as kube-rdma wrote it before."""
         return key in self.kept or (self.leaves_nfd and is_nfd(key))
 
 
-def wanted(facts: LabelFacts) -> WantedLabels:
-    """The labels of a node.
+def wanted_labels(facts: LabelFacts) -> WantedLabels:
+    """Return the labels of a node.
 
     A card inside a pod shows the node its function alone: what it said stays said until it is back.
     A rate is kept while no port is active, so a link that flaps writes nothing.
@@ -176,7 +171,7 @@ def wanted(facts: LabelFacts) -> WantedLabels:
 
 
 def _vendors(survey: Survey) -> dict[str, str]:
-    """Every vendor of functions and GPUs; those of RDMA cards and GPUs before others."""
+    """Return a label for each vendor of functions and GPUs, RDMA cards and GPUs before others."""
     seats = {device.pci for device in survey.devices}
     first = {one.vendor for one in survey.functions if one.seat.pci in seats}
     first |= {gpu.vendor for gpu in survey.gpus}
@@ -186,7 +181,7 @@ def _vendors(survey: Survey) -> dict[str, str]:
 
 
 def _host(host: HostRelease) -> dict[str, str]:
-    """The labels of kernel and distribution, spelled as Node Feature Discovery spells them."""
+    """Return the labels of kernel and distribution, spelled as Node Feature Discovery does."""
     kernel = re.sub(r"[^-A-Za-z0-9_.]", "_", host.kernel).strip("-_.")
     labels = {f"{KERNEL}.full": kernel}
     if match := _VERSION.fullmatch(kernel):
@@ -201,9 +196,9 @@ def _host(host: HostRelease) -> dict[str, str]:
 
 
 def _rdma(facts: LabelFacts) -> dict[str, str]:
-    """The labels of a node with RDMA devices, or with cards of which some are inside pods."""
+    """Return the labels of a node with RDMA devices, or with cards that are inside pods."""
     survey = facts.survey
-    devices = [device for device in survey.devices if not _is_virtual(device)]
+    devices = [one for one in survey.devices if not (one.seat and one.seat.physical_function)]
     ports = [port for device in devices for port in device.ports]
     if not ports and not _hidden(survey):
         return {}
@@ -217,23 +212,26 @@ def _rdma(facts: LabelFacts) -> dict[str, str]:
 
 
 def _port_labels(survey: Survey, devices: list[Device], ports: list[Port]) -> dict[str, str]:
-    """Those that need a port; a rate of which nothing is to say is empty, as other values are."""
+    """Return the labels that need a port; empty where there is nothing to say."""
     rates = [port.rate_gbps for port in ports if port.state is PortState.ACTIVE and port.rate_gbps]
+    layers = {port.link_layer for port in ports} - {LinkLayer.UNKNOWN}
+    seats = [device.seat for device in devices if device.seat]
+    near = [
+        gpu
+        for gpu in survey.gpus
+        if any(nearness(gpu.seat, s).distance <= Nearness.PHB.distance for s in seats)
+    ]
     return {
-        LINK_LAYER: _link_layer(ports),
+        LINK_LAYER: "mixed" if len(layers) > 1 else "".join(layers).lower(),
         PORTS: str(len(ports)),
         RATE: str(int(max(rates))) if rates else "",
-        GPUS_NEAR: str(_gpus_near(survey, devices)),
+        GPUS_NEAR: str(len(near)),
         FABRIC: ".".join(_prefixes(ports)),
     }
 
 
-def _is_virtual(device: Device) -> bool:
-    return device.seat is not None and device.seat.physical_function is not None
-
-
 def _hidden(survey: Survey) -> bool:
-    """Whether a card of the node is inside a pod: its function has a driver, and nothing else."""
+    """Decide whether a card is inside a pod: its function has a driver, and nothing else."""
     seats = {device.pci for device in survey.devices}
     return any(
         one.driver
@@ -245,24 +243,8 @@ def _hidden(survey: Survey) -> bool:
     )
 
 
-def _link_layer(ports: Iterable[Port]) -> str:
-    layers = {port.link_layer for port in ports} - {LinkLayer.UNKNOWN}
-    if len(layers) > 1:
-        return "mixed"
-    return "".join(layers).lower()
-
-
-def _gpus_near(survey: Survey, devices: Iterable[Device]) -> int:
-    seats = [device.seat for device in devices if device.seat]
-    return sum(any(_is_near(gpu.seat, seat) for seat in seats) for gpu in survey.gpus)
-
-
-def _is_near(gpu: PciPosition, card: PciPosition) -> bool:
-    return nearness(gpu, card).distance <= Nearness.PHB.distance
-
-
 def _prefixes(ports: Iterable[Port]) -> list[str]:
-    """The subnet prefixes of InfiniBand ports: the first half of GID 0 (IBA 4.1.1)."""
+    """Return the subnet prefixes of InfiniBand ports: the first half of GID 0 (IBA 4.1.1)."""
     gids = (
         gid.value.replace(":", "")[:16]
         for port in ports
@@ -273,15 +255,15 @@ def _prefixes(ports: Iterable[Port]) -> list[str]:
     return sorted({*gids} - {DEFAULT_PREFIX})
 
 
-# Which labels of a Node object are kube-rdma's, and what has to change there.
+# The Node object: which of its labels are kube-rdma's, and what has to change.
 
 # Node Feature Discovery's list of its labels, those of FEATURE without the prefix. A second
 # instance of it writes the same annotation with its name and a dot in front.
 NFD_LIST = "nfd.node.kubernetes.io/feature-labels"
 
 
-def change(node: NodeState, wanted: WantedLabels) -> LabelChange | None:
-    """What to write so that the node says what is wanted; None when it does."""
+def label_change(node: NodeState, wanted: WantedLabels) -> LabelChange | None:
+    """Return what to write so that the node has the wanted labels; None when it has them."""
     has, before = dict(node.labels), remembered(node)
     others = nfd_labels(node)
     own = {k: v for k, v in before.items() if k not in others and has.get(k) == v}
@@ -293,25 +275,21 @@ def change(node: NodeState, wanted: WantedLabels) -> LabelChange | None:
             after[key] = value
     labels: dict[str, str | None] = {k: v for k, v in after.items() if has.get(k) != v}
     labels |= dict.fromkeys(own.keys() - after.keys())
-    text = _text(after)
+    text = ",".join(f"{key}={value}" for key, value in sorted(after.items())) or None
     if not labels and dict(node.annotations).get(REMEMBERED) == text:
         return None
     return LabelChange(labels, {REMEMBERED: text})
 
 
 def remembered(node: NodeState) -> Mapping[str, str]:
-    """The labels that an agent wrote; whatever it cannot have written there counts for nothing."""
+    """Return the labels that an agent wrote; an entry that it cannot have written is ignored."""
     text = dict(node.annotations).get(REMEMBERED, "")
     entries = (entry.partition("=") for entry in text.split(","))
     return {key: value for key, _, value in entries if writes(key) and VALUE.fullmatch(value)}
 
 
 def nfd_labels(node: NodeState) -> frozenset[str]:
-    """The keys that Node Feature Discovery calls its own on this node."""
+    """Return the keys that Node Feature Discovery calls its own on this node."""
     lists = (v for k, v in node.annotations if k == NFD_LIST or k.endswith(f".{NFD_LIST}"))
     names = (name.strip() for text in lists for name in text.split(","))
     return frozenset(name if "/" in name else f"{FEATURE}/{name}" for name in names if name)
-
-
-def _text(labels: Mapping[str, str]) -> str | None:
-    return ",".join(f"{key}={value}" for key, value in sorted(labels.items())) or None

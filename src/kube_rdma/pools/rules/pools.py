@@ -18,7 +18,7 @@ from kube_rdma.model.pools import (
     Bind,
     ClusterNodePolicy,
     FunctionRange,
-    NodeWishes,
+    NodeSpecs,
     Offer,
     Pool,
     PoolSpec,
@@ -261,9 +261,9 @@ def _ranges_cross(left: FunctionRange, right: FunctionRange) -> bool:
 # What the NodePolicies of a cluster ask of one node.
 
 
-def node_wishes(
+def node_specs(
     policies: Iterable[ClusterNodePolicy], labels: Iterable[tuple[str, str]]
-) -> NodeWishes:
+) -> NodeSpecs:
     """Return what the policies that select a node with these labels ask of it."""
     node_labels = frozenset(labels)
     own = sorted(  # the winner of each pair first
@@ -275,7 +275,7 @@ def node_wishes(
         for pool in policy.pools:
             pools.setdefault(pool.resource, (policy, pool))
     rails = [policy for policy in own if policy.rails]
-    return NodeWishes(
+    return NodeSpecs(
         tuple(pool for _, pool in pools.values()),
         tuple(wish for policy in own for wish in policy.functions),
         rails[0].rails if rails else (),

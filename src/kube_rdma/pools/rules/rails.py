@@ -1,10 +1,10 @@
-"""Which rail a card is on: a number of its physical function, which no other card's fate changes.
+"""Numbers the rails of a node's cards, so that no other card's fate changes a card's number.
 
-Between pools/rules/pools, whose cards it numbers, and the addresses of pods, which rails choose. By
-themselves cards are numbered by address, the same on all nodes of one kind. A card that is gone
-keeps its number, and one that firmware gave another address is known by its node GUID. One that
-comes between others would shift them, so while pods hold cards it has a number behind all others,
-and its own when the node is idle. A policy may list the cards instead.
+Stands between pools/rules/pools, whose cards it numbers, and the addresses of pods, which rails
+choose. By themselves cards are numbered by address, the same on all nodes of one kind. A card that
+is gone keeps its number, and one that firmware gave another address is known by its node GUID. One
+that comes between others would shift them, so while pods hold cards it has a number behind all
+others, and its own when the node is idle. A policy may list the cards instead.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NOBODY = "0000:0000:0000:0000"  # the GUID of a device that was given none
 
 
 def physical(card: Card) -> CardId:
-    """The physical function that a card is or is a part of; a soft device without one: itself."""
+    """Return the physical function that a card is or is a part of; itself for a soft device."""
     seat = card.seat
     return CardId(seat.physical_function or seat.pci) if seat else card.id
 
@@ -37,11 +37,11 @@ def recorded(
     idle: bool,
     boot: str = "",
 ) -> RailRecord:
-    """What to remember from now on.
+    """Return the record from now on.
 
     `offered` are the cards of all pools, `node` all that the node has, `listed` what the policy
-    lists. `idle`: it is certain that no pod holds a card. `boot` tells one start of the node from
-    another, empty for nobody knows.
+    lists. `idle`: it is certain that no pod holds a card. `boot` identifies this start of the
+    node, empty when it is not known.
     """
     guids = _guids(node)
     at = _recognized(before, guids)
@@ -52,14 +52,16 @@ def recorded(
     names = {name: card for name, card in before.names if name in listed}
     names |= {entry: CardId(entry.lower()) for entry in listed if _ADDRESS.fullmatch(entry)}
     names |= {name: card for name, card in _names(node) if name in listed}
+    at |= new
+    guids_now = {at[address]: guid for address, guid in guids.items() if address in at}
     record = replace(
         before,
         functions=(*before.functions, *new.values()),
         names=tuple(sorted(names.items())),
-        guids=_with_guids(before, at | new, guids),
-        places=_places(at | new),
+        guids=tuple(sorted((dict(before.guids) | guids_now).items())),
+        places=_moved(at),
     )
-    here = {(at | new).get(physical(card)) for card in node}
+    here = {at.get(physical(card)) for card in node}
     record = _since_boot(record, here, tuple(new.values()), boot)
     record = _replaced(record, tuple(new.values()), idle=idle)
     return replace(record, functions=tuple(sorted(record.functions))) if idle else record
@@ -68,7 +70,7 @@ def recorded(
 def numbers(
     record: RailRecord, node: Iterable[Card], listed: Sequence[str]
 ) -> Mapping[CardId, int]:
-    """The rail of each card of the node that has one, virtual functions included.
+    """Return the rail of each card of the node that has one, virtual functions included.
 
     With a list the cards that it names have its order, and others have no rail.
     """
@@ -84,7 +86,7 @@ def numbers(
 
 
 def places_of(record: RailRecord) -> tuple[tuple[str, CardId], ...]:
-    """By rail the physical card that it is of: entries of the policy's list, else numbers.
+    """Return by rail its physical card: by entries of the policy's list, else by numbers.
 
     A soft device without a function is left out: it is out of sight while a pod has it.
     """
@@ -96,7 +98,7 @@ def places_of(record: RailRecord) -> tuple[tuple[str, CardId], ...]:
 
 
 def without_cards(record: RailRecord, node: Iterable[Card]) -> str | None:
-    """A sentence about rails whose cards the node does not have; None where it has all."""
+    """Return a sentence about rails whose cards the node does not have; None where it has all."""
     present = set(map(physical, node))
     at = {name: address for address, name in record.places}
     # A soft device without a function is out of sight while a pod has it.
@@ -113,7 +115,7 @@ def without_cards(record: RailRecord, node: Iterable[Card]) -> str | None:
 
 
 def _guids(node: Iterable[Card]) -> Mapping[CardId, str]:
-    """By address the node GUID of physical functions; what several have tells nobody apart."""
+    """Return by address the node GUID of physical functions, without those that several have."""
     guids = {
         card.id: device.node_guid
         for card in node
@@ -126,7 +128,7 @@ def _guids(node: Iterable[Card]) -> Mapping[CardId, str]:
 
 
 def _recognized(before: RailRecord, guids: Mapping[CardId, str]) -> dict[CardId, CardId]:
-    """Names of known cards by their current address: a card is known by its GUID, else by that.
+    """Return by current address the names of known cards: by their GUID, else by address.
 
     A card whose GUID nobody has now may be in a pod, or was exchanged: its address is still its
     own, unless a card that is known sits there.
@@ -134,8 +136,8 @@ def _recognized(before: RailRecord, guids: Mapping[CardId, str]) -> dict[CardId,
     by_guid = {guid: name for name, guid in before.guids}
     at = {address: by_guid[guid] for address, guid in guids.items() if guid in by_guid}
     placed = set(at.values())
-    claimed = {address for address, _ in before.places}
-    own = ((name, name) for name in before.functions if name not in claimed)
+    occupied = {address for address, _ in before.places}
+    own = ((name, name) for name in before.functions if name not in occupied)
     moved = {name for _, name in before.places}
     for address, name in (*before.places, *own):
         is_last = address != name or name not in moved
@@ -145,27 +147,21 @@ def _recognized(before: RailRecord, guids: Mapping[CardId, str]) -> dict[CardId,
 
 
 def _name(address: CardId, before: RailRecord, guids: Mapping[CardId, str]) -> CardId:
-    """What a new card is called: its address, unless another is called by it."""
+    """Return the name of a new card: its address, unless another is called by it."""
     if address not in before.functions:
         return address
     return CardId(f"{address}#{guids.get(address, len(before.functions))}")
 
 
-def _with_guids(
-    before: RailRecord, at: Mapping[CardId, CardId], guids: Mapping[CardId, str]
-) -> tuple[tuple[CardId, str], ...]:
-    now = {at[address]: guid for address, guid in guids.items() if address in at}
-    return tuple(sorted((dict(before.guids) | now).items()))
-
-
-def _places(at: Mapping[CardId, CardId]) -> tuple[tuple[CardId, CardId], ...]:
+def _moved(at: Mapping[CardId, CardId]) -> tuple[tuple[CardId, CardId], ...]:
+    """Return address and name of the cards that are not at the address of their name."""
     return tuple(sorted((address, name) for address, name in at.items() if address != name))
 
 
 def _since_boot(
     record: RailRecord, here: Collection[CardId | None], new: Sequence[CardId], boot: str
 ) -> RailRecord:
-    """With who has not been seen since the node's start, and who came new."""
+    """Return the record with the cards not seen since the node's start, and those new since."""
     waiting, came = record.waiting, record.came
     if boot and boot != record.boot:
         before = (name for name in record.functions if name not in new)
@@ -176,7 +172,7 @@ def _since_boot(
 
 
 def _replaced(record: RailRecord, new: Sequence[CardId], *, idle: bool) -> RailRecord:
-    """With new cards in the places of as many that are gone since the node's start.
+    """Return the record with new cards in the places of as many that are gone since boot.
 
     Numbers that pods may have addresses by are left alone.
     """
@@ -197,14 +193,14 @@ def _replaced(record: RailRecord, new: Sequence[CardId], *, idle: bool) -> RailR
         record,
         functions=tuple(name for name in record.functions if name not in instead),
         guids=tuple(sorted(guids.items())),
-        places=tuple(sorted((a, n) for a, n in places.items() if a != n)),
+        places=_moved(places),
         waiting=(),
         came=(),
     )
 
 
 def _names(node: Iterable[Card]) -> Iterable[tuple[str, CardId]]:
-    """The interfaces of physical cards."""
+    """Yield the interfaces of physical cards."""
     for card in node:
         if card.function and card.function.seat.physical_function is None:
             yield from ((netdev.name, physical(card)) for netdev in card.function.netdevs)

@@ -1,15 +1,14 @@
-"""Which wishes can be met now and which have to wait for pods to end.
+"""Decides which specs can be met now, and which have to wait for pods to end.
 
-Between the documents (a ConfigMap, a node label) and pools/rules/pools. What a share is must not
-change below a pod that holds one: its card may sit inside the pod, and share ids mean other things
-in another mode. So a resource that changes its mode waits until no pod of the node holds any share
-of kube-rdma; what comes, goes or changes its cards does not.
+Stands between the documents (a ConfigMap, a node label) and pools/rules/pools. What a share is
+must not change below a pod that holds one: its card may sit inside the pod, and share ids mean
+other things in another mode. So a resource that changes its mode waits until no pod of the node
+holds any share of kube-rdma; what comes, goes or changes its cards does not.
 
-What a resource was is remembered over the agent's end (agent/mode_changes)
-and, when nobody wishes for it any more, as long as pods hold it: it may come back in another mode,
-as the node's label does at every start. Where nothing is remembered, the share ids that pods hold
-tell as much as they can: those of another kind of mode than the wish's keep the resource from being
-offered.
+What a resource was is remembered over the agent's end (agent/mode_changes) and, when no document
+names it any more, as long as pods hold it: it may come back in another mode, as the node's label
+does at every start. Where nothing is remembered, the share ids that pods hold tell as much as they
+can: those of another kind of mode keep the resource from being offered.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from collections.abc import Collection, Mapping, Sequence
 from kube_base.frozen import Frozen
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model.holdings import Holding
-from kube_rdma.model.pools import Bind, Mode, PoolSpec, ShareId
+from kube_rdma.model.pools import Attach, Bind, Mode, PoolSpec, ShareId
 from kube_rdma.pools.rules.holdings import holders
 from kube_rdma.pools.rules.modes import terms
 
@@ -28,15 +27,15 @@ _NOT_WRITTEN = "it can be written down; the log says what is wrong with the jour
 _MODES: Collection[str] = frozenset(Mode)
 
 
-class Pending(Frozen):
-    """A wish that waits until something has happened; `now` None: its resource is not offered."""
+class PendingPool(Frozen):
+    """A spec that waits until something has happened; `now` None: its resource is not offered."""
 
     now: PoolSpec | None
     wanted: PoolSpec
     until: str
 
     def __str__(self) -> str:
-        """One sentence for the log and the node's event."""
+        """Return one sentence for the log and the node's event."""
         name, source = self.wanted.resource, self.wanted.source
         if self.now is None:
             mode = f"mode {self.wanted.mode} ({source})"
@@ -45,32 +44,29 @@ class Pending(Frozen):
         return f"{name} stays in {before}, {after} ({source}) waits until {self.until}"
 
 
-class Applied(Frozen):
+class ModeChange(Frozen):
     """A change of mode that is made now."""
 
     before: PoolSpec
     now: PoolSpec
 
     def __str__(self) -> str:
-        """One sentence for the log and the node's event."""
+        """Return one sentence for the log and the node's event."""
         before, after = _told_apart(self.before, self.now)
         return f"{self.now.resource} is in {after} ({self.now.source}) now, it was in {before}"
 
 
 class StagedPools(Frozen):
-    """What holds now, what waits and what has just changed.
-
-    `kept` are earlier wishes that nobody has any more and whose shares pods may hold.
-    """
+    """The specs in force now, those that wait, and the changes that were just made."""
 
     specs: tuple[PoolSpec, ...]
-    pending: tuple[Pending, ...] = ()
-    applied: tuple[Applied, ...] = ()
-    kept: tuple[PoolSpec, ...] = ()
+    pending: tuple[PendingPool, ...] = ()
+    applied: tuple[ModeChange, ...] = ()
+    kept: tuple[PoolSpec, ...] = ()  # earlier specs, whose shares pods may hold
 
     @property
     def remembered(self) -> tuple[PoolSpec, ...]:
-        """What to hand in the next time, and to remember."""
+        """Return what to hand in the next time, and to remember."""
         return (*self.specs, *self.kept)
 
 
@@ -81,7 +77,7 @@ def stage(
     *,
     durable: bool = True,
 ) -> StagedPools:
-    """The wishes to meet, `now` being what the last Stage knew.
+    """Return the specs to meet, `now` being those that the last call returned.
 
     `holdings` says who holds shares, None that nobody can tell. While a change of mode waits,
     everything else that was wanted is met already. Not `durable`: a change could not be remembered,
@@ -89,7 +85,11 @@ def stage(
     """
     previous = {spec.resource: spec for spec in now}
     users = {} if holdings is None else holders(holdings)
-    changing = [s for s in wanted if s.resource in previous and _another(previous[s.resource], s)]
+    changing = [
+        spec
+        for spec in wanted
+        if (before := previous.get(spec.resource)) and _meaning(before) != _meaning(spec)
+    ]
     until = _until(previous, None if holdings is None else users, durable=durable)
     strange = {} if holdings is None else _strange(previous, wanted, holdings)
     waiting = {spec.resource for spec in changing} if until else set()
@@ -101,10 +101,10 @@ def stage(
             if spec.resource not in strange
         ),
         pending=(
-            *(Pending(previous[s.resource], s, until) for s in changing if until),
-            *(Pending(None, s, strange[s.resource]) for s in wanted if s.resource in strange),
+            *(PendingPool(previous[s.resource], s, until) for s in changing if until),
+            *(PendingPool(None, s, strange[s.resource]) for s in wanted if s.resource in strange),
         ),
-        applied=tuple(Applied(previous[s.resource], s) for s in changing if not until),
+        applied=tuple(ModeChange(previous[s.resource], s) for s in changing if not until),
         kept=tuple(
             spec
             for spec in now
@@ -116,7 +116,7 @@ def stage(
 def _until(
     previous: Collection[str], users: Mapping[str, Sequence[str]] | None, *, durable: bool
 ) -> str:
-    """What a change of mode waits for; empty when nothing is in its way."""
+    """Return what a change of mode waits for; empty when nothing is in its way."""
     if users is None:
         return _UNKNOWN
     pods = [pod for name, held in sorted(users.items()) if name in previous for pod in held]
@@ -128,7 +128,7 @@ def _until(
 def _strange(
     previous: Collection[str], wanted: Sequence[PoolSpec], holdings: Sequence[Holding]
 ) -> dict[str, str]:
-    """By resource of which nothing is remembered what it waits for."""
+    """Return by resource of which nothing is remembered what it waits for."""
     new = {spec.resource: spec for spec in wanted if spec.resource not in previous}
     pods: dict[str, list[str]] = {}
     for held in holdings:
@@ -142,14 +142,14 @@ def _ended(pods: Sequence[str]) -> str:
     return f"these pods have ended: {listed(list(dict.fromkeys(pods)))}"
 
 
-def _another(now: PoolSpec, wanted: PoolSpec) -> bool:
-    """Whether shares of the two mean different things."""
-    before, after = terms(now), terms(wanted)
-    return (now.mode, before.bind, before.attach) != (wanted.mode, after.bind, after.attach)
+def _meaning(spec: PoolSpec) -> tuple[Mode, Bind, Attach]:
+    """Return what a share of the spec means to the pod that holds it."""
+    row = terms(spec)
+    return spec.mode, row.bind, row.attach
 
 
 def _told_apart(old: PoolSpec, new: PoolSpec) -> tuple[str, str]:
-    """What to call two wishes that mean different things: by mode, else by what differs."""
+    """Name two specs that mean different things: by mode, else by what differs."""
     if old.mode != new.mode:
         return f"mode {old.mode}", f"mode {new.mode}"
     first, second = terms(old), terms(new)
@@ -159,7 +159,7 @@ def _told_apart(old: PoolSpec, new: PoolSpec) -> tuple[str, str]:
 
 
 def _fits(spec: PoolSpec, share: ShareId) -> bool:
-    """Whether a share of this wish could be called so, whatever cards and how many shares it has.
+    """Decide whether a share of this spec could be called so, whatever its cards and count.
 
     An id that is not kube-rdma's is another device plugin's, whose pods opened devices of the node:
     that is in the way of a mode which has its cards alone.

@@ -1,9 +1,10 @@
-"""How near two PCI functions are: what GPU and NIC have to cross to reach each other.
+"""Finds how near PCI functions are: what a GPU and a card have to cross to reach each other.
 
-Between the survey, which knows where everything sits, and whoever pairs cards with GPUs: the
-matrix of `kube-rdma devices --topology` today. The classes are those of `nvidia-smi topo -m` and of
-NVML (nvmlGpuTopologyLevel_t), which count a PCIe switch as one bridge, although the kernel shows
-each of its ports as one of its own.
+A survey shows where everything sits. `kube-rdma devices --topology` shows the matrix and the
+picture, GetPreferredAllocation ranks cards by their free GPUs, and the log says after a grant how
+near the card is. The classes are those of `nvidia-smi topo -m` and of NVML
+(nvmlGpuTopologyLevel_t), which count a PCIe switch as one bridge, although the kernel shows each
+of its ports as one of its own.
 """
 
 from __future__ import annotations
@@ -47,12 +48,12 @@ class Nearness(StrEnum):
 
     @property
     def distance(self) -> int:
-        """Place in the order from near (0) to far; the words themselves sort by the alphabet."""
+        """Return the place in the order from near (0) to far; names sort by the alphabet."""
         return tuple(Nearness).index(self)
 
 
 def nearness(a: PciPosition, b: PciPosition) -> Nearness:
-    """How near two seats are; the order of the two does not matter.
+    """Return how near two functions are; the order of the two does not matter.
 
     Two functions whose NUMA node the kernel does not know count as being on one: a machine without
     NUMA says so of all of them.
@@ -70,35 +71,35 @@ def nearness(a: PciPosition, b: PciPosition) -> Nearness:
 
 
 def matrix(survey: Survey) -> tuple[tuple[Nearness | None, ...], ...]:
-    """Every GPU, then every RDMA device, against all of them, in the order of the survey.
+    """Return every GPU, then every RDMA device, against all of them, in the order of the survey.
 
     A soft device has the seat of the function below its interface. Without a seat only different
     NUMA nodes say something: SYS; None stands for not known.
     """
-    places = [_PciPlace(gpu.seat, gpu.seat.numa_node) for gpu in survey.gpus]
-    places += [_PciPlace(device.seat, device.numa_node) for device in survey.devices]
-    return tuple(tuple(Nearness.SELF if a is b else _between(a, b) for b in places) for a in places)
+    places: list[tuple[PciPosition | None, int | None]] = []
+    places += [(gpu.seat, gpu.seat.numa_node) for gpu in survey.gpus]
+    places += [(device.seat, device.numa_node) for device in survey.devices]
+
+    def between(a: int, b: int) -> Nearness | None:
+        (seat, numa), (other_seat, other_numa) = places[a], places[b]
+        if a == b:
+            return Nearness.SELF
+        if seat and other_seat:
+            return nearness(seat, other_seat)
+        both_known = numa is not None and other_numa is not None
+        return Nearness.SYS if both_known and numa != other_numa else None
+
+    order = range(len(places))
+    return tuple(tuple(between(a, b) for b in order) for a in order)
 
 
-class _PciPlace(Frozen):
-    seat: PciPosition | None
-    numa_node: int | None
-
-
-def _between(a: _PciPlace, b: _PciPlace) -> Nearness | None:
-    if a.seat and b.seat:
-        return nearness(a.seat, b.seat)
-    both_known = a.numa_node is not None and b.numa_node is not None
-    return Nearness.SYS if both_known and a.numa_node != b.numa_node else None
-
-
-# Sorts the GPUs and cards of a node by what they sit below: NUMA node, host bridge, PCIe switch.
+# The tree of a node: GPUs and cards below their NUMA node, host bridge and PCIe switch.
 
 _BELOW_A_SWITCH = 4  # ports on the way: a root port, both sides of a switch, the function itself
 
 
 class _Spot(Frozen):
-    """Where something sits; what is not known sorts last."""
+    """The place of a card or GPU; what is not known sorts last."""
 
     numa_node: int | None
     root: str
@@ -106,13 +107,13 @@ class _Spot(Frozen):
 
     @property
     def order(self) -> tuple[bool, int, bool, str, str]:
-        """The place among others."""
+        """Return the place among others."""
         numa = -1 if self.numa_node is None else self.numa_node
         return self.numa_node is None, numa, not self.root, self.root, self.switch or ""
 
 
 def node_topology(survey: Survey) -> NodeTopology:
-    """The node by what its parts sit below, in the order of their addresses."""
+    """Return the node by what its parts sit below, in the order of their addresses."""
     gpus: dict[_Spot, list[PlacedGpu]] = defaultdict(list)
     for number, gpu in enumerate(survey.gpus):
         gpus[_spot(gpu.seat, gpu.seat.numa_node)].append(PlacedGpu(number, gpu))
@@ -128,7 +129,7 @@ def node_topology(survey: Survey) -> NodeTopology:
 
 
 def switch_above(seat: PciPosition) -> PciAddress | None:
-    """The upper side of the PCIe switch that a function is right below, if it is below one.
+    """Return the upper side of the PCIe switch that a function is right below, if any.
 
     The kernel shows each port of a switch as a bridge: the upper side, then one for each way down.
     """
@@ -150,7 +151,7 @@ def _bridges(
 
 
 def _placed(cards: Sequence[Card]) -> Iterable[PlacedCard]:
-    """Each physical card once; a function whose physical one is not there stands for itself."""
+    """Yield each physical card once; a function without its physical one stands for itself."""
     ids = {card.id for card in cards}
     above = {card.id: _above(card, ids) for card in cards}
     whole = [card for card in cards if above[card.id] == card.id]
@@ -164,17 +165,16 @@ def _placed(cards: Sequence[Card]) -> Iterable[PlacedCard]:
 
 
 def _above(card: Card, ids: set[CardId]) -> CardId:
-    """The card that this one is a part of, itself as a rule."""
+    """Return the card that this one is a part of, itself as a rule."""
     above = physical(card)
     return above if above in ids else card.id
 
 
-# How near cards are to GPUs: before a grant as a rank, after it as the answer that was really
-# got.
+# Cards beside GPUs: a rank before a grant, and the distance that a container really has.
 
 
 class Side(StrEnum):
-    """All that is known where one of the two has no seat but both have NUMA nodes."""
+    """The NUMA nodes of a card and a GPU of which one has no known place."""
 
     SAME = "same NUMA node"
     OTHER = "other NUMA node"
@@ -184,7 +184,7 @@ Way = Nearness | Side | None  # None: nothing is known
 
 
 class Distance(Frozen):
-    """One card's way to the nearest and to the farthest GPU of its container."""
+    """The way of one card to the nearest and to the farthest GPU of its container."""
 
     card: CardId
     nearest: str  # name of the GPU
@@ -193,23 +193,29 @@ class Distance(Frozen):
     worst: Way
 
     def __str__(self) -> str:
-        """``0000:81:00.0 to GPU 0000:82:00.0: PIX``, and the farthest where it is farther."""
+        """Return ``0000:81:00.0 to GPU 0000:82:00.0: PIX``, and the farthest if it is farther."""
         near = f"{self.card} to GPU {self.nearest}: {_word(self.best)}"
         if rank(self.worst) == rank(self.best):
             return near
         return f"{near}, to GPU {self.farthest}: {_word(self.worst)}"
 
 
-def got(cards: Sequence[Card], gpus: Sequence[HeldGpu]) -> tuple[Distance, ...]:
-    """The distance of each card of a container to the GPUs of it; nothing without GPUs.
+def gpu_distances(cards: Sequence[Card], gpus: Sequence[HeldGpu]) -> tuple[Distance, ...]:
+    """Return the distance of each card of a container to its GPUs; nothing without GPUs.
 
     Of GPUs that are equally near the first one is named.
     """
-    return tuple(_distance(card, gpus) for card in cards if gpus)
+    distances = []
+    for card in cards if gpus else ():
+        ways = [(gpu.name, way(card, gpu.numa_nodes, gpu.seat)) for gpu in gpus]
+        nearest, best = min(ways, key=lambda one: rank(one[1]))
+        farthest, worst = max(ways, key=lambda one: rank(one[1]))
+        distances.append(Distance(card.id, nearest, best, farthest, worst))
+    return tuple(distances)
 
 
 def way(card: Card, numa_nodes: Sequence[int], seat: PciPosition | None) -> Way:
-    """What lies between a card and a GPU with these NUMA nodes and, where known, this seat."""
+    """Return what lies between a card and a GPU with these NUMA nodes and this place, if known."""
     if card.seat and seat:
         return nearness(card.seat, seat)
     if card.numa_node is None or not numa_nodes:
@@ -218,7 +224,7 @@ def way(card: Card, numa_nodes: Sequence[int], seat: PciPosition | None) -> Way:
 
 
 def rank(path: Way) -> int:
-    """The place of a way in the order from near (0) to far; what is not known comes last."""
+    """Return the place of a way in the order from near (0) to far; unknown comes last."""
     if path is Side.SAME:
         return Nearness.NODE.distance
     if path is Side.OTHER:
@@ -226,25 +232,18 @@ def rank(path: Way) -> int:
     return path.distance if isinstance(path, Nearness) else len(Nearness)
 
 
-def _distance(card: Card, gpus: Sequence[HeldGpu]) -> Distance:
-    ways = [(gpu.name, way(card, gpu.numa_nodes, gpu.seat)) for gpu in gpus]
-    nearest, best = min(ways, key=lambda one: rank(one[1]))
-    farthest, worst = max(ways, key=lambda one: rank(one[1]))
-    return Distance(card.id, nearest, best, farthest, worst)
-
-
 def _word(path: Way) -> str:
     return "not known" if path is None else str(path)
 
 
-# Which devices of other drivers' slices are GPUs of this node, and which of them a pod will get.
+# GPUs that drivers hand out by claims: other drivers' slices name them.
 
 ClaimGpus = Mapping[SliceDevice, Gpu]
 """The GPUs of a node that drivers hand out by claims."""
 
 
 def claim_gpus(slices: Iterable[DeviceSlice], gpus: Sequence[Gpu]) -> dict[SliceDevice, Gpu]:
-    """The GPUs among the devices of the slices; those of an outdated generation are gone."""
+    """Return the GPUs among the devices of the slices of the newest generation."""
     by_address: dict[str, Gpu] = {gpu.seat.pci: gpu for gpu in gpus}
     devices: dict[SliceDevice, Gpu] = {}
     for part in newest(slices):
@@ -257,7 +256,7 @@ def claim_gpus(slices: Iterable[DeviceSlice], gpus: Sequence[Gpu]) -> dict[Slice
 
 
 def newest(slices: Iterable[DeviceSlice]) -> Iterator[DeviceSlice]:
-    """The slices that count: of each pool those of its newest generation."""
+    """Yield the slices that count: of each pool those of its newest generation."""
     listed = tuple(slices)
     generations: dict[tuple[str, str], int] = {}
     for part in listed:
@@ -267,16 +266,16 @@ def newest(slices: Iterable[DeviceSlice]) -> Iterator[DeviceSlice]:
 
 
 def free_claim_gpus(gpus: ClaimGpus, held: Iterable[ClaimedDevice]) -> tuple[Gpu, ...]:
-    """The GPUs of which no container holds anything by a claim."""
+    """Return the GPUs of which no container holds anything by a claim."""
     taken = {gpus[one.device].seat.pci for one in held if one.device in gpus}
     free = {gpu.seat.pci: gpu for gpu in gpus.values() if gpu.seat.pci not in taken}
     return tuple(free.values())
 
 
-def starting(
+def starting_pods(
     pods: Iterable[ClaimedPod], resource: str, held: Iterable[ClaimedDevice]
 ) -> tuple[ClaimedPod, ...]:
-    """The pods for whose containers the kubelet may ask now: they want it, and have no device yet.
+    """Return the pods that the kubelet may be admitting: they want it and have no device yet.
 
     The kubelet allocates shares when it admits a pod and prepares its claims afterwards
     (pkg/kubelet/kubelet.go, SyncPod), so pods whose claims are prepared are past this.
@@ -288,23 +287,23 @@ def starting(
 
 
 def gpus_of(devices: Collection[SliceDevice], gpus: ClaimGpus) -> tuple[Gpu, ...]:
-    """The GPUs among the devices of claims."""
+    """Return the GPUs among the devices of claims."""
     chosen = {gpus[device].seat.pci: gpus[device] for device in devices if device in gpus}
     return tuple(chosen.values())
 
 
-# Which GPUs of a node are free and which a container holds, out of what the kubelet tells.
+# GPUs of device plugins, free or held, as the kubelet reports them.
 
 
 def is_gpu(resource: str) -> bool:
-    """Whether a resource is one of GPUs, by its name: nvidia.com/gpu, amd.com/gpu, …"""
+    """Decide whether a resource is one of GPUs, by its name: nvidia.com/gpu, amd.com/gpu, …"""
     return resource.rpartition("/")[2] == "gpu"
 
 
 def free_gpus(
     allocatable: Sequence[Allocatable], holdings: Sequence[Holding], gpus: Sequence[Gpu]
 ) -> tuple[FreeGpu, ...]:
-    """The GPUs that no container holds."""
+    """Return the GPUs that no container holds."""
     held = {(one.resource, share) for one in holdings for share in one.shares}
     return tuple(
         FreeGpu(one.numa_nodes, _seat(one.share, gpus))
@@ -316,7 +315,7 @@ def free_gpus(
 def held_gpus(
     holdings: Sequence[Holding], allocatable: Sequence[Allocatable], gpus: Sequence[Gpu]
 ) -> tuple[HeldGpu, ...]:
-    """The GPUs among what one container holds."""
+    """Return the GPUs among what one container holds."""
     nodes = {(one.resource, one.share): one.numa_nodes for one in allocatable}
     return tuple(
         HeldGpu(share, nodes.get((one.resource, share), one.numa_nodes), _seat(share, gpus))
@@ -326,15 +325,15 @@ def held_gpus(
     )
 
 
-def whole(gpus: Iterable[Gpu]) -> tuple[FreeGpu, ...]:
-    """GPUs of which the place is known."""
+def as_free(gpus: Iterable[Gpu]) -> tuple[FreeGpu, ...]:
+    """Return GPUs with a known place as free ones."""
     return tuple(FreeGpu(_nodes(gpu), gpu.seat) for gpu in gpus)
 
 
 def claimed_gpus(
     container: tuple[str, str, str], devices: Iterable[ClaimedDevice], gpus: ClaimGpus
 ) -> tuple[HeldGpu, ...]:
-    """The GPUs that one container (namespace, pod, name) holds by claims."""
+    """Return the GPUs that one container (namespace, pod, name) holds by claims."""
     mine = [one.device for one in devices if (one.namespace, one.pod, one.container) == container]
     return tuple(HeldGpu(gpu.seat.pci, _nodes(gpu), gpu.seat) for gpu in gpus_of(mine, gpus))
 

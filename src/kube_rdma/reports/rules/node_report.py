@@ -40,7 +40,7 @@ from kube_rdma.model.survey import Survey
 from kube_rdma.pools.rules.condition import CardsState
 from kube_rdma.pools.rules.health import NodeVerdict
 from kube_rdma.pools.rules.selection import interfaces
-from kube_rdma.pools.rules.staging import Pending
+from kube_rdma.pools.rules.staging import PendingPool
 from kube_rdma.reports.rules.policies import at_node
 
 MOST_CARDS = 256  # of a report: a node of a thousand functions would fill its object with them
@@ -54,7 +54,7 @@ class AgentLook(Frozen):
     survey: Survey  # with what the node uses its interfaces for
     verdict: NodeVerdict
     cards: CardsState
-    pending: Sequence[Pending] = ()
+    pending: Sequence[PendingPool] = ()
     refusals: Sequence[str] = ()
     overlaps: Sequence[str] = ()  # of policies
     policies: Sequence[ClusterNodePolicy] = ()  # those that this look was to meet

@@ -7,7 +7,7 @@ import pytest
 
 from kube_base.errors import Refused
 from kube_base.frozen import replace
-from kube_rdma.adapters.kubelet.device_plugin import Answers, DevicePlugin
+from kube_rdma.adapters.kubelet.device_plugin import DevicePlugin, PluginHandlers
 from kube_rdma.model.pools import Grant, Offer, Share
 from kube_rdma_testing.recording import recorded
 
@@ -47,7 +47,7 @@ class Desk:
             raise self.refusal
 
     def answers(self):
-        return Answers(self.allocate, self.prefer, self.start)
+        return PluginHandlers(self.allocate, self.prefer, self.start)
 
 
 @asynccontextmanager
@@ -64,7 +64,7 @@ async def run(plugin):
 
 def running(directory, offer, answers=None, kind=DevicePlugin):
     """A plugin for `offer` that runs inside the block."""
-    return run(kind(directory, offer, answers or Answers(Desk().allocate)))
+    return run(kind(directory, offer, answers or PluginHandlers(Desk().allocate)))
 
 
 @pytest.fixture

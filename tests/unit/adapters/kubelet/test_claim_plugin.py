@@ -7,7 +7,7 @@ from grpclib.client import Channel
 
 from kube_base.errors import Refused
 from kube_rdma.adapters.kubelet.claim_plugin import (
-    ClaimAnswers,
+    ClaimHandlers,
     ClaimHealth,
     ClaimPlugin,
     shortened,
@@ -62,7 +62,7 @@ def health():
 
 @pytest.fixture
 async def channel(directory, cards, health):
-    answers = ClaimAnswers(cards.prepare, cards.unprepare)
+    answers = ClaimHandlers(cards.prepare, cards.unprepare)
     plugin = ClaimPlugin(directory, DRIVER, answers, health)
     socket = directory / f"{DRIVER}.sock"
     task = asyncio.create_task(plugin.run())
@@ -132,7 +132,7 @@ async def test_every_claim_that_ends_has_an_entry(channel):
 
 async def test_a_folder_that_is_not_there_is_refused(directory):
     plugin = ClaimPlugin(
-        directory / "none", DRIVER, ClaimAnswers(Cards().prepare, Cards().unprepare)
+        directory / "none", DRIVER, ClaimHandlers(Cards().prepare, Cards().unprepare)
     )
     with pytest.raises(Refused, match="plugins_registry"):
         await plugin.run()

@@ -11,7 +11,7 @@ from kube_rdma.model.pools import (
     Bind,
     ExtraInfo,
     FunctionRange,
-    FunctionsWish,
+    FunctionsSpec,
     Mode,
     PoolSpec,
     Preference,
@@ -308,7 +308,7 @@ def test_virtual_functions_word_for_word():
     (selector,) = first.selectors
     assert selector.source.endswith(": spec.virtualFunctions[0].selectors[0]")
     chosen = Selector(selector.source, vendors=("15b3",), interfaces=("ens2f0",))
-    assert first == FunctionsWish((chosen,), 8, place, autoprobe=False, force=True)
+    assert first == FunctionsSpec((chosen,), 8, place, autoprobe=False, force=True)
     assert [one.pci_addresses for one in second.selectors] == [("0000:81:0a.1",), ()]
     assert (second.count, second.autoprobe, second.force) == (0, True, False)
 

@@ -7,12 +7,12 @@ from kube_rdma.model.claims.devices import ClaimedDevice, ClaimedPod, DeviceSlic
 from kube_rdma.model.device import Gpu
 from kube_rdma.model.holdings import FreeGpu, HeldGpu
 from kube_rdma.pools.rules.topology import (
+    as_free,
     claim_gpus,
     claimed_gpus,
     free_claim_gpus,
     gpus_of,
-    starting,
-    whole,
+    starting_pods,
 )
 from tests.kit.nodes import seat
 
@@ -57,7 +57,7 @@ def test_what_one_container_holds():
     devices = [held("gpu-1"), held("gpu-0", container="other"), held("strange")]
     (gpu,) = claimed_gpus(("team", "train", "c"), devices, gpus)
     assert gpu == HeldGpu(FAR, (1,), GPUS[1].seat)
-    assert whole(GPUS[:1]) == (FreeGpu((0,), GPUS[0].seat),)
+    assert as_free(GPUS[:1]) == (FreeGpu((0,), GPUS[0].seat),)
 
 
 PODS = st.builds(
@@ -78,7 +78,7 @@ HELD = st.builds(
 
 @given(st.lists(PODS), st.lists(HELD))
 def test_a_pod_that_may_ask_wants_the_resource_and_has_nothing_yet(pods, holders):
-    chosen = starting(pods, "rdma/hca", holders)
+    chosen = starting_pods(pods, "rdma/hca", holders)
     past = {(one.namespace, one.pod) for one in holders}
     for pod in pods:
         may = "rdma/hca" in pod.resources and (pod.namespace, pod.name) not in past

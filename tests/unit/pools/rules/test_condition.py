@@ -9,7 +9,7 @@ from kube_rdma.model.device import PciAddress, PciPosition
 from kube_rdma.model.pools import Mode, Pool, PoolSpec
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.pools.rules.absence import VANISHED, Assessment
-from kube_rdma.pools.rules.condition import LONGEST, CardsState, condition, looked
+from kube_rdma.pools.rules.condition import LONGEST, CardsState, condition, next_state
 from kube_rdma.pools.rules.health import LEAVING, NodeVerdict
 
 SPECS = (PoolSpec("rdma/a", Mode.HCA, "test"),)
@@ -29,7 +29,7 @@ def look(before, *cards, damped=None, specs=SPECS, functions=()):
     assessment = Assessment({}, judged, (), None)
     pools = (Pool(specs[0], (), judged),)
     verdict = NodeVerdict(cards, pools, (), assessment, (), (), (), ())
-    return looked(before, verdict, specs, survey)
+    return next_state(before, verdict, specs, survey)
 
 
 def test_a_node_without_cards_says_nothing():
@@ -98,7 +98,7 @@ def test_a_card_that_pods_hold_by_another_resource_is_not_wrong():
     verdict = NodeVerdict(
         (card(1),), (taken,), (), Assessment({}, (card(1),), (), None), (), (), (), ()
     )
-    assert condition(looked(CardsState(), verdict, SPECS, survey)).status == "True"
+    assert condition(next_state(CardsState(), verdict, SPECS, survey)).status == "True"
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8"), min_size=1), min_size=1, max_size=200))

@@ -10,7 +10,7 @@ from kube_base.frozen import replace
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.device import PciAddress, PciPosition
 from kube_rdma.model.holdings import HeldGpu
-from kube_rdma.pools.rules.topology import Distance, Nearness, Side, got, rank, way
+from kube_rdma.pools.rules.topology import Distance, Nearness, Side, gpu_distances, rank, way
 from tests.kit.nodes import device, hard_card, seat
 
 
@@ -29,17 +29,17 @@ SOFT = Card(CardId("rxe0@veth0"), (device(0, numa_node=0),), None)
 
 
 def test_near_and_far_are_named():
-    (found,) = got([CARD], [FAR, BESIDE])
+    (found,) = gpu_distances([CARD], [FAR, BESIDE])
     assert found == Distance(CARD.id, "0000:82:00.0", Nearness.PIX, "0000:c1:00.0", Nearness.SYS)
     assert str(found) == "0000:81:00.0 to GPU 0000:82:00.0: PIX, to GPU 0000:c1:00.0: SYS"
 
 
 def test_one_way_is_said_once():
-    assert str(got([CARD], [BESIDE])[0]) == "0000:81:00.0 to GPU 0000:82:00.0: PIX"
+    assert str(gpu_distances([CARD], [BESIDE])[0]) == "0000:81:00.0 to GPU 0000:82:00.0: PIX"
 
 
 def test_without_gpus_there_is_nothing_to_say():
-    assert got([CARD], []) == ()
+    assert gpu_distances([CARD], []) == ()
 
 
 @pytest.mark.parametrize(
@@ -60,10 +60,13 @@ def test_seats_go_before_nodes(card, nodes, place, expected):
 
 def test_what_is_known_of_nodes_alone():
     near, far = HeldGpu("nvidia0", (0,)), HeldGpu("nvidia4", (1,))
-    assert str(got([SOFT], [far, near])[0]) == (
+    assert str(gpu_distances([SOFT], [far, near])[0]) == (
         "rxe0@veth0 to GPU nvidia0: same NUMA node, to GPU nvidia4: other NUMA node"
     )
-    assert str(got([SOFT], [HeldGpu("nvidia0", ())])[0]) == "rxe0@veth0 to GPU nvidia0: not known"
+    assert (
+        str(gpu_distances([SOFT], [HeldGpu("nvidia0", ())])[0])
+        == "rxe0@veth0 to GPU nvidia0: not known"
+    )
 
 
 def test_the_order_is_from_near_to_far():
@@ -86,7 +89,7 @@ GPUS = st.lists(st.builds(HeldGpu, st.text(max_size=3), NODES, st.none() | SEATS
 
 @given(GPUS)
 def test_the_nearest_is_never_farther_than_any_other(gpus):
-    found = got([CARD, SOFT], gpus)
+    found = gpu_distances([CARD, SOFT], gpus)
     assert [one.card for one in found] == ([CARD.id, SOFT.id] if gpus else [])
     for card, one in zip((CARD, SOFT), found, strict=False):
         ranks = [rank(way(card, each.numa_nodes, each.seat)) for each in gpus]

@@ -10,7 +10,7 @@ from kube_rdma.model.holdings import Holding
 from kube_rdma.model.pools import (
     Bind,
     FunctionsPlan,
-    FunctionsWish,
+    FunctionsSpec,
     Mode,
     Pool,
     PoolSpec,
@@ -18,11 +18,11 @@ from kube_rdma.model.pools import (
     SetFunctions,
 )
 from kube_rdma.pools.rules.functions import (
+    function_counts,
     function_faults,
     held_functions,
     in_question,
     plan_functions,
-    wished,
 )
 from tests.kit.nodes import device, function, node, physical_with_virtual, seat
 
@@ -31,7 +31,7 @@ TOTAL = 8
 
 def wish(count, *, place="policy:1", **more):
     selector = Selector(interfaces=more.pop("interfaces", ("ens1f0",)), **more.pop("chosen", {}))
-    return FunctionsWish((selector,), count, place, **more)
+    return FunctionsSpec((selector,), count, place, **more)
 
 
 def card(virtual=0, **changes):
@@ -155,7 +155,7 @@ def test_only_functions_that_may_have_to_go_are_asked_about():
     survey = node(*SET_UP).survey
     assert in_question([wish(2)], survey) == {"v0", "ens1f0v1", "ens1f0v2", "ens1f0v3"}
     assert in_question([wish(4)], survey) == in_question([], survey) == frozenset()
-    assert wished([wish(2), wish(6, interfaces=("ens2f0",))], survey) == {PF: 2}
+    assert function_counts([wish(2), wish(6, interfaces=("ens2f0",))], survey) == {PF: 2}
 
 
 def test_a_soft_device_on_a_function_is_somebody_s():

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from kube_base.frozen import replace
 from kube_rdma.model.pools import ClusterNodePolicy, Mode, PoolSpec
-from kube_rdma.pools.rules.pools import node_wishes
+from kube_rdma.pools.rules.pools import node_specs
 
 HCA = PoolSpec("rdma/hca", Mode.HCA, "a")
 LABELS = (("kind", "gpu"), ("zone", "a"))
@@ -30,23 +30,23 @@ policies = st.lists(
 def test_a_policy_is_for_nodes_with_all_of_its_labels():
     chosen = replace(A, selector=(("kind", "gpu"),))
     other = replace(A, name="b", selector=(("kind", "gpu"), ("zone", "b")))
-    assert node_wishes([chosen], LABELS).pools == (HCA,)
-    assert node_wishes([other], LABELS).pools == ()
-    assert node_wishes([chosen], ()).pools == ()
+    assert node_specs([chosen], LABELS).pools == (HCA,)
+    assert node_specs([other], LABELS).pools == ()
+    assert node_specs([chosen], ()).pools == ()
 
 
 def test_policies_add_up_and_a_higher_priority_wins_a_resource():
     more = PoolSpec("rdma/more", Mode.SHARED, "b")
     mine = replace(HCA, mode=Mode.SHARED)
     high = ClusterNodePolicy("b", (), 5, (mine, more))
-    wishes = node_wishes([A, high], LABELS)
+    wishes = node_specs([A, high], LABELS)
     assert set(wishes.pools) == {mine, more}
     assert wishes.overlaps == ()
 
 
 def test_equal_priorities_are_told_and_the_first_by_name_counts():
     other = replace(A, name="b", pools=(replace(HCA, mode=Mode.SHARED),))
-    wishes = node_wishes([other, A], LABELS)
+    wishes = node_specs([other, A], LABELS)
     assert wishes.pools == (HCA,)
     (sentence,) = wishes.overlaps
     assert sentence.startswith("NodePolicy a and NodePolicy b both name the resource rdma/hca")
@@ -54,22 +54,22 @@ def test_equal_priorities_are_told_and_the_first_by_name_counts():
 
 def test_two_orders_of_rails_are_told_unless_they_are_the_same():
     first, second = replace(A, rails=("ens1",)), replace(A, name="b", pools=(), rails=("ens2",))
-    wishes = node_wishes([first, second], LABELS)
+    wishes = node_specs([first, second], LABELS)
     assert wishes.rails == ("ens1",)
     assert "both order the rails" in wishes.overlaps[0]
-    assert node_wishes([first, replace(second, rails=("ens1",))], LABELS).overlaps == ()
+    assert node_specs([first, replace(second, rails=("ens1",))], LABELS).overlaps == ()
 
 
 @given(policies, st.randoms())
 def test_the_order_in_which_policies_come_changes_nothing(some, random):
     shuffled = list(some)
     random.shuffle(shuffled)
-    assert node_wishes(shuffled, LABELS) == node_wishes(some, LABELS)
+    assert node_specs(shuffled, LABELS) == node_specs(some, LABELS)
 
 
 @given(policies)
 def test_each_resource_is_wished_once_by_the_highest_priority_of_those_that_select(some):
-    wishes = node_wishes(some, LABELS)
+    wishes = node_specs(some, LABELS)
     names = [pool.resource for pool in wishes.pools]
     own = [p for p in some if set(p.selector) <= set(LABELS)]
     assert len(names) == len(set(names))

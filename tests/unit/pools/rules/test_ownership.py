@@ -5,7 +5,13 @@ from hypothesis import strategies as st
 
 from kube_rdma.model.kubernetes import NodeState
 from kube_rdma.pools.rules import labels as table
-from kube_rdma.pools.rules.labels import NFD_LIST, WantedLabels, change, nfd_labels, remembered
+from kube_rdma.pools.rules.labels import (
+    NFD_LIST,
+    WantedLabels,
+    label_change,
+    nfd_labels,
+    remembered,
+)
 
 PRESENT = f"{table.FEATURE}/pci-15b3.present"
 KERNEL = f"{table.KERNEL}.full"
@@ -47,7 +53,7 @@ def test_what_others_wrote_stays_and_one_patch_is_enough(has, memory, labels, nf
     names = [key.removeprefix(f"{table.FEATURE}/") for key in nfd]
     before = node(has, memory, names)
     wanted = WantedLabels(labels, frozenset({table.RATE}))
-    now = after(before, change(before, wanted))
+    now = after(before, label_change(before, wanted))
     ours = {k for k, v in memory.items() if has.get(k) == v} - nfd_labels(before)
     for key, value in has.items():
         assert key in ours or dict(now.labels)[key] == value
@@ -56,8 +62,8 @@ def test_what_others_wrote_stays_and_one_patch_is_enough(has, memory, labels, nf
     for key, value in labels.items():
         if table.writes(key) and key not in nfd_labels(before) and key not in has:
             assert dict(now.labels)[key] == value
-    assert change(now, wanted) is None
-    gone = after(now, change(now, WantedLabels()))
+    assert label_change(now, wanted) is None
+    gone = after(now, label_change(now, WantedLabels()))
     assert dict(gone.labels) == {k: v for k, v in has.items() if k not in ours}
     assert table.REMEMBERED not in dict(gone.annotations)
 
@@ -68,30 +74,30 @@ def test_no_label_of_others_is_written_where_none_is_wanted(has, memory, labels,
     names = [key.removeprefix(f"{table.FEATURE}/") for key in nfd]
     before = node(has, memory, names)
     wanted = WantedLabels(labels, leaves_nfd=True)
-    now = after(before, change(before, wanted))
+    now = after(before, label_change(before, wanted))
     others = {k: v for k, v in has.items() if not k.startswith("kube-rdma.io/")}
     assert others == {k: v for k, v in now.labels if not k.startswith("kube-rdma.io/")}
     ours = {k for k in others if memory.get(k) == has[k]} - nfd_labels(before)
     assert ours == {k for k in remembered(now) if k in others}
-    gone = after(now, change(now, WantedLabels()))
+    gone = after(now, label_change(now, WantedLabels()))
     assert ours == others.keys() - dict(gone.labels).keys()
 
 
 def test_a_label_that_somebody_changed_is_theirs():
     mine = {PRESENT: "true"}
-    written = change(node({PRESENT: "false"}, mine), WantedLabels(mine))
+    written = label_change(node({PRESENT: "false"}, mine), WantedLabels(mine))
     assert (written.labels, written.annotations) == ({}, {table.REMEMBERED: None})
 
 
 def test_a_label_that_somebody_removed_comes_back():
     mine = {PRESENT: "true"}
-    assert change(node({}, mine), WantedLabels(mine)).labels == mine
+    assert label_change(node({}, mine), WantedLabels(mine)).labels == mine
 
 
 def test_node_feature_discovery_takes_a_label_over():
     """What it lists is forgotten, and stays when it is not true."""
     has = {PRESENT: "true"}
-    written = change(node(has, has, ["pci-15b3.present"]), WantedLabels())
+    written = label_change(node(has, has, ["pci-15b3.present"]), WantedLabels())
     assert (written.labels, written.annotations) == ({}, {table.REMEMBERED: None})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kube_base.frozen import replace
-from kube_rdma.model.pools import FunctionRange, FunctionsWish, Mode, PoolSpec, Selector
+from kube_rdma.model.pools import FunctionRange, FunctionsSpec, Mode, PoolSpec, Selector
 from kube_rdma.pools.rules.functions import outside, range_faults
 from tests.kit.nodes import device, function, node, physical_with_virtual, seat
 
@@ -19,7 +19,7 @@ def pool(*spans, parent="ens1f0", **more):
 
 
 def wish(count=4, **chosen):
-    return FunctionsWish((Selector(**(chosen or {"interfaces": ("ens1f0",)})),), count, "p:9")
+    return FunctionsSpec((Selector(**(chosen or {"interfaces": ("ens1f0",)})),), count, "p:9")
 
 
 def test_a_range_beyond_the_count_is_refused_with_both_numbers():

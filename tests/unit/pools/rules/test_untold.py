@@ -7,7 +7,7 @@ from kube_rdma.model.holdings import Holding, NodeHoldings, RecordedGrant
 from kube_rdma.model.kubernetes import MIRROR, PodState
 from kube_rdma.model.late_binding import PodName
 from kube_rdma.model.pools import ShareId
-from kube_rdma.pools.rules.holdings import completed, running, untold
+from kube_rdma.pools.rules.holdings import completed, running, unreported
 
 HCA = "rdma/hca"
 
@@ -43,7 +43,7 @@ def test_what_is_held_is_what_pods_that_run_hold_however_far_the_kubelet_is(fate
     answer = told(*(holding(n, f"hca-{n}") for n, fate in enumerate(fates) if fate == "told"))
     phases = {"told": "Running", "silent": "Pending", "over": "Failed"}
     named = running([pod(n, phases[f]) for n, f in enumerate(fates) if f in phases])
-    lacking = untold(recorded, answer, named if asked_before else {})
+    lacking = unreported(recorded, answer, named if asked_before else {})
     whole = completed(answer, lacking, named)
     held = sorted(share for one in whole for share in one.shares)
     assert held == sorted(f"hca-{n}" for n, f in enumerate(fates) if f in {"told", "silent"})
@@ -51,14 +51,14 @@ def test_what_is_held_is_what_pods_that_run_hold_however_far_the_kubelet_is(fate
 
 
 def test_nothing_is_lacking_while_all_that_is_recorded_is_told():
-    assert untold([grant(0, "hca-0")], told(holding(0, "hca-0")), {}) == ()
+    assert unreported([grant(0, "hca-0")], told(holding(0, "hca-0")), {}) == ()
 
 
 def test_a_share_of_an_init_container_alone_is_told_as_the_kubelet_does():
     """Nobody asks the API server again once it has named the pod."""
     recorded, answer = [grant(0, "hca-9")], told(pods=[0])
-    assert untold(recorded, answer, {}) == tuple(recorded)
-    assert untold(recorded, answer, {"uid-0": name(0)}) == ()
+    assert unreported(recorded, answer, {}) == tuple(recorded)
+    assert unreported(recorded, answer, {"uid-0": name(0)}) == ()
     assert completed(answer, recorded, {"uid-0": name(0)}) == ()
 
 

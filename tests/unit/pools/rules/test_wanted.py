@@ -22,7 +22,7 @@ from kube_rdma.model.pools import Mode
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.operator.rules import placement
 from kube_rdma.pools.rules import labels as table
-from kube_rdma.pools.rules.labels import MOST_VENDORS, VALUE, HostRelease, LabelFacts, wanted
+from kube_rdma.pools.rules.labels import MOST_VENDORS, VALUE, HostRelease, LabelFacts, wanted_labels
 
 UBUNTU = HostRelease("6.8.0-45-generic", (("ID", "ubuntu"), ("VERSION_ID", "24.04")))
 PRESENT = f"{table.FEATURE}/pci-15b3.present"
@@ -70,7 +70,7 @@ def survey(*devices, functions=None, gpus=(), mode=NamespaceMode.SHARED):
 
 
 def labels_of(survey, host=UBUNTU, **more):
-    return wanted(LabelFacts(survey, host, **more)).labels
+    return wanted_labels(LabelFacts(survey, host, **more)).labels
 
 
 NUMBERS = st.integers(0, 60)
@@ -100,7 +100,7 @@ HOSTS = st.builds(
 def test_whatever_a_node_has_its_labels_are_legal_and_few(devices, functions, host, modes, rails):
     """By the API's rule for values; every key is in the table."""
     node = survey(*devices, functions=tuple(functions))
-    labels = wanted(LabelFacts(node, host, modes, rails)).labels
+    labels = wanted_labels(LabelFacts(node, host, modes, rails)).labels
     rows = [row.key for row in table.TABLE if row.by_agent]
     assert len(labels) < len(rows) + MOST_VENDORS
     assert all(table.writes(key) for key in labels)
@@ -111,7 +111,9 @@ def test_whatever_a_node_has_its_labels_are_legal_and_few(devices, functions, ho
 def test_of_others_names_none_is_wanted_where_nobody_asks_for_it(devices, functions, modes, rails):
     """The labels below kube-rdma.io/ are the same with and without the others."""
     node = survey(*devices, functions=tuple(functions))
-    own, all_labels = (wanted(LabelFacts(node, host, modes, rails)) for host in (None, UBUNTU))
+    own, all_labels = (
+        wanted_labels(LabelFacts(node, host, modes, rails)) for host in (None, UBUNTU)
+    )
     expected = {k: v for k, v in all_labels.labels.items() if k.startswith("kube-rdma.io/")}
     assert (own.labels, own.kept) == (expected, all_labels.kept)
     assert (own.leaves_nfd, all_labels.leaves_nfd) == (True, False)
@@ -194,18 +196,18 @@ def test_several_modes_and_link_layers_are_mixed():
 
 def test_a_rate_is_kept_while_no_port_is_active():
     """A link that flaps writes nothing; without any card there is nothing to keep."""
-    down = wanted(LabelFacts(survey(device(0, port(PortState.DOWN))), UBUNTU))
+    down = wanted_labels(LabelFacts(survey(device(0, port(PortState.DOWN))), UBUNTU))
     assert table.RATE not in down.labels
     assert down.kept == {table.RATE}
-    assert wanted(LabelFacts(survey(), UBUNTU)).kept == frozenset()
+    assert wanted_labels(LabelFacts(survey(), UBUNTU)).kept == frozenset()
 
 
 def test_what_ports_say_is_kept_while_a_card_is_in_a_pod():
     """Then its function has a driver, and neither interface nor device; not so a virtual one."""
     functions = (function(0), function(1, up=False))
     inside = survey(device(0), functions=functions)
-    assert {table.PORTS, table.GPUS_NEAR} <= wanted(LabelFacts(inside, UBUNTU)).kept
+    assert {table.PORTS, table.GPUS_NEAR} <= wanted_labels(LabelFacts(inside, UBUNTU)).kept
     virtual = function(1, up=False, at=seat(1, physical=PciAddress("0000:00:00.0")))
     for other in (function(1), replace(functions[1], driver="vfio-pci"), virtual):
         node = survey(device(0), functions=(functions[0], other))
-        assert not wanted(LabelFacts(node, UBUNTU)).kept
+        assert not wanted_labels(LabelFacts(node, UBUNTU)).kept

@@ -23,7 +23,7 @@ from kube_rdma.model.reports import (
     Workload,
 )
 from kube_rdma.model.survey import NamespaceMode, Survey
-from kube_rdma.pools.rules.condition import CardsState, looked
+from kube_rdma.pools.rules.condition import CardsState, next_state
 from kube_rdma.pools.rules.health import NodeFacts, evaluate, node_cards
 from kube_rdma.pools.rules.staging import Pending
 from kube_rdma.reports.rules.node_report import MOST_CARDS, AgentLook, card_grid, node_report
@@ -39,7 +39,7 @@ def look(*devices, specs=(HCA,), before=None, functions=4, **more):
     seats = tuple(Function(seat(n), 0x15B3, 0x1017, "mlx5_core", up[n]) for n in range(functions))
     survey = Survey(devices, RDMA_CM, NamespaceMode.SHARED, functions=seats)
     verdict = evaluate(NodeFacts(survey, node_cards(survey), specs))
-    cards = looked(before or CardsState(), verdict, specs, survey)
+    cards = next_state(before or CardsState(), verdict, specs, survey)
     return AgentLook("1", survey, verdict, cards, **more)
 
 
@@ -97,7 +97,7 @@ def test_pods_whose_default_route_is_a_network_s_are_in_it():
 
 
 def test_what_waits_and_what_is_refused_is_in_it():
-    pending = Pending(HCA, replace(HCA, mode=Mode.SHARED), "these pods have ended: a/b")
+    pending = PendingPool(HCA, replace(HCA, mode=Mode.SHARED), "these pods have ended: a/b")
     report = node_report(look(hard_card(0), pending=(pending,), refusals=("b: no", "a: no")))
     assert report.pending[0].mode == "shared"
     assert "a/b" in report.pending[0].sentence

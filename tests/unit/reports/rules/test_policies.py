@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from kube_base.frozen import replace
 from kube_rdma.model.pools import (
     ClusterNodePolicy,
-    FunctionsWish,
+    FunctionsSpec,
     Mode,
     PolicyAtNode,
     PolicyOutcome,
@@ -17,7 +17,7 @@ from kube_rdma.reports.rules.policies import at_node, rollup
 
 POOL = PoolSpec("rdma/hca", Mode.HCA, "NodePolicy a: spec.pools[0]")
 OTHER = PoolSpec("rdma/hca", Mode.SHARED, "NodePolicy b: spec.pools[0]")
-FUNCTIONS = FunctionsWish((), 8, "NodePolicy a: spec.virtualFunctions[0]")
+FUNCTIONS = FunctionsSpec((), 8, "NodePolicy a: spec.virtualFunctions[0]")
 A = ClusterNodePolicy("a", (("kind", "gpu"),), 0, (POOL,), generation=3)
 B = ClusterNodePolicy("b", (), 1, (OTHER,), generation=1)
 TAKEN = {"rdma/hca": POOL.source}
