@@ -279,7 +279,7 @@ class ScaleNode:
             return lambda: stack.enter_context(Journal(Folder(self._folder / name), kind))
 
         kubelet = KubeletView(_Idle())
-        kubelet.claimed = ClaimedGpus(cluster, self.name)
+        kubelet.slices = ClaimedGpus(cluster, self.name)
         doors = AgentDependencies(
             config=None,
             kernel=KernelSources(lambda: self._survey, (("devices", lambda: self._uevents),)),

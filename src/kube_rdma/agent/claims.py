@@ -99,7 +99,7 @@ def with_claims(
         hold=doors.networks.limits.prepared if doors.networks else None,
         tell=partial(doors.node.tell, NodeEvent.JOURNAL_TROUBLE),
     )
-    doors.kubelet.prepared = claims = PreparedClaims(to)
+    doors.kubelet.claims = claims = PreparedClaims(to)
     driver = ClaimDriver(
         claims, site.plugins_registry, site.node, site.works, statuses.run, slices.offered
     )

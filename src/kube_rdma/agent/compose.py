@@ -193,7 +193,7 @@ async def _with_node(
     async def ask() -> tuple[bool, str]:
         return cdi_works(version, await _runtime(options.places.runtime_socket, notices))
 
-    doors.kubelet.claimed = ClaimedGpus(cluster, options.node)
+    doors.kubelet.slices = ClaimedGpus(cluster, options.node)
     checkpoint = DeviceCheckpoint(folders.device_plugins)
     pods = partial(Pods(cluster).on_node, options.node)
     doors.kubelet.record = KubeletRecord(checkpoint.read, pods)

@@ -94,7 +94,7 @@ class Handlers:
     async def _refuse_claimed(self, pool: Pool, wanted: Sequence[ShareId]) -> None:
         """Raise Refused for what claims hold by now; nobody is asked where they hold nothing."""
         resource = pool.spec.resource
-        booked = self._kubelet.booked()
+        booked = self._kubelet.claims.booked
         if any(share.resource == resource for claim in booked for share in claim.shares):
             holders = await self._kubelet.plugin_holders({resource})
             refuse_claimed(pool, wanted, booked, holders)

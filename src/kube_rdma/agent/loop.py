@@ -198,14 +198,13 @@ class _Plugin:
             "distances of GPUs": partial(self._kubelet.report, offers),
             "stale bindings": doors.late.sweep,
             "late binding": partial(doors.late.follow, self._changes.touch),
+            "GPUs by claim": doors.kubelet.slices.follow,
         }
         parts |= {keeper.part: keeper.run for keeper in doors.keepers}
         if doors.metrics:
             parts |= doors.metrics.parts
         if doors.networks:
             parts["networks"] = partial(doors.networks.run, doors.late)
-        if doors.kubelet.claimed:
-            parts["GPUs by claim"] = doors.kubelet.claimed.follow
         if doors.claims:
             parts["claims"] = doors.claims.run
         if doors.ready:
@@ -305,7 +304,7 @@ class _Plugin:
 
     def _served(self, gathered: _Gathered, verdict: NodeVerdict) -> _Served:
         """What claims have is not given twice."""
-        booked, pools = self._kubelet.booked(), verdict.pools
+        booked, pools = self._kubelet.claims.booked, verdict.pools
         held = plugin_shares(gathered.holdings, booked)
         if self._doors.claims:
             pools = for_plugin(pools, booked, held, self._doors.claims.published())

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import structlog
 
 from kube_base.errors import Unavailable
-from kube_base.frozen import Frozen
 from kube_base.notices import Notices
 from kube_rdma.adapters.kernel.sysfs.topology_facts import facts_of
 from kube_rdma.adapters.runtime.settings import PodSettings
@@ -28,25 +27,15 @@ from kube_rdma.attach.rules.settings import (
     topology_file,
     used_devices,
 )
-from kube_rdma.model.attach.attachment import Sandbox
 from kube_rdma.model.card import Card
 from kube_rdma.model.claims.claim import PreparedClaim
-from kube_rdma.model.holdings import Holding
-from kube_rdma.model.late_binding import ContainerId, Edits, HeldShare, PodName
+from kube_rdma.model.holdings import ClaimingSandbox
+from kube_rdma.model.late_binding import ContainerId, HeldShare, PodName
 from kube_rdma.model.pools import Pool
 from kube_rdma.model.settings import PlacedNet, TopologyFacts
 from kube_rdma.pools.rules.allocation import granted_cards
 
 log = structlog.get_logger()
-
-
-class ClaimingSandbox(Frozen):
-    """A sandbox with what the containers of its pod hold, and what networks made of it by share."""
-
-    sandbox: Sandbox
-    holdings: Sequence[Holding]
-    annotations: Mapping[str, str]
-    edits: Mapping[HeldShare, Edits]
 
 
 class ClaimSettings:

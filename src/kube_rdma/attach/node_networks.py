@@ -455,8 +455,7 @@ class NodeNetworks:
             ways=machine.ways,
             rail=machine.rails.number,
             watched=giver.pools,
-            booked=self._kubelet.booked,
-            attached=self._kubelet.attached,
+            attached=self._kubelet.claims.attached,
             warn=partial(_tell_pod, self._events),
         )
         self._node = NodeView(asked)

@@ -45,9 +45,9 @@ from kube_rdma.model.attach.attachment import (
 )
 from kube_rdma.model.attach.cni import Call, ConfFile, Wiring
 from kube_rdma.model.card import CardId
-from kube_rdma.model.claims.claim import ClaimDevice, PreparedClaim
+from kube_rdma.model.claims.claim import ClaimDevice
 from kube_rdma.model.device import Device
-from kube_rdma.model.holdings import Holding
+from kube_rdma.model.holdings import ClaimingSandbox, Holding
 from kube_rdma.model.ipam import (
     EDITED,
     IMPORTED,
@@ -104,7 +104,7 @@ class NodeViewDependencies(Frozen):
     `survey`, `links`, the interfaces of the node's namespace, those of these names or all (None),
     `ways`, the node's routes over links, `functions`, what virtual functions are set to, `confs`,
     the files of the node's CNI configuration, and `gids`, the tables without room for so many
-    addresses more. `booked` are the claims that are prepared here; `attached` hears what networks
+    addresses more. `attached` hears what networks
     made for a pod. `warn` says something of a pod in an Event: reason, sentence, is it a warning.
     """
 
@@ -119,7 +119,6 @@ class NodeViewDependencies(Frozen):
     ways: Callable[[Sequence[SeenLink]], tuple[LinkWays, ...]] = lambda _: ()
     gids: Callable[[Mapping[str, int]], tuple[GidTable, ...]] = crowded
     rail: Callable[[CardId], int | None] = lambda _: None
-    booked: Callable[[], tuple[PreparedClaim, ...]] = tuple
     attached: Callable[[PodName, Sequence[Attached]], Awaitable[None]] = _nobody
     warn: Callable[[PodState, str, str, bool], None] = lambda *_: None
 
@@ -141,7 +140,9 @@ class NodeView:
 
     def has_claims(self, pod: PodName) -> bool:
         """Whether a claim of the pod's namespace is prepared here; asks nobody."""
-        return any(one.claim.namespace == pod.namespace for one in self._asked.booked())
+        return any(
+            one.claim.namespace == pod.namespace for one in self._asked.kubelet.claims.booked
+        )
 
     async def settle(self, sandbox: Sandbox, pod: PodState) -> tuple[Holding, ...]:
         """A pod gets no network: its containers are told of what they hold by claims all the same.
@@ -162,18 +163,16 @@ class NodeView:
         holdings: Sequence[Holding],
     ) -> None:
         """What a pod's claims stand for is what networks made for it; its containers are told."""
-        from kube_rdma.attach.claim_settings import ClaimingSandbox
-
         made = ClaimingSandbox(sandbox, holdings, annotations, edits)
-        await self._asked.kubelet.settle(made)
+        await self._asked.kubelet.claims.settle(made)
 
     async def ended(self, sandbox: ContainerId) -> None:
         """Its containers are told nothing any more."""
-        await self._asked.kubelet.detach(sandbox)
+        await self._asked.kubelet.claims.detach(sandbox)
 
     async def claimed(self, pod: PodName) -> tuple[ClaimDevice, ...]:
         """The devices of the pod's claims that become interfaces of it; raise KubeError."""
-        return await self._asked.kubelet.claimed_interfaces(pod)
+        return await self._asked.kubelet.claims.interfaces_of(pod)
 
     async def definition(
         self, namespace: str, name: str, resource: str | None = None
@@ -229,7 +228,7 @@ class NodeView:
         would be attached to another card, or without its RDMA device. Others' are not looked at.
         """
         pools = self._pools
-        by_claim = granted(holdings, self._asked.booked(), pools)
+        by_claim = granted(holdings, self._asked.kubelet.claims.booked, pools)
         claimed = {one.held for one in by_claim}
         for held in holdings:
             pool = pools.get(held.resource)

@@ -29,7 +29,7 @@ from kube_rdma.adapters.cni.state import ClaimedNamespaces
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.runtime.cdi import CdiFolder
 from kube_rdma.adapters.runtime.settings import ClaimFiles
-from kube_rdma.attach.claim_settings import ClaimingSandbox, ClaimSettings
+from kube_rdma.attach.claim_settings import ClaimSettings
 from kube_rdma.attach.rules.claim_networks import (
     claims_of,
     holdings,
@@ -68,7 +68,7 @@ from kube_rdma.model.claims.claim import (
     PreparedClaim,
     PreparedDevice,
 )
-from kube_rdma.model.holdings import Holding
+from kube_rdma.model.holdings import ClaimingSandbox, Holding
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding import (
     ContainerId,
@@ -81,6 +81,7 @@ from kube_rdma.model.late_binding import (
     merge_settings,
 )
 from kube_rdma.model.pools import Bind, FileMount, Pool
+from kube_rdma.pools.kubelet_view import NodeClaims
 from kube_rdma.pools.rules.allocation import limited, unheld
 from kube_rdma.pools.rules.modes import terms
 
@@ -240,7 +241,7 @@ class ClaimDependencies(Frozen):
     settled: float = SETTLED
 
 
-class PreparedClaims:
+class PreparedClaims(NodeClaims):
     """One per agent; one call at a time changes anything."""
 
     def __init__(self, to: ClaimDependencies) -> None:
@@ -401,7 +402,8 @@ class PreparedClaims:
             await asyncio.sleep(self._to.settled)
 
     async def settle(self, pod: ClaimingSandbox) -> None:
-        """CNI ADD: containers are told of the devices that they hold by claims."""
+        """Write at CNI ADD what claims stand for, and for containers the devices that they hold."""
+        await self.attach(pod.edits)
         self._sandboxes[pod.sandbox.container] = pod.sandbox.pod
         if self._to.settings:
             await self._to.settings.write(pod, self.booked, self._pools or {})

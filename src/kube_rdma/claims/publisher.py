@@ -55,7 +55,8 @@ from kube_rdma.model.claims.devices import (
 )
 from kube_rdma.model.device import Gpu
 from kube_rdma.model.kubernetes import NodeState
-from kube_rdma.pools.rules.topology import ClaimGpus, claim_gpus, gpus_of, starting_pods
+from kube_rdma.pools.kubelet_view import NodeSlices
+from kube_rdma.pools.rules.topology import ClaimGpus, gpus_of, starting_pods
 from kube_rdma.reports.node_keeper import REFUSED_SECONDS, NodeKeeper, WritePace
 from kube_rdma.reports.rules.node_report import AgentLook
 
@@ -227,7 +228,7 @@ def _later(_failures: int) -> float:
     return random.uniform(REFUSED_SECONDS / 2, REFUSED_SECONDS)  # noqa: S311  spreads load
 
 
-class ClaimedGpus:
+class ClaimedGpus(NodeSlices):
     """Those of one node. `wait` is for tests."""
 
     def __init__(
@@ -246,10 +247,6 @@ class ClaimedGpus:
     def slices(self) -> tuple[DeviceSlice, ...]:
         """The slices of this node, of all drivers."""
         return tuple(self._slices.values.values())
-
-    def here(self, surveyed: Sequence[Gpu]) -> ClaimGpus:
-        """The GPUs of this node that drivers hand out by claims."""
-        return claim_gpus(self.slices(), surveyed)
 
     async def expected(
         self, resource: str, held: Sequence[ClaimedDevice], gpus: ClaimGpus

@@ -6,10 +6,13 @@ it joins a share to the pod that Allocate does not name.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from kube_base.frozen import Frozen
+from kube_rdma.model.attach.attachment import Sandbox
 from kube_rdma.model.claims.devices import ClaimedDevice
 from kube_rdma.model.device import PciPosition
-from kube_rdma.model.late_binding import PodName
+from kube_rdma.model.late_binding import Edits, HeldShare, PodName
 from kube_rdma.model.pools import ShareId
 
 
@@ -56,7 +59,16 @@ class RecordedGrant(Frozen):
     shares: tuple[ShareId, ...]
 
 
-# Where GPUs sit, as far as it matters for the cards beside them.
+class ClaimingSandbox(Frozen):
+    """A sandbox with what the containers of its pod hold, and what networks made of it."""
+
+    sandbox: Sandbox
+    holdings: Sequence[Holding]
+    annotations: Mapping[str, str]
+    edits: Mapping[HeldShare, Edits]  # by share what networks made of it
+
+
+# GPUs, as far as they matter for the cards beside them.
 
 
 class FreeGpu(Frozen):

@@ -1,10 +1,9 @@
-"""What the kubelet believes about this node, beside what it was offered.
+"""Asks the kubelet about this node: who holds which shares, near to which GPUs, and what it lacks.
 
-Three questions of role `plugin`: who holds which shares (a card in a pod is not gone, a change of
-mode has to wait), how near to its GPUs a container's cards turned out to be, and whether the
-kubelet has what it was offered. It loses offers, as its issues tell, and then a node shows no cards
-until somebody restarts the plugin; so what differs is sent again, then registered again. And it
-tells of no pods when it has just started, so its own record completes what it says.
+A card in a pod is not gone and a change of mode has to wait for pods, so the agent's loop asks who
+holds what. The kubelet loses offers, as its issues tell, and then a node shows no cards until
+somebody restarts the plugin; so a list that differs is sent again, then registered again. The
+kubelet reports no pods when it has just started, so its own record completes its answers.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING
 
 import structlog
 
@@ -21,11 +19,14 @@ from kube_base.frozen import replace
 from kube_base.notices import Notices
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.lib.debounce import Debounce
+from kube_rdma.model.attach.attachment import Attached
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.claims.claim import ClaimDevice, PreparedClaim
+from kube_rdma.model.claims.devices import ClaimedDevice, DeviceSlice
 from kube_rdma.model.device import Gpu
 from kube_rdma.model.holdings import (
     Allocatable,
+    ClaimingSandbox,
     FreeGpu,
     HeldGpu,
     Holding,
@@ -35,33 +36,27 @@ from kube_rdma.model.holdings import (
 from kube_rdma.model.kubernetes import PodState
 from kube_rdma.model.late_binding import ContainerId, HeldShare, PodName
 from kube_rdma.model.pools import Grant, ShareId
+from kube_rdma.pools.rules import topology
 from kube_rdma.pools.rules.claimed_cards import ClaimedCard, claimed_cards
 from kube_rdma.pools.rules.holdings import card_of, completed, differs, running, unreported
 from kube_rdma.pools.rules.pools import offer
-from kube_rdma.pools.rules.topology import (
-    Distance,
-    as_free,
-    claimed_gpus,
-    free_claim_gpus,
-    free_gpus,
-    gpu_distances,
-    held_gpus,
-)
 from kube_rdma.pools.servers import ResourceServers
 
-if TYPE_CHECKING:
-    from kube_rdma.attach.claim_settings import ClaimingSandbox
-    from kube_rdma.claims.prepared_claims import PreparedClaims
-    from kube_rdma.claims.publisher import ClaimedGpus
-    from kube_rdma.model.attach.attachment import Attached
+COMPARE_SECONDS = 60.0
+DOUBT_SECONDS = 5.0  # while something differs
+ADMISSION_SECONDS = 1.0  # after an Allocate, until the pod is among the kubelet's active ones
+LATER_SECONDS = (2.0, 5.0, 15.0, 60.0)  # until its claims are prepared, while others have to be
 
-# Completes what the kubelet tells, after its start, by what it wrote down before.
+Container = tuple[str, str, str]  # namespace, pod, container
 
 log = structlog.get_logger()
 
 
 class KubeletRecord:
-    """`read` reads the record, blocks and raises Unavailable; `pods` are those of this node."""
+    """The kubelet's record on the disk, which completes its answers just after its start.
+
+    `read` reads the record, blocks and raises Unavailable; `pods` are those of this node.
+    """
 
     def __init__(
         self,
@@ -75,7 +70,7 @@ class KubeletRecord:
         self._notices = Notices()
 
     async def read(self) -> tuple[RecordedGrant, ...]:
-        """What was given, to pods that have ended too; nothing while the record cannot be read."""
+        """Return the grants, of ended pods too; nothing while the record cannot be read."""
         try:
             recorded = await asyncio.to_thread(self._read)
         except Unavailable as error:
@@ -90,7 +85,7 @@ class KubeletRecord:
     async def complete(
         self, recorded: Sequence[RecordedGrant], answer: NodeHoldings
     ) -> tuple[Holding, ...]:
-        """What the kubelet tells, and what it told before its start of pods that still run.
+        """Return the kubelet's shares with those of running pods that it reported before its start.
 
         The record has to be older than the answer. Raise KubeError when nobody tells who runs.
         """
@@ -112,17 +107,55 @@ class KubeletRecord:
         return whole
 
 
-COMPARE_SECONDS = 60.0
-DOUBT_SECONDS = 5.0  # while something differs
-ADMISSION_SECONDS = 1.0  # after an Allocate, until the pod is among the kubelet's active ones
-LATER_SECONDS = (2.0, 5.0, 15.0, 60.0)  # until its claims are prepared, while others have to be
+class NodeClaims:
+    """The prepared claims of kube-rdma's own driver; this base is a node that serves none."""
+
+    @property
+    def booked(self) -> tuple[PreparedClaim, ...]:
+        """Return every claim that is prepared."""
+        return ()
+
+    def holdings(self) -> tuple[Holding, ...]:
+        """Return what is held by claims on this node."""
+        return ()
+
+    async def holdings_of(self, pod: PodName) -> tuple[Holding, ...]:
+        """Return what the containers of a pod hold by claims; raise KubeError."""
+        return ()
+
+    async def interfaces_of(self, pod: PodName) -> tuple[ClaimDevice, ...]:
+        """Return what the parameters of a pod's claims ask for; raise KubeError."""
+        return ()
+
+    async def settle(self, pod: ClaimingSandbox) -> None:
+        """Write at CNI ADD what claims stand for, and for containers the devices that they hold."""
+
+    async def detach(self, sandbox: ContainerId) -> None:
+        """Forget at CNI DEL what containers of the sandbox have; claims stay prepared."""
+
+    async def attached(self, pod: PodName, interfaces: Sequence[Attached]) -> None:
+        """Take note of what networks made for a pod, for the status of its claims."""
 
 
-Container = tuple[str, str, str]  # namespace, pod, container
+class NodeSlices:
+    """The ResourceSlices of a node; this base is a node without an API server that shows them."""
+
+    async def follow(self) -> None:
+        """Watch the slices of this node, until cancelled."""
+
+    def slices(self) -> tuple[DeviceSlice, ...]:
+        """Return the slices of this node, of all drivers."""
+        return ()
+
+    async def expected(
+        self, resource: str, held: Sequence[ClaimedDevice], gpus: topology.ClaimGpus
+    ) -> tuple[Gpu, ...]:
+        """Return the GPUs of pods that may just be asking for `resource`; none if unknown."""
+        return ()
 
 
 class KubeletView:
-    """Asks the pod resources API; without it (None) everything is answered by not knowing."""
+    """Asks the pod resources API; without it (None) every answer is that nobody knows."""
 
     def __init__(self, pod_resources: PodResources | None) -> None:
         self._pod_resources = pod_resources
@@ -133,12 +166,12 @@ class KubeletView:
         self._reported: dict[Container, frozenset[HeldShare]] = {}
         self._without_gpu = False  # a container may get GPUs by a claim yet
         self.gpus: tuple[Gpu, ...] = ()  # of the last survey
-        self.claimed: ClaimedGpus | None = None  # None: no API server tells of slices
-        self.prepared: PreparedClaims | None = None  # None: no claim is served here
+        self.slices = NodeSlices()
+        self.claims = NodeClaims()
         self.record: KubeletRecord | None = None  # None: the kubelet is taken at its word
 
     async def holdings(self) -> tuple[Holding, ...] | None:
-        """Who holds what on this node, by shares and by kube-rdma's own claims.
+        """Return who holds what on this node, by shares and by kube-rdma's own claims.
 
         None when the kubelet cannot be asked now.
         """
@@ -146,17 +179,15 @@ class KubeletView:
         return held.shares if held else None
 
     async def all_held(self) -> NodeHoldings | None:
-        """The same, and besides it what containers hold by claims of any driver."""
+        """Return the holdings and what containers hold by claims of any driver; None if unknown."""
         held = await self._complete(await self.record.read() if self.record else ())
-        if held is None or self.prepared is None:
-            return held
-        return replace(held, shares=(*held.shares, *self.prepared.holdings()))
+        return replace(held, shares=(*held.shares, *self.claims.holdings())) if held else None
 
     async def plugin_holders(self, resources: Collection[str]) -> dict[HeldShare, str]:
-        """Who holds shares of these by the device plugin, in words.
+        """Return who holds shares of these by the device plugin, in words.
 
-        While nobody tells who still runs, whoever the kubelet wrote down. Where it wrote nothing of
-        these resources it is not asked: the kubelet waits for the answer that this is for.
+        While nobody tells who still runs, these are all pods in the kubelet's record. Where that
+        has nothing of these resources the kubelet is not asked: it waits for the answer meanwhile.
         """
         recorded = await self.record.read() if self.record else ()
         mine = [grant for grant in recorded if grant.resource in resources]
@@ -177,10 +208,7 @@ class KubeletView:
         }
 
     async def _complete(self, recorded: Sequence[RecordedGrant]) -> NodeHoldings | None:
-        """What the kubelet tells, and of shares what it wrote down and does not tell of now.
-
-        The record is read before the kubelet is asked.
-        """
+        """Return the kubelet's answer, completed by a record that was read before it was asked."""
         answer = await self._ask()
         if answer is None or self.record is None:
             return answer[0] if answer else None
@@ -193,32 +221,8 @@ class KubeletView:
         return replace(answer[0], shares=shares)
 
     def claimed_cards(self, held: NodeHoldings) -> tuple[ClaimedCard, ...]:
-        """What of it may be network cards; nothing where no API server tells of slices."""
-        return claimed_cards(held.devices, self.claimed.slices()) if self.claimed else ()
-
-    def booked(self) -> tuple[PreparedClaim, ...]:
-        """The claims of kube-rdma's own driver that are prepared on this node."""
-        return self.prepared.booked if self.prepared else ()
-
-    async def claimed_interfaces(self, pod: PodName) -> tuple[ClaimDevice, ...]:
-        """What the parameters of a pod's claims ask for; raise KubeError when nobody tells."""
-        return await self.prepared.interfaces_of(pod) if self.prepared else ()
-
-    async def settle(self, pod: ClaimingSandbox) -> None:
-        """What a pod has by claims is what was made for it, and its containers are told of it."""
-        if self.prepared:
-            await self.prepared.attach(pod.edits)
-            await self.prepared.settle(pod)
-
-    async def detach(self, sandbox: ContainerId) -> None:
-        """Nothing is told any more; a claim is prepared until the kubelet gives it back."""
-        if self.prepared:
-            await self.prepared.detach(sandbox)
-
-    async def attached(self, pod: PodName, interfaces: Sequence[Attached]) -> None:
-        """Networks were made for a pod, which its claims tell."""
-        if self.prepared:
-            await self.prepared.attached(pod, interfaces)
+        """Return the held devices that may be network cards, as far as slices are known."""
+        return claimed_cards(held.devices, self.slices.slices())
 
     @contextmanager
     def connected(self) -> Iterator[None]:
@@ -227,35 +231,33 @@ class KubeletView:
             yield
 
     async def holdings_of(self, pod: PodName) -> tuple[Holding, ...]:
-        """What the containers of one pod hold, by shares and by claims.
+        """Return what the containers of one pod hold, by shares and by claims.
 
         Raise Unavailable when the kubelet does not tell, or the API server of a pod with claims.
         """
         if self._pod_resources is None:
             raise Unavailable("The kubelet's pod-resources socket is not mounted.")
         held = await self._pod_resources.holdings_of(pod.namespace, pod.name)
-        return (*held, *await self.prepared.holdings_of(pod)) if self.prepared else held
+        return (*held, *await self.claims.holdings_of(pod))
 
     async def free_gpus(self, resource: str) -> tuple[FreeGpu, ...]:
-        """The GPUs beside which shares of a resource are wanted now.
+        """Return the GPUs beside which shares of a resource are wanted now.
 
-        Those of the claims of starting pods that ask for it, else all that no container holds; none
-        when the kubelet cannot be asked now.
+        These are GPUs of the claims of starting pods that ask for it, else all that no container
+        holds; none when the kubelet cannot be asked now.
         """
         answer = await self._ask(allocatable=True)
         if answer is None:
             return ()
         held, allocatable = answer
-        plugins = free_gpus(allocatable, held.shares, self.gpus)
-        gpus = self.claimed.here(self.gpus) if self.claimed else {}
-        if not self.claimed or not gpus:
-            return plugins
-        if expected := await self.claimed.expected(resource, held.devices, gpus):
-            return as_free(expected)
-        return (*plugins, *as_free(free_claim_gpus(gpus, held.devices)))
+        free = topology.free_gpus(allocatable, held.shares, self.gpus)
+        gpus = topology.claim_gpus(self.slices.slices(), self.gpus)
+        if gpus and (expected := await self.slices.expected(resource, held.devices, gpus)):
+            return topology.as_free(expected)
+        return (*free, *topology.as_free(topology.free_claim_gpus(gpus, held.devices)))
 
     def granted(self, grant: Grant) -> None:
-        """Take note of an Allocate: `report` will say how near the GPUs are."""
+        """Take note of an Allocate: `report` will log how near the GPUs are."""
         given = {(grant.resource, share): grant.char_paths for share in grant.shares}
         self._given |= given
         # A pod that comes after one of its name has them now.
@@ -265,43 +267,48 @@ class KubeletView:
         self._grants.touch()
 
     def given(self, resource: str, share: ShareId) -> tuple[str, ...]:
-        """The device nodes that Allocate gave last for a share; none for an earlier agent's."""
+        """Return the device nodes of a share's last Allocate; none for an earlier agent's."""
         return self._given.get((resource, share), ())
 
     async def report(self, offers: ResourceServers) -> None:
-        """After each Allocate log how near a container's cards are to its GPUs, until cancelled.
+        """Log after each Allocate how near a container's cards are to its GPUs, until cancelled.
 
         Claims are prepared later than that, so where they have GPUs there are further looks.
         """
         later: tuple[float, ...] = ()
         while self._pod_resources:
             granted = await self._grants.wait(later[0] if later else None)
-            for (namespace, pod, container), distance in await self.distances(offers):
-                where = f"{namespace}/{pod}/{container}"
+            for container, distance in await self.distances(offers):
                 log.info(
-                    "GPU distance measured", container=where, card=distance.card, what=str(distance)
+                    "GPU distance measured",
+                    container="/".join(container),
+                    card=distance.card,
+                    what=str(distance),
                 )
             later = (LATER_SECONDS if granted else later[1:]) if self._without_gpu else ()
 
-    async def distances(self, offers: ResourceServers) -> tuple[tuple[Container, Distance], ...]:
-        """The distances of containers that had none before."""
+    async def distances(
+        self, offers: ResourceServers
+    ) -> tuple[tuple[Container, topology.Distance], ...]:
+        """Return the distances of containers that had none before."""
         answer = await self._ask(allocatable=True)
         if answer is None:
             return ()
         containers: dict[Container, list[Holding]] = {}
-        for share in answer[0].shares:
-            key = (share.namespace, share.pod, share.container)
-            containers.setdefault(key, []).append(share)
-        claims = self.claimed.here(self.gpus) if self.claimed else {}
-        distances: list[tuple[Container, Distance]] = []
+        now: dict[Container, frozenset[HeldShare]] = {}
+        for one in answer[0].shares:
+            key = (one.namespace, one.pod, one.container)
+            containers.setdefault(key, []).append(one)
+            now[key] = now.get(key, frozenset()).union((one.resource, s) for s in one.shares)
+        claims = topology.claim_gpus(self.slices.slices(), self.gpus)
+        distances: list[tuple[Container, topology.Distance]] = []
         without: set[Container] = set()
-        now = {key: _shares(held) for key, held in containers.items()}
         for key, held in containers.items():
-            if self._reported.get(key) == now[key]:
+            if self._reported.get(key) == now[key]:  # another pod of the name may have others
                 continue
-            gpus = held_gpus(held, answer[1], self.gpus)
-            gpus = (*gpus, *claimed_gpus(key, answer[0].devices, claims))
-            distances += ((key, distance) for distance in self._distances(offers, held, gpus))
+            gpus = topology.held_gpus(held, answer[1], self.gpus)
+            gpus = (*gpus, *topology.claimed_gpus(key, answer[0].devices, claims))
+            distances += ((key, distance) for distance in _distances(offers, held, gpus))
             if claims and not gpus:
                 without.add(key)
         self._without_gpu = bool(without)
@@ -320,44 +327,23 @@ class KubeletView:
         The second look sends the list again, every further one registers again.
         """
         answer = await self._ask(allocatable=True)
-        differences = self._differences(offers, answer[1]) if answer else {}
-        self._doubts = {name: self._doubts.get(name, 0) + 1 for name in differences}
-        for resource, times in self._doubts.items():
+        listed: dict[str, set[ShareId]] = {}
+        for entry in answer[1] if answer else ():
+            listed.setdefault(entry.resource, set()).add(entry.share)
+        doubts: dict[str, int] = {}
+        for resource, pool in offers.pools.items() if answer else ():
+            difference = differs(offer(pool), listed.get(resource, set()))
+            if not difference:
+                continue
+            times = doubts[resource] = self._doubts.get(resource, 0) + 1
             if times == 1:
                 continue
-            log.warning(
-                "device list differs",
-                resource=resource,
-                difference=differences[resource],
-            )
+            log.warning("device list differs", resource=resource, difference=difference)
             if times == 2:
                 offers.tell_again(resource)
             else:
                 offers.register_again(resource)
-
-    def _differences(
-        self, offers: ResourceServers, allocatable: Sequence[Allocatable]
-    ) -> dict[str, str]:
-        shares: dict[str, set[ShareId]] = {}
-        for entry in allocatable:
-            shares.setdefault(entry.resource, set()).add(entry.share)
-        differences = {
-            resource: differs(offer(pool), shares.get(resource, set()))
-            for resource, pool in offers.pools.items()
-        }
-        return {resource: text for resource, text in differences.items() if text}
-
-    def _distances(
-        self, offers: ResourceServers, held: Sequence[Holding], gpus: Sequence[HeldGpu]
-    ) -> tuple[Distance, ...]:
-        names: set[CardId | None] = set()
-        cards: dict[CardId, Card] = {}
-        for holding in held:
-            if pool := offers.pools.get(holding.resource):
-                names |= {card_of(pool.spec, share) for share in holding.shares}
-                cards |= {card.id: card for card in pool.cards}
-        mine = [card for name, card in cards.items() if name in names]
-        return gpu_distances(mine, gpus)
+        self._doubts = doubts
 
     async def _ask(
         self, *, allocatable: bool = False
@@ -374,6 +360,13 @@ class KubeletView:
         return holdings, allocatable_shares
 
 
-def _shares(holdings: Sequence[Holding]) -> frozenset[HeldShare]:
-    """A pod that comes after one of its name may have others."""
-    return frozenset((held.resource, share) for held in holdings for share in held.shares)
+def _distances(
+    offers: ResourceServers, held: Sequence[Holding], gpus: Sequence[HeldGpu]
+) -> tuple[topology.Distance, ...]:
+    names: set[CardId | None] = set()
+    cards: dict[CardId, Card] = {}
+    for holding in held:
+        if pool := offers.pools.get(holding.resource):
+            names |= {card_of(pool.spec, share) for share in holding.shares}
+            cards |= {card.id: card for card in pool.cards}
+    return topology.gpu_distances([cards[name] for name in cards if name in names], gpus)

@@ -74,9 +74,7 @@ class OnNode(Frozen):
 
 
 def specs_page(
-    specs: Sequence[PoolSpec],
-    takes: Mapping[Mode, str],
-    warnings: Sequence[str] = (),
+    specs: Sequence[PoolSpec], takes: Mapping[Mode, str], warnings: Sequence[str] = ()
 ) -> Page:
     """Return the pools as they are written, each with the cards that it means.
 
@@ -85,10 +83,7 @@ def specs_page(
     rows = tuple(
         PageRow(_wish(spec), notes=(_chosen(spec, takes), *_besides(spec))) for spec in specs
     )
-    return (
-        (PageTable(_WISH, rows, _WISH_RIGHT),),
-        _marked("Warning", warnings, PageState.WARNING),
-    )
+    return ((PageTable(_WISH, rows, _WISH_RIGHT),), _marked("Warning", warnings, PageState.WARNING))
 
 
 def functions_page(wishes: Sequence[FunctionsWish]) -> Page:

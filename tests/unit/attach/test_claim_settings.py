@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from kube_base.frozen import replace
 from kube_rdma.adapters.runtime.settings import PodSettings
-from kube_rdma.attach.claim_settings import ClaimingSandbox, ClaimSettings
+from kube_rdma.attach.claim_settings import ClaimSettings
 from kube_rdma.attach.rules.settings import ANNOTATION
 from kube_rdma.model.attach.attachment import Sandbox
 from kube_rdma.model.claims.claim import ClaimName, ClaimShare, PreparedClaim
-from kube_rdma.model.holdings import Holding
+from kube_rdma.model.holdings import ClaimingSandbox, Holding
 from kube_rdma.model.late_binding import ContainerId, Edits, PodName, UsedDevice
 from kube_rdma.model.pools import Mode, PoolSpec
 from kube_rdma.pools.rules.pools import resolve

@@ -79,7 +79,7 @@ class ClaimWorld(World):
     def __init__(self, claims, folder, *node):
         super().__init__(folder, *node)
         kubelet = KubeletView(None)
-        kubelet.prepared = claims
+        kubelet.claims = claims
         view = NodeView(NodeViewDependencies(None, kubelet, NodeContext({}), None, None))
         self.node.made, self.node.ended = view.made, view.ended
 
@@ -126,9 +126,9 @@ async def test_the_agents_view_has_claims_beside_shares(tmp_path):
     pool = pool_of(of, Mode.SHARED_MULTI)
     claims = booking(tmp_path, pool)
     kubelet = KubeletView(None)
-    kubelet.prepared = claims
+    kubelet.claims = claims
     asked = NodeViewDependencies(
-        None, kubelet, NodeContext({RESOURCE: pool}), None, None, booked=kubelet.booked
+        None, kubelet, NodeContext({RESOURCE: pool}), None, None
     )
     await claims.prepare(CLAIM)
     plugin = Holding(POD.namespace, POD.name, "main", RESOURCE, (pool.shares[0].id,))

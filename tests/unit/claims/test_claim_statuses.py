@@ -11,10 +11,10 @@ from structlog.testing import capture_logs
 from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
 from kube_client.errors import Conflict, Lost
-from kube_rdma.attach.claim_settings import ClaimingSandbox
 from kube_rdma.claims.prepared_claims import ClaimStatuses
 from kube_rdma.model.attach.attachment import Attached, InterfaceAddress, Sandbox
 from kube_rdma.model.claims.claim import ClaimName, DeviceStatus, PodClaims
+from kube_rdma.model.holdings import ClaimingSandbox
 from kube_rdma.model.late_binding import ContainerId, PodName
 from kube_rdma.model.pools import Mode
 from tests.unit.attach.network_world import POD, card

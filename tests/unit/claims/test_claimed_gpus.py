@@ -15,6 +15,7 @@ from kube_rdma.model.device import Gpu
 from kube_rdma.model.pools import Grant, Mode, PoolSpec
 from kube_rdma.pools.kubelet_view import KubeletView
 from kube_rdma.pools.rules.pools import resolve
+from kube_rdma.pools.rules.topology import claim_gpus
 from kube_rdma_testing.cluster.server import FakeServer
 from kube_rdma_testing.kubelet.devices import ContainerPlace
 from kube_rdma_testing.kubelet.kubelet import FakeKubelet
@@ -93,8 +94,8 @@ async def view(server, kubelet, tmp_path):
     """The agent's view of the kubelet, and slices followed."""
     view = KubeletView(PodResources(tmp_path / "pod-resources/kubelet.sock"))
     view.gpus = GPUS
-    view.claimed = ClaimedGpus(Cluster(server.line()), NODE, wait=lambda *_: 0.0)
-    task = asyncio.create_task(view.claimed.follow())
+    view.slices = ClaimedGpus(Cluster(server.line()), NODE, wait=lambda *_: 0.0)
+    task = asyncio.create_task(view.slices.follow())
     yield view
     task.cancel()
     await asyncio.wait([task])
@@ -105,12 +106,12 @@ async def seats(view):
 
 
 async def followed(view):
-    await until(lambda: view.claimed.here(GPUS))
+    await until(lambda: claim_gpus(view.slices.slices(), GPUS))
 
 
 async def test_every_gpu_that_nobody_holds_counts(view, kubelet):
     await followed(view)
-    assert set(view.claimed.here(GPUS)) == {
+    assert set(claim_gpus(view.slices.slices(), GPUS)) == {
         SliceDevice(DRIVER, NODE, "gpu-0"),
         SliceDevice(DRIVER, NODE, "gpu-1"),
     }
@@ -170,7 +171,7 @@ async def test_without_a_right_all_free_ones_count(view, server, right):
 async def test_a_slice_that_goes_takes_its_gpus_along(view, server):
     await followed(view)
     server.remove(RESOURCE_SLICE, f"{NODE}-gpus")
-    await until(lambda: not view.claimed.here(GPUS))
+    await until(lambda: not claim_gpus(view.slices.slices(), GPUS))
     assert await seats(view) == []
 
 
@@ -178,7 +179,7 @@ async def test_where_the_kind_is_not_served_it_is_waited_for(view, server):
     """As before Kubernetes 1.34."""
     await followed(view)
     server.uninstall(RESOURCE_SLICE, seen=True)
-    await until(lambda: not view.claimed.here(GPUS))
+    await until(lambda: not claim_gpus(view.slices.slices(), GPUS))
     server.add(RESOURCE_SLICE)
     server.put(RESOURCE_SLICE, slice_of(name="again"))
     await followed(view)

@@ -73,7 +73,7 @@ class ServedWorld(ClaimWorld):
         (keeper,) = doors.keepers
         silent = asyncio.Event().wait
         driver = ClaimDriver(claims, registry, NODE_NAME, works, silent, keeper.offered)
-        doors.kubelet.prepared = claims
+        doors.kubelet.claims = claims
         checkpoint = DeviceCheckpoint(self.kubelet.directory)
         pods = partial(Pods(Cluster(self.server.line())).on_node, NODE_NAME)
         doors.kubelet.record = KubeletRecord(checkpoint.read, pods)

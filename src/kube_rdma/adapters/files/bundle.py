@@ -199,9 +199,7 @@ def read_cluster_bundle(path: Path) -> tuple[NodeAnswer, ...]:
     except (OSError, EOFError, tarfile.TarError, zlib.error, ValueError) as error:
         why = str(error) or type(error).__name__
         raise Refused(
-            f"the bundle of the cluster cannot be read ({why})",
-            remedy=_REMEDY,
-            where=str(path),
+            f"the bundle of the cluster cannot be read ({why})", remedy=_REMEDY, where=str(path)
         ) from error
 
 

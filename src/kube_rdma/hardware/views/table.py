@@ -12,18 +12,7 @@ from kube_rdma.lib.page import Block, Line, Page, PageRow, PageState, PageTable,
 from kube_rdma.model.device import Device, PciAddress, Port, PortState
 from kube_rdma.model.survey import NamespaceMode, Survey, Verdict
 
-_COLUMNS = (
-    "DEVICE",
-    "PORT",
-    "STATE",
-    "LINK",
-    "RATE",
-    "NETDEV",
-    "NUMA",
-    "PCI",
-    "GIDS",
-    "USABLE",
-)
+_COLUMNS = ("DEVICE", "PORT", "STATE", "LINK", "RATE", "NETDEV", "NUMA", "PCI", "GIDS", "USABLE")
 _MORE = ("DRIVER", "FIRMWARE", "NODE GUID")  # of -o wide
 _RIGHT = tuple(map(_COLUMNS.index, ("PORT", "RATE", "NUMA", "GIDS")))
 _USABLE = _COLUMNS.index("USABLE")

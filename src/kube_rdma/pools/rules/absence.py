@@ -88,9 +88,7 @@ def assess(before: Mapping[CardId, Health], cards: Sequence[Card], now: float) -
     }
     changes = [
         HealthChange(  # also why it may be long until the next one
-            card.id,
-            health.reported,
-            () if health.reported else (*card.reasons, *_flapping(health)),
+            card.id, health.reported, () if health.reported else (*card.reasons, *_flapping(health))
         )
         for card in cards
         for health in [present[card.id]]

@@ -55,10 +55,7 @@ class Clash(Frozen):
 
 
 def resolve(
-    specs: Sequence[PoolSpec],
-    node: Sequence[Card],
-    survey: Survey,
-    held: Held | None = None,
+    specs: Sequence[PoolSpec], node: Sequence[Card], survey: Survey, held: Held | None = None
 ) -> tuple[tuple[Pool, ...], tuple[Clash, ...]]:
     """Return the pool of each spec, in their order, and the cards that several specs mean.
 
