@@ -1,4 +1,4 @@
-"""Reads a configuration from wherever it lies: bytes or a file in, a Config without faults out.
+"""Reads a configuration file or text into a Config without faults.
 
 The agent reads its mounted file with it and `kube-rdma config check` any file, so that a
 configuration that passes the check is one that the agent takes.
@@ -18,7 +18,7 @@ from kube_rdma.pools.rules.functions import function_faults, range_faults
 
 
 def read_config(path: Path) -> Config:
-    """What the file means; raise Refused when it cannot be read, understood or done."""
+    """Return the meaning of a file; raise Refused if it cannot be read, understood or done."""
     try:
         with path.open("rb") as file:
             data = file.read(reader.MAX_BYTES + 1)
@@ -28,12 +28,12 @@ def read_config(path: Path) -> Config:
 
 
 def parse_config(data: bytes, source: str) -> Config:
-    """The same of a text; `source` names it in messages."""
+    """Return the meaning of a text; `source` names it in messages. Raise as read_config."""
     return judged(config.parse(data, source))
 
 
 def judged(configuration: Config) -> Config:
-    """The same with its warnings; raise Refused for wishes that cannot be."""
+    """Return the configuration with its warnings; raise Refused for specs that cannot be."""
     faults = (
         *pools.faults(configuration.pools),
         *function_faults(configuration.functions),

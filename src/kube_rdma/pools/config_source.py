@@ -1,8 +1,7 @@
-"""Where the wishes for pools come from: a mounted file, a label of the node, or both.
+"""Follows where pools are configured: a mounted file, policies of the cluster, labels of the node.
 
-Feeds agent/loop. Both can change at any time and neither change may cost
-anything that is served: a document that is not understood is reported once, in full, and the last
-good one stays.
+Feeds agent/loop. Each can change at any time and no change may cost anything that is served: a
+document that is not understood is reported once, in full, and the last good one stays.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import structlog
 
 from kube_base.errors import Refused
 from kube_base.frozen import replace
-from kube_base.notices import Notices
 from kube_rdma.adapters.files.watched import watching
 from kube_rdma.lib.phrases import listed
 from kube_rdma.lib.text.typed import RESCAN, Config
@@ -28,10 +26,7 @@ log = structlog.get_logger()
 
 
 class ConfigSource:
-    """The wanted pools as they are now; `changed` is called when they became others.
-
-    `refused` gets each new refusal, for the node's events. `claims`: this agent can serve claims.
-    """
+    """The wanted pools as they are now."""
 
     def __init__(
         self,
@@ -41,28 +36,27 @@ class ConfigSource:
         *,
         claims: bool = False,
     ) -> None:
-        self._claims = claims
+        self._claims = claims  # this agent can serve claims
         self._serving: Serving | None = None  # what the node's label says, None: not known yet
         self._config = config
-        self._changed = changed
-        self._refused = refused
+        self._changed = changed  # called when the wanted pools became others
+        self._refused = refused  # called with each new refusal, for the node's events
         self._of_file: tuple[PoolSpec, ...] = ()
         self._rescan = RESCAN
         self._of_label: tuple[PoolSpec, ...] = ()
         self._functions: tuple[FunctionsSpec, ...] = ()
         self._rails: tuple[str, ...] = ()
-        self._notices = Notices()  # refusals
         self._of_cluster = NodeSpecs()
         self._refusals: dict[str, str] = {}  # those that stand, by what they are about
 
     @property
     def refusals(self) -> tuple[str, ...]:
-        """Why the current documents are not understood."""
+        """Return why the current documents are not understood."""
         return tuple(self._refusals.values())
 
     @property
     def specs(self) -> tuple[PoolSpec, ...]:
-        """Every wanted pool; a resource is the file's, else the policies', else the label's.
+        """Return every wanted pool; a resource is the file's, else the policies', else the label's.
 
         An agent that can serve claims lists no share before it has seen what its node is to do.
         """
@@ -78,27 +72,27 @@ class ConfigSource:
 
     @property
     def functions(self) -> tuple[FunctionsSpec, ...]:
-        """The wanted virtual functions: the file's, else the policies'."""
+        """Return the wanted virtual functions: the file's, else the policies'."""
         return self._functions or self._of_cluster.functions
 
     @property
     def rails(self) -> tuple[str, ...]:
-        """The cards in the order of their rails: the file's, else the policies'."""
+        """Return the cards in the order of their rails: the file's, else the policies'."""
         return self._rails or self._of_cluster.rails
 
     @property
     def overlaps(self) -> tuple[str, ...]:
-        """Where policies disagree and nobody has decided, in sentences."""
+        """Return sentences about policies that disagree."""
         return self._of_cluster.overlaps
 
     @property
     def followed(self) -> tuple[ClusterNodePolicy, ...]:
-        """The policies of the cluster that select this node."""
+        """Return the policies of the cluster that select this node."""
         return self._of_cluster.policies
 
     @property
     def rescan(self) -> float | None:
-        """After so many seconds the node is looked at whatever was announced; None for never."""
+        """Return the seconds between looks that nothing announced; None for no such looks."""
         return self._rescan or None
 
     def read(self) -> None:
@@ -130,7 +124,7 @@ class ConfigSource:
             self._changed()
 
     def _serve(self, value: str | None) -> None:
-        """Take note of the way in which the node's pools are to be served."""
+        """Take note of the label that says how the node's pools are served."""
         try:
             serving = label_serving(value, claims=self._claims)
         except Refused as error:
@@ -141,16 +135,16 @@ class ConfigSource:
             self._serving = serving
             self._changed()
 
-    def policies(self, wishes: NodeSpecs, refusals: tuple[Refused, ...]) -> None:
-        """Take note of what the cluster's policies wish, and of those that are not understood."""
+    def policies(self, specs: NodeSpecs, refusals: tuple[Refused, ...]) -> None:
+        """Take note of what the cluster's policies ask for, and of those not understood."""
         for error in refusals:
             self._tell(f"policy {error.where}", error)
         standing = {f"policy {error.where}" for error in refusals}
-        for about in [about for about in self._refusals if about.startswith("policy ")]:
-            if about not in standing:
+        for about in tuple(self._refusals):
+            if about.startswith("policy ") and about not in standing:
                 self._understood(about)
-        if wishes != self._of_cluster:
-            self._of_cluster = wishes
+        if specs != self._of_cluster:
+            self._of_cluster = specs
             self._changed()
         self._tell_unserved()
 
@@ -178,7 +172,7 @@ class ConfigSource:
             log.warning("configuration warning", file=str(self._config), warning=warning)
 
     def _tell_unserved(self) -> None:
-        """Tell of pools that are for claims, where this agent serves none: pods get no card."""
+        """Report pools that are for claims, where this agent serves none: pods get no card."""
         pools = () if self._claims else self.specs
         lost = [spec for spec in pools if spec.serve is Serving.CLAIMS]
         if not lost:
@@ -190,13 +184,13 @@ class ConfigSource:
         self._tell("serve", Refused(problem, remedy=remedy, where=lost[0].source))
 
     def _tell(self, about: str, error: Refused) -> None:
-        for why in self._notices.news(about, str(error)):
+        why = str(error)
+        if self._refusals.get(about) != why:
             log.error("configuration rejected", why=why)
-            self._refused(why)
             self._refusals[about] = why
+            self._refused(why)
             self._changed()
 
     def _understood(self, about: str) -> None:
-        if self._notices.over(about):
-            del self._refusals[about]
+        if self._refusals.pop(about, None):
             self._changed()

@@ -1,6 +1,6 @@
-"""NodePolicies as agents follow them; cluster.py has what the controller sees beside it.
+"""Defines the kind NodePolicy as agents follow it; cluster.py has what the controller sees.
 
-The spec travels as it is, for what is wrong in it is told with the object's name.
+The spec is kept as bytes, for messages about faults need the object's name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NODE_POLICY = own_kind("NodePolicy", "nodepolicies", _AS_IT_IS, NOTHING)
 
 
 def policy_of(stored: Stored[bytes, Any]) -> ClusterNodePolicy:
-    """The value of an object; raise Refused with all of its faults."""
+    """Return the value of an object; raise Refused with all of its faults."""
     from kube_rdma.pools.documents import node_policy
 
     read = node_policy.load_object(stored.spec, stored.name)

@@ -1,7 +1,7 @@
-"""The rails of the node's cards, kept over the agent's end and over the cards' own.
+"""Keeps the rails of the node's cards over the agent's end and over the cards' own.
 
-Beside agent/loop, which shows it every look at the node; pools/rules/rails
-numbers. Who gives addresses by rail asks for the number of a card.
+agent/loop shows it every look at the node, and pools/rules/rails numbers. Addresses by rail ask
+for the number of a card.
 """
 
 from __future__ import annotations
@@ -25,12 +25,7 @@ log = structlog.get_logger()
 
 
 class NodeRails:
-    """One per agent.
-
-    `journal` opens the record, and raises KubeError; None: the rails are those of the cards
-    that this process has seen. `tell` takes a sentence for a record that cannot be read. `boot`
-    tells this start of the node from others.
-    """
+    """The rails of one node."""
 
     def __init__(
         self,
@@ -38,9 +33,9 @@ class NodeRails:
         tell: Callable[[str], None] = in_the_log,
         boot: str = "",
     ) -> None:
-        self._open = journal
-        self._tell = tell
-        self._boot = boot
+        self._open = journal  # raises KubeError; None: rails are of the cards that were seen here
+        self._tell = tell  # called with a sentence for a record that cannot be read
+        self._boot = boot  # identifies this start of the node
         self._records: Records[RailRecord] | None = None
         self._record = RailRecord()
         self._numbers: Mapping[CardId, int] | None = None
@@ -49,7 +44,7 @@ class NodeRails:
         """A sentence about rails whose cards are not there."""
 
     def number(self, card: CardId) -> int | None:
-        """The rail of a card, None where it has none; raise Unavailable before the first look."""
+        """Return the rail of a card, None without one; raise Unavailable before the first look."""
         if self._numbers is None:
             problem = "The rails of this node are not known yet: the agent has just started."
             raise Unavailable(problem)
@@ -57,7 +52,7 @@ class NodeRails:
 
     @property
     def count(self) -> int:
-        """How many rails the cards of the node are on."""
+        """Return how many rails the cards of the node are on."""
         return len({*(self._numbers or {}).values()})
 
     async def see(

@@ -1,7 +1,6 @@
-"""The servers of this node, one per resource: each added, updated and removed by itself.
+"""Runs the servers of this node, one per resource: each added, updated and removed by itself.
 
-Between agent/loop, which computes the pools, and adapters/kubelet, which
-serves them.
+agent/loop computes the pools and calls publish; adapters/kubelet/device_plugin serves each.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ from kube_rdma.model.survey import Survey
 from kube_rdma.pools.rules.absence import HealthChange
 from kube_rdma.pools.rules.pools import offer
 
-# What is worth a line in the log when a new state of the node replaces the old one.
+# Log lines: what changed when a new state of the node replaces the old one.
 
 
 def of_pool(before: Pool | None, after: Pool) -> Iterator[LogLine]:
-    """What became of a pool; everything about it when there is no `before`."""
+    """Yield the log line of a pool that changed, or is new."""
     if before is None or _offer(before) != _offer(after):
         yield LogLine("info" if after.cards else "warning", "pool", _offer(after))
 
 
 def of_card(change: HealthChange, name: str, *, seen_before: bool, present: bool) -> LogLine:
-    """What the log says of a card, `seen_before` or not, and `present` on the node or not."""
+    """Return the log line of a card, `seen_before` or not, and `present` on the node or not."""
     facts: dict[str, object] = {"card": name}
     if change.healthy:
         return LogLine("info", "card healthy again" if seen_before else "card appeared", facts)
@@ -44,7 +43,7 @@ def of_card(change: HealthChange, name: str, *, seen_before: bool, present: bool
 def of_cards(
     before: Mapping[CardId, str], after: Mapping[CardId, str], reported: Collection[CardId]
 ) -> Iterator[LogLine]:
-    """Cards that joined or left all pools in good health, as one whose soft device was removed."""
+    """Yield cards that joined or left all pools in good health, such as a removed soft device."""
     for card in sorted(after.keys() - before.keys() - set(reported)):
         yield LogLine("info", "card appeared", {"card": after[card]})
     for card in sorted(before.keys() - after.keys() - set(reported)):
@@ -52,7 +51,7 @@ def of_cards(
 
 
 def of_survey(before: Survey | None, after: Survey) -> Iterator[LogLine]:
-    """What could not be read this time and could be the last time."""
+    """Yield what could not be read this time and could be the last time."""
     previous_faults = set(before.faults) if before else set()
     for fault in after.faults:
         if fault not in previous_faults:
@@ -71,6 +70,7 @@ def _offer(pool: Pool) -> dict[str, object]:
 
 
 Serve = Callable[[Offer, Callable[[], Pool]], PluginServer]
+"""Makes the server of a new resource; the second argument returns the pool as it is by then."""
 
 
 class _Server(Struct):
@@ -80,19 +80,16 @@ class _Server(Struct):
 
 
 class ResourceServers:
-    """`tasks` runs the servers, `serve` makes one for a resource that is new.
-
-    `serve` gets a function that tells the pool as it is whenever it is called.
-    """
+    """The servers of the device plugin's resources."""
 
     def __init__(self, tasks: asyncio.TaskGroup, serve: Serve) -> None:
-        self._tasks = tasks
+        self._tasks = tasks  # in which the servers run
         self._serve = serve
         self._servers: dict[str, _Server] = {}
 
     @property
     def pools(self) -> Mapping[str, Pool]:
-        """The pool of each resource as it was last published."""
+        """Return the pool of each resource as it was last published."""
         pools = {resource: server.pool for resource, server in self._servers.items()}
         return MappingProxyType(pools)
 
@@ -100,7 +97,7 @@ class ResourceServers:
         return self._servers[resource].pool
 
     def publish(self, pools: Iterable[Pool]) -> None:
-        """Make these the pools of the node."""
+        """Make these the pools of the node: start, update and stop servers."""
         wanted = {pool.spec.resource: pool for pool in pools}
         for resource in self._servers.keys() - wanted.keys():
             server = self._servers.pop(resource)
@@ -123,12 +120,13 @@ class ResourceServers:
 
     async def until_registered(self) -> tuple[str, ...]:
         """Return the resources of the node, once the kubelet took each of them."""
-        while missing := [event for event in self._registered() if not event.is_set()]:
+        while missing := [
+            server.plugin.registered
+            for server in self._servers.values()
+            if not server.plugin.registered.is_set()
+        ]:
             await missing[0].wait()
         return tuple(sorted(self._servers))
-
-    def _registered(self) -> list[asyncio.Event]:
-        return [server.plugin.registered for server in self._servers.values()]
 
     def tell_again(self, resource: str) -> None:
         """Send the list of a resource once more: the kubelet has another one."""

@@ -80,9 +80,14 @@ def specs_page(
 
     `specs` leave nothing unsaid; `takes` says which cards a mode takes without selectors.
     """
-    rows = tuple(
-        PageRow(_wish(spec), notes=(_chosen(spec, takes), *_besides(spec))) for spec in specs
-    )
+    rows = []
+    for spec in specs:
+        whole = spec.bind is Bind.POOL
+        shares = f"{spec.shares}/{'pool' if whole else 'card'}"
+        prefer = _NONE if whole or spec.prefer is None else spec.prefer.value
+        cells = (spec.resource, spec.mode.value, shares, spec.attach or _NONE, prefer)
+        chosen = "; or ".join(map(_selector, spec.selectors)) or takes[spec.mode]
+        rows.append(PageRow(cells, notes=(chosen, *_besides(spec))))
     return ((PageTable(_WISH, rows, _WISH_RIGHT),), _marked("Warning", warnings, PageState.WARNING))
 
 
@@ -161,17 +166,6 @@ def pools_document(
     }
 
 
-def _wish(spec: PoolSpec) -> tuple[str, ...]:
-    whole = spec.bind is Bind.POOL
-    shares = f"{spec.shares}/{'pool' if whole else 'card'}"
-    prefer = _NONE if whole or spec.prefer is None else spec.prefer.value
-    return spec.resource, spec.mode.value, shares, spec.attach or _NONE, prefer
-
-
-def _chosen(spec: PoolSpec, takes: Mapping[Mode, str]) -> str:
-    return "; or ".join(map(_selector, spec.selectors)) or takes[spec.mode]
-
-
 def _besides(spec: PoolSpec) -> Iterator[str]:
     """Yield what else is special about a pool."""
     if spec.variables is Variables.PCIDEVICE:
@@ -241,19 +235,11 @@ def _cards(pool: Pool) -> Iterator[tuple[str, ...]]:
 def _pool_row(pool: Pool) -> PageRow:
     """Return the cards of a pool, and what is wrong with them."""
     first, *rest = _cards(pool)
-    state = PageState.NONE
-    if pool.unusable:
-        state = PageState.UNHEALTHY
-    elif not pool.cards:
-        state = PageState.WARNING
-    return PageRow(first, state, tuple(rest), tuple(_troubles(pool)))
-
-
-def _troubles(pool: Pool) -> Iterator[str]:
     if not pool.cards:
-        yield "it has no card here"
-    for card in pool.unusable:
-        yield from (f"{card.name}: {reason}" for reason in card.reasons)
+        return PageRow(first, PageState.WARNING, tuple(rest), ("it has no card here",))
+    troubles = [f"{card.name}: {reason}" for card in pool.unusable for reason in card.reasons]
+    state = PageState.UNHEALTHY if troubles else PageState.NONE
+    return PageRow(first, state, tuple(rest), tuple(troubles))
 
 
 def _grouped(left_out: Sequence[PoollessCard]) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -36,17 +36,13 @@ class Dialect(Frozen):
 
     @property
     def model(self) -> type[Typed]:
-        """What a document may say."""
-        made: type[Typed] = getattr(self._imported, self.name)
+        """Return the model of what a document may say."""
+        made: type[Typed] = getattr(self.imported, self.name)
         return made
 
-    def load(self, document: Document) -> Config:
-        """What a document means; raise Refused with all of its faults."""
-        meant: Config = self._imported.load(document)
-        return meant
-
     @property
-    def _imported(self) -> Any:
+    def imported(self) -> Any:
+        """Return the module, whose `load` returns the meaning of a document."""
         return import_module(f"kube_rdma.pools.documents.{self.module}")
 
 
@@ -61,7 +57,7 @@ DIALECTS: Mapping[str, Dialect] = {
     "node-policy": Dialect("kind", "kube-rdma itself", "node_policy", "NodePolicy"),
 }
 
-# Documents that people hold for a configuration: what they are, and where the configuration is.
+# Documents that people take for a configuration, with a remedy that names the right one.
 _OTHERS: Mapping[str, tuple[str, str]] = {
     "ConfigMap": (
         "the ConfigMap, not the configuration in it",
@@ -87,7 +83,7 @@ _START = 'Start with "mode": "hca", "configList": […], "resourceList": […] o
 
 
 def parse(data: bytes, source: str) -> Config:
-    """What the configuration `data` means; `source` names it in messages.
+    """Return the meaning of the configuration `data`; `source` names it in messages.
 
     Raise Refused with all of its faults.
     """
@@ -95,12 +91,13 @@ def parse(data: bytes, source: str) -> Config:
 
 
 def of_document(document: Document) -> Config:
-    """The same of a document that was read."""
-    return _dialect(document).load(document)
+    """Return the meaning of a document that was read; raise Refused."""
+    meant: Config = _dialect(document).imported.load(document)
+    return meant
 
 
 def is_dialect(value: object) -> bool:
-    """Whether a text of others, such as the data of a ConfigMap, is a configuration for sure.
+    """Decide whether a foreign text, such as the data of a ConfigMap, is surely a configuration.
 
     Many programs have a field called mode; this one stands alone, or beside one more.
     """
@@ -115,12 +112,12 @@ def is_dialect(value: object) -> bool:
 
 
 def schema(name: str) -> str:
-    """The JSON Schema of a dialect as text, for editors; KeyError when there is no such dialect."""
+    """Return the JSON Schema of a dialect as text, for editors; KeyError for an unknown dialect."""
     return schema_text(DIALECTS[name].model)
 
 
 def schema_text(model: type[Typed]) -> str:
-    """The JSON Schema of a model as text.
+    """Return the JSON Schema of a model as text.
 
     Fields have their sentences. The docstrings of parts are for makers.
     """
@@ -132,12 +129,12 @@ def schema_text(model: type[Typed]) -> str:
 
 
 def untitled(model: type[Typed]) -> dict[str, Any]:
-    """The JSON Schema of a model, without titles that say nothing."""
+    """Return the JSON Schema of a model, without titles that say nothing."""
     return model.model_json_schema(schema_generator=_WithoutTitles)
 
 
 class _WithoutTitles(GenerateJsonSchema):
-    """Pydantic would title each field with its own name, in capitals that it does not have."""
+    """Leaves out titles: Pydantic would title each field with its own name in capitals."""
 
     def field_title_should_be_set(self, schema: object) -> bool:
         return False
@@ -170,7 +167,7 @@ def _dialect(document: Document) -> Dialect:
 
 
 def _refuse_another_kind(document: Document, value: Mapping[str, Any]) -> None:
-    """Say what a manifest of something else is, instead of all that it lacks as a NodePolicy."""
+    """Refuse a manifest of another kind by its name, not by all that it lacks."""
     kind, group = value.get("kind"), value.get("apiVersion", "")
     if not isinstance(kind, str) or not isinstance(group, str):
         return
@@ -183,7 +180,7 @@ def _refuse_another_kind(document: Document, value: Mapping[str, Any]) -> None:
     raise Refused(f"this is {what}", remedy=remedy, where=document.where(("kind",)))
 
 
-# The node label ``vke.node.rdma.mode``: Volcengine's way to wish for one pool of a node.
+# The node label ``vke.node.rdma.mode``: Volcengine's way to ask for one pool of a node.
 
 LABEL = "vke.node.rdma.mode"
 LABEL_RESOURCE = "vke.volcengine.com/rdma"
@@ -192,7 +189,7 @@ _MODES = (Mode.EXCLUSIVE, Mode.SHARED, Mode.SHARED_MULTI)
 
 
 def label_pools(value: str | None) -> tuple[PoolSpec, ...]:
-    """The pool that the label's `value` wishes for, none where the node does not have the label.
+    """Return the pool that the label's `value` asks for; none without the label.
 
     Raise Refused for a value that is not a mode.
     """
@@ -210,13 +207,13 @@ def label_pools(value: str | None) -> tuple[PoolSpec, ...]:
     )
 
 
-# The node label ``kube-rdma.io/serve``: by which way the pools of a node are served.
+# The node label ``kube-rdma.io/serve``: claims or shares for the pools of a node.
 
 SERVE_LABEL = "kube-rdma.io/serve"
 
 
 def label_serving(value: str | None, *, claims: bool) -> Serving:
-    """What the label's `value` says, PLUGIN where the node does not have the label.
+    """Return the label's `value`, PLUGIN where the node does not have the label.
 
     Raise Refused for a value that means nothing, and for claims where the agent serves none.
     """

@@ -1,10 +1,10 @@
-"""The dialect ``configList``: config.json of the shared RDMA device plugin.
+"""Reads the dialect ``configList``: config.json of the shared RDMA device plugin.
 
 Every pool is of mode hca: `rdmaHcaMax` shares for the pool, and every container that holds one
 opens all of its cards. Shares are called as that plugin calls them, so that either takes over a
-node from the other while pods hold some (docs/decisions/0049). Two things that plugin lets pass are
-refused, for they made no resource: an `rdmaHcaMax` of zero or none at all, and a field that it does
-not know.
+node from the other while pods hold some (docs/decisions/0049). Two things that plugin lets pass
+are refused, for they made no resource: an `rdmaHcaMax` of zero or none at all, and a field that it
+does not know.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class CardSelectors(GoTyped):
 
     @property
     def choose(self) -> bool:
-        """Whether they say anything; the plugin takes empty ones for none."""
+        """Decide whether they say anything; the plugin takes empty ones for none."""
         return any(getattr(self, name) for name in type(self).model_fields)
 
 
@@ -79,7 +79,7 @@ class SharedPool(GoTyped):
     def _one_choice(
         cls, selectors: CardSelectors | None, info: ValidationInfo
     ) -> CardSelectors | None:
-        """Either these or `devices`, which is validated before; nothing is said of a wrong one."""
+        """Refuse both or neither of these and `devices`, which is validated before."""
         chosen = selectors is not None and selectors.choose
         if "devices" in info.data and chosen == bool(info.data["devices"]):
             if chosen:
@@ -104,7 +104,7 @@ class ConfigList(GoTyped):
 
 
 def load(document: Document) -> Config:
-    """What the document means; raise Refused with all of its faults."""
+    """Return the meaning of the document; raise Refused with all of its faults."""
     config = validate(ConfigList, document)
     pools = (_pool(one, index, document) for index, one in enumerate(config.config_list))
     warnings = tuple(_warnings(config))
@@ -139,7 +139,7 @@ def _pool(pool: SharedPool, index: int, document: Document) -> PoolSpec:
 
 
 def _warnings(config: ConfigList) -> Iterator[str]:
-    """What works with kube-rdma and not with the plugin that the dialect comes from."""
+    """Yield what works with kube-rdma and not with the plugin of the dialect."""
     full = {(one.resource_prefix, one.resource_name) for one in config.config_list}
     for name, count in Counter(name for _, name in full).items():
         if count > 1:

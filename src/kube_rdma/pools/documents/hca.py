@@ -1,8 +1,9 @@
-"""The dialect ``{"mode": "hca"}``: config.json of the SCC document and of shared plugin v0.1.0.
+"""Reads the dialect ``{"mode": "hca"}``: config.json of the SCC document and of plugin v0.1.0.
 
-The SCC ConfigMap (`rdma-devices`, key config.json) holds nothing but the mode. That the pods use
-the host's network, as the ACK document demands, is kube-rdma's own word. Shares are called 0, 1, …
-as by that plugin (server.go of k8s-rdma-sriov-dev-plugin), so that either takes over a node.
+The SCC ConfigMap (`rdma-devices`, key config.json) holds nothing but the mode. That pods use the
+host's network, as the ACK document demands, is kube-rdma's own field. Shares are called 0, 1, … as
+by the shared device plugin v0.1.0 (server.go of k8s-rdma-sriov-dev-plugin), so that either takes
+over a node.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class HcaConfig(Typed):
 
 
 def load(document: Document) -> Config:
-    """What the document means; raise Refused with all of its faults."""
+    """Return the meaning of the document; raise Refused with all of its faults."""
     config = validate(HcaConfig, document)
     source = document.where(("mode",))
     pool = PoolSpec(

@@ -1,4 +1,4 @@
-"""The dialect ``kind: NodePolicy`` (kube-rdma.io/v1alpha1): in it everything can be said.
+"""Reads the dialect ``kind: NodePolicy`` (kube-rdma.io/v1alpha1), which can say everything.
 
 The other dialects can say parts of it. As an object of the cluster it names the nodes that it is
 for; a file on a node is for that node, whatever it says about others. What the validators here say
@@ -23,30 +23,10 @@ from pydantic import (
 )
 
 from kube_base.frozen import replace
+from kube_rdma.lib.text import words
 from kube_rdma.lib.text.document import Document, Path, of_json, shown
 from kube_rdma.lib.text.faults import Slip, slips, validate
 from kube_rdma.lib.text.typed import MOST_SHARES, Config, Many, Typed
-from kube_rdma.lib.text.words import (
-    DeviceId,
-    Driver,
-    Facts,
-    Interface,
-    Labels,
-    LinkType,
-    ObjectName,
-    Pci,
-    PhysicalCard,
-    PhysicalFunction,
-    PKey,
-    RdmaDevice,
-    Resource,
-    RootDevice,
-    Vendor,
-    extra_info,
-    function_range,
-    partition,
-    root_range,
-)
 from kube_rdma.model.device import CharKind, PciAddress
 from kube_rdma.model.pools import (
     DATA_FILES,
@@ -86,7 +66,7 @@ _RULES = [
 
 
 def _bounded(schema: dict[str, Any]) -> None:
-    """Lengths for the API server, which has to know what its rules may cost."""
+    """Add the lengths that the API server needs to bound the cost of its rules."""
     schema["x-kubernetes-validations"] = _RULES
     schema["properties"]["variables"]["maxProperties"] = _MOST
     schema["properties"]["variables"]["additionalProperties"]["maxLength"] = 256
@@ -137,7 +117,7 @@ class PolicyFabric(Typed):
         return variables
 
     def profile(self) -> FabricProfile:
-        """What it means."""
+        """Return the profile that it means."""
         return FabricProfile(
             traffic_class=self.traffic_class,
             service_level=self.service_level,
@@ -149,7 +129,7 @@ class PolicyFabric(Typed):
 
 
 def _faults(name: str, variables: dict[str, str]) -> list[tuple[str, str]]:
-    """Problem and remedy."""
+    """Return problem and remedy of a variable."""
     if not re.fullmatch(_NAME, name):
         return [(f"{shown(name)} is not a variable of NCCL or UCX", 'Write it like "NCCL_IB_TC"')]
     if name in OWN:
@@ -200,7 +180,7 @@ class PolicyLimits(Typed):
         return self
 
     def limits(self) -> RdmaLimits:
-        """What it means."""
+        """Return the limits that it means."""
         return RdmaLimits(self.hca_handle, self.hca_object)
 
 
@@ -222,7 +202,7 @@ _Few = Field(max_length=MOST_ENTRIES)
 
 
 def _chooses(schema: dict[str, Any], model: type[BaseModel]) -> None:
-    """The rule of `_all_choose` for the API server: a selector says something."""
+    """Add the rule of `_all_choose` for the API server: a selector says something."""
     fields = {info.alias or name: info for name, info in model.model_fields.items()}
     lists = [f"has(self.{name}) && size(self.{name}) > 0" for name in fields if name != "rdma"]
     rule = " || ".join([*lists, *(["has(self.rdma)"] if "rdma" in fields else [])])
@@ -235,37 +215,37 @@ class CardSelector(Typed):
 
     model_config = ConfigDict(json_schema_extra=_chooses)
 
-    vendors: Annotated[Many[Vendor], _Few] = ()
+    vendors: Annotated[Many[words.Vendor], _Few] = ()
     """vendors are PCI vendor IDs, four hexadecimal digits each. A card with any of them matches.
     Left out: any vendor. Example: 15b3.
     """
-    device_ids: Annotated[Many[DeviceId], _Few] = Field((), alias="deviceIDs")
+    device_ids: Annotated[Many[words.DeviceId], _Few] = Field((), alias="deviceIDs")
     """deviceIDs are PCI device IDs, four hexadecimal digits each. A card with any of them matches.
     Left out: any device. Example: 101e.
     """
-    drivers: Annotated[Many[Driver], _Few] = ()
+    drivers: Annotated[Many[words.Driver], _Few] = ()
     """drivers are names of kernel drivers. A card with any of them matches. Left out: any driver.
     Example: mlx5_core.
     """
-    interfaces: Annotated[Many[Interface], _Few] = ()
+    interfaces: Annotated[Many[words.Interface], _Few] = ()
     """interfaces are names of network interfaces on the node. A card with any of them matches. Left
     out: any interface. Example: ens2f0np0.
     """
-    pci_addresses: Annotated[Many[Pci], _Few] = ()
+    pci_addresses: Annotated[Many[words.Pci], _Few] = ()
     """pciAddresses are full PCI addresses. A card at any of them matches. Left out: any address.
     Example: 0000:81:00.1.
     """
 
     @property
     def empty(self) -> bool:
-        """Whether it says nothing."""
+        """Decide whether it says nothing."""
         return all(getattr(self, name) in ((), None) for name in type(self).model_fields)
 
 
 class PoolSelector(CardSelector):
     """Chooses cards of a pool, virtual functions too."""
 
-    link_types: Annotated[Many[LinkType], _Few] = ()
+    link_types: Annotated[Many[words.LinkType], _Few] = ()
     """linkTypes are ether (Ethernet, RoCE) and infiniband. A card with any of them matches. Left
     out: any link type.
     """
@@ -273,20 +253,20 @@ class PoolSelector(CardSelector):
     """acpiIndexes are numbers that firmware gives to onboard cards, as in acpi_index of sysfs. A
     card with any of them matches. Left out: any card.
     """
-    physical_functions: Annotated[Many[PhysicalFunction], _Few] = ()
+    physical_functions: Annotated[Many[words.PhysicalFunction], _Few] = ()
     """physicalFunctions are interfaces of physical functions (PFs). ens2f0 means the PF and all its
     virtual functions; ens2f0#0,2-7 means only its virtual functions 0 and 2 to 7. Left out: any
     card.
     """
-    root_devices: Annotated[Many[RootDevice], _Few] = ()
+    root_devices: Annotated[Many[words.RootDevice], _Few] = ()
     """rootDevices are PCI addresses of physical functions, with ranges of virtual functions as in
     physicalFunctions. Left out: any card. Example: 0000:81:00.0#0,2-7.
     """
-    rdma_devices: Annotated[Many[RdmaDevice], _Few] = ()
+    rdma_devices: Annotated[Many[words.RdmaDevice], _Few] = ()
     """rdmaDevices are names of RDMA devices. A card with any of them matches. Left out: any device.
     Example: mlx5_0.
     """
-    p_keys: Annotated[Many[PKey], _Few] = ()
+    p_keys: Annotated[Many[words.PKey], _Few] = ()
     """pKeys are InfiniBand partition keys in hexadecimal. A card matches by the first P_Key of a
     port; the membership bit does not count. Left out: any card. Example: 0x8001.
     """
@@ -335,7 +315,7 @@ class PolicyPool(Typed):
         }
     )
 
-    resource: Annotated[Resource, Field(max_length=317)] = Field(examples=["rdma/hca"])
+    resource: Annotated[words.Resource, Field(max_length=317)] = Field(examples=["rdma/hca"])
     """resource is the resource name that containers ask for. Example: rdma/hca."""
     mode: Annotated[Mode, _Named]
     """mode says what a share gives to a container. hca: the cards of the pool, shared with other
@@ -380,7 +360,7 @@ class PolicyPool(Typed):
     rdma_cm, umad, issm. On InfiniBand, umad and issm reach the management of the whole fabric; see
     SECURITY.md. Left out: uverbs and rdma_cm.
     """
-    extra_info: Facts = Field(default_factory=dict)
+    extra_info: words.Facts = Field(default_factory=dict)
     """extraInfo is facts about cards, by PCI address or "*" for every card. kube-rdma config check
     -o json shows them. Containers do not get them. Left out: none. Example: {"*": {"rail": "2"}}.
     """
@@ -474,7 +454,7 @@ class PolicySpec(Typed):
         }
     )
 
-    node_selector: Labels = Field(default_factory=dict)
+    node_selector: words.Labels = Field(default_factory=dict)
     """nodeSelector is the labels of the nodes that the policy is for; a node needs all of them. A
     file on a node is for this node, whatever is here. Left out: all nodes.
     """
@@ -490,7 +470,7 @@ class PolicySpec(Typed):
     """virtualFunctions say how many virtual functions the agent makes on which cards. Cards in no
     entry are left alone. Left out: the agent makes none.
     """
-    rails: Many[Annotated[PhysicalCard, Field(max_length=16)]] = Field(
+    rails: Many[Annotated[words.PhysicalCard, Field(max_length=16)]] = Field(
         (), max_length=MOST_ENTRIES, examples=[["0000:1a:00.0", "ens2f0"]]
     )
     """rails are the physical cards in the order of their rails, from 0, by PCI address or
@@ -513,7 +493,7 @@ class Metadata(Typed):
 
     model_config = ConfigDict(extra="ignore")
 
-    name: ObjectName = Field(examples=["rdma"])
+    name: words.ObjectName = Field(examples=["rdma"])
     """name is the name of the policy."""
 
 
@@ -531,7 +511,7 @@ class NodePolicy(Typed):
 
 
 def load(document: Document) -> Config:
-    """What the document means; raise Refused with all of its faults."""
+    """Return the meaning of the document; raise Refused with all of its faults."""
     spec = validate(NodePolicy, document).spec
     return Config(
         tuple(_pools(spec, document, ("spec",))),
@@ -541,7 +521,7 @@ def load(document: Document) -> Config:
 
 
 def load_object(data: bytes, name: str) -> ClusterNodePolicy:
-    """What the JSON of an object's spec means; raise Refused with all of its faults."""
+    """Return the meaning of the JSON of an object's spec; raise Refused with all of its faults."""
     document = of_json(data, f"NodePolicy {name}", ("spec",))
     spec = validate(PolicySpec, document)
     return ClusterNodePolicy(
@@ -586,7 +566,7 @@ def _pools(spec: PolicySpec, document: Document, base: Path) -> Iterator[PoolSpe
             prefer=pool.prefer,
             numa_hints=pool.numa_hints,
             device_files=tuple(kind for kind in CharKind if kind in pool.device_files),
-            extra_info=extra_info(pool.extra_info),
+            extra_info=words.extra_info(pool.extra_info),
             host_network=pool.host_network,
             serve=pool.serve,
             fabric=pool.fabric.profile() if pool.fabric else None,
@@ -610,9 +590,9 @@ def _selector(selector: PoolSelector, source: str) -> Selector:
         _cards(selector, source),
         link_types=selector.link_types,
         acpi_indexes=selector.acpi_indexes,
-        physical=tuple(map(function_range, selector.physical_functions)),
-        roots=tuple(map(root_range, selector.root_devices)),
+        physical=tuple(map(words.function_range, selector.physical_functions)),
+        roots=tuple(map(words.root_range, selector.root_devices)),
         rdma_devices=selector.rdma_devices,
-        pkeys=tuple(map(partition, selector.p_keys)),
+        pkeys=tuple(map(words.partition, selector.p_keys)),
         rdma=selector.rdma,
     )

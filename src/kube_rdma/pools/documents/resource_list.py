@@ -1,8 +1,8 @@
-"""The dialect ``resourceList``: config.json of the SR-IOV network device plugin.
+"""Reads the dialect ``resourceList``: config.json of the SR-IOV network device plugin.
 
-Every pool is of mode sriov, and its containers get the variables of that plugin. Refused are what
-is not about network cards with RDMA (accelerators, vDPA, DDP profiles) and a pool without
-selectors.
+Every pool is of mode sriov, and its containers get the variables of that plugin. Pools that are
+not about network cards with RDMA (accelerators, vDPA, DDP profiles) are refused, and a pool
+without selectors.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class FunctionSelectors(GoTyped):
 
     @property
     def given(self) -> tuple[str, ...]:
-        """The names of the fields that choose something."""
+        """Return the names of the fields that choose something."""
         fields = type(self).model_fields.items()
         return tuple(
             str(field.alias)
@@ -153,7 +153,7 @@ class ListedResource(GoTyped):
     def _of_the_type(
         cls, selectors: tuple[FunctionSelectors, ...], info: ValidationInfo
     ) -> tuple[FunctionSelectors, ...]:
-        """Each chooses something, and with fields that the type of device has."""
+        """Refuse selectors that choose nothing, or by fields that the device type lacks."""
         device_type = info.data.get("device_type")
         problems = [
             Slip(slip.problem, slip.remedy, (index, *slip.path))
@@ -176,13 +176,13 @@ class ResourceList(GoTyped):
 
 
 def load(document: Document) -> Config:
-    """What the document means; raise Refused with all of its faults."""
+    """Return the meaning of the document; raise Refused with all of its faults."""
     config = validate(ResourceList, document)
     return Config(tuple(_pool(one, n, document) for n, one in enumerate(config.resource_list)))
 
 
 def _slips(selectors: FunctionSelectors, device_type: str | None) -> Iterator[Slip]:
-    """What is wrong with the selectors of a pool of `device_type`, None when that is wrong too."""
+    """Yield what is wrong with the selectors; `device_type` is None when that is wrong too."""
     if not selectors.given:
         remedy = 'Add a field that chooses, such as "pfNames": ["ens2f0#0-3"]'
         yield Slip("the selectors choose nothing", remedy)
