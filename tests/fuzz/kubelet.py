@@ -18,13 +18,14 @@ from grpclib.exceptions import GRPCError
 from kube_base.errors import KubeError, Refused
 from kube_rdma.adapters import grpc_calls, http_server
 from kube_rdma.adapters.cni import protocol
-from kube_rdma.adapters.kubelet.claim_plugin import ClaimHandlers, _ClaimService, _DriverInfo
+from kube_rdma.adapters.kubelet.claim_plugin import ClaimHandlers, _ClaimService
 from kube_rdma.adapters.kubelet.device_plugin import Choice, PluginHandlers, PoolService
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.adapters.kubelet.proto import deviceplugin_v1beta1_pb2 as plugin_pb
 from kube_rdma.adapters.kubelet.proto import dra_v1_pb2 as dra_pb
 from kube_rdma.adapters.kubelet.proto import pluginregistration_v1_pb2 as registration_pb
 from kube_rdma.adapters.kubelet.proto import podresources_v1_pb2 as resources_pb
+from kube_rdma.adapters.kubelet.rpc import PluginRegistration
 from kube_rdma.adapters.runtime import cri
 from kube_rdma.adapters.runtime.proto import cri_v1_pb2 as cri_pb
 from kube_rdma.model.claims.claim import PreparedDevice
@@ -157,7 +158,7 @@ _POOL = PoolService(
     Offer("rdma/hca", ()), PluginHandlers(_grant, _chosen, _started), lambda _: None
 )
 _CLAIMS = _ClaimService("kube-rdma.io", ClaimHandlers(_prepared, _unprepared))
-_DRIVER = _DriverInfo("kube-rdma.io", ("v1.DRAPlugin",))
+_DRIVER = PluginRegistration("DRAPlugin", "kube-rdma.io", ("v1.DRAPlugin",), lambda _: None)
 
 
 def _asked(handler: Callable[[Any], Awaitable[None]], kind: type) -> Reader:

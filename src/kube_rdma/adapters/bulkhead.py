@@ -1,4 +1,4 @@
-"""Walls between the parts of a program: what one did not expect ends that one, not all of them.
+"""Puts walls between the parts of a program: an unexpected failure ends one part, not all of them.
 
 A program is a group of tasks, and an exception of one cancels the others. So every part runs in
 `kept`, which logs a failure, counts it and starts the part again; work of one caller runs in
@@ -131,7 +131,7 @@ def object_failed(kind: str, name: object, error: Exception) -> str:
 
 
 def _tell(part: str, error: Exception, notices: Notices) -> None:
-    """What the product raises on purpose is one line while it stands; all else shows its cause."""
+    """Log one line for what the product raises on purpose, and the cause of anything else."""
     failures[part] += 1
     count = failures[part]
     if all(isinstance(leaf, KubeError) for leaf in _leaves(error)):

@@ -1,6 +1,6 @@
-"""What a gRPC call over a unix socket can end in, as one error.
+"""Raises one error for whatever a gRPC call over a unix socket can end in.
 
-Shared by those who call: kubelet/rpc.py and runtime/cri.py, which say it in their own words.
+kubelet/rpc.py and runtime/cri.py call with it, and say it in their own words.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class CallFailed(Exception):
 
 @contextmanager
 def calling(socket: Path) -> Iterator[Channel]:
-    """A connection for the calls inside the block; raise CallFailed for all that can go wrong."""
+    """Yield a connection for the calls inside the block; raise CallFailed for all failures."""
     channel = Channel(path=str(socket))
     try:
         with judged():
@@ -40,7 +40,7 @@ def calling(socket: Path) -> Iterator[Channel]:
 
 
 async def answered(call: Awaitable[Answer]) -> Answer:
-    """The answer to a call, which is made by a task of its own.
+    """Return the answer to a call, which is made by a task of its own.
 
     grpclib wakes a call whose connection has ended by cancelling its task, and never takes that
     back (grpclib.utils.Wrapper). In the caller's task it would stay: the next asyncio.timeout that

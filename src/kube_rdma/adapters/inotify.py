@@ -1,18 +1,18 @@
-"""Hears by inotify of changed folders, or says what the node lacks.
+"""Yields changes of folders by inotify, or says what the node lacks.
 
-The neighbours that watch folders share it: a node runs out of instances for all of them at once,
-and a folder that goes means the same to each: its successor is only seen after a new start.
+A node runs out of instances for all watchers at once, and a folder that goes means the same to
+each: its successor is only seen after a new start.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from asyncinotify import Inotify, Mask
 
-from kube_base.errors import KubeError, Unavailable
+from kube_base.errors import KubeError, Refused, Unavailable
 
 CHANGED = Mask.CREATE | Mask.DELETE | Mask.MOVED_FROM | Mask.MOVED_TO
 LEFT = Mask.DELETE_SELF | Mask.MOVE_SELF
@@ -20,7 +20,7 @@ GONE = LEFT | Mask.UNMOUNT | Mask.IGNORED  # the last two come unasked
 
 
 def open_inotify() -> Inotify:
-    """A new instance, to be closed by the caller; raise Unavailable when the kernel has none left.
+    """Return a new instance, to be closed by the caller; raise Unavailable when none is left.
 
     Root's processes share fs.inotify.max_user_instances, 128 as the kernel comes.
     """
@@ -37,7 +37,7 @@ def open_inotify() -> Inotify:
 def watching(
     folder: Path, refused: Callable[[OSError], KubeError], more: Mask = CHANGED
 ) -> Iterator[AsyncIterator[str | None]]:
-    """An iterator of the names in `folder` that came, went or, by `more`, changed otherwise.
+    """Yield an iterator of the names in `folder` that came, went or, by `more`, changed otherwise.
 
     None: the kernel dropped events, so anything may have changed. It sees every change since the
     context was entered. Raise what `refused` makes of it when the folder cannot be watched; the
@@ -51,6 +51,24 @@ def watching(
         yield _names(inotify, folder)
 
 
+def watching_file(path: Path) -> AbstractContextManager[AsyncIterator[object]]:
+    """Yield an iterator that yields after anything happened beside a mounted file.
+
+    The kubelet renews a ConfigMap by swapping a link beside the file (``..data``), an editor by a
+    rename, a person by writing in place. So the file's folder is watched for everything, and the
+    caller reads the file and compares. Raise Refused when the folder cannot be watched.
+    """
+
+    def refused(error: OSError) -> Refused:
+        return Refused(
+            f"the folder cannot be watched ({error.strerror})",
+            remedy="Mount the ConfigMap as a folder, or name another file with --config",
+            where=str(path.parent),
+        )
+
+    return watching(path.parent, refused, Mask.CLOSE_WRITE | Mask.ATTRIB)
+
+
 async def _names(inotify: Inotify, folder: Path) -> AsyncIterator[str | None]:
     async for event in inotify:
         if event.mask & GONE:
@@ -59,7 +77,7 @@ async def _names(inotify: Inotify, folder: Path) -> AsyncIterator[str | None]:
 
 
 def gone(folder: Path) -> Unavailable:
-    """A watched folder is no more at its place."""
+    """Return the error of a watched folder that is no more at its place."""
     return Unavailable(
         f"{folder} was removed or moved; kube-rdma has to start again to see the new one"
     )

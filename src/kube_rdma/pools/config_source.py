@@ -13,7 +13,7 @@ import structlog
 
 from kube_base.errors import Refused
 from kube_base.frozen import replace
-from kube_rdma.adapters.files.watched import watching
+from kube_rdma.adapters.inotify import watching_file
 from kube_rdma.lib.phrases import listed
 from kube_rdma.lib.text.typed import RESCAN, Config
 from kube_rdma.model.kubernetes import NodeState
@@ -104,7 +104,7 @@ class ConfigSource:
         """Read the file again whenever it changed, until cancelled."""
         if self._config is None:
             return
-        with watching(self._config) as changes:
+        with watching_file(self._config) as changes:
             self._again()  # what happened between the first reading and now
             async for _ in changes:
                 self._again()

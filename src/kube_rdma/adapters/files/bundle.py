@@ -1,7 +1,8 @@
-"""A support bundle: an Observation as a file of JSON, for a doctor elsewhere.
+"""Writes and reads support bundles: Observations as files, for a doctor elsewhere.
 
-`kube-rdma doctor --collect` writes it and `--bundle` reads it. What is in it is decided field by
-field in model/doctor, so nothing comes along that nobody meant.
+`kube-rdma doctor --collect` writes the JSON of one node and `--bundle` reads it; `kube-rdma
+bundle` writes a tar with one for each node. What is in it is decided field by field in
+model/doctor, so nothing comes along that nobody meant.
 """
 
 from __future__ import annotations
@@ -56,14 +57,14 @@ class _BundleHead(msgspec.Struct):
 
 
 class _Bundle(msgspec.Struct):
-    """What a bundle has otherwise than an Observation."""
+    """The fields of a bundle that are otherwise in an Observation."""
 
     problems: tuple[_Problem, ...] | None = None
     pod: _Pod | None = None
 
 
 def encode(seen: Observation) -> bytes:
-    """The document, indented for people who look into it before they send it."""
+    """Return the document, indented for people who look into it before they send it."""
     document = msgspec.to_builtins(seen, enc_hook=_plain)
     if seen.problems is not None:
         document["problems"] = [
@@ -81,7 +82,7 @@ def encode(seen: Observation) -> bytes:
 
 
 def decode(data: bytes, where: str) -> Observation:
-    """The Observation that was encoded so; raise Refused for anything else."""
+    """Return the Observation that was encoded so; raise Refused for anything else."""
     remedy = "Write one with kube-rdma doctor --collect FILE"
     try:
         version = decoded(data, _BundleHead, most=_LONGEST).document
@@ -94,7 +95,7 @@ def decode(data: bytes, where: str) -> Observation:
 
 
 def _with_findings(data: bytes) -> bytes:
-    """The document with Findings as the model has them; raise Undecodable."""
+    """Return the document with Findings as the model has them; raise Undecodable."""
     bundle = decoded(data, _Bundle, most=_LONGEST)
     document = decoded(data, dict[str, Any], most=_LONGEST)
     if bundle.problems is not None:
@@ -118,7 +119,7 @@ def write(seen: Observation, path: Path) -> None:
 
 
 def created(path: Path) -> BinaryIO:
-    """A new file that only its owner may read; raise Refused."""
+    """Open a new file that only its owner may read; raise Refused."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -131,7 +132,7 @@ def created(path: Path) -> BinaryIO:
 
 
 def read(path: Path) -> Observation:
-    """What the file holds; raise Refused."""
+    """Return what the file holds; raise Refused."""
     try:
         with path.open("rb") as file:
             data = file.read(_LONGEST)
@@ -158,7 +159,7 @@ def _of_text(kind: type, value: object) -> object:
     raise NotImplementedError(f"a bundle has no form for {kind.__name__}")
 
 
-# A support bundle of a whole cluster: a tar with the bundle of each node, for a doctor elsewhere.
+# The bundle of a whole cluster: a tar with that of each node.
 
 MOST_NODES = 10_000
 MOST_BYTES = 8 << 20  # of one node; as many as doctor/agents takes
@@ -192,7 +193,7 @@ def write_cluster_bundle(answers: Iterable[NodeAnswer], path: Path) -> None:
 
 
 def read_cluster_bundle(path: Path) -> tuple[NodeAnswer, ...]:
-    """What each node answered; raise Refused for anything that `write` has not made."""
+    """Return what each node answered; raise Refused for anything that `write` has not made."""
     try:
         with tarfile.open(path, mode="r:gz") as tar:
             return tuple(_answers(tar, str(path)))
@@ -220,7 +221,7 @@ def _answers(tar: tarfile.TarFile, where: str) -> Iterator[NodeAnswer]:
 
 
 def silent(data: bytes, where: str) -> tuple[NodeAnswer, ...]:
-    """The nodes that did not answer, of their member; raise Refused."""
+    """Return the nodes that did not answer, of their member; raise Refused."""
     try:
         unseen = decoded(data, _Silent, most=MOST_BYTES).nodes
     except Undecodable as error:

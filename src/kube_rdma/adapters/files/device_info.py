@@ -1,8 +1,8 @@
-"""Device-info files: what a meta-plugin learns of a granted card without asking kube-rdma.
+"""Writes device-info files: a meta-plugin reads in them what card was granted.
 
 Device Information Specification 1.1.0 of the Network Plumbing Working Group. The device plugin
-writes a file for each share when it gives it away, and Multus copies that for the CNI plugin of the
-pod and into the pod's network-status; written anew at each grant, for the RDMA device may have
+writes a file for each share when it gives it away, and Multus copies that for the CNI plugin of
+the pod and into the pod's network-status; written anew at each grant, for the RDMA device may have
 another name by then. What the plugin knows better or alone, it writes into the copy. Its own files
 go with what they describe; at the agent's end they stay, because most ends are updates and a pod's
 network may be made in between.
@@ -44,7 +44,7 @@ class DeviceInfoFolder:
         _replace(self._path / file_name(resource, share), document(info), 0o644)
 
     def write_for_plugin(self, path: str, info: DeviceInfo) -> None:
-        """Tell the caller of a CNI plugin by the file of its own that it names; raise Unavailable.
+        """Write the file of its own that a CNI plugin's caller names; raise Unavailable.
 
         The folder is the host's as the agent sees it, whatever the path says of it. A file about
         another device is left alone; in one about this, what kube-rdma does not know stays.
@@ -66,7 +66,7 @@ class DeviceInfoFolder:
             _replace(target, json.dumps(wanted, indent=1).encode(), 0o444)
 
     def keep(self, resource: str, shares: Collection[ShareId]) -> None:
-        """Remove the files of a resource whose shares are no more; what cannot be, stays."""
+        """Remove the files of a resource whose shares are no more, as far as possible."""
         prefix, wanted = _prefix(resource), {file_name(resource, one) for one in shares}
         for path in self._path.glob(f"*{_END}"):
             middle = path.name.removeprefix(prefix).removesuffix(_END)
@@ -77,12 +77,12 @@ class DeviceInfoFolder:
 
 
 def file_name(resource: str, share: ShareId) -> str:
-    """``<resource, / as ->-<device id, likewise>-device.json``."""
+    """Return ``<resource, / as ->-<device id, likewise>-device.json``."""
     return f"{_prefix(resource)}{share.replace('/', '-')}{_END}"
 
 
 def document(info: DeviceInfo) -> bytes:
-    """The file's content; a block of type pci, without the fields that are not known."""
+    """Return the file's content; a block of type pci, without the fields that are not known."""
     pci = {
         "pci-address": info.pci,
         "rdma-device": ",".join(info.rdma_devices),
@@ -97,7 +97,7 @@ def _prefix(resource: str) -> str:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """What is there; None for no file, and for one that says nothing."""
+    """Return the object in a file; None for no file, and for one that has none."""
     with suppress(OSError, Undecodable):
         device_info = decoded(path.read_bytes())
         return device_info if isinstance(device_info, dict) else None
@@ -105,7 +105,7 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _replace(target: Path, content: bytes, mode: int) -> None:
-    """In one step, over an earlier one."""
+    """Write a file in one step, over an earlier one; raise Unavailable."""
     temporary = target.with_name(f".{target.name}.tmp")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

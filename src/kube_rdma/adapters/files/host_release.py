@@ -1,7 +1,7 @@
-"""What the host runs: its kernel's release, and the fields of its /etc/os-release.
+"""Reads what the host runs: its kernel's release, and the fields of its /etc/os-release.
 
-For the labels of the node (pools/rules/labels). The container's own os-release speaks of the image,
-so that of the host has to be mounted; os-release(5) says how a line is quoted.
+For the labels of the node (pools/rules/labels). The container's own os-release describes the
+image, so that of the host has to be mounted; os-release(5) says how a line is quoted.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _LINE = re.compile(r"(\w+)=(.*)", re.ASCII)
 
 
 def read_kernel() -> str:
-    """The release of the running kernel, as `uname -r` prints it."""
+    """Return the release of the running kernel, as `uname -r` prints it."""
     return os.uname().release
 
 
 def read_os_release(host: Path) -> tuple[tuple[str, str], ...]:
-    """The fields of os-release below this root; raise Unavailable where it cannot be read."""
+    """Return the fields of os-release below this root; raise Unavailable."""
     path = host / OS_RELEASE
     try:
         with path.open("rb") as file:
@@ -38,7 +38,7 @@ def read_os_release(host: Path) -> tuple[tuple[str, str], ...]:
 
 
 def parsed(text: str) -> tuple[tuple[str, str], ...]:
-    """The fields of a text in this format; what is no assignment of one word counts for nothing."""
+    """Return the fields of a text in this format; skip lines that assign no single word."""
     matches = map(_LINE.fullmatch, map(str.strip, text.split("\n")))
     pairs = ((match[1], _unquoted(match[2])) for match in matches if match)
     return tuple((name, value) for name, value in pairs if value is not None)
@@ -52,16 +52,16 @@ def _unquoted(value: str) -> str | None:
     return words[0] if len(words) == 1 else None
 
 
-# How much room is left where kube-rdma keeps its state, for the doctor (statvfs(3)).
+# The room where kube-rdma keeps its state, for the doctor (statvfs(3)).
 
 
 def read_room(folders: Iterable[Path]) -> tuple[ObservedFolder, ...]:
-    """Of each folder that is there; raise OSError where one cannot be looked at."""
+    """Return the room of each folder that is there; raise OSError if one cannot be read."""
     return tuple(_of(folder) for folder in folders if folder.is_dir())
 
 
 def _of(folder: Path) -> ObservedFolder:
-    """The agent is root, so what a file system keeps for root counts as free."""
+    """Return the room in a folder, with what its file system keeps for root: the agent is root."""
     room = os.statvfs(folder)
     inodes = room.f_ffree if room.f_files else None  # some file systems count none
     read_only = bool(room.f_flag & os.ST_RDONLY)

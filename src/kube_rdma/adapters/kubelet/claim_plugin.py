@@ -1,12 +1,12 @@
-"""The kubelet's door for a driver of dynamic resource allocation: one socket in plugins_registry.
+"""Serves the kubelet's API of dynamic resource allocation: one socket in plugins_registry.
 
     plugins_registry ─ GetInfo ─► DRAPlugin ─► NodePrepareResources, NodeUnprepareResources
-                               └► DRAResourceHealth ─► NodeWatchResources (claim_plugin.py)
+                               └► DRAResourceHealth ─► NodeWatchResources
 
-The kubelet finds the socket, and again whenever it starts (pkg/kubelet/pluginmanager), so a kubelet
-that restarts registers the driver by itself; a socket that somebody removed is made anew. The
-kubelet calls once for a claim, however many pods share it; a claim that failed it asks for again.
-Decides nothing: the answers are those of the functions that the program handed in.
+The kubelet finds the socket, and again whenever it starts (pkg/kubelet/pluginmanager), so a
+kubelet that restarts registers the driver by itself; a socket that somebody removed is made anew.
+The kubelet calls once for a claim, however many pods share it; a claim that failed it asks for
+again. The handlers that the agent hands in decide.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,30 +26,30 @@ from kube_base.backoff import LONGEST, full_jitter
 from kube_base.errors import KubeError, Refused
 from kube_base.frozen import Frozen
 from kube_rdma.adapters.bulkhead import object_failed
-from kube_rdma.adapters.kubelet.folders import Identity, identity, watching
+from kube_rdma.adapters.kubelet.folders import identity, watching
 from kube_rdma.adapters.kubelet.proto import dra_health_v1_pb2 as v1
 from kube_rdma.adapters.kubelet.proto import dra_health_v1alpha1_pb2 as v1alpha1
 from kube_rdma.adapters.kubelet.proto import dra_v1_pb2 as pb
-from kube_rdma.adapters.kubelet.proto import pluginregistration_v1_pb2 as registration
 from kube_rdma.adapters.kubelet.proto.dra_health_v1_grpc import DRAResourceHealthBase as V1Base
 from kube_rdma.adapters.kubelet.proto.dra_health_v1alpha1_grpc import (
     DRAResourceHealthBase as V1Alpha1Base,
 )
 from kube_rdma.adapters.kubelet.proto.dra_v1_grpc import DRAPluginBase
-from kube_rdma.adapters.kubelet.proto.pluginregistration_v1_grpc import RegistrationBase
-from kube_rdma.adapters.kubelet.rpc import Requests
+from kube_rdma.adapters.kubelet.proto.pluginregistration_v1_pb2 import RegistrationStatus
+from kube_rdma.adapters.kubelet.rpc import PluginRegistration, Requests
 from kube_rdma.model.claims.claim import ClaimName, PreparedDevice
 from kube_rdma.model.claims.devices import DeviceHealth
 
-# The health of devices that claims hold, as a stream to the kubelet (KEP-4680).
+# Health of the devices that claims hold, as a stream to the kubelet (KEP-4680).
 
 SERVICES = ("v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth")
 REPEAT_SECONDS = 10.0
+_HEALTH = {None: v1.UNKNOWN, True: v1.HEALTHY, False: v1.UNHEALTHY}  # v1alpha1 has the same
 LONGEST_MESSAGE = 1024  # bytes, ResourceHealthMessageMaxLength of core/v1: the kubelet cuts runes
 
 
 class ClaimHealth:
-    """The devices of one driver as they are now. `clock` is the wall clock, `repeat` for tests."""
+    """The health of one driver's devices as it is now."""
 
     def __init__(
         self, clock: Callable[[], float] = time.time, repeat: float = REPEAT_SECONDS
@@ -59,7 +60,7 @@ class ClaimHealth:
         self._changed = asyncio.Event()
 
     def publish(self, devices: Sequence[DeviceHealth]) -> None:
-        """Tell all devices from now on; every stream hears of a change at once."""
+        """Report all devices from now on; every stream gets a change at once."""
         if (listed := tuple(devices)) != self._devices:
             self._devices = listed
             # Each state has its own event, so that no stream can miss one or clear another's.
@@ -67,7 +68,7 @@ class ClaimHealth:
             self._changed = asyncio.Event()
 
     def services(self, driver: str) -> tuple[_V1, _V1Alpha1]:
-        """What has to stand on the driver's socket."""
+        """Return the services for the driver's socket."""
         return _V1(driver, self), _V1Alpha1(driver, self)
 
     async def send(self, stream: Stream[Any, Any], wire: ModuleType) -> None:
@@ -88,7 +89,7 @@ class ClaimHealth:
             devices=[
                 wire.DeviceHealth(
                     device=wire.DeviceIdentifier(pool_name=one.pool, device_name=one.device),
-                    health=_status(wire, one.healthy),
+                    health=_HEALTH[one.healthy],
                     last_updated_time=now,
                     message=shortened(one.message),
                 )
@@ -97,50 +98,44 @@ class ClaimHealth:
         )
 
 
-class _V1(V1Base):
-    """The service of Kubernetes 1.37 and later."""
+class _HealthService:
+    """Both versions of the service, whose messages are equal."""
+
+    wire: ModuleType
 
     def __init__(self, driver: str, health: ClaimHealth) -> None:
         self._requests = Requests(driver)
         self._health = health
 
     async def NodeWatchResources(  # noqa: N802  names of the wire
-        self, stream: Stream[v1.NodeWatchResourcesRequest, v1.NodeWatchResourcesResponse]
+        self, stream: Stream[Any, Any]
     ) -> None:
-        """Tell how the devices are until the kubelet hangs up."""
+        """Report how the devices are until the kubelet hangs up."""
         await self._requests.receive(stream)
-        await self._health.send(stream, v1)
+        await self._health.send(stream, self.wire)
 
 
-class _V1Alpha1(V1Alpha1Base):
+class _V1(_HealthService, V1Base):
+    """The service of Kubernetes 1.37 and later."""
+
+    wire = v1
+
+
+class _V1Alpha1(_HealthService, V1Alpha1Base):
     """The service of Kubernetes 1.34 to 1.36."""
 
-    def __init__(self, driver: str, health: ClaimHealth) -> None:
-        self._requests = Requests(driver)
-        self._health = health
-
-    async def NodeWatchResources(  # noqa: N802
-        self,
-        stream: Stream[v1alpha1.NodeWatchResourcesRequest, v1alpha1.NodeWatchResourcesResponse],
-    ) -> None:
-        """Tell how the devices are until the kubelet hangs up."""
-        await self._requests.receive(stream)
-        await self._health.send(stream, v1alpha1)
+    wire = v1alpha1
 
 
 def shortened(message: str) -> str:
-    """The message within what the kubelet keeps, cut between characters."""
+    """Return the message within what the kubelet keeps, cut between characters."""
     content = message.encode()
     if len(content) <= LONGEST_MESSAGE:
         return message
     return content[: LONGEST_MESSAGE - 3].decode(errors="ignore") + "..."
 
 
-def _status(wire: ModuleType, healthy: bool | None) -> int:
-    if healthy is None:
-        return int(wire.UNKNOWN)
-    return int(wire.HEALTHY if healthy else wire.UNHEALTHY)
-
+# The driver's socket, and the claims that the kubelet has prepared.
 
 TYPE = "DRAPlugin"  # what the kubelet calls plugins of this kind
 SERVICE = "v1.DRAPlugin"  # k8s.io/kubelet/pkg/apis/dra/v1/types.go; Kubernetes 1.34 and later
@@ -149,7 +144,7 @@ log = structlog.get_logger()
 
 
 class ClaimHandlers(Frozen):
-    """Who answers for a claim; each raises KubeError, which the kubelet shows as an Event."""
+    """The handlers for claims; each may raise KubeError, which the kubelet shows as an Event."""
 
     prepare: Callable[[ClaimName], Awaitable[Sequence[PreparedDevice]]]
     unprepare: Callable[[ClaimName], Awaitable[None]]
@@ -158,18 +153,18 @@ class ClaimHandlers(Frozen):
 class ClaimPlugin:
     """One driver on one node; `folder` is the kubelet's plugins_registry.
 
-    Without `health` the kubelet is told nothing of devices, and says so of none.
+    Without `health` the kubelet gets no health of devices.
     """
 
     def __init__(
-        self, folder: Path, driver: str, answers: ClaimHandlers, health: ClaimHealth | None = None
+        self, folder: Path, driver: str, handlers: ClaimHandlers, health: ClaimHealth | None = None
     ) -> None:
         self._folder = folder
         self._socket = folder / f"{driver}.sock"
         services = (SERVICE, *(SERVICES if health else ()))
         self._services = (
-            _DriverInfo(driver, services),
-            _ClaimService(driver, answers),
+            PluginRegistration(TYPE, driver, services, partial(_note_registration, driver)),
+            _ClaimService(driver, handlers),
             *(health.services(driver) if health else ()),
         )
 
@@ -199,54 +194,27 @@ class ClaimPlugin:
             ) from error
         own = identity(self._socket)
         try:
-            await self._while_there(own)
+            with watching(self._folder, (self._socket.name,)) as changes:
+                while own and identity(self._socket) == own:
+                    await anext(changes)
         finally:
             if own and identity(self._socket) == own:
                 self._socket.unlink(missing_ok=True)
             server.close()
 
-    async def _while_there(self, own: Identity | None) -> None:
-        with watching(self._folder, (self._socket.name,)) as changes:
-            while own and identity(self._socket) == own:
-                await anext(changes)
 
-
-class _DriverInfo(RegistrationBase):
-    """Who the driver is, for the plugin watcher."""
-
-    def __init__(self, driver: str, services: Sequence[str]) -> None:
-        self._driver = driver
-        self._versions = services
-        self._requests = Requests(driver)
-
-    async def GetInfo(  # noqa: N802  names of the wire
-        self, stream: Stream[registration.InfoRequest, registration.PluginInfo]
-    ) -> None:
-        """Name the driver; without an endpoint the kubelet calls the socket that it asked."""
-        await self._requests.receive(stream)
-        answer = registration.PluginInfo(
-            type=TYPE, name=self._driver, supported_versions=self._versions
-        )
-        await stream.send_message(answer)
-
-    async def NotifyRegistrationStatus(  # noqa: N802
-        self,
-        stream: Stream[registration.RegistrationStatus, registration.RegistrationStatusResponse],
-    ) -> None:
-        """Hear whether the kubelet accepted the driver; a failed registration it tries again."""
-        status = await self._requests.receive(stream)
-        if status.plugin_registered:
-            log.info("registered", driver=self._driver)
-        else:
-            log.warning("registration failed", driver=self._driver, reason=status.error)
-        await stream.send_message(registration.RegistrationStatusResponse())
+def _note_registration(driver: str, status: RegistrationStatus) -> None:
+    if status.plugin_registered:
+        log.info("registered", driver=driver)
+    else:
+        log.warning("registration failed", driver=driver, reason=status.error)
 
 
 class _ClaimService(DRAPluginBase):
-    """What the kubelet asks for pods."""
+    """The DRAPlugin service, which the kubelet calls for the claims of pods."""
 
-    def __init__(self, driver: str, answers: ClaimHandlers) -> None:
-        self._answers = answers
+    def __init__(self, driver: str, handlers: ClaimHandlers) -> None:
+        self._handlers = handlers
         self._requests = Requests(driver)
 
     async def NodePrepareResources(  # noqa: N802
@@ -257,7 +225,7 @@ class _ClaimService(DRAPluginBase):
         answer = pb.NodePrepareResourcesResponse()
         for claim in request.claims:
             try:
-                devices = await self._answers.prepare(_name(claim))
+                devices = await self._handlers.prepare(_name(claim))
             except Exception as error:  # noqa: BLE001  of one claim
                 answer.claims[claim.uid].error = _why(claim, error)
             else:
@@ -272,7 +240,7 @@ class _ClaimService(DRAPluginBase):
         answer = pb.NodeUnprepareResourcesResponse()
         for claim in request.claims:
             try:
-                await self._answers.unprepare(_name(claim))
+                await self._handlers.unprepare(_name(claim))
                 answer.claims[claim.uid].SetInParent()
             except Exception as error:  # noqa: BLE001  of one claim
                 answer.claims[claim.uid].error = _why(claim, error)
@@ -280,7 +248,7 @@ class _ClaimService(DRAPluginBase):
 
 
 def _why(claim: pb.Claim, error: Exception) -> str:
-    """What the kubelet shows as an Event of the pod."""
+    """Return what the kubelet shows as an Event of the pod."""
     is_meant = isinstance(error, KubeError)
     return str(error) if is_meant else object_failed("ResourceClaim", _name(claim), error)
 

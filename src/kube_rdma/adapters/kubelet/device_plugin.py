@@ -1,14 +1,17 @@
-"""Keeps one resource registered in ``device-plugins``, where it registers with the kubelet.
+"""Serves one resource by the kubelet's device plugin API, and keeps it registered.
 
-The kubelet listens on kubelet.sock there; each registration dials it, and it dials the plugin's
-socket back. On its start it removes every socket of the folder and makes a new kubelet.sock.
+    Offer ─► PoolService (ListAndWatch, Allocate, …) on a socket of its own ─► kubelet
+
+DevicePlugin registers by a call to kubelet.sock in ``device-plugins``: the kubelet listens there,
+and dials the plugin's socket back. On its start it removes every socket of the folder and makes a
+new kubelet.sock. WatchedPlugin is found by the kubelet in ``plugins_registry``.
 """
 
 from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
@@ -23,16 +26,15 @@ from kube_base.frozen import Frozen
 from kube_rdma.adapters.grpc_calls import CallFailed, answered, calling
 from kube_rdma.adapters.kubelet.folders import KUBELET_SOCKET, Folders, Identity, identity, watching
 from kube_rdma.adapters.kubelet.proto import deviceplugin_v1beta1_pb2 as pb
-from kube_rdma.adapters.kubelet.proto import pluginregistration_v1_pb2
 from kube_rdma.adapters.kubelet.proto.deviceplugin_v1beta1_grpc import (
     DevicePluginBase,
     RegistrationStub,
 )
-from kube_rdma.adapters.kubelet.proto.pluginregistration_v1_grpc import RegistrationBase
-from kube_rdma.adapters.kubelet.rpc import Requests
+from kube_rdma.adapters.kubelet.proto.pluginregistration_v1_pb2 import RegistrationStatus
+from kube_rdma.adapters.kubelet.rpc import PluginRegistration, Requests
 from kube_rdma.model.pools import Grant, Offer, Share, ShareId
 
-# Model values to messages of the device plugin API, and KubeErrors to gRPC status.
+# The wire: model values as messages of the device plugin API, KubeErrors as gRPC status.
 
 VERSION = "v1beta1"
 HEALTHY = "Healthy"
@@ -50,14 +52,14 @@ STATUS: tuple[tuple[type[KubeError], Status], ...] = (
 
 
 def options(offer: Offer) -> pb.DevicePluginOptions:
-    """Which further calls the kubelet should make."""
+    """Return which further calls the kubelet should make."""
     return pb.DevicePluginOptions(
         pre_start_required=offer.gated, get_preferred_allocation_available=offer.prefers
     )
 
 
 def device_list(offer: Offer) -> pb.ListAndWatchResponse:
-    """The shares of `offer` as the kubelet's devices."""
+    """Return the shares of `offer` as the kubelet's devices."""
     return pb.ListAndWatchResponse(devices=[_device(share) for share in offer.shares])
 
 
@@ -70,7 +72,7 @@ def _device(share: Share) -> pb.Device:
 
 
 def container_response(grant: Grant) -> pb.ContainerAllocateResponse:
-    """What `grant` gives: device nodes under the path of the host, variables, mounts, names.
+    """Return what `grant` gives: device nodes under the path of the host, variables, mounts, names.
 
     A CDI device that does not exist yet may be named: nothing looks it up before the container is
     created (KEP-4009).
@@ -91,7 +93,7 @@ def container_response(grant: Grant) -> pb.ContainerAllocateResponse:
 
 @contextmanager
 def errors() -> Iterator[None]:
-    """Turn a KubeError inside the block into one of the wire."""
+    """Raise a KubeError of the block as a gRPC error."""
     try:
         yield
     except KubeError as error:
@@ -99,18 +101,18 @@ def errors() -> Iterator[None]:
 
 
 def grpc_error(error: KubeError) -> GRPCError:
-    """`error` for the wire; the message stays the sentence."""
+    """Return `error` for the wire; the message stays the sentence."""
     status = next(status for kind, status in STATUS if isinstance(error, kind))
     return GRPCError(status, str(error))
 
 
-# The gRPC service that the kubelet calls: lists the shares of one resource and answers for them.
+# The service that the kubelet calls: lists the shares of one resource and answers for them.
 
 
 class Choice(Frozen):
-    """What GetPreferredAllocation asks for one container: `size` shares out of `available`.
+    """The question of GetPreferredAllocation for one container: `size` shares out of `available`.
 
-    Those of `must` are given in any case; the kubelet names them among the available ones.
+    Shares of `must` are given in any case; the kubelet names them among the available ones.
     """
 
     available: tuple[ShareId, ...]
@@ -119,24 +121,22 @@ class Choice(Frozen):
 
 
 class PluginHandlers(Frozen):
-    """Who answers the kubelet's calls about one resource; each raises KubeError.
-
-    `prefer` and `start` are needed where the Offer says `prefers` and `gated`.
-    """
+    """The handlers of the kubelet's calls about one resource; each may raise KubeError."""
 
     allocate: Callable[[Sequence[ShareId]], Awaitable[Grant]]
+    # Needed where the Offer says `prefers` and `gated`.
     prefer: Callable[[Choice], Awaitable[Sequence[ShareId]]] | None = None
     start: Callable[[Sequence[ShareId]], Awaitable[None]] | None = None
 
 
 class PoolService(DevicePluginBase):
-    """One resource on one socket. `unwatched` gets the seconds that the last watcher stayed."""
+    """The DevicePlugin service of one resource on one socket."""
 
     def __init__(
-        self, offer: Offer, answers: PluginHandlers, unwatched: Callable[[float], None]
+        self, offer: Offer, handlers: PluginHandlers, unwatched: Callable[[float], None]
     ) -> None:
         self._offer = offer
-        self._answers = answers
+        self._handlers = handlers
         self._unwatched = unwatched
         self._requests = Requests(offer.resource)
         self._watchers = 0
@@ -148,11 +148,11 @@ class PoolService(DevicePluginBase):
 
     @property
     def watched(self) -> bool:
-        """Whether a ListAndWatch is open."""
+        """Decide whether a ListAndWatch is open."""
         return self._watchers > 0
 
     def publish(self, offer: Offer, *, again: bool = False) -> None:
-        """Tell `offer` from now on; watchers hear of it when a share changed, or `again`."""
+        """List `offer` from now on; watchers get it when a share changed, or `again`."""
         previous, self._offer = self._offer, offer
         if again or offer.shares != previous.shares:
             self._wake()
@@ -213,7 +213,7 @@ class PoolService(DevicePluginBase):
         answer = pb.AllocateResponse()
         for container in request.container_requests:
             with errors():
-                grant = await self._answers.allocate(_ids(container.devices_ids))
+                grant = await self._handlers.allocate(_ids(container.devices_ids))
             answer.container_responses.append(container_response(grant))
         await stream.send_message(answer)
 
@@ -222,7 +222,7 @@ class PoolService(DevicePluginBase):
     ) -> None:
         """Say for each container which of the available shares it should get."""
         request = await self._requests.receive(stream)
-        if self._answers.prefer is None:
+        if self._handlers.prefer is None:
             raise _not_offered("GetPreferredAllocation")
         answer = pb.PreferredAllocationResponse()
         for container in request.container_requests:
@@ -232,7 +232,7 @@ class PoolService(DevicePluginBase):
                 container.allocation_size,
             )
             with errors():
-                chosen = await self._answers.prefer(choice)
+                chosen = await self._handlers.prefer(choice)
             answer.container_responses.add(deviceIDs=chosen)
         await stream.send_message(answer)
 
@@ -244,10 +244,10 @@ class PoolService(DevicePluginBase):
         The kubelet asks before every start, tells no pod, and tries a refused one again.
         """
         request = await self._requests.receive(stream)
-        if self._answers.start is None:
+        if self._handlers.start is None:
             raise _not_offered("PreStartContainer")
         with errors():
-            await self._answers.start(_ids(request.devices_ids))
+            await self._handlers.start(_ids(request.devices_ids))
         await stream.send_message(pb.PreStartContainerResponse())
 
 
@@ -259,7 +259,7 @@ def _not_offered(call: str) -> GRPCError:
     return GRPCError(Status.UNIMPLEMENTED, f"{call} is not among the options of this plugin")
 
 
-# One resource on a socket of its own, whatever happens to the socket: what both registries share.
+# The socket, kept whatever happens to it: what both ways of registration share.
 
 _CLOSE_SECONDS = 2.0  # how long a stop waits for the kubelet to hang up
 _TURNS_OF_A_CALL = 4  # of the loop: it is seen, taken, made a task, connected
@@ -274,14 +274,14 @@ class _RunningServer(Frozen):
 
 
 class PluginServer(ABC):
-    """One resource of this node. `run` serves it; `publish` tells what changed."""
+    """One resource of this node. `run` serves it; `publish` replaces its offer."""
 
-    def __init__(self, directory: Path, offer: Offer, answers: PluginHandlers) -> None:
+    def __init__(self, directory: Path, offer: Offer, handlers: PluginHandlers) -> None:
         # A domain has no underscore, so no two resources share a socket.
         self._socket = directory / f"kube-rdma-{offer.resource.replace('/', '_')}.sock"
         self._directory = directory
         self._log = structlog.get_logger().bind(resource=offer.resource)
-        self._answers = answers
+        self._handlers = handlers
         self._offer = offer
         self._wake = asyncio.Event()
         self.registered = asyncio.Event()
@@ -297,11 +297,11 @@ class PluginServer(ABC):
 
     @property
     def offer(self) -> Offer:
-        """The offer as it was last published."""
+        """Return the offer as it was last published."""
         return self._offer
 
     def publish(self, offer: Offer, *, again: bool = False) -> None:
-        """Tell `offer`, a new state of the same resource, from now on; `again` even if it is equal.
+        """List `offer`, a new state of the same resource, from now on; `again` even if it is equal.
 
         Which calls the kubelet makes is settled at registration, so a change of that registers
         again.
@@ -313,7 +313,7 @@ class PluginServer(ABC):
             self.register_again()
 
     def register_again(self) -> None:
-        """Register with the kubelet again, for it does not have what it was told."""
+        """Register with the kubelet again, for it does not have what it was sent."""
         self._anew = True
         self._wake.set()
 
@@ -325,15 +325,16 @@ class PluginServer(ABC):
         """
         with watching(self._directory, self._watched_names()) as changes:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._follow(changes))
+
+                async def follow() -> None:
+                    async for _ in changes:
+                        self._wake.set()
+
+                tasks.create_task(follow())
                 try:
                     await self._keep_up()
                 finally:
                     await self._end()
-
-    async def _follow(self, changes: AsyncIterator[None]) -> None:
-        async for _ in changes:
-            self._wake.set()
 
     async def _keep_up(self) -> None:
         while True:
@@ -345,12 +346,12 @@ class PluginServer(ABC):
                     await self._wake.wait()
 
     def _watched_names(self) -> Sequence[str]:
-        """The files of the directory whose coming and going wakes it."""
+        """Return the files of the directory whose coming and going wakes it."""
         return (self._socket.name,)
 
     @abstractmethod
     async def _settle(self) -> float | None:
-        """Do what is missing now; the seconds after which to try again, None for no need to."""
+        """Do what is missing now; return the seconds until the next try, None for no need."""
 
     async def _mind_the_socket(self) -> None:
         """Give up the socket when it was removed or replaced, or has to be registered again."""
@@ -363,9 +364,9 @@ class PluginServer(ABC):
             await self._close()
             self._set_back()  # two plugins of one resource would else fight at full speed
 
-    async def _serve(self, *further: RegistrationBase) -> None:
+    async def _serve(self, *further: PluginRegistration) -> None:
         service = PoolService(
-            self._offer, self._answers, lambda seconds: self._left(service, seconds)
+            self._offer, self._handlers, lambda seconds: self._left(service, seconds)
         )
         server = Server([service, *further])
         # asyncio removes a socket that an earlier process left under this name.
@@ -410,7 +411,7 @@ class PluginServer(ABC):
         self._ending = None
 
     async def _end(self) -> None:
-        """Close for good. A pool is withdrawn, the agent ends: two ends, and the last one waits."""
+        """Close for good, also when cancelled twice: a pool is withdrawn and the agent ends."""
         closing = asyncio.ensure_future(self._close(for_good=True))
         try:
             await asyncio.shield(closing)
@@ -419,7 +420,7 @@ class PluginServer(ABC):
             raise
 
     def _left(self, service: PoolService, seconds: float) -> None:
-        """The kubelet ended its only ListAndWatch: without one it gives no share away."""
+        """Register again after the only ListAndWatch ended: without one no share is given away."""
         if self._running is None or self._running.service is not service:
             return  # it was ended on this side
         self._lost = True
@@ -433,9 +434,11 @@ class PluginServer(ABC):
         self._failures += 1
 
     def _pause(self) -> float:
-        """Seconds until the next try, 0 or less for now."""
+        """Return the seconds until the next try, 0 or less for now."""
         return self._retry_at - asyncio.get_running_loop().time()
 
+
+# Registered in ``device-plugins``, by a call to the kubelet.
 
 _REGISTER_SECONDS = 15.0  # the kubelet dials back within this call, for up to 10 s
 
@@ -443,8 +446,8 @@ _REGISTER_SECONDS = 15.0  # the kubelet dials back within this call, for up to 1
 class DevicePlugin(PluginServer):
     """One resource of this node, registered by a call to the kubelet."""
 
-    def __init__(self, directory: Path, offer: Offer, answers: PluginHandlers) -> None:
-        super().__init__(directory, offer, answers)
+    def __init__(self, directory: Path, offer: Offer, handlers: PluginHandlers) -> None:
+        super().__init__(directory, offer, handlers)
         self._kubelet = directory / KUBELET_SOCKET
         self._seen: Identity | None = None  # the kubelet's socket at the last look
         self._introduced: object = None  # the server that it was told of
@@ -514,13 +517,13 @@ class DevicePlugin(PluginServer):
             self._log.info("registered", shares=len(self._offer.shares), socket=str(self._socket))
 
 
-# Keeps one resource registered in ``plugins_registry``, where the kubelet finds it.
+# Registered in ``plugins_registry``, where the kubelet finds it.
 
 TYPE = "DevicePlugin"  # what the kubelet calls plugins of this kind
 
 
 class WatchedPlugin(PluginServer):
-    """One resource of this node, registered by a socket that the kubelet watches for."""
+    """One resource of this node, registered by a socket that the kubelet finds."""
 
     async def _settle(self) -> float | None:
         await self._mind_the_socket()
@@ -532,55 +535,20 @@ class WatchedPlugin(PluginServer):
             self._lost = False
             return None  # a kubelet that started has found it meanwhile
         await self._close()
-        await self._serve(_Registration(self))
+        await self._serve(
+            PluginRegistration(TYPE, self.offer.resource, [VERSION], self._note_registration)
+        )
         return None
 
-    def note_registration(self, *, registered: bool, error: str) -> None:
-        """The kubelet says how the registration went; a failed one it tries again by itself."""
-        if registered:
+    def _note_registration(self, status: RegistrationStatus) -> None:
+        if status.plugin_registered:
             self.registered.set()
             self._log.info("registered", shares=len(self._offer.shares), socket=str(self._socket))
         else:
-            self._log.warning("registration failed, the kubelet tries again", reason=error)
+            self._log.warning("registration failed, the kubelet tries again", reason=status.error)
 
 
-class _Registration(RegistrationBase):
-    """Who the plugin is, for the plugin watcher."""
-
-    def __init__(self, plugin: WatchedPlugin) -> None:
-        self._plugin = plugin
-        self._requests = Requests(plugin.offer.resource)
-
-    async def GetInfo(  # noqa: N802  names of the wire
-        self,
-        stream: Stream[pluginregistration_v1_pb2.InfoRequest, pluginregistration_v1_pb2.PluginInfo],
-    ) -> None:
-        """Name the resource.
-
-        No endpoint: the kubelet then takes the socket that it asked, under the path that it has on
-        the host and not in the agent's mount namespace.
-        """
-        await self._requests.receive(stream)
-        await stream.send_message(
-            pluginregistration_v1_pb2.PluginInfo(
-                type=TYPE, name=self._plugin.offer.resource, supported_versions=[VERSION]
-            )
-        )
-
-    async def NotifyRegistrationStatus(  # noqa: N802
-        self,
-        stream: Stream[
-            pluginregistration_v1_pb2.RegistrationStatus,
-            pluginregistration_v1_pb2.RegistrationStatusResponse,
-        ],
-    ) -> None:
-        """Hear whether the kubelet accepted the plugin."""
-        status = await self._requests.receive(stream)
-        self._plugin.note_registration(registered=status.plugin_registered, error=status.error)
-        await stream.send_message(pluginregistration_v1_pb2.RegistrationStatusResponse())
-
-
-# The two ways to be known to a kubelet, and a server of a resource for either.
+# The two ways to be known to a kubelet.
 
 
 class Registry(StrEnum):
@@ -595,11 +563,11 @@ class Registry(StrEnum):
 
 
 def serve(
-    registry: Registry, folders: Folders, offer: Offer, answers: PluginHandlers
+    registry: Registry, folders: Folders, offer: Offer, handlers: PluginHandlers
 ) -> PluginServer:
-    """A server of `offer`, not yet running; raise Refused when the folder is not there."""
+    """Return a server of `offer`, not yet running; raise Refused when the folder is not there."""
     if registry is Registry.DEVICE_PLUGINS:
-        return DevicePlugin(folders.device_plugins, offer, answers)
+        return DevicePlugin(folders.device_plugins, offer, handlers)
     if folders.plugins_registry is None:
         raise Refused(
             "the kubelet's plugins_registry is not there",
@@ -607,4 +575,4 @@ def serve(
                 "Mount the host's folder of that name (hostPath), or register in device-plugins"
             ),
         )
-    return WatchedPlugin(folders.plugins_registry, offer, answers)
+    return WatchedPlugin(folders.plugins_registry, offer, handlers)

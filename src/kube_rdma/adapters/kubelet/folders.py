@@ -1,4 +1,4 @@
-"""Finds the folders of this node's kubelet, which are not where everybody expects them.
+"""Finds the folders of this node's kubelet, and reads what it keeps in them.
 
 ``--root-dir`` moves pod-resources and plugins_registry, but not device-plugins: that path is a
 constant (k8s.io/kubelet, pkg/apis/deviceplugin/v1beta1/constants.go), which some distributions
@@ -20,7 +20,7 @@ from kube_rdma.adapters import inotify
 from kube_rdma.model.holdings import RecordedGrant
 from kube_rdma.model.pools import ShareId
 
-# A folder of sockets of the kubelet: what is in it, and when that changes.
+# Sockets: one from another, and when a folder of them changes.
 
 KUBELET_SOCKET = "kubelet.sock"
 
@@ -28,7 +28,7 @@ Identity = tuple[int, int]
 
 
 def identity(path: Path) -> Identity | None:
-    """What tells one socket from another of the same name, None when there is none.
+    """Return what tells one socket from another of the same name, None when there is none.
 
     Inode numbers are used again at once on some file systems, so the time of change goes with it.
     """
@@ -41,7 +41,7 @@ def identity(path: Path) -> Identity | None:
 
 @contextmanager
 def watching(directory: Path, names: Collection[str]) -> Iterator[AsyncIterator[None]]:
-    """An iterator that yields after each change to one of the files `names` of `directory`.
+    """Yield an iterator that yields after each change to one of the files `names` of `directory`.
 
     It sees every change since the context was entered. Raise Refused when the directory cannot be
     watched; the iterator raises Unavailable when it is removed or moved away.
@@ -57,15 +57,16 @@ def watching(directory: Path, names: Collection[str]) -> Iterator[AsyncIterator[
             where=str(directory),
         )
 
+    async def among(changed: AsyncIterator[str | None]) -> AsyncIterator[None]:
+        async for name in changed:
+            if name is None or name in names:
+                yield
+
     with inotify.watching(directory, refused) as changed:
-        yield _among(names, changed)
+        yield among(changed)
 
 
-async def _among(names: Collection[str], changed: AsyncIterator[str | None]) -> AsyncIterator[None]:
-    async for name in changed:
-        if name is None or name in names:
-            yield
-
+# The folders.
 
 FIXED = Path("/var/lib/kubelet")  # device-plugins is in there, whatever the root is
 
@@ -83,7 +84,7 @@ POD_RESOURCES = "pod-resources"
 
 
 class Folders(Frozen):
-    """Where the kubelet is reached; None is what this process does not see."""
+    """The folders in which the kubelet is reached; None for one that this process does not see."""
 
     device_plugins: Path
     plugins_registry: Path | None
@@ -91,7 +92,7 @@ class Folders(Frozen):
 
 
 def find_folders(roots: Sequence[Path] = KNOWN, host: Path = Path("/")) -> Folders:
-    """The folders below the first of `roots` that has them, FIXED being the last.
+    """Return the folders below the first of `roots` that has them, FIXED being the last.
 
     `host` is where the host's root is mounted. Raise Refused when there is no device-plugins.
     """
@@ -132,17 +133,17 @@ def _is_folder(path: Path) -> bool:
 
 
 def _answers(folder: Path) -> bool:
-    """Whether a kubelet left its socket there."""
+    """Decide whether a kubelet left its socket there."""
     return identity(folder / KUBELET_SOCKET) is not None
 
 
-# Reads what the kubelet itself wrote down of the shares that it gave away.
+# The checkpoint: what the kubelet itself wrote down of the shares that it gave away.
 
 NAME = "kubelet_internal_checkpoint"
 
 
 class _CheckpointEntry(Frozen, rename="pascal"):
-    """PodDevicesEntry; `device_ids` by NUMA node, -1 for none."""
+    """A PodDevicesEntry; `device_ids` by NUMA node, -1 for none."""
 
     pod_uid: str = field(name="PodUID")
     container_name: str
@@ -170,7 +171,7 @@ class DeviceCheckpoint:
         self._path = folder / NAME
 
     def read(self) -> tuple[RecordedGrant, ...]:
-        """What was given away; nothing where no kubelet has written yet.
+        """Return the grants in the record; nothing where no kubelet has written yet.
 
         It blocks. Raise Unavailable where the record cannot be read.
         """
@@ -190,7 +191,7 @@ class DeviceCheckpoint:
         )
 
 
-# What the kubelet's own configuration says of topology, and which sockets plugins have.
+# Facts for the doctor: the kubelet's topology policy, and the sockets of plugins.
 
 _POLICY = re.compile(r"^topologyManagerPolicy:\s*[\"']?([a-z-]+)", re.MULTILINE)
 _DEFAULT = "none"
@@ -198,7 +199,7 @@ _LONGEST = 1 << 20
 
 
 def topology_policy(roots: tuple[Path, ...]) -> str:
-    """The policy of the first of these roots that has a config.yaml; "" without any."""
+    """Return the policy of the first root that has a config.yaml; "" without any."""
     for root in roots:
         try:
             with (root / "config.yaml").open("rb") as file:
@@ -211,7 +212,7 @@ def topology_policy(roots: tuple[Path, ...]) -> str:
 
 
 def sockets(folder: Path) -> tuple[str, ...]:
-    """The names of sockets in the folder device-plugins; raise Unavailable."""
+    """Return the names of sockets in the folder device-plugins; raise Unavailable."""
     try:
         return tuple(sorted(path.name for path in folder.iterdir() if path.is_socket()))
     except OSError as error:

@@ -51,7 +51,7 @@ class PodResources:
             self._line = None
 
     async def holdings(self) -> tuple[Holding, ...]:
-        """What every container holds, in the kubelet's order; raise Unavailable.
+        """Return what every container holds, in the kubelet's order; raise Unavailable.
 
         Since Kubernetes 1.34 only active pods are listed (KubeletPodResourcesListUseActivePods),
         before that also pods that have ended, with shares that others may hold by now. Init
@@ -60,7 +60,7 @@ class PodResources:
         return (await self.all_held()).shares
 
     async def all_held(self) -> NodeHoldings:
-        """The same with what containers hold by claims, which is listed since Kubernetes 1.27.
+        """Return the holdings with what containers hold by claims, listed since Kubernetes 1.27.
 
         On by default since 1.34 (KubeletPodResourcesDynamicResources).
         """
@@ -75,7 +75,7 @@ class PodResources:
         )
 
     async def holdings_of(self, namespace: str, pod: str) -> tuple[Holding, ...]:
-        """What the containers of one pod hold, nothing for an unknown pod; raise Unavailable.
+        """Return what the containers of a pod hold, () for an unknown pod; raise Unavailable.
 
         Get is there since Kubernetes 1.27 and on by default since 1.34; without it all pods are
         listed.
@@ -85,16 +85,19 @@ class PodResources:
             try:
                 answer = await self._ask(lambda stub: stub.Get(request, timeout=_SECONDS))
             except CallFailed as failure:
-                if _is_unknown_pod(failure):
+                # Both errors are plain Go errors: only their text tells them apart.
+                why = failure.reason
+                if failure.status is Status.UNKNOWN and why.endswith("not found"):
                     return ()
-                if not _is_without_get(failure):
+                is_without_get = why.endswith("Get method disabled")
+                if failure.status is not Status.UNIMPLEMENTED and not is_without_get:
                     raise
                 wanted = (namespace, pod)
                 return tuple(h for h in await self.holdings() if (h.namespace, h.pod) == wanted)
             return tuple(_holdings(answer.pod_resources))
 
     async def allocatable(self) -> tuple[Allocatable, ...]:
-        """Every healthy device that plugins offer, in the kubelet's order; raise Unavailable."""
+        """Return every healthy device of plugins, in the kubelet's order; raise Unavailable."""
         request = pb.AllocatableResourcesRequest()
         with self._unavailable():
             answer = await self._ask(
@@ -128,19 +131,8 @@ class PodResources:
             ) from failure
 
 
-# Both errors are plain Go errors: only their text tells them apart.
-
-
-def _is_unknown_pod(failure: CallFailed) -> bool:
-    return failure.status is Status.UNKNOWN and failure.reason.endswith("not found")
-
-
-def _is_without_get(failure: CallFailed) -> bool:
-    return failure.status is Status.UNIMPLEMENTED or failure.reason.endswith("Get method disabled")
-
-
 def _holdings(pod: pb.PodResources) -> Iterable[Holding]:
-    """One Holding for each resource of each container.
+    """Yield one Holding for each resource of each container.
 
     The kubelet makes an entry for each device, and one more for each further NUMA node of it.
     """
@@ -163,7 +155,7 @@ def _holdings(pod: pb.PodResources) -> Iterable[Holding]:
 
 
 def _claimed(pod: pb.PodResources) -> Iterable[ClaimedDevice]:
-    """One for each device of each claim of each container, whatever driver has prepared it."""
+    """Yield each device of each claim of each container, whatever driver has prepared it."""
     for container in pod.containers:
         for claim in container.dynamic_resources:
             for entry in claim.claim_resources:

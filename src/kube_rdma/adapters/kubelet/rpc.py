@@ -1,13 +1,13 @@
-"""gRPC over unix sockets with bounds: what comes in is whole, known and small, or is refused.
+"""Serves and asks gRPC over unix sockets with bounds: what comes in is whole, known and small.
 
-grpclib itself takes messages of any length and lets what it cannot decode end in a traceback. Both
-directions of this adapter go through here: Requests for what others ask, RpcConnection for what is
-asked again and again; grpc_calls.py has single calls.
+grpclib itself takes messages of any length and lets what it cannot decode end in a traceback.
+Requests is for what the kubelet asks, PluginRegistration for its plugin watcher, RpcConnection for
+what is asked again and again; grpc_calls.py has single calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,6 +19,8 @@ from grpclib.server import Stream
 
 from kube_base.notices import Notices
 from kube_rdma.adapters.grpc_calls import CallFailed, answered, judged
+from kube_rdma.adapters.kubelet.proto import pluginregistration_v1_pb2 as pb
+from kube_rdma.adapters.kubelet.proto.pluginregistration_v1_grpc import RegistrationBase
 
 LONGEST = 4 * 2**20  # bytes of a request; grpc-go, which the kubelet uses, takes no more by default
 
@@ -29,14 +31,14 @@ _HEADER = 5  # bytes before each message: one flag, its length in network order
 
 
 class Requests:
-    """What comes in on one socket; what cannot be understood is logged once for each cause."""
+    """The requests of one socket; one that cannot be understood is logged once for each cause."""
 
     def __init__(self, resource: str) -> None:
         self._log = structlog.get_logger().bind(resource=resource)
         self._notices = Notices()
 
     async def receive(self, stream: Stream[Request, Answer]) -> Request:
-        """The request of this call; raise GRPCError when there is none that can be read."""
+        """Return the request of this call; raise GRPCError when none can be read."""
         try:
             return await _receive(stream)
         except GRPCError as error:
@@ -64,6 +66,40 @@ async def _receive(stream: Stream[Request, Answer]) -> Request:
     return message
 
 
+class PluginRegistration(RegistrationBase):
+    """Answers the kubelet's plugin watcher for one plugin on the socket that it found.
+
+    `hear` is called with the outcome of each registration.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        name: str,
+        versions: Sequence[str],
+        hear: Callable[[pb.RegistrationStatus], None],
+    ) -> None:
+        # Without an endpoint the kubelet takes the socket that it asked, under the path that it
+        # has on the host and not in the agent's mount namespace.
+        self._info = pb.PluginInfo(type=kind, name=name, supported_versions=versions)
+        self._hear = hear
+        self._requests = Requests(name)
+
+    async def GetInfo(  # noqa: N802  names of the wire
+        self, stream: Stream[pb.InfoRequest, pb.PluginInfo]
+    ) -> None:
+        """Name the plugin."""
+        await self._requests.receive(stream)
+        await stream.send_message(self._info)
+
+    async def NotifyRegistrationStatus(  # noqa: N802
+        self, stream: Stream[pb.RegistrationStatus, pb.RegistrationStatusResponse]
+    ) -> None:
+        """Hear whether the kubelet accepted the plugin; a failed registration it tries again."""
+        self._hear(await self._requests.receive(stream))
+        await stream.send_message(pb.RegistrationStatusResponse())
+
+
 class RpcConnection:
     """A connection that is kept from call to call; a new one costs as much as two calls.
 
@@ -79,7 +115,7 @@ class RpcConnection:
         self._channel.close()
 
     async def ask(self, question: Callable[[Channel], Awaitable[Answer]]) -> Answer:
-        """The answer; raise CallFailed as grpc_calls.calling."""
+        """Return the answer; raise CallFailed as grpc_calls.calling."""
         channel = self._channel
         try:
             with judged():

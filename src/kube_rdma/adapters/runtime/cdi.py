@@ -1,9 +1,9 @@
-"""CDI files: what a promised device stands for, told to the container runtime.
+"""Writes CDI files: they say to the container runtime what a promised device stands for.
 
-containerd and CRI-O read `*.json` and `*.yaml` of /var/run/cdi whenever something changes there and
-look a container's CDI devices up when they create it (CDI SPEC.md, library v1.1.1). A live file of
-a binding is never rewritten, for they could still know the old one; only kube-rdma's files are ever
-touched.
+containerd and CRI-O read `*.json` and `*.yaml` of /var/run/cdi whenever something changes there
+and look a container's CDI devices up when they create it (CDI SPEC.md, library v1.1.1). A live
+file of a binding is never rewritten, for they could still know the old one; only kube-rdma's files
+are ever touched.
 """
 
 from __future__ import annotations
@@ -71,11 +71,7 @@ class CdiFolder:
         next boot. Raise Unavailable.
         """
         target = self.path / f"{_SHARED}{cdi.partition('=')[2]}{_ENDING}"
-        content = document((cdi, edits))
-        if self._content(target) == content:
-            return False
-        self._put(target, content)
-        return True
+        return self._renew(target, document((cdi, edits)))
 
     def write_claim(self, uid: str, devices: Sequence[tuple[str, Edits]]) -> bool:
         """Write the one file of a claim with all its devices; True when it changed.
@@ -84,13 +80,7 @@ class CdiFolder:
         Refused for a uid that no file can have, Unavailable.
         """
         target = self._claim_file(uid)
-        if not devices:
-            return self.remove_claim(uid)
-        content = document(*devices)
-        if self._content(target) == content:
-            return False
-        self._put(target, content)
-        return True
+        return self._renew(target, document(*devices)) if devices else self.remove_claim(uid)
 
     def remove_claim(self, uid: str) -> bool:
         """Remove the file of a claim; True when there was one. Raise as `write_claim`."""
@@ -104,7 +94,7 @@ class CdiFolder:
         return True
 
     def claims(self) -> tuple[str, ...]:
-        """The uids of the claims that have a file. Raise Unavailable."""
+        """Return the uids of the claims that have a file; raise Unavailable."""
         names = (path.name for path in self._listed())
         return tuple(
             name.removeprefix(_CLAIM).removesuffix(_ENDING)
@@ -121,8 +111,15 @@ class CdiFolder:
             )
         return self.path / f"{_CLAIM}{uid}{_ENDING}"
 
+    def _renew(self, target: Path, content: bytes) -> bool:
+        """Write a file unless it has this content; return True when it changed."""
+        if self._content(target) == content:
+            return False
+        self._put(target, content)
+        return True
+
     def _content(self, path: Path) -> bytes | None:
-        """What is in a file, None without one."""
+        """Return the content of a file, None without one."""
         try:
             return path.read_bytes()
         except (FileNotFoundError, NotADirectoryError):
@@ -151,7 +148,7 @@ class CdiFolder:
                     raise self._unavailable(path, "removed", error) from error
 
     def present(self) -> tuple[CdiFile, ...]:
-        """Each file of kube-rdma by name; at first sight one counts as new, whatever its time says.
+        """Return each file of kube-rdma; one counts as new at first sight, whatever its time says.
 
         Raise Unavailable when the folder cannot be listed; none is there when it is not there.
         """
@@ -159,8 +156,7 @@ class CdiFolder:
         seen: dict[Identity, float] = {}
         for path in self._listed():
             match = _FILE.fullmatch(path.name)
-            identity = _identity(path) if match else None
-            if match and identity:
+            if match and (identity := _identity(path)):
                 since = seen[identity] = self._seen.get(identity, self._clock())
                 files.append(CdiFile(Nonce(match["nonce"]), ContainerId(match["container"]), since))
         self._seen = seen
@@ -182,7 +178,7 @@ class CdiFolder:
 
 
 def file_name(container: ContainerId, nonce: Nonce) -> str:
-    """`kube-rdma-<container>-<nonce>.json`; raise Refused for ids that cannot stand in it."""
+    """Return `kube-rdma-<container>-<nonce>.json`; raise Refused for ids that no file can have."""
     if not (_CONTAINER.fullmatch(container) and _NONCE.fullmatch(nonce)):
         raise Refused(
             f"no CDI file can be named after container {container[:60]!r}, nonce {nonce[:60]!r}",
@@ -193,7 +189,7 @@ def file_name(container: ContainerId, nonce: Nonce) -> str:
 
 
 def document(*devices: tuple[str, Edits]) -> bytes:
-    """The file's content: devices of one kind, by their qualified names, each with its edits.
+    """Return the file's content: devices of one kind, by their qualified names, with their edits.
 
     A node has the path of the host's and what the runtime finds there (type, number); rw without m,
     so that a container makes no nodes.

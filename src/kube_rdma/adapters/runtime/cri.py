@@ -1,8 +1,8 @@
-"""Asks the container runtime who it is, where it looks for CDI and CNI, what it has and made.
+"""Asks the container runtime who it is, where it looks for CDI and CNI, and what it has and made.
 
-Five calls of the CRI v1 of the many that the kubelet makes; none changes anything. Whether CDI
-devices then reach a container is decided in attach/rules/late_binding, which sandbox lacks its
-network in attach/rules/repair.
+Five calls of the CRI v1 of the many that the kubelet makes; none changes anything.
+attach/rules/late_binding decides whether CDI devices reach a container, attach/rules/repair which
+sandbox lacks its network.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ SOCKETS = (
 
 
 def find_socket(candidates: Sequence[Path] = SOCKETS) -> Path:
-    """The first that is there; where none is, the first, so that errors have a name."""
+    """Return the first that is there; where none is, the first, so that errors have a name."""
     return next((path for path in candidates if path.is_socket()), candidates[0])
 
 
 async def read_runtime(socket: Path) -> Runtime:
-    """What the runtime on this socket says of itself; raise Unavailable when it says nothing.
+    """Return what the runtime on this socket says of itself; raise Unavailable.
 
     containerd prints its CRI configuration (internal/cri/server/status.go) with cdiSpecDirs and,
     before 2.4, enableCDI, and the folders in which it looks for CNI. CRI-O prints none of it.
@@ -49,13 +49,22 @@ async def read_runtime(socket: Path) -> Runtime:
 
 
 def runtime(name: str, version: str, info: Mapping[str, str]) -> Runtime:
-    """The runtime by its name, its version and what it prints of its configuration."""
-    cdi, cni = _cdi(_document(info, "config")), _cni(_document(info, "cniconfig"))
-    return Runtime(name, version, *cdi, *cni)
+    """Return the runtime by its name, its version and what it prints of its configuration."""
+    config, cni = _document(info, "config"), _document(info, "cniconfig")  # go-cni ConfigResult
+    enabled = config.get("enableCDI")
+    folder, binaries = cni.get("PluginConfDir"), _texts(cni.get("PluginDirs"))
+    has_cni = isinstance(folder, str) and folder and binaries
+    return Runtime(
+        name,
+        version,
+        enabled if isinstance(enabled, bool) else None,
+        _texts(config.get("cdiSpecDirs")),
+        *((folder, binaries) if has_cni else ("", ())),
+    )
 
 
 async def read_sandboxes(socket: Path) -> tuple[PodSandbox, ...]:
-    """Every sandbox that it has; raise Unavailable when it does not say.
+    """Return every sandbox that the runtime has; raise Unavailable when it does not say.
 
     A sandbox is listed as ready only after its CNI ADD was answered: containerd puts it into its
     store then (internal/cri/server/sandbox_run.go). Until then it is not listed at all.
@@ -75,7 +84,7 @@ async def read_sandboxes(socket: Path) -> tuple[PodSandbox, ...]:
 
 
 async def read_netns(socket: Path, container: ContainerId) -> str:
-    """The path of a sandbox's network namespace, "" for one on the host's network.
+    """Return the path of a sandbox's network namespace, "" for one on the host's network.
 
     Raise Unavailable when the sandbox is gone or the runtime does not say. Both containerd and
     CRI-O print the OCI spec that the sandbox was made with, and in it the namespace's path.
@@ -90,7 +99,7 @@ async def read_netns(socket: Path, container: ContainerId) -> str:
 
 
 async def read_container(socket: Path, container: ContainerId) -> MadeContainer:
-    """What a container was made with; raise Unavailable when the runtime does not say.
+    """Return what a container was made with; raise Unavailable when the runtime does not say.
 
     Both containerd and CRI-O print the OCI spec of a container, after CDI has changed it.
     """
@@ -104,7 +113,7 @@ async def read_container(socket: Path, container: ContainerId) -> MadeContainer:
 
 
 def made_container(info: Mapping[str, str]) -> MadeContainer | None:
-    """The same by what is printed of a container; None where that has no process."""
+    """Return what `info` says of a container; None where that has no process."""
     spec = _part(_document(info, "info"), "runtimeSpec")
     process = _part(spec, "process")
     if not process:
@@ -122,7 +131,7 @@ def made_container(info: Mapping[str, str]) -> MadeContainer | None:
 
 
 def netns(info: Mapping[str, str]) -> str | None:
-    """The path by what is printed of a sandbox; None where that has no namespaces."""
+    """Return the namespace's path that `info` of a sandbox has; None without namespaces."""
     spec = _part(_document(info, "info"), "runtimeSpec")
     spaces = _part(spec, "linux").get("namespaces")
     if not isinstance(spaces, list):
@@ -135,7 +144,7 @@ def netns(info: Mapping[str, str]) -> str | None:
 
 @contextmanager
 def _asking(socket: Path) -> Iterator[RuntimeServiceStub]:
-    """The calls of the runtime, with their errors as Unavailable."""
+    """Yield the stub of the runtime; raise Unavailable for errors of its calls."""
     try:
         with calling(socket) as channel:
             yield RuntimeServiceStub(channel)
@@ -151,7 +160,7 @@ def _unavailable(socket: Path, reason: str) -> Unavailable:
 
 
 def _document(info: Mapping[str, str], key: str) -> dict[str, Any]:
-    """What it prints under a key; every runtime may print there what it likes."""
+    """Return the JSON object that it prints under a key, {} for anything else."""
     try:
         document = decoded(info.get(key, ""))
     except Undecodable:
@@ -165,22 +174,10 @@ def _part(document: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 
 def _rows(entries: object, *keys: str) -> Iterator[tuple[str, ...]]:
-    """The texts of these fields, of each entry; "" where it has none."""
+    """Yield the texts of these fields, of each entry; "" where it has none."""
     for entry in entries if isinstance(entries, list) else ():
         if isinstance(entry, dict):
             yield tuple(str(entry.get(key) or "") for key in keys)
-
-
-def _cdi(config: Mapping[str, Any]) -> tuple[bool | None, tuple[str, ...]]:
-    """enableCDI and cdiSpecDirs of a configuration, as far as it has them."""
-    enabled = config.get("enableCDI")
-    return enabled if isinstance(enabled, bool) else None, _texts(config.get("cdiSpecDirs"))
-
-
-def _cni(config: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
-    """The folder of configurations and those of binaries (go-cni ConfigResult), or nothing."""
-    folder, binaries = config.get("PluginConfDir"), _texts(config.get("PluginDirs"))
-    return (folder, binaries) if isinstance(folder, str) and folder and binaries else ("", ())
 
 
 def _texts(entries: object) -> tuple[str, ...]:

@@ -1,17 +1,17 @@
-"""Settings of containers on the host, for the shim to merge with what a container has itself.
+"""Writes settings of containers on the host, for the shim to merge with what a container has.
 
-Of what is bound late, a folder for each CDI device, beside the agent's socket: it holds the files
-that late binding writes, and the merged ones that containers read (shim/settings.c). It goes when
-the device does, and none outlives a boot. Of claims, likewise one for each container. Of what
-Allocate gives, a folder for all who hold the same (Shelf), which outlives boots as the kubelet's
-allocations do.
+What is bound late has a folder for each CDI device (SettingsFolder): it holds the files that late
+binding writes, and the merged ones that containers read (shim/settings.c). It goes when the device
+does, and none outlives a boot. Claims have one for each container (PodSettings). What Allocate
+gives has a folder for all who hold the same (Shelf), which outlives boots as the kubelet's
+allocations do. Each is the host's, at the path that the runtime sees.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from kube_base.errors import Unavailable
@@ -23,33 +23,26 @@ SETTINGS_FOLDER = Path("/run/kube-rdma/settings")
 
 
 class SettingsFolder:
-    """The folder of the node; it must be the host's, at the path that the runtime sees."""
+    """A folder for each CDI device that is bound late."""
 
     def __init__(self, path: Path = SETTINGS_FOLDER) -> None:
         self.path = path
 
     def write(self, container: ContainerId, nonce: Nonce, files: Mapping[str, str]) -> Path:
-        """Where these files lie now, by name, and nccl_env.sh with them.
-
-        Raise Unavailable when they cannot be written.
-        """
+        """Write these files by name, and nccl_env.sh; return their folder. Raise Unavailable."""
         folder = self._of(container, nonce)
-        try:
+        with _needed(self.path, folder, "written"):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             _fill(folder, files)
-        except OSError as error:
-            raise _unavailable(self.path, folder, "written", error) from error
         return folder
 
     def remove(self, container: ContainerId, nonce: Nonce) -> None:
-        """Remove those of one device, none is no error; raise Unavailable when they stay."""
+        """Remove the folder of one device, none is no error; raise Unavailable when it stays."""
         folder = self._of(container, nonce)
-        try:
+        with _needed(self.path, folder, "removed"):
             _clear(folder)
             with suppress(OSError):  # others are there
                 self.path.rmdir()
-        except OSError as error:
-            raise _unavailable(self.path, folder, "removed", error) from error
 
     def _of(self, container: ContainerId, nonce: Nonce) -> Path:
         return self.path / f"{container}-{nonce}"
@@ -59,95 +52,80 @@ class PodSettings:
     """A folder for each container that holds devices by claims, below one for each sandbox.
 
     A claim's CDI device may be in several pods, so the shim finds the container's own folder by
-    what the runtime tells it (shim/settings.c); the host's, at the path that the runtime sees.
+    what the runtime passes to it (shim/settings.c).
     """
 
     def __init__(self, path: Path = SETTINGS_FOLDER / "claims") -> None:
         self.path = path
 
     def write(self, sandbox: ContainerId, name: str, files: Mapping[str, str]) -> None:
-        """Have these files for the container of this name, and no others; raise Unavailable."""
+        """Write these files for the container of this name, and no others; raise Unavailable."""
         folder = self.path / sandbox / name
-        try:
+        with _needed(self.path, folder, "written"):
             _clear(folder)
             if files:
                 folder.mkdir(mode=0o700, parents=True)
                 _fill(folder, files)
-        except OSError as error:
-            raise _unavailable(self.path, folder, "written", error) from error
 
     def remove(self, sandbox: ContainerId | None = None) -> None:
-        """Remove those of a sandbox (None: of all), none is no error; raise Unavailable."""
+        """Remove the files of a sandbox (None: of all), none is no error; raise Unavailable."""
         folder = self.path / sandbox if sandbox else self.path
-        try:
+        with _needed(self.path, folder, "removed"):
             _clear(folder)
-        except OSError as error:
-            raise _unavailable(self.path, folder, "removed", error) from error
 
 
 class ClaimFiles:
-    """Files of claims that their containers see by the claim's CDI device; each is whole always."""
+    """Files that containers see by a claim's CDI device; each is whole at any moment."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def put(self, uid: str, files: Mapping[str, str]) -> dict[str, str]:
-        """Have these files for a claim, by name; where each lies. Raise Unavailable."""
+        """Write these files for a claim, by name; return the path of each. Raise Unavailable."""
         folder = self.path / uid
-        try:
+        with _needed(self.path, folder, "written"):
             folder.mkdir(mode=0o755, parents=True, exist_ok=True)
             for name, text in files.items():
                 _keep(folder / name, text, 0o644)
-        except OSError as error:
-            raise _unavailable(self.path, folder, "written", error) from error
         return {name: str(folder / name) for name in files}
 
     def remove(self, uid: str) -> None:
-        """Remove those of a claim, none is no error; raise Unavailable when they stay."""
-        try:
+        """Remove the files of a claim, none is no error; raise Unavailable when they stay."""
+        with _needed(self.path, self.path / uid, "removed"):
             _clear(self.path / uid)
-        except OSError as error:
-            raise _unavailable(self.path, self.path / uid, "removed", error) from error
 
 
 class Shelf:
-    """Folders of settings by name, which stay; the host's, at the path that the runtime sees.
-
-    `mode` is that of a folder: all may read one that is mounted into containers; in another the
-    shim makes what containers read.
-    """
+    """Folders of settings by name, which stay."""
 
     def __init__(self, path: Path, mode: int) -> None:
         self._path = path
+        # All may read a folder that is mounted into containers; in another the shim makes what
+        # containers read.
         self._mode = mode
 
     def put(self, name: str, files: Mapping[str, str]) -> Path:
-        """Where a folder with these files and nccl_env.sh lies; raise Unavailable.
+        """Return the folder with these files and nccl_env.sh, equal ones untouched.
 
-        Files that are the same are left alone.
+        Raise Unavailable when it cannot be written.
         """
         folder = self._path / name
-        try:
+        with _needed(self._path, folder, "written"):
             folder.mkdir(parents=True, exist_ok=True)
             folder.chmod(self._mode)  # whatever the umask is
             for file, text in files.items():
                 _keep(folder / file, text, 0o644)
             _keep(folder / NCCL_ENV.name, NCCL_ENV.read_text(), 0o755)
-        except OSError as error:
-            raise _unavailable(self._path, folder, "written", error) from error
         return folder
 
     def names(self) -> tuple[str, ...]:
-        """The folders that are there; raise Unavailable when nobody can tell."""
-        try:
+        """Return the folders that are there; raise Unavailable when they cannot be listed."""
+        with _needed(self._path, self._path, "listed"), suppress(FileNotFoundError):
             return tuple(sorted(each.name for each in self._path.iterdir() if each.is_dir()))
-        except FileNotFoundError:
-            return ()
-        except OSError as error:
-            raise _unavailable(self._path, self._path, "listed", error) from error
+        return ()
 
     def folder(self, name: str) -> Path:
-        """Where the folder of this name lies."""
+        """Return the path of the folder of this name."""
         return self._path / name
 
 
@@ -165,15 +143,20 @@ def _clear(folder: Path) -> None:
 
 
 def _keep(target: Path, text: str, mode: int) -> None:
-    """Have a file say this; one that does is left alone."""
+    """Write this text into a file; one that has it is left alone."""
     with suppress(FileNotFoundError):
         if target.read_text() == text:
             return
     replace(target, text.encode(), mode)
 
 
-def _unavailable(root: Path, folder: Path, verb: str, error: OSError) -> Unavailable:
-    return Unavailable(
-        f"{folder} cannot be {verb} ({error.strerror}): {root} has to be the host's "
-        "folder, writable and with room."
-    )
+@contextmanager
+def _needed(root: Path, folder: Path, verb: str) -> Iterator[None]:
+    """Raise Unavailable for an OSError of the block, which has `folder` written, removed, …"""
+    try:
+        yield
+    except OSError as error:
+        raise Unavailable(
+            f"{folder} cannot be {verb} ({error.strerror}): {root} has to be the host's "
+            "folder, writable and with room."
+        ) from error

@@ -1,6 +1,6 @@
-"""Files that others read at any moment: a reader finds the one before or the new one, never half.
+"""Replaces files that others read at any moment: a reader finds the old or the new one, never half.
 
-For cdi.py, whose files the runtime reads, and settings.py, whose files containers and the shim do.
+The runtime reads the files of cdi.py, containers and the shim those of settings.py.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def replace(target: Path, content: bytes, mode: int) -> None:
-    """Let `target` be a file with this content, in one step and for good; may raise OSError."""
+    """Write `target` with this content, in one step and for good; may raise OSError."""
     temporary = target.with_name(f".{target.name}.tmp")
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
     try:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from kube_base.errors import Refused, Unavailable
-from kube_rdma.adapters.files.watched import watching
+from kube_rdma.adapters.inotify import watching_file
 
 
 def swap(folder, text):
@@ -27,7 +27,7 @@ def mounted(tmp_path):
 
 @pytest.mark.parametrize("how", ["kubelet", "rename", "in place", "removed"])
 async def test_each_way_of_changing_wakes(mounted, how):
-    with watching(mounted) as changes:
+    with watching_file(mounted) as changes:
         if how == "kubelet":
             swap(mounted.parent, "new")
         elif how == "rename":
@@ -42,12 +42,12 @@ async def test_each_way_of_changing_wakes(mounted, how):
 
 
 async def test_a_folder_that_goes_ends_it(mounted):
-    with watching(mounted) as changes:
+    with watching_file(mounted) as changes:
         mounted.parent.rename(mounted.parent.with_name("elsewhere"))
         with pytest.raises(Unavailable, match="removed or moved"):
             await asyncio.wait_for(anext(changes), 30)
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path):
-    with pytest.raises(Refused, match="cannot be watched"), watching(tmp_path / "no" / "file"):
+    with pytest.raises(Refused, match="cannot be watched"), watching_file(tmp_path / "no" / "file"):
         pass
