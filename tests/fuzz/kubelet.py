@@ -16,7 +16,7 @@ from grpclib.encoding.proto import ProtoCodec
 from grpclib.exceptions import GRPCError
 
 from kube_base.errors import KubeError, Refused
-from kube_rdma.adapters import grpc_calls, http_server
+from kube_rdma.adapters import grpc_calls
 from kube_rdma.adapters.cni import protocol
 from kube_rdma.adapters.kubelet.claim_plugin import ClaimHandlers, _ClaimService
 from kube_rdma.adapters.kubelet.device_plugin import Choice, PluginHandlers, PoolService
@@ -26,6 +26,7 @@ from kube_rdma.adapters.kubelet.proto import dra_v1_pb2 as dra_pb
 from kube_rdma.adapters.kubelet.proto import pluginregistration_v1_pb2 as registration_pb
 from kube_rdma.adapters.kubelet.proto import podresources_v1_pb2 as resources_pb
 from kube_rdma.adapters.kubelet.rpc import PluginRegistration
+from kube_rdma.adapters.metrics import server
 from kube_rdma.adapters.runtime import cri
 from kube_rdma.adapters.runtime.proto import cri_v1_pb2 as cri_pb
 from kube_rdma.model.claims.claim import PreparedDevice
@@ -239,22 +240,16 @@ class _Reader:
         return piece
 
 
-class _Server(http_server.HttpServer):
-    """PluginHandlers whatever can be read."""
-
-    async def answer(
-        self, call: http_server.HttpCall, caller: http_server.HttpCaller
-    ) -> http_server.HttpReply:
-        await caller.has_ended(1 << 10)
-        return http_server.HttpReply(http_server.HTTPStatus.OK, "text/plain", b"ok")
+async def _scrape() -> bytes:
+    return b"ok"
 
 
 _LOOP = asyncio.new_event_loop()
-_SERVER = _Server("fuzz", http_server.HttpLimits(1, 10.0))
+_SERVER = server.MetricsServer(_scrape, "text/plain", server.HttpLimits(1, 10.0))
 
 
 def _requests(data: bytes) -> None:
-    caller = http_server.HttpCaller(_Reader(data), _Writer(), 10.0)  # type: ignore[arg-type]
+    caller = server.HttpCaller(_Reader(data), _Writer(), 10.0)  # type: ignore[arg-type]
     _LOOP.run_until_complete(_SERVER._exchange(caller))
 
 

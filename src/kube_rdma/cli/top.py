@@ -20,7 +20,7 @@ from kube_base.errors import KubeError
 from kube_base.frozen import Frozen
 from kube_base.plain_text import plain
 from kube_client.objects import Cluster
-from kube_rdma.adapters.metrics.samples import samples
+from kube_rdma.adapters.metrics.local import SOCKET, ask, samples
 from kube_rdma.cli.doctor import AGENT_NAMESPACE, agent_namespaces
 from kube_rdma.cli.examples import examples
 from kube_rdma.cli.options import ClusterOptions, cluster_options, flag_option
@@ -127,8 +127,6 @@ def scrape() -> None:
     `top` runs it in the containers of agents. It prints the series of pods too, whatever the agent
     serves over the network, below a line with the time of the node's clock.
     """
-    from kube_rdma.adapters.metrics.local import SOCKET, ask
-
     click.echo(asyncio.run(ask(SOCKET)), nl=False)
 
 

@@ -13,8 +13,7 @@ from kube_base.frozen import replace
 from kube_rdma.adapters.bulkhead import contained, object_failed
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.adapters.metrics import local
-from kube_rdma.adapters.metrics.local import ask
-from kube_rdma.adapters.metrics.samples import samples
+from kube_rdma.adapters.metrics.local import ask, samples
 from kube_rdma.metrics.exporter import Exporter, MetricsSite, MetricsSources
 from kube_rdma.metrics.rules import families
 from kube_rdma.metrics.stopwatch import Stopwatch
@@ -26,7 +25,7 @@ from kube_rdma.model.late_binding import ContainerId, PodName
 from kube_rdma.model.metrics import MetricNames
 from kube_rdma.model.pools import DeviceUse, PodDeviceUse, RdmaLimits
 from kube_rdma.model.survey import NamespaceMode
-from kube_rdma.pools.kubelet_view import KubeletView
+from kube_rdma.pools.kubelet_view import KubeletView, NodeSlices
 from kube_rdma_testing.kernel.tree import remove_device, write_tree
 from kube_rdma_testing.kernel.tree_counters import write_counters
 from kube_rdma_testing.kernel.tree_links import write_link
@@ -148,7 +147,7 @@ async def test_a_card_by_another_driver_s_claim_counts_for_its_pod(tree, tmp_pat
     card = PublishedCard("nic", hard_card(1).pci, "mlx5_1")
     async with FakeKubelet.at(tmp_path) as kubelet:
         view = KubeletView(PodResources(tmp_path / "pod-resources/kubelet.sock"))
-        view.claimed = Slices(DeviceSlice("dra.net", "node-1", 1, cards=(card,)))
+        view.slices = Slices(DeviceSlice("dra.net", "node-1", 1, cards=(card,)))
         device = SliceDevice("dra.net", "node-1", "nic")
         kubelet.pod_resources.claimed = [ClaimedDevice("team", "train", "c", device)]
         sources = MetricsSources(view, sysfs=tree, clock=seconds())
@@ -158,7 +157,7 @@ async def test_a_card_by_another_driver_s_claim_counts_for_its_pod(tree, tmp_pat
         assert seen.of("kube_rdma_pod_port_data_received_bytes_total", **pod) == [20]
         info = {"resource": "dra.net", "access": "own", "card": hard_card(1).pci}
         assert seen.of("kube_rdma_pod_device_info", **pod, **info) == [1]
-        view.claimed = None  # nobody tells of slices
+        view.slices = NodeSlices()  # nobody tells of slices
         seen = Scraped((await exporter.answer()).decode())
         assert seen.of("kube_rdma_pod_device_info") == []
         assert seen.of("kube_rdma_scrape_holders_known") == [1]

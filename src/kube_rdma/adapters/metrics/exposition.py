@@ -1,9 +1,8 @@
-"""Series as Prometheus reads them: its text format, version 0.0.4, by prometheus-client.
+"""Writes series as Prometheus reads them: its text format, version 0.0.4, by prometheus-client.
 
-The oldest format that every scraper reads; OpenMetrics has nothing that these families need.
-
-The library writes each line once, when its series is new. From then on the line is kept, and only
-a value that changed is written anew: of a node with 250 functions a scrape has 21,000 lines.
+This is the oldest format, which every scraper reads; OpenMetrics has nothing that these families
+need. The library writes each line once, when its series is new. From then on the line is kept, and
+only a value that changed is written anew: of a node with 250 functions a scrape has 21,000 lines.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from kube_rdma.model.metrics import Durations, MetricFamily, MetricKind, MetricSeries
+from kube_rdma.model.metrics import Durations, MetricKind, MetricSeries
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _TOTAL = "_total"
@@ -24,7 +23,7 @@ _HEAD = 2  # lines of a family before its series: # HELP and # TYPE
 
 
 def exposition(values: Iterable[MetricSeries | Durations]) -> bytes:
-    """The text; families in the order of their first series, a family without any left out."""
+    """Return the text; families in the order of their first series."""
     return generate_latest(_Collected(values))
 
 
@@ -36,11 +35,11 @@ class KeptExposition:
 
     @property
     def kept(self) -> int:
-        """How many lines are kept now."""
+        """Return how many lines are kept now."""
         return sum(family.kept for family in self._families.values())
 
     def text(self, values: Iterable[MetricSeries | Durations]) -> bytes:
-        """What exposition() writes of them; series that are not among them are forgotten."""
+        """Return what exposition() writes of them; forget series that are not among them."""
         families: dict[str, list[MetricSeries | Durations]] = {}
         for value in values:
             families.setdefault(value.family.name, []).append(value)
@@ -87,31 +86,28 @@ class _KeptFamily:
 
 
 class _Collected(Collector):
-    """What generate_latest asks, in the place of a registry."""
+    """Answers generate_latest in the place of a registry."""
 
     def __init__(self, values: Iterable[MetricSeries | Durations]) -> None:
         self._values = values
 
     def collect(self) -> Iterator[Metric]:
-        """The families with their samples."""
+        """Yield the families with their samples."""
         metrics: dict[str, Metric] = {}
         for value in self._values:
             metric = metrics.get(value.family.name)
             if metric is None:
-                metric = metrics[value.family.name] = _metric(value.family)
+                is_counter = value.family.kind is MetricKind.COUNTER
+                # The library adds _total to the name of a counter itself.
+                name = value.family.name.removesuffix(_TOTAL if is_counter else "")
+                metric = Metric(name, value.family.meaning, str(value.family.kind))
+                metrics[value.family.name] = metric
             labels = dict(zip(value.family.labels, value.labels, strict=True))
             if isinstance(value, MetricSeries):
                 metric.add_sample(value.family.name, labels, value.value)
             else:
                 _add_histogram(metric, value, labels)
         yield from metrics.values()
-
-
-def _metric(family: MetricFamily) -> Metric:
-    """A family without samples; the library adds _total to the name of a counter itself."""
-    is_counter = family.kind is MetricKind.COUNTER
-    name = family.name.removesuffix(_TOTAL) if is_counter else family.name
-    return Metric(name, family.meaning, str(family.kind))
 
 
 def _add_histogram(metric: Metric, durations: Durations, labels: dict[str, str]) -> None:

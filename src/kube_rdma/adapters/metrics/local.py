@@ -1,4 +1,4 @@
-"""The whole metrics of an agent, for commands in its own container alone.
+"""Serves the whole metrics of an agent on a socket, for commands in its own container alone.
 
 `kube-rdma top` runs `kube-rdma top scrape` there by exec, so that names of pods need no open port.
 /dev/shm belongs to the agent's pod, and can be written where the container's root cannot.
@@ -15,6 +15,7 @@ from pathlib import Path
 
 from kube_base.errors import Unavailable
 from kube_rdma.adapters.bulkhead import contained
+from kube_rdma.model.metrics import ScrapedSample
 
 SOCKET = Path("/dev/shm/kube-rdma-metrics.sock")  # noqa: S108  a second agent takes it over
 READ = b"# read "  # a comment to Prometheus: the node's clock, in seconds
@@ -22,7 +23,7 @@ _PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
 
 
 async def serve(path: Path, text: Callable[[], Awaitable[tuple[float, bytes]]]) -> None:
-    """Give each caller with the agent's own user id a scrape, until cancelled.
+    """Write a scrape to each caller with the agent's own user id, until cancelled.
 
     `text` has when its counters were read, too. Raise Unavailable when the socket cannot be made.
     """
@@ -48,7 +49,7 @@ async def serve(path: Path, text: Callable[[], Awaitable[tuple[float, bytes]]]) 
 
 
 async def ask(path: Path) -> str:
-    """What the agent of this container gives; raise Unavailable when it gives nothing."""
+    """Return what the agent of this container writes; raise Unavailable when it writes nothing."""
     try:
         reader, writer = await asyncio.open_unix_connection(path)
         try:
@@ -62,3 +63,18 @@ async def ask(path: Path) -> str:
     if not text:
         raise Unavailable("The agent cannot read its counters now; its log says why.")
     return text
+
+
+def samples(text: str) -> tuple[float, tuple[ScrapedSample, ...]]:
+    """Return when the counters were read, and the series; raise Unavailable for other text."""
+    from prometheus_client.parser import text_string_to_metric_families  # for `top` alone
+
+    first, _, rest = text.partition("\n")
+    try:
+        return float(first.removeprefix(READ.decode())), tuple(
+            ScrapedSample(sample.name, sample.labels, sample.value)
+            for family in text_string_to_metric_families(rest)
+            for sample in family.samples
+        )
+    except ValueError as error:
+        raise Unavailable(f"its answer is not in the format of Prometheus ({error})") from error

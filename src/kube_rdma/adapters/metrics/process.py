@@ -1,4 +1,4 @@
-"""What Prometheus usually has of a process, of this one: CPU, memory, open files.
+"""Reads what Prometheus usually has of a process, of this one: CPU, memory, open files.
 
 The names are those of its client libraries, so that usual dashboards show it; prometheus-client's
 own collector reads the same files and is not asked, for it wants a registry of its own.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Iterator
 from pathlib import Path
 
 from kube_base.frozen import Frozen
@@ -29,10 +28,11 @@ class ProcessFigures(Frozen):
 
 
 def read_process(proc: Path = PROC) -> ProcessFigures | None:
-    """The figures of this process now; None where /proc does not tell."""
+    """Return the figures of this process now; None where /proc does not have them."""
     try:
         stat = (proc / "self/stat").read_bytes().rpartition(b")")[2].split()
-        boot = next(_boot_times(proc))
+        lines = (proc / "stat").read_bytes().splitlines()
+        boot = next(int(line.split()[1]) for line in lines if line.startswith(b"btime "))
         open_files = sum(1 for _ in (proc / "self/fd").iterdir())
         ticks, page = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
         return ProcessFigures(
@@ -45,9 +45,3 @@ def read_process(proc: Path = PROC) -> ProcessFigures | None:
         )
     except (OSError, ValueError, IndexError, StopIteration):
         return None
-
-
-def _boot_times(proc: Path) -> Iterator[int]:
-    for line in (proc / "stat").read_bytes().splitlines():
-        if line.startswith(b"btime "):
-            yield int(line.split()[1])

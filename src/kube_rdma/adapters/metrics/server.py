@@ -1,32 +1,166 @@
-"""HTTP for Prometheus: GET and HEAD of /metrics are answered, anything else refused in a line."""
+"""Answers Prometheus by HTTP: GET and HEAD of /metrics, anything else is refused in a line.
+
+h11 knows the protocol, asyncio the sockets. Callers may be anybody who reaches the port, so what
+one may cost is bounded: how many connections there are, and of one address, how long one is silent,
+how large a request is and how long it takes. Where a place is missing, a connection without a
+request, or of an address with many, goes for a new one. A caller that breaks off, or sends
+something else, ends its own connection alone.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import re
+import zlib
+from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from http import HTTPStatus
 
+import h11
+
 from kube_base.errors import Refused, Unavailable
-from kube_rdma.adapters.http_server import HttpCall, HttpCaller, HttpLimits, HttpReply, HttpServer
+from kube_base.frozen import Frozen
+from kube_rdma.adapters.bulkhead import contained
+
+HEAD_SECONDS = 10.0  # from the first byte of a request to its last header; the first one at once
+_IDLE_SECONDS = 120.0  # Prometheus scrapes once a minute; a Go client closes an idle one after 90
+_CHUNK = 1 << 16
+_LEAST_PACKED = 1 << 10  # bytes: a smaller body is in one packet anyway
+_GZIP = re.compile(r"gzip(;q=(1|1\.0*|0?\.[0-9]*[1-9][0-9]*))?", re.IGNORECASE)
+
 
 PATH = "/metrics"
-LIMITS = HttpLimits(connections=64, seconds=10.0)
 _MOST_BYTES = 1 << 14  # of a body, which a GET has none of
 _PLAIN = "text/plain; charset=utf-8"
 
-Answer = Callable[[], Awaitable[bytes]]
+
+class HttpCall(Frozen):
+    """The head of a request; `path` is without its query."""
+
+    method: str
+    path: str
 
 
-class MetricsServer(HttpServer):
-    """Answers with what `text` gives; Unavailable is status 503 with its sentence."""
+class HttpReply(Frozen):
+    """The answer to a request; `kind` is the type of the content."""
 
-    def __init__(self, text: Answer, content_type: str) -> None:
-        super().__init__("metrics connection", LIMITS)
-        self._text, self._type = text, content_type
+    status: HTTPStatus
+    kind: str
+    body: bytes
+
+
+class HttpLimits(Frozen):
+    """The bounds of what callers may cost."""
+
+    connections: int
+    seconds: float  # for a body to come, and for an answer to go
+    one_peer: int = 8  # connections of an address
+
+
+class HttpCaller:
+    """The requests of one caller, one after the other."""
+
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seconds: float
+    ) -> None:
+        self._reader, self._writer, self._seconds = reader, writer, seconds
+        self._state = h11.Connection(h11.SERVER)
+        self._patience = HEAD_SECONDS
+        self._packs = self._wants_body = False
+        self.peer = str(writer.get_extra_info("peername", ("",))[0])
+        self.waits = True
+        """Whether it has sent no whole request since the last answer."""
+
+    async def head(self) -> HttpCall | None:
+        """Return the head of the next request, None where no other comes."""
+        self.waits = True
+        async with asyncio.timeout(self._patience) as limit:
+            event = await self._event(limit)
+        if not isinstance(event, h11.Request):
+            return None
+        self.waits, self._patience = False, _IDLE_SECONDS
+        method, headers = event.method.decode("ascii"), dict(event.headers)
+        codings = headers.get(b"accept-encoding", b"").decode("ascii", "replace")
+        self._packs = any(_GZIP.fullmatch(one.replace(" ", "")) for one in codings.split(","))
+        self._wants_body = method != "HEAD"
+        path = event.target.decode("ascii", "replace").partition("?")[0]
+        return HttpCall(method, path)
+
+    async def has_ended(self, most: int) -> bool:
+        """Read the rest of a request, whose body nobody needs; return False if it is too large."""
+        size = 0
+        async with asyncio.timeout(self._seconds):
+            if self._state.they_are_waiting_for_100_continue:
+                await self._tell(h11.InformationalResponse(status_code=100, headers=[]))
+            while isinstance(event := await self._event(), h11.Data):
+                size += len(event.data)
+                if size > most:
+                    return False
+        return isinstance(event, h11.EndOfMessage)
+
+    async def send(self, answer: HttpReply) -> bool:
+        """Answer a request; return False if no other may follow, as behind half a body."""
+        body, headers = answer.body, [(b"content-type", answer.kind.encode())]
+        if self._packs and len(body) >= _LEAST_PACKED:
+            body = await asyncio.to_thread(zlib.compress, body, 1, 16 + zlib.MAX_WBITS)
+            headers.append((b"content-encoding", b"gzip"))
+        headers.append((b"content-length", str(len(body)).encode()))
+        async with asyncio.timeout(self._seconds):
+            await self._tell(h11.Response(status_code=answer.status, headers=headers))
+            for start in range(0, len(body) if self._wants_body else 0, _CHUNK):
+                await self._tell(h11.Data(data=body[start : start + _CHUNK]))
+            await self._tell(h11.EndOfMessage())
+        if (self._state.our_state, self._state.their_state) != (h11.DONE, h11.DONE):
+            return False
+        self._state.start_next_cycle()
+        return True
+
+    def cut_off(self) -> None:
+        """End the connection without a goodbye."""
+        self._writer.transport.abort()
+
+    async def _tell(self, event: h11.Event) -> None:
+        self._writer.write(self._state.send(event) or b"")
+        await self._writer.drain()  # so that of a long answer only a piece waits in memory
+
+    async def _event(self, limit: asyncio.Timeout | None = None) -> object:
+        """Return the next event; with the first bytes of a head its `limit` comes near."""
+        while (event := self._state.next_event()) is h11.NEED_DATA:
+            self._state.receive_data(await self._reader.read(_CHUNK))
+            if limit and (end := limit.when()):
+                soon = asyncio.get_running_loop().time() + HEAD_SECONDS
+                limit.reschedule(min(end, soon))
+        return event
+
+
+LIMITS = HttpLimits(connections=64, seconds=10.0)
+
+
+class MetricsServer:
+    """Answers with what `text` returns; Unavailable is status 503 with its sentence.
+
+    A failure of one connection is logged and counted, and ends that connection alone.
+    """
+
+    def __init__(
+        self, text: Callable[[], Awaitable[bytes]], content_type: str, limits: HttpLimits = LIMITS
+    ) -> None:
+        self._text, self._type, self._limits = text, content_type, limits
+        self._open: dict[HttpCaller, asyncio.Task[None] | None] = {}
+        self._server: asyncio.Server | None = None
+
+    @property
+    def port(self) -> int:
+        """Return the port on which it listens, once it does."""
+        assert self._server
+        number: int = self._server.sockets[0].getsockname()[1]
+        return number
 
     async def listen(self, host: str | None, port: int) -> None:
         """Answer from now on, until `close`; raise Refused when nobody can listen there."""
         try:
-            await self.start(host, port)
+            self._server = await asyncio.start_server(self._serve, host, port)
         except OSError as error:
             raise Refused(
                 f"cannot listen on {host or '*'}:{port} ({error.strerror or error})",
@@ -34,8 +168,64 @@ class MetricsServer(HttpServer):
                 where="--metrics-address",
             ) from error
 
-    async def answer(self, call: HttpCall, caller: HttpCaller) -> HttpReply | None:
-        """Answer a scrape; a body that is too long ends the connection."""
+    async def close(self) -> None:
+        """Listen no more; whoever is still connected is cut off."""
+        if self._server is None:
+            return
+        self._server.close()
+        tasks = [task for task in self._open.values() if task]
+        for caller in tuple(self._open):
+            caller.cut_off()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        caller = HttpCaller(reader, writer, self._limits.seconds)
+        if not self._has_room(caller.peer):
+            caller.cut_off()
+            return
+        self._open[caller] = asyncio.current_task()
+        try:
+            with contained("metrics connection"):
+                await self._exchange(caller)
+        finally:
+            writer.close()
+            with suppress(OSError, TimeoutError):
+                await writer.wait_closed()
+            self._open.pop(caller, None)
+
+    def _has_room(self, peer: str) -> bool:
+        """Decide whether one more of this address is taken, perhaps in place of an idle connection.
+
+        That is one of the same address, if it has all that it may, else of the one that has most,
+        which loses an active one, too, for an address with fewer.
+        """
+        counts = Counter(each.peer for each in self._open)
+        is_crowd = counts[peer] >= self._limits.one_peer
+        if not is_crowd and len(self._open) < self._limits.connections:
+            return True
+        spare = [
+            each
+            for each in self._open
+            if (each.waits or counts[each.peer] > counts[peer] + 1)
+            and (each.peer == peer or not is_crowd)
+        ]
+        if spare:
+            worst = max(spare, key=lambda each: (counts[each.peer], each.waits))
+            worst.cut_off()
+            del self._open[worst]
+        return bool(spare)
+
+    async def _exchange(self, caller: HttpCaller) -> None:
+        try:
+            while call := await caller.head():
+                answer = await self._answer(call, caller)
+                if answer is None or not await caller.send(answer):
+                    break
+        except (h11.ProtocolError, OSError, TimeoutError):
+            pass  # nobody is left to hear an answer
+
+    async def _answer(self, call: HttpCall, caller: HttpCaller) -> HttpReply | None:
+        """Return the answer to a scrape; None, which ends the connection, for too long a body."""
         if not await caller.has_ended(_MOST_BYTES):
             return None
         if call.path != PATH:

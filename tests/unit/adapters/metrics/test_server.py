@@ -10,7 +10,7 @@ from contextlib import ExitStack, asynccontextmanager, suppress
 import pytest
 
 from kube_base.errors import Refused, Unavailable
-from kube_rdma.adapters import http_server
+from kube_rdma.adapters.metrics import server as http_server
 from kube_rdma.adapters.metrics.server import LIMITS, MetricsServer
 
 KIND = "text/plain; version=0.0.4"
