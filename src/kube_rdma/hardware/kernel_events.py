@@ -1,7 +1,7 @@
-"""The agent's doors to the kernel, in one value, so that tests hand in their own.
+"""Defines the kernel interfaces of the agent as one value, so that tests hand in their own.
 
 Everything that the kernel announces ends in one Debounce: an announcement says only that something
-happened, what is true now a new Survey tells.
+happened, what is true now a new Survey shows.
 """
 
 from __future__ import annotations
@@ -28,29 +28,27 @@ Announcements = Callable[[], AbstractAsyncContextManager[AsyncIterator[object]]]
 
 
 class KernelSources(Frozen):
-    """What is asked of the kernel; the functions block and are called in a thread.
-
-    `announcements` by what they are about; one may raise OSError when it is entered. `missing`
-    names those of the given device nodes that do not exist. `links_inside` shows the links of the
-    network namespace at a path, and raises KubeError when it is gone. `port_states` reads the
-    states of these ports (device, number) and nothing else. `uses` tells what interfaces are used
-    for, and raises Unavailable.
-    """
+    """The interfaces of the kernel; the functions block and are called in a thread."""
 
     survey: Callable[[], Survey]
+    # By what they are about; one may raise OSError when it is entered.
     announcements: Sequence[tuple[str, Announcements]] = ()
+    # Returns those of the given device nodes that do not exist.
     missing: Callable[[Collection[str]], frozenset[str]] = lambda _: frozenset()
+    # Returns the links of the network namespace at a path; raises KubeError when it is gone.
     links_inside: Callable[[Path], tuple[PodLink, ...]] = lambda _: ()
+    # Reads the states of these ports (device, number) and nothing else.
     port_states: Callable[[Iterable[tuple[str, int]]], tuple[PortReading, ...]] = lambda _: ()
+    # Returns what interfaces are used for; raises Unavailable.
     uses: Callable[[Collection[str]], Mapping[str, Use]] = lambda _: {}
 
 
 async def listen(kernel: KernelSources, stack: AsyncExitStack) -> tuple[AsyncIterator[object], ...]:
-    """Open every door of announcements; of one that stays closed say what will not be noticed."""
+    """Open every source of announcements; log what will not be noticed where one fails."""
     opened = []
-    for about, door in kernel.announcements:
+    for about, announcements in kernel.announcements:
         try:
-            opened.append(await stack.enter_async_context(door()))
+            opened.append(await stack.enter_async_context(announcements()))
         except OSError as error:
             log.warning(
                 "kernel events unavailable",
@@ -74,14 +72,14 @@ async def hear(
 
 
 async def look(kernel: KernelSources) -> tuple[Survey, frozenset[str]]:
-    """A Survey, and those of its device nodes that do not exist."""
+    """Return a Survey, and those of its device nodes that do not exist."""
     survey = await asyncio.to_thread(kernel.survey)
     paths = {char.path for device in survey.devices for char in device.char_devices}
     return survey, await asyncio.to_thread(kernel.missing, paths)
 
 
 def fabric_ports(survey: Survey | None) -> tuple[PortReading, ...]:
-    """The InfiniBand ports of a Survey; of their states the kernel announces nothing."""
+    """Return the InfiniBand ports of a Survey; the kernel announces none of their states."""
     return tuple(
         PortReading(device.name, port.number, port.state, port.physical_state)
         for device in (survey.devices if survey else ())
@@ -91,14 +89,13 @@ def fabric_ports(survey: Survey | None) -> tuple[PortReading, ...]:
 
 
 async def differ(kernel: KernelSources, readings: Sequence[PortReading]) -> bool:
-    """Whether these ports have other states by now."""
+    """Decide whether these ports have other states by now."""
     numbers = [(reading.device, reading.number) for reading in readings]
-    return bool(readings) and await asyncio.to_thread(kernel.port_states, numbers) != tuple(
-        readings
-    )
+    now = await asyncio.to_thread(kernel.port_states, numbers) if readings else ()
+    return now != tuple(readings)
 
 
-# Which announcements are about cards: a node makes and removes an interface for every pod.
+# Announcements about cards: a node makes and removes an interface for every pod.
 
 _OF_PODS = frozenset({"veth", "macvlan", "ipvlan"})  # IFLA_INFO_KIND
 _VIRTUAL = "/devices/virtual/net/"
@@ -106,7 +103,10 @@ _LINKS = frozenset({News.LINK, News.LINK_GONE})
 
 
 class CardEvents:
-    """One per agent; it remembers which interfaces are of pods, for an address tells only where."""
+    """Decides which announcements are about cards.
+
+    It remembers which interfaces are of pods, for an address names only its interface.
+    """
 
     def __init__(self) -> None:
         self._names: frozenset[str] = frozenset()
@@ -119,7 +119,7 @@ class CardEvents:
         self._names = frozenset(filter(None, (*ports, *functions)))
 
     def concern(self, event: object) -> bool:
-        """Whether an announcement may be about a card."""
+        """Decide whether an announcement may be about a card."""
         if isinstance(event, Uevent):
             # Of a virtual interface routing netlink tells more, with its kind.
             name = event.devpath.removeprefix(_VIRTUAL)

@@ -1,7 +1,7 @@
-"""The recorded machines that come with kube-rdma, by name: a node for people who have none.
+"""Finds the recorded machines that come with kube-rdma, by name: a node for people who have none.
 
-`kube-rdma devices --sysfs dgx-like` and others read one in place of /sys; the nodes of the lab have
-their cards. Each is a text (recorded_text.py) beside the page that says where it comes from.
+`kube-rdma devices --sysfs dgx-like` and others read one in place of /sys; the nodes of the lab
+have their cards. Each is a text (recorded_text.py) beside the page that says where it comes from.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ _RECORDED = "the path of a folder that `kube-rdma devices --record` wrote"
 
 @cache
 def names() -> tuple[str, ...]:
-    """The names of all recorded machines, sorted."""
+    """Return the names of all recorded machines, sorted."""
     return tuple(sorted(path.parent.name for path in _folder().glob(f"*/{TEXT}")))
 
 
 def text_of(name: str) -> str:
-    """The text of a machine; raise Refused for a name that none has."""
+    """Return the text of a machine; raise Refused for a name that none has."""
     if name not in names():
         raise unknown(name)
     return (_folder() / name / TEXT).read_text(encoding="utf-8")
 
 
 def machine(name: str) -> RecordedText:
-    """A machine in memory; raise Refused for a name that none has."""
+    """Return a machine in memory; raise Refused for a name that none has."""
     return RecordedText(name, text_of(name))
 
 
 def unknown(name: str, where: str = "--sysfs") -> Refused:
-    """What is said of a name that no machine has; `where` is the option or field that has it."""
+    """Return the refusal of a name that no machine has; `where` is the option or field with it."""
     from kube_rdma.lib.text.faults import near
 
     begun = (one for one in names() if name and one.startswith(name.lower()))

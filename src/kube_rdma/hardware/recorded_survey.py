@@ -1,4 +1,4 @@
-"""The survey of this node, of a recorded folder, or of a machine that comes with kube-rdma.
+"""Takes the survey of this node, of a recorded folder, or of a machine that comes with kube-rdma.
 
 For commands of people with the option --sysfs. A machine in memory needs nothing of Linux, so what
 asks the kernel is imported for the others alone: these commands run on any system
@@ -18,7 +18,7 @@ from kube_rdma.model.survey import Survey
 def survey_at(
     sysfs: SysfsRoot | None, own: Callable[[], Mapping[str, str]] | None = None
 ) -> Survey:
-    """The survey of `sysfs`, None for this node; raise Refused for a folder that is no sysfs.
+    """Return the survey of `sysfs`, None for this node; raise Refused if it is no sysfs.
 
     `own` are this node's addresses, as take_survey has them.
     """
@@ -30,5 +30,5 @@ def survey_at(
 
 
 def called(sysfs: SysfsRoot) -> str:
-    """What people call a recorded node: the name of its machine, or its folder."""
+    """Return the name of a recorded node: its machine's, or its folder."""
     return sysfs.name if isinstance(sysfs, RecordedText) else str(sysfs)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
@@ -24,7 +24,6 @@ from kube_rdma.adapters.kernel.netlink.rtnl_read import (
 from kube_rdma.adapters.kernel.sriov.netdev_usage import read_uses
 from kube_rdma.adapters.kernel.sysfs.devices import read_devices, read_survey
 from kube_rdma.adapters.kernel.sysfs.record import recorded_links, recorded_routes
-from kube_rdma.model.card import Function
 from kube_rdma.model.device import Device
 from kube_rdma.model.kubernetes import NodeState
 from kube_rdma.model.survey import Fault, NamespaceMode, Survey
@@ -40,12 +39,12 @@ Own = Callable[[], Mapping[str, str]]
 
 
 def nobody() -> Mapping[str, str]:
-    """No address: who asks knows of no cluster."""
+    """Return no address: the default of a caller without a cluster."""
     return {}
 
 
 def take_survey(sysfs: Path | None = None, *, brief: bool = False, own: Own = nobody) -> Survey:
-    """The RDMA devices of this node, or of the recorded tree `sysfs`; `brief` as read_survey.
+    """Return the RDMA devices of this node, or of the recorded tree `sysfs`.
 
     `own` are the addresses whose interfaces the node cannot do without, beside its default routes.
     With a tree nothing of the running kernel is asked; what netlink said then is in the tree. A
@@ -66,23 +65,23 @@ def take_survey(sysfs: Path | None = None, *, brief: bool = False, own: Own = no
 def take_devices(
     names: Sequence[str], sysfs: Path | None = None
 ) -> tuple[tuple[Device, ...], str | None]:
-    """These RDMA devices alone, those that are there, and the connection manager's node.
+    """Return those of these RDMA devices that are there, and the connection manager's node.
 
-    As sysfs shows them: with their GIDs and device nodes, without what netlink says of their ports.
+    They are as sysfs shows them: with their GIDs and device nodes, without what netlink says of
+    their ports.
     """
     devices, rdma_cm = read_devices(sysfs or _SYSFS, names)
     return devices, rdma_cm.path if rdma_cm else None
 
 
 def rerouted(survey: Survey, own: Own = nobody) -> Survey:
-    """The same with the current default routes and holders of `own`, as take_survey has them."""
-    functions = tuple(map(_cleared, survey.functions))
-    cleared = replace(survey, functions=functions, routed=())
+    """Return the survey with the current default routes and holders of `own` addresses."""
+    cleared = replace(_set_routes(survey, default_route=False, needed=None), routed=())
     return _with_own(_with_routes(cleared, _SYSFS, None), own())
 
 
 def with_uses(survey: Survey) -> Survey:
-    """The same with what this node uses its interfaces for; as it is while the kernel says nothing.
+    """Return the survey with what this node uses its interfaces for; a fault if that is unknown.
 
     That is a fault in the Survey.
     """
@@ -93,11 +92,15 @@ def with_uses(survey: Survey) -> Survey:
         return replace(survey, faults=(*survey.faults, Fault("uses", str(error))))
 
 
-def _cleared(function: Function) -> Function:
-    if not any(netdev.vital for netdev in function.netdevs):
-        return function
-    netdevs = (replace(one, default_route=False, needed=None) for one in function.netdevs)
-    return replace(function, netdevs=tuple(netdevs))
+def _set_routes(survey: Survey, **fields: Any) -> Survey:
+    """Return the survey with these fields of every interface."""
+    return replace(
+        survey,
+        functions=tuple(
+            replace(one, netdevs=tuple(replace(netdev, **fields) for netdev in one.netdevs))
+            for one in survey.functions
+        ),
+    )
 
 
 def _with_links(survey: Survey, sysfs: Path | None) -> Survey:
@@ -114,8 +117,8 @@ def _with_routes(survey: Survey, root: Path, sysfs: Path | None) -> Survey:
         return merge_routes(survey, root, routes) if routes else survey
     except Unavailable as error:
         faults = (*survey.faults, Fault("default routes", str(error)))
-        functions = tuple(map(_unrouted, survey.functions))
-        return replace(survey, faults=faults, functions=functions, routed=None)
+        # Nobody knows which interfaces the node needs.
+        return replace(_set_routes(survey, default_route=None), faults=faults, routed=None)
 
 
 def _with_own(survey: Survey, own: Mapping[str, str]) -> Survey:
@@ -126,13 +129,7 @@ def _with_own(survey: Survey, own: Mapping[str, str]) -> Survey:
         return replace(survey, faults=(*survey.faults, Fault("addresses of the node", str(error))))
 
 
-def _unrouted(function: Function) -> Function:
-    """The function, of which nobody knows whether the node needs it."""
-    netdevs = (replace(netdev, default_route=None) for netdev in function.netdevs)
-    return replace(function, netdevs=tuple(netdevs))
-
-
-# Keeps the last survey of the node for callers that cannot wait for a new one.
+# The cache, for callers that cannot wait for a new survey.
 
 Devices = tuple[tuple[Device, ...], str | None]
 """RDMA devices, and the connection manager's node."""
@@ -140,7 +137,7 @@ Devices = tuple[tuple[Device, ...], str | None]
 
 @dataclass
 class SurveyCache:
-    """All of it blocks: call it in a thread."""
+    """The last survey of the node. All methods block: call them in a thread."""
 
     survey: Callable[[], Survey] = take_survey
     mode: Callable[[], NamespaceMode] = read_mode
@@ -149,17 +146,17 @@ class SurveyCache:
     _last: Survey | None = field(default=None, init=False)
 
     def take(self) -> Survey:
-        """A new one, which is the one that is kept from now on."""
+        """Take a new survey, and keep it from now on."""
         self._last = self.survey()
         return self._last
 
     @property
     def has_cards(self) -> bool:
-        """Whether the one that is kept shows an RDMA device."""
+        """Decide whether the kept survey shows an RDMA device."""
         return self._last is not None and bool(self._last.devices)
 
     def last(self, *, leaving: bool) -> Survey:
-        """The one that is kept, with the current namespace mode.
+        """Return the kept survey, with the current namespace mode.
 
         `leaving`: a card may be given away, so the default routes are current too.
         """
@@ -171,42 +168,42 @@ class SurveyCache:
         return self.routes(survey) if leaving else survey
 
 
-# By which addresses the node is known and reached: what carries them never moves into a pod.
+# The node's own addresses: an interface that carries one never moves into a pod.
 
 _COUNTED = ("InternalIP", "ExternalIP")
 
 
 class OwnAddresses:
-    """Those of one node."""
+    """The addresses by which the node is known and reached."""
 
     def __init__(self) -> None:
         self._local: Callable[[], str | None] = lambda: None
         self._node: Mapping[str, str] = {}
 
     def connected(self, local: Callable[[], str | None]) -> None:
-        """Take note who tells this side's address of the connection to the API server."""
+        """Take note of who returns this side's address of the connection to the API server."""
         self._local = local
 
     def seen(self, node: NodeState) -> bool:
-        """Take note of the Node object; True when it has other addresses than before."""
+        """Take note of the Node object; return True when it has other addresses than before."""
         before = self._node
         counted = (pair for pair in node.addresses if pair[0] in _COUNTED)
         self._node = {address: f"the node's {kind} {address}" for kind, address in counted}
         return self._node != before
 
     def now(self) -> Mapping[str, str]:
-        """Each address with what it is, for sentences."""
+        """Return each address with what it is, for sentences."""
         local = self._local()
         way = {local: f"the connection to the API server, from {local}"} if local else {}
         return {**way, **self._node}
 
 
-async def read_own(name: str, door: AbstractAsyncContextManager[Cluster]) -> Mapping[str, str]:
-    """Those of the node of this name as the API server has it now; raise KubeError."""
+async def read_own(name: str, opened: AbstractAsyncContextManager[Cluster]) -> Mapping[str, str]:
+    """Return the addresses of the node of this name from the API server; raise KubeError."""
     # Imported here: role `plugin` alone needs neither the memory nor the time of the client.
     from kube_rdma.adapters.cluster.nodes import Nodes
 
-    async with door as cluster:
+    async with opened as cluster:
         node = await Nodes(cluster).read(name)
         if node is None:
             raise Unavailable(f"The API server has no node {name}.")

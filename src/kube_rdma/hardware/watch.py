@@ -1,6 +1,6 @@
-"""`kube-rdma devices --watch`: looks again whenever the kernel says that something happened.
+"""Runs `kube-rdma devices --watch`: looks again whenever the kernel says that something happened.
 
-The loop between the kernel's events (which never say what is true now), the survey, and the
+Stands between the kernel's events (which never say what is true now), the survey, and the
 comparison of two surveys in hardware/views/changes. A GID table is rewritten by a worker of the
 kernel some time after the address that causes it was announced; therefore the last look of a burst
 is followed by one more. Nothing else is polled.
@@ -50,7 +50,7 @@ async def watch(
 
 
 class _SurveyWatch:
-    """What was seen last, and whether something was heard since."""
+    """The last survey, and whether something was heard since."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What a share can stand for: a card, that is one network function with its RDMA devices.
+"""Defines what a share can stand for: a card, that is one network function with its RDMA devices.
 
 A Device is what verbs open; a Card is what a scheduler gives away. They differ where one function
 carries several devices, where a function has none yet (a virtual function on which Soft-RoCE is
@@ -40,12 +40,12 @@ class Netdev(Frozen):
 
     @property
     def vital(self) -> bool:
-        """Whether the node itself is, or may be, reached through it."""
+        """Decide whether the node itself is, or may be, reached through it."""
         return self.default_route is not False or self.needed is not None
 
 
 class Use(Frozen):
-    """What an interface of the node is used for; nothing at all: it is merely up.
+    """The use of an interface by the node; nothing at all: it is merely up.
 
     Addresses and routes of its own link (fe80::) do not count, for they come by themselves.
     """
@@ -81,12 +81,12 @@ class Card(Frozen):
 
     @property
     def usable(self) -> bool:
-        """True when nothing stands against giving this card to a pod."""
+        """Decide whether nothing stands against giving this card to a pod."""
         return not self.reasons
 
     @property
     def name(self) -> str:
-        """What people call it: its RDMA devices, else its interfaces, else its identity."""
+        """Return its RDMA devices, else its interfaces, else its identity."""
         names = [device.name for device in self.devices]
         if not names and self.function:
             names = [netdev.name for netdev in self.function.netdevs]
@@ -94,19 +94,19 @@ class Card(Frozen):
 
     @property
     def seat(self) -> PciPosition | None:
-        """Where it sits; None for a soft device on an interface without a function."""
+        """Return its place; None for a soft device on an interface without a function."""
         if self.function:
             return self.function.seat
         return next((device.seat for device in self.devices if device.seat), None)
 
     @property
     def numa_node(self) -> int | None:
-        """The NUMA node that its function, else its first device, is near to."""
+        """Return the NUMA node that its function, else its first device, is near to."""
         if self.function:
             return self.function.seat.numa_node
         return self.devices[0].numa_node if self.devices else None
 
     @property
     def pci(self) -> PciAddress | None:
-        """The address of its function."""
+        """Return the address of its function."""
         return self.seat.pci if self.seat else None

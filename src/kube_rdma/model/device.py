@@ -1,7 +1,7 @@
-"""An RDMA device as the kernel shows it: the noun that the whole system is about.
+"""Defines an RDMA device as the kernel shows it: the noun that the whole system is about.
 
-Facts only. Whether a device can be used, and why not, is decided in pools/rules/health.
-Terms follow the kernel's RDMA core (include/rdma/ib_verbs.h) and the InfiniBand specification.
+Facts only. pools/rules/health decides whether a device can be used, and why not. Terms follow the
+kernel's RDMA core (include/rdma/ib_verbs.h) and the InfiniBand specification.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class PciAddress(str):
 
 
 class LinkLayer(StrEnum):
-    """What the wire speaks below RDMA (sysfs ports/N/link_layer)."""
+    """The protocol of the wire below RDMA (sysfs ports/N/link_layer)."""
 
     ETHERNET = "Ethernet"
     INFINIBAND = "InfiniBand"
@@ -69,7 +69,7 @@ class GidType(StrEnum):
 
 
 class CharKind(StrEnum):
-    """Which user-space door a character device under /dev/infiniband opens."""
+    """The user-space interface that a character device under /dev/infiniband opens."""
 
     UVERBS = "uverbs"
     UMAD = "umad"
@@ -112,21 +112,17 @@ class CharDevice(Frozen):
 
 
 class PciPosition(Frozen):
-    """Where a PCI function sits in the machine.
-
-    `path` leads from the root complex down to the function itself, bridges and switches included:
-    two functions are as near to each other as their paths have in common. `root` is the host
-    bridge (``pci0000:40``). A virtual function names its physical one, a physical one its virtual
-    ones; `sriov_total` is how many the hardware can have (None: not SR-IOV capable).
-    """
+    """The place of a PCI function in the machine."""
 
     pci: PciAddress
-    root: str
+    root: str  # the host bridge, as pci0000:40
+    # From the root complex down to the function itself, bridges and switches included: two
+    # functions are as near to each other as their paths have in common.
     path: tuple[PciAddress, ...]
     numa_node: int | None
-    physical_function: PciAddress | None = None
-    virtual_functions: tuple[PciAddress, ...] = ()
-    sriov_total: int | None = None
+    physical_function: PciAddress | None = None  # of a virtual one
+    virtual_functions: tuple[PciAddress, ...] = ()  # of a physical one
+    sriov_total: int | None = None  # how many the hardware can have; None: not SR-IOV capable
 
 
 class Gpu(Frozen):
@@ -140,13 +136,11 @@ class Gpu(Frozen):
 
 
 class Device(Frozen):
-    """One RDMA device (struct ib_device) with everything read about it.
-
-    `identity` outlives renames and moves between namespaces: the PCI address, else the auxiliary
-    device, else ``<link name>@<netdev>`` of a soft device.
-    """
+    """One RDMA device (struct ib_device) with everything read about it."""
 
     name: str
+    # It outlives renames and moves between namespaces: the PCI address, else the auxiliary device,
+    # else ``<link name>@<netdev>`` of a soft device.
     identity: str
     node_guid: str | None
     node_type: str  # "CA", "RNIC", "unspecified", …: text after the number in sysfs node_type
@@ -164,39 +158,33 @@ class Device(Frozen):
 
     @property
     def is_soft(self) -> bool:
-        """Whether it sits on no hardware of its own (rxe, siw); its identity says so."""
+        """Decide whether it sits on no hardware of its own (rxe, siw); its identity says so."""
         return self.pci is None and self.identity.partition("@")[0] == self.name
 
 
-# The PCIe link of a card: what metrics export and what the doctor judges.
+# The PCIe link of a card, which metrics export and the doctor judges.
 
 
 class PcieLink(Frozen):
-    """Lanes and GT/s of a lane now, and the most that card and the port above it both can.
+    """Lanes and GT/s of a lane now, and the most that card and the port above it both can."""
 
-    `pci` is the card's function.
-    """
-
-    pci: PciAddress
+    pci: PciAddress  # the card's function
     width: int
     speed: float
     most_width: int
     most_speed: float
 
 
-# A queue pair of a process, as the kernel lists it: what adapters/kernel/netlink reads.
+# A queue pair of a process, as adapters/kernel/netlink reads it.
 
 
 class QueuePair(Frozen):
-    """`type` is the transport (RC, UC, UD, DRIVER). `pid` is the process as the asker sees it.
-
-    `ready`: it is connected, so it may send.
-    """
+    """A queue pair of a process, as the kernel lists it."""
 
     device: str
-    type: str
-    pid: int
-    ready: bool = False
+    type: str  # the transport: RC, UC, UD, DRIVER
+    pid: int  # as the asking process sees it
+    ready: bool = False  # it is connected, so it may send
 
 
 # A network interface: as a plan found it on the node, and as a pod's namespace shows it.

@@ -9,7 +9,7 @@ from kube_base.frozen import Frozen
 
 
 class ElectionRecord(Frozen):
-    """Who leads. `holder` is empty when nobody does; times are RFC 3339 of the writer's clock.
+    """The leader. `holder` is empty when nobody leads; times are RFC 3339 of the writer's clock.
 
     `renewed` is only compared with itself: clocks of two nodes may be minutes apart.
     """

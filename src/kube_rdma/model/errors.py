@@ -19,7 +19,7 @@ class HardwareGone(Unavailable):
 
 
 class Outdated(Unavailable):
-    """What a pod's container was given at its start is another device's by now.
+    """A pod's container was given at its start what is another device's by now.
 
     The caller tries again in vain, as a rule: only a new pod is given what is right.
     """

@@ -1,7 +1,7 @@
-"""Who holds which shares, as the kubelet knows it.
+"""Defines who holds which shares, as the kubelet knows it.
 
-adapters/kubelet reads it from the pod resources API, and from the kubelet's own record on the disk;
-it joins a share to the pod that Allocate does not name.
+adapters/kubelet reads it from the pod resources API, and from the kubelet's own record on the
+disk; it joins a share to the pod that Allocate does not name.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kube_rdma.model.pools import ShareId
 
 
 class Holding(Frozen):
-    """What one container holds of one resource; `shares` and `numa_nodes` are sorted."""
+    """The shares that one container holds of one resource; `shares` and `numa_nodes` are sorted."""
 
     namespace: str
     pod: str
@@ -36,27 +36,23 @@ class Allocatable(Frozen):
 
 
 class NodeHoldings(Frozen):
-    """All that the containers of a node hold: shares of device plugins, and devices by claims.
-
-    `pods` are those that the kubelet told of, whether they hold anything or not.
-    """
+    """The holdings of all containers of a node: shares of device plugins, and devices by claims."""
 
     shares: tuple[Holding, ...] = ()
     devices: tuple[ClaimedDevice, ...] = ()
-    pods: tuple[PodName, ...] = ()
+    pods: tuple[PodName, ...] = ()  # that the kubelet reported, whether they hold anything or not
 
 
 class RecordedGrant(Frozen):
-    """What the kubelet wrote down for a container, before that started; `shares` are sorted.
+    """The kubelet's record of what it gave to a container, before that started.
 
-    `uid` is the pod's, of a static pod the one that its runtime knows. A record outlives its pod
-    until the kubelet writes again.
+    A record outlives its pod until the kubelet writes again.
     """
 
-    uid: str
+    uid: str  # of the pod; of a static pod the one that its runtime knows
     container: str
     resource: str
-    shares: tuple[ShareId, ...]
+    shares: tuple[ShareId, ...]  # sorted
 
 
 class ClaimingSandbox(Frozen):

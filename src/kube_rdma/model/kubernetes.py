@@ -1,6 +1,6 @@
-"""A node as the API server knows it, as far as kube-rdma looks: what it is called, what it offers.
+"""Defines nodes and pods as the API server knows them, and common parts of statuses.
 
-adapters/cluster reads it, programs compare it with what the kernel and the kubelet say.
+adapters/cluster reads them, programs compare them with what the kernel and the kubelet say.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kube_base.frozen import Frozen, replace
 
 
 class Taint(Frozen):
-    """What keeps pods away; `effect` is NoSchedule, PreferNoSchedule or NoExecute."""
+    """A taint, which keeps pods away; `effect` is NoSchedule, PreferNoSchedule or NoExecute."""
 
     key: str
     effect: str
@@ -25,7 +25,7 @@ class Taint(Frozen):
 
 
 class NodeCondition(Frozen):
-    """What one condition of a node says; `status` is True, False or Unknown."""
+    """One condition of a node; `status` is True, False or Unknown."""
 
     status: str
     reason: str  # one word, CamelCase
@@ -33,23 +33,19 @@ class NodeCondition(Frozen):
 
 
 class NodeState(Frozen):
-    """One Node object. Labels, annotations and allocatable are sorted by name.
-
-    `allocatable` counts whole units of the resource: cores, bytes, shares; a fraction is cut off.
-    `ready` is None while nothing is known of the kubelet, `cards` while nobody judged them.
-    """
+    """One Node object. Labels, annotations and allocatable are sorted by name."""
 
     name: str
     uid: str = ""
     labels: tuple[tuple[str, str], ...] = ()
     annotations: tuple[tuple[str, str], ...] = ()
-    allocatable: tuple[tuple[str, int], ...] = ()
+    allocatable: tuple[tuple[str, int], ...] = ()  # whole units: cores, bytes, shares
     kubelet_version: str = ""  # v1.36.3
     runtime_version: str = ""  # containerd://2.4.2
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
-    ready: bool | None = None
-    cards: NodeCondition | None = None  # kube-rdma.io/CardsHealthy
+    ready: bool | None = None  # None: nothing is known of the kubelet
+    cards: NodeCondition | None = None  # kube-rdma.io/CardsHealthy; None: nobody judged them
     addresses: tuple[tuple[str, str], ...] = ()  # type and address, as ("InternalIP", "10.0.0.7")
 
 
@@ -60,7 +56,7 @@ class LabelChange(Frozen):
     annotations: Mapping[str, str | None]
 
 
-# A pod as the API server knows it, as far as attaching networks and cards needs it.
+# Pods, as far as attaching networks and cards needs them.
 
 MIRROR = "kubernetes.io/config.mirror"  # what the kubelet writes at the object of a static pod
 
@@ -88,26 +84,26 @@ class PodState(Frozen):
 
     @property
     def controlled(self) -> bool:
-        """Whether an owner makes another pod in its place (ownerReferences)."""
+        """Decide whether an owner makes another pod in its place (ownerReferences)."""
         return bool(self.owner)
 
     @property
     def is_over(self) -> bool:
-        """Whether no container of it runs again."""
+        """Decide whether no container of it runs again."""
         return self.phase in OVER
 
     @property
     def is_static(self) -> bool:
-        """Whether its manifest is a file of the node; then the object is only its mirror."""
+        """Decide whether its manifest is a file of the node; then the object is only its mirror."""
         return MIRROR in dict(self.annotations)
 
     @property
     def runtime_uid(self) -> str:
-        """Its uid as kubelet and runtime know it: that of a static pod is another one than here."""
+        """Return its uid as kubelet and runtime know it; a static pod has another one here."""
         return dict(self.annotations).get(MIRROR, self.uid)
 
 
-# Parts of a status that several kinds have: conditions, texts with an end, how times are written.
+# Parts of a status that several kinds have: conditions, texts with an end, times.
 
 LONGEST = 512  # characters of a sentence
 LONGEST_MESSAGE = 32_768  # characters of a condition's message, as in meta/v1
@@ -127,7 +123,7 @@ class SparsePart(StatusPart, omit_defaults=True):
 
 
 class Condition(SparsePart):
-    """As meta/v1 Condition. In a list there is one of each type (lib/schema)."""
+    """A condition, as in meta/v1. In a list there is one of each type (lib/schema)."""
 
     type: Word
     """type is the name of the condition. Example: Ready."""
@@ -147,14 +143,14 @@ class Condition(SparsePart):
 
 
 def moment(now: datetime) -> str:
-    """A time as a status has it (RFC 3339), in whole seconds."""
+    """Return a time as a status has it (RFC 3339), in whole seconds."""
     return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def condition(
     before: Iterable[Condition], now: str, kind: str, holds: bool, words: tuple[str, str]
 ) -> Condition:
-    """The condition of a type with its reason and message.
+    """Return the condition of a type with its reason and message.
 
     It holds since `now`, unless one of those before had the same status already.
     """
@@ -168,7 +164,7 @@ def condition(
 def stalled(
     before: Iterable[Condition], now: str, why: tuple[str, str] | None
 ) -> tuple[Condition, ...]:
-    """The condition Stalled, with its reason and message; none where nothing is stalled.
+    """Return the condition Stalled, with its reason and message; none where nothing is stalled.
 
     kstatus (fluxcd/cli-utils@v1.2.2 pkg/kstatus/status/generic.go) reads it: whoever waits for the
     object gives up at once. So it is for what only another spec can mend.
@@ -177,16 +173,16 @@ def stalled(
 
 
 def observed(conditions: Iterable[Condition], generation: int) -> tuple[Condition, ...]:
-    """The conditions as those of an object of this metadata.generation."""
+    """Return the conditions as those of an object of this metadata.generation."""
     return tuple(replace(each, observed_generation=generation) for each in conditions)
 
 
 def cut(text: str, longest: int = LONGEST) -> str:
-    """At most so many characters of a text; an end that is cut off shows."""
+    """Return at most so many characters of a text; an end that is cut off shows."""
     return text if len(text) <= longest else text[: longest - len(_CUT)] + _CUT
 
 
-# Quantities of Kubernetes (resource.Quantity): what ``1k``, ``500m`` or ``2Gi`` is.
+# Quantities of Kubernetes (resource.Quantity): ``1k``, ``500m``, ``2Gi``.
 
 _QUANTITY = re.compile(r"([+-]?[0-9]*\.?[0-9]*)([eE][+-]?[0-9]+|[numkMGTPE]|[KMGTPE]i|)")
 _MOST_SIGNS = 64  # of a text; what an API server writes has 20
@@ -200,7 +196,7 @@ _SUFFIXES |= {f"{suffix}i": Fraction(1024) ** (n + 1) for n, suffix in enumerate
 
 
 def quantity(text: str) -> Fraction:
-    """What a quantity is: 1k is 1000, 500m one half, 1Ki 1024; ValueError for another text."""
+    """Return the value of a quantity: 1k is 1000, 500m one half; ValueError for another text."""
     match = _QUANTITY.fullmatch(text) if len(text) <= _MOST_SIGNS else None
     if not match or not any(c.isdigit() for c in match[1]):
         raise ValueError(f"not a quantity: {text!r:.80}")
@@ -216,7 +212,7 @@ def quantity(text: str) -> Fraction:
 
 
 def quantity_text(number: int) -> str:
-    """A whole number as the API server writes a quantity: 16, 1k, 400G, 2500M."""
+    """Return a whole number as the API server writes a quantity: 16, 1k, 400G, 2500M."""
     power = 0
     while number and not number % 1000 and power < len(_THOUSANDS) - 1:
         number //= 1000

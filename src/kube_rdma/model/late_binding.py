@@ -1,4 +1,4 @@
-"""What is promised at Allocate and bound when a pod's network is attached: Promise and Binding.
+"""Defines what is promised at Allocate and bound when a pod's network is attached.
 
 The kubelet asks for a container's devices before the pod has a network, so Allocate only names a
 CDI device (Promise); what that name stands for is written later (Binding) and looked up by the
@@ -31,7 +31,7 @@ SETTINGS_KIND = "kube-rdma.io/settings"
 
 
 def cdi_name(shares: tuple[ShareId, ...], nonce: Nonce) -> str:
-    """The qualified CDI device of one Allocate, named after its first share.
+    """Return the qualified CDI device of one Allocate, named after its first share.
 
     A device name begins and ends with a letter or digit and has ``_ - . :`` inside (CDI SPEC.md);
     other characters of the share, as the @ of a soft device, become ``_``.
@@ -41,7 +41,7 @@ def cdi_name(shares: tuple[ShareId, ...], nonce: Nonce) -> str:
 
 
 def at_start(nonce: Nonce) -> ContainerId:
-    """Stands for the sandbox of a pod without a network of kube-rdma: CNI never names that one."""
+    """Return an id for the sandbox of a pod without a network: CNI never names that one."""
     return ContainerId(f"start-{nonce}")
 
 
@@ -52,12 +52,12 @@ class PodName(Frozen):
     name: str
 
     def __str__(self) -> str:
-        """namespace/name, as in messages of Kubernetes."""
+        """Return namespace/name, as in messages of Kubernetes."""
         return f"{self.namespace}/{self.name}"
 
 
 class Promise(Frozen):
-    """What one Allocate answered: a CDI device that will stand for these shares.
+    """The answer of one Allocate: a CDI device that will stand for these shares.
 
     `replaces`: promises of the same shares that were bound by then. The kubelet allocates for all
     containers of a pod before its network is attached, so they were another pod's, which is over.
@@ -73,7 +73,7 @@ class Promise(Frozen):
 
     @property
     def held(self) -> frozenset[HeldShare]:
-        """Its shares, each with the resource."""
+        """Return its shares, each with the resource."""
         return frozenset((self.resource, share) for share in self.shares)
 
 
@@ -93,7 +93,7 @@ class Binding(Frozen):
 
     @property
     def held(self) -> frozenset[HeldShare]:
-        """Its shares, each with the resource."""
+        """Return its shares, each with the resource."""
         return frozenset((self.resource, share) for share in self.shares)
 
 
@@ -126,17 +126,17 @@ class UsedDevice(Frozen):
 
 
 def lift_memlock(shim: str) -> RuntimeHook:
-    """What lifts a container's limit of locked memory, by the shim at this path of the host."""
+    """Return the hook that lifts a container's limit of locked memory, by the shim at this path."""
     return RuntimeHook("createRuntime", shim, ("kube-rdma", "hook", "memlock"))
 
 
 def merge_settings(shim: str, folder: str) -> RuntimeHook:
-    """What merges the settings in this folder of the host with the container's own."""
+    """Return the hook that merges the settings in this folder with the container's own."""
     return RuntimeHook("createContainer", shim, ("kube-rdma", "hook", "settings", folder))
 
 
 class Edits(Frozen):
-    """What a CDI device adds to its container; device nodes keep the paths of the host."""
+    """The changes that a CDI device makes to its container; device nodes keep the host's paths."""
 
     char_paths: tuple[str, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
@@ -153,21 +153,17 @@ class CdiFile(Frozen):
     since: float
 
 
-# The container runtime of a node by its own words, its sandboxes, and how a container was made.
+# The container runtime of a node, its sandboxes and containers.
 
 
 class Runtime(Frozen):
-    """What makes containers here.
-
-    `cdi`: whether it injects CDI devices, None when it does not say. `cdi_dirs`: where it looks for
-    their files, none when it does not say. `cni_conf` and `cni_binaries`: where it looks for CNI,
-    nothing when it does not say.
-    """
+    """The container runtime of a node."""
 
     name: str  # containerd, cri-o
     version: str  # as the runtime writes it: v2.4.2, 1.7.13~ds1
-    cdi: bool | None = None
-    cdi_dirs: tuple[str, ...] = ()
+    # None, empty: the runtime does not say.
+    cdi: bool | None = None  # it injects CDI devices
+    cdi_dirs: tuple[str, ...] = ()  # where it looks for their files
     cni_conf: str = ""
     cni_binaries: tuple[str, ...] = ()
 
@@ -186,13 +182,8 @@ class PodSandbox(Frozen):
 
 
 class MadeContainer(Frozen):
-    """What a container was made with, by its OCI spec.
+    """The contents of a container, by its OCI spec."""
 
-    `variables` are those of its first process, from pod, image and CDI alike. `nodes` are the paths
-    of its device files. `mounts` are the paths in it where something of the host lies, with the
-    host's path.
-    """
-
-    variables: tuple[tuple[str, str], ...] = ()
-    nodes: tuple[str, ...] = ()
-    mounts: tuple[tuple[str, str], ...] = ()
+    variables: tuple[tuple[str, str], ...] = ()  # of its first process, from pod, image and CDI
+    nodes: tuple[str, ...] = ()  # paths of its device files
+    mounts: tuple[tuple[str, str], ...] = ()  # path inside, path of the host

@@ -1,7 +1,7 @@
-"""Bandwidths and latencies as objects have them: texts, for an API has no floating point.
+"""Converts bandwidths and latencies between numbers and the texts that objects have.
 
-A bandwidth is a quantity in bit/s (``94.215G``), a latency a duration as Go reads it (``2.13us``).
-Everything else counts in numbers of Gbit/s and microseconds, so here one becomes the other.
+An API has no floating point: a bandwidth is a quantity in bit/s (``94.215G``), a latency a
+duration as Go reads it (``2.13us``). Everything else counts in numbers of Gbit/s and microseconds.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ _MOST = 1e12
 
 
 def gbps(text: str) -> float:
-    """The Gbit/s of a bandwidth; ValueError for another text."""
+    """Return the Gbit/s of a bandwidth; ValueError for another text."""
     return float(quantity(_checked(text, _BANDWIDTH)) / _GIGA)
 
 
 def microseconds(text: str) -> float:
-    """The microseconds of a latency; ValueError for another text."""
+    """Return the microseconds of a latency; ValueError for another text."""
     number = _checked(text, _LATENCY)
     unit = number.lstrip("0123456789.")
     return float(Fraction(number.removesuffix(unit)) * _PER_MICROSECOND[unit])
 
 
 def figure_of(text: str) -> float:
-    """The number of a latency or a bandwidth, in its unit; which one it is, the text says."""
+    """Return the number of a latency or a bandwidth, in its unit, which the text tells."""
     return microseconds(text) if text.endswith("s") else gbps(text)
 
 
 def bandwidth_text(number: float) -> str:
-    """Gbit/s as a quantity of bit/s, in the largest of G, M and k that leaves 1 or more."""
+    """Return Gbit/s as a quantity of bit/s, in the largest of G, M and k that leaves 1 or more."""
     bits = min(number, _MOST) * _GIGA
     for suffix, unit in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if bits >= unit:
@@ -64,24 +64,24 @@ def bandwidth_text(number: float) -> str:
 
 
 def latency_text(number: float) -> str:
-    """Microseconds as a duration, to the nanosecond."""
+    """Return microseconds as a duration, to the nanosecond."""
     return f"{_plain(min(number, _MOST))}us"
 
 
 def figure_text(number: float | None, *, latency: bool) -> str | None:
-    """Either of them; None for what is no number."""
+    """Return a latency or bandwidth as text; None for what is no number."""
     if number is None or not math.isfinite(number):
         return None
     return latency_text(number) if latency else bandwidth_text(number)
 
 
 def _checked(text: str, pattern: str) -> str:
-    """The text without the line's end that a pattern's end lets pass."""
+    """Return the text without the line's end that a pattern's end lets pass."""
     if not re.search(pattern, text):
         raise ValueError(f"neither a bandwidth nor a latency: {text!r}")
     return text.removesuffix("\n")
 
 
 def _plain(number: float) -> str:
-    """With three decimals at most."""
+    """Return the number with three decimals at most."""
     return f"{number:.3f}".rstrip("0").rstrip(".")

@@ -1,7 +1,7 @@
-"""What is offered to the kubelet and what a container got of it: PoolSpec, Pool, Offer, Grant.
+"""Defines what a node offers and what a container got of it: PoolSpec, Pool, Offer, Grant.
 
-The few values that cross between neighbours: api makes a PoolSpec out of a document,
-pools/rules/pools meets it with the node's cards, adapters/kubelet tells the Offer of the Pool,
+These values cross between packages: pools/documents makes a PoolSpec out of a document,
+pools/rules/pools meets it with the node's cards, adapters/kubelet sends the Offer of the Pool,
 pools/rules/allocation answers with a Grant.
 """
 
@@ -21,7 +21,7 @@ from kube_rdma.model.device import CharKind, PciAddress, PlannedHostLink
 from kube_rdma.model.kubernetes import Sentence, SparsePart, StatusPart, Word
 from kube_rdma.model.settings import FabricProfile
 
-# What is done to a virtual function for a pod, as values: settings, and its driver bound anew.
+# Acts on a virtual function for a pod: settings, and its driver bound anew.
 
 
 class VlanProtocol(StrEnum):
@@ -32,7 +32,7 @@ class VlanProtocol(StrEnum):
 
 
 class LinkState(StrEnum):
-    """What a virtual function is told of its link: that of the card, always up, always down."""
+    """The link of a virtual function as it is set: that of the card, always up, always down."""
 
     AUTO = "auto"
     ENABLE = "enable"
@@ -40,35 +40,26 @@ class LinkState(StrEnum):
 
 
 class FunctionSettings(Frozen):
-    """What a physical function decides about a virtual one. None: to be left, or not told.
+    """The settings of a virtual function by its physical one. None: left alone, or not read."""
 
-    `mac` is the administrative one; all zeros where none is set. `qos` and `protocol` belong to
-    `vlan`, which is 0 for none. Rates are in Mbit/s, 0 for no limit. GUIDs are of InfiniBand, eight
-    octets as ``02:00:00:00:00:00:00:01``; all zeros where the physical function has set none.
-    """
-
-    mac: str | None = None
-    vlan: int | None = None
-    qos: int | None = None
+    mac: str | None = None  # the administrative one; all zeros where none is set
+    vlan: int | None = None  # 0 for none
+    qos: int | None = None  # of the vlan
     protocol: VlanProtocol | None = None
     spoof_check: bool | None = None
     trust: bool | None = None
     link_state: LinkState | None = None
-    min_rate: int | None = None
+    min_rate: int | None = None  # Mbit/s, 0 for no limit
     max_rate: int | None = None
-    node_guid: str | None = None
+    node_guid: str | None = None  # InfiniBand, eight octets as 02:…:01; all zeros where none is set
     port_guid: str | None = None
 
 
 class FunctionPlace(Frozen):
-    """A virtual function by its number, from 0, at its physical one.
-
-    `physical` stays on the node; `pci` is the address of the physical function, which finds that
-    again when it has another name or index.
-    """
+    """A virtual function by its number, from 0, at its physical one, which stays on the node."""
 
     physical: PlannedHostLink
-    pci: PciAddress
+    pci: PciAddress  # of the physical function, which finds it under another name or index
     number: int
 
 
@@ -118,44 +109,41 @@ class RailRecord(Frozen):
     """A record of the agent: the physical cards that ever had a rail, in the order of their rails.
 
     Each is called by the address that it had when it was numbered; a card that is gone, or in a
-    pod, keeps its place. `guids` are the node GUIDs by which a card is known at another address,
-    `places` the addresses that cards have by now, where it is not that of their name. `names` are
-    the interfaces and addresses by which a policy lists cards, each with the card that had the
-    name when it was last on the node. `boot` is the node's start that this was written in: since
-    then cards of `waiting` were not seen yet, and those of `came` are new.
+    pod, keeps its place.
     """
 
     functions: tuple[CardId, ...] = ()
+    # Entries of a policy's list, each with the card that had the name when it was last here.
     names: tuple[tuple[str, CardId], ...] = ()
-    guids: tuple[tuple[CardId, str], ...] = ()
-    places: tuple[tuple[CardId, CardId], ...] = ()  # address now, name
-    boot: str = ""
-    waiting: tuple[CardId, ...] = ()
-    came: tuple[CardId, ...] = ()
+    guids: tuple[tuple[CardId, str], ...] = ()  # node GUIDs, which find a card at another address
+    places: tuple[tuple[CardId, CardId], ...] = ()  # address now, name; where the two differ
+    boot: str = ""  # the node's start in which this was written
+    waiting: tuple[CardId, ...] = ()  # not seen since then
+    came: tuple[CardId, ...] = ()  # new since then
 
 
-# What a share may take of an RDMA device, and what a pod takes of one.
+# Limits of a share, and the use of an RDMA device by a pod.
 
 MOST = 2**31 - 2
 """The largest limit: the kernel keeps an int, and its largest one means no limit (S32_MAX)."""
 
 
 class RdmaLimits(Frozen):
-    """How many handles and objects; None: no limit."""
+    """The most handles and objects of an RDMA device; None: no limit."""
 
     handles: int | None = None
     objects: int | None = None
 
 
 class DeviceLimits(Frozen):
-    """What a pod may take of a device, by its current name."""
+    """The most that a pod may take of a device, by its current name."""
 
     device: str
     limits: RdmaLimits
 
 
 class DeviceUse(Frozen):
-    """What a pod takes of a device now."""
+    """The use of a device by a pod now."""
 
     device: str
     handles: int
@@ -163,7 +151,7 @@ class DeviceUse(Frozen):
 
 
 class PodDeviceUse(Frozen):
-    """The same of a pod by its name, with what it may take."""
+    """The use of a device by a named pod, with the limits of the pod."""
 
     namespace: str
     pod: str
@@ -171,12 +159,14 @@ class PodDeviceUse(Frozen):
     limits: RdmaLimits
 
 
+# Pools: specs, shares, offers and grants.
+
 DATA_FILES = (CharKind.UVERBS, CharKind.RDMA_CM)  # what programs open that move data
 ShareId = NewType("ShareId", str)  # the device id that the kubelet sees; it allows 63 characters
 
 
 class Mode(StrEnum):
-    """How cards are given to pods; pools/rules/modes has a row for each."""
+    """The way in which cards are given to pods; pools/rules/modes has a row for each."""
 
     HCA = "hca"
     EXCLUSIVE = "exclusive"
@@ -193,7 +183,7 @@ class Bind(StrEnum):
 
 
 class Attach(StrEnum):
-    """When a container's devices are bound to it.
+    """The moment at which a container's devices are bound to it.
 
     NONE: at Allocate, as plain device nodes. REQUIRED: when its pod's network is attached, and it
     does not start before. AUTO: like REQUIRED for a pod that asks for a network, before the start
@@ -206,7 +196,7 @@ class Attach(StrEnum):
 
 
 class Preference(StrEnum):
-    """Which free shares to take first.
+    """The free shares to take first.
 
     PACK: fill a card before the next is begun. SPREAD: as many cards as possible. LEAST_LOADED: the
     cards with the fewest shares in use. NUMA: cards beside the GPUs that are still free.
@@ -219,7 +209,7 @@ class Preference(StrEnum):
 
 
 class Serving(StrEnum):
-    """By which way of the kubelet pods get the cards of a pool: never by both on a node.
+    """The API of the kubelet by which pods get the cards of a pool: never both on a node.
 
     PLUGIN: shares of the device plugin. CLAIMS: devices of slices, for ResourceClaims and for the
     resource's own name (KEP-5004); the plugin stays registered and lists no share.
@@ -230,7 +220,7 @@ class Serving(StrEnum):
 
 
 class Variables(StrEnum):
-    """Which variables a container gets. PCIDEVICE: those of the SR-IOV network device plugin."""
+    """The variables that a container gets. PCIDEVICE: those of the SR-IOV network device plugin."""
 
     NONE = "none"
     PCIDEVICE = "pcidevice"
@@ -247,19 +237,18 @@ class FunctionRange(Frozen):
     indexes: tuple[tuple[int, int], ...] = ()
 
     def __str__(self) -> str:
-        """As documents write it."""
+        """Return the range as documents write it."""
         spans = (str(a) if a == b else f"{a}-{b}" for a, b in self.indexes)
         return f"{self.parent}#{','.join(spans)}" if self.indexes else self.parent
 
 
 class Selector(Frozen):
-    """Which cards: each field that is set must hold, each is a choice of values.
+    """A choice of cards: each field that is set must hold, each is a choice of values.
 
-    Vendors, devices: four hexadecimal digits in lower case. `source` is the selector's place in its
-    document, for messages.
+    Vendors and devices are four hexadecimal digits in lower case.
     """
 
-    source: str = ""
+    source: str = ""  # the selector's place in its document, for messages
     vendors: tuple[str, ...] = ()
     device_ids: tuple[str, ...] = ()
     drivers: tuple[str, ...] = ()
@@ -283,7 +272,7 @@ class ExtraInfo(Frozen):
 
 
 class PoolSpec(Frozen):
-    """A pool as it is wished for; what it leaves unsaid (None) is said by the mode.
+    """A pool as a document asks for it; the mode says what it leaves unsaid (None).
 
     `source` is where the wish was written (file, line), for messages. Without selectors every card
     that the mode can take belongs to the pool; with several, a card belongs to it by any of them.
@@ -310,7 +299,7 @@ class PoolSpec(Frozen):
 
 
 class AppliedPools(Frozen):
-    """A record of the agent: the wishes that are met, by which the shares that pods hold were made.
+    """A record of the agent: the specs in force, by which the shares that pods hold were made.
 
     Also those that nobody has any more, as long as pods hold shares of them.
     """
@@ -328,7 +317,7 @@ class Share(Frozen):
 
 
 class Pool(Frozen, dict=True):
-    """A pool as it is: the wish met with one Survey. Cards are sorted by id."""
+    """A pool as it is: the spec met with one Survey. Cards are sorted by id."""
 
     spec: PoolSpec
     shares: tuple[Share, ...]
@@ -337,26 +326,25 @@ class Pool(Frozen, dict=True):
 
     @cached_property
     def index(self) -> Mapping[ShareId, Share]:
-        """The shares by id: made once, for there can be thousands and each Allocate asks."""
+        """Return the shares by id: made once, for there can be thousands and each Allocate asks."""
         return MappingProxyType({share.id: share for share in self.shares})
 
     @property
     def unusable(self) -> tuple[Card, ...]:
-        """Those of `cards` that cannot be given away now."""
+        """Return those of `cards` that cannot be given away now."""
         return tuple(card for card in self.cards if not card.usable)
 
 
 class Offer(Frozen):
-    """What the kubelet is told about a resource.
+    """The list of a resource's shares for the kubelet, and the calls that it should make.
 
-    `prefers`: it should ask which free shares to take. `gated`: it should ask before the start of
-    each container. Both are told at registration, so a change of them registers anew.
+    The calls are settled at registration, so a change of them registers anew.
     """
 
     resource: str
     shares: tuple[Share, ...]
-    prefers: bool = False
-    gated: bool = False
+    prefers: bool = False  # the kubelet should ask which free shares to take
+    gated: bool = False  # it should ask before the start of each container
 
 
 class FileMount(Frozen):
@@ -367,34 +355,30 @@ class FileMount(Frozen):
 
 
 class Grant(Frozen):
-    """What one container holds: shares of one pool, their device nodes, variables and mounts.
-
-    `cards` are those that the shares stand for, every card of the pool where they stand for it.
-    `cdi` names CDI devices that the runtime looks up when it creates the container.
-    """
+    """The grant of one container: shares of one pool, their device nodes, variables and mounts."""
 
     resource: str
     shares: tuple[ShareId, ...]
     char_paths: tuple[str, ...]
     env: tuple[tuple[str, str], ...] = ()
-    cdi: tuple[str, ...] = ()
-    cards: tuple[CardId, ...] = ()
+    cdi: tuple[str, ...] = ()  # CDI devices that the runtime looks up when it makes the container
+    cards: tuple[CardId, ...] = ()  # of the shares; all of the pool where they stand for it
     mounts: tuple[FileMount, ...] = ()
 
 
 class DeviceInfo(Frozen):
-    """What a granted function tells to CNI plugins; `physical` is set for a virtual one."""
+    """The facts of a granted function for CNI plugins; `physical` is set for a virtual one."""
 
     pci: PciAddress
     rdma_devices: tuple[str, ...]
     physical: PciAddress | None = None
 
 
-# Virtual functions as they are wished for, and the one act that makes or removes them.
+# Virtual functions of a node: specs, and the one act that makes or removes them.
 
 
 class FunctionsSpec(Frozen):
-    """How many virtual functions each physical one that any selector chooses should have.
+    """The number of virtual functions for each physical one that any selector chooses.
 
     `autoprobe`: the kernel binds a driver to each new one. `force`: also where the node's default
     route leads through the card, and in place of functions that somebody else made or set up.
@@ -422,23 +406,18 @@ class SetFunctions(Frozen):
     autoprobe: bool = True
 
     def __str__(self) -> str:
-        """What is done, for the log."""
+        """Return what is done, for the log."""
         return f"{self.name} gets {self.wanted} virtual functions in place of {self.now}"
 
 
 class FunctionsPlan(Frozen):
-    """What follows from the wishes now.
-
-    `acts` can be done, `waits` are sentences about what cannot yet, `refusals` what a person has to
-    change. `kept` are the physical functions that have what was wished. `waiting` has those of
-    `waits` that end by themselves, each behind the source of its wish.
-    """
+    """The consequences of the specs for virtual functions now."""
 
     acts: tuple[SetFunctions, ...] = ()
-    waits: tuple[str, ...] = ()
-    refusals: tuple[Refused, ...] = ()
-    kept: tuple[PciAddress, ...] = ()
-    waiting: tuple[tuple[str, str], ...] = ()
+    waits: tuple[str, ...] = ()  # sentences about what cannot be done yet
+    refusals: tuple[Refused, ...] = ()  # what a person has to change
+    kept: tuple[PciAddress, ...] = ()  # physical functions that have what was asked for
+    waiting: tuple[tuple[str, str], ...] = ()  # source of the spec and those `waits` that end
 
 
 class MadeFunctions(Frozen):
@@ -452,7 +431,7 @@ class MadeFunctions(Frozen):
     begun: bool = False
 
 
-# What a NodePolicy of the cluster wishes of the nodes that it selects, and what became of it.
+# NodePolicies of the cluster, and their outcome on the nodes that they select.
 
 
 class ClusterNodePolicy(Frozen):
@@ -468,20 +447,17 @@ class ClusterNodePolicy(Frozen):
 
 
 class NodeSpecs(Frozen):
-    """What the policies of one node come to; `overlaps` are sentences about those that disagree.
-
-    `policies` are those that select the node, the one that wins over the others first.
-    """
+    """The pools, functions and rails that policies ask of one node."""
 
     pools: tuple[PoolSpec, ...] = ()
     functions: tuple[FunctionsSpec, ...] = ()
     rails: tuple[str, ...] = ()
-    overlaps: tuple[str, ...] = ()
-    policies: tuple[ClusterNodePolicy, ...] = ()
+    overlaps: tuple[str, ...] = ()  # sentences about policies that disagree
+    policies: tuple[ClusterNodePolicy, ...] = ()  # that select the node, the winner first
 
 
 class PolicyOutcome(StrEnum):
-    """What became of a policy on one node.
+    """The outcome of a policy on one node.
 
     Overruled: a policy of a higher priority, or the node's own file, says otherwise.
     """
@@ -527,15 +503,15 @@ class PolicyRollup(Frozen):
 
     @property
     def nodes(self) -> int:
-        """How many nodes the policy selects."""
+        """Return how many nodes the policy selects."""
         return sum(count for _, count in self.counts)
 
     def count(self, outcome: PolicyOutcome) -> int:
-        """On how many of them this became of it."""
+        """Return on how many of them this was the outcome."""
         return dict(self.counts).get(outcome, 0)
 
 
-# Which names the kubelet takes for an extended resource: ``rdma/hca``.
+# Names of extended resources, such as ``rdma/hca``, as the kubelet takes them.
 
 _LABEL = "[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 PREFIX = (
@@ -549,5 +525,5 @@ _RESOURCE = re.compile(RESOURCE)
 
 
 def is_extended_resource(name: str) -> bool:
-    """Whether the kubelet takes `name` for a resource of a plugin."""
+    """Decide whether the kubelet takes `name` for a resource of a plugin."""
     return _RESOURCE.fullmatch(name) is not None

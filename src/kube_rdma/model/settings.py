@@ -1,8 +1,8 @@
-"""What an administrator says that programs on a fabric should use: classes, timeouts, tuning.
+"""Defines what an administrator says that programs on a fabric should use, and topology facts.
 
-A part of a pool (model/pools), for a pool's cards are ports of one fabric.
-pools/documents/node_policy reads it, attach/rules/settings writes it for the containers
-that hold shares.
+The profile is a part of a pool (model/pools), for a pool's cards are ports of one fabric.
+pools/documents/node_policy reads it, attach/rules/settings writes it for the containers that hold
+shares.
 """
 
 from __future__ import annotations
@@ -14,22 +14,17 @@ from kube_rdma.model.device import PciAddress, PciPosition
 
 
 class FabricProfile(Frozen):
-    """Values by the fields of InfiniBand's queue pairs; None leaves it to the program.
+    """Values by the fields of InfiniBand's queue pairs; None leaves it to the program."""
 
-    `traffic_class` is the byte of the IPv6 header (RoCE: DSCP times 4), `service_level` has 4 bits.
-    `timeout` is the exponent of an acknowledgement's, 4.096 µs × 2^timeout, tried `retry_count`
-    times more. `variables` are further ones of NCCL and UCX by name.
-    """
-
-    traffic_class: int | None = None
-    service_level: int | None = None
-    timeout: int | None = None
+    traffic_class: int | None = None  # the byte of the IPv6 header; RoCE: DSCP times 4
+    service_level: int | None = None  # 4 bits
+    timeout: int | None = None  # exponent of an acknowledgement's time, 4.096 µs × 2^timeout
     retry_count: int | None = None
     qps_per_connection: int | None = None
-    variables: tuple[tuple[str, str], ...] = ()
+    variables: tuple[tuple[str, str], ...] = ()  # further ones of NCCL and UCX, by name
 
 
-# What a topology file of NCCL says besides where devices sit: functions, their links, processors.
+# Facts for a topology file of NCCL, besides where devices sit: functions, links, processors.
 
 
 class PlacedNet(Frozen):
@@ -57,7 +52,7 @@ class PciFacts(Frozen):
 
 
 class Processor(Frozen):
-    """What all processors of the machine are; `arch` as NCCL calls it: x86_64, arm64, ppc64.
+    """The kind of all processors of the machine; `arch` as NCCL calls it: x86_64, arm64, ppc64.
 
     Family and model are those of the kernel (/proc/cpuinfo), and of x86 alone.
     """
@@ -69,8 +64,8 @@ class Processor(Frozen):
 
 
 class TopologyFacts(Frozen):
-    """Of one machine: functions by address, processors by NUMA node, with their mask (cpumap)."""
+    """The facts of one machine: functions by address, processors by NUMA node, with their mask."""
 
     functions: Mapping[PciAddress, PciFacts] = field(default_factory=dict)
-    masks: Mapping[int, str] = field(default_factory=dict)
+    masks: Mapping[int, str] = field(default_factory=dict)  # cpumap of the kernel
     processor: Processor | None = None  # None: of a recorded tree, which does not say

@@ -1,4 +1,4 @@
-"""The one picture of a node that everything else is computed from.
+"""Defines the survey: the one picture of a node that everything else is computed from.
 
 adapters/kernel takes it, pools/rules/health judges it, hardware/views/table shows it.
 """
@@ -14,7 +14,7 @@ from kube_rdma.model.device import CharDevice, Device, Gpu, PciAddress
 
 
 class NamespaceMode(StrEnum):
-    """How RDMA devices relate to network namespaces (`rdma system`).
+    """The relation of RDMA devices to network namespaces (`rdma system`).
 
     SHARED: every namespace sees every device. EXCLUSIVE: a device belongs to one namespace.
     """
@@ -32,11 +32,7 @@ class Fault(Frozen):
 
 
 class Survey(Frozen):
-    """RDMA devices of one node at one moment, sorted by name.
-
-    `routed` are the interfaces of any kind that the node is reached through: those with a default
-    route or an address of the node, and what they stand on. None: the kernel did not say.
-    """
+    """RDMA devices of one node at one moment, sorted by name."""
 
     devices: tuple[Device, ...]
     rdma_cm: CharDevice | None  # one for the node, not per device
@@ -44,22 +40,24 @@ class Survey(Frozen):
     faults: tuple[Fault, ...] = ()
     gpus: tuple[Gpu, ...] = ()  # sorted by PCI address
     functions: tuple[Function, ...] = ()  # network functions, sorted by PCI address
-    routed: tuple[str, ...] | None = ()  # sorted
+    # Interfaces of any kind that the node is reached through: those with a default route or an
+    # address of the node, and what they stand on, sorted. None: the kernel did not say.
+    routed: tuple[str, ...] | None = ()
 
     def with_uses(self, uses: Mapping[str, Use]) -> Survey:
-        """The same with what these interfaces of functions are used for."""
+        """Return the survey with what these interfaces of functions are used for."""
         return replace(self, functions=tuple(_with_uses(one, uses) for one in self.functions))
 
 
 class Verdict(Frozen):
-    """Whether a device can be given to a pod; `reasons` are empty exactly when it can."""
+    """The judgement on a device; `reasons` are empty exactly when a pod can get it."""
 
     device: Device
     reasons: tuple[str, ...]  # each names the missing thing and the remedy
 
     @property
     def usable(self) -> bool:
-        """True when nothing stands against giving this device to a pod."""
+        """Decide whether nothing stands against giving this device to a pod."""
         return not self.reasons
 
 
@@ -70,7 +68,7 @@ def _with_uses(function: Function, uses: Mapping[str, Use]) -> Function:
     return replace(function, netdevs=tuple(netdevs))
 
 
-# Where GPUs and network cards of a node sit: below which socket, host bridge and PCIe switch.
+# The tree of a node: GPUs and network cards below sockets, host bridges and PCIe switches.
 
 
 class PlacedGpu(Frozen):
@@ -81,21 +79,16 @@ class PlacedGpu(Frozen):
 
 
 class PlacedCard(Frozen):
-    """A card that is no part of another one, with what is divided off it.
-
-    `rail` is the number that it has by itself, None for a card without an RDMA device. `functions`
-    are its virtual functions, `parts` are those of them and of its sub-functions that have an RDMA
-    device.
-    """
+    """A card that is no part of another one, with what is divided off it."""
 
     card: Card
-    rail: int | None = None
-    functions: int = 0
-    parts: tuple[Card, ...] = ()
+    rail: int | None = None  # its number without a list; None for a card without an RDMA device
+    functions: int = 0  # how many virtual ones
+    parts: tuple[Card, ...] = ()  # virtual functions and sub-functions that have an RDMA device
 
 
 class TopologyGroup(Frozen):
-    """What is below one PCIe switch: its upper side; None for right below the host bridge."""
+    """The devices below one PCIe switch: its upper side; None for right below the host bridge."""
 
     switch: PciAddress | None
     gpus: tuple[PlacedGpu, ...] = ()

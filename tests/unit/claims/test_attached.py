@@ -127,9 +127,7 @@ async def test_the_agents_view_has_claims_beside_shares(tmp_path):
     claims = booking(tmp_path, pool)
     kubelet = KubeletView(None)
     kubelet.claims = claims
-    asked = NodeViewDependencies(
-        None, kubelet, NodeContext({RESOURCE: pool}), None, None
-    )
+    asked = NodeViewDependencies(None, kubelet, NodeContext({RESOURCE: pool}), None, None)
     await claims.prepare(CLAIM)
     plugin = Holding(POD.namespace, POD.name, "main", RESOURCE, (pool.shares[0].id,))
     by_claim = await claims.holdings_of(POD)

@@ -1,4 +1,4 @@
-"""What `kube-rdma devices --watch` tells: the differences of two pictures, a line for each.
+"""Shows the differences of two surveys, a line for each: `kube-rdma devices --watch`.
 
 hardware/watch takes a new Survey whenever the kernel announces something and compares it with the
 last one here. The comparison goes through the fields of the model, so a field that is new there is
@@ -38,7 +38,7 @@ _WORDS = {
 
 
 class ChangeKind(StrEnum):
-    """What sort of thing has changed."""
+    """The kind of thing that has changed."""
 
     DEVICE = "device"
     PORT = "port"
@@ -58,14 +58,14 @@ class SurveyChange(Frozen):
 
     @property
     def event(self) -> str:
-        """The change in a word: appeared, vanished or changed."""
+        """Return the change in a word: appeared, vanished or changed."""
         if self.what:
             return "changed"
         return "appeared" if self.before is None else "vanished"
 
 
 def changes(before: Survey, after: Survey) -> tuple[SurveyChange, ...]:
-    """Everything that became different, in the order of devices, GPUs, node; empty when equal."""
+    """Return everything that became different, in the order of devices, GPUs, node."""
     return (
         *_devices(before, after),
         *_gpus(before, after),
@@ -74,7 +74,7 @@ def changes(before: Survey, after: Survey) -> tuple[SurveyChange, ...]:
 
 
 def line(change: SurveyChange, at: datetime) -> str:
-    """A change for people, with the time of day to the millisecond."""
+    """Return a change for people, with the time of day to the millisecond."""
     who = change.subject if change.port is None else f"{change.subject} port {change.port}"
     if change.kind is ChangeKind.GPU:
         who = f"GPU {who}"
@@ -82,7 +82,7 @@ def line(change: SurveyChange, at: datetime) -> str:
 
 
 def entry(change: SurveyChange, at: datetime) -> dict[str, object]:
-    """A change as JSON values. Keys are stable.
+    """Return a change as JSON values. Keys are stable.
 
     ``time`` (ISO 8601 with offset), ``event`` (appeared, vanished, changed), ``kind`` (device,
     port, gpu, node), ``subject`` (device name, PCI address of a GPU, or node), ``port`` or null,
@@ -157,21 +157,16 @@ def _sentence(change: SurveyChange) -> str:
     if change.event == "appeared":
         return f"appeared, {_text(change.after)}"
     word = _WORDS.get(change.what, change.what)
-    if change.what == "gids":
-        return f"{word} {_gids(change.before, change.after)}"
+    before, after = change.before, change.after
+    if change.what == "gids" and isinstance(before, tuple) and isinstance(after, tuple):
+        # Also what came and went, for the length may stay the same.
+        new, gone = len({*after} - {*before}), len({*before} - {*after})
+        return f"{word} {len(before)} → {len(after)} ({new} new, {gone} gone)"
     return f"{word} {_text(change.before)} → {_text(change.after)}"
 
 
-def _gids(before: object, after: object) -> str:
-    """Two GID tables: their lengths, and what came and went, for the length may stay the same."""
-    assert isinstance(before, tuple)
-    assert isinstance(after, tuple)
-    came, went = set(after) - set(before), set(before) - set(after)
-    return f"{len(before)} → {len(after)} ({len(came)} new, {len(went)} gone)"
-
-
 def _text(value: object) -> str:
-    """A value in a few words."""
+    """Return a value in a few words."""
     if value is None or value == ():
         return "-"
     if isinstance(value, tuple):

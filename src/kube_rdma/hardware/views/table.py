@@ -1,4 +1,4 @@
-"""The node's RDMA devices for people: a table.
+"""Shows the node's RDMA devices: a table for people, and the lines of ibdev2netdev.
 
 The last step of `kube-rdma devices`: everything shown was found by the survey and judged by
 pools/rules/health. hardware/views/documents has the same for programs.
@@ -38,7 +38,7 @@ _MODES = {
 def devices_page(
     verdicts: Sequence[Verdict], survey: Survey, notes: Sequence[str] = (), *, wide: bool = False
 ) -> Page:
-    """The devices, one line a port, and below what is worth saying about the node.
+    """Return the devices, one line a port, and below remarks on the node.
 
     RATE is in Gb/s (100G), GIDS counts the used entries of the port's table, NETDEV names the bond
     of an interface in parentheses, PCI how a function is divided or what it is a part of. The
@@ -51,23 +51,21 @@ def devices_page(
         *(Sentence(f"Note: {note}.", "      ") for note in notes),
         *_fault_lines(survey, every=not verdicts),
     )
-    return ((_table(verdicts, wide=wide),) if verdicts else lines_of(_NO_DEVICES)), below
+    if not verdicts:
+        return lines_of(_NO_DEVICES), below
+    names = {v.device.pci: v.device.name for v in reversed(verdicts) if v.device.pci}
+    rows = tuple(_row(verdict, names, wide=wide) for verdict in verdicts)
+    head = (*_COLUMNS, *(_MORE if wide else ()))
+    return (PageTable(head, rows, _RIGHT, stated=_USABLE),), below
 
 
 def device_names(verdicts: Sequence[Verdict]) -> list[str]:
-    """What `-o name` prints."""
+    """Return the names that `-o name` prints."""
     return [verdict.device.name for verdict in verdicts]
 
 
-def _table(verdicts: Sequence[Verdict], *, wide: bool) -> PageTable:
-    names = {v.device.pci: v.device.name for v in reversed(verdicts) if v.device.pci}
-    head = (*_COLUMNS, *(_MORE if wide else ()))
-    rows = tuple(_row(verdict, names, wide=wide) for verdict in verdicts)
-    return PageTable(head, rows, _RIGHT, stated=_USABLE)
-
-
 def _row(verdict: Verdict, names: Mapping[PciAddress, str], *, wide: bool) -> PageRow:
-    """The lines of a device with its state, and under them the reasons against it."""
+    """Return the lines of a device with its state, and under them the reasons against it."""
     first, *others = _lines(verdict, names)
     if wide:
         device = verdict.device
@@ -79,7 +77,7 @@ def _row(verdict: Verdict, names: Mapping[PciAddress, str], *, wide: bool) -> Pa
 
 
 def _lines(verdict: Verdict, names: Mapping[PciAddress, str]) -> Iterator[tuple[str, ...]]:
-    """One line a port; what belongs to the whole device stands in the first."""
+    """Yield one line a port; what belongs to the whole device stands in the first."""
     device = verdict.device
     node = _NONE if device.numa_node is None else str(device.numa_node)
     whole = (device.name, node, _place(device, names), "yes" if verdict.usable else "no")
@@ -105,7 +103,7 @@ def _netdev(port: Port) -> str:
 
 
 def _place(device: Device, names: Mapping[PciAddress, str]) -> str:
-    """The PCI address and what it is: a sub-function, a VF of a card (`names`), a card with VFs."""
+    """Return the PCI address and its kind: a sub-function, a VF of a card (`names`), with VFs."""
     if device.pci is None:
         return _NONE
     seat = device.seat
@@ -121,7 +119,7 @@ def _place(device: Device, names: Mapping[PciAddress, str]) -> str:
 
 
 def _fault_lines(survey: Survey, *, every: bool) -> Block:
-    """How much could not be read; `every` fault in full where they explain an empty table."""
+    """Say how much could not be read; `every` fault in full where they explain an empty table."""
     count = len(survey.faults)
     if not count:
         return ()
@@ -132,26 +130,18 @@ def _fault_lines(survey: Survey, *, every: bool) -> Block:
     return Line(f"{what} could not be read:"), *faults
 
 
-# RDMA devices and their interfaces in the lines that people's scripts already read.
+# The lines of ibdev2netdev, which people's scripts read.
 
 
 def ibdev2netdev(survey: Survey) -> str:
-    """One line, with its end, for each port that has an interface; empty when none has."""
-    devices = sorted(survey.devices, key=lambda device: device.name)
-    return "".join(line for device in devices for line in _ibdev2netdev_lines(device))
-
-
-def _ibdev2netdev_lines(device: Device) -> list[str]:
-    shown = sorted(
-        (port.bond or port.netdev, port.number, port.state)
+    """Return one line, with its end, for each port that has an interface."""
+    ports = sorted(
+        (device.name, port.bond or port.netdev, port.number, port.state is PortState.ACTIVE)
+        for device in survey.devices
         for port in device.ports
         if port.netdev is not None
     )
-    return [
-        f"{device.name} port {number} ==> {netdev} ({_word(state)})\n"
-        for netdev, number, state in shown
-    ]
-
-
-def _word(state: PortState) -> str:
-    return "Up" if state is PortState.ACTIVE else "Down"
+    return "".join(
+        f"{name} port {number} ==> {netdev} ({'Up' if is_up else 'Down'})\n"
+        for name, netdev, number, is_up in ports
+    )

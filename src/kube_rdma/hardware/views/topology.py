@@ -1,9 +1,9 @@
-"""The GPU × NIC matrix of `kube-rdma devices --topology`, as `nvidia-smi topo -m` lays it out.
+"""Shows how near GPUs and NICs are: `kube-rdma devices --topology` and its picture.
 
-Rows, columns, marks and the two-space ``NIC0: mlx5_0`` lines are nvidia-smi's, so that what reads
-its output by fields reads this. Added to it: the NUMA node of NICs, and a legend of the GPUs, for
-their numbers follow the PCI address here. pools/rules/topology finds the marks; they come as
-text.
+Rows, columns, marks and the two-space ``NIC0: mlx5_0`` lines are those of `nvidia-smi topo -m`, so
+that what reads its output by fields reads this. Added to it: the NUMA node of NICs, and a legend
+of the GPUs, for their numbers follow the PCI address here. pools/rules/topology finds the marks;
+they come as text.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from kube_rdma.lib.svg import STYLE, BoxLook, NestedBox, drawn, size
-from kube_rdma.model.device import Gpu, LinkLayer, Port, PortState
+from kube_rdma.model.device import LinkLayer, Port, PortState
 from kube_rdma.model.survey import (
     NodeTopology,
     PlacedCard,
@@ -20,7 +20,6 @@ from kube_rdma.model.survey import (
     Survey,
     TopologyBridge,
     TopologyGroup,
-    TopologySocket,
 )
 
 Marks = Sequence[Sequence[str | None]]  # GPUs, then devices, as rows and as columns
@@ -44,11 +43,13 @@ _NOTHING = "No GPUs and no RDMA devices, so there is nothing to be near to."
 
 
 def topology_text(survey: Survey, marks: Marks) -> str:
-    """The matrix with its legends; `marks` as pools/rules/topology.matrix orders them."""
+    """Return the matrix with its legends; `marks` as pools/rules/topology.matrix orders them."""
     gpus, nics = _labels(survey)
     if not marks:
         return _NOTHING
-    lines = [*_matrix([*gpus, *nics], marks, _nodes(survey)), "", "Legend:", ""]
+    nodes = [gpu.seat.numa_node for gpu in survey.gpus]
+    nodes += [device.numa_node for device in survey.devices]
+    lines = [*_matrix([*gpus, *nics], marks, nodes), "", "Legend:", ""]
     lines += [f"  {mark:<4} = {meaning}" for mark, meaning in _LEGEND.items()]
     if any(mark is None for row in marks for mark in row):
         lines.append(_LEGEND_UNKNOWN)
@@ -59,13 +60,17 @@ def topology_text(survey: Survey, marks: Marks) -> str:
         ]
     if gpus:
         lines += ["", "GPU Legend:", ""]
-        lines += [f"  {label}: {_named(gpu)}" for label, gpu in zip(gpus, survey.gpus, strict=True)]
+        lines += [
+            f"  {label}: {gpu.seat.pci} [{gpu.vendor:04x}:{gpu.device:04x}] "
+            f"{gpu.driver or 'no driver'}"
+            for label, gpu in zip(gpus, survey.gpus, strict=True)
+        ]
         lines += ["", _NVLINK]
     return "\n".join(lines)
 
 
 def topology_document(survey: Survey, marks: Marks) -> dict[str, object]:
-    """The same as JSON values, null where a mark is not known. Keys are stable.
+    """Return the matrix as JSON values, null where a mark is not known. Keys are stable.
 
     ``gpus``: label to PCI address; ``nics``: label to device name; ``nearness``: label to label to
     mark, so that GPU 0 and NIC 1 are ``.nearness.GPU0.NIC1``.
@@ -76,7 +81,10 @@ def topology_document(survey: Survey, marks: Marks) -> dict[str, object]:
         "gpus": {label: gpu.seat.pci for label, gpu in zip(gpus, survey.gpus, strict=True)},
         "nics": {label: nic.name for label, nic in zip(nics, survey.devices, strict=True)},
         "nearness": {
-            label: {other: _plain(mark) for other, mark in zip(labels, row, strict=True)}
+            label: {
+                other: None if mark is None else str(mark)
+                for other, mark in zip(labels, row, strict=True)
+            }
             for label, row in zip(labels, marks, strict=True)
         },
     }
@@ -85,11 +93,6 @@ def topology_document(survey: Survey, marks: Marks) -> dict[str, object]:
 def _labels(survey: Survey) -> tuple[list[str], list[str]]:
     gpus = [f"GPU{i}" for i in range(len(survey.gpus))]
     return gpus, [f"NIC{i}" for i in range(len(survey.devices))]
-
-
-def _nodes(survey: Survey) -> list[int | None]:
-    seats = [gpu.seat.numa_node for gpu in survey.gpus]
-    return seats + [device.numa_node for device in survey.devices]
 
 
 def _matrix(labels: Sequence[str], marks: Marks, nodes: Sequence[int | None]) -> Iterator[str]:
@@ -102,27 +105,13 @@ def _matrix(labels: Sequence[str], marks: Marks, nodes: Sequence[int | None]) ->
 
     yield line("", labels, _NUMA)
     for label, row, node in zip(labels, marks, nodes, strict=True):
-        cells = [_cell(mark) for mark in row]
+        # The short ones a little to the right, as nvidia-smi has its X.
+        texts = (_UNKNOWN if mark is None else str(mark) for mark in row)
+        cells = [f" {text}" if len(text) == 1 else text for text in texts]
         yield line(label, cells, _UNKNOWN if node is None else str(node))
 
 
-def _cell(mark: str | None) -> str:
-    """A mark; the short ones a little to the right, as nvidia-smi has its X."""
-    if mark is None:
-        return f" {_UNKNOWN}"
-    return f" {_SELF}" if mark == _SELF else str(mark)
-
-
-def _plain(mark: str | None) -> str | None:
-    return None if mark is None else str(mark)
-
-
-def _named(gpu: Gpu) -> str:
-    ids = f"{gpu.seat.pci} [{gpu.vendor:04x}:{gpu.device:04x}]"
-    return f"{ids} {gpu.driver}" if gpu.driver else f"{ids} no driver"
-
-
-# The topology of a node as a picture: `kube-rdma devices --svg`.
+# The picture: `kube-rdma devices --svg`.
 
 # Okabe and Ito's colours; white is read on the dark ones.
 _RAILS = (
@@ -137,16 +126,21 @@ _PLAIN = BoxLook(fill="#ffffff", edge="#9aa5b1")
 _ILL_FILL = "#ffe3e3"
 _ACROSS = 4  # boxes of GPUs or cards in a row
 _WIDEST = 1400  # pixels that sockets take beside each other
-_MARGIN, _HEAD, _TOPOLOGY_SVG_GAP = 20, 44, 16
-_TOPOLOGY_SVG_LEGEND = (
+_MARGIN, _HEAD, _BOX_GAP = 20, 44, 16
+_PICTURE_LEGEND = (
     "GPUs and cards in one inner box are near. Pods cannot get a dashed card; its tip says why.",
     "Rails are numbered by PCI address where no policy lists the cards. NVLink is not shown.",
 )
 
 
 def topology_svg(topology: NodeTopology, name: str) -> str:
-    """The whole picture; `name` is what people call the node."""
-    sockets = [_socket(socket) for socket in topology.sockets]
+    """Return the whole picture; `name` is what people call the node."""
+    sockets = []
+    for socket in topology.sockets:
+        node = socket.numa_node
+        title = "socket not known" if node is None else f"socket, NUMA node {node}"
+        rows = (tuple(map(_bridge, socket.bridges)),)
+        sockets.append(NestedBox(title, rows=rows, look=_SOCKET))
     sockets = sockets or [NestedBox("no GPU and no network card", look=_PLAIN)]
     parts: list[str] = []
     width, height = 0, _HEAD
@@ -154,14 +148,16 @@ def topology_svg(topology: NodeTopology, name: str) -> str:
         left = _MARGIN
         for box in row:
             parts += drawn(box, left, height)
-            left += size(box)[0] + _TOPOLOGY_SVG_GAP
-        width = max(width, left - _TOPOLOGY_SVG_GAP + _MARGIN)
-        height += max(size(box)[1] for box in row) + _TOPOLOGY_SVG_GAP
-    width = max(width, 2 * _MARGIN + 6 * max(map(len, _TOPOLOGY_SVG_LEGEND)))
+            left += size(box)[0] + _BOX_GAP
+        width = max(width, left - _BOX_GAP + _MARGIN)
+        height += max(size(box)[1] for box in row) + _BOX_GAP
+    width = max(width, 2 * _MARGIN + 6 * max(map(len, _PICTURE_LEGEND)))
     legend = [
-        _line(height + 8 + 18 * number, text) for number, text in enumerate(_TOPOLOGY_SVG_LEGEND)
+        f'<text x="{_MARGIN}" y="{height + 8 + 18 * number}" style="font-size: 11px">'
+        f"{escape(text)}</text>"
+        for number, text in enumerate(_PICTURE_LEGEND)
     ]
-    height += 18 * len(_TOPOLOGY_SVG_LEGEND) + 4
+    height += 18 * len(_PICTURE_LEGEND) + 4
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}">'
@@ -172,25 +168,15 @@ def topology_svg(topology: NodeTopology, name: str) -> str:
     return "\n".join((head, style, ground, title, *parts, *legend, "</svg>\n"))
 
 
-def _line(y: int, text: str) -> str:
-    return f'<text x="{_MARGIN}" y="{y}" style="font-size: 11px">{escape(text)}</text>'
-
-
 def _rows(sockets: Sequence[NestedBox]) -> Iterator[list[NestedBox]]:
-    """As many sockets beside each other as the page takes."""
+    """Yield as many sockets beside each other as the page takes."""
     row: list[NestedBox] = []
     for box in sockets:
-        if row and sum(size(one)[0] + _TOPOLOGY_SVG_GAP for one in (*row, box)) > _WIDEST:
+        if row and sum(size(one)[0] + _BOX_GAP for one in (*row, box)) > _WIDEST:
             yield row
             row = []
         row.append(box)
     yield row
-
-
-def _socket(socket: TopologySocket) -> NestedBox:
-    node = socket.numa_node
-    title = "socket not known" if node is None else f"socket, NUMA node {node}"
-    return NestedBox(title, rows=(tuple(map(_bridge, socket.bridges)),), look=_SOCKET)
 
 
 def _bridge(bridge: TopologyBridge) -> NestedBox:
@@ -209,7 +195,7 @@ def _bridge(bridge: TopologyBridge) -> NestedBox:
 
 
 def _tenants(group: TopologyGroup) -> Iterator[tuple[NestedBox, ...]]:
-    """GPUs above, cards below them."""
+    """Yield GPUs above, cards below them."""
     for boxes in (list(map(_gpu, group.gpus)), list(map(_card, group.cards))):
         for start in range(0, len(boxes), _ACROSS):
             yield tuple(boxes[start : start + _ACROSS])
@@ -255,7 +241,7 @@ def _card_lines(placed: PlacedCard) -> Iterator[str]:
 
 
 def _port(port: Port) -> str:
-    """What speaks on the wire, how fast, and the state of a port that carries no traffic."""
+    """Return what speaks on the wire, how fast, and the state of a port without traffic."""
     layer = "" if port.link_layer is LinkLayer.UNKNOWN else port.link_layer.value
     rate = "" if port.rate_gbps is None else f"{port.rate_gbps:g} Gb/s"
     state = "" if port.state is PortState.ACTIVE else port.state.value

@@ -1,6 +1,6 @@
 """From counters to rates: which series of an agent are traffic, and what two scrapes come to.
 
-Between adapters/metrics/samples and metrics/views. A counter that is lower than it
+Between adapters/metrics/local and metrics/views. A counter that is lower than it
 was, or that one scrape lacks, has no rate in this interval: it began anew, wrapped, or its device
 went.
 """
