@@ -24,8 +24,6 @@ ONE = replace(EMPTY, devices=(DEVICE,))
 
 
 class Node:
-    """A node that shows each picture once, the last one for ever, and counts the looks."""
-
     def __init__(self, *pictures):
         self._pictures = list(pictures)
         self.looks = 0
@@ -36,7 +34,6 @@ class Node:
 
 
 async def watched(node, doors, told, settle=0.05):
-    """Watch until `told` things were told."""
     heard = asyncio.Queue()
     task = asyncio.create_task(watch(node.look, doors, heard.put_nowait, settle))
     async with asyncio.timeout(20):
@@ -80,8 +77,6 @@ async def test_a_burst_is_one_look_and_silence_none():
 
 
 class Deaf:
-    """A door that the kernel does not open."""
-
     async def __aenter__(self):
         raise PermissionError(1, "Operation not permitted")
 
@@ -97,8 +92,6 @@ async def test_a_kernel_that_does_not_let_us_listen_is_unavailable():
 
 
 class Breaking(FakeUevents):
-    """A door that breaks while it is listened at."""
-
     async def __anext__(self):
         raise OSError(5, "Input/output error")
 

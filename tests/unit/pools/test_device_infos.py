@@ -1,15 +1,12 @@
 """What meta-plugins are told of granted cards, of every pool whose shares are cards."""
 
-import json
-
 import pytest
 from grpclib import GRPCError
 
 from kube_base.frozen import replace
-from kube_rdma.adapters.files.device_info import DeviceInfoFolder, file_name
-from kube_rdma.model.device import PciAddress
-from kube_rdma.model.pools import DeviceInfo, ShareId
-from tests.unit.agent.world import VKE, World, hard_card, running, until
+from kube_rdma.adapters.files.device_info import DeviceInfoFolder
+from kube_rdma.model.pools import ShareId
+from tests.unit.agent.world import VKE, World, hard_card
 
 CARDS = [hard_card(n) for n in range(2)]
 SHARE = ShareId("0000:81:00.0-0")
@@ -37,22 +34,7 @@ async def offered(world):
     await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 2)
 
 
-async def test_a_card_of_any_pool_is_told_until_the_pool_goes(world, folder):
-    """A node's label makes this one, and takes it away again."""
-    world.label("shared")
-    async with world.serving(doors(world, folder)):
-        await offered(world)
-        await world.kubelet.allocate(VKE, 1, (SHARE,))
-        assert names(folder) == {file_name(VKE, SHARE)}
-        found = json.loads((folder / file_name(VKE, SHARE)).read_text())
-        assert found["pci"] == {"pci-address": "0000:81:00.0", "rdma-device": "mlx5_0"}
-        world.kubelet.remove_pod("pod")
-        world.label(None)
-        await until(lambda: not names(folder))
-
-
 async def test_a_folder_that_cannot_be_written_costs_no_pod_its_card(world, folder, recording):
-    """Unless its pool is of a document that promises the file."""
     folder.write_text("no folder")
     world.label("shared")
     async with world.serving(doors(world, folder)):
@@ -68,18 +50,3 @@ async def test_a_folder_that_cannot_be_written_costs_no_pod_its_card(world, fold
         await world.kubelet.until(lambda: world.kubelet.healthy("intel.com/vf") == 1)
         with pytest.raises(GRPCError, match="cannot be written"):
             await world.kubelet.allocate("intel.com/vf", 1)
-
-
-async def test_what_an_earlier_life_told_of_shares_that_are_no_more_goes(world, folder):
-    """At the start; what still holds stays, for a pod may just be getting its network."""
-    infos, info = DeviceInfoFolder(folder), DeviceInfo(PciAddress("0000:81:00.0"), ())
-    for share in (SHARE, ShareId("0000:99:00.0-0")):
-        infos.write(VKE, share, info)
-    infos.write("intel.com/vf", ShareId("0000:99:00.0"), info)
-    world.label("shared")
-    async with world.kubelet:
-        async with running(doors(world, folder)):
-            await offered(world)
-            kept = {file_name(VKE, SHARE), "intel.com-vf-0000:99:00.0-device.json"}
-            await until(lambda: names(folder) == kept)
-        assert names(folder) == kept

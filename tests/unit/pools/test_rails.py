@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -11,10 +10,7 @@ from kube_base.errors import Unavailable
 from kube_base.frozen import replace
 from kube_rdma.adapters.journal.codec import RAILS
 from kube_rdma.adapters.journal.journal import Journal
-from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma.pools.rails import NodeRails
-from kube_rdma.pools.rules.health import node_cards
-from kube_rdma_lab.native.tree_text import unpack
 from kube_rdma_testing.disk import FakeDisk
 from kube_rdma_testing.kubelet.kubelet import FakeKubelet
 from tests.kit.nodes import hard_card
@@ -41,30 +37,7 @@ async def test_the_next_agent_numbers_as_the_one_before(recording):
     assert len(recording.of("rails numbered")) == 2, "once for each agent"
 
 
-@pytest.mark.parametrize("shift", [1, 0x30])
-async def test_a_node_whose_buses_have_other_numbers_keeps_its_rails(tmp_path, recording, shift):
-    """A whole server as sysfs shows it, over an agent's restart: the rail of each GUID stays."""
-    text = (DATA / "trees/dgx-like/tree.txt").read_text()
-    buses = re.compile("(?<=0000:)[0-9a-f]{2}(?=:[0-9a-f]{2}[.])")
-    shifted = buses.sub(
-        lambda bus: f"{(int(bus[0], 16) + shift) & 0xFF if int(bus[0], 16) else 0:02x}", text
-    )
-    found, disk = [], FakeDisk()
-    for boot, manifest in enumerate((text, shifted)):
-        unpack(manifest, tmp_path / str(boot))
-        cards = node_cards(read_survey(tmp_path / str(boot)))
-        rails = NodeRails(lambda: Journal(disk, RAILS), boot=str(boot))
-        offered = [card for card in cards if card.devices]
-        await rails.see(offered, cards, (), idle=False)
-        assert (rails.count, rails.without_cards) == (len(offered), None)
-        found.append({card.devices[0].node_guid: rails.number(card.id) for card in offered})
-        disk.crash()
-    assert found[0] == found[1]
-    assert len(found[0]) == 8
-
-
 async def test_rails_without_cards_are_told_to_the_node_once(settings, recording):
-    """By the log and an Event; until they are there again."""
     rails = NodeRails()
     await rails.see(CARDS, CARDS, (), idle=False)
     node = Node(CARDS[1].devices[0])
@@ -93,7 +66,6 @@ async def test_a_disk_that_fails_is_told_once_and_costs_no_number(recording):
 
 
 async def test_the_loop_numbers_the_cards_that_it_offers(settings, recording):
-    """A card that comes later is behind the others while nobody says that the node is idle."""
     node = Node(card(1))
     rails = NodeRails()
     serve = serving(settings, node.kernel, rails=rails)

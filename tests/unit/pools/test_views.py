@@ -181,7 +181,6 @@ def test_every_line_keeps_the_width_of_a_small_terminal():
 
 
 def test_the_document_has_every_field_of_a_wish():
-    """So has a selector, of which only what is given is told."""
     document = pools_document([FULL], 60, ["mind the gap"])
     (pool,) = document["pools"]
     assert set(pool) == {*map(camel_case, PoolSpec.__struct_fields__)}

@@ -64,7 +64,6 @@ def test_the_words_are_those_of_format_1():
     st.lists(st.builds(Finding.of, WORDS, PATHS, WORDS, WORDS)),
 )
 def test_what_is_written_is_read_again(problems, findings):
-    """Any finding of either kind."""
     pod = ObservedPod("default", "train", findings=tuple(findings))
     seen = Observation("node-1", problems=tuple(problems), pod=pod)
     assert bundle.decode(bundle.encode(seen), "x.json") == seen
@@ -81,14 +80,12 @@ def test_what_is_written_is_read_again(problems, findings):
     ],
 )
 def test_findings_of_another_form_are_refused(more):
-    """Somebody has edited the file."""
     text = json.dumps({"document": 1, "node": "a"} | more)
     with pytest.raises(Refused, match=r"\Ax.json: this is not a bundle"):
         bundle.decode(text.encode(), "x.json")
 
 
 def test_a_newer_format_is_named_by_its_number():
-    """Also where its findings have another form."""
     text = json.dumps({"document": 2, "node": "a", "problems": [{"subject": "x"}]})
     with pytest.raises(Refused, match="the bundle has format 2"):
         bundle.decode(text.encode(), "x.json")

@@ -48,7 +48,6 @@ def names(folder):
     "share", [VF, f"{VF}-12", "0000ffff:81:00.2-0", "mlx5_core.sf.4", "mlx5_core.sf.4-1"]
 )
 def test_what_is_said_of_shares_that_are_no_more_goes(tmp_path, share):
-    """Of this resource alone, and nothing that is not the name of a share of ours."""
     folder = DeviceInfoFolder(tmp_path)
     others = ("intel.com/vf-2", "intel.com/other", "x/intel.com-vf")
     for resource in ("intel.com/vf", *others):
@@ -76,7 +75,6 @@ PATH = "/host/run/k8s.cni.cncf.io/devinfo/cni/default-net_net1"
 
 @pytest.fixture
 def of_plugin(tmp_path):
-    """The file that the path means, in a folder that is not there yet."""
     return tmp_path / "cni" / "default-net_net1"
 
 
@@ -85,7 +83,6 @@ def told(tmp_path, info=INFO, path=PATH):
 
 
 def test_a_plugins_caller_is_told_where_nobody_did(tmp_path, of_plugin):
-    """In the folder as we see it, whatever the caller calls it."""
     told(tmp_path)
     assert json.loads(of_plugin.read_text())["pci"]["rdma-device"] == "mlx5_2"
     assert of_plugin.stat().st_mode & 0o777 == 0o444

@@ -52,7 +52,6 @@ class Desk:
 
 @asynccontextmanager
 async def run(plugin):
-    """Run a plugin in the background; it is stopped as SIGTERM stops it."""
     task = asyncio.create_task(plugin.run())
     try:
         yield plugin
@@ -63,7 +62,6 @@ async def run(plugin):
 
 
 def running(directory, offer, answers=None, kind=DevicePlugin):
-    """A plugin for `offer` that runs inside the block."""
     return run(kind(directory, offer, answers or PluginHandlers(Desk().allocate)))
 
 

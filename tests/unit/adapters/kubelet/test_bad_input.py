@@ -29,8 +29,6 @@ class Claim(bytes):
 
 
 class Bytes(CodecBase):
-    """A client that says what it likes."""
-
     __content_subtype__ = "proto"
 
     def encode(self, message, message_type):
@@ -57,7 +55,6 @@ async def send(path, method, *messages):
 
 @pytest.fixture
 async def plugin(directory, recording, caplog):
-    """A registered plugin, of which nobody saw a traceback."""
     async with FakeKubelet(directory) as kubelet, running(directory, make_offer(3)):
         await kubelet.until(lambda: kubelet.healthy(HCA) == 3)
         yield directory / SOCKET
@@ -109,7 +106,6 @@ async def test_methods_that_there_are_not(plugin, method):
     ],
 )
 async def test_bytes_that_are_no_http2(plugin, data):
-    """The server hangs up on them."""
     reader, writer = await asyncio.open_unix_connection(str(plugin))
     writer.write(data)
     writer.write_eof()
@@ -122,8 +118,6 @@ async def test_bytes_that_are_no_http2(plugin, data):
 
 @asynccontextmanager
 async def raw_server(path, data):
-    """A server that reads a little, answers with `data` whatever it is asked, and hangs up."""
-
     async def answer(reader, writer):
         await reader.read(65536)
         writer.write(data)
@@ -137,7 +131,6 @@ async def raw_server(path, data):
 
 @pytest.mark.parametrize("data", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\x00" * 1000])
 async def test_a_kubelet_that_speaks_something_else(directory, data, recording):
-    """The registration fails with a reason, and is tried again until a kubelet answers."""
     async with raw_server(directory / "kubelet.sock", data), running(directory, make_offer(3)):
         await recording.wait_for("registration failed, trying again")
         assert recording.of("registration failed, trying again")[0]["reason"]
@@ -146,8 +139,6 @@ async def test_a_kubelet_that_speaks_something_else(directory, data, recording):
 
 
 async def test_a_kubelet_whose_answer_is_none(directory, recording):
-    """It speaks gRPC, but what it sends is no message."""
-
     class Liar:
         def __mapping__(self):
             handler = Handler(self.register, Cardinality.UNARY_UNARY, bytes, bytes)
@@ -167,7 +158,6 @@ async def test_a_kubelet_whose_answer_is_none(directory, recording):
 
 
 async def test_another_version_is_refused_with_a_reason(directory):
-    """As a future kubelet would refuse ours."""
     async with FakeKubelet(directory) as kubelet:
         with pytest.raises(RuntimeError, match="not supported"):
             await kubelet.connect(HCA, directory / "x", ["v1"])

@@ -15,7 +15,6 @@ POD = ContainerPlace("pod")
 
 
 async def test_the_plugin_chooses_among_what_is_free(directory):
-    """Its answer counts as far as it was offered; the rest is the kubelet's own choice."""
     desk = Desk()
     async with (
         FakeKubelet(directory) as kubelet,
@@ -50,7 +49,6 @@ async def test_shares_of_an_init_container_must_be_among_the_chosen(directory):
 
 
 async def test_shares_near_to_the_chosen_numa_node_come_first(directory):
-    """The plugin chooses among the near ones while they suffice, else only among the rest."""
     desk = Desk()
     shares = tuple(Share(f"hca-{n}", True, (n % 2,)) for n in range(6))
     async with (
@@ -86,7 +84,6 @@ async def test_a_refused_preference_fails_the_pod(directory):
 
 
 async def test_a_container_waits_until_it_may_start(directory):
-    """Each start asks; a refusal leaves the shares with the container and the next try is free."""
     desk = Desk()
     async with (
         FakeKubelet(directory) as kubelet,
@@ -120,7 +117,6 @@ async def test_no_container_starts_without_its_plugin(directory):
 
 
 async def test_cdi_devices_are_named(directory):
-    """A name goes out as it is: nothing looks it up before the container is created."""
     desk = Desk(paths=(), cdi=("kube-rdma.io/hca=0000_81_00.0-0-x7",))
     async with (
         FakeKubelet(directory) as kubelet,
@@ -133,8 +129,6 @@ async def test_cdi_devices_are_named(directory):
 
 
 class TestNews:
-    """What a publish reaches."""
-
     @pytest.mark.parametrize("change", [{"prefers": True}, {"gated": True}])
     async def test_other_options_are_another_registration(self, directory, change):
         desk = Desk()

@@ -33,8 +33,6 @@ GOOD, BAD, NASTY = (
 
 
 class Cards:
-    """A driver that does not know the claim `bad`."""
-
     def __init__(self):
         self.asked = []
 
@@ -111,7 +109,6 @@ async def test_a_claim_that_fails_holds_up_no_other(channel, cards):
 
 
 async def test_a_claim_whose_handling_raises_something_holds_up_no_other(channel):
-    """Neither what is prepared nor what is given back."""
     request = pb.NodePrepareResourcesRequest(claims=[NASTY, GOOD])
     answer = await DRAPluginStub(channel).NodePrepareResources(request)
     assert "cannot handle this ResourceClaim (AttributeError" in answer.claims["uid-nasty"].error
@@ -139,7 +136,6 @@ async def test_a_folder_that_is_not_there_is_refused(directory):
 
 
 async def test_a_socket_that_was_removed_is_made_anew(channel, directory, recording):
-    """The kubelet's plugin watcher then registers the driver again."""
     socket = directory / f"{DRIVER}.sock"
     socket.unlink()
     await recording.wait_for("socket removed")

@@ -22,8 +22,6 @@ SOCKET = "kube-rdma-rdma_hca.sock"
 
 
 class TestContract:
-    """What a healthy kubelet sees."""
-
     async def test_1000_shares_are_offered(self, directory):
         async with FakeKubelet(directory) as kubelet, running(directory, make_offer()):
             await kubelet.until(lambda: kubelet.healthy(HCA) == 1000)
@@ -131,8 +129,6 @@ class TestContract:
 
 
 class TestFaults:
-    """The kubelet restarts, is late, forgets us, or refuses."""
-
     @pytest.mark.parametrize("crash", [False, True])
     async def test_the_kubelet_restarts(self, directory, crash):
         async with FakeKubelet(directory) as kubelet, running(directory, make_offer()):
@@ -198,7 +194,6 @@ class TestFaults:
             await kubelet.allocate(HCA, 1)
 
     async def test_the_kubelet_hangs_up(self, directory):
-        """Without a ListAndWatch it gives nothing away, so it has to be told again."""
         async with FakeKubelet(directory) as kubelet, running(directory, make_offer()):
             await kubelet.until(lambda: kubelet.healthy(HCA))
             kubelet.hang_up(HCA)
@@ -213,7 +208,6 @@ class TestFaults:
         assert "context deadline exceeded" in failed[0]["reason"]
 
     async def test_a_name_that_the_kubelet_never_takes(self, directory, recording):
-        """We go on trying, slower and slower, and say why."""
         async with FakeKubelet(directory) as kubelet:
             async with running(directory, make_offer(resource="hca")):
                 await kubelet.until(lambda: len(kubelet.refused) == 2)
@@ -222,8 +216,6 @@ class TestFaults:
 
 
 class TestGivingUp:
-    """What only a person can mend ends the plugin with a sentence."""
-
     @pytest.mark.parametrize("kind", ["missing", "file"])
     async def test_there_is_no_directory(self, directory, kind):
         path = directory / "x"
@@ -268,8 +260,6 @@ async def test_a_registration_without_an_answer_ends_nothing_else(directory, mon
     monkeypatch.setattr(device_plugin, "_REGISTER_SECONDS", 0.5)
 
     class Silent(FakeKubelet):
-        """One that reads a registration and never answers."""
-
         async def connect(self, resource, path, versions):
             called.set()
             await asyncio.Event().wait()
@@ -290,7 +280,6 @@ async def test_a_registration_without_an_answer_ends_nothing_else(directory, mon
 @pytest.mark.parametrize("back", [False, True], ids=["first", "kubelet is back"])
 @pytest.mark.parametrize("turns", range(40))
 async def test_an_end_at_any_moment_leaves_no_socket_open(directory, turns, back):
-    """While it begins to listen, is called, or closes what the last kubelet knew."""
     async with FakeKubelet(directory) as kubelet, running(directory, make_offer(count=2)):
         if back:
             await kubelet.until(lambda: kubelet.healthy(HCA) == 2)
@@ -302,7 +291,6 @@ async def test_an_end_at_any_moment_leaves_no_socket_open(directory, turns, back
 
 @pytest.mark.parametrize("turns", range(12))
 async def test_a_second_end_within_the_first_leaves_no_socket_open(directory, turns):
-    """A pool is withdrawn, and the agent ends while that goes on."""
     async with FakeKubelet(directory) as kubelet:
         plugin = DevicePlugin(directory, make_offer(count=2), Desk().answers())
         task = asyncio.create_task(plugin.run())
@@ -324,5 +312,4 @@ async def none_open_in(directory):
 
 
 def open_in(directory):
-    """Whether this process has a socket open whose name is in a folder."""
     return f"{directory}/" in SOCKETS.read_text()

@@ -6,7 +6,7 @@ from grpclib.client import Channel
 
 from kube_rdma.adapters.kubelet.proto import deviceplugin_v1beta1_pb2 as pb
 from kube_rdma.adapters.kubelet.proto.deviceplugin_v1beta1_grpc import RegistrationStub
-from kube_rdma_testing.kubelet.kubelet import FakeKubelet, is_extended_resource
+from kube_rdma_testing.kubelet.kubelet import FakeKubelet
 from tests.unit.adapters.kubelet.conftest import make_offer, running
 
 GOOD = {"version": "v1beta1", "endpoint": "kube-rdma-rdma_hca.sock", "resource_name": "rdma/hca"}
@@ -34,34 +34,7 @@ async def test_a_bad_registration_is_refused(directory, change, reason):
         assert kubelet.registrations == ["rdma/hca"]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "rdma/hca",
-        "rdma/hca_shared_devices_a",
-        "vke.volcengine.com/rdma",
-        "a/B.c-d",
-        "a/" + "b" * 63,
-    ],
-)
-def test_names_of_resources(name):
-    assert is_extended_resource(name)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("", "hca", "/hca", "rdma/", "a/b/c", "A/b", "a_b/c", "a/-b", "a/b-"),
-        *("requests.a/b", "x.kubernetes.io/a", "kubernetes.io/a"),
-        *("a/" + "b" * 64, "a" * 250 + "/b"),
-    ],
-)
-def test_names_that_are_none(name):
-    assert not is_extended_resource(name)
-
-
 async def test_it_allocates_like_the_device_manager(directory):
-    """Nothing from nobody, nothing beyond what is healthy and free."""
     async with FakeKubelet(directory) as kubelet:
         with pytest.raises(RuntimeError, match="unregistered device"):
             await kubelet.allocate("rdma/hca", 1)

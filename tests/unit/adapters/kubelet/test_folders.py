@@ -1,14 +1,18 @@
-"""Where the kubelet is, wherever it was put."""
+"""Folders of the kubelet, and its record."""
 
+import json
 import os
 import socket
 
 import pytest
 
-from kube_base.errors import Refused
+from kube_base.errors import Refused, Unavailable
 from kube_rdma.adapters.kubelet.device_plugin import DevicePlugin, Registry, WatchedPlugin, serve
-from kube_rdma.adapters.kubelet.folders import KNOWN, Folders, find_folders
-from tests.unit.adapters.kubelet.conftest import Desk, make_offer
+from kube_rdma.adapters.kubelet.folders import KNOWN, NAME, DeviceCheckpoint, Folders, find_folders
+from kube_rdma.model.holdings import RecordedGrant
+from kube_rdma_testing.kubelet.devices import ContainerPlace
+from kube_rdma_testing.kubelet.kubelet import FakeKubelet
+from tests.unit.adapters.kubelet.conftest import Desk, make_offer, running
 
 USUAL = "var/lib/kubelet"
 K0S = "var/lib/k0s/kubelet"
@@ -39,7 +43,6 @@ def test_the_usual_place(directory):
 
 
 def test_another_root_leaves_device_plugins_where_they_were(directory):
-    """As k0s does: device-plugins is a constant of Kubernetes; leavings elsewhere do not matter."""
     make(
         directory,
         f"{USUAL}/plugins_registry",
@@ -72,7 +75,6 @@ def test_a_root_that_is_named(directory):
 
 
 def test_a_pod_that_sees_nothing_else(directory):
-    """Two mounts are enough for a plain device plugin."""
     make(directory, f"{USUAL}/device-plugins")
     found = find_folders(host=directory)
     assert found == Folders(directory / USUAL / "device-plugins", None, None)
@@ -92,3 +94,46 @@ def test_a_registry_is_used_where_it_is_there(directory):
 def test_no_kubelet(directory):
     with pytest.raises(Refused, match=r"there is no device-plugins below .*k0s.*--kubelet-root"):
         find_folders(host=directory)
+
+
+# In the form of kubernetes@v1.36.3 (devicemanager/checkpoint), with a share near to two NUMA nodes.
+WRITTEN = """\
+{"Data":{"PodDeviceEntries":[{"PodUID":"5b0e","ContainerName":"main","ResourceName":"rdma/hca",\
+"DeviceIDs":{"0":["hca-2","hca-1"],"1":["hca-2"]},"AllocResp":"Eh4KCQ=="}],\
+"RegisteredDevices":{"rdma/hca":["hca-1","hca-2"]}},"Checksum":2154398176}"""
+
+
+def test_what_the_kubelet_wrote(tmp_path):
+    (tmp_path / NAME).write_text(WRITTEN)
+    grant = RecordedGrant("5b0e", "main", "rdma/hca", ("hca-1", "hca-2"))
+    assert DeviceCheckpoint(tmp_path).read() == (grant,)
+
+
+@pytest.mark.parametrize("entries", [None, []])
+def test_nothing_was_given(tmp_path, entries):
+    assert DeviceCheckpoint(tmp_path).read() == (), "no kubelet has written yet"
+    data = {"PodDeviceEntries": entries, "RegisteredDevices": {}}
+    (tmp_path / NAME).write_text(json.dumps({"Data": data, "Checksum": 1}))
+    assert DeviceCheckpoint(tmp_path).read() == ()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"Data": 3}', "\udc80"])
+def test_a_record_of_another_form_is_one_sentence(tmp_path, text):
+    (tmp_path / NAME).write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(Unavailable, match=f"{NAME} of the shares that pods hold cannot be read"):
+        DeviceCheckpoint(tmp_path).read()
+
+
+async def test_a_grant_is_recorded_before_the_container_starts_and_after_its_end(directory):
+    """The end is recorded when the kubelet writes again, for whatever reason."""
+    record = DeviceCheckpoint(directory)
+    async with FakeKubelet(directory) as kubelet, running(directory, make_offer(2)) as plugin:
+        await kubelet.until(lambda: kubelet.healthy("rdma/hca"))
+        await kubelet.allocate("rdma/hca", 1, place=ContainerPlace("old", uid="uid-old"))
+        assert [grant.uid for grant in record.read()] == ["uid-old"]
+        kubelet.remove_pod("old")
+        assert [grant.uid for grant in record.read()] == ["uid-old"]
+        lists = kubelet.states["rdma/hca"]
+        plugin.publish(make_offer(3))
+        await kubelet.until(lambda: kubelet.states["rdma/hca"] > lists)
+        assert record.read() == ()

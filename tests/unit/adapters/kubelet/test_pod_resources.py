@@ -31,7 +31,6 @@ OTHER = Holding("default", "train-0", "c", HCA, ("hca-c",))
 
 @pytest.fixture
 async def kubelet(directory):
-    """A kubelet with two pods of the same name, one of which had an init container."""
     offer = make_offer(shares=SHARES)
     kubelet = FakeKubelet.at(directory)
     async with kubelet, running(kubelet.directory, offer):
@@ -54,7 +53,6 @@ async def test_everything_that_is_held(kubelet, client):
 
 
 async def test_what_is_held_by_claims(kubelet, client):
-    """Of a pod that holds shares too, and of one that holds nothing else."""
     device = SliceDevice("gpu.example.com", "node-1", "gpu-0")
     mine, alone = (
         ClaimedDevice("team", "train-0", "c", device),
@@ -68,7 +66,6 @@ async def test_what_is_held_by_claims(kubelet, client):
 
 
 async def test_everything_that_is_healthy(kubelet, client):
-    """Given away or not; a device near to two nodes is still one."""
     assert await client.allocatable() == (
         Allocatable(HCA, "hca-a", (0,)),
         Allocatable(HCA, "hca-b", (0, 1)),
@@ -103,7 +100,6 @@ async def test_one_connection_for_many_calls(kubelet, client):
 
 
 async def test_a_kubelet_that_ends_during_a_call_is_asked_again(directory):
-    """The next one is there when its connection breaks; where none is, that is the answer."""
     path = directory / "s"
     devices = Devices()
     devices.holdings[ContainerPlace("train-0"), HCA] = ("hca-c",)
@@ -133,8 +129,6 @@ async def test_no_kubelet(client):
 
 
 async def test_a_kubelet_that_refuses(directory):
-    """Its rate limit, say; the sentence has its words."""
-
     class Busy(FakePodResources):
         async def List(self, stream):  # noqa: N802
             raise GRPCError(Status.RESOURCE_EXHAUSTED, "rejected by rate limit")

@@ -9,7 +9,7 @@ from kube_rdma.adapters.kubelet.device_plugin import WatchedPlugin
 from kube_rdma.adapters.kubelet.proto import pluginregistration_v1_pb2 as pb
 from kube_rdma.adapters.kubelet.proto.pluginregistration_v1_grpc import RegistrationStub
 from kube_rdma_testing.kubelet.kubelet import FakeKubelet
-from tests.unit.adapters.kubelet.conftest import Desk, make_offer, running
+from tests.unit.adapters.kubelet.conftest import make_offer, running
 
 HCA = "rdma/hca"
 SOCKET = "kube-rdma-rdma_hca.sock"
@@ -45,11 +45,6 @@ async def test_it_says_who_it_is(directory, folder):
         assert info == pb.PluginInfo(type="DevicePlugin", name=HCA, supported_versions=["v1beta1"])
 
 
-async def test_it_waits_for_a_kubelet(directory, folder):
-    async with watched(folder, make_offer()), FakeKubelet.at(directory) as kubelet:
-        await kubelet.until(lambda: kubelet.healthy(HCA) == 1000)
-
-
 @pytest.mark.parametrize("crash", [False, True])
 async def test_the_kubelet_restarts(directory, folder, crash):
     async with FakeKubelet.at(directory) as kubelet, watched(folder, make_offer()):
@@ -59,15 +54,7 @@ async def test_the_kubelet_restarts(directory, folder, crash):
             await kubelet.restart(crash=crash)
 
 
-async def test_our_socket_is_deleted_by_hand(directory, folder):
-    async with FakeKubelet.at(directory) as kubelet, watched(folder, make_offer()):
-        await kubelet.until(lambda: kubelet.healthy(HCA))
-        (folder / SOCKET).unlink()
-        await kubelet.until(lambda: len(kubelet.registrations) > 1 and kubelet.healthy(HCA))
-
-
 async def test_the_kubelet_hangs_up(directory, folder):
-    """It never connects to a socket twice, so the socket is made anew."""
     async with FakeKubelet.at(directory) as kubelet, watched(folder, make_offer()):
         await kubelet.until(lambda: kubelet.healthy(HCA))
         kubelet.hang_up(HCA)
@@ -84,26 +71,7 @@ async def test_a_refusal_is_told_and_the_kubelet_tries_again(directory, folder, 
     assert "context deadline exceeded" in failed[0]["reason"]
 
 
-async def test_other_options_are_another_registration(directory, folder):
-    desk = Desk()
-    async with FakeKubelet.at(directory) as kubelet, watched(folder, make_offer(), desk) as plugin:
-        await kubelet.until(lambda: kubelet.healthy(HCA) == 1000)
-        plugin.publish(make_offer(7, prefers=True))
-        await kubelet.until(lambda: kubelet.healthy(HCA) == 7)
-        await kubelet.allocate(HCA, 1)
-        assert len(desk.choices) == 1
-
-
-async def test_a_change_is_pushed(directory, folder):
-    async with FakeKubelet.at(directory) as kubelet, watched(folder, make_offer(2)) as plugin:
-        await kubelet.until(lambda: kubelet.healthy(HCA) == 2)
-        plugin.publish(make_offer(3))
-        await kubelet.until(lambda: kubelet.healthy(HCA) == 3)
-        assert kubelet.registrations == [HCA]
-
-
 async def test_the_kubelet_looks_past_what_is_no_plugin(directory, folder):
-    """A file, a hidden socket and a socket that nobody listens on do not disturb the others."""
     (folder / "notes.txt").touch()
     for name in (".hidden.sock", "dead.sock"):
         listener = socket.socket(socket.AF_UNIX)

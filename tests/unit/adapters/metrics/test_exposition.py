@@ -56,7 +56,6 @@ def test_a_histogram_adds_up_its_buckets():
 
 
 def test_series_of_a_family_stand_together_wherever_they_come():
-    """Prometheus refuses a family in two pieces."""
     text = exposition(
         [
             MetricSeries(UNTYPED, ("a",), 1),
@@ -90,7 +89,6 @@ def test_kept_lines_are_those_of_the_library(answers):
 
 
 def test_a_series_that_ended_is_forgotten():
-    """A node where pods come and go keeps the lines of the last answer alone."""
     kept = KeptExposition()
     for number in range(100):
         pod, card = (f"pod-{number}",), MetricSeries(UNTYPED, ("c",), number)

@@ -31,7 +31,6 @@ async def serving(answer=metrics):
 
 
 def asked(server, *requests):
-    """Status, type and body of each request on one connection."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     try:
         for method, path in requests:
@@ -147,7 +146,6 @@ async def test_a_long_answer_is_compressed_for_who_takes_gzip(codings, packed):
 
 @asynccontextmanager
 async def raw(server, host="127.0.0.1"):
-    """A connection from an address of loopback."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port, local_addr=(host, 0))
     try:
         yield reader, writer
@@ -156,7 +154,6 @@ async def raw(server, host="127.0.0.1"):
 
 
 async def scraped(server, host):
-    """Whether one who asks from this address is answered."""
     async with raw(server, host) as (reader, writer), asyncio.timeout(60):
         writer.write(b"GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n")
         with suppress(ConnectionError):
@@ -165,7 +162,6 @@ async def scraped(server, host):
 
 
 async def silent(stack, server, host, count):
-    """Connections from an address that send nothing."""
     loop = asyncio.get_running_loop()
     made = [stack.enter_context(socket.socket()) for _ in range(count)]
     for one in made:
@@ -193,7 +189,6 @@ async def test_thousands_of_silent_connections_of_one_address_cost_eight_and_oth
 
 
 async def test_an_address_asks_no_more_at_once_than_it_may():
-    """Whoever waits for an answer keeps its place, and the next one is cut off."""
     gate, asked = asyncio.Event(), []
 
     async def late():
@@ -211,7 +206,6 @@ async def test_an_address_asks_no_more_at_once_than_it_may():
 
 
 async def test_where_all_places_are_taken_a_silent_connection_goes_for_a_new_one():
-    """One of an address that has many; who has a single one keeps it."""
     async with serving() as server, raw(server, "127.0.0.2") as (reader, writer):
         writer.write(b"GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n")
         assert await reader.readuntil(b"a 1\n")

@@ -45,7 +45,6 @@ def names(folder):
 
 
 def test_the_runtime_finds_what_was_written(folder):
-    """Nodes, variables and the mounted file arrive, and the runtime has nothing against it."""
     one = binding()
     folder.write(one, EDITS)
     runtime = FakeCdiRuntime(folder.path)
@@ -63,7 +62,6 @@ def test_the_document(snapshot):
 @settings(max_examples=50)  # of the disk
 @given(st.text(min_size=1, max_size=63))
 def test_every_share_has_a_name_that_the_library_takes(tmp_path_factory, share):
-    """Whatever a share is called, soft devices with their @ too."""
     folder = CdiFolder(tmp_path_factory.mktemp("cdi"))
     one = binding(shares=(share,))
     folder.write(one, EDITS)
@@ -82,7 +80,6 @@ def changed(path):
 
 
 def test_a_live_file_is_never_rewritten(folder):
-    """The same again is no change at all, other content is Broken."""
     folder.write(binding(), EDITS)
     path = folder.path / "kube-rdma-c1-n1.json"
     before = changed(path)
@@ -109,7 +106,6 @@ def test_remove_takes_the_files_of_one_sandbox(folder):
 
 
 def test_remove_one_file(folder):
-    """With a nonce only that file goes."""
     folder.write(binding("n1"), EDITS)
     folder.write(binding("n2"), EDITS)
     folder.remove("c1", "n1")
@@ -131,7 +127,6 @@ def test_present_counts_from_the_first_sight(folder):
 
 
 def test_a_file_that_was_replaced_is_new(folder):
-    """Removed and written again, it counts from then."""
     folder.write(binding(), EDITS)
     folder.remove("c1")
     folder._clock.now = 200.0
@@ -140,7 +135,6 @@ def test_a_file_that_was_replaced_is_new(folder):
 
 
 def test_leftovers_of_a_crash_are_no_files(folder):
-    """Neither the runtime nor we see a temporary file; the next write takes its place."""
     folder.path.mkdir()
     (folder.path / ".kube-rdma-c1-n1.json.tmp").write_text("{")
     assert folder.present() == ()
@@ -150,13 +144,11 @@ def test_leftovers_of_a_crash_are_no_files(folder):
 
 
 def test_no_folder(folder):
-    """Nothing is present in it, and there is nothing to remove."""
     assert folder.present() == ()
     folder.remove("c1")
 
 
 def test_a_folder_that_cannot_be_written(tmp_path):
-    """A sentence names the file and the cause."""
     (tmp_path / "file").touch()
     folder = CdiFolder(tmp_path / "file" / "cdi")
     with pytest.raises(Unavailable, match=r"kube-rdma-c1-n1\.json cannot be written \(Not a dir"):
@@ -178,7 +170,6 @@ def test_a_full_disk(tmp_path):
     ("container", "nonce"), [("", "n"), ("a/b", "n"), ("..", "n"), ("c" * 129, "n"), ("c", "N-1")]
 )
 def test_names_that_no_file_can_have(container, nonce):
-    """They are refused, before a path is made of them."""
     with pytest.raises(Refused):
         file_name(container, nonce)
 
@@ -230,7 +221,6 @@ def test_the_fake_refuses_what_the_library_refuses(tmp_path, content):
 
 
 def test_a_device_of_nobody_alone_is_written_over_and_outlives_all_bindings(folder):
-    """Whoever is given it next gets what it says then; the sweep of bindings does not know it."""
     device = "kube-rdma.io/settings=rdma-hca-0123456789ab"
     assert folder.share(device, EDITS)
     assert not folder.share(device, EDITS), "the runtime knows it"
@@ -248,7 +238,6 @@ LEFT, RIGHT = (f"kube-rdma.io/claim={CLAIM}_{name}_0000-81-00-0" for name in ("n
 
 
 def test_all_devices_of_a_claim_are_in_one_file(folder):
-    """The runtime has nothing against it, and a container gets those that it names."""
     assert folder.write_claim(CLAIM, [(LEFT, EDITS), (RIGHT, Edits(("/dev/infiniband/umad0",)))])
     runtime = FakeCdiRuntime(folder.path)
     assert runtime.create(LEFT) == EDITS

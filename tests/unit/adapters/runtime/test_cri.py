@@ -56,7 +56,6 @@ async def test_what_it_says_of_cdi(socket, config, cdi, dirs):
     ],
 )
 async def test_what_it_says_of_cni(socket, cni, conf, binaries):
-    """Both folders or nothing: half of an answer cannot be used."""
     async with FakeCriRuntime(socket, "containerd", "v2.4.2", {}) as runtime:
         runtime.cni = cni
         found = await read_runtime(socket)
@@ -64,7 +63,6 @@ async def test_what_it_says_of_cni(socket, cni, conf, binaries):
 
 
 async def test_its_socket_is_the_first_that_is_there(socket):
-    """Distributions have it in different places; a file that is left over is no socket."""
     first, second = socket.with_name("a"), socket.with_name("b")
     first.touch()
     known = (first, second, socket)
@@ -108,27 +106,23 @@ async def runtime(socket):
 
 
 async def test_its_sandboxes(socket, runtime):
-    """All of them, with the state that the kubelet sees too."""
     assert await read_sandboxes(socket) == (STOPPED, LIVING, HOST)
     runtime.remove("c2")
     assert await read_sandboxes(socket) == (STOPPED, LIVING)
 
 
 async def test_where_a_sandbox_has_its_network_namespace(socket, runtime):
-    """The path of the spec; nothing on the host's network."""
     assert await read_netns(socket, "c1") == NETNS
     assert await read_netns(socket, "c2") == ""
 
 
 @pytest.mark.parametrize("container", ["c0", "c9"])
 async def test_a_sandbox_that_has_ended_has_no_namespace(socket, runtime, container):
-    """Stopped, or unknown."""
     with pytest.raises(Unavailable, match=f"sandbox {container}"):
         await read_netns(socket, container)
 
 
 async def test_a_runtime_that_starts_lists_nothing(socket, runtime):
-    """An error and not an empty list, which would say that nothing lives."""
     runtime.failing = True
     with pytest.raises(Unavailable, match="not initialized"):
         await read_sandboxes(socket)
@@ -145,7 +139,6 @@ SPEC = {
 
 
 async def test_what_a_container_was_made_with(socket, runtime):
-    """A file system of its own shows nothing of the host."""
     runtime.make("c5", SPEC)
     made = MadeContainer((("A", "1=2"),), ("/dev/x",), (("/a", "/b"),))
     assert await read_container(socket, "c5") == made

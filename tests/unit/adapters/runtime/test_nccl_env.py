@@ -31,7 +31,6 @@ NUMBERS = count()
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """Write a tree and source a script on it; the tree is gone afterwards."""
     base = tmp_path_factory.mktemp("trees")
 
     def run(tree, shell="dash", script=None, **environment):
@@ -68,7 +67,6 @@ REFERENCES = {"model": None} | ({"seed": text} if (text := seed_script()) else {
 
 
 def two(first, second, **more):
-    """Two cards, each with one GID of the pod's interface."""
     cards = {
         f"mlx5_{n}": {"1": PortFiles({str(index): Entry(mapped(f"10.0.0.{n + 1}"))})}
         for n, index in enumerate((first, second))
@@ -83,7 +81,6 @@ def two(first, second, **more):
 @example(tree=two(3, 3))
 @example(tree=two(3, 5))
 def test_in_strict_mode_it_is_the_seed_s(run, script, shell, tree):
-    """stdout, status and exported variables; an older value outlives a failure."""
     done = run(tree, shell, **STRICT)
     assert (done.out.rstrip("\n"), done.code, done.variables) == (
         *_stripped(reference(tree, script, run)),
@@ -168,7 +165,6 @@ def test_ucx_without_a_fabric_is_told_nothing(run):
 
 
 def test_no_range_with_a_neighbour_in_it(run):
-    """Then nothing is guessed, and older values stay."""
     tree = two(3, 12)
     tree.devices["mlx5_0"]["1"].gids["7"] = Entry(mapped("10.0.0.3"))
     done = run(tree)
@@ -198,7 +194,6 @@ def test_a_device_that_the_container_cannot_open_does_not_count(run):
     ],
 )
 def test_the_seed_s_slips_are_mended(run, spoil):
-    """A missing type and a carrier that cannot be read do not pass."""
     tree = two(3, 3, held=("mlx5_0",))
     spoil(tree, tree.devices["mlx5_0"]["1"].gids["3"])
     done = run(tree)
@@ -219,7 +214,6 @@ def test_of_two_addresses_of_a_card_the_lower_index_is_taken(run):
 
 
 def test_ipv6_counts_where_there_is_no_other(run):
-    """Never the link's own address."""
     digits = "fd000000000000000000000000000007"
     gid = ":".join(digits[at : at + 4] for at in range(0, 32, 4))
     link = Entry("fe80:0000:0000:0000:0000:00ff:fe00:0001")
@@ -239,7 +233,6 @@ def test_infiniband_has_no_index(run):
 
 
 def test_thousands_of_gids(run):
-    """A full table, of which one is the container's."""
     gids = {str(n): Entry(mapped(f"10.1.{n // 250}.{n % 250}")) for n in range(1024)}
     tree = Tree({"mlx5_0": {"1": PortFiles(gids)}}, own4=("10.1.3.7",))
     assert given_to(run, tree)["NCCL_IB_GID_INDEX"] == "757"
@@ -262,7 +255,6 @@ def test_whatever_is_there_it_ends_with_a_sentence_or_whole(run, tree):
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("options", ["", "-f", "-u", "-e", "-efu"])
 def test_the_shell_is_as_it_was(tmp_path, shell, options):
-    """Its options, its IFS, and no variable or function more."""
     two(3, 3).write(tmp_path)
     names = " ".join(VARIABLES)
     script = f"""

@@ -20,7 +20,6 @@ GPU = "0x030200"
 
 
 def told(root, shell="sh", **more):
-    """The variables by name, and what was said besides."""
     done = subprocess.run(
         [*shell.split(), SCRIPT, "--format", "conf"],
         env={"PATH": os.environ["PATH"], "NCCL_ENV_ROOT": str(root), "NCCL_ENV": "vllm", **more},
@@ -32,7 +31,6 @@ def told(root, shell="sh", **more):
 
 
 def function(root, place, pci_class, numa):
-    """A PCI function at this place of sysfs."""
     folder = root / "sys" / place
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "class").write_text(f"{pci_class}\n")
@@ -43,7 +41,6 @@ def function(root, place, pci_class, numa):
 
 
 def machine(root, gpus, cards):
-    """GPUs and cards at these places, each with the NUMA node of its host bridge."""
     two(3, 3).write(root)
     for place in gpus:
         function(root, place, GPU, numa_of(place))
@@ -107,13 +104,11 @@ def test_the_nearest_card_and_of_equal_ones_the_least_used(tmp_path_factory, gpu
 
 
 def nearness(first, second):
-    """The folders in common, and the NUMA node where there is none but the first."""
     shared = len(os.path.commonpath([first, second]).split("/"))
     return 2 * shared + (numa_of(first) == numa_of(second))
 
 
 def test_a_device_without_a_function_of_its_own_is_no_card(tmp_path):
-    """Of a sub-function, say: vLLM looks a card up by its PCI address."""
     two(3, 3).write(tmp_path)
     function(tmp_path, place(0, 1, 0), GPU, 0)
     variables, said = told(tmp_path)
@@ -123,7 +118,6 @@ def test_a_device_without_a_function_of_its_own_is_no_card(tmp_path):
 
 
 def test_cards_with_different_ports_are_said(tmp_path):
-    """One suffix is put behind the name of each card."""
     machine(tmp_path, [place(0, 1, 1)], [place(0, 1, 2), place(0, 1, 3)])
     ports = tmp_path / "sys/class/infiniband/mlx5_1/ports"
     (ports / "1").rename(ports / "2")
@@ -162,7 +156,6 @@ def test_in_a_virtual_machine_no_pair_is_below_one_bridge(tmp_path_factory, gpus
 
 
 def bridge(at):
-    """Host bridge and the bridge below it."""
     return at.split("/")[1:3]
 
 

@@ -39,7 +39,6 @@ def test_a_folder_that_cannot_be_written(tmp_path):
 
 @pytest.mark.parametrize("mode", [0o755, 0o700])
 def test_a_shelf_keeps_a_folder_by_its_name(tmp_path, mode):
-    """Its files are replaced in one step, and left alone where they say the same."""
     shelf = Shelf(tmp_path / "early", mode)
     assert shelf.names() == ()
     folder = shelf.put("a", {"nccl.conf": "first\n"})

@@ -22,12 +22,10 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def parsed(svg):
-    """The picture as a tree; it is made here, so it is no attack."""
     return ET.fromstring(svg)  # noqa: S314
 
 
 def boxes(picture, kind):
-    """Left, top, right and bottom of all boxes of a kind."""
     for rect in picture.iter(f"{SVG}rect"):
         if rect.get("class") == kind:
             x, y, width, height = (int(rect.get(key)) for key in ("x", "y", "width", "height"))

@@ -53,7 +53,6 @@ def check(value):
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_any_odd_value_at_any_place_is_answered(name):
-    """Each place of a document that says everything, with each odd value."""
     for path in places(WHOLE[name]):
         for odd in ODD:
             check(changed(WHOLE[name], path, odd))
@@ -90,7 +89,6 @@ LEAVES = st.one_of(WORDS, st.lists(WORDS, max_size=3), st.integers(-1, 200_000),
 
 @cache
 def nearly(model):
-    """Documents of a model with its fields and values that often fit."""
     return st.fixed_dictionaries(
         {},
         optional={

@@ -184,7 +184,6 @@ def test_config_list_looks_again_each_minute_unless_it_says_otherwise():
 
 
 def test_empty_selectors_beside_devices_choose_nothing():
-    """As in the shared plugin, which asks whether the selectors say anything."""
     entry = {"resourceName": "a", "rdmaHcaMax": 1, "devices": ["x"], "selectors": {"vendors": []}}
     (pool,) = read({"configList": [entry]}).pools
     assert pool.selectors[0].interfaces == ("x",)
@@ -325,7 +324,6 @@ def test_a_node_without_the_label_wishes_for_nothing():
 
 @pytest.mark.parametrize("value", ["hca", "", "Exclusive", "sharedmulti", "none"])
 def test_another_value_of_the_label_is_refused(value):
-    """With the label, the value and what is allowed."""
     with pytest.raises(Refused) as caught:
         label_pools(value)
     said = str(caught.value)

@@ -15,13 +15,11 @@ EXAMPLES = re.findall(r"```(?:json|yaml)\n(.*?)```", (DOCS / "config.md").read_t
 
 @pytest.mark.parametrize("name", DIALECTS)
 def test_the_schema_is_written_down(name):
-    """`kube-rdma config schema NAME` writes it."""
     assert schema(name) + "\n" == (DOCS / "schema" / f"{name}.json").read_text()
 
 
 @pytest.mark.parametrize("name", DIALECTS)
 def test_the_schema_names_every_field(name):
-    """By the name that documents use."""
     text = json.loads(schema(name))
     assert DIALECTS[name].key in text["properties"]
     assert text["additionalProperties"] is False
@@ -29,7 +27,6 @@ def test_the_schema_names_every_field(name):
 
 @pytest.mark.parametrize("name", DIALECTS)
 def test_parts_of_the_schema_have_no_docstrings(name):
-    """These are for whoever changes the code; fields keep their sentences."""
     parts = json.loads(schema(name)).get("$defs", {})
     assert not [part for part, each in parts.items() if "description" in each]
 

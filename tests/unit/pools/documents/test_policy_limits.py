@@ -14,7 +14,6 @@ NUMBERS = st.none() | st.integers(1, MOST)
 
 
 def read(limits):
-    """What a pool with these limits means."""
     pool = {"resource": "rdma/a", "mode": "shared-multi", "rdmaLimits": limits}
     (spec,) = node_policy.load_object(json.dumps({"pools": [pool]}).encode(), "p").pools
     return spec.limits

@@ -35,7 +35,6 @@ BOTH = (NamespaceMode.SHARED, NamespaceMode.EXCLUSIVE)
 
 
 def rdma(where, netdev=None, layer=LinkLayer.ETHERNET, **facts):
-    """The RDMA device of a function, in good health wherever its interface is."""
     found = device(0, where.seat, netdev, **facts)
     return replace(found, ports=(replace(found.ports[0], link_layer=layer, gids=(GID,)),))
 
@@ -45,13 +44,11 @@ def survey(*functions, devices=(), mode=NamespaceMode.SHARED):
 
 
 def away(of, *beside, devices=()):
-    """Whether the card of this function is away."""
     cards = {card.id: card for card in node_cards(survey(of, *beside, devices=devices))}
     return is_away(cards[of.seat.pci])
 
 
 def gone(of, **facts):
-    """The function with its interface in another namespace."""
     return replace(of, netdevs=(), **facts)
 
 
@@ -70,17 +67,14 @@ def test_a_function_that_no_network_driver_has_is_judged_by_other_rules(driver):
 
 @pytest.mark.parametrize("layer", [LinkLayer.INFINIBAND, LinkLayer.UNKNOWN])
 def test_what_needs_no_interface_is_never_away(layer):
-    """InfiniBand without IPoIB, EFA."""
     assert not away(gone(WHOLE), devices=(rdma(WHOLE, layer=layer),))
 
 
 def test_a_port_may_have_the_interface_of_another_function():
-    """As with eRDMA."""
     assert not away(gone(WHOLE), devices=(rdma(WHOLE, "eth7"),))
 
 
 def test_a_sub_function_is_away_when_its_port_has_no_interface():
-    """Its function's own interface says nothing of it."""
     name = "mlx5_core.sf.4"
     for netdev, is_gone in (("ens1s4", False), (None, True)):
         sub = rdma(WHOLE, netdev, auxiliary=name, identity=name)
@@ -89,7 +83,6 @@ def test_a_sub_function_is_away_when_its_port_has_no_interface():
 
 
 def test_a_tree_without_facts_of_functions_says_nothing():
-    """A recorded one, or what an old kernel shows."""
     (card,) = node_cards(survey(devices=(rdma(WHOLE),)))
     assert not is_away(card)
 
@@ -98,7 +91,6 @@ def test_a_tree_without_facts_of_functions_says_nothing():
 @pytest.mark.parametrize("namespaces", BOTH)
 @pytest.mark.parametrize("visible", [True, False])
 def test_in_every_mode_a_moved_card_is_unhealthy_and_back_it_is_good(mode, namespaces, visible):
-    """Whether its RDMA device stays to be seen or not; the card stays in its pool meanwhile."""
     card, beside = (PART, (ABOVE,)) if mode is Mode.SRIOV else (WHOLE, ())
     spec = PoolSpec("rdma/a", mode, "c:1", host_network=True)
     here = survey(card, *beside, devices=(rdma(card, card.netdevs[0].name),), mode=namespaces)
@@ -126,7 +118,6 @@ def look(before, now, explained=frozenset()):
 
 
 def test_an_absence_that_nothing_explains_is_believed_when_it_has_lasted():
-    """What was seen and what was recorded are of different moments."""
     first = look(Absences(), 5.0)
     assert (first.moved, first.again) == (frozenset(), CONFIRM)
     second = look(first, 5.0 + CONFIRM)
@@ -136,7 +127,6 @@ def test_an_absence_that_nothing_explains_is_believed_when_it_has_lasted():
 
 
 def test_after_a_pod_of_kube_rdma_its_last_plugin_has_time_to_give_the_interface_back():
-    """However long ago the last look was: a node at rest is not looked at."""
     held = look(Absences(), 0.0, {NAME})
     assert (held.moved, held.again) == (frozenset(), None)
     ended = look(held, 1000.0)
@@ -147,7 +137,6 @@ def test_after_a_pod_of_kube_rdma_its_last_plugin_has_time_to_give_the_interface
 
 
 def test_while_nobody_can_say_who_has_a_card_nothing_new_is_said():
-    """The kubelet does not answer, or the agent has not read its records yet."""
     assert look(Absences(), 0.0, None) == Absences(frozenset({NAME}), again=ASK)
     known = look(look(Absences(), 0.0), CONFIRM)
     assert look(known, 50.0, None).moved == {NAME}
@@ -196,7 +185,6 @@ def test_only_what_is_away_without_a_record_for_long_enough_is_called_moved(look
 
 
 def test_a_record_of_an_attachment_has_the_cards_of_its_plans_and_of_the_links_that_move():
-    """A network without a share moves a link too."""
     link = PlannedHostLink(7, "ens2")
     take = TakeLink(link, InterfaceName("net1"), IDS[1], 1500, "02:00:00:00:00:01", True)
     sandbox = Sandbox(ContainerId("c"), PodName("default", "a"), "u", "/run/netns/a", 1)

@@ -20,8 +20,6 @@ DRANET = DeviceSlice("dra.net", "node-1", 2, cards=(CARD,))
 
 
 class SeenDevice(Frozen):
-    """An RDMA device, as far as cards are found by it."""
-
     name: str
     pci: PciAddress | None = None
 
@@ -49,7 +47,6 @@ def test_a_slice_of_an_older_generation_says_nothing():
 
 
 def test_the_function_counts_before_the_name():
-    """Names move: another card may have the published one by now."""
     moved = SeenDevice("rdma0", PciAddress(PCI))
     other = SeenDevice("mlx5_1", PciAddress("0000:01:00.0"))
     assert rdma_devices(CARD, [other, moved]) == (moved,)
@@ -57,7 +54,6 @@ def test_the_function_counts_before_the_name():
 
 
 def test_of_several_devices_on_a_function_the_named_one_is_meant():
-    """Sub-functions sit on the function of their card."""
     devices = [SeenDevice(name, PciAddress(PCI)) for name in ("mlx5_0", "mlx5_1")]
     assert rdma_devices(CARD, devices) == (devices[1],)
     assert rdma_devices(replace(CARD, rdma=""), devices) == ()

@@ -23,7 +23,6 @@ def card(number, *reasons, physical=None):
 
 
 def look(before, *cards, damped=None, specs=SPECS, functions=()):
-    """One more look at a node all of whose cards are in one pool."""
     judged = damped or cards
     survey = Survey((), None, NamespaceMode.SHARED, functions=functions)
     assessment = Assessment({}, judged, (), None)
@@ -103,7 +102,6 @@ def test_a_card_that_pods_hold_by_another_resource_is_not_wrong():
 
 @given(st.lists(st.text(st.characters(codec="utf-8"), min_size=1), min_size=1, max_size=200))
 def test_a_message_has_a_bound_and_loses_no_count(reasons):
-    """What does not fit is counted."""
     said = condition(look(CardsState(), *(card(n, why) for n, why in enumerate(reasons))))
     assert len(said.message.encode()) <= LONGEST
     assert said.message.startswith(f"0 of {len(reasons)} cards can be used")

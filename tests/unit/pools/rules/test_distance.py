@@ -69,12 +69,6 @@ def test_what_is_known_of_nodes_alone():
     )
 
 
-def test_the_order_is_from_near_to_far():
-    """A node alone counts like the class of topology that it stands for."""
-    assert [rank(near) for near in Nearness] == [0, 1, 2, 3, 4, 5]
-    assert (rank(Side.SAME), rank(Side.OTHER), rank(None)) == (4, 5, 6)
-
-
 SEATS = st.builds(
     lambda bus, numa, root: PciPosition(
         PciAddress(f"0000:{bus:02x}:00.0"), root, (PciAddress(f"0000:{bus:02x}:00.0"),), numa

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kube_base.frozen import replace
 from kube_rdma.model.card import Use
-from kube_rdma.model.device import Gid, GidType, PodLink
+from kube_rdma.model.device import Gid, GidType
 from kube_rdma.model.pools import Mode, PoolSpec
 from kube_rdma.pools.rules.absence import DEVICE_GONE
 from kube_rdma.pools.rules.health import LEAVING, UNMANAGED, NodeFacts, evaluate, node_cards
@@ -51,41 +51,13 @@ def test_every_pass_adds_its_reason_behind_those_before_and_takes_the_card_from_
     assert not any(share.healthy for share in verdict.pools[0].shares)
 
 
-def test_a_card_inside_a_pod_is_judged_by_the_links_there():
-    inside = replace(CARD, netdevs=())
-    survey = node(inside).survey
-    (card,) = node_cards(survey)
-    link = PodLink("net1", pci=card.pci, up=True, carrier=False)
-    verdict = evaluate(facts(survey, inside={card.id: ("default/train", (link,))}))
-    assert any("in pod default/train" in reason for reason in reasons(verdict))
-
-
-def test_a_card_that_a_pod_holds_by_a_former_resource_is_told_with_its_name():
-    (identity,) = (card.id for card in node_cards(SURVEY))
-    held = {ALONE.resource: {identity: ("default/train",)}}
-    verdict = evaluate(facts(kept=(ALONE,), held=held))
-    assert len(verdict.taken) == 1
-    assert "default/train still has it, of rdma/alone" in verdict.taken[0]
-    assert reasons(verdict) == ()  # the card itself is well
-
-
 @pytest.mark.parametrize("driver", ["mlx5_core", None])
 def test_why_the_device_of_a_card_is_gone_is_told_once(driver):
-    """That no driver is bound says it; where one is, the device itself is what is missing."""
     survey = node(replace(CARD, driver=driver)).survey
     (card,) = node_cards(survey)
     told = reasons(evaluate(facts(survey, gone={card.id})))
     assert told == (card.reasons if driver is None else (DEVICE_GONE, *card.reasons))
     assert card.reasons or driver
-
-
-def test_a_card_that_returns_waits_although_every_pass_calls_it_good():
-    bad = evaluate(facts(missing={SURVEY.devices[0].char_devices[0].path}), now=0.0)
-    back = evaluate(facts(), bad.assessment.health, now=1.0)
-    assert "has just come back" in reasons(back)[0]
-    assert back.cards[0].reasons == ()
-    later = evaluate(facts(), back.assessment.health, now=1.0 + back.assessment.again)
-    assert reasons(later) == ()
 
 
 @given(nodes(), specs(), st.data())
@@ -103,13 +75,7 @@ def test_more_knowledge_never_makes_a_card_better(scene, wishes, data):
         assert (after.id in leaving) == (LEAVING in after.reasons)
 
 
-@pytest.mark.parametrize("health", [None, {}])
-def test_the_first_look_believes_what_it_sees(health):
-    assert evaluate(facts(), health).assessment.again is None
-
-
 def test_a_card_that_the_node_uses_is_left_to_it_and_its_holder_keeps_it():
-    """The sentence names card, resource and what leads through it; a pod that has it has it."""
     netdev = replace(CARD.netdevs[0], use=Use(beyond=("10.0.0.0/8",)))
     survey = node(replace(CARD, netdevs=(netdev,)), devices=(DEVICE,)).survey
     verdict = evaluate(facts(survey, (ALONE,)))

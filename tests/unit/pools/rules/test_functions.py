@@ -56,7 +56,6 @@ def plan(wishes, functions, *, held=(), ours=(), devices=(), uses=()):
 
 
 def refusal(found):
-    """The only thing that the plan says."""
     (error,) = found.refusals
     assert found == FunctionsPlan(refusals=(error,))
     return error.problem
@@ -234,7 +233,6 @@ def test_wishes_that_surely_mean_one_card_differ_before_any_node_is_looked_at():
 
 
 def test_shares_tell_the_cards_that_pods_hold():
-    """By our pools, by those that we no longer offer and by those of another device plugin."""
     cards = node(*card(2)).cards
     pools = {
         "rdma/all": Pool(PoolSpec("rdma/all", Mode.HCA, "", bind=Bind.POOL), (), cards[2:]),

@@ -49,7 +49,6 @@ class Teller:
         return self.last
 
     def stay(self, card, seconds):
-        """Let time pass while the card stays as it is."""
         end = self.now + seconds
         while self.last.again is not None and self.now + self.last.again <= end:
             self.now += self.last.again
@@ -68,7 +67,6 @@ class Teller:
 
 @given(HISTORIES)
 def test_what_is_told_follows_what_is_true(history):
-    """Bad is told at once; good is never told of a card that is not."""
     teller = Teller()
     for pause, state in history:
         teller.now += pause
@@ -84,7 +82,6 @@ def test_what_is_told_follows_what_is_true(history):
 
 @given(HISTORIES)
 def test_changes_take_turns(history):
-    """Nothing is told twice, but that a card forgotten meanwhile is bad; only bad has reasons."""
     teller = Teller()
     teller.live(history)
     for (at, was), (then, now) in pairwise(teller.reported):
@@ -104,7 +101,6 @@ def test_a_card_that_stays_good_is_healthy_in_time(history):
 
 @given(st.lists(st.tuples(st.floats(0.01, 5), STATES), min_size=20, max_size=200))
 def test_a_card_that_flaps_is_not_told_all_the_time(history):
-    """Holds of 1, 2, 4, 8 and 16 s leave room for 6 returns a minute, each followed by a fall."""
     teller = Teller()
     teller.live(history)
     times = [at for at, _ in teller.reported]
@@ -114,7 +110,6 @@ def test_a_card_that_flaps_is_not_told_all_the_time(history):
 
 @given(HISTORIES)
 def test_nothing_is_kept_for_ever(history):
-    """Neither of a card that is gone nor of returns long ago."""
     teller = Teller()
     state = teller.live(history)
     teller.look(state)
@@ -178,7 +173,6 @@ def test_a_quiet_minute_is_forgiven():
 
 
 def test_who_falls_after_it_flapped_says_so():
-    """The event that stays the last one for a while tells why."""
     teller = Teller()
     for state in (BAD, GOOD) * 2:
         teller.look(state)

@@ -34,14 +34,12 @@ def survey_of(*functions, devices=()):
 
 
 def members(survey, *wishes, held=(), kept=()):
-    """By address the reasons against the cards of the node."""
     found = as_members(wishes, cards(survey, judge(survey)), survey, dict(held))
     found = not_free(wishes, found, dict(held), kept)
     return {card.id: card.reasons for card in found}
 
 
 def part(survey, *wishes, **more):
-    """What stands against the virtual function."""
     return members(survey, *wishes, **more)[PART.seat.pci]
 
 

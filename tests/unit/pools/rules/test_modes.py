@@ -10,13 +10,11 @@ SPEC = PoolSpec("rdma/hca", Mode.SHARED_MULTI, "c:1:1")
 
 
 def test_every_mode_has_a_row():
-    """In the order in which people meet them."""
     assert tuple(MODES) == tuple(Mode)
 
 
 @pytest.mark.parametrize("mode", Mode)
 def test_a_row_is_complete(mode):
-    """Texts are clauses of a sentence: no full stop, no capital, nothing empty."""
     row = MODES[mode]
     for text in (row.moves, row.isolation, row.refuses, row.meaning, row.takes.value):
         assert text
@@ -46,13 +44,11 @@ def test_what_is_given_alone_never_carries_the_nodes_own_traffic(mode):
 
 
 def test_hca_is_what_the_scc_document_says():
-    """1000 shares, whatever the number of cards, each opens every card."""
     row = MODES[Mode.HCA]
     assert (row.shares, row.bind, row.attach) == (1000, Bind.POOL, Attach.NONE)
 
 
 def test_sriov_is_what_the_sriov_device_plugin_does():
-    """A function per share, named by its address, device nodes at Allocate."""
     row = MODES[Mode.SRIOV]
     assert (row.numbered, row.attach, row.takes) == (False, Attach.NONE, Takes.FUNCTION)
 
@@ -79,7 +75,6 @@ def test_what_a_wish_says_goes_before_the_row(said):
 @pytest.mark.parametrize("mode", Mode)
 @pytest.mark.parametrize("said", [None, *Attach])
 def test_networks_change_what_a_wish_leaves_unsaid(mode, said):
-    """Of any card: devices are bound to the pod's network, but functions of other plugins' pods."""
     wish = PoolSpec("rdma/hca", mode, "c:1:1", attach=said)
     unsaid = Attach.NONE if mode is Mode.SRIOV else Attach.AUTO
     assert terms(with_networks(wish)).attach is (said or unsaid)

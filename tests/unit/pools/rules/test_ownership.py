@@ -32,7 +32,6 @@ def node(labels, memory=(), nfd=(), **annotations):
 
 
 def after(before, written):
-    """The node as the API server has it after a merge patch."""
     if written is None:
         return before
 
@@ -49,7 +48,6 @@ def after(before, written):
 
 @given(LABELS, OURS, LABELS, st.frozensets(st.sampled_from(KEYS)))
 def test_what_others_wrote_stays_and_one_patch_is_enough(has, memory, labels, nfd):
-    """Whatever the node has, whatever is remembered: labels of others, by key or by value."""
     names = [key.removeprefix(f"{table.FEATURE}/") for key in nfd]
     before = node(has, memory, names)
     wanted = WantedLabels(labels, frozenset({table.RATE}))
@@ -70,7 +68,6 @@ def test_what_others_wrote_stays_and_one_patch_is_enough(has, memory, labels, nf
 
 @given(LABELS, OURS, LABELS, st.frozensets(st.sampled_from(KEYS)))
 def test_no_label_of_others_is_written_where_none_is_wanted(has, memory, labels, nfd):
-    """Nor lost: one that an earlier agent wrote stays, remembered, until all are to go."""
     names = [key.removeprefix(f"{table.FEATURE}/") for key in nfd]
     before = node(has, memory, names)
     wanted = WantedLabels(labels, leaves_nfd=True)
@@ -95,7 +92,6 @@ def test_a_label_that_somebody_removed_comes_back():
 
 
 def test_node_feature_discovery_takes_a_label_over():
-    """What it lists is forgotten, and stays when it is not true."""
     has = {PRESENT: "true"}
     written = label_change(node(has, has, ["pci-15b3.present"]), WantedLabels())
     assert (written.labels, written.annotations) == ({}, {table.REMEMBERED: None})

@@ -68,7 +68,6 @@ def test_a_card_is_in_the_pool_exactly_when_nothing_says_why_not(found, wishes):
 
 @given(worlds())
 def test_a_held_card_stays_as_long_as_its_function_is_there(world):
-    """Whatever the selectors see of it now, and whoever else means it."""
     found, wishes, held = world
     pools, _ = resolved(found, wishes, held)
     for pool in pools:
@@ -77,7 +76,6 @@ def test_a_held_card_stays_as_long_as_its_function_is_there(world):
 
 @given(worlds())
 def test_a_card_that_is_meant_is_in_a_pool_or_in_a_clash(world):
-    """Nobody loses a card in silence, and a clash names both places."""
     found, wishes, held = world
     pools, clashes = resolved(found, wishes, held)
     functions = {f.seat.pci: f for f in found.survey.functions}
@@ -140,7 +138,6 @@ def test_the_pool_of_the_scc_document():
 
 @pytest.mark.parametrize("mode", Mode)
 def test_a_node_without_cards_offers_nothing(mode):
-    """Zero shares, not a thousand that are unhealthy."""
     ((pool,), _) = resolve([replace(HCA, mode=mode)], (), SURVEY)
     assert (pool.shares, pool.cards) == ((), ())
 
@@ -164,7 +161,6 @@ def test_functions_are_named_by_their_address_alone():
 
 
 def test_two_pools_that_own_their_cards():
-    """The first in the document keeps the card, and the sentence has both places."""
     first = PoolSpec("rdma/a", Mode.EXCLUSIVE, "config.json:3")
     second = PoolSpec("rdma/b", Mode.HCA, "config.json:9")
     (a, b), (clash, _) = resolve([first, second], TWO, SURVEY)
@@ -197,7 +193,6 @@ def test_who_holds_a_card_keeps_it_before_an_earlier_wish():
 
 
 def test_a_card_inside_a_pod_is_not_lost():
-    """Its interface and devices are out of sight, its function is not."""
     spec = PoolSpec("rdma/a", Mode.EXCLUSIVE, "c:1", (Selector(interfaces=("eth0",)),))
     where = seat(0x81)
     before = node(function(where, "eth0"), devices=(device(0, where, "eth0"),))
@@ -220,7 +215,6 @@ def test_a_card_inside_a_pod_is_not_lost():
     ],
 )
 def test_the_kubelet_is_told_which_questions_to_ask(spec, prefers, gated):
-    """Which shares first, where they differ; before a start, where something is attached."""
     ((pool,), _) = resolve([spec], TWO, SURVEY)
     told = offer(pool)
     assert (told.resource, told.shares) == ("rdma/hca", pool.shares)

@@ -33,7 +33,6 @@ def rails(count, numa=lambda n: n // 2):
 
 
 def chosen(pool, taken, size, must=(), gpus=()):
-    """How many shares of each card are chosen; `taken` says how many of each others have."""
     names = {card.id: letter for card, letter in zip(pool.cards, "ABCDEFGH", strict=False)}
     by_card = {}
     for share in pool.shares:
@@ -125,13 +124,11 @@ def test_distinct_cards_come_before_a_second_share(question):
     ],
 )
 def test_policies(policy, taken, size, expected):
-    """Four cards with four shares each, of which others have some."""
     assert chosen(pool_of(rails(4), prefer=policy), taken, size) == expected
 
 
 @pytest.mark.parametrize("policy", [p for p in Preference if p is not Preference.PACK])
 def test_what_the_container_has_already_counts_as_its_card(policy):
-    """An init container's share is kept, and the next one is on another card."""
     assert chosen(pool_of(rails(2), prefer=policy), {"B": 3}, 2, must="A") == "AB"
 
 
@@ -150,12 +147,10 @@ def test_what_the_container_has_already_counts_as_its_card(policy):
     ],
 )
 def test_cards_beside_free_gpus(taken, size, gpus, expected):
-    """A and B are on node 0, C and D on node 1; the load decides among those equally near."""
     assert chosen(pool_of(rails(4), prefer=Preference.NUMA), taken, size, gpus=gpus) == expected
 
 
 def test_the_same_switch_goes_before_the_same_node():
-    """Where seats are known: card B shares a switch with the GPU, A only the host bridge."""
     cards = rails(2, numa=lambda _: 0)
     beside = replace(seat(0x99), path=(cards[1].seat.path[0], seat(0x99).pci))
     pool = pool_of(cards, prefer=Preference.NUMA)
@@ -190,7 +185,6 @@ def test_virtual_functions_of_one_card_are_one_rail(policy, expected):
     ],
 )
 def test_functions_with_several_shares_fill_or_take_turns(policy, expected):
-    """On one rail: the second function has begun, so it is the first or the last to give."""
     found = node(*physical_with_virtual(0x81, 3))
     devices = [device(n, f.seat) for n, f in enumerate(found.survey.functions) if n]
     found = node(*found.survey.functions, devices=devices)
@@ -206,7 +200,6 @@ def test_shares_of_a_whole_pool_come_in_order():
 
 
 def test_a_card_that_has_fallen_ill_meanwhile_is_left_out():
-    """The kubelet may still have the list from before; a must is its own choice."""
     cards = rails(2)
     cards[0] = replace(cards[0], reasons=(DOWN,))
     pool = pool_of(cards, shares=2)

@@ -17,7 +17,6 @@ LOOKS = st.lists(st.tuples(st.sets(st.sampled_from(CARDS)), st.booleans()), max_
 
 
 def after(looks, listed=()):
-    """The record after looks at a node: the cards in its pools, and whether it was idle."""
     record = RailRecord()
     for cards, idle in looks:
         record = recorded(record, cards, tuple(cards), listed, idle=idle)
@@ -35,7 +34,6 @@ def test_cards_are_numbered_by_address():
 
 @given(LOOKS)
 def test_while_pods_run_no_card_s_rail_changes(looks):
-    """Cards come and go, in whatever order; those that were numbered keep their numbers."""
     records = [RailRecord(), *after(looks)]
     for before, now, (_, idle) in zip(records, records[1:], looks, strict=False):
         assert set(before.functions) <= set(now.functions)
@@ -52,7 +50,6 @@ def test_an_idle_node_has_the_order_of_addresses_again(looks):
 
 
 def test_a_card_that_is_gone_or_without_its_devices_shifts_nobody():
-    """Fallen off the bus, or inside a pod in RDMA namespace mode exclusive."""
     *_, record = after([(CARDS, False), (CARDS[4:], False), (CARDS[5:], True)])
     assert rails(record, CARDS[5:])[IDS[5]] == 5
     bare = Card(IDS[5], (), function(CARDS[5].seat))
@@ -70,7 +67,6 @@ def test_virtual_functions_and_sub_functions_have_their_card_s_rail():
 
 
 def moved(card, bus, at=None):
-    """The card with its GUID at another bus."""
     where = seat(bus)
     (one,) = card.devices
     return Card(
@@ -88,7 +84,6 @@ KNOWN = tuple(moved(card, 0x10 + number) for number, card in enumerate(CARDS))
 
 
 def by_guid(record, node):
-    """Rail by node GUID."""
     found = rails(record, node)
     return {card.devices[0].node_guid: found[card.id] for card in node}
 
@@ -100,7 +95,6 @@ def by_guid(record, node):
     st.booleans(),
 )
 def test_cards_at_other_buses_keep_their_rails(buses, away, idle, rebooted):
-    """In whatever order firmware numbers buses; also of cards that come to light later."""
     first = recorded(RailRecord(), KNOWN, KNOWN, (), idle=True, boot="1")
     shifted = [moved(card, bus, guid(card)) for card, bus in zip(CARDS, buses, strict=True)]
     some = [card for number, card in enumerate(shifted) if number not in away]
@@ -126,7 +120,6 @@ def test_another_card_in_a_slot_has_the_slot_s_rail():
 
 
 def test_as_many_new_cards_after_a_boot_take_the_places_of_those_that_are_gone():
-    """A tray with other cards, or a record of before GUIDs were written; not while it only runs."""
     record = RailRecord(functions=IDS)
     others = tuple(hard_card(0x40 + number, number) for number in range(8))
     grown = recorded(record, others, others, (), idle=False)
@@ -150,7 +143,6 @@ def test_drivers_that_are_late_after_a_boot_are_waited_for():
 
 
 def test_a_card_that_is_lost_after_a_boot_keeps_its_rail_from_fewer_new_ones():
-    """One new card beside two that are gone could be either."""
     record = recorded(
         RailRecord(functions=IDS, boot="1"), CARDS[2:], CARDS[2:], (), idle=True, boot="2"
     )
@@ -168,7 +160,6 @@ def test_a_soft_device_without_a_function_is_a_card_of_its_own():
 
 
 def test_a_list_has_the_last_word_and_a_name_outlives_the_interface():
-    """By name or address; a card that is not listed has no rail, one in a pod keeps its own."""
     listed = ("eth5", "0000:10:00.0".upper(), "eth9")
     *_, record = after([(CARDS, True)], listed)
     expected = {IDS[5]: 0, IDS[0]: 1}
@@ -181,7 +172,6 @@ def test_a_list_has_the_last_word_and_a_name_outlives_the_interface():
 
 
 def test_the_places_of_rails_are_those_of_the_list_or_of_the_numbers():
-    """An address in a list has its place though its card was never seen."""
     (numbered,) = after([(CARDS[:2], False)])
     assert places_of(numbered) == (("0", IDS[0]), ("1", IDS[1]))
     listed = (IDS[0], "0000:AA:00.0", "eth1")

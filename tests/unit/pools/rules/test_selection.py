@@ -1,4 +1,4 @@
-"""Which cards a pool means: the selectors of both device plugins, then what the mode can take."""
+"""Cards of a survey, and the cards that a pool means."""
 
 from __future__ import annotations
 
@@ -10,8 +10,117 @@ from kube_base.frozen import replace
 from kube_rdma.model.card import Card, CardId, Netdev, Use
 from kube_rdma.model.device import LinkLayer
 from kube_rdma.model.pools import FunctionRange, Mode, PoolSpec, Selector
-from kube_rdma.pools.rules.selection import asked_uses, spared, why_not
-from tests.kit.nodes import SELECTORS, device, function, nodes, physical_with_virtual, seat
+from kube_rdma.model.survey import Verdict
+from kube_rdma.pools.rules.selection import asked_uses, cards, is_vital, spared, why_not
+from tests.kit.nodes import (
+    DOWN,
+    SELECTORS,
+    device,
+    function,
+    node,
+    nodes,
+    physical_with_virtual,
+    seat,
+)
+
+WHERE = seat(0x81)
+
+
+@given(nodes())
+def test_each_device_and_each_function_is_in_one_card(found):
+    known = found.cards
+    assert sorted(d.name for c in known for d in c.devices) == sorted(
+        d.name for d in found.survey.devices
+    )
+    functions = [card.function for card in known if card.function]
+    assert sorted(f.seat.pci for f in functions) == [f.seat.pci for f in found.survey.functions]
+    ids = [card.id for card in known]
+    assert ids == sorted(set(ids))
+    assert all(card.devices or card.function for card in known)
+    for card in known:
+        if card.devices:
+            ill = [v for v in found.verdicts if v.device in card.devices and not v.usable]
+            assert card.usable is (len(ill) < len(card.devices))
+
+
+@given(nodes(), st.randoms(use_true_random=False))
+def test_the_order_of_devices_and_functions_does_not_matter(found, random):
+    verdicts, functions = list(found.verdicts), list(found.survey.functions)
+    random.shuffle(verdicts)
+    random.shuffle(functions)
+    assert cards(replace(found.survey, functions=tuple(functions)), verdicts) == found.cards
+
+
+def test_a_function_joins_the_devices_on_it():
+    hard = device(0, WHERE, "eth0")
+    soft = device(1, None, "eth0", seat=WHERE)
+    (card,) = node(function(WHERE, "eth0"), devices=(hard, soft), ill={"mlx5_0"}).cards
+    assert (card.id, card.name, card.usable) == ("0000:81:00.0", "mlx5_0+rxe1", True)
+    (card,) = node(function(WHERE, "eth0"), devices=(hard, soft), ill={"mlx5_0", "rxe1"}).cards
+    assert card.reasons == (DOWN,)
+
+
+def test_a_sub_function_is_a_card_of_its_own():
+    """The function that it lies on keeps its interfaces for itself."""
+    sub = device(1, WHERE, auxiliary="mlx5_core.sf.4")
+    whole, part = node(function(WHERE, "eth0"), devices=(device(0, WHERE), sub)).cards
+    assert (whole.id, part.id) == ("0000:81:00.0", "mlx5_core.sf.4")
+    assert part.function is None
+    assert (part.pci, part.numa_node) == (WHERE.pci, 0)
+
+
+def test_a_device_without_a_function_is_a_card_by_its_identity():
+    (card,) = node(devices=(device(0, None, "veth0", identity="rxe0@veth0"),)).cards
+    assert (card.id, card.seat, card.numa_node) == ("rxe0@veth0", None, None)
+
+
+def test_two_long_names_stay_two_cards():
+    """Soft devices may have names as long as the kubelet allows for a whole share."""
+    names = ["r" * 62 + end for end in "ab"]
+    found = [device(n, None, "eth0", identity=f"{name}@eth0") for n, name in enumerate(names)]
+    ids = [card.id for card in node(devices=found).cards]
+    assert len(set(ids)) == 2
+    assert {len(name) for name in ids} == {54}
+
+
+def test_a_bare_function_says_what_stands_against_it():
+    above, part = physical_with_virtual(0x81, 1, "ens1f0")
+    unplugged = replace(above, netdevs=(Netdev("ens1f0", "ether", True, False),))
+    whole, virtual = node(unplugged, replace(part, driver=None)).cards
+    cable = "ens1f0 has no carrier: check the cable and the switch port behind it"
+    assert whole.reasons == (cable,)
+    assert virtual.reasons == (
+        "no driver is bound to it: load its module, dmesg may say why it did not bind",
+        cable,
+    )
+
+
+@pytest.mark.parametrize(("up", "carrier"), [(True, True), (False, None), (False, False)])
+def test_an_interface_that_nobody_has_set_up_is_no_fault(up, carrier):
+    known = replace(function(WHERE), netdevs=(Netdev("eth0", "ether", up, carrier),))
+    assert node(known).cards[0].usable
+
+
+def test_the_default_route_is_found_on_the_card_that_carries_it():
+    used = replace(function(WHERE), netdevs=(Netdev("eth0", "ether", True, True, True),))
+    assert is_vital(node(used).cards[0])
+    assert not is_vital(node(function(WHERE, "eth0")).cards[0])
+    assert not is_vital(node(devices=(device(0, netdev="eth0"),)).cards[0])
+
+
+def test_a_soft_device_of_a_pod_is_nobody_s_card():
+    """One node shows the RDMA devices of all namespaces; those of pods are not to be given away."""
+    assert [card.name for card in node(devices=(device(0, netdev="eth0"), device(1))).cards] == [
+        "rxe0"
+    ]
+
+
+def test_reasons_of_two_devices_are_said_once():
+    first, second = device(0, WHERE), device(1, WHERE)
+    found = node(function(WHERE), devices=(first, second))
+    verdicts = (Verdict(first, (DOWN, "a")), Verdict(second, (DOWN, "b")))
+    assert cards(found.survey, verdicts)[0].reasons == (DOWN, "a", "b")
+
 
 ABOVE, V0, V1, V2 = physical_with_virtual(0x10, 3, "ens1f0")
 FUNCTIONS = {f.seat.pci: f for f in (ABOVE, V0, V1, V2)}
@@ -79,13 +188,11 @@ def ranged(parent, *indexes):
     ],
 )
 def test_each_field_of_a_selector(card, selector, expected):
-    """The first field that does not hold is the reason; a list is a choice."""
     found = why(card, Mode.HCA, selector)
     assert found == expected or (expected and found and found.startswith(expected))
 
 
 def test_any_of_several_selectors_is_enough():
-    """When none holds, each says why, and what two of them say is said once."""
     other, third = Selector(vendors=("8086",)), Selector(vendors=("8086",), rdma=True)
     assert why(WHOLE, Mode.HCA, other, Selector(rdma=True)) is None
     assert why(WHOLE, Mode.HCA, other, third) == "vendor 15b3 is not among 8086"
@@ -150,7 +257,6 @@ def test_a_second_selector_never_takes_a_card_away(found, first, second, mode):
 
 @given(nodes(), SELECTORS, st.sampled_from(Mode))
 def test_a_selector_never_brings_a_card_that_the_mode_cannot_take(found, selector, mode):
-    """But for sub-functions, which have to be named."""
     functions = {f.seat.pci: f for f in found.survey.functions}
     for card in found.cards:
         if card.function and why_not(PoolSpec("rdma/a", mode, "c"), card, functions):
@@ -178,7 +284,6 @@ USED = "name the card in a selector to give it away all the same"
 
 
 def with_netdev(card, **facts):
-    """The card, with other facts about its only interface."""
     (netdev,) = card.function.netdevs
     return replace(card, function=replace(card.function, netdevs=(replace(netdev, **facts),)))
 
@@ -186,7 +291,6 @@ def with_netdev(card, **facts):
 @pytest.mark.parametrize("mode", [Mode.EXCLUSIVE, Mode.SRIOV])
 @pytest.mark.parametrize("selectors", [(), (Selector(interfaces=("eth0",)),)])
 def test_nothing_with_a_master_moves_even_if_it_is_named(mode, selectors):
-    """The bond would lose it, and no give-back makes a slave of it again."""
     slave = with_netdev(PLAIN, master="bond0", bonded=True)
     refusal = "eth0 is enslaved to bond0, which would not get it back"
     assert why(slave, mode, *selectors) == refusal
@@ -245,7 +349,6 @@ def test_what_accelerates_a_virtual_machine_s_own_interface_is_no_card_by_itself
 
 
 def test_a_fast_path_is_known_by_its_master_under_any_name():
-    """Of another image than Azure's own, whose devices have the kernel's names."""
     card = with_netdev(PLAIN, master="eth1", fast_path=True)
     sentence = f"it carries the traffic of eth1, the virtual machine's own interface: {USED}"
     assert why(card, Mode.HCA) == sentence
@@ -265,7 +368,6 @@ def test_an_rdma_function_beside_its_interface_s_is_judged_by_that_one():
 
 
 def test_uses_are_asked_for_only_where_cards_move():
-    """Reading them is not free, and most pools move nothing."""
     named, kind = Selector(interfaces=("eth0",)), Selector(vendors=("15b3",))
 
     def asked(mode, *selectors):

@@ -74,7 +74,6 @@ def test_nothing_changes_while_nobody_tells_who_holds_what_or_it_cannot_be_remem
 
 
 def test_a_resource_that_comes_back_in_another_mode_has_waited_all_the_while():
-    """As the node's label does at every start of the agent."""
     gone = stage([spec(Mode.EXCLUSIVE)], [], [holding(f"{CARD}-0")])
     assert gone == StagedPools((), kept=(spec(Mode.EXCLUSIVE),))
     back = stage(gone.remembered, [spec(Mode.SHARED_MULTI)], [holding(f"{CARD}-0")])
@@ -87,7 +86,6 @@ def test_a_resource_that_comes_back_in_another_mode_has_waited_all_the_while():
 @pytest.mark.parametrize("now", Mode)
 @pytest.mark.parametrize("before", Mode)
 def test_share_ids_tell_what_nothing_else_remembers(before, now):
-    """Exclusive and shared call theirs alike, and so does shared-multi its first."""
     found = stage([], [spec(now)], [holding(IDS[before])])
     alike = {Mode.EXCLUSIVE, Mode.SHARED}
     fits = before is now or {before, now} == alike or (before in alike and now is Mode.SHARED_MULTI)

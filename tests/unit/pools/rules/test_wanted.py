@@ -109,7 +109,6 @@ def test_whatever_a_node_has_its_labels_are_legal_and_few(devices, functions, ho
 
 @given(DEVICES, FUNCTIONS, st.frozensets(st.sampled_from(Mode)), st.integers(0, 99))
 def test_of_others_names_none_is_wanted_where_nobody_asks_for_it(devices, functions, modes, rails):
-    """The labels below kube-rdma.io/ are the same with and without the others."""
     node = survey(*devices, functions=tuple(functions))
     own, all_labels = (
         wanted_labels(LabelFacts(node, host, modes, rails)) for host in (None, UBUNTU)
@@ -152,7 +151,6 @@ def test_without_os_release_its_labels_alone_are_missing():
 
 
 def test_a_card_without_a_driver_is_present_and_says_no_more():
-    """The label brings the driver there."""
     shown = labels_of(survey(functions=(function(0, driver=None, up=False),)))
     assert shown[PRESENT] == "true"
     assert not [key for key in shown if key.startswith("kube-rdma.io/")]
@@ -195,7 +193,6 @@ def test_several_modes_and_link_layers_are_mixed():
 
 
 def test_a_rate_is_kept_while_no_port_is_active():
-    """A link that flaps writes nothing; without any card there is nothing to keep."""
     down = wanted_labels(LabelFacts(survey(device(0, port(PortState.DOWN))), UBUNTU))
     assert table.RATE not in down.labels
     assert down.kept == {table.RATE}

@@ -14,7 +14,6 @@ TWO = PciAddress("0000:81:00.1")
 
 
 def pools(first, second, modes=(Mode.EXCLUSIVE, Mode.EXCLUSIVE)):
-    """Two pools with these selectors."""
     return [
         PoolSpec(f"rdma/{name}", mode, f"f:{line}", selectors=(selector,) if selector else ())
         for name, line, mode, selector in zip("ab", (1, 2), modes, (first, second), strict=True)
@@ -59,7 +58,6 @@ APART = {
 
 @pytest.mark.parametrize("name", MEET)
 def test_an_owner_refuses_a_second_pool_of_its_cards(name):
-    """Both places are named, whichever of the two is the owner."""
     first, second, what = MEET[name]
     for one, other in ((first, second), (second, first)):
         for modes in ((Mode.EXCLUSIVE, Mode.SHARED), (Mode.HCA, Mode.EXCLUSIVE)):
@@ -87,7 +85,6 @@ def test_what_depends_on_the_node_is_left_to_it(name):
 
 
 def test_a_resource_is_given_once():
-    """Its second place is told, with the first."""
     specs = [PoolSpec("rdma/a", Mode.HCA, f"f:{n}", (S(interfaces=(f"i{n}",)),)) for n in (1, 2, 3)]
     said_of = [str(fault) for fault in faults(specs)]
     assert said_of[0] == "f:2: the resource rdma/a is given twice. Rename one, the first is f:1."

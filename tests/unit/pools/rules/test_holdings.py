@@ -1,13 +1,23 @@
-"""A kubelet that starts tells of pods one by one: what they hold is known all the while."""
+"""Shares that pods hold and the kubelet does not report, and the startup taint."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.frozen import replace
 from kube_rdma.model.holdings import Holding, NodeHoldings, RecordedGrant
-from kube_rdma.model.kubernetes import MIRROR, PodState
+from kube_rdma.model.kubernetes import MIRROR, NodeState, PodState, Taint
 from kube_rdma.model.late_binding import PodName
 from kube_rdma.model.pools import ShareId
-from kube_rdma.pools.rules.holdings import completed, running, unreported
+from kube_rdma.pools.rules.holdings import (
+    EFFECT,
+    KEYS,
+    STARTING_FOR_AUTOSCALER,
+    completed,
+    running,
+    shows,
+    starting,
+    unreported,
+)
 
 HCA = "rdma/hca"
 
@@ -38,7 +48,6 @@ def told(*holdings, pods=()):
     st.booleans(),
 )
 def test_what_is_held_is_what_pods_that_run_hold_however_far_the_kubelet_is(fates, asked_before):
-    """Each pod has one share of its own; the record still has those that ended."""
     recorded = [grant(n, f"hca-{n}") for n in range(len(fates))]
     answer = told(*(holding(n, f"hca-{n}") for n, fate in enumerate(fates) if fate == "told"))
     phases = {"told": "Running", "silent": "Pending", "over": "Failed"}
@@ -55,7 +64,6 @@ def test_nothing_is_lacking_while_all_that_is_recorded_is_told():
 
 
 def test_a_share_of_an_init_container_alone_is_told_as_the_kubelet_does():
-    """Nobody asks the API server again once it has named the pod."""
     recorded, answer = [grant(0, "hca-9")], told(pods=[0])
     assert unreported(recorded, answer, {}) == tuple(recorded)
     assert unreported(recorded, answer, {"uid-0": name(0)}) == ()
@@ -76,3 +84,43 @@ def test_a_share_that_another_pod_is_told_to_hold_is_that_pods():
 def test_a_static_pod_is_known_by_the_uid_of_its_runtime():
     static = pod(0, annotations=((MIRROR, "hash"),))
     assert running([static]) == {"hash": name(0)}
+
+
+NAMES = st.sampled_from(("rdma/a", "rdma/b", "cpu"))
+COUNTS = st.dictionaries(NAMES, st.integers(0, 4))
+
+
+def node(allocatable, *taints):
+    return NodeState("node-1", allocatable=tuple(sorted(allocatable.items())), taints=taints)
+
+
+@given(COUNTS)
+def test_what_is_offered_is_shown_whatever_else_the_node_has(offered):
+    assert shows(node({**offered, "example.org/other": 7}), offered)
+
+
+@given(COUNTS, NAMES, st.integers(-4, 4).filter(bool))
+def test_any_other_count_is_not_yet_it(offered, resource, more):
+    count = offered.get(resource, 0)
+    shown = max(0, count + more)
+    assert shows(node({**offered, resource: shown}), {**offered, resource: count}) == (
+        shown == count
+    )
+
+
+def test_a_resource_without_healthy_shares_may_be_missing():
+    """The kubelet writes 0 or nothing."""
+    assert shows(node({}), {"rdma/a": 0})
+    assert shows(node({}), {}), "a node without pools has nothing to wait for"
+
+
+@given(st.sets(st.sampled_from(KEYS), min_size=1), st.text(max_size=5))
+def test_the_taint_is_known_by_key_and_effect(keys, value):
+    taints = [Taint(key, EFFECT, value) for key in keys]
+    assert set(starting(node({}, Taint("example.org/t", EFFECT), *taints))) == keys
+    assert not starting(node({}, *(replace(one, effect="NoExecute") for one in taints)))
+    assert not starting(node({}, *(replace(one, key="example.org/t") for one in taints)))
+
+
+def test_one_of_the_taints_is_known_to_the_cluster_autoscaler():
+    assert STARTING_FOR_AUTOSCALER.startswith("startup-taint.cluster-autoscaler.kubernetes.io/")

@@ -1,4 +1,6 @@
-"""Bandwidths and latencies as texts: what is written is read, what is none is refused."""
+"""Names of resources, findings, and measures."""
+
+from __future__ import annotations
 
 import math
 from contextlib import suppress
@@ -9,7 +11,39 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.model import measures
+from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.kubernetes import quantity
+from kube_rdma.model.pools import is_extended_resource
+from kube_rdma_testing.kubelet import kubelet
+
+LETTERS = st.sampled_from([*"aZ09-._/", "kubernetes.io", "requests.", "é", "a" * 60, "\n"])
+NAMES = st.lists(LETTERS, max_size=8).map("".join)
+
+
+@given(NAMES | st.tuples(NAMES, NAMES).map("/".join))
+def test_the_rule_for_names_is_the_kubelets(name):
+    """The kubelet of tests has it written down by itself."""
+    assert is_extended_resource(name) == kubelet.is_extended_resource(name)
+
+
+@pytest.mark.parametrize(("length", "valid"), [(244, True), (245, False)])
+def test_a_prefix_has_a_length(length, valid):
+    """A quota puts nine characters before it, and the whole may have 253."""
+    assert is_extended_resource(f"{'a.' * 122}aa"[-length:] + "/x") is valid
+
+
+def test_a_finding_about_a_field_is_named_by_its_path():
+    path = ("spec", "containers", 0, "resources")
+    finding = Finding.of("mgpu", path, "both", "Remove one", Severity.WARNING)
+    assert (finding.subject, finding.path) == ("spec.containers.0.resources", path)
+    assert Finding.of("NoAgent", "", "none", "Install it") == Finding(
+        "", "none", remedy="Install it", code="NoAgent"
+    )
+
+
+@pytest.mark.parametrize("severity", Severity)
+def test_only_an_error_is_one(severity):
+    assert Finding("", "x", severity=severity).is_error is (severity is Severity.ERROR)
 
 
 @given(st.floats(1e-9, 1e12))

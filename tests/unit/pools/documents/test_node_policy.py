@@ -1,4 +1,4 @@
-"""`fabric` of a pool: what it means, and one sentence for each value that cannot be."""
+"""Fabric of a pool in a NodePolicy, and the label that says who serves pools."""
 
 import json
 
@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from kube_base.errors import Refused
 from kube_rdma.attach.rules.settings import settings_files
 from kube_rdma.model.late_binding import UsedDevice
+from kube_rdma.model.pools import Serving
 from kube_rdma.model.settings import FabricProfile
+from kube_rdma.pools.documents.config import label_serving
 from kube_rdma.pools.documents.node_policy import OWN, load_object
 
 USED = (UsedDevice("mlx5_0", 1, "net1", gid_index=3),)
@@ -73,3 +75,21 @@ def test_a_value_is_a_line_of_its_own_or_refused(value):
 def test_there_is_an_end_to_variables():
     with pytest.raises(Refused, match="Keep 32 at most"):
         read(variables={f"NCCL_V{number}": "1" for number in range(33)})
+
+
+@pytest.mark.parametrize("claims", [True, False])
+def test_without_the_label_it_is_the_plugin(claims):
+    assert label_serving(None, claims=claims) is Serving.PLUGIN
+    assert label_serving("plugin", claims=claims) is Serving.PLUGIN
+
+
+def test_claims_are_for_agents_that_serve_them():
+    assert label_serving("claims", claims=True) is Serving.CLAIMS
+    with pytest.raises(Refused, match=r"this agent does not serve claims\. Install it with"):
+        label_serving("claims", claims=False)
+
+
+@pytest.mark.parametrize("value", ["", "Claims", "claim", "both", "true"])
+def test_anything_else_is_refused_with_what_is_allowed(value):
+    with pytest.raises(Refused, match=r"kube-rdma\.io/serve=plugin or kube-rdma\.io/serve=claims"):
+        label_serving(value, claims=True)
