@@ -50,7 +50,7 @@ from kube_rdma.model.pools import (
 )
 from kube_rdma.model.survey import Survey
 from kube_rdma.pools import servers
-from kube_rdma.pools.config_source import ConfigSource
+from kube_rdma.pools.config import ConfigSource
 from kube_rdma.pools.rules.absence import Health
 from kube_rdma.pools.rules.condition import CardsState, next_state
 from kube_rdma.pools.rules.health import (

@@ -1,20 +1,30 @@
-"""Reads a configuration file or text into a Config without faults.
+"""Reads and follows configurations of pools: a file, policies of the cluster, labels of the node.
 
-The agent reads its mounted file with it and `kube-rdma config check` any file, so that a
-configuration that passes the check is one that the agent takes.
+`kube-rdma config check` reads any file with it, so that a configuration that passes the check is
+one that the agent takes. ConfigSource feeds agent/loop. Each source can change at any time and no
+change may cost anything that is served: a document that is not understood is reported once, in
+full, and the last good one stays.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+
+import structlog
 
 from kube_base.errors import Refused
 from kube_base.frozen import replace
+from kube_rdma.lib.phrases import listed
 from kube_rdma.lib.text import document, reader
 from kube_rdma.lib.text.typed import Config
-from kube_rdma.pools.documents import config
+from kube_rdma.model.kubernetes import NodeState
+from kube_rdma.model.pools import ClusterNodePolicy, FunctionsSpec, NodeSpecs, PoolSpec, Serving
+from kube_rdma.pools.documents import config as documents
 from kube_rdma.pools.rules import pools
 from kube_rdma.pools.rules.functions import function_faults, range_faults
+
+log = structlog.get_logger()
 
 
 def read_config(path: Path) -> Config:
@@ -29,18 +39,180 @@ def read_config(path: Path) -> Config:
 
 def parse_config(data: bytes, source: str) -> Config:
     """Return the meaning of a text; `source` names it in messages. Raise as read_config."""
-    return judged(config.parse(data, source))
+    return judged(documents.parse(data, source))
 
 
-def judged(configuration: Config) -> Config:
+def judged(config: Config) -> Config:
     """Return the configuration with its warnings; raise Refused for specs that cannot be."""
     faults = (
-        *pools.faults(configuration.pools),
-        *function_faults(configuration.functions),
-        *range_faults(configuration.pools, configuration.functions),
+        *pools.faults(config.pools),
+        *function_faults(config.functions),
+        *range_faults(config.pools, config.functions),
     )
     if faults:
         raise Refused.all(faults)
-    return replace(
-        configuration, warnings=(*configuration.warnings, *pools.warnings(configuration.pools))
-    )
+    return replace(config, warnings=(*config.warnings, *pools.warnings(config.pools)))
+
+
+class ConfigSource:
+    """The wanted pools as they are now."""
+
+    def __init__(
+        self,
+        path: Path | None,
+        changed: Callable[[], None],
+        refused: Callable[[str], None] = lambda _: None,
+        *,
+        claims: bool = False,
+    ) -> None:
+        self._claims = claims  # this agent can serve claims
+        self._serving: Serving | None = None  # what the node's label says, None: not known yet
+        self._path = path
+        self._changed = changed  # called when the wanted pools became others
+        self._refused = refused  # called with each new refusal, for the node's events
+        self._file = Config(())
+        self._of_label: tuple[PoolSpec, ...] = ()
+        self._of_cluster = NodeSpecs()
+        self._refusals: dict[str, str] = {}  # those that stand, by what they are about
+
+    @property
+    def refusals(self) -> tuple[str, ...]:
+        """Return why the current documents are not understood."""
+        return tuple(self._refusals.values())
+
+    @property
+    def specs(self) -> tuple[PoolSpec, ...]:
+        """Return every wanted pool; a resource is the file's, else the policies', else the label's.
+
+        An agent that can serve claims lists no share before it has seen the label of its node.
+        """
+        wanted: dict[str, PoolSpec] = {}
+        for spec in (*self._file.pools, *self._of_cluster.pools, *self._of_label):
+            wanted.setdefault(spec.resource, spec)
+        if not self._claims:
+            return tuple(wanted.values())
+        otherwise = self._serving or Serving.CLAIMS
+        return tuple(replace(spec, serve=spec.serve or otherwise) for spec in wanted.values())
+
+    @property
+    def functions(self) -> tuple[FunctionsSpec, ...]:
+        """Return the wanted virtual functions: the file's, else the policies'."""
+        return self._file.functions or self._of_cluster.functions
+
+    @property
+    def rails(self) -> tuple[str, ...]:
+        """Return the cards in the order of their rails: the file's, else the policies'."""
+        return self._file.rails or self._of_cluster.rails
+
+    @property
+    def overlaps(self) -> tuple[str, ...]:
+        """Return sentences about policies that disagree."""
+        return self._of_cluster.overlaps
+
+    @property
+    def followed(self) -> tuple[ClusterNodePolicy, ...]:
+        """Return the policies of the cluster that select this node."""
+        return self._of_cluster.policies
+
+    @property
+    def rescan(self) -> float | None:
+        """Return the seconds between looks that nothing announced; None for no such looks."""
+        return self._file.rescan or None
+
+    def read(self) -> None:
+        """Read the file for the first time; raise Refused when it makes no sense."""
+        if self._path:
+            self._take(read_config(self._path))
+
+    async def follow(self) -> None:
+        """Read the file again whenever it changed, until cancelled."""
+        if self._path is None:
+            return
+        # Of Linux, and `config check` runs on any system.
+        from kube_rdma.adapters.inotify import watching_file
+
+        with watching_file(self._path) as changes:
+            self._again(self._path)  # what happened since the first reading
+            async for _ in changes:
+                self._again(self._path)
+
+    def label(self, node: NodeState) -> None:
+        """Take note of the node's labels."""
+        labels = dict(node.labels)
+        try:
+            serving = documents.label_serving(
+                labels.get(documents.SERVE_LABEL), claims=self._claims
+            )
+        except Refused as error:
+            self._refuse("label serve", error)
+        else:
+            self._understood("label serve")
+            if serving != self._serving:
+                self._serving = serving
+                self._changed()
+        try:
+            specs = documents.label_pools(labels.get(documents.LABEL))
+        except Refused as error:
+            self._refuse("label", error)
+        else:
+            self._understood("label")
+            if specs != self._of_label:
+                self._of_label = specs
+                self._changed()
+
+    def policies(self, specs: NodeSpecs, refusals: tuple[Refused, ...]) -> None:
+        """Take note of what the cluster's policies ask for, and of those not understood."""
+        for error in refusals:
+            self._refuse(f"policy {error.where}", error)
+        standing = {f"policy {error.where}" for error in refusals}
+        for about in tuple(self._refusals):
+            if about.startswith("policy ") and about not in standing:
+                self._understood(about)
+        if specs != self._of_cluster:
+            self._of_cluster = specs
+            self._changed()
+        self._refuse_unserved()
+
+    def _again(self, path: Path) -> None:
+        try:
+            config = read_config(path)
+        except Refused as error:
+            self._refuse("file", error)
+            return
+        self._understood("file")
+        if replace(config, rescan=self._file.rescan) == self._file:
+            self._file = config
+            return
+        log.info("configuration changed", file=str(path), pools=len(config.pools))
+        self._take(config)
+        self._changed()
+
+    def _take(self, config: Config) -> None:
+        self._file = config
+        self._refuse_unserved()
+        for warning in config.warnings:
+            log.warning("configuration warning", file=str(self._path), warning=warning)
+
+    def _refuse_unserved(self) -> None:
+        """Report pools that are for claims, where this agent serves none: pods get no card."""
+        specs = () if self._claims else self.specs
+        lost = [spec for spec in specs if spec.serve is Serving.CLAIMS]
+        if not lost:
+            self._understood("serve")
+            return
+        names = listed([spec.resource for spec in lost])
+        problem = f"claims are to serve {names}, and this agent does not serve claims"
+        remedy = 'Install it with claims.enabled=true, or write "serve": "plugin"'
+        self._refuse("serve", Refused(problem, remedy=remedy, where=lost[0].source))
+
+    def _refuse(self, about: str, error: Refused) -> None:
+        why = str(error)
+        if self._refusals.get(about) != why:
+            log.error("configuration rejected", why=why)
+            self._refusals[about] = why
+            self._refused(why)
+            self._changed()
+
+    def _understood(self, about: str) -> None:
+        if self._refusals.pop(about, None):
+            self._changed()

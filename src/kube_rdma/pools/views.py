@@ -88,7 +88,10 @@ def specs_page(
         cells = (spec.resource, spec.mode.value, shares, spec.attach or _NONE, prefer)
         chosen = "; or ".join(map(_selector, spec.selectors)) or takes[spec.mode]
         rows.append(PageRow(cells, notes=(chosen, *_besides(spec))))
-    return ((PageTable(_WISH, tuple(rows), _WISH_RIGHT),), _marked("Warning", warnings, PageState.WARNING))
+    return (
+        (PageTable(_WISH, tuple(rows), _WISH_RIGHT),),
+        _marked("Warning", warnings, PageState.WARNING),
+    )
 
 
 def functions_page(wishes: Sequence[FunctionsWish]) -> Page:

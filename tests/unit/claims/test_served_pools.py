@@ -20,7 +20,7 @@ from kube_rdma.model.claims.claim import ClaimName
 from kube_rdma.model.holdings import Holding
 from kube_rdma.model.kubernetes import NodeState
 from kube_rdma.model.pools import Serving, ShareId
-from kube_rdma.pools.config_source import ConfigSource
+from kube_rdma.pools.config import ConfigSource
 from kube_rdma.pools.documents.config import SERVE_LABEL as SERVE
 from kube_rdma.pools.kubelet_view import KubeletRecord
 from kube_rdma_testing.kubelet.devices import ContainerPlace
@@ -266,5 +266,5 @@ def test_a_pool_for_claims_is_told_where_the_agent_serves_none(tmp_path):
     (why,) = source.refusals
     assert "claims are to serve rdma/nic, and this agent does not serve claims" in why
     path.write_text(POLICY)
-    source._again()
+    source._again(path)
     assert source.refusals == ()
