@@ -64,7 +64,7 @@ class PoollessCard(Frozen):
     reasons: tuple[tuple[str, str], ...]  # resource, sentence about the card
 
 
-class OnNode(Frozen):
+class NodePools(Frozen):
     """The pools of a configuration on one node."""
 
     pools: tuple[Pool, ...]
@@ -94,7 +94,7 @@ def specs_page(
     )
 
 
-def functions_page(wishes: Sequence[FunctionsWish]) -> Page:
+def functions_page(specs: Sequence[FunctionsSpec]) -> Page:
     """Return how many virtual functions which cards are to have; nothing if none is asked for."""
     rows = (
         (
@@ -103,13 +103,13 @@ def functions_page(wishes: Sequence[FunctionsWish]) -> Page:
             "yes" if wish.force else "no",
             "; or ".join(map(_selector, wish.selectors)),
         )
-        for wish in wishes
+        for wish in specs
     )
     table = PageTable(_FUNCTIONS, tuple(map(PageRow, rows)), _FUNCTIONS_RIGHT, ranked=True)
-    return ((table,),) if wishes else ()
+    return ((table,),) if specs else ()
 
 
-def node_page(node: OnNode, title: str) -> Page:
+def node_page(node: NodePools, title: str) -> Page:
     """Return the cards of each pool, and why the others are in none."""
     table = PageTable(
         _CARD,

@@ -112,8 +112,8 @@ def test_limits_of_a_share_are_shown_and_told(limits, words):
 
 def test_further_facts_are_named_only_where_a_variable_has_them():
     other = replace(FULL, variables=SHARED.variables)
-    assert "further facts" in page_text(wishes_page([FULL], TAKES), 100)
-    assert "further facts" not in page_text(wishes_page([other], TAKES), 100)
+    assert "further facts" in page_text(specs_page([FULL], TAKES), 100)
+    assert "further facts" not in page_text(specs_page([other], TAKES), 100)
     assert pools_document([other], 60)["pools"][0]["extraInfo"]
 
 

@@ -24,7 +24,7 @@ from kube_rdma.model.kubernetes import NodeState, moment
 from kube_rdma.model.pools import ClusterNodePolicy, NodeSpecs
 from kube_rdma.model.reports import NodeReport, NodeReportStatus
 from kube_rdma.pools.kind import NODE_POLICY, policy_of
-from kube_rdma.pools.rules.pools import node_wishes
+from kube_rdma.pools.rules.pools import node_specs
 from kube_rdma.reports.node_keeper import NodeKeeper, WritePace, pause
 from kube_rdma.reports.node_report import NodeReports, is_owned, report_status
 from kube_rdma.reports.rules.node_report import AgentLook, node_report

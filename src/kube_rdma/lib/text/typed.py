@@ -27,7 +27,7 @@ from pydantic_core import CoreSchema, core_schema
 from kube_base.frozen import Frozen
 from kube_rdma.lib.text.faults import Slip, slips
 from kube_rdma.lib.text.words import TextForm
-from kube_rdma.model.pools import FunctionsWish, PoolSpec
+from kube_rdma.model.pools import FunctionsSpec, PoolSpec
 
 RESCAN = 60  # seconds, the default of the shared device plugin
 MOST_SHARES = 100_000  # of one pool: all of them travel in one message, and gRPC ends it at 4 MiB
