@@ -7,16 +7,19 @@ watched from its first day. Faults are left out: a card that leaves while it is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from kube_base.frozen import Frozen
 from kube_rdma.hardware.views.documents import plain
 from kube_rdma.lib.json_values import camel_case
 from kube_rdma.model.device import CharDevice, Device, Gpu, PciPosition, Port
 from kube_rdma.model.survey import Survey
+
+T = TypeVar("T")
+K = TypeVar("K", str, int)
 
 _NODE = "node"
 _OF_NODE = ("rdma_cm", "namespace_mode")
@@ -66,11 +69,17 @@ class SurveyChange(Frozen):
 
 def changes(before: Survey, after: Survey) -> tuple[SurveyChange, ...]:
     """Return everything that became different, in the order of devices, GPUs, node."""
-    return (
-        *_devices(before, after),
-        *_gpus(before, after),
-        *_fields(ChangeKind.NODE, _NODE, None, (before, after), _OF_NODE),
-    )
+    found: list[SurveyChange] = []
+    for name, was, now in _pairs(before.devices, after.devices, lambda device: device.name):
+        found += _differences(ChangeKind.DEVICE, name, None, was, now, ("name", "ports"))
+        if was and now:
+            for number, old, new in _pairs(was.ports, now.ports, lambda port: port.number):
+                found += _differences(ChangeKind.PORT, name, number, old, new, ("number",))
+    for pci, old_gpu, new_gpu in _pairs(before.gpus, after.gpus, lambda gpu: gpu.seat.pci):
+        found += _differences(ChangeKind.GPU, pci, None, old_gpu, new_gpu, ())
+    others = [name for name in Survey.__struct_fields__ if name not in _OF_NODE]
+    found += _differences(ChangeKind.NODE, _NODE, None, before, after, others)
+    return tuple(found)
 
 
 def line(change: SurveyChange, at: datetime) -> str:
@@ -101,53 +110,29 @@ def entry(change: SurveyChange, at: datetime) -> dict[str, object]:
     }
 
 
-def _devices(before: Survey, after: Survey) -> Iterator[SurveyChange]:
-    old = {device.name: device for device in before.devices}
-    new = {device.name: device for device in after.devices}
-    for name in sorted(old.keys() | new.keys()):
-        was, now = old.get(name), new.get(name)
-        if was is None or now is None:
-            yield SurveyChange(ChangeKind.DEVICE, name, None, "", was, now)
-            continue
-        names = [f for f in Device.__struct_fields__ if f not in {"name", "ports"}]
-        yield from _fields(ChangeKind.DEVICE, name, None, (was, now), names)
-        yield from _ports(name, was, now)
+def _pairs(
+    before: Sequence[T], after: Sequence[T], key: Callable[[T], K]
+) -> Iterator[tuple[K, T | None, T | None]]:
+    """Yield key, old and new of the things that are in either, in the order of their keys."""
+    old, new = {key(one): one for one in before}, {key(one): one for one in after}
+    yield from ((name, old.get(name), new.get(name)) for name in sorted(old.keys() | new.keys()))
 
 
-def _ports(device: str, was: Device, now: Device) -> Iterator[SurveyChange]:
-    old = {port.number: port for port in was.ports}
-    new = {port.number: port for port in now.ports}
-    names = [f for f in Port.__struct_fields__ if f != "number"]
-    for number in sorted(old.keys() | new.keys()):
-        before, after = old.get(number), new.get(number)
-        if before is None or after is None:
-            yield SurveyChange(ChangeKind.PORT, device, number, "", before, after)
-        else:
-            yield from _fields(ChangeKind.PORT, device, number, (before, after), names)
-
-
-def _gpus(before: Survey, after: Survey) -> Iterator[SurveyChange]:
-    old = {gpu.seat.pci: gpu for gpu in before.gpus}
-    new = {gpu.seat.pci: gpu for gpu in after.gpus}
-    names = list(Gpu.__struct_fields__)
-    for pci in sorted(old.keys() | new.keys()):
-        was, now = old.get(pci), new.get(pci)
-        if was is None or now is None:
-            yield SurveyChange(ChangeKind.GPU, pci, None, "", was, now)
-        else:
-            yield from _fields(ChangeKind.GPU, pci, None, (was, now), names)
-
-
-def _fields(
+def _differences(
     kind: ChangeKind,
     subject: str,
     port: int | None,
-    pair: tuple[object, object],
-    names: Sequence[str],
+    was: Frozen | None,
+    now: Frozen | None,
+    skipped: Collection[str],
 ) -> Iterator[SurveyChange]:
-    for name in names:
-        before, after = (getattr(each, name) for each in pair)
-        if before != after:
+    """Yield that a thing appeared or vanished, else each field of it that is different."""
+    if was is None or now is None:
+        yield SurveyChange(kind, subject, port, "", was, now)
+        return
+    for name in was.__struct_fields__:
+        before, after = getattr(was, name), getattr(now, name)
+        if name not in skipped and before != after:
             yield SurveyChange(kind, subject, port, name, before, after)
 
 
