@@ -221,7 +221,11 @@ def _record(sysfs: SysfsRoot | None, to: Path) -> None:
     from kube_rdma.adapters.kernel.netlink.rdma_read import LinkView, read_links
     from kube_rdma.adapters.kernel.netlink.rtnl_read import read_default_routes
     from kube_rdma.adapters.kernel.sysfs.record import record, recorded_links, recorded_routes
-    from kube_rdma.doctor.pod import read_unfiled, recorded_unfiled, write_unfiled
+    from kube_rdma.doctor.beside_sysfs import (
+        read_beside_sysfs,
+        recorded_beside_sysfs,
+        write_beside_sysfs,
+    )
 
     if isinstance(sysfs, RecordedText):
         raise Refused(
@@ -235,13 +239,13 @@ def _record(sysfs: SysfsRoot | None, to: Path) -> None:
         survey_at(sysfs)  # refuses what is not a tree
         links, routes = partial(recorded_links, sysfs), partial(recorded_routes, sysfs)
     files, faults = record(sysfs or _SYSFS, links, routes, to)
-    unfiled = (
-        asyncio.run(read_unfiled(survey_at(None), _WATCHED))
+    beside = (
+        asyncio.run(read_beside_sysfs(survey_at(None), _WATCHED))
         if sysfs is None
-        else recorded_unfiled(sysfs)
+        else recorded_beside_sysfs(sysfs)
     )
-    if unfiled is not None:
-        write_unfiled(unfiled, to)
+    if beside is not None:
+        write_beside_sysfs(beside, to)
         files += 1
     lines = (f"{to}: {files} files; kube-rdma devices --sysfs {to} shows them.",)
     left = (f"  not copied: {fault.path}: {fault.reason}" for fault in faults)

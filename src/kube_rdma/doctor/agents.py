@@ -1,11 +1,11 @@
-"""Asks nodes what they see of themselves: the doctor runs in the containers of their agents.
+"""Runs commands in the containers of agents, and so asks nodes for their Observation.
 
     namespaces ─► agents' pods ─► exec `doctor --collect -` ─► bundles ─► doctor/rules/diagnose
 
-cli/doctor calls it from wherever the API server is reached, and cli for
-another command. An agent's container has the mounts and rights that a doctor needs; the agent
-itself is not asked. What comes back is foreign text: it has a bound of bytes and of seconds, and is
-decoded as a bundle is. A node that hangs costs its own time, and none of the others'.
+cli/doctor calls it from wherever the API server is reached, and cli/top. An agent's container has
+the mounts and rights that a doctor needs; the agent itself is not asked. Its output is foreign
+text, with a bound of bytes and of seconds, and is decoded as a bundle is. A node that hangs costs
+its own time, and none of the others'.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kube_client.objects import Cluster
 from kube_client.pod_commands import PodCommands
 from kube_rdma.adapters.files import bundle
 from kube_rdma.admission.cluster import whole_pod
-from kube_rdma.doctor.cluster import agent_pods
+from kube_rdma.doctor.cluster import agent_pods, present
 from kube_rdma.model.doctor import AgentPod, NodeAnswer, Observation
 from kube_rdma.model.late_binding import PodName
 from kube_rdma.reports.rules.cluster import says, serves_cards
@@ -36,10 +36,10 @@ _COLLECT = ("--collect", "-")
 
 
 class AgentLimits(Frozen):
-    """How many nodes are asked at once, and how many seconds each has."""
+    """The bounds of asking many nodes."""
 
     at_once: int = AT_ONCE
-    seconds: float = PATIENCE
+    seconds: float = PATIENCE  # for each node
 
 
 class Agents:
@@ -51,33 +51,41 @@ class Agents:
         self._cluster = cluster
         self._commands = PodCommands(cluster, most=MOST)
         self._limits = limits or AgentLimits()
-        self._agents = {one.node: one for one in sorted(agents, key=_rank)}
+
+        def rank(agent: AgentPod) -> tuple[bool, bool]:
+            return agent.ready, says(agent.words, "--role", "node")
+
+        # Of two agents of a node the one that can answer, then the one that knows the API server.
+        self._agents = {one.node: one for one in sorted(agents, key=rank)}
         # Two threads that make msgspec's decoder of one type at a time can crash the process.
         self._decoding = asyncio.Lock()
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The nodes that have an agent."""
+        """Return the nodes that have an agent."""
         return tuple(sorted(self._agents))
 
     async def every_node(
         self, progress: Callable[[int, int], None] = lambda _, __: None
     ) -> tuple[NodeAnswer, ...]:
-        """What all nodes with an agent answer.
+        """Return the answers of all nodes with an agent.
 
-        `progress` hears after each of them how many are over, and of how many.
+        After each node `progress` is called with the number of those done, and of all.
         """
         over = count(1)
 
         async def ask(node: str) -> NodeAnswer:
-            answer = await self._answer(node)
+            try:
+                answer = NodeAnswer(node, await self.node(node))
+            except KubeError as error:
+                answer = NodeAnswer(node, why=plain(str(error)))
             progress(next(over), len(self.nodes))
             return answer
 
         return await self.ask_all(ask)
 
     async def ask_all(self, ask: Callable[[str], Awaitable[T]]) -> tuple[T, ...]:
-        """What `ask` has of every node, some at once."""
+        """Return the result of `ask` for every node, some of them asked at once."""
         room = asyncio.Semaphore(self._limits.at_once)
 
         async def in_turn(node: str) -> T:
@@ -87,18 +95,19 @@ class Agents:
         return tuple(await asyncio.gather(*map(in_turn, self.nodes)))
 
     async def node(self, name: str) -> Observation:
-        """What a node sees of itself; raise Refused without an agent, Unavailable."""
+        """Return what a node sees of itself; raise Refused without an agent, Unavailable."""
         return await self._seen(name, "node")
 
     async def pod(self, pod: PodName) -> Observation:
-        """What the pod's node sees of itself and of the pod; raise Refused and Unavailable.
+        """Return the Observation of the pod's node, with the pod; raise Refused and Unavailable.
 
-        Who may not read the pod asks any agent on which node it is: agents may.
+        Agents may read all pods, so without that right any of them is asked for the node.
         """
         target = f"pod/{pod.namespace}/{pod.name}"
         node = await self._node_of(pod)
         if node is None:
-            seen = await self._seen(self._any(), target)
+            ready = (one.node for one in self._agents.values() if one.ready)
+            seen = await self._seen(next(ready, next(iter(self._agents))), target)
             node = seen.pod.node if seen.pod else ""
             if node == seen.node:
                 return seen
@@ -107,28 +116,13 @@ class Agents:
         return await self._seen(node, target)
 
     async def _node_of(self, pod: PodName) -> str | None:
-        """The pod's node, "" while it has none; None where that may not be read."""
+        """Return the pod's node, "" while it has none; None where that may not be read."""
         try:
             read = await whole_pod(self._cluster, pod.namespace, pod.name)
         except Refused:
             return None
-        if read is None:
-            raise Refused(
-                f"there is no pod {pod.name} in namespace {pod.namespace}",
-                remedy="Name one of kubectl get pods, with its namespace: pod/NAMESPACE/NAME",
-            )
-        return read[1].spec.node_name
-
-    def _any(self) -> str:
-        """A node whose agent is ready, if there is one."""
-        ready = (one.node for one in self._agents.values() if one.ready)
-        return next(ready, next(iter(self._agents)))
-
-    async def _answer(self, node: str) -> NodeAnswer:
-        try:
-            return NodeAnswer(node, await self._seen(node, "node"))
-        except KubeError as error:
-            return NodeAnswer(node, why=plain(str(error)))
+        _, whole = present(read, pod)
+        return whole.spec.node_name
 
     async def _seen(self, node: str, target: str) -> Observation:
         text = await self.output(node, (*_DOCTOR, target, *_COLLECT))
@@ -140,7 +134,7 @@ class Agents:
         return replace(seen, node=node)  # whatever it calls itself
 
     async def output(self, node: str, argv: Sequence[str]) -> str:
-        """What a command prints in the node's agent; raise Refused without it, Unavailable."""
+        """Return the output of a command in the node's agent; raise Refused and Unavailable."""
         agent = self._agent(node)
         run = self._commands.run(agent.namespace, agent.name, argv, container=agent.container)
         try:
@@ -168,15 +162,10 @@ class Agents:
         return agent
 
 
-def _rank(agent: AgentPod) -> tuple[bool, bool]:
-    """Of two agents of a node the one that can answer, then the one that knows the API server."""
-    return agent.ready, says(agent.words, "--role", "node")
-
-
 async def find_agents(
     cluster: Cluster, namespaces: Sequence[str], limits: AgentLimits | None = None
 ) -> Agents:
-    """The agents of all of these namespaces that may be read; raise Refused without any."""
+    """Return the agents of those namespaces that may be read; raise Refused without any."""
     refused: Refused | None = None
     read: list[str] = []
     agents: list[AgentPod] = []

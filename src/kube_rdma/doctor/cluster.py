@@ -1,4 +1,4 @@
-"""Reads addresses everywhere and the version of VKE's plugin, for `kube-rdma doctor`.
+"""Reads what the API server has for `kube-rdma doctor`: addresses, VKE's plugin, pods of agents.
 
 Each function is one kind and needs the verb get or list. Of other pods only the status annotation
 is looked at.
@@ -12,25 +12,22 @@ from kube_base.errors import Refused
 from kube_client.kinds import Stored, Where
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.own import DEFINITION, DefinitionSpec
-from kube_rdma.adapters.cluster.kinds.pod import (
-    DAEMON_SETS,
-    FULL_POD,
-    POD,
-    Container,
-    FullPod,
-    status_of,
-)
+from kube_rdma.adapters.cluster.kinds.pod import DAEMON_SETS, FULL_POD, POD, FullPod, status_of
 from kube_rdma.attach.cluster import network_of
 from kube_rdma.attach.documents import network_status
 from kube_rdma.ipam.cluster import IP_POOL
+from kube_rdma.model.admission import PodTemplate
 from kube_rdma.model.doctor import AddressRange, AddressUse, AgentPod
+from kube_rdma.model.late_binding import PodName
 from kube_rdma.model.reports import ProgramTemplate
+
+IsAgent = Callable[[ProgramTemplate], bool]
 
 _CELLO = "cello"
 
 
 async def vpc_cni_version(cluster: Cluster) -> str:
-    """The version of VKE's network plugin by the tag of its image; "" where there is none.
+    """Return the version of VKE's network plugin by the tag of its image; "" without it.
 
     volcengine/cello chart/templates/daemonset.yaml has the names.
     """
@@ -46,7 +43,7 @@ async def vpc_cni_version(cluster: Cluster) -> str:
 
 
 async def address_uses(cluster: Cluster) -> tuple[AddressUse, ...]:
-    """The addresses of all pods that run, on networks besides the cluster's own."""
+    """Return the addresses of all pods that run, on networks besides the cluster's own."""
     pods = [one for one in await cluster.list(POD) if not one.deleting]
     return tuple(
         use
@@ -61,7 +58,7 @@ async def address_uses(cluster: Cluster) -> tuple[AddressUse, ...]:
 async def address_ranges(
     cluster: Cluster, uses: Sequence[AddressUse] | None = None
 ) -> tuple[AddressRange, ...]:
-    """By network the subnets of its IPPools, of networks whose addresses come from pools alone.
+    """Return the subnets of networks whose addresses come from IPPools alone.
 
     Where networks may not be listed, as by an agent, those of `uses` are read one by one.
     """
@@ -96,22 +93,31 @@ async def _definitions(
     return tuple(one for one in read if one is not None)
 
 
-# The pods of agents in some namespaces, for who runs a command in their containers.
-
-IsAgent = Callable[[ProgramTemplate], bool]
+def present(read: tuple[PodTemplate, FullPod] | None, pod: PodName) -> tuple[PodTemplate, FullPod]:
+    """Return both parts of a pod that was read; raise Refused if there is no such pod."""
+    if read is None:
+        raise Refused(
+            f"there is no pod {pod.name} in namespace {pod.namespace}",
+            remedy="Name one of kubectl get pods, with its namespace: pod/NAMESPACE/NAME",
+        )
+    return read
 
 
 async def agent_pods(cluster: Cluster, namespace: str, is_agent: IsAgent) -> tuple[AgentPod, ...]:
-    """The agents of a namespace that are on a node; raise Refused without the right to list."""
+    """Return the agents of a namespace that are on a node; raise Refused without the right."""
     pods = await cluster.list(FULL_POD, Where(namespace=namespace))
     return tuple(agent for pod in pods if (agent := _agent(pod, is_agent)))
 
 
 def _agent(pod: FullPod, is_agent: IsAgent) -> AgentPod | None:
-    """The pod as an agent's, None for another's."""
-    every = pod.spec.containers
-    container = next((one for one in every if is_agent(_template(pod, one))), None)
-    if container is None or not pod.spec.node_name:
+    """Return the pod as an agent's, None for another pod."""
+    for container in pod.spec.containers:
+        words = (*container.command, *container.args)
+        if is_agent(ProgramTemplate(pod.name, container.image, words)):
+            break
+    else:
+        return None
+    if not pod.spec.node_name:
         return None
     status = status_of(pod)
     states = [one for one in status.container_statuses if one.name == container.name]
@@ -126,9 +132,5 @@ def _agent(pod: FullPod, is_agent: IsAgent) -> AgentPod | None:
         container.name,
         ready,
         "" if ready else "Terminating" if pod.deleting else why,
-        (*container.command, *container.args),
+        words,
     )
-
-
-def _template(pod: FullPod, container: Container) -> ProgramTemplate:
-    return ProgramTemplate(pod.name, container.image, (*container.command, *container.args))

@@ -1,7 +1,8 @@
-"""Collects what a doctor judges: each part by itself, so that one missing right hides one part.
+"""Collects the Observation of this node, or of a recorded one, and of a pod on it.
 
-cli/doctor calls it. It reads what the agent reads, by the same adapters, and asks the
-agent nothing, for that may be what is ill. It changes nothing.
+cli/doctor calls observe. It reads what the agent reads, by the same adapters, and asks the agent
+nothing, for that may be what is ill. Each part is read by itself, so that one missing right hides
+one part. It changes nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from pathlib import Path
 
 from kube_base.errors import KubeError, Refused, Unavailable
 from kube_base.frozen import Frozen, replace
-from kube_client.objects import Cluster
 from kube_rdma import __version__
 from kube_rdma.adapters.cni.conf.folder import ConfFolder
 from kube_rdma.adapters.cni.conf.places import find, inside
@@ -27,34 +27,26 @@ from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.adapters.runtime.cri import find_socket, read_runtime
 from kube_rdma.attach.rules.conflist import networks, plan, plugins, type_of
 from kube_rdma.claims.cluster import node_slices
-from kube_rdma.doctor.cluster import address_ranges, address_uses, vpc_cni_version
-from kube_rdma.doctor.pod import (
-    OpenCluster,
-    PodDoors,
-    observed_links,
-    observed_routes,
-    pod_here,
-    read_unfiled,
-    recorded_unfiled,
-    with_unfiled,
+from kube_rdma.doctor.beside_sysfs import (
+    read_beside_sysfs,
+    recorded_beside_sysfs,
+    with_beside_sysfs,
 )
+from kube_rdma.doctor.cluster import address_ranges, address_uses, vpc_cni_version
+from kube_rdma.doctor.pod import OpenCluster, observed_links, observed_routes, pod_here
 from kube_rdma.doctor.rules.cards import bridges_of, functions_of
 from kube_rdma.hardware.survey import take_survey, with_uses
 from kube_rdma.lib.part_reader import PartReader
 from kube_rdma.model.attach.cni import PLUGIN, SET_ASIDE
 from kube_rdma.model.doctor import (
-    AddressRange,
-    AddressUse,
     Observation,
     ObservedCni,
     ObservedKubelet,
     ObservedRail,
     SystemVersions,
 )
-from kube_rdma.model.finding import Finding
-from kube_rdma.model.late_binding import Runtime
+from kube_rdma.model.late_binding import PodName, Runtime
 from kube_rdma.model.pools import AppliedPools, PoolSpec, RailRecord
-from kube_rdma.model.reports import ClusterFacts
 from kube_rdma.model.survey import Survey
 from kube_rdma.pools.rules.rails import places_of
 from kube_rdma.reports.gather import take
@@ -64,34 +56,31 @@ PATIENCE = 1.5  # seconds for each neighbour; a doctor of a node ends within 3
 _BINARIES = "/opt/cni/bin"
 _VKE = "-vke."  # in the kubelet's version
 _DEV = (Path("/host/dev/infiniband"), Path("/dev/infiniband"))
+_SYSCTLS = ("rp_filter", "arp_ignore", "arp_announce")  # which interface answers, and is answered
 
 
 class DoctorPlaces(Frozen):
-    """Where the node is; `config` None: the agent's own record of its pools in `state` counts.
-
-    `sysfs` is a recorded tree instead of the kernel; then nothing of this machine is asked.
-    `interval` is how many seconds error counters are watched; 0: not at all.
-    """
+    """The places of a node that a doctor looks at."""
 
     node: str
-    config: Path | None = None
-    sysfs: Path | None = None
+    config: Path | None = None  # None: the agent's record of its pools in `state` counts
+    sysfs: Path | None = None  # a recorded tree; then nothing of this machine is asked
     host: Path = Path("/")
     kubelet_root: Path | None = None
     runtime_socket: Path | None = None
     state: Path = Path("/var/lib/kube-rdma")
     run: Path = Path("/run/kube-rdma")
     pod: tuple[str, str] | None = None  # namespace and name
-    interval: float = 0.0
+    interval: float = 0.0  # seconds in which error counters are watched; 0: not at all
 
 
 async def observe(places: DoctorPlaces, opener: OpenCluster) -> Observation:
-    """A node as it is now; raise Refused when the recorded tree is none."""
+    """Return a node as it is now; raise Refused for a tree that is no recorded one."""
     reader = PartReader(patience=PATIENCE)
     survey = take_survey(places.sysfs)
     if places.sysfs is None:
         survey = with_uses(survey)  # the agent spares cards that the node uses
-    specs, refusals = _wishes(places, reader)
+    specs, refusals = _configured(places, reader)
     seen = Observation(
         places.node,
         survey=survey,
@@ -102,122 +91,31 @@ async def observe(places: DoctorPlaces, opener: OpenCluster) -> Observation:
         domains=reader.part("domains", lambda: read_domains(functions_of(survey), places.sysfs)),
     )
     if places.sysfs is None:
-        asked = asyncio.create_task(_of_cluster(places, opener, reader))
-        seen = await _of_this_machine(seen, places, reader)
-        seen = _joined(seen, await asked)
-    elif (unfiled := recorded_unfiled(places.sysfs)) is not None:
-        seen = with_unfiled(seen, unfiled)
+        by_cluster = asyncio.create_task(_of_cluster(places, opener, reader))
+        seen = await _of_this_machine(seen, survey, places, reader)
+        part = await by_cluster
+        assert seen.versions is not None
+        known = part.versions or SystemVersions(__version__)
+        seen = replace(
+            seen,
+            versions=replace(seen.versions, kubelet=known.kubelet, vpc_cni=known.vpc_cni),
+            problems=part.problems,
+            uses=part.uses,
+            ranges=part.ranges,
+            slices=part.slices,
+            pod=part.pod,
+        )
+    elif (beside := recorded_beside_sysfs(places.sysfs)) is not None:
+        seen = with_beside_sysfs(seen, beside)
     return replace(seen, not_seen=(*reader.not_seen, *seen.not_seen))
 
 
-async def _of_cluster(places: DoctorPlaces, opener: OpenCluster, reader: PartReader) -> Observation:
-    """What the API server says of a node; a pod that cannot be read is raised."""
-    seen = Observation(places.node)
-    try:
-        async with opener() as cluster:
-            pod = None
-            if places.pod:
-                doors = PodDoors(places.host, places.state, _socket(places))
-                pod = await pod_here(cluster, doors, places.pod, reader)
-            facts, (uses, ranges), slices = await asyncio.gather(
-                reader.asked("problems", lambda: take(cluster)),
-                _addresses(cluster, reader),
-                reader.asked("slices", lambda: node_slices(cluster, places.node)),
-            )
-            versions = await _versions(cluster, facts, places.node, reader)
-    except (Refused, Unavailable) as error:
-        if places.pod:
-            raise
-        reader.keep("problems", error)
-        return seen
-    return replace(
-        seen,
-        versions=versions,
-        problems=_of_node(facts, places.node) if facts else None,
-        uses=uses,
-        ranges=ranges,
-        slices=slices,
-        pod=pod,
-    )
-
-
-async def _addresses(
-    cluster: Cluster, reader: PartReader
-) -> tuple[tuple[AddressUse, ...] | None, tuple[AddressRange, ...] | None]:
-    """Which pods have which addresses, and the ranges of their networks."""
-    uses = await reader.asked("uses", lambda: address_uses(cluster))
-    return uses, await reader.asked("ranges", lambda: address_ranges(cluster, uses))
-
-
-async def _versions(
-    cluster: Cluster, facts: ClusterFacts | None, node: str, reader: PartReader
-) -> SystemVersions:
-    """Those that the API server knows; of VKE's network plugin on nodes of VKE."""
-    nodes = {one.name: one for one in (facts.nodes if facts else None) or ()}
-    kubelet = nodes[node].kubelet_version if node in nodes else ""
-    plugin = ""
-    if _VKE in kubelet:
-        plugin = await reader.asked("vpc-cni", lambda: vpc_cni_version(cluster)) or ""
-    return SystemVersions(__version__, kubelet=kubelet, vpc_cni=plugin)
-
-
-def _of_node(facts: ClusterFacts, node: str) -> tuple[Finding, ...] | None:
-    """Problems of this node; None where too little was read to tell."""
-    if facts.is_blind:
-        return None
-    about = f"node/{node}"
-    return tuple(one for one in findings(facts) if one.subject in ("", about))
-
-
-def _joined(seen: Observation, part: Observation) -> Observation:
-    versions = seen.versions
-    if versions and part.versions:
-        of_cluster = part.versions
-        versions = replace(versions, kubelet=of_cluster.kubelet, vpc_cni=of_cluster.vpc_cni)
-    return replace(
-        seen,
-        versions=versions,
-        problems=part.problems,
-        uses=part.uses,
-        ranges=part.ranges,
-        slices=part.slices,
-        pod=part.pod,
-    )
-
-
-async def _of_this_machine(
-    seen: Observation, places: DoctorPlaces, reader: PartReader
-) -> Observation:
-    assert seen.survey is not None
-    survey = seen.survey
-    unfiled, kubelet, runtime = await asyncio.gather(
-        read_unfiled(survey, places.interval),  # as long as it takes
-        _kubelet(places, reader),
-        reader.asked("runtime", lambda: _runtime(places)),
-    )
-    return replace(
-        with_unfiled(seen, unfiled),
-        versions=SystemVersions(__version__, read_kernel(), _system(places.host)),
-        modules=reader.part("modules", proc.read_modules),
-        absent=reader.part("absent", lambda: _absent(survey)),
-        links=reader.part("links", observed_links),
-        routes=reader.part("routes", observed_routes),
-        neighbours=reader.part("neighbours", proc.read_neighbours),
-        settings=proc.read_settings(_settings_of(survey)),
-        folders=reader.part("folders", lambda: read_room((places.state, places.run))),
-        rails=reader.part("rails", lambda: _rails(places.state / "rails")),
-        kubelet=kubelet,
-        runtime=runtime,
-        cni=reader.part("cni", lambda: _cni(places, runtime)),
-    )
-
-
-def _wishes(
+def _configured(
     places: DoctorPlaces, reader: PartReader
 ) -> tuple[tuple[PoolSpec, ...] | None, tuple[str, ...] | None]:
-    """The pools that are wished for here, and why a configuration is refused."""
+    """Return the pools that are configured for this node, and why a configuration is refused."""
     if places.config is None:
-        applied = reader.part("specs", lambda: _applied(places.state / "pools"))
+        applied = reader.part("specs", lambda: applied_pools(places.state))
         return (applied.specs if applied else None), None
     from kube_rdma.pools.config import read_config
 
@@ -227,7 +125,9 @@ def _wishes(
         return None, (str(error),)
 
 
-def _applied(folder: Path) -> AppliedPools:
+def applied_pools(state: Path) -> AppliedPools:
+    """Return the pools that the agent of this machine serves by its record; raise Unavailable."""
+    folder = state / "pools"
     record = glance(folder, AppliedPools)
     if record is None:
         raise Unavailable(
@@ -236,10 +136,91 @@ def _applied(folder: Path) -> AppliedPools:
     return record
 
 
-def _rails(folder: Path) -> tuple[ObservedRail, ...]:
-    """None at all where no agent has numbered any."""
-    record = glance(folder, RailRecord) or RailRecord()
-    return tuple(ObservedRail(rail, card) for rail, card in places_of(record))
+# The parts that the API server has.
+
+
+async def _of_cluster(places: DoctorPlaces, opener: OpenCluster, reader: PartReader) -> Observation:
+    """Return the parts of the API server; raise Refused or Unavailable if a pod is not read."""
+    seen = Observation(places.node)
+    try:
+        async with opener() as cluster:
+            if places.pod:
+                pod = await pod_here(
+                    cluster,
+                    PodName(*places.pod),
+                    reader,
+                    host=places.host,
+                    state=places.state,
+                    runtime=_socket(places),
+                )
+                seen = replace(seen, pod=pod)
+            facts, uses, slices = await asyncio.gather(
+                reader.asked("problems", lambda: take(cluster)),
+                reader.asked("uses", lambda: address_uses(cluster)),
+                reader.asked("slices", lambda: node_slices(cluster, places.node)),
+            )
+            ranges = await reader.asked("ranges", lambda: address_ranges(cluster, uses))
+            nodes = {one.name: one for one in (facts.nodes if facts else None) or ()}
+            kubelet = nodes[places.node].kubelet_version if places.node in nodes else ""
+            plugin = None
+            if _VKE in kubelet:
+                plugin = await reader.asked("vpc-cni", lambda: vpc_cni_version(cluster))
+    except (Refused, Unavailable) as error:
+        if places.pod:
+            raise
+        reader.keep("problems", error)
+        return seen
+    problems = None
+    if facts and not facts.is_blind:
+        subjects = ("", f"node/{places.node}")
+        problems = tuple(one for one in findings(facts) if one.subject in subjects)
+    return replace(
+        seen,
+        versions=SystemVersions(__version__, kubelet=kubelet, vpc_cni=plugin or ""),
+        problems=problems,
+        uses=uses,
+        ranges=ranges,
+        slices=slices,
+    )
+
+
+def _socket(places: DoctorPlaces) -> Path:
+    return places.runtime_socket or find_socket()
+
+
+# The parts of this machine: its kernel, kubelet, runtime and CNI configuration.
+
+
+async def _of_this_machine(
+    seen: Observation, survey: Survey, places: DoctorPlaces, reader: PartReader
+) -> Observation:
+    beside, kubelet, runtime = await asyncio.gather(
+        read_beside_sysfs(survey, places.interval),  # as long as it takes
+        _kubelet(places, reader),
+        reader.asked("runtime", lambda: read_runtime(_socket(places))),
+    )
+    interfaces = ["all", *(p.netdev for d in survey.devices for p in d.ports if p.netdev)]
+    sysctls = [f"net/ipv4/conf/{name}/{word}" for name in interfaces for word in _SYSCTLS]
+
+    def rails() -> tuple[ObservedRail, ...]:
+        record = glance(places.state / "rails", RailRecord) or RailRecord()
+        return tuple(ObservedRail(rail, card) for rail, card in places_of(record))
+
+    return replace(
+        with_beside_sysfs(seen, beside),
+        versions=SystemVersions(__version__, read_kernel(), _system(places.host)),
+        modules=reader.part("modules", proc.read_modules),
+        absent=reader.part("absent", lambda: _absent(survey)),
+        links=reader.part("links", observed_links),
+        routes=reader.part("routes", observed_routes),
+        neighbours=reader.part("neighbours", proc.read_neighbours),
+        settings=proc.read_settings(tuple(sysctls)),
+        folders=reader.part("folders", lambda: read_room((places.state, places.run))),
+        rails=reader.part("rails", rails),
+        kubelet=kubelet,
+        runtime=runtime,
+        cni=reader.part("cni", lambda: _cni(places.host, runtime)),
+    )
 
 
 async def _kubelet(places: DoctorPlaces, reader: PartReader) -> ObservedKubelet | None:
@@ -263,14 +244,6 @@ async def _kubelet(places: DoctorPlaces, reader: PartReader) -> ObservedKubelet 
     return replace(seen, holdings=held.shares, devices=held.devices) if held else seen
 
 
-async def _runtime(places: DoctorPlaces) -> Runtime:
-    return await read_runtime(_socket(places))
-
-
-def _socket(places: DoctorPlaces) -> Path:
-    return places.runtime_socket or find_socket()
-
-
 def _system(host: Path) -> str:
     try:
         fields = dict(read_os_release(host))
@@ -280,7 +253,7 @@ def _system(host: Path) -> str:
 
 
 def _absent(survey: Survey) -> tuple[str, ...]:
-    """Device nodes that the kernel has a device for."""
+    """Return the device nodes that are not there, and that the kernel has a device for."""
     folder = next((path for path in _DEV if path.is_dir()), _DEV[-1])
     paths = [char.path for device in survey.devices for char in device.char_devices]
     if survey.rdma_cm:
@@ -288,20 +261,13 @@ def _absent(survey: Survey) -> tuple[str, ...]:
     return tuple(sorted(missing(paths, folder)))
 
 
-def _settings_of(survey: Survey) -> tuple[str, ...]:
-    """The sysctls that decide which interface answers and is answered, of all RDMA interfaces."""
-    names = ["all", *(p.netdev for d in survey.devices for p in d.ports if p.netdev)]
-    words = ("rp_filter", "arp_ignore", "arp_announce")
-    return tuple(f"net/ipv4/conf/{name}/{word}" for name in names for word in words)
-
-
-def _cni(places: DoctorPlaces, runtime: Runtime | None) -> ObservedCni:
-    """The folder by the runtime's word, else by its files; it is not made if it is missing."""
+def _cni(host: Path, runtime: Runtime | None) -> ObservedCni:
+    """Return the folder that the runtime names, else the one that is found; raise Unavailable."""
     if runtime and runtime.cni_conf:
         folders = named_places(runtime.cni_conf, runtime.cni_binaries or (_BINARIES,), runtime.name)
     else:
-        folders = find(places.host)
-    folder = inside(places.host, folders.conf)
+        folders = find(host)
+    folder = inside(host, folders.conf)
     if not folder.is_dir():
         raise Unavailable(f"{folder} is not there")
     files = ConfFolder(folder).read()
@@ -311,7 +277,7 @@ def _cni(places: DoctorPlaces, runtime: Runtime | None) -> ObservedCni:
             for file, document in networks(files)
         ),
         aside=tuple(sorted(one.name for one in folder.iterdir() if one.name.endswith(SET_ASIDE))),
-        installed=(inside(places.host, folders.binaries) / PLUGIN).exists(),
+        installed=(inside(host, folders.binaries) / PLUGIN).exists(),
     )
     try:
         made = plan(files)

@@ -1,27 +1,26 @@
-"""What a doctor sees of a pod by the API server, and in the pod's network namespace.
+"""Reads a pod for `kube-rdma doctor`, and for explain: by the API server, and on its own node.
 
-Beside doctor/evidence, which sees the node, and doctor/containers, which sees
-what the pod's containers have.
+    Pod object ─► ObservedPod ─► journal, cgroup ─► containers.py ─► network namespace, queue pairs
+
+doctor/evidence calls pod_here on the pod's node, as root there or in an agent's container. Nothing
+is started in the pod, and the agent is not asked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from functools import partial
 from pathlib import Path
 
 from kube_base.errors import Refused, Unavailable
-from kube_base.frozen import Frozen, replace
+from kube_base.frozen import replace
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.kinds.pod import FullPod, FullPodStatus, status_of
+from kube_rdma.adapters.cluster.kinds.pod import FullPod, status_of
 from kube_rdma.adapters.cni.conf.places import inside
-from kube_rdma.adapters.files import bundle
 from kube_rdma.adapters.journal.journal import glances
 from kube_rdma.adapters.kernel import proc
 from kube_rdma.adapters.kernel.cgroups import HOST_CGROUPS, HostCgroups, RdmaGroups
-from kube_rdma.adapters.kernel.ethtool import read_statistics
-from kube_rdma.adapters.kernel.netlink.dcb import read_flow_control
 from kube_rdma.adapters.kernel.netlink.rdma_read import read_queue_pairs
 from kube_rdma.adapters.kernel.netlink.rtnl_read import (
     interfaces,
@@ -38,6 +37,7 @@ from kube_rdma.admission.rules.findings import findings
 from kube_rdma.attach.documents import network_status
 from kube_rdma.attach.rules.repair import as_read
 from kube_rdma.attach.rules.step_table import check, looked_at
+from kube_rdma.doctor.cluster import present
 from kube_rdma.doctor.containers import (
     PROC,
     container_ids,
@@ -48,18 +48,13 @@ from kube_rdma.doctor.containers import (
     with_containers,
     with_specs,
 )
-from kube_rdma.doctor.errors import InterfaceStatistics, Statistics, watched_errors
-from kube_rdma.doctor.rules.errors import roce_interfaces
 from kube_rdma.lib.part_reader import PartReader
-from kube_rdma.model.admission import ContainerRole, ContainerTemplate, PodTemplate
+from kube_rdma.model.admission import ContainerRole, PodTemplate
 from kube_rdma.model.attach.attachment import Attachment, SeenLink
 from kube_rdma.model.device import QueuePair
 from kube_rdma.model.doctor import (
-    Observation,
     ObservedAttachment,
     ObservedContainer,
-    ObservedErrors,
-    ObservedFlowControl,
     ObservedLimit,
     ObservedLink,
     ObservedPod,
@@ -67,22 +62,90 @@ from kube_rdma.model.doctor import (
     ObservedRoute,
 )
 from kube_rdma.model.late_binding import PodName
-from kube_rdma.model.survey import Survey
 from kube_rdma.reports import cluster as reports
 
-# What the agent of this node has in its journal of a pod, and CNI CHECK of it, without the agent.
-
+OpenCluster = Callable[[], AbstractAsyncContextManager[Cluster]]
 OpenPod = Callable[[Namespace], AbstractContextManager[PodNetwork]]
 
-FOLDERS = ("attachments", "delegated")  # of the agent's state; codec.py has what is in them
+_LOCK = frozenset({"IPC_LOCK", "CAP_IPC_LOCK", "ALL"})
+_JOURNALS = ("attachments", "delegated")  # of the agent's state; codec.py has what is in them
+
+
+# The pod by the API server.
+
+
+async def pod_by_api(cluster: Cluster, pod: PodName) -> tuple[ObservedPod, FullPod]:
+    """Return the pod as the API server has it; raise Refused if there is none."""
+    template, whole = present(await whole_pod(cluster, pod.namespace, pod.name), pod)
+    return await observed_pod(cluster, template, whole), whole
+
+
+async def observed_pod(cluster: Cluster, template: PodTemplate, whole: FullPod) -> ObservedPod:
+    """Return the pod by its object, without its processes; of one that waits also the reason."""
+    pod = PodName(template.namespace, template.name)
+    phase = status_of(whole).phase
+    status = whole.annotation(network_status.ANNOTATION) or ""
+    asks = [*template.networks, *(template.blocks or ())]
+    has_claims = bool(whole.spec.resource_claims)  # any container may be given their devices
+    needs_no_reason = phase in ("Running", "Succeeded")
+    return ObservedPod(
+        namespace=pod.namespace,
+        name=pod.name,
+        node=whole.spec.node_name,
+        phase=phase,
+        why="" if needs_no_reason else _why(whole) or await _last_event(cluster, pod),
+        host_network=template.host_network,
+        networks=tuple(f"{one.namespace}/{one.network}" for one in asks),
+        attached=tuple(network_status.address_uses(str(pod), status)),
+        findings=findings(template),
+        containers=tuple(
+            ObservedContainer(
+                one.name,
+                tuple((ask.resource, ask.count) for ask in one.asks),
+                asked_lock=one.privileged or bool(_LOCK & set(one.added)),
+                granted=one.privileged or has_claims or bool(one.asks),
+            )
+            for one in template.containers
+            if one.role is not ContainerRole.INIT
+        ),
+    )
+
+
+def _why(whole: FullPod) -> str:
+    """Return why the pod was ended, or what a container or an unmet condition waits for."""
+    status = status_of(whole)
+    if status.message:
+        return f"{status.reason}: {status.message}" if status.reason else status.message
+    for container in status.container_statuses:
+        waiting = container.state.waiting
+        if waiting and waiting.message:
+            return f"{waiting.reason}: {waiting.message}"
+    if status.container_statuses:
+        return ""
+    return next((c.message for c in status.conditions if c.status == "False" and c.message), "")
+
+
+async def _last_event(cluster: Cluster, pod: PodName) -> str:
+    """Return the last Event about the pod, of whatever component; "" without the right to read."""
+    about = ("Pod", pod.namespace, pod.name)
+    try:
+        every = await reports.events(cluster)
+    except Refused:
+        return ""
+    events = [one for one in every if (one.kind, one.namespace, one.name) == about]
+    last = max(events, key=lambda one: one.last, default=None)
+    return f"{last.reason}: {last.note}" if last else ""
+
+
+# The agent's journal of the pod, and CNI CHECK of it, without the agent.
 
 
 def recorded(state: Path, pod: PodName, uid: str = "") -> tuple[Attachment, ...] | None:
-    """The attachments of a pod; a pod of that name and another uid is another pod.
+    """Return the attachments of a pod in a journal, None where no agent with networks has one.
 
-    None where no agent with networks has written here. Raise Unavailable.
+    A pod of that name and another uid is another pod. Raise Unavailable.
     """
-    read = [glances(state / folder, "attachment", Attachment) for folder in FOLDERS]
+    read = [glances(state / folder, "attachment", Attachment) for folder in _JOURNALS]
     if all(records is None for records in read):
         return None
     return tuple(
@@ -96,35 +159,28 @@ def recorded(state: Path, pod: PodName, uid: str = "") -> tuple[Attachment, ...]
 def checked(
     attachments: Iterable[Attachment], opened: OpenPod = open_pod
 ) -> tuple[ObservedAttachment, ...]:
-    """Each interface against the pod as it is; one that is being made is none yet.
+    """Compare each interface with the pod as it is; leave out attachments that are being made.
 
     Raise Unavailable when the pod's namespace is gone, Refused when it may not be entered.
     """
-    return tuple(
-        interface
-        for attachment in attachments
-        if attachment.complete
-        for interface in _checked(attachment, opened)
-    )
+    seen: list[ObservedAttachment] = []
+    for attachment in attachments:
+        if not attachment.complete:
+            continue
+        sandbox, plans = attachment.sandbox, attachment.plans
+        with opened(Path(sandbox.netns_path)) as pod:
+            if pod.inode != sandbox.netns_inode:  # another one has come to its path
+                raise Unavailable(f"the network namespace {sandbox.netns_path} is gone")
+            view = pod.look(*looked_at(plans))
+        seen += (ObservedAttachment(one.interface, one.network, check(one, view)) for one in plans)
+    return tuple(seen)
 
 
-def _checked(attachment: Attachment, opened: OpenPod) -> tuple[ObservedAttachment, ...]:
-    sandbox = attachment.sandbox
-    with opened(Path(sandbox.netns_path)) as pod:
-        if pod.inode != sandbox.netns_inode:  # another one has come to its path
-            raise Unavailable(f"the network namespace {sandbox.netns_path} is gone")
-        view = pod.look(*looked_at(attachment.plans))
-    return tuple(
-        ObservedAttachment(plan.interface, plan.network, check(plan, view))
-        for plan in attachment.plans
-    )
-
-
-# Links and routes of a network namespace as a doctor notes them: the node's, or a pod's.
+# Links and routes of a network namespace: the node's, or a pod's.
 
 
 def observed_links(below: Mapping[int, str] | None = None) -> tuple[ObservedLink, ...]:
-    """The links of this thread's namespace; raise Unavailable.
+    """Return the links of this thread's namespace; raise Unavailable.
 
     `below` are the node's names by index, for a namespace of a pod.
     """
@@ -139,10 +195,10 @@ def noted(
     carriers: Mapping[int, bool | None],
     below: Mapping[int, str] | None = None,
 ) -> tuple[ObservedLink, ...]:
-    """The links with the names of their parents.
+    """Return the links with the names of their parents.
 
-    A parent is told by index alone, and indexes of two namespaces may be equal: of a pod's link,
-    one that could be either has no name.
+    netlink has a parent's index alone, and indexes of two namespaces may be equal: a parent of a
+    pod's link that could be in either has no name.
     """
     own = {link.index: link.name for link in links}
     names = own if below is None else {at: name for at, name in below.items() if at not in own}
@@ -161,14 +217,8 @@ def noted(
     )
 
 
-def node_indexes() -> dict[int, str]:
-    """The names of this thread's links by index; raise Unavailable."""
-    with open_rtnl() as netlink:
-        return {one.seen.index: str(one.seen.name) for one in interfaces(netlink)}
-
-
 def observed_routes() -> tuple[ObservedRoute, ...]:
-    """Its unicast routes; raise Unavailable."""
+    """Return the unicast routes of this thread's namespace; raise Unavailable."""
     with open_rtnl() as netlink:
         routes = seen_routes(netlink, seen_links(netlink))
     return tuple(
@@ -176,216 +226,95 @@ def observed_routes() -> tuple[ObservedRoute, ...]:
     )
 
 
-OpenCluster = Callable[[], AbstractAsyncContextManager[Cluster]]
-
-_LOCK = frozenset({"IPC_LOCK", "CAP_IPC_LOCK", "ALL"})
-
-
-async def pod_by_api(cluster: Cluster, namespace: str, name: str) -> tuple[ObservedPod, FullPod]:
-    """The pod as the API server has it; raise Refused when there is none."""
-    template, whole = await read_pod(cluster, namespace, name)
-    return await with_reason(cluster, observed_pod(template, whole), whole), whole
-
-
-async def read_pod(cluster: Cluster, namespace: str, name: str) -> tuple[PodTemplate, FullPod]:
-    """Both parts of a Pod object; raise Refused when there is none."""
-    return present(await whole_pod(cluster, namespace, name), namespace, name)
-
-
-def present(
-    read: tuple[PodTemplate, FullPod] | None, namespace: str, name: str
-) -> tuple[PodTemplate, FullPod]:
-    """The parts of a pod that is there; raise Refused when there is none."""
-    if read is None:
-        raise Refused(
-            f"there is no pod {name} in namespace {namespace}",
-            remedy="Name one of kubectl get pods, with its namespace: pod/NAMESPACE/NAME",
-        )
-    return read
-
-
-async def with_reason(cluster: Cluster, seen: ObservedPod, whole: FullPod) -> ObservedPod:
-    """The same with what a pod that does not run waits for."""
-    if seen.phase in ("Running", "Succeeded"):
-        return seen
-    why = _why(status_of(whole)) or await _event(cluster, seen.namespace, seen.name)
-    return replace(seen, why=why)
-
-
-def observed_pod(template: PodTemplate, whole: FullPod) -> ObservedPod:
-    """What both say of it, without its processes."""
-    status = whole.annotation(network_status.ANNOTATION) or ""
-    title = f"{template.namespace}/{template.name}"
-    asks = [*template.networks, *(template.blocks or ())]
-    main = [one for one in template.containers if one.role is not ContainerRole.INIT]
-    return ObservedPod(
-        namespace=template.namespace,
-        name=template.name,
-        node=whole.spec.node_name,
-        phase=status_of(whole).phase,
-        host_network=template.host_network,
-        networks=tuple(f"{one.namespace}/{one.network}" for one in asks),
-        attached=tuple(network_status.address_uses(title, status)),
-        findings=findings(template),
-        containers=tuple(_container(one, claims=bool(whole.spec.resource_claims)) for one in main),
-    )
-
-
 def with_namespace(seen: ObservedPod, namespace: Path) -> ObservedPod:
-    """The same with what its network namespace shows; raise Unavailable or Refused."""
-    return replace(
-        seen,
-        links=open_inside(namespace, partial(observed_links, node_indexes())),
-        routes=open_inside(namespace, observed_routes),
-        survey=_survey(namespace),
-    )
-
-
-def _survey(namespace: Path) -> Survey | None:
+    """Add links, routes and RDMA devices of its network namespace; raise Unavailable or Refused."""
+    with open_rtnl() as netlink:
+        below = {one.seen.index: str(one.seen.name) for one in interfaces(netlink)}
+    links = open_inside(namespace, partial(observed_links, below))
+    routes = open_inside(namespace, observed_routes)
     try:
         with sysfs_inside(namespace) as root:
-            return read_survey(root)
+            survey = read_survey(root)
     except OSError:
-        return None
+        survey = None
+    return replace(seen, links=links, routes=routes, survey=survey)
 
 
-def _container(template: ContainerTemplate, *, claims: bool) -> ObservedContainer:
-    """`claims`: the pod has claims of dynamic resource allocation, which this one may be given."""
-    return ObservedContainer(
-        template.name,
-        tuple((ask.resource, ask.count) for ask in template.asks),
-        asked_lock=template.privileged or bool(_LOCK & set(template.added)),
-        granted=template.privileged or claims or bool(template.asks),
-    )
-
-
-def _why(status: FullPodStatus) -> str:
-    """Why the pod was ended, or what a container waits for, else why a condition does not hold."""
-    if status.message:
-        return f"{status.reason}: {status.message}" if status.reason else status.message
-    for container in status.container_statuses:
-        waiting = container.state.waiting
-        if waiting and waiting.message:
-            return f"{waiting.reason}: {waiting.message}"
-    if status.container_statuses:
-        return ""
-    return next((c.message for c in status.conditions if c.status == "False" and c.message), "")
-
-
-async def _event(cluster: Cluster, namespace: str, name: str) -> str:
-    """The last word of scheduler, kubelet or agent about the pod; "" without the right to read."""
-    about = ("Pod", namespace, name)
-    try:
-        every = await reports.events(cluster)
-    except Refused:
-        return ""
-    events = [one for one in every if (one.kind, one.namespace, one.name) == about]
-    last = max(events, key=lambda one: one.last, default=None)
-    return f"{last.reason}: {last.note}" if last else ""
-
-
-# What a doctor sees of a pod of its own node, as root there or in an agent's container.
-
-
-class PodDoors(Frozen):
-    """Where a pod of this node is looked for: the host's root, the agent's state, the runtime."""
-
-    host: Path
-    state: Path
-    runtime: Path
+# All of a pod on its own node.
 
 
 async def pod_here(
-    cluster: Cluster, doors: PodDoors, named: tuple[str, str], reader: PartReader
+    cluster: Cluster, pod: PodName, reader: PartReader, *, host: Path, state: Path, runtime: Path
 ) -> ObservedPod:
-    """The pod by the API server, by its processes, by the runtime and by the agent's journal."""
-    seen, whole = await pod_by_api(cluster, *named)
+    """Return the pod by the API server, its processes, the runtime and the agent's journal.
+
+    `host` is the root of the node, `state` the agent's folder, `runtime` the socket of the CRI.
+    """
+    seen, whole = await pod_by_api(cluster, pod)
     uid = uid_of(whole)
-    limits = reader.part("pod.limits", lambda: observed_limits(doors.host, uid))
+    limits = reader.part("pod.limits", lambda: observed_limits(host, uid))
+
+    def records() -> tuple[Attachment, ...]:
+        made = recorded(state, pod, uid)
+        if not made and (seen.networks or seen.attached):  # no record is not that all is well
+            raise Unavailable(f"the agent's journal in {state} has no attachment of the pod")
+        return made or ()
+
+    made = reader.part("pod.attachments", records)
+    if made is not None:
+        checks = reader.part("pod.attachments", lambda: checked(made))
+        seen = replace(seen, attachments=checks)
     seen = replace(seen, limits=limits)
-    records = reader.part(
-        "pod.attachments", lambda: _records(doors.state, seen, PodName(*named), uid)
-    )
-    if records is not None:
-        state = reader.part("pod.attachments", lambda: checked(records)) if records else ()
-        seen = replace(seen, attachments=state)
-    return await _inside(seen, whole, doors, records or (), reader)
+    netns = Path(made[0].sandbox.netns_path) if made else None
+    return await _inside(seen, whole, reader, netns, host, runtime)
 
 
 async def _inside(
     seen: ObservedPod,
     whole: FullPod,
-    doors: PodDoors,
-    records: tuple[Attachment, ...],
     reader: PartReader,
+    recorded_netns: Path | None,
+    host: Path,
+    runtime: Path,
 ) -> ObservedPod:
-    """The same with its containers, and with what its network namespace shows."""
-    folder = processes_folder(doors.host)
+    """Return the pod with its containers, and with what its network namespace shows."""
+    folder = processes_folder(host)
     inside = reader.part("pod.containers", lambda: with_containers(seen, whole, folder))
-    if inside:
-        seen = inside[0]
-    if any(None in (one.variables, one.nodes) for one in seen.containers or ()):
-        made = await reader.asked(
-            "pod.containers", lambda: with_specs(seen, whole, doors.runtime, doors.host)
-        )
-        seen = made or seen
-    namespace = next(filter(is_open, _namespaces(inside and inside[1], records)), None)
+    full = inside[0] if inside else seen
+    if any(None in (one.variables, one.nodes) for one in full.containers or ()):
+        made = await reader.asked("pod.containers", lambda: with_specs(full, whole, runtime, host))
+        full = made or full
+    places = (inside[1] if inside else None, recorded_netns)
+    namespace = next((one for one in places if one and is_open(one)), None)
     if namespace is None:
-        namespace = await reader.asked(
-            "pod.links", lambda: namespace_by_runtime(whole, doors.runtime)
-        )
+        namespace = await reader.asked("pod.links", lambda: namespace_by_runtime(whole, runtime))
     if namespace is None:
-        return seen
-    entered = namespace
-    seen = reader.part("pod.links", lambda: with_namespace(seen, entered)) or seen
-    if not proc.processes_of(uid_of(whole), PROC):
-        return seen  # the kernel tells of no process that is not in sight of this one
+        return full
+    full = reader.part("pod.links", partial(with_namespace, full, namespace)) or full
+    uid = uid_of(whole)
+    if not proc.processes_of(uid, PROC):
+        return full  # the kernel tells of no process that is not in sight of this one
     names = {container: name for name, container in container_ids(whole).items()}
-    pairs = reader.part(
-        "pod.queue_pairs", lambda: queue_pairs_inside(entered, uid_of(whole), names)
-    )
-    return replace(seen, queue_pairs=pairs)
 
+    def queue_pairs() -> tuple[ObservedQueuePairs, ...]:
+        pairs = open_inside(namespace, read_queue_pairs)
+        return counted_pairs(pairs, lambda pid: names.get(proc.container_of(pid, uid), ""))
 
-def _namespaces(process: Path | None, records: tuple[Attachment, ...]) -> Iterator[Path]:
-    """Where the pod's network namespace may be open to this process."""
-    if process:
-        yield process
-    if records:
-        yield Path(records[0].sandbox.netns_path)
-
-
-def _records(state: Path, seen: ObservedPod, pod: PodName, uid: str) -> tuple[Attachment, ...]:
-    """The journal's word of the pod; of one with networks, no word is not that all is well."""
-    records = recorded(state, pod, uid)
-    if not records and (seen.networks or seen.attached):
-        raise Unavailable(f"the agent's journal in {state} has no attachment of the pod")
-    return records or ()
-
-
-WhoseContainer = Callable[[int], str]
-"""The id of the container of a process of the pod, "" for other processes."""
-
-
-def queue_pairs_inside(
-    namespace: Path, uid: str, names: Mapping[str, str]
-) -> tuple[ObservedQueuePairs, ...]:
-    """Return the queue pairs of the pod with this uid, on the devices of its network namespace.
-
-    The kernel tells whose a queue pair is only where that process is in sight: to root on the node,
-    or with hostPID. `names` are those of its containers by their ids. Raise Unavailable or Refused.
-    """
-    pairs = open_inside(namespace, read_queue_pairs)
-    return counted_pairs(pairs, lambda pid: names.get(proc.container_of(pid, uid), ""))
+    return replace(full, queue_pairs=reader.part("pod.queue_pairs", queue_pairs))
 
 
 def counted_pairs(
-    pairs: Iterable[QueuePair], whose: WhoseContainer, program: Callable[[int], str] = proc.program
+    pairs: Iterable[QueuePair],
+    container_of: Callable[[int], str],
+    program: Callable[[int], str] = proc.program,
 ) -> tuple[ObservedQueuePairs, ...]:
-    """They by container, device and transport; those of other processes are passed over."""
+    """Count queue pairs by container, device and transport.
+
+    `container_of` names the container of a process, "" for one that is not of the pod.
+    """
     groups: dict[tuple[str, str, str], list[QueuePair]] = {}
     for pair in pairs:
-        if container := whose(pair.pid):
+        if container := container_of(pair.pid):
             groups.setdefault((container, pair.device, pair.type), []).append(pair)
     return tuple(
         ObservedQueuePairs(
@@ -399,7 +328,7 @@ def counted_pairs(
 
 
 def observed_limits(host: Path, uid: str) -> tuple[ObservedLimit, ...]:
-    """Device by device; none where the node cannot limit, or has no group of the pod.
+    """Return limits and use by device; none where the node cannot limit, or has no such pod.
 
     `host` is the node's root, `uid` the pod's as the kubelet has it. Raise Unavailable.
     """
@@ -424,68 +353,3 @@ def observed_limits(host: Path, uid: str) -> tuple[ObservedLimit, ...]:
         for use in group.current
         if use.device in limits
     )
-
-
-# What a doctor reads of a machine that no file of sysfs has, also from beside a recorded tree.
-
-FILE = "doctor.json"
-
-FlowControl = Callable[[Iterable[tuple[str, str]]], tuple[ObservedFlowControl, ...]]
-Watch = Callable[[float, Statistics], Awaitable[tuple[ObservedErrors, ...]]]
-
-
-async def _watched(seconds: float, statistics: Statistics) -> tuple[ObservedErrors, ...]:
-    return await watched_errors(seconds, statistics=statistics)
-
-
-class UnfiledDoors(Frozen):
-    """Who is asked for these parts; by default the kernel of this machine."""
-
-    flow_control: FlowControl = read_flow_control
-    watch: Watch = _watched
-    statistics: Callable[[str], Mapping[str, int]] = read_statistics
-    hypervisor: Callable[[], bool] = proc.read_hypervisor
-
-
-KERNEL = UnfiledDoors()
-
-
-async def read_unfiled(
-    survey: Survey, interval: float, doors: UnfiledDoors = KERNEL
-) -> Observation:
-    """These parts now, the counters watched for `interval` seconds; what was not seen is named."""
-    reader = PartReader()
-    statistics = InterfaceStatistics(survey, doors.statistics)
-    errors = await reader.asked("errors", lambda: doors.watch(interval, statistics.read))
-    if statistics.refused:
-        reader.keep("statistics of interfaces", statistics.refused)
-    interfaces = roce_interfaces(survey)
-    return Observation(
-        "",
-        errors=errors,
-        flow_control=reader.part("flow_control", lambda: doors.flow_control(interfaces)),
-        virtual_machine=reader.part("virtual_machine", doors.hypervisor),
-        not_seen=tuple(reader.not_seen),
-    )
-
-
-def with_unfiled(seen: Observation, unfiled: Observation) -> Observation:
-    """What was seen otherwise, with these parts."""
-    return replace(
-        seen,
-        errors=unfiled.errors,
-        flow_control=unfiled.flow_control,
-        virtual_machine=unfiled.virtual_machine,
-        not_seen=(*seen.not_seen, *unfiled.not_seen),
-    )
-
-
-def write_unfiled(unfiled: Observation, tree: Path) -> None:
-    """Write these parts beside a recorded tree; raise Refused."""
-    bundle.write(unfiled, tree / FILE)
-
-
-def recorded_unfiled(tree: Path) -> Observation | None:
-    """Those of a recorded tree; None where it has none. Raise Refused for another file."""
-    path = tree / FILE
-    return bundle.read(path) if path.exists() else None

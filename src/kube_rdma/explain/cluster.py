@@ -1,31 +1,57 @@
-"""What `kube-rdma explain` reads of the API server beside a pod: what other pods of its node have.
+"""Reads what decides about a pod or a claim at the API server, for `kube-rdma explain`.
 
-One request, which needs the verb list of pods. What they ask for is what the scheduler counts.
+Each function says in its requests which rights it needs: get or list of one kind. A part that may
+not be read raises, and explain/evidence notes it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from shlex import quote
 
+from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import Frozen
-from kube_client.kinds import Where
+from kube_client.kinds import EVERYWHERE, Where
 from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.kinds.claim_objects import (
+    DEVICE_CLASS,
+    WHOLE_CLAIM,
+    WHOLE_SLICE,
+    claim_of,
+    device_class,
+    listed_slice,
+)
+from kube_rdma.adapters.cluster.kinds.node import NODE, node_state
+from kube_rdma.adapters.cluster.kinds.own import NODE_REPORT
 from kube_rdma.adapters.cluster.kinds.pod import FULL_POD, status_of
 from kube_rdma.admission.documents.pod_manifest import counted
 from kube_rdma.attach.documents import network_status
+from kube_rdma.claims.cluster import allocated, claims_of_pod
+from kube_rdma.claims.parameters import parameters_by_request
+from kube_rdma.model.admission import OfferedPool
 from kube_rdma.model.card import CardId
+from kube_rdma.model.claims.claim import ClaimName, ClaimNode, ClaimParameters, ClaimWorld
+from kube_rdma.model.explain import ClaimsEvidence
+from kube_rdma.model.finding import Finding, Stage
+from kube_rdma.model.kubernetes import NodeState
 from kube_rdma.model.late_binding import PodName
+from kube_rdma.model.pools import PoolSpec
+from kube_rdma.model.reports import NodeReport
+from kube_rdma.pools.kind import NODE_POLICY, policy_of
 
 
 class OtherPods(Frozen):
-    """Extended resources that they ask for; a card for each interface that they were told of."""
+    """The extended resources and cards of the other pods of a node."""
 
-    held: tuple[tuple[str, int], ...] = ()
-    cards: tuple[CardId, ...] = ()
+    held: tuple[tuple[str, int], ...] = ()  # by resource the shares that they ask for
+    cards: tuple[CardId, ...] = ()  # one for each interface of their status annotations
 
 
 async def others_on(cluster: Cluster, node: str, but: PodName | None = None) -> OtherPods:
-    """The pods of a node that are not over, without one of them; a quantity of no form counts 0."""
+    """Return what a node's unfinished pods have, without the pod `but`.
+
+    A quantity that Kubernetes would not take counts 0.
+    """
     held: Counter[str] = Counter()
     cards: list[CardId] = []
     for pod in await cluster.list(FULL_POD, Where(fields=f"spec.nodeName={node}")):
@@ -35,14 +61,105 @@ async def others_on(cluster: Cluster, node: str, but: PodName | None = None) -> 
         for container in pod.spec.containers:
             for resource, quantity in container.resources.limits.items():
                 if "/" in resource:
-                    held[resource] += _count(quantity)
+                    try:
+                        held[resource] += counted(quantity)
+                    except ValueError:
+                        held[resource] += 0
         status = network_status.own_attached(pod.annotation(network_status.OWN_ANNOTATION) or "")
         cards += (one.card for one in status if one.card)
     return OtherPods(tuple(sorted(held.items())), tuple(cards))
 
 
-def _count(quantity: object) -> int:
-    try:
-        return counted(quantity)
-    except ValueError:
-        return 0
+async def read_node(cluster: Cluster, name: str) -> NodeState | None:
+    """Return the state of a Node object, None without one."""
+    stored = await cluster.get(NODE, name)
+    return node_state(stored) if stored else None
+
+
+def unknown_node(name: str) -> Refused:
+    """Return the error for a node that is not there."""
+    return Refused(
+        f"there is no node {name}", remedy="Name one of kubectl get nodes", where="--node"
+    )
+
+
+async def offered_resources(cluster: Cluster) -> tuple[str, ...]:
+    """Return the extended resources of all nodes, such as rdma/hca, also the used up ones."""
+    names = {name for node in await cluster.list(NODE) for name, _ in node_state(node).allocatable}
+    return tuple(sorted(name for name in names if "/" in name))
+
+
+async def read_report(cluster: Cluster, name: str) -> NodeReport:
+    """Return the NodeReport of a node; raise Unavailable without one."""
+    stored = await cluster.get(NODE_REPORT, name)
+    if stored is None or stored.status is None:
+        raise Unavailable(f"there is no NodeReport {name}, which an agent with --networks writes")
+    return stored.status
+
+
+async def offered_pools(cluster: Cluster) -> tuple[OfferedPool, ...]:
+    """Return the pools of all NodePolicies, each with its node selector."""
+    parsed = await cluster.see(NODE_POLICY)
+    policies = map(policy_of, parsed.objects)
+    return tuple(OfferedPool(spec, one.selector) for one in policies for spec in one.pools)
+
+
+async def reported_specs(cluster: Cluster, report: NodeReport) -> tuple[PoolSpec, ...]:
+    """Return the pools of the NodePolicies of a node, with all that its report does not repeat."""
+    specs: list[PoolSpec] = []
+    for policy in report.policies:
+        stored = await cluster.get(NODE_POLICY, policy.name)
+        specs += policy_of(stored).pools if stored else ()
+    return tuple(specs)
+
+
+async def claims_evidence(cluster: Cluster, pod: PodName) -> ClaimsEvidence | None:
+    """Return the ResourceClaims of a pod, None for one without any; raise KubeError."""
+    claims = await claims_of_pod(cluster, pod)
+    if claims is None or not claims.claims:
+        return None
+    names = dict.fromkeys(name for _, name in claims.claims)
+    read = {name: await allocated(cluster, ClaimName(pod.namespace, name, "")) for name in names}
+    parameters: dict[str, dict[str, ClaimParameters]] = {}
+    misread: dict[str, tuple[Finding, ...]] = {}
+    for claim in filter(None, read.values()):
+        try:
+            parameters[claim.claim.uid] = parameters_by_request(claim)
+        except Refused as error:
+            misread[claim.claim.uid] = Finding.of_refused(error, Stage.AGENT)
+    return ClaimsEvidence(
+        claims,
+        tuple(filter(None, read.values())),
+        parameters,
+        misread,
+        tuple(name for name, claim in read.items() if claim is None),
+    )
+
+
+async def claim_world(cluster: Cluster, namespace: str, name: str, node: str | None) -> ClaimWorld:
+    """Return a ResourceClaim with slices, classes, other claims and the nodes, or one of them.
+
+    Raise Refused for a claim or a node that is not there.
+    """
+    stored = await cluster.get(WHOLE_CLAIM, name, namespace)
+    if stored is None:
+        raise Refused(
+            f"there is no claim {namespace}/{name}",
+            remedy=f"Name one of kubectl -n {quote(namespace)} get resourceclaims",
+        )
+    claim = claim_of(stored)
+    if claim.held is not None:
+        return ClaimWorld(claim)
+    slices = [listed_slice(one) for one in await cluster.list(WHOLE_SLICE)]
+    classes = [device_class(one) for one in await cluster.list(DEVICE_CLASS)]
+    others = [claim_of(one) for one in await cluster.list(WHOLE_CLAIM)]
+    nodes = await cluster.list(NODE, Where(name=node) if node else EVERYWHERE)
+    if node and not nodes:
+        raise unknown_node(node)
+    return ClaimWorld(
+        claim=claim,
+        nodes=tuple(ClaimNode(one.name, dict(one.labels)) for one in nodes),
+        classes=tuple(classes),
+        slices=tuple(slices),
+        others=tuple(one for one in others if one.held is not None),
+    )

@@ -1,4 +1,4 @@
-"""What a pod's annotations mean, wherever the documents that they name are looked for.
+"""Says what a pod's annotations mean, whatever source has the documents that they name.
 
 Part of explain: networks.py looks in a cluster, recorded.py in files. It makes nothing.
 """
@@ -36,10 +36,10 @@ _OTHERS = (ANNOTATION, POD_NETWORKS_DEFINITION)
 
 
 class ListedNetworks(NamedNetworks, Protocol):
-    """Networks by their names, and which there are besides."""
+    """A source of networks by their names, which can also list them."""
 
     async def others(self, namespaces: Iterable[str]) -> tuple[str, ...]:
-        """All definitions that can be seen, at least those of these namespaces."""
+        """Return all definitions that can be seen, at least those of these namespaces."""
 
 
 async def with_meaning(
@@ -48,16 +48,23 @@ async def with_meaning(
     reader: PartReader,
     everybodys: Collection[str] | None = None,
 ) -> PodEvidence:
-    """The evidence with what the pod asks for, and the networks that this means.
+    """Return the evidence with what the pod asks for, and its networks; raise nothing.
 
-    `everybodys` is as for `meant`. It raises nothing: what is refused or unseen is in the answer,
-    or with the reader.
+    `everybodys` is as for `meant`. Refusals are in the answer, unseen parts also with the reader.
     """
     seen = evidence
+    template = evidence.template
+    pod = PodState(
+        template.namespace,
+        template.name,
+        "",
+        template.annotations,
+        host_network=template.host_network,
+    )
     try:
-        asked = _asking(evidence.template)
+        asked = _asking(template, pod)
         seen = replace(seen, asks=asked.asks)
-        refuse_host_network(_pod(evidence.template), asked.asks, asked.annotation)
+        refuse_host_network(pod, asked.asks, asked.annotation)
         asks, definitions = await meant(asked, documents, everybodys)
         devices = claimed_devices(evidence)
         of_claims = tuple(map(ask_of, devices))
@@ -83,20 +90,10 @@ async def with_meaning(
     )
 
 
-def _asking(template: PodTemplate) -> AnnotatedNetworks:
-    """As the agent reads it; elsewhere nobody knows what the cluster's own network is called."""
+def _asking(template: PodTemplate, pod: PodState) -> AnnotatedNetworks:
+    """Read annotations as the agent does, without the name of the cluster's own network."""
     annotations = dict(template.annotations)
     alone = not any(annotations.get(key, "").strip() for key in _OTHERS)
     if template.blocks is not None and alone and not template.faults:
         return AnnotatedNetworks(POD_NETWORKS, template.blocks, template.namespace)
-    return asking(_pod(template), "")
-
-
-def _pod(template: PodTemplate) -> PodState:
-    return PodState(
-        template.namespace,
-        template.name,
-        "",
-        template.annotations,
-        host_network=template.host_network,
-    )
+    return asking(pod, "")

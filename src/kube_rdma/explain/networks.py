@@ -1,7 +1,7 @@
-"""The documents of a cluster that a pod's annotations name, read as the agent reads them.
+"""Reads the documents of a cluster that a pod's annotations name, as the agent reads them.
 
-Part of explain/evidence, whose PodEvidence gets what they mean (meaning.py). Which
-document a name means is attach/annotated_networks' to say; here is only where it looks.
+explain/evidence calls it, and meaning.py says what they mean. attach/annotated_networks decides
+which document a name stands for; here it looks for them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from kube_rdma.resources.reader import everybodys_of_agents
 
 
 class _Documents:
-    """As NamedNetworks: the cluster's definitions, and the node's files where this is the node."""
+    """A cluster's definitions, and the node's files where this is the node; a ListedNetworks."""
 
     def __init__(
         self, cluster: Cluster, confs: tuple[ConfFile, ...], pools: Mapping[PoolName, IPPool]
@@ -63,7 +63,7 @@ class _Documents:
         return cni_conf.names(self._confs)
 
     async def others(self, namespaces: Iterable[str]) -> tuple[str, ...]:
-        """All definitions that may be listed: the cluster's, else those of these namespaces."""
+        """Return the definitions that may be listed: the cluster's, else those of these namespaces."""
         for places in (("",), tuple(namespaces)):
             with suppress(KubeError):  # only a guess hangs on them
                 return tuple([one for place in places for one in await self._networks.names(place)])
@@ -76,12 +76,12 @@ class _Documents:
 async def with_documents(
     evidence: PodEvidence, cluster: Cluster, reader: PartReader, host: Path | None = None
 ) -> PodEvidence:
-    """The evidence with what the pod asks for, and the networks and pools that this means.
+    """Return the evidence with what the pod asks for, its networks and pools; raise nothing.
 
-    `host` is the root of its node, where that is this machine. It raises nothing: what is refused
-    or unseen is in the answer, or with the reader.
+    `host` is the root of its node, where that is this machine. Refusals are in the answer, unseen
+    parts also with the reader.
     """
-    pools = await reader.asked("pools of addresses", lambda: _pools(cluster))
+    pools = await reader.asked("pools of addresses", lambda: read_pools(cluster))
     seen = replace(evidence, ip_pools=pools or {}, pools_seen=pools is not None)
     everybodys = None
     if evidence.claims or names_networks(evidence.template.annotations):
@@ -91,13 +91,14 @@ async def with_documents(
     return await with_meaning(seen, documents, reader, everybodys)
 
 
-async def _pools(cluster: Cluster) -> dict[PoolName, IPPool]:
+async def read_pools(cluster: Cluster) -> dict[PoolName, IPPool]:
+    """Return the IPPools of the cluster by name; raise KubeError."""
     parsed = await cluster.see(IP_POOL)
     return {PoolName(one.name): ip_pool.named(one.spec, one.name) for one in parsed.objects}
 
 
 def _confs(host: Path | None) -> tuple[ConfFile, ...]:
-    """The node's files of CNI configuration, none where they are not to be seen."""
+    """Return the node's files of CNI configuration, none where they cannot be read."""
     if host is None:
         return ()
     try:

@@ -1,10 +1,10 @@
-"""Evidence of a pod that does not exist yet, on a recorded machine, with files for a cluster.
+"""Collects the evidence of a pod of a file, on a recorded machine, with files for a cluster.
 
     pod, files of pools and networks ─► WrittenCluster ─┐
     recorded machine ─► survey ─► what its agent would report ─┴─► PodEvidence
 
 cli/explain calls it with --sysfs. It asks no cluster and no kernel, so it works on any
-laptop. What only a cluster knows is not seen, and a note says so.
+laptop. A note says what only a cluster knows.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ from kube_rdma.hardware.recorded_survey import called, survey_at
 from kube_rdma.lib.part_reader import PartReader, first_sentence
 from kube_rdma.lib.text.document import Document
 from kube_rdma.model.admission import AdmissionFacts, OfferedPool, PodTemplate
-from kube_rdma.model.explain import NodeBasis, PodEvidence
+from kube_rdma.model.explain import PodEvidence
 from kube_rdma.model.finding import NotSeen
 from kube_rdma.model.ipam import PoolName
-from kube_rdma.model.pools import PoolSpec
 from kube_rdma.pools.rules.condition import CardsState
 from kube_rdma.pools.rules.health import NodeFacts, evaluate, node_cards
 from kube_rdma.reports.rules.node_report import AgentLook, node_report
@@ -36,7 +35,7 @@ _NO_CLUSTER = NotSeen("labels, taints and other pods", "no cluster is asked abou
 
 
 class _WrittenNetworks:
-    """As ListedNetworks: the networks of files. A recorded node has no CNI configuration."""
+    """The networks of files, a ListedNetworks. A recorded node has no CNI configuration."""
 
     def __init__(self, written: WrittenCluster) -> None:
         self._definitions = {one.network.name: one for one in written.definitions}
@@ -63,10 +62,13 @@ class _WrittenNetworks:
 async def explain_recorded(
     template: PodTemplate, sysfs: SysfsRoot, files: Sequence[Document | Refused]
 ) -> PodEvidence:
-    """What would become of a pod; raise Refused for faults of the files or of the recording."""
+    """Return the evidence of the pod; raise Refused for faults of the files or the recording."""
     written = written_cluster(files)
     specs = tuple(one.spec for one in written.pools)
-    node = node_basis(sysfs, specs)
+    survey = survey_at(sysfs)
+    verdict = evaluate(NodeFacts(survey, node_cards(survey), specs))
+    report = node_report(AgentLook(__version__, survey, verdict, CardsState()))
+    node = basis(called(sysfs), report, specs=specs)
     reader = PartReader(worded=first_sentence)
     pools = {one.name: one for one in written.ip_pools}
     resources = tuple(sorted(one.resource for one in specs))
@@ -80,11 +82,3 @@ async def explain_recorded(
         findings=findings(template, facts),
         not_seen=(_NO_CLUSTER, *reader.not_seen),
     )
-
-
-def node_basis(sysfs: SysfsRoot, specs: Sequence[PoolSpec]) -> NodeBasis:
-    """The node by what its agent would report of it."""
-    survey = survey_at(sysfs)
-    verdict = evaluate(NodeFacts(survey, node_cards(survey), specs))
-    report = node_report(AgentLook(__version__, survey, verdict, CardsState()))
-    return basis(called(sysfs), report, specs=specs)

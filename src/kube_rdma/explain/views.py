@@ -1,9 +1,8 @@
-"""A pod explained, for people and programs: `kube-rdma explain`.
+"""Shows the Explanation of a pod, for people and programs: `kube-rdma explain`.
 
-In the order in which things happen: what is asked, what is granted, which Steps are taken, what
-programs see; then what a reader has to know of how all this is known. What is in the way stands
-behind what is asked where it refuses that, else behind all.
-Marks are those of doctor/views.
+Its parts stand in the order in which things happen: asked, granted, Steps, seen by programs; then
+notes on the sources of all this. Findings stand behind what is asked where they refuse that, else
+behind all. Marks are those of doctor/views.
 """
 
 from __future__ import annotations
@@ -34,10 +33,8 @@ from kube_rdma.model.explain import (
     ExplainedPlan,
     ExplainedShare,
     Explanation,
-    RdmaCmAddress,
     SeenFrom,
     SeenInterface,
-    StandIn,
     StepsFrom,
 )
 from kube_rdma.model.finding import Finding, Stage
@@ -61,7 +58,7 @@ _SOURCES: Mapping[StepsFrom, str] = {
 
 
 def explain_page(explanation: Explanation) -> Page:
-    """The whole."""
+    """Return the page of an Explanation."""
     way = (_section("IN THE WAY", chain.from_iterable(map(_finding, explanation.findings))),)
     real = bool(explanation.phase)
     return (
@@ -72,13 +69,13 @@ def explain_page(explanation: Explanation) -> Page:
         *_steps(explanation),
         _section(_inside_title(explanation), _inside(explanation)),
         *(() if explanation.is_refused else way),
-        _section("NOTES", map(_note, explanation.notes)),
+        _section("NOTES", [Sentence(f"{_INDENT}{n}.", _INDENT) for n in explanation.notes]),
         (Sentence(_verdict(explanation)),),
     )
 
 
 def explain_document(explanation: Explanation) -> dict[str, object]:
-    """The same as JSON values. Keys are stable: they are added to, never renamed or removed."""
+    """Return an Explanation as JSON values. Keys are stable: they are added to, never renamed."""
     return {
         "pod": explanation.pod,
         "node": explanation.node or None,
@@ -89,20 +86,20 @@ def explain_document(explanation: Explanation) -> dict[str, object]:
             "resources": [asdict(one) for one in explanation.asks],
             "networks": [asdict(one) for one in explanation.networks],
             "claims": [asdict(one) for one in explanation.claims],
-            "annotations": list(explanation.wishes),
+            "annotations": list(explanation.annotations),
         },
         "granted": [asdict(one) for one in explanation.shares],
         "stepsFrom": explanation.source,
         "interfaces": [_plan_document(one) for one in explanation.plans],
         "seen": {
             "interfaces": [_seen_document(one) for one in explanation.interfaces],
-            "deviceNodes": {name: list(paths) for name, paths in explanation.doors},
+            "deviceNodes": {name: list(paths) for name, paths in explanation.device_nodes},
             "settings": {name: list(lines) for name, lines in explanation.settings},
             "pinnedBytes": dict(explanation.pinned),
             "rdmaCm": [asdict(one) for one in explanation.rdma_cm],
             "from": {
                 "interfaces": explanation.interfaces_from,
-                "deviceNodes": explanation.doors_from,
+                "deviceNodes": explanation.device_nodes_from,
                 "settings": SeenFrom.RULES,
             },
         },
@@ -115,12 +112,16 @@ def explain_document(explanation: Explanation) -> dict[str, object]:
 
 
 def step_texts(plan: ExplainedPlan) -> tuple[str, ...]:
-    """The Steps as sentences, with words for what is not decided yet."""
-    return tuple(_worded(describe(step), plan.stand_ins) for step in plan.steps)
+    """Return the Steps as sentences, with words for values that are not decided yet."""
+    texts = [*map(describe, plan.steps)]
+    for one in plan.stand_ins:
+        whole = re.compile(rf"(?<![\w.:-]){re.escape(one.text)}(?![\w.:-])")
+        texts = [whole.sub(one.word, text) for text in texts]
+    return tuple(texts)
 
 
 def _section(title: str, parts: Iterable[Part]) -> Block:
-    """Parts below their title; nothing without any."""
+    """Return parts below their title; nothing without any."""
     made = tuple(parts)
     return (Line(title), *made) if made else ()
 
@@ -144,8 +145,8 @@ def _asked(explanation: Explanation) -> Iterator[Part]:
     if rows:
         before = sum(widths([row[:2] for row in rows])) + len(_INDENT) + 2 * len(GAP)
         yield PageList(tuple(map(PageRow, rows)), " " * before, ranked=True)
-    for wish in explanation.wishes:
-        yield Sentence(f"{_INDENT}{wish}", _INDENT * 2)
+    for annotation in explanation.annotations:
+        yield Sentence(f"{_INDENT}{annotation}", _INDENT * 2)
 
 
 def _granted(explanation: Explanation) -> Iterator[Part]:
@@ -164,15 +165,13 @@ def _share_row(share: ExplainedShare, doubt: str) -> tuple[str, ...]:
     )
 
 
-def _steps_title(explanation: Explanation) -> str:
-    what = "STEPS" if explanation.phase else "STEPS THAT WOULD BE TAKEN"
-    return f"{what}, {_SOURCES[explanation.source]}" if explanation.source else what
-
-
 def _steps(explanation: Explanation) -> Iterator[Block]:
-    """A block for each interface, the first below the title."""
+    """Yield a block for each interface, the first below the title."""
+    what = "STEPS" if explanation.phase else "STEPS THAT WOULD BE TAKEN"
+    if explanation.source:
+        what = f"{what}, {_SOURCES[explanation.source]}"
     for number, plan in enumerate(explanation.plans):
-        title = () if number else (Line(_steps_title(explanation)),)
+        title = () if number else (Line(what),)
         yield (*title, *_plan(plan))
 
 
@@ -198,41 +197,32 @@ def _inside_title(explanation: Explanation) -> str:
 
 
 def _inside(explanation: Explanation) -> Iterator[Part]:
-    """Below a title that says that it is seen, what is a plan says so itself."""
+    """Yield what programs see; below a title that says "see", a part that is a plan says so."""
     plan = "" if "WOULD" in _inside_title(explanation) else ", as planned"
     yield from _list([*map(_interface_row, explanation.interfaces)])
-    yield from (
-        Sentence(f"{_INDENT}{_rdma_cm(way)}", _INDENT * 2, loose=True)
-        for way in explanation.rdma_cm
-    )
-    doubt = plan if explanation.doors_from is SeenFrom.RULES else ""
-    for container, paths in explanation.doors:
+    for way in explanation.rdma_cm:
+        text = f"{_INDENT}RDMA_CM takes {way.device} by {way.address}, "
+        if way.inside:
+            text += f"the address of {way.interface}"
+        else:
+            text += f"the node's on {way.interface}, which a pod with hostNetwork has"
+        yield Sentence(text, _INDENT * 2, loose=True)
+    doubt = plan if explanation.device_nodes_from is SeenFrom.RULES else ""
+    for container, paths in explanation.device_nodes:
         line = f"{_INDENT}container {container}, in /dev/infiniband{doubt}: {'; '.join(paths)}"
         yield Sentence(line, _INDENT * 2)
     for container, size in explanation.pinned:
-        yield Sentence(f"{_INDENT}container {container} {_uses(size)}", _INDENT * 2)
+        use = "does not use RDMA now: it is idle, or UCX or NCCL chose another transport"
+        if size:
+            use = f"uses RDMA now: its programs have pinned {size / (1 << 20):.1f} MiB"
+        yield Sentence(f"{_INDENT}container {container} {use}", _INDENT * 2)
     for name, lines in explanation.settings:
         yield Line(f"{_INDENT}{name}{plan}")
         yield from (Line(f"{_INDENT * 3}{line}") for line in lines)
 
 
-def _uses(pinned: int) -> str:
-    if pinned:
-        return f"uses RDMA now: its programs have pinned {pinned / (1 << 20):.1f} MiB"
-    return "does not use RDMA now: it is idle, or UCX or NCCL chose another transport"
-
-
-def _rdma_cm(way: RdmaCmAddress) -> str:
-    if way.inside:
-        return f"RDMA_CM takes {way.device} by {way.address}, the address of {way.interface}"
-    return (
-        f"RDMA_CM takes {way.device} by {way.address}, the node's on {way.interface}, "
-        "which a pod with hostNetwork has"
-    )
-
-
 def _interface_row(interface: SeenInterface) -> tuple[str, ...]:
-    gid = f"GID {_short(interface.gid)}" if interface.gid else ""
+    gid = f"GID {_short_gid(interface.gid)}" if interface.gid else ""
     index = "" if interface.gid_index is None else f"index {interface.gid_index}"
     return (
         interface.name,
@@ -243,8 +233,8 @@ def _interface_row(interface: SeenInterface) -> tuple[str, ...]:
     )
 
 
-def _short(gid: str) -> str:
-    """As ibv_devinfo writes it."""
+def _short_gid(gid: str) -> str:
+    """Return a GID as ibv_devinfo writes it."""
     try:
         whole = IPv6Address(gid)
     except ValueError:
@@ -258,10 +248,6 @@ def _finding(finding: Finding) -> Iterator[Part]:
     text = f"{lead}, at {finding.subject}" if finding.subject else lead
     yield Sentence(text, _INDENT * 2, state_of(mark), loose=True)
     yield from labelled({"Why": finding.problem, "Fix": finding.remedy})
-
-
-def _note(note: str) -> Sentence:
-    return Sentence(f"{_INDENT}{note}.", _INDENT)
 
 
 def _verdict(explanation: Explanation) -> str:
@@ -278,17 +264,11 @@ def _verdict(explanation: Explanation) -> str:
 
 
 def _list(rows: Sequence[tuple[str, ...]]) -> Iterator[PageList]:
-    """Rows below each other, columns that are empty in all of them left out."""
+    """Yield rows below each other, without the columns that are empty in all of them."""
     if rows:
         kept = [place for place in range(len(rows[0])) if any(row[place] for row in rows)]
         cells = (tuple(row[place] for place in kept) for row in rows)
         yield PageList(tuple(map(PageRow, cells)), _INDENT * 2)
-
-
-def _worded(text: str, words: Sequence[StandIn]) -> str:
-    for stand_in in words:
-        text = re.sub(rf"(?<![\w.:-]){re.escape(stand_in.text)}(?![\w.:-])", stand_in.word, text)
-    return text
 
 
 def _plan_document(plan: ExplainedPlan) -> dict[str, object]:

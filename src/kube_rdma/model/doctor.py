@@ -1,9 +1,9 @@
-"""What `kube-rdma doctor` saw of a node or a pod: the whole of a support bundle.
+"""The evidence of `kube-rdma doctor` and its diagnosis: one node, one pod, or all nodes.
 
 doctor/evidence collects an Observation, doctor/rules maps it to Findings, doctor/views
-shows them. Every part may be missing: a doctor without a right sees less and says so. What a bundle
-may hold is what stands here, field by field; no file is copied whole, so nobody's secret comes
-along.
+shows them. Every part may be missing: a doctor without a right sees less and says so. An
+Observation is the whole of a support bundle, so its field names are a format, and no file is copied
+whole: nobody's secret comes along.
 """
 
 from __future__ import annotations
@@ -21,135 +21,109 @@ VERSION = 1  # of the document; a doctor reads bundles up to its own
 
 
 class SystemVersions(Frozen):
-    """What runs here; "" is not known. `kernel` is the release, `system` its distribution.
-
-    `vpc_cni` is VKE's network plugin, Cello.
-    """
+    """The versions of the software on a node; "" is not known."""
 
     kube_rdma: str
-    kernel: str = ""
-    system: str = ""
+    kernel: str = ""  # its release
+    system: str = ""  # the distribution
     kubelet: str = ""  # v1.36.3
-    vpc_cni: str = ""
+    vpc_cni: str = ""  # VKE's network plugin, Cello
 
 
 class ObservedLink(Frozen):
-    """An interface with its addresses, ``10.0.0.1/24``; `kind` is the kernel's, `pci` its card.
-
-    `parent` is the interface of the node below it, "" where it has none or it cannot be named.
-    """
+    """A network interface with its addresses, as a bundle has it."""
 
     name: str
     mtu: int
     up: bool  # administratively
     carrier: bool | None = None  # None while it is down
-    kind: str = ""
-    parent: str = ""
-    pci: str = ""
-    addresses: tuple[str, ...] = ()
+    kind: str = ""  # the kernel's, such as macvlan
+    parent: str = ""  # the node's interface below it; "" for none, or one that cannot be named
+    pci: str = ""  # of its card
+    addresses: tuple[str, ...] = ()  # 10.0.0.1/24
 
 
 class ObservedRoute(Frozen):
-    """A unicast route; `table` 0 is the main one."""
+    """A unicast route, as a bundle has it."""
 
     interface: str
     to: str
     via: str = ""
-    table: int = 0
+    table: int = 0  # 0 is the main one
 
 
 class ObservedNeighbour(Frozen):
-    """An address that the kernel asked for on an interface; `answered` nobody for long if not."""
+    """An entry of the kernel's neighbour table."""
 
     interface: str
     address: str
-    answered: bool
+    answered: bool  # False: nobody answered for long
 
 
 class ObservedKubelet(Frozen):
-    """The kubelet's folders: `sockets` are the names in device-plugins.
+    """The kubelet of a node, by its folders and its PodResources API."""
 
-    `allocatable` are healthy shares by resource, `holdings` who has which; None: it did not say.
-    `devices` are what containers hold by ResourceClaims, of any driver. `topology_policy` is that
-    of its configuration; "" where that was not read.
-    """
-
-    sockets: tuple[str, ...] = ()
-    allocatable: tuple[tuple[str, int], ...] | None = None
-    holdings: tuple[Holding, ...] | None = None
-    topology_policy: str = ""
-    devices: tuple[ClaimedDevice, ...] = ()
+    sockets: tuple[str, ...] = ()  # names in the folder device-plugins
+    allocatable: tuple[tuple[str, int], ...] | None = None  # healthy shares by resource
+    holdings: tuple[Holding, ...] | None = None  # None, as of allocatable: it did not say
+    topology_policy: str = ""  # of its configuration; "" where that was not read
+    devices: tuple[ClaimedDevice, ...] = ()  # held by ResourceClaims, of any driver
 
 
 class ObservedFolder(Frozen):
-    """A folder of kube-rdma's state: `free` bytes, and `inodes` where they are counted."""
+    """A folder of kube-rdma's state, with the room that its file system has."""
 
     path: str
-    free: int
-    inodes: int | None = None
+    free: int  # bytes
+    inodes: int | None = None  # None where they are not counted
     read_only: bool = False
 
 
 class ObservedCni(Frozen):
-    """The node's CNI configuration: names of files and types of plugins, never a text.
-
-    `pending` says what kube-rdma would change in it now. `refused` is why nothing can be done.
-    `guard` is a product that may keep others out, `aside` are files that it has put aside.
-    `installed`: the binary of kube-rdma is where the runtime looks, so an agent gives networks.
-    """
+    """The node's CNI configuration: names of files and types of plugins, never a text."""
 
     files: tuple[tuple[str, tuple[str, ...]], ...] = ()
     wiring: str = ""
     default: str = ""
-    pending: bool = False
-    refused: str = ""
-    guard: str = ""
-    aside: tuple[str, ...] = ()
-    installed: bool = False
+    pending: bool = False  # kube-rdma would change something in it now
+    refused: str = ""  # why nothing can be done
+    guard: str = ""  # a product that may keep others out
+    aside: tuple[str, ...] = ()  # the files that the guard has put aside
+    installed: bool = False  # the runtime finds kube-rdma's binary: an agent gives networks
 
 
 class ObservedRail(Frozen):
-    """A rail of the agent's record: its number, or its entry in a policy's list, and its card.
-
-    `card` is the PCI address of the physical function, which may be gone.
-    """
+    """A rail of the agent's record: its number, or its entry in a policy's list."""
 
     rail: str
-    card: str
+    card: str  # PCI address of the physical function, which may be gone
 
 
 class ObservedBridge(Frozen):
-    """A PCIe port between a card and a GPU: `acs` are the bits of its ACS Control register.
-
-    They are 0 where it has no such register.
-    """
+    """A PCIe port between a card and a GPU."""
 
     pci: PciAddress
-    acs: int
+    acs: int  # the bits of its ACS Control register; 0 without such a register
 
 
 class ObservedDomain(Frozen):
-    """The type of the IOMMU domain that the kernel gives a card: ``identity``, ``DMA-FQ``."""
+    """The IOMMU domain that the kernel gives a card."""
 
     pci: PciAddress
-    type: str
+    type: str  # identity, DMA-FQ
 
 
 class ObservedFlowControl(Frozen):
-    """What an interface does about congestion, by priority from 0 to 7.
-
-    `pfc` and `ecn` are the priorities that have it, None where the driver does not tell. `trust` is
-    the field of a packet that makes its priority, ``dscp`` or ``pcp``; "" where that is not told.
-    """
+    """The congestion settings of an interface, as priorities from 0 to 7."""
 
     interface: str
-    pfc: tuple[int, ...] | None = None
-    trust: str = ""
+    pfc: tuple[int, ...] | None = None  # None, as of ecn: the driver does not tell
+    trust: str = ""  # the field of a packet that makes its priority: dscp, pcp; "" is not told
     ecn: tuple[int, ...] | None = None
 
 
 class ObservedErrors(Frozen):
-    """Counters of a port that have risen within some seconds, each with how much."""
+    """The counters of a port that rose within some seconds, each with its rise."""
 
     device: str
     port: int
@@ -167,62 +141,48 @@ class AddressUse(Frozen):
 
 
 class AddressRange(Frozen):
-    """A network's addresses by its IPPool."""
+    """The addresses of a network by its IPPools."""
 
     network: str
     subnets: tuple[str, ...]
 
 
 class ObservedContainer(Frozen):
-    """A container of the pod, by its first process. None: that was not seen.
-
-    `asks` are extended resources with their counts. `memlock` is the limit in bytes, -1 without
-    limit. `locks`: CAP_IPC_LOCK is in force.
-    `pinned` are bytes that its processes have pinned now.
-    `asked_lock`: the pod asks for it. `nodes` are the paths below /dev/infiniband. `granted`: it
-    asks for devices or is privileged, so somebody opened its device cgroup. `variables` are those
-    that steer RDMA.
-    """
+    """A container of the pod, by its first process; None is not seen."""
 
     name: str
-    asks: tuple[tuple[str, int], ...] = ()
+    asks: tuple[tuple[str, int], ...] = ()  # extended resources with their counts
     user: int | None = None
-    memlock: int | None = None
-    locks: bool | None = None
-    asked_lock: bool | None = None
-    nodes: tuple[str, ...] | None = None
-    granted: bool | None = None
-    pinned: int | None = None
-    variables: tuple[tuple[str, str], ...] | None = None
+    memlock: int | None = None  # bytes, -1 without limit
+    locks: bool | None = None  # CAP_IPC_LOCK is in force
+    asked_lock: bool | None = None  # the pod asks for CAP_IPC_LOCK
+    nodes: tuple[str, ...] | None = None  # paths below /dev/infiniband
+    granted: bool | None = None  # device plugin, claim or privileged opened its device cgroup
+    pinned: int | None = None  # bytes that its processes have pinned now
+    variables: tuple[tuple[str, str], ...] | None = None  # those that steer RDMA
 
 
 class ObservedQueuePairs(Frozen):
-    """The queue pairs of a container's processes on a device, of one transport: RC, UD, DRIVER.
-
-    `ready` of them are connected. `programs` are the names of the processes.
-    """
+    """The queue pairs of a container's processes on a device, of one transport."""
 
     container: str
     device: str
-    type: str
+    type: str  # RC, UD, DRIVER
     count: int
-    ready: int = 0
-    programs: tuple[str, ...] = ()
+    ready: int = 0  # the connected ones
+    programs: tuple[str, ...] = ()  # names of the processes
 
 
 class ObservedAttachment(Frozen):
-    """An interface of the agent's journal, against the pod as it is now.
-
-    `wrong` are the sentences of CNI CHECK: what is not as it was attached.
-    """
+    """An interface of the agent's journal, against the pod as it is now."""
 
     interface: str
     network: str
-    wrong: tuple[str, ...] = ()
+    wrong: tuple[str, ...] = ()  # sentences of CNI CHECK: all that differs
 
 
 class ObservedLimit(Frozen):
-    """What a pod may have of an RDMA device, and what it has; None: no limit."""
+    """The limits that the kernel holds a pod to on an RDMA device, and its use; None: no limit."""
 
     device: str
     handles: int = 0
@@ -232,17 +192,12 @@ class ObservedLimit(Frozen):
 
     @property
     def is_set(self) -> bool:
-        """Whether the kernel limits anything of the device."""
+        """Return whether the kernel limits anything of the device."""
         return self.most_handles is not None or self.most_objects is not None
 
     @property
-    def is_used_up(self) -> bool:
-        """Whether the next one will be refused."""
-        return bool(self.text)
-
-    @property
-    def text(self) -> str:
-        """What is used up: ``all 100 objects``."""
+    def used_up(self) -> str:
+        """Return the counts that are at their limit, as ``all 100 objects``; "" for none."""
         counts = (
             (self.handles, self.most_handles, "handles"),
             (self.objects, self.most_objects, "objects"),
@@ -252,79 +207,61 @@ class ObservedLimit(Frozen):
 
 
 class ObservedPod(Frozen):
-    """The pod that is asked about, as API server, kubelet and kernel have it.
-
-    `networks` are the names in its annotations, `attached` is what its status annotation says.
-    `why` is what it waits for. `findings` are those of admission. `survey` has the RDMA devices
-    that its namespace shows, `links` are its interfaces. `attachments` are those that the agent of
-    its node has in its journal, `limits` those of its control group.
-    `queue_pairs` are None where the kernel does not name the processes of the pod.
-    """
+    """The pod that is asked about, as API server, kubelet and kernel have it."""
 
     namespace: str
     name: str
     node: str = ""
     phase: str = ""
-    why: str = ""
+    why: str = ""  # the reason that it waits for
     host_network: bool = False
-    networks: tuple[str, ...] = ()
-    attached: tuple[AddressUse, ...] | None = None
-    findings: tuple[Finding, ...] | None = None
+    networks: tuple[str, ...] = ()  # names in its annotations
+    attached: tuple[AddressUse, ...] | None = None  # by its status annotation
+    findings: tuple[Finding, ...] | None = None  # of admission
     containers: tuple[ObservedContainer, ...] | None = None
     links: tuple[ObservedLink, ...] | None = None
     routes: tuple[ObservedRoute, ...] | None = None
-    survey: Survey | None = None
-    attachments: tuple[ObservedAttachment, ...] | None = None
-    limits: tuple[ObservedLimit, ...] | None = None
-    queue_pairs: tuple[ObservedQueuePairs, ...] | None = None
+    survey: Survey | None = None  # the RDMA devices that its network namespace shows
+    attachments: tuple[ObservedAttachment, ...] | None = None  # of its node's agent's journal
+    limits: tuple[ObservedLimit, ...] | None = None  # of its control group
+    queue_pairs: tuple[ObservedQueuePairs, ...] | None = None  # None: its processes are hidden
 
     @property
     def title(self) -> str:
-        """Namespace and name."""
+        """Return namespace and name."""
         return f"{self.namespace}/{self.name}"
 
 
 class Observation(Frozen):
-    """A node, and a pod on it if one is asked about, at one moment.
-
-    None is a part that was not seen; `not_seen` names it with the reason. `modules` are those of
-    the kernel that are loaded or built in, `absent` paths of device nodes that are not there.
-    `specs` are the wishes for pools, `refusals` sentences about a configuration that is not
-    understood. `rails` are those that the agent has numbered, or a policy lists. `settings` are
-    sysctls by path, ``net/ipv4/conf/all/rp_filter``. `folders` are those of kube-rdma's state that
-    are there. `problems` are what `kube-rdma status` finds about this node. `uses` are the
-    addresses of pods everywhere, `slices` the node's ResourceSlices, `pcie` the links of its cards.
-    `bridges` are the PCIe ports between cards and the GPUs of their switch, `domains` those of the
-    IOMMU that have a card. `errors` are of ports whose counters have risen while they were watched.
-    """
+    """A node, and a pod on it if one is asked about, at one moment; None is not seen."""
 
     node: str
     taken: str = ""  # a time as in RFC 3339
     document: int = VERSION
     versions: SystemVersions | None = None
     survey: Survey | None = None
-    modules: tuple[str, ...] | None = None
-    absent: tuple[str, ...] | None = None
+    modules: tuple[str, ...] | None = None  # of the kernel, loaded or built in
+    absent: tuple[str, ...] | None = None  # paths of device nodes that are not there
     links: tuple[ObservedLink, ...] | None = None
     routes: tuple[ObservedRoute, ...] | None = None
     neighbours: tuple[ObservedNeighbour, ...] | None = None
-    settings: tuple[tuple[str, str], ...] | None = None
-    specs: tuple[PoolSpec, ...] | None = None
-    refusals: tuple[str, ...] | None = None
-    folders: tuple[ObservedFolder, ...] | None = None
+    settings: tuple[tuple[str, str], ...] | None = None  # by path: net/ipv4/conf/all/rp_filter
+    specs: tuple[PoolSpec, ...] | None = None  # of the configured pools
+    refusals: tuple[str, ...] | None = None  # sentences about a configuration that is refused
+    folders: tuple[ObservedFolder, ...] | None = None  # of kube-rdma's state, if they are there
     rails: tuple[ObservedRail, ...] | None = None
     kubelet: ObservedKubelet | None = None
     runtime: Runtime | None = None
     cni: ObservedCni | None = None
-    problems: tuple[Finding, ...] | None = None
-    uses: tuple[AddressUse, ...] | None = None
+    problems: tuple[Finding, ...] | None = None  # of `kube-rdma status` about this node
+    uses: tuple[AddressUse, ...] | None = None  # of pods on all nodes
     ranges: tuple[AddressRange, ...] | None = None
-    slices: tuple[DeviceSlice, ...] | None = None
-    pcie: tuple[PcieLink, ...] | None = None
-    bridges: tuple[ObservedBridge, ...] | None = None
-    domains: tuple[ObservedDomain, ...] | None = None
+    slices: tuple[DeviceSlice, ...] | None = None  # the node's ResourceSlices
+    pcie: tuple[PcieLink, ...] | None = None  # of its cards
+    bridges: tuple[ObservedBridge, ...] | None = None  # between cards and GPUs of one switch
+    domains: tuple[ObservedDomain, ...] | None = None  # those that have a card
     flow_control: tuple[ObservedFlowControl, ...] | None = None
-    errors: tuple[ObservedErrors, ...] | None = None
+    errors: tuple[ObservedErrors, ...] | None = None  # of ports that had any while watched
     virtual_machine: bool | None = None
     pod: ObservedPod | None = None
     not_seen: tuple[NotSeen, ...] = field(default=(), name="blanks")  # the name in a bundle
@@ -339,133 +276,115 @@ class UnseenCheck(Frozen):
 
 
 class CardByClaim(Frozen):
-    """A card that a container has by a ResourceClaim.
-
-    `device` is its name in the driver's pool, `card` its PCI function, `rdma` its RDMA device as it
-    was seen; "" is not known.
-    """
+    """A card that a container has by a ResourceClaim."""
 
     container: str
     driver: str  # dra.net
     pool: str
-    device: str
-    card: str = ""
-    rdma: str = ""
+    device: str  # its name in the driver's pool
+    card: str = ""  # its PCI function; "" is not known, as of rdma
+    rdma: str = ""  # its RDMA device, as it was seen
 
 
 class ContainerUse(Frozen):
-    """What the processes of a container with a card use of RDMA now.
-
-    `pinned` are bytes of memory. `pairs` are its queue pairs, `unused` the devices that it has and
-    no queue pair is on. None is not seen.
-    """
+    """The use of RDMA by the processes of a container with a card; None is not seen."""
 
     container: str
-    pinned: int | None = None
+    pinned: int | None = None  # bytes of memory
     pairs: tuple[ObservedQueuePairs, ...] | None = None
-    unused: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()  # its devices on which it has no queue pair
 
 
 class Diagnosis(Frozen):
-    """What a doctor comes to: Findings, root causes first, and the checks that found nothing.
+    """The result of all checks of a node and its pod."""
 
-    `passed` are codes of checks that saw what they need and have nothing to say. `claimed` are the
-    cards that the pod has by claims, of any driver. `uses` are of its containers with cards.
-    """
-
-    findings: tuple[Finding, ...]
-    passed: tuple[str, ...]
+    findings: tuple[Finding, ...]  # root causes first
+    passed: tuple[str, ...]  # codes of checks that saw all they need and found nothing
     unseen: tuple[UnseenCheck, ...]
-    claimed: tuple[CardByClaim, ...] = ()
-    uses: tuple[ContainerUse, ...] = ()
+    claimed: tuple[CardByClaim, ...] = ()  # of the pod, by any driver
+    uses: tuple[ContainerUse, ...] = ()  # by its containers with cards
 
     @property
     def ill(self) -> bool:
-        """Whether RDMA does not work."""
+        """Return whether RDMA does not work."""
         return any(one.is_error for one in self.findings)
 
     @property
     def is_blind(self) -> bool:
-        """Whether too little was seen to call it well: most checks could not be made."""
+        """Return whether too little was seen to call it well: most checks could not be made."""
         return len(self.unseen) > len(self.passed) + len(self.findings)
 
 
-# What `kube-rdma doctor` comes to for several nodes at once, each asked through its agent.
+# Several nodes at once, each asked through its agent.
 
 
 class AgentPod(Frozen):
-    """The pod of an agent, and its container; `why` is what it waits for if not ready.
-
-    `words` are the command and arguments of the container, without those of its image.
-    """
+    """The pod of an agent, and its container."""
 
     namespace: str
     name: str
     node: str
     container: str
     ready: bool = True
-    why: str = ""
-    words: tuple[str, ...] = ()
+    why: str = ""  # the reason that it waits for, if not ready
+    words: tuple[str, ...] = ()  # command and arguments, without those of the image
 
 
 class NodeAnswer(Frozen):
-    """What the agent's container of a node answered; `seen` is None where it did not, for `why`."""
+    """The answer of the agent's container of a node."""
 
     node: str
-    seen: Observation | None = None
+    seen: Observation | None = None  # None: it did not answer, for `why`
     why: str = ""
 
 
 class NodeDiagnosis(Frozen):
-    """A node with what is wrong with it; without a diagnosis it was not seen, for `why`."""
+    """The diagnosis of one node of many."""
 
     node: str
-    diagnosis: Diagnosis | None = None
+    diagnosis: Diagnosis | None = None  # None: the node was not seen, for `why`
     why: str = ""
 
     @property
     def is_dark(self) -> bool:
-        """Whether too little was seen of it to call it well."""
+        """Return whether too little was seen of the node to call it well."""
         return self.diagnosis is None or self.diagnosis.is_blind
 
 
 class FleetPlace(Frozen):
-    """Where a Finding is: a node, and the Finding as that node has it."""
+    """A node, and a Finding as that node has it."""
 
     node: str
     finding: Finding
 
 
 class FleetFinding(Frozen):
-    """The same Finding on one or more nodes; the evidence may differ from node to node.
-
-    `follows` is the code of its root, "" where it is a root on any node.
-    """
+    """The same Finding on one or more nodes; the evidence may differ from node to node."""
 
     code: str
     severity: Severity
     cause: str
     places: tuple[FleetPlace, ...]
-    follows: str = ""
+    follows: str = ""  # the code of its root, "" where it is a root on any node
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The nodes that have it, each once."""
+        """Return the nodes that have it, each once."""
         return tuple(dict.fromkeys(place.node for place in self.places))
 
 
 class FleetDiagnosis(Frozen):
-    """All nodes, and what they have in common; the worst and most frequent Finding first."""
+    """All nodes with the Findings that they share, the worst and most frequent first."""
 
     nodes: tuple[NodeDiagnosis, ...]
     findings: tuple[FleetFinding, ...] = ()
 
     @property
     def ill(self) -> bool:
-        """Whether RDMA does not work on a node."""
+        """Return whether RDMA does not work on a node."""
         return any(one.diagnosis is not None and one.diagnosis.ill for one in self.nodes)
 
     @property
     def is_blind(self) -> bool:
-        """Whether of any node too little was seen; also where there is no node at all."""
+        """Return whether too little was seen of any node, or there is no node at all."""
         return not self.nodes or any(one.is_dark for one in self.nodes)

@@ -1,4 +1,4 @@
-"""What is seen of a pod, or of a pod that may be, and what that comes to: `kube-rdma explain`.
+"""The evidence of a pod, or of a pod that does not exist yet, and its Explanation.
 
 explain/evidence collects a PodEvidence, explain/rules makes an Explanation of it,
 explain/views shows that. A part that was not seen is None or empty, and a NotSeen says why.
@@ -24,60 +24,46 @@ from kube_rdma.model.pools import Pool
 
 
 class NodeBasis(Frozen):
-    """A node as far as planning for a pod needs it, and how that was seen.
-
-    Not `exact`: it is made of the NodeReport, which has no MTU, no length of an address and no
-    virtual functions' settings; what hangs on these is not judged. `state` is its Node object.
-    `held` is what other pods on it ask for of each resource, `used_cards` those that they were told
-    of, once for each interface. Not `reported`: nobody tells of its cards, so nothing is planned.
-    """
+    """A node as far as planning for a pod needs it, and how that was seen."""
 
     name: str
     pools: tuple[Pool, ...]
     host: HostNetwork
-    state: NodeState | None = None
+    state: NodeState | None = None  # of its Node object
+    # Not exact: made of the NodeReport, which has no MTU, no length of an address and no settings
+    # of virtual functions; rules that need these are not asked.
     exact: bool = False
-    held: tuple[tuple[str, int], ...] = ()
-    used_cards: tuple[CardId, ...] = ()
-    reported: bool = True
+    held: tuple[tuple[str, int], ...] = ()  # by resource the shares that other pods ask for
+    used_cards: tuple[CardId, ...] = ()  # of other pods, once for each of their interfaces
+    reported: bool = True  # False: its cards are unknown, so nothing is planned
 
 
 class ClaimsEvidence(Frozen):
-    """The claims of a pod, and what the scheduler has allocated to them.
-
-    `parameters` are what class and claim say of a request, by the claim's uid; `misread` has what
-    is wrong with them instead. `missing` are names of claims that are not there.
-    """
+    """The ResourceClaims of a pod, and the devices that the scheduler has allocated to them."""
 
     pod: PodClaims
     allocated: tuple[AllocatedClaim, ...] = ()
-    parameters: Mapping[str, Mapping[str, ClaimParameters]] = {}
-    misread: Mapping[str, tuple[Finding, ...]] = {}
-    missing: tuple[str, ...] = ()
+    parameters: Mapping[str, Mapping[str, ClaimParameters]] = {}  # by claim's uid, by request
+    misread: Mapping[str, tuple[Finding, ...]] = {}  # by uid: the faults of its parameters
+    missing: tuple[str, ...] = ()  # names of claims that are not there
 
 
 class PodEvidence(Frozen):
-    """A pod with all that is known of it and for it.
-
-    `phase` is empty for a pod that does not exist yet, `why` is what it waits for. `asks` are the
-    entries of its annotation with the namespace of their network, `networks` those that they name,
-    `ip_pools` the pools of these. `misread` are sentences about documents that nobody understands.
-    `told` is its status annotation; `recorded` and `bindings` are the agent's own records of it.
-    """
+    """A pod with all that is known of it and for it."""
 
     template: PodTemplate
     node: str = ""
-    phase: str = ""
-    why: str = ""
-    asks: tuple[NetworkAsk, ...] = ()
-    networks: tuple[Network, ...] = ()
-    ip_pools: Mapping[PoolName, IPPool] = {}
+    phase: str = ""  # "": the pod does not exist yet
+    why: str = ""  # the reason that it waits for
+    asks: tuple[NetworkAsk, ...] = ()  # of its annotation, with the namespace of the network
+    networks: tuple[Network, ...] = ()  # those that it asks for
+    ip_pools: Mapping[PoolName, IPPool] = {}  # of these networks
     unread: bool = False  # nobody could look for the networks
     pools_seen: bool = True
-    misread: tuple[Finding, ...] = ()
-    attached: tuple[Attached, ...] = ()
-    recorded: tuple[Attachment, ...] | None = None
-    bindings: tuple[Binding, ...] | None = None
+    misread: tuple[Finding, ...] = ()  # about documents that nobody understands
+    attached: tuple[Attached, ...] = ()  # by its status annotation
+    recorded: tuple[Attachment, ...] | None = None  # by its agent's journal
+    bindings: tuple[Binding, ...] | None = None  # likewise
     basis: NodeBasis | None = None
     findings: tuple[Finding, ...] = ()
     seen: ObservedPod | None = None
@@ -88,24 +74,24 @@ class PodEvidence(Frozen):
 
 
 class ExplainedAsk(Frozen):
-    """Shares that a container asks for; `offer` says what the node has of the resource."""
+    """Shares that a container asks for."""
 
     container: str
     resource: str
     count: int
-    offer: str = ""
+    offer: str = ""  # the pool of the node, in words
 
 
 class ExplainedClaim(Frozen):
-    """A claim of the pod: its word for it, the ResourceClaim, and what its devices stand for."""
+    """A claim of the pod, and the devices behind it."""
 
-    name: str
-    claim: str
+    name: str  # in the pod's spec
+    claim: str  # the ResourceClaim
     means: str
 
 
 class ExplainedNetwork(Frozen):
-    """A network that the pod asks for; `means` says what it is."""
+    """A network that the pod asks for; `means` describes it."""
 
     interface: InterfaceName
     name: str
@@ -113,42 +99,39 @@ class ExplainedNetwork(Frozen):
 
 
 class ExplainedShare(Frozen):
-    """A share with its card. `sure`: the pod holds it; else it is what the agent would prefer."""
+    """A share with its card."""
 
     resource: str
     card: str
     name: str = ""  # what people call the card
     container: str = ""
     share: str = ""
-    sure: bool = True
+    sure: bool = True  # the pod holds it; else the agent would prefer it
 
 
 class StepsFrom(StrEnum):
-    """How the Steps are known."""
+    """The source of the Steps."""
 
     RECORD = "record"  # the journal of the agent
     RULES = "rules"  # planned now by the rules of the agent
 
 
 class StandIn(Frozen):
-    """A text that a Step has for what nobody knows yet: show `word` in its place.
-
-    `meaning` is a sentence without its stop, empty where the word speaks for itself.
-    """
+    """A text in a Step for a value that is decided later, and the word to show in its place."""
 
     text: str
     word: str
-    meaning: str = ""
+    meaning: str = ""  # a sentence without its stop; "" where the word speaks for itself
 
 
 class ExplainedPlan(Frozen):
-    """The Steps of an interface in their order; `done` None: nobody knows."""
+    """The Steps of an interface in their order."""
 
     interface: InterfaceName
     network: str
     steps: tuple[Step, ...]
     stand_ins: tuple[StandIn, ...] = ()
-    done: bool | None = None
+    done: bool | None = None  # None: nobody knows
 
 
 class SeenInterface(Frozen):
@@ -164,31 +147,24 @@ class SeenInterface(Frozen):
 
 
 class SeenFrom(StrEnum):
-    """How it is known what programs see."""
+    """The source of a part that programs see."""
 
     POD = "pod"  # its processes and its network namespace were looked at
-    STATUS = "status"  # the agent has told the pod so, in its annotation
+    STATUS = "status"  # the agent has written it into the pod's annotation
     RULES = "rules"  # a plan: nobody looked
 
 
 class RdmaCmAddress(Frozen):
-    """An address by which RDMA_CM takes `device`, and the interface that has it.
-
-    Not `inside`: it is the node's, and the pod has none of its own on the card.
-    """
+    """An address by which RDMA_CM takes `device`, and the interface that has it."""
 
     device: str
     interface: str
     address: str
-    inside: bool = True
+    inside: bool = True  # False: it is the node's, and the pod has none of its own on the card
 
 
 class Explanation(Frozen):
-    """All of it. `settings` are files of the container, by path, with their lines: a plan always.
-
-    `findings` are in the way of the pod, or what its author may want to know; each has its stage.
-    `interfaces_from` and `doors_from` say how interfaces and device nodes are known.
-    """
+    """All that `kube-rdma explain` says of a pod."""
 
     pod: str
     node: str
@@ -196,22 +172,22 @@ class Explanation(Frozen):
     why: str
     asks: tuple[ExplainedAsk, ...]
     networks: tuple[ExplainedNetwork, ...]
-    wishes: tuple[str, ...]  # what else its annotations say to kube-rdma
+    annotations: tuple[str, ...]  # what else the pod says to kube-rdma
     shares: tuple[ExplainedShare, ...]
     plans: tuple[ExplainedPlan, ...]
     source: StepsFrom | None
     interfaces: tuple[SeenInterface, ...]
-    doors: tuple[tuple[str, tuple[str, ...]], ...]  # by container its device nodes
-    settings: tuple[tuple[str, tuple[str, ...]], ...]
-    findings: tuple[Finding, ...]
+    device_nodes: tuple[tuple[str, tuple[str, ...]], ...]  # by container
+    settings: tuple[tuple[str, tuple[str, ...]], ...]  # by file its lines; a plan always
+    findings: tuple[Finding, ...]  # in the pod's way, or worth knowing; each has its stage
     notes: tuple[str, ...]
     interfaces_from: SeenFrom = SeenFrom.RULES
-    doors_from: SeenFrom = SeenFrom.RULES
+    device_nodes_from: SeenFrom = SeenFrom.RULES
     rdma_cm: tuple[RdmaCmAddress, ...] = ()
     claims: tuple[ExplainedClaim, ...] = ()
     pinned: tuple[tuple[str, int], ...] = ()  # by container with devices the bytes in use by verbs
 
     @property
     def is_refused(self) -> bool:
-        """Whether the pod cannot have what it asks for."""
+        """Return whether the pod cannot have what it asks for."""
         return any(one.is_error for one in self.findings)

@@ -1,4 +1,4 @@
-"""What is wrong with a node, a pod, a cluster or a document, and what could not be seen of it.
+"""Findings about a node, a pod, a cluster or a document, and the parts that could not be seen.
 
 The rules of `kube-rdma doctor`, `status`, `explain`, `config check`, `ip check` and of admission
 come to Findings, lib/page shows them. Each command fills what it needs of one.
@@ -16,18 +16,15 @@ FieldPath: TypeAlias = tuple[str | int, ...]
 
 
 class Severity(StrEnum):
-    """How bad a Finding is.
+    """The weight of a Finding."""
 
-    ERROR: something does not work, or a pod is refused. ADVICE asks for nothing now.
-    """
-
-    ERROR = "error"
+    ERROR = "error"  # something does not work, or a pod is refused
     WARNING = "warning"
-    ADVICE = "advice"
+    ADVICE = "advice"  # asks for nothing now
 
 
 class Stage(StrEnum):
-    """Who says no to a pod, in the order in which it meets them."""
+    """The parties that can refuse a pod, in the order in which it meets them."""
 
     ADMISSION = "admission"
     SCHEDULER = "scheduler"
@@ -36,21 +33,16 @@ class Stage(StrEnum):
 
 
 class Finding(Frozen):
-    """Something that is not as it should be, with what to do; texts are sentences without stop.
+    """Something that is not as it should be, with its remedy; texts are sentences without stop."""
 
-    `subject` is what it is about: a device, an object (``node/node-1``), a field, or nothing
-    special. `code` is stable, and documented for users. `follows` is the code of the Finding that
-    causes it, "" for a root. `path` leads to the field, from the document on.
-    """
-
-    subject: str
+    subject: str  # a device, an object (node/node-1), a field, or "" for nothing special
     problem: str
     cause: str = ""
     remedy: str = ""
     severity: Severity = Severity.ERROR
-    code: str = ""
-    follows: str = ""
-    path: FieldPath = ()
+    code: str = ""  # stable, and documented for users
+    follows: str = ""  # the code of the Finding that causes it, "" for a root
+    path: FieldPath = ()  # to the field, from the document on
     stage: Stage | None = None
 
     @classmethod
@@ -62,20 +54,20 @@ class Finding(Frozen):
         remedy: str,
         severity: Severity = Severity.ERROR,
     ) -> Finding:
-        """A Finding with its code first, about an object or about the field of this path."""
+        """Return a Finding, given its code first, about an object or the field of a path."""
         path = () if isinstance(subject, str) else subject
         name = subject if isinstance(subject, str) else ".".join(map(str, path))
         return cls(name, problem, "", remedy, severity, code, path=path)
 
     @classmethod
     def of_refused(cls, error: Refused, stage: Stage | None = None) -> tuple[Finding, ...]:
-        """What an error refuses, fault by fault."""
+        """Return a Finding for each fault of an error."""
         every = (error, *error.more)
         return tuple(cls(e.where, e.problem, remedy=e.remedy, stage=stage) for e in every)
 
     @property
     def is_error(self) -> bool:
-        """Whether something does not work."""
+        """Return whether something does not work."""
         return self.severity is Severity.ERROR
 
 

@@ -1,4 +1,4 @@
-"""What `kube-rdma migrate` sees of a cluster or of a node, and the way that it prints.
+"""The evidence of `kube-rdma migrate`, a cluster or a node, and the plans made of it.
 
 migrate/node reads a MigrationView, migrate/rules turns it into a TakeoverPlan,
 migrate/views shows one. Nothing here writes to a cluster.
@@ -16,7 +16,7 @@ Document: TypeAlias = Mapping[str, Any]
 
 
 class StartingPoint(StrEnum):
-    """Where a migration begins: which plugin serves the nodes, and who owns its DaemonSet."""
+    """The plugin that serves the nodes, and the owner of its DaemonSet."""
 
     SHARED = "shared-plugin"  # k8s-rdma-shared-dev-plugin, as its own manifests install it
     SCC = "scc"  # the plugin of Alibaba's SCC document: k8s-rdma-sriov-dev-plugin in mode hca
@@ -38,45 +38,42 @@ class PluginDaemonSet(Frozen):
 
     @property
     def title(self) -> str:
-        """Namespace and name."""
+        """Return namespace and name."""
         return f"{self.namespace}/{self.name}"
 
     @property
     def pod(self) -> Document:
-        """The spec of its pods."""
+        """Return the spec of its pods."""
         template: Document = self.spec.get("template") or {}
         return template.get("spec") or {}
 
     @property
     def image(self) -> str:
-        """The image of its first container."""
+        """Return the image of its first container."""
         return next((str(one.get("image", "")) for one in self.pod.get("containers") or ()), "")
 
     @property
     def labels(self) -> str:
-        """Which pods are its own, as `kubectl -l` takes it."""
+        """Return the selector of its pods, as `kubectl -l` takes it."""
         chosen = (self.spec.get("selector") or {}).get("matchLabels") or {}
         return ",".join(f"{key}={value}" for key, value in sorted(chosen.items()))
 
 
 class VendorPolicy(Frozen):
-    """A policy of NVIDIA's network operator; `section` is what it says of the shared plugin.
-
-    `namespace` is empty for a policy of the whole cluster; `section` is None without one.
-    """
+    """A policy of NVIDIA's network operator."""
 
     kind: str
-    namespace: str
+    namespace: str  # "" for a policy of the whole cluster
     name: str
     field: str = ""  # of spec: devicePlugin, or rdmaSharedDevicePlugin
-    section: Document | None = None
+    section: Document | None = None  # the value of this field, None without one
 
 
 class MigratingNode(Frozen):
-    """A node: `offered` is by resource what its allocatable shows, as it is written there (1k)."""
+    """A node of the cluster, before or during its migration."""
 
     name: str
-    offered: Mapping[str, str] = {}
+    offered: Mapping[str, str] = {}  # its allocatable by resource, as it is written there (1k)
     mark: str = ""  # its label kube-rdma.io/agent
     unschedulable: bool = False
 
@@ -91,35 +88,29 @@ class HolderPod(Frozen):
 
     @property
     def title(self) -> str:
-        """Namespace and name."""
+        """Return namespace and name."""
         return f"{self.namespace}/{self.name}"
 
 
 class PluginConfig(Frozen):
-    """The text that a plugin reads, and by resource how many shares kube-rdma makes of it.
-
-    A number is None where it depends on the node's cards.
-    """
+    """The configuration that a plugin reads."""
 
     text: str
+    # By resource the shares that kube-rdma makes of it; None where the node's cards decide.
     shares: Mapping[str, int | None]
     warnings: tuple[str, ...] = ()
 
 
 class MigrationView(Frozen):
-    """All that is read. `operators` are Deployments of NVIDIA's operator that have a ready pod.
-
-    `configs` are the ConfigMaps of plugins by namespace and name; `unread` are sentences about what
-    could not be read and is not needed.
-    """
+    """A cluster as `kube-rdma migrate plan` reads it."""
 
     plugins: tuple[PluginDaemonSet, ...] = ()
     policies: tuple[VendorPolicy, ...] = ()
     nodes: tuple[MigratingNode, ...] = ()
     holders: tuple[HolderPod, ...] = ()
-    operators: tuple[str, ...] = ()
-    configs: Mapping[str, PluginConfig] = {}
-    unread: tuple[str, ...] = ()
+    operators: tuple[str, ...] = ()  # Deployments of NVIDIA's operator that have a ready pod
+    configs: Mapping[str, PluginConfig] = {}  # of plugins, by namespace/name of the ConfigMap
+    unread: tuple[str, ...] = ()  # sentences about unread parts that no plan needs
 
 
 class MigrationSource(Frozen):
@@ -132,7 +123,7 @@ class MigrationSource(Frozen):
 
 
 class MigrationOptions(Frozen):
-    """What the asker wants: one of several plugins, an image, more values of an installation."""
+    """The options of `kube-rdma migrate plan`."""
 
     daemonset: str = ""  # NAMESPACE/NAME
     image: str = ""  # REPOSITORY[:TAG]
@@ -140,18 +131,18 @@ class MigrationOptions(Frozen):
 
 
 class PlanStep(Frozen):
-    """Commands to run one after the other, and why; `node` where they are about one node."""
+    """Commands to run one after the other, and why."""
 
     title: str
     why: str
     commands: tuple[str, ...]
-    node: str = ""
+    node: str = ""  # "" where they are about several nodes
 
 
 class TakeoverPlan(Frozen):
-    """The way there and the way back; without a `source` nothing is to do, and `notes` say why."""
+    """The way from another plugin to kube-rdma, and back."""
 
-    source: MigrationSource | None
+    source: MigrationSource | None  # None: nothing is to do, and `notes` say why
     resources: tuple[str, ...] = ()
     nodes: tuple[MigratingNode, ...] = ()
     holders: tuple[HolderPod, ...] = ()
@@ -161,36 +152,28 @@ class TakeoverPlan(Frozen):
 
 
 class SharingPod(Frozen):
-    """A pod of a node that asks for resources: the most that a container asks of each, by name.
-
-    `by_claim` are those that it got by claims; the others it has of the device plugin.
-    """
+    """A pod of a node that asks for resources."""
 
     namespace: str
     name: str
-    asked: Mapping[str, int]
-    by_claim: frozenset[str] = frozenset()
+    asked: Mapping[str, int]  # by resource the most that one container asks for
+    by_claim: frozenset[str] = frozenset()  # had by claims; the others by the device plugin
 
     @property
     def title(self) -> str:
-        """Namespace and name."""
+        """Return namespace and name."""
         return f"{self.namespace}/{self.name}"
 
 
 class ServingView(Frozen):
-    """What `kube-rdma migrate node` reads of a node, to go from shares to claims and back.
-
-    `resources` are those of the node's pools, `whole` those of which a share stands for the pool.
-    `classes` are DeviceClasses by the resource name that they have. `serves_claims`: an agent of
-    this cluster has the option.
-    """
+    """A node as `kube-rdma migrate node` reads it, to go from shares to claims and back."""
 
     node: MigratingNode
     kubelet_version: str
-    resources: tuple[str, ...]
-    whole: frozenset[str]
-    classes: Mapping[str, str]
-    serves_claims: bool
+    resources: tuple[str, ...]  # of the node's pools
+    whole: frozenset[str]  # resources of which a share stands for the whole pool
+    classes: Mapping[str, str]  # DeviceClasses by the resource name that they have
+    serves_claims: bool  # an agent of this cluster has the option --claims
     pods: tuple[SharingPod, ...] = ()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kube_base.errors import Unavailable
-from kube_rdma.doctor.errors import InterfaceStatistics, watched_errors
+from kube_rdma.doctor.beside_sysfs import InterfaceStatistics, watched_errors
 from kube_rdma.hardware.survey import take_survey
 from kube_rdma.model.doctor import ObservedErrors
 from kube_rdma_testing.kernel.tree import write_tree

@@ -32,6 +32,7 @@ from kube_rdma.model.doctor import (
     ObservedRail,
 )
 from kube_rdma.model.ipam import InterfaceName
+from kube_rdma.model.late_binding import PodName
 from kube_rdma.model.pools import RailRecord
 from kube_rdma.reports import cluster as objects
 from kube_rdma_testing.cluster.server import FakeServer
@@ -136,7 +137,7 @@ async def test_an_agent_that_may_not_list_networks_reads_those_of_the_pods(serve
 
 
 async def test_a_pod_is_what_the_api_server_says_of_it(server):
-    seen, _ = await pod_by_api(Cluster(server.line()), "default", "train")
+    seen, _ = await pod_by_api(Cluster(server.line()), PodName("default", "train"))
     assert seen.networks == ("default/rdma",)
     assert seen.attached == (AddressUse("default/train", "default/rdma", "net1", "10.0.0.5"),)
     assert seen.containers == (
@@ -144,7 +145,7 @@ async def test_a_pod_is_what_the_api_server_says_of_it(server):
     )
     assert seen.why == ""
     server.put(POD, pod("waits", "Pending"))
-    seen, _ = await pod_by_api(Cluster(server.line()), "default", "waits")
+    seen, _ = await pod_by_api(Cluster(server.line()), PodName("default", "waits"))
     assert seen.why == "no node"
 
 
@@ -154,13 +155,13 @@ async def test_a_pod_is_seen_without_the_right_to_its_events(server):
     del waiting["status"]["conditions"]
     server.put(POD, waiting)
     server.forbidden.add(("list", "events"))
-    seen, _ = await pod_by_api(Cluster(server.line()), "default", "waits")
+    seen, _ = await pod_by_api(Cluster(server.line()), PodName("default", "waits"))
     assert (seen.phase, seen.why) == ("Pending", "")
 
 
 async def test_a_pod_that_is_not_there_is_refused(server):
     with pytest.raises(Refused, match="there is no pod gone in namespace default"):
-        await pod_by_api(Cluster(server.line()), "default", "gone")
+        await pod_by_api(Cluster(server.line()), PodName("default", "gone"))
 
 
 async def test_a_node_without_anything_is_seen_as_far_as_it_goes(tmp_path, server):

@@ -16,7 +16,7 @@ from kube_rdma.adapters.files import bundle
 from kube_rdma.adapters.kernel.netlink.dcb import decode_flow_control
 from kube_rdma.adapters.kernel.proc import read_hypervisor
 from kube_rdma.adapters.kernel.sysfs.pci import read_bridges
-from kube_rdma.doctor.errors import watched_errors
+from kube_rdma.doctor.beside_sysfs import watched_errors
 from kube_rdma.doctor.evidence import DoctorPlaces, observe
 from kube_rdma.doctor.rules.cards import bridges_of
 from kube_rdma.doctor.rules.diagnose import diagnose_fleet

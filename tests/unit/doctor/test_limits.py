@@ -29,7 +29,7 @@ def test_what_a_pod_has_stands_beside_what_it_may_have(group, tmp_path):
     limited, free = observed_limits(tmp_path, UID)
     assert limited == ObservedLimit("mlx5_0", 1, 20, 4, 100)
     assert free == ObservedLimit("mlx5_1")
-    assert (limited.is_set, free.is_set, limited.is_used_up) == (True, False, False)
+    assert (limited.is_set, free.is_set, limited.used_up) == (True, False, "")
 
 
 def test_a_pod_of_another_node_has_none_here(group, tmp_path):

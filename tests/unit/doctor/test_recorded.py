@@ -12,15 +12,15 @@ from kube_base.errors import Unavailable
 from kube_rdma.adapters.kernel.netlink.dcb import decode_flow_control
 from kube_rdma.adapters.kernel.proc import read_hypervisor
 from kube_rdma.adapters.kernel.sysfs.record import record
-from kube_rdma.doctor.errors import watched_errors
-from kube_rdma.doctor.evidence import DoctorPlaces, observe
-from kube_rdma.doctor.pod import (
-    UnfiledDoors,
-    read_unfiled,
-    recorded_unfiled,
-    with_unfiled,
-    write_unfiled,
+from kube_rdma.doctor.beside_sysfs import (
+    KernelReaders,
+    read_beside_sysfs,
+    recorded_beside_sysfs,
+    watched_errors,
+    with_beside_sysfs,
+    write_beside_sysfs,
 )
+from kube_rdma.doctor.evidence import DoctorPlaces, observe
 from kube_rdma.doctor.rules.diagnose import diagnose
 from kube_rdma.model.doctor import Observation
 from kube_rdma_lab.native.tree_text import unpack, write
@@ -63,7 +63,7 @@ def doors(root, fault, statistics):
 
         return await watched_errors(seconds, root, pause, read)
 
-    return UnfiledDoors(flow_control, watch, statistics, lambda: read_hypervisor(root))
+    return KernelReaders(flow_control, watch, statistics, lambda: read_hypervisor(root))
 
 
 async def live_and_recorded(tmp_path, fault, statistics=None):
@@ -73,11 +73,13 @@ async def live_and_recorded(tmp_path, fault, statistics=None):
     narrow(live)
     seen = await observe(DoctorPlaces("node-1", sysfs=live), nobody)
     kernel = doors(live, fault, statistics or (lambda _interface: {}))
-    unfiled = await read_unfiled(seen.survey, 2.0, kernel)
+    beside = await read_beside_sysfs(seen.survey, 2.0, kernel)
     _, faults = record(live, nothing, nothing, copy)
     assert faults == ()
-    write_unfiled(unfiled, copy)
-    return with_unfiled(seen, unfiled), await observe(DoctorPlaces("node-1", sysfs=copy), nobody)
+    write_beside_sysfs(beside, copy)
+    return with_beside_sysfs(seen, beside), await observe(
+        DoctorPlaces("node-1", sysfs=copy), nobody
+    )
 
 
 def narrow(root):
@@ -122,7 +124,7 @@ async def test_what_could_not_be_read_is_not_seen_in_the_recording_either(tmp_pa
 
 async def test_a_recording_of_an_older_release_lacks_these_parts_alone(tmp_path):
     unpack((TREES / "xe9680-like/tree.txt").read_text(), tmp_path)
-    assert recorded_unfiled(tmp_path) is None
+    assert recorded_beside_sysfs(tmp_path) is None
     seen = await observe(DoctorPlaces("node-1", sysfs=tmp_path), nobody)
     assert (seen.errors, seen.flow_control, seen.virtual_machine) == (None, None, None)
 
@@ -131,7 +133,7 @@ async def test_a_recording_of_a_recording_is_the_same(tmp_path):
     _, recorded = await live_and_recorded(tmp_path, FAULTS[0])
     again = tmp_path / "again"
     record(tmp_path / "copy", nothing, nothing, again)
-    write_unfiled(recorded_unfiled(tmp_path / "copy"), again)
+    write_beside_sysfs(recorded_beside_sysfs(tmp_path / "copy"), again)
     assert await observe(DoctorPlaces("node-1", sysfs=again), nobody) == recorded
 
 
@@ -143,6 +145,6 @@ async def test_the_file_beside_the_tree_has_these_parts_alone(tmp_path):
         errors=recorded.errors,
         flow_control=recorded.flow_control,
         virtual_machine=recorded.virtual_machine,
-        not_seen=recorded_unfiled(tmp_path / "copy").not_seen,
+        not_seen=recorded_beside_sysfs(tmp_path / "copy").not_seen,
     )
-    assert recorded_unfiled(tmp_path / "copy") == alone
+    assert recorded_beside_sysfs(tmp_path / "copy") == alone

@@ -175,7 +175,7 @@ def explanation():
         (),
         (),
         interfaces_from=SeenFrom.POD,
-        doors_from=SeenFrom.POD,
+        device_nodes_from=SeenFrom.POD,
     )
 
 

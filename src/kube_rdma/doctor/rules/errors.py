@@ -1,7 +1,7 @@
 """KR127 and KR129: ports that are up and whose error counters rise while they are watched.
 
 Two of the checks of cards.py, which has their place among them. `rises` says which counters are
-worth to be kept; doctor/errors reads them twice. A counter that stands at a number says
+worth to be kept; doctor/beside_sysfs reads them twice. A counter that stands at a number says
 nothing, for nobody knows since when: only what rises is told. Names are those of
 Documentation/ABI/stable/sysfs-class-infiniband and of the drivers: mlx5/counters.c,
 bnxt_re/hw_counters.c below drivers/infiniband/hw.

@@ -52,14 +52,14 @@ def _limits(seen: Observation) -> Iterator[Finding]:
             Severity.WARNING,
         )
         return
-    yield from (_used_up(limit) for limit in shown if limit.is_used_up)
+    yield from (_used_up(limit) for limit in shown if limit.used_up)
     yield from _uncounted(pod, shown)
 
 
 def _used_up(limit: ObservedLimit) -> Finding:
     return Finding(
         limit.device,
-        f"The pod has used up {limit.text}",
+        f"The pod has used up {limit.used_up}",
         "Beyond rdmaLimits of the pool the kernel refuses to make more (EAGAIN)",
         "Request more shares, or raise rdmaLimits of the pool",
         Severity.WARNING,

@@ -1,7 +1,7 @@
-"""Addresses for a plan: those that the pod has, else the first that a pool could give.
+"""Chooses addresses for a plan: those that the pod has, else the first that a pool could give.
 
-Part of explain/rules/planning. What can be wrong with a request for addresses is refused by the
-rules of IPAM; which free address it would be is decided when the pod starts, so it is a stand-in.
+Part of explain/rules/planning. A request that is wrong is refused by the rules of IPAM; which free
+address it would be is decided when the pod starts, so the one here is a stand-in.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _WORDS: Mapping[int, str] = {4: "ADDRESS", 6: "ADDRESS6"}
 def addresses(
     evidence: PodEvidence, placed: Sequence[NetworkSeat]
 ) -> tuple[tuple[Given, ...], Words]:
-    """What each interface has, or may get, of its pool; raise Refused as IPAM does."""
+    """Return what each interface has, or may get, of its pool; raise Refused as IPAM does."""
     held = tuple(_held_ones(evidence, placed))
     names = {one.interface for one in held}
     seats = [one for one in placed if one.wish.ask.interface not in names]
@@ -70,7 +70,7 @@ def addresses(
 
 
 def _request(evidence: PodEvidence, seats: Sequence[NetworkSeat]) -> AddressRequest:
-    """What would be asked of IPAM; of pools that nobody could look for nothing is."""
+    """Return the request to IPAM, without pools that nobody could look for."""
     nics = []
     for seat in seats:
         pools = seat.wish.network.pools
@@ -79,21 +79,18 @@ def _request(evidence: PodEvidence, seats: Sequence[NetworkSeat]) -> AddressRequ
             name = pools[0]  # refused
         if name is not None:
             asked = tuple(one.address for one in seat.wish.ask.addresses)
-            rail = _rail(evidence.ip_pools.get(name), asked)
+            pool = evidence.ip_pools.get(name)
+            ranges = pool.ranges if pool else ()
+            own = [one for one in ranges if any(address in one.subnet for address in asked)]
+            # A rail that the pool has addresses for: the card's own is known on its node alone.
+            rails = [one.rail for one in own or ranges]
+            rail = None if None in rails or not rails else rails[0]
             nics.append(NicRequest(seat.wish.ask.interface, name, rail, asked))
     return AddressRequest(ContainerId("none"), PodUid(""), tuple(nics), evidence.template.namespace)
 
 
-def _rail(pool: IPPool | None, asked: Sequence[Address]) -> int | None:
-    """One that the pool has addresses for: the card's own number is known on its node alone."""
-    ranges = pool.ranges if pool else ()
-    own = [one for one in ranges if any(address in one.subnet for address in asked)]
-    rails = [one.rail for one in own or ranges]
-    return None if None in rails or not rails else rails[0]
-
-
 def _node_part(subpool: Subpool) -> Subpool:
-    """What a node may have of it: the first slice stands for the one that the pod's node has."""
+    """Return a node's part of a subpool: the first slice stands for that of the pod's node."""
     if subpool.per_node is None:
         return subpool
     subnet, prefix = subpool.ranges[0].subnet, subpool.per_node.prefix
@@ -127,7 +124,7 @@ def _word(address: Address, subpool: Subpool, seat: NetworkSeat, evidence: PodEv
 
 
 def _held_ones(evidence: PodEvidence, placed: Sequence[NetworkSeat]) -> Iterator[Given]:
-    """Of interfaces that the pod was told of."""
+    """Yield the addresses of interfaces that the pod's status annotation has."""
     attached = {one.interface: one for one in evidence.attached}
     for seat in placed:
         name = seat.wish.ask.interface
@@ -137,14 +134,15 @@ def _held_ones(evidence: PodEvidence, placed: Sequence[NetworkSeat]) -> Iterator
 
 
 def _held(name: InterfaceName, attached: Attached, pools: Sequence[IPPool]) -> Given:
-    """With subnet, gateway and routes of the pool that an address is of."""
+    """Return addresses with subnet, gateway and routes of the pool that they are of."""
     own = [one.address for one in attached.addresses]
     for pool in pools:
         allocations = [
-            _allocation(name, _part_of(subpool, address), address)
+            _allocation(name, _slice_with(subpool, address), address)
             for address in own
             for subpool in subpools(pool)
-            if _has(subpool, address)
+            if subpool.family == address.version
+            if any(first <= int(address) <= last for first, last in subpool.spans)
         ]
         if allocations:
             whole, of_pool = (
@@ -156,12 +154,7 @@ def _held(name: InterfaceName, attached: Attached, pools: Sequence[IPPool]) -> G
     return Given(name, attached.addresses)
 
 
-def _part_of(subpool: Subpool, address: Address) -> Subpool:
-    """The subpool, or the slice of it that the address is of, with its own subnet and gateway."""
+def _slice_with(subpool: Subpool, address: Address) -> Subpool:
+    """Return the node's slice that has the address, with its subnet and gateway, or the subpool."""
     own = part(subpool, slice_of(subpool, address)) if subpool.per_node else None
     return own or subpool
-
-
-def _has(subpool: Subpool, address: Address) -> bool:
-    number, family = int(address), address.version
-    return subpool.family == family and any(a <= number <= b for a, b in subpool.spans)

@@ -1,10 +1,10 @@
-"""What a pod has by its claims, as `kube-rdma explain` tells it: from the claim to the interface.
+"""Follows a pod's ResourceClaims, for `kube-rdma explain`: from the claim to the interface.
 
     pod ─► claim ─► allocation ─► device ─► card ─► booking ─► interface ─► the same Steps
 
 Part of the rules of explain. Devices of kube-rdma's own driver are booked as the agent would book
 them when the kubelet asks, so what stands against that is in the agent's own words. Of devices of
-other drivers the name is told.
+other drivers only the name is known.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from kube_rdma.model.finding import Finding, Severity, Stage
 
 
 class PodBookings(Frozen):
-    """The bookings of a pod's claims, and what stands against the others."""
+    """The bookings of a pod's claims, and the refusals of the others."""
 
     prepared: tuple[PreparedClaim, ...] = ()
     refusals: tuple[Finding, ...] = ()
 
 
 def bookings(seen: ClaimsEvidence | None, basis: NodeBasis | None) -> PodBookings:
-    """What the agent of this node books of the claims; nothing where its cards are not known."""
+    """Book the claims as the agent of this node would; none where its cards are not known."""
     if seen is None or basis is None or not basis.reported:
         return PodBookings()
     node = BookingNode(basis.name, "", devices_of(basis.pools))
@@ -53,13 +53,13 @@ def bookings(seen: ClaimsEvidence | None, basis: NodeBasis | None) -> PodBooking
 
 
 def claimed_devices(evidence: PodEvidence) -> tuple[ClaimDevice, ...]:
-    """The devices whose parameters make interfaces."""
+    """Return the devices whose parameters make interfaces."""
     seen = evidence.claims
     return interfaces(seen.pod, bookings(seen, evidence.basis).prepared) if seen else ()
 
 
 def claimed_shares(evidence: PodEvidence, basis: NodeBasis) -> tuple[GrantedShare, ...]:
-    """What the pod holds by its claims."""
+    """Return the shares that the pod holds by its claims."""
     seen = evidence.claims
     if seen is None:
         return ()
@@ -69,7 +69,7 @@ def claimed_shares(evidence: PodEvidence, basis: NodeBasis) -> tuple[GrantedShar
 
 
 def claim_findings(evidence: PodEvidence) -> Iterator[Finding]:
-    """What is in the way of its claims, in the order in which the pod would meet it."""
+    """Yield what is in the way of its claims, in the order in which the pod would meet it."""
     seen = evidence.claims
     if seen is None:
         return
@@ -97,7 +97,7 @@ def claim_findings(evidence: PodEvidence) -> Iterator[Finding]:
 
 
 def explained_claims(evidence: PodEvidence) -> Iterator[ExplainedClaim]:
-    """Each claim of the pod with its devices, and what these stand for."""
+    """Yield each claim of the pod with its devices, and the cards behind these."""
     seen = evidence.claims
     if seen is None:
         return
@@ -121,7 +121,8 @@ def explained_claims(evidence: PodEvidence) -> Iterator[ExplainedClaim]:
         ]
         if prepared := booked.get(claim.claim.uid):
             for share in prepared.shares:
-                names = listed([_named(card, cards.get(card, "")) for card in share.cards])
+                called = [(card, cards.get(card, card) or card) for card in share.cards]
+                names = listed([c if name == c else f"{name} ({c})" for c, name in called])
                 interface = made.get((share.resource, share.share))
                 more = f", interface {interface} of the pod" if interface else ""
                 text = f"{share.request}: {share.device} of {DRIVER}, {names or 'no card'}{more}"
@@ -129,10 +130,6 @@ def explained_claims(evidence: PodEvidence) -> Iterator[ExplainedClaim]:
         else:
             means += [f"{one.request}: {one.device} of {DRIVER}" for one in _own(claim)]
         yield ExplainedClaim(word, name, "; ".join(means) or "not allocated")
-
-
-def _named(card: str, name: str) -> str:
-    return f"{name} ({card})" if name not in ("", card) else card
 
 
 def _own(claim: AllocatedClaim) -> list[AllocatedDevice]:

@@ -1,4 +1,4 @@
-"""What programs in the pod see: interfaces, device nodes, and the settings of NCCL and UCX.
+"""Decides what programs in the pod see: interfaces, device nodes, the settings of NCCL and UCX.
 
 Part of the rules of `kube-rdma explain`. The settings are those that late binding writes
 (attach/rules/settings), by the same function.
@@ -19,17 +19,9 @@ from kube_rdma.attach.rules.settings import (
     known_devices,
     settings_files,
 )
-from kube_rdma.explain.rules.planning import Planned
+from kube_rdma.explain.rules.planning import PodPlan
 from kube_rdma.lib.phrases import listed
-from kube_rdma.model.attach.attachment import (
-    Attached,
-    GrantedShare,
-    HostLink,
-    HostNetwork,
-    NetworkSeat,
-    Plan,
-)
-from kube_rdma.model.card import Card
+from kube_rdma.model.attach.attachment import Attached, GrantedShare, NetworkSeat, Plan
 from kube_rdma.model.device import CharKind, LinkLayer
 from kube_rdma.model.doctor import ObservedContainer, ObservedLink
 from kube_rdma.model.explain import (
@@ -39,41 +31,51 @@ from kube_rdma.model.explain import (
     SeenFrom,
     SeenInterface,
 )
-from kube_rdma.model.ipam import Address, InterfaceName
+from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding import UsedDevice
 from kube_rdma.model.settings import FabricProfile
 
-_PLACES = {"nccl.conf": "/etc/nccl.conf", "ucx.conf": "/etc/ucx/ucx.conf"}
+_FILES = {"nccl.conf": "/etc/nccl.conf", "ucx.conf": "/etc/ucx/ucx.conf"}
 _FIRST_PORT = 1
 
 
+# Interfaces: those of the pod's status annotation, else those that its Steps make.
+
+
 def interfaces(
-    evidence: PodEvidence, plan: Planned, shown: Sequence[ExplainedPlan]
+    evidence: PodEvidence, plan: PodPlan, shown: Sequence[ExplainedPlan]
 ) -> Iterator[SeenInterface]:
-    """As the pod was told, else as its Steps make them; MTU and addresses as they are in it now."""
+    """Yield the pod's interfaces; MTU and addresses as they are in it now, where that was seen."""
     links = {link.name: link for link in _links(evidence)}
-    for seen in _interfaces(evidence, plan, shown):
-        link = links.get(seen.name)
-        yield replace(seen, addresses=_routable(link), mtu=link.mtu) if link else seen
+    made = map(_told, evidence.attached) if evidence.attached else _made(evidence, plan, shown)
+    for seen in made:
+        if link := links.get(seen.name):
+            addresses = (one for one in link.addresses if not ip_interface(one).is_link_local)
+            yield replace(seen, addresses=tuple(addresses), mtu=link.mtu)
+        else:
+            yield seen
 
 
 def interfaces_from(evidence: PodEvidence) -> SeenFrom:
-    """How it is known which interfaces the pod has."""
+    """Return the source of the interfaces."""
     if _links(evidence):
         return SeenFrom.POD
     return SeenFrom.STATUS if evidence.attached else SeenFrom.RULES
 
 
 def missing(evidence: PodEvidence, seen: Sequence[SeenInterface]) -> tuple[str, ...]:
-    """The interfaces that a pod was told of, or that are recorded, and that are not in it."""
+    """Return the interfaces that are attached or recorded, and that are not in the pod now."""
     present = {one.name for one in _links(evidence)}
     return tuple(one.name for one in seen if present and one.name not in present)
 
 
 def connections(
-    evidence: PodEvidence, plan: Planned, seen: Sequence[SeenInterface]
+    evidence: PodEvidence, plan: PodPlan, seen: Sequence[SeenInterface]
 ) -> Iterator[RdmaCmAddress]:
-    """Which address RDMA_CM has to take for a device: the pod's own, else one of the node."""
+    """Yield the address that RDMA_CM has to take for a device: the pod's own, else the node's.
+
+    Where a card is in a bond, the bond has the node's addresses.
+    """
     own = [
         RdmaCmAddress(one.device, one.name, address.partition("/")[0])
         for one in seen
@@ -83,109 +85,22 @@ def connections(
     yield from own
     if own or evidence.basis is None:
         return
-    host = evidence.basis.host
+    host, on_host = evidence.basis.host, evidence.template.host_network
     for card in dict.fromkeys(card for share in plan.granted for card in share.cards):
-        for device in card.devices:
-            for link, address in _of_node(card, host):
-                yield RdmaCmAddress(
-                    device.name, link.name, str(address), evidence.template.host_network
-                )
-
-
-def _of_node(card: Card, host: HostNetwork) -> Iterator[tuple[HostLink, Address]]:
-    """The node's addresses on a card; where it is in a bond, the bond has them."""
-    link = link_of(card, host)
-    if link is not None:
+        link = link_of(card, host)
+        if link is None:
+            continue
         base = next((one for one in host.links if one.name == link.master), link)
-        yield from ((base, address) for address, _ in base.addresses)
-
-
-def _routable(link: ObservedLink) -> tuple[str, ...]:
-    """Its addresses without those that the kernel gives every link."""
-    return tuple(one for one in link.addresses if not ip_interface(one).is_link_local)
+        for device in card.devices:
+            for address, _ in base.addresses:
+                yield RdmaCmAddress(device.name, base.name, str(address), on_host)
 
 
 def _links(evidence: PodEvidence) -> tuple[ObservedLink, ...]:
     return (evidence.seen.links or ()) if evidence.seen else ()
 
 
-def _interfaces(
-    evidence: PodEvidence, plan: Planned, shown: Sequence[ExplainedPlan]
-) -> Iterator[SeenInterface]:
-    if evidence.attached:
-        yield from map(_as_told, evidence.attached)
-        return
-    planned = {one.interface: one for one in plan.plans}
-    seats = {one.wish.ask.interface: one for one in plan.seats}
-    recorded = [one for attachment in evidence.recorded or () for one in attachment.plans]
-    by_name = {one.interface: one for one in recorded} or planned
-    for shown_plan in shown:
-        whole = by_name[shown_plan.interface]
-        seat = seats.get(shown_plan.interface)
-        words = {each.text: each.word for each in shown_plan.stand_ins}
-        names = [words.get(name, name) for name in rdma_names((whole,), (seat,) if seat else ())]
-        yield SeenInterface(
-            shown_plan.interface,
-            shown_plan.network,
-            tuple(
-                f"{words.get(str(each.address), str(each.address))}/{each.prefix}"
-                for each in whole.addresses
-            ),
-            _mtu(seat, evidence),
-            listed(names),
-        )
-
-
-def doors(evidence: PodEvidence, plan: Planned) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """By container its device nodes: those that it has, else those that it gets."""
-    if present := _present_doors(evidence):
-        yield from present
-        return
-    for container in dict.fromkeys(one.container for one in plan.granted):
-        shares = [one for one in plan.granted if one.container == container]
-        if texts := tuple(_doors(shares, plan)):
-            yield container, texts
-
-
-def doors_from(evidence: PodEvidence) -> SeenFrom:
-    """How it is known which device nodes the containers have."""
-    return SeenFrom.POD if _present_doors(evidence) else SeenFrom.RULES
-
-
-def _present_doors(evidence: PodEvidence) -> list[tuple[str, tuple[str, ...]]]:
-    return [(one.name, one.nodes) for one in _containers(evidence) if one.nodes]
-
-
-def _containers(evidence: PodEvidence) -> Sequence[ObservedContainer]:
-    """Those of the pod, where they were seen."""
-    return evidence.seen.containers or () if evidence.seen else ()
-
-
-def pinned(evidence: PodEvidence) -> Iterator[tuple[str, int]]:
-    """By container with device nodes the bytes that its programs have pinned, where that was seen.
-
-    Verbs pin what they register: this is what UCX or NCCL chose, settings are what they were told.
-    """
-    for container in _containers(evidence):
-        if container.nodes and container.pinned is not None:
-            yield container.name, container.pinned
-
-
-def settings(evidence: PodEvidence, plan: Planned) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """By file its lines without comments; nothing where late binding writes none."""
-    asked = dict(evidence.template.annotations).get(ANNOTATION)
-    if asked == NONE:
-        return
-    topology = TOPOLOGY if asked == TOPOLOGY else ""  # its text is not shown, only that it is named
-    groups = list(_used_by_container(evidence, plan))
-    for container, used, fabric in groups:
-        where = f" in {container}" if len(groups) > 1 and container else ""
-        for name, text in settings_files(used, fabric, topology).items():
-            if name in _PLACES:
-                yield f"{_PLACES[name]}{where}", tuple(text.splitlines()[1:])
-
-
-def _as_told(status: Attached) -> SeenInterface:
+def _told(status: Attached) -> SeenInterface:
     addresses = tuple(f"{each.address}/{each.prefix}" for each in status.addresses)
     return SeenInterface(
         status.interface,
@@ -198,15 +113,67 @@ def _as_told(status: Attached) -> SeenInterface:
     )
 
 
-def _mtu(seat: NetworkSeat | None, evidence: PodEvidence) -> int | None:
-    if seat is None:
-        return None
+def _made(
+    evidence: PodEvidence, plan: PodPlan, shown: Sequence[ExplainedPlan]
+) -> Iterator[SeenInterface]:
+    """Yield the interfaces of Steps, with words for what is not decided yet."""
+    seats = {one.wish.ask.interface: one for one in plan.seats}
+    recorded = [one for attachment in evidence.recorded or () for one in attachment.plans]
+    plans = {one.interface: one for one in (recorded or plan.plans)}
     exact = evidence.basis is not None and evidence.basis.exact
-    return seat.mtu or (seat.link.mtu if exact else None)
+    for shown_plan in shown:
+        whole = plans[shown_plan.interface]
+        seat = seats.get(shown_plan.interface)
+        words = {each.text: each.word for each in shown_plan.stand_ins}
+        names = [words.get(name, name) for name in rdma_names((whole,), (seat,) if seat else ())]
+        mtu = seat.mtu or (seat.link.mtu if exact else None) if seat else None
+        yield SeenInterface(
+            shown_plan.interface,
+            shown_plan.network,
+            tuple(
+                f"{words.get(str(each.address), str(each.address))}/{each.prefix}"
+                for each in whole.addresses
+            ),
+            mtu,
+            listed(names),
+        )
 
 
-def _doors(shares: Sequence[GrantedShare], plan: Planned) -> Iterator[str]:
-    """What shares open, in words: numbers of device nodes are given at the start."""
+# Device nodes, and the use of them.
+
+
+def device_nodes(evidence: PodEvidence, plan: PodPlan) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield by container its device nodes: those that it has, else those that it gets."""
+    if present := [(one.name, one.nodes) for one in _containers(evidence) if one.nodes]:
+        yield from present
+        return
+    for container in dict.fromkeys(one.container for one in plan.granted):
+        shares = [one for one in plan.granted if one.container == container]
+        if texts := tuple(_opened(shares, plan)):
+            yield container, texts
+
+
+def device_nodes_from(evidence: PodEvidence) -> SeenFrom:
+    """Return the source of the device nodes."""
+    return SeenFrom.POD if any(one.nodes for one in _containers(evidence)) else SeenFrom.RULES
+
+
+def pinned(evidence: PodEvidence) -> Iterator[tuple[str, int]]:
+    """Yield by container with device nodes the bytes that its programs have pinned, where seen.
+
+    Verbs pin what they register: this is what UCX or NCCL chose, settings only advise them.
+    """
+    for container in _containers(evidence):
+        if container.nodes and container.pinned is not None:
+            yield container.name, container.pinned
+
+
+def _containers(evidence: PodEvidence) -> Sequence[ObservedContainer]:
+    return (evidence.seen.containers or ()) if evidence.seen else ()
+
+
+def _opened(shares: Sequence[GrantedShare], plan: PodPlan) -> Iterator[str]:
+    """Yield the devices that shares open, in words: nodes get their numbers at the start."""
     kinds: dict[CharKind, list[str]] = {}
     for share in shares:
         for kind in share.device_files:
@@ -216,36 +183,60 @@ def _doors(shares: Sequence[GrantedShare], plan: Planned) -> Iterator[str]:
             yield str(kind) if kind is CharKind.RDMA_CM else f"{kind} of {listed(names)}"
 
 
-def _devices(share: GrantedShare, plan: Planned) -> list[str]:
-    """The RDMA devices of a share's interfaces, else of its cards."""
-    words = {(name, each.text): each.word for name, each in plan.stand_ins}
-    made = [
-        words.get((one.interface, name), name)
-        for one, seat in _pairs(plan)
+def _devices(share: GrantedShare, plan: PodPlan) -> list[str]:
+    """Return the RDMA devices of a share's interfaces, else of its cards."""
+    names = [
+        name
+        for one, seat in _own_plans(plan)
         if one.held == share.held
-        for name in rdma_names((one,), (seat,))
+        for name in _names(one, seat, plan)
     ]
-    return made or [device.name for card in share.cards for device in card.devices]
+    return names or [device.name for card in share.cards for device in card.devices]
 
 
-def _pairs(plan: Planned) -> Iterator[tuple[Plan, NetworkSeat]]:
-    """The plans of kube-rdma's own interfaces with their seats."""
+def _own_plans(plan: PodPlan) -> Iterator[tuple[Plan, NetworkSeat]]:
+    """Yield the plans of interfaces that kube-rdma makes itself, with their seats."""
     seats = {one.wish.ask.interface: one for one in plan.seats}
     return ((one, seats[one.interface]) for one in plan.plans if one.interface in seats)
 
 
+def _names(made: Plan, seat: NetworkSeat, plan: PodPlan) -> list[str]:
+    """Return the RDMA devices of an interface, with words for names that are not decided yet."""
+    words = {each.text: each.word for name, each in plan.stand_ins if name == made.interface}
+    return [words.get(name, name) for name in rdma_names((made,), (seat,))]
+
+
+# Settings: the files of late binding.
+
+
+def settings(evidence: PodEvidence, plan: PodPlan) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield by file its lines without comments; nothing where late binding writes none."""
+    asked = dict(evidence.template.annotations).get(ANNOTATION)
+    if asked == NONE:
+        return
+    topology = TOPOLOGY if asked == TOPOLOGY else ""  # its text is not shown, only that it is named
+    groups = list(_used_by_container(evidence, plan))
+    for container, used, fabric in groups:
+        where = f" in {container}" if len(groups) > 1 and container else ""
+        for name, text in settings_files(used, fabric, topology).items():
+            if name in _FILES:
+                yield f"{_FILES[name]}{where}", tuple(text.splitlines()[1:])
+
+
 def _used_by_container(
-    evidence: PodEvidence, plan: Planned
+    evidence: PodEvidence, plan: PodPlan
 ) -> Iterator[tuple[str, tuple[UsedDevice, ...], FabricProfile | None]]:
-    """The devices that each container is told of, with the fabric of their pool."""
+    """Yield the devices that the settings of each container name, with the fabric of their pool."""
     attached = {one.interface: one for one in evidence.attached}
     fabrics = {
         p.spec.resource: p.spec.fabric for p in (evidence.basis.pools if evidence.basis else ())
     }
-    pairs = list(_pairs(plan))
+    pairs = list(_own_plans(plan))
     if not pairs and attached:
         used = tuple(
-            _used(one.interface, one, None) for one in attached.values() if one.rdma_device
+            _used(one.interface, one, None, one.rdma_device)
+            for one in attached.values()
+            if one.rdma_device
         )
         if used:
             yield "", used, None
@@ -254,40 +245,30 @@ def _used_by_container(
     for container in dict.fromkeys(one.container for one in late):
         shares = [one for one in late if one.container == container]
         held = {one.held for one in shares}
-        networked = {one.held[0] for one, _ in pairs if one.held in held}
-        used = (
-            *(
-                _used(one.interface, attached.get(one.interface), seat, name)
-                for one, seat in pairs
-                if one.held in held
-                for name in _names(one, seat, plan, attached.get(one.interface))
-            ),
-            *known_devices(
-                card for one in shares if one.resource not in networked for card in one.cards
-            ),
+        used_here: list[UsedDevice] = []
+        networked = set()
+        for one, seat in pairs:
+            if one.held in held:
+                networked.add(one.held[0])
+                told = attached.get(one.interface)
+                known = told.rdma_device if told else None
+                names = [known] if known else _names(one, seat, plan)
+                used_here += (_used(one.interface, told, seat, name) for name in names)
+        used_here += known_devices(
+            card for one in shares if one.resource not in networked for card in one.cards
         )
         fabric = next((fabrics.get(resource) for resource, _ in sorted(held)), None)
-        if used:
-            yield container, used, fabric
-
-
-def _names(
-    made: Plan, seat: NetworkSeat, plan: Planned, attached: Attached | None
-) -> Iterator[str]:
-    words = {each.text: each.word for name, each in plan.stand_ins if name == made.interface}
-    if attached and attached.rdma_device:
-        yield attached.rdma_device
-        return
-    yield from (words.get(name, name) for name in rdma_names((made,), (seat,)))
+        if used_here:
+            yield container, tuple(used_here), fabric
 
 
 def _used(
-    interface: InterfaceName, attached: Attached | None, seat: NetworkSeat | None, name: str = ""
+    interface: InterfaceName, attached: Attached | None, seat: NetworkSeat | None, name: str
 ) -> UsedDevice:
     ports = [p for d in (seat.card.devices if seat and seat.card else ()) for p in d.ports]
     first = ports[0] if ports else None
     return UsedDevice(
-        name or (attached.rdma_device if attached and attached.rdma_device else ""),
+        name,
         first.number if first else _FIRST_PORT,
         interface,
         infiniband=first is not None and first.link_layer is LinkLayer.INFINIBAND,

@@ -1,8 +1,8 @@
-"""A node as its report shows it, in the form in which the rules of the agent take a node.
+"""Makes of a NodeReport a node in the form in which the rules of the agent take one.
 
 First of the rules of `kube-rdma explain`: on the node itself the kernel is asked instead. A report
-has no MTU, no MAC and no length of an address; so what a rule would say about these is not asked
-for, and the Explanation says that.
+has no MTU, no MAC and no length of an address; so rules about these are not asked, and the
+Explanation says that.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ipaddress import ip_address
 from kube_base.frozen import replace
 from kube_rdma.attach.rules.seats import soft_links
 from kube_rdma.model.attach.attachment import HostLink, HostNetwork
-from kube_rdma.model.card import Card, CardId, Function, Netdev
+from kube_rdma.model.card import Card, Function, Netdev
 from kube_rdma.model.device import (
     Device,
     LinkLayer,
@@ -34,13 +34,13 @@ from kube_rdma.pools.rules.modes import MODES, terms, with_networks
 from kube_rdma.pools.rules.pools import shares_of
 
 WIDEST = 65535  # bytes; an MTU that is not known stands against nothing
-_LAYERS: Mapping[str, str] = {LinkLayer.INFINIBAND.value: "infiniband"}
+_LAYERS: Mapping[str, str] = {LinkLayer.INFINIBAND.value: "infiniband"}  # as netlink has them
 
 
 def basis(
     name: str, report: NodeReport, state: NodeState | None = None, specs: Sequence[PoolSpec] = ()
 ) -> NodeBasis:
-    """The node of a report; `specs` are those of the policies that it meets, with all they say."""
+    """Return the node of a report; `specs` are those of the NodePolicies that select it."""
     cards = {one.id: _card(one) for one in report.cards if not one.gone}
     reported = {one.id: one for one in report.cards}
     pools = tuple(
@@ -50,9 +50,9 @@ def basis(
     )
     namespaces = dict(state.labels if state else ()).get(NAMESPACES, "")
     mode = NamespaceMode(namespaces) if namespaces in set(NamespaceMode) else NamespaceMode.UNKNOWN
+    ports = [(c, port) for c in cards.values() for port in reported[c.id].ports if port.netdev]
     links = tuple(
-        _link(number, port, reported[card.id], card)
-        for number, (card, port) in enumerate(_ports(tuple(cards.values()), reported), 1)
+        _link(number, port, reported[card.id], card) for number, (card, port) in enumerate(ports, 1)
     )
     soft = [kind for card in cards.values() for _, kind in soft_links(card)]
     owned = tuple((c, p.spec.resource) for p in pools if terms(p.spec).owns for c in p.cards)
@@ -60,34 +60,26 @@ def basis(
     return NodeBasis(name, pools, host, state)
 
 
-def _ports(
-    cards: tuple[Card, ...], reported: Mapping[CardId, ReportedCard]
-) -> list[tuple[Card, ReportedPort]]:
-    return [(card, port) for card in cards for port in reported[card.id].ports if port.netdev]
-
-
 def _card(card: ReportedCard) -> Card:
-    """One that sits inside a pod has no ports here, as it has none for the agent."""
-    seat = _seat(card)
+    """Return the card; one that sits inside a pod has no ports, as it has none for the agent."""
+    seat = None
+    with suppress(ValueError):
+        pci = PciAddress(card.id)
+        seat = PciPosition(pci, "", (pci,), card.numa_node)
     devices = tuple(
         _device(card, name, seat) for name in dict.fromkeys(port.device for port in card.ports)
     )
     netdevs = tuple(
-        Netdev(port.netdev, _type(port), True, None) for port in card.ports if port.netdev
+        Netdev(port.netdev, _LAYERS.get(port.link_layer, "ether"), True, None)
+        for port in card.ports
+        if port.netdev
     )
     function = Function(seat, 0, 0, None, netdevs) if seat else None
     return Card(card.id, devices, function, card.reasons)
 
 
-def _seat(card: ReportedCard) -> PciPosition | None:
-    with suppress(ValueError):
-        pci = PciAddress(card.id)
-        return PciPosition(pci, "", (pci,), card.numa_node)
-    return None
-
-
 def _device(card: ReportedCard, name: str, seat: PciPosition | None) -> Device:
-    """A soft device is known by its card's name: a report does not say more."""
+    """Return the device; a soft one is known by its card's name, as a report says no more."""
     ports = tuple(
         Port(
             port.number,
@@ -107,11 +99,6 @@ def _device(card: ReportedCard, name: str, seat: PciPosition | None) -> Device:
     return Device(name, card.id, None, kind, None, None, pci, numa, ports, (), seat)
 
 
-def _type(port: ReportedPort) -> str:
-    """What netlink calls the encapsulation."""
-    return _LAYERS.get(port.link_layer, "ether")
-
-
 def _link(number: int, port: ReportedPort, reported: ReportedCard, card: Card) -> HostLink:
     addresses = []
     for text in reported.addresses:
@@ -119,13 +106,12 @@ def _link(number: int, port: ReportedPort, reported: ReportedCard, card: Card) -
             address = ip_address(text)
             addresses.append((address, address.max_prefixlen))
     name = port.netdev or ""
-    return HostLink(
-        number, name, WIDEST, "", True, card.pci, _type(port), addresses=tuple(addresses)
-    )
+    layer = _LAYERS.get(port.link_layer, "ether")
+    return HostLink(number, name, WIDEST, "", True, card.pci, layer, addresses=tuple(addresses))
 
 
 def _pool(pool: ReportedPool, cards: list[Card], specs: Sequence[PoolSpec]) -> Pool:
-    """The pool with the shares that it would have, by its policy if that is known."""
+    """Return the pool with the shares that it would have, by its policy if that is known."""
     same = (one for one in specs if (one.resource, one.mode) == (pool.resource, pool.mode))
     spec = with_networks(next(same, None) or _guessed(pool, cards))
     if pool.by_claims:
@@ -134,7 +120,7 @@ def _pool(pool: ReportedPool, cards: list[Card], specs: Sequence[PoolSpec]) -> P
 
 
 def _guessed(pool: ReportedPool, cards: list[Card]) -> PoolSpec:
-    """The wish behind a pool: whether a share stands for a card shows in their numbers."""
+    """Return a spec that would give this pool: the number of shares shows whether one is a card."""
     mode = Mode(pool.mode)
     bind, shares = MODES[mode].bind, pool.shares
     if bind is Bind.PER_CARD and cards:

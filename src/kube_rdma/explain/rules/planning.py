@@ -1,8 +1,8 @@
-"""The Steps that the agent would take for a pod, by its own rules, before anything is decided.
+"""Plans the Steps that the agent would take for a pod, by its rules, before anything is decided.
 
-Second of the rules of `kube-rdma explain`. It goes through the stages of attach/rules/procedure, as
-the agent does, with stand-ins for what nobody can know before: the first free share, the first
-address of a pool. Where a rule refuses, the agent would refuse in these words.
+Part of the rules of `kube-rdma explain`. It goes through the stages of attach/rules/procedure, as
+the agent does, with stand-ins for values that are decided later: the first free share, the first
+address of a pool. A rule that refuses here refuses in the words of the agent.
 """
 
 from __future__ import annotations
@@ -44,24 +44,21 @@ from kube_rdma.pools.rules.preference import prefer
 _ANEW = "Wait until the card is back, or create the pod again"
 
 
-class Planned(Frozen):
-    """What planning came to, as far as it got; `refused` says why it got no further.
+class PodPlan(Frozen):
+    """The plan of a pod's networks, as far as it could be made."""
 
-    `short`: the node has too few shares. `claimed` are those of `granted` that claims hold.
-    """
-
-    wished: tuple[Wish, ...] = ()
+    wished: tuple[Wish, ...] = ()  # the networks that it asks for
     granted: tuple[GrantedShare, ...] = ()
-    claimed: tuple[GrantedShare, ...] = ()
+    claimed: tuple[GrantedShare, ...] = ()  # those of `granted` that claims hold
     seats: tuple[NetworkSeat, ...] = ()
     plans: tuple[Plan, ...] = ()
     stand_ins: Words = ()
-    refused: Refused | None = None
-    short: Refused | None = None
+    refused: Refused | None = None  # why it got no further
+    short: Refused | None = None  # the node has too few shares
 
 
-def planned(evidence: PodEvidence, basis: NodeBasis) -> Planned:
-    """Plan all networks of the pod on this node; it raises nothing."""
+def planned(evidence: PodEvidence, basis: NodeBasis) -> PodPlan:
+    """Plan all networks of the pod on this node; raise nothing."""
     granted, short = _granted(evidence, basis)
     if granted is None:
         return replace(judged(evidence), short=short)
@@ -72,18 +69,19 @@ def planned(evidence: PodEvidence, basis: NodeBasis) -> Planned:
     # What the pod asks for by a resource's name may have come by a claim (KEP-5004).
     by_claims = {one.resource for one in claimed}
     granted = (*(one for one in granted if one.resource not in by_claims), *claimed)
-    so_far = Planned(granted=granted, claimed=claimed, short=short)
+    so_far = PodPlan(granted=granted, claimed=claimed, short=short)
     try:
-        wished = procedure.match(_request(evidence), granted)
+        request = NetworkRequest(evidence.asks, evidence.networks, evidence.other_networks)
+        wished = procedure.match(request, granted)
         so_far = replace(so_far, wished=wished.wishes)
         host = basis.host if basis.exact else _with_unreported(basis.host, wished.wishes)
         seated = procedure.seat(wished, host)
         so_far = replace(so_far, seats=seated.seats)
         placed = procedure.place(seated)
         leased, stand_ins = addresses(evidence, placed.seats)
-        addressed = procedure.address(
-            placed, _sandbox(evidence.template), leased, evidence.ip_pools.values()
-        )
+        pod = PodName(evidence.template.namespace, evidence.template.name)
+        nobody = Sandbox(ContainerId("none"), pod, "", "", 0)  # in names alone, all stand-ins
+        addressed = procedure.address(placed, nobody, leased, evidence.ip_pools.values())
         plan = procedure.plan(addressed)
     except Refused as error:
         return replace(so_far, refused=error)
@@ -94,7 +92,7 @@ def planned(evidence: PodEvidence, basis: NodeBasis) -> Planned:
 def _granted(
     evidence: PodEvidence, basis: NodeBasis
 ) -> tuple[tuple[GrantedShare, ...] | None, Refused | None]:
-    """The shares, and why there are too few; then those of the node without other pods, if any."""
+    """Return the shares; if there are too few why, and those of the node without other pods."""
     short = None
     for node in (basis, replace(basis, used_cards=())):
         try:
@@ -104,23 +102,23 @@ def _granted(
     return None, short
 
 
-def judged(evidence: PodEvidence) -> Planned:
-    """As far as it goes: what is wrong with the networks, whatever the pod holds and wherever."""
+def judged(evidence: PodEvidence) -> PodPlan:
+    """Plan without a node: only faults of the networks themselves are refused."""
     try:
         others = evidence.other_networks
-        return Planned(wishes(evidence.asks, evidence.networks, others=others))
+        return PodPlan(wishes(evidence.asks, evidence.networks, others=others))
     except Refused as error:
-        return Planned(refused=error)
+        return PodPlan(refused=error)
 
 
 def is_unplannable(evidence: PodEvidence, basis: NodeBasis) -> bool:
-    """Whether planning needs what a report does not have: settings of virtual functions."""
+    """Return whether planning needs settings of virtual functions, which no report has."""
     networks = evidence.networks
     return not basis.exact and any(one.function or one.infiniband for one in networks)
 
 
 def unreported(host: HostNetwork, wished: Sequence[Wish]) -> tuple[str, ...]:
-    """The interfaces that networks name and a report need not have: those of no RDMA card."""
+    """Return the interfaces that networks name and that a report lacks: those of no RDMA card."""
     names = (wish.network.master or wish.network.device for wish in wished)
     reported = {link.name for link in host.links}
     return tuple(
@@ -129,27 +127,21 @@ def unreported(host: HostNetwork, wished: Sequence[Wish]) -> tuple[str, ...]:
 
 
 def _with_unreported(host: HostNetwork, wished: Sequence[Wish]) -> HostNetwork:
-    """As if these interfaces were on the node, and nothing stood against them."""
-    first = len(host.links) + 1
-    links = (
-        HostLink(number, name, WIDEST, "", up=True, pci=None, link_type=_layer(name, wished))
-        for number, name in enumerate(unreported(host, wished), first)
-    )
-    return replace(host, links=(*host.links, *links))
-
-
-def _layer(name: str, wished: Sequence[Wish]) -> str:
-    """What the network takes an interface for."""
-    kinds = {wish.network.kind for wish in wished if name == wish.network.master}
-    return "infiniband" if NetworkKind.IPOIB in kinds else "ether"
+    """Add these interfaces to the node, as if nothing stood against them."""
+    links = list(host.links)
+    for name in unreported(host, wished):
+        kinds = {wish.network.kind for wish in wished if name == wish.network.master}
+        layer = "infiniband" if NetworkKind.IPOIB in kinds else "ether"
+        links.append(HostLink(len(links) + 1, name, WIDEST, "", True, None, layer))
+    return replace(host, links=tuple(links))
 
 
 def assumed_shares(
     template: PodTemplate, basis: NodeBasis, attached: Sequence[Attached] = ()
 ) -> Iterator[GrantedShare]:
-    """The shares that the pod has, by the cards that it was told of, else those preferred now.
+    """Yield the shares of the pod's cards by its status annotation, else those preferred now.
 
-    Beside those on cards that other pods were told of. Raise Refused where there are too few.
+    Shares of cards that other pods have are left out. Raise Refused where there are too few.
     """
     taken = {pool.spec.resource: set(_of_others(pool, basis)) for pool in basis.pools}
     cards = tuple(one.card for one in attached if one.card)
@@ -168,14 +160,14 @@ def assumed_shares(
 
 
 def _holders(template: PodTemplate) -> list[ContainerTemplate]:
-    """The containers that hold shares while the pod runs."""
+    """Return the containers that hold shares while the pod runs."""
     lasting = [one for one in template.containers if one.role is not ContainerRole.INIT]
     holding = [one for one in lasting if one.asks]
     return holding or [one for one in template.containers if one.asks]
 
 
 def _of_others(pool: Pool, basis: NodeBasis) -> Iterator[ShareId]:
-    """A share for each interface that other pods have on a card of the pool."""
+    """Yield a share for each interface that other pods have on a card of the pool."""
     counts = Counter(basis.used_cards)
     for share in pool.shares:
         if share.card and counts[share.card] > 0:
@@ -184,7 +176,7 @@ def _of_others(pool: Pool, basis: NodeBasis) -> Iterator[ShareId]:
 
 
 def _at_hand(pool: Pool, basis: NodeBasis, own: Collection[CardId]) -> list[ShareId]:
-    """Shares whose card is on the node or is the pod's `own`, not inside of another pod."""
+    """Return the shares whose card is on the node or the pod's `own`, not inside another pod."""
     away = {
         one.id
         for one in pool.cards
@@ -194,7 +186,7 @@ def _at_hand(pool: Pool, basis: NodeBasis, own: Collection[CardId]) -> list[Shar
 
 
 def _must(pool: Pool, free: Sequence[ShareId], cards: Collection[CardId]) -> tuple[ShareId, ...]:
-    """A share of each card that the pod has, in the order of its interfaces."""
+    """Return a share of each card that the pod has, in the order of its interfaces."""
     left = list(free)
     chosen = []
     for card in cards:
@@ -219,20 +211,10 @@ def _share(container: str, pool: Pool, share: ShareId) -> GrantedShare:
     )
 
 
-def _request(evidence: PodEvidence) -> NetworkRequest:
-    return NetworkRequest(evidence.asks, evidence.networks, evidence.other_networks)
-
-
-def _sandbox(template: PodTemplate) -> Sandbox:
-    """No real one: its id stands in names alone, which are stand-ins."""
-    pod = PodName(template.namespace, template.name)
-    return Sandbox(ContainerId("none"), pod, "", "", 0)
-
-
 def _soft_names(
     whole: Sequence[Plan], attached: Sequence[Attached]
 ) -> Iterator[tuple[InterfaceName, StandIn]]:
-    """Soft RDMA devices are named after the pod's sandbox."""
+    """Yield stand-ins for soft RDMA devices, which are named after the pod's sandbox."""
     names = {one.interface: one.rdma_device for one in attached}
     for plan in whole:
         for step in plan.steps:

@@ -1,13 +1,13 @@
-"""What becomes of a pod: what it asks for, has, gets and sees, and what is in its way.
+"""Explains a pod: what it asks for, has, gets and sees, and what is in its way.
 
-Last of the rules of `kube-rdma explain`. What is recorded counts more than what the pod was told,
-and that more than what the rules would do now; each part says how it is known.
+The entry of the rules of `kube-rdma explain`. The agent's records count more than the pod's status
+annotation, and that more than what the rules would do now; each part says how it is known.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from difflib import get_close_matches
 
 from kube_base.frozen import replace
@@ -17,15 +17,15 @@ from kube_rdma.attach.rules.plan import leads_pod
 from kube_rdma.explain.rules.claims import claim_findings, explained_claims
 from kube_rdma.explain.rules.inside import (
     connections,
-    doors,
-    doors_from,
+    device_nodes,
+    device_nodes_from,
     interfaces,
     interfaces_from,
     missing,
     pinned,
     settings,
 )
-from kube_rdma.explain.rules.planning import Planned, is_unplannable, judged, planned, unreported
+from kube_rdma.explain.rules.planning import PodPlan, is_unplannable, judged, planned, unreported
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model.admission import USUAL, PodTemplate
 from kube_rdma.model.attach.attachment import Network, NetworkKind
@@ -37,18 +37,18 @@ from kube_rdma.model.explain import (
     Explanation,
     NodeBasis,
     PodEvidence,
-    SeenInterface,
     StepsFrom,
 )
 from kube_rdma.model.finding import Finding, Severity, Stage
 from kube_rdma.model.pools import Bind, Pool, Serving
 from kube_rdma.pools.rules.modes import terms
 
-# What is in the way of a pod, in the order in which it would meet it.
 
+def findings(evidence: PodEvidence, plan: PodPlan) -> Iterator[Finding]:
+    """Yield what is in the way of a pod, in the order in which it would meet it.
 
-def findings(evidence: PodEvidence, plan: Planned) -> Iterator[Finding]:
-    """Errors mean that the pod cannot have what it asks for; one that runs has it."""
+    Errors mean that the pod cannot have what it asks for; one that runs has it.
+    """
     is_attached = bool(evidence.attached or evidence.recorded)
     for finding in evidence.findings:
         severity = Severity.WARNING if evidence.phase else finding.severity
@@ -56,11 +56,12 @@ def findings(evidence: PodEvidence, plan: Planned) -> Iterator[Finding]:
         yield replace(finding, problem=problem, severity=severity, stage=Stage.ADMISSION)
     basis = evidence.basis if not evidence.phase else None
     scheduling = list(_unknown_resources(evidence))
-    misspelled = _places(scheduling)
+    misspelled = {one.subject for one in scheduling}
     more = _scheduler(evidence.template, basis) if basis else ()
     scheduling += [one for one in more if one.subject not in misspelled]
     yield from scheduling
-    if plan.short is not None and not is_attached and plan.short.where not in _places(scheduling):
+    known = {one.subject for one in scheduling}
+    if plan.short is not None and not is_attached and plan.short.where not in known:
         yield from Finding.of_refused(plan.short, Stage.KUBELET)
     if is_attached:
         return
@@ -70,11 +71,8 @@ def findings(evidence: PodEvidence, plan: Planned) -> Iterator[Finding]:
         yield from Finding.of_refused(plan.refused, Stage.AGENT)
 
 
-def _places(every: list[Finding]) -> set[str]:
-    return {one.subject for one in every}
-
-
 def _scheduler(template: PodTemplate, basis: NodeBasis) -> Iterator[Finding]:
+    """Yield why the scheduler would not put the pod on this node: labels, cordon, resources."""
     state = basis.state
     if state is None:
         return
@@ -117,7 +115,7 @@ def _scheduler(template: PodTemplate, basis: NodeBasis) -> Iterator[Finding]:
 
 
 def _of_claims(template: PodTemplate, pool: Pool) -> Iterator[Finding]:
-    """What claims cannot give of a resource, whose allocatable is 0; slices say what is left."""
+    """Yield the faults of a request that claims serve: allocatable is 0, slices have the rest."""
     resource = pool.spec.resource
     asks = (ask for one in template.containers for ask in one.asks if ask.resource == resource)
     most = max((ask.count for ask in asks), default=0)
@@ -132,7 +130,7 @@ def _of_claims(template: PodTemplate, pool: Pool) -> Iterator[Finding]:
 
 
 def _unknown_resources(evidence: PodEvidence) -> Iterator[Finding]:
-    """Resources that no node offers and that are nearly one that some node does: misspelled."""
+    """Yield misspelled resources: no node offers them, and one offers nearly the same name."""
     offered = evidence.offered or ()
     asked = {ask.resource for one in evidence.template.containers for ask in one.asks}
     for resource in sorted(asked.difference(offered)):
@@ -146,7 +144,7 @@ def _unknown_resources(evidence: PodEvidence) -> Iterator[Finding]:
 
 
 _OWN = "kube-rdma.io/"
-_STATUS = "kube-rdma.io/network-status"  # told to the pod, not asked by it
+_STATUS = "kube-rdma.io/network-status"  # written by the agent, not asked by the pod
 _KINDS = {
     NetworkKind.CARD: "made as the mode of its card says",
     NetworkKind.DEVICE: "the card's own interface",
@@ -154,9 +152,9 @@ _KINDS = {
 
 
 def explain(evidence: PodEvidence) -> Explanation:
-    """All that is to be said of a pod, out of what was seen."""
+    """Return all that is to be said of a pod, out of its evidence."""
     basis = evidence.basis
-    plan = Planned()
+    plan = PodPlan()
     understood = not evidence.misread and not evidence.unread
     if basis is not None and basis.reported and understood and not is_unplannable(evidence, basis):
         plan = planned(evidence, basis)
@@ -165,6 +163,9 @@ def explain(evidence: PodEvidence) -> Explanation:
     steps, source = _plans(evidence, plan)
     template = evidence.template
     seen = tuple(interfaces(evidence, plan, steps))
+    vanished = []
+    if names := missing(evidence, seen):
+        vanished = [f"Not in the pod any more: {listed(names)}, which the agent has made"]
     return Explanation(
         pod=f"{template.namespace}/{template.name}",
         node=evidence.node,
@@ -172,7 +173,7 @@ def explain(evidence: PodEvidence) -> Explanation:
         why=evidence.why,
         asks=tuple(_asks(evidence)),
         networks=tuple(_networks(evidence)),
-        wishes=tuple(
+        annotations=tuple(
             f"{key}: {value}"
             for key, value in template.annotations
             if key.startswith(_OWN) and key != _STATUS
@@ -181,12 +182,12 @@ def explain(evidence: PodEvidence) -> Explanation:
         plans=steps,
         source=source,
         interfaces=seen,
-        doors=tuple(doors(evidence, plan)),
+        device_nodes=tuple(device_nodes(evidence, plan)),
         settings=tuple(settings(evidence, plan)),
         findings=tuple(findings(evidence, plan)),
-        notes=(*_notes(evidence, plan, source), *_vanished(evidence, seen)),
+        notes=(*_notes(evidence, plan, source), *vanished),
         interfaces_from=interfaces_from(evidence),
-        doors_from=doors_from(evidence),
+        device_nodes_from=device_nodes_from(evidence),
         rdma_cm=tuple(connections(evidence, plan, seen)),
         claims=tuple(explained_claims(evidence)),
         pinned=tuple(pinned(evidence)),
@@ -194,6 +195,7 @@ def explain(evidence: PodEvidence) -> Explanation:
 
 
 def _asks(evidence: PodEvidence) -> Iterator[ExplainedAsk]:
+    """Yield the resources that containers ask for, with what the node offers of each."""
     pools = {one.spec.resource: one for one in evidence.basis.pools} if evidence.basis else {}
     for container in evidence.template.containers:
         for ask in container.asks:
@@ -211,6 +213,7 @@ def _offer(pool: Pool) -> str:
 
 
 def _networks(evidence: PodEvidence) -> Iterator[ExplainedNetwork]:
+    """Yield the networks that the pod asks for, in words."""
     by_name = {one.name: one for one in evidence.networks}
     for ask in evidence.asks:
         name = f"{ask.namespace}/{ask.network}"
@@ -221,7 +224,7 @@ def _networks(evidence: PodEvidence) -> Iterator[ExplainedNetwork]:
 
 
 def _meaning(network: Network, evidence: PodEvidence) -> Iterator[str]:
-    """What a network is, in parts of a sentence."""
+    """Yield the description of a network, in parts of a sentence."""
     if network.kind is NetworkKind.OTHER:
         yield f"made by the CNI plugin {network.plugin}"
     else:
@@ -242,8 +245,8 @@ def _meaning(network: Network, evidence: PodEvidence) -> Iterator[str]:
         yield f"address {listed([str(one.address) for one in network.static])}"
 
 
-def _shares(evidence: PodEvidence, plan: Planned) -> Iterator[ExplainedShare]:
-    """What the pod holds by the records, else by what it was told, else what is preferred."""
+def _shares(evidence: PodEvidence, plan: PodPlan) -> Iterator[ExplainedShare]:
+    """Yield the shares by the agent's records, else the status annotation, else preferred ones."""
     if evidence.bindings:
         for binding in evidence.bindings:
             for share in binding.shares:
@@ -277,7 +280,7 @@ def _called(card: str, basis: NodeBasis | None) -> str:
 
 
 def _plans(
-    evidence: PodEvidence, plan: Planned
+    evidence: PodEvidence, plan: PodPlan
 ) -> tuple[tuple[ExplainedPlan, ...], StepsFrom | None]:
     if evidence.recorded:
         recorded = tuple(
@@ -298,13 +301,20 @@ def _plans(
     return made, StepsFrom.RULES if made else None
 
 
-def _notes(evidence: PodEvidence, plan: Planned, source: StepsFrom | None) -> Iterator[str]:
-    """What a reader has to know of how all this is known."""
+def _notes(evidence: PodEvidence, plan: PodPlan, source: StepsFrom | None) -> Iterator[str]:
+    """Yield what a reader has to know of the sources of all this."""
     basis = evidence.basis
     for hidden in evidence.not_seen:
         yield f"Not seen: {hidden.part}, for {hidden.why}"
-    if basis and basis.reported and (others := _unreported_shares(evidence.template, basis)):
-        yield f"No agent reports a pool of {listed(others)} on {basis.name}; its cards are unknown"
+    if basis and basis.reported:
+        pools = {one.spec.resource for one in basis.pools}
+        asks = dict.fromkeys(ask.resource for _, ask in asked(evidence.template, USUAL.shares))
+        # Such as those of another plugin, which has no report.
+        if others := [name for name in asks if name not in pools]:
+            yield (
+                f"No agent reports a pool of {listed(others)} on {basis.name}; its cards are "
+                "unknown"
+            )
     if evidence.asks and not evidence.node and not evidence.recorded:
         yield "No node is known, so no Step is planned: name one with --node"
     if basis is not None and is_unplannable(evidence, basis) and source is None:
@@ -322,8 +332,8 @@ def _notes(evidence: PodEvidence, plan: Planned, source: StepsFrom | None) -> It
         )
 
 
-def _default_routes(evidence: PodEvidence, plan: Planned) -> Iterator[str]:
-    """Networks with a default route that no entry asks for, and who has it from an older agent."""
+def _default_routes(evidence: PodEvidence, plan: PodPlan) -> Iterator[str]:
+    """Yield networks with a default route that no entry asks for, and interfaces that have one."""
     silent = [one for one in plan.wished if not (one.ask.default or one.ask.default_routes)]
     names = {name for wish in silent for name in wish.network.pools}
     pools = [pool for name, pool in evidence.ip_pools.items() if name in names]
@@ -336,20 +346,8 @@ def _default_routes(evidence: PodEvidence, plan: Planned) -> Iterator[str]:
             yield f"{has}. Delete the pod, so that services and DNS are reached by eth0 again"
 
 
-def _vanished(evidence: PodEvidence, seen: Sequence[SeenInterface]) -> Iterator[str]:
-    if names := missing(evidence, seen):
-        yield f"Not in the pod any more: {listed(names)}, which the agent has made"
-
-
-def _unreported_shares(template: PodTemplate, basis: NodeBasis) -> tuple[str, ...]:
-    """Shares that the pod asks for and no pool of the node has, such as a plugin's without API."""
-    names = {one.spec.resource for one in basis.pools}
-    asks = dict.fromkeys(ask.resource for _, ask in asked(template, USUAL.shares))
-    return tuple(name for name in asks if name not in names)
-
-
-def _of_rules(evidence: PodEvidence, plan: Planned) -> Iterator[str]:
-    """About Steps that are planned now."""
+def _of_rules(evidence: PodEvidence, plan: PodPlan) -> Iterator[str]:
+    """Yield the notes about Steps that are planned now."""
     if evidence.attached:
         yield (
             "The Steps are planned again from the network status of the pod; the record of the "

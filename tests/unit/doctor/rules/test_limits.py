@@ -18,5 +18,5 @@ def test_limits_that_the_kernel_holds_and_that_leave_room_are_well():
 
 def test_what_is_used_up_is_said_in_numbers():
     both = ObservedLimit("mlx5_0", 4, 100, 4, 100)
-    assert both.text == "all 4 handles and all 100 objects"
-    assert ObservedLimit("mlx5_0", 4, 100, None, 101).text == ""
+    assert both.used_up == "all 4 handles and all 100 objects"
+    assert ObservedLimit("mlx5_0", 4, 100, None, 101).used_up == ""

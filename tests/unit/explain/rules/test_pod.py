@@ -266,7 +266,7 @@ def test_settings_are_there_where_the_agent_writes_them(mode, says):
     network = replace(NETWORK, kind=NetworkKind.MACVLAN)
     explanation = explain(evidence(network=network, basis=node))
     assert bool(explanation.settings) is says
-    assert explanation.doors
+    assert explanation.device_nodes
 
 
 def test_the_fabric_of_a_policy_is_in_the_settings():
@@ -318,7 +318,7 @@ def inside(*links):
 def test_what_nobody_looked_at_is_called_a_plan():
     """From a laptop the agent's word to the pod is known, not what is in the container."""
     explanation = explain(running())
-    assert (explanation.interfaces_from, explanation.doors_from) == ("status", "rules")
+    assert (explanation.interfaces_from, explanation.device_nodes_from) == ("status", "rules")
     text = text_of(explanation)
     assert "in /dev/infiniband, as planned: uverbs of mlx5_1" in text
     assert "/etc/nccl.conf, as planned" in text
@@ -330,7 +330,7 @@ def test_what_the_pod_shows_counts_more_than_what_it_was_told():
     """An address that somebody changed in the pod; and an interface that is gone."""
     link = ObservedLink("net1", 1500, True, addresses=("10.20.0.9/24", "fe80::1/64"))
     explanation = explain(running(seen=inside(link)))
-    assert (explanation.interfaces_from, explanation.doors_from) == ("pod", "pod")
+    assert (explanation.interfaces_from, explanation.device_nodes_from) == ("pod", "pod")
     (seen,) = explanation.interfaces
     assert (seen.addresses, seen.mtu) == (("10.20.0.9/24",), 1500)
     assert "in /dev/infiniband: /dev/infiniband/uverbs1" in text_of(explanation)

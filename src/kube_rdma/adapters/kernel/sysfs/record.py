@@ -5,7 +5,7 @@ JSON files what RDMA netlink said and which interfaces carry the default routes.
 stands in a table below, name by name, so that nothing else of a machine leaves it. Links stay
 links, relative as in sysfs; the functions they lead to are copied once. Left out: unused GIDs,
 which the survey passes over as well. Lost: why a file could not be read; in the copy it is missing.
-What the doctor knows otherwise than by files is added by doctor/pod.
+What the doctor knows otherwise than by files is added by doctor/beside_sysfs.
 """
 
 # ruff: noqa: PTH103, PTH112, PTH113, PTH114, PTH115, PTH123, PTH211

@@ -1,0 +1,153 @@
+"""Reads the parts of an Observation that no file of a recorded sysfs tree has.
+
+They are flow control, whether the machine is virtual, and the error counters of ports, which are
+read twice with some seconds between: a counter alone says nothing, for it may have stood at its
+number for a year. doctor/rules/errors says which counters are errors. They are those of the RDMA
+device in sysfs, and those of its interface, which its driver keeps.
+
+doctor/evidence reads them beside all else; `devices --record` writes them as a file into the tree.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from pathlib import Path
+
+from kube_base.errors import Unavailable
+from kube_base.frozen import Frozen, replace
+from kube_rdma.adapters.files import bundle
+from kube_rdma.adapters.kernel import proc
+from kube_rdma.adapters.kernel.ethtool import read_statistics
+from kube_rdma.adapters.kernel.netlink.dcb import read_flow_control
+from kube_rdma.adapters.kernel.sysfs.counters import CounterFiles, PortName
+from kube_rdma.doctor.rules.errors import rises, roce_interfaces
+from kube_rdma.lib.part_reader import PartReader
+from kube_rdma.model.doctor import Observation, ObservedErrors, ObservedFlowControl
+from kube_rdma.model.survey import Survey
+
+FILE = "doctor.json"
+
+PortCounters = Mapping[PortName, Mapping[str, int]]
+Pause = Callable[[float], Awaitable[None]]
+Statistics = Callable[[], PortCounters]
+
+
+class InterfaceStatistics:
+    """Reads the counters of the interfaces of a node's RDMA cards, by port.
+
+    Soft devices are passed over, for their interfaces are those of other cards.
+    """
+
+    def __init__(
+        self, survey: Survey, ask: Callable[[str], Mapping[str, int]] = read_statistics
+    ) -> None:
+        """`ask` is read_statistics, or a recording of it."""
+        self._interfaces = {
+            (device.name, port.number): port.netdev
+            for device in survey.devices
+            for port in device.ports
+            if device.pci and port.netdev
+        }
+        self._ask = ask
+        self.refused: Unavailable | None = None  # the first reason why an interface said nothing
+
+    def read(self) -> PortCounters:
+        """Return the counters now, without interfaces that say nothing."""
+        read = {}
+        for port, interface in self._interfaces.items():
+            try:
+                read[port] = self._ask(interface)
+            except Unavailable as error:
+                self.refused = self.refused or error
+        return read
+
+
+async def watched_errors(
+    seconds: float,
+    root: Path = Path("/sys"),
+    pause: Pause = asyncio.sleep,
+    statistics: Statistics = dict,
+) -> tuple[ObservedErrors, ...]:
+    """Return the ports whose counters rise within some seconds; raise Unavailable without any."""
+    if not seconds:
+        raise Unavailable("they were not watched, as --interval 0 wants it")
+    files = CounterFiles(root, gid_tables=0)
+    before = _counters(files, statistics())
+    if not any(before.values()):
+        raise Unavailable("no port has counters")
+    await pause(seconds)
+    after = _counters(files, statistics())
+    return tuple(
+        ObservedErrors(device, port, seconds, grown)
+        for (device, port), counters in after.items()
+        if (grown := rises(before.get((device, port), {}), counters))
+    )
+
+
+def _counters(files: CounterFiles, statistics: PortCounters) -> PortCounters:
+    """Return both kinds of counters by port; no driver has one name in both."""
+    ports = {
+        (device.name, port.number): {**port.counters, **port.hw_counters}
+        for device in files.read().devices
+        for port in device.ports
+    }
+    names = {**ports, **statistics}
+    return {port: {**statistics.get(port, {}), **ports.get(port, {})} for port in names}
+
+
+async def _watched(seconds: float, statistics: Statistics) -> tuple[ObservedErrors, ...]:
+    return await watched_errors(seconds, statistics=statistics)
+
+
+class KernelReaders(Frozen):
+    """The readers of these parts; by default they ask the kernel of this machine."""
+
+    flow_control: Callable[[Iterable[tuple[str, str]]], tuple[ObservedFlowControl, ...]] = (
+        read_flow_control
+    )
+    watch: Callable[[float, Statistics], Awaitable[tuple[ObservedErrors, ...]]] = _watched
+    statistics: Callable[[str], Mapping[str, int]] = read_statistics
+    hypervisor: Callable[[], bool] = proc.read_hypervisor
+
+
+async def read_beside_sysfs(
+    survey: Survey, interval: float, readers: KernelReaders | None = None
+) -> Observation:
+    """Return an Observation of these parts alone, counters watched for `interval` seconds."""
+    readers = readers or KernelReaders()
+    reader = PartReader()
+    statistics = InterfaceStatistics(survey, readers.statistics)
+    errors = await reader.asked("errors", lambda: readers.watch(interval, statistics.read))
+    if statistics.refused:
+        reader.keep("statistics of interfaces", statistics.refused)
+    interfaces = roce_interfaces(survey)
+    return Observation(
+        "",
+        errors=errors,
+        flow_control=reader.part("flow_control", lambda: readers.flow_control(interfaces)),
+        virtual_machine=reader.part("virtual_machine", readers.hypervisor),
+        not_seen=tuple(reader.not_seen),
+    )
+
+
+def with_beside_sysfs(seen: Observation, beside: Observation) -> Observation:
+    """Return an Observation with these parts of another one."""
+    return replace(
+        seen,
+        errors=beside.errors,
+        flow_control=beside.flow_control,
+        virtual_machine=beside.virtual_machine,
+        not_seen=(*seen.not_seen, *beside.not_seen),
+    )
+
+
+def write_beside_sysfs(beside: Observation, tree: Path) -> None:
+    """Write these parts into a recorded tree; raise Refused."""
+    bundle.write(beside, tree / FILE)
+
+
+def recorded_beside_sysfs(tree: Path) -> Observation | None:
+    """Return these parts of a recorded tree, None if it has none; raise Refused for other files."""
+    path = tree / FILE
+    return bundle.read(path) if path.exists() else None
