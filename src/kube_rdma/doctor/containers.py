@@ -1,9 +1,9 @@
-"""What a doctor sees of a pod's containers: by the node's /proc, else by what the runtime made.
+"""Reads a pod's containers: by the node's /proc, else as the runtime made them.
 
-Beside doctor/pod. An agent's container has the node's /proc as a folder. In it everybody
-may read the limits and rights of a process. Variables and device files take the rights of ptrace,
-which an agent does not have; the runtime tells those that the container was made with. Nothing is
-started in the pod.
+doctor/pod and explain/evidence call it. An agent's container has the node's /proc as a folder. In
+it everybody may read the limits and rights of a process. Variables and device files take the rights
+of ptrace, which an agent does not have; the runtime has those that the container was made with.
+Nothing is started in the pod.
 """
 
 from __future__ import annotations
@@ -23,30 +23,32 @@ from kube_rdma.model.doctor import ObservedContainer, ObservedPod
 from kube_rdma.model.kubernetes import MIRROR
 from kube_rdma.model.late_binding import ContainerId, MadeContainer
 
-DOORS = "/dev/infiniband"
+DEVICES = "/dev/infiniband"
 PROC, _DEV = Path("/proc"), Path("/dev")
+_STEERING = re.compile(r"(NCCL|UCX|NVSHMEM|FI|OMPI_MCA)_[A-Z0-9_a-z]+|PCIDEVICE_[A-Z0-9_]+")
+_SECRET = re.compile(r"SECRET|TOKEN|PASS|KEY|CRED|AUTH", re.IGNORECASE)
 
 
 def processes_folder(host: Path) -> Path:
-    """The /proc that shows all processes of the node whose root is `host`, as far as there is one.
+    """Return the /proc with all processes of the node whose root is `host`, if it is mounted.
 
-    Where the node's is not mounted it is that of this process.
+    Else return that of this process.
     """
     mounted = host / "proc"
     return mounted if (mounted / "1").is_dir() else PROC
 
 
 def uid_of(whole: FullPod) -> str:
-    """The uid that the kubelet and the runtime know the pod by."""
+    """Return the uid that the kubelet and the runtime know the pod by."""
     return whole.annotation(MIRROR) or whole.uid
 
 
 def with_containers(
     seen: ObservedPod, whole: FullPod, folder: Path = PROC
 ) -> tuple[ObservedPod, Path]:
-    """The same with what the first process of each container shows, and its network namespace.
+    """Add what the first process of each container shows; return also its network namespace.
 
-    `folder` is the /proc to look in. Raise Unavailable where no process of the pod is to be seen.
+    `folder` is the /proc to look in. Raise Unavailable where no process of the pod is in it.
     """
     pids = proc.processes_of(uid_of(whole), folder)
     if not pids:
@@ -65,9 +67,9 @@ def with_containers(
 
 
 async def with_specs(seen: ObservedPod, whole: FullPod, socket: Path, host: Path) -> ObservedPod:
-    """The same with variables and device files as made, where none were seen in a container.
+    """Add variables and device files as made, where none were seen in a container.
 
-    Raise Unavailable where the runtime does not say.
+    Raise Unavailable where the runtime has none.
     """
     ids = container_ids(whole)
     made = {
@@ -81,14 +83,23 @@ async def with_specs(seen: ObservedPod, whole: FullPod, socket: Path, host: Path
 def with_made(
     containers: Sequence[ObservedContainer], made: Mapping[str, MadeContainer], dev: Path
 ) -> tuple[ObservedContainer, ...]:
-    """The containers with what they were made with; `dev` is where the host's /dev is."""
-    return tuple(
-        _with_made(one, made[one.name], dev) if one.name in made else one for one in containers
-    )
+    """Add variables and device files as made; those seen in a container itself count more.
+
+    `dev` is the host's /dev.
+    """
+    full = {one.name: one for one in containers}
+    for name, spec in made.items():
+        nodes, variables = full[name].nodes, full[name].variables
+        full[name] = replace(
+            full[name],
+            nodes=_made_nodes(spec, dev) if nodes is None else nodes,
+            variables=steering(spec.variables) if variables is None else variables,
+        )
+    return tuple(full.values())
 
 
 async def namespace_by_runtime(whole: FullPod, socket: Path) -> Path:
-    """The pod's network namespace by the word of the runtime; raise Unavailable."""
+    """Return the pod's network namespace as the runtime names it; raise Unavailable."""
     uid = uid_of(whole)
     for sandbox in await read_sandboxes(socket):
         if sandbox.ready and sandbox.uid == uid:
@@ -99,7 +110,7 @@ async def namespace_by_runtime(whole: FullPod, socket: Path) -> Path:
 
 
 def is_open(namespace: Path) -> bool:
-    """Whether this process may open a namespace: of another's process that takes ptrace."""
+    """Return whether this process may open a namespace; for another's it needs ptrace."""
     try:
         os.close(os.open(namespace, os.O_RDONLY | os.O_CLOEXEC))
     except OSError:
@@ -108,7 +119,7 @@ def is_open(namespace: Path) -> bool:
 
 
 def container_ids(whole: FullPod) -> dict[str, str]:
-    """The runtime's ids of the containers that it has, by their names in the pod."""
+    """Return the runtime's ids of the pod's containers, by their names."""
     parts = ((one.name, one.container_id) for one in status_of(whole).container_statuses)
     return {name: text.rpartition("//")[2] for name, text in parts if "//" in text}
 
@@ -118,76 +129,53 @@ def _with_process(
 ) -> ObservedContainer:
     pid = pids[0]
     user, locks = proc.user_and_lock(pid, folder)
+    amounts = []
+    for one in pids:
+        with suppress(Unavailable):  # it has ended
+            amounts.append(proc.pinned(one, folder))
+    variables = None
+    with suppress(KubeError):
+        variables = steering(proc.variables(pid, folder))
     return replace(
         container,
-        pinned=_pinned(pids, folder),
+        pinned=sum(amounts) if amounts else None,
         user=user,
         locks=locks,
         memlock=proc.memlock(pid, folder),
-        nodes=_nodes(folder / f"{pid}/root{DOORS}"),
-        variables=_variables(pid, folder),
+        nodes=_nodes(folder / f"{pid}/root{DEVICES}"),
+        variables=variables,
     )
 
 
 def _nodes(folder: Path) -> tuple[str, ...] | None:
-    """The files of a folder of devices; None where it may not be read."""
+    """Return the files of a folder of devices, None where it may not be read."""
     try:
-        return tuple(sorted(f"{DOORS}/{path.name}" for path in folder.iterdir()))
+        return tuple(sorted(f"{DEVICES}/{path.name}" for path in folder.iterdir()))
     except FileNotFoundError:
         return ()
     except OSError:
         return None
 
 
-def _pinned(pids: Sequence[int], folder: Path) -> int | None:
-    """What all of them have pinned; None where none of them tells."""
-    amounts = []
-    for pid in pids:
-        with suppress(Unavailable):  # it has ended
-            amounts.append(proc.pinned(pid, folder))
-    return sum(amounts) if amounts else None
-
-
-def _variables(pid: int, folder: Path) -> tuple[tuple[str, str], ...] | None:
-    try:
-        return steering(proc.variables(pid, folder))
-    except KubeError:
-        return None
-
-
-def _with_made(container: ObservedContainer, made: MadeContainer, dev: Path) -> ObservedContainer:
-    """What was seen in the container itself counts more than what it was made with."""
-    nodes, variables = container.nodes, container.variables
-    return replace(
-        container,
-        nodes=_made_nodes(made, dev) if nodes is None else nodes,
-        variables=steering(made.variables) if variables is None else variables,
-    )
-
-
 def _made_nodes(made: MadeContainer, dev: Path) -> tuple[str, ...] | None:
-    """Device files by the OCI spec; None where a volume lies over them that is not the host's /dev.
+    """Return the device files of an OCI spec, None below a volume that is not the host's /dev.
 
     runc makes the devices of the spec, then mounts what lies deeper; over a bind mount at /dev it
     makes none (libcontainer/rootfs_linux.go, needsSetupDev).
     """
-    paths = {path for path in made.nodes if path.startswith(f"{DOORS}/")}
+    paths = {path for path in made.nodes if path.startswith(f"{DEVICES}/")}
     for at, source in made.mounts:
-        if at in (str(_DEV), DOORS):
-            below = Path(source) / Path(DOORS).relative_to(at)
+        if at in (str(_DEV), DEVICES):
+            below = Path(source) / Path(DEVICES).relative_to(at)
             if not below.is_relative_to(_DEV):
                 return None
             shown = _nodes(dev / below.relative_to(_DEV))
             if shown is None:
                 return None
             paths = set(shown)
-        elif at.startswith(f"{DOORS}/"):
+        elif at.startswith(f"{DEVICES}/"):
             paths.add(at)
     return tuple(sorted(paths))
-
-
-_STEERING = re.compile(r"(NCCL|UCX|NVSHMEM|FI|OMPI_MCA)_[A-Z0-9_a-z]+|PCIDEVICE_[A-Z0-9_]+")
-_SECRET = re.compile(r"SECRET|TOKEN|PASS|KEY|CRED|AUTH", re.IGNORECASE)
 
 
 def steering(pairs: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:

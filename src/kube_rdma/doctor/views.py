@@ -1,7 +1,7 @@
-"""What a doctor found, for people and programs: `kube-rdma doctor`.
+"""Shows a Diagnosis, of a node or of all nodes, for people and programs: `kube-rdma doctor`.
 
-Roots first, each with evidence, cause and fix; behind them in short what follows from them; last
-what was not seen, and one line that says it all.
+Roots come first, each with evidence, cause and fix, and in short the codes that follow from it;
+last what was not seen, and one line that sums it up.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from kube_rdma.model.doctor import (
     Diagnosis,
     FleetDiagnosis,
     FleetFinding,
-    FleetPlace,
     NodeDiagnosis,
     Observation,
 )
@@ -39,13 +38,21 @@ from kube_rdma.model.finding import Finding, Severity
 
 MARKS: Mapping[Severity, str] = {Severity.ERROR: "✗", Severity.WARNING: "!", Severity.ADVICE: "·"}
 _PROGRAMS = 3  # that are named; a job may have a hundred
+_NAMES = 8  # nodes and subjects that are named in a line; -o json has all of them
+_INDENT = "    "
 _FOLLOWING = " " * len("    Cause  ")
 
 
+# A node.
+
+
 def doctor_page(seen: Observation, diagnosis: Diagnosis) -> Page:
-    """The whole."""
+    """Return the page of a node, and of a pod on it."""
     roots = [one for one in diagnosis.findings if not one.follows]
-    alike = folded(roots, _names(seen))
+    cards = seen.survey.devices if seen.survey else ()
+    ports = {port.netdev for card in cards for port in card.ports}
+    names = {*(card.name for card in cards), *(card.pci for card in cards), *ports}
+    alike = folded(roots, frozenset(filter(None, names)))
     return (
         (Sentence(_head(seen), "    "),),
         tuple(_claimed(diagnosis)),
@@ -57,7 +64,7 @@ def doctor_page(seen: Observation, diagnosis: Diagnosis) -> Page:
 
 
 def doctor_document(seen: Observation, diagnosis: Diagnosis) -> dict[str, object]:
-    """The same as JSON values. Keys are stable: they are added to, never renamed or removed."""
+    """Return the same as JSON values. Keys are stable: they are added to, never renamed."""
     return {
         "node": seen.node,
         "pod": seen.pod.title if seen.pod else None,
@@ -100,7 +107,7 @@ def doctor_document(seen: Observation, diagnosis: Diagnosis) -> dict[str, object
 
 
 def _claimed(diagnosis: Diagnosis) -> Iterator[Part]:
-    """The cards that the pod has by claims, by driver, and what of them nobody here can check."""
+    """Yield the cards that the pod has by claims, by driver, and the limits of checking them."""
     for driver in dict.fromkeys(one.driver for one in diagnosis.claimed):
         mine = (one for one in diagnosis.claimed if one.driver == driver)
         cards = dict.fromkeys(f"{_card(one)} in {one.container}" for one in mine)
@@ -114,11 +121,12 @@ def _claimed(diagnosis: Diagnosis) -> Iterator[Part]:
 
 
 def _uses(diagnosis: Diagnosis) -> Iterator[Part]:
-    """What each container with a card uses of RDMA now, as far as that was seen."""
+    """Yield the use of RDMA by each container with a card, as far as that was seen."""
     for use in diagnosis.uses:
         words = [
             f"{counted(one.count, f'{one.type} queue pair')} on {one.device}"
-            f"{_by(one.programs)}, {one.ready} connected"
+            + (f" of {listed(one.programs, _PROGRAMS)}" if one.programs else "")
+            + f", {one.ready} connected"
             for one in use.pairs or ()
         ]
         if use.pinned:
@@ -128,46 +136,28 @@ def _uses(diagnosis: Diagnosis) -> Iterator[Part]:
             yield Sentence(f"In use by {use.container}: {'; '.join(words)}.{other}", "    ")
 
 
-def _by(programs: Sequence[str]) -> str:
-    return f" of {listed(programs, _PROGRAMS)}" if programs else ""
-
-
 def _card(card: CardByClaim) -> str:
     name = card.rdma or card.device
     return f"{name} ({card.card})" if card.card else name
-
-
-def _names(seen: Observation) -> frozenset[str]:
-    """What the cards of the node are called: devices, interfaces, functions."""
-    if seen.survey is None:
-        return frozenset()
-    cards = seen.survey.devices
-    ports = {port.netdev for card in cards for port in card.ports}
-    return frozenset(
-        filter(None, {*(card.name for card in cards), *(card.pci for card in cards), *ports})
-    )
 
 
 def _head(seen: Observation) -> str:
     where = f"{seen.pod.title} on {seen.node}" if seen.pod else f"node {seen.node}"
     facts = [where]
     if seen.survey is not None:
-        count = len(seen.survey.devices)
-        facts.append(f"{count} RDMA device{'' if count == 1 else 's'}")
+        facts.append(counted(len(seen.survey.devices), "RDMA device"))
         facts.append(f"namespace mode {seen.survey.namespace_mode}")
-    if seen.versions and seen.versions.kernel:
-        facts.append(f"Linux {seen.versions.kernel}")
-    if seen.versions and seen.versions.kubelet:
-        facts.append(f"Kubernetes {seen.versions.kubelet}")
-    if seen.versions and seen.versions.vpc_cni:
-        facts.append(f"vpc-cni {seen.versions.vpc_cni}")
+    if versions := seen.versions:
+        named = {"Linux": versions.kernel, "Kubernetes": versions.kubelet}
+        named["vpc-cni"] = versions.vpc_cni
+        facts += (f"{name} {version}" for name, version in named.items() if version)
     if seen.runtime:
         facts.append(f"{seen.runtime.name} {seen.runtime.version}")
     return " · ".join(facts)
 
 
 def _root_parts(root: Finding, others: Sequence[str], diagnosis: Diagnosis) -> Iterator[Part]:
-    """A root, of what else it is true, and the codes that follow from it."""
+    """Yield a root, the other subjects that have it, and the codes that follow from it."""
     yield titled(MARKS[root.severity], root)
     yield from labelled({"Seen": root.problem, "Cause": root.cause, "Fix": root.remedy})
     yield from also(others)
@@ -202,17 +192,16 @@ def _verdict(diagnosis: Diagnosis) -> str:
     return f"Nothing is wrong in what was seen; {checks}."
 
 
-# What a doctor found on many nodes, for people and programs: `kube-rdma doctor --all-nodes`.
-
-_NAMES = 8  # nodes and subjects that are named in a line; -o json has all of them
-_INDENT = "    "
+# All nodes: `kube-rdma doctor --all-nodes`.
 
 
 def fleet_page(fleet: FleetDiagnosis) -> Page:
-    """The whole."""
+    """Return the page of all nodes."""
     roots = [one for one in fleet.findings if not one.follows]
+    answered = sum(one.diagnosis is not None for one in fleet.nodes)
+    nodes = counted(len(fleet.nodes), "node")
     return (
-        (Line(_fleet_head(fleet)),),
+        (Line(f"{nodes} with an agent · {answered} answered"),),
         *(tuple(_fleet_root_parts(one, fleet)) for one in roots),
         tuple(_dark(fleet.nodes)),
         (Sentence(_fleet_verdict(fleet, roots)),),
@@ -220,7 +209,7 @@ def fleet_page(fleet: FleetDiagnosis) -> Page:
 
 
 def fleet_document(fleet: FleetDiagnosis) -> dict[str, object]:
-    """The same as JSON values. Keys are stable: they are added to, never renamed or removed."""
+    """Return the same as JSON values. Keys are stable: they are added to, never renamed."""
     return {
         "nodes": [_node(one) for one in fleet.nodes],
         "findings": [
@@ -231,7 +220,15 @@ def fleet_document(fleet: FleetDiagnosis) -> dict[str, object]:
                 "follows": one.follows or None,
                 "count": len(one.nodes),
                 "nodes": list(one.nodes),
-                "places": [_place(place) for place in one.places],
+                "places": [
+                    {
+                        "node": place.node,
+                        "about": place.finding.subject,
+                        "evidence": place.finding.problem,
+                        "fix": place.finding.remedy,
+                    }
+                    for place in one.places
+                ],
             }
             for one in fleet.findings
         ],
@@ -239,7 +236,7 @@ def fleet_document(fleet: FleetDiagnosis) -> dict[str, object]:
 
 
 def _node(node: NodeDiagnosis) -> dict[str, object]:
-    """A node, which was seen if it has a diagnosis."""
+    """Return a node, which answered if it has a diagnosis."""
     diagnosis = node.diagnosis
     return {
         "node": node.node,
@@ -251,23 +248,8 @@ def _node(node: NodeDiagnosis) -> dict[str, object]:
     }
 
 
-def _place(place: FleetPlace) -> dict[str, object]:
-    finding = place.finding
-    return {
-        "node": place.node,
-        "about": finding.subject,
-        "evidence": finding.problem,
-        "fix": finding.remedy,
-    }
-
-
-def _fleet_head(fleet: FleetDiagnosis) -> str:
-    answered = sum(one.diagnosis is not None for one in fleet.nodes)
-    return f"{counted(len(fleet.nodes), 'node')} with an agent · {answered} answered"
-
-
 def _fleet_root_parts(root: FleetFinding, fleet: FleetDiagnosis) -> Iterator[Part]:
-    """A root with its nodes, the evidence of the first, and the codes that follow from it."""
+    """Yield a root with its nodes, the evidence of the first, and the codes that follow."""
     subjects = _some(dict.fromkeys(place.finding.subject for place in root.places))
     count = f"{len(root.nodes)} of {len(fleet.nodes)} nodes"
     mark = MARKS[root.severity]
@@ -287,7 +269,7 @@ def _fleet_root_parts(root: FleetFinding, fleet: FleetDiagnosis) -> Iterator[Par
 
 
 def _dark(nodes: Sequence[NodeDiagnosis]) -> Iterator[Sentence]:
-    """Nodes of which too little was seen; those with one reason in one line."""
+    """Yield the nodes of which too little was seen; those with one reason in one line."""
     reasons: dict[str, list[str]] = {}
     for node in nodes:
         if node.is_dark:
@@ -302,7 +284,7 @@ def _dark(nodes: Sequence[NodeDiagnosis]) -> Iterator[Sentence]:
 
 
 def _fleet_verdict(fleet: FleetDiagnosis, roots: Sequence[FleetFinding]) -> str:
-    errors = sum(one.severity.value == "error" for one in roots)
+    errors = sum(one.severity is Severity.ERROR for one in roots)
     ill = sum(bool(one.diagnosis and one.diagnosis.ill) for one in fleet.nodes)
     dark = sum(one.is_dark for one in fleet.nodes)
     rest = f"; of {counted(dark, 'node')} too little was seen" if dark else ""

@@ -63,7 +63,7 @@ class _Documents:
         return cni_conf.names(self._confs)
 
     async def others(self, namespaces: Iterable[str]) -> tuple[str, ...]:
-        """Return the definitions that may be listed: the cluster's, else those of these namespaces."""
+        """Return the definitions that may be listed: all, else those of these namespaces."""
         for places in (("",), tuple(namespaces)):
             with suppress(KubeError):  # only a guess hangs on them
                 return tuple([one for place in places for one in await self._networks.names(place)])

@@ -1,4 +1,4 @@
-"""What `kube-rdma migrate` reads of the API server, as values of model/migrate.
+"""Reads what `kube-rdma migrate` needs of the API server, as values of model/migrate.
 
 Each function is one kind and needs the verb list, a ConfigMap's get. A DaemonSet's spec is handed
 on as it is, for a plan names what others wrote in it.
@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from kube_base.frozen import replace
-from kube_client.kinds import NOTHING, ObjectCodec, Stored, Where
+from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind, Stored, Where
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.claim_objects import DEVICE_CLASS
 from kube_rdma.adapters.cluster.kinds.node import NODE, NodeObjectSpec, NodeStatus, units
@@ -62,28 +62,42 @@ _FIELDS = ("devicePlugin", "rdmaSharedDevicePlugin")
 
 
 async def daemon_sets(cluster: Cluster) -> tuple[PluginDaemonSet, ...]:
-    """All DaemonSets of the cluster."""
-    return tuple(map(_daemon_set, await cluster.list(DAEMON_SET)))
+    """Return all DaemonSets of the cluster."""
+    sets = []
+    for stored in await cluster.list(DAEMON_SET):
+        owner = next((one for one in stored.owners if one.controller), None)
+        sets.append(
+            PluginDaemonSet(
+                stored.namespace,
+                stored.name,
+                stored.spec,
+                (owner.kind, owner.name) if owner else (),
+                ready=stored.status.number_ready if stored.status else 0,
+            )
+        )
+    return tuple(sets)
 
 
-async def cluster_policies(cluster: Cluster) -> tuple[VendorPolicy, ...]:
-    """The NicClusterPolicies, of the cluster or of all namespaces."""
-    stored = await cluster.list(CLUSTER_POLICIES)
-    return tuple(_policy(each, CLUSTER_POLICIES.kind) for each in stored)
-
-
-async def node_policies(cluster: Cluster) -> tuple[VendorPolicy, ...]:
-    """The NicNodePolicies."""
-    return tuple(_policy(each, NODE_POLICIES.kind) for each in await cluster.list(NODE_POLICIES))
+async def policies(
+    cluster: Cluster, kind: ObjectKind[dict[str, Any], None] = CLUSTER_POLICIES
+) -> tuple[VendorPolicy, ...]:
+    """Return the policies of a kind, of the cluster or of all namespaces."""
+    made = []
+    for stored in await cluster.list(kind):
+        present = [name for name in _FIELDS if isinstance(stored.spec.get(name), dict)]
+        field = present[0] if present else _FIELDS[not stored.namespace]
+        section = stored.spec.get(field)
+        made.append(VendorPolicy(kind.kind, stored.namespace, stored.name, field, section))
+    return tuple(made)
 
 
 async def nodes(cluster: Cluster, mark: str) -> tuple[MigratingNode, ...]:
-    """All nodes with the value of the label `mark`."""
+    """Return all nodes with the value of the label `mark`."""
     return tuple(_node(each, mark) for each in await cluster.list(NODE))
 
 
 async def holders(cluster: Cluster) -> tuple[HolderPod, ...]:
-    """The pods that ask for an extended resource and are on a node."""
+    """Return the pods that ask for an extended resource and are on a node."""
     return tuple(
         HolderPod(each.namespace, each.name, each.spec.node_name, resources)
         for each in await cluster.list(FULL_POD)
@@ -93,7 +107,7 @@ async def holders(cluster: Cluster) -> tuple[HolderPod, ...]:
 
 
 async def operators(cluster: Cluster) -> tuple[str, ...]:
-    """The Deployments of NVIDIA's network operator that have a ready pod, by namespace and name."""
+    """Return the namespace/name of ready Deployments of NVIDIA's network operator."""
     return tuple(
         f"{each.namespace}/{each.name}"
         for each in await cluster.list(DEPLOYMENTS)
@@ -104,27 +118,10 @@ async def operators(cluster: Cluster) -> tuple[str, ...]:
 
 
 async def config_text(cluster: Cluster, namespace: str, name: str) -> str | None:
-    """The plugin's configuration in a ConfigMap; None where there is none."""
+    """Return the plugin's configuration in a ConfigMap, None without one."""
     stored = await cluster.get(CONFIG_MAP, name, namespace)
     text = (stored.spec or {}).get(_KEY) if stored else None
     return text if isinstance(text, str) else None
-
-
-def _daemon_set(stored: Stored[dict[str, Any], Any]) -> PluginDaemonSet:
-    owner = next((one for one in stored.owners if one.controller), None)
-    return PluginDaemonSet(
-        stored.namespace,
-        stored.name,
-        stored.spec,
-        (owner.kind, owner.name) if owner else (),
-        ready=stored.status.number_ready if stored.status else 0,
-    )
-
-
-def _policy(stored: Stored[dict[str, Any], None], kind: str) -> VendorPolicy:
-    present = [name for name in _FIELDS if isinstance(stored.spec.get(name), dict)]
-    field = present[0] if present else _FIELDS[not stored.namespace]
-    return VendorPolicy(kind, stored.namespace, stored.name, field, stored.spec.get(field))
 
 
 def _node(stored: Stored[NodeObjectSpec, NodeStatus], mark: str) -> MigratingNode:
@@ -134,7 +131,7 @@ def _node(stored: Stored[NodeObjectSpec, NodeStatus], mark: str) -> MigratingNod
 
 
 async def extended_names(cluster: Cluster) -> Mapping[str, str]:
-    """The DeviceClasses by the resource name that they have; those without one are left out."""
+    """Return the DeviceClasses with a resource name, by that name."""
     stored = await cluster.list(DEVICE_CLASS)
     return {
         one.spec.extended_resource_name: one.name
@@ -144,14 +141,14 @@ async def extended_names(cluster: Cluster) -> Mapping[str, str]:
 
 
 async def reported_pools(cluster: Cluster, node: str) -> Mapping[str, str] | None:
-    """The resources of a node and their modes, None without a report of the node."""
+    """Return the resources of a node and their modes, None without a report of the node."""
     stored = await cluster.get(NODE_REPORT, node)
     report = stored.status if stored else None
     return {pool.resource: pool.mode for pool in report.pools} if report else None
 
 
 async def node(cluster: Cluster, name: str, mark: str) -> tuple[MigratingNode, str] | None:
-    """A node with the value of the label `mark`, and the version of its kubelet."""
+    """Return a node with the value of the label `mark`, and the version of its kubelet."""
     stored = await cluster.get(NODE, name)
     if stored is None:
         return None
@@ -160,7 +157,7 @@ async def node(cluster: Cluster, name: str, mark: str) -> tuple[MigratingNode, s
 
 
 async def sharing_pods(cluster: Cluster, node: str) -> tuple[SharingPod, ...]:
-    """The pods of a node that ask for an extended resource."""
+    """Return the pods of a node that ask for an extended resource."""
     stored = await cluster.list(_SHARING_POD, Where(fields=f"spec.nodeName={node}"))
     pods = (_sharing(each) for each in stored if not (each.status and each.status.is_over))
     return tuple(pod for pod in pods if pod.asked)

@@ -1,12 +1,13 @@
-"""Reads what `kube-rdma migrate` judges: which plugins run, whose they are, what they serve.
+"""Reads the evidence of `kube-rdma migrate`: the plugins of a cluster, their owners and resources.
 
-cli/migrate runs it. It only reads; a right that is missing for what a plan needs refuses
+cli/migrate runs it. It only reads; a right that is missing for a needed part refuses
 it by name, for a plan that knows half of a cluster would do harm.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeVar
 
 from kube_base.errors import Refused
@@ -35,11 +36,11 @@ T = TypeVar("T")
 
 
 async def look(cluster: Cluster, options: MigrationOptions) -> MigrationView:
-    """Read all of it; Refused with every right that is missing, Unavailable without an answer."""
+    """Read a cluster; raise Refused with every missing right, Unavailable without an answer."""
     faults: list[Refused] = []
 
     async def needed(read: Callable[[Cluster], Awaitable[tuple[T, ...]]]) -> tuple[T, ...]:
-        """What a plan cannot do without; nothing of a kind that is not installed."""
+        """Read a part that a plan needs; nothing of a kind that is not installed."""
         try:
             return await read(cluster)
         except NotInstalled:
@@ -50,8 +51,9 @@ async def look(cluster: Cluster, options: MigrationOptions) -> MigrationView:
 
     reader = PartReader(hidden_by=(Refused,))
     seen = tuple(map(_judged, await needed(objects.daemon_sets)))
-    policies = (*await needed(objects.cluster_policies), *await needed(objects.node_policies))
-    nodes = await needed(lambda door: objects.nodes(door, MARK))
+    of_cluster = await needed(objects.policies)
+    of_nodes = await needed(partial(objects.policies, kind=objects.NODE_POLICIES))
+    nodes = await needed(partial(objects.nodes, mark=MARK))
     holders = await reader.asked("pods that hold shares", lambda: objects.holders(cluster))
     operators = await reader.asked("NVIDIA's operator", lambda: objects.operators(cluster))
     if faults:
@@ -66,11 +68,12 @@ async def look(cluster: Cluster, options: MigrationOptions) -> MigrationView:
         if text is not None:
             configs[name] = _config(text, f"ConfigMap {name}, config.json")
     unread = tuple(f"Not read: {one.part}, for {one.why}" for one in reader.not_seen)
+    policies = (*of_cluster, *of_nodes)
     return MigrationView(plugins, policies, nodes, holders or (), operators or (), configs, unread)
 
 
 async def look_node(cluster: Cluster, name: str) -> ServingView:
-    """Read what the way of a node to claims needs; Refused for a node that cannot go it."""
+    """Read a node that is to go to claims; raise Refused for one that cannot."""
     seen = await objects.node(cluster, name, SERVE_LABEL)
     if seen is None:
         raise Refused(f"there is no node {name}", remedy="kubectl get nodes has their names")
@@ -98,19 +101,19 @@ async def look_node(cluster: Cluster, name: str) -> ServingView:
 
 
 def _words(plugin: PluginDaemonSet) -> list[str]:
-    """The words of the command of a DaemonSet's first container."""
+    """Return command and arguments of a DaemonSet's first container."""
     containers = plugin.pod.get("containers") or ()
     return [w for one in containers[:1] for k in ("command", "args") for w in one.get(k) or ()]
 
 
 def _judged(seen: PluginDaemonSet) -> PluginDaemonSet:
-    """The DaemonSet with whether it is one of kube-rdma's."""
+    """Return the DaemonSet, marked if it is one of kube-rdma's."""
     role = program_role(ProgramTemplate(seen.name, seen.image, tuple(_words(seen))))
     return replace(seen, is_ours=role is ProgramRole.AGENT)
 
 
 def _config(text: str, where: str) -> PluginConfig:
-    """What kube-rdma makes of a configuration; Refused with what it does not take."""
+    """Return the shares that kube-rdma makes of a configuration; raise Refused for its faults."""
     parsed = parse_config(text.encode(), where)
     rows = [(pool.resource, terms(pool)) for pool in parsed.pools]
     shares = {name: row.shares if row.bind is Bind.POOL else None for name, row in rows}

@@ -1,4 +1,4 @@
-"""The way from another plugin to kube-rdma for people and programs: `kube-rdma migrate plan`.
+"""Shows a way to kube-rdma or to claims, for people and programs: `kube-rdma migrate`.
 
 The text is a shell script that is meant to be pasted step by step: what is not a command is a
 comment, and no command is indented, for here-documents end at the first column. What others wrote,
@@ -7,12 +7,11 @@ as an image or a version, ends no line: a page makes one line of it, and command
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from kube_rdma.lib.page import Block, Page, PageState, Sentence, lines_of
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model.migrate import (
-    MigratingNode,
     MigrationSource,
     PlanStep,
     ServingPlan,
@@ -32,7 +31,7 @@ _NAMES = {
 
 
 def plan_page(plan: TakeoverPlan) -> Page:
-    """All of it; a plan without a source is its notes."""
+    """Return the plan as a script; one without a source is its notes."""
     if plan.source is None:
         return (tuple(Sentence(f"{note}.", loose=True) for note in plan.notes),)
     title = (
@@ -42,15 +41,11 @@ def plan_page(plan: TakeoverPlan) -> Page:
         "#",
         *_seen(plan, plan.source),
     )
-    return (
-        (*map(_comment, title), *map(_note, plan.notes)),
-        *_steps("There", plan.steps),
-        *_steps("Back", plan.back),
-    )
+    return _script(title, plan)
 
 
 def plan_document(plan: TakeoverPlan) -> dict[str, object]:
-    """The same as JSON values. Keys are stable: they are added to, never renamed or removed."""
+    """Return the same as JSON values. Keys are stable: they are added to, never renamed."""
     source = plan.source
     return {
         "start": source.start.value if source else None,
@@ -74,7 +69,7 @@ def plan_document(plan: TakeoverPlan) -> dict[str, object]:
 
 
 def node_plan_page(plan: ServingPlan) -> Page:
-    """The way of one node to claims and back, as a script that is pasted step by step."""
+    """Return the way of one node to claims and back, as a script."""
     view = plan.view
     offers = ", ".join(f"{name}: {view.node.offered.get(name, '0')}" for name in view.resources)
     now = f"; labelled {view.node.mark}" if view.node.mark else ""
@@ -85,15 +80,11 @@ def node_plan_page(plan: ServingPlan) -> Page:
         f"# Seen: {view.node.name}, kubelet {view.kubelet_version}; {offers}{now}",
         *(f"#   DeviceClass {view.classes[name]} has {name}" for name in view.resources),
     )
-    return (
-        (*map(_comment, title), *map(_note, plan.notes)),
-        *_steps("There", plan.steps),
-        *_steps("Back", plan.back),
-    )
+    return _script(title, plan)
 
 
 def node_plan_document(plan: ServingPlan) -> dict[str, object]:
-    """The same as JSON values. Keys are stable: they are added to, never renamed or removed."""
+    """Return the same as JSON values. Keys are stable: they are added to, never renamed."""
     view = plan.view
     return {
         "node": view.node.name,
@@ -129,33 +120,31 @@ def _policy(source: MigrationSource) -> str:
 
 
 def _seen(plan: TakeoverPlan, source: MigrationSource) -> Iterator[str]:
+    """Yield the plugin that was seen, and a line for each node."""
     owner = f", written by {_policy(source)}" if source.policy else ""
     yield f"# Seen: DaemonSet {source.plugin.title}, image {source.plugin.image}{owner}"
     for node in plan.nodes:
-        yield f"#   {_node(plan, node)}"
+        offers = ", ".join(f"{name}: {node.offered.get(name, '0')}" for name in plan.resources)
+        pods = [one.title for one in plan.holders if one.node == node.name]
+        many = "1 pod holds" if len(pods) == 1 else f"{len(pods)} pods hold"
+        held = f"; {many} shares ({listed(pods, _NAMED)})" if pods else ""
+        mark = "; marked as kube-rdma's" if node.mark == "on" else ""
+        closed = "; takes no new pods" if node.unschedulable else ""
+        yield f"#   {node.name}  {offers}{held}{mark}{closed}"
 
 
-def _node(plan: TakeoverPlan, node: MigratingNode) -> str:
-    offers = ", ".join(f"{name}: {node.offered.get(name, '0')}" for name in plan.resources)
-    pods = [one.title for one in plan.holders if one.node == node.name]
-    many = "1 pod holds" if len(pods) == 1 else f"{len(pods)} pods hold"
-    held = f"; {many} shares ({listed(pods, _NAMED)})" if pods else ""
-    mark = "; marked as kube-rdma's" if node.mark == "on" else ""
-    closed = "; takes no new pods" if node.unschedulable else ""
-    return f"{node.name}  {offers}{held}{mark}{closed}"
-
-
-def _steps(name: str, steps: Sequence[PlanStep]) -> Iterator[Block]:
-    for number, step in enumerate(steps, 1):
-        title = f"# {name}, step {number} of {len(steps)}. {step.title}"
-        commands = lines_of("\n".join(step.commands))
-        yield (_comment(title), Sentence(f"# {step.why}", "# "), *commands)
+def _script(title: Iterable[str], plan: TakeoverPlan | ServingPlan) -> Page:
+    """Return title and notes as comments, then the steps there and back."""
+    notes = (Sentence(f"# ! {note}.", "#   ", PageState.WARNING) for note in plan.notes)
+    blocks: list[Block] = [(*map(_comment, title), *notes)]
+    for name, steps in (("There", plan.steps), ("Back", plan.back)):
+        for number, step in enumerate(steps, 1):
+            head = f"# {name}, step {number} of {len(steps)}. {step.title}"
+            commands = lines_of("\n".join(step.commands))
+            blocks.append((_comment(head), Sentence(f"# {step.why}", "# "), *commands))
+    return tuple(blocks)
 
 
 def _comment(text: str) -> Sentence:
-    """A comment that stays a line in a file; a terminal folds it, and its parts are comments."""
+    """Return a comment that stays a line in a file; a terminal folds it into comments."""
     return Sentence(text, "#   ", loose=True)
-
-
-def _note(note: str) -> Sentence:
-    return Sentence(f"# ! {note}.", "#   ", PageState.WARNING)

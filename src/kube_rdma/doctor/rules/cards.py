@@ -1,4 +1,4 @@
-"""KR1xx: what stands between the kernel and a card that pods could use.
+"""KR1xx: finds what stands between the kernel and a card that pods could use.
 
 From the bottom up: driver, modules, device nodes, namespace mode, ports, addresses, pools. Whether
 a device or a card can be given away is judged by pools/rules/health; here its sentences get a code,
@@ -8,6 +8,7 @@ by which of its rules they come from, and an order.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import takewhile
 from shlex import quote
 from types import MappingProxyType
@@ -21,7 +22,6 @@ from kube_rdma.model.device import (
     Gpu,
     LinkLayer,
     PciAddress,
-    PcieLink,
     PciPosition,
     PhysicalState,
     Port,
@@ -45,93 +45,6 @@ from kube_rdma.pools.rules.health import (
 from kube_rdma.pools.rules.rails import physical
 from kube_rdma.pools.rules.selection import moves, why_not
 
-# KR141 and KR142: what sends data between a card and its near GPU up to the root complex.
-
-# Bits of ACS Control that redirect (include/uapi/linux/pci_regs.h): P2P Request Redirect, P2P
-# Completion Redirect, P2P Egress Control.
-REDIRECT = 0x04 | 0x08 | 0x20
-_TRANSLATED = "DMA"  # and DMA-FQ, drivers/iommu/iommu.c; identity is not
-
-
-def ports_between(card: PciPosition, gpu: PciPosition) -> tuple[PciAddress, ...]:
-    """The ports that data crosses below the switch of both; none where they share no switch."""
-    steps = tuple(zip(card.path, gpu.path, strict=False))
-    shared = sum(1 for _ in takewhile(lambda step: step[0] == step[1], steps))
-    if not shared or card.pci == gpu.pci:
-        return ()
-    return (*card.path[shared:-1], *gpu.path[shared:-1])
-
-
-def bridges_of(survey: Survey) -> tuple[PciAddress, ...]:
-    """All ports between a card and a GPU of its switch, each once."""
-    ways = (ports for _, _, ports in _ways(survey))
-    return tuple(dict.fromkeys(port for ports in ways for port in ports))
-
-
-def functions_of(survey: Survey) -> tuple[PciAddress, ...]:
-    """The cards of a node with GPUs, whose addresses an IOMMU may translate."""
-    if not survey.gpus:
-        return ()
-    return tuple(dict.fromkeys(seat.pci for _, seat in whole_cards(survey)))
-
-
-def redirected(seen: Observation) -> Iterator[Finding]:
-    """Cards whose way to a GPU of their switch leads over ports that redirect; one for a node."""
-    if seen.survey is None or seen.virtual_machine:
-        return
-    redirecting = {one.pci for one in seen.bridges or () if one.acs & REDIRECT}
-    ways = [
-        (device.name, gpu.seat.pci, hit)
-        for device, gpu, ports in _ways(seen.survey)
-        if (hit := [port for port in ports if port in redirecting])
-    ]
-    if not ways:
-        return
-    cards = listed(list(dict.fromkeys(name for name, _, _ in ways)))
-    gpus = listed(list(dict.fromkeys(gpu for _, gpu, _ in ways)))
-    ports = list(dict.fromkeys(port for _, _, hit in ways for port in hit))
-    yield Finding(
-        cards,
-        f"ACS redirects requests at PCIe ports {listed(ports)}, between {cards} and GPUs {gpus}",
-        "Data between card and GPU goes up to the root complex instead of through their switch",
-        "Switch ACS off in the BIOS, or at each start and for each of these ports: "
-        f"setpci -s {ports[0]} ECAP_ACS+6.w=0000. Not where virtual machines get cards",
-        Severity.WARNING,
-    )
-
-
-def translated(seen: Observation) -> Iterator[Finding]:
-    """Cards of a node with GPUs whose addresses the IOMMU translates; one for a node."""
-    if seen.survey is None or seen.virtual_machine or not seen.survey.gpus:
-        return
-    domains = {one.pci: one.type for one in seen.domains or ()}
-    cards = [
-        (device.name, kind)
-        for device, seat in whole_cards(seen.survey)
-        if (kind := domains.get(seat.pci, "")).startswith(_TRANSLATED)
-    ]
-    if cards:
-        names, kinds = (list(dict.fromkeys(words)) for words in zip(*cards, strict=True))
-        yield Finding(
-            listed(names),
-            f"the IOMMU domain of {listed(names)} is {listed(kinds)}; GPUs: "
-            f"{len(seen.survey.gpus)}",
-            "The IOMMU translates addresses of the cards, so GPUDirect RDMA goes through the root "
-            "complex, or fails",
-            "Boot with iommu=pt (and intel_iommu=on or amd_iommu=on), or switch the IOMMU off "
-            "where no virtual machine gets cards",
-            Severity.WARNING,
-        )
-
-
-def _ways(survey: Survey) -> Iterator[tuple[Device, Gpu, tuple[PciAddress, ...]]]:
-    """Cards and GPUs of one switch, with the ports between them."""
-    for device, seat in whole_cards(survey):
-        for gpu in survey.gpus:
-            if ports := ports_between(seat, gpu.seat):
-                yield device, gpu, ports
-
-
 # A network driver and the module that makes RDMA devices on it (drivers/infiniband/hw).
 RDMA_MODULES: Mapping[str, str] = MappingProxyType(
     {
@@ -151,7 +64,7 @@ PEER_MODULES = frozenset({"nvidia_peermem", "nv_peer_mem"})
 
 
 def verdict(seen: Observation) -> NodeVerdict:
-    """The node by pools/rules/health, with all that was seen of it."""
+    """Judge the node by pools/rules/health, with all that was seen of it."""
     assert seen.survey is not None
     specs = seen.specs or ()
     facts = NodeFacts(seen.survey, node_cards(seen.survey), specs, missing=seen.absent or ())
@@ -159,12 +72,12 @@ def verdict(seen: Observation) -> NodeVerdict:
 
 
 def _no_driver(seen: Observation) -> Iterator[Finding]:
-    """Network functions without any driver; bad where they may be the RDMA cards."""
+    """Yield network functions without any driver; bad where they may be the RDMA cards."""
     survey = _survey(seen)
-    physical = [one for one in survey.functions if one.seat.physical_function is None]
-    idle_functions = [one for one in physical if one.driver is None]
     severity = Severity.ADVICE if survey.devices or seen.specs == () else Severity.ERROR
-    for function in idle_functions:
+    for function in survey.functions:
+        if function.driver is not None or function.seat.physical_function is not None:
+            continue
         yield Finding(
             function.seat.pci,
             f"{function.seat.pci} ({function.vendor:04x}:{function.device:04x}) has no driver",
@@ -175,7 +88,7 @@ def _no_driver(seen: Observation) -> Iterator[Finding]:
 
 
 def _no_rdma_module(seen: Observation) -> Iterator[Finding]:
-    """A network driver that could have RDMA devices, and has none on a card that is here."""
+    """Yield network drivers that could have RDMA devices, and have none on the cards here."""
     survey = _survey(seen)
     with_device = {device.seat.pci for device in survey.devices if device.seat}
     by_driver: dict[str, list[Function]] = {}
@@ -203,18 +116,17 @@ def _no_rdma_module(seen: Observation) -> Iterator[Finding]:
 def _no_device(seen: Observation) -> Iterator[Finding]:
     survey = _survey(seen)
     if not survey.devices:
-        wished = seen.specs is None or bool(seen.specs)
         yield Finding(
             "",
             "/sys/class/infiniband is empty",
             "The kernel knows no RDMA device in this network namespace",
             "Load the driver; without a card: rdma link add rxe0 type rxe netdev INTERFACE",
-            Severity.ERROR if wished else Severity.ADVICE,
+            Severity.ADVICE if seen.specs == () else Severity.ERROR,
         )
 
 
-def _doors(seen: Observation) -> Iterator[Finding]:
-    """What a device lacks for good; sentences of pools/rules/health."""
+def _device_files(seen: Observation) -> Iterator[Finding]:
+    """Yield what a device lacks for good; sentences of pools/rules/health."""
     survey = _survey(seen)
     for device in survey.devices:
         for sentence in lasting(device, managed=survey.rdma_cm is not None):
@@ -242,7 +154,7 @@ def _manager(seen: Observation) -> Iterator[Finding]:
 
 
 def _namespace_mode(seen: Observation) -> Iterator[Finding]:
-    """Pools whose pods would not see a card in this RDMA namespace mode."""
+    """Yield pools whose pods would not see a card in this RDMA namespace mode."""
     if _survey(seen).namespace_mode is not NamespaceMode.EXCLUSIVE:
         return
     for spec in seen.specs or ():
@@ -251,7 +163,7 @@ def _namespace_mode(seen: Observation) -> Iterator[Finding]:
 
 
 def _bonds(seen: Observation) -> Iterator[Finding]:
-    """Ports in a bond: no pod may take them, and their GIDs are those of the bond's device."""
+    """Yield ports in a bond: no pod may take them, and their GIDs are of the bond's device."""
     survey = _survey(seen)
     usable = {one.device.name for one in judge(survey) if one.usable}
     moved = any(map(moves, seen.specs or ()))
@@ -268,27 +180,25 @@ def _bonds(seen: Observation) -> Iterator[Finding]:
                 )
 
 
-def _ports(seen: Observation, *kinds: str) -> Iterator[Finding]:
-    """Devices whose ports carry no traffic, by what the first port lacks."""
-    for device in _survey(seen).devices:
-        sentence = idle(device)
-        if sentence and _kind(device, device.ports[0], _survey(seen)) in kinds:
-            yield _worded(device.name, sentence, _PORT_CAUSES[kinds[0]])
-
-
 _PORT_CAUSES: Mapping[str, str] = MappingProxyType(
     {
         "down": "The interface was set down, or was not set up",
         "carrier": "There is no signal from the other end of the cable",
         "fabric": "The InfiniBand subnet manager or the virtual link holds the port back",
-        "other": "The port is not active",
     }
 )
 
 
-def _kind(device: Device, port: Port, survey: Survey) -> str:
-    """Why a port is not active, by what the kernel shows of it and its interface."""
-    del device
+def _ports(seen: Observation, *, lacking: str) -> Iterator[Finding]:
+    """Yield devices whose ports carry no traffic, if the first port lacks just this."""
+    for device in _survey(seen).devices:
+        sentence = idle(device)
+        if sentence and _lack(device.ports[0], _survey(seen)) == lacking:
+            yield _worded(device.name, sentence, _PORT_CAUSES[lacking])
+
+
+def _lack(port: Port, survey: Survey) -> str:
+    """Return why a port is not active, by what the kernel shows of it and its interface."""
     netdev = next(
         (one for f in survey.functions for one in f.netdevs if one.name == port.netdev), None
     )
@@ -304,20 +214,8 @@ def _kind(device: Device, port: Port, survey: Survey) -> str:
     return "down" if port.physical_state is PhysicalState.DISABLED else "carrier"
 
 
-def _link_down(seen: Observation) -> Iterator[Finding]:
-    yield from _ports(seen, "down")
-
-
-def _no_carrier(seen: Observation) -> Iterator[Finding]:
-    yield from _ports(seen, "carrier")
-
-
-def _fabric(seen: Observation) -> Iterator[Finding]:
-    yield from _ports(seen, "fabric", "other")
-
-
 def _no_gid(seen: Observation) -> Iterator[Finding]:
-    """What is left of a verdict: the device works, and nobody can address it."""
+    """Yield what is left of a verdict: the device works, and nobody can address it."""
     survey = _survey(seen)
     managed = survey.rdma_cm is not None
     for judged in judge(survey):
@@ -330,7 +228,7 @@ def _no_gid(seen: Observation) -> Iterator[Finding]:
 
 
 def _slow_port(seen: Observation) -> Iterator[Finding]:
-    """A port at a lower rate than others of the same driver: a bad cable or lane."""
+    """Yield ports at a lower rate than others of the same driver: a bad cable or lane."""
     ports = [
         (device, port)
         for device in _survey(seen).devices
@@ -356,7 +254,7 @@ def _refused(seen: Observation) -> Iterator[Finding]:
 
 
 def _empty_pool(seen: Observation) -> Iterator[Finding]:
-    """Pools without any card, with the reason of each card."""
+    """Yield pools without any card, with the reason of each card."""
     verdict_now = verdict(seen)
     functions = {one.function.seat.pci: one.function for one in verdict_now.cards if one.function}
     for pool in verdict_now.pools:
@@ -383,7 +281,7 @@ def _clashes(seen: Observation) -> Iterator[Finding]:
 
 
 def _ill_cards(seen: Observation) -> Iterator[Finding]:
-    """Cards of pools that cannot be given away for what no other check of this file says."""
+    """Yield cards of pools that are unusable for reasons that no other check of this file has."""
     survey = _survey(seen)
     judged = {reason for one in judge(survey) for reason in one.reasons}
     judged |= {reason for spec in seen.specs or () for reason in hidden(spec)}
@@ -397,7 +295,7 @@ def _ill_cards(seen: Observation) -> Iterator[Finding]:
 
 
 def _taken_over(seen: Observation) -> Iterator[Finding]:
-    """Cards that the node needs for itself, or that another program configures."""
+    """Yield cards that the node needs for itself, or that another program configures."""
     judged = verdict(seen)
     for sentence in (*judged.spared, *judged.dynamic, *judged.beyond):
         cause = "A pool means cards that the node, or a program on it, uses"
@@ -405,7 +303,7 @@ def _taken_over(seen: Observation) -> Iterator[Finding]:
 
 
 def _lost_rails(seen: Observation) -> Iterator[Finding]:
-    """Rails of which the node has no card: more are configured than there are cards."""
+    """Yield rails of which the node has no card: more are configured than there are cards."""
     present = set(map(physical, node_cards(_survey(seen))))
     rails = seen.rails or ()
     gone = [one for one in rails if one.card not in present]
@@ -421,20 +319,17 @@ def _lost_rails(seen: Observation) -> Iterator[Finding]:
 
 
 def _no_peer_memory(seen: Observation) -> Iterator[Finding]:
-    """GPUs beside RDMA cards, and no way for the one to reach the other's memory."""
+    """Yield GPUs beside RDMA cards, if the one cannot reach the other's memory."""
     survey = _survey(seen)
     gpus = [gpu for gpu in survey.gpus if gpu.vendor == _GPU_VENDOR and gpu.driver == "nvidia"]
     modules = set(seen.modules or ())
     if not gpus or not survey.devices or modules & PEER_MODULES:
         return
     kernel = _release(seen)
+    severity = Severity.WARNING
+    how = "so GPUDirect works by DMA-BUF alone, if the driver is open"
     if kernel and kernel < (5, 12):
         severity, how = Severity.ERROR, "and this kernel has no DMA-BUF for RDMA (5.12 has)"
-    else:
-        severity, how = (
-            Severity.WARNING,
-            "so GPUDirect works by DMA-BUF alone, if the driver is open",
-        )
     yield Finding(
         "gpu",
         f"{len(gpus)} GPUs with driver nvidia; module nvidia_peermem is not loaded, {how}",
@@ -450,7 +345,7 @@ def _survey(seen: Observation) -> Survey:
 
 
 def _release(seen: Observation) -> tuple[int, int] | None:
-    """The first two numbers of the kernel's release."""
+    """Return the first two numbers of the kernel's release, None where they are not known."""
     parts = seen.versions.kernel.split(".") if seen.versions else []
     try:
         return int(parts[0]), int(parts[1])
@@ -459,7 +354,7 @@ def _release(seen: Observation) -> tuple[int, int] | None:
 
 
 def _open_fabric(seen: Observation) -> Iterator[Finding]:
-    """Pools whose containers can send management packets into an InfiniBand fabric."""
+    """Yield pools whose containers can send management packets into an InfiniBand fabric."""
     for pool in verdict(seen).pools:
         names = [
             device.name
@@ -482,21 +377,16 @@ def _open_fabric(seen: Observation) -> Iterator[Finding]:
 
 
 def _worded(about: str, sentence: str, cause: str, severity: Severity = Severity.ERROR) -> Finding:
-    """The Finding of a sentence that has its remedy behind the last colon."""
+    """Return the Finding of a sentence that has its remedy behind the last colon."""
     evidence, colon, remedy = sentence.rpartition(": ")
     if not colon:
         evidence, remedy = sentence, "See kube-rdma devices, and dmesg"
-    return Finding(about, evidence, cause, _sentence(remedy) if colon else remedy, severity)
+    elif not remedy.startswith("ip "):  # a command keeps its case
+        remedy = remedy[:1].upper() + remedy[1:]
+    return Finding(about, evidence, cause, remedy, severity)
 
 
-_POOLS = ("survey", "specs")
-_FLOW = ("survey", "flow_control")
-
-
-def _sentence(remedy: str) -> str:
-    """A remedy with a capital, unless it is a command."""
-    return remedy if remedy.startswith("ip ") else remedy[:1].upper() + remedy[1:]
-
+# PCIe: the link of a card, and what sends its data to a near GPU up to the root complex.
 
 # From 8 GT/s on 128 of 130 bits are data, before it 8 of 10 (PCI Express Base Specification).
 _NEW_CODE, _CODES = 8.0, (0.8, 128 / 130)
@@ -507,36 +397,117 @@ def slow_pcie(seen: Observation) -> Iterator[Finding]:
 
     Such a link halves a card's bandwidth while its port, rate and counters look well.
     """
+    devices = seen.survey.devices if seen.survey else ()
     for link in seen.pcie or ():
         if link.width < link.most_width or link.speed < link.most_speed:
+            names = [one.name for one in devices if one.seat and one.seat.pci == link.pci]
+            gbps = link.width * link.speed * _CODES[link.speed >= _NEW_CODE]
             yield Finding(
-                _card(seen, link),
+                listed(names) or link.pci,
                 f"PCIe x{link.width} at {link.speed:g} GT/s; card and slot support "
                 f"x{link.most_width} at {link.most_speed:g} GT/s",
                 "The PCIe link came up narrower or slower than card and slot can",
                 f"Reseat the card in its slot, or its riser; lspci -vv -s {link.pci} shows LnkSta. "
-                f"The link carries {_gbps(link):.0f} Gb/s now",
+                f"The link carries {gbps:.0f} Gb/s now",
                 Severity.WARNING,
             )
 
 
-def _card(seen: Observation, link: PcieLink) -> str:
-    """The devices of a card, else its function."""
-    devices = seen.survey.devices if seen.survey else ()
-    names = [one.name for one in devices if one.seat and one.seat.pci == link.pci]
-    return listed(names) or link.pci
+# Bits of ACS Control that redirect (include/uapi/linux/pci_regs.h): P2P Request Redirect, P2P
+# Completion Redirect, P2P Egress Control.
+REDIRECT = 0x04 | 0x08 | 0x20
+_TRANSLATED = "DMA"  # and DMA-FQ, drivers/iommu/iommu.c; identity is not
 
 
-def _gbps(link: PcieLink) -> float:
-    """What the link can carry, before the protocol's own words."""
-    return link.width * link.speed * _CODES[link.speed >= _NEW_CODE]
+def ports_between(card: PciPosition, gpu: PciPosition) -> tuple[PciAddress, ...]:
+    """Return the ports that data crosses below the switch of both; none without a shared one."""
+    steps = tuple(zip(card.path, gpu.path, strict=False))
+    shared = sum(1 for _ in takewhile(lambda step: step[0] == step[1], steps))
+    if not shared or card.pci == gpu.pci:
+        return ()
+    return (*card.path[shared:-1], *gpu.path[shared:-1])
+
+
+def bridges_of(survey: Survey) -> tuple[PciAddress, ...]:
+    """Return all ports between a card and a GPU of its switch, each once."""
+    ways = (ports for _, _, ports in _ways(survey))
+    return tuple(dict.fromkeys(port for ports in ways for port in ports))
+
+
+def functions_of(survey: Survey) -> tuple[PciAddress, ...]:
+    """Return the cards of a node with GPUs, whose addresses an IOMMU may translate."""
+    if not survey.gpus:
+        return ()
+    return tuple(dict.fromkeys(seat.pci for _, seat in whole_cards(survey)))
+
+
+def redirected(seen: Observation) -> Iterator[Finding]:
+    """KR141: yield one Finding for all cards whose way to a near GPU has ports that redirect."""
+    if seen.survey is None or seen.virtual_machine:
+        return
+    redirecting = {one.pci for one in seen.bridges or () if one.acs & REDIRECT}
+    ways = [
+        (device.name, gpu.seat.pci, hit)
+        for device, gpu, ports in _ways(seen.survey)
+        if (hit := [port for port in ports if port in redirecting])
+    ]
+    if not ways:
+        return
+    cards = listed(list(dict.fromkeys(name for name, _, _ in ways)))
+    gpus = listed(list(dict.fromkeys(gpu for _, gpu, _ in ways)))
+    ports = list(dict.fromkeys(port for _, _, hit in ways for port in hit))
+    yield Finding(
+        cards,
+        f"ACS redirects requests at PCIe ports {listed(ports)}, between {cards} and GPUs {gpus}",
+        "Data between card and GPU goes up to the root complex instead of through their switch",
+        "Switch ACS off in the BIOS, or at each start and for each of these ports: "
+        f"setpci -s {ports[0]} ECAP_ACS+6.w=0000. Not where virtual machines get cards",
+        Severity.WARNING,
+    )
+
+
+def translated(seen: Observation) -> Iterator[Finding]:
+    """KR142: yield one Finding for all cards whose addresses the IOMMU translates, beside GPUs."""
+    if seen.survey is None or seen.virtual_machine or not seen.survey.gpus:
+        return
+    domains = {one.pci: one.type for one in seen.domains or ()}
+    cards = [
+        (device.name, kind)
+        for device, seat in whole_cards(seen.survey)
+        if (kind := domains.get(seat.pci, "")).startswith(_TRANSLATED)
+    ]
+    if cards:
+        names, kinds = (list(dict.fromkeys(words)) for words in zip(*cards, strict=True))
+        yield Finding(
+            listed(names),
+            f"the IOMMU domain of {listed(names)} is {listed(kinds)}; GPUs: "
+            f"{len(seen.survey.gpus)}",
+            "The IOMMU translates addresses of the cards, so GPUDirect RDMA goes through the root "
+            "complex, or fails",
+            "Boot with iommu=pt (and intel_iommu=on or amd_iommu=on), or switch the IOMMU off "
+            "where no virtual machine gets cards",
+            Severity.WARNING,
+        )
+
+
+def _ways(survey: Survey) -> Iterator[tuple[Device, Gpu, tuple[PciAddress, ...]]]:
+    """Yield cards and GPUs of one switch, with the ports between them."""
+    for device, seat in whole_cards(survey):
+        for gpu in survey.gpus:
+            if ports := ports_between(seat, gpu.seat):
+                yield device, gpu, ports
+
+
+_POOLS = ("survey", "specs")
+_FLOW = ("survey", "flow_control")
+_IDLE = (("KR123", "KR133"), ("KR204",))  # explained by a port that carries no traffic
 
 
 CHECKS = (
     Check("KR101", "driver", ("survey",), _no_driver, (), ("KR103", "KR132", "KR203", "KR204")),
     Check("KR102", "RDMA module", ("survey",), _no_rdma_module, (), ("KR103", "KR132", "KR204")),
     Check("KR103", "RDMA devices", ("survey",), _no_device, (), ("KR132", "KR204")),
-    Check("KR104", "device files", ("survey",), _doors, (), ("KR133", "KR204")),
+    Check("KR104", "device files", ("survey",), _device_files, (), ("KR133", "KR204")),
     Check("KR105", "device nodes", ("absent",), _absent_nodes, (), ("KR133", "KR204")),
     Check("KR106", "connection manager", ("survey",), _manager),
     Check(
@@ -548,9 +519,14 @@ CHECKS = (
         ("KR133", "KR204"),
     ),
     Check("KR115", "bonds", ("survey",), _bonds, ("KR123",), ("KR132", "KR133", "KR134")),
-    Check("KR120", "link up", ("survey",), _link_down, ("KR123", "KR133"), ("KR204",)),
-    Check("KR121", "carrier", ("survey",), _no_carrier, ("KR123", "KR133"), ("KR204",)),
-    Check("KR122", "InfiniBand fabric", ("survey",), _fabric, ("KR123", "KR133"), ("KR204",)),
+    *(
+        Check(code, title, ("survey",), partial(_ports, lacking=lacking), *_IDLE)
+        for code, title, lacking in (
+            ("KR120", "link up", "down"),
+            ("KR121", "carrier", "carrier"),
+            ("KR122", "InfiniBand fabric", "fabric"),
+        )
+    ),
     Check("KR123", "GIDs", ("survey",), _no_gid, ("KR133",), ("KR204",)),
     Check("KR124", "rate", ("survey",), _slow_port),
     Check("KR125", "PCIe link", ("survey", "pcie"), slow_pcie),

@@ -1,4 +1,4 @@
-"""What a check of the doctor is: a code, the parts that it needs, and a look at them.
+"""Defines a check of the doctor: a code, the parts that it needs, and a look at them.
 
 First of doctor/rules: cards, kubelet, network and pod have the checks, diagnose runs them. A check
 whose parts were not all seen is not run, so what could not be read is never taken for missing.
@@ -20,30 +20,26 @@ Look = Callable[[Observation], Iterator[Finding]]
 
 
 class Check(Frozen):
-    """One check. `needs` are the parts of the Observation that it reads, ``pod.links`` also.
+    """A check of the doctor."""
 
-    `explains` are codes of Findings that follow from one of this check about the same subject,
-    `spreads` of those that follow whatever they are about. A code is never given to another check.
-    """
-
-    code: str
+    code: str  # never given to another check
     title: str
-    needs: tuple[str, ...]
+    needs: tuple[str, ...]  # the parts of the Observation that it reads, pod.links also
     look: Look
-    explains: tuple[str, ...] = ()
-    spreads: tuple[str, ...] = ()
+    explains: tuple[str, ...] = ()  # codes of Findings about the same subject that follow from it
+    spreads: tuple[str, ...] = ()  # codes of Findings that follow whatever they are about
 
     def findings(self, seen: Observation) -> Iterator[Finding]:
-        """What it finds; all that it needs was seen."""
+        """Yield the Findings of an Observation that has all parts which the check needs."""
         return (replace(one, code=self.code) for one in self.look(seen))
 
     def missing(self, seen: Observation) -> tuple[str, ...]:
-        """The parts that it needs and that were not seen."""
+        """Return the parts that it needs and that were not seen."""
         return tuple(part for part in self.needs if part_of(seen, part) is None)
 
 
 def interfaces_of(texts: Iterable[str]) -> list[IPv4Interface | IPv6Interface]:
-    """Addresses with their length; what is none in a bundle is passed over."""
+    """Return addresses with their length, without texts of a bundle that are none."""
     parsed = []
     for text in texts:
         with suppress(ValueError):
@@ -52,7 +48,7 @@ def interfaces_of(texts: Iterable[str]) -> list[IPv4Interface | IPv6Interface]:
 
 
 def unrouted(link: ObservedLink, routes: Iterable[ObservedRoute]) -> Iterator[str]:
-    """Addresses of a link whose subnet no route over the link leads to, with that subnet."""
+    """Yield the addresses of a link, with their length, whose subnet has no route over the link."""
     ways = {(route.interface, route.to) for route in routes}
     for at in interfaces_of(link.addresses):
         alone = at.network.prefixlen == at.max_prefixlen
@@ -61,7 +57,7 @@ def unrouted(link: ObservedLink, routes: Iterable[ObservedRoute]) -> Iterator[st
 
 
 def whole_cards(survey: Survey) -> Iterator[tuple[Device, PciPosition]]:
-    """Devices that are a PCI function of their own, and no virtual one, with their seats."""
+    """Yield devices that are a PCI function of their own, no virtual one, with their position."""
     for device in survey.devices:
         seat = device.seat
         if device.pci and seat and not device.auxiliary and seat.physical_function is None:
@@ -69,7 +65,7 @@ def whole_cards(survey: Survey) -> Iterator[tuple[Device, PciPosition]]:
 
 
 def part_of(seen: Observation, part: str) -> object:
-    """A part by its name; None where it, or what it is a part of, was not seen.
+    """Return a part by its name; None where it, or its whole, was not seen.
 
     Of several values, such as containers, the part of all of them: one that was not seen hides it.
     """

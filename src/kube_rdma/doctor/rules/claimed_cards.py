@@ -1,8 +1,8 @@
-"""KR441 to KR443: the cards that a pod has by ResourceClaims, whatever driver handed them out.
+"""KR441 to KR443: judges the cards that a pod has by ResourceClaims, whatever driver gave them.
 
 Beside doctor/rules/pod, which judges devices, links, GIDs and locked memory of all cards of a pod,
-and asks here which containers have one by a claim. What another driver was asked to attach is not
-known: its parameters are its own. So here is judged only what node and pod show of the card.
+and asks here which containers have one by a claim. The parameters of another driver are its own, so
+only the facts that node and pod show of the card are judged.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from kube_rdma.doctor.rules.check import Check
 from kube_rdma.model.device import Device, LinkLayer, PortState
 from kube_rdma.model.doctor import CardByClaim, Observation, ObservedLink
 from kube_rdma.model.finding import Finding, Severity
+from kube_rdma.model.survey import Survey
 from kube_rdma.pools.rules.claimed_cards import ClaimedCard, claimed_cards, rdma_devices
 
 
@@ -26,45 +27,47 @@ class PodCard(Frozen):
 
     @property
     def device(self) -> Device | None:
-        """The device, in the pod before the node."""
+        """Return the device, in the pod before the node."""
         return self.in_pod or self.on_node
 
     @property
     def container(self) -> str:
-        """Which container has it."""
+        """Return the container that has it."""
         return self.claimed.held.container
 
     @property
     def pci(self) -> str:
-        """Its function."""
+        """Return its PCI function, "" if unknown."""
         return self.claimed.card.pci or (self.device.pci if self.device else "") or ""
 
     @property
     def title(self) -> str:
-        """What people know it by: its RDMA device, as seen before as published."""
+        """Return the name that people know it by: its RDMA device, as seen before as published."""
         card = self.claimed.card
         name = self.device.name if self.device else card.rdma
         return name or card.pci or card.interface
 
     def __str__(self) -> str:
-        """The card and whose it is."""
+        """Return the card and the driver that gave it."""
         return f"{self.title} of driver {self.claimed.driver}"
 
 
 def pod_cards(seen: Observation) -> tuple[PodCard, ...]:
-    """The cards of the pod's claims; what leads to no RDMA device is one if its driver says so."""
+    """Return the cards of the pod's claims; a device without RDMA is one if its driver says so."""
     pod, kubelet = seen.pod, seen.kubelet
     if pod is None or kubelet is None:
         return ()
     held = [one for one in kubelet.devices if (one.namespace, one.pod) == (pod.namespace, pod.name)]
-    cards = (_seen(one, seen) for one in claimed_cards(held, seen.slices or ()))
-    return tuple(
-        one for one in cards if one.device or one.claimed.card.rdma or one.claimed.card.capable
-    )
+    cards = []
+    for claimed in claimed_cards(held, seen.slices or ()):
+        card = PodCard(claimed, _device(claimed, seen.survey), _device(claimed, pod.survey))
+        if card.device or claimed.card.rdma or claimed.card.capable:
+            cards.append(card)
+    return tuple(cards)
 
 
 def listed_cards(seen: Observation) -> tuple[CardByClaim, ...]:
-    """The same for people, one for each container."""
+    """Return the cards of the pod's claims for people, one for each container."""
     return tuple(
         CardByClaim(
             one.container,
@@ -78,17 +81,12 @@ def listed_cards(seen: Observation) -> tuple[CardByClaim, ...]:
     )
 
 
-def _seen(claimed: ClaimedCard, seen: Observation) -> PodCard:
-    surveys = (seen.survey, seen.pod.survey if seen.pod else None)
-    node, pod = (
-        next(iter(rdma_devices(claimed.card, survey.devices if survey else ())), None)
-        for survey in surveys
-    )
-    return PodCard(claimed, node, pod)
+def _device(claimed: ClaimedCard, survey: Survey | None) -> Device | None:
+    return next(iter(rdma_devices(claimed.card, survey.devices if survey else ())), None)
 
 
 def _gone(seen: Observation) -> Iterator[Finding]:
-    """A card that its driver gave, and that neither the node nor the pod shows."""
+    """Yield cards that their driver gave, and that neither the node nor the pod shows."""
     for card in pod_cards(seen):
         if card.device is None:
             device = card.claimed.held.device
@@ -102,7 +100,7 @@ def _gone(seen: Observation) -> Iterator[Finding]:
 
 
 def _port_down(seen: Observation) -> Iterator[Finding]:
-    """Ports of a card that is in the pod alone; those that the node shows it has judged."""
+    """Yield cards in the pod alone whose ports are down; others were judged on the node."""
     for card in pod_cards(seen):
         ports = card.in_pod.ports if card.in_pod and not card.on_node else ()
         if ports and not any(port.state is PortState.ACTIVE for port in ports):
@@ -116,7 +114,7 @@ def _port_down(seen: Observation) -> Iterator[Finding]:
 
 
 def _left_behind(seen: Observation) -> Iterator[Finding]:
-    """An Ethernet card whose interface stayed on the node: nothing carries the pod's addresses.
+    """Yield Ethernet cards whose interface stayed on the node: nothing has the pod's addresses.
 
     Drivers that attach in a hook of the runtime (NRI) have their pods started without the interface
     where the hook is late or fails (kubernetes-sigs/dranet issue 310, containerd/nri issue 316).
@@ -140,7 +138,7 @@ def _left_behind(seen: Observation) -> Iterator[Finding]:
 
 
 def _interface(card: PodCard, seen: Observation) -> ObservedLink | None:
-    """The node's interface of an Ethernet card; a bond's members carry no address themselves."""
+    """Return the node's interface of an Ethernet card; members of a bond have no addresses."""
     ports = card.device.ports if card.device else ()
     if not any(port.link_layer is LinkLayer.ETHERNET for port in ports):
         return None

@@ -39,12 +39,13 @@ _SEVERITIES = tuple(Severity)
 
 
 def diagnose(seen: Observation) -> Diagnosis:
-    """What is wrong: roots first, the most severe before others, what follows behind them."""
+    """Run all checks; roots come first, the most severe before others, what follows behind."""
     unseen: list[UnseenCheck] = []
     passed: list[str] = []
     every: list[Finding] = []
     for check in CHECKS:
-        if _is_of_pod(check) and seen.pod is None:
+        needs_pod = any(part.partition(".")[0] == "pod" for part in check.needs)
+        if needs_pod and seen.pod is None:
             continue  # nobody asked about a pod
         if missing := check.missing(seen):
             unseen.append(UnseenCheck(check.code, check.title, missing))
@@ -53,17 +54,9 @@ def diagnose(seen: Observation) -> Diagnosis:
         every += findings
         if not findings:
             passed.append(check.code)
-    ordered = tuple(_ordered(every))
+    traced = (replace(one, follows=_root(one, every)) for one in every)
+    ordered = tuple(sorted(traced, key=_place))
     return Diagnosis(ordered, tuple(passed), tuple(unseen), listed_cards(seen), uses(seen))
-
-
-def _is_of_pod(check: Check) -> bool:
-    return any(part.partition(".")[0] == "pod" for part in check.needs)
-
-
-def _ordered(every: Sequence[Finding]) -> list[Finding]:
-    traced = [replace(one, follows=_root(one, every)) for one in every]
-    return sorted(traced, key=_place)
 
 
 def _place(finding: Finding) -> tuple[bool, int, int, str]:
@@ -76,16 +69,16 @@ def _place(finding: Finding) -> tuple[bool, int, int, str]:
 
 
 def _root(finding: Finding, every: Sequence[Finding]) -> str:
-    """The code of the root: of the first Finding that explains this one, and so on; "" for a root.
+    """Return the code of the root: of the first Finding that explains this one, and so on.
 
-    A check explains only checks behind it, so this ends.
+    "" is that of a root. A check explains only checks behind it, so this ends.
     """
     first = next(_explaining(finding, every), None)
     return (_root(first, every) or first.code) if first else ""
 
 
 def _explaining(finding: Finding, every: Sequence[Finding]) -> Iterator[Finding]:
-    """Advice explains nothing, for it asks for nothing."""
+    """Yield the Findings that explain another one; advice explains nothing, asking for nothing."""
     for other in every:
         check = _BY_CODE[other.code]
         near = finding.code in check.explains and other.subject == finding.subject
@@ -93,48 +86,38 @@ def _explaining(finding: Finding, every: Sequence[Finding]) -> Iterator[Finding]
             yield other
 
 
-# Brings the Findings of many nodes together: the same one is one row, with the nodes that have
-# it.
+# The Findings of many nodes: the same one is one row, with the nodes that have it.
 
 
 def diagnose_fleet(answers: Iterable[NodeAnswer]) -> FleetDiagnosis:
-    """What is wrong with each node that answered, and what they have in common."""
+    """Return the Findings of each node that answered, and those that nodes have in common."""
     answers = tuple(answers)
     unlike = outliers([one.seen for one in answers if one.seen])
     judged = (_of_node(one, unlike.get(one.node, ())) for one in answers)
     nodes = sorted(judged, key=lambda one: natural(one.node))
     places: dict[tuple[str, Severity, str], list[FleetPlace]] = {}
-    for place in _places(nodes):
-        finding = place.finding
-        places.setdefault((finding.code, finding.severity, finding.cause), []).append(place)
-    merged = (
-        FleetFinding(code, severity, cause, tuple(same), _fleet_root(same))
-        for (code, severity, cause), same in places.items()
-    )
+    for node in nodes:
+        for one in node.diagnosis.findings if node.diagnosis else ():
+            same = places.setdefault((one.code, one.severity, one.cause), [])
+            same.append(FleetPlace(node.node, one))
+    merged = []
+    for (code, severity, cause), same in places.items():
+        roots = [place.finding.follows for place in same]
+        # It follows from another one only where it is nowhere a root itself.
+        follows = "" if "" in roots else roots[0]
+        merged.append(FleetFinding(code, severity, cause, tuple(same), follows))
     return FleetDiagnosis(tuple(nodes), tuple(sorted(merged, key=_turn)))
 
 
 def _of_node(answer: NodeAnswer, unlike: tuple[Finding, ...]) -> NodeDiagnosis:
-    """What its own checks find, and behind it what other nodes have otherwise."""
+    """Return the Findings of its own checks, and behind them those of the comparison."""
     if answer.seen is None:
         return NodeDiagnosis(answer.node, why=answer.why)
     own = diagnose(answer.seen)
     return NodeDiagnosis(answer.node, replace(own, findings=(*own.findings, *unlike)))
 
 
-def _places(nodes: Iterable[NodeDiagnosis]) -> Iterator[FleetPlace]:
-    for node in nodes:
-        for finding in node.diagnosis.findings if node.diagnosis else ():
-            yield FleetPlace(node.node, finding)
-
-
-def _fleet_root(places: Iterable[FleetPlace]) -> str:
-    """The root of what is nowhere a root itself."""
-    roots = [place.finding.follows for place in places]
-    return "" if "" in roots else roots[0]
-
-
 def _turn(finding: FleetFinding) -> tuple[bool, int, int, str]:
-    """Roots before what follows, then by severity, then what most nodes have."""
+    """Sort roots before what follows, then by severity, then by the number of nodes."""
     severity = _SEVERITIES.index(finding.severity)
     return bool(finding.follows), severity, -len(finding.nodes), finding.code

@@ -1,16 +1,20 @@
-"""KR127 and KR129: ports that are up and whose error counters rise while they are watched.
+"""KR126 to KR129: compares ports with each other, and judges error counters that rise.
 
-Two of the checks of cards.py, which has their place among them. `rises` says which counters are
-worth to be kept; doctor/beside_sysfs reads them twice. A counter that stands at a number says
-nothing, for nobody knows since when: only what rises is told. Names are those of
-Documentation/ABI/stable/sysfs-class-infiniband and of the drivers: mlx5/counters.c,
-bnxt_re/hw_counters.c below drivers/infiniband/hw.
+    KR126  flow control of a port is unlike that of most ports of its node
+    KR127  RoCE packets get lost without PFC        KR129  other errors of a port that is up
+    KR128  a card is unlike most cards of the fleet; diagnose.py calls `outliers` for it
+
+cards.py has the first three among its checks. `rises` says which counters are worth keeping;
+doctor/beside_sysfs reads them twice. A counter that stands at a number says nothing, for nobody
+knows since when. Names are those of Documentation/ABI/stable/sysfs-class-infiniband and of the
+drivers: mlx5/counters.c, bnxt_re/hw_counters.c below drivers/infiniband/hw.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from types import MappingProxyType
 
 from kube_base.frozen import Frozen
@@ -20,22 +24,20 @@ from kube_rdma.model.doctor import Observation, ObservedErrors, ObservedFlowCont
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.survey import Survey
 
-# What most of some things have in common, so that the odd one out can be named.
-
-FEWEST = 4  # things that are compared
+FEWEST = 4  # values that are compared
 SHARE = 0.75  # of them that agree
 
 
 class Majority(Frozen):
-    """The value that `agreeing` of `every` have."""
+    """A value that most of some things have."""
 
     value: str
-    agreeing: int
+    agreeing: int  # of the things that were compared
     every: int
 
 
 def majority(values: Iterable[str]) -> Majority | None:
-    """What at least three quarters of at least four have; None where there is no such value."""
+    """Return the value that at least three quarters of at least four have, None without one."""
     counts = Counter(values)
     every = counts.total()
     if every < FEWEST:
@@ -44,7 +46,7 @@ def majority(values: Iterable[str]) -> Majority | None:
     return Majority(value, agreeing, every) if agreeing >= every * SHARE else None
 
 
-# KR126: trust, PFC and ECN of a RoCE port that are otherwise than on most ports of the node.
+# KR126: trust, PFC and ECN of a RoCE port that differ from most ports of the node.
 
 PFC, TRUST, ECN = "PFC", "trust", "ECN"
 REMEDIES: Mapping[str, str] = MappingProxyType(
@@ -57,7 +59,7 @@ REMEDIES: Mapping[str, str] = MappingProxyType(
 
 
 def unlike_others(seen: Observation) -> Iterator[Finding]:
-    """RoCE ports with another trust, PFC or ECN than most ports of the node with their driver."""
+    """Yield RoCE ports with another trust, PFC or ECN than most ports of their driver here."""
     controls = {one.interface: one for one in seen.flow_control or ()}
     rows = [
         (device, word, value)
@@ -80,14 +82,14 @@ def unlike_others(seen: Observation) -> Iterator[Finding]:
 
 
 def roce_ports(seen: Observation) -> Iterator[tuple[Device, Port]]:
-    """Ports of hardware that are up and speak Ethernet."""
+    """Yield ports of hardware that are up and speak Ethernet."""
     for device, port in active_ports(seen):
         if port.link_layer is LinkLayer.ETHERNET:
             yield device, port
 
 
 def active_ports(seen: Observation) -> Iterator[tuple[Device, Port]]:
-    """Ports of hardware that are up."""
+    """Yield ports of hardware that are up."""
     for device in seen.survey.devices if seen.survey else ():
         for port in device.ports:
             if device.pci and port.state is PortState.ACTIVE:
@@ -95,7 +97,7 @@ def active_ports(seen: Observation) -> Iterator[tuple[Device, Port]]:
 
 
 def roce_interfaces(survey: Survey) -> tuple[tuple[str, str], ...]:
-    """The interfaces of whole RoCE cards, each with its driver."""
+    """Return the interfaces of whole RoCE cards, each with its driver."""
     return tuple(
         dict.fromkeys(
             (port.netdev, device.driver or "")
@@ -107,7 +109,7 @@ def roce_interfaces(survey: Survey) -> tuple[tuple[str, str], ...]:
 
 
 def words(control: ObservedFlowControl) -> Mapping[str, str]:
-    """What is told of an interface, for people."""
+    """Return the known settings of an interface by their names, for people."""
     values = {
         PFC: None if control.pfc is None else priorities(control.pfc),
         TRUST: control.trust or None,
@@ -117,12 +119,14 @@ def words(control: ObservedFlowControl) -> Mapping[str, str]:
 
 
 def priorities(which: Sequence[int]) -> str:
-    """``off``, ``on for priority 3`` or ``on for priorities 3, 5``."""
+    """Return ``off``, ``on for priority 3`` or ``on for priorities 3, 5``."""
     if not which:
         return "off"
     noun = "priority" if len(which) == 1 else "priorities"
     return f"on for {noun} {', '.join(map(str, which))}"
 
+
+# KR127 and KR129: error counters that rise.
 
 # Bits, lanes and packets that a cable damages, in `counters` of any link layer.
 LINK = (
@@ -175,48 +179,43 @@ _KEPT = (*LINK, *LOSS, *DISCARDS, *STORMS, *PAUSED, *PAUSES, *CONGESTION)
 
 
 def rises(before: Mapping[str, int], after: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
-    """The counters of these tables that rose; one that fell was reset, and says nothing."""
+    """Return the counters of these tables that rose; one that fell was reset, and says nothing."""
     named = ((name, after.get(name), before.get(name)) for name in _KEPT)
     grown = ((name, now - was) for name, now, was in named if now is not None and was is not None)
     return tuple((name, more) for name, more in grown if more > 0)
 
 
 def lost_packets(seen: Observation) -> Iterator[Finding]:
-    """RoCE ports that lose packets while PFC is off, or on for some priorities alone."""
+    """Yield RoCE ports that lose packets while PFC is off, or on for some priorities alone."""
     controls = {one.interface: one for one in seen.flow_control or ()}
     for device, port in roce_ports(seen):
         watched, control = _watched(seen, device, port), controls.get(port.netdev or "")
         if control is None or control.pfc is None or watched is None or not _of(watched, LOSS):
             continue
-        if len(control.pfc) < _ALL_PRIORITIES:
-            evidence = _evidence(watched, (*LOSS, *DISCARDS, *CONGESTION))
-            yield Finding(
-                device.name,
-                f"PFC is {priorities(control.pfc)} on {port.netdev}; {evidence}",
-                _cause(control.pfc),
-                _remedy(control.pfc),
-                Severity.WARNING,
+        if len(control.pfc) == _ALL_PRIORITIES:
+            continue
+        pfc, evidence = priorities(control.pfc), _evidence(watched, (*LOSS, *DISCARDS, *CONGESTION))
+        if control.pfc:
+            cause = "RoCE loses packets: its traffic may be in a priority that has no PFC"
+            remedy = (
+                f"Send RDMA in {pfc.removeprefix('on for ')}: NCCL_IB_TC and UCX_IB_TRAFFIC_CLASS "
+                "are 4 times the DSCP that the port maps to it (dcb app show dev INTERFACE)"
             )
-
-
-def _cause(pfc: tuple[int, ...]) -> str:
-    """Why packets get lost, by the priorities that have PFC."""
-    if not pfc:
-        return "RoCE loses packets, and no priority of this port has PFC: a full buffer drops them"
-    return "RoCE loses packets: its traffic may be in a priority that has no PFC"
-
-
-def _remedy(pfc: tuple[int, ...]) -> str:
-    if not pfc:
-        return (
-            "Switch PFC on for the priority of RDMA on all hosts and switches, or set up ECN on "
-            "all of them where the fabric is meant to be lossy"
+        else:
+            cause = (
+                "RoCE loses packets, and no priority of this port has PFC: a full buffer drops them"
+            )
+            remedy = (
+                "Switch PFC on for the priority of RDMA on all hosts and switches, or set up ECN "
+                "on all of them where the fabric is meant to be lossy"
+            )
+        yield Finding(
+            device.name,
+            f"PFC is {pfc} on {port.netdev}; {evidence}",
+            cause,
+            remedy,
+            Severity.WARNING,
         )
-    which = priorities(pfc).removeprefix("on for ")
-    return (
-        f"Send RDMA in {which}: NCCL_IB_TC and UCX_IB_TRAFFIC_CLASS are 4 times the DSCP that the "
-        "port maps to it (dcb app show dev INTERFACE)"
-    )
 
 
 _STORM_REMEDY = (
@@ -226,7 +225,7 @@ _STORM_REMEDY = (
 
 
 def rising(seen: Observation) -> Iterator[Finding]:
-    """Ports that are up and have errors now: of the link, pause storms, packets that got lost."""
+    """Yield ports that are up and have errors now: of the link, pause storms, lost packets."""
     for device, port in active_ports(seen):
         watched = _watched(seen, device, port)
         if watched is not None and (wrong := _wrong(watched, port)):
@@ -241,7 +240,7 @@ def rising(seen: Observation) -> Iterator[Finding]:
 
 
 def _wrong(watched: ObservedErrors, port: Port) -> tuple[tuple[str, ...], str, str] | None:
-    """The counters that count, cause and remedy of what rose; the first of several stories."""
+    """Return the counters that matter, with cause and remedy; the first that applies of several."""
     if _of(watched, LINK):
         return (
             (*LINK, *LOSS, *DISCARDS),
@@ -270,14 +269,14 @@ def _wrong(watched: ObservedErrors, port: Port) -> tuple[tuple[str, ...], str, s
 
 
 def _storm(watched: ObservedErrors) -> tuple[str, ...]:
-    """The counters that tell of a pause storm, with those beside them; none without one."""
+    """Return the counters of a pause storm, with those shown beside them; none without one."""
     most = watched.seconds * _MICROSECONDS * STORM_SHARE
     long = tuple(name for name, more in watched.rises if name in PAUSED and more > most)
     return (*STORMS, *long, *PAUSES) if long or _of(watched, STORMS) else ()
 
 
 def _watched(seen: Observation, device: Device, port: Port) -> ObservedErrors | None:
-    """What rose on a port; None for nothing."""
+    """Return the counters that rose on a port, None for none."""
     of_port = (one for one in seen.errors or () if one.device == device.name)
     return next((one for one in of_port if one.port == port.number), None)
 
@@ -287,117 +286,107 @@ def _of(watched: ObservedErrors, names: tuple[str, ...]) -> bool:
 
 
 def _evidence(watched: ObservedErrors, names: tuple[str, ...]) -> str:
-    """``within 2 s symbol_error rose by 12, link_downed by 1``."""
+    """Return ``within 2 s symbol_error rose by 12, link_downed by 1``."""
     first, *others = ((name, more) for name, more in watched.rises if name in names)
     texts = [f"{first[0]} rose by {first[1]}", *(f"{name} by {more}" for name, more in others)]
     return f"within {watched.seconds:g} s {', '.join(texts)}"
 
 
-# KR128: what of a node's cards is otherwise than on most nodes of the fleet.
+# KR128: facts of a node's cards that differ from most nodes of the fleet.
 
 CODE, TITLE = "KR128", "unlike the fleet"
 _FIRMWARE, _RATE, _MTU, _GIDS = "firmware", "rate", "MTU", "GID count"
 
 
 class _Fact(Frozen):
-    """What is compared of a device, among those of its `group`: of one kind, or also one name."""
+    """A value of a device that is compared with others of its group."""
 
     device: str
-    group: str
+    group: str  # devices of one kind, or of one kind and name
     name: str
     value: str
 
 
-class _Word(Frozen):
-    """How a fact is told: what makes it differ, what to do, how bad it is."""
+class _Difference(Frozen):
+    """The explanation of a fact that differs."""
 
     cause: str
     remedy: str
     severity: Severity = Severity.WARNING
 
 
-_WORDS: Mapping[str, _Word] = {
-    _RATE: _Word(
+_DIFFERENCES: Mapping[str, _Difference] = {
+    _RATE: _Difference(
         "A cable, transceiver or switch port came up slower, or the card is another one",
         "ethtool INTERFACE here and on another node; replug or replace the cable",
     ),
-    _MTU: _Word(
+    _MTU: _Difference(
         "The MTU was not set on this node, or a program of it has reset it",
         "ip link set INTERFACE mtu VALUE, and in the node's own network configuration",
     ),
-    _GIDS: _Word(
+    _GIDS: _Difference(
         "The interface has more or fewer addresses than on other nodes",
         "ip addr show INTERFACE here and on another node; kube-rdma devices shows the GIDs",
     ),
-    _FIRMWARE: _Word(
+    _FIRMWARE: _Difference(
         "The card's firmware is of another version than on most nodes",
         "Update the firmware of the node's cards, or of the others",
         Severity.ADVICE,
     ),
     **{
-        word: _Word(f"{word} of the port was not set on this node, or was reset", REMEDIES[word])
+        word: _Difference(
+            f"{word} of the port was not set on this node, or was reset", REMEDIES[word]
+        )
         for word in (PFC, TRUST, ECN)
     },
 }
 
 
 def outliers(seen: Sequence[Observation]) -> Mapping[str, tuple[Finding, ...]]:
-    """By node what of its devices most others have otherwise."""
+    """Return by node the facts of its devices that differ from those of most others."""
     facts = {one.node: tuple(_facts(one)) for one in seen}
-    usual = dict(_usual(facts.values()))
+    values: dict[tuple[str, str], list[str]] = {}
+    for fact in chain.from_iterable(facts.values()):
+        values.setdefault((fact.group, fact.name), []).append(fact.value)
+    usual = {key: common for key, every in values.items() if (common := majority(every))}
     return {node: tuple(_unlike(node, of_node, usual)) for node, of_node in facts.items()}
 
 
 def _unlike(
     node: str, of_node: Iterable[_Fact], usual: Mapping[tuple[str, str], Majority]
 ) -> Iterator[Finding]:
+    """Yield the facts of a node that differ from the usual value of their group."""
     for fact in of_node:
         common = usual.get((fact.group, fact.name))
         if common is None or fact.value == common.value:
             continue
-        word = _WORDS[fact.name]
+        difference = _DIFFERENCES[fact.name]
         others = "cards of its kind" if fact.name == _FIRMWARE else "nodes"
         yield Finding(
             fact.device,
             f"{fact.device} of {node} has {fact.name} {fact.value}, and {common.agreeing} of "
             f"{common.every} {others} have {common.value}",
-            word.cause,
-            word.remedy,
-            word.severity,
+            difference.cause,
+            difference.remedy,
+            difference.severity,
             CODE,
         )
 
 
-def _usual(facts: Iterable[Iterable[_Fact]]) -> Iterator[tuple[tuple[str, str], Majority]]:
-    """Of each group and each fact the value that a clear majority has."""
-    values: dict[tuple[str, str], list[str]] = {}
-    for of_node in facts:
-        for fact in of_node:
-            values.setdefault((fact.group, fact.name), []).append(fact.value)
-    for key, every in values.items():
-        if common := majority(every):
-            yield key, common
-
-
 def _facts(seen: Observation) -> Iterator[_Fact]:
-    """What is compared of a node's cards; of a port that is down another check speaks."""
+    """Yield the facts of a node's cards; a port that is down is another check's."""
     mtus = {link.name: link.mtu for link in seen.links or ()}
     controls = {one.interface: one for one in seen.flow_control or ()}
     for device in seen.survey.devices if seen.survey else ():
         if device.is_soft or (device.seat and device.seat.physical_function):
             continue
-        kind = _kind(seen, device)
+        functions = seen.survey.functions if seen.survey else ()
+        ids = (f"{f.vendor:04x}:{f.device:04x}" for f in functions if f.seat.pci == device.pci)
+        kind = f"{device.driver} {next(ids, '')}"
         if device.firmware:
             yield _Fact(device.name, kind, _FIRMWARE, device.firmware)
         for name, value in _of_port(device, mtus, controls):
             yield _Fact(device.name, f"{device.name} {kind}", name, value)
-
-
-def _kind(seen: Observation, device: Device) -> str:
-    """The driver, and vendor and device of the function where they were seen."""
-    functions = seen.survey.functions if seen.survey else ()
-    ids = (f"{one.vendor:04x}:{one.device:04x}" for one in functions if one.seat.pci == device.pci)
-    return f"{device.driver} {next(ids, '')}"
 
 
 def _of_port(

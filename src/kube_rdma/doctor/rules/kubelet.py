@@ -1,7 +1,7 @@
-"""KR2xx: what stands between a card and the scheduler: plugin, registration, allocatable, versions.
+"""KR2xx: finds what stands between a card and the scheduler: plugin, registration, allocatable.
 
-After cards, whose pools say what the kubelet should have. What `kube-rdma status` finds about the
-node comes along under one code.
+After cards, whose pools say what the kubelet should have. The problems of `kube-rdma status` about
+the node come along under one code.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _kubelet_down(seen: Observation) -> Iterator[Finding]:
 
 
 def _no_plugin(seen: Observation) -> Iterator[Finding]:
-    """Resources that are wished for, and no plugin that serves them."""
+    """Yield configured resources that no plugin serves."""
     sockets = set(_kubelet(seen).sockets)
     for spec in seen.specs or ():
         if socket_of(spec.resource) not in sockets:
@@ -48,7 +48,7 @@ def _no_plugin(seen: Observation) -> Iterator[Finding]:
 
 
 def _not_registered(seen: Observation) -> Iterator[Finding]:
-    """Resources that a plugin serves, and that the kubelet has not."""
+    """Yield resources that a plugin serves, and that the kubelet does not know."""
     kubelet = _kubelet(seen)
     if kubelet.allocatable is None:
         return
@@ -66,7 +66,7 @@ def _not_registered(seen: Observation) -> Iterator[Finding]:
 
 
 def _allocatable(seen: Observation) -> Iterator[Finding]:
-    """Resources of which the kubelet counts other healthy shares than there are."""
+    """Yield resources of which the kubelet counts other healthy shares than there are."""
     kubelet = _kubelet(seen)
     resources = dict(kubelet.allocatable or ())
     for pool in verdict(seen).pools:
@@ -93,7 +93,7 @@ def _allocatable(seen: Observation) -> Iterator[Finding]:
 
 
 def _topology_policy(seen: Observation) -> Iterator[Finding]:
-    """GPUs and cards on several NUMA nodes, and a kubelet that does not bring them together."""
+    """Yield advice if GPUs and cards are on several NUMA nodes and nothing brings them together."""
     assert seen.survey is not None
     policy = _kubelet(seen).topology_policy
     nodes = {device.numa_node for device in seen.survey.devices} - {None}
@@ -109,7 +109,7 @@ def _topology_policy(seen: Observation) -> Iterator[Finding]:
 
 
 def _no_cdi(seen: Observation) -> Iterator[Finding]:
-    """Pools that need late binding, on a kubelet or runtime that drops CDI devices."""
+    """Yield a pool that needs late binding, if kubelet or runtime drop CDI devices."""
     assert seen.versions is not None
     works, why = cdi_works(seen.versions.kubelet or None, seen.runtime)
     specs = [pool.spec for pool in verdict(seen).pools]
@@ -125,7 +125,7 @@ def _no_cdi(seen: Observation) -> Iterator[Finding]:
 
 
 def _no_room(seen: Observation) -> Iterator[Finding]:
-    """Folders of the agent's state in which nothing can be written."""
+    """Yield folders of the agent's state in which nothing can be written."""
     for folder in seen.folders or ():
         if folder.read_only:
             evidence = "Its file system is read-only"
@@ -141,13 +141,13 @@ def _no_room(seen: Observation) -> Iterator[Finding]:
 
 
 def _problems(seen: Observation) -> Iterator[Finding]:
-    """What `kube-rdma status` says about this node."""
+    """Yield the problems of `kube-rdma status` about this node."""
     for problem in seen.problems or ():
         yield replace(problem, cause=f"kube-rdma status: {problem.code}")
 
 
 def socket_of(resource: str) -> str:
-    """The name of the agent's socket for a resource (adapters/kubelet/device_plugin)."""
+    """Return the name of the agent's socket for a resource (adapters/kubelet/device_plugin)."""
     return f"kube-rdma-{resource.replace('/', '_')}.sock"
 
 
@@ -156,12 +156,9 @@ def _kubelet(seen: Observation) -> ObservedKubelet:
     return seen.kubelet
 
 
-_POOLS = ("survey", "specs", "kubelet", "kubelet.allocatable")
-
-
 _KUBELET = re.compile(r"v?1\.(\d{1,9})\.(\d{1,9})(?:-vke\.(\d{1,9}))?")
 _PLUGIN = re.compile(r"v?(\d{1,9})\.(\d{1,9})\.(\d{1,9})")
-# By the minor version of Kubernetes the patch and VKE's own number from which on it has RDMA.
+# By the minor version of Kubernetes the patch and the VKE release that RDMA needs.
 _VKE_PATCHES = {20: (15, 18), 24: (15, 12)}
 _VKE_OLDEST = min(_VKE_PATCHES)
 _VKE_PLUGIN = (1, 7, 1)
@@ -188,14 +185,16 @@ def outdated(seen: Observation) -> Iterator[Finding]:
             )
         behind = minor < _VKE_OLDEST or (patch, build) < _VKE_PATCHES.get(minor, (0, 0))
         if read[3] and behind:
-            yield _advice("kubelet", kubelet)
+            yield _behind("kubelet", kubelet)
     if (read := _PLUGIN.match(plugin)) and tuple(map(int, read.groups())) < _VKE_PLUGIN:
-        yield _advice("vpc-cni", plugin)
+        yield _behind("vpc-cni", plugin)
 
 
-def _advice(subject: str, version: str) -> Finding:
+def _behind(subject: str, version: str) -> Finding:
     return Finding(subject, f"Its version is {version}", _NEEDS, _FIX, Severity.ADVICE)
 
+
+_POOLS = ("survey", "specs", "kubelet", "kubelet.allocatable")
 
 CHECKS = (
     Check("KR201", "kubelet", ("kubelet",), _kubelet_down, (), ("KR202", "KR203", "KR204")),

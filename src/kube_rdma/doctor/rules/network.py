@@ -1,4 +1,4 @@
-"""KR3xx: what stands between a node's card and its peers: MTU, routes, neighbours, CNI, addresses.
+"""KR3xx: finds what stands between a card and its peers: MTU, routes, neighbours, CNI, addresses.
 
 After cards and kubelet. Whether the CNI folder can be served is judged by attach/rules/conflist.
 """
@@ -19,7 +19,7 @@ _REMEDY = "Upgrade Cilium (1.14 or newer) with --set cni.exclusive=false"
 
 
 def _mtu(seen: Observation) -> Iterator[Finding]:
-    """Rails of different MTU: a path is as narrow as its narrowest link."""
+    """Yield rails of a smaller MTU than others: a path is as narrow as its narrowest link."""
     rails = _rails(seen)
     widest = max((rail.mtu for rail in rails), default=0)
     for rail in rails:
@@ -34,7 +34,7 @@ def _mtu(seen: Observation) -> Iterator[Finding]:
 
 
 def _one_subnet(seen: Observation) -> Iterator[Finding]:
-    """Several rails in one subnet, and any of them answers for all (ARP flux)."""
+    """Yield subnets of several rails, if any of them answers for all (ARP flux)."""
     by_subnet: dict[str, list[str]] = {}
     for rail in _rails(seen):
         for at in interfaces_of(rail.addresses):
@@ -53,7 +53,7 @@ def _one_subnet(seen: Observation) -> Iterator[Finding]:
 
 
 def _strict_filter(seen: Observation) -> Iterator[Finding]:
-    """Rails whose answers are dropped unless the routing table says the very same way."""
+    """Yield rails with strict rp_filter: it drops what the routing table expects elsewhere."""
     rails = [rail for rail in _rails(seen) if rail.addresses]
     for rail in rails if len(rails) > 1 else ():
         if _setting(seen, rail.name, "rp_filter") == int(_STRICT):
@@ -67,7 +67,7 @@ def _strict_filter(seen: Observation) -> Iterator[Finding]:
 
 
 def _no_route(seen: Observation) -> Iterator[Finding]:
-    """Rails whose subnet is not routed over themselves."""
+    """Yield rails whose subnet is not routed over themselves."""
     for rail in _rails(seen):
         for address in unrouted(rail, seen.routes or ()) if rail.up else ():
             yield Finding(
@@ -79,7 +79,7 @@ def _no_route(seen: Observation) -> Iterator[Finding]:
 
 
 def _neighbours(seen: Observation) -> Iterator[Finding]:
-    """Peers of rails that did not answer ARP."""
+    """Yield rails with peers that did not answer ARP."""
     names = {rail.name for rail in _rails(seen)}
     for name in sorted(names):
         silent = [
@@ -106,7 +106,7 @@ def _cni_refused(seen: Observation) -> Iterator[Finding]:
 
 
 def _cni_owned(seen: Observation) -> Iterator[Finding]:
-    """Somebody who keeps all others out of the folder."""
+    """Yield a product that keeps all others out of the folder."""
     cni = _cni(seen)
     if not cni.installed or not (cni.aside or (cni.guard and cni.pending)):
         return
@@ -117,7 +117,7 @@ def _cni_owned(seen: Observation) -> Iterator[Finding]:
 
 
 def _cni_rewritten(seen: Observation) -> Iterator[Finding]:
-    """The agent's entry is not where it has to be."""
+    """Yield the file in which the agent's entry is not as it has to be."""
     cni = _cni(seen)
     if cni.installed and cni.pending and not cni.refused:
         entry = cni.default or "the cluster's list"
@@ -130,7 +130,7 @@ def _cni_rewritten(seen: Observation) -> Iterator[Finding]:
 
 
 def _duplicates(seen: Observation) -> Iterator[Finding]:
-    """Addresses of a network that two pods have."""
+    """Yield addresses of a network that two pods have."""
     holders: dict[tuple[str, str], list[AddressUse]] = {}
     for use in seen.uses or ():
         holders.setdefault((use.network, _bare(use.address)), []).append(use)
@@ -146,31 +146,30 @@ def _duplicates(seen: Observation) -> Iterator[Finding]:
 
 
 def _wrong_subnet(seen: Observation) -> Iterator[Finding]:
-    """Addresses outside of every range of their network."""
+    """Yield addresses outside of every range of their network."""
     ranges = {one.network: one.subnets for one in seen.ranges or ()}
-    uses = [*(seen.uses or ())]
-    if seen.pod and seen.pod.attached:
-        uses = [*seen.pod.attached]
-    for use in uses:
+    own = seen.pod.attached if seen.pod else None
+    for use in own or seen.uses or ():
         subnets = ranges.get(use.network)
-        if subnets and not any(_inside(use.address, subnet) for subnet in subnets):
+        address = _bare(use.address)
+        if subnets and not any(_may_be_inside(address, subnet) for subnet in subnets):
             yield Finding(
                 f"{use.pod}/{use.interface}",
-                f"{_bare(use.address)} is in none of {listed(subnets)} ({use.network})",
+                f"{address} is in none of {listed(subnets)} ({use.network})",
                 "The address is of another network, or the pool was changed below the pod",
                 "Delete the pod, so that it gets one of the network's addresses",
             )
 
 
 def _rails(seen: Observation) -> list[ObservedLink]:
-    """The node's links that RDMA devices sit on."""
+    """Return the node's links that RDMA devices sit on."""
     assert seen.survey is not None
     names = {port.netdev for device in seen.survey.devices for port in device.ports}
     return [link for link in seen.links or () if link.name in names]
 
 
 def _setting(seen: Observation, interface: str, word: str) -> int | None:
-    """The value in force: the larger of the interface's and that of all (ip-sysctl)."""
+    """Return the value in force: the larger of the interface's and that of all (ip-sysctl)."""
     values = dict(seen.settings or ())
     words = (values.get(f"net/ipv4/conf/{name}/{word}", "") for name in ("all", interface))
     numbers = [int(text) for text in words if text.isdecimal()]
@@ -186,10 +185,10 @@ def _bare(address: str) -> str:
     return address.partition("/")[0]
 
 
-def _inside(address: str, subnet: str) -> bool:
-    """Whether it is in the subnet; what is no address or subnet proves nothing."""
+def _may_be_inside(address: str, subnet: str) -> bool:
+    """Return whether the subnet has the address; texts that are none prove nothing."""
     try:
-        return ip_address(_bare(address)) in ip_network(subnet, strict=False)
+        return ip_address(address) in ip_network(subnet, strict=False)
     except ValueError:
         return True
 

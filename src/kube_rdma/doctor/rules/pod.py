@@ -1,20 +1,20 @@
-"""KR4xx: what stands between a pod and the card that it was given.
+"""KR4xx: finds what stands between a pod and the card that it was given.
 
-Last of the checks, and made only where somebody asks about a pod. What is wrong with its documents
-is judged by admission/rules; here is what its containers really have.
+Last of the checks, and made only where somebody asks about a pod. admission/rules judge its
+documents; here is judged what its containers really have.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from shlex import quote
 
 from kube_base.frozen import replace
 from kube_rdma.admission.rules.shares import matches
 from kube_rdma.doctor.rules import claimed_cards
 from kube_rdma.doctor.rules.check import Check, interfaces_of, unrouted
-from kube_rdma.doctor.rules.claimed_cards import PodCard, pod_cards
+from kube_rdma.doctor.rules.claimed_cards import pod_cards
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model.admission import USUAL
 from kube_rdma.model.device import Device, GidType, LinkLayer
@@ -22,7 +22,6 @@ from kube_rdma.model.doctor import (
     ContainerUse,
     Observation,
     ObservedContainer,
-    ObservedLimit,
     ObservedLink,
     ObservedPod,
 )
@@ -31,95 +30,37 @@ from kube_rdma.model.ipam import gid_of
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.pools.rules.topology import claim_gpus, claimed_gpus
 
-# KR432: whether the kernel holds a pod to the limits of its shares, and whether any is used up.
-
-_LOG = 'Look for "share limits not held" in the log of the node\'s agent'
-
-
-def _limits(seen: Observation) -> Iterator[Finding]:
-    pod = seen.pod
-    assert pod is not None
-    resources = _limited(seen, pod)
-    if not resources:
-        return
-    shown = pod.limits or ()
-    if not any(limit.is_set for limit in shown):
-        yield Finding(
-            pod.title,
-            f"The kernel limits no RDMA device of the pod, which holds {listed(resources)}",
-            "Its pool has rdmaLimits, and the agent of this node has not written them",
-            _LOG,
-            Severity.WARNING,
-        )
-        return
-    yield from (_used_up(limit) for limit in shown if limit.used_up)
-    yield from _uncounted(pod, shown)
-
-
-def _used_up(limit: ObservedLimit) -> Finding:
-    return Finding(
-        limit.device,
-        f"The pod has used up {limit.used_up}",
-        "Beyond rdmaLimits of the pool the kernel refuses to make more (EAGAIN)",
-        "Request more shares, or raise rdmaLimits of the pool",
-        Severity.WARNING,
-    )
-
-
-def _uncounted(pod: ObservedPod, shown: tuple[ObservedLimit, ...]) -> Iterator[Finding]:
-    """Devices of the pod that the kernel counts nothing of: those of some drivers out of tree."""
-    counted = {limit.device for limit in shown}
-    for device in pod.survey.devices if pod.survey else ():
-        if device.name not in counted:
-            yield Finding(
-                device.name,
-                "The kernel counts nothing that the pod makes on it, so it has no limit",
-                "Its driver does not register with the rdma controller of control groups",
-                "Use the kernel's own driver, or a newer one of the vendor",
-                Severity.WARNING,
-            )
-
-
-def _limited(seen: Observation, pod: ObservedPod) -> list[str]:
-    """The resources with limits of which the pod holds shares."""
-    names = {spec.resource for spec in seen.specs or () if spec.limits}
-    held = (seen.kubelet.holdings or ()) if seen.kubelet else ()
-    mine = (one for one in held if (one.namespace, one.pod) == (pod.namespace, pod.name))
-    return sorted({one.resource for one in mine if one.shares} & names)
-
-
-LIMIT_CHECKS = (
-    Check(
-        "KR432",
-        "RDMA limits of the pod",
-        ("pod", "pod.limits", "specs", "kubelet", "kubelet.holdings"),
-        _limits,
-    ),
-)
-
+_RUNNING = "Running"
+_ENOUGH = 1 << 30  # bytes of locked memory; queues and buffers of a small job
+_DEVICES_FOLDER = "/dev/infiniband"
+_OVERLAY = "eth0"
+_INDEX = re.compile(r"[0-9]{1,9}")
+_IDLE = ("Pending", "Failed")
+_REFUSAL = 'plugin type="kube-rdma" failed (add): '  # libcni's words before those of a plugin
+_POOL = "IPPool "
 
 # Which containers of a pod hold RDMA cards, by shares or by claims, and which devices they have.
 
 
 def is_share(resource: str) -> bool:
-    """Whether an extended resource is one of RDMA cards, by its name."""
+    """Return whether an extended resource is one of RDMA cards, by its name."""
     return matches(resource, USUAL.shares)
 
 
 def has_share(container: ObservedContainer) -> bool:
-    """Whether a container asks for such a resource."""
+    """Return whether a container asks for such a resource."""
     return any(is_share(resource) for resource, _ in container.asks)
 
 
 def sharing(seen: Observation) -> list[ObservedContainer]:
-    """Containers that hold shares, or cards by claims."""
+    """Return the containers that hold shares, or cards by claims."""
     by_claim = {one.container for one in pod_cards(seen)}
     every = (seen.pod.containers or ()) if seen.pod else ()
     return [one for one in every if has_share(one) or one.name in by_claim]
 
 
 def devices_of(seen: Observation) -> Iterator[tuple[ObservedContainer, Device]]:
-    """The RDMA devices whose doors each container has."""
+    """Yield the containers with the RDMA devices whose device nodes they have."""
     survey = seen.pod.survey if seen.pod else None
     for container in sharing(seen):
         for device in survey.devices if survey else ():
@@ -127,71 +68,7 @@ def devices_of(seen: Observation) -> Iterator[tuple[ObservedContainer, Device]]:
                 yield container, device
 
 
-# KR433: whether the programs of a pod use RDMA now: what they chose, and not what they were told.
-
-_RUNNING = "Running"
-_TOLD = ("UCX_TLS", "UCX_NET_DEVICES", "NCCL_NET", "NCCL_IB_HCA")
-
-
-def uses(seen: Observation) -> tuple[ContainerUse, ...]:
-    """Of each container with a card, as far as it was seen."""
-    return tuple(_use(seen, container) for container in sharing(seen))
-
-
-def _use(seen: Observation, container: ObservedContainer) -> ContainerUse:
-    every = seen.pod.queue_pairs if seen.pod else None
-    if every is None:
-        return ContainerUse(container.name, container.pinned)
-    pairs = tuple(one for one in every if one.container == container.name)
-    mine = {device.name for owner, device in devices_of(seen) if owner == container}
-    unused = sorted(mine - {one.device for one in pairs})
-    return ContainerUse(container.name, container.pinned, pairs, tuple(unused))
-
-
-def _unused(seen: Observation) -> Iterator[Finding]:
-    pod = seen.pod
-    assert pod is not None
-    if pod.phase != _RUNNING:
-        return
-    for container in sharing(seen):
-        if container.pinned or _use(seen, container).pairs:
-            continue
-        words = ["No process of it has pinned memory"]
-        if pod.queue_pairs is not None:
-            words.append("none has a queue pair")
-        yield Finding(
-            container.name,
-            f"{' and '.join(words)}{_although(container)}",
-            "Its traffic does not use RDMA: the program is idle, or chose another transport",
-            "If it is at work, UCX_LOG_LEVEL=info or NCCL_DEBUG=INFO shows what it chose, and why",
-            Severity.ADVICE,
-        )
-
-
-def _although(container: ObservedContainer) -> str:
-    """What it was told, beside what it does."""
-    settings = dict(container.variables or ())
-    words = [f"{name}={settings[name]}" for name in _TOLD if settings.get(name)]
-    return f", although it has {' and '.join(words)}" if words else ""
-
-
-USE_CHECKS = (
-    Check(
-        "KR433",
-        "use of RDMA",
-        ("pod", "pod.containers", "pod.containers.pinned"),
-        _unused,
-    ),
-)
-
-
-_ENOUGH = 1 << 30  # bytes of locked memory; queues and buffers of a small job
-_DOORS = "/dev/infiniband"
-_OVERLAY = "eth0"
-_INDEX = re.compile(r"[0-9]{1,9}")
-_IDLE = ("Pending", "Failed")
-_REFUSAL = 'plugin type="kube-rdma" failed (add): '  # libcni's words before those of a plugin
-_POOL = "IPPool "
+# Documents of the pod, its attachments, interfaces and devices.
 
 
 def _documents(seen: Observation) -> Iterator[Finding]:
@@ -202,7 +79,7 @@ def _documents(seen: Observation) -> Iterator[Finding]:
 
 
 def _not_attached(seen: Observation) -> Iterator[Finding]:
-    """Networks that the pod names and that its status does not have."""
+    """Yield networks that the pod names and that its status does not have."""
     pod = _pod(seen)
     if pod.phase == _RUNNING and len(pod.attached or ()) < len(pod.networks):
         made = len(pod.attached or ())
@@ -215,7 +92,7 @@ def _not_attached(seen: Observation) -> Iterator[Finding]:
 
 
 def _not_as_attached(seen: Observation) -> Iterator[Finding]:
-    """Interfaces that are not as the agent made them, by its own CHECK."""
+    """Yield interfaces that are not as the agent made them, by its own CHECK."""
     for attachment in _pod(seen).attachments or ():
         if attachment.wrong:
             yield Finding(
@@ -239,7 +116,7 @@ def _link_down(seen: Observation) -> Iterator[Finding]:
 
 
 def _mtu(seen: Observation) -> Iterator[Finding]:
-    """A pod's interface against the card below it."""
+    """Yield interfaces with another MTU than the card below them."""
     parents = {link.name: link for link in seen.links or ()}
     for link in _rails(_pod(seen)):
         parent = parents.get(link.parent)
@@ -268,7 +145,7 @@ def _no_route(seen: Observation) -> Iterator[Finding]:
 
 
 def _taken_route(seen: Observation) -> Iterator[Finding]:
-    """Routes of networks that lead to more than their peers: the cluster's addresses lie there."""
+    """Yield routes of networks that cover the address of eth0, and so more than their peers."""
     pod = _pod(seen)
     overlay = [link for link in pod.links or () if link.name == _OVERLAY]
     own = [at.ip for link in overlay for at in interfaces_of(link.addresses)]
@@ -293,40 +170,40 @@ def _no_nodes(seen: Observation) -> Iterator[Finding]:
             held = [*(name for name, _ in container.asks), *cards]
             yield Finding(
                 container.name,
-                f"It holds {listed(held)}, and {_DOORS} is empty",
+                f"It holds {listed(held)}, and {_DEVICES_FOLDER} is empty",
                 "The runtime dropped the devices: CDI is off, or a volume is mounted over /dev",
                 "See KR206; take volumes at /dev out of the pod; then restart it",
             )
 
 
 def _closed_nodes(seen: Observation) -> Iterator[Finding]:
-    """Device nodes that nobody gave: a volume shows them, and the device cgroup stays closed.
+    """Yield device nodes that a volume shows, while the device cgroup stays closed.
 
     The cgroup opens for devices of the kubelet's plugins and claims, and wholly for privileged
     containers; so a container without any of these may open none of them.
     """
     for container in _pod(seen).containers or ():
-        doors = [path for path in container.nodes or () if "uverbs" in path]
-        if doors and container.granted is False:
+        nodes = [path for path in container.nodes or () if "uverbs" in path]
+        if nodes and container.granted is False:
             yield Finding(
                 container.name,
-                f"{listed(doors)} is in the container, which asks for no device and no claim",
+                f"{listed(nodes)} is in the container, which asks for no device and no claim",
                 "A volume shows the node, and the container's device cgroup does not open it",
                 "Ask for a share instead of a hostPath volume: only shares open the cgroup",
             )
 
 
 def _unseen_device(seen: Observation) -> Iterator[Finding]:
-    """Doors of devices that the pod's namespace does not show; in mode shared each shows all."""
+    """Yield nodes of devices that the pod's namespace hides, which mode shared never does."""
     pod = _pod(seen)
     assert seen.survey is not None
     assert pod.survey is not None
     if seen.survey.namespace_mode is not NamespaceMode.EXCLUSIVE:
         return
     for container in sharing(seen):
-        doors = [path for path in container.nodes or () if "uverbs" in path]
+        nodes = [path for path in container.nodes or () if "uverbs" in path]
         visible = {char.path for device in pod.survey.devices for char in device.char_devices}
-        hidden = [path for path in doors if path not in visible]
+        hidden = [path for path in nodes if path not in visible]
         if hidden:
             yield Finding(
                 container.name,
@@ -338,7 +215,7 @@ def _unseen_device(seen: Observation) -> Iterator[Finding]:
 
 
 def _no_gid(seen: Observation) -> Iterator[Finding]:
-    """Devices of the pod without a GID for any address of the pod."""
+    """Yield devices of the pod without a GID for any address of the pod."""
     pod = _pod(seen)
     for container, device in devices_of(seen):
         if _of_ethernet(device) and _addresses(pod) and not _indexes(device, pod):
@@ -351,7 +228,7 @@ def _no_gid(seen: Observation) -> Iterator[Finding]:
 
 
 def _stale_index(seen: Observation) -> Iterator[Finding]:
-    """A GID index in the environment that is another pod's, or nobody's."""
+    """Yield GID indexes in the environment that are not those of the pod's addresses."""
     pod = _pod(seen)
     for container, device in devices_of(seen):
         if not _of_ethernet(device):
@@ -370,7 +247,7 @@ def _stale_index(seen: Observation) -> Iterator[Finding]:
 
 
 def _variables(seen: Observation) -> Iterator[Finding]:
-    """Variables that keep NCCL or UCX from what the container holds."""
+    """Yield variables that keep NCCL or UCX from the devices of the container."""
     pod = _pod(seen)
     for container in sharing(seen):
         values = dict(container.variables or ())
@@ -396,12 +273,12 @@ def _contradictions(
         if devices and text and text != "all" and not _names_any(text, devices, name):
             yield name, f", and the container holds {listed(sorted(devices))}"
     text = values.get("NCCL_SOCKET_IFNAME", "")
-    if links and text and not _matches_link(text, {link.name for link in links}):
+    if links and text and not _names_any(text, {link.name for link in links}, "NCCL_SOCKET_IFNAME"):
         yield "NCCL_SOCKET_IFNAME", f", and the pod has {listed([link.name for link in links])}"
 
 
 def _names_any(text: str, devices: set[str], name: str) -> bool:
-    """Whether the list means a device; NCCL's names are prefixes, ``=`` takes them whole."""
+    """Return whether a list names a device or interface; NCCL takes prefixes without ``=``."""
     if text.startswith("^"):
         return True
     exact = text.startswith("=") or name == "UCX_NET_DEVICES"
@@ -411,17 +288,8 @@ def _names_any(text: str, devices: set[str], name: str) -> bool:
     return any(device.startswith(word) for device in devices for word in words)
 
 
-def _matches_link(text: str, names: set[str]) -> bool:
-    if text.startswith("^"):
-        return True
-    words = text.lstrip("=").split(",")
-    if text.startswith("="):
-        return any(word in names for word in words)
-    return any(name.startswith(word) for name in names for word in words)
-
-
 def _overlay(seen: Observation) -> Iterator[Finding]:
-    """A pod with a share and no address on its card: connection managers take the overlay's."""
+    """Yield a pod with a share and no address on its card: RDMA_CM would take the overlay's."""
     pod = _pod(seen)
     devices = [(owner, device) for owner, device in devices_of(seen) if has_share(owner)]
     holding = [owner for owner, device in devices if _of_ethernet(device)]
@@ -440,9 +308,9 @@ def _overlay(seen: Observation) -> Iterator[Finding]:
 
 
 def _node_address(seen: Observation, devices: Sequence[Device]) -> str:
-    """Which address RDMA_CM has to take on the node's network: one of an interface of the card.
+    """Return which address RDMA_CM has to take on the node's network, as a part of a sentence.
 
-    Of a bond that is the bond's, whose name the card's GIDs have.
+    It is one of an interface of the card, or of its bond, whose name the card's GIDs have.
     """
     ports = [port for device in devices for port in device.ports]
     names = {port.netdev for port in ports} | {gid.netdev for p in ports for gid in p.gids}
@@ -476,8 +344,96 @@ def _inert_lock(seen: Observation) -> Iterator[Finding]:
             )
 
 
+# KR432: limits of shares that the kernel does not hold a pod to, or that are used up.
+
+
+def _limits(seen: Observation) -> Iterator[Finding]:
+    pod = _pod(seen)
+    names = {spec.resource for spec in seen.specs or () if spec.limits}
+    held = (seen.kubelet.holdings or ()) if seen.kubelet else ()
+    mine = (one for one in held if (one.namespace, one.pod) == (pod.namespace, pod.name))
+    resources = sorted({one.resource for one in mine if one.shares} & names)
+    if not resources:
+        return
+    shown = pod.limits or ()
+    if not any(limit.is_set for limit in shown):
+        yield Finding(
+            pod.title,
+            f"The kernel limits no RDMA device of the pod, which holds {listed(resources)}",
+            "Its pool has rdmaLimits, and the agent of this node has not written them",
+            'Look for "share limits not held" in the log of the node\'s agent',
+            Severity.WARNING,
+        )
+        return
+    for limit in shown:
+        if limit.used_up:
+            yield Finding(
+                limit.device,
+                f"The pod has used up {limit.used_up}",
+                "Beyond rdmaLimits of the pool the kernel refuses to make more (EAGAIN)",
+                "Request more shares, or raise rdmaLimits of the pool",
+                Severity.WARNING,
+            )
+    counted = {limit.device for limit in shown}
+    for device in pod.survey.devices if pod.survey else ():
+        if device.name not in counted:
+            yield Finding(
+                device.name,
+                "The kernel counts nothing that the pod makes on it, so it has no limit",
+                "Its driver does not register with the rdma controller of control groups",
+                "Use the kernel's own driver, or a newer one of the vendor",
+                Severity.WARNING,
+            )
+
+
+# KR433: the programs of a pod that use no RDMA now, whatever their variables say.
+
+_TOLD = ("UCX_TLS", "UCX_NET_DEVICES", "NCCL_NET", "NCCL_IB_HCA")
+
+
+def uses(seen: Observation) -> tuple[ContainerUse, ...]:
+    """Return the use of RDMA by each container with a card, as far as it was seen."""
+    return tuple(_use(seen, container) for container in sharing(seen))
+
+
+def _use(seen: Observation, container: ObservedContainer) -> ContainerUse:
+    every = seen.pod.queue_pairs if seen.pod else None
+    if every is None:
+        return ContainerUse(container.name, container.pinned)
+    pairs = tuple(one for one in every if one.container == container.name)
+    mine = {device.name for owner, device in devices_of(seen) if owner == container}
+    unused = sorted(mine - {one.device for one in pairs})
+    return ContainerUse(container.name, container.pinned, pairs, tuple(unused))
+
+
+def _unused(seen: Observation) -> Iterator[Finding]:
+    pod = _pod(seen)
+    if pod.phase != _RUNNING:
+        return
+    for container in sharing(seen):
+        if container.pinned or _use(seen, container).pairs:
+            continue
+        evidence = "No process of it has pinned memory"
+        if pod.queue_pairs is not None:
+            evidence += " and none has a queue pair"
+        settings = dict(container.variables or ())
+        told = [f"{name}={settings[name]}" for name in _TOLD if settings.get(name)]
+        if told:
+            evidence += f", although it has {' and '.join(told)}"
+        yield Finding(
+            container.name,
+            evidence,
+            "Its traffic does not use RDMA: the program is idle, or chose another transport",
+            "If it is at work, UCX_LOG_LEVEL=info or NCCL_DEBUG=INFO shows what it chose, and why",
+            Severity.ADVICE,
+        )
+
+
+# NUMA nodes, and pods that do not start.
+
+
 def _numa(seen: Observation) -> Iterator[Finding]:
-    """A container whose GPU and card are on different NUMA nodes."""
+    """Yield containers whose GPU and card are on different NUMA nodes."""
     pod = _pod(seen)
     assert seen.kubelet is not None
     held = [
@@ -491,7 +447,8 @@ def _numa(seen: Observation) -> Iterator[Finding]:
     for name in dict.fromkeys(names):
         mine = [one for one in held if one.container == name]
         cards = {n for o in mine if is_share(o.resource) for n in o.numa_nodes}
-        cards |= _numa_nodes(one for one in by_claims if one.container == name)
+        devices = (one.device for one in by_claims if one.container == name)
+        cards |= {one.numa_node for one in devices if one and one.numa_node is not None}
         gpus = {n for o in mine if matches(o.resource, USUAL.gpus) for n in o.numa_nodes}
         container = (pod.namespace, pod.name, name)
         by_claim = claimed_gpus(container, seen.kubelet.devices, claims)
@@ -506,13 +463,8 @@ def _numa(seen: Observation) -> Iterator[Finding]:
             )
 
 
-def _numa_nodes(cards: Iterable[PodCard]) -> set[int]:
-    devices = (one.device for one in cards)
-    return {one.numa_node for one in devices if one and one.numa_node is not None}
-
-
 def _refused(seen: Observation) -> tuple[str, str]:
-    """What kube-rdma said when it was asked for the pod's network, and what to do; "" without.
+    """Return why kube-rdma refused the pod's network, and what to do; "" if it did not.
 
     The runtime and the kubelet put their own words before it.
     """
@@ -523,7 +475,7 @@ def _refused(seen: Observation) -> tuple[str, str]:
 
 
 def _pool_refuses(seen: Observation) -> Iterator[Finding]:
-    """A pod that waits for an address; the sentence is that of ipam/rules."""
+    """Yield a pod that waits for an address; the sentence is that of ipam/rules."""
     problem, remedy = _refused(seen)
     if problem.startswith(_POOL):
         name, _, why = problem.partition(": ")
@@ -558,7 +510,7 @@ def _pod(seen: Observation) -> ObservedPod:
 
 
 def _unlocked(seen: Observation) -> list[ObservedContainer]:
-    """Containers with cards that may lock next to nothing."""
+    """Return the containers with cards that may lock next to nothing."""
     return [
         one
         for one in sharing(seen)
@@ -567,7 +519,7 @@ def _unlocked(seen: Observation) -> list[ObservedContainer]:
 
 
 def _rails(pod: ObservedPod) -> list[ObservedLink]:
-    """The pod's own interfaces, but those that every pod has; none on the node's network."""
+    """Return the pod's own interfaces, but those that every pod has; none on the node's network."""
     links = () if pod.host_network else pod.links or ()
     return [link for link in links if link.name not in ("lo", _OVERLAY)]
 
@@ -581,7 +533,7 @@ def _addresses(pod: ObservedPod) -> set[str]:
 
 
 def _indexes(device: Device, pod: ObservedPod) -> list[int]:
-    """Where the device's table has an address of the pod, as RoCE v2."""
+    """Return the indexes of the pod's addresses in the device's GID table, as RoCE v2."""
     rails = {
         (link.name, gid_of(at.ip)) for link in _rails(pod) for at in interfaces_of(link.addresses)
     }
@@ -605,6 +557,7 @@ _LOCKS = (
 _HIDDEN = (*_NODES, "pod.survey", "survey", "survey.namespace_mode")
 _CLOSED = (*_NODES, "pod.containers.granted")
 _WORDS = (*_INSIDE, "pod.containers.variables")
+_HELD = ("pod", "kubelet", "kubelet.holdings")
 
 CHECKS = (
     Check("KR322", "free addresses", ("pod",), _pool_refuses, (), ("KR490",)),
@@ -631,9 +584,9 @@ CHECKS = (
     Check("KR422", "address for RDMA_CM", _DEVICES, _overlay),
     Check("KR430", "IPC_LOCK", _LOCKS, _no_lock),
     Check("KR431", "locked memory", _LOCKS, _inert_lock),
-    *LIMIT_CHECKS,
-    *USE_CHECKS,
-    Check("KR440", "NUMA distance", ("pod", "kubelet", "kubelet.holdings"), _numa),
+    Check("KR432", "RDMA limits of the pod", (*_HELD, "pod.limits", "specs"), _limits),
+    Check("KR433", "use of RDMA", (*_INSIDE, "pod.containers.pinned"), _unused),
+    Check("KR440", "NUMA distance", _HELD, _numa),
     *claimed_cards.CHECKS,
     Check("KR490", "start of the pod", ("pod",), _waits),
 )

@@ -1,4 +1,4 @@
-"""The commands of a plan, word by word: kubectl on objects that were read, `kube-rdma render`.
+"""Writes the commands of a plan: kubectl on objects that were read, `kube-rdma render`.
 
 migrate/rules/plan puts them in order. A wait for a number of shares begins with a wait for none:
 the API server learns of a node's resources seconds later, so the old number proves nothing.
@@ -16,27 +16,28 @@ MARK = "kube-rdma.io/agent"  # a node's label
 HERE, BETWEEN = "on", "moving"  # the node is kube-rdma's; nobody's
 _RATHER_LONG = "10m"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_TURN = " \\\n    "
+_NOT_MARKED: Document = {"key": MARK, "operator": "NotIn", "values": [BETWEEN, HERE]}
+TURN = " \\\n    "
 
 
 def cordon(nodes: Sequence[MigratingNode]) -> str:
-    """No new pods on nodes."""
+    """Have nodes take no new pods."""
     return f"kubectl cordon {_names(nodes)}"
 
 
 def uncordon(nodes: Sequence[MigratingNode]) -> tuple[str, ...]:
-    """New pods again, but on nodes that took none before."""
+    """Have nodes take new pods again, without those that took none before."""
     open_before = [node for node in nodes if not node.unschedulable]
     return (f"kubectl uncordon {_names(open_before)}",) if open_before else ()
 
 
 def drain(node: MigratingNode) -> str:
-    """The same, and all pods go elsewhere; one that nobody would start again stops it."""
+    """Cordon a node and evict its pods; one that nobody would start again stops it."""
     return f"kubectl drain {quote(node.name)} --ignore-daemonsets --delete-emptydir-data"
 
 
 def mark(nodes: Sequence[MigratingNode], value: str) -> str:
-    """Whose nodes are; an empty value takes the label away, and they are the other plugin's."""
+    """Label nodes with their owner; "" takes the label away, for the other plugin."""
     word = f"{MARK}={value} --overwrite" if value else f"{MARK}-"
     return f"kubectl label node {_names(nodes)} {word}"
 
@@ -45,7 +46,7 @@ def gone(namespace: str, labels: str, node: MigratingNode | None = None) -> str:
     """Wait until pods have ended, on a node or on all."""
     where = f" --field-selector=spec.nodeName={quote(node.name)}" if node else ""
     return (
-        f"kubectl -n {quote(namespace)} wait pod -l {quote(labels)}{where}{_TURN}"
+        f"kubectl -n {quote(namespace)} wait pod -l {quote(labels)}{where}{TURN}"
         f"--for=delete --timeout={_RATHER_LONG}"
     )
 
@@ -54,10 +55,14 @@ def offered(
     nodes: Sequence[MigratingNode], resource: str, quantity: str, *, timeout: str = _RATHER_LONG
 ) -> str:
     """Wait until nodes offer so many shares of a resource."""
-    path = f"{{.status.allocatable.{resource.replace('.', chr(92) + '.')}}}"
     which = " ".join(f"node/{quote(node.name)}" for node in nodes)
-    value = f"{quote(path)}={quote(quantity)}"
-    return f"kubectl wait {which} --timeout={timeout}{_TURN}--for=jsonpath={value}"
+    value = f"{quote(allocatable(resource))}={quote(quantity)}"
+    return f"kubectl wait {which} --timeout={timeout}{TURN}--for=jsonpath={value}"
+
+
+def allocatable(resource: str) -> str:
+    """Return the path of a resource in a Node object, for -o jsonpath."""
+    return f"{{.status.allocatable.{resource.replace('.', chr(92) + '.')}}}"
 
 
 def all_offered(nodes: Sequence[MigratingNode], resources: Iterable[str]) -> tuple[str, ...]:
@@ -86,8 +91,8 @@ def registered(namespace: str, labels: str, node: MigratingNode) -> str:
         f"kubectl -n {quote(namespace)} get pod -o name -l {quote(labels)} "
         f"--field-selector=spec.nodeName={quote(node.name)}"
     )
-    logs = f"kubectl -n {quote(namespace)} logs{_TURN}$({pods})"
-    return until(f"{logs} |{_TURN}grep -q registered")
+    logs = f"kubectl -n {quote(namespace)} logs{TURN}$({pods})"
+    return until(f"{logs} |{TURN}grep -q registered")
 
 
 def until(condition: str) -> str:
@@ -101,22 +106,22 @@ def held_off(plugin: PluginDaemonSet) -> str:
     Its node affinity stays; each of its terms, one of which has to hold, gets one more condition.
     """
     terms = [
-        term | {"matchExpressions": [*_others(term), _not_marked()]}
+        term | {"matchExpressions": [*_others(term), _NOT_MARKED]}
         for term in _terms(plugin) or [{}]
     ]
     affinity = {"nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": terms}}}
     strategy = {"type": "OnDelete", "rollingUpdate": None}
-    return _patch(_object("daemonset", plugin), _daemon_set(strategy, affinity))
+    return _patched(plugin, strategy, affinity)
 
 
 def let_in_again(plugin: PluginDaemonSet) -> str:
-    """Patch it back to what was read; a mark of an earlier plan goes too."""
+    """Patch a DaemonSet back to what was read, without the mark of an earlier plan."""
     strategy = plugin.spec.get("updateStrategy") or {}
     if strategy.get("type") != "RollingUpdate":
         strategy = {
             "type": "OnDelete" if strategy and not _is_held_off(plugin) else "RollingUpdate"
         }
-    return _patch(_object("daemonset", plugin), _daemon_set(strategy, _affinity_before(plugin)))
+    return _patched(plugin, strategy, _affinity_before(plugin))
 
 
 def rolled_out(plugin: PluginDaemonSet) -> str:
@@ -150,7 +155,7 @@ def values_file(path: str, text: str) -> str:
 
 
 def yaml(values: Mapping[str, Document | str | bool], depth: int = 0) -> str:
-    """Values as people write them; a text of several lines as a block."""
+    """Return values as people write them, with a text of several lines as a block."""
     lines, space = "", "  " * depth
     for key, value in values.items():
         name = key if key.isalnum() else json.dumps(key)
@@ -167,7 +172,7 @@ def yaml(values: Mapping[str, Document | str | bool], depth: int = 0) -> str:
 
 
 def _quoted(value: object) -> str:
-    """JSON is YAML, but for characters that JSON writes as two."""
+    """Return JSON, which is YAML but for characters that JSON writes as two."""
     if not isinstance(value, str):
         return json.dumps(value)
     wide = (f"\\U{ord(c):08x}" if ord(c) > 0xFFFF else json.dumps(c)[1:-1] for c in value)
@@ -175,7 +180,7 @@ def _quoted(value: object) -> str:
 
 
 def _printable(text: str) -> bool:
-    """Whether a block of YAML, and of a shell's here-document, can hold a text as it is."""
+    """Return whether a block of YAML, in a here-document of a shell, can hold a text as it is."""
     lines = text.removesuffix("\n").split("\n")
     plain = all(line.isprintable() and line != "VALUES" for line in lines)
     return plain and bool(lines[-1].strip())
@@ -185,37 +190,26 @@ def _names(nodes: Iterable[MigratingNode]) -> str:
     return " ".join(quote(node.name) for node in nodes)
 
 
-def _object(kind: str, plugin: PluginDaemonSet) -> str:
-    return f"-n {quote(plugin.namespace)} patch {kind} {quote(plugin.name)}"
+def _patched(plugin: PluginDaemonSet, strategy: Document, affinity: Document | None) -> str:
+    what = f"-n {quote(plugin.namespace)} patch daemonset {quote(plugin.name)}"
+    pods = {"spec": {"affinity": affinity}}
+    return _patch(what, {"spec": {"updateStrategy": strategy, "template": pods}})
 
 
 def _patch(what: str, document: Document) -> str:
     text = json.dumps(document, separators=(",", ":"))
-    return f"kubectl {what} --type=merge -p{_TURN}{quote(text)}"
-
-
-def _daemon_set(strategy: Document, affinity: Document | None) -> Document:
-    return {
-        "spec": {"updateStrategy": strategy, "template": {"spec": {"affinity": affinity}}},
-    }
-
-
-def _not_marked() -> Document:
-    return {"key": MARK, "operator": "NotIn", "values": [BETWEEN, HERE]}
-
-
-def _affinity(plugin: PluginDaemonSet) -> Document:
-    return plugin.pod.get("affinity") or {}
+    return f"kubectl {what} --type=merge -p{TURN}{quote(text)}"
 
 
 def _terms(plugin: PluginDaemonSet) -> list[dict[str, object]]:
-    required = (_affinity(plugin).get("nodeAffinity") or {}).get(_REQUIRED) or {}
+    affinity = plugin.pod.get("affinity") or {}
+    required = (affinity.get("nodeAffinity") or {}).get(_REQUIRED) or {}
     return list(required.get("nodeSelectorTerms") or ())
 
 
 def _others(term: Mapping[str, object]) -> list[object]:
-    """The conditions of a term but that of an earlier plan."""
-    return [one for one in _conditions(term) if one != _not_marked()]
+    """Return the conditions of a term but that of an earlier plan."""
+    return [one for one in _conditions(term) if one != _NOT_MARKED]
 
 
 def _conditions(term: Mapping[str, object]) -> list[object]:
@@ -225,31 +219,26 @@ def _conditions(term: Mapping[str, object]) -> list[object]:
 
 
 def _is_held_off(plugin: PluginDaemonSet) -> bool:
-    return any(_not_marked() in _conditions(term) for term in _terms(plugin))
+    return any(_NOT_MARKED in _conditions(term) for term in _terms(plugin))
 
 
 def _affinity_before(plugin: PluginDaemonSet) -> Document | None:
-    """The affinity that makes of a held-off DaemonSet what was there before; as a merge patch."""
-    affinity = _affinity(plugin)
+    """Return the affinity before a DaemonSet was held off, as a merge patch."""
+    affinity = plugin.pod.get("affinity") or {}
     if not _is_held_off(plugin):
         if not affinity:
             return None
         node = affinity.get("nodeAffinity")
         return {"nodeAffinity": {_REQUIRED: node.get(_REQUIRED)} if node else None}
-    terms = [
-        rest
-        for term in _terms(plugin)
-        if (rest := {k: v for k, v in term.items() if k != "matchExpressions"} | _kept(term))
-    ]
+    terms = []
+    for term in _terms(plugin):
+        rest = {key: value for key, value in term.items() if key != "matchExpressions"}
+        if others := _others(term):
+            rest["matchExpressions"] = others
+        if rest:
+            terms.append(rest)
     if terms:
         return {"nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": terms}}}
-    others = {key for key in affinity if key != "nodeAffinity"}
-    kept = {key for key in affinity["nodeAffinity"] if key != _REQUIRED}
-    if kept:
+    if any(key != _REQUIRED for key in affinity["nodeAffinity"]):
         return {"nodeAffinity": {_REQUIRED: None}}
-    return {"nodeAffinity": None} if others else None
-
-
-def _kept(term: Mapping[str, object]) -> dict[str, object]:
-    rest = _others(term)
-    return {"matchExpressions": rest} if rest else {}
+    return {"nodeAffinity": None} if any(key != "nodeAffinity" for key in affinity) else None

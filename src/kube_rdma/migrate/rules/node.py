@@ -1,8 +1,8 @@
-"""A node's way from shares of kube-rdma's plugin to claims and back, for the same resource names.
+"""Plans a node's way from kube-rdma's device plugin to claims and back, for the same resources.
 
 The second half of `kube-rdma migrate node`. A label says how the agent serves the node's pools
-(pools/documents/config); the agent keeps the order in which shares end and slices begin. What
-is added here is what people have to do around it: no new pods while the kubelet has neither (it
+(pools/documents/config); the agent keeps the order in which shares end and slices begin. The plan
+adds the steps of people around it: no new pods while the kubelet has neither (it
 would refuse them for good), and the next node only when this one is through. Decision 0107.
 """
 
@@ -14,19 +14,18 @@ from shlex import quote
 
 from kube_base.errors import Refused
 from kube_rdma.lib.phrases import listed
-from kube_rdma.migrate.rules.commands import cordon, offered, uncordon, until
+from kube_rdma.migrate.rules.commands import TURN, allocatable, cordon, offered, uncordon, until
 from kube_rdma.model.claims.devices import DRIVER
-from kube_rdma.model.migrate import PlanStep, ServingPlan, ServingView, SharingPod
+from kube_rdma.model.migrate import PlanStep, ServingPlan, ServingView
 from kube_rdma.model.pools import is_extended_resource
 
 SERVE = "kube-rdma.io/serve"  # the label of pools/documents/config
 KUBELET = (1, 36)  # the first in which a name of a class is served without a gate (KEP-5004)
-_TURN = " \\\n    "
 _VERSION = re.compile(r"v?(\d{1,9})\.(\d{1,9})")
 
 
 def plan_node(view: ServingView) -> ServingPlan:
-    """What to do; raise Refused with all that stands in the way."""
+    """Return the plan; raise Refused with all that stands in the way."""
     faults = tuple(_faults(view))
     if faults:
         raise Refused.all(faults)
@@ -38,7 +37,7 @@ def plan_node(view: ServingView) -> ServingPlan:
             cordon([view.node]),
             f"kubectl label node {quote(view.node.name)} {SERVE}=claims --overwrite",
             *(offered([view.node], name, "0") for name in view.resources),
-            *(_in_slices(view, name) for name in view.resources),
+            *(until(f"{_slices(view)} | grep -qwF {name}") for name in view.resources),
             *uncordon([view.node]),
         ),
         view.node.name,
@@ -88,7 +87,11 @@ def _faults(view: ServingView) -> Sequence[Refused]:
 
 def _notes(view: ServingView) -> Sequence[str]:
     notes = []
-    old = [pod.title for pod in view.pods if _by_plugin(pod, view.resources)]
+    old = [
+        pod.title
+        for pod in view.pods
+        if any(name in pod.asked and name not in pod.by_claim for name in view.resources)
+    ]
     new = [pod.title for pod in view.pods if pod.by_claim]
     if old:
         notes.append(
@@ -111,26 +114,18 @@ def _notes(view: ServingView) -> Sequence[str]:
     return notes
 
 
-def _by_plugin(pod: SharingPod, resources: Sequence[str]) -> bool:
-    return any(name in pod.asked and name not in pod.by_claim for name in resources)
-
-
-def _in_slices(view: ServingView, resource: str) -> str:
-    return until(f"{_slices(view)} | grep -qwF {resource}")
-
-
 def _out_of_slices(view: ServingView, resource: str) -> str:
-    """An API server that does not answer has not said that a device is gone."""
-    return until(f"seen=$({_slices(view)}) &&{_TURN}! echo $seen | grep -qwF {resource}")
+    """Wait until no slice has the resource; an API server that does not answer proves nothing."""
+    return until(f"seen=$({_slices(view)}) &&{TURN}! echo $seen | grep -qwF {resource}")
 
 
 def _some_offered(view: ServingView, resource: str) -> str:
-    path = f"{{.status.allocatable.{resource.replace('.', chr(92) + '.')}}}"
     node = quote(view.node.name)
-    return until(f'kubectl get node {node} -o jsonpath="{path}" |{_TURN}grep -q "[1-9]"')
+    path = allocatable(resource)
+    return until(f'kubectl get node {node} -o jsonpath="{path}" |{TURN}grep -q "[1-9]"')
 
 
 def _slices(view: ServingView) -> str:
     fields = f"spec.driver={DRIVER},spec.nodeName={quote(view.node.name)}"
     path = "{.items[*].spec.devices[*].attributes.resource.string}"
-    return f'kubectl get resourceslices{_TURN}--field-selector={fields}{_TURN}-o jsonpath="{path}"'
+    return f'kubectl get resourceslices{TURN}--field-selector={fields}{TURN}-o jsonpath="{path}"'

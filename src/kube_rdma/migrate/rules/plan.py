@@ -1,7 +1,7 @@
-"""Where a cluster stands → the commands that bring it to kube-rdma, in order, and the way back.
+"""Plans the commands that bring a cluster to kube-rdma, in order, and the way back.
 
 The second half of `kube-rdma migrate plan`. kube-rdma's DaemonSet is made beside the other one, for
-nodes with the label kube-rdma.io/agent=on. Who writes the other DaemonSet decides the rest:
+nodes with the label kube-rdma.io/agent=on. The owner of the other DaemonSet decides the rest:
 
     nobody else       it is told to leave marked nodes; each node goes over by its label
     a policy of 0.1   the policy lets go of it first (that operator deletes nothing), then the same
@@ -38,24 +38,29 @@ from kube_rdma.model.migrate import (
 NAMESPACE, FILE = "kube-rdma", "kube-rdma-values.yaml"
 # On a node of VKE: its component's network out of Cello's way, and back (docs/multus.md).
 CLEAR, LEAVE = "clear-vke", ("uninstall --records", "clear-vke --undo")
-_PRESETS = {
-    StartingPoint.ACK: "ack",
-    StartingPoint.VKE: "vke",
-}  # of all others the plain device plugin's
-_FOREIGN = (
-    StartingPoint.ACK,
-    StartingPoint.VKE,
-)  # nobody but the vendor knows what their shares are called
+# All others have that of the plain device plugin. Only the vendor knows the shares' names of these.
+_PRESETS = {StartingPoint.ACK: "ack", StartingPoint.VKE: "vke"}
 
 
 def plan(view: MigrationView, options: MigrationOptions) -> TakeoverPlan:
-    """What to do; raise Refused where the plugin is not known, or serves no node."""
+    """Return the plan; raise Refused where the plugin is not known, or serves no node."""
     origin = source(view, options)
     if origin is None:
-        return TakeoverPlan(None, notes=(_nothing(view), *_idle(view), *view.unread))
-    resources = _resources(origin)
-    nodes = tuple(_expected(node, resources, origin.config) for node in view.nodes)
-    nodes = tuple(node for node in nodes if _takes_part(node, resources))
+        ours = [one.title for one in view.plugins if one.is_ours]
+        why = "No device plugin of RDMA cards was seen; docs/install.md says how to begin"
+        if ours:
+            why = (
+                f"kube-rdma serves the nodes already ({listed(ours)}); there is nothing to migrate"
+            )
+        return TakeoverPlan(None, notes=(why, *_idle(view), *view.unread))
+    fixed = {StartingPoint.ACK: ACK_RESOURCE, StartingPoint.VKE: VKE_RESOURCE}
+    resources = tuple(origin.config.shares) if origin.config else ()
+    if origin.start in fixed:
+        resources = (fixed[origin.start],)
+    every = (_expected(node, resources, origin.config) for node in view.nodes)
+    nodes = tuple(
+        node for node in every if any(node.offered.get(name, "0") != "0" for name in resources)
+    )
     if not nodes:
         raise Refused(
             f"no node offers {listed(resources)}, the shares of {origin.plugin.title}",
@@ -78,7 +83,7 @@ def plan(view: MigrationView, options: MigrationOptions) -> TakeoverPlan:
 
 
 class _Way:
-    """The steps of one start, there and back; each block of one has its answer in the other."""
+    """The steps of one plan; each step there has its answer in the steps back."""
 
     def __init__(
         self,
@@ -96,7 +101,7 @@ class _Way:
         self._labels = f"name={made['platform']['label']}"
 
     def forward(self) -> list[PlanStep]:
-        """To kube-rdma."""
+        """Return the steps to kube-rdma."""
         others = [node for node in self._nodes if node.mark != HERE]
         steps = [self._installed()]
         if self._start is StartingPoint.NVIDIA:
@@ -106,7 +111,7 @@ class _Way:
         return [*steps, self._held_off(), *map(self._exchange, others)]
 
     def back(self) -> list[PlanStep]:
-        """To the other plugin."""
+        """Return the steps back to the other plugin."""
         if self._start is StartingPoint.NVIDIA:
             return [self._owner_again(), self._removed()]
         steps = [*map(self._exchanged_back, self._nodes), self._let_in_again()]
@@ -116,7 +121,7 @@ class _Way:
 
     @property
     def _is_written_back(self) -> bool:
-        """Whether a policy of 0.1 still says of the plugin what its DaemonSet is to be."""
+        """Return whether a policy of 0.1 still writes the plugin's DaemonSet."""
         policy = self._origin.policy
         return self._start is StartingPoint.NVIDIA_2020 and bool(
             policy and policy.section is not None
@@ -168,21 +173,27 @@ class _Way:
             ),
         )
 
-    def _released(self) -> PlanStep:
+    def _policy_says(self, section: Document | None) -> str:
         assert self._origin.policy
+        return words.policy_says(self._origin.policy, section)
+
+    def _policy_as_read(self) -> str:
+        assert self._origin.policy
+        return self._policy_says(self._origin.policy.section)
+
+    def _released(self) -> PlanStep:
         return PlanStep(
             "Have the policy let go of the DaemonSet",
             "The operator of this version deletes nothing when a section goes. It only ceases to "
             "write the DaemonSet back.",
-            (words.policy_says(self._origin.policy, None),),
+            (self._policy_says(None),),
         )
 
     def _taken_again(self) -> PlanStep:
-        assert self._origin.policy
         return PlanStep(
             "Give the DaemonSet back to the policy",
             "The section is the one that was read when this plan was made.",
-            (words.policy_says(self._origin.policy, self._origin.policy.section),),
+            (self._policy_as_read(),),
         )
 
     def _held_off(self) -> PlanStep:
@@ -193,24 +204,18 @@ class _Way:
         )
 
     def _let_in_again(self) -> PlanStep:
+        before = words.let_in_again(self._plugin)
         return PlanStep(
             f"Put {self._plugin.title} back as it was",
             "Its pods that came back meanwhile start once more; no new pods are placed meanwhile.",
             (
                 words.cordon(self._nodes),
-                words.let_in_again(self._plugin),
-                *([words.rolled_out(self._plugin)] if self._rolls else []),
+                before,
+                *([words.rolled_out(self._plugin)] if "RollingUpdate" in before else []),
                 *words.all_offered(self._nodes, self._resources),
                 *words.uncordon(self._nodes),
             ),
         )
-
-    @property
-    def _rolls(self) -> bool:
-        return "RollingUpdate" in words.let_in_again(self._plugin)
-
-    def _closed(self, node: MigratingNode) -> str:
-        return words.drain(node) if self._start is StartingPoint.VKE else words.cordon([node])
 
     def _exchange(self, node: MigratingNode) -> PlanStep:
         why = "Running pods go on with their devices and shares. "
@@ -220,16 +225,7 @@ class _Way:
             f"{node.name}: from the other plugin to kube-rdma",
             f"{why}While no plugin serves the node it takes no new pods, for the kubelet would "
             "refuse them for good.",
-            (
-                self._closed(node),
-                words.mark([node], BETWEEN),
-                words.gone(self._plugin.namespace, self._plugin.labels, node),
-                *words.none_offered([node], self._resources),
-                *(self._on_host(node, CLEAR) if self._start is StartingPoint.VKE else ()),
-                words.mark([node], HERE),
-                *words.all_offered([node], self._resources),
-                *words.uncordon([node]),
-            ),
+            self._handover(node, self._plugin.namespace, self._plugin.labels, (CLEAR,), HERE),
             node.name,
         )
 
@@ -237,20 +233,27 @@ class _Way:
         return PlanStep(
             f"{node.name}: back to the other plugin",
             "The same the other way round. Leave out nodes that were never moved.",
-            (
-                self._closed(node),
-                words.mark([node], BETWEEN),
-                words.gone(self._space, self._labels, node),
-                *words.none_offered([node], self._resources),
-                *(self._on_host(node, *LEAVE) if self._start is StartingPoint.VKE else ()),
-                words.mark([node], ""),
-                *words.all_offered([node], self._resources),
-                *words.uncordon([node]),
-            ),
+            self._handover(node, self._space, self._labels, LEAVE, ""),
             node.name,
         )
 
-    def _on_host(self, node: MigratingNode, *commands: str) -> list[str]:
+    def _handover(
+        self, node: MigratingNode, space: str, labels: str, on_vke: Sequence[str], mark: str
+    ) -> tuple[str, ...]:
+        """Return the commands that end the pods of one plugin on a node and begin the other's."""
+        is_vke = self._start is StartingPoint.VKE
+        return (
+            words.drain(node) if is_vke else words.cordon([node]),
+            words.mark([node], BETWEEN),
+            words.gone(space, labels, node),
+            *words.none_offered([node], self._resources),
+            *(self._on_host(node, on_vke) if is_vke else ()),
+            words.mark([node], mark),
+            *words.all_offered([node], self._resources),
+            *words.uncordon([node]),
+        )
+
+    def _on_host(self, node: MigratingNode, commands: Sequence[str]) -> list[str]:
         """Change the node's CNI configuration, which no program of kube-rdma serves now."""
         image = self._options.image
         if not image:
@@ -278,14 +281,13 @@ class _Way:
         )
 
     def _alone(self) -> PlanStep:
-        assert self._origin.policy
         return PlanStep(
             "Remove the plugin from the policy, on all nodes at once",
             "Its operator deletes the DaemonSet. Then kube-rdma restarts, so that the wait for "
             "its shares proves something. Running pods go on; no new ones are placed meanwhile.",
             (
                 words.cordon(self._nodes),
-                words.policy_says(self._origin.policy, None),
+                self._policy_says(None),
                 *words.ended(self._plugin),
                 words.mark(self._nodes, BETWEEN),
                 words.gone(self._space, self._labels),
@@ -297,7 +299,6 @@ class _Way:
         )
 
     def _owner_again(self) -> PlanStep:
-        assert self._origin.policy
         return PlanStep(
             "Have the policy bring its plugin back, on all nodes at once",
             "The section is the one that was read when this plan was made. Pods of its plugin that "
@@ -308,7 +309,7 @@ class _Way:
                 words.gone(self._space, self._labels),
                 *words.none_offered(self._nodes, self._resources),
                 words.restarted(self._plugin),
-                words.policy_says(self._origin.policy, self._origin.policy.section),
+                self._policy_as_read(),
                 *words.all_offered(self._nodes, self._resources),
                 words.mark(self._nodes, ""),
                 *words.uncordon(self._nodes),
@@ -316,17 +317,10 @@ class _Way:
         )
 
 
-def _resources(origin: MigrationSource) -> tuple[str, ...]:
-    fixed = {StartingPoint.ACK: ACK_RESOURCE, StartingPoint.VKE: VKE_RESOURCE}
-    if origin.start in fixed:
-        return (fixed[origin.start],)
-    return tuple(origin.config.shares) if origin.config else ()
-
-
 def _expected(
     node: MigratingNode, resources: Sequence[str], config: PluginConfig | None
 ) -> MigratingNode:
-    """The node with what it will offer: a node between the two offers nothing now."""
+    """Return the node with the shares that it will offer: one between the two has none now."""
     shares = config.shares if config and node.mark == BETWEEN else {}
     missing = {
         name: quantity_text(count)
@@ -334,17 +328,6 @@ def _expected(
         if count and name in resources and node.offered.get(name, "0") == "0"
     }
     return replace(node, offered={**node.offered, **missing})
-
-
-def _takes_part(node: MigratingNode, resources: Sequence[str]) -> bool:
-    return any(node.offered.get(name, "0") != "0" for name in resources)
-
-
-def _nothing(view: MigrationView) -> str:
-    ours = [one.title for one in view.plugins if one.is_ours]
-    if ours:
-        return f"kube-rdma serves the nodes already ({listed(ours)}); there is nothing to migrate"
-    return "No device plugin of RDMA cards was seen; docs/install.md says how to begin"
 
 
 def _idle(view: MigrationView, origin: MigrationSource | None = None) -> list[str]:
@@ -357,7 +340,8 @@ def _idle(view: MigrationView, origin: MigrationSource | None = None) -> list[st
 def _notes(
     view: MigrationView, origin: MigrationSource, nodes: Sequence[MigratingNode]
 ) -> list[str]:
-    notes = [f"Of its configuration: {text}" for text in (origin.config or _NO_CONFIG).warnings]
+    warnings = origin.config.warnings if origin.config else ()
+    notes = [f"Of its configuration: {text}" for text in warnings]
     notes += _idle(view, origin)
     offering = {node.name for node in nodes}
     silent = [node.name for node in view.nodes if node.name not in offering]
@@ -368,7 +352,7 @@ def _notes(
             "No Deployment of NVIDIA's network operator is ready: without one nothing follows the "
             "policy"
         )
-    if origin.start in _FOREIGN:
+    if origin.start in _PRESETS:
         notes.append(
             "How this plugin names its shares only its vendor knows. Where the names differ, "
             "shares of running pods are not counted until these pods end"
@@ -382,6 +366,3 @@ def _notes(
         notes.append(f"{origin.plugin.title} stays, without pods, for the way back")
     notes.append(f"New nodes get no plugin of kube-rdma without the label {MARK}={HERE}")
     return [*notes, *view.unread]
-
-
-_NO_CONFIG = PluginConfig("", {})

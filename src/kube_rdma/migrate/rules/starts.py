@@ -1,4 +1,4 @@
-"""Recognizes which plugin serves a cluster's nodes, by what its DaemonSet mounts and who owns it.
+"""Recognizes the plugin that serves a cluster's nodes, by its DaemonSet's mounts and owner.
 
 The first half of `kube-rdma migrate plan`; migrate/rules/plan makes the way of it. Names are those
 of the manifests that their owners publish: k8s-rdma-shared-dev-plugin (deployment/k8s/base),
@@ -31,7 +31,7 @@ _PAGE = "docs/migrate.md lists what it knows"
 
 
 def serves(plugin: PluginDaemonSet) -> bool:
-    """Whether a DaemonSet looks like a device plugin of RDMA cards, or of anything."""
+    """Return whether a DaemonSet looks like a device plugin of RDMA cards, or of anything."""
     paths = [str((one.get("hostPath") or {}).get("path", "")) for one in _volumes(plugin)]
     if any(path.rstrip("/").endswith(_WATCHED) for path in paths):
         return True
@@ -39,7 +39,7 @@ def serves(plugin: PluginDaemonSet) -> bool:
 
 
 def config_map(plugin: PluginDaemonSet) -> str:
-    """The namespace and name of the ConfigMap that a plugin reads; empty where none is mounted."""
+    """Return the namespace/name of the ConfigMap that a plugin reads, "" where none is mounted."""
     folders = (SHARED_FOLDER, SCC_FOLDER)
     volumes = {path: name for name, path in _mounts(plugin)}
     mounted = next((volumes[folder] for folder in folders if folder in volumes), None)
@@ -96,6 +96,7 @@ def idle(view: MigrationView) -> list[PluginDaemonSet]:
 
 
 def _start(plugin: PluginDaemonSet, view: MigrationView) -> StartingPoint | None:
+    """Return the plugin's kind, None for one that kube-rdma does not know."""
     mounts = {path for _, path in _mounts(plugin)}
     if plugin.owner:
         policy = _policy(plugin, view)
@@ -113,7 +114,7 @@ def _start(plugin: PluginDaemonSet, view: MigrationView) -> StartingPoint | None
 
 
 def _policy(plugin: PluginDaemonSet, view: MigrationView) -> VendorPolicy | None:
-    """The policy that owns a plugin's DaemonSet."""
+    """Return the policy that owns a plugin's DaemonSet, None without one."""
     mine = (one for one in view.policies if (one.kind, one.name) == plugin.owner)
     return next((one for one in mine if one.namespace in ("", plugin.namespace)), None)
 
@@ -121,7 +122,7 @@ def _policy(plugin: PluginDaemonSet, view: MigrationView) -> VendorPolicy | None
 def _config(
     plugin: PluginDaemonSet, start: StartingPoint, view: MigrationView
 ) -> PluginConfig | None:
-    """What the plugin reads; of ACK's and VKE's nobody but their owners knows."""
+    """Return the plugin's configuration; ACK's and VKE's are known to their vendors alone."""
     if start in (StartingPoint.ACK, StartingPoint.VKE):
         return None
     name = config_map(plugin)
@@ -134,12 +135,11 @@ def _config(
 
 
 def _listed(plugins: Sequence[PluginDaemonSet]) -> str:
-    return listed([*map(_shown, plugins)]) or "none"
-
-
-def _shown(plugin: PluginDaemonSet) -> str:
-    owner = f", owned by {' '.join(plugin.owner)}" if plugin.owner else ""
-    return f"DaemonSet {plugin.title} (image {plugin.image or 'of no name'}{owner})"
+    names = []
+    for plugin in plugins:
+        owner = f", owned by {' '.join(plugin.owner)}" if plugin.owner else ""
+        names.append(f"DaemonSet {plugin.title} (image {plugin.image or 'of no name'}{owner})")
+    return listed(names) or "none"
 
 
 def _volumes(plugin: PluginDaemonSet) -> list[dict[str, Any]]:
@@ -147,7 +147,7 @@ def _volumes(plugin: PluginDaemonSet) -> list[dict[str, Any]]:
 
 
 def _mounts(plugin: PluginDaemonSet) -> Iterator[tuple[str, str]]:
-    """Volume and path of each mount."""
+    """Yield volume and path of each mount."""
     for container in plugin.pod.get("containers") or ():
         for mount in container.get("volumeMounts") or ():
             yield mount.get("name", ""), str(mount.get("mountPath", "")).rstrip("/")
