@@ -37,17 +37,8 @@ from kube_rdma.admission.rules.findings import findings
 from kube_rdma.attach.documents import network_status
 from kube_rdma.attach.rules.repair import as_read
 from kube_rdma.attach.rules.step_table import check, looked_at
+from kube_rdma.doctor import containers
 from kube_rdma.doctor.cluster import present
-from kube_rdma.doctor.containers import (
-    PROC,
-    container_ids,
-    is_open,
-    namespace_by_runtime,
-    processes_folder,
-    uid_of,
-    with_containers,
-    with_specs,
-)
 from kube_rdma.lib.part_reader import PartReader
 from kube_rdma.model.admission import ContainerRole, PodTemplate
 from kube_rdma.model.attach.attachment import Attachment, SeenLink
@@ -251,7 +242,7 @@ async def pod_here(
     `host` is the root of the node, `state` the agent's folder, `runtime` the socket of the CRI.
     """
     seen, whole = await pod_by_api(cluster, pod)
-    uid = uid_of(whole)
+    uid = containers.uid_of(whole)
     limits = reader.part("pod.limits", lambda: observed_limits(host, uid))
 
     def records() -> tuple[Attachment, ...]:
@@ -278,23 +269,27 @@ async def _inside(
     runtime: Path,
 ) -> ObservedPod:
     """Return the pod with its containers, and with what its network namespace shows."""
-    folder = processes_folder(host)
-    inside = reader.part("pod.containers", lambda: with_containers(seen, whole, folder))
+    folder = containers.processes_folder(host)
+    inside = reader.part("pod.containers", lambda: containers.with_containers(seen, whole, folder))
     full = inside[0] if inside else seen
     if any(None in (one.variables, one.nodes) for one in full.containers or ()):
-        made = await reader.asked("pod.containers", lambda: with_specs(full, whole, runtime, host))
+        made = await reader.asked(
+            "pod.containers", lambda: containers.with_specs(full, whole, runtime, host)
+        )
         full = made or full
     places = (inside[1] if inside else None, recorded_netns)
-    namespace = next((one for one in places if one and is_open(one)), None)
+    namespace = next((one for one in places if one and containers.is_open(one)), None)
     if namespace is None:
-        namespace = await reader.asked("pod.links", lambda: namespace_by_runtime(whole, runtime))
+        namespace = await reader.asked(
+            "pod.links", lambda: containers.namespace_by_runtime(whole, runtime)
+        )
     if namespace is None:
         return full
     full = reader.part("pod.links", partial(with_namespace, full, namespace)) or full
-    uid = uid_of(whole)
-    if not proc.processes_of(uid, PROC):
+    uid = containers.uid_of(whole)
+    if not proc.processes_of(uid, containers.PROC):
         return full  # the kernel tells of no process that is not in sight of this one
-    names = {container: name for name, container in container_ids(whole).items()}
+    names = {container: name for name, container in containers.container_ids(whole).items()}
 
     def queue_pairs() -> tuple[ObservedQueuePairs, ...]:
         pairs = open_inside(namespace, read_queue_pairs)

@@ -28,17 +28,7 @@ from kube_rdma.doctor.cluster import present
 from kube_rdma.doctor.containers import with_containers
 from kube_rdma.doctor.evidence import applied_pools
 from kube_rdma.doctor.pod import OpenCluster, observed_pod, recorded, with_namespace
-from kube_rdma.explain.cluster import (
-    claim_world,
-    claims_evidence,
-    offered_pools,
-    offered_resources,
-    others_on,
-    read_node,
-    read_report,
-    reported_specs,
-    unknown_node,
-)
+from kube_rdma.explain import cluster as objects
 from kube_rdma.explain.networks import with_documents
 from kube_rdma.explain.rules.node import basis
 from kube_rdma.hardware.survey import take_survey, with_uses
@@ -113,9 +103,11 @@ async def explain_manifest(
         seen = PodEvidence(template, node or "")
         if node:
             seen = replace(seen, basis=await _node_basis(cluster, reader, places, node))
-            if seen.basis is None and await read_node(cluster, node) is None:
-                raise unknown_node(node)
-        offered = await reader.asked("the nodes' resources", lambda: offered_resources(cluster))
+            if seen.basis is None and await objects.read_node(cluster, node) is None:
+                raise objects.unknown_node(node)
+        offered = await reader.asked(
+            "the nodes' resources", lambda: objects.offered_resources(cluster)
+        )
         return await _judged(replace(seen, offered=offered), cluster, reader, places)
 
 
@@ -124,7 +116,7 @@ async def read_claim(
 ) -> ClaimWorld:
     """Return a claim with all that decides about it, of all nodes or of one; raise Refused."""
     async with opener() as cluster:
-        return await claim_world(cluster, namespace, name, node)
+        return await objects.claim_world(cluster, namespace, name, node)
 
 
 async def _by_api(
@@ -142,10 +134,12 @@ async def _by_api(
         attached=tuple(network_status.own_attached(attached)),
         basis=await _node_basis(cluster, reader, places, where, pod) if where else None,
         seen=seen,
-        claims=await reader.asked("its claims", lambda: claims_evidence(cluster, pod)),
+        claims=await reader.asked("its claims", lambda: objects.claims_evidence(cluster, pod)),
     )
     if not where:
-        offered = await reader.asked("the nodes' resources", lambda: offered_resources(cluster))
+        offered = await reader.asked(
+            "the nodes' resources", lambda: objects.offered_resources(cluster)
+        )
         evidence = replace(evidence, offered=offered)
     if where == places.here:
         attachments, bindings = await asyncio.to_thread(_records, places.state, pod, whole.uid)
@@ -189,7 +183,7 @@ async def _judged(
     if full.basis is not None:
         pools = tuple(OfferedPool(one.spec) for one in full.basis.pools)
     else:
-        pools = await reader.asked("the NodePolicies", lambda: offered_pools(cluster)) or ()
+        pools = await reader.asked("the NodePolicies", lambda: objects.offered_pools(cluster)) or ()
     ip_pools = tuple(full.ip_pools) if full.pools_seen else None
     judged = findings(full.template, AdmissionFacts(pools, full.networks, ip_pools))
     return replace(full, findings=judged, not_seen=tuple(reader.not_seen))
@@ -204,7 +198,7 @@ async def _node_basis(
 ) -> NodeBasis | None:
     """Return the node as planning for `pod` needs it, with what its other pods have."""
     seen = await _alone(cluster, reader, places, name)
-    others = await reader.asked("other pods", lambda: others_on(cluster, name, pod))
+    others = await reader.asked("other pods", lambda: objects.others_on(cluster, name, pod))
     if seen is None or others is None:
         return seen
     return replace(seen, held=others.held, used_cards=others.cards)
@@ -214,16 +208,16 @@ async def _alone(
     cluster: Cluster, reader: PartReader, places: ExplainPlaces, name: str
 ) -> NodeBasis | None:
     """Return the node by its kernel, if this is its machine, else by its report."""
-    state = await reader.asked("the Node object", lambda: read_node(cluster, name))
+    state = await reader.asked("the Node object", lambda: objects.read_node(cluster, name))
     if name == places.here:
         exact = await asyncio.to_thread(node_here, name, places.state)
         if exact is not None:
             return replace(exact, state=state)
-    report = await reader.asked("the NodeReport", lambda: read_report(cluster, name))
+    report = await reader.asked("the NodeReport", lambda: objects.read_report(cluster, name))
     if report is None:
         nothing = HostNetwork((), NamespaceMode.UNKNOWN)
         return NodeBasis(name, (), nothing, state, reported=False) if state else None
-    specs = await reader.asked("the NodePolicies", lambda: reported_specs(cluster, report))
+    specs = await reader.asked("the NodePolicies", lambda: objects.reported_specs(cluster, report))
     return basis(name, report, state, specs or ())
 
 

@@ -31,17 +31,7 @@ from kube_rdma.model.doctor import Observation
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.pools import DATA_FILES
 from kube_rdma.model.survey import NamespaceMode, Survey
-from kube_rdma.pools.rules.health import (
-    NodeFacts,
-    NodeVerdict,
-    evaluate,
-    hidden,
-    idle,
-    judge,
-    lasting,
-    node_cards,
-    notes,
-)
+from kube_rdma.pools.rules import health
 from kube_rdma.pools.rules.rails import physical
 from kube_rdma.pools.rules.selection import moves, why_not
 
@@ -63,12 +53,14 @@ _GPU_VENDOR = 0x10DE  # NVIDIA, whose drivers need a module or DMA-BUF for GPUDi
 PEER_MODULES = frozenset({"nvidia_peermem", "nv_peer_mem"})
 
 
-def verdict(seen: Observation) -> NodeVerdict:
+def verdict(seen: Observation) -> health.NodeVerdict:
     """Judge the node by pools/rules/health, with all that was seen of it."""
     assert seen.survey is not None
     specs = seen.specs or ()
-    facts = NodeFacts(seen.survey, node_cards(seen.survey), specs, missing=seen.absent or ())
-    return evaluate(facts)
+    facts = health.NodeFacts(
+        seen.survey, health.node_cards(seen.survey), specs, missing=seen.absent or ()
+    )
+    return health.evaluate(facts)
 
 
 def _no_driver(seen: Observation) -> Iterator[Finding]:
@@ -129,7 +121,7 @@ def _device_files(seen: Observation) -> Iterator[Finding]:
     """Yield what a device lacks for good; sentences of pools/rules/health."""
     survey = _survey(seen)
     for device in survey.devices:
-        for sentence in lasting(device, managed=survey.rdma_cm is not None):
+        for sentence in health.lasting(device, managed=survey.rdma_cm is not None):
             yield _worded(device.name, sentence, "A module of the RDMA core is not loaded")
 
 
@@ -146,7 +138,7 @@ def _absent_nodes(seen: Observation) -> Iterator[Finding]:
 def _manager(seen: Observation) -> Iterator[Finding]:
     survey = _survey(seen)
     if survey.rdma_cm is None:
-        for sentence in notes(survey):
+        for sentence in health.notes(survey):
             if "rdma_cm" in sentence:
                 yield _worded(
                     "rdma_cm", sentence, "Module rdma_ucm is not loaded", Severity.WARNING
@@ -158,14 +150,14 @@ def _namespace_mode(seen: Observation) -> Iterator[Finding]:
     if _survey(seen).namespace_mode is not NamespaceMode.EXCLUSIVE:
         return
     for spec in seen.specs or ():
-        for sentence in hidden(spec):
+        for sentence in health.hidden(spec):
             yield _worded(spec.resource, sentence, f"Mode {spec.mode} shares cards that stay here")
 
 
 def _bonds(seen: Observation) -> Iterator[Finding]:
     """Yield ports in a bond: no pod may take them, and their GIDs are of the bond's device."""
     survey = _survey(seen)
-    usable = {one.device.name for one in judge(survey) if one.usable}
+    usable = {one.device.name for one in health.judge(survey) if one.usable}
     moved = any(map(moves, seen.specs or ()))
     for device in survey.devices:
         for port in device.ports:
@@ -192,7 +184,7 @@ _PORT_CAUSES: Mapping[str, str] = MappingProxyType(
 def _ports(seen: Observation, *, lacking: str) -> Iterator[Finding]:
     """Yield devices whose ports carry no traffic, if the first port lacks just this."""
     for device in _survey(seen).devices:
-        sentence = idle(device)
+        sentence = health.idle(device)
         if sentence and _lack(device.ports[0], _survey(seen)) == lacking:
             yield _worded(device.name, sentence, _PORT_CAUSES[lacking])
 
@@ -218,8 +210,8 @@ def _no_gid(seen: Observation) -> Iterator[Finding]:
     """Yield what is left of a verdict: the device works, and nobody can address it."""
     survey = _survey(seen)
     managed = survey.rdma_cm is not None
-    for judged in judge(survey):
-        others = {*lasting(judged.device, managed=managed), idle(judged.device)}
+    for judged in health.judge(survey):
+        others = {*health.lasting(judged.device, managed=managed), health.idle(judged.device)}
         for sentence in judged.reasons:
             if sentence not in others:
                 yield _worded(
@@ -283,8 +275,8 @@ def _clashes(seen: Observation) -> Iterator[Finding]:
 def _ill_cards(seen: Observation) -> Iterator[Finding]:
     """Yield cards of pools that are unusable for reasons that no other check of this file has."""
     survey = _survey(seen)
-    judged = {reason for one in judge(survey) for reason in one.reasons}
-    judged |= {reason for spec in seen.specs or () for reason in hidden(spec)}
+    judged = {reason for one in health.judge(survey) for reason in one.reasons}
+    judged |= {reason for spec in seen.specs or () for reason in health.hidden(spec)}
     absent = tuple(path.rpartition("/")[2] for path in seen.absent or ())
     for pool in verdict(seen).pools:
         for card in pool.unusable:
@@ -304,7 +296,7 @@ def _taken_over(seen: Observation) -> Iterator[Finding]:
 
 def _lost_rails(seen: Observation) -> Iterator[Finding]:
     """Yield rails of which the node has no card: more are configured than there are cards."""
-    present = set(map(physical, node_cards(_survey(seen))))
+    present = set(map(physical, health.node_cards(_survey(seen))))
     rails = seen.rails or ()
     gone = [one for one in rails if one.card not in present]
     if gone:

@@ -14,17 +14,8 @@ from kube_base.frozen import replace
 from kube_rdma.admission.rules.shares import asked, held_shares, possible
 from kube_rdma.attach.rules.addresses import default_routes
 from kube_rdma.attach.rules.plan import leads_pod
+from kube_rdma.explain.rules import inside
 from kube_rdma.explain.rules.claims import claim_findings, explained_claims
-from kube_rdma.explain.rules.inside import (
-    connections,
-    device_nodes,
-    device_nodes_from,
-    interfaces,
-    interfaces_from,
-    missing,
-    pinned,
-    settings,
-)
 from kube_rdma.explain.rules.planning import PodPlan, is_unplannable, judged, planned, unreported
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model.admission import USUAL, PodTemplate
@@ -162,9 +153,9 @@ def explain(evidence: PodEvidence) -> Explanation:
         plan = judged(evidence)
     steps, source = _plans(evidence, plan)
     template = evidence.template
-    seen = tuple(interfaces(evidence, plan, steps))
+    seen = tuple(inside.interfaces(evidence, plan, steps))
     vanished = []
-    if names := missing(evidence, seen):
+    if names := inside.missing(evidence, seen):
         vanished = [f"Not in the pod any more: {listed(names)}, which the agent has made"]
     return Explanation(
         pod=f"{template.namespace}/{template.name}",
@@ -182,15 +173,15 @@ def explain(evidence: PodEvidence) -> Explanation:
         plans=steps,
         source=source,
         interfaces=seen,
-        device_nodes=tuple(device_nodes(evidence, plan)),
-        settings=tuple(settings(evidence, plan)),
+        device_nodes=tuple(inside.device_nodes(evidence, plan)),
+        settings=tuple(inside.settings(evidence, plan)),
         findings=tuple(findings(evidence, plan)),
         notes=(*_notes(evidence, plan, source), *vanished),
-        interfaces_from=interfaces_from(evidence),
-        device_nodes_from=device_nodes_from(evidence),
-        rdma_cm=tuple(connections(evidence, plan, seen)),
+        interfaces_from=inside.interfaces_from(evidence),
+        device_nodes_from=inside.device_nodes_from(evidence),
+        rdma_cm=tuple(inside.connections(evidence, plan, seen)),
         claims=tuple(explained_claims(evidence)),
-        pinned=tuple(pinned(evidence)),
+        pinned=tuple(inside.pinned(evidence)),
     )
 
 
@@ -218,8 +209,8 @@ def _networks(evidence: PodEvidence) -> Iterator[ExplainedNetwork]:
     for ask in evidence.asks:
         name = f"{ask.namespace}/{ask.network}"
         network = by_name.get(name)
-        missing = "not read" if evidence.unread or evidence.misread else "there is no such network"
-        means = "; ".join(_meaning(network, evidence)) if network else missing
+        unknown = "not read" if evidence.unread or evidence.misread else "there is no such network"
+        means = "; ".join(_meaning(network, evidence)) if network else unknown
         yield ExplainedNetwork(ask.interface, name, means)
 
 
