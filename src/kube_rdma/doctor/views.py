@@ -101,8 +101,8 @@ def doctor_document(seen: Observation, diagnosis: Diagnosis) -> dict[str, object
             for one in diagnosis.uses
         ],
         "passed": list(diagnosis.passed),
-        "notSeen": [asdict(one) for one in diagnosis.unseen],
-        "blanks": [asdict(one) for one in seen.not_seen],
+        "notChecked": [asdict(one) for one in diagnosis.unseen],
+        "notSeen": [asdict(one) for one in seen.not_seen],
     }
 
 
@@ -244,7 +244,7 @@ def _node(node: NodeDiagnosis) -> dict[str, object]:
         "why": node.why or None,
         "errors": sum(one.is_error for one in diagnosis.findings) if diagnosis else None,
         "passed": list(diagnosis.passed) if diagnosis else [],
-        "notSeen": [asdict(one) for one in diagnosis.unseen] if diagnosis else [],
+        "notChecked": [asdict(one) for one in diagnosis.unseen] if diagnosis else [],
     }
 
 

@@ -7,12 +7,11 @@ import asyncio
 import pytest
 
 from kube_base.errors import Refused, Unavailable
-from kube_base.frozen import replace
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.adapters.files import bundle
 from kube_rdma.doctor.agents import MOST, AgentLimits, find_agents
-from kube_rdma.model.doctor import Observation, ObservedPod
+from kube_rdma.model.doctor import Observation
 from kube_rdma.model.late_binding import PodName
 from kube_rdma_testing.cluster.server import FakeServer
 from tests.kit.agents import NAMESPACE, FleetOfAgents, agent_pod
@@ -162,10 +161,3 @@ async def test_other_pods_and_labellers_are_no_agents():
 async def test_agents_are_found_in_every_namespace_that_may_be_read(fleet):
     agents = await find_agents(Cluster(fleet.server.line()), ("nowhere", NAMESPACE))
     assert agents.nodes == fleet.nodes
-
-
-async def test_an_observation_of_a_node_comes_back_whole(fleet):
-    pod = ObservedPod("train", "w-0", "node-1")
-    seen = replace(Observation("node-1", taken="2026-01-01T00:00:00Z"), pod=pod)
-    fleet.texts["node-1"] = bundle.encode(seen).decode()
-    assert await (await agents_of(fleet)).node("node-1") == seen

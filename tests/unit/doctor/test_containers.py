@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kube_base.frozen import replace
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.own import DEFINITION
 from kube_rdma.adapters.cluster.kinds.pod import DAEMON_SETS, DEPLOYMENTS, POD
@@ -22,7 +21,6 @@ from kube_rdma.model.late_binding import MadeContainer, PodName, PodSandbox
 from kube_rdma.reports import cluster as objects
 from kube_rdma_testing.cluster.server import FakeServer
 from kube_rdma_testing.runtime.cri import FakeCriRuntime
-from tests.unit.doctor.rules.healthy import with_pod
 
 KINDS = (*(DAEMON_SETS, DEPLOYMENTS, objects.EVENT, objects.BINDING), *(IP_POOL, DEFINITION, POD))
 IDENTITY, UID = "ab" * 32, "1-2"
@@ -116,15 +114,6 @@ async def test_locked_memory_is_judged_from_an_agents_container(
     assert container.nodes == ("/dev/infiniband/uverbs0",)
     assert container.variables == (("NCCL_IB_GID_INDEX", "3"), ("UCX_TLS", "rc"))
     assert code in {one.code for one in diagnose(seen).findings}
-
-
-async def test_a_wrong_gid_index_is_found_by_the_runtimes_word(tmp_path, host, runtime):
-    """The pod's namespace and GID tables are those of a good node; the container was seen here."""
-    socket, made = runtime
-    made.make(IDENTITY, SPEC)
-    (container,) = (await seen_from_an_agent(tmp_path, host, socket, pod())).pod.containers
-    first, *_ = diagnose(with_pod(containers=(replace(container, memlock=-1),))).findings
-    assert (first.code, first.subject) == ("KR420", "main")
 
 
 async def test_without_the_runtimes_word_limits_are_judged_all_the_same(tmp_path, host, runtime):

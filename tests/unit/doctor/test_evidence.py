@@ -296,14 +296,6 @@ def test_modules_neighbours_and_sysctls_are_read(tmp_path):
         proc.read_modules(tmp_path / "none")
 
 
-@pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"document": 99, "node": "a"}', '{"document": 1}', "[" * 9999]
-)
-def test_what_is_no_bundle_is_refused(text):
-    with pytest.raises(Refused, match=r"\A\S*: (this is not a bundle|the bundle has format)"):
-        bundle.decode(text.encode(), "x.json")
-
-
 def test_a_field_that_a_later_release_adds_is_passed_over():
     data = json.loads(bundle.encode(Observation("node-1")))
     assert bundle.decode(json.dumps(data | {"later": 1}).encode(), "x") == Observation("node-1")

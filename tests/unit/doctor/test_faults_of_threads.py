@@ -15,10 +15,8 @@ from kube_base.frozen import Frozen, replace
 from kube_rdma.adapters.files import bundle
 from kube_rdma.adapters.kernel.netlink.dcb import decode_flow_control
 from kube_rdma.adapters.kernel.proc import read_hypervisor
-from kube_rdma.adapters.kernel.sysfs.pci import read_bridges
 from kube_rdma.doctor.beside_sysfs import watched_errors
 from kube_rdma.doctor.evidence import DoctorPlaces, observe
-from kube_rdma.doctor.rules.cards import bridges_of
 from kube_rdma.doctor.rules.diagnose import diagnose_fleet
 from kube_rdma.doctor.rules.errors import roce_interfaces
 from kube_rdma.model.doctor import NodeAnswer, Observation, ObservedLink
@@ -146,11 +144,3 @@ async def test_five_well_machines_have_nothing_to_say(tmp_path):
     assert fleet.findings == ()
     passed = {code for node in fleet.nodes for code in node.diagnosis.passed}
     assert passed >= {fault.code for fault in FAULTS} - {"KR128"}
-
-
-async def test_every_port_on_the_way_was_read(tmp_path):
-    plant(tmp_path, FAULTS[0])
-    observed = await observe(DoctorPlaces("node-1", sysfs=tmp_path), nobody)
-    ports = bridges_of(observed.survey)
-    assert "0000:17:02.0" in ports
-    assert read_bridges(ports, tmp_path) == observed.bridges

@@ -103,16 +103,6 @@ async def test_a_recorded_machine_has_the_findings_of_the_live_one(tmp_path, fau
         assert fault.code in {one.code for one in diagnose(recorded).findings}
 
 
-async def test_what_interfaces_count_is_recorded(tmp_path):
-    looks = iter(range(100))
-    live, recorded = await live_and_recorded(
-        tmp_path, WELL, lambda _interface: {"rx_pcs_symbol_err_phy": next(looks)}
-    )
-    assert recorded.errors == live.errors
-    assert {name for one in recorded.errors for name, _ in one.rises} == {"rx_pcs_symbol_err_phy"}
-    assert diagnose(recorded) == diagnose(live)
-
-
 async def test_what_could_not_be_read_is_not_seen_in_the_recording_either(tmp_path):
     def refuses(interface):
         raise Unavailable(f"the driver of {interface} tells no statistics")

@@ -7,7 +7,6 @@ from kube_rdma.doctor.rules.diagnose import diagnose
 from kube_rdma.doctor.views import doctor_document, doctor_page
 from kube_rdma.lib.page import page_text
 from kube_rdma.model.claims.devices import DRIVER, ClaimedDevice, SliceDevice
-from kube_rdma.model.device import PortState
 from kube_rdma.model.doctor import CardByClaim
 from kube_rdma.model.finding import Severity
 from kube_rdma.model.holdings import Holding
@@ -82,19 +81,6 @@ def test_a_card_that_neither_node_nor_pod_shows():
     words = replace(NIC, rdma="", capable=None)  # nothing says that it was an RDMA card
     seen = replace(seen, slices=(replace(seen.slices[0], cards=(words,)),))
     assert diagnose(seen).claimed == ()
-
-
-def test_a_port_that_the_node_does_not_see_is_judged_in_the_pod():
-    """Its driver moved the device, in RDMA namespace mode exclusive."""
-    port = replace(DEVICES[1].ports[0], state=PortState.DOWN)
-    inside = replace(SURVEY, devices=(replace(DEVICES[1], ports=(port,)),))
-    seen = replace(
-        CLAIMING,
-        survey=replace(SURVEY, devices=DEVICES[:1]),
-        pod=replace(CLAIMING.pod, survey=inside),
-    )
-    assert "KR442" in codes(seen)
-    assert "KR442" not in codes(CLAIMING)
 
 
 def test_a_pod_that_started_without_the_interface_of_its_card():

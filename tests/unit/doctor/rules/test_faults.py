@@ -6,7 +6,7 @@ import pytest
 
 from kube_base.frozen import replace
 from kube_rdma.doctor.rules.diagnose import CHECKS, diagnose
-from kube_rdma.doctor.rules.kubelet import KUBELET_SOCKET, socket_of
+from kube_rdma.doctor.rules.kubelet import KUBELET_SOCKET
 from kube_rdma.model.claims.devices import ClaimedDevice, DeviceSlice, SliceDevice
 from kube_rdma.model.device import CharKind, LinkLayer, PhysicalState, PortState
 from kube_rdma.model.doctor import (
@@ -418,12 +418,6 @@ def test_what_follows_comes_behind_with_the_code_of_its_root():
     assert [(one.code, one.follows) for one in findings[2:]] == [("KR204", "KR120")]
 
 
-def test_a_missing_node_of_a_device_is_told_once():
-    """The card is not allocatable for it; that needs no finding of its own."""
-    findings = diagnose(FAULTS["node of a device removed"][1]).findings
-    assert "KR133" not in [one.code for one in findings]
-
-
 def test_a_bond_that_no_pool_takes_apart_is_advice():
     seen = with_device(port={"bond": "bond0"}, netdev={"master": "bond0", "bonded": True})
     (finding,) = diagnose(seen).findings
@@ -484,10 +478,6 @@ def test_a_device_that_the_pod_does_not_show_is_nothing_in_mode_shared():
     seen = replace(APART, survey=SURVEY, specs=HEALTHY.specs)
     assert "KR417" in codes(APART)
     assert "KR417" not in codes(seen)
-
-
-def test_a_socket_has_no_slash():
-    assert "/" not in socket_of(RESOURCE)
 
 
 def test_the_address_that_rdma_cm_has_to_take_is_named():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +12,8 @@ from kube_base.frozen import replace
 from kube_base.natural import natural
 from kube_rdma.doctor.rules.diagnose import diagnose, diagnose_fleet
 from kube_rdma.doctor.rules.errors import outliers
+from kube_rdma.doctor.views import fleet_document, fleet_page
+from kube_rdma.lib.page import page_text
 from kube_rdma.model.doctor import NodeAnswer, Observation
 from kube_rdma.model.finding import Severity
 from tests.unit.doctor.rules.healthy import HEALTHY, with_device
@@ -24,19 +28,6 @@ def answers(**faults):
     for node in NODES:
         fault = faults.get(node.replace("-", "_"))
         yield NodeAnswer(node, replace(FAULTS[fault][1] if fault else HEALTHY, node=node))
-
-
-def test_a_well_fleet_has_nothing_to_say():
-    fleet = diagnose_fleet(answers())
-    assert (fleet.findings, fleet.ill, fleet.is_blind) == ((), False, False)
-    assert [one.node for one in fleet.nodes] == NODES  # node-2 before node-10
-
-
-def test_the_same_finding_is_one_row_with_its_nodes():
-    fleet = diagnose_fleet(answers(node_3="rdma_ucm unloaded", node_11="rdma_ucm unloaded"))
-    (row,) = fleet.findings
-    assert (row.code, row.nodes) == ("KR106", ("node-3", "node-11"))
-    assert {place.finding.code for place in row.places} == {"KR106"}
 
 
 def test_a_node_that_does_not_answer_is_no_well_node():
@@ -121,3 +112,65 @@ def test_names_come_by_their_numbers_and_any_name_has_a_place(numbers, others):
     names = [f"node-{number}" for number in numbers]
     ordered = [name for name in sorted([*names, *others], key=natural) if name in names]
     assert list(dict.fromkeys(ordered)) == [f"node-{number}" for number in sorted(numbers)]
+
+
+# The page and the document of all nodes.
+
+NAMES = [f"node-{number}" for number in range(1, 13)]
+ILL = replace(HEALTHY, kubelet=replace(HEALTHY.kubelet, sockets=()))
+
+
+def fleet(ill=(), dark=()):
+    """Nodes that are well, but those without a kubelet and those that did not answer."""
+    for node in NAMES:
+        if node in dark:
+            yield NodeAnswer(node, why=f"The doctor on node {node} does not answer within 20 s.")
+        else:
+            yield NodeAnswer(node, replace(ILL if node in ill else HEALTHY, node=node))
+
+
+def text(**more):
+    return page_text(fleet_page(diagnose_fleet(fleet(**more))), 80)
+
+
+def test_a_well_fleet_is_two_lines():
+    assert text() == "12 nodes with an agent · 12 answered\n\nNo error on 12 nodes."
+
+
+def test_the_same_finding_is_one_block_with_a_count_and_names():
+    page = text(ill=NAMES[:10])
+    assert page.count("KR201") == 1
+    assert "✗ KR201  10 of 12 nodes  kubelet" in page
+    assert "    Nodes  node-1, node-2, node-3, node-4, node-5, node-6, node-7, node-8 and 2" in page
+    assert "and so: KR202" in page
+    assert page.splitlines()[-1] == "1 error on 10 nodes, 0 notes."
+
+
+def test_nodes_that_did_not_answer_for_one_reason_are_one_line():
+    page = text(dark=("node-3", "node-4"))
+    assert "12 nodes with an agent · 10 answered" in page
+    assert page.count("? Not seen") == 1
+    assert "? Not seen: node-3, node-4." in page
+    assert page.splitlines()[-1].startswith("Too little was seen to rule out problems")
+
+
+def test_one_node_that_did_not_answer_is_named_in_its_reason():
+    assert "The doctor on node node-3 does not answer" in " ".join(text(dark=("node-3",)).split())
+
+
+@pytest.mark.parametrize("more", [{}, {"ill": NAMES}, {"dark": NAMES}], ids=["well", "ill", "dark"])
+def test_no_page_is_wider_than_the_terminal(more):
+    assert max(map(len, text(**more).splitlines())) <= 80
+
+
+def test_the_document_has_every_node_and_every_place():
+    document = fleet_document(diagnose_fleet(fleet(ill=("node-2",), dark=("node-3",))))
+    document = json.loads(json.dumps(document))
+    by_node = {one["node"]: one for one in document["nodes"]}
+    assert list(by_node) == NAMES
+    assert (by_node["node-3"]["answered"], by_node["node-3"]["errors"]) == (False, None)
+    assert by_node["node-2"]["errors"] >= 1
+    (row,) = [one for one in document["findings"] if one["code"] == "KR201"]
+    assert (row["count"], row["nodes"]) == (1, ["node-2"])
+    assert row["places"][0]["about"] == "kubelet"
+    assert row["places"][0]["fix"]

@@ -1,4 +1,4 @@
-"""What a doctor says of programs that use RDMA, and of those that do not though they were told."""
+"""Use of RDMA by programs, and limits of a pod that are well; test_faults plants the ill ones."""
 
 import pytest
 
@@ -6,9 +6,17 @@ from kube_base.frozen import replace
 from kube_rdma.doctor.rules.diagnose import diagnose
 from kube_rdma.doctor.views import doctor_document, doctor_page
 from kube_rdma.lib.page import page_text
-from kube_rdma.model.doctor import ObservedQueuePairs
+from kube_rdma.model.doctor import ObservedLimit, ObservedQueuePairs
 from kube_rdma.model.finding import Severity
-from tests.unit.doctor.rules.healthy import CONTAINER, POD, WITH_POD, with_container, with_pod
+from tests.unit.doctor.rules.healthy import (
+    CONTAINER,
+    HEALTHY,
+    POD,
+    WITH_POD,
+    with_container,
+    with_pod,
+)
+from tests.unit.doctor.rules.test_faults import FAULTS, codes, limited
 
 PAIRS = (
     ObservedQueuePairs("main", "mlx5_0", "RC", 4, 3, ("ib_write_bw",)),
@@ -81,3 +89,19 @@ def test_programs_read_the_same():
     (blind,) = doctor_document(WITH_POD, diagnose(WITH_POD))["uses"]
     assert blind["queuePairs"] is None
     assert POD.queue_pairs is None
+
+
+def test_limits_that_the_kernel_holds_and_that_leave_room_are_well():
+    """A pool without limits is well whatever the kernel shows, and so is a pod without shares."""
+    devices = [one.name for one in POD.survey.devices]
+    roomy = limited(*(ObservedLimit(name, 1, 20, 4, 100) for name in devices))
+    assert "KR432" not in codes(roomy)
+    assert "KR432" not in codes(replace(FAULTS["limits used up"][1], specs=HEALTHY.specs))
+    idle = replace(HEALTHY.kubelet, holdings=())
+    assert "KR432" not in codes(replace(FAULTS["limits that nobody wrote"][1], kubelet=idle))
+
+
+def test_what_is_used_up_is_said_in_numbers():
+    both = ObservedLimit("mlx5_0", 4, 100, 4, 100)
+    assert both.used_up == "all 4 handles and all 100 objects"
+    assert ObservedLimit("mlx5_0", 4, 100, None, 101).used_up == ""

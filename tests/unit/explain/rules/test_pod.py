@@ -143,13 +143,6 @@ def test_what_ipam_would_refuse_is_refused_in_its_words(more, problem):
     assert finding.problem.startswith(problem)
 
 
-def test_an_address_that_no_pool_gives_is_refused():
-    pod = evidence()
-    asked = replace(pod.asks[0], addresses=(AskedAddress(ip_address("10.99.0.1")),))
-    (finding,) = explain(replace(pod, asks=(asked,))).findings
-    assert finding.problem == "IPPool rail does not give 10.99.0.1"
-
-
 EVERYWHERE = ip_network("0.0.0.0/0")
 
 
@@ -230,18 +223,6 @@ def test_settings_of_virtual_functions_are_not_guessed():
     assert explanation.plans == ()
     assert any("virtual function" in note for note in explanation.notes)
     assert not explanation.is_refused
-
-
-def test_networks_that_nobody_could_read_refuse_nothing():
-    explanation = explain(evidence(unread=True, networks=()))
-    assert [one.means for one in explanation.networks] == ["not read"]
-    assert not explanation.is_refused
-
-
-def test_a_network_that_is_not_there_is_refused_by_the_agent():
-    explanation = explain(evidence(networks=()))
-    assert [one.means for one in explanation.networks] == ["there is no such network"]
-    assert [one.stage for one in explanation.findings] == [Stage.AGENT]
 
 
 def test_the_agents_word_about_a_pod_that_has_its_networks_is_not_asked():

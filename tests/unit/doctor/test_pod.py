@@ -1,4 +1,4 @@
-"""CNI CHECK by the agent's journal, without the agent: a made-up kernel, records on a real disk."""
+"""A pod on its own node: CNI CHECK by the agent's journal, limits by its cgroup, queue pairs."""
 
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -10,11 +10,12 @@ from kube_base.frozen import replace
 from kube_rdma.adapters.journal.codec import ATTACHMENTS
 from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.journal import Journal
-from kube_rdma.doctor.pod import checked, recorded
+from kube_rdma.adapters.kernel import proc
+from kube_rdma.doctor.pod import checked, counted_pairs, observed_limits, recorded
 from kube_rdma.model.attach.attachment import Attachment, Plan, Sandbox
 from kube_rdma.model.attach.steps import AddAddress, MakeLink, Mark, SetLink, VirtualKind
-from kube_rdma.model.device import PlannedHostLink
-from kube_rdma.model.doctor import ObservedAttachment
+from kube_rdma.model.device import PlannedHostLink, QueuePair
+from kube_rdma.model.doctor import ObservedAttachment, ObservedLimit, ObservedQueuePairs
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding import ContainerId, PodName
 from kube_rdma_testing.kernel.network_kernel import FakeKernel
@@ -103,3 +104,79 @@ def test_records_are_those_of_this_pod_alone(kernel, tmp_path):
 
 def test_without_an_agent_with_networks_there_is_no_record(tmp_path):
     assert recorded(tmp_path / "state", POD) is None
+
+
+UID = "5e0b-8e3c"
+
+
+@pytest.fixture
+def group(tmp_path):
+    """The group of a pod, with one limited device and a free one."""
+    root = tmp_path / "sys/fs/cgroup"
+    group = root / f"kubepods/pod{UID}"
+    group.mkdir(parents=True)
+    (root / "cgroup.controllers").write_text("cpu rdma\n")
+    (group / "rdma.max").write_text(
+        "mlx5_0 hca_handle=4 hca_object=100 \nmlx5_1 hca_handle=max hca_object=max \n"
+    )
+    (group / "rdma.current").write_text(
+        "mlx5_0 hca_handle=1 hca_object=20 \nmlx5_1 hca_handle=0 hca_object=0 \n"
+    )
+    return group
+
+
+def test_what_a_pod_has_stands_beside_what_it_may_have(group, tmp_path):
+    limited, free = observed_limits(tmp_path, UID)
+    assert limited == ObservedLimit("mlx5_0", 1, 20, 4, 100)
+    assert free == ObservedLimit("mlx5_1")
+    assert (limited.is_set, free.is_set, limited.used_up) == (True, False, "")
+
+
+def test_a_pod_of_another_node_has_none_here(group, tmp_path):
+    assert observed_limits(tmp_path, "another") == ()
+
+
+def test_a_node_of_cgroup_v1_has_none(group, tmp_path):
+    (tmp_path / "sys/fs/cgroup/cgroup.controllers").unlink()
+    assert observed_limits(tmp_path, UID) == ()
+
+
+def test_where_the_controller_is_off_nothing_is_limited(group, tmp_path):
+    (group / "rdma.max").unlink()
+    assert observed_limits(tmp_path, UID) == ()
+
+
+def test_what_cannot_be_read_is_not_taken_for_no_limit(group, tmp_path):
+    (group / "rdma.max").unlink()
+    (group / "rdma.max").mkdir()
+    with pytest.raises(Unavailable, match="cannot be read or written"):
+        observed_limits(tmp_path, UID)
+
+
+CONTAINERS = {7: "main", 8: "main", 9: "sidecar"}
+PROGRAMS = {7: "ib_write_bw", 8: "python", 9: ""}
+
+
+def test_pairs_are_counted_by_container_device_and_transport():
+    pairs = (
+        QueuePair("mlx5_1", "UD", 9),
+        QueuePair("mlx5_0", "RC", 7, ready=True),
+        QueuePair("mlx5_0", "RC", 8),
+        QueuePair("mlx5_0", "RC", 10, ready=True),  # of another pod
+    )
+    counts = counted_pairs(pairs, lambda pid: CONTAINERS.get(pid, ""), PROGRAMS.__getitem__)
+    assert counts == (
+        ObservedQueuePairs("main", "mlx5_0", "RC", 2, 1, ("ib_write_bw", "python")),
+        ObservedQueuePairs("sidecar", "mlx5_1", "UD", 1, 0, ()),
+    )
+
+
+def test_a_process_says_what_it_has_pinned(tmp_path):
+    for pid, status in ((7, "VmLck:\t 12 kB\nVmPin:\t     2048 kB\n"), (8, "VmLck:\t 12 kB\n")):
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / f"{pid}/status").write_text(status)
+    (tmp_path / "7/comm").write_text("ib\x1b[31m\n")
+    assert proc.pinned(7, tmp_path) == 2048 * 1024
+    with pytest.raises(Unavailable, match="pinned"):
+        proc.pinned(8, tmp_path)
+    assert (proc.program(7, tmp_path), proc.program(8, tmp_path)) == ("ib?[31m", "")
