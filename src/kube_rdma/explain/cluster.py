@@ -26,13 +26,9 @@ from kube_rdma.adapters.cluster.kinds.own import NODE_REPORT
 from kube_rdma.adapters.cluster.kinds.pod import FULL_POD, status_of
 from kube_rdma.admission.documents.pod_manifest import counted
 from kube_rdma.attach.documents import network_status
-from kube_rdma.claims.cluster import allocated, claims_of_pod
-from kube_rdma.claims.parameters import parameters_by_request
 from kube_rdma.model.admission import OfferedPool
 from kube_rdma.model.card import CardId
-from kube_rdma.model.claims.claim import ClaimName, ClaimNode, ClaimParameters, ClaimWorld
-from kube_rdma.model.explain import ClaimsEvidence
-from kube_rdma.model.finding import Finding, Stage
+from kube_rdma.model.claims.claim import ClaimNode, ClaimWorld
 from kube_rdma.model.kubernetes import NodeState
 from kube_rdma.model.late_binding import PodName
 from kube_rdma.model.pools import PoolSpec
@@ -111,29 +107,6 @@ async def reported_specs(cluster: Cluster, report: NodeReport) -> tuple[PoolSpec
         stored = await cluster.get(NODE_POLICY, policy.name)
         specs += policy_of(stored).pools if stored else ()
     return tuple(specs)
-
-
-async def claims_evidence(cluster: Cluster, pod: PodName) -> ClaimsEvidence | None:
-    """Return the ResourceClaims of a pod, None for one without any; raise KubeError."""
-    claims = await claims_of_pod(cluster, pod)
-    if claims is None or not claims.claims:
-        return None
-    names = dict.fromkeys(name for _, name in claims.claims)
-    read = {name: await allocated(cluster, ClaimName(pod.namespace, name, "")) for name in names}
-    parameters: dict[str, dict[str, ClaimParameters]] = {}
-    misread: dict[str, tuple[Finding, ...]] = {}
-    for claim in filter(None, read.values()):
-        try:
-            parameters[claim.claim.uid] = parameters_by_request(claim)
-        except Refused as error:
-            misread[claim.claim.uid] = Finding.of_refused(error, Stage.AGENT)
-    return ClaimsEvidence(
-        claims,
-        tuple(filter(None, read.values())),
-        parameters,
-        misread,
-        tuple(name for name, claim in read.items() if claim is None),
-    )
 
 
 async def claim_world(cluster: Cluster, namespace: str, name: str, node: str | None) -> ClaimWorld:

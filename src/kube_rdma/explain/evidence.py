@@ -24,6 +24,8 @@ from kube_rdma.admission.cluster import whole_pod
 from kube_rdma.admission.rules.findings import findings
 from kube_rdma.attach.documents import network_status
 from kube_rdma.attach.rules.host_links import host_network, with_ways
+from kube_rdma.claims.cluster import allocated, claims_of_pod
+from kube_rdma.claims.parameters import parameters_by_request
 from kube_rdma.doctor.cluster import present
 from kube_rdma.doctor.containers import with_containers
 from kube_rdma.doctor.evidence import applied_pools
@@ -35,10 +37,10 @@ from kube_rdma.hardware.survey import take_survey, with_uses
 from kube_rdma.lib.part_reader import PartReader, first_sentence
 from kube_rdma.model.admission import AdmissionFacts, OfferedPool, PodTemplate
 from kube_rdma.model.attach.attachment import Attachment, HostNetwork
-from kube_rdma.model.claims.claim import ClaimWorld
+from kube_rdma.model.claims.claim import ClaimName, ClaimParameters, ClaimWorld
 from kube_rdma.model.doctor import ObservedPod
-from kube_rdma.model.explain import NodeBasis, PodEvidence
-from kube_rdma.model.finding import NotSeen
+from kube_rdma.model.explain import ClaimsEvidence, NodeBasis, PodEvidence
+from kube_rdma.model.finding import Finding, NotSeen, Stage
 from kube_rdma.model.late_binding import Binding, PodName
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.pools.rules.health import NodeFacts, evaluate, node_cards
@@ -134,7 +136,7 @@ async def _by_api(
         attached=tuple(network_status.own_attached(attached)),
         basis=await _node_basis(cluster, reader, places, where, pod) if where else None,
         seen=seen,
-        claims=await reader.asked("its claims", lambda: objects.claims_evidence(cluster, pod)),
+        claims=await reader.asked("its claims", lambda: _claims_evidence(cluster, pod)),
     )
     if not where:
         offered = await reader.asked(
@@ -148,6 +150,29 @@ async def _by_api(
             inside = reader.part("the pod's processes", lambda: _with_processes(seen, whole))
             evidence = replace(evidence, seen=inside or seen)
     return await _judged(evidence, cluster, reader, places)
+
+
+async def _claims_evidence(cluster: Cluster, pod: PodName) -> ClaimsEvidence | None:
+    """Return the ResourceClaims of a pod, None for one without any; raise KubeError."""
+    claims = await claims_of_pod(cluster, pod)
+    if claims is None or not claims.claims:
+        return None
+    names = dict.fromkeys(name for _, name in claims.claims)
+    read = {name: await allocated(cluster, ClaimName(pod.namespace, name, "")) for name in names}
+    parameters: dict[str, dict[str, ClaimParameters]] = {}
+    misread: dict[str, tuple[Finding, ...]] = {}
+    for claim in filter(None, read.values()):
+        try:
+            parameters[claim.claim.uid] = parameters_by_request(claim)
+        except Refused as error:
+            misread[claim.claim.uid] = Finding.of_refused(error, Stage.AGENT)
+    return ClaimsEvidence(
+        claims,
+        tuple(filter(None, read.values())),
+        parameters,
+        misread,
+        tuple(name for name, claim in read.items() if claim is None),
+    )
 
 
 def _with_processes(seen: ObservedPod, whole: FullPod) -> ObservedPod:
