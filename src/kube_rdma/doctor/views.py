@@ -9,31 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kube_base.frozen import asdict
-from kube_rdma.lib.page import (
-    Line,
-    Page,
-    PageState,
-    Part,
-    Sentence,
-    also,
-    counted,
-    ended,
-    folded,
-    labelled,
-    not_seen,
-    state_of,
-    titled,
-)
+from kube_rdma.lib import page
 from kube_rdma.lib.phrases import listed
+from kube_rdma.model import doctor as model
 from kube_rdma.model.claims.devices import DRIVER
-from kube_rdma.model.doctor import (
-    CardByClaim,
-    Diagnosis,
-    FleetDiagnosis,
-    FleetFinding,
-    NodeDiagnosis,
-    Observation,
-)
 from kube_rdma.model.finding import Finding, Severity
 
 MARKS: Mapping[Severity, str] = {Severity.ERROR: "✗", Severity.WARNING: "!", Severity.ADVICE: "·"}
@@ -46,24 +25,24 @@ _FOLLOWING = " " * len("    Cause  ")
 # A node.
 
 
-def doctor_page(seen: Observation, diagnosis: Diagnosis) -> Page:
+def doctor_page(seen: model.Observation, diagnosis: model.Diagnosis) -> page.Page:
     """Return the page of a node, and of a pod on it."""
     roots = [one for one in diagnosis.findings if not one.follows]
     cards = seen.survey.devices if seen.survey else ()
     ports = {port.netdev for card in cards for port in card.ports}
     names = {*(card.name for card in cards), *(card.pci for card in cards), *ports}
-    alike = folded(roots, frozenset(filter(None, names)))
+    alike = page.folded(roots, frozenset(filter(None, names)))
     return (
-        (Sentence(_head(seen), "    "),),
+        (page.Sentence(_head(seen), "    "),),
         tuple(_claimed(diagnosis)),
         tuple(_uses(diagnosis)),
         *(tuple(_root_parts(one, others, diagnosis)) for one, others in alike),
         tuple(_unseen(seen, diagnosis)),
-        (Sentence(_verdict(diagnosis)),),
+        (page.Sentence(_verdict(diagnosis)),),
     )
 
 
-def doctor_document(seen: Observation, diagnosis: Diagnosis) -> dict[str, object]:
+def doctor_document(seen: model.Observation, diagnosis: model.Diagnosis) -> dict[str, object]:
     """Return the same as JSON values. Keys are stable: they are added to, never renamed."""
     return {
         "node": seen.node,
@@ -106,7 +85,7 @@ def doctor_document(seen: Observation, diagnosis: Diagnosis) -> dict[str, object
     }
 
 
-def _claimed(diagnosis: Diagnosis) -> Iterator[Part]:
+def _claimed(diagnosis: model.Diagnosis) -> Iterator[page.Part]:
     """Yield the cards that the pod has by claims, by driver, and the limits of checking them."""
     for driver in dict.fromkeys(one.driver for one in diagnosis.claimed):
         mine = (one for one in diagnosis.claimed if one.driver == driver)
@@ -117,14 +96,14 @@ def _claimed(diagnosis: Diagnosis) -> Iterator[Part]:
                 " Not checked: whether they have the networks, addresses and MTU that their claims "
                 "ask for; only the driver knows its parameters."
             )
-        yield Sentence(text, "    ")
+        yield page.Sentence(text, "    ")
 
 
-def _uses(diagnosis: Diagnosis) -> Iterator[Part]:
+def _uses(diagnosis: model.Diagnosis) -> Iterator[page.Part]:
     """Yield the use of RDMA by each container with a card, as far as that was seen."""
     for use in diagnosis.uses:
         words = [
-            f"{counted(one.count, f'{one.type} queue pair')} on {one.device}"
+            f"{page.counted(one.count, f'{one.type} queue pair')} on {one.device}"
             + (f" of {listed(one.programs, _PROGRAMS)}" if one.programs else "")
             + f", {one.ready} connected"
             for one in use.pairs or ()
@@ -133,19 +112,19 @@ def _uses(diagnosis: Diagnosis) -> Iterator[Part]:
             words.append(f"{use.pinned / (1 << 20):.1f} MiB of memory pinned")
         if words:
             other = f" No queue pair on {', '.join(use.unused)}." if use.unused else ""
-            yield Sentence(f"In use by {use.container}: {'; '.join(words)}.{other}", "    ")
+            yield page.Sentence(f"In use by {use.container}: {'; '.join(words)}.{other}", "    ")
 
 
-def _card(card: CardByClaim) -> str:
+def _card(card: model.CardByClaim) -> str:
     name = card.rdma or card.device
     return f"{name} ({card.card})" if card.card else name
 
 
-def _head(seen: Observation) -> str:
+def _head(seen: model.Observation) -> str:
     where = f"{seen.pod.title} on {seen.node}" if seen.pod else f"node {seen.node}"
     facts = [where]
     if seen.survey is not None:
-        facts.append(counted(len(seen.survey.devices), "RDMA device"))
+        facts.append(page.counted(len(seen.survey.devices), "RDMA device"))
         facts.append(f"namespace mode {seen.survey.namespace_mode}")
     if versions := seen.versions:
         named = {"Linux": versions.kernel, "Kubernetes": versions.kubelet}
@@ -156,26 +135,28 @@ def _head(seen: Observation) -> str:
     return " · ".join(facts)
 
 
-def _root_parts(root: Finding, others: Sequence[str], diagnosis: Diagnosis) -> Iterator[Part]:
+def _root_parts(
+    root: Finding, others: Sequence[str], diagnosis: model.Diagnosis
+) -> Iterator[page.Part]:
     """Yield a root, the other subjects that have it, and the codes that follow from it."""
-    yield titled(MARKS[root.severity], root)
-    yield from labelled({"Seen": root.problem, "Cause": root.cause, "Fix": root.remedy})
-    yield from also(others)
+    yield page.titled(MARKS[root.severity], root)
+    yield from page.labelled({"Seen": root.problem, "Cause": root.cause, "Fix": root.remedy})
+    yield from page.also(others)
     after = [one for one in diagnosis.findings if one.follows == root.code]
     is_first = root == next(one for one in diagnosis.findings if one.code == root.code)
     if after and is_first:
         names = dict.fromkeys(f"{one.code} {one.subject}".rstrip() for one in after)
-        yield Sentence(f"{_FOLLOWING}and so: {', '.join(names)}", f"{_FOLLOWING}  ")
+        yield page.Sentence(f"{_FOLLOWING}and so: {', '.join(names)}", f"{_FOLLOWING}  ")
 
 
-def _unseen(seen: Observation, diagnosis: Diagnosis) -> Iterator[Part]:
+def _unseen(seen: model.Observation, diagnosis: model.Diagnosis) -> Iterator[page.Part]:
     if diagnosis.unseen:
         names = ", ".join(f"{one.title} ({one.code})" for one in diagnosis.unseen)
-        yield Sentence(f"? Not checked: {names}.", "    ", PageState.UNKNOWN)
-    yield from not_seen(seen.not_seen)
+        yield page.Sentence(f"? Not checked: {names}.", "    ", page.PageState.UNKNOWN)
+    yield from page.not_seen(seen.not_seen)
 
 
-def _verdict(diagnosis: Diagnosis) -> str:
+def _verdict(diagnosis: model.Diagnosis) -> str:
     roots = [one for one in diagnosis.findings if not one.follows]
     errors = sum(one.is_error for one in roots)
     others = len(roots) - errors
@@ -183,10 +164,10 @@ def _verdict(diagnosis: Diagnosis) -> str:
     if diagnosis.unseen:
         checks += f", {len(diagnosis.unseen)} could not be made"
     if errors:
-        return f"{counted(errors, 'error')}, {counted(others, 'note')}; {checks}."
+        return f"{page.counted(errors, 'error')}, {page.counted(others, 'note')}; {checks}."
     if others:
         much = "Too little was seen" if diagnosis.is_blind else "No error"
-        return f"{much}, {counted(others, 'note')}; {checks}."
+        return f"{much}, {page.counted(others, 'note')}; {checks}."
     if diagnosis.is_blind:
         return f"Too little was seen to rule out problems; {checks}."
     return f"Nothing is wrong in what was seen; {checks}."
@@ -195,20 +176,20 @@ def _verdict(diagnosis: Diagnosis) -> str:
 # All nodes: `kube-rdma doctor --all-nodes`.
 
 
-def fleet_page(fleet: FleetDiagnosis) -> Page:
+def fleet_page(fleet: model.FleetDiagnosis) -> page.Page:
     """Return the page of all nodes."""
     roots = [one for one in fleet.findings if not one.follows]
     answered = sum(one.diagnosis is not None for one in fleet.nodes)
-    nodes = counted(len(fleet.nodes), "node")
+    nodes = page.counted(len(fleet.nodes), "node")
     return (
-        (Line(f"{nodes} with an agent · {answered} answered"),),
+        (page.Line(f"{nodes} with an agent · {answered} answered"),),
         *(tuple(_fleet_root_parts(one, fleet)) for one in roots),
         tuple(_dark(fleet.nodes)),
-        (Sentence(_fleet_verdict(fleet, roots)),),
+        (page.Sentence(_fleet_verdict(fleet, roots)),),
     )
 
 
-def fleet_document(fleet: FleetDiagnosis) -> dict[str, object]:
+def fleet_document(fleet: model.FleetDiagnosis) -> dict[str, object]:
     """Return the same as JSON values. Keys are stable: they are added to, never renamed."""
     return {
         "nodes": [_node(one) for one in fleet.nodes],
@@ -235,7 +216,7 @@ def fleet_document(fleet: FleetDiagnosis) -> dict[str, object]:
     }
 
 
-def _node(node: NodeDiagnosis) -> dict[str, object]:
+def _node(node: model.NodeDiagnosis) -> dict[str, object]:
     """Return a node, which answered if it has a diagnosis."""
     diagnosis = node.diagnosis
     return {
@@ -248,12 +229,12 @@ def _node(node: NodeDiagnosis) -> dict[str, object]:
     }
 
 
-def _fleet_root_parts(root: FleetFinding, fleet: FleetDiagnosis) -> Iterator[Part]:
+def _fleet_root_parts(root: model.FleetFinding, fleet: model.FleetDiagnosis) -> Iterator[page.Part]:
     """Yield a root with its nodes, the evidence of the first, and the codes that follow."""
     subjects = _some(dict.fromkeys(place.finding.subject for place in root.places))
     count = f"{len(root.nodes)} of {len(fleet.nodes)} nodes"
     mark = MARKS[root.severity]
-    yield Line(f"{mark} {root.code}  {count}  {subjects}".rstrip(), state_of(mark))
+    yield page.Line(f"{mark} {root.code}  {count}  {subjects}".rstrip(), page.state_of(mark))
     first = root.places[0]
     differs = any(place.finding.problem != first.finding.problem for place in root.places)
     texts = {
@@ -262,13 +243,13 @@ def _fleet_root_parts(root: FleetFinding, fleet: FleetDiagnosis) -> Iterator[Par
         "Cause": root.cause,
         "Fix": first.finding.remedy,
     }
-    yield from labelled(texts)
+    yield from page.labelled(texts)
     after = [one.code for one in fleet.findings if one.follows == root.code]
     if after and root == next(one for one in fleet.findings if one.code == root.code):
-        yield Line(f"{_INDENT}       and so: {', '.join(dict.fromkeys(after))}")
+        yield page.Line(f"{_INDENT}       and so: {', '.join(dict.fromkeys(after))}")
 
 
-def _dark(nodes: Sequence[NodeDiagnosis]) -> Iterator[Sentence]:
+def _dark(nodes: Sequence[model.NodeDiagnosis]) -> Iterator[page.Sentence]:
     """Yield the nodes of which too little was seen; those with one reason in one line."""
     reasons: dict[str, list[str]] = {}
     for node in nodes:
@@ -279,22 +260,22 @@ def _dark(nodes: Sequence[NodeDiagnosis]) -> Iterator[Sentence]:
             reasons.setdefault(why.replace(node.node, "NODE"), []).append(node.node)
     for why, names in reasons.items():
         reason = why.replace("NODE", names[0]) if len(names) == 1 else why
-        text = f"? Not seen: {_some(names)}. {ended(reason)}"
-        yield Sentence(text, _INDENT, PageState.UNKNOWN)
+        text = f"? Not seen: {_some(names)}. {page.ended(reason)}"
+        yield page.Sentence(text, _INDENT, page.PageState.UNKNOWN)
 
 
-def _fleet_verdict(fleet: FleetDiagnosis, roots: Sequence[FleetFinding]) -> str:
+def _fleet_verdict(fleet: model.FleetDiagnosis, roots: Sequence[model.FleetFinding]) -> str:
     errors = sum(one.severity is Severity.ERROR for one in roots)
     ill = sum(bool(one.diagnosis and one.diagnosis.ill) for one in fleet.nodes)
     dark = sum(one.is_dark for one in fleet.nodes)
-    rest = f"; of {counted(dark, 'node')} too little was seen" if dark else ""
+    rest = f"; of {page.counted(dark, 'node')} too little was seen" if dark else ""
     if errors:
-        others = counted(len(roots) - errors, "note")
-        return f"{counted(errors, 'error')} on {counted(ill, 'node')}, {others}{rest}."
+        others = page.counted(len(roots) - errors, "note")
+        return f"{page.counted(errors, 'error')} on {page.counted(ill, 'node')}, {others}{rest}."
     if dark or not fleet.nodes:
         return f"Too little was seen to rule out problems{rest}."
-    notes = f", {counted(len(roots), 'note')}" if roots else ""
-    return f"No error on {counted(len(fleet.nodes), 'node')}{notes}."
+    notes = f", {page.counted(len(roots), 'note')}" if roots else ""
+    return f"No error on {page.counted(len(fleet.nodes), 'node')}{notes}."
 
 
 def _some(names: Iterable[str]) -> str:

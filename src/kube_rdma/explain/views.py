@@ -14,29 +14,8 @@ from itertools import chain
 
 from kube_base.frozen import asdict
 from kube_rdma.attach.views import describe
-from kube_rdma.lib.page import (
-    GAP,
-    Block,
-    Line,
-    Page,
-    PageList,
-    PageRow,
-    PageState,
-    Part,
-    Sentence,
-    labelled,
-    located,
-    state_of,
-    widths,
-)
-from kube_rdma.model.explain import (
-    ExplainedPlan,
-    ExplainedShare,
-    Explanation,
-    SeenFrom,
-    SeenInterface,
-    StepsFrom,
-)
+from kube_rdma.lib import page
+from kube_rdma.model import explain as model
 from kube_rdma.model.finding import Finding, Stage
 
 _INDENT = "  "
@@ -46,18 +25,18 @@ _WHO: Mapping[Stage | None, str] = {
     Stage.KUBELET: "The kubelet",
     Stage.AGENT: "The agent",
 }
-_DONE: Mapping[bool | None, tuple[str, PageState]] = {
-    True: ("all done", PageState.HEALTHY),
-    False: ("begun, not answered yet", PageState.WARNING),
-    None: ("", PageState.NONE),
+_DONE: Mapping[bool | None, tuple[str, page.PageState]] = {
+    True: ("all done", page.PageState.HEALTHY),
+    False: ("begun, not answered yet", page.PageState.WARNING),
+    None: ("", page.PageState.NONE),
 }
-_SOURCES: Mapping[StepsFrom, str] = {
-    StepsFrom.RECORD: "as the agent has recorded them",
-    StepsFrom.RULES: "as the agent's rules plan them",
+_SOURCES: Mapping[model.StepsFrom, str] = {
+    model.StepsFrom.RECORD: "as the agent has recorded them",
+    model.StepsFrom.RULES: "as the agent's rules plan them",
 }
 
 
-def explain_page(explanation: Explanation) -> Page:
+def explain_page(explanation: model.Explanation) -> page.Page:
     """Return the page of an Explanation."""
     way = (_section("IN THE WAY", chain.from_iterable(map(_finding, explanation.findings))),)
     real = bool(explanation.phase)
@@ -69,12 +48,12 @@ def explain_page(explanation: Explanation) -> Page:
         *_steps(explanation),
         _section(_inside_title(explanation), _inside(explanation)),
         *(() if explanation.is_refused else way),
-        _section("NOTES", [Sentence(f"{_INDENT}{n}.", _INDENT) for n in explanation.notes]),
-        (Sentence(_verdict(explanation)),),
+        _section("NOTES", [page.Sentence(f"{_INDENT}{n}.", _INDENT) for n in explanation.notes]),
+        (page.Sentence(_verdict(explanation)),),
     )
 
 
-def explain_document(explanation: Explanation) -> dict[str, object]:
+def explain_document(explanation: model.Explanation) -> dict[str, object]:
     """Return an Explanation as JSON values. Keys are stable: they are added to, never renamed."""
     return {
         "pod": explanation.pod,
@@ -100,18 +79,18 @@ def explain_document(explanation: Explanation) -> dict[str, object]:
             "from": {
                 "interfaces": explanation.interfaces_from,
                 "deviceNodes": explanation.device_nodes_from,
-                "settings": SeenFrom.RULES,
+                "settings": model.SeenFrom.RULES,
             },
         },
         "obstacles": [
-            {"stage": one.stage, **located(one), "fatal": one.is_error}
+            {"stage": one.stage, **page.located(one), "fatal": one.is_error}
             for one in explanation.findings
         ],
         "notes": list(explanation.notes),
     }
 
 
-def step_texts(plan: ExplainedPlan) -> tuple[str, ...]:
+def step_texts(plan: model.ExplainedPlan) -> tuple[str, ...]:
     """Return the Steps as sentences, with words for values that are not decided yet."""
     texts = [*map(describe, plan.steps)]
     for one in plan.stand_ins:
@@ -120,22 +99,22 @@ def step_texts(plan: ExplainedPlan) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def _section(title: str, parts: Iterable[Part]) -> Block:
+def _section(title: str, parts: Iterable[page.Part]) -> page.Block:
     """Return parts below their title; nothing without any."""
     made = tuple(parts)
-    return (Line(title), *made) if made else ()
+    return (page.Line(title), *made) if made else ()
 
 
-def _head(explanation: Explanation) -> Iterator[Part]:
+def _head(explanation: model.Explanation) -> Iterator[page.Part]:
     facts = [f"pod {explanation.pod}"]
     facts.append(explanation.phase or "does not exist yet")
     facts.append(f"node {explanation.node}" if explanation.node else "on no node yet")
-    yield Sentence(" · ".join(facts), _INDENT * 2, loose=True)
+    yield page.Sentence(" · ".join(facts), _INDENT * 2, loose=True)
     if explanation.why:
-        yield Sentence(f"{_INDENT}{explanation.why}", _INDENT)
+        yield page.Sentence(f"{_INDENT}{explanation.why}", _INDENT)
 
 
-def _asked(explanation: Explanation) -> Iterator[Part]:
+def _asked(explanation: model.Explanation) -> Iterator[page.Part]:
     rows = [
         (f"{one.count} × {one.resource}", f"container {one.container}", one.offer)
         for one in explanation.asks
@@ -143,18 +122,18 @@ def _asked(explanation: Explanation) -> Iterator[Part]:
     rows += [(f"claim {one.name}", one.claim, one.means) for one in explanation.claims]
     rows += [(one.interface, one.name, one.means) for one in explanation.networks]
     if rows:
-        before = sum(widths([row[:2] for row in rows])) + len(_INDENT) + 2 * len(GAP)
-        yield PageList(tuple(map(PageRow, rows)), " " * before, ranked=True)
+        before = sum(page.widths([row[:2] for row in rows])) + len(_INDENT) + 2 * len(page.GAP)
+        yield page.PageList(tuple(map(page.PageRow, rows)), " " * before, ranked=True)
     for annotation in explanation.annotations:
-        yield Sentence(f"{_INDENT}{annotation}", _INDENT * 2)
+        yield page.Sentence(f"{_INDENT}{annotation}", _INDENT * 2)
 
 
-def _granted(explanation: Explanation) -> Iterator[Part]:
+def _granted(explanation: model.Explanation) -> Iterator[page.Part]:
     doubt = "supposed" if explanation.phase else "preferred"
     return _list([_share_row(one, doubt) for one in explanation.shares])
 
 
-def _share_row(share: ExplainedShare, doubt: str) -> tuple[str, ...]:
+def _share_row(share: model.ExplainedShare, doubt: str) -> tuple[str, ...]:
     name = f"{share.name} ({share.card})" if share.name not in ("", share.card) else share.card
     words = [f"share {share.share}" if share.share else "", "" if share.sure else doubt]
     return (
@@ -165,38 +144,38 @@ def _share_row(share: ExplainedShare, doubt: str) -> tuple[str, ...]:
     )
 
 
-def _steps(explanation: Explanation) -> Iterator[Block]:
+def _steps(explanation: model.Explanation) -> Iterator[page.Block]:
     """Yield a block for each interface, the first below the title."""
     what = "STEPS" if explanation.phase else "STEPS THAT WOULD BE TAKEN"
     if explanation.source:
         what = f"{what}, {_SOURCES[explanation.source]}"
     for number, plan in enumerate(explanation.plans):
-        title = () if number else (Line(what),)
+        title = () if number else (page.Line(what),)
         yield (*title, *_plan(plan))
 
 
-def _plan(plan: ExplainedPlan) -> Iterator[Part]:
+def _plan(plan: model.ExplainedPlan) -> Iterator[page.Part]:
     answer, state = _DONE[plan.done]
     title = " · ".join(filter(None, (f"{_INDENT}{plan.interface}", plan.network, answer)))
-    yield Sentence(title, _INDENT * 2, state, loose=True)
+    yield page.Sentence(title, _INDENT * 2, state, loose=True)
     for place, text in enumerate(step_texts(plan), 1):
         lead = f"{_INDENT}{place:>4}  "
-        yield Sentence(f"{lead}{text}", " " * len(lead))
+        yield page.Sentence(f"{lead}{text}", " " * len(lead))
     for word in plan.stand_ins:
         if word.meaning:
-            yield Sentence(f"{_INDENT}      {word.meaning}.", " " * 8)
+            yield page.Sentence(f"{_INDENT}      {word.meaning}.", " " * 8)
 
 
-def _inside_title(explanation: Explanation) -> str:
+def _inside_title(explanation: model.Explanation) -> str:
     if not explanation.phase:
         return "WHAT PROGRAMS WOULD SEE"
-    is_plan = explanation.interfaces and explanation.interfaces_from is SeenFrom.RULES
+    is_plan = explanation.interfaces and explanation.interfaces_from is model.SeenFrom.RULES
     if is_plan or explanation.phase == "Pending":
-        return f"WHAT PROGRAMS WOULD SEE, {_SOURCES[StepsFrom.RULES]}"
+        return f"WHAT PROGRAMS WOULD SEE, {_SOURCES[model.StepsFrom.RULES]}"
     return "WHAT PROGRAMS SEE"
 
 
-def _inside(explanation: Explanation) -> Iterator[Part]:
+def _inside(explanation: model.Explanation) -> Iterator[page.Part]:
     """Yield what programs see; below a title that says "see", a part that is a plan says so."""
     plan = "" if "WOULD" in _inside_title(explanation) else ", as planned"
     yield from _list([*map(_interface_row, explanation.interfaces)])
@@ -206,22 +185,22 @@ def _inside(explanation: Explanation) -> Iterator[Part]:
             text += f"the address of {way.interface}"
         else:
             text += f"the node's on {way.interface}, which a pod with hostNetwork has"
-        yield Sentence(text, _INDENT * 2, loose=True)
-    doubt = plan if explanation.device_nodes_from is SeenFrom.RULES else ""
+        yield page.Sentence(text, _INDENT * 2, loose=True)
+    doubt = plan if explanation.device_nodes_from is model.SeenFrom.RULES else ""
     for container, paths in explanation.device_nodes:
         line = f"{_INDENT}container {container}, in /dev/infiniband{doubt}: {'; '.join(paths)}"
-        yield Sentence(line, _INDENT * 2)
+        yield page.Sentence(line, _INDENT * 2)
     for container, size in explanation.pinned:
         use = "does not use RDMA now: it is idle, or UCX or NCCL chose another transport"
         if size:
             use = f"uses RDMA now: its programs have pinned {size / (1 << 20):.1f} MiB"
-        yield Sentence(f"{_INDENT}container {container} {use}", _INDENT * 2)
+        yield page.Sentence(f"{_INDENT}container {container} {use}", _INDENT * 2)
     for name, lines in explanation.settings:
-        yield Line(f"{_INDENT}{name}{plan}")
-        yield from (Line(f"{_INDENT * 3}{line}") for line in lines)
+        yield page.Line(f"{_INDENT}{name}{plan}")
+        yield from (page.Line(f"{_INDENT * 3}{line}") for line in lines)
 
 
-def _interface_row(interface: SeenInterface) -> tuple[str, ...]:
+def _interface_row(interface: model.SeenInterface) -> tuple[str, ...]:
     gid = f"GID {_short_gid(interface.gid)}" if interface.gid else ""
     index = "" if interface.gid_index is None else f"index {interface.gid_index}"
     return (
@@ -242,15 +221,15 @@ def _short_gid(gid: str) -> str:
     return f"::ffff:{whole.ipv4_mapped}" if whole.ipv4_mapped else str(whole)
 
 
-def _finding(finding: Finding) -> Iterator[Part]:
+def _finding(finding: Finding) -> Iterator[page.Part]:
     mark = "✗" if finding.is_error else "!"
     lead = f"{mark} {_WHO[finding.stage]}"
     text = f"{lead}, at {finding.subject}" if finding.subject else lead
-    yield Sentence(text, _INDENT * 2, state_of(mark), loose=True)
-    yield from labelled({"Why": finding.problem, "Fix": finding.remedy})
+    yield page.Sentence(text, _INDENT * 2, page.state_of(mark), loose=True)
+    yield from page.labelled({"Why": finding.problem, "Fix": finding.remedy})
 
 
-def _verdict(explanation: Explanation) -> str:
+def _verdict(explanation: model.Explanation) -> str:
     if explanation.is_refused:
         who = _WHO[next(one.stage for one in explanation.findings if one.is_error)]
         return f"{who} refuses it." if explanation.phase else f"{who} would refuse it."
@@ -263,15 +242,15 @@ def _verdict(explanation: Explanation) -> str:
     return "Nothing stands against it in what was seen."
 
 
-def _list(rows: Sequence[tuple[str, ...]]) -> Iterator[PageList]:
+def _list(rows: Sequence[tuple[str, ...]]) -> Iterator[page.PageList]:
     """Yield rows below each other, without the columns that are empty in all of them."""
     if rows:
         kept = [place for place in range(len(rows[0])) if any(row[place] for row in rows)]
         cells = (tuple(row[place] for place in kept) for row in rows)
-        yield PageList(tuple(map(PageRow, cells)), _INDENT * 2)
+        yield page.PageList(tuple(map(page.PageRow, cells)), _INDENT * 2)
 
 
-def _plan_document(plan: ExplainedPlan) -> dict[str, object]:
+def _plan_document(plan: model.ExplainedPlan) -> dict[str, object]:
     return {
         "interface": plan.interface,
         "network": plan.network,
@@ -281,7 +260,7 @@ def _plan_document(plan: ExplainedPlan) -> dict[str, object]:
     }
 
 
-def _seen_document(interface: SeenInterface) -> dict[str, object]:
+def _seen_document(interface: model.SeenInterface) -> dict[str, object]:
     return {
         "interface": interface.name,
         "network": interface.network or None,

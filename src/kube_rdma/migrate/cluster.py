@@ -27,13 +27,7 @@ from kube_rdma.adapters.cluster.kinds.pod import (
     PodStatus,
     status_of,
 )
-from kube_rdma.model.migrate import (
-    HolderPod,
-    MigratingNode,
-    PluginDaemonSet,
-    SharingPod,
-    VendorPolicy,
-)
+from kube_rdma.model import migrate as model
 from kube_rdma.operator.cluster import NIC_CLUSTER_POLICY
 
 CLUSTER_POLICIES = NIC_CLUSTER_POLICY.read_as(DOCUMENT, NOTHING)  # of the cluster too
@@ -61,13 +55,13 @@ _OPERATOR = "network-operator"
 _FIELDS = ("devicePlugin", "rdmaSharedDevicePlugin")
 
 
-async def daemon_sets(cluster: Cluster) -> tuple[PluginDaemonSet, ...]:
+async def daemon_sets(cluster: Cluster) -> tuple[model.PluginDaemonSet, ...]:
     """Return all DaemonSets of the cluster."""
     sets = []
     for stored in await cluster.list(DAEMON_SET):
         owner = next((one for one in stored.owners if one.controller), None)
         sets.append(
-            PluginDaemonSet(
+            model.PluginDaemonSet(
                 stored.namespace,
                 stored.name,
                 stored.spec,
@@ -80,26 +74,26 @@ async def daemon_sets(cluster: Cluster) -> tuple[PluginDaemonSet, ...]:
 
 async def policies(
     cluster: Cluster, kind: ObjectKind[dict[str, Any], None] = CLUSTER_POLICIES
-) -> tuple[VendorPolicy, ...]:
+) -> tuple[model.VendorPolicy, ...]:
     """Return the policies of a kind, of the cluster or of all namespaces."""
     made = []
     for stored in await cluster.list(kind):
         present = [name for name in _FIELDS if isinstance(stored.spec.get(name), dict)]
         field = present[0] if present else _FIELDS[not stored.namespace]
         section = stored.spec.get(field)
-        made.append(VendorPolicy(kind.kind, stored.namespace, stored.name, field, section))
+        made.append(model.VendorPolicy(kind.kind, stored.namespace, stored.name, field, section))
     return tuple(made)
 
 
-async def nodes(cluster: Cluster, mark: str) -> tuple[MigratingNode, ...]:
+async def nodes(cluster: Cluster, mark: str) -> tuple[model.MigratingNode, ...]:
     """Return all nodes with the value of the label `mark`."""
     return tuple(_node(each, mark) for each in await cluster.list(NODE))
 
 
-async def holders(cluster: Cluster) -> tuple[HolderPod, ...]:
+async def holders(cluster: Cluster) -> tuple[model.HolderPod, ...]:
     """Return the pods that ask for an extended resource and are on a node."""
     return tuple(
-        HolderPod(each.namespace, each.name, each.spec.node_name, resources)
+        model.HolderPod(each.namespace, each.name, each.spec.node_name, resources)
         for each in await cluster.list(FULL_POD)
         if each.spec.node_name and not status_of(each).is_over
         if (resources := tuple(dict.fromkeys(n for c in each.spec.containers for n in c.extended)))
@@ -124,10 +118,12 @@ async def config_text(cluster: Cluster, namespace: str, name: str) -> str | None
     return text if isinstance(text, str) else None
 
 
-def _node(stored: Stored[NodeObjectSpec, NodeStatus], mark: str) -> MigratingNode:
+def _node(stored: Stored[NodeObjectSpec, NodeStatus], mark: str) -> model.MigratingNode:
     offered = dict(sorted((stored.status or NodeStatus()).allocatable.items()))
     extended = {name: text for name, text in offered.items() if "/" in name}
-    return MigratingNode(stored.name, extended, stored.label(mark) or "", stored.spec.unschedulable)
+    return model.MigratingNode(
+        stored.name, extended, stored.label(mark) or "", stored.spec.unschedulable
+    )
 
 
 async def extended_names(cluster: Cluster) -> Mapping[str, str]:
@@ -147,7 +143,7 @@ async def reported_pools(cluster: Cluster, node: str) -> Mapping[str, str] | Non
     return {pool.resource: pool.mode for pool in report.pools} if report else None
 
 
-async def node(cluster: Cluster, name: str, mark: str) -> tuple[MigratingNode, str] | None:
+async def node(cluster: Cluster, name: str, mark: str) -> tuple[model.MigratingNode, str] | None:
     """Return a node with the value of the label `mark`, and the version of its kubelet."""
     stored = await cluster.get(NODE, name)
     if stored is None:
@@ -156,14 +152,14 @@ async def node(cluster: Cluster, name: str, mark: str) -> tuple[MigratingNode, s
     return _node(stored, mark), version
 
 
-async def sharing_pods(cluster: Cluster, node: str) -> tuple[SharingPod, ...]:
+async def sharing_pods(cluster: Cluster, node: str) -> tuple[model.SharingPod, ...]:
     """Return the pods of a node that ask for an extended resource."""
     stored = await cluster.list(_SHARING_POD, Where(fields=f"spec.nodeName={node}"))
     pods = (_sharing(each) for each in stored if not (each.status and each.status.is_over))
     return tuple(pod for pod in pods if pod.asked)
 
 
-def _sharing(pod: Stored[FullPodSpec, _SharingStatus]) -> SharingPod:
+def _sharing(pod: Stored[FullPodSpec, _SharingStatus]) -> model.SharingPod:
     asked: dict[str, int] = {}
     for container in (*pod.spec.init_containers, *pod.spec.containers):
         for name in container.extended:
@@ -172,4 +168,4 @@ def _sharing(pod: Stored[FullPodSpec, _SharingStatus]) -> SharingPod:
     claim = pod.status.extended_resource_claim_status if pod.status else None
     mapped = claim.request_mappings if claim else ()
     by_claim = frozenset(one.resource_name for one in mapped)
-    return SharingPod(pod.namespace, pod.name, asked, by_claim)
+    return model.SharingPod(pod.namespace, pod.name, asked, by_claim)

@@ -18,13 +18,7 @@ from kube_rdma.lib.part_reader import PartReader
 from kube_rdma.migrate import cluster as objects
 from kube_rdma.migrate.rules.commands import MARK
 from kube_rdma.migrate.rules.starts import config_map, serves
-from kube_rdma.model.migrate import (
-    MigrationOptions,
-    MigrationView,
-    PluginConfig,
-    PluginDaemonSet,
-    ServingView,
-)
+from kube_rdma.model import migrate as model
 from kube_rdma.model.pools import Bind, Mode
 from kube_rdma.model.reports import ProgramRole, ProgramTemplate
 from kube_rdma.pools.config import parse_config
@@ -35,7 +29,7 @@ from kube_rdma.reports.rules.cluster import program_role
 T = TypeVar("T")
 
 
-async def look(cluster: Cluster, options: MigrationOptions) -> MigrationView:
+async def look(cluster: Cluster, options: model.MigrationOptions) -> model.MigrationView:
     """Read a cluster; raise Refused with every missing right, Unavailable without an answer."""
     faults: list[Refused] = []
 
@@ -69,10 +63,12 @@ async def look(cluster: Cluster, options: MigrationOptions) -> MigrationView:
             configs[name] = _config(text, f"ConfigMap {name}, config.json")
     unread = tuple(f"Not read: {one.part}, for {one.why}" for one in reader.not_seen)
     policies = (*of_cluster, *of_nodes)
-    return MigrationView(plugins, policies, nodes, holders or (), operators or (), configs, unread)
+    return model.MigrationView(
+        plugins, policies, nodes, holders or (), operators or (), configs, unread
+    )
 
 
-async def look_node(cluster: Cluster, name: str) -> ServingView:
+async def look_node(cluster: Cluster, name: str) -> model.ServingView:
     """Read a node that is to go to claims; raise Refused for one that cannot."""
     seen = await objects.node(cluster, name, SERVE_LABEL)
     if seen is None:
@@ -89,7 +85,7 @@ async def look_node(cluster: Cluster, name: str) -> ServingView:
         classes = {}
     sets = map(_judged, await objects.daemon_sets(cluster))
     node, version = seen
-    return ServingView(
+    return model.ServingView(
         node,
         version,
         resources=tuple(sorted(pools)),
@@ -100,21 +96,21 @@ async def look_node(cluster: Cluster, name: str) -> ServingView:
     )
 
 
-def _words(plugin: PluginDaemonSet) -> list[str]:
+def _words(plugin: model.PluginDaemonSet) -> list[str]:
     """Return command and arguments of a DaemonSet's first container."""
     containers = plugin.pod.get("containers") or ()
     return [w for one in containers[:1] for k in ("command", "args") for w in one.get(k) or ()]
 
 
-def _judged(seen: PluginDaemonSet) -> PluginDaemonSet:
+def _judged(seen: model.PluginDaemonSet) -> model.PluginDaemonSet:
     """Return the DaemonSet, marked if it is one of kube-rdma's."""
     role = program_role(ProgramTemplate(seen.name, seen.image, tuple(_words(seen))))
     return replace(seen, is_ours=role is ProgramRole.AGENT)
 
 
-def _config(text: str, where: str) -> PluginConfig:
+def _config(text: str, where: str) -> model.PluginConfig:
     """Return the shares that kube-rdma makes of a configuration; raise Refused for its faults."""
     parsed = parse_config(text.encode(), where)
     rows = [(pool.resource, terms(pool)) for pool in parsed.pools]
     shares = {name: row.shares if row.bind is Bind.POOL else None for name, row in rows}
-    return PluginConfig(text, shares, parsed.warnings)
+    return model.PluginConfig(text, shares, parsed.warnings)

@@ -11,26 +11,20 @@ from collections.abc import Iterable, Iterator
 
 from kube_rdma.lib.page import Block, Page, PageState, Sentence, lines_of
 from kube_rdma.lib.phrases import listed
-from kube_rdma.model.migrate import (
-    MigrationSource,
-    PlanStep,
-    ServingPlan,
-    StartingPoint,
-    TakeoverPlan,
-)
+from kube_rdma.model import migrate as model
 
 _NAMED = 3  # pods of a node; JSON has all
 _NAMES = {
-    StartingPoint.SHARED: "the shared RDMA device plugin",
-    StartingPoint.SCC: "the device plugin of Alibaba SCC",
-    StartingPoint.ACK: "ACK's RDMA component",
-    StartingPoint.VKE: "VKE's RDMA component",
-    StartingPoint.NVIDIA_2020: "NVIDIA's network operator 0.1",
-    StartingPoint.NVIDIA: "NVIDIA's network operator",
+    model.StartingPoint.SHARED: "the shared RDMA device plugin",
+    model.StartingPoint.SCC: "the device plugin of Alibaba SCC",
+    model.StartingPoint.ACK: "ACK's RDMA component",
+    model.StartingPoint.VKE: "VKE's RDMA component",
+    model.StartingPoint.NVIDIA_2020: "NVIDIA's network operator 0.1",
+    model.StartingPoint.NVIDIA: "NVIDIA's network operator",
 }
 
 
-def plan_page(plan: TakeoverPlan) -> Page:
+def plan_page(plan: model.TakeoverPlan) -> Page:
     """Return the plan as a script; one without a source is its notes."""
     if plan.source is None:
         return (tuple(Sentence(f"{note}.", loose=True) for note in plan.notes),)
@@ -44,7 +38,7 @@ def plan_page(plan: TakeoverPlan) -> Page:
     return _script(title, plan)
 
 
-def plan_document(plan: TakeoverPlan) -> dict[str, object]:
+def plan_document(plan: model.TakeoverPlan) -> dict[str, object]:
     """Return the same as JSON values. Keys are stable: they are added to, never renamed."""
     source = plan.source
     return {
@@ -68,7 +62,7 @@ def plan_document(plan: TakeoverPlan) -> dict[str, object]:
     }
 
 
-def node_plan_page(plan: ServingPlan) -> Page:
+def node_plan_page(plan: model.ServingPlan) -> Page:
     """Return the way of one node to claims and back, as a script."""
     view = plan.view
     offers = ", ".join(f"{name}: {view.node.offered.get(name, '0')}" for name in view.resources)
@@ -83,7 +77,7 @@ def node_plan_page(plan: ServingPlan) -> Page:
     return _script(title, plan)
 
 
-def node_plan_document(plan: ServingPlan) -> dict[str, object]:
+def node_plan_document(plan: model.ServingPlan) -> dict[str, object]:
     """Return the same as JSON values. Keys are stable: they are added to, never renamed."""
     view = plan.view
     return {
@@ -102,7 +96,7 @@ def node_plan_document(plan: ServingPlan) -> dict[str, object]:
     }
 
 
-def _step(step: PlanStep) -> dict[str, object]:
+def _step(step: model.PlanStep) -> dict[str, object]:
     return {
         "title": step.title,
         "why": step.why,
@@ -111,7 +105,7 @@ def _step(step: PlanStep) -> dict[str, object]:
     }
 
 
-def _policy(source: MigrationSource) -> str:
+def _policy(source: model.MigrationSource) -> str:
     policy = source.policy
     if policy is None:
         return ""
@@ -119,7 +113,7 @@ def _policy(source: MigrationSource) -> str:
     return f"{policy.kind} {name}"
 
 
-def _seen(plan: TakeoverPlan, source: MigrationSource) -> Iterator[str]:
+def _seen(plan: model.TakeoverPlan, source: model.MigrationSource) -> Iterator[str]:
     """Yield the plugin that was seen, and a line for each node."""
     owner = f", written by {_policy(source)}" if source.policy else ""
     yield f"# Seen: DaemonSet {source.plugin.title}, image {source.plugin.image}{owner}"
@@ -133,7 +127,7 @@ def _seen(plan: TakeoverPlan, source: MigrationSource) -> Iterator[str]:
         yield f"#   {node.name}  {offers}{held}{mark}{closed}"
 
 
-def _script(title: Iterable[str], plan: TakeoverPlan | ServingPlan) -> Page:
+def _script(title: Iterable[str], plan: model.TakeoverPlan | model.ServingPlan) -> Page:
     """Return title and notes as comments, then the steps there and back."""
     notes = (Sentence(f"# ! {note}.", "#   ", PageState.WARNING) for note in plan.notes)
     blocks: list[Block] = [(*map(_comment, title), *notes)]

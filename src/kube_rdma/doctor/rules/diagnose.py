@@ -15,16 +15,7 @@ from kube_rdma.doctor.rules.check import Check
 from kube_rdma.doctor.rules.claimed_cards import listed_cards
 from kube_rdma.doctor.rules.errors import outliers
 from kube_rdma.doctor.rules.pod import uses
-from kube_rdma.model.doctor import (
-    Diagnosis,
-    FleetDiagnosis,
-    FleetFinding,
-    FleetPlace,
-    NodeAnswer,
-    NodeDiagnosis,
-    Observation,
-    UnseenCheck,
-)
+from kube_rdma.model import doctor as model
 from kube_rdma.model.finding import Finding, Severity
 
 CHECKS: tuple[Check, ...] = (
@@ -38,9 +29,9 @@ _ORDER = {check.code: place for place, check in enumerate(CHECKS)}
 _SEVERITIES = tuple(Severity)
 
 
-def diagnose(seen: Observation) -> Diagnosis:
+def diagnose(seen: model.Observation) -> model.Diagnosis:
     """Run all checks; roots come first, the most severe before others, what follows behind."""
-    unseen: list[UnseenCheck] = []
+    unseen: list[model.UnseenCheck] = []
     passed: list[str] = []
     every: list[Finding] = []
     for check in CHECKS:
@@ -48,7 +39,7 @@ def diagnose(seen: Observation) -> Diagnosis:
         if needs_pod and seen.pod is None:
             continue  # nobody asked about a pod
         if missing := check.missing(seen):
-            unseen.append(UnseenCheck(check.code, check.title, missing))
+            unseen.append(model.UnseenCheck(check.code, check.title, missing))
             continue
         findings = tuple(dict.fromkeys(check.findings(seen)))
         every += findings
@@ -56,7 +47,7 @@ def diagnose(seen: Observation) -> Diagnosis:
             passed.append(check.code)
     traced = (replace(one, follows=_root(one, every)) for one in every)
     ordered = tuple(sorted(traced, key=_place))
-    return Diagnosis(ordered, tuple(passed), tuple(unseen), listed_cards(seen), uses(seen))
+    return model.Diagnosis(ordered, tuple(passed), tuple(unseen), listed_cards(seen), uses(seen))
 
 
 def _place(finding: Finding) -> tuple[bool, int, int, str]:
@@ -89,35 +80,35 @@ def _explaining(finding: Finding, every: Sequence[Finding]) -> Iterator[Finding]
 # The Findings of many nodes: the same one is one row, with the nodes that have it.
 
 
-def diagnose_fleet(answers: Iterable[NodeAnswer]) -> FleetDiagnosis:
+def diagnose_fleet(answers: Iterable[model.NodeAnswer]) -> model.FleetDiagnosis:
     """Return the Findings of each node that answered, and those that nodes have in common."""
     answers = tuple(answers)
     unlike = outliers([one.seen for one in answers if one.seen])
     judged = (_of_node(one, unlike.get(one.node, ())) for one in answers)
     nodes = sorted(judged, key=lambda one: natural(one.node))
-    places: dict[tuple[str, Severity, str], list[FleetPlace]] = {}
+    places: dict[tuple[str, Severity, str], list[model.FleetPlace]] = {}
     for node in nodes:
         for one in node.diagnosis.findings if node.diagnosis else ():
             same = places.setdefault((one.code, one.severity, one.cause), [])
-            same.append(FleetPlace(node.node, one))
+            same.append(model.FleetPlace(node.node, one))
     merged = []
     for (code, severity, cause), same in places.items():
         roots = [place.finding.follows for place in same]
         # It follows from another one only where it is nowhere a root itself.
         follows = "" if "" in roots else roots[0]
-        merged.append(FleetFinding(code, severity, cause, tuple(same), follows))
-    return FleetDiagnosis(tuple(nodes), tuple(sorted(merged, key=_turn)))
+        merged.append(model.FleetFinding(code, severity, cause, tuple(same), follows))
+    return model.FleetDiagnosis(tuple(nodes), tuple(sorted(merged, key=_turn)))
 
 
-def _of_node(answer: NodeAnswer, unlike: tuple[Finding, ...]) -> NodeDiagnosis:
+def _of_node(answer: model.NodeAnswer, unlike: tuple[Finding, ...]) -> model.NodeDiagnosis:
     """Return the Findings of its own checks, and behind them those of the comparison."""
     if answer.seen is None:
-        return NodeDiagnosis(answer.node, why=answer.why)
+        return model.NodeDiagnosis(answer.node, why=answer.why)
     own = diagnose(answer.seen)
-    return NodeDiagnosis(answer.node, replace(own, findings=(*own.findings, *unlike)))
+    return model.NodeDiagnosis(answer.node, replace(own, findings=(*own.findings, *unlike)))
 
 
-def _turn(finding: FleetFinding) -> tuple[bool, int, int, str]:
+def _turn(finding: model.FleetFinding) -> tuple[bool, int, int, str]:
     """Sort roots before what follows, then by severity, then by the number of nodes."""
     severity = _SEVERITIES.index(finding.severity)
     return bool(finding.follows), severity, -len(finding.nodes), finding.code

@@ -18,24 +18,15 @@ from kube_rdma.explain.rules import inside
 from kube_rdma.explain.rules.claims import claim_findings, explained_claims
 from kube_rdma.explain.rules.planning import PodPlan, is_unplannable, judged, planned, unreported
 from kube_rdma.lib.phrases import listed
+from kube_rdma.model import explain as model
 from kube_rdma.model.admission import USUAL, PodTemplate
 from kube_rdma.model.attach.attachment import Network, NetworkKind
-from kube_rdma.model.explain import (
-    ExplainedAsk,
-    ExplainedNetwork,
-    ExplainedPlan,
-    ExplainedShare,
-    Explanation,
-    NodeBasis,
-    PodEvidence,
-    StepsFrom,
-)
 from kube_rdma.model.finding import Finding, Severity, Stage
 from kube_rdma.model.pools import Bind, Pool, Serving
 from kube_rdma.pools.rules.modes import terms
 
 
-def findings(evidence: PodEvidence, plan: PodPlan) -> Iterator[Finding]:
+def findings(evidence: model.PodEvidence, plan: PodPlan) -> Iterator[Finding]:
     """Yield what is in the way of a pod, in the order in which it would meet it.
 
     Errors mean that the pod cannot have what it asks for; one that runs has it.
@@ -62,7 +53,7 @@ def findings(evidence: PodEvidence, plan: PodPlan) -> Iterator[Finding]:
         yield from Finding.of_refused(plan.refused, Stage.AGENT)
 
 
-def _scheduler(template: PodTemplate, basis: NodeBasis) -> Iterator[Finding]:
+def _scheduler(template: PodTemplate, basis: model.NodeBasis) -> Iterator[Finding]:
     """Yield why the scheduler would not put the pod on this node: labels, cordon, resources."""
     state = basis.state
     if state is None:
@@ -120,7 +111,7 @@ def _of_claims(template: PodTemplate, pool: Pool) -> Iterator[Finding]:
         )
 
 
-def _unknown_resources(evidence: PodEvidence) -> Iterator[Finding]:
+def _unknown_resources(evidence: model.PodEvidence) -> Iterator[Finding]:
     """Yield misspelled resources: no node offers them, and one offers nearly the same name."""
     offered = evidence.offered or ()
     asked = {ask.resource for one in evidence.template.containers for ask in one.asks}
@@ -142,7 +133,7 @@ _KINDS = {
 }
 
 
-def explain(evidence: PodEvidence) -> Explanation:
+def explain(evidence: model.PodEvidence) -> model.Explanation:
     """Return all that is to be said of a pod, out of its evidence."""
     basis = evidence.basis
     plan = PodPlan()
@@ -157,7 +148,7 @@ def explain(evidence: PodEvidence) -> Explanation:
     vanished = []
     if names := inside.missing(evidence, seen):
         vanished = [f"Not in the pod any more: {listed(names)}, which the agent has made"]
-    return Explanation(
+    return model.Explanation(
         pod=f"{template.namespace}/{template.name}",
         node=evidence.node,
         phase=evidence.phase,
@@ -185,14 +176,14 @@ def explain(evidence: PodEvidence) -> Explanation:
     )
 
 
-def _asks(evidence: PodEvidence) -> Iterator[ExplainedAsk]:
+def _asks(evidence: model.PodEvidence) -> Iterator[model.ExplainedAsk]:
     """Yield the resources that containers ask for, with what the node offers of each."""
     pools = {one.spec.resource: one for one in evidence.basis.pools} if evidence.basis else {}
     for container in evidence.template.containers:
         for ask in container.asks:
             pool = pools.get(ask.resource)
             offer = _offer(pool) if pool else ""
-            yield ExplainedAsk(container.name, ask.resource, ask.count, offer)
+            yield model.ExplainedAsk(container.name, ask.resource, ask.count, offer)
 
 
 def _offer(pool: Pool) -> str:
@@ -203,7 +194,7 @@ def _offer(pool: Pool) -> str:
     return f"mode {pool.spec.mode}, {cards} {noun}, {shares}{way}"
 
 
-def _networks(evidence: PodEvidence) -> Iterator[ExplainedNetwork]:
+def _networks(evidence: model.PodEvidence) -> Iterator[model.ExplainedNetwork]:
     """Yield the networks that the pod asks for, in words."""
     by_name = {one.name: one for one in evidence.networks}
     for ask in evidence.asks:
@@ -211,10 +202,10 @@ def _networks(evidence: PodEvidence) -> Iterator[ExplainedNetwork]:
         network = by_name.get(name)
         unknown = "not read" if evidence.unread or evidence.misread else "there is no such network"
         means = "; ".join(_meaning(network, evidence)) if network else unknown
-        yield ExplainedNetwork(ask.interface, name, means)
+        yield model.ExplainedNetwork(ask.interface, name, means)
 
 
-def _meaning(network: Network, evidence: PodEvidence) -> Iterator[str]:
+def _meaning(network: Network, evidence: model.PodEvidence) -> Iterator[str]:
     """Yield the description of a network, in parts of a sentence."""
     if network.kind is NetworkKind.OTHER:
         yield f"made by the CNI plugin {network.plugin}"
@@ -236,13 +227,13 @@ def _meaning(network: Network, evidence: PodEvidence) -> Iterator[str]:
         yield f"address {listed([str(one.address) for one in network.static])}"
 
 
-def _shares(evidence: PodEvidence, plan: PodPlan) -> Iterator[ExplainedShare]:
+def _shares(evidence: model.PodEvidence, plan: PodPlan) -> Iterator[model.ExplainedShare]:
     """Yield the shares by the agent's records, else the status annotation, else preferred ones."""
     if evidence.bindings:
         for binding in evidence.bindings:
             for share in binding.shares:
                 card = listed(binding.cards)
-                yield ExplainedShare(
+                yield model.ExplainedShare(
                     binding.resource, card, _called(card, evidence.basis), share=share
                 )
         return
@@ -251,7 +242,7 @@ def _shares(evidence: PodEvidence, plan: PodPlan) -> Iterator[ExplainedShare]:
     for held in plan.granted:
         by_claim = (held.resource, held.share) in claimed
         sure = by_claim or all(card.id in attached for card in held.cards)
-        yield ExplainedShare(
+        yield model.ExplainedShare(
             held.resource,
             listed([card.id for card in held.cards]),
             listed([card.name for card in held.cards]),
@@ -262,26 +253,26 @@ def _shares(evidence: PodEvidence, plan: PodPlan) -> Iterator[ExplainedShare]:
     if not plan.granted:
         for status in evidence.attached:
             if status.card:
-                yield ExplainedShare("", status.card, _called(status.card, evidence.basis))
+                yield model.ExplainedShare("", status.card, _called(status.card, evidence.basis))
 
 
-def _called(card: str, basis: NodeBasis | None) -> str:
+def _called(card: str, basis: model.NodeBasis | None) -> str:
     cards = [one for pool in basis.pools for one in pool.cards] if basis else []
     return next((one.name for one in cards if one.id == card), "")
 
 
 def _plans(
-    evidence: PodEvidence, plan: PodPlan
-) -> tuple[tuple[ExplainedPlan, ...], StepsFrom | None]:
+    evidence: model.PodEvidence, plan: PodPlan
+) -> tuple[tuple[model.ExplainedPlan, ...], model.StepsFrom | None]:
     if evidence.recorded:
         recorded = tuple(
-            ExplainedPlan(one.interface, one.network, one.steps, done=attachment.complete)
+            model.ExplainedPlan(one.interface, one.network, one.steps, done=attachment.complete)
             for attachment in evidence.recorded
             for one in attachment.plans
         )
-        return recorded, StepsFrom.RECORD
+        return recorded, model.StepsFrom.RECORD
     made = tuple(
-        ExplainedPlan(
+        model.ExplainedPlan(
             one.interface,
             one.network,
             one.steps,
@@ -289,10 +280,12 @@ def _plans(
         )
         for one in plan.plans
     )
-    return made, StepsFrom.RULES if made else None
+    return made, model.StepsFrom.RULES if made else None
 
 
-def _notes(evidence: PodEvidence, plan: PodPlan, source: StepsFrom | None) -> Iterator[str]:
+def _notes(
+    evidence: model.PodEvidence, plan: PodPlan, source: model.StepsFrom | None
+) -> Iterator[str]:
     """Yield what a reader has to know of the sources of all this."""
     basis = evidence.basis
     for hidden in evidence.not_seen:
@@ -314,7 +307,7 @@ def _notes(evidence: PodEvidence, plan: PodPlan, source: StepsFrom | None) -> It
             f"run this in the agent's pod of {basis.name}"
         )
     yield from _default_routes(evidence, plan)
-    if source is StepsFrom.RULES:
+    if source is model.StepsFrom.RULES:
         yield from _of_rules(evidence, plan)
     elif plan.refused and evidence.attached and source is None:
         yield (
@@ -323,7 +316,7 @@ def _notes(evidence: PodEvidence, plan: PodPlan, source: StepsFrom | None) -> It
         )
 
 
-def _default_routes(evidence: PodEvidence, plan: PodPlan) -> Iterator[str]:
+def _default_routes(evidence: model.PodEvidence, plan: PodPlan) -> Iterator[str]:
     """Yield networks with a default route that no entry asks for, and interfaces that have one."""
     silent = [one for one in plan.wished if not (one.ask.default or one.ask.default_routes)]
     names = {name for wish in silent for name in wish.network.pools}
@@ -337,7 +330,7 @@ def _default_routes(evidence: PodEvidence, plan: PodPlan) -> Iterator[str]:
             yield f"{has}. Delete the pod, so that services and DNS are reached by eth0 again"
 
 
-def _of_rules(evidence: PodEvidence, plan: PodPlan) -> Iterator[str]:
+def _of_rules(evidence: model.PodEvidence, plan: PodPlan) -> Iterator[str]:
     """Yield the notes about Steps that are planned now."""
     if evidence.attached:
         yield (

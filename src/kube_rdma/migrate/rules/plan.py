@@ -22,27 +22,17 @@ from kube_rdma.lib.phrases import listed
 from kube_rdma.migrate.rules import commands as words
 from kube_rdma.migrate.rules.commands import BETWEEN, HERE, MARK
 from kube_rdma.migrate.rules.starts import ACK_RESOURCE, VKE_RESOURCE, idle, source
+from kube_rdma.model import migrate as model
 from kube_rdma.model.kubernetes import quantity_text
-from kube_rdma.model.migrate import (
-    Document,
-    MigratingNode,
-    MigrationOptions,
-    MigrationSource,
-    MigrationView,
-    PlanStep,
-    PluginConfig,
-    StartingPoint,
-    TakeoverPlan,
-)
 
 NAMESPACE, FILE = "kube-rdma", "kube-rdma-values.yaml"
 # On a node of VKE: its component's network out of Cello's way, and back (docs/multus.md).
 CLEAR, LEAVE = "clear-vke", ("uninstall --records", "clear-vke --undo")
 # All others have that of the plain device plugin. Only the vendor knows the shares' names of these.
-_PRESETS = {StartingPoint.ACK: "ack", StartingPoint.VKE: "vke"}
+_PRESETS = {model.StartingPoint.ACK: "ack", model.StartingPoint.VKE: "vke"}
 
 
-def plan(view: MigrationView, options: MigrationOptions) -> TakeoverPlan:
+def plan(view: model.MigrationView, options: model.MigrationOptions) -> model.TakeoverPlan:
     """Return the plan; raise Refused where the plugin is not known, or serves no node."""
     origin = source(view, options)
     if origin is None:
@@ -52,8 +42,8 @@ def plan(view: MigrationView, options: MigrationOptions) -> TakeoverPlan:
             why = (
                 f"kube-rdma serves the nodes already ({listed(ours)}); there is nothing to migrate"
             )
-        return TakeoverPlan(None, notes=(why, *_idle(view), *view.unread))
-    fixed = {StartingPoint.ACK: ACK_RESOURCE, StartingPoint.VKE: VKE_RESOURCE}
+        return model.TakeoverPlan(None, notes=(why, *_idle(view), *view.unread))
+    fixed = {model.StartingPoint.ACK: ACK_RESOURCE, model.StartingPoint.VKE: VKE_RESOURCE}
     resources = tuple(origin.config.shares) if origin.config else ()
     if origin.start in fixed:
         resources = (fixed[origin.start],)
@@ -71,7 +61,7 @@ def plan(view: MigrationView, options: MigrationOptions) -> TakeoverPlan:
     holders = tuple(
         one for one in view.holders if one.node in mine and set(one.resources) & set(resources)
     )
-    return TakeoverPlan(
+    return model.TakeoverPlan(
         origin,
         resources,
         nodes,
@@ -87,10 +77,10 @@ class _Way:
 
     def __init__(
         self,
-        origin: MigrationSource,
-        options: MigrationOptions,
+        origin: model.MigrationSource,
+        options: model.MigrationOptions,
         resources: Sequence[str],
-        nodes: Sequence[MigratingNode],
+        nodes: Sequence[model.MigratingNode],
     ) -> None:
         self._origin, self._options = origin, options
         self._plugin, self._start = origin.plugin, origin.start
@@ -100,19 +90,19 @@ class _Way:
         self._space = NAMESPACE if self._preset != "vke" else made["namespace"]["name"]
         self._labels = f"name={made['platform']['label']}"
 
-    def forward(self) -> list[PlanStep]:
+    def forward(self) -> list[model.PlanStep]:
         """Return the steps to kube-rdma."""
         others = [node for node in self._nodes if node.mark != HERE]
         steps = [self._installed()]
-        if self._start is StartingPoint.NVIDIA:
+        if self._start is model.StartingPoint.NVIDIA:
             return [*steps, *map(self._beside, others), self._alone()]
         if self._is_written_back:
             steps.append(self._released())
         return [*steps, self._held_off(), *map(self._exchange, others)]
 
-    def back(self) -> list[PlanStep]:
+    def back(self) -> list[model.PlanStep]:
         """Return the steps back to the other plugin."""
-        if self._start is StartingPoint.NVIDIA:
+        if self._start is model.StartingPoint.NVIDIA:
             return [self._owner_again(), self._removed()]
         steps = [*map(self._exchanged_back, self._nodes), self._let_in_again()]
         if self._is_written_back:
@@ -123,7 +113,7 @@ class _Way:
     def _is_written_back(self) -> bool:
         """Return whether a policy of 0.1 still writes the plugin's DaemonSet."""
         policy = self._origin.policy
-        return self._start is StartingPoint.NVIDIA_2020 and bool(
+        return self._start is model.StartingPoint.NVIDIA_2020 and bool(
             policy and policy.section is not None
         )
 
@@ -132,8 +122,8 @@ class _Way:
         only = f" --part {part}" if part else ""
         return f"kube-rdma render --preset {self._preset}{more} --values {FILE}{only}"
 
-    def _values(self) -> Document:
-        values: dict[str, Document | str | bool] = {}
+    def _values(self) -> model.Document:
+        values: dict[str, model.Document | str | bool] = {}
         if self._options.image:
             # A port has a colon too, and a slash behind it.
             path, _, last = self._options.image.rpartition("/")
@@ -143,10 +133,10 @@ class _Way:
         if self._preset != "vke":
             values["namespace"] = {"name": NAMESPACE, "create": True}
         config = self._origin.config
-        agent: dict[str, Document | str] = {"config": config.text} if config else {}
+        agent: dict[str, model.Document | str] = {"config": config.text} if config else {}
         return values | {"agent": agent | {"nodeSelector": {MARK: HERE}}}
 
-    def _installed(self) -> PlanStep:
+    def _installed(self) -> model.PlanStep:
         same = "the configuration of the other plugin and " if self._origin.config else ""
         commands = [words.values_file(FILE, words.yaml(self._values()))]
         if self._preset == "vke":
@@ -154,18 +144,18 @@ class _Way:
                 f"{self._render('definitions')} | kubectl apply -f -",
                 "kubectl wait crd --all --for=condition=Established --timeout=2m",
             ]
-        return PlanStep(
+        return model.PlanStep(
             "Install kube-rdma, on no node yet",
             f"Its DaemonSet has {same}nodes with the label {MARK}={HERE}, of which there are none. "
             "Keep the file: upgrades and the way back need it.",
             (*commands, f"{self._render()} | kubectl apply -f -"),
         )
 
-    def _removed(self) -> PlanStep:
+    def _removed(self) -> model.PlanStep:
         parts = ["workloads"]
         if self._preset == "vke":  # of all others a DaemonSet and its ConfigMap are the whole
             parts += ["rights", "admission"]
-        return PlanStep(
+        return model.PlanStep(
             "Remove kube-rdma",
             "No node has the label any more. The namespace stays, for others may use it.",
             tuple(
@@ -173,7 +163,7 @@ class _Way:
             ),
         )
 
-    def _policy_says(self, section: Document | None) -> str:
+    def _policy_says(self, section: model.Document | None) -> str:
         assert self._origin.policy
         return words.policy_says(self._origin.policy, section)
 
@@ -181,31 +171,31 @@ class _Way:
         assert self._origin.policy
         return self._policy_says(self._origin.policy.section)
 
-    def _released(self) -> PlanStep:
-        return PlanStep(
+    def _released(self) -> model.PlanStep:
+        return model.PlanStep(
             "Have the policy let go of the DaemonSet",
             "The operator of this version deletes nothing when a section goes. It only ceases to "
             "write the DaemonSet back.",
             (self._policy_says(None),),
         )
 
-    def _taken_again(self) -> PlanStep:
-        return PlanStep(
+    def _taken_again(self) -> model.PlanStep:
+        return model.PlanStep(
             "Give the DaemonSet back to the policy",
             "The section is the one that was read when this plan was made.",
             (self._policy_as_read(),),
         )
 
-    def _held_off(self) -> PlanStep:
-        return PlanStep(
+    def _held_off(self) -> model.PlanStep:
+        return model.PlanStep(
             f"Have {self._plugin.title} leave the nodes that are moved",
             "Nodes without the label keep its pods as they are: no pod restarts (OnDelete).",
             (words.held_off(self._plugin),),
         )
 
-    def _let_in_again(self) -> PlanStep:
+    def _let_in_again(self) -> model.PlanStep:
         before = words.let_in_again(self._plugin)
-        return PlanStep(
+        return model.PlanStep(
             f"Put {self._plugin.title} back as it was",
             "Its pods that came back meanwhile start once more; no new pods are placed meanwhile.",
             (
@@ -217,11 +207,11 @@ class _Way:
             ),
         )
 
-    def _exchange(self, node: MigratingNode) -> PlanStep:
+    def _exchange(self, node: model.MigratingNode) -> model.PlanStep:
         why = "Running pods go on with their devices and shares. "
-        if self._start is StartingPoint.VKE:
+        if self._start is model.StartingPoint.VKE:
             why = "Its pods go elsewhere: what VKE gave them, kube-rdma does not know. "
-        return PlanStep(
+        return model.PlanStep(
             f"{node.name}: from the other plugin to kube-rdma",
             f"{why}While no plugin serves the node it takes no new pods, for the kubelet would "
             "refuse them for good.",
@@ -229,8 +219,8 @@ class _Way:
             node.name,
         )
 
-    def _exchanged_back(self, node: MigratingNode) -> PlanStep:
-        return PlanStep(
+    def _exchanged_back(self, node: model.MigratingNode) -> model.PlanStep:
+        return model.PlanStep(
             f"{node.name}: back to the other plugin",
             "The same the other way round. Leave out nodes that were never moved.",
             self._handover(node, self._space, self._labels, LEAVE, ""),
@@ -238,10 +228,10 @@ class _Way:
         )
 
     def _handover(
-        self, node: MigratingNode, space: str, labels: str, on_vke: Sequence[str], mark: str
+        self, node: model.MigratingNode, space: str, labels: str, on_vke: Sequence[str], mark: str
     ) -> tuple[str, ...]:
         """Return the commands that end the pods of one plugin on a node and begin the other's."""
-        is_vke = self._start is StartingPoint.VKE
+        is_vke = self._start is model.StartingPoint.VKE
         return (
             words.drain(node) if is_vke else words.cordon([node]),
             words.mark([node], BETWEEN),
@@ -253,7 +243,7 @@ class _Way:
             *words.uncordon([node]),
         )
 
-    def _on_host(self, node: MigratingNode, commands: Sequence[str]) -> list[str]:
+    def _on_host(self, node: model.MigratingNode, commands: Sequence[str]) -> list[str]:
         """Change the node's CNI configuration, which no program of kube-rdma serves now."""
         image = self._options.image
         if not image:
@@ -266,8 +256,8 @@ class _Way:
             f"kubectl get pods -o name | grep node-debugger-{name} | xargs kubectl delete",
         ]
 
-    def _beside(self, node: MigratingNode) -> PlanStep:
-        return PlanStep(
+    def _beside(self, node: model.MigratingNode) -> model.PlanStep:
+        return model.PlanStep(
             f"{node.name}: kube-rdma takes over",
             "Both run, and the kubelet asks who came last. Shares have the same names in both, "
             "so none is given twice, whichever answers.",
@@ -280,8 +270,8 @@ class _Way:
             node.name,
         )
 
-    def _alone(self) -> PlanStep:
-        return PlanStep(
+    def _alone(self) -> model.PlanStep:
+        return model.PlanStep(
             "Remove the plugin from the policy, on all nodes at once",
             "Its operator deletes the DaemonSet. Then kube-rdma restarts, so that the wait for "
             "its shares proves something. Running pods go on; no new ones are placed meanwhile.",
@@ -298,8 +288,8 @@ class _Way:
             ),
         )
 
-    def _owner_again(self) -> PlanStep:
-        return PlanStep(
+    def _owner_again(self) -> model.PlanStep:
+        return model.PlanStep(
             "Have the policy bring its plugin back, on all nodes at once",
             "The section is the one that was read when this plan was made. Pods of its plugin that "
             "still run are restarted, so that they register with the kubelet.",
@@ -318,8 +308,8 @@ class _Way:
 
 
 def _expected(
-    node: MigratingNode, resources: Sequence[str], config: PluginConfig | None
-) -> MigratingNode:
+    node: model.MigratingNode, resources: Sequence[str], config: model.PluginConfig | None
+) -> model.MigratingNode:
     """Return the node with the shares that it will offer: one between the two has none now."""
     shares = config.shares if config and node.mark == BETWEEN else {}
     missing = {
@@ -330,7 +320,7 @@ def _expected(
     return replace(node, offered={**node.offered, **missing})
 
 
-def _idle(view: MigrationView, origin: MigrationSource | None = None) -> list[str]:
+def _idle(view: model.MigrationView, origin: model.MigrationSource | None = None) -> list[str]:
     """Return a sentence about DaemonSets that were passed over."""
     names = [one.title for one in idle(view) if origin is None or one != origin.plugin]
     many = "have no ready pod and are" if len(names) > 1 else "has no ready pod and is"
@@ -338,7 +328,7 @@ def _idle(view: MigrationView, origin: MigrationSource | None = None) -> list[st
 
 
 def _notes(
-    view: MigrationView, origin: MigrationSource, nodes: Sequence[MigratingNode]
+    view: model.MigrationView, origin: model.MigrationSource, nodes: Sequence[model.MigratingNode]
 ) -> list[str]:
     warnings = origin.config.warnings if origin.config else ()
     notes = [f"Of its configuration: {text}" for text in warnings]
@@ -357,12 +347,12 @@ def _notes(
             "How this plugin names its shares only its vendor knows. Where the names differ, "
             "shares of running pods are not counted until these pods end"
         )
-    if origin.start is StartingPoint.VKE:
+    if origin.start is model.StartingPoint.VKE:
         notes.append(
             "The preset has no addresses: write your subnets as `pools` into a file, and name it "
             "with --values. The component is removed in VKE's console, when all is done"
         )
-    if origin.start is not StartingPoint.NVIDIA:
+    if origin.start is not model.StartingPoint.NVIDIA:
         notes.append(f"{origin.plugin.title} stays, without pods, for the way back")
     notes.append(f"New nodes get no plugin of kube-rdma without the label {MARK}={HERE}")
     return [*notes, *view.unread]

@@ -13,15 +13,7 @@ from typing import Any
 
 from kube_base.errors import Refused
 from kube_rdma.lib.phrases import listed
-from kube_rdma.model.migrate import (
-    MigrationOptions,
-    MigrationSource,
-    MigrationView,
-    PluginConfig,
-    PluginDaemonSet,
-    StartingPoint,
-    VendorPolicy,
-)
+from kube_rdma.model import migrate as model
 
 SHARED_FOLDER, SCC_FOLDER = "/k8s-rdma-shared-dev-plugin", "/k8s-rdma-sriov-dev-plugin"
 VKE_RESOURCE, ACK_RESOURCE = "vke.volcengine.com/rdma", "rdma/hca"
@@ -30,7 +22,7 @@ _WATCHED = "device-plugins"  # the kubelet's folder; network operator 0.1.0 moun
 _PAGE = "docs/migrate.md lists what it knows"
 
 
-def serves(plugin: PluginDaemonSet) -> bool:
+def serves(plugin: model.PluginDaemonSet) -> bool:
     """Return whether a DaemonSet looks like a device plugin of RDMA cards, or of anything."""
     paths = [str((one.get("hostPath") or {}).get("path", "")) for one in _volumes(plugin)]
     if any(path.rstrip("/").endswith(_WATCHED) for path in paths):
@@ -38,7 +30,7 @@ def serves(plugin: PluginDaemonSet) -> bool:
     return "rdma" in plugin.name and any(path.rstrip("/").endswith("/kubelet") for path in paths)
 
 
-def config_map(plugin: PluginDaemonSet) -> str:
+def config_map(plugin: model.PluginDaemonSet) -> str:
     """Return the namespace/name of the ConfigMap that a plugin reads, "" where none is mounted."""
     folders = (SHARED_FOLDER, SCC_FOLDER)
     volumes = {path: name for name, path in _mounts(plugin)}
@@ -48,7 +40,9 @@ def config_map(plugin: PluginDaemonSet) -> str:
     return f"{plugin.namespace}/{name}" if name else ""
 
 
-def source(view: MigrationView, options: MigrationOptions) -> MigrationSource | None:
+def source(
+    view: model.MigrationView, options: model.MigrationOptions
+) -> model.MigrationSource | None:
     """Return the plugin to leave; None where kube-rdma alone serves the nodes, or nobody does.
 
     A DaemonSet without a ready pod serves nobody, and its author need not be an administrator:
@@ -80,7 +74,9 @@ def source(view: MigrationView, options: MigrationOptions) -> MigrationSource | 
         )
     if recognized:
         plugin, start = recognized[0]
-        return MigrationSource(start, plugin, _policy(plugin, view), _config(plugin, start, view))
+        return model.MigrationSource(
+            start, plugin, _policy(plugin, view), _config(plugin, start, view)
+        )
     strange = [one for one in others if options.daemonset or "rdma" in one.name + one.image]
     if strange or (others and not any(one.is_ours for one in view.plugins)):
         raise Refused(
@@ -90,40 +86,40 @@ def source(view: MigrationView, options: MigrationOptions) -> MigrationSource | 
     return None
 
 
-def idle(view: MigrationView) -> list[PluginDaemonSet]:
+def idle(view: model.MigrationView) -> list[model.PluginDaemonSet]:
     """Return the DaemonSets of others that look like a device plugin and have no ready pod."""
     return [one for one in view.plugins if not (one.is_ours or one.ready) and serves(one)]
 
 
-def _start(plugin: PluginDaemonSet, view: MigrationView) -> StartingPoint | None:
+def _start(plugin: model.PluginDaemonSet, view: model.MigrationView) -> model.StartingPoint | None:
     """Return the plugin's kind, None for one that kube-rdma does not know."""
     mounts = {path for _, path in _mounts(plugin)}
     if plugin.owner:
         policy = _policy(plugin, view)
         if policy is None or SHARED_FOLDER not in mounts:
             return None
-        return StartingPoint.NVIDIA_2020 if policy.namespace else StartingPoint.NVIDIA
+        return model.StartingPoint.NVIDIA_2020 if policy.namespace else model.StartingPoint.NVIDIA
     if plugin.name == _ACK:
-        return StartingPoint.ACK
+        return model.StartingPoint.ACK
     if SCC_FOLDER in mounts:
-        return StartingPoint.SCC
+        return model.StartingPoint.SCC
     if SHARED_FOLDER in mounts:
-        return StartingPoint.SHARED
+        return model.StartingPoint.SHARED
     offered = any(VKE_RESOURCE in node.offered for node in view.nodes)
-    return StartingPoint.VKE if offered and plugin.name.startswith(_VKE) else None
+    return model.StartingPoint.VKE if offered and plugin.name.startswith(_VKE) else None
 
 
-def _policy(plugin: PluginDaemonSet, view: MigrationView) -> VendorPolicy | None:
+def _policy(plugin: model.PluginDaemonSet, view: model.MigrationView) -> model.VendorPolicy | None:
     """Return the policy that owns a plugin's DaemonSet, None without one."""
     mine = (one for one in view.policies if (one.kind, one.name) == plugin.owner)
     return next((one for one in mine if one.namespace in ("", plugin.namespace)), None)
 
 
 def _config(
-    plugin: PluginDaemonSet, start: StartingPoint, view: MigrationView
-) -> PluginConfig | None:
+    plugin: model.PluginDaemonSet, start: model.StartingPoint, view: model.MigrationView
+) -> model.PluginConfig | None:
     """Return the plugin's configuration; ACK's and VKE's are known to their vendors alone."""
-    if start in (StartingPoint.ACK, StartingPoint.VKE):
+    if start in (model.StartingPoint.ACK, model.StartingPoint.VKE):
         return None
     name = config_map(plugin)
     if name not in view.configs:
@@ -134,7 +130,7 @@ def _config(
     return view.configs[name]
 
 
-def _listed(plugins: Sequence[PluginDaemonSet]) -> str:
+def _listed(plugins: Sequence[model.PluginDaemonSet]) -> str:
     names = []
     for plugin in plugins:
         owner = f", owned by {' '.join(plugin.owner)}" if plugin.owner else ""
@@ -142,11 +138,11 @@ def _listed(plugins: Sequence[PluginDaemonSet]) -> str:
     return listed(names) or "none"
 
 
-def _volumes(plugin: PluginDaemonSet) -> list[dict[str, Any]]:
+def _volumes(plugin: model.PluginDaemonSet) -> list[dict[str, Any]]:
     return list(plugin.pod.get("volumes") or ())
 
 
-def _mounts(plugin: PluginDaemonSet) -> Iterator[tuple[str, str]]:
+def _mounts(plugin: model.PluginDaemonSet) -> Iterator[tuple[str, str]]:
     """Yield volume and path of each mount."""
     for container in plugin.pod.get("containers") or ():
         for mount in container.get("volumeMounts") or ():
