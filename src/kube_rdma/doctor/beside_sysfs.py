@@ -29,7 +29,6 @@ from kube_rdma.model.survey import Survey
 FILE = "doctor.json"
 
 PortCounters = Mapping[PortName, Mapping[str, int]]
-Pause = Callable[[float], Awaitable[None]]
 Statistics = Callable[[], PortCounters]
 
 
@@ -65,9 +64,10 @@ class InterfaceStatistics:
 
 async def watched_errors(
     seconds: float,
-    root: Path = Path("/sys"),
-    pause: Pause = asyncio.sleep,
     statistics: Statistics = dict,
+    *,
+    root: Path = Path("/sys"),
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> tuple[ObservedErrors, ...]:
     """Return the ports whose counters rise within some seconds; raise Unavailable without any."""
     if not seconds:
@@ -96,17 +96,13 @@ def _counters(files: CounterFiles, statistics: PortCounters) -> PortCounters:
     return {port: {**statistics.get(port, {}), **ports.get(port, {})} for port in names}
 
 
-async def _watched(seconds: float, statistics: Statistics) -> tuple[ObservedErrors, ...]:
-    return await watched_errors(seconds, statistics=statistics)
-
-
 class KernelReaders(Frozen):
     """The readers of these parts; by default they ask the kernel of this machine."""
 
     flow_control: Callable[[Iterable[tuple[str, str]]], tuple[ObservedFlowControl, ...]] = (
         read_flow_control
     )
-    watch: Callable[[float, Statistics], Awaitable[tuple[ObservedErrors, ...]]] = _watched
+    watch: Callable[[float, Statistics], Awaitable[tuple[ObservedErrors, ...]]] = watched_errors
     statistics: Callable[[str], Mapping[str, int]] = read_statistics
     hypervisor: Callable[[], bool] = proc.read_hypervisor
 

@@ -89,7 +89,10 @@ def _claimed(diagnosis: model.Diagnosis) -> Iterator[page.Part]:
     """Yield the cards that the pod has by claims, by driver, and the limits of checking them."""
     for driver in dict.fromkeys(one.driver for one in diagnosis.claimed):
         mine = (one for one in diagnosis.claimed if one.driver == driver)
-        cards = dict.fromkeys(f"{_card(one)} in {one.container}" for one in mine)
+        cards = dict.fromkeys(
+            f"{one.rdma or one.device}{f' ({one.card})' if one.card else ''} in {one.container}"
+            for one in mine
+        )
         text = f"Cards by claims of driver {driver}: {', '.join(cards)}."
         if driver != DRIVER:
             text += (
@@ -113,11 +116,6 @@ def _uses(diagnosis: model.Diagnosis) -> Iterator[page.Part]:
         if words:
             other = f" No queue pair on {', '.join(use.unused)}." if use.unused else ""
             yield page.Sentence(f"In use by {use.container}: {'; '.join(words)}.{other}", "    ")
-
-
-def _card(card: model.CardByClaim) -> str:
-    name = card.rdma or card.device
-    return f"{name} ({card.card})" if card.card else name
 
 
 def _head(seen: model.Observation) -> str:

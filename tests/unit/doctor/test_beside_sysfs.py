@@ -35,24 +35,26 @@ def then(root, folder, counters):
 
 async def test_what_rises_is_told_by_port(root):
     change = then(root, "counters", {"symbol_error": 912, "port_rcv_data": 10**9})
-    seen = await watched_errors(2.0, root, change)
+    seen = await watched_errors(2.0, root=root, pause=change)
     assert seen == (ObservedErrors("mlx5_0", 1, 2.0, (("symbol_error", 12),)),)
 
 
 @pytest.mark.parametrize("count", [900, 0])
 async def test_what_stands_or_was_reset_is_nothing(root, count):
-    assert await watched_errors(2.0, root, then(root, "counters", {"symbol_error": count})) == ()
+    pause = then(root, "counters", {"symbol_error": count})
+    assert await watched_errors(2.0, root=root, pause=pause) == ()
 
 
 async def test_a_counter_that_appears_meanwhile_has_not_risen(root):
-    assert await watched_errors(2.0, root, then(root, "counters", {"link_downed": 4})) == ()
+    pause = then(root, "counters", {"link_downed": 4})
+    assert await watched_errors(2.0, root=root, pause=pause) == ()
 
 
 async def test_without_counters_or_without_time_nothing_is_seen(root, tmp_path):
     with pytest.raises(Unavailable, match="--interval 0"):
-        await watched_errors(0, root)
+        await watched_errors(0, root=root)
     with pytest.raises(Unavailable, match="no port has counters"):
-        await watched_errors(2.0, tmp_path / "none")
+        await watched_errors(2.0, root=tmp_path / "none")
 
 
 class FakeDriver:
@@ -77,7 +79,7 @@ async def test_counters_of_the_interface_are_told_with_those_of_the_device(root)
     driver = FakeDriver({"rx_discards_phy": 2}, refusing={survey.devices[1].ports[0].netdev})
     statistics = InterfaceStatistics(survey, driver.ask)
     change = then(root, "counters", {"symbol_error": 912})
-    (seen,) = await watched_errors(2.0, root, change, statistics.read)
+    (seen,) = await watched_errors(2.0, statistics.read, root=root, pause=change)
     assert seen.rises == (("symbol_error", 12), ("rx_discards_phy", 2))
     assert "tells no statistics" in str(statistics.refused)
 
@@ -87,5 +89,5 @@ async def test_a_card_that_counts_by_its_interface_alone_is_watched(tmp_path):
     write_tree(tmp_path, [hard_card(0)])
     driver = FakeDriver({"rx_crc_errors.nic": 4})
     statistics = InterfaceStatistics(take_survey(tmp_path), driver.ask)
-    (seen,) = await watched_errors(2.0, tmp_path, nothing, statistics.read)
+    (seen,) = await watched_errors(2.0, statistics.read, root=tmp_path, pause=nothing)
     assert seen.rises == (("rx_crc_errors.nic", 4),)

@@ -117,7 +117,7 @@ async def seen(root, name, fault):
             decode_flow_control(answer(interface, pfc=1 << 5, dscp=DSCP), interface, driver)
             for interface, driver in interfaces
         ),
-        errors=await watched_errors(2.0, root, pause),
+        errors=await watched_errors(2.0, root=root, pause=pause),
         links=tuple(ObservedLink(netdev, fault.mtu, True, True) for netdev in netdevs),
     )
 

@@ -61,7 +61,7 @@ def doors(root, fault, statistics):
                 was = (COUNTERS | HARDWARE)[counter]
                 write_counters(root, f"{fault.device}/ports/1", folder, {counter: was + more})
 
-        return await watched_errors(seconds, root, pause, read)
+        return await watched_errors(seconds, read, root=root, pause=pause)
 
     return KernelReaders(flow_control, watch, statistics, lambda: read_hypervisor(root))
 

@@ -7,6 +7,7 @@ by which of its rules they come from, and an order.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import takewhile
@@ -317,10 +318,10 @@ def _no_peer_memory(seen: Observation) -> Iterator[Finding]:
     modules = set(seen.modules or ())
     if not gpus or not survey.devices or modules & PEER_MODULES:
         return
-    kernel = _release(seen)
+    release = re.match(r"([0-9]{1,9})\.([0-9]{1,9})", seen.versions.kernel if seen.versions else "")
     severity = Severity.WARNING
     how = "so GPUDirect works by DMA-BUF alone, if the driver is open"
-    if kernel and kernel < (5, 12):
+    if release and (int(release[1]), int(release[2])) < (5, 12):
         severity, how = Severity.ERROR, "and this kernel has no DMA-BUF for RDMA (5.12 has)"
     yield Finding(
         "gpu",
@@ -334,15 +335,6 @@ def _no_peer_memory(seen: Observation) -> Iterator[Finding]:
 def _survey(seen: Observation) -> Survey:
     assert seen.survey is not None
     return seen.survey
-
-
-def _release(seen: Observation) -> tuple[int, int] | None:
-    """Return the first two numbers of the kernel's release, None where they are not known."""
-    parts = seen.versions.kernel.split(".") if seen.versions else []
-    try:
-        return int(parts[0]), int(parts[1])
-    except (IndexError, ValueError):
-        return None
 
 
 def _open_fabric(seen: Observation) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ each says which others follow from it; so of two Findings the lower one is the r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from kube_base.frozen import replace
 from kube_base.natural import natural
@@ -64,17 +64,13 @@ def _root(finding: Finding, every: Sequence[Finding]) -> str:
 
     "" is that of a root. A check explains only checks behind it, so this ends.
     """
-    first = next(_explaining(finding, every), None)
-    return (_root(first, every) or first.code) if first else ""
-
-
-def _explaining(finding: Finding, every: Sequence[Finding]) -> Iterator[Finding]:
-    """Yield the Findings that explain another one; advice explains nothing, asking for nothing."""
     for other in every:
         check = _BY_CODE[other.code]
         near = finding.code in check.explains and other.subject == finding.subject
-        if (near or finding.code in check.spreads) and other.severity is not Severity.ADVICE:
-            yield other
+        explains = near or finding.code in check.spreads
+        if explains and other.severity is not Severity.ADVICE:  # which asks for nothing
+            return _root(other, every) or other.code
+    return ""
 
 
 # The Findings of many nodes: the same one is one row, with the nodes that have it.
@@ -84,8 +80,13 @@ def diagnose_fleet(answers: Iterable[model.NodeAnswer]) -> model.FleetDiagnosis:
     """Return the Findings of each node that answered, and those that nodes have in common."""
     answers = tuple(answers)
     unlike = outliers([one.seen for one in answers if one.seen])
-    judged = (_of_node(one, unlike.get(one.node, ())) for one in answers)
-    nodes = sorted(judged, key=lambda one: natural(one.node))
+    nodes = []
+    for answer in sorted(answers, key=lambda one: natural(one.node)):
+        judged = None
+        if answer.seen is not None:
+            own = diagnose(answer.seen)
+            judged = replace(own, findings=(*own.findings, *unlike.get(answer.node, ())))
+        nodes.append(model.NodeDiagnosis(answer.node, judged, "" if judged else answer.why))
     places: dict[tuple[str, Severity, str], list[model.FleetPlace]] = {}
     for node in nodes:
         for one in node.diagnosis.findings if node.diagnosis else ():
@@ -98,14 +99,6 @@ def diagnose_fleet(answers: Iterable[model.NodeAnswer]) -> model.FleetDiagnosis:
         follows = "" if "" in roots else roots[0]
         merged.append(model.FleetFinding(code, severity, cause, tuple(same), follows))
     return model.FleetDiagnosis(tuple(nodes), tuple(sorted(merged, key=_turn)))
-
-
-def _of_node(answer: model.NodeAnswer, unlike: tuple[Finding, ...]) -> model.NodeDiagnosis:
-    """Return the Findings of its own checks, and behind them those of the comparison."""
-    if answer.seen is None:
-        return model.NodeDiagnosis(answer.node, why=answer.why)
-    own = diagnose(answer.seen)
-    return model.NodeDiagnosis(answer.node, replace(own, findings=(*own.findings, *unlike)))
 
 
 def _turn(finding: model.FleetFinding) -> tuple[bool, int, int, str]:

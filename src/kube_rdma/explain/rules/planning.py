@@ -19,7 +19,7 @@ from kube_rdma.attach.rules.seats import link_of
 from kube_rdma.explain.rules.addresses import Words, addresses
 from kube_rdma.explain.rules.claims import claimed_shares
 from kube_rdma.explain.rules.node import WIDEST
-from kube_rdma.model.admission import ContainerRole, ContainerTemplate, PodTemplate
+from kube_rdma.model.admission import ContainerRole, PodTemplate
 from kube_rdma.model.attach.attachment import (
     Attached,
     GrantedShare,
@@ -146,7 +146,9 @@ def assumed_shares(
     taken = {pool.spec.resource: set(_of_others(pool, basis)) for pool in basis.pools}
     cards = tuple(one.card for one in attached if one.card)
     pools = {pool.spec.resource: pool for pool in basis.pools}
-    for container in _holders(template):
+    lasting = [one for one in template.containers if one.role is not ContainerRole.INIT]
+    holding = [one for one in lasting if one.asks]  # while the pod runs
+    for container in holding or template.containers:
         for ask in container.asks:
             pool = pools.get(ask.resource)
             if pool is None or not ask.count:
@@ -157,13 +159,6 @@ def assumed_shares(
             chosen = prefer(pool, free, must, ask.count)
             used.update(chosen)
             yield from (_share(container.name, pool, one) for one in chosen)
-
-
-def _holders(template: PodTemplate) -> list[ContainerTemplate]:
-    """Return the containers that hold shares while the pod runs."""
-    lasting = [one for one in template.containers if one.role is not ContainerRole.INIT]
-    holding = [one for one in lasting if one.asks]
-    return holding or [one for one in template.containers if one.asks]
 
 
 def _of_others(pool: Pool, basis: NodeBasis) -> Iterator[ShareId]:

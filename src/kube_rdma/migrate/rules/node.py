@@ -49,7 +49,11 @@ def plan_node(view: ServingView) -> ServingPlan:
         (
             cordon([view.node]),
             f"kubectl label node {quote(view.node.name)} {SERVE}=plugin --overwrite",
-            *(_out_of_slices(view, name) for name in view.resources),
+            # An API server that does not answer has not said that a device is gone.
+            *(
+                until(f"seen=$({_slices(view)}) &&{TURN}! echo $seen | grep -qwF {name}")
+                for name in view.resources
+            ),
             *(_some_offered(view, name) for name in view.resources),
             *uncordon([view.node]),
         ),
@@ -112,11 +116,6 @@ def _notes(view: ServingView) -> Sequence[str]:
                 "node's cards: a pod like it waits for ever where claims serve the name. Ask for 1"
             )
     return notes
-
-
-def _out_of_slices(view: ServingView, resource: str) -> str:
-    """Wait until no slice has the resource; an API server that does not answer proves nothing."""
-    return until(f"seen=$({_slices(view)}) &&{TURN}! echo $seen | grep -qwF {resource}")
 
 
 def _some_offered(view: ServingView, resource: str) -> str:
