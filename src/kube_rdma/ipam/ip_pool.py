@@ -406,7 +406,10 @@ def spec(pool: ipam.IPPool) -> dict[str, Value]:
         "network": pool.network,
         "ranges": [_range(each) for each in pool.ranges],
         "excludes": [written(each) for each in pool.excludes],
-        "routes": [_route(each) for each in pool.routes],
+        "routes": [
+            {"dst": str(each.to), **({"gw": str(each.via)} if each.via else {})}
+            for each in pool.routes
+        ],
         "blockSize": pool.block_size,
         "restSeconds": math.ceil(pool.cooldown),
         "probe": pool.probe,
@@ -428,10 +431,6 @@ def _range(ip_range: ipam.IPRange) -> Value:
     if ip_range.rail is not None:
         fields["rail"] = ip_range.rail
     return fields | ({"perNode": written_slices(ip_range.per_node)} if ip_range.per_node else {})
-
-
-def _route(route: ipam.Route) -> Value:
-    return {"dst": str(route.to), "gw": str(route.via)} if route.via else {"dst": str(route.to)}
 
 
 def _compiled(

@@ -203,7 +203,11 @@ def definition(resource: ResourceDefinition) -> Json:
     version: Json = {"name": VERSION, "served": True, "storage": True}
     if has_status:
         version["subresources"] = {"status": {}}
-    version["additionalPrinterColumns"] = [_column(each) for each in resource.columns]
+    version["additionalPrinterColumns"] = [
+        {"name": each.name, "type": each.type, "jsonPath": each.path}
+        | ({"priority": 1} if each.wide else {})
+        for each in resource.columns
+    ]
     version["schema"] = {"openAPIV3Schema": schema}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -216,11 +220,6 @@ def definition(resource: ResourceDefinition) -> Json:
             "versions": [version],
         },
     }
-
-
-def _column(column: Column) -> Json:
-    written = {"name": column.name, "type": column.type, "jsonPath": column.path}
-    return {**written, "priority": 1} if column.wide else written
 
 
 def _names(resource: ResourceDefinition) -> Json:

@@ -81,23 +81,6 @@ async def test_a_restored_store_gives_nothing_twice(world, bump):
         assert await one.check() == await two.check() == ()
 
 
-async def test_blocks_that_somebody_deletes_come_back(world):
-    world.pool("other", subnet="10.9.0.0/16")
-    async with world.node("node-1") as one, world.node("node-2") as two:
-        before = [
-            await given(node, f"{n}-{at}") for n in range(3) for at, node in enumerate((one, two))
-        ]
-        for document in world.server.documents("ipblocks"):
-            world.server.remove(ipam.IP_BLOCK, document["metadata"]["name"])
-        for node in (one, two):
-            await knows(world, node)
-        await until(lambda: asked_back(world, before[::2], before[1::2]))
-        await serve(world, two)
-        later = [await given(two, f"c{n}") for n in range(60)]
-        every = [text for texts_ in (*before, *later) for text in texts_]
-        assert len(every) == len(set(every))
-
-
 @pytest.mark.parametrize("seen", [True, False], ids=["seen", "unseen"])
 async def test_a_definition_that_somebody_deletes_and_makes_again_gives_nothing_twice(world, seen):
     """While it is away nobody knows who has what; then all ask theirs back before any acquires."""

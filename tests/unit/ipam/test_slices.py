@@ -7,7 +7,6 @@ import pytest
 
 from kube_base.errors import Refused
 from tests.unit.ipam.conftest import ask, served, texts, until
-from tests.unit.ipam.test_restore import asked_back, knows, restored, serve
 
 SLICES = {"subnet": "10.20.0.0/29", "perNode": {"prefix": 31, "gatewayIndex": 0}}
 
@@ -73,28 +72,3 @@ async def test_a_node_has_its_slice_again_after_a_restart(world):
         assert await given(node, "a") == before
         await node.delete("a")
         assert (await given(node, "b")).subnet == before.subnet
-
-
-@pytest.mark.parametrize("bump", [0, 1000])
-async def test_a_restored_store_gives_no_slice_twice(world, bump):
-    """Slices that were acquired since the backup are asked back, and a new node gets another."""
-    async with world.node("node-1") as one, world.node("node-2") as two:
-        first = await given(one, "a")
-        backup = world.server.store.backup()
-        second = await given(two, "b")
-        ones, twos = [[str(first.address)]], [[str(second.address)]]
-        for number in range(
-            40
-        ):  # both wrote since the backup, so both see that the store went back
-            ones.append(texts(await served(one, ask(f"one-{number}"))))
-            twos.append(texts(await served(two, ask(f"two-{number}"))))
-        await restored(world, backup, bump, one, two)
-        for node in (one, two):
-            await knows(world, node)
-        await until(lambda: asked_back(world, ones, twos))
-        await serve(world, one, two)
-        assert (await given(one, "a"), await given(two, "b")) == (first, second)
-        async with world.node("node-3") as three:
-            third = await given(three, "c")
-        assert len({first.subnet, second.subnet, third.subnet}) == 3
-        assert await one.check() == await two.check() == ()

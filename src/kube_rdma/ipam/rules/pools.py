@@ -178,9 +178,9 @@ def choose_slice(
     if own_part(state.node, state.holdings, subpool):
         return None
     taken = _taken(state, blocks, subpool)
-    chosen = _chosen(state.node, subpool)
-    slices = iter([chosen]) if chosen else _in_order(state.node, blocks, subpool)
     entries = subpool.per_node.nodes if subpool.per_node else ()
+    chosen = [entry.subnet for entry in entries if entry.node == state.node]
+    slices = iter(chosen[:1]) if chosen else _in_order(state.node, blocks, subpool)
     of_others = {entry.subnet for entry in entries if entry.node != state.node}
     for node_slice in slices:
         key, bits = anchor(subpool.network, node_slice)
@@ -216,11 +216,6 @@ def _may_have(node: ipam.NodeName, subpool: Subpool, node_slice: ipam.Subnet) ->
         for entry in entries
         if entry.node == node or entry.subnet == node_slice
     )
-
-
-def _chosen(node: ipam.NodeName, subpool: Subpool) -> ipam.Subnet | None:
-    entries = subpool.per_node.nodes if subpool.per_node else ()
-    return next((entry.subnet for entry in entries if entry.node == node), None)
 
 
 def _in_order(node: ipam.NodeName, blocks: Blocks, subpool: Subpool) -> Iterator[ipam.Subnet]:
