@@ -30,20 +30,15 @@ _SPREAD = 1.25  # times what it says, at most: or all clients come back in step
 
 
 class RequestTiming(Frozen):
-    """The clocks of a client of the API server.
-
-    `clock` is monotonic, in seconds. `pause` says how long to wait after so many failures, counted
-    from 0. A stream of changes lasts for about `stream` seconds. A watch reads the whole list again
-    after `resync` seconds and up to a quarter more, so that a level cannot stay wrong. `patience`
-    is how many seconds of silence end a request, where it is shorter than the usual ones.
-    """
+    """The clocks of a client of the API server, in seconds."""
 
     clock: Callable[[], float] = time.monotonic
-    pause: Callable[[int], float] = full_jitter
-    stream: float = 300.0
+    pause: Callable[[int], float] = full_jitter  # after so many failures, counted from 0
+    stream: float = 300.0  # about which a stream of changes lasts
+    # After it, and up to a quarter more, a watch lists again, so that a level cannot stay wrong.
     resync: float = 3600.0
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
-    patience: float = 0.0
+    patience: float = 0.0  # of silence that end a request, where it is shorter than the usual ones
 
 
 class Changes(Frozen):

@@ -104,50 +104,38 @@ class PageRow(Frozen):
 
 
 class PageTable(Frozen):
-    """A head and its rows.
-
-    `right` are the columns that end at their edge, `stated` is the column that shows the state.
-    A page in a pipe that is too narrow leaves out columns of `spare` that say the same in each row,
-    the last first, and cuts cells of the columns `cut`. `ranked` rows keep their order on a
-    terminal. A `whole` table is as wide as it is. `words` of the column `stated` have a state in
-    whatever line of a row. `columns` are the widths of a table whose rows come one by one; behind
-    its head they come `headless`.
-    """
+    """A table: its head and its rows."""
 
     head: tuple[str, ...]
     rows: tuple[PageRow, ...]
-    right: tuple[int, ...] = ()
-    stated: int = 0
+    right: tuple[int, ...] = ()  # columns that end at their edge
+    stated: int = 0  # the column that shows the state
+    # In a pipe that is too narrow: columns that are left out where they say the same in each row,
+    # the last first, and columns whose cells are cut.
     spare: tuple[str, ...] = ()
     cut: tuple[str, ...] = ()
-    ranked: bool = False
-    whole: bool = False
-    words: tuple[tuple[str, PageState], ...] = ()
-    columns: tuple[int, ...] = ()
-    headless: bool = False
+    ranked: bool = False  # the rows keep their order on a terminal
+    whole: bool = False  # nothing is left out or cut
+    words: tuple[tuple[str, PageState], ...] = ()  # of the column `stated`, in any line of a row
+    columns: tuple[int, ...] = ()  # widths, for a table whose rows come one by one
+    headless: bool = False  # further rows of such a table
 
 
 class PageList(Frozen):
-    """Cells below each other, without a head.
-
-    What is too long goes on below, on a terminal in its own column, in a pipe behind `hanging`.
-    """
+    """Cells below each other, without a head."""
 
     rows: tuple[PageRow, ...]
-    hanging: str
+    hanging: str  # before the further lines of a row in a pipe; a terminal folds each column
     ranked: bool = False
 
 
 class Sentence(Frozen):
-    """A sentence that is wrapped at the width of the page; later lines begin with `indent`.
-
-    In a pipe a `loose` one is one line, however long.
-    """
+    """A sentence that is wrapped at the width of the page."""
 
     text: str
-    indent: str = ""
+    indent: str = ""  # of its later lines
     state: PageState = PageState.NONE
-    loose: bool = False
+    loose: bool = False  # in a pipe it is one line, however long
 
 
 class Line(Frozen):

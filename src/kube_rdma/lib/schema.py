@@ -143,24 +143,20 @@ LOOKAROUND = re.compile(r"\(\?<?[=!]")
 
 
 class Column(Frozen):
-    """A column of kubectl; `path` leads to one value. A `wide` one is shown by `-o wide` alone."""
+    """A column of kubectl."""
 
     name: str
-    path: str
+    path: str  # to one value
     type: str = "string"
-    wide: bool = False
+    wide: bool = False  # shown by `-o wide` alone
 
 
 class ResourceDefinition(Frozen):
-    """One kind of the group. A model with a status gets the subresource.
+    """One kind of the group; `kubectl get kube-rdma` shows all of them by their category."""
 
-    `short` is a name that kubectl takes in place of the plural; all kinds of this project's group
-    are in the category kube-rdma, so `kubectl get kube-rdma` shows them.
-    """
-
-    model: type[BaseModel | Struct]
+    model: type[BaseModel | Struct]  # with a status, it gets the subresource
     plural: str
-    short: str = ""
+    short: str = ""  # a name that kubectl takes in place of the plural
     columns: tuple[Column, ...] = ()
     group: str = GROUP
     namespaced: bool = False

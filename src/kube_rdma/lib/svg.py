@@ -92,18 +92,14 @@ class BoxLook(Frozen):
 
 
 class NestedBox(Frozen):
-    """A box with a title, and rows of boxes or lines of text below it.
-
-    A `strip` is a line on a ground of the edge's colour, at the lower edge. `tip` is what a browser
-    shows of a box under the pointer.
-    """
+    """A box with a title, and rows of boxes or lines of text below it."""
 
     title: str
     lines: tuple[str, ...] = ()
     rows: tuple[tuple[NestedBox, ...], ...] = ()
     look: BoxLook = BoxLook()
-    strip: str = ""
-    tip: str = ""
+    strip: str = ""  # a line on a ground of the edge's colour, at the lower edge
+    tip: str = ""  # that a browser shows under the pointer
 
 
 def size(box: NestedBox) -> tuple[int, int]:

@@ -87,10 +87,7 @@ class AuthorFacts(Frozen):
 
 
 class NamedResource(Frozen):
-    """A resource that pods may ask for. A number is None where it is not known.
-
-    `most` is the largest number of free shares on a single node: a pod for more of them waits.
-    """
+    """A resource that pods may ask for. A number is None where it is not known."""
 
     name: str
     modes: tuple[str, ...] = ()
@@ -98,7 +95,7 @@ class NamedResource(Frozen):
     nodes: int | None = None
     total: int | None = None
     free: int | None = None
-    most: int | None = None
+    most: int | None = None  # free shares on a single node: a pod for more of them waits
     used_here: int | None = None
     quota: int | None = None
     by_claims: bool = False

@@ -24,11 +24,7 @@ _ZERO_EVERY = 256  # IPv4 addresses that end in .0 are never given, as whereabou
 
 
 class Subpool(Frozen):
-    """A pool's addresses of one family for one rail (None: for NICs that name none).
-
-    With `per_node` its spans are whole, for nodes hold whole slices of it, and pods get addresses
-    of `part`: the subpool of one slice, which `node_slice` names. `excluded` waits for that.
-    """
+    """A pool's addresses of one family for one rail (None: for NICs that name none)."""
 
     pool: ipam.PoolName
     network: ipam.NetworkName
@@ -40,9 +36,10 @@ class Subpool(Frozen):
     before: tuple[int, ...]  # by run: the number of blocks in all earlier runs
     block_size: int
     cooldown: float
+    # With it the spans are whole, for nodes hold whole slices; pods get addresses of a `part`.
     per_node: ipam.PerNode | None = None
-    node_slice: ipam.Subnet | None = None
-    excluded: tuple[Interval, ...] = ()
+    node_slice: ipam.Subnet | None = None  # of a part
+    excluded: tuple[Interval, ...] = ()  # from the parts of a subpool with per_node
 
     @property
     def is_shared(self) -> bool:
