@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from kube_base.frozen import Frozen
+from kube_rdma.lib.json_values import json_list, json_object, json_value
 from kube_rdma.lib.page import Block, Line, Page, PageRow, PageState, PageTable, Sentence
 from kube_rdma.lib.phrases import short_count
 from kube_rdma.model.finding import Finding
@@ -227,45 +228,19 @@ def _document(state: PoolState) -> dict[str, object]:
         "name": pool.name,
         "network": pool.network,
         "ranges": [
-            {
-                "subnet": str(r.subnet),
-                "start": str(r.first) if r.first else None,
-                "end": str(r.last) if r.last else None,
-                "gateway": str(r.gateway) if r.gateway else None,
-                "rail": r.rail,
-                "perNode": r.per_node.prefix if r.per_node else None,
-            }
+            json_object(r, "subnet")
+            | {"start": json_value(r.first), "end": json_value(r.last)}
+            | json_object(r, "gateway", "rail", perNode=r.per_node and r.per_node.prefix)
             for r in pool.ranges
         ],
         "excludes": [_span(each.first, each.last) for each in pool.excludes],
-        "usage": [
-            {
-                "family": each.family,
-                "rail": each.rail,
-                "size": each.size,
-                "held": each.held,
-                "free": each.free,
-                "nodes": each.nodes,
-            }
-            for each in state.usages
-        ],
+        "usage": json_list(state.usages),
         "holders": [
-            {
-                "node": each.node,
-                "held": each.count,
-                "addresses": list(each.spans),
-                "gone": each.is_gone,
-            }
+            json_object(each, "node", held=each.count, addresses=each.spans, gone=each.is_gone)
             for each in state.holders
         ],
-        "wants": [
-            {
-                "node": request.node,
-                "family": request.family,
-                "count": request.count,
-                "address": request.address,
-            }
-            for request in (state.queue.requests if state.queue else ())
-        ],
+        "wants": json_list(
+            state.queue.requests if state.queue else (), "node", "family", "count", "address"
+        ),
         "notes": list(state.notes),
     }
