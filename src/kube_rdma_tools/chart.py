@@ -1,8 +1,8 @@
 """Writes the files of the Helm chart, and the policy of agents that stands without one.
 
-    install/rules: objects/*.yaml, policies ─► chart_templates ─► charts/kube-rdma/templates
-    sentences (api), defaults (rules) ─► chart_values ─► values.yaml, README.md
-    policy of install/rules for agents anywhere ─► config/admission
+    install/rules: objects/*.yaml, pod_policies ─► chart_templates ─► charts/kube-rdma/templates
+    sentences (documents), defaults (rules) ─► chart_values ─► values.yaml, README.md
+    objects/policies.yaml, with the accounts of every namespace ─► config/admission
 
 `python -m kube_rdma_tools.chart CHART ADMISSION`; tools/chart calls it, and tests compare.
 """
@@ -14,17 +14,23 @@ import sys
 from pathlib import Path
 
 from kube_rdma.install.documents import installation
-from kube_rdma.install.installation import blueprints
-from kube_rdma.install.rules import admission
+from kube_rdma.install.installation import blueprints, object_file
 from kube_rdma.install.rules.presets import DEFAULTS, DISTRIBUTIONS, PRESETS
 from kube_rdma.install.rules.release import SINCE
-from kube_rdma.install.views import manifests
 from kube_rdma_tools import chart_templates, chart_values
 from kube_rdma_tools.chart_defaults import completed
 
 MERGED_BY_HELM = ("agent.resources", "controller.resources")
+# The policy of one installation, and the same for agents of every namespace.
+_ANYWHERE = {
+    "when: [admission.install, platform.validatingPolicies]\n": "",
+    "${namespace.name}.${platform.own}": "",
+    " == 'system:serviceaccount:${namespace.name}:${platform.agentAccount}'": (
+        ".matches('^system:serviceaccount:[^:]+:kube-rdma-agent$')"
+    ),
+}
 _POLICY = """\
-# Written by tools/chart from src/kube_rdma/install/rules/agent_cel.py; do not edit.
+# Written by tools/chart from src/kube_rdma/install/rules/objects/policies.yaml; do not edit.
 #
 # Whatever its token is allowed to do, an agent changes nothing but its own node, that node's report
 # and lease, the pods on it, and what the node has of the cluster's addresses. Of its node: the
@@ -39,7 +45,7 @@ _POLICY = """\
 
 
 def chart_files() -> dict[str, str]:
-    """What the chart's generated files hold, by their names below charts/kube-rdma."""
+    """Return the texts of the chart's generated files, by their names below charts/kube-rdma."""
     layers = {"defaults": DEFAULTS, "presets": PRESETS, "distributions": DISTRIBUTIONS}
     values = [completed(value) for value in installation.values()]
     left_out = {value.path: text for value in values if (text := chart_values.left_out(value))}
@@ -57,8 +63,12 @@ def chart_files() -> dict[str, str]:
 
 
 def config_files() -> dict[str, str]:
-    """What the generated files below config/admission hold, by their names there."""
-    return {"agents-own-node.yaml": _POLICY + manifests(admission.anywhere())}
+    """Return the texts of generated files below config/admission, by their names there."""
+    _, policy, binding, *_ = object_file("policies").split("---\n")
+    text = f"{policy}---\n{binding}"
+    for own, anywhere in _ANYWHERE.items():
+        text = text.replace(own, anywhere)
+    return {"agents-own-node.yaml": _POLICY + text}
 
 
 if __name__ == "__main__":

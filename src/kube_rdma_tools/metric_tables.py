@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from kube_rdma.metrics.rules.alerts import anchor
 from kube_rdma.model.metrics import MetricFamily
 from kube_rdma_tools.page_tables import BEGIN, markdown_row, put
 
@@ -49,7 +48,7 @@ def alerts(groups: Iterable[Mapping[str, Any]]) -> str:
         notes = rule["annotations"]
         summary = _LABEL.sub(r"`\1`", notes["summary"])
         when = " ".join(filter(None, (summary, notes.get("threshold"))))
-        name = f"[`{rule['alert']}`](runbook.md{anchor(rule['alert'])})"
+        name = f"[`{rule['alert']}`](runbook.md#{rule['alert'].lower()})"
         lines.append(markdown_row((name, rule["labels"]["severity"], rule["for"], when)))
     return "\n".join(lines)
 

@@ -1,21 +1,20 @@
-"""Writes what is made from the families of metrics: the tables of docs/metrics.md, dashboards.
+"""Writes the tables of docs/metrics.md: families of metrics, and alerts.
 
 `tools/metrics` runs it; tests compare what it would write with what is there.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
+from kube_rdma.install.installation import assignment, objects
 from kube_rdma.metrics.rules import families
-from kube_rdma.metrics.rules.alerts import rule_groups
-from kube_rdma.metrics.rules.dashboards import dashboards
+from kube_rdma.model.install import Json
 from kube_rdma_tools.metric_tables import ALERTS, alerts, filled
 from kube_rdma_tools.page_tables import put
 
-PAGE, DASHBOARDS = "docs/metrics.md", "config/dashboards"
+PAGE, RUNBOOK = "docs/metrics.md", "docs/runbook.md"
 TABLES = (
     ("node", families.NODE_FAMILIES),
     ("vke", families.VKE_FAMILIES),
@@ -29,16 +28,20 @@ TABLES = (
 )
 
 
-def files(root: Path) -> dict[str, str]:
-    """What the files hold, by their names below the repository's root."""
-    boards = {
-        f"{DASHBOARDS}/{name}.json": json.dumps(board, indent=2) + "\n"
-        for name, board in dashboards().items()
-    }
-    page = filled((root / PAGE).read_text(encoding="utf-8"), TABLES)
-    return {PAGE: put(page, ALERTS, alerts(rule_groups())), **boards}
+def rule_groups(runbook: str = RUNBOOK) -> list[Json]:
+    """Return the groups of the installation's PrometheusRule, with this page as the runbook."""
+    layers = [assignment(text) for text in ("metrics.rules=true", f"metrics.runbook={runbook}")]
+    (rules,) = objects(layers, part="metrics")
+    groups: list[Json] = rules["spec"]["groups"]
+    return groups
+
+
+def page(root: Path) -> str:
+    """Return docs/metrics.md of a checkout with its tables as they are now."""
+    text = filled((root / PAGE).read_text(encoding="utf-8"), TABLES)
+    return put(text, ALERTS, alerts(rule_groups()))
 
 
 if __name__ == "__main__":
-    for written_name, content in files(Path(sys.argv[1])).items():
-        Path(sys.argv[1], written_name).write_text(content, encoding="utf-8")
+    checkout = Path(sys.argv[1])
+    (checkout / PAGE).write_text(page(checkout), encoding="utf-8")

@@ -1,6 +1,6 @@
 """From the values of an installation to its objects.
 
-values files, --set ─► checked (api) ─► merged, filled (install/rules) ─► `kube-rdma render`
+values files, --set ─► checked (documents) ─► merged, filled (rules) ─► `kube-rdma render`
 
 kube_rdma_tools/chart writes the Helm chart of the same blueprints and values.
 """
@@ -18,44 +18,49 @@ from kube_base.frozen import replace
 from kube_rdma.cli.definitions import DEFINITIONS, OPERATOR_DEFINITIONS
 from kube_rdma.install.documents import installation
 from kube_rdma.install.rules import notes as install_notes
-from kube_rdma.install.rules.parts import PARTS, filled, parts
+from kube_rdma.install.rules.parts import FILES, filled, parts
 from kube_rdma.install.rules.presets import DEFAULT_PRESET, merged, over, written
 from kube_rdma.install.rules.release import lacking
 from kube_rdma.lib.schema import definition
 from kube_rdma.lib.text import document, reader
 from kube_rdma.lib.text.document import Document
-from kube_rdma.model.install import Blueprint, Values
+from kube_rdma.model.install import Blueprint, Json, Values
 from kube_rdma.pools.config import parse_config
 
-# The objects of an installation as its files describe them; read once in a process, when asked.
+CONFIG = "agent.config"
+_HERE = Path(__file__)
+_DASHBOARDS = ("fleet", "node", "pod", "fabric")
+
+
+def object_file(name: str) -> str:
+    """Return the text of a file of objects/, by its name without the ending."""
+    return (_HERE.parent / f"rules/objects/{name}.yaml").read_text(encoding="utf-8")
 
 
 @cache
-def described(part: str) -> tuple[Blueprint, ...]:
-    """The blueprints of a part, in the order of its file."""
-    from importlib import resources  # late: every controller can be an operator, few are
-
-    from kube_rdma.install import rules as install
-    from kube_rdma.install.documents import installation
-
-    file = resources.files(install) / "objects" / f"{part}.yaml"
-    return installation.read(file.read_text(encoding="utf-8"))
+def described(name: str) -> tuple[Blueprint, ...]:
+    """Return the blueprints of a file of objects/, in its order."""
+    return installation.read(object_file(name))
 
 
-CONFIG = "agent.config"
+def dashboards() -> Mapping[str, Json]:
+    """Return Grafana's dashboards by the names of their files."""
+    files = [_HERE.with_name("dashboards") / f"kube-rdma-{board}.json" for board in _DASHBOARDS]
+    return {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in files}
 
 
 def blueprints() -> Mapping[str, list[Blueprint]]:
-    """Every part of the installation with its blueprints."""
+    """Return every part of the installation with its blueprints."""
     return parts(
-        {part: described(part) for part in PARTS},
+        {name: described(name) for name in FILES},
         [definition(resource) for resource in DEFINITIONS],
         [definition(resource) for resource in OPERATOR_DEFINITIONS],
+        dashboards(),
     )
 
 
 def read_values(path: Path) -> Document:
-    """The values that a file gives, unchecked; Refused when it cannot be read."""
+    """Return the values that a file gives, unchecked; Refused when it cannot be read."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -64,8 +69,11 @@ def read_values(path: Path) -> Document:
 
 
 def assignment(text: str, where: str = "--set") -> Document:
-    """What ``agent.startupTaint=true`` gives; Refused for another form. `where` is the option."""
-    path, equals, written = text.partition("=")
+    """Return what ``agent.startupTaint=true`` gives; Refused for another form.
+
+    `where` names the option in messages.
+    """
+    path, equals, value_text = text.partition("=")
     names = path.split(".")
     if not equals or not all(names):
         raise Refused(
@@ -73,7 +81,7 @@ def assignment(text: str, where: str = "--set") -> Document:
             remedy="Write it like image.tag=0.1.0, or give a file with --values",
             where=where,
         )
-    read = reader.read(written.encode(), where)
+    read = reader.read(value_text.encode(), where)
     value = read.value
     for name in reversed(names):
         value = {name: value}
@@ -83,7 +91,7 @@ def assignment(text: str, where: str = "--set") -> Document:
 def objects(
     layers: Sequence[Document], preset: str = "", part: str = ""
 ) -> tuple[dict[str, Any], ...]:
-    """The objects of an installation, later layers over earlier ones; of one part, or of all.
+    """Return the objects of an installation, later layers over earlier ones; of one part, or all.
 
     Without a preset the last layer that names one does, else it is preset default. Raises Refused
     with every fault of a layer, and of the agent's configuration in them.
@@ -100,22 +108,21 @@ def objects(
 
 
 def notes(layers: Sequence[Document], preset: str = "") -> tuple[str, ...]:
-    """What is left to do, a sentence each; Refused as `objects`."""
+    """Return what is left to do, a sentence each; Refused as `objects`."""
     return install_notes.notes(_values(layers, preset))
 
 
-def policy_values(texts: Sequence[str], where: str) -> Values:
-    """What assignments give to the agents of policies; Refused for what is no value."""
-    return _given([assignment(text, where) for text in texts], "nvidia-operator")
-
-
 def left_out(layers: Sequence[Document], preset: str = "") -> tuple[str, ...]:
-    """What of it the version of Kubernetes does not have, a sentence each; Refused as `objects`."""
+    """Return what the version of Kubernetes lacks, a sentence each; Refused as `objects`."""
     return lacking(_values(layers, preset))
 
 
+def policy_values(texts: Sequence[str], where: str) -> Values:
+    """Return the values that assignments give to agents of policies; Refused for a wrong one."""
+    return _given([assignment(text, where) for text in texts], "nvidia-operator")
+
+
 def _values(layers: Sequence[Document], preset: str) -> dict[str, Any]:
-    """All values of an installation, checked."""
     values = merged(_given(layers, preset))
     if not values["namespace"]["name"]:
         raise Refused(
@@ -126,7 +133,7 @@ def _values(layers: Sequence[Document], preset: str) -> dict[str, Any]:
 
 
 def _given(layers: Sequence[Document], preset: str) -> Values:
-    """The values that layers give, with their preset, checked."""
+    """Return the checked values that layers give, with the name of their preset."""
     named = [layer.value.get("preset") for layer in layers if isinstance(layer.value, dict)]
     chosen = preset or next((name for name in reversed(named) if name), DEFAULT_PRESET)
     given: dict[str, Any] = {}

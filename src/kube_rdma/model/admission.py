@@ -14,6 +14,13 @@ from kube_rdma.model.finding import FieldPath, Finding
 from kube_rdma.model.ipam import IPPool, PoolName
 from kube_rdma.model.pools import Mode, PoolSpec
 
+COMPLETE = "kube-rdma.io/complete"
+"""The annotation by which a pod chooses what is added to it."""
+SHM_VOLUME = "kube-rdma-shm"
+MOST_BLOCKS = 128  # networks of a pod (attach/documents/networks)
+VKE_LABEL = "vke.node.rdma.mode"
+"""The label by which VKE says how its nodes give their cards; pools/documents/config reads it."""
+
 
 class ContainerRole(StrEnum):
     """When a container runs: INIT ends before the others begin, a SIDECAR stays beside them."""

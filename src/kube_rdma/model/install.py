@@ -1,8 +1,8 @@
 """Objects with holes: the little language in which an installation is described once.
 
     install/rules/objects/*.yaml ─► install/documents/installation ─┐
-    install/rules: policies, alerts, dashboards ────────────┴─► parts ─┬─► fill (kube-rdma render)
-                                                                       └─► kube_rdma_tools/chart
+    install/dashboards, definitions, install/rules/pod_policies ────┴─► parts ─┬─► kube-rdma render
+                                                                               └─► chart (tools)
 
 A blueprint is a Kubernetes object as Python has JSON, in which values may be holes. install/rules
 puts values into the holes; kube_rdma_tools/chart_templates writes the same holes as Helm's

@@ -15,7 +15,7 @@ from kube_rdma_tools.rights.right import Right
 
 UNRECORDED = Path(__file__).parent / "unrecorded.json"
 
-_POLICY_ASKS = "At no API: the policy for agents asks for it (install/rules/agent_cel.py)."
+_POLICY_ASKS = "At no API: the policy for agents asks for it (install/rules/objects/policies.yaml)."
 _DRIVER_ASKS = (
     "The API server asks for it inside of resourceclaims/status, and writes it nowhere: "
     "tests/lab/native/test_agent_policy.py."

@@ -20,7 +20,6 @@ from kube_rdma.attach.cluster import NetworkObjects, Restarts
 from kube_rdma.claims.cluster import OfferedSlices, write_statuses
 from kube_rdma.claims.rules.names import slice_name
 from kube_rdma.install.installation import assignment, objects
-from kube_rdma.install.rules.agent_cel import ANNOTATIONS
 from kube_rdma.ipam.cluster import IP_BLOCK, IP_POOL
 from kube_rdma.ipam.effect_runner import IpamTiming
 from kube_rdma.ipam.ip_conf import load as load_ipam
@@ -490,7 +489,6 @@ async def test_a_node_tells_its_pods_and_marks_them(agents):
         "k8s.volcengine.com/network-status",
         "kube-rdma.io/network-status",
     ]
-    assert ANNOTATIONS["pods"]
     await NetworkObjects(agents[OWN]).tell(pod, tuple((key, "[]") for key in keys))
     restarts = Restarts(agents[OWN])
     await restarts.ask(pod, RestartRequest(OWN, 1, "a test"))

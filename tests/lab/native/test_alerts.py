@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from kube_rdma.metrics.rules import families
-from kube_rdma.metrics.rules.alerts import rule_groups
+from kube_rdma_tools.metrics import rule_groups
 from tests.kit import prometheus as kit
 
 RULES = {rule["alert"]: rule for group in rule_groups() for rule in group["rules"]}

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from kube_rdma.install.installation import dashboards
 from kube_rdma.metrics.rules import families
-from kube_rdma.metrics.rules.dashboards import dashboards
 from kube_rdma.model.metrics import MetricKind
 from tests.kit import prometheus as kit
 

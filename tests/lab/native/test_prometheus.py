@@ -11,12 +11,12 @@ import pytest
 
 from kube_rdma.install.installation import assignment, objects
 from kube_rdma.metrics.rules import families
-from kube_rdma.metrics.rules.alerts import rule_groups
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.native.replay import Replay
 from kube_rdma_lab.waiting import until
 from kube_rdma_testing.kernel.tree_counters import write_counters
+from kube_rdma_tools.metrics import rule_groups
 from tests.documents.shell import Shell
 from tests.kit import prometheus as kit
 from tests.kit.pods import sleeping_pod

@@ -10,14 +10,13 @@ from kube_base.frozen import replace
 from kube_rdma.cli.render import PARTS
 from kube_rdma.install.documents.installation import schema
 from kube_rdma.install.installation import assignment, blueprints, objects
-from kube_rdma.install.rules.admission import AGENTS
-from kube_rdma.install.rules.agent_cel import NFD_RIGHT
 from kube_rdma.install.rules.parts import filled
 from kube_rdma.install.rules.presets import DEFAULTS, DISTRIBUTIONS, PRESETS, merged
 from kube_rdma.install.rules.release import GROUP
 from kube_rdma.lib.text import reader
 from kube_rdma.reports.cluster import GUARD
 from kube_rdma_tools.chart import chart_files, config_files
+from tests.kit.policies import NFD_RIGHT
 from tests.unit.manifests.test_manifests import QUOTA, patched
 
 ROOT = Path(__file__).parents[3]
@@ -152,7 +151,7 @@ def test_whoever_may_patch_pods_and_nodes_is_held_by_a_policy_of_the_same_releas
 def test_two_releases_share_no_policy_for_agents():
     """Uninstalling the one leaves the agents of the other as they were held."""
     names = [
-        {each["metadata"]["name"] for each in objects((), preset) if AGENTS in str(each)}
+        {each["metadata"]["name"] for each in objects((), preset) if GUARD in str(each)}
         for preset in ("vke", "nvidia")
     ]
     assert all(names)
@@ -160,10 +159,9 @@ def test_two_releases_share_no_policy_for_agents():
 
 
 def test_status_looks_for_the_policy_that_an_installation_has():
-    assert GUARD == AGENTS
     for own in ("", "rdma-a"):
         made = objects([assignment(f"fullnameOverride='{own}'")], "vke")
-        names = {each["metadata"]["name"] for each in made if AGENTS in str(each)}
+        names = {each["metadata"]["name"] for each in made if GUARD in str(each)}
         assert names == {f"kube-rdma-vke.{own}{own and '.'}{GUARD}"}
 
 
@@ -177,7 +175,7 @@ def labelling(made):
         if word.startswith("--node-labels=")
     }
     mounted = any(each["name"] == "os-release" for pod in pods for each in pod["volumes"])
-    return words, bool(narrows(made, NFD_RIGHT[2], *NFD_RIGHT[:2])), mounted
+    return words, bool(narrows(made, *NFD_RIGHT)), mounted
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from kube_rdma.install.installation import assignment, objects
-from kube_rdma.install.rules.agent_cel import NFD_RIGHT
 from kube_rdma_tools.judge.environments import ENVIRONMENTS
 from kube_rdma_tools.judge.rules import judge
+from tests.kit.policies import NFD_RIGHT
 from tests.unit.manifests.test_installation import documents, narrows
 
 ROOT = Path(__file__).parents[3]
@@ -33,7 +33,7 @@ def test_the_labeller_of_a_value_is_that_of_labels_yaml(preset):
     expected = file["spec"]["template"]["spec"]
     expected["containers"][0]["securityContext"]["seLinuxOptions"] = {"type": "spc_t"}
     assert value == expected
-    assert narrows(made, NFD_RIGHT[2], *NFD_RIGHT[:2])
+    assert narrows(made, *NFD_RIGHT)
     assert LABELLER not in str(objects((), preset))
 
 

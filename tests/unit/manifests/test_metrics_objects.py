@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kube_rdma.install.installation import objects
+from kube_rdma.install.installation import dashboards, objects
 from kube_rdma.install.rules.presets import PRESETS
 from kube_rdma.lib.text import reader
-from kube_rdma.metrics.rules.dashboards import dashboards
 
 EVERYTHING = {
     "port": 9879,

@@ -17,6 +17,9 @@ from kube_rdma.admission.rules.networks import BLOCKS
 from kube_rdma.admission.rules.shares import asked, held_shares
 from kube_rdma.attach.rules.requests import POD_NETWORKS, names_networks
 from kube_rdma.model.admission import (
+    COMPLETE,
+    MOST_BLOCKS,
+    SHM_VOLUME,
     USUAL,
     AdmissionFacts,
     AdmissionSettings,
@@ -27,10 +30,7 @@ from kube_rdma.model.admission import (
 )
 from kube_rdma.model.finding import FieldPath, Finding, Severity
 
-ANNOTATION = "kube-rdma.io/complete"
 NOTHING = "none"
-VOLUME = "kube-rdma-shm"
-MOST_BLOCKS = 128  # networks of a pod (attach/documents/networks)
 
 _SHM = "/dev/shm"  # noqa: S108 (where every program looks for it)
 _LOCK = "IPC_LOCK"
@@ -47,7 +47,7 @@ class Chosen(Frozen):
 
 def wanted(template: PodTemplate, settings: AdmissionSettings) -> Chosen:
     """What is to be completed: what the pod says, else what the administrator chose."""
-    text = dict(template.annotations).get(ANNOTATION)
+    text = dict(template.annotations).get(COMPLETE)
     if text is None:
         return Chosen(settings.completes, settings.shm_size)
     parts, size, wrong = [], settings.shm_size, []
@@ -71,7 +71,7 @@ def wrong_words(
     for word in wanted(template, settings).wrong:
         yield Finding.of(
             "complete",
-            ("metadata", "annotations", ANNOTATION),
+            ("metadata", "annotations", COMPLETE),
             f"{json.dumps(word)} is nothing that kube-rdma completes",
             f"Write some of {', '.join(Completes)}, with {Completes.SHM}=16Gi for a size, or none",
             Severity.WARNING,
@@ -116,12 +116,12 @@ def _shm(
     ]
     if not bare:
         return
-    if not any(volume.name == VOLUME for volume in template.volumes):
+    if not any(volume.name == SHM_VOLUME for volume in template.volumes):
         source = {"medium": "Memory", "sizeLimit": size}
-        volume = {"name": VOLUME, "emptyDir": source}
+        volume = {"name": SHM_VOLUME, "emptyDir": source}
         yield Completion(("spec", "volumes", "-"), volume, f"{size} of memory for {_SHM}")
     for container in bare:
-        mount = {"name": VOLUME, "mountPath": _SHM}
+        mount = {"name": SHM_VOLUME, "mountPath": _SHM}
         path = (*container.path, "volumeMounts", "-")
         yield Completion(path, mount, f"{_SHM} in container {container.name}")
 

@@ -1,6 +1,6 @@
 """All that is wrong with a pod: the limits that the documents of S0 and S1 name, rule by rule.
 
-`kube-rdma explain` and `kube-rdma config check` ask here, admission/rules/pod_admission says in CEL
+`kube-rdma explain` and `kube-rdma config check` ask here, install/rules/pod_policies says in CEL
 what CEL can say. The first rules are about containers and volumes, those about networks stand in
 networks; near_misses and surroundings have what no document names, and what pods get wrong most.
 """

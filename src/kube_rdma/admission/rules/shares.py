@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from kube_base.frozen import replace
 from kube_rdma.attach.rules.requests import RESOURCE
 from kube_rdma.model.admission import (
+    VKE_LABEL,
     AdmissionFacts,
     AdmissionSettings,
     ContainerRole,
@@ -73,9 +74,6 @@ def held_shares(template: PodTemplate, resource: str) -> int:
 
 
 # Which mode a pod's cards will have, where its selector or affinity leaves no choice.
-
-VKE_LABEL = "vke.node.rdma.mode"
-"""By which VKE says how its nodes give their cards; pools/documents/config reads it."""
 
 _MODES = frozenset(Mode)
 

@@ -1,8 +1,9 @@
 """All objects of an installation in the order in which they are applied, by part.
 
 A part is a file of the Helm chart. Most of its objects are described in the file of its name in
-objects/; the others are computed here. The resource definitions are made from documents of all
-capabilities, which rules do not see: whoever asks brings them, and what the files describe.
+objects/; the policies for pods are computed (pod_policies). Definitions, dashboards and what the
+files describe are handed in, as rules read no files. `filled` makes objects of blueprints for
+`kube-rdma render`; kube_rdma_tools/chart_templates makes Helm's templates of the same.
 """
 
 from __future__ import annotations
@@ -11,11 +12,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kube_rdma.admission.rules.pod_admission import completing_policy, pod_policies
-from kube_rdma.install.rules.admission import policies
+from kube_rdma.install.rules.pod_policies import completing_policy, pod_policies
 from kube_rdma.install.rules.release import PRODUCT, labelled
-from kube_rdma.metrics.rules.alerts import rule_groups
-from kube_rdma.metrics.rules.dashboards import dashboards
 from kube_rdma.model.install import (
     ABSENT,
     EITHER,
@@ -44,6 +42,8 @@ PARTS = (
     "metrics",
     "retirement",
 )
+FILES = (*PARTS, "policies")
+"""The files of objects/; policies of agents and operators stand first in part admission."""
 _RULES = "x-kubernetes-validations"
 # `helm uninstall` would delete the blocks of living pods with their definition.
 _KEPT = {"helm.sh/resource-policy": "keep"}
@@ -54,9 +54,14 @@ def parts(
     described: Mapping[str, Sequence[Blueprint]],
     definitions: Sequence[Json],
     operator: Sequence[Json],
+    dashboards: Mapping[str, Json],
 ) -> Mapping[str, list[Blueprint]]:
-    """Every part with its blueprints; `operator` are definitions that only the operator needs."""
-    computed = {
+    """Return every part with its blueprints.
+
+    `described` has the blueprints of each of FILES; `operator` are definitions that only the
+    operator needs; `dashboards` are Grafana's by name.
+    """
+    before = {
         "definitions": [
             *(Blueprint(_by_version(body), ("crds.install",), notes=_KEPT) for body in definitions),
             *(
@@ -64,26 +69,30 @@ def parts(
                 for body in operator
             ),
         ],
-        "admission": [*policies(), *pod_policies(), *completing_policy()],
+        "admission": [*described["policies"], *pod_policies(), *completing_policy()],
     }
-    behind = {"metrics": metrics()}
+    behind = {
+        "metrics": [
+            Blueprint(_dashboard(name, board), ("metrics.dashboards",))
+            for name, board in dashboards.items()
+        ]
+    }
     return {
         part: [
             labelled(blueprint, part)
-            for blueprint in (*computed.get(part, ()), *described[part], *behind.get(part, ()))
+            for blueprint in (*before.get(part, ()), *described[part], *behind.get(part, ()))
         ]
         for part in PARTS
     }
 
 
 def _scoped(definition: Json) -> Json:
-    """The definition of policies with the scope that the values say."""
     scope = When("controller.policyScope == Cluster", "Cluster", "Namespaced")
     return {**definition, "spec": {**definition["spec"], "scope": scope}}
 
 
 def _by_version(node: Any) -> Any:
-    """A definition whose rules are left out where the version has none."""
+    """Return a definition whose rules are left out where the version of Kubernetes has none."""
     if isinstance(node, dict):
         return {
             key: When("platform.definitionRules", value) if key == _RULES else _by_version(value)
@@ -92,36 +101,13 @@ def _by_version(node: Any) -> Any:
     return [_by_version(value) for value in node] if isinstance(node, list) else node
 
 
-_BASE = Hole("platform.base")
-
-
-def metrics() -> tuple[Blueprint, ...]:
-    """The objects that are made from the families of metrics."""
-    return (
-        Blueprint(_rules(), ("metrics.rules",)),
-        *(
-            Blueprint(_dashboard(name, board), ("metrics.dashboards",))
-            for name, board in dashboards().items()
-        ),
-    )
-
-
-def _rules() -> Json:
-    labels = {"more": Spread("metrics.labels")}
-    return {
-        "apiVersion": "monitoring.coreos.com/v1",
-        "kind": "PrometheusRule",
-        "metadata": {"name": _BASE, "namespace": NAMESPACE, "labels": labels},
-        "spec": {"groups": rule_groups(Hole("metrics.runbook"))},
-    }
-
-
 def _dashboard(name: str, board: Json) -> Json:
+    """Return the ConfigMap of a dashboard, which Grafana's sidecar takes by its label."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {
-            "name": joined(_BASE, name.removeprefix(PRODUCT)),
+            "name": joined(Hole("platform.base"), name.removeprefix(PRODUCT)),
             "namespace": NAMESPACE,
             "labels": {"grafana_dashboard": "1"},
         },
@@ -129,11 +115,11 @@ def _dashboard(name: str, board: Json) -> Json:
     }
 
 
-# Blueprints with their holes filled: the objects that an installation consists of.
+# From blueprints to objects: holes are filled with values.
 
 
 def filled(blueprints: Sequence[Blueprint], values: Values) -> Iterator[Json]:
-    """The objects that the blueprints mean for these values, in their order, but Helm's own."""
+    """Yield the objects that blueprints mean for these values, in their order, but Helm's own."""
     for blueprint in blueprints:
         if blueprint.for_helm or not all(_holds(one, values) for one in blueprint.conditions):
             continue
@@ -143,21 +129,21 @@ def filled(blueprints: Sequence[Blueprint], values: Values) -> Iterator[Json]:
 
 
 def _holds(condition: str, values: Values, entry: Values | None = None) -> bool:
-    """Whether one of the values that a condition names is what it has to be."""
-    return any(_is_so(one, values, entry) for one in condition.split(EITHER))
-
-
-def _is_so(condition: str, values: Values, entry: Values | None) -> bool:
-    path, equals, text = condition.partition(IS)
-    value = _at(path, values, entry)
-    return value == text if equals else bool(value)
+    """Decide whether one of the alternatives of a condition holds."""
+    for alternative in condition.split(EITHER):
+        path, equals, text = alternative.partition(IS)
+        value = _at(path, values, entry)
+        if value == text if equals else value:
+            return True
+    return False
 
 
 def _at(path: str, values: Values, entry: Values | None = None) -> Any:
-    """The value at a path; KeyError where a blueprint names none of the values."""
-    start, names = (entry, path[1:]) if path.startswith(".") else (values, path)
-    value: Any = start
-    for name in names.split("."):
+    """Return the value at a path; KeyError for a path that no layer of values has."""
+    value: Any = values
+    if path.startswith("."):
+        value, path = entry, path[1:]
+    for name in path.split("."):
         value = value[name]
     return value
 
@@ -179,7 +165,6 @@ def _filled(node: Node, values: Values, entry: Values) -> Any:
 
 
 def _fields(node: Json, values: Values, entry: Values) -> Iterator[tuple[str, Any]]:
-    """The fields that an object comes to."""
     for key, value in node.items():
         if isinstance(value, Spread):
             others = _at(value.path, values, entry)
@@ -189,7 +174,7 @@ def _fields(node: Json, values: Values, entry: Values) -> Iterator[tuple[str, An
 
 
 def _entries(node: Node, values: Values, entry: Values) -> Iterator[Any]:
-    """What an entry of a list comes to: itself, nothing, or the entries that are chosen."""
+    """Yield what an entry of a list comes to: itself, nothing, or the entries of a choice."""
     if isinstance(node, When):
         chosen = node.then if _holds(node.condition, values, entry) else node.otherwise
         for value in chosen if isinstance(chosen, list) else [chosen]:

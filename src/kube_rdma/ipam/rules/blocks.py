@@ -332,7 +332,7 @@ def _tenants(
 def _pins(block: ipam.Block | None, tenants: _Tenants, own: ipam.Bits) -> tuple[ipam.Pin, ...]:
     """Return the block's pins, of which each offset is its tenant's, and each owner has one.
 
-    Only at addresses of the node's `own`: its token may change no others (agent_cel).
+    Only at addresses of the node's `own`: its token may change no others (policies.yaml).
     """
     tenants = {offset: owner for offset, owner in tenants.items() if own >> offset & 1}
     owners = set(tenants.values())

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.admission.rules.completions import ANNOTATION, completions
+from kube_rdma.admission.rules.completions import completions
 from kube_rdma.admission.rules.findings import findings
 from kube_rdma.attach.rules.requests import POD_NETWORKS
-from kube_rdma.model.admission import AdmissionFacts, AdmissionSettings
+from kube_rdma.model.admission import COMPLETE, AdmissionFacts, AdmissionSettings
 from tests.kit.admission import VKE, asking, blocks, container, networks, template
 
-ALL = {ANNOTATION: "ipc-lock, shm=16Gi, pod-networks"}
+ALL = {COMPLETE: "ipc-lock, shm=16Gi, pod-networks"}
 ADD = ("spec", "containers", 0, "securityContext", "capabilities", "add", "-")
 
 
@@ -50,32 +50,32 @@ def test_a_container_s_own_user_counts_more_than_the_pod_s():
 def test_shared_memory_is_added_when_it_is_asked_for():
     """One volume for all containers with shares; with the size that is asked for."""
     pod = (asking("rdma/a", 1), asking("rdma/a", 1, name="b"), container(name="c"))
-    volume, *mounts = made(*pod, annotations={ANNOTATION: "shm=16Gi"})
+    volume, *mounts = made(*pod, annotations={COMPLETE: "shm=16Gi"})
     memory = {"medium": "Memory", "sizeLimit": "16Gi"}
     assert volume == (("spec", "volumes", "-"), {"name": "kube-rdma-shm", "emptyDir": memory})
     assert [path for path, _ in mounts] == [
         ("spec", "containers", number, "volumeMounts", "-") for number in (0, 1)
     ]
     assert {one["mountPath"] for _, one in mounts} == {"/dev/shm"}
-    ((_, default), *_) = made(*pod, annotations={ANNOTATION: "shm"})
+    ((_, default), *_) = made(*pod, annotations={COMPLETE: "shm"})
     assert default["emptyDir"]["sizeLimit"] == AdmissionSettings().shm_size
 
 
 def test_memory_that_is_mounted_already_stays():
     pod = asking("rdma/a", 1, volumes=[("mine", "/dev/shm/")])
-    assert made(pod, annotations={ANNOTATION: "shm"}) == []
+    assert made(pod, annotations={COMPLETE: "shm"}) == []
 
 
 @given(st.integers(1, 9))
 def test_blocks_are_written_for_each_card(cards):
-    pod = template(asking(VKE, cards), annotations={ANNOTATION: "pod-networks"})
+    pod = template(asking(VKE, cards), annotations={COMPLETE: "pod-networks"})
     (one,) = completions(pod)
     assert one.path == ("metadata", "annotations", POD_NETWORKS)
     assert json.loads(one.value) == [{"cniConf": {"name": "rdma"}}] * cards
 
 
 def test_a_block_is_copied_for_each_further_card():
-    pod = {ANNOTATION: "pod-networks", **blocks("mine")}
+    pod = {COMPLETE: "pod-networks", **blocks("mine")}
     ((_, text),) = made(asking(VKE, 3), annotations=pod)
     assert json.loads(text) == [{"cniConf": {"name": "mine"}}] * 3
 
@@ -91,22 +91,22 @@ def test_a_block_is_copied_for_each_further_card():
     ],
 )
 def test_what_the_pod_says_of_its_networks_stays(annotations):
-    pod = {ANNOTATION: "pod-networks", **annotations}
+    pod = {COMPLETE: "pod-networks", **annotations}
     assert made(asking(VKE, 4), annotations=pod) == []
 
 
 def test_a_pod_on_the_host_s_network_gets_no_block():
-    assert made(asking(), annotations={ANNOTATION: "pod-networks"}, hostNetwork=True) == []
+    assert made(asking(), annotations={COMPLETE: "pod-networks"}, hostNetwork=True) == []
 
 
 def test_nothing_is_completed_where_the_pod_says_so():
-    assert made(asking("rdma/a", 1), annotations={ANNOTATION: "none"}) == []
-    assert made(asking("rdma/a", 1), annotations={ANNOTATION: ""}) == []
+    assert made(asking("rdma/a", 1), annotations={COMPLETE: "none"}) == []
+    assert made(asking("rdma/a", 1), annotations={COMPLETE: ""}) == []
 
 
 @pytest.mark.parametrize("word", ["shm=lots", "ipc-lock=1", "memlock", "shm=0"])
 def test_a_word_that_means_nothing_is_a_warning(word):
-    pod = template(asking("rdma/a", 1), annotations={ANNOTATION: f"ipc-lock,{word}"})
+    pod = template(asking("rdma/a", 1), annotations={COMPLETE: f"ipc-lock,{word}"})
     (finding,) = findings(pod)
     assert json.dumps(word) in finding.problem
     assert [one.path for one in completions(pod)] == [ADD]

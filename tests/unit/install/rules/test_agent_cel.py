@@ -1,11 +1,28 @@
-"""What the policy for agents lets an agent write is what the agent's code writes; see the lab's
-test_agent_policy for the same at an API server."""
+"""What the policies let agents and an operator write is what their code writes; see the lab's
+test_agent_policy and test_operator_rights for the same at an API server."""
 
 import re
 
+import pytest
+
 from kube_rdma.attach.documents import network_status
-from kube_rdma.install.rules.agent_cel import ANNOTATIONS, LABELS
+from kube_rdma.install.installation import objects
+from kube_rdma.ipam.rules.grant import MOST_REQUESTS
 from kube_rdma.model.attach.attachment import RESTART
+from kube_rdma.model.claims.devices import DRIVER
+from kube_rdma.model.ipam import (
+    BLOCK_ADDRESSES,
+    MOST_MADE_EXCLUDES,
+    MOST_MADE_RANGES,
+    IPPool,
+    PoolName,
+)
+from kube_rdma.operator.rules.placement import PLACE_LABELS, READY_LABEL
+from kube_rdma.operator.upgrades import CLOSED_MARK
+from kube_rdma.pools.rules.holdings import EFFECT
+from kube_rdma.pools.rules.holdings import KEYS as STARTUP_TAINTS
+from kube_rdma.pools.rules.labels import FEATURE
+from tests.kit.policies import AGENTS, NFD_RIGHT, OPERATOR, agents_keys, policy
 
 WRITTEN = {
     network_status.ANNOTATION,
@@ -14,13 +31,49 @@ WRITTEN = {
     RESTART,
 }
 OTHERS = ("k8s.v1.cni.cncf.io/networks", "x.kube-rdma.io/network-status", "kube-rdma.io/test", "")
+MADE = IPPool(PoolName(""), ())  # what an agent chooses of a pool beside its addresses
 
 
 def test_an_agent_tells_pods_what_it_has_to_tell():
-    assert all(re.search(ANNOTATIONS["pods"], key) for key in WRITTEN)
-    assert not [key for key in OTHERS if re.search(ANNOTATIONS["pods"], key)]
+    pattern = agents_keys("annotation")["pods"]
+    assert all(re.search(pattern, key) for key in WRITTEN)
+    assert not [key for key in OTHERS if re.search(pattern, key)]
 
 
 def test_an_agent_marks_a_pod_with_one_label():
-    assert re.search(LABELS["pods"], RESTART)
-    assert not [key for key in (*OTHERS, "app") if re.search(LABELS["pods"], key)]
+    pattern = agents_keys("label")["pods"]
+    assert re.search(pattern, RESTART)
+    assert not [key for key in (*OTHERS, "app") if re.search(pattern, key)]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        f"!key.startsWith('{FEATURE}/')",
+        "authorizer.group('{1}').resource('{2}').check('{0}').allowed()".format(*NFD_RIGHT),
+        f"taint.key in {list(STARTUP_TAINTS)} && taint.effect == '{EFFECT}'",
+        f".spec.driver == '{DRIVER}' && ",
+        f"object.metadata.name.substring({len(f'000-{DRIVER}-')}) == variables.node",
+        f"one.?addresses.orValue([]).size() <= {BLOCK_ADDRESSES})",
+        f"variables.pins.size() <= {BLOCK_ADDRESSES} ",
+        f"0 <= place && place < {BLOCK_ADDRESSES})",
+        f"object.spec.ranges.size() <= {MOST_MADE_RANGES} ",
+        f"object.spec.?excludes.orValue([]).size() <= {MOST_MADE_EXCLUDES} ",
+        f"object.spec.?restSeconds.orValue({MADE.cooldown:.0f}) == {MADE.cooldown:.0f} ",
+        f"object.spec.?blockSize.orValue({MADE.block_size}) == {MADE.block_size} ",
+        f"want.node == variables.node).size() <= {MOST_REQUESTS}",
+    ],
+)
+def test_the_policy_has_the_names_and_numbers_of_the_agent(said):
+    rules = [" ".join(one["expression"].split()) for one in policy(AGENTS)["validations"]]
+    assert [rule for rule in rules if said in f"{rule} "]
+
+
+def test_an_operator_writes_its_labels_and_its_mark():
+    """Without them no driver comes, and none goes."""
+    assert [one for one in objects((), "nvidia-operator", "admission") if OPERATOR in str(one)]
+    (validation,) = policy(OPERATOR)["validations"]
+    for key in (*PLACE_LABELS.values(), READY_LABEL, CLOSED_MARK):
+        assert f"'{key}'" in validation["expression"]
+    fields = {one["name"]: one["expression"] for one in policy(OPERATOR)["variables"]}["fields"]
+    assert "'metadata.labels'" in fields

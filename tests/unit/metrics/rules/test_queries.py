@@ -1,13 +1,13 @@
-"""Alerts and dashboards ask for nothing that the agent does not export."""
+"""Alerts and dashboards ask for nothing that agent and controller do not export."""
 
 import re
 from pathlib import Path
 
 import pytest
 
+from kube_rdma.install.installation import dashboards
 from kube_rdma.metrics.rules import families
-from kube_rdma.metrics.rules.alerts import anchor, rule_groups
-from kube_rdma.metrics.rules.dashboards import dashboards
+from kube_rdma_tools.metrics import rule_groups
 
 RUNBOOK = Path(__file__).parents[4] / "docs/runbook.md"
 RULES = {rule["alert"]: rule for group in rule_groups() for rule in group["rules"]}
@@ -122,7 +122,7 @@ def sections():
 
 @pytest.mark.parametrize("name", RULES)
 def test_an_alert_leads_to_its_section_of_the_runbook(name):
-    assert RULES[name]["annotations"]["runbook_url"] == f"docs/runbook.md{anchor(name)}"
+    assert RULES[name]["annotations"]["runbook_url"] == f"docs/runbook.md#{name.lower()}"
     section = sections()[name]
     assert [word for word in ("**Means**", "**Look**", "**Do**") if word not in section] == []
 

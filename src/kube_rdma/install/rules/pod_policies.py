@@ -11,9 +11,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from kube_rdma.admission.rules.completions import ANNOTATION as COMPLETE
-from kube_rdma.admission.rules.completions import MOST_BLOCKS, VOLUME
-from kube_rdma.admission.rules.shares import VKE_LABEL
 from kube_rdma.attach.rules.requests import (
     ANNOTATION,
     POD_NETWORKS,
@@ -21,7 +18,7 @@ from kube_rdma.attach.rules.requests import (
     RESOURCE,
 )
 from kube_rdma.lib.phrases import listed
-from kube_rdma.model.admission import USUAL
+from kube_rdma.model.admission import COMPLETE, MOST_BLOCKS, SHM_VOLUME, USUAL, VKE_LABEL
 from kube_rdma.model.install import (
     NAMESPACE,
     OWN_NAMES,
@@ -443,14 +440,14 @@ _MOUNTLESS = (
     "['/dev/shm', '/dev/shm/'])"
 )
 _MEMORY = (
-    f"Object.spec.volumes{{name: '{VOLUME}', emptyDir: "
+    f"Object.spec.volumes{{name: '{SHM_VOLUME}', emptyDir: "
     "Object.spec.volumes.emptyDir{medium: 'Memory', sizeLimit: variables.size}}"
 )
-_MOUNT = f"Object.spec.containers.volumeMounts{{name: '{VOLUME}', mountPath: '/dev/shm'}}"
+_MOUNT = f"Object.spec.containers.volumeMounts{{name: '{SHM_VOLUME}', mountPath: '/dev/shm'}}"
 _APPENDED, _FIRST = "'/spec/volumes/-'", "'/spec/volumes'"
 _VOLUME = (
     f"variables.shm && variables.containers.exists(c, {_MOUNTLESS}) && "
-    f"!object.spec.?volumes.orValue([]).exists(one, one.name == '{VOLUME}') ? "
+    f"!object.spec.?volumes.orValue([]).exists(one, one.name == '{SHM_VOLUME}') ? "
     f"[has(object.spec.volumes) ? {_add(_APPENDED, _MEMORY)} : {_add(_FIRST, f'[{_MEMORY}]')}] "
     ": []"
 )
