@@ -1,9 +1,11 @@
-"""What images of the cards' driver are called, and what they need of their pod, by release.
+"""A NicClusterPolicy and its drivers: sections, images, nodes, acts of an upgrade, states.
 
-    image and version of a policy ─► contract_of ─► operator/rules/driver_sets
+    policy ─► contract_of ─► operator/rules/driver_sets
+    nodes, pods ─► operator/rules/upgrade ─► acts
 
-The rows are NVIDIA's operator's at its tags: manifests/sta(g|t)e-ofed-driver and state_ofed.go of
-Mellanox/network-operator. An image's name and version tell the row, as no field of a policy does.
+Rows of contracts at the end are NVIDIA's operator's at its tags: manifests/sta(g|t)e-ofed-driver
+and state_ofed.go of Mellanox/network-operator. An image's name and version tell the row, as no
+field of a policy does.
 """
 
 from __future__ import annotations
@@ -14,109 +16,90 @@ from typing import Any
 
 from kube_base.frozen import Frozen, field
 
-# What the coming and going of drivers is decided on, node by node, and the acts it comes to.
+# How drivers come and go: the facts of each node, and the acts.
 
 DRIVER_FIELDS = "kube-rdma.io/driver-fields"  # annotation of drivers' pods: another is outdated
 
 
 class DrainPolicy(Frozen):
-    """Which holders may be evicted; the others are waited for. Words and defaults are kubectl's.
+    """The holders that may be evicted; others are waited for. Words and defaults are kubectl's."""
 
-    `selector` is a label selector of pods, "" for all; `seconds` end the evictions, 0 never.
-    """
-
-    selector: str = ""
+    selector: str = ""  # a label selector of pods, "" for all
     force: bool = False  # also pods that no controller would make anew
     delete_empty_dir: bool = False  # also pods whose emptyDir volumes would be lost
-    seconds: int = 300
+    seconds: int = 300  # until evictions end, 0 never
 
 
 class UpgradePolicy(Frozen):
-    """How a policy wants its drivers upgraded; `parallel` nodes at a time, 0 for all.
+    """The way in which a policy wants its drivers upgraded."""
 
-    `automatic` is about other images alone: first loads and removals go on without it.
-    """
-
-    automatic: bool = False
-    parallel: int = 1
+    automatic: bool = False  # about other images alone: first loads and removals go on without it
+    parallel: int = 1  # nodes at a time, 0 for all
     drain: DrainPolicy | None = None
     wait_for: str = ""  # a label selector of pods whose end is waited for besides
 
     @property
     def drains(self) -> DrainPolicy | None:
-        """The drain, as far as nodes are emptied at all."""
+        """Return the drain, as far as nodes are emptied at all."""
         return self.drain if self.automatic else None
 
 
 class DriverPod(Frozen):
-    """A driver's pod on a node: `unloads` when it ends takes the cards' driver away.
-
-    `current`: it is of the DaemonSet's present template.
-    """
+    """A driver's pod on a node."""
 
     name: str
     uid: str
-    current: bool
+    current: bool  # of the DaemonSet's present template
     ready: bool
     deleting: bool = False
-    unloads: bool = True  # False: a driver on top of it, such as that of peer memory
+    unloads: bool = (
+        True  # its end takes the cards' driver away; False: one on top, as of peer memory
+    )
 
 
 class DriverPlace(Frozen):
-    """Where a driver belongs: the node's label `key`, its value, and which it should have.
-
-    "" is no label, and so no driver. `unloads` as of its pods.
-    """
+    """A label of a node by which a driver runs there; "" is no label, and so no driver."""
 
     key: str
     has: str = ""
     wants: str = ""
-    unloads: bool = True
+    unloads: bool = True  # as of its pods
 
 
 class ShareHolder(Frozen):
-    """A pod that holds RDMA shares of its node; one that `stays` is not to be evicted.
-
-    It would be there again at once (of a DaemonSet, or of a file on the node), or the policy's
-    drain leaves it alone.
-    """
+    """A pod that holds RDMA shares of its node."""
 
     namespace: str
     name: str
     uid: str
     deleting: bool = False
+    # Not to be evicted: it would be there again at once (of a DaemonSet, or of a file on the node),
+    # or the policy's drain leaves it alone.
     stays: bool = False
 
     def __str__(self) -> str:
-        """As people write it."""
         return f"{self.namespace}/{self.name}"
 
 
 class UpgradeNode(Frozen):
-    """One node: its drivers' pods and what stands against their coming and going.
-
-    `missing`: a driver's pod that should be there is not. `closed` nodes take no pods, by whoever's
-    will; `ours` were closed by the operator, and `changing` ones among them for a change that it
-    makes itself. `carries` says what the node needs its cards for, and is not known of one that is
-    not `reported`; one that is `away` is not ready.
-    """
+    """One node: its drivers' pods and what stands against their coming and going."""
 
     name: str
     pods: tuple[DriverPod, ...] = ()
-    missing: bool = False
+    missing: bool = False  # a driver's pod that should be there is not
     holders: tuple[ShareHolder, ...] = ()
-    closed: bool = False
-    ours: bool = False
-    changing: bool = False
-    carries: tuple[str, ...] = ()
+    closed: bool = False  # it takes no pods, by whoever's will
+    ours: bool = False  # the operator closed it
+    changing: bool = False  # the operator closed it for a change of its own
+    carries: tuple[str, ...] = ()  # what the node needs its cards for
     places: tuple[DriverPlace, ...] = ()  # the driver of the cards first
-    away: bool = False
+    away: bool = False  # it is not ready
     closed_seconds: float = 0.0  # since it was closed for a change
-    reported: bool = True
+    reported: bool = True  # else nobody knows what it carries
 
 
 class UpgradeStage(StrEnum):
-    """How far a node is."""
+    """The stage of a node's change of drivers."""
 
     CURRENT = "current"
     STARTING = "starting"  # its driver ends or begins
@@ -174,21 +157,21 @@ UpgradeAct = Close | Open | Evict | EndDrivers | LabelDrivers
 
 
 class UpgradePlan(Frozen):
-    """What a look comes to: acts in their order, and the stage of each node, by name."""
+    """The acts of one look in their order, and the stage of each node, by name."""
 
     acts: tuple[UpgradeAct, ...] = ()
     stages: tuple[NodeStage, ...] = ()
 
 
 class UpgradeState(Frozen):
-    """How far the upgrade of all nodes is; `reason` is for programs, `message` a sentence."""
+    """The state of the upgrade of all nodes."""
 
     current: bool
-    reason: str
-    message: str = ""
+    reason: str  # a word for programs
+    message: str = ""  # a sentence
 
 
-# What a NicClusterPolicy wants on the nodes of a cluster, and how far that has come.
+# A NicClusterPolicy, and how far it has come on the nodes of a cluster.
 
 
 class ComponentName(StrEnum):
@@ -207,7 +190,7 @@ PLUGINS = (ComponentName.DEVICE_PLUGIN, ComponentName.SRIOV_PLUGIN)
 
 
 class AppliedState(StrEnum):
-    """How far a part is, as the status spells it; a part that nobody asks for is ignored."""
+    """The state of a part, as the status spells it; a part that nobody asks for is ignored."""
 
     READY = "ready"
     NOT_READY = "notReady"
@@ -216,74 +199,60 @@ class AppliedState(StrEnum):
 
 
 class ComponentImage(Frozen):
-    """An image as a policy names it: the three parts of which each component makes its tag.
-
-    A version may be a digest, ``sha256:`` with 64 digits: it names one image, whatever its tag.
-    """
+    """An image as a policy names it: the three parts of which each component makes its tag."""
 
     repository: str
     image: str
-    version: str
+    version: str  # or sha256: with 64 digits, which names one image, whatever its tag
 
     @property
     def digest(self) -> str:
-        """The version, where it is one."""
+        """Return the version, where it is a digest."""
         return self.version if ":" in self.version else ""
 
 
 class PolicyDriver(Frozen):
-    """The driver of the cards; `env` are entries of its container, as in a pod.
-
-    `probes` has fields of the container's probes that are not to have their usual values, by the
-    name of the probe, and `resources` its requests and limits.
-    """
+    """The driver of the cards that a policy wants."""
 
     image: ComponentImage
-    env: tuple[dict[str, object], ...] = ()
+    env: tuple[dict[str, object], ...] = ()  # of its container, as in a pod
     grace_seconds: int = 300  # until a driver that ends is killed
     precompiled: bool = False  # an image for each kernel, of those that have both
+    # Fields of probes that are not to have their usual values, by the name of the probe.
     probes: dict[str, dict[str, int]] = field(default_factory=dict)
-    resources: dict[str, Any] | None = None
+    resources: dict[str, Any] | None = None  # requests and limits of its container
 
 
 class DevicePluginSection(Frozen):
-    """A device plugin; `config` is the text of its configuration, checked already.
-
-    None: its ConfigMap is the administrator's. With `networks` the image is kube-rdma's and puts
-    networks into pods besides.
-    """
+    """A device plugin that a policy wants."""
 
     image: ComponentImage
-    config: str | None
-    networks: bool = False
+    config: str | None  # checked already; None: its ConfigMap is the administrator's
+    networks: bool = False  # the image is kube-rdma's and puts networks into pods besides
     resources: tuple[str, ...] = ()  # that the configuration offers
     requirements: dict[str, Any] | None = None  # of its container, as in a pod
 
 
 class PeerDriverSection(Frozen):
-    """The peer-memory driver; `gpu_driver_path` is where the GPU driver's files are on a node."""
+    """The peer-memory driver that a policy wants."""
 
     image: ComponentImage
-    gpu_driver_path: str = ""
+    gpu_driver_path: str = ""  # of the GPU driver's files on a node
 
 
 class PolicyNote(Frozen):
-    """A sentence about a field that has no effect, or another than people may think.
-
-    The sentence names the field.
-    """
+    """A sentence about a field that has no effect, or another than people may think."""
 
     path: tuple[str | int, ...]  # below spec
-    sentence: str
+    sentence: str  # it names the field
     remedy: str = ""
 
     def __str__(self) -> str:
-        """As people read it."""
         return self.sentence
 
 
 class ClusterPolicy(Frozen):
-    """One policy. A section that is None is not wanted; `notes` name fields without effect."""
+    """One policy. A section that is None is not wanted."""
 
     name: str
     namespace: str
@@ -297,21 +266,23 @@ class ClusterPolicy(Frozen):
     pull_secrets: tuple[str, ...] = ()
     tolerations: tuple[dict[str, object], ...] = ()
     affinity: dict[str, Any] | None = None  # to nodes, as in a pod; only what is required counts
-    notes: tuple[PolicyNote, ...] = ()
+    notes: tuple[PolicyNote, ...] = ()  # about fields without effect
 
     @property
     def plugins(self) -> tuple[DevicePluginSection, ...]:
-        """The device plugins that it wants."""
+        """Return the device plugins that it wants."""
         return tuple(filter(None, (self.device_plugin, self.sriov_plugin)))
 
     @property
     def is_empty(self) -> bool:
-        """Whether it wants nothing that kube-rdma deploys."""
+        """Decide whether it wants nothing that kube-rdma deploys."""
         return not (self.driver or self.peer_driver or self.plugins)
 
 
 class PolicyNode(Frozen):
-    """A node as its labels tell it: a driver's image is chosen by them; "" where one is missing."""
+    """A node as its labels describe it, by which a driver's image is chosen; "" where one is
+    missing.
+    """
 
     name: str
     architecture: str = ""  # amd64
@@ -330,25 +301,24 @@ class PolicyNode(Frozen):
 
 
 class ComponentStatus(Frozen):
-    """How far one part of a policy is; `reason` is a word for programs, `message` a sentence."""
+    """The state of one part of a policy."""
 
     component: ComponentName
     state: AppliedState
-    reason: str
-    message: str = ""
+    reason: str  # a word for programs
+    message: str = ""  # a sentence
 
 
 class DaemonSetProgress(Frozen):
-    """What the API server counts of a DaemonSet's pods; `current`: its status is of this spec.
-
-    `unpulled` says which image the kubelet of some node cannot pull, "" where there is none.
-    """
+    """The API server's counts of a DaemonSet's pods."""
 
     desired: int = 0
     available: int = 0
-    current: bool = True
-    unpulled: str = ""
+    current: bool = True  # its status is of this spec
+    unpulled: str = ""  # the image that the kubelet of some node cannot pull
 
+
+# Driver images: their names, and what they need of their pod, by release.
 
 VENDOR_LABEL = "nvidia.com/ofed-driver"  # by it the vendor's own drivers keep off a node
 _FIRST_NAME = "ofed-driver"
@@ -357,30 +327,25 @@ _NUMBERS = re.compile(r"(\d{1,4})\.(\d{1,4})(?:[.-]|$)")
 
 
 class HostFolder(Frozen):
-    """A folder or file of the node, and where the container has it; `kind` as of a hostPath."""
+    """A folder or file of the node, and its path in the container."""
 
     name: str
     host: str
     mount: str
     propagation: str = ""
     read_only: bool = False
-    kind: str = "DirectoryOrCreate"
+    kind: str = "DirectoryOrCreate"  # as of a hostPath
 
 
 class DriverContract(Frozen):
-    """One row: the forms of an image's name, and the pod that the image is made for.
-
-    `kernel_form` is that of images that were built for one kernel, "" where `form` has the kernel
-    already, or no such images are known. `ready` is the file that an image makes when its modules
-    are loaded.
-    """
+    """One row: the forms of an image's name, and the pod that the image is made for."""
 
     releases: str
     form: str
     container: str
-    ready: str
+    ready: str  # the file that an image makes when its modules are loaded
     folders: tuple[HostFolder, ...]
-    kernel_form: str = ""
+    kernel_form: str = ""  # of images built for one kernel; "": `form` has it, or there are none
     env: tuple[tuple[str, str], ...] = ()
     labels: tuple[tuple[str, str], ...] = ()
     levelled: bool = True  # the container has the SELinux level s0
@@ -460,7 +425,7 @@ _SINCE = (((24, 4), OF_26), ((5, 7), OF_23))
 
 
 def contract_of(image: ComponentImage) -> DriverContract:
-    """The row of an image: by its name where that was used for one row alone, else by its version.
+    """Return the row of an image, by its name where that tells the row, else by its version.
 
     A digest says no version: then doca-driver is of the last row, and mofed of the one before. An
     image of another name, as people build them, is of 0.1.0 unless its version is a later one's.

@@ -58,9 +58,9 @@ CLAIM = "resource.k8s.io/claim"  # stands for a pod's ResourceClaims, whatever d
 def driver_pod(
     pod: FullPod, template: Mapping[str, Any], *, unloads: bool, placed: bool
 ) -> DriverPod:
-    """A driver's pod, of which `template` is what its DaemonSet has by now.
+    """Return a driver's pod as rules read it; `template` is the present one of its DaemonSet.
 
-    One that is not `placed` any more is about to be deleted by its DaemonSet's controller.
+    A pod that is not `placed` any more is about to be deleted by its DaemonSet's controller.
     """
     images = [container["image"] for container in template["spec"]["containers"]]
     fields = template["metadata"].get("annotations", {}).get(DRIVER_FIELDS)
@@ -76,16 +76,16 @@ def driver_pod(
 
 
 def is_ready(pod: FullPod) -> bool:
-    """Whether its probes say that it works."""
+    """Decide whether the pod's condition Ready holds."""
     return any(each.type == "Ready" and each.status == "True" for each in status_of(pod).conditions)
 
 
 async def using_pods(
     cluster: Cluster, drain: DrainPolicy | None, wait_for: str
 ) -> tuple[tuple[str, frozenset[str], ShareHolder], ...]:
-    """All pods that run or will: their node, the resources that they have, who they are.
+    """Return node, resources and identity of every pod that runs or will run.
 
-    Those that `drain` leaves alone stay. A pod that the selector `wait_for` chooses stays and has
+    Pods that `drain` leaves alone stay. A pod that the selector `wait_for` chooses stays and has
     the resource ``""``. Needs the verb list of pods; Refused for a selector that is none.
     """
     pods = await cluster.list(FULL_POD)
@@ -111,14 +111,16 @@ async def using_pods(
 
 
 async def _chosen(cluster: Cluster, selector: str) -> frozenset[str]:
-    """The uids of the pods that a label selector chooses; the API server reads it."""
+    """Return the uids of the pods that a label selector chooses; the API server reads it."""
     return frozenset(pod.uid for pod in await cluster.list(FULL_POD, Where(labels=selector)))
 
 
 async def all_reports(
     cluster: Cluster, nodes: Collection[str]
 ) -> tuple[dict[str, NodeReport], frozenset[str]]:
-    """What these nodes report, by name, and whose report cannot be read; none without the kind."""
+    """Return the nodes' reports by name, and the nodes whose report is unreadable; none without the
+    kind.
+    """
     try:
         seen = await cluster.see(NODE_REPORT)
     except NotInstalled:
@@ -128,7 +130,7 @@ async def all_reports(
 
 
 def _stays(pod: FullPod, drain: DrainPolicy) -> bool:
-    """Whether an eviction would be in vain, or is not allowed, as kubectl's drain has both."""
+    """Decide whether the pod would come back at once, or kubectl's drain would refuse it."""
     daemon = any(owner.kind == "DaemonSet" for owner in pod.owners)
     if daemon or pod.annotation(MIRROR) is not None:
         return True
@@ -149,7 +151,7 @@ def _resources(spec: FullPodSpec) -> Iterator[str]:
 def progress_of(
     stored: Stored[Json, WorkloadStatus], pods: Collection[FullPod] = ()
 ) -> DaemonSetProgress:
-    """How far a DaemonSet is, of which `pods` are those that run or wait."""
+    """Return how far a DaemonSet is; `pods` are its own that run or wait."""
     status = stored.status or WorkloadStatus()
     return DaemonSetProgress(
         status.desired_number_scheduled,
@@ -160,9 +162,9 @@ def progress_of(
 
 
 def _unpulled(pods: Collection[FullPod]) -> str:
-    """Which image is not there, by the first node that cannot pull one; "" where all can.
+    """Return a sentence about an image that nodes cannot pull; "" where all can.
 
-    The kubelet changes between the two words of a try and the pause behind it, so both are told:
+    The kubelet changes between the two words of a try and the pause behind it, so both are named:
     the sentence stands still.
     """
     by_node = sorted(pods, key=lambda pod: (pod.spec.node_name, pod.name))
@@ -247,9 +249,9 @@ NIC_CLUSTER_POLICY_STATUS = NIC_CLUSTER_POLICY.read_as(NOTHING, NIC_CLUSTER_POLI
 
 
 def policy_of(stored: Stored[PolicyText, Any], namespace: str = "") -> ClusterPolicy | None:
-    """The policy of an object, None when it is refused.
+    """Return the policy of an object; None when it is refused.
 
-    `namespace` is where the objects of one go that belongs to the cluster: the operator's.
+    `namespace` is the operator's, where the objects of a cluster-wide policy go.
     """
     if stored.spec.policy is None:
         return None

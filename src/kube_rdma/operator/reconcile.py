@@ -10,7 +10,7 @@ the same documents.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -33,7 +33,7 @@ from kube_rdma.install.rules.release import MANAGER
 from kube_rdma.lib.mirror import Mirror, follow_all
 from kube_rdma.model.install import Values
 from kube_rdma.model.kubernetes import NOT_OBSERVED, moment
-from kube_rdma.model.operator import AppliedState, ClusterPolicy, ComponentName
+from kube_rdma.model.operator import AppliedState, ClusterPolicy
 from kube_rdma.operator.cluster import (
     NIC_CLUSTER_POLICY,
     NIC_CLUSTER_POLICY_OF_CLUSTER,
@@ -70,28 +70,25 @@ StoredPolicy = Stored[Any, Any]
 
 
 class OperatorTiming(Frozen):
-    """Seconds: `gather` from a change to the look, the others between two looks without one."""
+    """Seconds that the operator waits."""
 
-    gather: float = 0.2
-    every: float = 60.0
+    gather: float = 0.2  # from a change to the look
+    every: float = 60.0  # between two looks without a change
     upgrade: float = 15.0  # while drivers are exchanged, or wait for pods
     pause: Callable[[int], float] = field(default=full_jitter)
 
 
 class OperatorPlace(Frozen):
-    """Where an operator is: its `namespace`, in which all that it deploys goes.
+    """The operator's own place: its namespace and installation."""
 
-    `cluster_wide`: policies are those of the cluster, as the definition there has it. `values` are
-    those of the operator's own installation, which count for its agents too.
-    """
-
-    namespace: str
-    cluster_wide: bool = False
+    namespace: str  # in which all that it deploys goes
+    cluster_wide: bool = False  # policies are those of the cluster, as the definition there has it
+    # Of the operator's own installation; they count for its agents too.
     values: Values = field(default_factory=dict)
 
 
 class Operator:
-    """The policies of one namespace, or of the cluster; `events` is run by who made it."""
+    """The loop over the policies of one namespace, or of the cluster. Its maker runs `events`."""
 
     def __init__(
         self,
@@ -160,7 +157,7 @@ class Operator:
                 verdict = verdict if fault else await self._verdict(stored, first, now)
             except Refused as refusal:  # by the API server, or for somebody else's object
                 refused, verdict = refusal, PolicyVerdict(AppliedState.ERROR, str(refusal))
-            await self._tell(stored, verdict, now)
+            await self._write_status(stored, verdict, now)
         except KubeError as error:
             self._notices.warn(
                 log, "policy not applied", stored.uid, str(error), policy=stored.name
@@ -188,7 +185,11 @@ class Operator:
             await self._write(policy, part)
         upgraded = await self._upgrade(policy, stored, now)
         waits = waiting(policy, nodes, upgraded)
-        progress = self._progress(policy)
+        progress = {
+            name: progress_of(stored, pods_of(stored, self._pods.values))
+            for name, stored in self._daemon_sets.values.items()
+            if _owned(stored, policy)
+        }
         statuses = tuple(judged(part, progress, waits.get(part.name, "")) for part in parts)
         state = upgrade_state(upgraded.plan.stages) if self._drivers() else None
         notes = tuple(map(str, policy.notes))
@@ -200,7 +201,10 @@ class Operator:
         """Bring drivers nearer to the policy as far as that may be, and tell of it."""
         nodes, drivers = tuple(self._nodes.values.values()), self._drivers()
         upgraded = await self._upgrades.look(policy, nodes, drivers, self._pods.values, now)
-        about = _about(stored) if stored else _about_daemon_set(drivers)
+        about = _about(stored) if stored else None
+        if drivers and about is None:  # no policy is left
+            first, version = drivers[0], DAEMON_SET.api_version
+            about = About("DaemonSet", first.name, first.namespace, first.uid, version)
         if about:
             for sentence in upgraded.done:
                 self._events.tell(about, "DriverUpgrade", sentence)
@@ -218,7 +222,7 @@ class Operator:
         return upgraded
 
     def _drivers(self) -> list[Stored[Any, Any]]:
-        """The DaemonSets of drivers, of whatever policy."""
+        """Return the DaemonSets of drivers, of whatever policy."""
         return [
             each
             for each in self._daemon_sets.values.values()
@@ -232,7 +236,8 @@ class Operator:
         """
         if part.name in DRIVERS:
             nodes = tuple(self._nodes.values.values())
-            lacking = adopted(nodes, self._of(part.name), self._pods.values)
+            drivers = [one for one in self._drivers() if one.label(COMPONENT_LABEL) == part.name]
+            lacking = adopted(nodes, drivers, self._pods.values)
             if lacking:
                 await self._upgrades.label(lacking)
                 return
@@ -261,7 +266,12 @@ class Operator:
                     f"{kind.kind} {name} belongs to another owner",
                     remedy=f"Delete it, or the policy {policy.name}",
                 )
-            if stored is None or not _says(stored, document, kind):
+            labels = document["metadata"]["labels"]
+            if (
+                stored is None
+                or not holds(dict(stored.labels), labels)
+                or not holds(stored.spec, document[kind.content])
+            ):
                 await apply_document(self._cluster, kind, document)
                 log.info("object applied", kind=kind.kind, name=name, part=part.name)
         for name, stored in list(mirror.values.items()):
@@ -277,20 +287,12 @@ class Operator:
         await self._cluster.delete(kind, stored, unchanged=False)
         log.info("object deleted", kind=kind.kind, name=stored.name)
 
-    def _of(self, component: ComponentName) -> list[Stored[Any, Any]]:
-        return [one for one in self._drivers() if one.label(COMPONENT_LABEL) == component]
-
-    def _progress(self, policy: ClusterPolicy) -> Mapping[str, Any]:
-        return {
-            name: progress_of(stored, pods_of(stored, self._pods.values))
-            for name, stored in self._daemon_sets.values.items()
-            if _owned(stored, policy)
-        }
-
-    async def _tell(self, stored: StoredPolicy, verdict: PolicyVerdict, now: datetime) -> None:
+    async def _write_status(
+        self, stored: StoredPolicy, verdict: PolicyVerdict, now: datetime
+    ) -> None:
         """Write the status if it is another by now, and an Event when the state changes."""
         status = policy_status(stored.status, stored.generation, verdict, moment(now))
-        if _is_told(stored.status, status):
+        if _has_status(stored.status, status):
             return
         try:
             await self._cluster.merge_status(
@@ -312,7 +314,7 @@ class Operator:
             self._wake.set()
 
     async def _sleep(self, failures: int) -> None:
-        """Until something changes, or it is time for another try."""
+        """Wait until something changes, or it is time for another try."""
         every = self._timing.upgrade if self._upgrading else self._timing.every
         seconds = min(every, self._timing.pause(failures) + 1.0) if failures else every
         try:
@@ -323,8 +325,8 @@ class Operator:
         await asyncio.sleep(self._timing.gather)  # changes come in swarms
 
 
-def _is_told(old: NicClusterPolicyStatus | None, new: NicClusterPolicyStatus) -> bool:
-    """Whether a policy has this status already.
+def _has_status(old: NicClusterPolicyStatus | None, new: NicClusterPolicyStatus) -> bool:
+    """Decide whether a policy has this status already.
 
     The API server drops what a definition does not have: NVIDIA's have no observedGeneration, those
     before 26.7 no conditions, and those before 24.7 no messages of parts.
@@ -340,7 +342,7 @@ def _itself(stored: Stored[Any, Any]) -> Stored[Any, Any]:
 
 
 def _daemon_set(stored: Stored[Any, Any]) -> Stored[Any, Any]:
-    """The object; what in a driver's cannot be used is found here, before all are looked at."""
+    """Return the object; raise here for a driver's that is unusable, before all are looked at."""
     if _is_driver(stored):
         is_used(stored, (), {})
     return stored
@@ -372,16 +374,8 @@ def _about(stored: StoredPolicy) -> About:
     )
 
 
-def _about_daemon_set(drivers: Sequence[Stored[Any, Any]]) -> About | None:
-    """What is told of where no policy is left: the first of the DaemonSets."""
-    if not drivers:
-        return None
-    first = drivers[0]
-    return About("DaemonSet", first.name, first.namespace, first.uid, DAEMON_SET.api_version)
-
-
 def _is_driver(stored: Stored[Any, Any]) -> bool:
-    """Whether a DaemonSet is one of drivers that the operator wrote, in this release or earlier."""
+    """Decide whether the operator wrote this DaemonSet of drivers, in this release or earlier."""
     own = stored.label(MANAGED_LABEL) == MANAGER or any(
         owner.kind == "NicClusterPolicy" for owner in stored.owners
     )
@@ -389,11 +383,5 @@ def _is_driver(stored: Stored[Any, Any]) -> bool:
 
 
 def _owned(stored: Stored[Any, Any], policy: ClusterPolicy) -> bool:
-    """Whether an object is the policy's; drivers outlive the one that brought them."""
+    """Decide whether an object is the policy's; drivers outlive the one that brought them."""
     return _is_driver(stored) or any(owner.uid == policy.uid for owner in stored.owners)
-
-
-def _says(stored: Stored[Json, Any], document: Json, kind: ObjectKind[Json, Any]) -> bool:
-    """Whether what is stored says all that the document does."""
-    labels = document["metadata"]["labels"]
-    return holds(dict(stored.labels), labels) and holds(stored.spec, document[kind.content])

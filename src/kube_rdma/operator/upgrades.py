@@ -56,7 +56,7 @@ DaemonSets = Sequence[Stored[Any, Any]]
 
 
 class Upgraded(Frozen):
-    """What a look came to: what was planned for which nodes, and sentences about what was done."""
+    """The result of one look: the plan, its nodes, and sentences about what was done."""
 
     plan: UpgradePlan
     nodes: tuple[UpgradeNode, ...] = ()
@@ -64,7 +64,7 @@ class Upgraded(Frozen):
 
 
 class Upgrades:
-    """The drivers of one cluster."""
+    """The changes of drivers in one cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -98,7 +98,7 @@ class Upgrades:
     async def _with_uses(
         self, policy: ClusterPolicy | None, seen: list[UpgradeNode], nodes: Mapping[str, PolicyNode]
     ) -> list[UpgradeNode]:
-        """The same with who holds shares, and what the nodes need their cards for."""
+        """Return the nodes with who holds shares there, and what the nodes need their cards for."""
         upgrades = policy.upgrades if policy else UpgradePolicy()
         reports, unread = await all_reports(self._cluster, nodes)
         offered = {pool.resource for report in reports.values() for pool in report.pools}
@@ -123,7 +123,7 @@ class Upgrades:
         ]
 
     async def _do(self, act: UpgradeAct, pods: Mapping[str, FullPod], now: datetime) -> str:
-        """Carry an act out; a sentence about it, "" where it could not be done now."""
+        """Carry an act out; return a sentence about it, "" where it could not be done now."""
         try:
             match act:
                 case Close(node, change):
@@ -153,7 +153,7 @@ class Upgrades:
 
 
 def _unreported(plan: UpgradePlan, seen: Sequence[UpgradeNode]) -> list[str]:
-    """What is not known of nodes that are closed now: whether their own traffic needs the cards."""
+    """Return sentences about nodes that are closed now without a report of their own traffic."""
     silent = {node.name for node in seen if not node.reported}
     closed = [act.node for act in plan.acts if isinstance(act, Close) and act.change]
     return [
@@ -167,7 +167,7 @@ def _unreported(plan: UpgradePlan, seen: Sequence[UpgradeNode]) -> list[str]:
 def adopted(
     nodes: Sequence[PolicyNode], daemon_sets: DaemonSets, pods: Mapping[str, FullPod]
 ) -> Mapping[str, Mapping[str, str]]:
-    """The labels that nodes lack on which drivers of an earlier release run, by node.
+    """Return the labels that nodes lack on which drivers of an earlier release run, by node.
 
     Its DaemonSets selected other labels. They are rewritten when no node lacks its own any more.
     """
@@ -185,7 +185,7 @@ def adopted(
 def is_used(
     stored: Stored[Any, Any], nodes: Sequence[PolicyNode], pods: Mapping[str, FullPod]
 ) -> bool:
-    """Whether a driver's DaemonSet has pods, or a node that it is for."""
+    """Decide whether a driver's DaemonSet has pods, or a node that it is for."""
     value, _ = _place(stored)
     key = PLACE_LABELS[ComponentName(stored.label(COMPONENT_LABEL) or "")]
     return bool(pods_of(stored, pods)) or any(dict(node.labels).get(key) == value for node in nodes)
@@ -194,7 +194,7 @@ def is_used(
 def ready_marks(
     policy: ClusterPolicy, nodes: Sequence[PolicyNode], pods: Mapping[str, FullPod]
 ) -> Mapping[str, Mapping[str, str | None]]:
-    """The labels by which device plugins start behind the driver of their node, by node.
+    """Return the labels by which device plugins start behind the driver of their node, by node.
 
     A node that has a device plugin keeps it, whatever becomes of its driver.
     """
@@ -216,7 +216,7 @@ def ready_marks(
 def waiting(
     policy: ClusterPolicy, nodes: Sequence[PolicyNode], upgraded: Upgraded
 ) -> Mapping[ComponentName, str]:
-    """Why parts of a policy are not on all of their nodes yet; a part that is has no entry."""
+    """Return why parts of a policy are not on all of their nodes yet, those that are left out."""
     sentences = {stage.node: stage.sentence for stage in upgraded.plan.stages}
     reasons: dict[ComponentName, str] = {}
     for component, key in PLACE_LABELS.items():
@@ -246,7 +246,7 @@ def _place(stored: Stored[Any, Any]) -> tuple[str, bool]:
 
 
 def pods_of(stored: Stored[Any, Any], pods: Mapping[str, FullPod]) -> list[FullPod]:
-    """The pods of a DaemonSet that have a node."""
+    """Return the pods of a DaemonSet that have a node."""
     name = stored.spec["template"]["metadata"]["labels"]["name"]
     return [pod for pod in pods.values() if pod.label("name") == name and pod.spec.node_name]
 
@@ -263,7 +263,7 @@ def _seen(
     pods: Mapping[str, FullPod],
     now: datetime,
 ) -> list[UpgradeNode]:
-    """The nodes with their drivers' pods; who uses them is not looked up yet."""
+    """Return the nodes with their drivers' pods; who uses them is not looked up yet."""
     by_node: dict[str, list[tuple[Stored[Any, Any], FullPod]]] = {}
     for stored in daemon_sets:
         for pod in pods_of(stored, pods):
@@ -307,7 +307,7 @@ def _node(
 
 
 def _age(since: str, now: datetime) -> float:
-    """Seconds since a moment, 0 for none; what nobody wrote here counts as none."""
+    """Return the seconds since a moment; 0 for none, and for a text that is none."""
     try:
         return (now - datetime.fromisoformat(since)).total_seconds()
     except (ValueError, TypeError):

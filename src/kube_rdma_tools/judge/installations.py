@@ -22,7 +22,7 @@ from kube_rdma.model.operator import (
     PeerDriverSection,
     PolicyDriver,
 )
-from kube_rdma.operator.rules.daemon_sets import plugin_objects, sriov_objects
+from kube_rdma.operator.rules.daemon_sets import SHARED, SRIOV, plugin_objects
 from kube_rdma.operator.rules.driver_sets import driver_objects, peer_objects
 from kube_rdma.operator.rules.placement import NodeGroup
 from kube_rdma_tools.judge.environment import Environment
@@ -107,8 +107,8 @@ def _of_policy(namespace: str, values: Values) -> Iterator[Json]:
         sriov_plugin=DevicePluginSection(_IMAGE, _FUNCTIONS),
         peer_driver=PeerDriverSection(_IMAGE, "/run/nvidia/driver"),
     )
-    for make in (plugin_objects, sriov_objects):
-        plugin = make(policy, described("workloads"), values=values)
+    for names in (SHARED, SRIOV):
+        plugin = plugin_objects(policy, described("workloads"), values=values, names=names)
         if plugin.config_map:
             yield plugin.config_map
         yield from plugin.daemon_sets

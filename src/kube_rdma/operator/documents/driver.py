@@ -1,4 +1,4 @@
-"""The parts of a NicClusterPolicy that say which driver runs where, and how another one gets there.
+"""The sections of a NicClusterPolicy about drivers: image, nodes, and how another one gets there.
 
 operator/documents/nic_cluster_policy puts them together. A field here is honoured as NVIDIA's
 operator has it, and has its default. What narrows what is done to nodes has to be among them, for
@@ -27,7 +27,7 @@ from kube_rdma.model.operator import (
     contract_of,
 )
 
-# What is told of fields of a NicClusterPolicy that have no effect: where, and what to do instead.
+# Notes about fields of a NicClusterPolicy that have no effect, and what to do instead.
 
 _OTHERS = "Remove it, or deploy that component yourself"
 _MULTUS = "Remove it: kube-rdma reads the annotations of pods itself, or install Multus yourself"
@@ -56,18 +56,18 @@ _REMEDIES: Mapping[Path, str] = {
 
 
 def note(path: Path, sentence: str, remedy: str = "") -> PolicyNote:
-    """A note about the field at `path` below spec."""
+    """Return a note about the field at `path` below spec."""
     return PolicyNote(path, f"{name(('spec', *path))} {sentence}", remedy)
 
 
 def without_effect(spec: Typed) -> Iterator[PolicyNote]:
-    """A note for each field that no model has."""
+    """Yield a note for each field that no model has."""
     for path in _unknown(spec, ()):
         yield note(path, "has no effect", _REMEDIES.get(path, "Remove it"))
 
 
 def _unknown(part: Typed, path: Path) -> Iterator[Path]:
-    """The fields of an object, and of those in it, that no model has."""
+    """Yield the paths of fields that no model has, of an object and of those in it."""
     for field in part.model_extra or {}:
         yield (*path, field)
     for attribute, info in type(part).model_fields.items():
@@ -83,7 +83,7 @@ _QUANTITY = re.compile(r"\+?(\d+\.?\d*|\.\d+)([eE][-+]?\d+|[numkMGTPE]|[KMGTPE]i
 
 
 def _quantities(amounts: dict[str, Any]) -> dict[str, Any]:
-    """Amounts that a pod may have, texts or numbers."""
+    """Return the amounts; ValueError for one that is no quantity."""
     remedy = 'Write a number and its suffix, such as "500m" or "2Gi"'
     wrong = [
         Slip(f"{shown(amount)} is not a quantity", remedy, (resource,))
@@ -99,7 +99,7 @@ Quantities = Annotated[dict[str, Any], AfterValidator(_quantities)]
 
 
 class ProbeSection(Typed):
-    """When and how often a probe looks."""
+    """The times of a probe."""
 
     initial_delay_seconds: int | None = Field(None, ge=0)
     """initialDelaySeconds is how many seconds after the start of the container the probe begins.
@@ -118,7 +118,7 @@ class ProbeSection(Typed):
 
 
 class ResourcesSection(Typed):
-    """What one container of a part may use."""
+    """The resources of one container of a part."""
 
     name: str = Field(min_length=1, examples=["mofed-container"])
     """name is the name of the container, as NVIDIA's operator calls it: mofed-container,
@@ -138,7 +138,7 @@ Resources = Many[ResourcesSection]
 
 
 def probes(sections: Mapping[str, ProbeSection | None]) -> dict[str, dict[str, int]]:
-    """What is written of probes, by their names."""
+    """Return the fields that are written of each probe, by its name."""
     return {
         name: section.model_dump(by_alias=True, exclude_none=True)
         for name, section in sections.items()
@@ -149,7 +149,7 @@ def probes(sections: Mapping[str, ProbeSection | None]) -> dict[str, dict[str, i
 def requirements(
     sections: Sequence[ResourcesSection], containers: Sequence[str]
 ) -> dict[str, Any] | None:
-    """The resources of the first section about one of these containers, as in a pod."""
+    """Return the resources of the first section about one of these containers, as in a pod."""
     mine = next((section for section in sections if section.name in containers), None)
     if mine is None:
         return None
@@ -159,7 +159,7 @@ def requirements(
 def resource_notes(
     path: Path, sections: Sequence[ResourcesSection], containers: Sequence[str]
 ) -> Iterator[PolicyNote]:
-    """A note for each entry about a container that the part does not have, or has named before."""
+    """Yield a note for each entry about an unknown container, or about one named before."""
     named: list[ResourcesSection] = []
     for index, section in enumerate(sections):
         where = (*path, "containerResources", index)
@@ -183,7 +183,7 @@ _REQUIREMENT = re.compile(
 
 
 def _matching(pattern: str, what: str) -> AfterValidator:
-    """A text of these characters alone; the original's patterns also match a part of a text."""
+    """Return a validator of texts; the original's patterns also match a part of a text."""
     whole = re.compile(pattern)
 
     def check(text: str) -> str:
@@ -195,7 +195,7 @@ def _matching(pattern: str, what: str) -> AfterValidator:
 
 
 def _version(text: str) -> str:
-    """A tag, or a digest of the right length."""
+    """Return a tag or a digest; ValueError for a digest of the wrong length."""
     if ":" not in text:
         return text
     if not _DIGEST.fullmatch(text):
@@ -205,7 +205,7 @@ def _version(text: str) -> str:
 
 
 def _selector(text: str) -> str:
-    """A label selector, as kubectl takes it."""
+    """Return a label selector as kubectl takes it; ValueError for another text."""
     if text.strip() and not all(_REQUIREMENT.fullmatch(term) for term in _COMMA.split(text)):
         remedy = "Write labels as for kubectl -l, such as app=training,tier!=free"
         raise slips(Slip(f"{shown(text)} is not a label selector", remedy))
@@ -227,7 +227,7 @@ class OpenSection(Typed):
 
 
 class ImageSection(OpenSection):
-    """Which image; repository and version may stand in `global` instead."""
+    """An image; repository and version may stand in `global` instead."""
 
     image: ImageName = Field(examples=["ofed-driver"])
     """image is the name of the image, without repository and version. Example: ofed-driver."""
@@ -248,7 +248,7 @@ class ImageSection(OpenSection):
 
 
 class DrainSection(OpenSection):
-    """Which holders of RDMA shares are evicted before the driver of their node is changed."""
+    """The rules for evicting holders of RDMA shares before the driver of their node is changed."""
 
     enable: bool = True
     """enable is true when the operator evicts pods that hold RDMA shares of a node, before it
@@ -285,7 +285,7 @@ class WaitSection(OpenSection):
 
 
 class UpgradeSection(OpenSection):
-    """How a driver of another image comes to the nodes."""
+    """The way in which a driver of another image comes to the nodes."""
 
     auto_upgrade: bool = False
     """autoUpgrade is true when the operator replaces drivers after their image or env changed. Left
@@ -364,7 +364,7 @@ class DriverSection(ImageSection):
 
 
 class PolicyRequirement(Typed):
-    """What a label of a node has to be."""
+    """A requirement on a label of a node."""
 
     key: str = Field(examples=["kubernetes.io/os"])
     """key is the name of the label; in matchFields it is metadata.name. Example: kubernetes.io/os.
@@ -394,7 +394,7 @@ class PolicyTerm(Typed):
 
 
 def _terms(terms: tuple[PolicyTerm, ...]) -> tuple[PolicyTerm, ...]:
-    """At least one, as the API server has it for pods."""
+    """Return the terms; ValueError for none, as the API server has it for pods."""
     if not terms:
         raise slips(Slip("the list is empty", "Add a term, or leave out nodeAffinity"))
     return terms
@@ -408,7 +408,7 @@ class PolicyTerms(Typed):
 
 
 class PolicyAffinity(OpenSection):
-    """On which nodes anything runs, as in a pod; what is only preferred has no effect."""
+    """The nodes of a policy, as in a pod; what is only preferred has no effect."""
 
     required: PolicyTerms | None = Field(
         None, alias="requiredDuringSchedulingIgnoredDuringExecution"
@@ -422,14 +422,14 @@ class PolicyAffinity(OpenSection):
 def image_of(
     section: ImageSection, repository: str | None = None, version: str | None = None
 ) -> ComponentImage:
-    """The image of a section; the other two stand for what it leaves out."""
+    """Return the image of a section; `repository` and `version` stand for what it leaves out."""
     return ComponentImage(
         section.repository or repository or "", section.image, section.version or version or ""
     )
 
 
 def driver(section: DriverSection, image: ComponentImage) -> PolicyDriver:
-    """What the section of the driver means, with its image."""
+    """Return the driver that a section describes, with its image."""
     entries = (each.model_dump(by_alias=True, exclude_none=True) for each in section.env)
     return PolicyDriver(
         image,
@@ -448,7 +448,7 @@ def driver(section: DriverSection, image: ComponentImage) -> PolicyDriver:
 
 
 def upgrades(section: UpgradeSection | None) -> UpgradePolicy:
-    """What a section means; left out it is what its defaults say."""
+    """Return how drivers are upgraded; a section that is left out has the defaults."""
     section = section or UpgradeSection.model_validate({})
     wait, drain = section.wait_for_completion, section.drain
     return UpgradePolicy(
@@ -462,7 +462,7 @@ def upgrades(section: UpgradeSection | None) -> UpgradePolicy:
 
 
 def affinity(section: PolicyAffinity | None) -> dict[str, Any] | None:
-    """The part of it that has to hold, as in a pod; None without one."""
+    """Return the required part of an affinity, as in a pod; None without one."""
     if section is None or section.required is None:
         return None
     required = section.required.model_dump(mode="json", by_alias=True, exclude_defaults=True)
@@ -470,9 +470,12 @@ def affinity(section: PolicyAffinity | None) -> dict[str, Any] | None:
 
 
 def driver_notes(section: DriverSection, image: ComponentImage) -> Iterator[PolicyNote]:
-    """What is worth a word at the section's own fields."""
+    """Yield notes about the section's own fields."""
     if section.force_precompiled and not (contract_of(image).kernel_form and not image.digest):
-        yield note(("ofedDriver", "forcePrecompiled"), *_needless(image))
+        why, remedy = "a digest is one image for all kernels", "Write a tag, or remove it"
+        if not image.digest:
+            why, remedy = f"only images of {CONTRACTS[-1].releases} have such tags", "Remove it"
+        yield note(("ofedDriver", "forcePrecompiled"), f"has no effect: {why}", remedy)
     yield from resource_notes(("ofedDriver",), section.container_resources, CONTAINERS)
     policy = section.upgrade_policy or UpgradeSection.model_validate({})
     base: Path = ("ofedDriver", "upgradePolicy")
@@ -482,11 +485,3 @@ def driver_notes(section: DriverSection, image: ComponentImage) -> Iterator[Poli
     if policy.wait_for_completion and policy.wait_for_completion.timeout_seconds:
         where = (*base, "waitForCompletion", "timeoutSeconds")
         yield note(where, "has no effect: the wait has no end", "Remove it")
-
-
-def _needless(image: ComponentImage) -> tuple[str, str]:
-    """Why an image is not chosen by its kernel: a sentence, and what to do."""
-    if image.digest:
-        return "has no effect: a digest is one image for all kernels", "Write a tag, or remove it"
-    last = CONTRACTS[-1].releases
-    return f"has no effect: only images of {last} have such tags", "Remove it"

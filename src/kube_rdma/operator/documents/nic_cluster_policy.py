@@ -60,7 +60,7 @@ from kube_rdma.pools.documents import config
 
 
 class AppliedStateEntry(StatusPart):
-    """How far one part is."""
+    """The state of one part."""
 
     name: str
     """name is the part: state-OFED (driver), state-RDMA-device-plugin, state-SRIOV-device-plugin or
@@ -75,7 +75,7 @@ class AppliedStateEntry(StatusPart):
 
 
 class NicClusterPolicyStatus(StatusPart):
-    """How far the whole policy is."""
+    """The state of the whole policy."""
 
     observed_generation: int = NOT_OBSERVED
     """observedGeneration is metadata.generation of the policy that this status is about. -1: no
@@ -118,23 +118,20 @@ _CONDITIONS = {  # as later releases of the operator call them
 
 
 class PolicyVerdict(Frozen):
-    """What the operator says of a policy: its parts in their order, and the whole.
-
-    It is `stalled` where only people can help, by another spec or another policy.
-    """
+    """The operator's judgement of a policy, whole and part by part."""
 
     state: AppliedState
     reason: str
     parts: tuple[ComponentStatus, ...] = ()
     notes: tuple[str, ...] = ()
     upgrade: UpgradeState | None = None
-    stalled: bool = False
+    stalled: bool = False  # only people can help, by another spec or another policy
 
 
 def policy_status(
     old: NicClusterPolicyStatus | None, generation: int, verdict: PolicyVerdict, now: str
 ) -> NicClusterPolicyStatus:
-    """The status that says a verdict; `now` (RFC 3339) is the time of conditions that change."""
+    """Return the status for a verdict; `now` (RFC 3339) is the time of conditions that change."""
     return NicClusterPolicyStatus(
         observed_generation=generation,
         state=verdict.state.value,
@@ -149,10 +146,7 @@ def policy_status(
 def _conditions(
     old: tuple[Condition, ...], verdict: PolicyVerdict, now: str
 ) -> Iterator[Condition]:
-    """Ready, one for each part that is wanted, for drivers' upgrades, for fields without effect.
-
-    Stalled where only another spec helps.
-    """
+    """Yield Ready, Stalled, one condition for each wanted part, DriversCurrent, FieldsIgnored."""
     ready = verdict.state is AppliedState.READY
     words = (_READY_REASONS[verdict.state], verdict.reason)
     yield condition(old, now, "Ready", ready, words)
@@ -228,7 +222,7 @@ class GlobalSection(OpenSection):
 
 
 class NicClusterPolicySpec(OpenSection):
-    """What runs on the nodes with NVIDIA's cards; a section that is missing is not deployed."""
+    """The parts on nodes with NVIDIA's cards; a section that is missing is not deployed."""
 
     ofed_driver: DriverSection | None = None
     """ofedDriver is the driver of the cards, as a container on each node with NVIDIA cards. Left
@@ -274,12 +268,12 @@ class NicClusterPolicySpec(OpenSection):
 
 
 def load(data: bytes, source: str) -> ClusterPolicy:
-    """What the JSON of a spec means, without name and uid; raise Refused with all its faults."""
+    """Return the policy of a spec as JSON, without name and uid; Refused with all its faults."""
     return of_spec(of_json(data, source, ("spec",)))
 
 
 def of_spec(document: Document) -> ClusterPolicy:
-    """The same of a document whose value is the spec."""
+    """Return the policy of a document whose value is the spec; Refused with all its faults."""
     spec = validate(NicClusterPolicySpec, document)
     faults = list(_both_spellings(spec, document))
     sections = {
@@ -306,7 +300,7 @@ def of_spec(document: Document) -> ClusterPolicy:
 
 
 def _plugins(spec: NicClusterPolicySpec) -> Mapping[str, PluginSection | None]:
-    """Both device plugins by the names that they are written with, the shared one first."""
+    """Return both device plugins by the names that they are written with, the shared one first."""
     return {
         _PLUGIN_SPELLINGS[spec.device_plugin is None]: spec.device_plugin
         or spec.rdma_shared_device_plugin,
@@ -315,7 +309,7 @@ def _plugins(spec: NicClusterPolicySpec) -> Mapping[str, PluginSection | None]:
 
 
 def _policy(spec: NicClusterPolicySpec) -> ClusterPolicy:
-    """What a spec without faults means."""
+    """Return the policy of a spec without faults."""
     common, ofed, peer = spec.global_, spec.ofed_driver, spec.nv_peer_driver
     shared, sriov = _plugins(spec).values()
     server = _network_server(spec)
@@ -347,7 +341,7 @@ def _plugin(
     *,
     networks: bool,
 ) -> DevicePluginSection | None:
-    """A device plugin; without a configuration nobody knows here what it offers."""
+    """Return a device plugin; without a configuration nobody knows here what it offers."""
     if section is None:
         return None
     text = section.config
@@ -362,7 +356,7 @@ def _plugin(
 
 
 def _notes(spec: NicClusterPolicySpec, server: PluginSection | None) -> Iterator[PolicyNote]:
-    """What a policy says and kube-rdma does not do."""
+    """Yield a note for each field that has no effect, or another than people may think."""
     yield from without_effect(spec)
     plugins = _plugins(spec)
     if _cni_plugins(spec):
@@ -379,7 +373,7 @@ def _notes(spec: NicClusterPolicySpec, server: PluginSection | None) -> Iterator
 def _network_notes(
     spec: NicClusterPolicySpec, server: PluginSection | None
 ) -> Iterator[PolicyNote]:
-    """What the image of cniPlugins does not do."""
+    """Yield notes about the image of cniPlugins."""
     path = ("secondaryNetwork", "cniPlugins")
     spelling, other = _plugins(spec)
     if server is None:
@@ -397,7 +391,7 @@ def _network_notes(
 
 
 def _network_server(spec: NicClusterPolicySpec) -> PluginSection | None:
-    """The device plugin whose image puts networks into pods, the shared one before the other."""
+    """Return the device plugin whose image attaches networks, the shared one before the other."""
     image = _cni_plugins(spec)
     return next(
         (
@@ -424,7 +418,7 @@ def _both_spellings(spec: NicClusterPolicySpec, document: Document) -> Iterator[
 
 
 def _unsaid(section: ImageSection | None, common: GlobalSection) -> Iterator[str]:
-    """The parts of an image that nothing says."""
+    """Yield the parts of an image that neither the section nor global names."""
     for part in ("repository", "version"):
         if section and not (getattr(section, part) or getattr(common, part)):
             yield part
@@ -435,7 +429,7 @@ def _image(section: ImageSection, common: GlobalSection) -> ComponentImage:
 
 
 def _config_faults(text: str, where: str) -> Iterator[Refused]:
-    """What is wrong in the configuration inside of the object, by its own lines and fields."""
+    """Yield the faults of a configuration inside of the object, by its own lines and fields."""
     if not text.strip():
         yield Refused(
             "the configuration of the device plugin is empty",

@@ -20,7 +20,6 @@ from kube_rdma.model.operator import (
     ClusterPolicy,
     ComponentImage,
     ComponentName,
-    DevicePluginSection,
 )
 from kube_rdma.operator.rules.placement import CARDS_LABEL, READY_LABEL, label_value
 
@@ -36,24 +35,21 @@ _DEVICE_PLUGINS = "/var/lib/kubelet/"
 
 
 class WantedObjects(Frozen):
-    """All objects of one component; the ConfigMap is None where there is none."""
+    """The objects of one component; the ConfigMap is None where there is none."""
 
     daemon_sets: tuple[Json, ...] = ()
     config_map: Json | None = None
 
 
 class PluginNames(Frozen):
-    """What NVIDIA's operator calls the parts of a device plugin, and where that reads and writes.
-
-    `folders` of the node are at the same path in the container.
-    """
+    """Names and folders of a device plugin in NVIDIA's operator."""
 
     component: ComponentName
     daemon_set: str
     config_map: str
     container: str
     config_folder: str
-    folders: tuple[tuple[str, str], ...]  # name and path
+    folders: tuple[tuple[str, str], ...]  # name, and path on the node and in the container
 
 
 SHARED = PluginNames(  # manifests/stage-rdma-device-plugin of v0.1.0
@@ -81,32 +77,13 @@ def plugin_objects(
     workloads: Sequence[Blueprint],
     away: int = 0,
     values: Values | None = None,
+    names: PluginNames = SHARED,
 ) -> WantedObjects:
-    """The shared device plugin with its configuration; so many of its nodes are not ready.
+    """Return the objects of a device plugin; `away` of its nodes are not ready.
 
     `workloads` are those of an installation, one of which is the agent's DaemonSet, and `values`
     those of the operator's own, as `merged` takes them.
     """
-    return _plugin(policy, SHARED, workloads, away, values)
-
-
-def sriov_objects(
-    policy: ClusterPolicy,
-    workloads: Sequence[Blueprint],
-    away: int = 0,
-    values: Values | None = None,
-) -> WantedObjects:
-    """The same of the plugin for virtual functions."""
-    return _plugin(policy, SRIOV, workloads, away, values)
-
-
-def _plugin(
-    policy: ClusterPolicy,
-    names: PluginNames,
-    workloads: Sequence[Blueprint],
-    away: int,
-    values: Values | None,
-) -> WantedObjects:
     section = policy.device_plugin if names is SHARED else policy.sriov_plugin
     if section is None:
         return WantedObjects()
@@ -133,36 +110,30 @@ def _plugin(
         template["spec"] |= account(values)
     if section.requirements is not None:
         template["spec"]["containers"][0]["resources"] = section.requirements
-    return WantedObjects((made,), _config_map(policy, names, section))
-
-
-def _config_map(
-    policy: ClusterPolicy, names: PluginNames, section: DevicePluginSection
-) -> Json | None:
-    """The configuration; None where the administrator's own ConfigMap is mounted."""
-    if section.config is None:
-        return None
-    return {
+    if section.config is None:  # the administrator's own ConfigMap is mounted
+        return WantedObjects((made,))
+    config_map = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": metadata(policy, names.config_map, names.component),
         "data": {"config.json": section.config},
     }
+    return WantedObjects((made,), config_map)
 
 
 def account(values: Values | None) -> Json:
-    """The account of a privileged pod, where not everyone's may have one."""
+    """Return the account of a privileged pod, where not everyone's may have one."""
     constraints = _merged(values or {})["platform"]["constraints"]
     return {"serviceAccountName": DRIVER_ACCOUNT} if constraints else {}
 
 
 def _merged(values: Values) -> Json:
-    """All values of the preset whose agents a policy deploys."""
+    """Return all values of the preset whose agents a policy deploys."""
     return merged({**values, "preset": "nvidia"})
 
 
 def _plugin_pod(image: ComponentImage, names: PluginNames) -> Json:
-    """The pod of any device plugin, as NVIDIA's operator has it."""
+    """Return the pod of any device plugin, as NVIDIA's operator has it."""
     container = {
         "name": names.container,
         "image": named(image, f"{image.repository}/{image.image}:{image.version}"),
@@ -185,7 +156,7 @@ def _plugin_pod(image: ComponentImage, names: PluginNames) -> Json:
 def _agent_pod(
     image: ComponentImage, names: PluginNames, workloads: Sequence[Blueprint], values: Values
 ) -> Json:
-    """The pod of kube-rdma's agent with networks, as the preset `nvidia` installs it."""
+    """Return the pod of kube-rdma's agent with networks, as the preset `nvidia` installs it."""
     own = {
         "image": {
             "repository": f"{image.repository}/{image.image}",
@@ -201,23 +172,23 @@ def _agent_pod(
 
 
 def named(image: ComponentImage, by_tag: str) -> str:
-    """The image by its digest, where the policy has one; a digest stands for all kernels."""
+    """Return the image by its digest, where the policy has one; a digest stands for all kernels."""
     return f"{image.repository}/{image.image}@{image.digest}" if image.digest else by_tag
 
 
 def mount(name: str, path: str, propagation: str = "") -> Json:
-    """Where a container has a volume."""
+    """Return the volumeMount of a container."""
     made = {"name": name, "mountPath": path}
     return made | ({"mountPropagation": propagation} if propagation else {})
 
 
 def folder(name: str, path: str, kind: str = "DirectoryOrCreate") -> Json:
-    """A folder of the node as a volume."""
+    """Return a folder of the node as a volume."""
     return {"name": name, "hostPath": {"path": path, **({"type": kind} if kind else {})}}
 
 
 def metadata(policy: ClusterPolicy, name: str, component: ComponentName) -> Json:
-    """The metadata of an object that belongs to a policy."""
+    """Return the metadata of an object that belongs to a policy."""
     owner = {
         "apiVersion": "mellanox.com/v1alpha1",
         "kind": "NicClusterPolicy",
@@ -235,7 +206,7 @@ def metadata(policy: ClusterPolicy, name: str, component: ComponentName) -> Json
 
 
 def _recommended(policy: ClusterPolicy, component: ComponentName) -> Json:
-    """The labels of what the policy brings. By one of them the operator finds its drivers."""
+    """Return the recommended labels; by one of them the operator finds its drivers."""
     sections = {
         ComponentName.DRIVER: policy.driver,
         ComponentName.DEVICE_PLUGIN: policy.device_plugin,
@@ -250,7 +221,7 @@ def _recommended(policy: ClusterPolicy, component: ComponentName) -> Json:
 def daemon_set(
     policy: ClusterPolicy, component: ComponentName, name: str, selector: Mapping[str, str]
 ) -> Json:
-    """What the DaemonSets of all components have in common."""
+    """Return the DaemonSet that all components have in common, without containers."""
     # A selector cannot be changed, so none of the other labels is in it.
     labels = {COMPONENT_LABEL: component.value, "name": label_value(name)}
     all_labels = labels | _recommended(policy, component)
@@ -279,7 +250,7 @@ def daemon_set(
 
 
 def holds(stored: object, wanted: object) -> bool:
-    """Whether `stored` has every field of `wanted`; lists must have the same length and order."""
+    """Decide whether `stored` has every field of `wanted`; lists are compared entry by entry."""
     if isinstance(wanted, Mapping):
         return isinstance(stored, Mapping) and all(
             holds(stored.get(key), value) for key, value in wanted.items()

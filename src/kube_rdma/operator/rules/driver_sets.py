@@ -18,7 +18,6 @@ from kube_rdma.model.operator import (
     DRIVER_FIELDS,
     DRIVER_FILES,
     ClusterPolicy,
-    ComponentImage,
     ComponentName,
     DriverContract,
     HostFolder,
@@ -48,7 +47,7 @@ _PEER_GRACE = 300  # seconds
 def driver_objects(
     policy: ClusterPolicy, groups: Sequence[NodeGroup], values: Values | None = None
 ) -> WantedObjects:
-    """A driver DaemonSet for each group of nodes."""
+    """Return a driver DaemonSet for each group of nodes."""
     if policy.driver is None:
         return WantedObjects()
     make = partial(_ofed_daemon_set, policy, policy.driver)
@@ -58,7 +57,7 @@ def driver_objects(
 def peer_objects(
     policy: ClusterPolicy, groups: Sequence[NodeGroup], values: Values | None = None
 ) -> WantedObjects:
-    """A peer-memory DaemonSet for each group of nodes."""
+    """Return a peer-memory DaemonSet for each group of nodes."""
     if policy.peer_driver is None:
         return WantedObjects()
     make = partial(_peer_daemon_set, policy, policy.peer_driver)
@@ -66,7 +65,7 @@ def peer_objects(
 
 
 def driver_image(section: PolicyDriver, group: NodeGroup) -> str:
-    """The image of a driver for a group of nodes, by the form of its contract."""
+    """Return the image of a driver for a group of nodes, by the form of its contract."""
     image, contract = section.image, contract_of(section.image)
     form = contract.kernel_form if section.precompiled and contract.kernel_form else contract.form
     by_tag = form.format(
@@ -86,7 +85,7 @@ def _of_groups(
     groups: Sequence[NodeGroup],
     values: Values | None,
 ) -> WantedObjects:
-    """A DaemonSet for each group, with the account of constraints where there are some."""
+    """Return a DaemonSet for each group, with the account of constraints where there are some."""
     wanted = [f"{name}-{group.tag}-ds" for group in groups]
     names = legal_names(wanted)
     made = tuple(make(names[one], group) for one, group in zip(wanted, groups, strict=True))
@@ -128,7 +127,7 @@ def _ofed_daemon_set(
 
 
 def _env(section: PolicyDriver, contract: DriverContract) -> list[Json]:
-    """What the contract has, unless the policy says otherwise, and what the policy has."""
+    """Return the contract's variables that the policy does not set, and the policy's."""
     own = {entry["name"] for entry in section.env}
     usual = (_STAY_LOADED, *contract.env)
     return [
@@ -145,6 +144,7 @@ def _mount(shared: HostFolder) -> Json:
 def _peer_daemon_set(
     policy: ClusterPolicy, section: PeerDriverSection, name: str, group: NodeGroup
 ) -> Json:
+    image = section.image
     mounts = [mount("run-mofed", DRIVER_FILES, "HostToContainer")]
     volumes = [folder("run-mofed", DRIVER_FILES)]
     if section.gpu_driver_path:
@@ -152,7 +152,8 @@ def _peer_daemon_set(
         volumes.append(folder("run-nvidia", section.gpu_driver_path))
     container = _driver(
         "nv-peer-mem-driver-container",
-        _peer_image(section.image, group),
+        # The same form in all releases that had such an image, 0.1.0 to 23.4.
+        named(image, f"{image.repository}/{image.image}-{image.version}:{group.tag}"),
         PEER_READY,
         "lsmod | grep nv_peer_mem",
     )
@@ -166,15 +167,10 @@ def _peer_daemon_set(
     return document
 
 
-def _peer_image(image: ComponentImage, group: NodeGroup) -> str:
-    """The same form in all releases that had one, 0.1.0 to 23.4."""
-    return named(image, f"{image.repository}/{image.image}-{image.version}:{group.tag}")
-
-
 def _driver_daemon_set(
     policy: ClusterPolicy, component: ComponentName, name: str, group: NodeGroup
 ) -> Json:
-    """What both drivers' have in common: their pods come and go by operator/rules/upgrade alone."""
+    """Return the DaemonSet that both drivers share; operator/rules/upgrade alone moves its pods."""
     document = daemon_set(policy, component, name, {PLACE_LABELS[component]: value_of(group)})
     document["spec"]["updateStrategy"] = {"type": "OnDelete"}
     document["metadata"]["ownerReferences"] = []
@@ -182,7 +178,7 @@ def _driver_daemon_set(
 
 
 def _driver(name: str, image: str, ready: str, loaded: str) -> Json:
-    """The container of a driver, by the contract of the vendor's images."""
+    """Return the container of a driver, by the contract of the vendor's images."""
     # 0.1.0 gives a look one second and ends the driver, and so all verbs of the node, at the first
     # one that is late: a busy node is late.
     patience = {"timeoutSeconds": 30, "failureThreshold": 3}
@@ -204,7 +200,7 @@ def _driver(name: str, image: str, ready: str, loaded: str) -> Json:
     }
 
 
-# Who would notice a driver that goes: pods that hold cards, and the node itself.
+# The users of a driver: pods that hold cards, and the node itself.
 
 # Plugins whose devices are no RDMA cards, by the names that their own documents give.
 _HARMLESS = re.compile(
@@ -219,7 +215,7 @@ _HARMLESS = re.compile(
 
 
 def is_share(resource: str, offered: Collection[str]) -> bool:
-    """Whether a resource may stand for RDMA cards: one that is offered, or not known to be else.
+    """Decide whether a resource may stand for RDMA cards: offered, or not known to be else.
 
     ``cpu``, ``memory`` and ``hugepages-2Mi`` have no domain and are the kubelet's own.
     """
@@ -229,7 +225,7 @@ def is_share(resource: str, offered: Collection[str]) -> bool:
 
 
 def needs(report: NodeReport, addresses: Collection[str]) -> tuple[str, ...]:
-    """What a node needs its RDMA cards for; `addresses` are those by which it is known.
+    """Return what a node uses its RDMA cards for; `addresses` are those by which it is known.
 
     Traffic of kubelet and pods with the API server has such an address.
     """

@@ -19,7 +19,7 @@ from typing import Any
 from kube_base.frozen import Frozen
 from kube_rdma.model.operator import ClusterPolicy, ComponentName, DriverPlace, PolicyNode
 
-# Whether a node is one of those that a policy's nodeAffinity allows, as the scheduler reads it.
+# The nodes that a policy's nodeAffinity allows, as the scheduler reads it.
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _WHOLE = re.compile(r"[-+]?[0-9]{1,19}")
@@ -27,7 +27,7 @@ _NAME = "metadata.name"  # the only field of a node that can be asked for
 
 
 def _number(text: str | None) -> int | None:
-    """A whole number as Go's ParseInt takes it, else None."""
+    """Return a whole number as Go's ParseInt takes it, else None."""
     return int(text) if text and _WHOLE.fullmatch(text) else None
 
 
@@ -47,7 +47,7 @@ OPERATORS: Mapping[str, Callable[[str | None, Sequence[str]], bool]] = {
 
 
 def allows(affinity: Mapping[str, Any] | None, name: str, labels: Mapping[str, str]) -> bool:
-    """Whether a node may have what a policy brings; without what is required all nodes may.
+    """Decide whether a policy's affinity allows a node; without required terms all are allowed.
 
     One term has to hold, with all of its expressions; a term without any holds for no node.
     """
@@ -76,7 +76,7 @@ _HASH = 8
 
 
 def legal_names(wanted: Iterable[str]) -> Mapping[str, str]:
-    """The name that each wanted one gets; different ones get different names, in any order."""
+    """Return a legal name for each wanted one; different ones stay different, in any order."""
     names = {name: _spelled(name) for name in set(wanted)}
     counts = Counter(names.values())
     return {
@@ -86,12 +86,12 @@ def legal_names(wanted: Iterable[str]) -> Mapping[str, str]:
 
 
 def label_value(name: str) -> str:
-    """A legal name as a label's value, which is shorter; different names stay different."""
+    """Return a legal name as a label's value, which is shorter; different names stay different."""
     return name if len(name) <= _MOST_OF_LABEL else _hashed(name, name, _MOST_OF_LABEL)
 
 
 def _spelled(name: str) -> str:
-    """The name itself if it is legal, else the nearest that is."""
+    """Return the name itself if it is legal, else the nearest that is."""
     if len(name) <= _MOST and _LEGAL.fullmatch(name):
         return name
     parts = re.sub(r"[^-.a-z0-9]", "-", name.lower()).split(".")
@@ -116,7 +116,9 @@ ARCHITECTURE_LABEL = "kubernetes.io/arch"
 
 
 class NodeGroup(Frozen, order=True):
-    """What one driver image is built for; `kernel` is empty where it does not matter."""
+    """The kind of node that a driver image is built for; `kernel` is empty where it does not
+    matter.
+    """
 
     architecture: str
     distribution: str
@@ -125,13 +127,13 @@ class NodeGroup(Frozen, order=True):
 
     @property
     def tag(self) -> str:
-        """As images and DaemonSets have it in their names: ``amd64-ubuntu18.04-kver4.15.0``."""
+        """Return it as in names of images and DaemonSets: ``amd64-ubuntu18.04-kver4.15.0``."""
         kernel = f"-kver{self.kernel}" if self.kernel else ""
         return f"{self.architecture}-{self.distribution}{self.release}{kernel}"
 
     @property
     def selector(self) -> Mapping[str, str]:
-        """The labels that its nodes have and others have not."""
+        """Return the labels that its nodes have and others lack."""
         labels = {
             ARCHITECTURE_LABEL: self.architecture,
             DISTRIBUTION_LABEL: self.distribution,
@@ -141,14 +143,14 @@ class NodeGroup(Frozen, order=True):
 
 
 class Grouping(Frozen):
-    """The groups, sorted, and a sentence about nodes that are in none ("": all are in one)."""
+    """Groups of nodes, sorted, and a sentence about nodes that are in none ("": all are in one)."""
 
     groups: tuple[NodeGroup, ...]
     problem: str = ""
 
 
 def policy_node(name: str, labels: Mapping[str, str]) -> PolicyNode:
-    """A node as its labels tell it."""
+    """Return a node as its labels describe it."""
     return PolicyNode(
         name=name,
         architecture=labels.get(ARCHITECTURE_LABEL, ""),
@@ -162,12 +164,12 @@ def policy_node(name: str, labels: Mapping[str, str]) -> PolicyNode:
 
 
 def driver_groups(nodes: Iterable[PolicyNode]) -> Grouping:
-    """The groups of all nodes with cards."""
+    """Return the groups of all nodes with cards."""
     return _grouped([node for node in nodes if node.has_cards], by_kernel=True)
 
 
 def peer_groups(nodes: Iterable[PolicyNode]) -> Grouping:
-    """The groups of all nodes with cards and GPUs."""
+    """Return the groups of all nodes with cards and GPUs."""
     return _grouped([node for node in nodes if node.has_cards and node.has_gpus], by_kernel=False)
 
 
@@ -203,17 +205,17 @@ PLACE_LABELS: Mapping[ComponentName, str] = {
 
 
 def value_of(group: NodeGroup) -> str:
-    """What the label of a node with a driver of this group says."""
+    """Return the label's value of a node with a driver of this group."""
     return label_value(group.tag)
 
 
 def allowed(policy: ClusterPolicy, nodes: Sequence[PolicyNode]) -> tuple[PolicyNode, ...]:
-    """The nodes that a policy is about."""
+    """Return the nodes that a policy's affinity allows."""
     return tuple(node for node in nodes if allows(policy.affinity, node.name, dict(node.labels)))
 
 
 def plugin_nodes(policy: ClusterPolicy, nodes: Sequence[PolicyNode]) -> tuple[PolicyNode, ...]:
-    """The nodes that have a device plugin: those with cards, where the driver is there already."""
+    """Return the nodes that have a device plugin: with cards, and with the driver if wanted."""
     return tuple(
         node
         for node in allowed(policy, nodes)
@@ -222,7 +224,7 @@ def plugin_nodes(policy: ClusterPolicy, nodes: Sequence[PolicyNode]) -> tuple[Po
 
 
 def places(policy: ClusterPolicy | None, node: PolicyNode) -> tuple[DriverPlace, DriverPlace]:
-    """Which drivers a node has and should have; without a policy none."""
+    """Return both drivers of a node, as they are and as they should be; without a policy none."""
     labels = dict(node.labels)
     has_driver, has_peer = labels.get(DRIVER_LABEL, ""), labels.get(PEER_LABEL, "")
     wants_driver = wants_peer = ""
@@ -238,7 +240,8 @@ def places(policy: ClusterPolicy | None, node: PolicyNode) -> tuple[DriverPlace,
 
 
 def place_of(pod: Mapping[str, Any], component: str) -> tuple[str, bool]:
-    """Which value a DaemonSet of drivers selects by, and whether it does so by the label already.
+    """Return the value by which a DaemonSet of drivers selects, and whether by the operator's
+    label.
 
     `pod` is the spec of its template. DaemonSets of earlier releases select the labels of Node
     Feature Discovery; their nodes are given the label before they are rewritten.

@@ -9,10 +9,9 @@ labels that the node has behind it (operator/rules/placement).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 
-from kube_base.frozen import Frozen, replace
+from kube_base.frozen import Frozen
 from kube_rdma.model.install import Blueprint, Values
 from kube_rdma.model.operator import (
     AppliedState,
@@ -23,18 +22,11 @@ from kube_rdma.model.operator import (
     PolicyNode,
     contract_of,
 )
-from kube_rdma.operator.rules.daemon_sets import (
-    WantedObjects,
-    account,
-    plugin_objects,
-    sriov_objects,
-)
+from kube_rdma.operator.rules.daemon_sets import SRIOV, WantedObjects, account, plugin_objects
 from kube_rdma.operator.rules.driver_sets import driver_objects, peer_objects
 from kube_rdma.operator.rules.placement import (
     CARDS_LABEL,
     GPUS_LABEL,
-    Grouping,
-    NodeGroup,
     allowed,
     driver_groups,
     peer_groups,
@@ -43,12 +35,12 @@ from kube_rdma.operator.rules.placement import (
 
 
 class Component(Frozen):
-    """One part of a policy: its objects, and why they are not all that there should be ("")."""
+    """One part of a policy with its objects."""
 
     name: ComponentName
     wanted: bool
     objects: WantedObjects
-    problem: str = ""
+    problem: str = ""  # why objects are missing
     no_nodes: str = ""  # which label no node has, "" when some node has it
     hint: str = ""  # what may be why pods do not become ready
 
@@ -59,21 +51,25 @@ def components(
     workloads: Sequence[Blueprint],
     values: Values | None = None,
 ) -> tuple[Component, ...]:
-    """All parts of a policy, in the order of the status.
+    """Return all parts of a policy, in the order of the status.
 
     `workloads` are an installation's, and `values` those of the operator's own.
     """
     nodes = allowed(policy, nodes)
     away = sum(node.away for node in plugin_nodes(policy, nodes))
     drivers, peers = driver_groups(nodes), peer_groups(nodes)
-    make_drivers = partial(driver_objects, values=values)
-    make_peers = partial(peer_objects, values=values)
     no_cards = "" if any(node.has_cards for node in nodes) else f"{CARDS_LABEL}=true"
     both = any(node.has_cards and node.has_gpus for node in nodes)
     no_gpus = no_cards or ("" if both else f"{CARDS_LABEL}=true and {GPUS_LABEL}=true")
-    driver = _grouped(ComponentName.DRIVER, policy, drivers, make_drivers, no_cards)
     return (
-        replace(driver, hint=_compiling(policy, values)),
+        Component(
+            ComponentName.DRIVER,
+            policy.driver is not None,
+            driver_objects(policy, drivers.groups, values),
+            drivers.problem,
+            no_cards,
+            hint=_compiling(policy, values),
+        ),
         Component(
             ComponentName.DEVICE_PLUGIN,
             policy.device_plugin is not None,
@@ -83,15 +79,21 @@ def components(
         Component(
             ComponentName.SRIOV_PLUGIN,
             policy.sriov_plugin is not None,
-            sriov_objects(policy, workloads, away, values),
+            plugin_objects(policy, workloads, away, values, SRIOV),
             no_nodes=no_cards,
         ),
-        _grouped(ComponentName.PEER_DRIVER, policy, peers, make_peers, no_gpus),
+        Component(
+            ComponentName.PEER_DRIVER,
+            policy.peer_driver is not None,
+            peer_objects(policy, peers.groups, values),
+            peers.problem,
+            no_gpus,
+        ),
     )
 
 
 def _compiling(policy: ClusterPolicy, values: Values | None) -> str:
-    """What an image lacks that compiles its driver on nodes of OpenShift, "" elsewhere.
+    """Return a hint where an image would compile its driver on OpenShift; "" elsewhere.
 
     NVIDIA's operator has a Driver Toolkit beside it there (state_ofed.go, renderObjects).
     """
@@ -103,26 +105,10 @@ def _compiling(policy: ClusterPolicy, values: Values | None) -> str:
     return "On OpenShift set ofedDriver.forcePrecompiled: nothing compiles a driver there"
 
 
-def _grouped(
-    name: ComponentName,
-    policy: ClusterPolicy,
-    grouping: Grouping,
-    make: Callable[[ClusterPolicy, Sequence[NodeGroup]], WantedObjects],
-    no_nodes: str,
-) -> Component:
-    """A part with an image for each group of nodes."""
-    sections = {
-        ComponentName.DRIVER: policy.driver,
-        ComponentName.PEER_DRIVER: policy.peer_driver,
-    }
-    objects = make(policy, grouping.groups)
-    return Component(name, sections[name] is not None, objects, grouping.problem, no_nodes)
-
-
 def judged(
     component: Component, progress: Mapping[str, DaemonSetProgress], waits: str = ""
 ) -> ComponentStatus:
-    """How far a part is; `progress` of its DaemonSets by name, as far as they exist.
+    """Return how far a part is; `progress` of its DaemonSets by name, as far as they exist.
 
     `waits` says why it is not on all of its nodes yet, "" where it is.
     """
@@ -148,7 +134,7 @@ def judged(
 
 
 def overall(statuses: Sequence[ComponentStatus]) -> tuple[AppliedState, str]:
-    """The state of the whole policy and its reason."""
+    """Return the state of the whole policy and its reason."""
     for state in (AppliedState.ERROR, AppliedState.NOT_READY):
         reasons = [f"{each.component}: {each.message}" for each in statuses if each.state is state]
         if reasons:
@@ -159,7 +145,7 @@ def overall(statuses: Sequence[ComponentStatus]) -> tuple[AppliedState, str]:
 
 
 def _behind(progress: DaemonSetProgress | None, *, empty: bool) -> str:
-    """Why a DaemonSet is not ready, "" when it is: every pod runs that should.
+    """Return why a DaemonSet is not ready; "" when every pod runs that should.
 
     One that may be `empty` has no pods for a reason that is told already.
     """

@@ -45,14 +45,14 @@ _REASONS = {
 
 
 class _UpgradeTurn(Frozen):
-    """Whose turn it is by name, and which nodes are on the way, so others wait for them."""
+    """The names of nodes whose turn it is, and of those on the way, for which others wait."""
 
     chosen: frozenset[str] = frozenset()
     ahead: tuple[str, ...] = ()
 
 
 def upgrade_plan(policy: UpgradePolicy, nodes: Sequence[UpgradeNode]) -> UpgradePlan:
-    """Acts and stages of all nodes, by name."""
+    """Return acts and stages of all nodes, by name."""
     by_name = sorted(nodes, key=lambda node: node.name)
     turn = _turn(policy, by_name)
     stages = tuple(_stage(policy, node, turn) for node in by_name)
@@ -65,7 +65,7 @@ def upgrade_plan(policy: UpgradePolicy, nodes: Sequence[UpgradeNode]) -> Upgrade
 
 
 def upgrade_state(stages: Sequence[NodeStage]) -> UpgradeState:
-    """How far all nodes are, and what stands against the rest, the gravest first."""
+    """Return how far all nodes are, and the gravest obstacle."""
     for stage, reason in _REASONS.items():
         concerned = [each for each in stages if each.stage is stage]
         if not concerned:
@@ -78,17 +78,17 @@ def upgrade_state(stages: Sequence[NodeStage]) -> UpgradeState:
 
 
 def is_misplaced(node: UpgradeNode) -> bool:
-    """Whether a driver is to come or to go."""
+    """Decide whether a driver is to come or to go."""
     return any(place.has != place.wants for place in node.places)
 
 
 def is_outdated(node: UpgradeNode) -> bool:
-    """Whether the drivers of a node are not those that it should have, and nobody ends them yet."""
+    """Decide whether a node has other drivers than it should, and nobody ends them yet."""
     return is_misplaced(node) or _is_aged(node)
 
 
 def is_between(node: UpgradeNode) -> bool:
-    """Whether a driver of the node ends or begins."""
+    """Decide whether a driver of the node ends or begins."""
     if any(pod.deleting for pod in node.pods):
         return True
     if _is_aged(node) or any(_leaves(place) for place in node.places):
@@ -97,7 +97,7 @@ def is_between(node: UpgradeNode) -> bool:
 
 
 def refusal(node: UpgradeNode) -> str:
-    """Why the driver of the cards may not come or go on a node, "" where it may.
+    """Return why the driver of the cards may not come or go on a node; "" where it may.
 
     Its first load takes the driver of before away, too.
     """
@@ -117,12 +117,12 @@ def _leaves(place: DriverPlace) -> bool:
 
 
 def _is_exchanged(policy: UpgradePolicy, node: UpgradeNode) -> bool:
-    """Whether drivers of an older image are ended by the operator."""
+    """Decide whether the operator ends drivers of an older image here."""
     return policy.automatic and _is_aged(node)
 
 
 def _disturbs(policy: UpgradePolicy, node: UpgradeNode) -> bool:
-    """Whether the change of a node takes a module from those who use it.
+    """Decide whether the change of a node takes a module from those who use it.
 
     A driver on top that is loaded for the first time takes none.
     """
@@ -132,7 +132,8 @@ def _disturbs(policy: UpgradePolicy, node: UpgradeNode) -> bool:
 
 
 def _turn(policy: UpgradePolicy, nodes: Sequence[UpgradeNode]) -> _UpgradeTurn:
-    """The outdated nodes whose turn it is: those that were begun, then those without holders.
+    """Return the outdated nodes whose turn it is: those that were begun, then those without
+    holders.
 
     Where a policy has become narrower, also of those that were begun only as many as it allows. A
     node that is away takes no turn, but for one that went while it was changed: its image may be
@@ -159,7 +160,7 @@ def _turn(policy: UpgradePolicy, nodes: Sequence[UpgradeNode]) -> _UpgradeTurn:
 
 
 def _by_hand(policy: UpgradePolicy, node: UpgradeNode) -> bool:
-    """Whether people end the drivers of this node: those that only have another image by now."""
+    """Decide whether people end the drivers of this node, whose image alone is another."""
     return not policy.automatic and not is_misplaced(node)
 
 
@@ -187,7 +188,13 @@ def _outdated(
         return UpgradeStage.MANUAL, f"node {node.name}: delete its driver's pod to upgrade it"
     if node.name in turn.chosen:
         if _disturbs(policy, node) and (node.holders or _is_open(node)):
-            return UpgradeStage.CLOSED, _emptied(policy, node)
+            if not node.holders:
+                sentence = f"node {node.name} is closed while its driver is changed"
+            elif _is_over(policy, node):
+                sentence = f"node {node.name} was not drained in time: delete {_names(node)}"
+            else:
+                sentence = f"node {node.name} is being drained of {_names(node)}"
+            return UpgradeStage.CLOSED, sentence
         return UpgradeStage.STARTING, ""
     if _must_wait(policy, node):
         return (
@@ -198,26 +205,18 @@ def _outdated(
 
 
 def _is_open(node: UpgradeNode) -> bool:
-    """Whether pods may come to a node; one that was closed for less is closed for the change."""
+    """Decide whether pods may come to a node; one closed for less is closed for the change."""
     return not node.closed or (node.ours and not node.changing)
 
 
 def _must_wait(policy: UpgradePolicy, node: UpgradeNode) -> bool:
-    """Whether only its holders themselves can end: nobody evicts them, or it would be in vain."""
+    """Decide whether holders must end by themselves: nobody evicts them, or it is in vain."""
     evicts = policy.drains is not None
     return _disturbs(policy, node) and any(holder.stays or not evicts for holder in node.holders)
 
 
-def _emptied(policy: UpgradePolicy, node: UpgradeNode) -> str:
-    if not node.holders:
-        return f"node {node.name} is closed while its driver is changed"
-    if _is_over(policy, node):
-        return f"node {node.name} was not drained in time: delete {_names(node)}"
-    return f"node {node.name} is being drained of {_names(node)}"
-
-
 def _is_over(policy: UpgradePolicy, node: UpgradeNode) -> bool:
-    """Whether the time for evictions is over."""
+    """Decide whether the time for evictions is over."""
     seconds = policy.drains.seconds if policy.drains else 0
     return 0 < seconds < node.closed_seconds
 
@@ -227,7 +226,7 @@ def _names(node: UpgradeNode) -> str:
 
 
 def _acts(policy: UpgradePolicy, node: UpgradeNode, stage: UpgradeStage) -> Iterator[UpgradeAct]:
-    """What is done at a node in a stage. A closed node is looked at again before it is changed."""
+    """Yield the acts at a node in a stage. A closed node is read again before it is changed."""
     if stage is UpgradeStage.CLOSED:
         if _is_open(node):
             yield Close(node.name)
@@ -243,7 +242,7 @@ def _acts(policy: UpgradePolicy, node: UpgradeNode, stage: UpgradeStage) -> Iter
 
 
 def _change(policy: UpgradePolicy, node: UpgradeNode) -> UpgradeAct:
-    """The next step of a node's change: what has to go goes before anything comes."""
+    """Return the next step of a node's change: drivers go before any comes."""
     below = any(place.unloads and place.has != place.wants for place in node.places)
     leaving = [place for place in node.places if place.has and (below or _leaves(place))]
     if leaving:

@@ -13,7 +13,7 @@ from kube_rdma.model.operator import (
     PeerDriverSection,
     PolicyDriver,
 )
-from kube_rdma.operator.rules.daemon_sets import DRIVER_ACCOUNT, plugin_objects, sriov_objects
+from kube_rdma.operator.rules.daemon_sets import DRIVER_ACCOUNT, SRIOV, plugin_objects
 from kube_rdma.operator.rules.driver_sets import driver_objects, peer_objects
 from kube_rdma.operator.rules.placement import CARDS_LABEL, READY_LABEL, NodeGroup, policy_node
 from kube_rdma.operator.rules.sync import components
@@ -197,7 +197,7 @@ def functions(config="{}", **more):
 
 def test_the_plugin_of_functions_has_names_and_folders_of_the_original():
     """manifests/state-sriov-device-plugin of Mellanox/network-operator v26.7.0-rc.2."""
-    made = sriov_objects(functions(), WORKLOADS)
+    made = plugin_objects(functions(), WORKLOADS, names=SRIOV)
     (daemon_set,) = made.daemon_sets
     assert daemon_set["metadata"]["name"] == "network-operator-sriov-device-plugin"
     assert made.config_map["metadata"]["name"] == "network-operator-sriovdp-config"
@@ -214,14 +214,14 @@ def test_the_plugin_of_functions_has_names_and_folders_of_the_original():
 
 
 def test_the_agent_of_a_list_of_functions_reads_the_config_map_of_it():
-    made = sriov_objects(functions(networks=True), WORKLOADS)
+    made = plugin_objects(functions(networks=True), WORKLOADS, names=SRIOV)
     volumes = {volume["name"]: volume for volume in pod(made)["volumes"]}
     assert volumes["config"]["configMap"]["name"] == "network-operator-sriovdp-config"
     assert any("--networks" in word for word in pod(made)["containers"][0]["args"])
 
 
 def test_a_config_map_of_the_administrator_is_mounted_and_never_written():
-    made = sriov_objects(functions(None), WORKLOADS)
+    made = plugin_objects(functions(None), WORKLOADS, names=SRIOV)
     assert made.config_map is None
     assert "annotations" not in made.daemon_sets[0]["spec"]["template"]["metadata"]
     volumes = {volume["name"]: volume for volume in pod(made)["volumes"]}
@@ -231,5 +231,5 @@ def test_a_config_map_of_the_administrator_is_mounted_and_never_written():
 @pytest.mark.parametrize("networks", [False, True])
 def test_a_plugin_has_the_resources_of_the_policy(networks):
     own = {"limits": {"memory": "1Gi"}}
-    made = sriov_objects(functions(networks=networks, requirements=own), WORKLOADS)
+    made = plugin_objects(functions(networks=networks, requirements=own), WORKLOADS, names=SRIOV)
     assert pod(made)["containers"][0]["resources"] == own
