@@ -13,7 +13,7 @@ from kube_rdma.model.admission import PodTemplate
 async def whole_pod(
     cluster: Cluster, namespace: str, name: str
 ) -> tuple[PodTemplate, FullPod] | None:
-    """The pod, None where there is none; Refused where it has not the form of a pod."""
+    """Return the pod, None where there is none; Refused where it has not the form of a pod."""
     data = await cluster.document(FULL_POD, name, namespace)
     if data is None:
         return None

@@ -1,8 +1,7 @@
-"""Files that people apply, judged before they do: what each object means, and all say together.
+"""Judges files that people are about to apply: the meaning of each object, and of all together.
 
-    files ─► documents ─► objects (admission/documents/manifests) ─┬─► facts: pools, networks,
-    claims
-                                pods (admission/documents/manifests) └─► judged by these facts
+    files ─► documents ─► objects, pods (documents/manifests) ─┬─► facts: pools, networks, claims
+                                                               └─► judged by these facts
 
 `kube-rdma config check` shows the outcome. The rules are admission/rules, which explain applies to
 a pod of the cluster; what only the cluster knows, such as other objects there, is not held against
@@ -28,7 +27,6 @@ from kube_rdma.attach.documents import network_definition
 from kube_rdma.attach.documents.network_definition import NetworkDefinition
 from kube_rdma.attach.rules.addresses import default_routes
 from kube_rdma.claims import parameters
-from kube_rdma.claims import parameters as claim_parameters
 from kube_rdma.claims.parameters import judged as judged_claim
 from kube_rdma.install.rules.presets import PRESETS
 from kube_rdma.ipam import ip_pool
@@ -53,7 +51,7 @@ from kube_rdma.operator.documents import nic_cluster_policy
 from kube_rdma.pools.config import judged
 from kube_rdma.pools.documents import config
 
-# Storage that manifests describe: which driver the volume of a claim has.
+# Storage that manifests describe: the driver of a claim's volume.
 
 
 class _WrittenVolume(Frozen):
@@ -74,7 +72,7 @@ class _WrittenClaim(Frozen):
 
 
 class WrittenStorage:
-    """Claims, volumes and classes: only what says whose driver a volume has."""
+    """Claims, volumes and classes, by which the driver of a volume is found."""
 
     def __init__(self) -> None:
         self._claims: list[_WrittenClaim] = []
@@ -82,7 +80,7 @@ class WrittenStorage:
         self._classes: dict[str, str] = {}  # storage classes with their drivers
 
     def add(self, manifest: Manifest) -> None:
-        """One object of these kinds."""
+        """Add an object of these kinds."""
         value = fields_of(manifest.document.value)
         spec = fields_of(value.get("spec"))
         if manifest.kind == "StorageClass":
@@ -99,7 +97,7 @@ class WrittenStorage:
             self._claims.append(_WrittenClaim(space, manifest.name, name, volume))
 
     def bound(self) -> Iterator[ClaimFacts]:
-        """Each claim with the driver of its volume, or of its class."""
+        """Yield each claim with the driver of its volume, or of its class."""
         by_name = {volume.name: volume for volume in self._volumes}
         by_claim = {volume.claim: volume for volume in self._volumes}
         for claim in self._claims:
@@ -109,12 +107,12 @@ class WrittenStorage:
 
 
 def fields_of(value: object) -> Mapping[str, object]:
-    """An object's fields; none of what is no object."""
+    """Return an object's fields; none for another value."""
     return value if isinstance(value, dict) else {}
 
 
 def text_of(value: object) -> str:
-    """A text; an empty one in place of what is none."""
+    """Return a text; "" for another value."""
     return value if isinstance(value, str) else ""
 
 
@@ -141,7 +139,7 @@ _NAMESPACE = (
 
 
 class _Checker:
-    """Collects facts, pods and faults, object by object."""
+    """A collector of facts, pods and faults, object by object."""
 
     def __init__(self) -> None:
         self.objects: list[CheckedObject] = []
@@ -177,7 +175,7 @@ class _Checker:
             self._try(manifest.document, manifest.kind, manifest.name, partial(look, manifest))
 
     def facts(self) -> AdmissionFacts:
-        """What the files say together. Without any pool of addresses, pools are elsewhere."""
+        """Return what the files state together. Without any pool of addresses, pools are elsewhere."""
         names = (*(pool.name for pool in self.ip_pools), *self.brought)
         return AdmissionFacts(
             pools=tuple(self.pools),
@@ -190,12 +188,12 @@ class _Checker:
         )
 
     def warn(self, where: str, sentences: Iterable[str], remedy: str = "") -> None:
-        """Note what refuses no object; `where` is empty for what is about several."""
+        """Add warnings; `where` is empty for one about several objects."""
         severity = Severity.WARNING
         self.findings += (Finding(where, text, "", remedy, severity) for text in sentences)
 
     def _try(self, document: Document, kind: str, name: str, look: Callable[[], str]) -> None:
-        """Note what an object is, or its faults."""
+        """Add an object with its meaning, or with its faults."""
         try:
             meaning = look()
         except Refused as refused:
@@ -205,7 +203,7 @@ class _Checker:
         self.objects.append(CheckedObject(place, kind, name, meaning))
 
     def of_pods(self, manifest: Manifest) -> str:
-        """What makes pods, to be judged when all files are read."""
+        """Add the pods of an object, to be judged when all files are read."""
         templates = [
             (part, pod)
             for part in manifests.pods(manifest)
@@ -223,11 +221,11 @@ class _Checker:
         return " and ".join(filter(None, (pods, self._claims(manifest))))
 
     def of_claim(self, manifest: Manifest) -> str:
-        """A claim, its template or a class: what it says to kube-rdma's driver."""
+        """Check a claim, its template or a class for parameters of kube-rdma's driver."""
         return self._claims(manifest) or _CLAIMS[manifest.kind]
 
     def _claims(self, manifest: Manifest) -> str:
-        """The claims in an object of any kind; empty where none has parameters for kube-rdma."""
+        """Return what the claims of an object are; "" where none has parameters for kube-rdma."""
         places = parameters.places(manifest.document, manifest.group, manifest.kind)
         claims = [judged_claim(manifest.document, place) for place in places]
         if not any(claim.configs for claim in claims):
@@ -235,12 +233,12 @@ class _Checker:
         return f"{_CLAIMS.get(manifest.kind, 'claims')} with parameters of kube-rdma"
 
     def of_parameters(self, manifest: Manifest) -> str:
-        """Parameters alone, as somebody writes them before they stand in a claim."""
-        claim_parameters.of_document(manifest.document)
+        """Check parameters alone, as somebody writes them before they stand in a claim."""
+        parameters.of_document(manifest.document)
         return "parameters of a claim or class, to be written below opaque.parameters"
 
     def _loaded(self, part: PodSection, manifest: Manifest) -> PodTemplate | None:
-        """A pod; a warning in place of one that another project's controller may complete."""
+        """Return a pod; warn in place of one that another project's controller may complete."""
         try:
             return pod_api.load(part, manifest.namespace, manifest.name)
         except Refused as refused:
@@ -253,7 +251,7 @@ class _Checker:
     def _misplaced(
         self, manifest: Manifest, templates: Sequence[tuple[PodSection, PodTemplate]]
     ) -> None:
-        """Annotations for pods that stand around their template."""
+        """Add findings about annotations for pods that stand around their template."""
         if not templates or manifests.copies_annotations(manifest):
             return
         above = manifests.annotations_above(manifest, [part for part, _ in templates])
@@ -270,7 +268,7 @@ class _Checker:
         return f"offers {names}" if names else "virtual functions"
 
     def of_node_policy(self, manifest: Manifest) -> str:
-        """A policy: what its nodes offer."""
+        """Add the pools of a policy."""
         document = manifest.document
         before = len(self.pools)
         meaning = self._configuration(document, ())
@@ -280,7 +278,7 @@ class _Checker:
         return meaning
 
     def of_config_map(self, manifest: Manifest) -> str:
-        """A configuration in it is read as the agent would; any other text is passed over."""
+        """Add the configurations of a ConfigMap, read as by the agent; other texts are skipped."""
         meanings = []
         for key, text in fields_of(section(manifest.document, ("data",)).value).items():
             inner = _readable(text, manifest.document.where(("data", key)))
@@ -289,7 +287,7 @@ class _Checker:
         return ", ".join(meanings)
 
     def of_network(self, manifest: Manifest) -> str:
-        """A network by its configuration; one that is empty is known on the node alone."""
+        """Add a network by its configuration; one that is empty is known on the node alone."""
         document = manifest.document
         text = section(document, _CONF).value
         space = manifest.namespace or pod_api.DEFAULT_NAMESPACE
@@ -320,7 +318,7 @@ class _Checker:
         return f"network {definition.network.name}{tied}"
 
     def _as_json(self, document: Document, text: str, network: Network) -> None:
-        """Plugins and Multus read JSON to the letter; raise Refused where one of them has to."""
+        """Warn of a configuration that is no JSON; raise Refused where a plugin has to read it."""
         where = document.where(_CONF)
         try:
             of_json(text.encode(), where)
@@ -333,7 +331,7 @@ class _Checker:
             self.warn(where, (problem,), "Write it as JSON, as Multus reads nothing else")
 
     def of_made_network(self, manifest: Manifest) -> str:
-        """What an operator makes a NetworkAttachmentDefinition of."""
+        """Add the resource of an object of which an operator makes a NetworkAttachmentDefinition."""
         spec = fields_of(manifest.document.value).get("spec")
         if resource := text_of(fields_of(spec).get("resourceName")):
             prefixes = _PREFIXES[manifest.group] if "/" not in resource else ("",)
@@ -350,7 +348,7 @@ class _Checker:
         )
 
     def of_ip_pool(self, manifest: Manifest) -> str:
-        """A pool of addresses."""
+        """Add a pool of addresses."""
         pool = ip_pool.load(manifest.document)
         self.ip_pools.append(pool)
         where = manifest.document.where(("spec", "routes"))
@@ -358,7 +356,7 @@ class _Checker:
         return f"addresses of network {pool.network}"
 
     def of_cluster_policy(self, manifest: Manifest) -> str:
-        """What an operator is to deploy."""
+        """Add the resources of a NicClusterPolicy, and warn of its fields without effect."""
         spec = section(manifest.document, ("spec",))
         if not isinstance(spec.value, dict):
             raise no_fields(spec, "Write spec with devicePlugin or ofedDriver")
@@ -374,19 +372,19 @@ class _Checker:
         return " and ".join(_parts(policy))
 
     def of_node_policies(self, manifest: Manifest) -> str:
-        """What NVIDIA's operator alone acts on."""
+        """Warn of a kind that NVIDIA's operator alone acts on."""
         where = manifest.document.where(("kind",))
         remedy = "Write its sections into the NicClusterPolicy, with nodeAffinity"
         self.warn(where, ("kube-rdma's operator reads no NicNodePolicy",), remedy)
         return "nothing that kube-rdma reads"
 
     def of_storage(self, manifest: Manifest) -> str:
-        """Claims, volumes and classes: only what says whose driver a volume has."""
+        """Add a claim, volume or class."""
         self.storage.add(manifest)
         return "storage"
 
     def of_runtime_class(self, manifest: Manifest) -> str:
-        """Which handler a runtime class names."""
+        """Add the handler of a runtime class."""
         handler = text_of(fields_of(manifest.document.value).get("handler"))
         self.handlers.append((manifest.name, handler))
         return f"runtime class with handler {handler}"
@@ -398,7 +396,7 @@ _LOOKS: Mapping[tuple[str, str], Callable[[_Checker, Manifest], str]] = {
     ("mellanox.com", "NicClusterPolicy"): _Checker.of_cluster_policy,
     ("mellanox.com", "NicNodePolicy"): _Checker.of_node_policies,
     ("k8s.cni.cncf.io", "NetworkAttachmentDefinition"): _Checker.of_network,
-    ("kube-rdma.io", claim_parameters.KIND): _Checker.of_parameters,
+    ("kube-rdma.io", parameters.KIND): _Checker.of_parameters,
     **dict.fromkeys(((parameters.GROUP, kind) for kind in _CLAIMS), _Checker.of_claim),
     **{
         (group, kind): _Checker.of_made_network
@@ -419,9 +417,9 @@ _LOOKS: Mapping[tuple[str, str], Callable[[_Checker, Manifest], str]] = {
 def check(
     parts: Iterable[Document | Refused], settings: AdmissionSettings = USUAL
 ) -> ManifestCheck:
-    """All that is to be said of the documents of some files, in their order.
+    """Return all findings about the documents of some files, in their order.
 
-    One that could not be read is there as what is wrong with it.
+    A document that could not be read is there as its Refused.
     """
     checker = _Checker()
     for part in parts:
@@ -445,7 +443,7 @@ def check(
 
 
 class WrittenCluster(Frozen):
-    """What files bring along for pods: pools of cards, networks and pools of addresses."""
+    """The pools of cards, networks and pools of addresses of some files."""
 
     pools: tuple[OfferedPool, ...] = ()
     definitions: tuple[NetworkDefinition, ...] = ()
@@ -453,7 +451,7 @@ class WrittenCluster(Frozen):
 
 
 def written_cluster(parts: Iterable[Document | Refused]) -> WrittenCluster:
-    """The same documents as a cluster would have them; raise Refused for faults of theirs."""
+    """Return the documents as a cluster would have them; raise Refused for their faults."""
     checker = _Checker()
     for part in parts:
         checker.add(part)
@@ -466,7 +464,7 @@ def written_cluster(parts: Iterable[Document | Refused]) -> WrittenCluster:
 
 
 def is_configuration(parts: Sequence[Document | Refused]) -> bool:
-    """Whether a file is what an agent mounts, one document without another kind of object."""
+    """Decide whether a file is what an agent mounts: one document without another kind of object."""
     if len(parts) != 1 or isinstance(parts[0], Refused):
         return not parts
     listed_objects = manifests.manifests(parts[0])
@@ -474,7 +472,7 @@ def is_configuration(parts: Sequence[Document | Refused]) -> bool:
 
 
 def _parts(policy: ClusterPolicy) -> Iterator[str]:
-    """What a policy deploys, in the words of the command."""
+    """Yield what a policy deploys, in the words of the command."""
     if policy.driver or policy.peer_driver:
         yield "drivers"
     offered = [name for plugin in policy.plugins for name in plugin.resources]
@@ -485,7 +483,7 @@ def _parts(policy: ClusterPolicy) -> Iterator[str]:
 
 
 def _readable(text: object, source: str) -> Document | None:
-    """A text inside of an object; None for what is no configuration's language."""
+    """Return a text inside of an object as a document; None for another language."""
     if not isinstance(text, str):
         return None
     try:
@@ -495,7 +493,7 @@ def _readable(text: object, source: str) -> Document | None:
 
 
 def _inside(document: Document, path: Path, refused: Refused) -> Refused:
-    """The faults of a text that stands in a field of an object."""
+    """Return the faults of a text that stands in a field of an object."""
     where = document.where(path)
     return Refused.all(
         [

@@ -34,14 +34,14 @@ class CheckedObject(Frozen):
 
 
 class Addition(Frozen):
-    """What admission would add to a pod."""
+    """A value that admission would add to a pod."""
 
     where: str
     what: str
 
 
 class ManifestCheck(Frozen):
-    """All of it."""
+    """The outcome of a check of files."""
 
     objects: tuple[CheckedObject, ...]
     findings: tuple[Finding, ...] = ()
@@ -49,17 +49,17 @@ class ManifestCheck(Frozen):
 
     @property
     def errors(self) -> tuple[Finding, ...]:
-        """What refuses the files."""
+        """Return the findings that refuse the files."""
         return tuple(one for one in self.findings if one.is_error)
 
     @property
     def warnings(self) -> tuple[Finding, ...]:
-        """The rest."""
+        """Return the other findings."""
         return tuple(one for one in self.findings if not one.is_error)
 
 
 def check_page(check: ManifestCheck) -> Page:
-    """A table of the objects, then warnings and what admission adds; errors are told elsewhere."""
+    """Return a table of the objects, then warnings and additions; errors are printed elsewhere."""
     rows = tuple(
         PageRow((one.place, one.kind, one.name or _NONE, one.meaning))
         for one in check.objects
@@ -70,13 +70,18 @@ def check_page(check: ManifestCheck) -> Page:
         () if check.objects else (Line("There is no object."),),
         (PageTable(_HEAD, rows, ranked=True),) if rows else (),
         (Line(f"Objects that are not looked at: {others}"),) if others else (),
-        *((_warning(warning),) for warning in check.warnings),
-        tuple(_addition(addition) for addition in check.additions),
+        *(
+            (Sentence(f"Warning: {sentence(one)}", "  ", PageState.WARNING),)
+            for one in check.warnings
+        ),
+        tuple(
+            Sentence(f"Admission adds: {one.what} ({one.where})", "  ") for one in check.additions
+        ),
     )
 
 
 def check_document(check: ManifestCheck) -> dict[str, Any]:
-    """The same as JSON."""
+    """Return all of a check, errors too, as JSON."""
     return {
         "objects": [
             {"at": one.place, "kind": one.kind, "name": one.name, "meaning": one.meaning}
@@ -86,11 +91,3 @@ def check_document(check: ManifestCheck) -> dict[str, Any]:
         "additions": [{"where": one.where, "what": one.what} for one in check.additions],
         "errors": [located(one) for one in check.errors],
     }
-
-
-def _warning(warning: Finding) -> Sentence:
-    return Sentence(f"Warning: {sentence(warning)}", "  ", PageState.WARNING)
-
-
-def _addition(addition: Addition) -> Sentence:
-    return Sentence(f"Admission adds: {addition.what} ({addition.where})", "  ")

@@ -1,4 +1,4 @@
-"""A pod as somebody writes it, before it runs: what admission/rules judges and completes.
+"""A pod as somebody writes it, before it runs, and the facts and settings that judge it.
 
 admission/documents/pod_manifest makes it out of a Pod, or of the template inside of a Job and its
 like. Paths lead from the pod on: ``("spec", "containers", 0)``.
@@ -23,7 +23,7 @@ VKE_LABEL = "vke.node.rdma.mode"
 
 
 class ContainerRole(StrEnum):
-    """When a container runs: INIT ends before the others begin, a SIDECAR stays beside them."""
+    """The life of a container: INIT ends before the others begin, a SIDECAR stays beside them."""
 
     INIT = "init"
     SIDECAR = "sidecar"
@@ -31,24 +31,17 @@ class ContainerRole(StrEnum):
 
 
 class ResourceAsk(Frozen):
-    """How much of an extended resource a container asks for, and where that stands.
-
-    `request` is what stands in requests besides, or in place of a limit; None: nothing does.
-    """
+    """The amount of an extended resource that a container asks for."""
 
     resource: str
     count: int
     path: FieldPath
-    request: int | None = None
-    limited: bool = True
+    request: int | None = None  # in requests besides, or in place of a limit
+    limited: bool = True  # it has a limit
 
 
 class ContainerTemplate(Frozen):
-    """A container. `mounts` are the names of volumes with their places in it.
-
-    `own_user`: it runs as another user than root for sure, so a capability that is added does not
-    come into force. `privileged`: it has every capability anyway.
-    """
+    """A container of a pod."""
 
     name: str
     path: FieldPath
@@ -56,38 +49,32 @@ class ContainerTemplate(Frozen):
     asks: tuple[ResourceAsk, ...] = ()
     added: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
-    own_user: bool = False
-    privileged: bool = False
-    mounts: tuple[tuple[str, str], ...] = ()
+    own_user: bool = False  # not root for sure: a capability that is added has no effect
+    privileged: bool = False  # it has every capability
+    mounts: tuple[tuple[str, str], ...] = ()  # names of volumes with their places
 
 
 class VolumeTemplate(Frozen):
-    """A volume; of its sources those that a rule looks at. `claim` is a PersistentVolumeClaim."""
+    """A volume; of its sources those that a rule looks at."""
 
     name: str
     path: FieldPath
     in_memory: bool = False
-    claim: str = ""
+    claim: str = ""  # a PersistentVolumeClaim
     driver: str = ""  # of CSI or FlexVolume
     storage_class: str = ""  # of a claim that is made for the pod
     host_path: str = ""
 
 
 class NodeDemand(Frozen):
-    """What a node's label has to be: one of `values`, by ``operator: In``."""
+    """A requirement on a node's label: one of `values`, by ``operator: In``."""
 
     label: str
     values: tuple[str, ...]
 
 
 class PodTemplate(Frozen):
-    """The pod. `selector` has to hold, and besides all demands of one of `alternatives`, if any.
-
-    `networks` and `blocks` are what both annotations ask for. `blocks` is None where nobody can
-    count them yet: the annotation is missing, not readable, or still to be completed by Cello.
-    `faults` are what kube-rdma cannot read in an annotation. `whole`: nothing is added to the pod
-    before it is made, as to parts of one in other kinds. `runtime_class` is empty for the usual.
-    """
+    """A pod as somebody writes it."""
 
     namespace: str
     name: str
@@ -95,38 +82,34 @@ class PodTemplate(Frozen):
     host_network: bool = False
     containers: tuple[ContainerTemplate, ...] = ()
     volumes: tuple[VolumeTemplate, ...] = ()
-    selector: tuple[tuple[str, str], ...] = ()
-    alternatives: tuple[tuple[NodeDemand, ...], ...] = ()
+    selector: tuple[tuple[str, str], ...] = ()  # labels that its node has to have
+    alternatives: tuple[tuple[NodeDemand, ...], ...] = ()  # all demands of one have to hold too
     networks: tuple[NetworkAsk, ...] = ()
+    # None where nobody can count them yet: the annotation is missing, not readable, or still to be
+    # completed by Cello.
     blocks: tuple[NetworkAsk, ...] | None = None
-    faults: tuple[Finding, ...] = ()
-    whole: bool = True
-    runtime_class: str = ""
+    faults: tuple[Finding, ...] = ()  # that kube-rdma cannot read in an annotation
+    whole: bool = True  # nothing is added before it is made, as to parts of one in other kinds
+    runtime_class: str = ""  # empty for the usual
 
 
 class AnnotationAbove(Frozen):
-    """An annotation for pods that stands at an object around their template, where nobody reads it.
-
-    `owner` is the kind of that object, or the field that it is in.
-    """
+    """An annotation for pods that stands at an object around their template, where nobody reads it."""
 
     key: str
-    owner: str
+    owner: str  # the kind of that object, or the field that it is in
     path: FieldPath  # from the document on
 
 
-# What admission/rules has to know beside a pod, and what it completes in it.
+# Facts beside a pod, and what is completed in it.
 
 
 class Completion(Frozen):
-    """A value that is set at `path`; the last part "-" appends it to the list before.
-
-    `what` says it to a person.
-    """
+    """A value that is set at `path`; the last part "-" appends it to the list before."""
 
     path: FieldPath
     value: object  # as JSON
-    what: str
+    what: str  # for people
 
 
 class OfferedPool(Frozen):
@@ -137,7 +120,7 @@ class OfferedPool(Frozen):
 
 
 class ClaimFacts(Frozen):
-    """What a PersistentVolumeClaim is bound to, as far as it is known."""
+    """The binding of a PersistentVolumeClaim, as far as it is known."""
 
     namespace: str
     name: str
@@ -146,23 +129,19 @@ class ClaimFacts(Frozen):
 
 
 class AdmissionFacts(Frozen):
-    """What is known beside the pod. `ip_pools` is None where nobody looked for pools.
-
-    `reserved` are pools of addresses that have namespaces. `resources` are names that policies and
-    networks have besides those of `pools`. `handlers` are those of runtime classes, by name.
-    """
+    """The facts about a cluster by which pods are judged."""
 
     pools: tuple[OfferedPool, ...] = ()
     networks: tuple[Network, ...] = ()
-    ip_pools: tuple[PoolName, ...] | None = None
-    reserved: tuple[IPPool, ...] = ()
+    ip_pools: tuple[PoolName, ...] | None = None  # None where nobody looked for pools
+    reserved: tuple[IPPool, ...] = ()  # pools of addresses that have namespaces
     claims: tuple[ClaimFacts, ...] = ()
-    resources: tuple[str, ...] = ()
-    handlers: tuple[tuple[str, str], ...] = ()
+    resources: tuple[str, ...] = ()  # that policies and networks name besides those of `pools`
+    handlers: tuple[tuple[str, str], ...] = ()  # of runtime classes, by name
 
 
 class Completes(StrEnum):
-    """What can be added to a pod that asks for a share."""
+    """A part that can be added to a pod that asks for a share."""
 
     IPC_LOCK = "ipc-lock"
     SHM = "shm"
@@ -170,7 +149,7 @@ class Completes(StrEnum):
 
 
 class AdmissionSettings(Frozen):
-    """What an administrator can set. A resource that ends in ``/*`` is all with this prefix.
+    """The settings of an administrator. A resource that ends in ``/*`` is all with this prefix.
 
     Besides `shares` every resource that the facts name is one (admission/rules/shares).
 

@@ -1,7 +1,7 @@
-"""Manifests: which objects a document holds.
+"""Manifests: the objects that a document holds, and the pods in each of them.
 
-First step of `kube-rdma config check` for files that people apply; admission/documents/manifests
-looks for the pods in them.
+First step of `kube-rdma config check` for files that people apply. Kinds of other projects are
+searched for whatever looks like a pod's spec; pod_manifest reads the pods.
 """
 
 from __future__ import annotations
@@ -24,18 +24,13 @@ class Manifest(Frozen):
     name: str
     document: Document
 
-    @property
-    def line(self) -> int:
-        """Where it begins."""
-        return self.document.place(()).line
-
     def is_a(self, group: str, kind: str) -> bool:
-        """Whether it is of this kind, in whatever version."""
+        """Decide whether it is of this kind, in whatever version."""
         return (self.group, self.kind) == (group, kind)
 
 
 def manifests(document: Document) -> tuple[Manifest, ...]:
-    """The objects of a document: itself, or the items of a List; none where it is no object."""
+    """Return the objects of a document: itself, or the items of a List; none for another value."""
     value = document.value
     if not isinstance(value, dict):
         return ()
@@ -49,11 +44,8 @@ def manifests(document: Document) -> tuple[Manifest, ...]:
     group = version.rpartition("/")[0]
     metadata = value.get("metadata")
     names = metadata if isinstance(metadata, dict) else {}
-    return (Manifest(group, kind, _text(names, "namespace"), _name(names), document),)
-
-
-def _name(metadata: Mapping[str, object]) -> str:
-    return _text(metadata, "name") or _text(metadata, "generateName")
+    name = _text(names, "name") or _text(names, "generateName")
+    return (Manifest(group, kind, _text(names, "namespace"), name, document),)
 
 
 def _text(metadata: Mapping[str, object], field: str) -> str:
@@ -61,7 +53,7 @@ def _text(metadata: Mapping[str, object], field: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-# Where in an object pods are described, whatever kind makes them.
+# The places in an object where pods are described, whatever kind makes them.
 
 _TEMPLATE: Path = ("spec", "template")
 _OWN: Mapping[tuple[str, str], Path] = {
@@ -92,16 +84,16 @@ _BASES = re.compile(r"Runtime(?:Config)?$")  # kinds whose pods others complete
 
 
 class PodParts(Frozen):
-    """The places of a pod's parts. `alone`: of its only container, where no list has it."""
+    """The places of a pod's parts in an object."""
 
     metadata: Path
     spec: Path
     whole: bool
-    alone: Path = ()
+    alone: Path = ()  # of its only container, where no list has it
     resources: str = "resources"  # how the container alone calls them
 
     def place_of(self, path: Path) -> Path:
-        """Where a field of the pod stands in the object."""
+        """Return the path in the object of a field of the pod."""
         if path[:1] == ("metadata",):
             return (*self.metadata, *path[1:])
         inside = path[1:]
@@ -121,20 +113,20 @@ class PodSection(Document):
 
     @property
     def whole(self) -> bool:
-        """Whether all of the pod stands here."""
+        """Decide whether all of the pod stands here."""
         return self.parts.whole
 
     def where(self, path: Path, *, key: bool = False) -> str:
-        """As of the object."""
+        """Return file, line and column of a field, as in the whole text."""
         return self.object.where(self.parts.place_of(path), key=key)
 
     def place(self, path: Path, *, key: bool = False) -> TextPosition:
-        """As of the object."""
+        """Return line and column of a field, as in the whole text."""
         return self.object.place(self.parts.place_of(path), key=key)
 
 
 def pods(manifest: Manifest) -> Iterator[PodSection]:
-    """The pods of an object; raise Refused where it has to have one and has none."""
+    """Yield the pods of an object; raise Refused where it has to have one and has none."""
     document = manifest.document
     base = _OWN.get((manifest.group, manifest.kind))
     if base is None:
@@ -153,17 +145,17 @@ def pods(manifest: Manifest) -> Iterator[PodSection]:
 
 
 def is_own(manifest: Manifest) -> bool:
-    """Whether Kubernetes itself reads the pods of this kind, and refuses another form."""
+    """Decide whether Kubernetes itself reads the pods of this kind, and refuses another form."""
     return (manifest.group, manifest.kind) in _OWN
 
 
 def copies_annotations(manifest: Manifest) -> bool:
-    """Whether the pods of an object get the annotations of the object itself."""
+    """Decide whether the pods of an object get the annotations of the object itself."""
     return (manifest.group, manifest.kind) in {("", "Pod"), *_TO_PODS}
 
 
 def annotations_above(manifest: Manifest, parts: Sequence[PodSection]) -> Iterator[AnnotationAbove]:
-    """All annotations at the objects around the pods of one, from the outermost on."""
+    """Yield the annotations at the objects around the pods of one, from the outermost on."""
     seen: set[Path] = set()
     for part in parts:
         path = part.parts.spec
@@ -179,7 +171,7 @@ def annotations_above(manifest: Manifest, parts: Sequence[PodSection]) -> Iterat
 
 
 class _Search:
-    """Goes through an object, in the order of its text."""
+    """A walk through an object, in the order of its text."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._document = manifest.document
@@ -187,7 +179,7 @@ class _Search:
         self._to_pods = copies_annotations(manifest)
 
     def of(self, value: Value, path: Path) -> Iterator[PodParts]:
-        """The pods at and below a value."""
+        """Yield the pods at and below a value."""
         if isinstance(value, list):
             for number, entry in enumerate(value):
                 yield from self.of(entry, (*path, number))
@@ -205,14 +197,15 @@ class _Search:
                 yield from self.of(inner, (*path, field))
 
     def _spec(self, value: Mapping[str, Value], path: Path) -> PodParts:
-        """A spec of a pod, or fields of it among others."""
+        """Return the parts of a pod whose spec, or some fields of it, stand at a path."""
         parent = path[:-1]
         if path[-1:] == ("spec",) and parent:
-            return PodParts((*parent, "metadata"), path, self._is_whole(path))
+            is_whole = not self._base and not any(_CHANGES.search(str(part)) for part in path)
+            return PodParts((*parent, "metadata"), path, is_whole)
         return PodParts(self._metadata(value, path), path, False)
 
     def _alone(self, value: Mapping[str, Value], path: Path) -> Iterator[PodParts]:
-        """A container without a list of containers around it."""
+        """Yield the pod of a container without a list of containers around it."""
         around = path
         while around and isinstance(around[-1], int):
             around = around[:-1]
@@ -224,7 +217,7 @@ class _Search:
                 yield PodParts(metadata, spec, False, path, field)
 
     def _metadata(self, spec: Mapping[str, Value], path: Path) -> Path:
-        """The nearest place with annotations for the pod of a spec, or of fields of one."""
+        """Return the nearest place with annotations for the pod of a spec, or of fields of one."""
         if isinstance(spec.get("annotations"), dict):
             return path
         for near in (path, path[:-1]):
@@ -232,12 +225,9 @@ class _Search:
                 return (*near, "metadata")
         return ("metadata",) if self._to_pods else path
 
-    def _is_whole(self, path: Path) -> bool:
-        return not self._base and not any(_CHANGES.search(str(part)) for part in path)
-
 
 def _section(document: Document, parts: PodParts) -> PodSection:
-    """The pod of these parts, put together as one."""
+    """Return the pod of these parts, put together as one."""
     metadata = section(document, parts.metadata).value
     spec = section(document, parts.spec).value
     assert isinstance(spec, dict)
@@ -254,7 +244,7 @@ def _section(document: Document, parts: PodParts) -> PodSection:
 
 
 def _is_spec(value: Mapping[str, Value]) -> bool:
-    """Whether an object has a list of containers."""
+    """Decide whether an object has a list of containers."""
     containers = value.get("containers")
     return (
         isinstance(containers, list)
@@ -264,7 +254,7 @@ def _is_spec(value: Mapping[str, Value]) -> bool:
 
 
 def _asks_devices(resources: Value) -> bool:
-    """Whether limits or requests name a resource of a device plugin."""
+    """Decide whether limits or requests name a resource of a device plugin."""
     amounts = resources if isinstance(resources, dict) else {}
     for field in ("limits", "requests"):
         names = amounts.get(field)

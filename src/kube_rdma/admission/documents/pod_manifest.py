@@ -43,8 +43,8 @@ _MULTIPLES: dict[str, int] = {
 _DIGITS = 15  # nobody has more of a resource, and a longer number would cost
 
 
-class Looked(Typed):
-    """An object of Kubernetes of which some fields are looked at; null is as if it was absent."""
+class PartialObject(Typed):
+    """An object of Kubernetes of which some fields are read. Null means absent."""
 
     model_config = ConfigDict(extra="ignore", defer_build=True)
 
@@ -57,7 +57,7 @@ class Looked(Typed):
 
 
 def counted(quantity: object) -> int:
-    """How many of an extended resource a quantity is; raise slips for what is no whole number."""
+    """Return the number of an extended resource; ValueError for what is no whole number."""
     text = str(quantity).strip() if isinstance(quantity, int | float | str) else ""
     digits = text.rstrip("kKMGTPEi")
     whole, point, rest = digits.partition(".")
@@ -71,8 +71,10 @@ def counted(quantity: object) -> int:
     return int(whole) * _MULTIPLES[unit]
 
 
-class Resources(Looked):
-    """Only what has a prefix is looked at: the node's own resources have none."""
+class Resources(PartialObject):
+    """Limits and requests, of which names with a prefix are read: the node's own resources have
+    none.
+    """
 
     limits: dict[str, Any] = Field(default_factory=dict)
     requests: dict[str, Any] = Field(default_factory=dict)
@@ -93,15 +95,15 @@ class Resources(Looked):
         return self
 
 
-class Capabilities(Looked):
-    """Of the container's programs."""
+class Capabilities(PartialObject):
+    """The capabilities that a container adds and drops."""
 
     add: Many[str] = ()
     drop: Many[str] = ()
 
 
-class SecurityContext(Looked):
-    """Of a container, or of all containers of the pod."""
+class SecurityContext(PartialObject):
+    """The security context of a container, or of all containers of the pod."""
 
     capabilities: Capabilities = Capabilities.model_construct()
     privileged: bool = False
@@ -109,14 +111,14 @@ class SecurityContext(Looked):
     run_as_non_root: bool | None = None
 
 
-class Mount(Looked):
-    """Where a volume is in the container."""
+class Mount(PartialObject):
+    """A volumeMount of a container."""
 
     name: str = ""
     mount_path: str = ""
 
 
-class PodContainer(Looked):
+class PodContainer(PartialObject):
     """A container; `restartPolicy: Always` makes a sidecar of one of initContainers."""
 
     name: str = ""
@@ -126,96 +128,96 @@ class PodContainer(Looked):
     restart_policy: str = ""
 
 
-class Medium(Looked):
-    """What an emptyDir is on."""
+class EmptyDirVolumeSource(PartialObject):
+    """The source emptyDir of a volume."""
 
     medium: str = ""
 
 
-class Claimed(Looked):
-    """A claim of the pod's namespace."""
+class ClaimVolumeSource(PartialObject):
+    """The source persistentVolumeClaim of a volume."""
 
     claim_name: str = ""
 
 
-class Driven(Looked):
-    """A volume of CSI, or of FlexVolume before it."""
+class DriverVolumeSource(PartialObject):
+    """The source csi or flexVolume of a volume."""
 
     driver: str = ""
 
 
-class HostPath(Looked):
-    """A file or folder of the node."""
+class HostPathVolumeSource(PartialObject):
+    """The source hostPath of a volume."""
 
     path: str = ""
 
 
-class ClaimSpec(Looked):
-    """What a claim asks for."""
+class ClaimSpec(PartialObject):
+    """The spec of a PersistentVolumeClaim."""
 
     storage_class_name: str = ""
     volume_name: str = ""
 
 
-class ClaimTemplate(Looked):
-    """Of a claim that is made with the pod."""
+class ClaimTemplate(PartialObject):
+    """The template of a PersistentVolumeClaim that is made with the pod."""
 
     spec: ClaimSpec = ClaimSpec.model_construct()
 
 
-class Ephemeral(Looked):
-    """A claim that ends with the pod."""
+class EphemeralVolumeSource(PartialObject):
+    """The source ephemeral of a volume."""
 
     volume_claim_template: ClaimTemplate = ClaimTemplate.model_construct()
 
 
-class PodVolume(Looked):
+class PodVolume(PartialObject):
     """A volume by the sources that a rule looks at."""
 
     name: str = ""
-    empty_dir: Medium = Medium.model_construct()
-    persistent_volume_claim: Claimed = Claimed.model_construct()
-    csi: Driven = Driven.model_construct()
-    flex_volume: Driven = Driven.model_construct()
-    host_path: HostPath = HostPath.model_construct()
-    ephemeral: Ephemeral = Ephemeral.model_construct()
+    empty_dir: EmptyDirVolumeSource = EmptyDirVolumeSource.model_construct()
+    persistent_volume_claim: ClaimVolumeSource = ClaimVolumeSource.model_construct()
+    csi: DriverVolumeSource = DriverVolumeSource.model_construct()
+    flex_volume: DriverVolumeSource = DriverVolumeSource.model_construct()
+    host_path: HostPathVolumeSource = HostPathVolumeSource.model_construct()
+    ephemeral: EphemeralVolumeSource = EphemeralVolumeSource.model_construct()
 
 
-class Requirement(Looked):
-    """What a label of the node has to be."""
+class Requirement(PartialObject):
+    """A requirement on a label of the node."""
 
     key: str = ""
     operator: str = ""
     values: Many[str] = ()
 
 
-class NodeTerm(Looked):
-    """All of its requirements have to hold."""
+class NodeTerm(PartialObject):
+    """A term, all of whose requirements have to hold."""
 
     match_expressions: Many[Requirement] = ()
 
 
-class NodeTerms(Looked):
-    """One of the terms has to hold."""
+class NodeTerms(PartialObject):
+    """Terms of which one has to hold."""
 
     node_selector_terms: Many[NodeTerm] = ()
 
 
-class NodeAffinity(Looked):
-    """The part that has to hold, not what is preferred."""
+class NodeAffinity(PartialObject):
+    """The required part of a node affinity."""
 
     required: NodeTerms = Field(
         NodeTerms.model_construct(), alias="requiredDuringSchedulingIgnoredDuringExecution"
     )
 
 
-class Affinity(Looked):
-    """Of the pod to its node."""
+class Affinity(PartialObject):
+    """The affinity of a pod."""
 
     node_affinity: NodeAffinity = NodeAffinity.model_construct()
 
 
-class PodSpecFields(Looked):
+class PodSpecFields(PartialObject):
     """The spec of a pod."""
 
     containers: Many[PodContainer] = ()
@@ -228,7 +230,7 @@ class PodSpecFields(Looked):
     security_context: SecurityContext = SecurityContext.model_construct()
 
 
-class PodMetadata(Looked):
+class PodMetadata(PartialObject):
     """Name, namespace and annotations; a template has no name."""
 
     name: str = ""
@@ -237,7 +239,7 @@ class PodMetadata(Looked):
     annotations: dict[str, str] = Field(default_factory=dict)
 
 
-class PodObject(Looked):
+class PodObject(PartialObject):
     """A pod, or a template for pods."""
 
     metadata: PodMetadata = Field(
@@ -247,7 +249,7 @@ class PodObject(Looked):
 
 
 def load(document: Document, namespace: str = "", name: str = "") -> PodTemplate:
-    """What the document of a pod or template means, by those names where it has none itself.
+    """Return the pod of a document; `namespace` and `name` stand for what it leaves out.
 
     Raise Refused with each field that does not have the form of a pod's.
     """
@@ -312,7 +314,7 @@ def _container(
 
 
 def _asks(resources: Resources, path: FieldPath) -> Iterator[ResourceAsk]:
-    """By the limits, which a request of an extended resource has to have too."""
+    """Yield the extended resources of a container, by limits where it has these."""
     fields = {**dict.fromkeys(resources.requests, "requests")}
     fields |= dict.fromkeys(resources.limits, "limits")
     for resource, field in fields.items():
@@ -358,7 +360,7 @@ def _networks(
 def _blocks(
     annotations: Mapping[str, str], namespace: str, faults: list[Finding]
 ) -> tuple[NetworkAsk, ...] | None:
-    """None where the annotation is missing, is faulty, or has a definition to be met yet."""
+    """Return the blocks; None for an annotation that is missing, faulty, or has a definition."""
     text = annotations.get(pod_networks.ANNOTATION)
     if text is None or annotations.get(pod_networks.DEFINITION, "").strip():
         return None
@@ -375,7 +377,7 @@ def _faults(annotation: str, refused: Refused) -> Iterator[Finding]:
         yield Finding.of("annotation", path, f"{fault.where}: {fault.problem}", fault.remedy)
 
 
-# What an administrator sets about admission, one assignment each: ``mgpuResources=a/b,c/d``.
+# Settings of an administrator about admission, one assignment each: ``mgpuResources=a/b,c/d``.
 
 FIELDS = {
     "shareResources": "shares",
@@ -392,7 +394,7 @@ SIZE = r"[1-9][0-9]{0,11}(?:[kMGTP]|[KMGTP]i)?"
 
 
 def load_settings(assignments: Iterable[str], where: str) -> AdmissionSettings:
-    """The settings with these over the usual ones; `where` names the option in messages.
+    """Return the usual settings with these assignments; `where` names the option in messages.
 
     Raise Refused for another name, or a size that is none.
     """

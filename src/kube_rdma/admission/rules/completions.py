@@ -1,4 +1,4 @@
-"""What is added to a pod that asks for shares, so that RDMA works in it as it stands.
+"""Completes a pod that asks for shares, so that RDMA works in it as it stands.
 
 The pod's own word counts more: what it drops, mounts or names itself is left as it is, and its
 annotation `kube-rdma.io/complete` says what is added in place of the administrator's choice:
@@ -37,19 +37,19 @@ _LOCK = "IPC_LOCK"
 _SIZE = re.compile(r"[1-9][0-9]{0,11}(?:[kMGTP]|[KMGTP]i)?")
 
 
-class Chosen(Frozen):
-    """What the pod's annotation asks for; `wrong` are words that mean nothing."""
+class CompletionChoice(Frozen):
+    """The parts that a pod's annotation asks for; `wrong` are words without a meaning."""
 
     parts: tuple[Completes, ...]
     shm_size: str
     wrong: tuple[str, ...] = ()
 
 
-def wanted(template: PodTemplate, settings: AdmissionSettings) -> Chosen:
-    """What is to be completed: what the pod says, else what the administrator chose."""
+def wanted(template: PodTemplate, settings: AdmissionSettings) -> CompletionChoice:
+    """Return what is to be completed: by the pod's annotation, else by the administrator."""
     text = dict(template.annotations).get(COMPLETE)
     if text is None:
-        return Chosen(settings.completes, settings.shm_size)
+        return CompletionChoice(settings.completes, settings.shm_size)
     parts, size, wrong = [], settings.shm_size, []
     for word in filter(None, (word.strip() for word in text.split(","))):
         name, equals, value = word.partition("=")
@@ -60,13 +60,13 @@ def wanted(template: PodTemplate, settings: AdmissionSettings) -> Chosen:
             continue
         if name != NOTHING:
             parts.append(Completes(name))
-    return Chosen(tuple(parts), size, tuple(wrong))
+    return CompletionChoice(tuple(parts), size, tuple(wrong))
 
 
 def wrong_words(
     template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
 ) -> Iterator[Finding]:
-    """A finding for each word of the annotation that means nothing."""
+    """Yield a finding for each word of the annotation without a meaning."""
     del facts
     for word in wanted(template, settings).wrong:
         yield Finding.of(
@@ -81,7 +81,7 @@ def wrong_words(
 def completions(
     template: PodTemplate, settings: AdmissionSettings = USUAL
 ) -> tuple[Completion, ...]:
-    """What is added, in an order in which each can be done; nothing to a pod without shares."""
+    """Return what is added, in an order in which each can be done; nothing to a pod without shares."""
     wishing = {container.path: container for container, _ in asked(template, settings.shares)}
     if not wishing:
         return ()
@@ -97,7 +97,7 @@ def completions(
 
 
 def _ipc_lock(container: ContainerTemplate) -> Iterator[Completion]:
-    """Only where it helps: a capability does not come into force for another user than root."""
+    """Yield IPC_LOCK where it has an effect: not for another user than root."""
     has = container.privileged or {_LOCK, "CAP_IPC_LOCK", "ALL"} & {*container.added}
     declined = {_LOCK, "CAP_IPC_LOCK", "ALL"} & {*container.dropped}
     if not has and not declined and not container.own_user:
@@ -108,7 +108,7 @@ def _ipc_lock(container: ContainerTemplate) -> Iterator[Completion]:
 def _shm(
     template: PodTemplate, wishing: Mapping[FieldPath, ContainerTemplate], size: str
 ) -> Iterator[Completion]:
-    """A volume in memory for all of them that have nothing at /dev/shm."""
+    """Yield a volume in memory for all of them that have nothing at /dev/shm."""
     bare = [
         container
         for container in wishing.values()
@@ -127,7 +127,9 @@ def _shm(
 
 
 def _pod_networks(template: PodTemplate, settings: AdmissionSettings) -> Iterator[Completion]:
-    """A block for each card: where the pod names no network, or copies of the block that it has."""
+    """Yield a block for each card: where the pod names no network, or copies of the block that it
+    has.
+    """
     cards = held_shares(template, settings.counted)
     if template.host_network or not 0 < cards <= MOST_BLOCKS:
         return
@@ -147,7 +149,7 @@ def _pod_networks(template: PodTemplate, settings: AdmissionSettings) -> Iterato
 
 
 def _plain(text: str) -> list[dict[str, object]]:
-    """The blocks of a list that is JSON to the letter, none of one with YAML's liberties."""
+    """Return the blocks of a list that is JSON to the letter; none of one with YAML's liberties."""
     try:
         blocks: list[dict[str, object]] = decoded(text)
     except Undecodable:

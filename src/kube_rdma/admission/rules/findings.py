@@ -1,8 +1,8 @@
-"""All that is wrong with a pod: the limits that the documents of S0 and S1 name, rule by rule.
+"""The rules that judge a pod: the limits that the documents of S0 and S1 name, rule by rule.
 
 `kube-rdma explain` and `kube-rdma config check` ask here, install/rules/pod_policies says in CEL
 what CEL can say. The first rules are about containers and volumes, those about networks stand in
-networks; near_misses and surroundings have what no document names, and what pods get wrong most.
+networks; near_misses has typing errors.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from kube_rdma.model.admission import (
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.pools import Mode, PoolSpec
 
-# What makes a pod's shares or networks void, although each is written right.
+# Rules about shares or networks that are void, although each is written right.
 
 _MACHINES = ("kata", "firecracker", "peer-pods")  # in names of classes, and in handlers
 _SANDBOXES = ("gvisor", "runsc")
@@ -63,7 +63,7 @@ _FOR_PODS = (ANNOTATION, POD_NETWORKS, POD_NETWORKS_DEFINITION)
 def networks_on_host(
     template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
 ) -> Iterator[Finding]:
-    """The kubelet calls no CNI plugin for a pod on the node's own network (CRI's NODE namespace).
+    """Warn of networks of a pod with hostNetwork, for which the kubelet calls no CNI plugin.
 
     attach/rules/requests refuses it where the agent is asked nevertheless.
     """
@@ -84,7 +84,7 @@ def networks_on_host(
 def sandboxed(
     template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
 ) -> Iterator[Finding]:
-    """A pod in a virtual machine, or above a kernel of its own, does not reach the host's devices.
+    """Warn of shares of a pod in a virtual machine, or above a kernel of its own.
 
     Kata gives a guest PCI devices by VFIO (kata-containers docs/use-cases/using-SRIOV-and-kata.md);
     gVisor passes verbs on where runsc runs with --rdmaproxy (google/gvisor#13779, 2026-07).
@@ -116,8 +116,10 @@ def sandboxed(
 def requests(
     template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
 ) -> Iterator[Finding]:
-    """Of extended resources a request has to equal its limit (kubernetes@v1.34
-    pkg/apis/core/validation, ValidateContainerResourceRequirements)."""
+    """Refuse a request of an extended resource that differs from its limit, as Kubernetes does.
+
+    See kubernetes@v1.34 pkg/apis/core/validation, ValidateContainerResourceRequirements.
+    """
     del facts
     for container, ask in asked(template, settings.shares):
         if not ask.limited:
@@ -141,7 +143,7 @@ def requests(
 def misplaced(
     above: Iterable[AnnotationAbove], templates: Iterable[PodTemplate]
 ) -> Iterator[Finding]:
-    """Annotations for pods at an object around their template, where some template lacks them."""
+    """Warn of annotations for pods at an object around a template that lacks them."""
     made = [dict(template.annotations) for template in templates]
     for annotation in above:
         key = annotation.key
@@ -164,9 +166,9 @@ def findings(
     facts: AdmissionFacts = NOTHING_KNOWN,
     settings: AdmissionSettings = USUAL,
 ) -> tuple[Finding, ...]:
-    """What is wrong with a pod, refusals first.
+    """Return what is wrong with a pod, refusals first.
 
-    Where the pod asks for nothing of RDMA, only what it surely means otherwise is told.
+    Where the pod asks for nothing of RDMA, only what it surely means otherwise is named.
     """
     settings = with_shares(settings, offered(facts))
     shares = any(True for _ in asked(template, settings.shares))
@@ -179,7 +181,7 @@ def findings(
 
 
 def of_mode(template: PodTemplate, spec: PoolSpec) -> Iterator[Finding]:
-    """What does not go with the mode of the cards that the pod has on its node."""
+    """Yield what does not go with the mode of the cards that the pod has on its node."""
     facts = AdmissionFacts((OfferedPool(spec),))
     for rule in (_vepfs, _gpu_in_shared_multi):
         yield from rule(template, facts, USUAL)
@@ -188,7 +190,7 @@ def of_mode(template: PodTemplate, spec: PoolSpec) -> Iterator[Finding]:
 def _host_network(
     template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
 ) -> Iterator[Finding]:
-    """S0: with hostNetwork a pod can use RDMA, without it the pool's cards are not in its sight."""
+    """S0: warn of a pod without hostNetwork that asks for cards of the node's own network."""
     if template.host_network or not template.whole:
         return
     for _, ask in asked(template, settings.shares):
@@ -278,7 +280,7 @@ def _mode_in(
     facts: AdmissionFacts,
     settings: AdmissionSettings,
 ) -> Mode | None:
-    """That of `modes` which a share of the pod has on every node where the pod can run."""
+    """Return the one of `modes` which a share of the pod has on every node where it can run."""
     for _, ask in asked(template, settings.shares):
         mode = fixed_mode(template, ask.resource, facts)
         if mode in modes:
@@ -292,7 +294,7 @@ def _is_vepfs(
     facts: AdmissionFacts,
     settings: AdmissionSettings,
 ) -> bool:
-    """By its driver, its class, its folder, or those of the claim that it names."""
+    """Decide by driver, class and folder of a volume, or those of the claim that it names."""
     drivers, classes = [volume.driver], [volume.storage_class]
     for claim in facts.claims if volume.claim else ():
         if (claim.namespace, claim.name) == (template.namespace, volume.claim):

@@ -1,4 +1,4 @@
-"""What a pod names and nobody has, where a name that somebody has is near: a typing error.
+"""Rules about typing errors: a pod names what nobody has, and a name that somebody has is near.
 
 Beside findings, which judges what is known. Kubernetes takes such a pod and leaves it pending, a
 network of that name is refused on the node, and nobody reads such an annotation at all. Names that
@@ -31,7 +31,7 @@ _MOST = 20  # resources or annotations of a pod that are compared
 def unknown_resource(
     template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
 ) -> Iterator[Finding]:
-    """A resource that nobody offers, near to one that somebody does."""
+    """Warn of a resource that nobody offers, near to one that somebody does."""
     names = offered(facts)
     others = (*settings.gpus, *settings.mgpu)
     asks = {
@@ -54,7 +54,7 @@ def unknown_resource(
 def unknown_network(
     template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
 ) -> Iterator[Finding]:
-    """A network that is not among those known, near to one of its namespace."""
+    """Warn of a network that is not among those known, near to one of its namespace."""
     names = {network.name for network in facts.networks}
     for path, asks in ((NETWORKS, template.networks), (BLOCKS, template.blocks or ())):
         for ask in asks[:_MOST]:
@@ -75,7 +75,7 @@ def unknown_network(
 
 
 def misspelt(keys: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Annotations that nobody reads, with the key that was probably meant."""
+    """Yield annotations that nobody reads, with the key that was probably meant."""
     for key in sorted(keys)[: _MOST * _MOST]:
         meant = next((one for one in _KEYS if are_alike(key, one)), None)
         if meant and key not in _KEYS:
@@ -85,7 +85,7 @@ def misspelt(keys: Collection[str]) -> Iterator[tuple[str, str]]:
 def unread_annotation(
     template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
 ) -> Iterator[Finding]:
-    """An annotation with a name that is nearly one that is read."""
+    """Warn of an annotation whose name is nearly one that is read."""
     del facts, settings
     for key, meant in misspelt(dict(template.annotations)):
         yield Finding.of(
@@ -98,27 +98,28 @@ def unread_annotation(
 
 
 def near(name: str, names: Sequence[str]) -> str | None:
-    """The one of `names` that was probably meant; None where only siblings are near."""
-    likely = get_close_matches(name, names, n=3, cutoff=_LIKE)
-    return next((one for one in likely if not _are_siblings(name, one)), None)
+    """Return the one of `names` that was probably meant; None where only siblings are near.
+
+    Siblings have different numbers at their end, and are the same without them.
+    """
+    stem, number = _numbered(name)
+    for one in get_close_matches(name, names, n=3, cutoff=_LIKE):
+        other_stem, other_number = _numbered(one)
+        if stem != other_stem or number == other_number:
+            return one
+    return None
 
 
 def are_alike(first: str, second: str) -> bool:
-    """Whether prefix or name of a qualified name is the same, and the other part nearly so."""
+    """Decide whether prefix or name is the same in both, and the other part nearly so."""
     (prefix, _, name), (other_prefix, _, other_name) = first.partition("/"), second.partition("/")
     if prefix == other_prefix:
         return _is_like(name, other_name)
     return name == other_name and _is_like(prefix, other_prefix)
 
 
-def _are_siblings(first: str, second: str) -> bool:
-    """Whether two names have different numbers at their end, and are the same without them."""
-    (stem, number), (other_stem, other_number) = _numbered(first), _numbered(second)
-    return stem == other_stem and number != other_number
-
-
 def _numbered(name: str) -> tuple[str, str]:
-    """A name without the number or letter at its end, and that."""
+    """Return a name without the number or letter at its end, and that."""
     match = _NUMBER.match(name)
     return (match[1], match[2]) if match else (name, "")
 

@@ -1,4 +1,4 @@
-"""What a pod's annotations ask for, against the shares in its limits and the networks there are.
+"""Rules about a pod's annotations: against the shares in its limits and the networks there are.
 
 Networks are attached long after admission, on a node whose own configuration is not seen here. So
 a pod is refused only for what attach/rules would refuse on every node.
@@ -31,7 +31,7 @@ BLOCKS = ("metadata", "annotations", POD_NETWORKS)
 
 
 def unreadable(template: PodTemplate) -> Iterator[Finding]:
-    """What is wrong in the annotations themselves. Networks may be for another to read."""
+    """Yield faults of the annotations themselves. Networks may be for another to read."""
     for fault in template.faults:
         yield fault if fault.path == BLOCKS else replace(fault, severity=Severity.WARNING)
 
@@ -39,7 +39,7 @@ def unreadable(template: PodTemplate) -> Iterator[Finding]:
 def block_count(
     template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
 ) -> Iterator[Finding]:
-    """A block for each card: any other number is refused when the network is attached."""
+    """Refuse another number of blocks than of cards, as attaching the network would."""
     if not template.whole:
         return
     resource = settings.counted
@@ -70,7 +70,7 @@ def block_count(
 def network_shares(
     template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
 ) -> Iterator[Finding]:
-    """A network that is tied to a resource takes a share of it, which the pod has to ask for."""
+    """Refuse a network that is tied to a resource of which the pod asks for no share."""
     if not template.whole:
         return
     asks = tuple((ask, network_of(ask, facts)) for ask in template.networks)
@@ -93,7 +93,7 @@ def network_shares(
 def isolation(
     template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
 ) -> Iterator[Finding]:
-    """A network of another tenant, where agents keep namespaces apart."""
+    """Refuse a network of another tenant, where agents keep namespaces apart."""
     blocks = tuple(_shared(ask, facts) for ask in template.blocks or ())
     for path, asks in ((NETWORKS, template.networks), (BLOCKS, blocks)):
         try:
@@ -105,7 +105,7 @@ def isolation(
 
 
 def _shared(block: NetworkAsk, facts: AdmissionFacts) -> NetworkAsk:
-    """A block with the namespace of its network, where that is known to be the shared one."""
+    """Return a block with the namespace of its network, where that is known to be the shared one."""
     shared = replace(block, namespace=SHARED)
     is_shared = network_of(block, facts) is None and network_of(shared, facts) is not None
     return shared if is_shared else block
@@ -114,7 +114,7 @@ def _shared(block: NetworkAsk, facts: AdmissionFacts) -> NetworkAsk:
 def unfit_entries(
     template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
 ) -> Iterator[Finding]:
-    """What an entry asks for and an interface of its network cannot have, as attach/rules says it.
+    """Refuse what an entry asks for and an interface of its network cannot have, by attach/rules.
 
     Another program may attach networks of the one annotation, so there it is a warning. What
     ib-kubernetes writes into an entry is not there yet.
@@ -137,7 +137,9 @@ def unfit_entries(
 def no_address(
     template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
 ) -> Iterator[Finding]:
-    """An interface without an address: the pod starts, and its programs cannot use the card."""
+    """Warn of an interface without an address: the pod starts, and its programs cannot use the
+    card.
+    """
     for path, asks in ((NETWORKS, template.networks), (BLOCKS, template.blocks or ())):
         for ask in asks:
             why = "" if ask.addresses else _addressless(template, ask, facts, settings)
@@ -152,13 +154,13 @@ def no_address(
 
 
 def network_of(ask: NetworkAsk, facts: AdmissionFacts) -> Network | None:
-    """The network that an entry names, if it is known here."""
+    """Return the network that an entry names, if it is known here."""
     name = f"{ask.namespace}/{ask.network}"
     return next((network for network in facts.networks if network.name == name), None)
 
 
 def _no_blocks(template: PodTemplate, cards: int, settings: AdmissionSettings) -> Iterator[Finding]:
-    """Cards without any block: the container opens them, and has no interface on them."""
+    """Warn of cards without any block: the container opens them, and has no interface on them."""
     asking = template.networks or template.faults or POD_NETWORKS in dict(template.annotations)
     if cards and not template.host_network and not asking:
         yield Finding.of(
@@ -172,14 +174,14 @@ def _no_blocks(template: PodTemplate, cards: int, settings: AdmissionSettings) -
 
 
 def _belongs(ask: NetworkAsk, network: Network | None, settings: AdmissionSettings) -> bool:
-    """Whether an entry takes a card of the counted resource for sure."""
+    """Decide whether an entry takes a card of the counted resource for sure."""
     if network is None:
         return ask.network == settings.block
     return network.resource == settings.counted
 
 
 def _may_belong(network: Network | None, resource: str) -> bool:
-    """Whether an entry can take a card of it; what is not known here may."""
+    """Decide whether an entry can take a card of it; what is not known here may."""
     if network is None:
         return True
     return network.resource == resource or (
@@ -188,7 +190,7 @@ def _may_belong(network: Network | None, resource: str) -> bool:
 
 
 def _pooled(template: PodTemplate, resource: str, facts: AdmissionFacts) -> bool:
-    """Whether a share may stand for all cards of a pool: then the numbers say nothing."""
+    """Decide whether a share may stand for all cards of a pool: then the numbers say nothing."""
     pools = candidates(template, resource, facts)
     return any(terms(pool.spec).bind is Bind.POOL for pool in pools)
 
@@ -196,7 +198,7 @@ def _pooled(template: PodTemplate, resource: str, facts: AdmissionFacts) -> bool
 def _addressless(
     template: PodTemplate, ask: NetworkAsk, facts: AdmissionFacts, settings: AdmissionSettings
 ) -> str:
-    """Why an entry gets no address; empty where it gets one, or nobody can know."""
+    """Return why an entry gets no address; empty where it gets one, or nobody can know."""
     network = network_of(ask, facts)
     if network is None:
         built_in = ask.network == settings.block and ask.by_pod_networks

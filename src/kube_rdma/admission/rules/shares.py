@@ -1,4 +1,4 @@
-"""What a pod asks for, counted as the kubelet will hold it.
+"""Counts the shares that a pod asks for, as the kubelet will hold them.
 
 First of the rules of admission: a pod without a share or a network is not looked at further. An
 init container's devices are free again before the main ones start, a sidecar's are not.
@@ -29,23 +29,23 @@ from kube_rdma.pools.rules.labels import MODE
 
 
 def matches(resource: str, patterns: Sequence[str]) -> bool:
-    """Whether a resource is one of `patterns`; ``rdma/*`` is every one with this prefix."""
+    """Decide whether a resource is one of `patterns`; ``rdma/*`` is every one with this prefix."""
     return resource in patterns or f"{resource.partition('/')[0]}/*" in patterns
 
 
 def offered(facts: AdmissionFacts) -> tuple[str, ...]:
-    """Every resource that the facts name, in order and once."""
+    """Return every resource that the facts name, in order and once."""
     networks = (network.resource for network in facts.networks if network.resource)
     return tuple(dict.fromkeys((*of_pools(facts), *facts.resources, *networks)))
 
 
 def of_pools(facts: AdmissionFacts) -> tuple[str, ...]:
-    """Those of them that kube-rdma itself offers."""
+    """Return the resources that kube-rdma itself offers, in order and once."""
     return tuple(dict.fromkeys(pool.spec.resource for pool in facts.pools))
 
 
 def with_shares(settings: AdmissionSettings, resources: Iterable[str]) -> AdmissionSettings:
-    """The settings with these shares too. A GPU is none, whatever network names it."""
+    """Return the settings with these shares too. A GPU is none, whatever network names it."""
     others = (*settings.gpus, *settings.mgpu)
     named = (one for one in resources if not matches(one, others))
     return replace(settings, shares=(*settings.shares, *named))
@@ -54,7 +54,7 @@ def with_shares(settings: AdmissionSettings, resources: Iterable[str]) -> Admiss
 def asked(
     template: PodTemplate, patterns: Sequence[str]
 ) -> Iterator[tuple[ContainerTemplate, ResourceAsk]]:
-    """Each wish for at least one of these resources, with the container that has it."""
+    """Yield each request for at least one of these resources, with its container."""
     for container in template.containers:
         for ask in container.asks:
             if ask.count > 0 and matches(ask.resource, patterns):
@@ -62,7 +62,7 @@ def asked(
 
 
 def held_shares(template: PodTemplate, resource: str) -> int:
-    """How many of a resource the pod holds when it runs, or while the greediest init runs."""
+    """Return how many of a resource the pod holds when it runs, or while the greediest init runs."""
     beside, most = 0, 0
     for container in template.containers:
         count = sum(ask.count for ask in container.asks if ask.resource == resource)
@@ -73,13 +73,13 @@ def held_shares(template: PodTemplate, resource: str) -> int:
     return beside or most
 
 
-# Which mode a pod's cards will have, where its selector or affinity leaves no choice.
+# The mode that a pod's cards will have, where its selector or affinity leaves no choice.
 
 _MODES = frozenset(Mode)
 
 
 def possible(template: PodTemplate, label: str) -> frozenset[str] | None:
-    """The values that a label of the pod's node can have; None where the pod does not say."""
+    """Return the values that a label of the pod's node can have; None where the pod does not say."""
     values = [frozenset((value,)) for key, value in template.selector if key == label]
     choices = [
         [frozenset(demand.values) for demand in demands if demand.label == label]
@@ -93,7 +93,7 @@ def possible(template: PodTemplate, label: str) -> frozenset[str] | None:
 def candidates(
     template: PodTemplate, resource: str, facts: AdmissionFacts
 ) -> tuple[OfferedPool, ...]:
-    """The pools of a resource on whose nodes the pod may run."""
+    """Return the pools of a resource on whose nodes the pod may run."""
     return tuple(
         pool
         for pool in facts.pools
@@ -102,7 +102,8 @@ def candidates(
 
 
 def fixed_mode(template: PodTemplate, resource: str, facts: AdmissionFacts) -> Mode | None:
-    """The mode of every card that the pod can get of a resource, None where there are several.
+    """Return the mode of every card that the pod can get of a resource, None where there are
+    several.
 
     A label that says the mode is believed; else one of the pools has to be on the pod's nodes for
     sure, and no other may differ.
@@ -119,7 +120,7 @@ def fixed_mode(template: PodTemplate, resource: str, facts: AdmissionFacts) -> M
 
 
 def _elsewhere(template: PodTemplate, pool: OfferedPool) -> bool:
-    """Whether the pod can run on no node with the labels of the pool."""
+    """Decide whether the pod can run on no node with the labels of the pool."""
     for label, value in pool.selector:
         values = possible(template, label)
         if values is not None and value not in values:
@@ -128,10 +129,10 @@ def _elsewhere(template: PodTemplate, pool: OfferedPool) -> bool:
 
 
 def _selected(template: PodTemplate, selector: tuple[tuple[str, str], ...]) -> bool:
-    """Whether each node on which the pod can run has these labels."""
+    """Decide whether each node on which the pod can run has these labels."""
     return all(possible(template, label) == frozenset((value,)) for label, value in selector)
 
 
 def _common(choices: list[frozenset[str]]) -> frozenset[str]:
-    """What all of them allow."""
+    """Return the values that all choices have."""
     return frozenset.intersection(*choices)

@@ -1,4 +1,4 @@
-"""What an installation's values leave to do, and what of them has no effect, a sentence each.
+"""Sentences about an installation: what is left to do, and which values have no effect.
 
 `kube-rdma render` prints them above the objects; the chart's NOTES.txt has the same sentences under
 the same conditions, which tests compare.
@@ -7,7 +7,7 @@ the same conditions, which tests compare.
 from __future__ import annotations
 
 from kube_rdma.install.rules.presets import DEFAULTS
-from kube_rdma.model.install import Json, Values
+from kube_rdma.model.install import Values
 
 NO_IMAGE = (
     "No registry has the image kube-rdma.io/kube-rdma: build it, push it to a registry of yours, "
@@ -76,45 +76,26 @@ _CARDS = "feature.node.kubernetes.io/pci-15b3.present"
 
 
 def notes(values: Values) -> tuple[str, ...]:
-    """What is to be said of all values of an installation."""
-    operator = values["platform"]["operator"]
-    names = OF_DOCUMENTS.get(values["preset"]) == values["namespace"]["name"]
+    """Return the sentences that hold for all values of an installation."""
+    preset, image, crds = values["preset"], values["image"], values["crds"]
+    operator, vke = values["platform"]["operator"], preset == "vke"
+    pulled = image["repository"] == DEFAULTS["image"]["repository"]  # which no registry has
+    names = OF_DOCUMENTS.get(preset) == values["namespace"]["name"]
     selected = operator or _CARDS in values["agent"]["nodeSelector"]
-    defines = values["crds"]["install"] and values["crds"]["nicClusterPolicies"]
+    networks, pools = values["networks"]["install"], values["pools"]
+    configured = bool(values["agent"]["config"])
     rows = (
-        (NO_IMAGE, _has_no_image(values["image"])),
+        (NO_IMAGE, pulled and image["pullPolicy"] != "Never"),
         (DOCUMENTS_NAMES, names and not values["fullnameOverride"]),
-        (ONE_OPERATOR, operator and defines),
+        (ONE_OPERATOR, operator and crds["install"] and crds["nicClusterPolicies"]),
         (NO_LABEL, selected and not values["labeller"]["enabled"]),
         (NO_WEBHOOK, any(map(values["admission"]["webhook"].get, ("certificate", "secret")))),
         (READ_ONLY_NODES, operator and values["distribution"] in READ_ONLY),
-        *_of_networks(values),
-        *_of_configuration(values),
+        (NO_POOL, vke and not pools),
+        (NO_RAIL_POOL, networks and not pools),
+        (NO_DEFINITION, networks and not crds["networkAttachmentDefinitions"]),
+        (VKE_VERSIONS, vke),
+        (NO_CONFIG, vke and configured),
+        (NO_CONFIG_OF_POLICY, operator and configured),
     )
     return tuple(sentence for sentence, holds in rows if holds)
-
-
-def _has_no_image(image: Json) -> bool:
-    """Whether nodes would pull an image that no registry has."""
-    named = image["repository"] != DEFAULTS["image"]["repository"]
-    return not named and image["pullPolicy"] != "Never"
-
-
-def _of_networks(values: Values) -> tuple[tuple[str, bool], ...]:
-    """What networks lack."""
-    networks = values["networks"]["install"]
-    return (
-        (NO_POOL, values["preset"] == "vke" and not values["pools"]),
-        (NO_RAIL_POOL, networks and not values["pools"]),
-        (NO_DEFINITION, networks and not values["crds"]["networkAttachmentDefinitions"]),
-    )
-
-
-def _of_configuration(values: Values) -> tuple[tuple[str, bool], ...]:
-    """What the platform of a document needs, and a configuration without an effect."""
-    vke, given = values["preset"] == "vke", bool(values["agent"]["config"])
-    return (
-        (VKE_VERSIONS, vke),
-        (NO_CONFIG, vke and given),
-        (NO_CONFIG_OF_POLICY, values["platform"]["operator"] and given),
-    )

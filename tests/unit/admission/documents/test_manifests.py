@@ -43,7 +43,12 @@ def test_the_pods_of_a_kind_are_where_it_has_them(kind):
     version, name = kind.split()
     text = f"apiVersion: {version}\nkind: {name}\nmetadata: {{name: n, namespace: s}}\n"
     (manifest,) = objects(text + PLACES[kind])
-    assert (manifest.kind, manifest.namespace, manifest.name, manifest.line) == (name, "s", "n", 1)
+    assert (manifest.kind, manifest.namespace, manifest.name, manifest.document.place(()).line) == (
+        name,
+        "s",
+        "n",
+        1,
+    )
     inside = list(pods(manifest))
     assert len(inside) == (2 if kind.endswith(TWO) else 1)
     for part in inside:
@@ -59,7 +64,7 @@ def test_another_group_s_kind_of_the_same_name_is_another():
 def test_a_list_is_its_items():
     text = "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Pod\n- {kind: x}\n- 7\n"
     (manifest,) = objects(text)
-    assert (manifest.kind, manifest.name, manifest.line) == ("Pod", "", 4)
+    assert (manifest.kind, manifest.name, manifest.document.place(()).line) == ("Pod", "", 4)
 
 
 def test_a_template_that_is_missing_is_refused():
