@@ -175,7 +175,7 @@ class _Checker:
             self._try(manifest.document, manifest.kind, manifest.name, partial(look, manifest))
 
     def facts(self) -> AdmissionFacts:
-        """Return what the files state together. Without any pool of addresses, pools are elsewhere."""
+        """Return the facts of the files. Without any pool of addresses, pools are elsewhere."""
         names = (*(pool.name for pool in self.ip_pools), *self.brought)
         return AdmissionFacts(
             pools=tuple(self.pools),
@@ -331,7 +331,7 @@ class _Checker:
             self.warn(where, (problem,), "Write it as JSON, as Multus reads nothing else")
 
     def of_made_network(self, manifest: Manifest) -> str:
-        """Add the resource of an object of which an operator makes a NetworkAttachmentDefinition."""
+        """Add the resource of what an operator makes a NetworkAttachmentDefinition of."""
         spec = fields_of(manifest.document.value).get("spec")
         if resource := text_of(fields_of(spec).get("resourceName")):
             prefixes = _PREFIXES[manifest.group] if "/" not in resource else ("",)
@@ -464,7 +464,7 @@ def written_cluster(parts: Iterable[Document | Refused]) -> WrittenCluster:
 
 
 def is_configuration(parts: Sequence[Document | Refused]) -> bool:
-    """Decide whether a file is what an agent mounts: one document without another kind of object."""
+    """Decide whether a file is what an agent mounts: no other kind of object."""
     if len(parts) != 1 or isinstance(parts[0], Refused):
         return not parts
     listed_objects = manifests.manifests(parts[0])

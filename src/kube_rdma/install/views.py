@@ -12,7 +12,7 @@ _WIDTH = 100
 
 
 class _Dumper(yaml.CSafeDumper):  # libyaml: the same text in a sixth of the time
-    """Writes a text of several lines as a block, so that a configuration stays readable."""
+    """A writer of texts of several lines as blocks, so that a configuration stays readable."""
 
 
 def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
@@ -24,7 +24,7 @@ _Dumper.add_representer(str, _text)
 
 
 def manifests(objects: Iterable[dict[str, Any]]) -> str:
-    """All objects as one text, each behind a line of dashes but the first."""
+    """Return all objects as one text, each behind a line of dashes but the first."""
     plain = json.loads(json.dumps(list(objects)))  # nothing twice: YAML would refer to it
     is_printable = json.dumps(plain, ensure_ascii=False).isprintable()
     return yaml.dump_all(

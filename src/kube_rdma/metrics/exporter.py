@@ -1,4 +1,4 @@
-"""Answers Prometheus: gathers what the agent knows, has the counters read, and writes the text.
+"""Answers Prometheus: gathers the agent's facts, has the counters read, and writes the text.
 
     loop ─ looked ─► Exporter ◄─ GET ─ adapters/metrics/server: anybody, so without names of pods
                         ▲───── exec ── adapters/metrics/local: `kube-rdma top`, with them
@@ -34,14 +34,13 @@ from kube_rdma.metrics.rules.series import (
     HealthCounts,
     SeenDevices,
     away,
-    counted,
     device_series,
+    health_counts,
     health_series,
     held_devices,
     limit_series,
     pod_series,
     resource_series,
-    still,
     with_claims,
     without_pods,
 )
@@ -74,24 +73,20 @@ log = structlog.get_logger()
 
 
 class MetricsSite(Frozen):
-    """Where the metrics are asked for over the network, and what they then have.
+    """The address of an agent's metrics, and the series that they have."""
 
-    `address` None: nowhere; its host None: on every address. `pods`: also the series of pods.
-    """
-
-    address: tuple[str | None, int] | None
+    address: tuple[str | None, int] | None  # host (None: every address) and port; None: nowhere
     names: tuple[MetricNames, ...] = (MetricNames.NODE_EXPORTER,)
-    pods: bool = False
+    pods: bool = False  # also the series of pods
     socket: Path = local.SOCKET
 
 
 class MetricsSources(Frozen):
-    """Whom a scrape asks; `attachments` are those of the node's pods, `uses` what those have of
-    RDMA devices. It is called in a thread."""
+    """The sources of a scrape."""
 
     kubelet: KubeletView
-    attachments: Callable[[], Iterable[Attachment]] = tuple
-    uses: Callable[[], Iterable[PodDeviceUse]] = tuple
+    attachments: Callable[[], Iterable[Attachment]] = tuple  # of the node's pods
+    uses: Callable[[], Iterable[PodDeviceUse]] = tuple  # of RDMA devices by pods; in a thread
     stopwatch: Stopwatch = field(default_factory=Stopwatch)
     sysfs: Path = SYSFS
     read_inside: ReadInside = read_inside
@@ -99,7 +94,7 @@ class MetricsSources(Frozen):
 
 
 class _Offered(Frozen):
-    """What the agent's last look came to."""
+    """The outcome of the agent's last look."""
 
     pools: Mapping[str, Pool] = field(default_factory=dict)
     withdrawn: tuple[str, ...] = ()
@@ -110,7 +105,7 @@ class Exporter:
     """The metrics of one agent; `parts` serve them."""
 
     def __init__(self, site: MetricsSite, sources: MetricsSources) -> None:
-        self._site, self._from = site, sources
+        self._site, self._sources = site, sources
         self._files = CounterFiles(sources.sysfs)
         self._lines: dict[bool, KeptExposition] = {}
         self._look = _Offered()
@@ -123,20 +118,19 @@ class Exporter:
 
     @property
     def parts(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
-        """What runs beside the agent's loop, by name."""
+        """Return the tasks that run beside the agent's loop, by name."""
         for_top = {"metrics of top": partial(local.serve, self._site.socket, self._whole)}
         return for_top | ({"metrics": self.run} if self._site.address else {})
 
     def looked(
         self, pools: Mapping[str, Pool], withdrawn: Sequence[str], mode: NamespaceMode
     ) -> None:
-        """Take note of what is offered now, and what pods hold of resources that are not."""
+        """Keep what is offered now, and what pods hold of resources that are not."""
         self._look = _Offered(dict(pools), tuple(withdrawn), mode)
 
     def judged(self, assessment: Assessment, before: Collection[CardId]) -> None:
-        """Take note of changes of health; `before` are the cards that had been seen."""
-        counts = counted(self._health, assessment.changes, before)
-        self._health = still(counts, assessment.health)
+        """Count changes of health; `before` are the cards that had been seen."""
+        self._health = health_counts(self._health, assessment.changes, before, assessment.health)
 
     async def run(self) -> None:
         """Answer over the network until cancelled; raise Refused without the address."""
@@ -155,22 +149,22 @@ class Exporter:
             await server.close()
 
     async def answer(self) -> bytes:
-        """The text of one scrape over the network; raise Unavailable when the kernel is silent."""
+        """Return the text of one scrape over the network; Unavailable when the kernel is silent."""
         return (await self._scraped(pods=self._site.pods))[1]
 
     async def _whole(self) -> tuple[float, bytes]:
         return await self._scraped(pods=True)
 
     async def _scraped(self, *, pods: bool) -> tuple[float, bytes]:
-        """When the counters were read, and the text."""
+        """Return the text, and when the counters were read."""
         try:
             async with asyncio.timeout(READING_SECONDS), self._turn:
                 kept = self._kept.get(pods)
-                if kept is None or self._from.clock() - kept[0] >= FRESH_SECONDS:
-                    held = await self._from.kubelet.all_held()
-                    cards = self._from.kubelet.claimed_cards(held) if held else ()
+                if kept is None or self._sources.clock() - kept[0] >= FRESH_SECONDS:
+                    held = await self._sources.kubelet.all_held()
+                    cards = self._sources.kubelet.claimed_cards(held) if held else ()
                     holdings = held.shares if held else None
-                    look, attachments = self._look, tuple(self._from.attachments())
+                    look, attachments = self._look, tuple(self._sources.attachments())
                     scrape = _Scrape(look, holdings, attachments, self._site.names, cards)
                     loop = asyncio.get_running_loop()
                     read = partial(self._text, scrape, pods=pods)
@@ -188,19 +182,20 @@ class Exporter:
         begin = time.perf_counter()
         node = self._files.read()
         sandboxes = away(scrape.attachments, scrape.look.mode)
-        inside, failures = self._from.read_inside(sandboxes)
-        when = self._from.clock()
+        inside, failures = self._sources.read_inside(sandboxes)
+        when = self._sources.clock()
         series = list(scrape.series(SeenDevices(node, inside), node))
         values: list[MetricSeries | Durations] = [*series, *health_series(self._health)]
-        values += limit_series(self._from.uses())
-        values += self._from.stopwatch.durations
-        values += _own(scrape, _unread(node, inside), failures, time.perf_counter() - begin)
+        values += limit_series(self._sources.uses())
+        values += self._sources.stopwatch.durations
+        unread = node.unread + sum(place.readings.unread for place in inside)
+        values += _own(scrape, unread, failures, time.perf_counter() - begin)
         lines = self._lines.setdefault(pods, KeptExposition())
         return when, lines.text(values if pods else without_pods(values))
 
 
 class _Scrape(Frozen):
-    """What is known at the begin of a scrape."""
+    """The facts at the begin of a scrape."""
 
     look: _Offered
     holdings: tuple[Holding, ...] | None
@@ -209,7 +204,7 @@ class _Scrape(Frozen):
     cards: tuple[ClaimedCard, ...] = ()
 
     def series(self, devices: SeenDevices, node: CounterReadings) -> Iterator[MetricSeries]:
-        """All series but those of the agent itself."""
+        """Yield all series but those of the agent itself."""
         look, holdings = self.look, self.holdings
         yield from device_series(node.devices, self.names)
         yield from resource_series(look.pools, holdings)
@@ -220,12 +215,8 @@ class _Scrape(Frozen):
             yield from pod_series(holdings, resources, held, devices)
 
 
-def _unread(node: CounterReadings, inside: Iterable[PodPlaceCounters]) -> int:
-    return node.unread + sum(place.readings.unread for place in inside)
-
-
 def _own(scrape: _Scrape, unread: int, failures: int, seconds: float) -> Iterator[MetricSeries]:
-    """The series of the agent itself."""
+    """Yield the series of the agent itself."""
     yield MetricSeries(families.BUILD, (__version__,), 1)
     yield MetricSeries(families.SCRAPE_SECONDS, (), seconds)
     yield MetricSeries(families.UNREAD, (), unread)

@@ -1,4 +1,4 @@
-"""How long acts of the agent take: counted where they happen, read at a scrape.
+"""Durations of the agent's acts: counted where they happen, read at a scrape.
 
 The programs that attach networks and bind devices have one and need not know whether anybody asks:
 counting costs some microseconds and no memory that grows.
@@ -20,7 +20,7 @@ BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 6
 
 
 class Stopwatch:
-    """`clock` is in seconds and never goes back. For the threads of one event loop: its own."""
+    """The histograms of durations. Each thread, and each event loop, has its own."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -28,12 +28,12 @@ class Stopwatch:
 
     @property
     def durations(self) -> tuple[Durations, ...]:
-        """All histograms that have counted something."""
+        """Return all histograms that have counted something."""
         return tuple(self._durations.values())
 
     @contextmanager
     def timed(self, family: MetricFamily, *labels: str) -> Iterator[None]:
-        """Count how long the block takes; its outcome is the last label."""
+        """Count the seconds of the block; its outcome is the last label."""
         begin, error = self._clock(), None
         try:
             yield
@@ -49,19 +49,19 @@ class Stopwatch:
 
 
 def none_yet(family: MetricFamily, labels: tuple[str, ...]) -> Durations:
-    """A histogram that has counted nothing."""
+    """Return a histogram that has counted nothing."""
     return Durations(family, labels, BOUNDS, (0,) * (len(BOUNDS) + 1), 0.0)
 
 
 def observed(before: Durations, seconds: float) -> Durations:
-    """The same with one more duration; a clock that went back counts as none."""
+    """Return a histogram with one more duration; a clock that went back counts as 0 s."""
     place = bisect_left(before.bounds, seconds)
     counts = (count + (n == place) for n, count in enumerate(before.counts))
     return replace(before, counts=tuple(counts), total=before.total + max(0.0, seconds))
 
 
 def outcome(error: BaseException | None) -> str:
-    """How an act ended: ok, or by who has to do something now."""
+    """Return the outcome of an act: ok, or by who has to do something now."""
     match error:
         case None:
             return "ok"

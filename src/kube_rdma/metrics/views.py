@@ -27,7 +27,7 @@ _SHARED = "shared"
 
 
 def bits(rate: float | None) -> str:
-    """Bytes a second as people in networks say them: ``97.5 Gb/s``."""
+    """Return bytes a second as people in networks write them: ``97.5 Gb/s``."""
     if rate is None:
         return _NONE
     value, unit = rate * _BITS, 0
@@ -40,9 +40,9 @@ def bits(rate: float | None) -> str:
 def nodes_page(
     rows: Sequence[TrafficRate], silent: Mapping[str, str], most: int | None = None
 ) -> Page:
-    """A line for each port of the nodes' devices, `most` of them (None: all).
+    """Return a line for each port of the nodes' devices, `most` of them (None: all).
 
-    Then how the others are, and the nodes that did not answer.
+    Then the state of the others, and the nodes that did not answer.
     """
     shown = tuple(
         PageRow(
@@ -68,7 +68,7 @@ def nodes_page(
 def pods_page(
     rows: Sequence[TrafficRate], silent: Mapping[str, str], most: int | None = None
 ) -> Page:
-    """A line for each device of a container, `most` of them (None: all)."""
+    """Return a line for each device of a container, `most` of them (None: all)."""
     shown = tuple(
         PageRow(
             (
@@ -90,7 +90,7 @@ def pods_page(
 
 
 def names(rows: Sequence[TrafficRate]) -> list[str]:
-    """What `-o name` prints: nodes or pods as `kube-rdma doctor` takes them, the busiest first."""
+    """Return nodes or pods as `kube-rdma doctor` takes them, the busiest first."""
     titles = (
         f"pod/{row.key.namespace}/{row.key.pod}" if row.key.pod else f"node/{row.node}"
         for row in rows
@@ -99,7 +99,7 @@ def names(rows: Sequence[TrafficRate]) -> list[str]:
 
 
 def top_document(rows: Sequence[TrafficRate], silent: Mapping[str, str]) -> dict[str, object]:
-    """The same as JSON values: bytes and errors a second, null where not known. Keys are stable."""
+    """Return rows as JSON: bytes and errors a second, null where not known. Keys are stable."""
     return {
         "rows": [
             {
@@ -124,14 +124,14 @@ def top_document(rows: Sequence[TrafficRate], silent: Mapping[str, str]) -> dict
 
 
 def _state(row: TrafficRate) -> PageState:
-    """That of the port: what is not active moves nothing."""
+    """Return the state of the port: one that is not active moves nothing."""
     if row.now.state is None:
         return PageState.NONE
     return PageState.HEALTHY if row.now.state == _ACTIVE else PageState.UNHEALTHY
 
 
 def _further(rows: Sequence[TrafficRate]) -> Block:
-    """How many rows are not shown, and what of them a person would look for."""
+    """Return how many rows are hidden, and those of them that a person would look for."""
     if not rows:
         return ()
     states = (row.now.state for row in rows if row.now.state not in (None, _ACTIVE))
@@ -156,7 +156,7 @@ def _load(row: TrafficRate) -> str:
 
 
 def _errors(row: TrafficRate) -> str:
-    """All errors a second, and the counter that most of them are in."""
+    """Return all errors a second, and the counter that most of them are in."""
     if not row.errors:
         return _NONE
     worst = max(row.errors, key=row.errors.__getitem__)

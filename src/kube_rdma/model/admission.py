@@ -94,7 +94,7 @@ class PodTemplate(Frozen):
 
 
 class AnnotationAbove(Frozen):
-    """An annotation for pods that stands at an object around their template, where nobody reads it."""
+    """An annotation for pods at an object around their template, where nobody reads it."""
 
     key: str
     owner: str  # the kind of that object, or the field that it is in

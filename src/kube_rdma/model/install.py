@@ -49,7 +49,7 @@ class Joined(Frozen):
 
 
 class When(Frozen):
-    """`then` where the condition holds, else `otherwise`.
+    """A choice: `then` where the condition holds, else `otherwise`.
 
     A condition is a path whose value is neither false nor empty, or ``path == text``, or several of
     these with ``or`` between them. As an entry of a list a choice may be a list, whose entries then
@@ -71,53 +71,43 @@ class Spread(Frozen):
 
 
 class Blueprint(Frozen):
-    """An object of the installation.
-
-    It is part of one where all `conditions` hold; with `over` once for each entry of that list.
-    `notes` are annotations for Helm, which render leaves out, as it does the whole object where it
-    is `for_helm` alone. `component` is the label app.kubernetes.io/component; "": its part's name.
-    """
+    """An object of the installation, made where all `conditions` hold."""
 
     body: Json
     conditions: tuple[str, ...] = ()
-    over: str = ""
-    notes: Mapping[str, str] = field(default_factory=dict)
-    for_helm: bool = False
-    component: str = ""
+    over: str = ""  # the path of a list, for each entry of which it is made
+    notes: Mapping[str, str] = field(default_factory=dict)  # annotations for Helm alone
+    for_helm: bool = False  # render leaves out the whole object
+    component: str = ""  # the label app.kubernetes.io/component; "": its part's name
 
 
 def joined(*parts: str | Hole) -> Joined:
-    """A text of these parts."""
+    """Return a text of these parts."""
     return Joined(parts)
 
 
 def unless(condition: str, node: Node) -> When:
-    """The node where the condition does not hold, else nothing."""
+    """Return the node where the condition does not hold, else nothing."""
     return When(condition, ABSENT, node)
 
 
-# A value of the installation as people read of it: its path, its sentence, what is by default.
+# A value of the installation as people read of it: its path, its sentence, its default.
 
 UNSAID: Any = object()
 """What stands where there is no default."""
 
 
 class ChartValue(Frozen):
-    """One value of the Helm chart and of `kube-rdma render`.
+    """One value of the Helm chart and of `kube-rdma render`."""
 
-    `path` is ``agent.enabled``, or ``pools[].name`` in the entries of a list. `whole` is an object
-    whose values follow. `default` is everybody's, and `others` have presets and distributions with
-    another one, as ``preset vke``.
-    """
-
-    path: str
+    path: str  # ``agent.enabled``, or ``pools[].name`` in the entries of a list
     sentence: str
-    default: Any = UNSAID
-    others: tuple[tuple[str, Any], ...] = ()
+    default: Any = UNSAID  # everybody's
+    others: tuple[tuple[str, Any], ...] = ()  # who has another: ``preset vke``, and its default
     required: bool = False
-    whole: bool = False
+    whole: bool = False  # an object whose values follow
 
     @property
     def in_list(self) -> bool:
-        """Whether it is a value of a list's entries."""
+        """Decide whether it is a value of a list's entries."""
         return "[]" in self.path

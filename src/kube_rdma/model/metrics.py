@@ -1,4 +1,4 @@
-"""What the agent exports to Prometheus: families of series, their values, what was read for them.
+"""Metrics for Prometheus: families of series, their values, and the counters read for them.
 
 adapters/kernel/sysfs/counters reads DeviceCounters, metrics/rules makes series of them and of what
 the agent knows, adapters/metrics writes those out as Prometheus reads them.
@@ -26,71 +26,62 @@ class MetricKind(StrEnum):
 
 
 class MetricFamily(Frozen):
-    """A name with its type and its labels; `source` is where its values come from, for people."""
+    """A name with its type, labels and meaning, of which series are made."""
 
     name: str
     kind: MetricKind
     labels: tuple[str, ...]
-    meaning: str
-    source: str
+    meaning: str  # HELP
+    source: str  # of its values, for people
 
 
 class MetricSeries(Frozen):
-    """One value of a family; `labels` are the values of its labels, in their order."""
+    """One value of a family."""
 
     family: MetricFamily
-    labels: tuple[str, ...]
+    labels: tuple[str, ...]  # values of the family's labels, in their order
     value: float
 
 
 class Durations(Frozen):
-    """What a histogram has counted: `counts` for each bound, and last for what is beyond them all.
-
-    `total` is the sum of all durations, in seconds.
-    """
+    """A histogram of durations in seconds."""
 
     family: MetricFamily
     labels: tuple[str, ...]
     bounds: tuple[float, ...]
-    counts: tuple[int, ...]
-    total: float
+    counts: tuple[int, ...]  # for each bound, and last beyond them all
+    total: float  # of all durations
 
 
 class MetricNames(StrEnum):
-    """Whose names the counters of the node's ports have; kube-rdma's own are there in any case."""
+    """The names of the counters of the node's ports; kube-rdma's own are there in any case."""
 
     NODE_EXPORTER = "node-exporter"
     VKE = "vke"
 
 
 class PortCounters(Frozen):
-    """What the files of a port say; None and missing entries are files that say nothing.
-
-    `counters` and `hw_counters` are by the names of files, unscaled, 64 bits each. `gids` counts
-    the used entries of the port's GID table.
-    """
+    """The files of a port. None and missing entries are files without a value."""
 
     number: int
     state: int | None = None  # enum ib_port_state
     physical_state: int | None = None  # enum ib_port_phys_state
     rate_gbps: float | None = None
-    counters: Mapping[str, int] = field(default_factory=dict)
-    hw_counters: Mapping[str, int] = field(default_factory=dict)
-    gids: int | None = None
+    counters: Mapping[str, int] = field(default_factory=dict)  # by file, unscaled, of 64 bits
+    hw_counters: Mapping[str, int] = field(default_factory=dict)  # the same
+    gids: int | None = None  # used entries of the port's GID table
 
 
 class DeviceCounters(Frozen):
-    """An RDMA device with its ports; `pci` is the function that it sits on.
-
-    `pcie` is None for virtual functions, which have no link, and where the kernel does not tell.
-    """
+    """An RDMA device with its ports."""
 
     name: str
     ports: tuple[PortCounters, ...] = ()
     board: str = ""
     firmware: str = ""
     adapter: str = ""  # sysfs hca_type
-    pci: PciAddress | None = None
+    pci: PciAddress | None = None  # the function that it sits on
+    # None for virtual functions, which have no link, and where the kernel has no files of it.
     pcie: PcieLink | None = None
 
 
@@ -102,9 +93,9 @@ class CounterReadings(Frozen):
 
 
 class PodPlaceCounters(Frozen):
-    """The devices that were read inside a pod's namespace, by the inode of that namespace."""
+    """The devices that were read inside a pod's namespace."""
 
-    inode: int
+    inode: int  # of the namespace
     readings: CounterReadings
 
 
@@ -116,7 +107,7 @@ class HolderName(Frozen):
     container: str
 
 
-# What moves over RDMA devices: totals of one scrape of an agent, and rates between two.
+# Traffic of RDMA devices: totals of one scrape of an agent, and rates between two.
 
 
 class ScrapedSample(Frozen):
@@ -128,7 +119,7 @@ class ScrapedSample(Frozen):
 
 
 class TrafficKey(Frozen):
-    """Whose traffic: of a port of the node (`pod` empty), or of a pod's device."""
+    """The owner of traffic: a port of the node (`pod` empty), or a pod's device."""
 
     device: str
     port: str
@@ -138,25 +129,21 @@ class TrafficKey(Frozen):
 
 
 class TrafficTotals(Frozen):
-    """Counters of one device's port, None where its driver has none. Data is in bytes.
-
-    `link` is the link's rate in bytes a second, `state` the number of struct ib_port_attr.
-    `shared`: others open the device too, so that nobody can say whose traffic it was.
-    """
+    """Counters of one device's port, None where its driver has none. Data is in bytes."""
 
     received: float | None = None
     sent: float | None = None
     errors: Mapping[str, float] = field(default_factory=dict)
-    link: float | None = None
-    state: int | None = None
-    shared: bool = False
+    link: float | None = None  # rate in bytes a second
+    state: int | None = None  # of struct ib_port_attr
+    shared: bool = False  # others open the device too: nobody knows whose traffic it was
 
 
 class AgentScrape(Frozen):
-    """What one agent said, or its `problem` if it did not answer; `when` by its node's clock."""
+    """The answer of one agent, or its `problem`."""
 
     node: str
-    when: float
+    when: float  # by its node's clock
     totals: Mapping[TrafficKey, TrafficTotals] = field(default_factory=dict)
     problem: str = ""
 
@@ -173,11 +160,11 @@ class TrafficRate(Frozen):
 
     @property
     def both(self) -> float:
-        """Both directions together; what is not known counts as nothing."""
+        """Return both directions together; what is not known counts as nothing."""
         return (self.received or 0.0) + (self.sent or 0.0)
 
     @property
     def load(self) -> float | None:
-        """The busier direction's share of the link, 0 to 1."""
+        """Return the busier direction's share of the link, 0 to 1."""
         busier = max(self.received or 0.0, self.sent or 0.0)
         return busier / self.now.link if self.now.link else None

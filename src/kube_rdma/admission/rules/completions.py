@@ -81,7 +81,7 @@ def wrong_words(
 def completions(
     template: PodTemplate, settings: AdmissionSettings = USUAL
 ) -> tuple[Completion, ...]:
-    """Return what is added, in an order in which each can be done; nothing to a pod without shares."""
+    """Return what is added, in an order in which each can be done; none without shares."""
     wishing = {container.path: container for container, _ in asked(template, settings.shares)}
     if not wishing:
         return ()

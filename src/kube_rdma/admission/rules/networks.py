@@ -105,7 +105,7 @@ def isolation(
 
 
 def _shared(block: NetworkAsk, facts: AdmissionFacts) -> NetworkAsk:
-    """Return a block with the namespace of its network, where that is known to be the shared one."""
+    """Return a block with the namespace of its network, where that is the shared one."""
     shared = replace(block, namespace=SHARED)
     is_shared = network_of(block, facts) is None and network_of(shared, facts) is not None
     return shared if is_shared else block

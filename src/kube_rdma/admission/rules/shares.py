@@ -62,7 +62,7 @@ def asked(
 
 
 def held_shares(template: PodTemplate, resource: str) -> int:
-    """Return how many of a resource the pod holds when it runs, or while the greediest init runs."""
+    """Return how many of a resource the pod holds when it runs, or its greediest init does."""
     beside, most = 0, 0
     for container in template.containers:
         count = sum(ask.count for ask in container.asks if ask.resource == resource)
@@ -79,7 +79,7 @@ _MODES = frozenset(Mode)
 
 
 def possible(template: PodTemplate, label: str) -> frozenset[str] | None:
-    """Return the values that a label of the pod's node can have; None where the pod does not say."""
+    """Return the values that a label of the pod's node can have; None where nothing says so."""
     values = [frozenset((value,)) for key, value in template.selector if key == label]
     choices = [
         [frozenset(demand.values) for demand in demands if demand.label == label]

@@ -1,8 +1,11 @@
-"""The values of an installation as people write them: for `kube-rdma render` and the Helm chart.
+"""The values and the objects of an installation as people write them.
 
-Each has a value of the preset or of everyone (install/rules/presets), so
-that a file holds only what differs. The chart's values.schema.json, values.yaml and README.md are
-made from these models; here the same values are read with the place of each fault.
+Values are for `kube-rdma render` and the Helm chart.
+
+Each has a default of the preset or of everyone (install/rules/presets), so that a file
+holds only what differs. The chart's values.schema.json, values.yaml and README.md are
+made from these models; here the same values are read with the place of each fault. Objects are
+Kubernetes manifests in YAML, with marks where values go; `read` makes blueprints of them.
 """
 
 from __future__ import annotations
@@ -150,13 +153,13 @@ def check(document: Document) -> None:
 
 
 def values() -> tuple[ChartValue, ...]:
-    """Every value in the order of the models, still without the defaults of presets."""
+    """Return every value in the order of the models, still without the defaults of presets."""
     made = _whole()
     return tuple(value for value, _ in _below(made, made["$defs"], ""))
 
 
 def schema(left_out: Mapping[str, str], decided: Collection[str]) -> str:
-    """The JSON Schema of the values as Helm wants it, which adds a value `global` of its own.
+    """Return the JSON Schema of the values as Helm wants it, which adds a value `global`.
 
     `left_out` has what is when a value is left out, a sentence for its path. Those `decided` by the
     preset or the distribution are null in values.yaml.
@@ -182,7 +185,7 @@ def _whole() -> dict[str, Any]:
 def _below(
     node: dict[str, Any], parts: dict[str, Any], path: str
 ) -> Iterator[tuple[ChartValue, dict[str, Any]]]:
-    """Each value below a schema, and the schema of its own, which is a part of the whole."""
+    """Yield each value below a schema, and the schema of its own, which is a part of the whole."""
     for name, field in node.get("properties", {}).items():
         meant = _meant(field, parts)
         inner = _meant(meant.get("items", {}), parts)
@@ -199,14 +202,14 @@ def _below(
 
 
 def _meant(node: dict[str, Any], parts: dict[str, Any]) -> dict[str, Any]:
-    """A schema, or the part that it refers to."""
+    """Return a schema, or the part that it refers to."""
     reference = node.get("$ref")
     meant: dict[str, Any] = parts[reference.rpartition("/")[2]] if reference else node
     return meant
 
 
 def _bare(node: Any) -> Any:
-    """A schema without defaults, which are a preset's, and without the nulls of its models.
+    """Return a schema without defaults, which are a preset's, and without the nulls of its models.
 
     Patterns that look ahead are left out: Helm's expressions are Go's. `render` checks them.
     """
@@ -233,11 +236,11 @@ _UNINSTALL = ("helm.sh/hook", "pre-delete")
 
 
 class _MarkLoader(yaml.CSafeLoader):
-    """Reads the marks as values of model/install."""
+    """A loader of YAML that reads the marks as values of model/install."""
 
 
 def read(text: str) -> tuple[Blueprint, ...]:
-    """The objects of a file in their order."""
+    """Return the objects of a file in their order."""
     return tuple(map(_blueprint, yaml.load_all(text, _MarkLoader)))
 
 

@@ -15,7 +15,7 @@ from kube_rdma.ipam.ip_pool import IPPoolSpec
 from kube_rdma.lib.text.typed import Many, Typed
 from kube_rdma.lib.text.words import Label, Resource, TextForm
 
-# How the texts among an installation's values are written: images, folders, names, lists, sizes.
+# The forms of texts among an installation's values: images, folders, names, lists, sizes.
 
 Repository: TypeAlias = Annotated[
     str,

@@ -1,4 +1,4 @@
-"""Admission policies for pods that ask for shares: what CEL can say of admission/rules/findings.
+"""Admission policies for pods that ask for shares: admission/rules/findings in CEL.
 
 CEL sees the pod alone: no NodePolicies, networks, claims or pools, and no JSON inside of an
 annotation, whose blocks are counted by a pattern that never counts too few. So a part of what the
@@ -32,7 +32,7 @@ from kube_rdma.model.install import (
 from kube_rdma.model.pools import Mode
 from kube_rdma.pools.rules.labels import MODE
 
-# The API server's own admission policies for pods: what all of them have in common.
+# The common parts of all policies for pods.
 
 API = "admissionregistration.k8s.io/v1"
 
@@ -45,12 +45,12 @@ PODS: Json = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
 
 
 def values(path: str) -> Joined:
-    """A value with commas as a list."""
+    """Return a value with commas as a list in CEL."""
     return joined("'", Hole(f"admission.pods.{path}"), "'.split(',')")
 
 
 def of_pod(pod: str) -> dict[str, str]:
-    """Expressions about a pod, or the template of one, by name."""
+    """Return expressions about a pod, or the template of one, by name."""
     init = f"{pod}.spec.?initContainers.orValue([])"
     every = f"({pod}.spec.containers + {init})"
     annotations = f"{pod}.?metadata.?annotations.orValue({{}})"
@@ -72,7 +72,9 @@ SHARES: dict[str, Node] = {"shares": values("shareResources")}
 def policy(
     kind: str, name: str, variables: dict[str, Node], rules: Sequence[Node] = (), **spec: Node
 ) -> Json:
-    """A policy about new pods and what `rules` match besides. What it cannot evaluate it admits."""
+    """Return a policy about new pods and what `rules` match besides; it admits what it cannot
+    judge.
+    """
     elsewhere = {
         "key": "kubernetes.io/metadata.name",
         "operator": "NotIn",
@@ -95,7 +97,7 @@ def policy(
 
 
 def binding(kind: str, name: str, policy_name: str = "", **spec: Node) -> Json:
-    """What puts a policy into force, the one of this name unless another is named."""
+    """Return the binding of a policy, the one of this name unless another is named."""
     return {
         "apiVersion": API,
         "kind": f"{kind}AdmissionPolicyBinding",
@@ -171,7 +173,7 @@ _TERMS = (
 
 
 def _fixed(label: str, modes: Sequence[Mode]) -> str:
-    """Whether selector or affinity fix a label of the pod's node to one of these modes."""
+    """Return whether selector or affinity fix a label of the pod's node to one of these modes."""
     among = [str(mode) for mode in modes]
     holds = (
         f"term.?matchExpressions.orValue([]).exists(one, one.key == '{label}' && "
@@ -184,7 +186,7 @@ def _fixed(label: str, modes: Sequence[Mode]) -> str:
 
 
 def _only(modes: Sequence[Mode]) -> str:
-    """Whether a share of the pod can have these modes alone."""
+    """Return whether a share of the pod can have these modes alone."""
     return (
         f"((pod.cards > 0 && ({_fixed(VKE_LABEL, modes)})) || "
         f"(pod.rdma && ({_fixed(MODE, modes)})))"
@@ -192,7 +194,7 @@ def _only(modes: Sequence[Mode]) -> str:
 
 
 def _without(resources: str) -> str:
-    """Whether no container of the pod asks for one of a list of resources."""
+    """Return whether no container of the pod asks for one of a list of resources."""
     return f"pod.containers.all(c, {LIMITS}.all(key, !(key in variables.{resources})))"
 
 
@@ -279,7 +281,7 @@ _WARNINGS = (
 
 
 def pod_policies() -> tuple[Blueprint, ...]:
-    """The policies, each with what puts it into force, where the installation wants them."""
+    """Return the policies that refuse and warn, with their bindings."""
     of_refusals = {
         "mgpu": values("mgpuResources"),
         "drivers": values("vepfsDrivers"),
@@ -323,7 +325,7 @@ def _validating(name: str, variables: dict[str, Node], rules: tuple[tuple[str, s
     )
 
 
-# The admission policy that completes pods: what CEL can say of admission/rules/completions.
+# The admission policy that completes pods: admission/rules/completions, as far as CEL can say it.
 
 COMPLETED = "pods-completed.kube-rdma.io"
 
@@ -361,7 +363,7 @@ _CHOSEN: dict[str, Node] = {
 
 
 def completing_policy() -> tuple[Blueprint, ...]:
-    """The policy and what puts it into force, where the installation wants it."""
+    """Return the policy that completes pods, with its binding."""
     complete = ("admission.pods.complete", "platform.mutatingPolicies")
     mutations = [
         {"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}
@@ -385,12 +387,12 @@ def completing_policy() -> tuple[Blueprint, ...]:
 
 
 def _add(path: str, value: str) -> str:
-    """A patch that adds; both are expressions."""
+    """Return a patch that adds; both are expressions."""
     return f"JSONPatch{{op: 'add', path: {path}, value: {value}}}"
 
 
 def _for_each(field: str, chosen: str, which: str, patch: str) -> str:
-    """A patch for each container `c` of a list, at place `i`, that `which` holds of."""
+    """Return a patch for each container `c` of a list, at place `i`, that `which` holds of."""
     containers = f"object.spec.{field}"
     return (
         f"{chosen} && has({containers}) ? {containers}.transformList(i, c, {which}, {patch}) : []"
@@ -416,7 +418,7 @@ _LOCK = f"{_CONTEXT}.capabilities{{add: ['IPC_LOCK']}}"
 
 
 def _lock(field: str) -> str:
-    """The capability for each container of a list, in the deepest object that it has."""
+    """Return the capability for each container of a list, in the deepest object that it has."""
 
     def place(below: str) -> str:
         return f"'/spec/{field}/' + string(i) + '/securityContext{below}'"
@@ -454,7 +456,7 @@ _VOLUME = (
 
 
 def _mount(field: str) -> str:
-    """The mount for each container of a list that has nothing there."""
+    """Return the mount for each container of a list that has nothing there."""
     path = f"'/spec/{field}/' + string(i) + '/volumeMounts"
     appended, first = f"{path}/-'", f"{path}'"
     patch = f"has(c.volumeMounts) ? {_add(appended, _MOUNT)} : {_add(first, f'[{_MOUNT}]')}"

@@ -1,4 +1,4 @@
-"""The values of an installation: what every one begins with, what a preset and a distribution say.
+"""The default values of an installation, and the layers of presets and distributions.
 
 Later layers win: DEFAULTS, a preset, a distribution, then the values of whoever installs. What is
 below `platform` are names and habits of a preset, most of them of a platform's document, not for
@@ -376,13 +376,13 @@ DEFAULT_PRESET: str = DEFAULTS["preset"]
 
 
 def namespaces() -> tuple[str, ...]:
-    """The namespaces that presets install into, that of the default preset first."""
+    """Return the namespaces that presets install into, that of the default preset first."""
     layers = [PRESETS[DEFAULT_PRESET], *PRESETS.values(), DEFAULTS]
     return tuple(dict.fromkeys(one["namespace"]["name"] for one in layers if "namespace" in one))
 
 
 def merged(given: Values) -> Json:
-    """All values of an installation, `given` over those of its preset and distribution.
+    """Return all values of an installation, `given` over those of its preset and distribution.
 
     Objects are merged field by field, everything else is replaced. KeyError for a preset or
     distribution of another name. Without a name the preset is that of DEFAULTS.
@@ -399,7 +399,7 @@ def merged(given: Values) -> Json:
 
 
 def written(given: Values) -> Json:
-    """The values without those that are null, which are as if they were left out.
+    """Return the values without those that are null, which are as if they were left out.
 
     Inside of `resources`, objects of Kubernetes, a null takes away a part of the default.
     """
@@ -419,7 +419,7 @@ def _without_nulls(values: Values) -> Json:
 
 
 def over(below: Any, above: Any) -> Any:
-    """`above` laid over `below`, as Helm merges values."""
+    """Return `above` laid over `below`, as Helm merges values."""
     if not (isinstance(below, Mapping) and isinstance(above, Mapping)):
         return above
     kept = {key: value for key, value in below.items() if key not in above}

@@ -1,6 +1,6 @@
-"""What a release and its objects are called: by the document of its preset, or as the user says.
+"""Names, labels and version of a release, and the conditions for its end.
 
-By default names of the cluster's own objects begin with the namespace, and those in the namespace
+By default, names of the cluster's own objects begin with the namespace, and those in the namespace
 are the same in every release. `fullnameOverride` names all of them, so that several releases can be
 in one namespace. What follows from it stands below `platform`, which objects ask like any other
 value; kube_rdma_tools/chart_templates writes the same for Helm, which knows the release besides.
@@ -18,7 +18,7 @@ from kube_rdma.lib.phrases import listed
 from kube_rdma.model.install import Blueprint, Hole, Json, Node, Values
 from kube_rdma.model.kubernetes import PodState
 
-# What a version of Kubernetes does not have of an installation, so that it is left out.
+# Parts of an installation that a version of Kubernetes lacks, so that they are left out.
 
 VALUE = "kubernetesVersion"
 # The minor version that has each: kubernetes.io "Feature Gates (removed)", and for mutating
@@ -35,17 +35,19 @@ _MINOR = re.compile(r"v?1\.(\d+)")
 
 
 def with_version(values: Values) -> Json:
-    """All values of an installation, with what its version of Kubernetes has below `platform`."""
+    """Return all values of an installation, with what its version of Kubernetes has below
+    `platform`.
+    """
     minor = _minor(values[VALUE])
     served = {name: minor >= since for name, since in SINCE.items()}
     return {**values, "platform": {**values["platform"], **served}}
 
 
 def lacking(values: Values) -> tuple[str, ...]:
-    """What the values ask for that their version does not have, a sentence each."""
+    """Return what the values ask for and their version lacks, a sentence each."""
     platform, admission = values["platform"], values["admission"]
     pods = admission["pods"]
-    wishes = (
+    wanted_kinds = (
         (
             "ValidatingAdmissionPolicy",
             "validatingPolicies",
@@ -61,7 +63,7 @@ def lacking(values: Values) -> tuple[str, ...]:
     )
     policies = tuple(
         f"Kubernetes {values[VALUE]} has no {kind}, which comes with 1.{SINCE[name]}: {effect}."
-        for kind, name, wanted, effect in wishes
+        for kind, name, wanted, effect in wanted_kinds
         if wanted and not platform[name]
     )
     if _minor(values[VALUE]) < OLDEST:
@@ -79,18 +81,18 @@ def lacking(values: Values) -> tuple[str, ...]:
 
 
 def _minor(version: str) -> int:
-    """The minor version that a text names; the newest for none."""
+    """Return the minor version that a text names; the newest for none."""
     named = _MINOR.match(version)
     return int(named[1]) if named else _NEWEST
 
 
-# The end of an installation: who must be gone before.
+# The end of an installation: pods and drivers that must be gone before.
 
 _ENDED = frozenset(("Succeeded", "Failed"))
 
 
 def still_needed(pods: Iterable[PodState], annotation: str) -> Refused | None:
-    """Why the agents may not go yet: pods that an agent wrote this annotation on, and that run."""
+    """Return why the agents may not go yet: pods that run with this annotation of an agent."""
     names = sorted(
         f"{pod.namespace}/{pod.name}"
         for pod in pods
@@ -106,7 +108,7 @@ def still_needed(pods: Iterable[PodState], annotation: str) -> Refused | None:
 
 
 def drivers_run(nodes: Iterable[str], daemon_sets: Iterable[str]) -> Refused | None:
-    """Why an operator may not go yet: its drivers, on these nodes, by these DaemonSets."""
+    """Return why an operator may not go yet: its drivers, on these nodes, by these DaemonSets."""
     names, sets = sorted(set(nodes)), sorted(daemon_sets)
     if not sets:
         return None
@@ -127,7 +129,7 @@ _ENDS = "-_."  # which none begins or ends with
 
 
 def recommended(component: str, instance: Node, version: Node, manager: Node) -> Json:
-    """The six labels of an object."""
+    """Return the six labels of an object."""
     return {
         f"{GROUP}name": PRODUCT,
         f"{GROUP}instance": instance,
@@ -139,7 +141,7 @@ def recommended(component: str, instance: Node, version: Node, manager: Node) ->
 
 
 def labelled(blueprint: Blueprint, part: str) -> Blueprint:
-    """The blueprint of a part with the labels, also in the template of its pods."""
+    """Return the blueprint of a part with the labels, also in the template of its pods."""
     labels = recommended(
         blueprint.component or part,
         Hole("platform.instance"),
@@ -154,12 +156,12 @@ def labelled(blueprint: Blueprint, part: str) -> Blueprint:
 
 
 def version_label(tag: str, digest: str = "") -> str:
-    """The version of an image as a label: its digest where it has one, else its tag."""
+    """Return the version of an image as a label: its digest where it has one, else its tag."""
     return (digest or tag).replace(":", "-")[:_LONGEST].strip(_ENDS)
 
 
 def _with(body: Json, labels: Json) -> dict[str, Any]:
-    """The same with the labels in its metadata, behind the labels that it has."""
+    """Return an object with the labels in its metadata, behind the labels that it has."""
     metadata = {**body["metadata"], "labels": {**body["metadata"].get("labels", {}), **labels}}
     return {**body, "metadata": metadata}
 
@@ -180,7 +182,7 @@ NAMES = (
 
 
 def with_release(values: Values) -> Json:
-    """All values of an installation, with the names of its objects below `platform`."""
+    """Return all values of an installation, with the names of its objects below `platform`."""
     full, platform = values[FULL_NAME], values["platform"]
     base = full or PRODUCT
     role = "operator" if platform["operator"] else "controller"

@@ -234,7 +234,7 @@ LIFESPAN = "lifespan"  # a file beside the hardware's counters, in milliseconds
 def _of_ports(
     beginning: str, labels: tuple[str, ...], rows: Iterable[tuple[str, str]]
 ) -> Mapping[str, MetricFamily]:
-    """Families of counters, by the file of each."""
+    """Return families of counters, by the file of each."""
     return MappingProxyType(
         {
             file: MetricFamily(

@@ -1,6 +1,7 @@
-"""The series of devices: those of the node by port, those of a container's own by its name.
+"""The series of devices, of addresses, and of what the agent offers.
 
-Between adapters/kernel/sysfs/counters, which has the files, and the families of the table. A value
+Devices of the node are by port, those of a container's own by its name. This is between
+adapters/kernel/sysfs/counters, which has the files, and the families of the table. A value
 goes through as it is: one that wrapped is one that wrapped, which rate() of Prometheus takes for a
 restart, and nothing is added up.
 """
@@ -46,7 +47,7 @@ _GIGA = 1_000_000_000
 def device_series(
     devices: Iterable[DeviceCounters], names: Collection[MetricNames]
 ) -> Iterator[MetricSeries]:
-    """The series of the devices that the node sees, with the names that were chosen."""
+    """Yield the series of the devices that the node sees, with the names that were chosen."""
     for device in devices:
         if MetricNames.NODE_EXPORTER in names:
             described = (device.name, device.board, device.firmware, device.adapter)
@@ -66,7 +67,7 @@ def device_series(
 
 
 def pod_device_series(holder: HolderName, device: DeviceCounters) -> Iterator[MetricSeries]:
-    """The series of a device that is a container's own."""
+    """Yield the series of a device that is a container's own."""
     for port in device.ports:
         labels = (
             holder.namespace,
@@ -116,14 +117,14 @@ def _counters(
 def _unnamed(
     port: PortCounters, labels: tuple[str, ...], family: MetricFamily
 ) -> Iterator[MetricSeries]:
-    """Counters of drivers that no table has: all that EFA, bnxt and rxe say of their bytes."""
+    """Yield counters of drivers that no table has: all that EFA, bnxt and rxe count of bytes."""
     for file, value in port.hw_counters.items():
         if file not in families.HARDWARE and file != families.LIFESPAN:
             yield MetricSeries(family, (*labels, file), value)
 
 
 def scaled(file: str, value: int) -> int:
-    """A counter in the unit of its family, with the wrap of 64 bits that node_exporter has."""
+    """Return a counter in the unit of its family; it wraps at 64 bits, as node_exporter's."""
     return value * families.FACTOR % _WRAP if file in families.DATA else value
 
 
@@ -131,19 +132,14 @@ def scaled(file: str, value: int) -> int:
 
 
 class HeldDevice(Frozen):
-    """A device of a container; `own`: no other one opens it.
-
-    `resource` is the driver's name of a device that came by a claim of another driver. `inside` is
-    the inode of the namespace that shows it, None where the node's does. `card` is "" where nothing
-    was held for it.
-    """
+    """A device of a container."""
 
     holder: HolderName
-    resource: str
-    card: str
+    resource: str  # the driver's name for a device by a claim of another driver
+    card: str  # "" where nothing was held for it
     device: str
-    own: bool
-    inside: int | None = None
+    own: bool  # no other container opens it
+    inside: int | None = None  # inode of the namespace that shows it; None: the node's
 
 
 class SeenDevices:
@@ -154,7 +150,9 @@ class SeenDevices:
         self._inside = {place.inode: place.readings.devices for place in inside}
 
     def of(self, held: HeldDevice) -> DeviceCounters | None:
-        """The device as it is now; in a pod, where it may have a new name, also by its function."""
+        """Return the device as it is now; in a pod, where it may have a new name, also by its
+        function.
+        """
         if held.inside is None:
             return self._node.get(held.device)
         devices = self._inside.get(held.inside, ())
@@ -163,7 +161,7 @@ class SeenDevices:
 
 
 def away(attachments: Iterable[Attachment], mode: NamespaceMode) -> tuple[Sandbox, ...]:
-    """The sandboxes that have RDMA devices which the node does not see."""
+    """Return the sandboxes that have RDMA devices which the node does not see."""
     if mode is not NamespaceMode.EXCLUSIVE:
         return ()
     sandboxes = {
@@ -180,7 +178,7 @@ def held_devices(
     attachments: Iterable[Attachment],
     mode: NamespaceMode,
 ) -> tuple[HeldDevice, ...]:
-    """Every device of every container, but for shares that stand for a whole pool."""
+    """Return every device of every container, but for shares that stand for a whole pool."""
     attached = list(_attached(holdings, attachments, mode))
     known_by_attachment = {(one.holder, one.card) for one in attached}
     granted = (
@@ -195,7 +193,7 @@ def held_devices(
 def with_claims(
     held: Sequence[HeldDevice], cards: Iterable[ClaimedCard], node: Iterable[DeviceCounters]
 ) -> tuple[HeldDevice, ...]:
-    """The same with what containers hold by claims of other drivers, as far as the node sees it.
+    """Return the devices with those held by claims of other drivers, as far as the node sees them.
 
     A device that pods have both by a share and by a claim is no pod's own. One that several
     containers of a pod hold by claims is the pod's, and its container is "".
@@ -216,14 +214,14 @@ def with_claims(
 
 
 def _others(pods: Mapping[str, set[tuple[str, str]]], part: HeldDevice) -> bool:
-    """Whether another pod has the device by a claim."""
+    """Decide whether another pod has the device by a claim."""
     return bool(pods.get(part.device, set()) - {(part.holder.namespace, part.holder.pod)})
 
 
 def _claimed(
     shared: Sequence[HeldDevice], claimed: Mapping[str, Sequence[ClaimedCard]]
 ) -> Iterator[HeldDevice]:
-    """What is held by claims alone; the shares of the same pod have said the rest."""
+    """Yield what is held by claims alone; shares of the same pod are counted before."""
     for name, of in claimed.items():
         by_share = {
             (one.holder.namespace, one.holder.pod)
@@ -250,7 +248,7 @@ def pod_series(
     held: Iterable[HeldDevice],
     now: SeenDevices,
 ) -> Iterator[MetricSeries]:
-    """What containers hold of these resources, and the counters of devices that are their own."""
+    """Yield the shares of containers, and the counters of devices that are their own."""
     names = frozenset(resources)
     for holding in holdings:
         if holding.resource in names and holding.shares:
@@ -267,7 +265,7 @@ def pod_series(
 
 
 def limit_series(uses: Iterable[PodDeviceUse]) -> Iterator[MetricSeries]:
-    """What pods have of devices on which the kernel limits their objects."""
+    """Yield what pods have of devices on which the kernel limits their objects."""
     for pod in uses:
         labels = (pod.namespace, pod.pod, pod.use.device)
         if pod.limits.objects is not None:
@@ -276,7 +274,7 @@ def limit_series(uses: Iterable[PodDeviceUse]) -> Iterator[MetricSeries]:
 
 
 def without_pods(values: Iterable[MetricSeries | Durations]) -> Iterator[MetricSeries | Durations]:
-    """Those that anybody may read: none has a pod, a container or their namespace in a label."""
+    """Return the series that anybody may read: without pod, container and namespace."""
     return (value for value in values if not {*families.HOLDER} & {*value.family.labels})
 
 
@@ -290,7 +288,7 @@ def _held_series(held: HeldDevice, device: DeviceCounters) -> Iterator[MetricSer
 
 
 def _granted(holdings: Sequence[Holding], pools: Mapping[str, Pool]) -> Iterator[HeldDevice]:
-    """The devices of the cards that shares stand for."""
+    """Yield the devices of the cards that shares stand for."""
     devices = {
         (resource, card.id): [device.name for device in card.devices]
         for resource, pool in pools.items()
@@ -309,7 +307,7 @@ def _granted(holdings: Sequence[Holding], pools: Mapping[str, Pool]) -> Iterator
 def _attached(
     holdings: Sequence[Holding], attachments: Iterable[Attachment], mode: NamespaceMode
 ) -> Iterator[HeldDevice]:
-    """The devices that were moved into pods, or made for them."""
+    """Yield the devices that were moved into pods, or made for them."""
     holders: dict[HeldShare, HolderName] = {
         (holding.resource, share): _holder(holding)
         for holding in holdings
@@ -339,7 +337,7 @@ def _holder(holding: Holding) -> HolderName:
     return HolderName(holding.namespace, holding.pod, holding.container)
 
 
-# The series of pools of addresses: how many there are, and how many nodes hold.
+# Series of pools of addresses: the number of addresses, and of those that nodes hold.
 
 
 def address_series(usages: Mapping[str, Sequence[Usage]]) -> Iterator[MetricSeries]:
@@ -352,16 +350,16 @@ def address_series(usages: Mapping[str, Sequence[Usage]]) -> Iterator[MetricSeri
             yield MetricSeries(families.POOL_HELD, labels, usage.held)
 
 
-# The series of what the agent offers: resources with their shares, and cards with their health.
+# Series of what the agent offers: resources with their shares, and cards with their health.
 
 HealthCounts = Mapping[tuple[CardId, bool], int]
-"""By card how often it became healthy (True) and unhealthy."""
+"""The number of times that a card became healthy (True) and unhealthy."""
 
 
 def resource_series(
     pools: Mapping[str, Pool], holdings: Sequence[Holding] | None
 ) -> Iterator[MetricSeries]:
-    """Shares and cards of each resource; without `holdings` nobody knows which are in use."""
+    """Yield shares and cards of each resource; without `holdings` nobody knows which are in use."""
     for resource, pool in pools.items():
         shares = offer(pool).shares
         healthy = sum(share.healthy for share in shares)
@@ -376,27 +374,25 @@ def resource_series(
                 yield MetricSeries(families.POOL_DEVICE, (resource, card.id, device.name), 1)
 
 
-def counted(
-    counts: HealthCounts, changes: Sequence[HealthChange], before: Collection[CardId]
+def health_counts(
+    counts: HealthCounts,
+    changes: Sequence[HealthChange],
+    before: Collection[CardId],
+    cards: Collection[CardId],
 ) -> HealthCounts:
-    """The counts after these changes; `before` are the cards that had been seen.
+    """Return the counts after changes of health; `before` are the cards that had been seen.
 
-    The first sight of a card is no change of its health.
+    The first sight of a card is no change. A series ends with its card, one of `cards` no more.
     """
     after = dict(counts)
     for change in changes:
         if change.card in before:
             after.setdefault((change.card, not change.healthy), 0)
             after[change.card, change.healthy] = after.get((change.card, change.healthy), 0) + 1
-    return after
-
-
-def still(counts: HealthCounts, cards: Collection[CardId]) -> HealthCounts:
-    """The counts of cards that are remembered; a series ends with its card."""
-    return {key: count for key, count in counts.items() if key[0] in cards}
+    return {key: count for key, count in after.items() if key[0] in cards}
 
 
 def health_series(counts: HealthCounts) -> Iterator[MetricSeries]:
-    """How often cards became healthy and unhealthy."""
+    """Yield how often cards became healthy and unhealthy."""
     for (card, healthy), count in counts.items():
         yield MetricSeries(families.HEALTH_CHANGES, (card, str(healthy).lower()), count)

@@ -1,4 +1,4 @@
-"""From counters to rates: which series of an agent are traffic, and what two scrapes come to.
+"""From counters to rates: the traffic among the series of an agent, and between two scrapes.
 
 Between adapters/metrics/local and metrics/views. A counter that is lower than it
 was, or that one scrape lacks, has no rate in this interval: it began anew, wrapped, or its device
@@ -36,18 +36,20 @@ _LINKS = frozenset({families.RATE.name, families.POD_RATE.name})
 
 
 def totals(samples: Iterable[ScrapedSample]) -> dict[TrafficKey, TrafficTotals]:
-    """The traffic among the series of one scrape, by whose it is."""
+    """Return the traffic of one scrape by port of a node, and by device of a pod."""
     read: dict[TrafficKey, TrafficTotals] = {}
     for sample in samples:
         if sample.name == families.POD_DEVICE.name:
-            _add_shared(read, sample)
+            # One that a container shares with others has a row, and no figures of its own.
+            if sample.labels.get("access") == "shared":
+                read[_key(sample.labels)] = TrafficTotals(shared=True)
         elif change := _change(sample, read):
             read.update([change])
     return read
 
 
 def rates(before: AgentScrape | None, now: AgentScrape) -> Iterator[TrafficRate]:
-    """A row for each device of `now`, with the rates since `before` where there are any."""
+    """Yield a row for each device of `now`, with the rates since `before` where there are any."""
     seconds = now.when - before.when if before else 0.0
     earlier: Mapping[TrafficKey, TrafficTotals] = before.totals if before else {}
     for key, current in now.totals.items():
@@ -70,7 +72,7 @@ def rates(before: AgentScrape | None, now: AgentScrape) -> Iterator[TrafficRate]
 
 
 def busiest(rows: Iterable[TrafficRate]) -> Sequence[TrafficRate]:
-    """Those with errors or traffic first, the busiest at the top; else by their names."""
+    """Return rows with traffic or errors first, the busiest at the top; others by their names."""
     return sorted(
         rows,
         key=lambda row: (
@@ -104,7 +106,7 @@ def _key(labels: Mapping[str, str]) -> TrafficKey:
 def _change(
     sample: ScrapedSample, read: Mapping[TrafficKey, TrafficTotals]
 ) -> tuple[TrafficKey, TrafficTotals] | None:
-    """What a sample adds to what was read; None for a series that is no traffic."""
+    """Return a device's totals with a sample; None for a series that is no traffic."""
     key = _key(sample.labels)
     before = read.get(key, TrafficTotals())
     if sample.name in _STATES:
@@ -120,9 +122,3 @@ def _change(
     if file and _ERROR.search(file):
         return key, replace(before, errors={**before.errors, file: sample.value})
     return (key, before) if file else None
-
-
-def _add_shared(read: dict[TrafficKey, TrafficTotals], sample: ScrapedSample) -> None:
-    """A device that a container shares with others: it has a row, and no figures of its own."""
-    if sample.labels.get("access") == "shared":
-        read[_key(sample.labels)] = TrafficTotals(shared=True)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from kube_base.errors import Broken, Refused, Unavailable
 from kube_rdma.metrics.rules import families
-from kube_rdma.metrics.rules.series import counted, health_series, resource_series, still
+from kube_rdma.metrics.rules.series import health_counts, health_series, resource_series
 from kube_rdma.metrics.stopwatch import BOUNDS, none_yet, observed, outcome
 from kube_rdma.model.card import CardId
 from kube_rdma.model.errors import HardwareGone
@@ -38,14 +38,15 @@ def test_nobody_knows_what_is_in_use_while_the_kubelet_is_silent():
 
 
 def test_changes_of_health_are_counted_from_the_second_sight():
-    first = counted({}, [HealthChange(A, False, ("down",))], ())
+    first = health_counts({}, [HealthChange(A, False, ("down",))], (), {A})
     assert values(health_series(first)) == {}
-    then = counted(first, [HealthChange(A, True, ()), HealthChange(B, True, ())], {A})
+    changes = [HealthChange(A, True, ()), HealthChange(B, True, ())]
+    then = health_counts(first, changes, {A}, {A, B})
     assert values(health_series(then)) == {
         ("kube_rdma_card_health_changes_total", ("a", "false")): 0,
         ("kube_rdma_card_health_changes_total", ("a", "true")): 1,
     }
-    assert still(then, {B}) == {}
+    assert health_counts(then, (), {A, B}, {B}) == {}
 
 
 @given(st.lists(st.floats(min_value=-1, max_value=100, allow_nan=False)))
