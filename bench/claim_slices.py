@@ -25,7 +25,7 @@ from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.offered_slice import OFFERED_SLICE
 from kube_rdma.adapters.kernel.netlink.events import News, RtnlEvent
 from kube_rdma.agent.loop import run_plugin
-from kube_rdma.agent.node.cluster_node_events import ClusterNodeEvents
+from kube_rdma.agent.node.node_events import NodeEvents
 from kube_rdma.claims.cluster import OfferedSlices
 from kube_rdma.claims.publisher import SlicePublisher
 from kube_rdma.claims.rules.shape import claim_offer
@@ -108,7 +108,7 @@ async def _dropped(folder: Path, rounds: int) -> tuple[list[float], int]:
 @asynccontextmanager
 async def _agent(standin: Standin, folder: Path, server: FakeServer) -> AsyncIterator[None]:
     cluster = Cluster(server.line())
-    events = ClusterNodeEvents(cluster, NAME, Events(cluster, NAME))
+    events = NodeEvents(cluster, NAME, Events(cluster, NAME))
     keeper = SlicePublisher(_slices(server), lambda _: None)
     doors = replace(standin.doors(folder), node=events, keepers=(keeper,))
     task = asyncio.create_task(run_plugin(doors))

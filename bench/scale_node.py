@@ -17,7 +17,7 @@ import json
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,12 +39,10 @@ from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.kernel.netlink.events import Uevent
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
-from kube_rdma.adapters.runtime.cri import read_sandboxes
-from kube_rdma.agent.claims import ClaimSite, with_claims
-from kube_rdma.agent.dependencies import AgentDependencies
-from kube_rdma.agent.loop import run_plugin
-from kube_rdma.agent.node.cluster_node_events import ClusterNodeEvents
+from kube_rdma.agent.compose import AgentOptions, with_claims
+from kube_rdma.agent.loop import AgentDependencies, run_plugin
 from kube_rdma.agent.node.marks import CardCondition
+from kube_rdma.agent.node.node_events import NodeEvents
 from kube_rdma.agent.node.node_labels import NodeLabels
 from kube_rdma.agent.node.report import NodePolicies, NodeReporter
 from kube_rdma.attach.node_view import NodeContext
@@ -285,7 +283,7 @@ class ScaleNode:
             kernel=KernelSources(lambda: self._survey, (("devices", lambda: self._uevents),)),
             serve=lambda offer, _: _Unserved(offer),  # type: ignore[arg-type,return-value]
             kubelet=kubelet,
-            node=ClusterNodeEvents(cluster, self.name, events),
+            node=NodeEvents(cluster, self.name, events),
             applied=journal("pools", POOLS),
             rails=NodeRails(journal("rails", RAILS), boot=self.name),
             keepers=(
@@ -295,23 +293,22 @@ class ScaleNode:
             ),
             policies=NodePolicies(partial(cluster.watch, NODE_POLICY)),
         )
-        return with_claims(doors, self._site(), cluster, stack)
 
-    def _site(self) -> ClaimSite:
         async def works() -> tuple[bool, str]:
             return False, "no runtime runs here"  # so no kubelet is waited for
 
         folder = self._folder
-        return ClaimSite(
-            self.name,
-            self.name,
-            folder,
-            folder / "cdi",
-            folder / "settings",
-            folder / "plugins_registry",
-            works,
-            partial(read_sandboxes, folder / "runtime.sock"),
+        options = AgentOptions(
+            node=self.name,
+            connect=lambda: nullcontext(cluster),
+            state_dir=folder,
+            cdi_dir=folder / "cdi",
+            runtime_socket=folder / "runtime.sock",
+            socket=folder / "agent.sock",
+            host=folder,
         )
+        registry = folder / "plugins_registry"
+        return with_claims(doors, options, cluster, works, registry, stack)
 
 
 async def until(condition: Callable[[], bool], seconds: float, tick: float = 0.05) -> bool:

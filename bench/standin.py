@@ -30,8 +30,7 @@ from kube_rdma.adapters.kubelet.folders import (
     Folders,
 )
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
-from kube_rdma.agent.dependencies import AgentDependencies
-from kube_rdma.agent.loop import run_plugin
+from kube_rdma.agent.loop import AgentDependencies, run_plugin
 from kube_rdma.hardware.kernel_events import KernelSources
 from kube_rdma.hardware.survey import take_survey
 from kube_rdma.lib import logs

@@ -22,7 +22,7 @@ INSIDE = {
     "controller/leadership.py": "the work of the lead, which is waited for",
     "lib/logs.py": "the whole program",
     "attach/attach.py": "one act of an attachment, which waits for it",
-    "agent/virtual_functions.py": "one change of functions, `contained`",
+    "agent/changes.py": "one change of functions, `contained`",
     "hardware/watch.py": "a command, which waits for them",
 }
 

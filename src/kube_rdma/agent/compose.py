@@ -1,21 +1,29 @@
-"""Opens the agent's doors on a real node, as the command's options name them.
+"""Opens what the agent works with on a real node, as the command's options name it.
 
-What is missing is not an error but a smaller agent: each door that stays closed is said once, with
-what it costs. Only the kubelet's folder of device plugins has to be there.
+What is missing is not an error but a smaller agent: each part that cannot be opened is logged once,
+with what it costs. Only the kubelet's folder of device plugins has to be there.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Mapping,
+    Sequence,
+)
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 
-from kube_base.errors import Unavailable
+from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import Frozen, replace
 from kube_base.notices import Notices
 from kube_rdma.adapters.files.device_info import FOLDER, DeviceInfoFolder
@@ -35,18 +43,26 @@ from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.adapters.runtime.cdi import CdiFolder
 from kube_rdma.adapters.runtime.cri import read_runtime, read_sandboxes
 from kube_rdma.adapters.runtime.settings import SettingsFolder
-from kube_rdma.agent.dependencies import AgentDependencies
-from kube_rdma.agent.node.node_events import NodeEvent
+from kube_rdma.agent.changes import BOOT_ID, FunctionSources
+from kube_rdma.agent.loop import AgentDependencies
+from kube_rdma.agent.node.node_events import NodeEvent, NodeEvents
 from kube_rdma.agent.node.ready_file import ReadyFile
-from kube_rdma.agent.virtual_functions import BOOT_ID, Sources
 from kube_rdma.attach.binder import Binder, BinderDependencies, always
-from kube_rdma.attach.late_binding import AskedAgain, EarlySettings, LateBinding, NoLateBinding
-from kube_rdma.attach.rules.late_binding import KUBELET, cdi_works
+from kube_rdma.attach.late_binding import (
+    EarlySettings,
+    LateBinding,
+    NoLateBinding,
+    PendingLateBinding,
+)
+from kube_rdma.attach.rules.late_binding import KUBELET, cdi_works, holders
 from kube_rdma.hardware.kernel_events import Announcements, KernelSources
 from kube_rdma.hardware.survey import OwnAddresses, SurveyCache, rerouted, take_survey
-from kube_rdma.model.late_binding import Runtime
+from kube_rdma.model.attach.cni import Wiring
+from kube_rdma.model.claims.claim import ClaimName, DeviceStatus
+from kube_rdma.model.kubernetes import PodState
+from kube_rdma.model.late_binding import HeldShare, Runtime
 from kube_rdma.model.metrics import MetricNames
-from kube_rdma.model.pools import AppliedPools, MadeFunctions, RailRecord
+from kube_rdma.model.pools import PoolSpec
 from kube_rdma.pools.kubelet_view import KubeletRecord, KubeletView
 from kube_rdma.pools.rails import NodeRails
 
@@ -63,64 +79,60 @@ CHAR_NODES = HOST_DEV / CHAR_FOLDER
 CLAIMS_KUBELET = "1.34"  # the first with resource.k8s.io/v1 and its drivers (KEP-4381)
 _SRIOV = SriovCards(give=give_addresses)
 
+T = TypeVar("T")
+Ask = Callable[[], Awaitable[tuple[bool, str]]]
+
 log = structlog.get_logger()
 
 
-class AgentPlaces(Frozen):
-    """Files and folders of the host, at the paths that this process sees."""
+class LabelMode(StrEnum):
+    """The agent's way with the labels of its node."""
 
-    kubelet_root: Path | None  # None: it is looked for
+    WRITE = "write"
+    WRITE_NFD = "write-nfd"  # those of Node Feature Discovery too
+    LEAVE = "leave"
+    REMOVE = "remove"  # those that an agent wrote
+
+
+class AgentOptions(Frozen, kw_only=True):
+    """The options of the command; paths are as this process sees them."""
+
+    config: Path | None = None
+    node: str | None = None  # name of this node's object; with it the API server is used
+    connect: Callable[[], AbstractAsyncContextManager[Cluster]]
+    registry: Registry = Registry.DEVICE_PLUGINS
+    # files and folders of the host
+    kubelet_root: Path | None = None  # None: it is looked for
     state_dir: Path
     cdi_dir: Path
     runtime_socket: Path
     socket: Path  # of the shim
     host: Path  # the host's root
     ready_file: Path | None = None  # of the container, for its startup probe
-
-
-class LabelWish(StrEnum):
-    """What is to become of the node's labels. REMOVE: those go that an agent wrote.
-
-    WRITE_NFD writes those of Node Feature Discovery too.
-    """
-
-    WRITE = "write"
-    WRITE_NFD = "write-nfd"
-    LEAVE = "leave"
-    REMOVE = "remove"
-
-
-class AgentOptions(Frozen):
-    """The options of the command."""
-
-    config: Path | None
-    node: str | None  # name of this node's object; with it the API server is used
-    connect: Callable[[], AbstractAsyncContextManager[Cluster]]
-    registry: Registry
-    places: AgentPlaces
+    # what the agent does
     networks: bool = False
     startup_taint: bool = False  # take it off this node
     claims: bool = False  # the cards are for ResourceClaims too
     dranet: bool = False  # slices have DRANET's names of attributes too
-    labels: LabelWish = LabelWish.WRITE
+    labels: LabelMode = LabelMode.WRITE
     namespace: str = "kube-rdma"  # of own objects
     everybodys: tuple[str, ...] | None = None  # namespaces of networks for pods of all others
-    metrics: tuple[str | None, int] | None = None  # host and port, None: nobody is answered
+    metrics: tuple[str | None, int] | None = None  # host and port; None: not served
     metric_names: tuple[MetricNames, ...] = ()
     metrics_pods: bool = False
 
 
 @asynccontextmanager
 async def opened(options: AgentOptions) -> AsyncIterator[AgentDependencies]:
-    """The doors of this node; raise Refused for what cannot be used at all."""
-    root = options.places.kubelet_root
+    """Open what this node's agent works with; raise Refused for what cannot be used at all."""
+    root = options.kubelet_root
     folders = find_folders(KNOWN if root is None else (root, FIXED))
     kubelet = KubeletView(PodResources(folders.pod_resources) if folders.pod_resources else None)
     own = OwnAddresses()
     kept = SurveyCache(
         partial(take_survey, brief=True, own=own.now), routes=partial(rerouted, own=own.now)
     )
-    doors = AgentDependencies(
+    needs = AgentDependencies(
         config=options.config,
         kernel=_kernel(kept),
         serve=partial(serve, options.registry, folders),
@@ -128,136 +140,197 @@ async def opened(options: AgentOptions) -> AsyncIterator[AgentDependencies]:
         late=_never(options, "the agent runs without role node"),
         device_infos=DeviceInfoFolder() if FOLDER.parent.parent.is_dir() else None,
         own=own,
-        ready=ReadyFile(options.places.ready_file) if options.places.ready_file else None,
+        ready=ReadyFile(options.ready_file) if options.ready_file else None,
     )
     async with AsyncExitStack() as stack:
         if options.node is None:
-            doors = replace(doors, functions=Sources(_SRIOV.make, uses=read_uses))
-            yield _with_metrics(doors, options)
+            needs = replace(needs, functions=FunctionSources(_SRIOV.make, uses=read_uses))
+            yield _with_metrics(needs, options)
             return
-        doors = replace(
-            doors, functions=_functions(options, stack), applied=partial(_applied, options, stack)
-        )
         boot = BOOT_ID.read_text().strip()
-        doors = replace(doors, rails=NodeRails(partial(_rails, options, stack), boot=boot))
-        yield _with_metrics(await _with_node(doors, options, folders, kept, stack), options)
+        needs = replace(
+            needs,
+            # opened when a policy wants some
+            functions=FunctionSources(
+                _SRIOV.make, memory(options, stack, "functions", FUNCTIONS), boot, read_uses
+            ),
+            # without it a restart could change what shares mean below a pod
+            applied=memory(options, stack, "pools", POOLS),
+            # without it a card could get an address of another rail, which leads nowhere
+            rails=NodeRails(memory(options, stack, "rails", RAILS), boot=boot),
+        )
+        yield _with_metrics(await _with_node(needs, options, folders, kept, stack), options)
+
+
+def memory(
+    options: AgentOptions, stack: AsyncExitStack, name: str, kinds: Mapping[str, type[T]]
+) -> Callable[[], Journal[T]]:
+    """Return a function that opens the journal `name`, which lasts over the agent's end."""
+    return lambda: stack.enter_context(Journal(Folder(options.state_dir / name), kinds))
 
 
 @asynccontextmanager
 async def labelling(options: AgentOptions) -> AsyncIterator[LabelSources]:
-    """The doors of role `node` alone, which labels its node."""
+    """Open what role `node` alone works with, which labels its node."""
     from kube_rdma.adapters.cluster.events import Events
     from kube_rdma.adapters.cluster.nodes import Nodes
-    from kube_rdma.agent.node.cluster_node_events import ClusterNodeEvents
     from kube_rdma.agent.node.node_labels import LabelSources
 
     assert options.node
     async with options.connect() as cluster:
-        events = ClusterNodeEvents(cluster, options.node, Events(cluster, options.node))
+        events = NodeEvents(cluster, options.node, Events(cluster, options.node))
         kernel = _kernel(SurveyCache(partial(take_survey, brief=True)))
         yield LabelSources(kernel, events, _labels(options, Nodes(cluster)))
 
 
 def _labels(options: AgentOptions, nodes: Nodes) -> NodeLabels | None:
-    """The labels of this node, None where they are left alone."""
+    """Return the keeper of this node's labels, None where they are left alone."""
     from kube_rdma.agent.node.node_labels import NodeLabels, host_release
 
-    if options.labels is LabelWish.LEAVE:
+    if options.labels is LabelMode.LEAVE:
         return None
-    host = host_release(options.places.host) if options.labels is LabelWish.WRITE_NFD else None
-    return NodeLabels(nodes, host, removes=options.labels is LabelWish.REMOVE)
+    host = host_release(options.host) if options.labels is LabelMode.WRITE_NFD else None
+    return NodeLabels(nodes, host, removes=options.labels is LabelMode.REMOVE)
 
 
 async def _with_node(
-    doors: AgentDependencies,
+    needs: AgentDependencies,
     options: AgentOptions,
     folders: Folders,
     kept: SurveyCache,
     stack: AsyncExitStack,
 ) -> AgentDependencies:
-    """The doors of role `node` too: the API server, and late binding where it works."""
+    """Add what role `node` has too: the API server, and late binding where it works."""
     # Imported here: role `plugin` alone needs neither the memory nor the time of the client.
     from kube_rdma.adapters.cluster.events import Events
     from kube_rdma.adapters.cluster.nodes import Nodes, Pods
-    from kube_rdma.agent.node.cluster_node_events import ClusterNodeEvents
     from kube_rdma.agent.node.report import NodePolicies
     from kube_rdma.claims.publisher import ClaimedGpus
     from kube_rdma.pools.kind import NODE_POLICY
 
     assert options.node
     cluster = await stack.enter_async_context(options.connect())
-    version = await _kubelet_version(Nodes(cluster), options.node, doors.own)
-    doors.own.connected(cluster.local_address)
+    version = await _kubelet_version(Nodes(cluster), options.node, needs.own)
+    needs.own.connected(cluster.local_address)
     notices = Notices()
 
     async def ask() -> tuple[bool, str]:
-        return cdi_works(version, await _runtime(options.places.runtime_socket, notices))
+        return cdi_works(version, await _runtime(options.runtime_socket, notices))
 
-    doors.kubelet.slices = ClaimedGpus(cluster, options.node)
+    needs.kubelet.slices = ClaimedGpus(cluster, options.node)
     checkpoint = DeviceCheckpoint(folders.device_plugins)
     pods = partial(Pods(cluster).on_node, options.node)
-    doors.kubelet.record = KubeletRecord(checkpoint.read, pods)
+    needs.kubelet.record = KubeletRecord(checkpoint.read, pods)
     events = Events(cluster, options.node)
-    doors = replace(
-        doors,
-        node=ClusterNodeEvents(cluster, options.node, events),
+    needs = replace(
+        needs,
+        node=NodeEvents(cluster, options.node, events),
         keepers=_keepers(options, cluster),
         policies=NodePolicies(partial(cluster.watch, NODE_POLICY)),
     )
     if options.networks:
-        doors = replace(doors, networks=_networks(options, cluster, events, doors, kept))
-    make = partial(_binder, doors, options, Pods(cluster), stack)
-    doors = replace(doors, late=await _late(options, folders, ask, make))
-    return _with_claims(doors, options, folders, cluster, stack) if options.claims else doors
+        needs = replace(needs, networks=_networks(needs, options, cluster, events, kept))
+    make = partial(_binder, needs, options, Pods(cluster), stack)
+    needs = replace(needs, late=await _late(options, folders, ask, make))
+    if not options.claims:
+        return needs
+    claim_notices = Notices()
 
+    async def works() -> tuple[bool, str]:
+        # The kubelet that knows claims knows CDI devices too; the runtime may not.
+        return cdi_works(CLAIMS_KUBELET, await _runtime(options.runtime_socket, claim_notices))
 
-Ask = Callable[[], Awaitable[tuple[bool, str]]]
+    return with_claims(needs, options, cluster, works, folders.plugins_registry, stack)
 
 
 async def _late(
     options: AgentOptions, folders: Folders, ask: Ask, make: Callable[[], Binder]
 ) -> LateBinding:
-    """Late binding, where kubelet and runtime can do it now, or once they can."""
+    """Return late binding, where kubelet and runtime can do it now or once they can."""
     if folders.pod_resources is None:
         return _never(options, "the kubelet's pod-resources socket is not mounted")
     works, why = await ask()
-    return make() if works else AskedAgain(_never(options, why), ask, make)
+    return make() if works else PendingLateBinding(_never(options, why), ask, make)
 
 
-def _with_claims(
-    doors: AgentDependencies,
+def with_claims(
+    needs: AgentDependencies,
     options: AgentOptions,
-    folders: Folders,
     cluster: Cluster,
+    works: Ask,
+    plugins_registry: Path | None,
     stack: AsyncExitStack,
 ) -> AgentDependencies:
-    """The doors with slices and the driver of claims; few agents need their memory."""
-    from kube_rdma.agent.claims import ClaimSite, with_claims
+    """Return the dependencies with slices and the driver of claims.
+
+    `works` returns whether the runtime gives containers the CDI devices that claims name, and why.
+    `plugins_registry` is the kubelet's folder, None where it is not there.
+    """
+    # Few agents serve claims and need the memory.
+    from kube_rdma.adapters.cni.state import ClaimedNamespaces
+    from kube_rdma.adapters.journal.codec import CLAIMS
+    from kube_rdma.adapters.runtime.settings import ClaimFiles, PodSettings
+    from kube_rdma.attach.claim_settings import ClaimSettings
+    from kube_rdma.claims import prepared_claims
+    from kube_rdma.claims.cluster import OfferedSlices, allocated, claims_of_pod, write_statuses
+    from kube_rdma.claims.driver import ClaimDriver
+    from kube_rdma.claims.publisher import SlicePublisher
+    from kube_rdma.model.claims.devices import DRIVER
 
     assert options.node
-    notices = Notices()
+    if plugins_registry is None:
+        raise Refused(
+            "the kubelet's plugins_registry is not there, in which it finds drivers of claims",
+            remedy="Mount the host's folder of that name (hostPath), or leave --claims out",
+            where="--claims",
+        )
+    settings = options.socket.parent / "settings"
 
-    async def works() -> tuple[bool, str]:
-        # The kubelet that knows claims knows CDI devices too; the runtime may not.
-        return cdi_works(CLAIMS_KUBELET, await _runtime(options.places.runtime_socket, notices))
+    async def write(claim: ClaimName, devices: Sequence[DeviceStatus]) -> None:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        await write_statuses(cluster, claim, devices, now)
 
-    places = options.places
-    site = ClaimSite(
-        node=options.node,
-        boot=BOOT_ID.read_text().strip(),
-        state=places.state_dir,
-        cdi=places.cdi_dir,
-        settings=places.socket.parent / "settings",
-        plugins_registry=folders.plugins_registry,
-        works=works,
-        sandboxes=partial(read_sandboxes, places.runtime_socket),
-        dranet=options.dranet,
+    async def holders_of(resources: Collection[str]) -> Mapping[HeldShare, str]:
+        # Late binding knows also those that the kubelet has forgotten.
+        bound = holders(await needs.late.held())
+        named = {share: f"pod {pod}" for share, pod in bound.items()}
+        return named | await needs.kubelet.plugin_holders(resources)
+
+    offered = OfferedSlices(cluster, DRIVER, options.node)
+    slices = SlicePublisher(offered, needs.rails.number, dranet=options.dranet)
+    statuses = prepared_claims.ClaimStatuses(write)
+    networks = needs.networks
+    claims = prepared_claims.PreparedClaims(
+        prepared_claims.ClaimDependencies(
+            journal=stack.enter_context(Journal(Folder(options.state_dir / "claims"), CLAIMS)),
+            cdi=CdiFolder(options.cdi_dir),
+            read=partial(allocated, cluster),
+            pod=partial(claims_of_pod, cluster),
+            node=options.node,
+            boot=BOOT_ID.read_text().strip(),
+            shim=networks.shim_of_host if networks else lambda: None,
+            claimed=ClaimedNamespaces(options.state_dir / "claimed"),
+            statuses=statuses,
+            metadata=prepared_claims.ClaimMetadata(
+                ClaimFiles(settings / "metadata"), slices.attributes
+            ),
+            settings=ClaimSettings(PodSettings(settings / "claims")),
+            wiring=networks.wiring if networks else lambda: Wiring.NONE,
+            holders=holders_of,
+            sandboxes=partial(read_sandboxes, options.runtime_socket),
+            hold=networks.limits.prepared if networks else None,
+            tell=partial(needs.node.tell, NodeEvent.JOURNAL_TROUBLE),
+        )
     )
-    return with_claims(doors, site, cluster, stack)
+    needs.kubelet.claims = claims
+    driver = ClaimDriver(
+        claims, plugins_registry, options.node, works, statuses.run, slices.offered
+    )
+    return replace(needs, keepers=(*needs.keepers, slices), claims=driver)
 
 
 def _keepers(options: AgentOptions, cluster: Cluster) -> tuple[NodeKeeper[Any], ...]:
-    """Those of what the cluster knows of this node, as the options wish."""
+    """Return the keepers of what the cluster knows of this node, by the options."""
     from kube_rdma.adapters.cluster.nodes import Nodes
     from kube_rdma.agent.node.marks import CardCondition, StartupTaint
     from kube_rdma.agent.node.report import NodeReporter
@@ -273,13 +346,13 @@ def _keepers(options: AgentOptions, cluster: Cluster) -> tuple[NodeKeeper[Any], 
     return tuple(filter(None, keepers))
 
 
-def _with_metrics(doors: AgentDependencies, options: AgentOptions) -> AgentDependencies:
-    """The doors with an exporter."""
+def _with_metrics(needs: AgentDependencies, options: AgentOptions) -> AgentDependencies:
+    """Add an exporter."""
     from kube_rdma.metrics.exporter import Exporter, MetricsSite, MetricsSources
 
-    sources = MetricsSources(doors.kubelet)
-    if doors.networks:
-        networks = doors.networks
+    sources = MetricsSources(needs.kubelet)
+    if needs.networks:
+        networks = needs.networks
         sources = replace(
             sources,
             attachments=networks.attachments,
@@ -287,88 +360,82 @@ def _with_metrics(doors: AgentDependencies, options: AgentOptions) -> AgentDepen
             stopwatch=networks.stopwatch,
         )
     site = MetricsSite(options.metrics, options.metric_names, options.metrics_pods)
-    return replace(doors, metrics=Exporter(site, sources))
+    return replace(needs, metrics=Exporter(site, sources))
 
 
 def _never(options: AgentOptions, why: str) -> NoLateBinding:
-    """No late binding; what containers are told lies on the host's disk, where that is here."""
+    """Return no late binding, with settings on the host's disk where that is mounted."""
     return NoLateBinding(why, EarlySettings(_early(options)))
 
 
 def _early(options: AgentOptions) -> Path | None:
-    """Where settings lie that Allocate gives; role `plugin` alone may have no place for them."""
-    state = options.places.state_dir
+    """Return the folder of settings that Allocate gives; role `plugin` alone may have none."""
+    state = options.state_dir
     return state / "settings" if options.node or state.is_dir() else None
 
 
 def _networks(
+    needs: AgentDependencies,
     options: AgentOptions,
     cluster: Cluster,
     events: Events,
-    doors: AgentDependencies,
     kept: SurveyCache,
 ) -> NodeNetworks:
-    """Pod networks, which nobody serves yet."""
-    from kube_rdma.attach.node_networks import NetworkSite, NodeKernel, NodeNetworks
+    """Return the pod networks of this node, which do not run yet."""
+    from kube_rdma.attach.node_networks import NetworkSite, NodeNetworks, NodeSources
 
     assert options.node
-    places = options.places
     site = NetworkSite(
         node=options.node,
         namespace=options.namespace,
-        host=places.host,
-        state=places.state_dir,
-        socket=places.socket,
-        runtime=places.runtime_socket,
+        host=options.host,
+        state=options.state_dir,
+        socket=options.socket,
+        runtime=options.runtime_socket,
         everybodys=options.everybodys,
     )
-    machine = NodeKernel(kept, infos=doors.device_infos, rails=doors.rails)
-    return NodeNetworks(site, cluster, events, doors.kubelet, machine)
+    node = NodeSources(
+        kept,
+        infos=needs.device_infos,
+        rails=needs.rails,
+        mode_warnings=partial(mode_warnings, cluster),
+    )
+    return NodeNetworks(site, cluster, events, needs.kubelet, node)
+
+
+async def mode_warnings(cluster: Cluster, pod: PodState, spec: PoolSpec) -> tuple[str, ...]:
+    """Return what in a pod does not suit the mode of its pool, as sentences; raise KubeError."""
+    # An agent starts without the capability admission, too.
+    from kube_rdma.admission.cluster import whole_pod
+    from kube_rdma.admission.rules.findings import of_mode
+
+    read = await whole_pod(cluster, pod.namespace, pod.name)
+    findings = of_mode(read[0], spec) if read else ()
+    return tuple(f"{finding.problem}. {finding.remedy}." for finding in findings)
 
 
 def _binder(
-    doors: AgentDependencies, options: AgentOptions, pods: Pods, stack: AsyncExitStack
+    needs: AgentDependencies, options: AgentOptions, pods: Pods, stack: AsyncExitStack
 ) -> Binder:
-    journal = stack.enter_context(Journal(Folder(options.places.state_dir / "bindings"), BINDINGS))
     to = BinderDependencies(
-        journal=journal,
-        cdi=CdiFolder(options.places.cdi_dir),
-        kubelet=doors.kubelet,
+        journal=memory(options, stack, "bindings", BINDINGS)(),
+        cdi=CdiFolder(options.cdi_dir),
+        kubelet=needs.kubelet,
         pods=pods,
-        links_inside=doors.kernel.links_inside,
-        sandboxes=partial(read_sandboxes, options.places.runtime_socket),
+        links_inside=needs.kernel.links_inside,
+        sandboxes=partial(read_sandboxes, options.runtime_socket),
         networks=options.networks,
-        shim=doors.networks.shim_of_host if doors.networks else lambda: None,
-        settings=SettingsFolder(options.places.socket.parent / "settings"),
+        shim=needs.networks.shim_of_host if needs.networks else lambda: None,
+        settings=SettingsFolder(options.socket.parent / "settings"),
         early=_early(options),
-        concerned=doors.networks.concerned if doors.networks else always,
-        tell=partial(doors.node.tell, NodeEvent.JOURNAL_TROUBLE),
+        concerned=needs.networks.concerned if needs.networks else always,
+        tell=partial(needs.node.tell, NodeEvent.JOURNAL_TROUBLE),
     )
     return Binder(to)
 
 
-def _functions(options: AgentOptions, stack: AsyncExitStack) -> Sources:
-    """Virtual functions with a memory, which is opened when a policy wishes for some."""
-
-    def journal() -> Journal[MadeFunctions]:
-        folder = Folder(options.places.state_dir / "functions")
-        return stack.enter_context(Journal(folder, FUNCTIONS))
-
-    return Sources(_SRIOV.make, journal, BOOT_ID.read_text().strip(), read_uses)
-
-
-def _applied(options: AgentOptions, stack: AsyncExitStack) -> Journal[AppliedPools]:
-    """The memory of what shares mean, without which a restart could change it below a pod."""
-    return stack.enter_context(Journal(Folder(options.places.state_dir / "pools"), POOLS))
-
-
-def _rails(options: AgentOptions, stack: AsyncExitStack) -> Journal[RailRecord]:
-    """The memory of which card is on which rail: an address of another rail leads nowhere."""
-    return stack.enter_context(Journal(Folder(options.places.state_dir / "rails"), RAILS))
-
-
 async def _kubelet_version(nodes: Nodes, name: str, own: OwnAddresses) -> str | None:
-    """The kubelet's version; while it is unknown, the oldest that does what is needed.
+    """Return the kubelet's version; while it is unknown, the oldest that does what is needed.
 
     The addresses of the Node object are noted besides, before the first card is offered.
 
@@ -401,15 +468,14 @@ def _kernel(kept: SurveyCache) -> KernelSources:
         ("devices that come and go", Uevents),
         ("links and addresses", RtnlEvents),
     ]
-    states = partial(read_states, Path("/sys"))
+    sources = KernelSources(
+        kept.take,
+        announcements,
+        links_inside=links_inside,
+        port_states=partial(read_states, Path("/sys")),
+        uses=read_uses,
+    )
     if not HOST_DEV.is_dir():
-        return KernelSources(
-            kept.take,
-            announcements,
-            links_inside=links_inside,
-            port_states=states,
-            uses=read_uses,
-        )
+        return sources
     announcements.append(("device nodes", partial(CharNodes, CHAR_NODES)))
-    gone = partial(missing, folder=CHAR_NODES)
-    return KernelSources(kept.take, announcements, gone, links_inside, states, read_uses)
+    return replace(sources, missing=partial(missing, folder=CHAR_NODES))

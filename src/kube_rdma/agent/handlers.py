@@ -1,14 +1,14 @@
-"""Answers what the kubelet asks about a resource, out of the pools as they are at that moment.
+"""Answers the kubelet's calls about a resource out of the pools as they are at that moment.
 
-Between adapters/kubelet/device_plugin, which has the calls, and the rules that decide: allocation,
-which shares are preferred, whether a container may start. What it adds is the log, the journal and
-the GPUs that are free now.
+adapters/kubelet/device_plugin has the calls; rules decide: allocation, which shares are preferred,
+whether a container may start. Added here are the log, the journal and the GPUs that are free now.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -32,7 +32,7 @@ log = structlog.get_logger()
 
 
 class Handlers:
-    """One for all resources; without `limits` no pod can be held to rdmaLimits."""
+    """Answers for all resources of a node; without `limits` no pod can be held to rdmaLimits."""
 
     def __init__(
         self,
@@ -59,20 +59,18 @@ class Handlers:
                 await asyncio.to_thread(self._infos.keep, resource, shares)
 
     def answers(self, pool: Callable[[], Pool]) -> PluginHandlers:
-        """The answers for one resource, whose pool is what `pool` tells when it is asked."""
+        """Return the answers for one resource; `pool` returns its pool at the moment of a call."""
 
-        async def allocate_now(wanted: Sequence[ShareId]) -> Grant:
-            return await self._allocate(pool(), wanted)
+        async def preferred(choice: Choice) -> Sequence[ShareId]:
+            now, gpus = pool(), tuple[FreeGpu, ...]()
+            if terms(now.spec).prefer is Preference.NUMA:
+                gpus = await self._kubelet.free_gpus(now.spec.resource)
+            return prefer(now, choice.available, choice.must, choice.size, gpus)
 
-        async def prefer_now(choice: Choice) -> Sequence[ShareId]:
-            return await self._prefer(pool(), choice)
+        return PluginHandlers(partial(self._allocate, pool), preferred, partial(self._start, pool))
 
-        async def start_now(shares: Sequence[ShareId]) -> None:
-            await self._start(pool(), shares)
-
-        return PluginHandlers(allocate_now, prefer_now, start_now)
-
-    async def _allocate(self, pool: Pool, wanted: Sequence[ShareId]) -> Grant:
+    async def _allocate(self, now: Callable[[], Pool], wanted: Sequence[ShareId]) -> Grant:
+        pool = now()
         try:
             await self._refuse_claimed(pool, wanted)
             grant = await self._late.promise(pool, allocate(pool, wanted))
@@ -92,7 +90,7 @@ class Handlers:
         return grant
 
     async def _refuse_claimed(self, pool: Pool, wanted: Sequence[ShareId]) -> None:
-        """Raise Refused for what claims hold by now; nobody is asked where they hold nothing."""
+        """Raise Refused for what claims hold by now; without claims nobody is asked."""
         resource = pool.spec.resource
         booked = self._kubelet.claims.booked
         if any(share.resource == resource for claim in booked for share in claim.shares):
@@ -100,7 +98,7 @@ class Handlers:
             refuse_claimed(pool, wanted, booked, holders)
 
     async def _tell(self, spec: PoolSpec, share: ShareId, info: DeviceInfo) -> None:
-        """What CNI plugins learn of a share; only documents of the SR-IOV plugin promise it."""
+        """Write for CNI plugins what a share is; only documents of the SR-IOV plugin promise it."""
         try:
             if self._infos:
                 await asyncio.to_thread(self._infos.write, spec.resource, share, info)
@@ -109,13 +107,8 @@ class Handlers:
                 raise
             log.warning("device info file not written", why=str(error))
 
-    async def _prefer(self, pool: Pool, choice: Choice) -> Sequence[ShareId]:
-        gpus: tuple[FreeGpu, ...] = ()
-        if terms(pool.spec).prefer is Preference.NUMA:
-            gpus = await self._kubelet.free_gpus(pool.spec.resource)
-        return prefer(pool, choice.available, choice.must, choice.size, gpus)
-
-    async def _start(self, pool: Pool, shares: Sequence[ShareId]) -> None:
+    async def _start(self, now: Callable[[], Pool], shares: Sequence[ShareId]) -> None:
+        pool = now()
         try:
             await self._late.start(pool, shares)
             if pool.spec.limits and self._limits is None:

@@ -1,42 +1,45 @@
 """Role `plugin`: offers this node's pools to the kubelet and keeps the offer true.
 
-    file, label ─ api ─► PoolSpec ─ staged ───┐
-    kernel ─ survey, verdicts, cards, health ─┴ pools/rules/pools ─► Pool ─ offers ─► kubelet
-    kubelet ─ pod resources: who holds what ──────┘
+    file, label, policies ─► PoolSpec ─ staged ─┐
+    kernel ─ survey, verdicts, cards, health ───┴ pools/rules/pools ─► Pool ─ offers ─► kubelet
+    kubelet ─ pod resources: who holds what ────┘
 
 Alone it is the whole device plugin of the SCC document: two mounts, no API server, no privilege.
 Whatever happens only wakes the loop; then everything is looked at again and every pool published
-again, and a pool that is the same reaches nobody.
+again, and the kubelet hears of a pool only when it changed.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import structlog
-from msgspec import Struct, field
+from msgspec import Struct
 
 from kube_base.errors import KubeError, Refused, Unavailable
-from kube_base.frozen import Frozen
+from kube_base.frozen import Frozen, field
 from kube_base.notices import Notices
 from kube_rdma import __version__
 from kube_rdma.adapters.bulkhead import Part, kept, start
-from kube_rdma.agent.absent_cards import AbsentCards
-from kube_rdma.agent.dependencies import AgentDependencies
+from kube_rdma.adapters.files.device_info import DeviceInfoFolder
+from kube_rdma.adapters.kubelet.device_plugin import PluginHandlers, PluginServer
+from kube_rdma.agent.changes import FunctionSources, ModeChanges, OpenJournal, VirtualFunctions
 from kube_rdma.agent.handlers import Handlers
-from kube_rdma.agent.mode_changes import ModeChanges
-from kube_rdma.agent.node.node_events import NodeEvent
-from kube_rdma.agent.virtual_functions import VirtualFunctions
+from kube_rdma.agent.node.node_events import NodeEvent, NodeEvents
+from kube_rdma.attach.late_binding import LateBinding, NoLateBinding
 from kube_rdma.attach.rules import late_binding
 from kube_rdma.claims.rules.serving import PluginShares, for_plugin, plugin_shares, waiting
 from kube_rdma.hardware import kernel_events
-from kube_rdma.hardware.kernel_events import CardEvents
+from kube_rdma.hardware.kernel_events import CardEvents, KernelSources
+from kube_rdma.hardware.survey import OwnAddresses
 from kube_rdma.lib.debounce import SETTLE, Debounce
 from kube_rdma.lib.logs import write
-from kube_rdma.model.card import CardId, Use
+from kube_rdma.model.card import Card, CardId, Use
 from kube_rdma.model.claims.claim import PreparedClaim
 from kube_rdma.model.holdings import Holding
 from kube_rdma.model.kubernetes import NodeState
@@ -44,6 +47,7 @@ from kube_rdma.model.pools import (
     ClusterNodePolicy,
     FunctionsPlan,
     NodeSpecs,
+    Offer,
     Pool,
     PoolSpec,
     Serving,
@@ -51,42 +55,70 @@ from kube_rdma.model.pools import (
 from kube_rdma.model.survey import Survey
 from kube_rdma.pools import servers
 from kube_rdma.pools.config import ConfigSource
-from kube_rdma.pools.rules.absence import Health
+from kube_rdma.pools.kubelet_view import KubeletView
+from kube_rdma.pools.rails import NodeRails
+from kube_rdma.pools.rules import health
+from kube_rdma.pools.rules.absence import Absences, Health, absent, is_away, is_bare
 from kube_rdma.pools.rules.condition import CardsState, next_state
-from kube_rdma.pools.rules.health import (
-    Holders,
-    NodeFacts,
-    NodeVerdict,
-    evaluate,
-    node_cards,
-    notes,
-)
 from kube_rdma.pools.rules.holdings import held_cards, pods_of, pods_with, pooled
-from kube_rdma.pools.rules.selection import asked_uses
+from kube_rdma.pools.rules.pools import Held
+from kube_rdma.pools.rules.selection import asked_uses, moves
 from kube_rdma.pools.servers import ResourceServers
 from kube_rdma.reports.rules.node_report import AgentLook
 
-# While a change of mode waits for pods, the kubelet is asked so often whether they have ended: it
-# announces nothing. A mode change on an idle node is to take 5 s at most.
-PENDING_SECONDS = 2.0
+if TYPE_CHECKING:
+    from kube_rdma.agent.node.ready_file import ReadyFile
+    from kube_rdma.agent.node.report import NodePolicies
+    from kube_rdma.attach.node_networks import NodeNetworks
+    from kube_rdma.claims.driver import ClaimDriver
+    from kube_rdma.metrics.exporter import Exporter
+    from kube_rdma.reports.node_keeper import NodeKeeper
 
-# The same for the pods that still have cards by a resource that is offered no more.
-KEPT_SECONDS = 10.0
-
-# Where events of some changes are unavailable, the node is looked at again so often.
-DEAF_SECONDS = 10.0
-
-# The kernel announces an InfiniBand port's state to nobody but who holds its verbs: it is read.
-FABRIC_SECONDS = 1.0
+# Seconds until the next look at the node, for what nobody announces.
+PENDING_SECONDS = 2.0  # pods that a change of mode waits for; on an idle node it takes 5 s at most
+KEPT_SECONDS = 10.0  # pods that still have cards by a resource that is offered no more
+DEAF_SECONDS = 10.0  # what the kernel's events would say where they are unavailable
+FABRIC_SECONDS = 1.0  # an InfiniBand port's state: announced only to those who hold its verbs
 
 log = structlog.get_logger()
 
+Serve = Callable[[Offer, PluginHandlers], PluginServer]
 
-async def run_plugin(doors: AgentDependencies) -> None:
+
+class AgentDependencies(Frozen):
+    """All that role `plugin` works with: opened by the command, replaced by tests.
+
+    Only the kernel and the kubelet's folder have to be there.
+    """
+
+    config: Path | None
+    kernel: KernelSources
+    serve: Serve
+    # Without the pod resources API a change of mode waits for a person.
+    kubelet: KubeletView = field(default_factory=lambda: KubeletView(None))
+    node: NodeEvents = field(default_factory=NodeEvents)
+    # Without it every pool gives plain device nodes.
+    late: LateBinding = field(
+        default_factory=lambda: NoLateBinding("the agent runs without role node")
+    )
+    device_infos: DeviceInfoFolder | None = None
+    networks: NodeNetworks | None = None  # pod networks beside the plugin
+    functions: FunctionSources | None = None  # None: this agent makes no virtual functions
+    applied: OpenJournal | None = None  # None: a new process knows nothing of the earlier modes
+    rails: NodeRails = field(default_factory=NodeRails)
+    keepers: tuple[NodeKeeper[Any], ...] = ()  # of what the cluster knows of this node
+    policies: NodePolicies | None = None  # None: those of the cluster are not followed
+    metrics: Exporter | None = None  # None: they are not served
+    claims: ClaimDriver | None = None  # None: cards are given as shares alone
+    ready: ReadyFile | None = None  # None: there is no such file
+    own: OwnAddresses = field(default_factory=OwnAddresses)
+
+
+async def run_plugin(dependencies: AgentDependencies) -> None:
     """Serve until cancelled; raise a KubeError when there is no sense in going on."""
-    log.info("started", version=__version__, config=str(doors.config or "none"))
+    log.info("started", version=__version__, config=str(dependencies.config or "none"))
     try:
-        await _Plugin(doors).run()
+        await _Plugin(dependencies).run()
     except BaseExceptionGroup as group:
         cause = _cause(group)
         if cause is None:
@@ -95,7 +127,7 @@ async def run_plugin(doors: AgentDependencies) -> None:
 
 
 def _cause(group: BaseExceptionGroup) -> KubeError | None:
-    """The error that a person should see: the first KubeError, None beside any other."""
+    """Return the error to show to a person: the first KubeError, None beside any other."""
     ours, others = group.split(KubeError)
     error: BaseException | None = None if others else ours
     while isinstance(error, BaseExceptionGroup):
@@ -104,8 +136,67 @@ def _cause(group: BaseExceptionGroup) -> KubeError | None:
     return error
 
 
+class AbsentCards:
+    """The cards of which a part is not on the node, and since when (pools/rules/absence).
+
+    Pods have a card by the kubelet from Allocate to their end, by late binding, and by the records
+    of attachments, which are on the disk before the first interface moves. `records` return the
+    cards of pods, None while they cannot be read.
+    """
+
+    def __init__(self, records: Sequence[Callable[[], frozenset[CardId] | None]]) -> None:
+        self._sources = records
+        self.now = Absences()
+        self._bare: frozenset[CardId] = frozenset()  # had an RDMA device, show none
+        self._lost: frozenset[CardId] = frozenset()  # those of them that no pod can have
+
+    def look(
+        self, node: Sequence[Card], held: health.Holders | None, pools: Mapping[str, Pool]
+    ) -> None:
+        """Compare the cards of a survey with the records, which have to be read later.
+
+        `held` is what the kubelet reports, None while it does not; `pools` are those of the look
+        before, which know which cards had RDMA devices.
+        """
+        pooled = [(pool, card) for pool in pools.values() for card in pool.cards]
+        had = {card.id for _, card in pooled if card.devices or card.id in self._bare}
+        leave = {card.id for pool, card in pooled if moves(pool.spec)}
+        self._bare = frozenset(card.id for card in node if card.id in had and is_bare(card))
+        records = self._records()
+        alone = {card.id for card in node if not is_away(card)} - leave
+        lost = self._lost if records is None else alone - records
+        self._lost = self._bare & lost
+        explained = None
+        if held is not None and records is not None:
+            explained = records | {card for cards in held.values() for card in cards}
+        clock = asyncio.get_running_loop().time
+        self.now = absent(self.now, node, explained, clock(), self._bare & leave)
+
+    @property
+    def gone(self) -> frozenset[CardId]:
+        """Return the cards that no pod can be given, because a part of them is missing."""
+        return self.now.moved | self._lost
+
+    def stays(self, pools: Mapping[str, Pool], specs: Sequence[PoolSpec]) -> Held:
+        """Return the cards that lack a part, by the resource of the `pools` that had them.
+
+        What chose a card (its RDMA device, its interface's name) may be out of sight with it.
+        """
+        away = self.now.away | self._bare
+        had = (pool for pool in pools.values() if pool.spec in specs)
+        return {
+            pool.spec.resource: {card.id for card in pool.cards if card.id in away} for pool in had
+        }
+
+    def _records(self) -> frozenset[CardId] | None:
+        """Return the cards that the agent's records give to pods; None while unreadable."""
+        records = [cards() for cards in self._sources]
+        whole = [cards for cards in records if cards is not None]
+        return frozenset[CardId]().union(*whole) if len(whole) == len(records) else None
+
+
 class _Reported(Struct):
-    """What was reported already, so that it is reported once."""
+    """Facts that were reported already, so that each is reported once."""
 
     survey: Survey | None = None
     names: Mapping[CardId, str] = field(default_factory=dict)  # of the cards in pools
@@ -114,20 +205,19 @@ class _Reported(Struct):
 
 
 class _Gathered(Frozen):
-    """What a look begins with; `changing` is when virtual functions that change need the next."""
+    """Facts that a look begins with; after `changing` virtual functions need the next look."""
 
     wanted: tuple[PoolSpec, ...]
     followed: tuple[ClusterNodePolicy, ...]
     holdings: Sequence[Holding] | None
-    facts: NodeFacts
+    facts: health.NodeFacts
     changing: float | None
 
 
 class _Served(Frozen):
-    """How pools are served: as the kubelet is to hear of them, and what pods have by either way.
+    """Pools as the kubelet is to see them, and what pods have by either way.
 
-    `booked` are the claims that are prepared, `held` the shares of the device plugin (None: nobody
-    can tell).
+    `booked` are the prepared claims, `held` the shares by the device plugin (None: unknown).
     """
 
     pools: tuple[Pool, ...]
@@ -136,21 +226,21 @@ class _Served(Frozen):
 
 
 class _Plugin:
-    """The state of the role: the wishes that are met, the health of cards, the servers."""
+    """The state of the role: the specs in force, the health of cards, the servers."""
 
-    def __init__(self, doors: AgentDependencies) -> None:
-        self._doors = doors
+    def __init__(self, needs: AgentDependencies) -> None:
+        self._needs = needs
         self._changes = Debounce()
-        refused = partial(doors.node.tell, NodeEvent.CONFIGURATION_REFUSED)
-        claims = doors.claims is not None
-        self._wishes = ConfigSource(doors.config, self._changes.touch, refused, claims=claims)
-        self._kubelet = doors.kubelet
-        limits = doors.networks.limits if doors.networks else None
-        self._handlers = Handlers(doors.kubelet, doors.late, doors.device_infos, limits)
-        self._staged = ModeChanges(doors.applied, doors.kubelet.holdings, doors.late, doors.node)
-        records = [doors.late.cards]
-        records += [doors.networks.cards] if doors.networks else []
-        records += [doors.claims.claims.cards] if doors.claims else []
+        refused = partial(needs.node.tell, NodeEvent.CONFIGURATION_REFUSED)
+        claims = needs.claims is not None
+        self._desired = ConfigSource(needs.config, self._changes.touch, refused, claims=claims)
+        self._kubelet = needs.kubelet
+        limits = needs.networks.limits if needs.networks else None
+        self._handlers = Handlers(needs.kubelet, needs.late, needs.device_infos, limits)
+        self._staged = ModeChanges(needs.applied, needs.kubelet.holdings, needs.late, needs.node)
+        records = [needs.late.cards]
+        records += [needs.networks.cards] if needs.networks else []
+        records += [needs.claims.claims.cards] if needs.claims else []
         self._absent = AbsentCards(records)
         self._health: Mapping[CardId, Health] = {}
         self._cards = CardsState()
@@ -158,29 +248,36 @@ class _Plugin:
         self._reported = _Reported()
         self._relevance = CardEvents()
         self._last_uses: Mapping[str, Use] = {}
-        self._sure = asyncio.Event()  # what is offered was all that is wished for
+        self._sure = asyncio.Event()  # what is offered was all that is desired
 
     async def run(self) -> None:
-        self._wishes.read()
+        self._desired.read()
         async with AsyncExitStack() as stack:
             # Listening begins before the first look, so that nothing falls between the two.
-            announcements = await kernel_events.listen(self._doors.kernel, stack)
+            announcements = await kernel_events.listen(self._needs.kernel, stack)
             async with asyncio.TaskGroup() as tasks:
-                serve = self._doors.serve
+                serve = self._needs.serve
                 offers = ResourceServers(
                     tasks, lambda one, pool: serve(one, self._handlers.answers(pool))
                 )
-                if self._doors.functions:
-                    sources, node = self._doors.functions, self._doors.node
+                if self._needs.functions:
+                    sources, node = self._needs.functions, self._needs.node
                     self._functions = VirtualFunctions(sources, tasks, node, self._changes.touch)
                 start(tasks, self._kernel_parts(announcements), ends=KubeError)
                 start(tasks, self._parts(offers))
-                deaf = len(announcements) < len(self._doors.kernel.announcements)
-                look = partial(self._follow, offers, deaf=deaf)
-                await kept("device plugin", look, ends=KubeError)
+                deaf = len(announcements) < len(self._needs.kernel.announcements)
+
+                async def follow() -> None:
+                    heard = False
+                    while True:
+                        waits = [await self._look(offers), SETTLE if heard else None]
+                        waits += [DEAF_SECONDS if deaf else None, self._desired.rescan]
+                        heard = await self._wait(min(filter(None, waits), default=None))
+
+                await kept("device plugin", follow, ends=KubeError)
 
     def _kernel_parts(self, announcements: Iterable[AsyncIterator[object]]) -> Mapping[str, Part]:
-        """Where one breaks off the agent ends: its container is made anew, and hears again."""
+        """Return the listeners; where one breaks off the agent ends, to listen again."""
         return {
             f"kernel events {number}": partial(
                 kernel_events.hear, stream, self._changes, self._relevance.concern
@@ -189,43 +286,35 @@ class _Plugin:
         }
 
     def _parts(self, offers: ResourceServers) -> Mapping[str, Part]:
-        """What runs beside the loop, by name."""
-        doors = self._doors
+        """Return all that runs beside the loop, by name."""
+        needs = self._needs
         parts: dict[str, Part] = {
-            "configuration": self._wishes.follow,
-            "node": partial(doors.node.follow, self._node_seen),
+            "configuration": self._desired.follow,
+            "node": partial(needs.node.follow, self._node_seen),
             "kubelet's view": partial(self._kubelet.compare, offers),
             "distances of GPUs": partial(self._kubelet.report, offers),
-            "stale bindings": doors.late.sweep,
-            "late binding": partial(doors.late.follow, self._changes.touch),
-            "GPUs by claim": doors.kubelet.slices.follow,
+            "stale bindings": needs.late.sweep,
+            "late binding": partial(needs.late.follow, self._changes.touch),
+            "GPUs by claim": needs.kubelet.slices.follow,
         }
-        parts |= {keeper.part: keeper.run for keeper in doors.keepers}
-        if doors.metrics:
-            parts |= doors.metrics.parts
-        if doors.networks:
-            parts["networks"] = partial(doors.networks.run, doors.late)
-        if doors.claims:
-            parts["claims"] = doors.claims.run
-        if doors.ready:
-            networks = (doors.networks.until_settled,) if doors.networks else ()
+        parts |= {keeper.part: keeper.run for keeper in needs.keepers}
+        if needs.metrics:
+            parts |= needs.metrics.parts
+        if needs.networks:
+            parts["networks"] = partial(needs.networks.run, needs.late)
+        if needs.claims:
+            parts["claims"] = needs.claims.run
+        if needs.ready:
+            networks = (needs.networks.until_settled,) if needs.networks else ()
             parts["ready file"] = partial(
-                doors.ready.run, partial(self._until_registered, offers), *networks
+                needs.ready.run, partial(self._until_registered, offers), *networks
             )
-        if doors.policies:
-            parts["node policies"] = partial(doors.policies.follow, self._policies_seen)
+        if needs.policies:
+            parts["node policies"] = partial(needs.policies.follow, self._policies_seen)
         return parts
 
-    async def _follow(self, offers: ResourceServers, *, deaf: bool) -> None:
-        """Look, and look again whenever something happened."""
-        heard = False
-        while True:
-            waits = [await self._look(offers), SETTLE if heard else None]
-            waits += [DEAF_SECONDS if deaf else None, self._wishes.rescan]
-            heard = await self._wait(min(filter(None, waits), default=None))
-
     async def _wait(self, seconds: float | None) -> bool:
-        """Wait for a burst, `seconds` or another state of an InfiniBand port; True for a burst."""
+        """Wait for a burst (return True), `seconds`, or a new state of an InfiniBand port."""
         clock = asyncio.get_running_loop().time
         end = None if seconds is None else clock() + seconds
         while True:
@@ -236,20 +325,23 @@ class _Plugin:
             pulse = FABRIC_SECONDS if ports else None
             if await self._changes.wait(min(filter(None, (left, pulse)), default=None)):
                 return True
-            if await kernel_events.differ(self._doors.kernel, ports):
+            if await kernel_events.differ(self._needs.kernel, ports):
                 return False
 
     async def _look(self, offers: ResourceServers) -> float | None:
-        """Publish what every pool is now; the seconds after which to look again in any case."""
-        # Gathered: what is wished for, who holds what, what the kernel shows.
+        """Publish every pool as it is now; return the seconds until the next look in any case."""
+        # Gathered: what is desired, who holds what, what the kernel shows.
         gathered = await self._gather(offers)
         # Judged: what the node comes to, by rules alone.
-        verdict = evaluate(gathered.facts, self._health, asyncio.get_running_loop().time())
+        verdict = health.evaluate(gathered.facts, self._health, asyncio.get_running_loop().time())
         # Told: people first, who may ask why; then the kubelet, and all that follow its pools.
         self._report(gathered, verdict)
         served = self._served(gathered, verdict)
         offers.publish(served.pools)
-        self._tell_metrics(verdict, gathered.facts.survey, offers)
+        if metrics := self._needs.metrics:
+            kept_resources = [spec.resource for spec in self._staged.kept]
+            metrics.looked(offers.pools, kept_resources, gathered.facts.survey.namespace_mode)
+            metrics.judged(verdict.assessment, self._health)  # the health before this look
         self._health = verdict.assessment.health
         await self._number_rails(gathered, verdict)
         self._tell_keepers(gathered, verdict, served)
@@ -258,18 +350,21 @@ class _Plugin:
 
     async def _gather(self, offers: ResourceServers) -> _Gathered:
         """Ask in this order: a pod may start and the label change at any moment."""
-        wanted, followed = self._wishes.specs, self._wishes.followed
+        wanted, followed = self._desired.specs, self._desired.followed
         holdings = await self._kubelet.holdings()
-        survey, missing = await kernel_events.look(self._doors.kernel)
+        survey, missing = await kernel_events.look(self._needs.kernel)
         self._relevance.surveyed(survey)
-        self._tell_survey(survey)
+        before, self._reported.survey = self._reported.survey, survey
+        write(servers.of_survey(before, survey))
+        for note in self._reported.notices.news("note", *health.notes(survey)):
+            log.warning("note", text=note)
         await self._staged.meet(wanted, holdings)
-        if self._doors.keepers or asked_uses(self._staged.specs):  # a report shows them
+        if self._needs.keepers or asked_uses(self._staged.specs):  # a report shows them
             survey = survey.with_uses(await self._uses(survey))
         changing = None
         if self._functions:
-            wishes = self._wishes.functions
-            changing = await self._functions.look(wishes, survey, holdings, offers.pools)
+            desired = self._desired.functions
+            changing = await self._functions.look(desired, survey, holdings, offers.pools)
         self._kubelet.gpus = survey.gpus
         facts = await self._facts(survey, missing, holdings, offers)
         return _Gathered(wanted, followed, holdings, facts, changing)
@@ -280,46 +375,46 @@ class _Plugin:
         missing: Collection[str],
         holdings: Sequence[Holding] | None,
         offers: ResourceServers,
-    ) -> NodeFacts:
-        """What is known of the node at this moment; the records are read after the survey."""
+    ) -> health.NodeFacts:
+        """Return what is known of the node now; the records are read after the survey."""
         specs, kept = self._staged.specs, self._staged.kept
         held = held_cards(holdings or (), (*specs, *kept))
-        alone = node_cards(survey)
+        alone = health.node_cards(survey)
         # A function that is being made has no interface until its driver is through with it.
         unsure = holdings is None or self._making
         self._absent.look(alone, None if unsure else held, offers.pools)
-        return NodeFacts(
+        return health.NodeFacts(
             survey,
             alone,
             specs,
-            self._wishes.functions,
+            self._desired.functions,
             kept=kept,
             held=held,
             missing=missing,
-            inside=await self._doors.late.links_inside(alone),
+            inside=await self._needs.late.links_inside(alone),
             leaving=self._functions.leaving if self._functions else (),
             gone=self._absent.gone,
             stays=self._absent.stays(offers.pools, specs),
         )
 
-    def _served(self, gathered: _Gathered, verdict: NodeVerdict) -> _Served:
-        """What claims have is not given twice."""
+    def _served(self, gathered: _Gathered, verdict: health.NodeVerdict) -> _Served:
+        """Take out of the pools what claims have, so that nothing is given twice."""
         booked, pools = self._kubelet.claims.booked, verdict.pools
         held = plugin_shares(gathered.holdings, booked)
-        if self._doors.claims:
-            pools = for_plugin(pools, booked, held, self._doors.claims.published())
+        if self._needs.claims:
+            pools = for_plugin(pools, booked, held, self._needs.claims.published())
         return _Served(pools, booked, held)
 
     def _next_look(
-        self, gathered: _Gathered, verdict: NodeVerdict, served: _Served
+        self, gathered: _Gathered, verdict: health.NodeVerdict, served: _Served
     ) -> float | None:
-        """The seconds after which something may have changed that nobody announces."""
+        """Return the seconds after which something may have changed that nobody announces."""
         facts = gathered.facts
         withheld = any(facts.held.get(spec.resource) for spec in facts.kept)
         waits = [verdict.assessment.again, self._absent.now.again, gathered.changing]
         waits += [PENDING_SECONDS if self._staged.pending else None]
         waits += [KEPT_SECONDS if withheld else None]
-        if self._doors.claims:
+        if self._needs.claims:
             unready = waiting(verdict.pools, served.pools, served.booked)
             moved = [pool.spec for pool in verdict.pools if pool.spec.serve is Serving.CLAIMS]
             held = served.held or {}
@@ -329,36 +424,38 @@ class _Plugin:
         return min(filter(None, waits), default=None)
 
     def _node_seen(self, node: NodeState) -> None:
-        """Take note of the Node object: its label is a wish, its allocatable what has arrived."""
-        wanted = self._wishes.specs
-        if self._doors.own.seen(node):
+        """Take note of the Node object: its label selects a mode, its allocatable has arrived."""
+        wanted = self._desired.specs
+        if self._needs.own.seen(node):
             self._changes.touch()
-        self._wishes.label(node)
-        if self._wishes.specs != wanted:
+        self._desired.label(node)
+        if self._desired.specs != wanted:
             self._doubt()
-        for keeper in self._doors.keepers:
+        for keeper in self._needs.keepers:
             keeper.seen(node)
-        if self._doors.policies:
-            self._doors.policies.seen(node)
+        if self._needs.policies:
+            self._needs.policies.seen(node)
 
-    def _policies_seen(self, wishes: NodeSpecs, refusals: tuple[Refused, ...]) -> None:
+    def _policies_seen(self, specs: NodeSpecs, refusals: tuple[Refused, ...]) -> None:
         """Take note of the cluster's policies for this node, and of those that disagree."""
-        wanted = self._wishes.specs
-        self._wishes.policies(wishes, refusals)
-        for sentence in self._reported.notices.news("policies overlap", *wishes.overlaps):
+        wanted = self._desired.specs
+        self._desired.policies(specs, refusals)
+        for sentence in self._reported.notices.news("policies overlap", *specs.overlaps):
             log.warning("policies overlap", what=sentence)
-            self._doors.node.tell(NodeEvent.POLICIES_OVERLAP, sentence)
-        if self._wishes.specs != wanted:
+            self._needs.node.tell(NodeEvent.POLICIES_OVERLAP, sentence)
+        if self._desired.specs != wanted:
             self._doubt()
         self._changes.touch()
 
     def _doubt(self) -> None:
-        """Tell that what is offered is not yet all that is wished for."""
-        for keeper in self._doors.keepers:
+        """Inform the keepers that what is offered is not yet all that is desired."""
+        for keeper in self._needs.keepers:
             keeper.doubted()
 
-    def _tell_keepers(self, gathered: _Gathered, verdict: NodeVerdict, served: _Served) -> None:
-        """Tell what the cluster is to know of this node."""
+    def _tell_keepers(
+        self, gathered: _Gathered, verdict: health.NodeVerdict, served: _Served
+    ) -> None:
+        """Hand the look to those that write about this node to the cluster."""
         survey, staged = gathered.facts.survey, self._staged
         self._cards = next_state(self._cards, verdict, staged.specs, survey)
         look = AgentLook(
@@ -367,68 +464,54 @@ class _Plugin:
             verdict,
             self._cards,
             staged.pending,
-            self._wishes.refusals,
-            self._wishes.overlaps,
+            self._desired.refusals,
+            self._desired.overlaps,
             gathered.followed,
             self._functions.plan if self._functions else FunctionsPlan(),
-            self._doors.rails.count,
+            self._needs.rails.count,
             served.held,
-            tuple(self._doors.networks.attachments()) if self._doors.networks else (),
+            tuple(self._needs.networks.attachments()) if self._needs.networks else (),
             served.pools,
         )
-        for keeper in self._doors.keepers:
+        for keeper in self._needs.keepers:
             keeper.look(look)
-        unknown = self._doors.policies is not None and not self._doors.policies.are_known
-        if self._making or unknown or gathered.wanted != self._wishes.specs:
+        unknown = self._needs.policies is not None and not self._needs.policies.are_known
+        if self._making or unknown or gathered.wanted != self._desired.specs:
             self._doubt()
         else:
             self._sure.set()
 
     async def _until_registered(self, offers: ResourceServers) -> str:
-        """Wait until the kubelet has all that this node is to offer; a sentence about it."""
         await self._sure.wait()
         resources = await offers.until_registered()
         return f"Resources: {', '.join(resources) or 'none'}."
 
     async def _tell_followers(self, offers: ResourceServers) -> None:
-        """Tell late binding, Allocate's answers, claims and pod networks what is offered now."""
-        self._doors.late.offered(offers.pools)
+        """Hand the offer to late binding, Allocate's answers, claims and pod networks."""
+        self._needs.late.offered(offers.pools)
         await self._handlers.offered(offers.pools)
-        if self._doors.claims:
-            self._doors.claims.offered(offers.pools)
-        if self._doors.networks:
+        if self._needs.claims:
+            self._needs.claims.offered(offers.pools)
+        if self._needs.networks:
             kept = [spec.resource for spec in self._staged.kept]
-            self._doors.networks.offered(offers.pools, kept)
+            self._needs.networks.offered(offers.pools, kept)
 
     @property
     def _making(self) -> bool:
-        """Whether virtual functions are being made or removed."""
+        """Return whether virtual functions are being made or removed."""
         return self._functions is not None and self._functions.busy
 
-    def _tell_metrics(self, verdict: NodeVerdict, survey: Survey, offers: ResourceServers) -> None:
-        """Tell what a scrape shows of resources and cards; before the health is the new one."""
-        if self._doors.metrics:
-            kept = [spec.resource for spec in self._staged.kept]
-            self._doors.metrics.looked(offers.pools, kept, survey.namespace_mode)
-            self._doors.metrics.judged(verdict.assessment, self._health)
-
     async def _uses(self, survey: Survey) -> Mapping[str, Use]:
-        """What the node uses its cards for; the last answer while the kernel gives none."""
+        """Return how the node uses its cards; the last answer while the kernel gives none."""
         names = [netdev.name for one in survey.functions for netdev in one.netdevs]
         try:
-            self._last_uses = await asyncio.to_thread(self._doors.kernel.uses, names)
+            self._last_uses = await asyncio.to_thread(self._needs.kernel.uses, names)
         except Unavailable as error:
             self._tell_once("use of cards unknown", [str(error)])
         return self._last_uses
 
-    def _tell_survey(self, survey: Survey) -> None:
-        before, self._reported.survey = self._reported.survey, survey
-        write(servers.of_survey(before, survey))
-        for note in self._reported.notices.news("note", *notes(survey)):
-            log.warning("note", text=note)
-
-    def _report(self, gathered: _Gathered, verdict: NodeVerdict) -> None:
-        """Tell people what is new and remarkable about cards and pools."""
+    def _report(self, gathered: _Gathered, verdict: health.NodeVerdict) -> None:
+        """Report what is new and remarkable about cards and pools."""
         facts = gathered.facts
         self._tell_cards(verdict, facts.held, gathered.holdings or ())
         renumbered = late_binding.renumbered(facts.specs, facts.survey.namespace_mode)
@@ -439,8 +522,10 @@ class _Plugin:
         self._tell_once("card left to the node", verdict.spared)
         self._tell_once("card configured by others", verdict.dynamic)
 
-    def _tell_cards(self, verdict: NodeVerdict, held: Holders, holdings: Sequence[Holding]) -> None:
-        """Tell what became of the cards that are in pools or were; others are nobody's news."""
+    def _tell_cards(
+        self, verdict: health.NodeVerdict, held: health.Holders, holdings: Sequence[Holding]
+    ) -> None:
+        """Report changes of the cards that are or were in pools, to the log and as Events."""
         changes = verdict.assessment.changes
         before = self._reported.names
         names = self._reported.names = {
@@ -461,24 +546,24 @@ class _Plugin:
             if seen_before or not change.healthy:
                 of_pools = pods_with(holdings, whole_pools.get(change.card, ()))
                 pods = dict.fromkeys((*pods_of(held, change.card), *of_pools))
-                self._doors.node.card(change, name, tuple(pods))
-            if change.healthy and self._doors.networks:  # also one that was gone for long
-                self._doors.networks.returned(change.card)
+                self._needs.node.card(change, name, tuple(pods))
+            if change.healthy and self._needs.networks:  # also one that was gone for long
+                self._needs.networks.returned(change.card)
         reported = {change.card for change in changes}
         write(servers.of_cards(before, names, reported) if self._health else ())
 
-    async def _number_rails(self, gathered: _Gathered, verdict: NodeVerdict) -> None:
-        """Tell of rails that no card is on: pools of addresses may have no range for others."""
-        rails, holdings = self._doors.rails, gathered.holdings
+    async def _number_rails(self, gathered: _Gathered, verdict: health.NodeVerdict) -> None:
+        """Report rails that no card is on: pools of addresses may have no range for others."""
+        rails, holdings = self._needs.rails, gathered.holdings
         offered = [card for pool in verdict.pools for card in pool.cards]
         idle = holdings is not None and not any(holding.shares for holding in holdings)
-        await rails.see(offered, gathered.facts.cards, self._wishes.rails, idle=idle)
+        await rails.see(offered, gathered.facts.cards, self._desired.rails, idle=idle)
         sentences = filter(None, [rails.without_cards])
         for news in self._reported.notices.news("rails without cards", *sentences):
             log.warning("rails without cards", what=news)
-            self._doors.node.tell(NodeEvent.RAILS_WITHOUT_CARDS, news)
+            self._needs.node.tell(NodeEvent.RAILS_WITHOUT_CARDS, news)
 
     def _tell_once(self, event: str, sentences: Iterable[str]) -> None:
-        """Say each sentence of an event once while it stands."""
+        """Log each sentence of an event once while it stands."""
         for sentence in self._reported.notices.news(event, *sentences):
             log.warning(event, what=sentence)

@@ -1,4 +1,4 @@
-"""Which networks a pod asks for, in whichever of the two ways, and which its claims ask for.
+"""The networks that a pod asks for, by either of two annotations or by its claims.
 
 The one place that knows both annotations, for the agent (attach/calls) and for `kube-rdma explain`
 (explain/networks), which look in different places. In the one way a network is a
@@ -44,36 +44,36 @@ def _load(text: str, namespace: str) -> Found:
 
 
 class NamedNetworks(Protocol):
-    """Where networks are looked for by their names; the agent's NodeView is such a place."""
+    """A place where networks are looked up by their names, such as the agent's NodeView."""
 
     async def definition(
         self, namespace: str, name: str, resource: str | None = None
     ) -> NetworkDefinition | None:
-        """A NetworkAttachmentDefinition, if there is one; raise Refused for its faults.
+        """Return a NetworkAttachmentDefinition, if it exists; raise Refused for its faults.
 
         `resource` is what the network is for where its document does not say so.
         """
 
     async def configured(self, namespace: str, name: str) -> NetworkDefinition | None:
-        """What the node's CNI configuration of this name means for pods of a namespace."""
+        """Return the network of the node's CNI configuration of this name for a namespace."""
 
     async def configurations(self) -> tuple[str, ...]:
-        """The names of the node's CNI configurations."""
+        """Return the names of the node's CNI configurations."""
 
     async def has_pool(self, name: PoolName) -> bool:
-        """Whether there is an IPPool of this name."""
+        """Return whether there is an IPPool of this name."""
 
 
 class AnnotatedNetworks(Frozen):
-    """What the annotation of a pod of a namespace says, and which of the two it is."""
+    """The networks that a pod's annotation names."""
 
-    annotation: str
+    annotation: str  # which of the two it is
     asks: tuple[NetworkAsk, ...]
-    namespace: str
+    namespace: str  # of the pod
 
 
 def asking(pod: PodState, cluster: str) -> AnnotatedNetworks:
-    """What a pod asks for; `cluster` is the name of the cluster's own CNI configuration.
+    """Return what a pod asks for; `cluster` is the name of the cluster's CNI configuration.
 
     Raise Refused for what is not understood and for both ways at once, Unavailable while whoever
     writes the annotation for the pod has not finished.
@@ -108,7 +108,7 @@ def _warn(pod: PodState, warnings: Iterable[str]) -> None:
 async def meant(
     asked: AnnotatedNetworks, node: NamedNetworks, everybodys: Collection[str] | None
 ) -> tuple[tuple[NetworkAsk, ...], dict[str, NetworkDefinition]]:
-    """The entries with the namespace of their network, and the networks by namespace/name.
+    """Return the entries with the namespace of their network, and networks by namespace/name.
 
     `everybodys` are the namespaces whose networks pods of all others may name; None: of any. Raise
     Refused for networks of others, faults of the documents and entries whose network is nowhere.
@@ -127,7 +127,7 @@ async def meant(
 async def claimed_definitions(
     devices: Iterable[ClaimDevice], node: NamedNetworks
 ) -> dict[str, NetworkDefinition]:
-    """By namespace/name the networks of a pod's claims; one that is not there is left out.
+    """Return the networks of a pod's claims by namespace/name, without those that do not exist.
 
     Each is for the resource of the device, where its document is tied to none. Raise Refused for
     faults of the documents.
@@ -148,7 +148,7 @@ async def _of_claim(device: ClaimDevice, node: NamedNetworks) -> NetworkDefiniti
 
 
 async def all_of(questions: Iterable[Awaitable[T]]) -> tuple[T, ...]:
-    """The answers to questions that are asked at once; raise the first one's error."""
+    """Return the answers to questions that are asked at once; raise the first one's error."""
     answers = await asyncio.gather(*questions, return_exceptions=True)
     if errors := [one for one in answers if isinstance(one, BaseException)]:
         raise errors[0]
@@ -158,7 +158,7 @@ async def all_of(questions: Iterable[Awaitable[T]]) -> tuple[T, ...]:
 async def _by_name(
     asks: Sequence[NetworkAsk], node: NamedNetworks, *, apart: bool
 ) -> tuple[tuple[NetworkAsk, ...], dict[str, NetworkDefinition]]:
-    """All entries of one pod have its namespace, so a name means one network.
+    """Look up the names of all entries, once for each name: a pod's have all its namespace.
 
     `apart`: namespaces are kept apart, and what is the node's is of none of them.
     """
@@ -183,7 +183,7 @@ async def _by_name(
 async def _named(
     namespace: str, name: str, node: NamedNetworks, *, apart: bool
 ) -> NetworkDefinition | None:
-    """The network of this name, of the nearest place that has one."""
+    """Return the network of this name, of the nearest place that has one."""
     from kube_rdma.attach.documents.cni_conf import DEFAULT_NETWORK, built_in
 
     if not apart and (definition := await node.configured(namespace, name)):

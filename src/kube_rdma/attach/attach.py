@@ -1,14 +1,13 @@
 """The one procedure by which pods get networks and addresses, and by which all of it ends.
 
-    door ─ request ─► record begun │ facts ─► judged ─► IPAM ─► planned
-      ─► executor: kernel, other CNI plugins ─► late binding ─► door ─ report ─► record complete
+    endpoint ─ request ─► record begun │ facts ─► decided ─► IPAM ─► planned
+      ─► executor: kernel, other CNI plugins ─► late binding ─► endpoint ─ report ─► record complete
 
-In which order the rules come, attach/rules/procedure says; here they get their answers. Three doors
-lead here: chain.py (the runtime, for all networks of a pod), calls.py (a meta-plugin, for one
-interface) and calls.py (another plugin, for addresses alone). Each says what a call asks for
-and where the result goes; calls.py chooses. What was made is known by container and interface.
-Whatever fails after something was taken gives everything back and answers with one sentence, which
-the kubelet shows in the pod's event before it tries again.
+attach/rules/procedure has the order of the rules; here they get their facts. Three endpoints lead
+here (attach/calls): the runtime for all networks of a pod, a meta-plugin for one interface, and
+another plugin for addresses alone. What was made is recorded by container and interface. Whatever
+fails after something was taken gives everything back and answers with one sentence, which the
+kubelet shows in the pod's event before it tries again.
 """
 
 from __future__ import annotations
@@ -60,78 +59,76 @@ if TYPE_CHECKING:
     from kube_rdma.attach.node_view import NodeView
     from kube_rdma.ipam.ip_conf import IpamConf
 
-# What one call keeps from all others while it goes on: its sandbox, GUIDs, addresses of claims.
+log = structlog.get_logger()
+
+_FAILED = {True: "network attachment failed", False: "address request failed"}
 
 
-class _Turn(Struct, weakref=True):
-    """`borrowing` is held by one of those for whom the turn is lent."""
+# A call keeps from all others while it goes on: its sandbox, GUIDs, addresses that claims ask for.
 
+
+class _SandboxLock(Struct, weakref=True):
     held: asyncio.Lock = field(default_factory=asyncio.Lock)
-    borrowing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    borrowing: asyncio.Lock = field(default_factory=asyncio.Lock)  # by a call while `held` is lent
     is_lent: bool = False
 
 
 class SandboxLocks:
-    """One call at a time changes a sandbox, through whichever door it came.
+    """Locks by which one call at a time changes a sandbox, through whichever endpoint it came.
 
-    Plugins of others that are run for a pod may come back for addresses (calls.py): whoever
-    runs them lends its turn meanwhile, or both would wait for each other.
+    A plugin of others that is run for a pod may call back for addresses: its call may borrow the
+    lock of the one that runs it, or both would wait for each other.
     """
 
     def __init__(self) -> None:
-        self._sandboxes: WeakValueDictionary[ContainerId, _Turn] = WeakValueDictionary()
+        self._sandboxes: WeakValueDictionary[ContainerId, _SandboxLock] = WeakValueDictionary()
 
     @asynccontextmanager
     async def taken(self, container: ContainerId, *, within: bool = False) -> AsyncIterator[None]:
-        """Hold a sandbox. `within`: it may be for its holder, so a turn that is lent will do."""
-        turn = self._turn(container)
-        async with turn.borrowing if within and turn.is_lent else turn.held:
+        """Hold a sandbox. `within`: the call may act for the holder, so a lent lock will do."""
+        lock = self._lock(container)
+        async with lock.borrowing if within and lock.is_lent else lock.held:
             yield
 
     @asynccontextmanager
     async def lent(self, container: ContainerId) -> AsyncIterator[None]:
-        """For the holder, while it runs others' plugins; what they began has ended afterwards."""
-        turn = self._turn(container)
-        turn.is_lent = True
+        """Lend the holder's lock while others' plugins run; wait for what they began."""
+        lock = self._lock(container)
+        lock.is_lent = True
         try:
             yield
         finally:
-            turn.is_lent = False
-            async with turn.borrowing:  # in the order in which they came
+            lock.is_lent = False
+            async with lock.borrowing:  # in the order in which they came
                 pass
 
-    def _turn(self, container: ContainerId) -> _Turn:
-        turn = self._sandboxes.get(container)
-        if turn is None:
-            turn = self._sandboxes[container] = _Turn()
-        return turn
+    def _lock(self, container: ContainerId) -> _SandboxLock:
+        lock = self._sandboxes.get(container)
+        if lock is None:
+            lock = self._sandboxes[container] = _SandboxLock()
+        return lock
 
 
 class Reservations:
-    """What is being given to interfaces that have no record yet, and to whom.
-
-    GUIDs, and keys of what claims say (Placed.sole).
-    """
+    """GUIDs and keys of claims' addresses (Placed.sole) for interfaces that have no record yet."""
 
     def __init__(self) -> None:
-        self._claimed: dict[AttachmentKey, dict[str, str]] = {}  # who gets it
+        self._reserved: dict[AttachmentKey, dict[str, str]] = {}  # a sentence by value
 
     def of_others(self, key: AttachmentKey) -> dict[str, str]:
-        """What another ADD than this one is about to give, with whom it gives it."""
-        claims = [claim for other, claim in self._claimed.items() if other != key]
-        return {value: pod for claim in claims for value, pod in claim.items()}
+        """Return what another ADD than this one is about to give, with a sentence about its pod."""
+        others = [reserved for other, reserved in self._reserved.items() if other != key]
+        return {value: pod for reserved in others for value, pod in reserved.items()}
 
-    def claim(self, key: AttachmentKey, sandbox: Sandbox, values: Iterable[str]) -> None:
-        """Keep these from all others until `release`."""
-        if claim := dict.fromkeys(values, f"{sandbox.pod} is being given it"):
-            self._claimed[key] = claim
+    def reserve(self, key: AttachmentKey, sandbox: Sandbox, values: Iterable[str]) -> None:
+        """Keep these values from all others until `release`."""
+        if reserved := dict.fromkeys(values, f"{sandbox.pod} is being given it"):
+            self._reserved[key] = reserved
 
     def release(self, key: AttachmentKey) -> None:
-        """The ADD has ended, in whatever way: its record tells, or it has nothing."""
-        self._claimed.pop(key, None)
+        """Forget the reservation of an ADD that has ended: its record has it, or it has nothing."""
+        self._reserved.pop(key, None)
 
-
-# Asks for the end of pods that hold the device nodes of another device, and tells them why.
 
 EVICTED = (
     "kube-rdma's controller evicts the pod, and its owner makes another; without a controller, "
@@ -139,13 +136,12 @@ EVICTED = (
 )
 ALONE = "No controller owns the pod: delete it and create it again."
 
-log = structlog.get_logger()
-
 
 class OutdatedPods:
-    """Those of one node. `restart` asks for the end of a pod, or (None) no more, and raises
-    KubeError; `tell` says something about a pod: a word for it, a sentence, whether it is a
-    warning; `clock` is monotonic.
+    """The pods of one node that hold the device nodes of another device, and their eviction.
+
+    `restart` asks the controller to evict a pod, or (None) no more, and raises KubeError; `tell`
+    records an Event: reason, sentence, is it a warning; `clock` is monotonic.
     """
 
     def __init__(
@@ -162,7 +158,7 @@ class OutdatedPods:
     async def refused(
         self, pod: PodState, interface: InterfaceName | None, error: Outdated
     ) -> None:
-        """Take note of one more refused ADD; ask and tell when it is time to."""
+        """Take note of one more refused ADD; ask for the eviction and report when it is time to."""
         if pod.deleting:
             return
         self._refusals, asks = refused(self._refusals, (pod.uid, interface), self._clock())
@@ -175,7 +171,7 @@ class OutdatedPods:
         self._tell(pod, "DeviceNodesOutdated", f"{why} {EVICTED if remade else ALONE}", True)
 
     async def attached(self, pod: PodState, interface: InterfaceName | None) -> None:
-        """Forget what was refused before; with the last of it a request is taken back."""
+        """Forget what was refused before; with the last refusal a request is taken back."""
         key = (pod.uid, interface)
         self._refusals = {each: one for each, one in self._refusals.items() if each != key}
         others = any(uid == pod.uid for uid, _ in self._refusals)
@@ -183,7 +179,7 @@ class OutdatedPods:
             await self._ask(pod, None)
 
     async def _ask(self, pod: PodState, why: str | None) -> None:
-        """What cannot be written now the next refusal writes; what stays ends by its age."""
+        """Write the request; what fails is written at the next refusal, what stays ends by age."""
         try:
             await self._restart(pod, why)
         except KubeError as error:
@@ -191,68 +187,62 @@ class OutdatedPods:
             log.warning("restart request not written", pod=name, why=str(error))
 
 
-_FAILED = {True: "network attachment failed", False: "address request failed"}
+# The procedure of one call, between the endpoint that reads it and the executor.
 
 
-class Again(Enum):
-    """What an ADD means for a key that has a record."""
+class RepeatedAdd(Enum):
+    """The treatment of an ADD for a key that has a record."""
 
     ANSWERED = auto()  # what is complete is the answer, the rest is ended and made anew
     ANEW = auto()  # it is ended and made anew
     KEPT = auto()  # the addresses that it has it gets again
 
 
-class AskedNetworks(Frozen):
-    """What is asked for, and by network the addresses that its document says to ask for."""
+class RequestedNetworks(Frozen):
+    """The networks of a request, and by network the addresses that its document asks for."""
 
     request: NetworkRequest
     ipam: Mapping[str, IpamConf]
 
 
 class AttachRequest(Frozen, kw_only=True):
-    """What one ADD asks for, and in which namespace (`netns` is open).
-
-    `uid` is the pod's as its addresses are booked. `networks` reads what is asked for; it raises
-    Refused with all faults, Unavailable when nobody tells. Without it no interface is made: `nics`
-    are all that is asked for.
-    """
+    """One ADD as an endpoint understood it."""
 
     key: AttachmentKey
     sandbox: Sandbox
-    netns: int
-    uid: PodUid
+    netns: int  # of the sandbox, open
+    uid: PodUid  # the pod's, as its addresses are recorded
     pod: PodState | None
-    again: Again
-    networks: Callable[[], Awaitable[AskedNetworks]] | None = None
+    again: RepeatedAdd
+    # Reads the networks; raises Refused with all faults, Unavailable when the API server is away.
+    # None: no interface is made, and `nics` are all that is asked for.
+    networks: Callable[[], Awaitable[RequestedNetworks]] | None = None
     nics: tuple[NicRequest, ...] = ()
 
 
 class AttachResult(Frozen):
-    """What became of a request: addresses, what kube-rdma planned, all interfaces as they are.
+    """The outcome of a request."""
 
-    `beside` are the plans of the sandbox's other interfaces.
-    """
-
-    given: tuple[Given, ...]
+    given: tuple[Given, ...]  # addresses
     plans: tuple[Plan, ...] = ()
-    interfaces: tuple[Attached, ...] = ()
-    beside: tuple[Plan, ...] = ()
+    interfaces: tuple[Attached, ...] = ()  # all of them, as they are
+    beside: tuple[Plan, ...] = ()  # plans of the sandbox's other interfaces
 
 
-class Door(Protocol):
-    """A way in. `is_within`: its calls may come from what is run for a sandbox's holder."""
+class CniEndpoint(Protocol):
+    """A kind of caller: what its calls ask for, and where the result goes."""
 
-    is_within: bool
+    is_within: bool  # its calls may come from a plugin that is run for a sandbox's holder
 
     async def request(self, call: Call) -> AttachRequest | None:
-        """What an ADD asks for; None: nothing of kube-rdma. Raise KubeError."""
+        """Return the request of an ADD; None: nothing of kube-rdma. Raise KubeError."""
 
     async def report(self, call: Call, request: AttachRequest, result: AttachResult) -> CniResult:
-        """Tell whom it concerns, and what the caller gets; raise KubeError."""
+        """Report the result to whom it concerns, and return the caller's; raise KubeError."""
 
 
 def sandbox_of(call: Call, inode: Callable[[int], int]) -> tuple[Sandbox, int]:
-    """Where a call's pod is, and the descriptor of its namespace; raise Unavailable without one.
+    """Return a call's sandbox and the descriptor of its namespace; raise Unavailable without one.
 
     `inode` is of the namespace behind a descriptor.
     """
@@ -264,37 +254,30 @@ def sandbox_of(call: Call, inode: Callable[[int], int]) -> tuple[Sandbox, int]:
 
 
 class AttachDependencies(Frozen, kw_only=True):
-    """Whom the procedure and its doors need; `inode` is of the namespace behind a descriptor.
-
-    `everybodys` are the namespaces whose networks pods of all others may name; None: of any.
-    `outdated` hears of pods that only a new one helps; None: nobody does. `limits` are those of
-    shares; None: no share has any.
-    """
+    """All that the procedure and its endpoints work with."""
 
     node: NodeView
     giver: AddressProvider
     late: LateBinding
     attachments: PlanExecutor
-    inode: Callable[[int], int]
+    inode: Callable[[int], int]  # of the namespace behind a descriptor
     stopwatch: Stopwatch = field(default_factory=Stopwatch)
+    # namespaces whose networks pods of all others may name; None: all are
     everybodys: tuple[str, ...] | None = None
-    outdated: OutdatedPods | None = None
-    limits: ShareLimits | None = None
+    outdated: OutdatedPods | None = None  # notified of pods that must be recreated
+    limits: ShareLimits | None = None  # None: no share has any
 
 
-class Judged(Frozen):
-    """What a request gets and where, before anything is taken for it.
-
-    `nics` are what IPAM will be asked, `holdings` what the pod's containers hold.
-    """
+class AttachDecision(Frozen):
+    """The cards, links and addresses for a request, before anything is taken for it."""
 
     placed: Placed
-    nics: tuple[NicRequest, ...]
-    holdings: tuple[Holding, ...]
+    nics: tuple[NicRequest, ...]  # for IPAM
+    holdings: tuple[Holding, ...]  # of the pod's containers
 
 
 class AttachPipeline:
-    """All doors of this node have this one; calls for one sandbox go one after the other."""
+    """The procedure for all endpoints of a node; calls for one sandbox go one after the other."""
 
     def __init__(self, dependencies: AttachDependencies) -> None:
         self._needs = dependencies
@@ -302,19 +285,22 @@ class AttachPipeline:
         self._reserved = Reservations()
         self._sandboxes = SandboxLocks()
 
-    async def add(self, call: Call, door: Door) -> CniResult:
+    async def add(self, call: Call, endpoint: CniEndpoint) -> CniResult:
         """Give a call what it asks for, and answer it; raise KubeError with nothing left."""
-        async with self._sandboxes.taken(call.container, within=door.is_within):
-            request = await door.request(call)
+        async with self._sandboxes.taken(call.container, within=endpoint.is_within):
+            request = await endpoint.request(call)
             if request is None or await self._is_answered(request):
                 return CniResult()
             try:
                 with self._needs.stopwatch.timed(families.ATTACH, "add"):
-                    answer = await self._attach(call, door, request)
+                    answer = await self._attach(call, endpoint, request)
             except Exception as error:
                 event = _FAILED[request.networks is not None]
                 log.warning(event, pod=str(call.pod), why=str(error))
-                await self._give_up(request)
+                try:
+                    await self._end(request.key)
+                except KubeError as left:  # for the log: the pod has its own reason
+                    log.warning("cleanup failed", pod=str(request.sandbox.pod), why=str(left))
                 if isinstance(error, Outdated) and request.pod and self._needs.outdated:
                     await self._needs.outdated.refused(request.pod, request.key.interface, error)
                 raise
@@ -324,34 +310,34 @@ class AttachPipeline:
                 await self._needs.outdated.attached(request.pod, request.key.interface)
             return answer
 
-    async def _attach(self, call: Call, door: Door, request: AttachRequest) -> CniResult:
+    async def _attach(self, call: Call, endpoint: CniEndpoint, request: AttachRequest) -> CniResult:
         # Begun: the journal notes the beginning while planning goes on; the note is on the disk
         # before anything is taken or undone.
         beginning = asyncio.ensure_future(self._attachments.begin(request.key, request.sandbox))
         try:
-            judged = await self._judge(request)
+            decision = await self._decide(request)
         finally:
             await asyncio.gather(beginning, return_exceptions=True)
         beginning.result()
-        leased = await self._allocate(request, judged.nics if judged else request.nics)
-        result = await self._make(request, judged, leased) if judged else AttachResult(leased)
-        # Told: the record is complete last, so what a crash interrupts here is ended as well.
-        answer = await door.report(call, request, result)
+        given = await self._allocate(request, decision.nics if decision else request.nics)
+        result = await self._make(request, decision, given) if decision else AttachResult(given)
+        # Reported: the record is complete last, so what a crash interrupts here is ended as well.
+        answer = await endpoint.report(call, request, result)
         await self._attachments.complete(request.key)
         _log(request, result)
         return answer
 
     async def _is_answered(self, request: AttachRequest) -> bool:
-        """Whether the ADD is one that is repeated; what it cannot stand on is ended."""
+        """Return whether the ADD is a repeated one; end what it cannot stand on."""
         before = self._attachments.of(request.key)
-        if request.again is Again.ANSWERED and before and before.complete:
+        if request.again is RepeatedAdd.ANSWERED and before and before.complete:
             return True
-        if request.again is not Again.KEPT and self._attachments.has(request.key):
+        if request.again is not RepeatedAdd.KEPT and self._attachments.has(request.key):
             await self._end(request.key)
         return False
 
-    async def _judge(self, request: AttachRequest) -> Judged | None:
-        """What a request gets and where, or a refusal; what it alone gets is reserved."""
+    async def _decide(self, request: AttachRequest) -> AttachDecision | None:
+        """Decide what a request gets and where, and reserve what it alone gets; raise a refusal."""
         if request.networks is None:
             return None
         node, attachments, key = self._needs.node, self._attachments, request.key
@@ -364,20 +350,20 @@ class AttachPipeline:
         if wished.needs_plugins:  # first, for without the plugin all further answers are useless
             refuse_missing(wished.wishes, *await attachments.installed())
         host = await node.host(wished.wishes, wished.granted)
-        # Judged: from here on each rule may refuse, and nothing has been taken yet.
+        # Decided: from here on each rule may refuse, and nothing has been taken yet.
         every, beside = attachments.by_key.values(), attachments.beside(key)
         seated = procedure.seat(wished, host, every, beside)
         settings = await node.settings(seated.functions)
-        # Nothing is awaited between the look at what is taken and the claim of it.
+        # Nothing is awaited between the look at what is taken and the reservation of it.
         others = [one for other, one in attachments.by_key.items() if other != key]
         placed = procedure.place(seated, settings, others, self._reserved.of_others(key))
-        self._reserved.claim(key, request.sandbox, placed.sole)
+        self._reserved.reserve(key, request.sandbox, placed.sole)
         await attachments.ready(placed.plugin_calls)
         nics = [nic async for nic in self._nics(request, asked, placed)]
-        return Judged(placed, tuple(nics), holdings)
+        return AttachDecision(placed, tuple(nics), holdings)
 
     async def _nics(
-        self, request: AttachRequest, asked: AskedNetworks, placed: Placed
+        self, request: AttachRequest, asked: RequestedNetworks, placed: Placed
     ) -> AsyncIterator[NicRequest]:
         from kube_rdma.ipam.ip_conf import nic_request
 
@@ -400,7 +386,7 @@ class AttachPipeline:
     async def _allocate(
         self, request: AttachRequest, nics: tuple[NicRequest, ...]
     ) -> tuple[Given, ...]:
-        """One request for all interfaces: they get all addresses or none."""
+        """Allocate in one request for all interfaces: they get all addresses or none."""
         if not nics:
             return ()
         namespace = request.sandbox.pod.namespace
@@ -413,13 +399,13 @@ class AttachPipeline:
         )
 
     async def _make(
-        self, request: AttachRequest, judged: Judged, leased: tuple[Given, ...]
+        self, request: AttachRequest, decision: AttachDecision, given: tuple[Given, ...]
     ) -> AttachResult:
         """Plan all steps and do them, and bind the pod's devices to what was made."""
-        node, late, placed = self._needs.node, self._needs.late, judged.placed
+        node, late, placed = self._needs.node, self._needs.late, decision.placed
         # Planned: an IPAM plugin is asked through its link (DHCP), so that is made before.
         pools = await node.ip_pools() if placed.wished.unpooled else ()
-        addressed = procedure.address(placed, request.sandbox, leased, pools)
+        addressed = procedure.address(placed, request.sandbox, given, pools)
         answers = await self._ask_plugins(request, addressed)
         planned = procedure.plan(addressed, answers)
         await node.refuse_full(planned.own)  # with the addresses of plugins, which count too
@@ -429,28 +415,28 @@ class AttachPipeline:
         devices, rdma_cm = await node.devices(made.devices)  # now: a rebound driver renames them
         outcome = procedure.conclude(made, devices, rdma_cm, self._attachments.results(request.key))
         # Limited: no container has been made yet that could take more.
-        await self._limit(request, judged, made)
+        await self._limit(request, decision, made)
         # Bound: the files of earlier calls go first; no container has been made yet to use them.
         if placed.beside:
             await self._unbind(request.key.container)
         annotations = dict(request.pod.annotations) if request.pod else {}
         with self._needs.stopwatch.timed(families.LATE_BINDING):
-            bound = (request.sandbox, outcome.edits, annotations, judged.holdings)
+            bound = (request.sandbox, outcome.edits, annotations, decision.holdings)
             await late.attach(*bound)
             await node.made(*bound)
-        return AttachResult(leased, planned.own, outcome.interfaces, placed.beside)
+        return AttachResult(given, planned.own, outcome.interfaces, placed.beside)
 
     async def _unbind(self, container: ContainerId) -> None:
         await self._needs.late.detach(container)
         await self._needs.node.ended(container)
 
-    async def _limit(self, request: AttachRequest, judged: Judged, made: Made) -> None:
-        """Have the kernel hold the pod to what its shares may take; raise KubeError."""
+    async def _limit(self, request: AttachRequest, decision: AttachDecision, made: Made) -> None:
+        """Have the kernel hold the pod to the limits of its shares; raise KubeError."""
         if not self._needs.limits:
             return
         sandbox = request.sandbox
         uid = sandbox.uid or (request.pod.runtime_uid if request.pod else "")
-        granted = judged.placed.wished.granted
+        granted = decision.placed.wished.granted
         if uncounted := await self._needs.limits.hold(uid, granted, made.used):
             why = not_counted(uncounted)
             log.warning("share limits not held", pod=str(sandbox.pod), why=why)
@@ -458,7 +444,7 @@ class AttachPipeline:
     async def _ask_plugins(
         self, request: AttachRequest, addressed: Addressed
     ) -> dict[InterfaceName, CniResult]:
-        """Make the links whose addresses other IPAM plugins give, and have their answers."""
+        """Make the links whose addresses other IPAM plugins give, and return their answers."""
         if not addressed.begun:
             return {}
         await self._execute(request, addressed.begun)
@@ -468,37 +454,30 @@ class AttachPipeline:
     async def _execute(
         self, request: AttachRequest, planned: tuple[Plan, ...], done: tuple[Plan, ...] = ()
     ) -> PodView:
-        wanted = Attachment(request.sandbox, planned)
+        desired = Attachment(request.sandbox, planned)
         async with self._while_plugins_run(request.key, planned):
-            return await self._attachments.attach(request.key, wanted, request.netns, done)
+            return await self._attachments.attach(request.key, desired, request.netns, done)
 
     def _while_plugins_run(
         self, key: AttachmentKey, planned: Sequence[Plan]
     ) -> AbstractAsyncContextManager[None]:
-        """Plugins of others may come back for addresses of the sandbox that is held for them."""
+        """Lend the sandbox while plugins of others run, who may come back for addresses."""
         return self._sandboxes.lent(key.container) if calls_plugins(planned) else nullcontext()
-
-    async def _give_up(self, request: AttachRequest) -> None:
-        """End what an ADD has begun; why that fails is for the log, the pod has its own reason."""
-        try:
-            await self._end(request.key)
-        except KubeError as error:
-            log.warning("cleanup failed", pod=str(request.sandbox.pod), why=str(error))
 
     async def end(self, key: AttachmentKey, *, within: bool = False) -> None:
         """Give everything of a key back; no error where there is nothing. Raise KubeError.
 
-        `within`: the caller may act for whoever holds the sandbox.
+        `within`: the caller may act for the call that holds the sandbox.
         """
         async with self._sandboxes.taken(key.container, within=within):
             await self._end(key)
 
     async def _end(self, key: AttachmentKey) -> None:
-        """In the order in which others may have it.
+        """Give everything back in the order in which others may have it.
 
         The record goes last: until then whatever comes in between is made up for. Raise Gone when a
-        card is nowhere now: its record stays, the addresses do not. LateBinding binding ends with
-        the last interface, for its files are of the whole pod.
+        card is nowhere now: its record stays, the addresses do not. Late binding ends with the last
+        interface, for its files are of the whole pod.
         """
         await self._attachments.refuse_foreign(key)
         attachment = self._attachments.of(key)
@@ -515,7 +494,7 @@ class AttachPipeline:
         await self._attachments.forget(key)
 
     async def delete(self, call: Call, key: AttachmentKey, *, within: bool = False) -> CniResult:
-        """DEL. A pod does not wait for a card that is nowhere; the rounds of repair.py do."""
+        """Answer DEL. A pod does not wait for a card that is nowhere; repair.py's rounds do."""
         try:
             with self._needs.stopwatch.timed(families.ATTACH, "delete"):
                 await self.end(key, within=within)
@@ -524,7 +503,7 @@ class AttachPipeline:
         return CniResult()
 
     async def check(self, call: Call, key: AttachmentKey) -> CniResult:
-        """CHECK; raise Broken with what is not as it was planned."""
+        """Answer CHECK; raise Broken with what is not as it was planned."""
         if call.netns is None:
             return CniResult()
         with self._needs.stopwatch.timed(families.ATTACH, "check"):
@@ -534,18 +513,18 @@ class AttachPipeline:
         return CniResult()
 
     async def lost(self, key: AttachmentKey, namespace: int) -> tuple[Plan, ...]:
-        """The plans whose interfaces are not in the namespace; raises KubeError."""
+        """Return the plans whose interfaces are not in the namespace; raise KubeError."""
         async with self._sandboxes.taken(key.container):
             return await self._attachments.lost(key, namespace)
 
     async def recover(self) -> None:
-        """After a start: end what no ADD has answered for, and what has lost its pod."""
+        """End, after a start, what no ADD has answered for and what has lost its pod."""
         for key, attachment in self._attachments.by_key.items():
             if not attachment.complete or not await _lives(attachment.sandbox):
                 await self._end_left(key, attachment.sandbox)
 
     async def sweep(self) -> None:
-        """End interfaces that have lost their pod: a caller that lost its notes says nothing of it.
+        """End interfaces that have lost their pod: a caller that lost its notes sends no DEL.
 
         What the runtime called for is compared with its sandboxes by repair.py.
         """
@@ -564,7 +543,7 @@ class AttachPipeline:
             log.warning("attachment removal failed", **facts, why=str(error))
 
     async def collect(self, living: frozenset[ContainerId], since: float) -> None:
-        """Free the addresses that no sandbox has; `living` are all of the runtime's, after `since`.
+        """Free the addresses that no sandbox has; `living` are the runtime's, listed after `since`.
 
         The sandbox of an ADD that is under way is not among them yet, but in the journal.
         """
@@ -573,7 +552,7 @@ class AttachPipeline:
 
 
 async def _lives(sandbox: Sandbox) -> bool:
-    """Whether the sandbox's namespace is there, as far as that can be seen."""
+    """Return whether the sandbox's namespace is there, as far as that can be seen."""
     try:
         return await asyncio.to_thread(is_there, sandbox)
     except Unavailable:

@@ -1,4 +1,4 @@
-"""Late binding as it is done: promises and bindings in the journal, device files for the runtime.
+"""Does late binding: promises and bindings in the journal, device files for the runtime.
 
 attach/rules/late_binding decides each time out of what is known at that moment; here it is
 gathered, and what was decided is done in the order that survives a crash: the journal first, the
@@ -25,31 +25,9 @@ from kube_rdma.adapters.kernel.sysfs.topology_facts import facts_of
 from kube_rdma.adapters.runtime.cdi import CdiFolder
 from kube_rdma.adapters.runtime.settings import SettingsFolder
 from kube_rdma.attach.late_binding import EarlySettings, LateBinding
-from kube_rdma.attach.rules.late_binding import (
-    Asked,
-    AskPod,
-    Known,
-    Start,
-    Wait,
-    Write,
-    bind,
-    doubtful,
-    gate,
-    holders,
-    is_taken_over,
-    promise,
-    stale,
-    suffices,
-)
+from kube_rdma.attach.rules import late_binding as rules
+from kube_rdma.attach.rules import settings
 from kube_rdma.attach.rules.requests import is_asking
-from kube_rdma.attach.rules.settings import (
-    as_asked,
-    known_devices,
-    settings_files,
-    together,
-    topology_file,
-    used_devices,
-)
 from kube_rdma.lib.records import Records, in_the_log
 from kube_rdma.model.attach.attachment import Sandbox
 from kube_rdma.model.card import Card, CardId
@@ -87,47 +65,41 @@ log = structlog.get_logger()
 
 
 async def always(_: PodState) -> bool:
-    """Without a meta-plugin, every network that a pod asks for is for kube-rdma."""
+    """Return True: without a meta-plugin, kube-rdma makes every network that a pod asks for."""
     return True
 
 
 class BinderDependencies(Frozen):
-    """Whom the binder needs.
-
-    `networks`: pods get networks from the agent. `shim` is a path of the host.
-    `links_inside` shows a namespace's links, blocks and raises KubeError. `sandboxes` are those of
-    the runtime; it raises Unavailable. `concerned` tells of
-    a pod that asks for networks whether one of them is for kube-rdma to make; Refused: it is to
-    have none on this node. `tell` takes a sentence for each record that cannot be read. In the
-    folder `early` lies what containers are told whose devices Allocate gives.
-    """
+    """All that the binder works with."""
 
     journal: Journal[Promise | Binding]
     cdi: CdiFolder
     kubelet: KubeletView
     pods: Pods
-    links_inside: Callable[[Path], tuple[PodLink, ...]]
-    sandboxes: Callable[[], Awaitable[Sequence[PodSandbox]]]
-    networks: bool = False
-    shim: Callable[[], str | None] = lambda: None
+    links_inside: Callable[[Path], tuple[PodLink, ...]]  # of a namespace; blocks, raises KubeError
+    sandboxes: Callable[[], Awaitable[Sequence[PodSandbox]]]  # the runtime's; raises Unavailable
+    networks: bool = False  # pods get networks from the agent
+    shim: Callable[[], str | None] = lambda: None  # a path of the host
     settings: SettingsFolder = field(default_factory=SettingsFolder)
-    early: Path | None = None
+    early: Path | None = None  # folder of settings for containers whose devices Allocate gives
     topology: Callable[[Sequence[PlacedNet]], TopologyFacts] = facts_of
+    # Returns whether kube-rdma makes one of a pod's networks; raises Refused where the pod is to
+    # have none on this node.
     concerned: Callable[[PodState], Awaitable[bool]] = always
-    tell: Callable[[str], None] = in_the_log
+    tell: Callable[[str], None] = in_the_log  # is called for each record that cannot be read
 
 
 class Binder(LateBinding):
-    """What Allocate, CNI and PreStartContainer ask for; one call at a time changes anything."""
+    """Late binding of one node; one call at a time changes anything."""
 
-    def __init__(self, neighbours: BinderDependencies) -> None:
+    def __init__(self, needs: BinderDependencies) -> None:
         """Read the journal; records that cannot be read are reported, and block nothing."""
-        self._to = neighbours
-        self._records = Records(neighbours.journal, neighbours.tell)
-        self._turn = asyncio.Lock()
+        self._needs = needs
+        self._records = Records(needs.journal, needs.tell)
+        self._lock = asyncio.Lock()
         self._notices = Notices()
         self._pools: Mapping[str, Pool] = {}
-        self._early = EarlySettings(neighbours.early, neighbours.cdi, neighbours.shim)
+        self._early = EarlySettings(needs.early, needs.cdi, needs.shim)
         self._absent: Mapping[str, float] = {}
 
     @property
@@ -139,8 +111,8 @@ class Binder(LateBinding):
         return tuple(one for one in self._records.values if isinstance(one, Binding))
 
     def possible(self, specs: Sequence[PoolSpec]) -> tuple[PoolSpec, ...]:
-        """The wishes, for this node can bind late; what networks change says pools/rules/modes."""
-        return tuple(with_networks(spec) if self._to.networks else spec for spec in specs)
+        """Return the specs, for this node can bind late; pools/rules/modes adds networks."""
+        return tuple(with_networks(spec) if self._needs.networks else spec for spec in specs)
 
     def offered(self, pools: Mapping[str, Pool]) -> None:
         """Take note of what is offered now, by resource."""
@@ -155,8 +127,8 @@ class Binder(LateBinding):
         given = await self._early.give(pool, given)
         if terms(pool.spec).attach is Attach.NONE:
             return given
-        async with self._turn:
-            made = promise(
+        async with self._lock:
+            made = rules.promise(
                 given,
                 Nonce(secrets.token_hex(8)),
                 time.time(),
@@ -169,25 +141,25 @@ class Binder(LateBinding):
     async def start(self, pool: Pool, shares: Sequence[ShareId]) -> None:
         """Return when the container that holds exactly these shares may start; raise Refused."""
         resource, attach = pool.spec.resource, terms(pool.spec).attach
-        if pool.spec.bare_ids and is_taken_over(self._promises, resource, shares):
+        if pool.spec.bare_ids and rules.is_taken_over(self._promises, resource, shares):
             return
-        asked: Asked | None = None
+        asked: rules.Asked | None = None
         while True:
-            async with self._turn:
+            async with self._lock:
                 holdings = await self._holdings()
                 facts = await self._gather_facts(holdings)
                 try:
-                    decision = gate(facts, resource, shares, attach, asked, time.monotonic())
+                    decision = rules.gate(facts, resource, shares, attach, asked, time.monotonic())
                 except Refused as error:
                     why = asked.why if asked else None
                     raise why or self._unsure(resource) or error from None
                 match decision:
-                    case Start():
+                    case rules.Start():
                         return
-                    case AskPod():
+                    case rules.AskPod():
                         asked = await self._asked(facts, resource, shares)
                         continue
-                    case Write(pod, uid, promises):
+                    case rules.Write(pod, uid, promises):
                         for promise in promises:
                             sandbox = Sandbox(at_start(promise.nonce), pod, uid, "", 0)
                             given = self._edits(
@@ -195,7 +167,7 @@ class Binder(LateBinding):
                             )
                             await self._bind(promise, sandbox, given)
                         continue
-            assert isinstance(decision, Wait)
+            assert isinstance(decision, rules.Wait)
             await asyncio.sleep(decision.seconds)
 
     async def attach(
@@ -205,20 +177,20 @@ class Binder(LateBinding):
         annotations: Mapping[str, str] = MappingProxyType({}),
         holdings: Sequence[Holding] | None = None,
     ) -> tuple[Promise, ...]:
-        """CNI ADD: bind every promise of the pod in this sandbox; raise KubeError.
+        """Bind every promise of the pod in this sandbox, at CNI ADD; raise KubeError.
 
-        `edits` says by share what was made for the pod; other shares stand for the cards' nodes.
+        `edits` has by share what was made for the pod; other shares stand for the cards' nodes.
         `annotations` are the pod's. `holdings` are all of it; None: the kubelet is asked.
         """
-        async with self._turn:
+        async with self._lock:
             if not self._promises:
                 return ()
             if holdings is None or (
-                holdings and not suffices(holdings, self._promises, self._bindings)
+                holdings and not rules.suffices(holdings, self._promises, self._bindings)
             ):
                 holdings = await self._holdings()
             facts = await self._gather_facts(holdings)
-            decided = bind(facts, sandbox.pod, sandbox.uid, sandbox.container)
+            decided = rules.bind(facts, sandbox.pod, sandbox.uid, sandbox.container)
             for outdated in decided.outdated:
                 await self._end(outdated)
             for promise in decided.promises:
@@ -227,26 +199,32 @@ class Binder(LateBinding):
         return decided.promises
 
     async def detach(self, container: ContainerId) -> None:
-        """CNI DEL: end what is bound in this sandbox; nothing there is not an error."""
-        async with self._turn:
+        """End what is bound in this sandbox, at CNI DEL; nothing there is not an error."""
+        async with self._lock:
             for binding in [b for b in self._bindings if b.container == container]:
                 await self._end(binding)
-            await asyncio.to_thread(self._to.cdi.remove, container)
+            await asyncio.to_thread(self._needs.cdi.remove, container)
 
     async def links_inside(self, node: Sequence[Card]) -> LinksInside:
-        """The pod and its links for each card that sits inside one, which this node cannot see."""
+        """Return the pod and its links for each card inside one, which this node cannot see."""
         bound = {card: binding for binding in self._bindings for card in binding.cards}
         hidden = (card.id for card in node if card.function and not card.function.netdevs)
         inside = {card: bound[card] for card in hidden if card in bound and bound[card].netns}
         # A pod with many cards has one namespace, which is entered once.
         paths = {binding.netns for binding in inside.values()}
-        links = {netns: await self._links(netns) for netns in paths}
+        links: dict[str, tuple[PodLink, ...]] = {}
+        for netns in paths:
+            try:
+                links[netns] = await asyncio.to_thread(self._needs.links_inside, Path(netns))
+            except KubeError as error:
+                log.warning("pod network namespace not readable", netns=netns, why=str(error))
+                links[netns] = ()
         return {card: (str(one.pod), links[one.netns]) for card, one in inside.items()}
 
     def cards(self) -> frozenset[CardId] | None:
-        """The cards that are promised to pods or bound; None where a record is not understood.
+        """Return the cards that are promised or bound; None where a record is not understood.
 
-        A share of a whole pool stands for all of its cards, so nobody has one by it.
+        A share of a whole pool stands for all of its cards, so no pod has one by it.
         """
         if self._records.foreign_names:
             return None
@@ -257,8 +235,8 @@ class Binder(LateBinding):
         return frozenset(card for one in records for card in one.cards)
 
     async def held(self) -> tuple[Holding, ...]:
-        """As LateBinding.held."""
-        async with self._turn:
+        """Return what is bound for running pods, whatever the kubelet knows; raise Unavailable."""
+        async with self._lock:
             facts = await self._gather_facts(())
         living = (one for one in facts.bindings if one.container not in facts.gone)
         return tuple(
@@ -266,7 +244,7 @@ class Binder(LateBinding):
         )
 
     async def sweep(self) -> None:
-        """Forget what nobody needs any more, again and again, until cancelled."""
+        """Remove what is not needed any more, again and again, until cancelled."""
         while True:
             try:
                 await self.forget()
@@ -276,15 +254,15 @@ class Binder(LateBinding):
             await asyncio.sleep(SWEEP_SECONDS)
 
     async def forget(self) -> None:
-        """Forget once; raise Unavailable when the kubelet or the disk does not answer."""
-        async with self._turn:
+        """Remove it once; raise Unavailable when the kubelet or the disk does not answer."""
+        async with self._lock:
             await self._early.renew()
             facts = await self._gather_facts(await self._holdings())
-            old = stale(facts, self._absent, time.monotonic())
+            old = rules.stale(facts, self._absent, time.monotonic())
             self._absent = old.absent
             for file in old.files:
-                await asyncio.to_thread(self._to.cdi.remove, file.container, file.nonce)
-                await asyncio.to_thread(self._to.settings.remove, file.container, file.nonce)
+                await asyncio.to_thread(self._needs.cdi.remove, file.container, file.nonce)
+                await asyncio.to_thread(self._needs.settings.remove, file.container, file.nonce)
             for binding in old.bindings:
                 log.info(
                     "binding ended without DEL",
@@ -311,27 +289,27 @@ class Binder(LateBinding):
         if self._records.get(_binding_name(binding)) is None:
             await self._records.put(_binding_name(binding), binding)
         hooks = await asyncio.to_thread(self._hooks, binding, given)
-        await asyncio.to_thread(self._to.cdi.write, binding, replace(given, hooks=hooks))
+        await asyncio.to_thread(self._needs.cdi.write, binding, replace(given, hooks=hooks))
         log.info("bound", pod=str(binding.pod), cards=",".join(binding.cards), cdi=binding.cdi)
 
     async def _end(self, binding: Binding) -> None:
-        """The file goes first: without it no container starts any more."""
-        await asyncio.to_thread(self._to.cdi.remove, binding.container, binding.nonce)
-        await asyncio.to_thread(self._to.settings.remove, binding.container, binding.nonce)
+        """Remove a binding's files first: without its record no container starts any more."""
+        await asyncio.to_thread(self._needs.cdi.remove, binding.container, binding.nonce)
+        await asyncio.to_thread(self._needs.settings.remove, binding.container, binding.nonce)
         await self._records.forget(_binding_name(binding))
 
     def _hooks(self, binding: Binding, given: Edits) -> tuple[RuntimeHook, ...]:
-        """What the runtime runs for the container, where the host has it; for its settings, too."""
-        shim = self._to.shim()
+        """Return the hooks for the container, where the host has the shim; one is for settings."""
+        shim = self._needs.shim()
         if shim is None:
             return ()
         pool = self._pools.get(binding.resource)
         places = tuple(device.place for device in given.used if device.place)
-        topology = topology_file(places, self._to.topology(places)) if places else ""
-        files = settings_files(given.used, pool.spec.fabric if pool else None, topology)
+        topology = settings.topology_file(places, self._needs.topology(places)) if places else ""
+        files = settings.settings_files(given.used, pool.spec.fabric if pool else None, topology)
         if not files:
             return (lift_memlock(shim),)
-        folder = self._to.settings.write(binding.container, binding.nonce, files)
+        folder = self._needs.settings.write(binding.container, binding.nonce, files)
         return lift_memlock(shim), merge_settings(shim, str(folder))
 
     def _edits(
@@ -341,48 +319,48 @@ class Binder(LateBinding):
         holdings: Sequence[Holding],
         annotations: Mapping[str, str],
     ) -> Edits:
-        """What the container gets: nodes of what its networks made, else of the promised cards.
+        """Return the device nodes that the container gets, and the devices in its settings.
 
-        With them the devices that it is told of: all of its container's, whatever the resource.
+        Nodes are of what its networks made, else of the promised cards; devices are all of its
+        container's, whatever the resource.
         """
         made = [edits[held].char_paths for held in promise.held if held in edits]
-        paths = {path for each in made for path in each} if made else self._card_nodes(promise)
-        held = together(promise.held, holdings)
-        card_devices = {one: self._card_devices(*one) for one in held if one not in edits}
-        used = used_devices(held, edits, card_devices)
-        return Edits(tuple(sorted(paths)), used=as_asked(used, annotations))
-
-    def _card_nodes(self, promise: Promise) -> Sequence[str]:
-        """The device nodes of the promised cards as they are now."""
         pool = self._pools.get(promise.resource)
-        if pool is None:
+        if made:
+            paths = {path for each in made for path in each}
+        elif pool:
+            shares = [pool.index[name] for name in promise.shares if name in pool.index]
+            paths = set(grant(pool, shares).char_paths)
+        else:
             raise Unavailable(f"{promise.resource} is not advertised on this node now.")
-        shares = [pool.index[name] for name in promise.shares if name in pool.index]
-        return grant(pool, shares).char_paths
+        held = settings.together(promise.held, holdings)
+        card_devices = {one: self._card_devices(*one) for one in held if one not in edits}
+        used = settings.used_devices(held, edits, card_devices)
+        return Edits(tuple(sorted(paths)), used=settings.as_asked(used, annotations))
 
     def _card_devices(self, resource: str, share: ShareId) -> tuple[UsedDevice, ...]:
-        """The devices of the cards that a share stands for; none of what is others'."""
+        """Return the devices of the cards of a share; none for shares of other plugins."""
         pool = self._pools.get(resource)
         if pool is None or share not in pool.index:
             return ()
-        return known_devices(granted_cards(pool, [pool.index[share]]))
+        return settings.known_devices(granted_cards(pool, [pool.index[share]]))
 
     async def _holdings(self) -> tuple[Holding, ...]:
-        """What the kubelet says of all pods; raise Unavailable when it does not."""
-        holdings = await self._to.kubelet.holdings()
+        """Return what the kubelet reports of all pods; raise Unavailable when it does not."""
+        holdings = await self._needs.kubelet.holdings()
         if holdings is None:
             raise Unavailable("The kubelet does not report which pod holds which shares.")
         return holdings
 
-    async def _gather_facts(self, holdings: Sequence[Holding]) -> Known:
-        """What the rules decide by. The files are read before the bindings, see Known."""
-        files = await asyncio.to_thread(self._to.cdi.present)
+    async def _gather_facts(self, holdings: Sequence[Holding]) -> rules.Known:
+        """Return what the rules decide by. The files are read before the bindings, see Known."""
+        files = await asyncio.to_thread(self._needs.cdi.present)
         foreign = self._records.foreign_names
         files = tuple(file for file in files if _binding_name(file) not in foreign)
-        promises, bindings, held = self._promises, self._bindings, holders(holdings)
+        promises, bindings, held = self._promises, self._bindings, rules.holders(holdings)
         gone = await asyncio.to_thread(_gone, bindings)
-        if doubted := doubtful(promises, bindings, held):
-            living = [one for one in await self._to.sandboxes() if one.ready]
+        if doubted := rules.doubtful(promises, bindings, held):
+            living = [one for one in await self._needs.sandboxes() if one.ready]
             uids, pods = {one.uid for one in living}, {one.pod for one in living}
             gone |= {
                 one.container
@@ -391,10 +369,10 @@ class Binder(LateBinding):
             }
         pools = (pool for pool in self._pools.values() if terms(pool.spec).owns)
         owned = {card.id for pool in pools for card in pool.cards}
-        return Known(promises, bindings, files, held, gone, owned)
+        return rules.Known(promises, bindings, files, held, gone, owned)
 
     def _unsure(self, resource: str) -> Unavailable | None:
-        """Why a container waits that another version of kube-rdma may have promised its shares."""
+        """Return why a container waits whose shares another version may have promised."""
         if not self._records.foreign_names:
             return None
         return Unavailable(
@@ -402,34 +380,29 @@ class Binder(LateBinding):
             "kube-rdma does not understand: run the version that wrote it again."
         )
 
-    async def _asked(self, facts: Known, resource: str, shares: Sequence[ShareId]) -> Asked:
-        """What the pod that holds these shares asks for.
+    async def _asked(
+        self, facts: rules.Known, resource: str, shares: Sequence[ShareId]
+    ) -> rules.Asked:
+        """Return what the pod that holds these shares asks for.
 
-        Why it cannot have networks on this node counts where it has none: it may have got one
-        before, and then its containers start again.
+        The reason why it cannot have networks on this node counts where it has none: it may have
+        got one before, and then its containers start again.
         """
         pods = {facts.holders[resource, s] for s in shares if (resource, s) in facts.holders}
-        asked = Asked()
+        asked = rules.Asked()
         for name in pods:
-            pod = await self._to.pods.read(name.namespace, name.name)
-            asked = Asked(pod.runtime_uid, dict(pod.annotations)) if pod else Asked()
+            pod = await self._needs.pods.read(name.namespace, name.name)
+            asked = rules.Asked(pod.runtime_uid, dict(pod.annotations)) if pod else rules.Asked()
             try:
-                if pod and is_asking(pod) and await self._to.concerned(pod):
+                if pod and is_asking(pod) and await self._needs.concerned(pod):
                     return replace(asked, networked=True)
             except Refused as error:
                 return replace(asked, networked=True, why=error)
         return asked
 
-    async def _links(self, netns: str) -> tuple[PodLink, ...]:
-        try:
-            return await asyncio.to_thread(self._to.links_inside, Path(netns))
-        except KubeError as error:
-            log.warning("pod network namespace not readable", netns=netns, why=str(error))
-            return ()
-
 
 def _gone(bindings: Iterable[Binding]) -> frozenset[ContainerId]:
-    """Sandboxes whose network namespace is gone, where the host's namespaces can be seen."""
+    """Return the sandboxes whose namespace is gone, where the host's namespaces are seen."""
     return frozenset(
         one.container
         for one in bindings

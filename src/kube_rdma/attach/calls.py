@@ -1,15 +1,17 @@
-"""The runtime's door: one call for all networks of a pod, which its annotation names.
+"""The endpoints of CNI calls: one socket, three kinds of callers, and the router to them.
 
-The agent is called behind the cluster's own plugin. Interfaces are reported to the pod, by its
-annotations, and not to the runtime: the result is about the cluster's network, which stays as the
-earlier plugins made it. A pod that asks for nothing is let through at once. Through this door GC
-and STATUS come too, and the ADD that repair.py makes late.
+The runtime calls the agent behind the cluster's own plugin, once for all networks that a pod's
+annotation names (SandboxNetworks). Interfaces are reported to the pod, by its annotations, and not
+to the runtime: the result is about the cluster's network, which stays as the earlier plugins made
+it. GC and STATUS come from it too, and the ADD that repair.py makes late. A meta-plugin calls for
+one network and gets its whole result (DelegatedNetworks). Other CNI plugins ask for addresses of
+interfaces that they make (PluginAddresses, by the name kube-rdma-ipam).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from ipaddress import ip_interface
@@ -27,32 +29,20 @@ from kube_rdma.attach.annotated_networks import (
     meant,
 )
 from kube_rdma.attach.attach import (
-    Again,
-    AskedNetworks,
     AttachDependencies,
     AttachPipeline,
     AttachRequest,
     AttachResult,
+    RepeatedAdd,
+    RequestedNetworks,
     sandbox_of,
 )
 from kube_rdma.attach.node_view import NodeContext
-from kube_rdma.attach.rules import foreign_plugins
+from kube_rdma.attach.rules import foreign_plugins, requests
 from kube_rdma.attach.rules.addresses import owner
 from kube_rdma.attach.rules.callers import Role, role, stranded, turned
 from kube_rdma.attach.rules.claim_networks import ask_of, with_claims
 from kube_rdma.attach.rules.procedure import NetworkRequest
-from kube_rdma.attach.rules.requests import (
-    DEFAULT_NETWORK,
-    POD_NETWORKS,
-    SHARED,
-    default_refused,
-    is_asking,
-    names_default,
-    names_networks,
-    refuse_count,
-    refuse_host_network,
-    refuse_isolated,
-)
 from kube_rdma.attach.rules.seats import is_link
 from kube_rdma.model.attach.attachment import Attached, Attachment, AttachmentKey, NetworkAsk
 from kube_rdma.model.attach.cni import (
@@ -67,7 +57,7 @@ from kube_rdma.model.attach.cni import (
 from kube_rdma.model.attach.steps import PluginConf
 from kube_rdma.model.card import CardId
 from kube_rdma.model.claims.claim import ClaimDevice
-from kube_rdma.model.ipam import FIRST, NicRequest, Owner, PodUid, PoolName, is_default
+from kube_rdma.model.ipam import FIRST, NicRequest, PodUid, PoolName, is_default
 from kube_rdma.model.kubernetes import PodState
 from kube_rdma.model.late_binding import ContainerId, PodName
 from kube_rdma.model.pools import DeviceInfo
@@ -77,18 +67,30 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
+SWEEP_SECONDS = 60.0
 
-class SandboxNetworks:
-    """What the runtime calls for, and what repair.py compares with its sandboxes."""
 
+async def _pod(call: Call, name: PodName, needs: AttachDependencies) -> PodState:
+    """Return the pod of a call; raise Unavailable when the API server does not have it yet."""
+    pod = await needs.node.pod(name, call.uid)
+    if pod is None:
+        raise Unavailable(f"The API server has no pod {name} with uid {call.uid} yet.")
+    return pod
+
+
+class _Endpoint:
     is_within = False
 
     def __init__(self, dependencies: AttachDependencies, pipeline: AttachPipeline) -> None:
         self._needs = dependencies
         self._pipeline = pipeline
 
+
+class SandboxNetworks(_Endpoint):
+    """Calls of the runtime; repair.py compares what it called for with its sandboxes."""
+
     async def answer(self, call: Call) -> CniResult:
-        """What the runtime gets; raise KubeError."""
+        """Return the runtime's result; raise KubeError."""
         key = AttachmentKey(call.container)
         match call.verb:
             case Verb.ADD:
@@ -104,23 +106,23 @@ class SandboxNetworks:
         return CniResult()
 
     async def request(self, call: Call) -> AttachRequest | None:
-        """As Door.request: what the pod's annotation asks for."""
+        """Return what the pod's annotation and its claims ask for; see CniEndpoint.request."""
         if call.pod is None or call.netns is None:
             return None  # no pod of Kubernetes
-        pod = await self._needs.node.pod(call.pod, call.uid)
-        if pod is None:
-            raise Unavailable(f"The API server has no pod {call.pod} with uid {call.uid} yet.")
+        pod = await _pod(call, call.pod, self._needs)
         await _refuse_replaced(pod, call.network, self._needs.node)
         asked = asking(pod, call.network)
         devices = await self._needs.node.claimed(call.pod)
-        if not asked.asks:
-            await self._refuse_idle(call.pod, asked)
-            if not devices:
-                held = await self._needs.node.settle(sandbox_of(call, self._needs.inode)[0], pod)
-                if held and self._needs.limits:  # of a claim that another pod brought here
-                    await self._needs.limits.hold(pod.runtime_uid, self._needs.node.granted(held))
-                return None
-        refuse_host_network(pod, asked.asks, asked.annotation)
+        node = self._needs.node
+        if not asked.asks and asked.annotation == requests.POD_NETWORKS:
+            # A list without a network of kube-rdma is refused beside shares that would be for one.
+            requests.refuse_count((), node.granted(await node.holdings(call.pod)))
+        if not asked.asks and not devices:
+            held = await node.settle(sandbox_of(call, self._needs.inode)[0], pod)
+            if held and self._needs.limits:  # of a claim that another pod brought here
+                await self._needs.limits.hold(pod.runtime_uid, node.granted(held))
+            return None
+        requests.refuse_host_network(pod, asked.asks, asked.annotation)
         sandbox, netns = sandbox_of(call, self._needs.inode)
         return AttachRequest(
             key=AttachmentKey(call.container),
@@ -128,30 +130,30 @@ class SandboxNetworks:
             netns=netns,
             uid=PodUid(pod.uid),
             pod=pod,
-            again=Again.ANSWERED,
+            again=RepeatedAdd.ANSWERED,
             networks=partial(_asked, asked, devices, self._needs),
         )
 
     async def report(self, call: Call, request: AttachRequest, result: AttachResult) -> CniResult:
-        """As Door.report: the pod's annotations have it all."""
+        """Write the interfaces to the pod's annotations; see CniEndpoint.report."""
         assert request.pod
         await self._needs.node.tell(request.pod, result.interfaces, call)
         return CniResult()
 
     @property
     def attachments(self) -> tuple[Attachment, ...]:
-        """Every attachment of a whole pod that the journal has."""
+        """Return every attachment of a whole pod that the journal has."""
         by_key = self._needs.attachments.by_key
         return tuple(one for key, one in by_key.items() if key.interface is None)
 
     @property
     def foreign(self) -> frozenset[ContainerId]:
-        """The sandboxes whose attachment another version of kube-rdma has made."""
+        """Return the sandboxes whose attachment another version of kube-rdma has made."""
         keys = self._needs.attachments.foreign
         return frozenset(key.container for key in keys if key.interface is None)
 
     def now(self) -> float:
-        """Take this before the runtime is asked which containers live, for `collect`."""
+        """Return the moment for `collect`; call it before the runtime lists its sandboxes."""
         return self._needs.giver.now()
 
     async def end_lost(self, container: ContainerId) -> None:
@@ -159,13 +161,8 @@ class SandboxNetworks:
         await self._pipeline.end(AttachmentKey(container))
 
     async def collect(self, living: frozenset[ContainerId], since: float) -> None:
-        """As AttachPipeline.collect."""
+        """Free the addresses that no sandbox has; see AttachPipeline.collect."""
         await self._pipeline.collect(living, since)
-
-    async def _refuse_idle(self, pod: PodName, asked: AnnotatedNetworks) -> None:
-        """Refuse a list without a network of kube-rdma beside shares that would be for one."""
-        if asked.annotation == POD_NETWORKS:
-            refuse_count((), self._needs.node.granted(await self._needs.node.holdings(pod)))
 
     async def _gc(self, call: Call) -> None:
         """End what the runtime does not know any more; one that cannot be ended holds up no other.
@@ -188,7 +185,10 @@ class SandboxNetworks:
             raise failed[0]
 
     async def _status(self, call: Call) -> None:
-        """In the cluster's own network an error would make the node NotReady, for all pods."""
+        """Raise Broken while nothing can be attached; in the cluster's own list nothing is raised.
+
+        There an error would make the node NotReady, for all pods.
+        """
         from kube_rdma.attach.documents.cni_conf import ipam_plugin
 
         if call.marked:
@@ -201,17 +201,17 @@ class SandboxNetworks:
 
 async def _asked(
     annotated: AnnotatedNetworks, devices: Sequence[ClaimDevice], needs: AttachDependencies
-) -> AskedNetworks:
-    """All entries of a pod's annotation and of its claims, with the documents that they name."""
+) -> RequestedNetworks:
+    """Return all networks of a pod's annotation and claims, with the documents that they name."""
     asks, definitions = await meant(annotated, needs.node, needs.everybodys)
     if devices:
         claimed = tuple(map(ask_of, devices))
-        refuse_isolated(annotated.namespace, claimed, needs.everybodys)
+        requests.refuse_isolated(annotated.namespace, claimed, needs.everybodys)
         definitions |= await claimed_definitions(devices, needs.node)
         asks = with_claims(asks, claimed)
     networks = tuple(one.network for one in definitions.values())
     ipam = {name: one.ipam for name, one in definitions.items()}
-    return AskedNetworks(NetworkRequest(asks, networks), ipam)
+    return RequestedNetworks(NetworkRequest(asks, networks), ipam)
 
 
 async def _refuse_replaced(pod: PodState, cluster: str, node: NodeView) -> None:
@@ -222,22 +222,22 @@ async def _refuse_replaced(pod: PodState, cluster: str, node: NodeView) -> None:
     """
     from kube_rdma.attach.documents import networks
 
-    if not names_default(pod.annotations):
+    if not requests.names_default(pod.annotations):
         return
-    text = dict(pod.annotations)[DEFAULT_NETWORK]
-    wanted = networks.asks(text, SHARED, DEFAULT_NETWORK)
+    text = dict(pod.annotations)[requests.DEFAULT_NETWORK]
+    wanted = networks.asks(text, requests.SHARED, requests.DEFAULT_NETWORK)
     if len(wanted) != 1:
         raise Refused(
             f"it names {len(wanted)} networks, and a pod has one default network",
             remedy="Keep one of them",
-            where=f"pod {pod.namespace}/{pod.name}: {DEFAULT_NETWORK}",
+            where=f"pod {pod.namespace}/{pod.name}: {requests.DEFAULT_NETWORK}",
         )
     if not await _is_cluster_network(wanted[0], cluster, node):
-        raise default_refused(pod, f"{wanted[0].namespace}/{wanted[0].network}", cluster)
+        raise requests.default_refused(pod, f"{wanted[0].namespace}/{wanted[0].network}", cluster)
 
 
 async def _is_cluster_network(ask: NetworkAsk, cluster: str, node: NodeView) -> bool:
-    """Whether an entry means the network of this name in the node's CNI configuration.
+    """Return whether an entry means the network of this name in the node's CNI configuration.
 
     A document does so by an empty text, or with the name and the plugin of that configuration.
     """
@@ -245,7 +245,7 @@ async def _is_cluster_network(ask: NetworkAsk, cluster: str, node: NodeView) -> 
 
     document = await node.written(ask.namespace, ask.network)
     if document is None:
-        return (ask.namespace, ask.network) == (SHARED, cluster)
+        return (ask.namespace, ask.network) == (requests.SHARED, cluster)
     config, _ = document
     if not config.strip():
         return ask.network == cluster
@@ -254,13 +254,11 @@ async def _is_cluster_network(ask: NetworkAsk, cluster: str, node: NodeView) -> 
     return plugin_type(config) == plugin_type(await node.configured_text(cluster) or b"")
 
 
-# The door of meta-plugins: one network a call, for a caller that has read the pod's annotation.
+class DelegatedNetworks(_Endpoint):
+    """Calls of meta-plugins, which have read the pod's annotation; one network each.
 
-
-class DelegatedNetworks:
-    """What meta-plugins call for; without `infos` they learn nothing of devices."""
-
-    is_within = False
+    `infos` is the folder in which they find device info files.
+    """
 
     def __init__(
         self,
@@ -268,12 +266,11 @@ class DelegatedNetworks:
         pipeline: AttachPipeline,
         infos: DeviceInfoFolder | None = None,
     ) -> None:
-        self._needs = dependencies
-        self._pipeline = pipeline
+        super().__init__(dependencies, pipeline)
         self._infos = infos
 
     async def answer(self, call: Call) -> CniResult:
-        """What the caller gets for ADD, CHECK and DEL; raise KubeError."""
+        """Return the caller's result for ADD, CHECK and DEL; raise KubeError."""
         key = AttachmentKey(call.container, call.interface)
         match call.verb:
             case Verb.ADD:
@@ -284,16 +281,14 @@ class DelegatedNetworks:
                 return await self._pipeline.delete(call, key)
 
     async def request(self, call: Call) -> AttachRequest | None:
-        """As Door.request: the one network whose configuration came."""
+        """Return the one network whose configuration came; see CniEndpoint.request."""
         if call.pod is None:
             raise Refused(
                 "the call names no pod of Kubernetes",
                 remedy="The caller has to pass CNI_ARGS on as the runtime gave them",
                 where=f"network {call.network}",
             )
-        pod = await self._needs.node.pod(call.pod, call.uid)
-        if pod is None:
-            raise Unavailable(f"The API server has no pod {call.pod} with uid {call.uid} yet.")
+        pod = await _pod(call, call.pod, self._needs)
         sandbox, netns = sandbox_of(call, self._needs.inode)
         return AttachRequest(
             key=AttachmentKey(call.container, call.interface),
@@ -301,12 +296,12 @@ class DelegatedNetworks:
             netns=netns,
             uid=PodUid(pod.uid),
             pod=pod,
-            again=Again.ANEW,
+            again=RepeatedAdd.ANEW,
             networks=partial(_delegate_asked, call, pod, self._needs),
         )
 
     async def report(self, call: Call, request: AttachRequest, result: AttachResult) -> CniResult:
-        """As Door.report: the caller gets a whole result, the pod the annotation about RDMA."""
+        """Return a whole result; write the pod's annotation about RDMA; see CniEndpoint.report."""
         (interface,), (plan,) = result.interfaces, result.plans
         await self._describe_device(call, interface)
         others = frozenset(one.interface for one in result.beside)
@@ -328,36 +323,36 @@ class DelegatedNetworks:
                 log.warning("device info file not written", why=str(error))
 
 
-async def _delegate_asked(call: Call, pod: PodState, needs: AttachDependencies) -> AskedNetworks:
-    """The network that the configuration means, its pool made, and what the pod asks of it."""
+async def _delegate_asked(
+    call: Call, pod: PodState, needs: AttachDependencies
+) -> RequestedNetworks:
     from kube_rdma.attach.documents import cni_conf
 
     node = needs.node
     came = await origin(call, pod, node)
     definition, ask = cni_conf.network(call, came.name, came.resource)
-    refuse_isolated(pod.namespace, (ask,), needs.everybodys)  # whatever its caller lets pods name
+    requests.refuse_isolated(
+        pod.namespace, (ask,), needs.everybodys
+    )  # whatever its caller lets pods name
     if cni_conf.is_built_in(call.config):
         pool = await node.has_pool(PoolName(cni_conf.DEFAULT_NETWORK))
         definition = cni_conf.built_in(ask.namespace, pool=pool)
     await node.bring(definition.ipam)
     network = definition.network
     request = NetworkRequest((ask,), (network,), called=True, table=came.table)
-    return AskedNetworks(request, {network.name: definition.ipam})
+    return RequestedNetworks(request, {network.name: definition.ipam})
 
 
 class Origin(Frozen):
-    """The network's name with its namespace, and its resource where it is tied to one.
+    """The network of a pod that a meta-plugin's call is about."""
 
-    `table`: the caller leads what comes from the interface's addresses through this routing table.
-    """
-
-    name: str
-    resource: str | None = None
-    table: int | None = None
+    name: str  # with its namespace
+    resource: str | None = None  # where it is tied to one
+    table: int | None = None  # by which the caller routes what comes from the interface's addresses
 
 
 async def origin(call: Call, pod: PodState, node: NodeView) -> Origin:
-    """Which of the pod's networks a call is about; raise Unavailable when nobody tells."""
+    """Return the pod's network that a call is about; raise Unavailable when it cannot be read."""
     from kube_rdma.attach.documents import cni_conf, networks, pod_networks
 
     annotations = dict(pod.annotations)
@@ -365,7 +360,7 @@ async def origin(call: Call, pod: PodState, node: NodeView) -> Origin:
     with suppress(Refused):  # the caller has understood it
         asks = networks.asks(annotations.get(networks.ANNOTATION, ""), pod.namespace)
     with suppress(Refused):  # likewise
-        first = networks.asks(annotations.get(DEFAULT_NETWORK, ""), SHARED)
+        first = networks.asks(annotations.get(requests.DEFAULT_NETWORK, ""), requests.SHARED)
         asks += tuple(replace(one, interface=FIRST) for one in first)
     if by_definition := await _of_definition(call, asks, node):
         return by_definition
@@ -380,7 +375,7 @@ async def origin(call: Call, pod: PodState, node: NodeView) -> Origin:
 
 
 async def _of_definition(call: Call, asks: Sequence[NetworkAsk], node: NodeView) -> Origin | None:
-    """The entry whose network this is, by the name in its configuration.
+    """Return the entry with this network, by the name in its configuration.
 
     The interface alone does not say it: a caller that gives each pod networks of its own besides
     counts those first. Of a deleted document only the interface is left.
@@ -401,20 +396,13 @@ async def _of_definition(call: Call, asks: Sequence[NetworkAsk], node: NodeView)
     return next((Origin(name) for name in mine if name in gone), None)
 
 
-# The door of other CNI plugins: addresses for the interfaces that they make (kube-rdma-ipam).
-
-
-class PluginAddresses:
-    """The calls of other plugins on this node."""
+class PluginAddresses(_Endpoint):
+    """Calls of other CNI plugins, for addresses of the interfaces that they make."""
 
     is_within = True
 
-    def __init__(self, dependencies: AttachDependencies, pipeline: AttachPipeline) -> None:
-        self._needs = dependencies
-        self._pipeline = pipeline
-
     async def answer(self, call: Call) -> CniResult:
-        """Addresses and routes for ADD, nothing for the rest; raise KubeError."""
+        """Return addresses and routes for ADD, nothing for the rest; raise KubeError."""
         match call.verb:
             case Verb.ADD:
                 return await self._pipeline.add(call, self)
@@ -426,7 +414,7 @@ class PluginAddresses:
         return CniResult()
 
     async def request(self, call: Call) -> AttachRequest | None:
-        """As Door.request: the pool that the ipam block names, for this interface."""
+        """Return the pool that the ipam block names, for the interface; see CniEndpoint.request."""
         sandbox, netns = sandbox_of(call, self._needs.inode)
         return AttachRequest(
             key=AttachmentKey(call.container, call.interface),
@@ -434,12 +422,12 @@ class PluginAddresses:
             netns=netns,
             uid=PodUid(call.uid),
             pod=None,
-            again=Again.KEPT,
+            again=RepeatedAdd.KEPT,
             nics=(await self._nic(call),),
         )
 
     async def report(self, call: Call, request: AttachRequest, result: AttachResult) -> CniResult:
-        """As Door.report; where its interface is, only the plugin knows."""
+        """Return addresses, routes and DNS; the plugin alone knows its interface."""
         from kube_rdma.attach.documents import cni_conf
 
         conf, _, _ = cni_conf.addresses(call)
@@ -457,14 +445,16 @@ class PluginAddresses:
         )
 
     async def _nic(self, call: Call) -> NicRequest:
-        """What is asked of the pools; raise Refused with all faults of the block."""
+        """Return the request to IPAM; raise Refused with all faults of the block."""
         from kube_rdma.attach.documents import cni_conf
         from kube_rdma.ipam.ip_conf import nic_request
 
         conf, wanted, device = cni_conf.addresses(call)
         by_rail = any(rail is not None for rail, _ in conf.pools)
         rail = await self._rail(call, device) if by_rail else None
-        if nic := nic_request(conf, call.interface, rail, wanted, await self._owner(call)):
+        pod = await self._needs.node.pod(call.pod, call.uid) if call.pod else None
+        owned = owner(pod, call.interface) if pod else None
+        if nic := nic_request(conf, call.interface, rail, wanted, owned):
             return nic
         raise Refused(
             "the ipam block names no pool",
@@ -473,19 +463,15 @@ class PluginAddresses:
         )
 
     async def _check(self, call: Call) -> None:
-        """For STATUS what is wrong anywhere on the node, for CHECK what concerns the container."""
+        """Raise Broken: for STATUS with any trouble of the node, for CHECK with the container's."""
         problems = [str(one) for one in await self._needs.giver.check()]
         if call.verb is Verb.CHECK:
             problems = [one for one in problems if call.container in one]
         if problems:
             raise Broken(" ".join(problems))
 
-    async def _owner(self, call: Call) -> Owner | None:
-        pod = await self._needs.node.pod(call.pod, call.uid) if call.pod else None
-        return owner(pod, call.interface) if pod else None
-
     async def _rail(self, call: Call, device: str | None) -> int | None:
-        """The rail of the card that the plugin works on; Refused where nothing says which."""
+        """Return the rail of the card that the plugin works on; raise Refused without one."""
         links = (await self._needs.node.host()).links
         link = next((one for one in links if device and is_link(one, device)), None)
         rail = self._needs.node.rail(CardId(link.pci)) if link and link.pci else None
@@ -499,15 +485,10 @@ class PluginAddresses:
         )
 
 
-# Every CNI call of this node goes from here to its door: one socket, three kinds of callers.
-
-SWEEP_SECONDS = 60.0
-
-
 class CniRouter:
-    """Has the procedure and its doors; `infos` are for DelegatedNetworks.
+    """The procedure of one node with its endpoints; `infos` are for DelegatedNetworks.
 
-    `context` says who should call the agent by the host's configuration now.
+    `context` has who calls the agent by the host's configuration now.
     """
 
     def __init__(
@@ -524,7 +505,7 @@ class CniRouter:
         self._addresses = PluginAddresses(dependencies, self.pipeline)
 
     async def answer(self, call: Call) -> CniResult:
-        """What the caller gets; raise KubeError."""
+        """Return the caller's result; raise KubeError."""
         match role(call):
             case Role.ADDRESSES:
                 return await self._addresses.answer(call)
@@ -543,7 +524,7 @@ class CniRouter:
             await self.pipeline.sweep()
 
     async def missed(self, attachment: CniAttachment) -> None:
-        """Do a DEL that came while nobody answered, of which the note says no more than this."""
+        """Do a DEL that came while the agent was away; its note has no more than the key."""
         if not self._is_delegated(attachment.container):
             await self.pipeline.end(AttachmentKey(attachment.container))
         await self.pipeline.end(AttachmentKey(attachment.container, attachment.interface))
@@ -561,30 +542,25 @@ class CniRouter:
             raise stranded(call)
 
     async def _behind_others(self, call: Call) -> CniResult:
-        """Where a meta-plugin reads the annotation, the agent does not: no interface comes twice.
+        """Answer the runtime, unless a meta-plugin reads the annotation: no interface comes twice.
 
-        What the runtime tells of a pod that asks for nothing is enough; nobody else is asked.
+        The annotations that the runtime passes of a pod without networks are enough.
         """
-        if call.verb is Verb.ADD and self._asks_nothing(call):
-            return CniResult()
+        if call.verb is Verb.ADD and call.annotations is not None:
+            asks = requests.names_networks(call.annotations) or requests.names_default(
+                call.annotations
+            )
+            if not asks and not (call.pod and self._needs.node.has_claims(call.pod)):
+                return CniResult()
         if call.verb is Verb.ADD and self._context.wiring is Wiring.DELEGATE and call.pod:
             pod = await self._needs.node.pod(call.pod, call.uid)
-            if pod and (is_asking(pod) or names_default(pod.annotations)):
+            if pod and (requests.is_asking(pod) or requests.names_default(pod.annotations)):
                 raise turned(call)
             return CniResult()
         return await self.pods.answer(call)
 
-    def _asks_nothing(self, call: Call) -> bool:
-        """Whether a pod surely has no network of kube-rdma's, by its annotations or by a claim."""
-        is_plain = call.annotations is not None and _is_plain(call.annotations)
-        return is_plain and not (call.pod and self._needs.node.has_claims(call.pod))
-
     def _is_delegated(self, container: ContainerId) -> bool:
-        """Whether its interfaces end one by one, and not all with the first."""
+        """Return whether its interfaces end one by one, and not all with the first."""
         keys = self._needs.attachments.keys
         one_by_one = any(key.container == container and key.interface for key in keys)
         return one_by_one and AttachmentKey(container) not in keys
-
-
-def _is_plain(annotations: Iterable[tuple[str, str]]) -> bool:
-    return not names_networks(annotations) and not names_default(annotations)

@@ -1,11 +1,11 @@
-"""What containers are told of the devices that they hold by claims: nccl.conf and its like.
+"""Settings of containers for the devices that they hold by claims: nccl.conf and its like.
 
     CNI ADD ─► shares of each container ─ attach/rules/settings ─► files ─► a folder of that
     container
 
-As late binding tells it of shares (attach/binder), by the same rules. A share
-is of one container; a claim's CDI device may be in several pods, so its files are of the container:
-the shim finds them by sandbox and name. A container starts without them where that fails.
+Late binding does the same for shares (attach/binder), by the same rules. A share is of one
+container; a claim's CDI device may be in several pods, so its files are of the container: the shim
+finds them by sandbox and name. A container starts without them where that fails.
 """
 
 from __future__ import annotations
@@ -19,14 +19,8 @@ from kube_base.errors import Unavailable
 from kube_base.notices import Notices
 from kube_rdma.adapters.kernel.sysfs.topology_facts import facts_of
 from kube_rdma.adapters.runtime.settings import PodSettings
+from kube_rdma.attach.rules import settings
 from kube_rdma.attach.rules.claim_networks import NOBODY
-from kube_rdma.attach.rules.settings import (
-    as_asked,
-    known_devices,
-    settings_files,
-    topology_file,
-    used_devices,
-)
 from kube_rdma.model.card import Card
 from kube_rdma.model.claims.claim import PreparedClaim
 from kube_rdma.model.holdings import ClaimingSandbox
@@ -39,7 +33,7 @@ log = structlog.get_logger()
 
 
 class ClaimSettings:
-    """One per agent."""
+    """The settings files of one node's containers with claims."""
 
     def __init__(
         self,
@@ -52,13 +46,13 @@ class ClaimSettings:
 
     @property
     def path(self) -> str:
-        """Where they lie on the host."""
+        """Return the folder of the files on the host."""
         return str(self._folder.path)
 
     async def write(
         self, pod: ClaimingSandbox, booked: Iterable[PreparedClaim], pools: Mapping[str, Pool]
     ) -> None:
-        """Lay the files of a pod's containers out; what fails is told once."""
+        """Write the files of a pod's containers; a failure is logged once."""
         claimed = {(s.resource, s.share): s.cards for claim in booked for s in claim.shares}
         try:
             for container, held in _by_container(pod).items():
@@ -73,7 +67,7 @@ class ClaimSettings:
         self._notices.over("settings")
 
     async def remove(self, sandbox: ContainerId | None = None) -> None:
-        """Forget those of a sandbox (None: of all); raise Unavailable."""
+        """Remove the files of a sandbox (None: of all); raise Unavailable."""
         await asyncio.to_thread(self._folder.remove, sandbox)
 
     def _write(
@@ -83,16 +77,20 @@ class ClaimSettings:
         cards: Mapping[HeldShare, Sequence[Card]],
         pool: Pool | None,
     ) -> None:
-        held = {one: known_devices(of) for one, of in cards.items() if one not in pod.edits}
-        used = as_asked(used_devices(cards.keys(), pod.edits, held), pod.annotations)
+        held = {
+            one: settings.known_devices(of) for one, of in cards.items() if one not in pod.edits
+        }
+        used = settings.as_asked(
+            settings.used_devices(cards.keys(), pod.edits, held), pod.annotations
+        )
         places = tuple(device.place for device in used if device.place)
-        topology = topology_file(places, self._topology(places)) if places else ""
-        files = settings_files(used, pool.spec.fabric if pool else None, topology)
+        topology = settings.topology_file(places, self._topology(places)) if places else ""
+        files = settings.settings_files(used, pool.spec.fabric if pool else None, topology)
         self._folder.write(pod.sandbox.container, container, files)
 
 
 def _by_container(pod: ClaimingSandbox) -> dict[str, list[HeldShare]]:
-    """The shares of each container of the pod, whatever the resource."""
+    """Return the shares of each container of the pod, whatever the resource."""
     shares: dict[str, list[HeldShare]] = {}
     for holding in pod.holdings:
         if PodName(holding.namespace, holding.pod) == pod.sandbox.pod:
@@ -104,7 +102,7 @@ def _by_container(pod: ClaimingSandbox) -> dict[str, list[HeldShare]]:
 def _cards(
     held: HeldShare, claimed: Sequence[str] | None, pools: Mapping[str, Pool]
 ) -> tuple[Card, ...]:
-    """The cards of a share as they are now; none of what is others'."""
+    """Return the cards of a share as they are now; none of what is others'."""
     pool = pools.get(held[0])
     if pool is None:
         return ()

@@ -1,4 +1,4 @@
-"""Networks that pods name: NetworkAttachmentDefinitions, and what is written back to the pods."""
+"""Objects that pod networks read and write: definitions, pods' annotations, restart requests."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _DEFINE = "Install Multus, or kube-rdma with crds.networkAttachmentDefinitions=t
 
 
 class NetworkObject(Frozen):
-    """One object: the CNI configuration in it, and the resource that it belongs to."""
+    """A NetworkAttachmentDefinition."""
 
-    config: bytes
-    resource: str | None
+    config: bytes  # the CNI configuration in it
+    resource: str | None  # which it belongs to
 
 
 class NetworkObjects:
-    """The definitions of a cluster, and the status of its pods."""
+    """NetworkAttachmentDefinitions of a cluster, and the status of its pods."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
     async def read(self, namespace: str, name: str) -> NetworkObject | None:
-        """One definition, None when there is none; Refused where the resource is not installed."""
+        """Return one definition, None when there is none; raise Refused if not installed."""
         try:
             stored = await self._cluster.get(DEFINITION, name, namespace)
         except NotInstalled as error:
@@ -44,19 +44,19 @@ class NetworkObjects:
         return NetworkObject(stored.spec.config.encode(), stored.annotation(RESOURCE))
 
     async def names(self, namespace: str = "") -> tuple[str, ...]:
-        """Those of all definitions, or of a namespace's, as namespace/name."""
+        """Return all definitions, or those of a namespace, as namespace/name."""
         where = Where(namespace=namespace)
         every = await self._cluster.list(DEFINITION, where)
         return tuple(f"{one.namespace}/{one.name}" for one in every)
 
     async def tell(self, pod: PodState, annotations: tuple[tuple[str, str], ...]) -> None:
-        """Write annotations of just this pod; Conflict when another one has its name by now."""
+        """Write annotations of just this pod; raise Conflict when another has its name by now."""
         where = (pod.name, pod.namespace)
         await self._cluster.patch(POD, *where, annotations=annotations, uid=pod.uid)
 
 
 def network_of(stored: Stored[DefinitionSpec, None]) -> Network | None:
-    """The network that a definition describes; None for one that nobody attaches."""
+    """Return the network that a definition describes; None for one that cannot be attached."""
     from kube_rdma.attach.documents import network_definition  # which agents load at an ADD
 
     config, resource = stored.spec.config.encode(), stored.annotation(RESOURCE)
@@ -64,9 +64,6 @@ def network_of(stored: Stored[DefinitionSpec, None]) -> Network | None:
         return network_definition.load(stored.namespace, stored.name, config, resource).network
     except Refused:
         return None
-
-
-# Requests to restart a pod: written and taken back by agents, read by the controller.
 
 
 class _Written(msgspec.Struct, omit_defaults=True):
@@ -77,13 +74,13 @@ class _Written(msgspec.Struct, omit_defaults=True):
 
 
 class Restarts:
-    """The requests of a cluster."""
+    """Requests to restart a pod: written and taken back by agents, read by the controller."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
     async def ask(self, pod: PodState, request: RestartRequest) -> None:
-        """Ask for just this pod, or once more; Conflict when another one has its name by now.
+        """Ask for just this pod, or once more; raise Conflict when another one has its name by now.
 
         Needs the verb patch of pods.
         """
@@ -92,11 +89,11 @@ class Restarts:
         await self._patch(pod, "true", text)
 
     async def withdraw(self, pod: PodState) -> None:
-        """Ask no more; raise as `ask`."""
+        """Take the request back; raise as `ask`."""
         await self._patch(pod, None, None)
 
     async def pods(self) -> tuple[PodState, ...]:
-        """Those for which somebody asks and that can be read. Needs the verb list."""
+        """Return the readable pods with a request. Needs the verb list."""
         seen = await self._cluster.see(POD, Where(labels=f"{RESTART}=true"))
         return tuple(map(pod_state, seen.objects))
 
@@ -106,7 +103,7 @@ class Restarts:
 
 
 def request_of(pod: PodState) -> RestartRequest | None:
-    """What stands on a pod; None for nothing, and for what nobody of kube-rdma writes."""
+    """Return a pod's request; None without one, and for what kube-rdma does not write."""
     try:
         read = decoded(dict(pod.annotations).get(RESTART, ""), _Written)
     except Undecodable:

@@ -1,7 +1,7 @@
-"""Does what a plan says and takes it back: the journal around the kernel and other CNI plugins.
+"""Does the steps of plans and undoes them: the journal around the kernel and other CNI plugins.
 
-Between attach/attach, which decides what a pod gets, and adapters/kernel/pod/steps; what other
-plugins make goes to adapters/cni/plugins. The whole attachment is in the journal before the first
+attach/attach decides what a pod gets; adapters/kernel/pod/steps does steps in the kernel, and
+adapters/cni/plugins calls other plugins. The whole attachment is in the journal before the first
 step. Whatever ends in between (a refusal, a crash, a namespace that goes) is taken back by the same
 undo, which may run as often as one likes. attach/rules/repair has the names of records on disk.
 """
@@ -48,45 +48,37 @@ Ts = TypeVarTuple("Ts")
 T = TypeVar("T")
 
 
-class _ThreadKind:
-    """Threads of one kind, and who is served by them next."""
-
-    def __init__(self, threads: int, name: str) -> None:
-        self.executor = ThreadPoolExecutor(threads, name)
-        self.turns = Turns(threads)
-
-
 class WorkerPools:
-    """Both kinds of one agent; whoever finds all of a kind taken waits for the next one.
+    """Two pools of threads of one agent; work waits while all threads of its pool are taken.
 
     Threads are started when there is work for them; both numbers bound what a burst of pods costs.
     """
 
     def __init__(self, steps: int = STEPS, plugins: int = PLUGINS) -> None:
-        self._steps = _ThreadKind(steps, "steps")
-        self._plugins = _ThreadKind(plugins, "plugins")
+        self._steps = ThreadPoolExecutor(steps, "steps"), Turns(steps)
+        self._plugins = ThreadPoolExecutor(plugins, "plugins"), Turns(plugins)
 
     async def run(
         self, work: Callable[[*Ts], T], *args: *Ts, plugins: bool, begins: bool = False
     ) -> T:
-        """The result of work that calls other CNI plugins, or of steps in the kernel alone.
+        """Return the result of work that calls other CNI plugins, or of steps in the kernel alone.
 
         `begins`: it makes something new for the caller of this task; raise Unavailable when that
         one has hung up. Everything else is done for whoever is left, and before it. While plugins
         of others are waited for, the next call is served.
         """
-        pool = self._plugins if plugins else self._steps
-        async with set_aside() if plugins else nullcontext(), pool.turns.turn(begins=begins):
+        threads, turns = self._plugins if plugins else self._steps
+        async with set_aside() if plugins else nullcontext(), turns.turn(begins=begins):
             if begins:
                 refuse_hung_up()
-            return await asyncio.get_running_loop().run_in_executor(pool.executor, work, *args)
+            return await asyncio.get_running_loop().run_in_executor(threads, work, *args)
 
 
 class AttachmentJournal:
     """The attachments of this node on disk, by key (attach/rules/repair).
 
-    `pods` and `interfaces` are the journals of the two folders. `tell` takes a sentence for each
-    record that cannot be read.
+    `pods` and `interfaces` are the journals of the two folders. `tell` is called with a sentence
+    for each record that cannot be read.
     """
 
     def __init__(
@@ -101,20 +93,20 @@ class AttachmentJournal:
 
     @property
     def attachments(self) -> dict[AttachmentKey, Attachment]:
-        """Every attachment, those of whole pods first."""
+        """Return every attachment by key, those of whole pods first."""
         values = [(repair.key_of(one, split=False), one) for one in self._pods.values]
         values += [(repair.key_of(one, split=True), one) for one in self._interfaces.values]
         return {key: repair.plain(key, one) for key, one in values}
 
     @property
     def foreign(self) -> frozenset[AttachmentKey]:
-        """Those with a record that this version of kube-rdma does not understand."""
+        """Return the keys with a record that this version of kube-rdma does not understand."""
         pods = (repair.key_named(name, split=False) for name in self._pods.foreign_names)
         interfaces = (repair.key_named(name, split=True) for name in self._interfaces.foreign_names)
         return frozenset((*pods, *interfaces))
 
     def get(self, key: AttachmentKey) -> Attachment | None:
-        """The attachment of this key."""
+        """Return the attachment of this key."""
         folder = self._of(key)
         record = folder.get(repair.complete_name(key)) or folder.get(repair.begun_name(key))
         return record and repair.plain(key, record)
@@ -128,7 +120,7 @@ class AttachmentJournal:
         self._of(key).begin(repair.begun_name(key), repair.written(key, attachment))
 
     async def complete(self, key: AttachmentKey) -> None:
-        """From now on it is; its name says so, which takes the disk a third of a new record."""
+        """Mark an attachment as complete by its name, a third of the cost of a new record."""
         folder, begun = self._of(key), repair.begun_name(key)
         record = folder.get(begun)
         assert record
@@ -143,7 +135,7 @@ class AttachmentJournal:
 
 
 class PlanExecutor:
-    """All of this node, by key. Calls for one sandbox come one after the other."""
+    """The attachments of a node, by key. Calls for one sandbox come one after the other."""
 
     def __init__(
         self,
@@ -159,17 +151,17 @@ class PlanExecutor:
 
     @property
     def by_key(self) -> dict[AttachmentKey, Attachment]:
-        """Every attachment that the journal has."""
+        """Return every attachment that the journal has."""
         return self._journal.attachments
 
     @property
     def foreign(self) -> frozenset[AttachmentKey]:
-        """Those with a record that this version of kube-rdma does not understand."""
+        """Return the keys with a record that this version of kube-rdma does not understand."""
         return self._journal.foreign
 
     @property
     def keys(self) -> frozenset[AttachmentKey]:
-        """All that there is a record of, understood or not."""
+        """Return all keys that have a record, understood or not."""
         return self.foreign.union(self.by_key)
 
     async def refuse_foreign(self, key: AttachmentKey) -> None:
@@ -177,19 +169,19 @@ class PlanExecutor:
         await self._journal.refuse_foreign(key)
 
     async def installed(self) -> tuple[str, tuple[str, ...]]:
-        """The host's folder of CNI plugins, and which are in it."""
+        """Return the host's folder of CNI plugins, and their names."""
         return self._plugins.folder, await asyncio.to_thread(self._plugins.installed)
 
     def of(self, key: AttachmentKey) -> Attachment | None:
-        """The attachment of a key."""
+        """Return the attachment of a key."""
         return self._journal.get(key)
 
     def has(self, key: AttachmentKey) -> bool:
-        """Whether there is a record of a key, understood or not."""
+        """Return whether there is a record of a key, understood or not."""
         return self.of(key) is not None or key in self.foreign
 
     def beside(self, key: AttachmentKey) -> tuple[Plan, ...]:
-        """What other keys of the same sandbox have, made or being made."""
+        """Return the plans of other keys of the same sandbox, made or being made."""
         return tuple(
             plan
             for other, attachment in self.by_key.items()
@@ -207,7 +199,7 @@ class PlanExecutor:
         await self._threads.run(self._plugins.status, plugin, plugins=True)
 
     def results(self, key: AttachmentKey) -> tuple[PluginResult, ...]:
-        """What other plugins answered for a key."""
+        """Return what other plugins answered for a key."""
         attachment = self.of(key)
         return attachment.results if attachment else ()
 
@@ -226,12 +218,10 @@ class PlanExecutor:
         namespace: int,
         done: Sequence[Plan] = (),
     ) -> PodView:
-        """Do all steps; the links that the pod's namespace shows then, and what has a new name.
+        """Do all steps; return the links in the pod's namespace then, and what has a new name.
 
-        Plans of which a first part is `done` begin with its steps.
-
-        After an error: detach, forget. Raise Unavailable, with no step done, when whoever called
-        for it has hung up meanwhile.
+        Plans of which a first part is `done` begin behind its steps. After an error: detach,
+        forget. Raise Unavailable, with no step done, when the caller has hung up meanwhile.
         """
         called = calls_plugins(wanted.plans)
         return await self._threads.run(
@@ -253,17 +243,16 @@ class PlanExecutor:
             await self._threads.run(self._undo, attachment, plugins=calls_plugins(attachment.plans))
 
     async def forget(self, key: AttachmentKey) -> None:
-        """Nothing of a key is left, neither here nor at others: its record goes."""
+        """Remove the record of a key of which nothing is left, neither here nor at others."""
         if self.of(key):
             await self._journal.remove(key)
 
     async def look(self, key: AttachmentKey, namespace: int) -> tuple[str, ...]:
-        """What is not as it was planned, as sentences; nothing when all is well (CNI CHECK)."""
+        """Return what is not as it was planned, as sentences; nothing when all is well (CHECK)."""
         await self.refuse_foreign(key)
         attachment = self.of(key)
         if attachment is None:
             raise Broken(f"no attachment of sandbox {key.container} is recorded.")
-
         paths, functions = looked_at(attachment.plans)
 
         def see() -> tuple[str, ...]:
@@ -275,7 +264,7 @@ class PlanExecutor:
         return await self._threads.run(see, plugins=calls_plugins(attachment.plans))
 
     async def lost(self, key: AttachmentKey, namespace: int) -> tuple[Plan, ...]:
-        """The plans whose interfaces are not in the namespace; none where nothing is recorded."""
+        """Return the plans whose interfaces are not in the namespace; none without a record."""
         attachment = self.of(key)
         if attachment is None:
             return ()
@@ -297,22 +286,20 @@ class PlanExecutor:
             for plan in wanted.plans:
                 for step in plan.steps[first.get(plan.interface, 0) :]:
                     if isinstance(step, CallPlugin):
-                        self._call(key, step, wanted.sandbox)
+                        answer = self._plugins.add(step, wanted.sandbox)
+                        attachment = self.of(key)
+                        assert attachment
+                        # At once: without the answer a DEL may leave things behind.
+                        results = (*attachment.results, answer)
+                        self._journal.begin(key, replace(attachment, results=results))
                     else:
                         pod.run(step)
             if any(isinstance(s, RebindFunction) for plan in wanted.plans for s in plan.steps):
                 return pod.look()  # its RDMA devices have other names now
             return PodView(links=pod.links())
 
-    def _call(self, key: AttachmentKey, step: CallPlugin, sandbox: Sandbox) -> None:
-        """Their answer goes to the journal at once: without it a DEL may leave things behind."""
-        answer = self._plugins.add(step, sandbox)
-        attachment = self.of(key)
-        assert attachment
-        self._journal.begin(key, replace(attachment, results=(*attachment.results, answer)))
-
     def _ask(self, attachment: Attachment) -> Iterator[str]:
-        """What other plugins have to say of their interfaces."""
+        """Yield what other plugins report of their interfaces."""
         for plan in attachment.plans:
             for step in plan.steps:
                 if isinstance(step, CallPlugin):
@@ -330,7 +317,7 @@ class PlanExecutor:
             pod: PodNetwork | None = None
             if is_there(attachment.sandbox):
                 pod = stack.enter_context(self._open(path))
-            # Another namespace may have come to the path in between: its inode tells.
+            # Another namespace may have come to the path in between: compare its inode.
             if pod is None or pod.inode != attachment.sandbox.netns_inode:
                 pod = stack.enter_context(self._open(None))
             failed: list[KubeError] = []
@@ -347,14 +334,10 @@ class PlanExecutor:
                     failed.append(error)  # it keeps no other card from coming back
                     if not isinstance(act, EndPlugin):
                         stuck.add(plan)
-        _raise_worst(failed)
-
-
-def _raise_worst(failed: Iterable[KubeError]) -> None:
-    """Raise what keeps an attachment from being ended; Gone only where there is nothing else."""
-    left = [error for error in failed if not (isinstance(error, HardwareGone) and error.for_good)]
-    for error in sorted(left, key=lambda one: isinstance(one, HardwareGone)):
-        raise error
+        # What is gone for good keeps nothing; Gone is raised only where there is nothing else.
+        left = [one for one in failed if not (isinstance(one, HardwareGone) and one.for_good)]
+        if left:
+            raise min(left, key=lambda one: isinstance(one, HardwareGone))
 
 
 def _result(attachment: Attachment, call: CallPlugin) -> PluginResult | None:
@@ -362,12 +345,12 @@ def _result(attachment: Attachment, call: CallPlugin) -> PluginResult | None:
 
 
 def calls_plugins(plans: Sequence[Plan]) -> bool:
-    """Whether binaries of others do a part of it, who may take their time."""
+    """Return whether binaries of others do a part of the plans; they may take their time."""
     return bool(plugin_calls(plans))
 
 
 def is_there(sandbox: Sandbox) -> bool:
-    """Whether the namespace at the sandbox's path is the one that it was."""
+    """Return whether the namespace at the sandbox's path is the one that it was."""
     try:
         return Path(sandbox.netns_path).stat().st_ino == sandbox.netns_inode
     except FileNotFoundError:

@@ -2,9 +2,9 @@
 
     Allocate ─ promise ─► journal    CNI ADD ─ bind ─► journal, CDI file    PreStart ─ gate ─► ok
 
-attach/rules/late_binding decides, adapters/journal and adapters/runtime keep and write
-(docs/decisions/0009). `NoLateBinding` is what an agent has whose runtime is not known to read CDI
-files: its pools give plain device nodes in the Allocate reply, and settings as mounts beside them.
+attach/rules/late_binding decides, attach/binder does it (docs/decisions/0009). `NoLateBinding` is
+for an agent whose runtime is not known to read CDI files: its pools give plain device nodes in the
+Allocate reply, and settings as mounts beside them.
 """
 
 from __future__ import annotations
@@ -20,17 +20,8 @@ from kube_base.frozen import replace
 from kube_base.notices import Notices
 from kube_rdma.adapters.runtime.cdi import CdiFolder
 from kube_rdma.adapters.runtime.settings import Shelf
+from kube_rdma.attach.rules import settings
 from kube_rdma.attach.rules.late_binding import SETTLED
-from kube_rdma.attach.rules.settings import (
-    BIN,
-    SettingsWay,
-    cdi_device,
-    folder_name,
-    known_devices,
-    mounts,
-    pool_files,
-    way,
-)
 from kube_rdma.model.attach.attachment import Sandbox
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.holdings import Holding
@@ -40,15 +31,16 @@ from kube_rdma.pools.rules.allocation import granted_cards
 from kube_rdma.pools.rules.health import LinksInside
 from kube_rdma.pools.rules.modes import terms
 
-# Settings of containers whose network nobody knows yet: what Allocate adds to its answer.
+ASK_SECONDS = 60.0
 
 log = structlog.get_logger()
 
 
 class EarlySettings:
-    """One per agent. `folder` is the host's; None: its disk is not here, and nothing can be given.
+    """Settings that Allocate adds to its answer, for containers whose network is not known yet.
 
-    `cdi` is None where the runtime is not known to read CDI files; `shim` is a path of the host.
+    `folder` is the host's; None: its disk is not here, and nothing can be given. `cdi` is None
+    where the runtime is not known to read CDI files; `shim` returns a path of the host.
     """
 
     def __init__(
@@ -62,7 +54,7 @@ class EarlySettings:
         self._cdi = cdi
         self._shim = shim
         self._offered: frozenset[str] = frozenset()
-        self._turn = asyncio.Lock()  # who writes files
+        self._lock = asyncio.Lock()  # for writing files
         self._notices = Notices()
 
     def offered(self, resources: Iterable[str]) -> None:
@@ -70,20 +62,26 @@ class EarlySettings:
         self._offered = frozenset(resources)
 
     async def give(self, pool: Pool, grant: Grant) -> Grant:
-        """The grant with its container's settings, unless these come when it is bound."""
+        """Return the grant with its container's settings, unless these come when it is bound."""
         shim = self._shim()
-        how = way(terms(pool.spec).attach, cdi=self._cdi is not None, shim=shim is not None)
-        if how is SettingsWay.BOUND:
+        how = settings.way(
+            terms(pool.spec).attach, cdi=self._cdi is not None, shim=shim is not None
+        )
+        if how is settings.SettingsWay.BOUND:
             return grant
-        name, files = _settings_of(pool, grant, alone=self._offered == {grant.resource})
+        alone = self._offered == {grant.resource}
+        shares = [pool.index[name] for name in grant.shares]
+        used = settings.known_devices(granted_cards(pool, shares) if alone else pool.cards)
+        name = settings.folder_name(pool.spec.resource, used if alone else ())
+        files = settings.pool_files(used, pool.spec.fabric, alone=alone)
         try:
-            async with self._turn:
-                if how is SettingsWay.MOUNTED:
+            async with self._lock:
+                if how is settings.SettingsWay.MOUNTED:
                     given = await self._mount(grant, name, files)
                 else:
                     given = await self._name(grant, name, files, shim)
         except Unavailable as error:
-            self._tell(error)
+            self._notices.warn(log, "settings not given", "settings", str(error))
             return grant
         self._notices.over("settings")
         return given
@@ -96,83 +94,72 @@ class EarlySettings:
         if not (self._merged and self._cdi and (shim := self._shim())):
             return
         try:
-            async with self._turn:
+            async with self._lock:
                 for name in await asyncio.to_thread(self._merged.names):
                     folder = self._merged.folder(name)
                     await asyncio.to_thread(self._share, self._cdi, folder, shim)
         except Unavailable as error:
-            self._tell(error)
+            self._notices.warn(log, "settings not given", "settings", str(error))
 
     async def _name(
         self, grant: Grant, name: str, files: Mapping[str, str], shim: str | None
     ) -> Grant:
-        """The grant with the CDI device of these settings."""
+        """Return the grant with the CDI device of these settings."""
         if self._merged is None or self._cdi is None or shim is None:
             return grant
         folder = await asyncio.to_thread(self._merged.put, name, files)
         if await asyncio.to_thread(self._share, self._cdi, folder, shim):
             await asyncio.sleep(SETTLED)  # until the runtime has seen the file
-        return replace(grant, cdi=(*grant.cdi, cdi_device(name)))
+        return replace(grant, cdi=(*grant.cdi, settings.cdi_device(name)))
 
     async def _mount(self, grant: Grant, name: str, files: Mapping[str, str]) -> Grant:
-        """The grant with the folder of these settings, and one of the script."""
+        """Return the grant with the folder of these settings, and one of the script."""
         if self._mounted is None:
             return grant
         folder = await asyncio.to_thread(self._mounted.put, name, files)
-        script = await asyncio.to_thread(self._mounted.put, BIN, {})
-        made = mounts(grant.resource, str(folder), str(script))
+        script = await asyncio.to_thread(self._mounted.put, settings.BIN, {})
+        made = settings.mounts(grant.resource, str(folder), str(script))
         return replace(grant, mounts=(*grant.mounts, *made))
-
-    def _tell(self, error: Unavailable) -> None:
-        self._notices.warn(log, "settings not given", "settings", str(error))
 
     def _share(self, cdi: CdiFolder, folder: Path, shim: str) -> bool:
         hooks = lift_memlock(shim), merge_settings(shim, str(folder))
-        return cdi.share(cdi_device(folder.name), Edits(hooks=hooks))
-
-
-def _settings_of(pool: Pool, grant: Grant, *, alone: bool) -> tuple[str, dict[str, str]]:
-    """The name of the folder for whoever is granted this, and its files."""
-    shares = [pool.index[name] for name in grant.shares]
-    used = known_devices(granted_cards(pool, shares) if alone else pool.cards)
-    name = folder_name(pool.spec.resource, used if alone else ())
-    return name, pool_files(used, pool.spec.fabric, alone=alone)
+        return cdi.share(settings.cdi_device(folder.name), Edits(hooks=hooks))
 
 
 class LateBinding:
-    """What role `plugin` asks; without more, nothing is bound late."""
+    """Late binding as role `plugin` calls it; this base class binds nothing."""
 
     def possible(self, specs: Sequence[PoolSpec]) -> tuple[PoolSpec, ...]:
-        """The wishes, with `attach` as this node can do it."""
+        """Return the specs with `attach` as this node can do it."""
         return tuple(specs)
 
     def offered(self, pools: Mapping[str, Pool]) -> None:
         """Take note of what is offered now, by resource."""
 
     async def promise(self, pool: Pool, grant: Grant) -> Grant:
-        """The grant as Allocate answers it: with a name for what will be bound later."""
+        """Return the grant as Allocate answers it, with a name for what will be bound later."""
         return grant
 
     async def start(self, pool: Pool, shares: Sequence[ShareId]) -> None:
         """Return when the container that holds these shares may start; raise Refused before."""
 
     async def links_inside(self, node: Sequence[Card]) -> LinksInside:
-        """The pod and its links for each card of the node that sits inside one."""
+        """Return the pod and its links for each card of the node that sits inside one."""
         return {}
 
     def cards(self) -> frozenset[CardId] | None:
-        """The cards that are promised to pods or bound; None where a record is not understood."""
+        """Return the cards that are promised or bound; None where a record is not understood."""
         return frozenset()
 
     async def held(self) -> tuple[Holding, ...]:
-        """What is bound for pods that run, whatever the kubelet knows; raise Unavailable."""
+        """Return what is bound for running pods, whatever the kubelet knows; raise Unavailable."""
         return ()
 
     async def follow(self, changed: Callable[[], None]) -> None:
         """Call `changed` whenever `possible` may answer otherwise; return when it never will."""
 
     async def sweep(self) -> None:
-        """Forget what nobody needs any more, until cancelled."""
+        """Remove what is not needed any more, until cancelled."""
 
     async def attach(
         self,
@@ -191,7 +178,7 @@ class LateBinding:
 
 
 class NoLateBinding(LateBinding):
-    """No late binding on this node; `why` is said once for each resource that wishes for it."""
+    """No late binding on this node; `why` is logged once for each resource that asks for it."""
 
     def __init__(self, why: str, early: EarlySettings | None = None) -> None:
         self._why = why
@@ -199,7 +186,7 @@ class NoLateBinding(LateBinding):
         self._notices = Notices()  # by resource
 
     def possible(self, specs: Sequence[PoolSpec]) -> tuple[PoolSpec, ...]:
-        """Every wish without late binding."""
+        """Return every spec without late binding."""
         for spec in specs:
             if terms(spec).attach is Attach.NONE:
                 continue
@@ -212,19 +199,14 @@ class NoLateBinding(LateBinding):
         self._early.offered(pools)
 
     async def promise(self, pool: Pool, grant: Grant) -> Grant:
-        """The grant itself, with settings."""
+        """Return the grant itself, with settings."""
         return await self._early.give(pool, grant)
 
 
-# Late binding that began without: the runtime is asked again until it is known to read CDI files.
+class PendingLateBinding(LateBinding):
+    """No late binding until the runtime is known to read CDI files; from then on, that of `make`.
 
-ASK_SECONDS = 60.0
-
-
-class AskedAgain(LateBinding):
-    """`never` until `ask` answers that CDI works; from then on the one that `make` opens.
-
-    `ask` says whether, and why. `make` raises KubeError, and is tried again.
+    `ask` returns whether CDI works, and why. `make` may raise KubeError, and is tried again.
     """
 
     def __init__(
@@ -234,7 +216,7 @@ class AskedAgain(LateBinding):
         make: Callable[[], LateBinding],
         seconds: float = ASK_SECONDS,
     ) -> None:
-        self._to: LateBinding = never
+        self._now: LateBinding = never
         self._ask = ask
         self._make = make
         self._seconds = seconds
@@ -248,7 +230,7 @@ class AskedAgain(LateBinding):
             if not works:
                 continue
             try:
-                self._to = self._make()
+                self._now = self._make()
             except KubeError as error:
                 log.warning("late binding not available", why=str(error))
                 continue
@@ -257,37 +239,37 @@ class AskedAgain(LateBinding):
             changed()
 
     async def sweep(self) -> None:
-        """Forget what nobody needs any more, once anything is promised, until cancelled."""
+        """Remove what is not needed any more, once anything is promised, until cancelled."""
         await self._works.wait()
-        await self._to.sweep()
+        await self._now.sweep()
 
     def possible(self, specs: Sequence[PoolSpec]) -> tuple[PoolSpec, ...]:
-        """The wishes, with `attach` as this node can do it."""
-        return self._to.possible(specs)
+        """Return the specs with `attach` as this node can do it now."""
+        return self._now.possible(specs)
 
     def offered(self, pools: Mapping[str, Pool]) -> None:
         """Take note of what is offered now, by resource."""
-        self._to.offered(pools)
+        self._now.offered(pools)
 
     async def promise(self, pool: Pool, grant: Grant) -> Grant:
-        """The grant as Allocate answers it."""
-        return await self._to.promise(pool, grant)
+        """Return the grant as Allocate answers it."""
+        return await self._now.promise(pool, grant)
 
     async def start(self, pool: Pool, shares: Sequence[ShareId]) -> None:
         """Return when the container that holds these shares may start; raise Refused before."""
-        await self._to.start(pool, shares)
+        await self._now.start(pool, shares)
 
     async def links_inside(self, node: Sequence[Card]) -> LinksInside:
-        """The pod and its links for each card of the node that sits inside one."""
-        return await self._to.links_inside(node)
+        """Return the pod and its links for each card of the node that sits inside one."""
+        return await self._now.links_inside(node)
 
     def cards(self) -> frozenset[CardId] | None:
-        """The cards that are promised to pods or bound; None where a record is not understood."""
-        return self._to.cards()
+        """Return the cards that are promised or bound; None where a record is not understood."""
+        return self._now.cards()
 
     async def held(self) -> tuple[Holding, ...]:
-        """What is bound for pods that run, whatever the kubelet knows."""
-        return await self._to.held()
+        """Return what is bound for running pods, whatever the kubelet knows."""
+        return await self._now.held()
 
     async def attach(
         self,
@@ -297,8 +279,8 @@ class AskedAgain(LateBinding):
         holdings: Sequence[Holding] | None = None,
     ) -> object:
         """Bind every promise of a pod."""
-        return await self._to.attach(sandbox, edits, annotations, holdings)
+        return await self._now.attach(sandbox, edits, annotations, holdings)
 
     async def detach(self, container: ContainerId) -> None:
         """End what is bound in a sandbox."""
-        await self._to.detach(container)
+        await self._now.detach(container)

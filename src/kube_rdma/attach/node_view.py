@@ -1,7 +1,7 @@
-"""What pod networks ask about the node, the pod and the cluster, answered by the real neighbours.
+"""Answers of the node, the pod and the cluster to the questions of pod networks.
 
-Between attach/attach with its doors, which ask in the terms of the rules, and
-the adapters.
+attach/attach and attach/calls ask in the terms of the rules; the answers come from adapters, the
+kubelet's view and watches.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ from kube_rdma.model.ipam import (
 )
 from kube_rdma.model.kubernetes import PodState
 from kube_rdma.model.late_binding import ContainerId, Edits, HeldShare, PodName
-from kube_rdma.model.pools import Attach, FunctionPlace, FunctionSettings, Pool, ShareId
+from kube_rdma.model.pools import Attach, FunctionPlace, FunctionSettings, Pool, PoolSpec, ShareId
 from kube_rdma.pools.kubelet_view import KubeletView
 from kube_rdma.pools.rules.allocation import grant, granted_cards
 from kube_rdma.pools.rules.modes import terms
@@ -68,28 +68,27 @@ if TYPE_CHECKING:
     from kube_rdma.attach.documents.network_definition import NetworkDefinition
     from kube_rdma.ipam.ip_conf import IpamConf
 
-# What the node's pod networks stand on now: written by its owners, read by all others.
+log = structlog.get_logger()
+
+ModeWarnings = Callable[[PodState, PoolSpec], Awaitable[Sequence[str]]]
 
 
 class NodeContext(Struct):
-    """The state of one node.
+    """The state that pod networks of one node share: written by its owners, read by all others."""
 
-    `pools` are those that the kubelet is offered, by resource, None until the node was looked at;
-    `withdrawn` are kube-rdma's resources that are not among them while pods hold shares of them.
-    `wiring` says who calls the agent for pods, `network` is the name of the cluster's own network.
-    """
-
-    pools: Mapping[str, Pool] | None = None
-    withdrawn: Sequence[str] = ()
-    wiring: Wiring = Wiring.NONE
-    network: str = ""
+    pools: Mapping[str, Pool] | None = None  # offered, by resource; None until the first look
+    withdrawn: Sequence[str] = ()  # resources that are offered no more while pods hold their shares
+    wiring: Wiring = Wiring.NONE  # who calls the agent for pods
+    network: str = ""  # name of the cluster's own network
 
 
-log = structlog.get_logger()
+async def no_mode_warnings(_: PodState, __: PoolSpec) -> Sequence[str]:
+    """Return no warnings."""
+    return ()
 
 
-async def _nobody(_: PodName, __: Sequence[Attached]) -> None:
-    """Where no claim is served, none says what a pod got."""
+async def _not_reported(_: PodName, __: Sequence[Attached]) -> None:
+    pass
 
 
 Links = Callable[[Sequence[str] | None], tuple[SeenLink, ...]]
@@ -99,32 +98,32 @@ AskFunctions = Callable[
 
 
 class NodeViewDependencies(Frozen):
-    """The neighbours. `watched` are the IPPools as a watch shows them, None while it shows none;
-    `rail` is the number of a card's rail (pools/rules/rails). What blocks is called in a thread:
-    `survey`, `links`, the interfaces of the node's namespace, those of these names or all (None),
-    `ways`, the node's routes over links, `functions`, what virtual functions are set to, `confs`,
-    the files of the node's CNI configuration, and `gids`, the tables without room for so many
-    addresses more. `attached` hears what networks
-    made for a pod. `warn` says something of a pod in an Event: reason, sentence, is it a warning.
-    """
+    """Sources of a NodeView; those that block are called in a thread."""
 
     cluster: Cluster
     kubelet: KubeletView
     context: NodeContext
-    survey: SurveyCache
-    links: Links
-    confs: Callable[[], tuple[ConfFile, ...]] = tuple
-    functions: AskFunctions = lambda _: ()
+    survey: SurveyCache  # blocks
+    links: Links  # interfaces of the node's namespace by their names, or all (None); blocks
+    confs: Callable[[], tuple[ConfFile, ...]] = tuple  # the node's CNI configuration; blocks
+    functions: AskFunctions = lambda _: ()  # settings of virtual functions; blocks
+    # IPPools as a watch shows them, None while it shows none
     watched: Callable[[], Mapping[PoolName, IPPool] | None] = lambda: None
+    # the node's routes over links; blocks
     ways: Callable[[Sequence[SeenLink]], tuple[LinkWays, ...]] = lambda _: ()
+    # the GID tables without room for so many addresses more, by device; blocks
     gids: Callable[[Mapping[str, int]], tuple[GidTable, ...]] = crowded
-    rail: Callable[[CardId], int | None] = lambda _: None
-    attached: Callable[[PodName, Sequence[Attached]], Awaitable[None]] = _nobody
+    rail: Callable[[CardId], int | None] = lambda _: None  # number of a card's rail
+    # is called with the interfaces that networks made for a pod
+    attached: Callable[[PodName, Sequence[Attached]], Awaitable[None]] = _not_reported
+    # records an Event about a pod: reason, sentence, is it a warning
     warn: Callable[[PodState, str, str, bool], None] = lambda *_: None
+    # sentences about what in a pod does not suit the mode of a pool; raises KubeError
+    mode_warnings: ModeWarnings = no_mode_warnings
 
 
 class NodeView:
-    """This node, for attach/attach and its doors."""
+    """The node of one agent, as attach/attach and attach/calls ask about it."""
 
     def __init__(self, asked: NodeViewDependencies) -> None:
         self._asked = asked
@@ -134,20 +133,20 @@ class NodeView:
         self._notices = Notices()  # by the network's name, and of pools
 
     async def pod(self, name: PodName, uid: str) -> PodState | None:
-        """The pod's object, if it is this very one."""
+        """Return the pod's object if it has this uid, else None."""
         pod = await self._pods.read(name.namespace, name.name)
         return pod if pod and uid in ("", pod.runtime_uid) else None
 
     def has_claims(self, pod: PodName) -> bool:
-        """Whether a claim of the pod's namespace is prepared here; asks nobody."""
+        """Return whether a claim of the pod's namespace is prepared here, without asking anyone."""
         return any(
             one.claim.namespace == pod.namespace for one in self._asked.kubelet.claims.booked
         )
 
     async def settle(self, sandbox: Sandbox, pod: PodState) -> tuple[Holding, ...]:
-        """A pod gets no network: its containers are told of what they hold by claims all the same.
+        """Write settings for the containers of a pod without networks that hold shares by claims.
 
-        What they hold is returned where they may have claims. Raise KubeError when nobody tells.
+        Return what they hold where they may have claims; raise KubeError when nobody reports it.
         """
         if not self.has_claims(sandbox.pod):
             return ()
@@ -162,22 +161,22 @@ class NodeView:
         annotations: Mapping[str, str],
         holdings: Sequence[Holding],
     ) -> None:
-        """What a pod's claims stand for is what networks made for it; its containers are told."""
+        """Hand what networks made for a pod to its claims, and settings to its containers."""
         made = ClaimingSandbox(sandbox, holdings, annotations, edits)
         await self._asked.kubelet.claims.settle(made)
 
     async def ended(self, sandbox: ContainerId) -> None:
-        """Its containers are told nothing any more."""
+        """Remove the settings of a sandbox's containers."""
         await self._asked.kubelet.claims.detach(sandbox)
 
     async def claimed(self, pod: PodName) -> tuple[ClaimDevice, ...]:
-        """The devices of the pod's claims that become interfaces of it; raise KubeError."""
+        """Return the devices of the pod's claims that become interfaces of it; raise KubeError."""
         return await self._asked.kubelet.claims.interfaces_of(pod)
 
     async def definition(
         self, namespace: str, name: str, resource: str | None = None
     ) -> NetworkDefinition | None:
-        """A network's document; a pool that it brings along is made where it is missing.
+        """Return a network's document, and make the pool that it brings along where it is missing.
 
         `resource` is what the network is for where its document does not say so.
         """
@@ -189,7 +188,7 @@ class NodeView:
         return await self._whole(_load(namespace, name, document.config, tied, host))
 
     async def written(self, namespace: str, name: str) -> tuple[bytes, str | None] | None:
-        """Text and resource of a NetworkAttachmentDefinition as they are, if there is one."""
+        """Return text and resource of a NetworkAttachmentDefinition as stored, if it exists."""
         try:
             document = await self._networks.read(namespace, name)
         except NotInstalled:
@@ -197,7 +196,7 @@ class NodeView:
         return (document.config, document.resource) if document else None
 
     async def configured(self, namespace: str, name: str) -> NetworkDefinition | None:
-        """What the node's CNI configuration `name` means for a pod of this namespace, likewise."""
+        """Return the network that the node's CNI configuration defines for this namespace."""
         from kube_rdma.attach.documents import cni_conf
 
         text = await self.configured_text(name)
@@ -206,23 +205,23 @@ class NodeView:
         return await self._whole(cni_conf.load(namespace, name, text))
 
     async def configured_text(self, name: str) -> bytes | None:
-        """The node's CNI configuration of this name."""
+        """Return the text of the node's CNI configuration of this name, if there is one."""
         from kube_rdma.attach.documents import cni_conf
 
         return cni_conf.text_of(await asyncio.to_thread(self._asked.confs), name)
 
     async def configurations(self) -> tuple[str, ...]:
-        """The names of the node's CNI configurations."""
+        """Return the names of the node's CNI configurations."""
         from kube_rdma.attach.documents import cni_conf
 
         return cni_conf.names(await asyncio.to_thread(self._asked.confs))
 
     async def holdings(self, pod: PodName) -> tuple[Holding, ...]:
-        """What the pod's containers hold, by the kubelet; raise Unavailable."""
+        """Return what the pod's containers hold, by the kubelet; raise Unavailable."""
         return await self._asked.kubelet.holdings_of(pod)
 
     def granted(self, holdings: Sequence[Holding]) -> tuple[GrantedShare, ...]:
-        """The shares among them, container by container; those by claims come last.
+        """Return the shares among the holdings, container by container; those by claims come last.
 
         Raise Unavailable for one of kube-rdma that cannot be looked up now: without it a network
         would be attached to another card, or without its RDMA device. Others' are not looked at.
@@ -249,7 +248,7 @@ class NodeView:
         return (*by_plugin, *by_claim)
 
     def _granted(self, pool: Pool, container: str, share: ShareId) -> GrantedShare:
-        """What Allocate gave early is known until the agent ends; then what it would give now."""
+        """Return a share with what Allocate gave early; after a restart, what it would give now."""
         row, resource, shares = terms(pool.spec), pool.spec.resource, [pool.index[share]]
         early = row.attach is Attach.NONE
         nodes = self._asked.kubelet.given(resource, share) if early else ()
@@ -267,7 +266,7 @@ class NodeView:
 
     @property
     def _pools(self) -> Mapping[str, Pool]:
-        """What is offered now; raise Unavailable right after the agent's start."""
+        """Return what is offered now; raise Unavailable right after the agent's start."""
         pools = self._asked.context.pools
         if pools is None:
             raise Unavailable(
@@ -278,7 +277,7 @@ class NodeView:
     async def host(
         self, wishes: Sequence[Wish] | None = None, granted: Sequence[GrantedShare] = ()
     ) -> HostNetwork:
-        """Links and RDMA of the node now, as far as these networks need them; None: all of it."""
+        """Return the node's links and RDMA now, as these networks need them; None: all of it."""
         host = await asyncio.to_thread(self._host, wishes, granted)
         if not any(wish.network.rails for wish in wishes or ()):
             return host
@@ -299,7 +298,7 @@ class NodeView:
         return self._whose(with_ways(host, self._asked.ways(links)))
 
     def _whose(self, host: HostNetwork) -> HostNetwork:
-        """The same, with the cards that belong to whoever holds their share."""
+        """Return the host with the cards that belong to the holder of their share."""
         pools = [pool for pool in self._pools.values() if terms(pool.spec).owns]
         owned = tuple((card, pool.spec.resource) for pool in pools for card in pool.cards)
         return replace(host, owned=owned)
@@ -307,9 +306,9 @@ class NodeView:
     async def settings(
         self, functions: Sequence[FunctionPlace]
     ) -> tuple[tuple[FunctionPlace, FunctionSettings], ...]:
-        """What these virtual functions are set to now.
+        """Return the present settings of these virtual functions.
 
-        Their physical functions alone are asked: one answer tells all of its virtual ones.
+        Their physical functions alone are asked: one answer has all of its virtual ones.
         """
         return await asyncio.to_thread(self._asked.functions, functions) if functions else ()
 
@@ -320,26 +319,26 @@ class NodeView:
                 gid_room(table, wanted[table.device])
 
     async def devices(self, names: Sequence[str]) -> tuple[tuple[Device, ...], str | None]:
-        """These RDMA devices as they are now, and the connection manager's node."""
+        """Return these RDMA devices as they are now, and the connection manager's device node."""
         if not names:
             return (), None
         return await asyncio.to_thread(self._asked.survey.devices, names)
 
     def rail(self, card: CardId) -> int | None:
-        """The rail of the card's physical function, None where it has none.
+        """Return the rail of the card's physical function, None where it has none.
 
         Raise Unavailable right after the agent's start, when the cards are not numbered yet.
         """
         return self._asked.rail(card)
 
     async def has_pool(self, name: PoolName) -> bool:
-        """Whether there is an IPPool of this name."""
+        """Return whether there is an IPPool of this name."""
         return await self._asked.cluster.get(IP_POOL, name) is not None
 
     async def pool(self, name: PoolName) -> IPPool:
-        """As it is now, one that a document brought too: people may change it.
+        """Return a pool as it is now, also one that a document brought: people may change it.
 
-        The watch by which addresses are given out of it knows; else the API server is asked.
+        The watch of the address provider answers; else the API server is asked.
         """
         if watched := (self._asked.watched() or {}).get(name):
             return watched
@@ -349,7 +348,7 @@ class NodeView:
         return ip_pool.named(document.spec, name)
 
     async def ip_pools(self) -> Collection[IPPool]:
-        """All pools that can be read, as they are now; raise Unavailable."""
+        """Return all pools that can be read, as they are now; raise Unavailable."""
         if (watched := self._asked.watched()) is not None:
             return watched.values()
         seen = await self._asked.cluster.see(IP_POOL)
@@ -364,7 +363,7 @@ class NodeView:
     async def tell_own(
         self, pod: PodState, interfaces: Sequence[Attached], others: frozenset[InterfaceName]
     ) -> None:
-        """Write the own annotation; of what it has, entries about the interfaces `others` stay."""
+        """Write the own annotation, and keep its entries about the interfaces `others`."""
         key = network_status.OWN_ANNOTATION
         text = network_status.own_status(interfaces, dict(pod.annotations).get(key, ""), others)
         await self._networks.tell(pod, ((key, text),))
@@ -372,29 +371,26 @@ class NodeView:
         await self.warn_of_mode(pod)
 
     async def warn_of_mode(self, pod: PodState) -> None:
-        """Warn a pod of VKE's limits of the mode that its node has, which admission did not know.
+        """Warn a pod that does not suit the mode of VKE's pool here, which admission did not know.
 
-        What it asks for and mounts is read only where the node has such a mode.
+        The pod is read only where the node has such a mode.
         """
         modes = (*USUAL.without_vepfs, *USUAL.without_gpus)
         pool = (self._asked.context.pools or {}).get(USUAL.counted)
         if pool is None or pool.spec.mode not in modes:
             return
-        from kube_rdma.admission.cluster import whole_pod
-        from kube_rdma.admission.rules.findings import of_mode
-
         try:
-            read = await whole_pod(self._asked.cluster, pod.namespace, pod.name)
+            warnings = await self._asked.mode_warnings(pod, pool.spec)
         except KubeError as error:
             log.warning(
                 "pod not judged by its mode", pod=f"{pod.namespace}/{pod.name}", why=str(error)
             )
             return
-        for finding in of_mode(read[0], pool.spec) if read else ():
-            self._asked.warn(pod, "UnsuitableMode", f"{finding.problem}. {finding.remedy}.", True)
+        for warning in warnings:
+            self._asked.warn(pod, "UnsuitableMode", warning, True)
 
     async def _whole(self, definition: NetworkDefinition) -> NetworkDefinition:
-        """The same, when the pool that it brings along is there; its warnings are said once."""
+        """Make the pool that a network brings along, log its warnings once, return the network."""
         for warning in self._notices.news(definition.network.name, *definition.warnings):
             log.warning("network definition warning", warning=warning)
         await self.bring(definition.ipam)

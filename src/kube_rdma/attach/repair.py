@@ -1,12 +1,12 @@
-"""Finds sandboxes that lack the networks their pods ask for, and attachments without a sandbox.
+"""Repairs what was missed: sandboxes without their networks, attachments without a sandbox.
 
-    runtime's sandboxes, pods, journal ─ attach/rules/repair ─► the same ADD, made late │ the same
-    end
+    runtime's sandboxes, pods, journal ─ attach/rules/repair ─► the ADD, made late │ the end
                                             └ in vain, and the pod runs ─► Event, restart wanted
 
-Beside the socket of the shim (attach/node_networks). A level is compared, so
-whatever was missed, and why, is found by the next round: one at the start, one after news (`wake`),
-else one a minute.
+Beside the socket of the shim (attach/node_networks). A level is compared, so whatever was missed,
+and why, is found by the next round: one at the start, one after news (`wake`), else one a minute.
+The node's pods that ask for networks are known by a watch. Pods on a card that came back are looked
+at once, and those that lost an interface get an Event.
 """
 
 from __future__ import annotations
@@ -35,18 +35,8 @@ from kube_rdma.attach.annotated_networks import asking
 from kube_rdma.attach.calls import SandboxNetworks
 from kube_rdma.attach.executor import is_there
 from kube_rdma.attach.node_view import NodeContext
+from kube_rdma.attach.rules import repair as rules
 from kube_rdma.attach.rules.conflist import ENTRY
-from kube_rdma.attach.rules.repair import (
-    ABSENT,
-    RepairState,
-    RepairView,
-    asks_for_nothing,
-    decide,
-    due,
-    failed,
-    is_hopeless,
-    is_owed,
-)
 from kube_rdma.attach.rules.requests import is_asking, names_networks, refuse_host_network
 from kube_rdma.model.attach.attachment import RESTART, Attachment, AttachmentKey, Plan
 from kube_rdma.model.attach.cni import VERSIONS, Call, Verb, Wiring
@@ -61,7 +51,7 @@ log = structlog.get_logger()
 
 @contextmanager
 def open_netns(path: str) -> Iterator[int]:
-    """A descriptor of the namespace at a path of the runtime; raise Unavailable."""
+    """Yield a descriptor of the namespace at a path of the runtime; raise Unavailable."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
@@ -76,35 +66,33 @@ def open_netns(path: str) -> Iterator[int]:
 
 
 class RepairDependencies(Frozen):
-    """Whom the rounds need.
-
-    `listed` are the sandboxes of the runtime, `netns` is the path of one's network namespace; both
-    raise Unavailable. `pods` are the node's that ask for networks of kube-rdma, by the last news;
-    none while the agent is not called for them. `owed` tells of a sandbox whether it should have
-    had networks when it was made, from the disk, and raises Unavailable: what was annotated later
-    has missed nothing, and a slip of the pen must not end it. `restart` asks the controller to end
-    a pod, with the reason, or (None) asks no more; it raises KubeError. `tell` says something
-    about a pod: a word for it, a sentence, and whether it is a warning. `refused` says why a pod
-    cannot have what it asks for on this node. `opened` gives a descriptor of a namespace.
-    """
+    """All that the rounds work with."""
 
     networks: SandboxNetworks
-    listed: Callable[[], Awaitable[tuple[PodSandbox, ...]]]
+    listed: Callable[[], Awaitable[tuple[PodSandbox, ...]]]  # of the runtime; raises Unavailable
+    # path of a sandbox's network namespace; raises Unavailable
     netns: Callable[[ContainerId], Awaitable[str]]
+    # the node's pods that ask for networks of kube-rdma, none while the agent is not called
     pods: Callable[[], tuple[PodState, ...]]
+    # Returns whether a sandbox should have had networks when it was made, from the disk; raises
+    # Unavailable. What was annotated later has missed nothing, and a slip must not end it.
     owed: Callable[[PodSandbox, PodState], bool]
     context: NodeContext
+    # asks the controller to end a pod, with the reason, or (None) no more; raises KubeError
     restart: Callable[[PodState, str | None], Awaitable[None]]
+    # records an Event about a pod: reason, sentence, is it a warning
     tell: Callable[[PodState, str, str, bool], None]
+    # returns why a pod cannot have what it asks for on this node
     refused: Callable[[PodState], Refused | None] = lambda _: None
+    # opens a namespace
     opened: Callable[[str], AbstractContextManager[int]] = open_netns
 
 
 class RepairTiming(Frozen):
-    """Seconds: between two rounds at least and at most; `clock` is monotonic."""
+    """The pace of the rounds, in seconds."""
 
-    least: float = 1.0
-    most: float = 60.0
+    least: float = 1.0  # between two rounds
+    most: float = 60.0  # between two rounds
     clock: Callable[[], float] = time.monotonic
 
 
@@ -114,17 +102,17 @@ class SandboxRepair:
     def __init__(self, dependencies: RepairDependencies, pace: RepairTiming | None = None) -> None:
         self._needs = dependencies
         self._pace = pace or RepairTiming()
-        self._state = RepairState()
+        self._state = rules.RepairState()
         self._news = asyncio.Event()
         self._notices = Notices()
         self._mark: tuple[float, float] | None = None  # the own clock and that of the addresses
 
     def wake(self) -> None:
-        """Something changed that a round may have to do with."""
+        """Have the next round at once, after a change that it may have to do with."""
         self._news.set()
 
     async def run(self) -> None:
-        """Rounds, until cancelled."""
+        """Run rounds until cancelled."""
         failures = 0
         while True:
             self._news.clear()
@@ -132,7 +120,8 @@ class SandboxRepair:
                 await self.round()
                 failures = 0
                 self._notices.over("round")
-                seconds = self._wait()
+                now = self._pace.clock()
+                seconds = min(self._pace.most, rules.due(self._state, now) - now)
             except KubeError as error:
                 self._notices.warn(log, "sandbox reconciliation failed", "round", str(error))
                 seconds = full_jitter(failures)
@@ -143,7 +132,7 @@ class SandboxRepair:
                     await self._news.wait()
 
     async def round(self) -> None:
-        """Compare once, and do what is to be done; raise KubeError when nothing can be said.
+        """Compare once, and do what is to be done; raise KubeError when nothing can be compared.
 
         What cannot be done for one sandbox holds up no other.
         """
@@ -152,16 +141,23 @@ class SandboxRepair:
         pods = self._needs.pods()
         attachments = self._needs.networks.attachments
         gone = await asyncio.to_thread(_gone, attachments)
-        seen = RepairView(listed, pods, attachments, gone, self._needs.networks.foreign)
-        decided = decide(seen, self._state, now)
+        seen = rules.RepairView(listed, pods, attachments, gone, self._needs.networks.foreign)
+        decided = rules.decide(seen, self._state, now)
         self._state = decided.state
         for container in decided.orphans:
             await self._end(container)
         by_uid = {pod.runtime_uid: pod for pod in pods}
         for sandbox in decided.missing:
             await self._repair(sandbox, by_uid[sandbox.uid])
-        if listed:
-            await self._collect(frozenset(one.container for one in listed), now, freed)
+        if not listed:
+            return
+        # Free addresses that are older than any sandbox that the runtime still makes.
+        mark = self._mark
+        if mark and now - mark[0] >= rules.ABSENT:
+            living = frozenset(one.container for one in listed)
+            await self._needs.networks.collect(living, mark[1])
+        if mark is None or now - mark[0] >= rules.ABSENT:
+            self._mark = now, freed
 
     async def _end(self, container: ContainerId) -> None:
         try:
@@ -188,12 +184,12 @@ class SandboxRepair:
             note = "Its networks were attached late: no request for them came at its start."
             self._needs.tell(pod, "NetworksAttachedLate", note, False)
         else:
-            self._state = asks_for_nothing(self._state, sandbox.container)
+            self._state = rules.asks_for_nothing(self._state, sandbox.container)
         if RESTART in dict(pod.labels):
             await self._want(pod, None)
 
     async def _attach(self, sandbox: PodSandbox, pod: PodState) -> None:
-        """The ADD that never came, as the runtime would have made it."""
+        """Make the ADD that never came, as the runtime would have made it."""
         if why := self._needs.refused(pod):
             raise why
         path = await self._needs.netns(sandbox.container)
@@ -216,12 +212,12 @@ class SandboxRepair:
 
     async def _failed(self, sandbox: PodSandbox, pod: PodState, error: KubeError) -> None:
         container = sandbox.container
-        self._state = failed(
+        self._state = rules.failed(
             self._state, container, self._pace.clock(), refused=isinstance(error, Refused)
         )
         note = f"The pod lacks networks that it asks for: {error}"
         try:
-            hopeless = is_hopeless(self._state, container, pod)
+            hopeless = rules.is_hopeless(self._state, container, pod)
             if hopeless and await asyncio.to_thread(self._needs.owed, sandbox, pod):
                 await self._want(pod, note)
                 note = f"{note} kube-rdma's controller evicts it; without a controller, delete it."
@@ -237,22 +233,9 @@ class SandboxRepair:
             name = f"{pod.namespace}/{pod.name}"
             log.warning("restart request not written", pod=name, why=str(error))
 
-    async def _collect(self, living: frozenset[ContainerId], now: float, freed: float) -> None:
-        """Free addresses that are older than any sandbox that the runtime still makes."""
-        if self._mark is None:
-            self._mark = now, freed
-        elif now - self._mark[0] >= ABSENT:
-            await self._needs.networks.collect(living, self._mark[1])
-            self._mark = now, freed
-
-    def _wait(self) -> float:
-        """Seconds until the next round, without news."""
-        now = self._pace.clock()
-        return min(self._pace.most, due(self._state, now) - now)
-
 
 def _gone(attachments: tuple[Attachment, ...]) -> frozenset[ContainerId]:
-    """Those whose namespace no longer exists, where the folder of namespaces can be seen."""
+    """Return the sandboxes whose namespace is gone, where the folder of namespaces is seen."""
     gone = set()
     for attachment in attachments:
         with suppress(Unavailable):
@@ -263,14 +246,11 @@ def _gone(attachments: tuple[Attachment, ...]) -> frozenset[ContainerId]:
     return frozenset(gone)
 
 
-# Looks at the pods that stand on a card which came back, and tells those that lost an interface.
-
-
 class ReturnedCards:
-    """Those of one node; one task runs `run`.
+    """Watches cards that came back to this node; one task runs `run`.
 
-    `attachments` are the journal's now. `lost` says which plans of an attachment have no interface
-    in the namespace, and raises KubeError; `tell` says a sentence about a pod under a word for it.
+    `attachments` are the journal's now. `lost` returns the plans of an attachment without an
+    interface in the namespace, and raises KubeError; `tell` records an Event: pod, reason, note.
     """
 
     def __init__(
@@ -288,7 +268,7 @@ class ReturnedCards:
         self._news = asyncio.Event()
 
     def returned(self, card: CardId) -> None:
-        """A card that was bad or gone is good again."""
+        """Have the pods of a card looked at that was bad or gone and is good again."""
         self._returned.add(card)
         self._news.set()
 
@@ -316,22 +296,19 @@ class ReturnedCards:
             self._tell(sandbox.pod, "NetworksLost", note)
 
 
-# The pods of this node that ask for networks, as the API server's watch shows them.
-
-
 class PodWatchDependencies(Frozen):
-    """Whom the watch of the pods needs. `state` is the agent's folder on the host's disk. `tell`
-    says something about a pod: a word for it, a sentence, and whether it is a warning."""
+    """All that the watch of the node's pods works with."""
 
     cluster: Cluster
     node: str
-    state: Path
+    state: Path  # the agent's folder on the host's disk
     context: NodeContext
+    # records an Event about a pod: reason, sentence, is it a warning
     tell: Callable[[PodState, str, str, bool], None]
 
 
 class NodePodWatch:
-    """``await NodePodWatch(...).follow(wake)``; `wired` when it is known who calls the agent."""
+    """The pods of a node that ask for networks: ``await NodePodWatch(...).follow(wake)``."""
 
     def __init__(self, dependencies: PodWatchDependencies) -> None:
         self._needs = dependencies
@@ -344,7 +321,7 @@ class NodePodWatch:
 
     @property
     def asking(self) -> tuple[PodState, ...]:
-        """Those that ask for networks and can have some, by the last news."""
+        """Return the pods that ask for networks and can have some, by the last news."""
         return tuple(self._asking.values())
 
     def wired(self, wiring: Wiring) -> None:
@@ -360,17 +337,17 @@ class NodePodWatch:
         self._refuse()
 
     def unwired(self) -> None:
-        """Nobody calls the agent: its configuration is refused or not installed; raise so."""
+        """Take note that nobody calls the agent: its configuration is refused or not installed."""
         self._is_chained = False
         self._chained.clear()
 
     def owed(self, sandbox: PodSandbox, pod: PodState) -> bool:
-        """Whether a sandbox should have had networks when it was made; reads the disk."""
-        since = self._list.since(PodName(pod.namespace, pod.name)), self._chained.since()
-        return is_owed(sandbox, pod, *since)
+        """Return whether a sandbox should have had networks when it was made; reads the disk."""
+        asking_since = self._list.since(PodName(pod.namespace, pod.name))
+        return rules.is_owed(sandbox, pod, asking_since, self._chained.since())
 
     async def follow(self, wake: Callable[[], None]) -> None:
-        """Watch until cancelled; `wake` hears when a pod that asks began to run.
+        """Watch until cancelled; call `wake` when a pod that asks began to run.
 
         The list on the disk is changed only when all pods are listed: until then that of an earlier
         life is truer.
@@ -416,7 +393,7 @@ class NodePodWatch:
         self._on_host.pop((namespace, name), None)
 
     def _refuse(self) -> None:
-        """Tell each pod on the host's network once. Behind a meta-plugin that one has the word."""
+        """Warn each pod on the host's network once, unless a meta-plugin reads the annotations."""
         for pod in self._on_host.values() if self._is_chained else ():
             try:
                 asked = asking(pod, self._needs.context.network)

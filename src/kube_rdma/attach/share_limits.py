@@ -29,13 +29,7 @@ from kube_rdma.model.claims.claim import PreparedClaim
 from kube_rdma.model.holdings import Holding
 from kube_rdma.model.late_binding import PodName, PodSandbox
 from kube_rdma.model.pools import DeviceLimits, PodDeviceUse, Pool, RdmaLimits, ShareId
-from kube_rdma.pools.rules.allocation import (
-    UsedDevices,
-    device_limits,
-    differing,
-    limited,
-    used_devices,
-)
+from kube_rdma.pools.rules import allocation
 
 ROUND_SECONDS = 60.0
 
@@ -52,41 +46,43 @@ class ShareLimits:
 
     @property
     def by_resource(self) -> Mapping[str, RdmaLimits]:
-        """What a share may take now, of the resources that have limits."""
-        return limited(self._pools() or {})
+        """Return what a share may take now, of the resources that have limits."""
+        return allocation.limited(self._pools() or {})
 
     @property
     def is_able(self) -> bool:
-        """Whether the agent sees the node's control groups."""
+        """Return whether the agent sees the node's control groups."""
         return self._groups is not None
 
     async def hold(
-        self, uid: str, granted: Sequence[GrantedShare], used: UsedDevices = ()
+        self, uid: str, granted: Sequence[GrantedShare], used: allocation.UsedDevices = ()
     ) -> tuple[str, ...]:
-        """Have a pod held to the limits of these shares; devices that count nothing are returned.
+        """Have a pod held to the limits of these shares; return devices that cannot be counted.
 
         `used` are devices of its interfaces. Raise KubeError when the kernel does not hold it.
         """
         limits = self.by_resource
         if not any(share.resource in limits for share in granted):
             return ()
-        return await self._written(uid, device_limits(granted, limits, used))
+        return await self._written(uid, allocation.device_limits(granted, limits, used))
 
     async def has_group(self, uid: str) -> bool:
-        """Whether the node has a control group of the pod."""
+        """Return whether the node has a control group of the pod."""
         try:
             return bool(self._groups and await asyncio.to_thread(self._groups.find, uid))
         except Unavailable:
             return False
 
-    async def lift(self, uid: str, granted: Sequence[GrantedShare], used: UsedDevices) -> None:
+    async def lift(
+        self, uid: str, granted: Sequence[GrantedShare], used: allocation.UsedDevices
+    ) -> None:
         """Take away what an earlier policy limited; raise KubeError."""
         if self._groups:
             group = await asyncio.to_thread(self._groups.find, uid)
-            await _compare(self._groups, uid, group, device_limits(granted, {}, used))
+            await _compare(self._groups, uid, group, allocation.device_limits(granted, {}, used))
 
     def uses(self, sandboxes: Iterable[Sandbox]) -> tuple[PodDeviceUse, ...]:
-        """What these pods have of the devices that are limited for them.
+        """Return what these pods have of the devices that are limited for them.
 
         It blocks. A pod whose group has ended has nothing.
         """
@@ -106,7 +102,7 @@ class ShareLimits:
         return tuple(uses)
 
     async def _written(self, uid: str, wanted: Sequence[DeviceLimits]) -> tuple[str, ...]:
-        """The devices among these that count nothing, once the others are limited."""
+        """Limit the devices; return those among them that the kernel does not count."""
         if self._groups is None:
             raise Refused(
                 "the agent cannot hold pods to rdmaLimits, for it does not see the node's control "
@@ -128,12 +124,12 @@ async def _compare(
 ) -> tuple[DeviceLimits, ...]:
     """Write what the kernel does not have; return what it has then. Raise KubeError."""
     seen = (await asyncio.to_thread(groups.read, group)).limits
-    different = differing(wanted, seen)
+    different = allocation.differing(wanted, seen)
     if not different:
         return seen
     await asyncio.to_thread(groups.write, group, different)
     seen = (await asyncio.to_thread(groups.read, group)).limits
-    if lost := differing(wanted, seen):
+    if lost := allocation.differing(wanted, seen):
         names = listed([entry.device for entry in lost])
         raise Broken(f"The kernel did not keep the limits of {names} for the pod.")
     log.info("share limits set", uid=uid, devices=",".join(entry.device for entry in different))
@@ -141,22 +137,19 @@ async def _compare(
 
 
 class RoundDependencies(Frozen):
-    """Whom the rounds need.
-
-    `listed` are the runtime's sandboxes; it raises Unavailable. `holdings` is what all pods hold,
-    None while nobody tells; `granted` looks shares up and raises Unavailable. `attachments` are
-    those of the node's pods.
-    """
+    """All that the rounds work with."""
 
     limits: ShareLimits
-    listed: Callable[[], Awaitable[tuple[PodSandbox, ...]]]
+    listed: Callable[[], Awaitable[tuple[PodSandbox, ...]]]  # of the runtime; raises Unavailable
+    # what all pods hold, None while the kubelet does not say
     holdings: Callable[[], Awaitable[tuple[Holding, ...] | None]]
+    # looks shares up; raises Unavailable
     granted: Callable[[Sequence[Holding]], tuple[GrantedShare, ...]]
-    attachments: Callable[[], Iterable[Attachment]]
+    attachments: Callable[[], Iterable[Attachment]]  # of the node's pods
 
 
 class ShareLimitRounds:
-    """``await ShareLimitRounds(...).run()``."""
+    """The rounds of one node: ``await ShareLimitRounds(...).run()``."""
 
     def __init__(self, dependencies: RoundDependencies, pause: float = ROUND_SECONDS) -> None:
         self._needs = dependencies
@@ -165,7 +158,7 @@ class ShareLimitRounds:
         self._are_left = dependencies.limits.is_able  # those of an earlier policy, perhaps
 
     async def run(self) -> None:
-        """Rounds, until cancelled."""
+        """Run rounds until cancelled."""
         while True:
             try:
                 await self.round()
@@ -175,7 +168,7 @@ class ShareLimitRounds:
             await asyncio.sleep(self._pause)
 
     async def round(self) -> None:
-        """Compare once; raise KubeError when nobody tells who holds what.
+        """Compare once; raise KubeError when the kubelet or the runtime does not answer.
 
         What cannot be held for one pod holds up no other. Where nothing is limited, and nothing
         was, nobody is asked.
@@ -189,7 +182,10 @@ class ShareLimitRounds:
         pods = set(holders(holdings).values())
         for sandbox in await self._needs.listed():
             if sandbox.ready and sandbox.pod in pods:
-                await self._compare(sandbox, holdings)
+                try:
+                    await self._hold(sandbox.pod, sandbox.uid, holdings)
+                except KubeError as error:  # tried again in the next round
+                    self._fail(sandbox.pod, sandbox.uid, str(error))
         self._are_left = limited_now
 
     async def before_start(self, resource: str, shares: Sequence[ShareId]) -> None:
@@ -220,13 +216,6 @@ class ShareLimitRounds:
             raise Unavailable("The kubelet does not report which pod holds which shares.")
         return holdings
 
-    async def _compare(self, sandbox: PodSandbox, holdings: Sequence[Holding]) -> None:
-        """What cannot be held is said, and tried again in the next round."""
-        try:
-            await self._hold(sandbox.pod, sandbox.uid, holdings)
-        except KubeError as error:
-            self._fail(sandbox.pod, sandbox.uid, str(error))
-
     async def _hold(self, pod: PodName, uid: str, holdings: Sequence[Holding]) -> None:
         """Raise KubeError where a pod cannot be held to the limits of all that it has.
 
@@ -234,7 +223,9 @@ class ShareLimitRounds:
         """
         limits = self._needs.limits
         mine = [one for one in holdings if PodName(one.namespace, one.pod) == pod]
-        used = used_devices(one for one in self._needs.attachments() if one.sandbox.pod == pod)
+        used = allocation.used_devices(
+            one for one in self._needs.attachments() if one.sandbox.pod == pod
+        )
         if not any(held.resource in limits.by_resource for held in mine):
             with suppress(KubeError):
                 await limits.lift(uid, self._needs.granted(mine), used)
@@ -248,7 +239,7 @@ class ShareLimitRounds:
 
 
 def not_counted(devices: Sequence[str]) -> str:
-    """Why devices have no limits: a sentence for logs and people."""
+    """Return why devices have no limits, as a sentence for logs and people."""
     return (
         f"The kernel counts no objects of {listed(devices)}: its driver does not register with the "
         "rdma controller, or the device is gone."

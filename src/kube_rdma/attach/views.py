@@ -1,6 +1,6 @@
-"""Steps and what takes them back, as people read them: for explain and for a dry run.
+"""Texts of steps and of what takes them back, for explain and for a dry run.
 
-What each kind comes to stands in attach/rules/step_table, row by row.
+attach/rules/step_table has what each kind comes to.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kube_rdma.model.pools import (
 
 
 def describe(step: steps.Step | steps.Undo) -> str:
-    """What is done, as a short sentence without its stop: ``give net1 the address 10.0.0.7/24``."""
+    """Return a short sentence without its stop: ``give net1 the address 10.0.0.7/24``."""
     return TEXTS[type(step)](step)
 
 
@@ -31,11 +31,6 @@ def _make_link(step: steps.MakeLink) -> str:
         "partition": None if step.pkey is None else f"0x{step.pkey:04x}",
     }
     return f"make {step.name}, {kind} on {step.parent.name}" + _with(more)
-
-
-def _take(step: steps.TakeLink) -> str:
-    waits = ", when its port is ACTIVE" if step.active else ""
-    return f"take {step.link.name} from the node as {step.name}{waits}"
 
 
 def _function(place: FunctionPlace) -> str:
@@ -60,10 +55,6 @@ def _settings(settings: FunctionSettings) -> str:
     return ", ".join(f"{name} {value}" for name, value in facts.items() if value is not None)
 
 
-def _set_link(step: steps.SetLink) -> str:
-    return f"bring {step.name} up" + _with({"MTU": step.mtu, "MAC": step.mac})
-
-
 def _with(facts: Mapping[str, object]) -> str:
     phrases = [f"{name} {value}" for name, value in facts.items() if value is not None]
     return f", with {' and '.join(phrases)}" if phrases else ""
@@ -76,10 +67,6 @@ def _route(step: steps.AddRoute) -> str:
     return f"route {step.to} through {step.name}{via}{source}{table}"
 
 
-def _rule(step: steps.AddRule) -> str:
-    return f"look up what comes from {step.source} in table {step.table}, priority {step.priority}"
-
-
 def _give_back(step: steps.GiveBackLink) -> str:
     state = "up" if step.up else "down"
     ways = {"route": len(step.routes), "rule": len(step.rules)}
@@ -90,14 +77,6 @@ def _give_back(step: steps.GiveBackLink) -> str:
     )
 
 
-def _part(step: steps.CallPlugin) -> str:
-    return "give addresses to" if step.addresses else "make"
-
-
-def _addresses_of(step: steps.CallPlugin) -> str:
-    return "the addresses of " if step.addresses else ""
-
-
 def _plugins(step: steps.CallPlugin) -> str:
     types = [one.type for one in step.plugins]
     return f"the CNI plugin{'s' if types[1:] else ''} {', '.join(types)}"
@@ -105,16 +84,21 @@ def _plugins(step: steps.CallPlugin) -> str:
 
 TEXTS: Mapping[type[steps.Step | steps.Undo], Callable[[Any], str]] = {
     steps.MakeLink: _make_link,
-    steps.TakeLink: _take,
+    steps.TakeLink: lambda step: (
+        f"take {step.link.name} from the node as {step.name}"
+        f"{', when its port is ACTIVE' if step.active else ''}"
+    ),
     SetFunction: lambda step: f"set up {_function(step.place)}: {_settings(step.wanted)}",
     RebindFunction: lambda step: (
         f"bind {step.driver} to {step.pci} again, which then has the GUID {step.guid}"
     ),
-    steps.SetLink: _set_link,
+    steps.SetLink: lambda step: f"bring {step.name} up" + _with({"MTU": step.mtu, "MAC": step.mac}),
     steps.Probe: lambda step: f"ask on {step.name} whether another machine has {step.address}",
     steps.AddAddress: lambda step: f"give {step.name} the address {step.address}/{step.prefix}",
     steps.AddRoute: _route,
-    steps.AddRule: _rule,
+    steps.AddRule: lambda step: (
+        f"look up what comes from {step.source} in table {step.table}, priority {step.priority}"
+    ),
     steps.SetSysctl: lambda step: f"set {step.path.replace('/', '.')} to {step.value}",
     steps.MakeRdma: lambda step: f"make the {step.kind} device {step.name} on {step.on}",
     steps.MoveRdma: lambda step: f"move the RDMA device {step.device} into the pod",
@@ -125,7 +109,9 @@ TEXTS: Mapping[type[steps.Step | steps.Undo], Callable[[Any], str]] = {
         f"wait until {step.device} has a GID for {step.address} on {step.on}"
     ),
     steps.Announce: lambda step: f"announce to the neighbours that {step.name} has {step.address}",
-    steps.CallPlugin: lambda step: f"have {_plugins(step)} {_part(step)} {step.name}",
+    steps.CallPlugin: lambda step: (
+        f"have {_plugins(step)} {'give addresses to' if step.addresses else 'make'} {step.name}"
+    ),
     steps.RemoveLink: lambda step: f"remove {step.name}",
     steps.RemoveLinks: lambda step: (
         f"remove {', '.join(link.name for link in step.links) or 'nothing'}"
@@ -139,6 +125,7 @@ TEXTS: Mapping[type[steps.Step | steps.Undo], Callable[[Any], str]] = {
     steps.RemoveRdma: lambda step: f"remove the RDMA device {step.name}",
     steps.GiveBackRdma: lambda step: f"give the RDMA device {step.device} back to the node",
     steps.EndPlugin: lambda step: (
-        f"have {_plugins(step.call)} take {_addresses_of(step.call)}{step.call.name} back"
+        f"have {_plugins(step.call)} take "
+        f"{'the addresses of ' if step.call.addresses else ''}{step.call.name} back"
     ),
 }

@@ -22,7 +22,6 @@ from kube_rdma.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from kube_rdma.agent.compose import AgentPlaces
     from kube_rdma.model.metrics import MetricNames
 
 # Where the manifests of the first device plugins, of the shared and of the SR-IOV one mount it.
@@ -169,7 +168,8 @@ def agent(
     SIGTERM or SIGINT.
     """
     from kube_rdma.adapters.kubelet.device_plugin import Registry
-    from kube_rdma.agent.compose import AgentOptions, LabelWish, labelling, opened
+    from kube_rdma.adapters.runtime.cri import find_socket
+    from kube_rdma.agent.compose import AgentOptions, LabelMode, labelling, opened
     from kube_rdma.agent.loop import run_plugin
     from kube_rdma.lib import logs
     from kube_rdma.lib.logs import until_signal
@@ -185,12 +185,12 @@ def agent(
         startup_taint=more.pop("startup_taint"),
         claims=more.pop("claims"),
         dranet=more.pop("dranet_attributes"),
-        labels=LabelWish(more.pop("node_labels")),
+        labels=LabelMode(more.pop("node_labels")),
         metrics=listen_address(more.pop("metrics_address")),
         metrics_pods=more.pop("metrics_pods"),
         metric_names=_names(more.pop("metrics_names")),
         namespace=cluster.namespace,
-        places=_places(more),
+        **{**more, "runtime_socket": more["runtime_socket"] or find_socket()},
     )
 
     async def run() -> None:
@@ -225,14 +225,6 @@ def _check(
         raise click.UsageError("--dranet-attributes is about claims: give --claims too")
     if "node" in roles and not node_name:
         raise click.UsageError("role node has to know its node: set NODE_NAME or --node-name")
-
-
-def _places(paths: dict[str, Any]) -> AgentPlaces:
-    """Return the paths of options; the runtime's socket is looked for where none is named."""
-    from kube_rdma.adapters.runtime.cri import find_socket
-    from kube_rdma.agent.compose import AgentPlaces
-
-    return AgentPlaces(**{**paths, "runtime_socket": paths["runtime_socket"] or find_socket()})
 
 
 def _namespaces(text: str | None) -> tuple[str, ...] | None:

@@ -11,8 +11,7 @@ import pytest
 from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.netlink.events import Uevent
 from kube_rdma.adapters.kubelet.device_plugin import DevicePlugin
-from kube_rdma.agent.dependencies import AgentDependencies
-from kube_rdma.agent.loop import run_plugin
+from kube_rdma.agent.loop import AgentDependencies, run_plugin
 from kube_rdma.hardware.kernel_events import KernelSources
 from kube_rdma.model.device import (
     CharDevice,
@@ -66,8 +65,6 @@ class Node:
 
 @dataclass(frozen=True)
 class Settings:
-    """Where a test's configuration and kubelet are."""
-
     config: Path
     kubelet_dir: Path
 

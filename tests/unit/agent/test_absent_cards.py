@@ -3,9 +3,8 @@
 import pytest
 
 from kube_base.frozen import replace
-from kube_rdma.adapters.kernel.netlink.events import Uevent
 from kube_rdma.model.card import CardId
-from kube_rdma.pools.rules.absence import ASK, DEVICE_GONE, MOVED
+from kube_rdma.pools.rules.absence import DEVICE_GONE, MOVED
 from kube_rdma_testing.kubelet.devices import ContainerPlace
 from tests.unit.agent.world import VKE, World, hard_card, seat, until
 
@@ -42,7 +41,6 @@ class AbsenceWorld(World):
         self.change(*(card for number, card in enumerate(CARDS) if number not in numbers))
 
     def shares(self):
-        """Healthy or not, by their ids."""
         return self.kubelet.devices.get(VKE, {})
 
     async def all_good(self):
@@ -93,15 +91,6 @@ async def test_a_card_whose_rdma_device_goes_stays_in_its_pool_and_is_told(
         await until(lambda: world.events_of("RDMACardHealthy"))
 
 
-async def test_a_card_that_goes_to_a_virtual_machine_leaves_its_pool(world):
-    """Somebody wanted that."""
-    world.label("shared")
-    async with world.serving(world.doors()):
-        await world.all_good()
-        world.lose(0, driver="vfio-pci")
-        await world.kubelet.until(lambda: len(world.shares()) == 3)
-
-
 async def test_a_card_that_a_pod_holds_stays_healthy_and_free_ones_do_not(world):
     """The kubelet's word is a record: what moved the interface may be another plugin."""
     world.label("exclusive")
@@ -144,28 +133,3 @@ async def test_a_card_of_a_record_stays_healthy_whoever_holds_what(world):
         world.leave(0, 1)
         await world.kubelet.until(lambda: world.shares()[SECOND] is False)
         assert world.shares()[FIRST] is True
-
-
-async def test_until_the_records_are_read_nobody_is_accused(world):
-    """The agent has just started, and pods have cards that it knows nothing of yet."""
-    world.label("exclusive")
-    networks = Networks()
-    world.leave(0)
-    async with world.serving(replace(world.doors(), networks=networks)):
-        await world.all_good()
-        networks.recorded = frozenset()
-        world.events.push(Uevent("change", "infiniband"))
-        await world.kubelet.until(lambda: world.shares()[FIRST] is False)
-
-
-async def test_without_the_kubelet_s_word_nobody_is_accused(world, monkeypatch):
-    """Who holds a card is not known; the next looks come by themselves."""
-    world.label("exclusive")
-    monkeypatch.setattr("kube_rdma.pools.rules.absence.ASK", 0.01)
-    assert ASK > 1
-    async with world.serving(world.doors(kubelet=False)):
-        await world.all_good()
-        world.leave(0)
-        looks = world.looks
-        await until(lambda: world.looks >= looks + 20)
-        assert all(world.shares().values())

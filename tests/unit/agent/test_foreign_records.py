@@ -20,7 +20,6 @@ from kube_rdma.model.late_binding import ContainerId, PodName
 from kube_rdma.model.pools import MadeFunctions, Mode
 from kube_rdma_testing.disk import FakeDisk
 from kube_rdma_testing.kubelet.devices import ContainerPlace
-from tests.unit.agent.test_modes import remembering
 from tests.unit.agent.world import VKE, hard_card, running, until
 from tests.unit.agent.world import World as NodeWorld
 from tests.unit.attach.delegate_world import DelegateWorld
@@ -37,7 +36,6 @@ FOREIGN = "does not understand it"
 
 
 def overwrite(disk, name, content):
-    """A file as another version writes it."""
     handle = disk.create(name)
     disk.write(handle, content)
     disk.fsync(handle)
@@ -183,20 +181,6 @@ async def test_a_container_waits_for_the_version_that_promised_its_card(node, ki
             await node.kubelet.until(lambda: node.kubelet.healthy(VKE) == 4)
             await node.kubelet.start_container(JOB)
     assert recording.of("journal record not understood")
-
-
-async def test_pools_of_a_later_version_stay_and_cards_are_served(node, recording):
-    """A change of mode waits, for it cannot be written down."""
-    disk = FakeDisk()
-    content = b'{"version": 2, "pools": []}'
-    overwrite(disk, "pools.json", content)
-    async with node.serving(remembering(node, disk)):
-        await node.kubelet.until(lambda: node.kubelet.healthy(VKE) == 4)
-        await until(lambda: node.events_of("JournalTrouble"))
-        node.label("shared-multi")
-        await recording.wait_for("mode change pending")
-        assert node.kubelet.healthy(VKE) == 4
-    assert disk.read("pools.json") == content
 
 
 async def test_records_are_known_from_when_they_count():

@@ -14,9 +14,9 @@ from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.kernel.netlink.events import Uevent
 from kube_rdma.adapters.kernel.sriov.functions import SriovCards
-from kube_rdma.agent import virtual_functions
+from kube_rdma.agent import changes
+from kube_rdma.agent.changes import FunctionSources
 from kube_rdma.agent.node.marks import StartupTaint
-from kube_rdma.agent.virtual_functions import Sources
 from kube_rdma.hardware.survey import take_survey
 from kube_rdma.model.card import Function, Netdev, Use
 from kube_rdma.model.device import PciAddress, PciPosition
@@ -35,7 +35,7 @@ CARDS = [PciAddress("0000:81:00.0"), PciAddress("0000:81:00.1")]
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
     for name in ("DRAIN_SECONDS", "POD_SECONDS", "RETRY_SECONDS"):
-        monkeypatch.setattr(virtual_functions, name, 0.05)
+        monkeypatch.setattr(changes, name, 0.05)
 
 
 class VfWorld(World):
@@ -56,7 +56,6 @@ class VfWorld(World):
         return {name: self.uses.get(name, Use()) for name in names}
 
     def set_up(self):
-        """Somebody sets the functions' interfaces up."""
         for flags in self.root.glob("class/net/*/flags"):
             flags.write_text("0x1003\n")
 
@@ -75,9 +74,8 @@ class VfWorld(World):
         new.rename(self.config)
 
     def agent(self, *, boot="1", keepers=(), **options):
-        """One life of the agent."""
         make = SriovCards(self.root, self.sysfs.write).make
-        sources = Sources(make, self.open_journal, boot, self.used)
+        sources = FunctionSources(make, self.open_journal, boot, self.used)
         doors = replace(self.doors(self.config, **options), functions=sources, keepers=keepers)
         return self.serving(doors)
 
@@ -94,7 +92,6 @@ class VfWorld(World):
 
     @property
     def tainted(self):
-        """Whether it still has that taint."""
         return bool(self.server.documents("nodes")[0]["spec"].get("taints"))
 
     def announce(self):
@@ -157,15 +154,6 @@ async def test_the_startup_taint_waits_for_functions(world):
         await until(lambda: not world.tainted)
 
 
-async def test_without_a_wish_nothing_is_written(world):
-    world.policy()
-    async with world.agent():
-        await world.kubelet.until(lambda: RESOURCE in world.kubelet.devices)
-        assert await world.offered(0) == set()
-    assert world.sysfs.writes == []
-    assert not hasattr(world, "journal")
-
-
 async def test_a_reboot_costs_no_function(world):
     """The same addresses are offered again in the agent's next life."""
     world.policy(wish(4))
@@ -187,15 +175,6 @@ async def test_functions_that_somebody_removes_are_made_again(world):
         assert await world.offered(4) == before
 
 
-async def test_another_number_is_made_of_functions_that_nobody_holds(world):
-    world.policy(wish(2))
-    async with world.agent():
-        await world.offered(2)
-        world.policy(wish(4))
-        await world.offered(4)
-    assert [text for _, text in world.sysfs.writes] == ["2", "0", "4"]
-
-
 async def test_another_number_waits_for_the_pods_and_says_so(world, recording):
     world.policy(wish(2))
     async with world.agent():
@@ -212,56 +191,9 @@ async def test_another_number_waits_for_the_pods_and_says_so(world, recording):
     assert len(recording.of("virtual functions pending")) == 1
 
 
-async def test_functions_that_somebody_set_up_and_nobody_uses_make_room(world):
-    world.policy(wish(2))
-    async with world.agent():
-        await world.offered(2)
-        world.set_up()
-        world.policy(wish(4))
-        await world.offered(4)
-
-
-async def test_functions_with_an_address_stay_until_somebody_takes_it_away(world, recording):
-    world.policy(wish(2))
-    async with world.agent():
-        await world.offered(2)
-        world.set_up()
-        world.uses["eth0v1"] = Use(addresses=("10.0.0.1/24",))
-        world.policy(wish(4))
-        await until(lambda: world.events_of("VirtualFunctionsPending"))
-        assert "eth0v1 has no longer the address" in world.events_of("VirtualFunctionsPending")[0]
-        world.uses.clear()
-        world.announce()
-        await world.offered(4)
-
-
-async def test_functions_that_are_up_stay_while_the_kernel_does_not_say_what_for(world, recording):
-    world.policy(wish(2))
-    async with world.agent():
-        await world.offered(2)
-        world.set_up()
-        world.uses = None
-        world.policy(wish(4))
-        await until(lambda: world.events_of("VirtualFunctionsPending"))
-        assert "for the node may use it" in world.events_of("VirtualFunctionsPending")[0]
-        await world.looked_again()
-    assert len(recording.of("virtual function usage unknown")) == 1
-
-
-async def test_a_range_of_functions_that_will_not_be_there_is_told_once(world, recording):
-    """The pool's ranges begin at 0, so without a wish nothing is on the second card."""
-    world.policy(wish(4))
-    async with world.agent():
-        await world.offered(4)
-        await world.looked_again()
-    (line,) = recording.of("virtual functions of range missing")
-    assert line["what"].startswith("eth1#0-7 of rdma/vf (")
-    assert line["what"].endswith("function 0 is asked for, and eth1 has none, of 7 at most")
-
-
 async def test_functions_that_are_to_go_are_offered_to_nobody_first(world, monkeypatch):
     """A pod that got one at the last moment keeps it: whoever holds one is asked again."""
-    monkeypatch.setattr(virtual_functions, "DRAIN_SECONDS", 1000.0)
+    monkeypatch.setattr(changes, "DRAIN_SECONDS", 1000.0)
     world.policy(wish(2))
     async with world.agent():
         await world.offered(2)
@@ -272,7 +204,7 @@ async def test_functions_that_are_to_go_are_offered_to_nobody_first(world, monke
         await world.looked_again()
         assert len(world.kubelet.devices[RESOURCE]) == 2
         assert [text for _, text in world.sysfs.writes] == ["2"]
-        monkeypatch.setattr(virtual_functions, "DRAIN_SECONDS", 0.0)
+        monkeypatch.setattr(changes, "DRAIN_SECONDS", 0.0)
         world.announce()
         await world.offered(4)
 
@@ -297,7 +229,7 @@ async def test_what_a_life_did_not_end_the_next_one_ends(world, recording):
         raise Unavailable("it was killed here")
 
     world.policy(wish(2))
-    sources = Sources(half, world.open_journal, "1")
+    sources = FunctionSources(half, world.open_journal, "1")
     async with world.serving(replace(world.doors(world.config), functions=sources)):
         await until(lambda: world.events_of("VirtualFunctionsRefused"))
     assert not (folder / "virtfn0/driver").exists()
@@ -324,22 +256,6 @@ async def test_what_somebody_made_since_the_boot_is_not_ours(world, recording):
         await world.offered(4)
 
 
-async def test_a_card_that_is_down_is_refused_once_and_served_when_it_is_up(
-    tmp_path_factory, recording
-):
-    world = VfWorld(tmp_path_factory.mktemp("w"), up=False, carrier=None)
-    world.policy(wish(4))
-    async with world.agent():
-        await until(lambda: world.events_of("VirtualFunctionsRefused"))
-        net = world.root / "class/net/eth0"
-        (net / "flags").write_text("0x1003\n")
-        (net / "carrier").write_text("1\n")
-        world.announce()
-        await world.offered(4)
-    assert len(recording.of("virtual functions refused")) == 1
-    world.journal.close()
-
-
 async def test_what_the_kernel_refuses_is_said_once_and_tried_again(world, recording):
     world.sysfs.readonly = True
     world.policy(wish(4))
@@ -350,20 +266,6 @@ async def test_what_the_kernel_refuses_is_said_once_and_tried_again(world, recor
         assert "Mount the host's /sys" in line["why"]
         world.sysfs.readonly = False
         await world.offered(4)
-
-
-async def test_what_the_kernel_refused_is_not_tried_at_every_look(world, monkeypatch):
-    """Another wish is."""
-    monkeypatch.setattr(virtual_functions, "RETRY_SECONDS", 1000.0)
-    world.sysfs.readonly = True
-    world.policy(wish(4))
-    async with world.agent():
-        await until(lambda: world.events_of("VirtualFunctionsRefused"))
-        await world.looked_again()
-        assert len(world.sysfs.writes) == 1
-        world.sysfs.readonly = False
-        world.policy(wish(3))
-        await world.offered(3)
 
 
 async def test_without_a_journal_functions_are_made_and_forgotten(world, recording):
@@ -381,7 +283,7 @@ async def test_while_functions_are_made_none_is_said_to_be_moved(world, monkeypa
     world.policy(wish(2))
     async with world.agent():
         await world.offered(2)
-        monkeypatch.setattr(virtual_functions.VirtualFunctions, "busy", True)
+        monkeypatch.setattr(changes.VirtualFunctions, "busy", True)
         (function, *_) = sorted(await world.offered(2))
         for netdev in world.root.glob("class/net/*"):
             if function in str(netdev.resolve()):
@@ -390,5 +292,5 @@ async def test_while_functions_are_made_none_is_said_to_be_moved(world, monkeypa
         looks = world.looks
         await until(lambda: world.looks >= looks + 10)
         assert world.kubelet.healthy(RESOURCE) == 2
-        monkeypatch.setattr(virtual_functions.VirtualFunctions, "busy", False)
+        monkeypatch.setattr(changes.VirtualFunctions, "busy", False)
         await world.kubelet.until(lambda: world.kubelet.devices[RESOURCE][function] is False)

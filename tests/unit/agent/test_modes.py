@@ -5,14 +5,12 @@ import json
 import pytest
 from grpclib import GRPCError
 
-from kube_base.errors import Refused, Unavailable
+from kube_base.errors import Refused
 from kube_base.frozen import replace
 from kube_rdma.adapters.files.device_info import DeviceInfoFolder
 from kube_rdma.adapters.journal.codec import POOLS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.agent import loop
-from kube_rdma.hardware.survey import OwnAddresses
-from kube_rdma.model.card import Use
 from kube_rdma_testing.disk import FakeDisk
 from kube_rdma_testing.kubelet.devices import ContainerPlace
 from tests.unit.agent.world import VKE, World, hard_card, running, until
@@ -44,62 +42,6 @@ async def test_a_mode_by_label_alone(world, mode, shares):
         nodes = world.kubelet.store.nodes[VKE]
         assert nodes["0000:81:00.0-0"] == (0,)
         assert nodes["0000:84:00.0-0"] == (1,)
-
-
-async def test_a_card_that_the_node_uses_is_left_to_it_and_told_once(world, recording):
-    """The label names no card; when the use has ended, the next look has the card."""
-    uses = {"eth0": Use(storage=("NFS of 10.1.0.9",)), "eth1": Use(addresses=("10.2.0.1/24",))}
-    world.label("exclusive")
-    kernel = replace(world.kernel, uses=lambda names: {n: uses[n] for n in names if n in uses})
-    async with world.serving(replace(world.doors(), kernel=kernel)):
-        await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 3)
-        assert "0000:81:00.0-0" not in world.kubelet.devices[VKE]
-        uses.clear()
-        world.change(*CARDS)
-        await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
-    (line,) = recording.of("card left to the node")
-    assert "eth0 leads to storage, NFS of 10.1.0.9" in line["what"]
-
-
-@pytest.mark.parametrize("by_connection", [False, True])
-async def test_a_card_with_the_node_s_own_address_is_left_to_it(world, recording, by_connection):
-    """That of the Node object, or of the agent's connection; also when it is known only later."""
-    own = OwnAddresses()
-
-    def survey():
-        word = own.now().get("10.1.0.5")
-        first, *others = world.survey.functions
-        netdevs = (replace(first.netdevs[0], needed=word),)
-        return replace(world.survey, functions=(replace(first, netdevs=netdevs), *others))
-
-    world.label("exclusive")
-    kernel = replace(world.kernel, survey=survey)
-    async with world.serving(replace(world.doors(), kernel=kernel, own=own)):
-        await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
-        if by_connection:
-            own.connected(lambda: "10.1.0.5")
-            world.change(*CARDS)
-        else:
-            world.address("10.1.0.5")
-        await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 3)
-        assert "0000:81:00.0-0" not in world.kubelet.devices[VKE]
-    (line,) = recording.of("card left to the node")
-    what = "the connection to the API server, from" if by_connection else "the node's InternalIP"
-    assert f"eth0 carries {what} 10.1.0.5" in line["what"]
-
-
-async def test_a_card_that_another_program_configures_is_told_once(world, recording):
-    """Also where a label or selector would have it anyway; it stays in its pool."""
-    use = Use(addresses=("10.2.0.1/24",), dynamic=("10.2.0.1/24",))
-    world.label("exclusive")
-    kernel = replace(world.kernel, uses=lambda names: {n: use for n in names if n == "eth1"})
-    async with world.serving(replace(world.doors(), kernel=kernel)):
-        await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
-        looks = world.looks
-        world.change(*CARDS)
-        await until(lambda: world.looks > looks + 1)
-    (line,) = recording.of("card configured by others")
-    assert line["what"].startswith(f"eth1 of {VKE} has 10.2.0.1/24 by DHCP or SLAAC")
 
 
 async def test_a_container_gets_exactly_its_card(world):
@@ -164,43 +106,6 @@ async def test_a_change_that_waits_waits_after_a_restart_too(world, recording):
             await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 64)
 
 
-async def test_without_a_record_the_shares_of_pods_tell_of_another_mode(world, recording):
-    """As far as they can: role plugin alone has no place to write."""
-    world.label("shared-multi")
-    async with world.kubelet:
-        async with running(world.doors()):
-            await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 64)
-            await world.kubelet.allocate(
-                VKE, 1, ("0000:81:00.0-5",), place=ContainerPlace("training")
-            )
-        world.label("exclusive")
-        async with running(world.doors()):
-            await recording.wait_for("mode change pending")
-            assert recording.of("mode change pending")[0]["what"] == (
-                "vke.volcengine.com/rdma is not advertised in mode exclusive (label "
-                "vke.node.rdma.mode) until these pods have ended: default/training, which hold "
-                "shares of another mode"
-            )
-            assert world.kubelet.healthy(VKE) == 0
-            world.kubelet.remove_pod("training")
-            await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
-
-
-async def test_what_cannot_be_remembered_is_not_changed(world, recording):
-    disk = FakeDisk()
-    world.label("shared")
-    async with world.serving(remembering(world, disk)):
-        await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
-        disk.read_only = True
-        world.label("shared-multi")
-        await recording.wait_for("mode change pending")
-        assert "until it can be written down" in recording.of("mode change pending")[0]["what"]
-        assert world.kubelet.healthy(VKE) == 4
-        disk.read_only = False
-        await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 64)
-    assert len(recording.of("applied modes not written")) == 1
-
-
 async def test_a_record_that_cannot_be_read_is_told_and_nobody_waits_for_it(world, recording):
     disk = FakeDisk()
     handle = disk.create("pools.json")
@@ -210,16 +115,6 @@ async def test_a_record_that_cannot_be_read_is_told_and_nobody_waits_for_it(worl
         await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
     assert recording.of("journal record not understood")
     assert "pools.json" in disk.names()
-
-
-async def test_without_a_folder_to_write_to_the_cards_are_served(world, recording):
-    def closed():
-        raise Unavailable("/var/lib/kube-rdma/pools cannot be opened (Read-only file system).")
-
-    world.label("shared")
-    async with world.serving(replace(world.doors(), applied=closed)):
-        await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
-    assert recording.of("applied modes not saved")
 
 
 async def test_a_record_of_late_binding_is_met_without_it_where_there_is_none(world, recording):
@@ -239,7 +134,6 @@ async def test_a_record_of_late_binding_is_met_without_it_where_there_is_none(wo
 
 
 def policy(name, **further):
-    """All cards in a pool of this name."""
     pool = {"resource": f"rdma/{name}", "mode": "exclusive", **further}
     head = {"apiVersion": "kube-rdma.io/v1alpha1", "kind": "NodePolicy"}
     return json.dumps({**head, "metadata": {"name": "a"}, "spec": {"pools": [pool]}})
@@ -292,7 +186,6 @@ class Networks:
 
 
 async def test_pod_networks_hear_what_is_offered_no_more_while_a_pod_has_it(world, tmp_path):
-    """Not that the pod holds none."""
     config, networks = tmp_path / "config.json", Networks()
     config.write_text(policy("old"))
     async with world.serving(replace(world.doors(config), networks=networks)):
@@ -352,15 +245,35 @@ async def test_an_agent_without_networks_starts_no_container_with_limits(world, 
             await world.kubelet.start_container(job)
 
 
-async def test_without_the_kubelet_s_word_no_mode_changes(world, recording):
-    """Nobody can tell whether a card is in use, so it is not taken from below a pod."""
-    world.label("shared")
-    async with world.serving(world.doors(kubelet=False)):
-        await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
-        world.label("shared-multi")
-        await recording.wait_for("mode change pending")
-        assert "until it is known who uses it" in recording.of("mode change pending")[0]["what"]
-        assert world.kubelet.healthy(VKE) == 4
+async def test_a_changed_file_takes_effect_and_leaves_others_alone(world, tmp_path, recording):
+    """A further pool appears; the first one's server is not touched."""
+    config = tmp_path / "config.json"
+    config.write_text('{"mode": "hca"}')
+    async with world.serving(world.doors(config)):
+        await world.kubelet.until(lambda: world.kubelet.healthy("rdma/hca") == 1000)
+        entry = '{"resourceName": "a", "rdmaHcaMax": 7, "devices": ["eth0"]}'
+        other = '{"resourceName": "hca", "rdmaHcaMax": 1000, "devices": ["eth1"]}'
+        config.write_text(f'{{"configList": [{entry}, {other}]}}')
+        await world.kubelet.until(lambda: world.kubelet.healthy("rdma/a") == 7)
+        assert world.kubelet.registrations == ["rdma/hca", "rdma/a"]
+        answer = await world.kubelet.allocate("rdma/a", 1)
+        assert [d.host_path for d in answer.devices][1:] == ["/dev/infiniband/uverbs0"]
+
+
+async def test_a_virtual_function_is_told_to_cni_plugins(world, tmp_path):
+    """The SR-IOV device plugin's document: the function by its address, variables, the file."""
+    config = tmp_path / "config.json"
+    selectors = '{"pfNames": ["eth0"], "isRdma": true}'
+    config.write_text(f'{{"resourceList": [{{"resourceName": "vf", "selectors": {selectors}}}]}}')
+    infos = DeviceInfoFolder(tmp_path / "dp")
+    resource, address = "intel.com/vf", "0000:81:00.0"
+    async with world.serving(replace(world.doors(config), device_infos=infos)):
+        await world.kubelet.until(lambda: world.kubelet.healthy(resource) == 1)
+        answer = await world.kubelet.allocate(resource, 1)
+        assert answer.envs["PCIDEVICE_INTEL_COM_VF"] == address
+        assert json.loads(answer.envs["PCIDEVICE_INTEL_COM_VF_INFO"]).keys() == {address}
+        (path,) = (tmp_path / "dp").iterdir()
+        assert path.name == f"intel.com-vf-{address}-device.json"
 
 
 async def test_a_label_that_means_nothing_changes_nothing(world, recording):
@@ -383,21 +296,6 @@ async def test_the_label_taken_away_withdraws_the_resource(world):
         await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 0)
 
 
-async def test_a_changed_file_takes_effect_and_leaves_others_alone(world, tmp_path, recording):
-    """A further pool appears; the first one's server is not touched."""
-    config = tmp_path / "config.json"
-    config.write_text('{"mode": "hca"}')
-    async with world.serving(world.doors(config)):
-        await world.kubelet.until(lambda: world.kubelet.healthy("rdma/hca") == 1000)
-        entry = '{"resourceName": "a", "rdmaHcaMax": 7, "devices": ["eth0"]}'
-        other = '{"resourceName": "hca", "rdmaHcaMax": 1000, "devices": ["eth1"]}'
-        config.write_text(f'{{"configList": [{entry}, {other}]}}')
-        await world.kubelet.until(lambda: world.kubelet.healthy("rdma/a") == 7)
-        assert world.kubelet.registrations == ["rdma/hca", "rdma/a"]
-        answer = await world.kubelet.allocate("rdma/a", 1)
-        assert [d.host_path for d in answer.devices][1:] == ["/dev/infiniband/uverbs0"]
-
-
 async def test_a_file_that_breaks_leaves_the_last_good_one(world, tmp_path, recording):
     config = tmp_path / "config.json"
     config.write_text('{"mode": "hca"}')
@@ -409,19 +307,3 @@ async def test_a_file_that_breaks_leaves_the_last_good_one(world, tmp_path, reco
         config.unlink()
         await until(lambda: len(recording.of("configuration rejected")) == 2)
         assert world.kubelet.healthy("rdma/hca") == 1000
-
-
-async def test_a_virtual_function_is_told_to_cni_plugins(world, tmp_path):
-    """The SR-IOV device plugin's document: the function by its address, variables, the file."""
-    config = tmp_path / "config.json"
-    selectors = '{"pfNames": ["eth0"], "isRdma": true}'
-    config.write_text(f'{{"resourceList": [{{"resourceName": "vf", "selectors": {selectors}}}]}}')
-    infos = DeviceInfoFolder(tmp_path / "dp")
-    resource, address = "intel.com/vf", "0000:81:00.0"
-    async with world.serving(replace(world.doors(config), device_infos=infos)):
-        await world.kubelet.until(lambda: world.kubelet.healthy(resource) == 1)
-        answer = await world.kubelet.allocate(resource, 1)
-        assert answer.envs["PCIDEVICE_INTEL_COM_VF"] == address
-        assert json.loads(answer.envs["PCIDEVICE_INTEL_COM_VF_INFO"]).keys() == {address}
-        (path,) = (tmp_path / "dp").iterdir()
-        assert path.name == f"intel.com-vf-{address}-device.json"

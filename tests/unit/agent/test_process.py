@@ -32,7 +32,6 @@ async def agent(*options, before=()):
 
 
 def facts(process):
-    """What the kernel says about a process."""
     status = Path(f"/proc/{process.pid}/status").read_text()
     return dict(line.split(":", 1) for line in status.splitlines())
 

@@ -1,25 +1,25 @@
 """What is met is on the disk before it is offered, and asked about once more before it changes."""
 
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 from kube_rdma.adapters.journal.codec import POOLS
 from kube_rdma.adapters.journal.journal import Journal
-from kube_rdma.agent.mode_changes import ModeChanges
-from kube_rdma.agent.node.node_events import NullNodeEvents
+from kube_rdma.agent.changes import ModeChanges
+from kube_rdma.agent.compose import memory
+from kube_rdma.agent.node.node_events import NodeEvents
 from kube_rdma.attach.late_binding import NoLateBinding
-from kube_rdma.model.device import PciAddress
 from kube_rdma.model.holdings import Holding
 from kube_rdma.model.pools import (
     AppliedPools,
-    ExtraInfo,
-    FunctionRange,
     Mode,
     PoolSpec,
-    Preference,
-    Selector,
-    Variables,
 )
 from kube_rdma_testing.disk import FakeDisk
+from tests.unit.adapters.journal.samples import RECORDS
 
 OLD = PoolSpec("rdma/a", Mode.HCA, "c:1")
 NEW = PoolSpec("rdma/a", Mode.SHARED, "c:2")
@@ -34,9 +34,7 @@ class Node:
     later: tuple[Holding, ...] | None = ()
 
     def agent(self):
-        return ModeChanges(
-            self.open, self.ask, NoLateBinding("the test has none"), NullNodeEvents()
-        )
+        return ModeChanges(self.open, self.ask, NoLateBinding("the test has none"), NodeEvents())
 
     def open(self):
         return Journal(self.disk, POOLS)
@@ -46,7 +44,6 @@ class Node:
 
     @property
     def written(self):
-        """The modes on the disk."""
         ((_, record),) = self.open().load().records
         return [spec.mode for spec in record.specs]
 
@@ -93,27 +90,14 @@ async def test_what_the_disk_has_after_a_failure_is_written_anew(recording):
     assert node.written == [Mode.HCA]
 
 
-def test_a_record_holds_all_that_a_wish_can_say():
-    selector = Selector(
-        source="c:3",
-        vendors=("15b3",),
-        pci_addresses=(PciAddress("0000:81:00.0"),),
-        acpi_indexes=(1,),
-        physical=(FunctionRange("ens1f0", ((0, 3), (6, 6))),),
-        pkeys=(0x7FFF,),
-        rdma=True,
-    )
-    spec = PoolSpec(
-        "example.com/a_b.c-d",
-        Mode.SRIOV,
-        "c:2",
-        selectors=(selector, Selector()),
-        prefer=Preference.SPREAD,
-        variables=Variables.PCIDEVICE,
-        extra_info=(ExtraInfo("*", (("rail", "2"),)),),
-        extra_paths=("/dev/null",),
-    )
-    journal = Journal(FakeDisk(), POOLS)
-    journal.put("pools", AppliedPools((spec, OLD)))
-    ((_, record),) = journal.load().records
-    assert record == AppliedPools((spec, OLD))
+async def test_a_memory_is_a_journal_below_the_state_and_lasts(tmp_path):
+    """It is closed with the agent, and the next one finds what is in it."""
+    options = SimpleNamespace(state_dir=tmp_path)
+    kinds, records = RECORDS["rails"]
+    ((name, value),) = records.items()
+    async with AsyncExitStack() as stack:
+        memory(options, stack, "rails", kinds)().put(name, value)
+    assert (tmp_path / "rails" / f"{name}.json").exists()
+    async with AsyncExitStack() as stack:
+        journal = memory(options, stack, "rails", kinds)()
+        assert journal.load().records == ((name, value),)

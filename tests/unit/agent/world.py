@@ -20,10 +20,8 @@ from kube_rdma.adapters.kubelet.folders import Folders
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.adapters.runtime.cdi import CdiFolder
 from kube_rdma.adapters.runtime.settings import SettingsFolder
-from kube_rdma.agent.dependencies import AgentDependencies
-from kube_rdma.agent.loop import run_plugin
-from kube_rdma.agent.node.cluster_node_events import ClusterNodeEvents
-from kube_rdma.agent.node.node_events import NodeEvent
+from kube_rdma.agent.loop import AgentDependencies, run_plugin
+from kube_rdma.agent.node.node_events import NodeEvent, NodeEvents
 from kube_rdma.attach.binder import Binder, BinderDependencies
 from kube_rdma.attach.late_binding import EarlySettings, NoLateBinding
 from kube_rdma.model.card import Function, Netdev
@@ -46,7 +44,6 @@ def seat(number):
 
 
 def hard_card(number, state=PortState.ACTIVE):
-    """A card on a PCI function, as a mlx5 one."""
     place = seat(number)
     return replace(
         card(number, state),
@@ -77,7 +74,6 @@ class World(Node):
         self.label(None)
 
     def functions(self, *functions):
-        """Other network functions from now on."""
         self.survey = replace(self.survey, functions=functions)
 
     def label(self, mode):
@@ -86,7 +82,6 @@ class World(Node):
         self._put_node({})
 
     def address(self, text):
-        """The kubelet tells the node's InternalIP."""
         self._put_node({"addresses": [{"type": "InternalIP", "address": text}]})
 
     def _put_node(self, status):
@@ -94,19 +89,16 @@ class World(Node):
         self.server.put(NODE, {"metadata": meta, "spec": {}, "status": status})
 
     def pod(self, name, annotations=None, host_network=False):
-        """A pod object on this node."""
         meta = {"name": name, "namespace": "default", "uid": f"uid-{name}"}
         meta["annotations"] = annotations or {}
         spec = {"nodeName": NODE_NAME, "hostNetwork": host_network}
         self.server.put(POD, {"metadata": meta, "spec": spec, "status": {"phase": "Pending"}})
 
     def events_of(self, reason):
-        """The notes of Events with this reason."""
         events = self.server.documents("events")
         return [event["note"] for event in events if event["reason"] == reason]
 
     def doors(self, config=None, *, late=False, kubelet=True):
-        """The agent's doors."""
         folders = Folders(self.folder / "device-plugins", self.folder / "plugins_registry", None)
         socket = self.folder / "pod-resources" / "kubelet.sock"
         view = KubeletView(PodResources(socket) if kubelet else None)
@@ -116,16 +108,14 @@ class World(Node):
             self.kernel,
             partial(serve, Registry.DEVICE_PLUGINS, folders),
             view,
-            node := ClusterNodeEvents(cluster, NODE_NAME, Events(cluster, NODE_NAME)),
+            node := NodeEvents(cluster, NODE_NAME, Events(cluster, NODE_NAME)),
             self._binder(view, cluster, node) if late else self.never(),
         )
 
     async def listed(self):
-        """What the runtime tells of its sandboxes."""
         return self.sandboxes
 
     def never(self):
-        """No late binding."""
         return NoLateBinding("the test has none", EarlySettings(self.folder / "early"))
 
     def _binder(self, view, cluster, node):

@@ -52,8 +52,6 @@ class WrittenOnce(Late):
 
 
 class OfInterfaces(Addresses):
-    """`held` by container and interface."""
-
     async def add(self, request):
         self._life.alive()
         granted = await self._giver.add(request)
@@ -93,7 +91,6 @@ class DelegateWorld(World):
         self.context.wiring = wiring
 
     def start(self, at=None, error=None):
-        """The agent starts anew; see World."""
         if not isinstance(self.node, DelegateNode):
             pools, old = self.node.pools, self.node
             self.node = DelegateNode(old.kernel, old.cards, old.shares, old.networks)

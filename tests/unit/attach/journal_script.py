@@ -64,7 +64,6 @@ async def chained(world):
 
 
 async def delegated(world):
-    """A meta-plugin calls for each."""
     world.ask("rail,rail")
     for verb, names in (("ADD", ("net1", "net2")), ("DEL", ("net2", "net1"))):
         for name in names:
@@ -72,7 +71,6 @@ async def delegated(world):
 
 
 async def addressed(world):
-    """Another plugin calls for addresses, twice."""
     (pool,) = world.node.pools
     config = {"type": "macvlan", "ipam": {"type": "kube-rdma-ipam", "pool": pool}}
     for verb in ("ADD", "ADD", "DEL"):
@@ -92,7 +90,6 @@ async def script(door, folder):
 
 
 def main(folder):
-    """Write the script of each door."""
     for door in DOORS:
         with tempfile.TemporaryDirectory() as place:
             lines = asyncio.run(script(door, Path(place)))

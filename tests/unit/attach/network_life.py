@@ -22,12 +22,10 @@ class Life:
         self.at, self.error, self.dead, self.acts = at, error, False, []
 
     def alive(self):
-        """The dead do nothing."""
         if self.dead:
             raise KilledError
 
     def act(self, what):
-        """Something was done, and maybe it was the last."""
         self.acts.append(what)
         if len(self.acts) == self.at:
             self.dead = self.error is None
@@ -35,8 +33,6 @@ class Life:
 
 
 class Kernel(FakeKernel):
-    """Each message is an act."""
-
     life = Life()
 
     def message(self):

@@ -78,7 +78,6 @@ def card(number, *, soft=False, virtual=False, wide=False):
 
 
 def share(of, mode, resource=RESOURCE, *, early=False):
-    """A share of a card."""
     name = ShareId(f"{of.id}-0")
     return GrantedShare("main", resource, name, (of,), mode, Bind.PER_CARD, early)
 
@@ -310,11 +309,9 @@ class World:
         self.networks = self.calls.pods
 
     def addresses(self, life):
-        """Who gives them."""
         return Addresses(self.giver, self.held, life)
 
     def late(self, life):
-        """Who binds."""
         return Late(self.bound, life)
 
     def _acted(self, what):
@@ -326,13 +323,11 @@ class World:
         return self.site.call(environment, text)
 
     def _is_up(self, path, name):
-        """Whether a namespace has this interface, up."""
         paths = [one for one in self._files.values() if str(one) == path and one.exists()]
         link = self.kernel.named(self.kernel.space(paths[0]), name) if paths else None
         return link is not None and link.up
 
     def _inode(self, path):
-        """Of a namespace, as other plugins see it."""
         here = [one for one in self._files.values() if str(one) == path and one.exists()]
         return here[0].stat().st_ino if here else None
 
@@ -344,7 +339,6 @@ class World:
             yield pod
 
     def ask(self, text):
-        """The pod's annotation."""
         self.node.annotations[ANNOTATION] = text
 
     def sandbox(self, path=None):
@@ -368,7 +362,6 @@ class World:
         return path
 
     def call(self, verb, number, **facts):
-        """What the runtime says about a sandbox."""
         path = self._files[number]
         there = {"netns": number, "netns_path": str(path)} if path.exists() else {}
         facts = {"pod": POD, "uid": UID, **there, **facts}
@@ -389,7 +382,6 @@ class World:
         assert await self.networks.answer(call) == CniResult()
 
     def inside(self, number):
-        """All of a living namespace but the inode."""
         space = self.kernel.space(self._files[number])
         links = {
             one.name: (one.mac, one.mtu, one.up, one.kind, tuple(one.addresses))
@@ -399,7 +391,6 @@ class World:
         return links, devices, tuple(space.routes), tuple(space.rules), dict(space.sysctls)
 
     def on_node(self):
-        """All of the node, for comparison."""
         kernel = self.kernel
         # The first octets of an IPoIB interface's address change whenever it is made.
         links = {
@@ -438,7 +429,6 @@ def place(link):
 
 
 def container(number):
-    """The id of sandbox `number`."""
     return ContainerId(f"{number:064x}")
 
 
@@ -459,6 +449,5 @@ def gid(address):
 
 
 def load(name, network):
-    """The document's meaning."""
     resource, text = network
     return network_definition.load(*name.split("/"), text.encode(), resource)

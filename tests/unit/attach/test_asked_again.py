@@ -6,7 +6,7 @@ import pytest
 
 from kube_base.frozen import replace
 from kube_rdma.agent import loop
-from kube_rdma.attach.late_binding import AskedAgain, NoLateBinding
+from kube_rdma.attach.late_binding import NoLateBinding, PendingLateBinding
 from kube_rdma_testing.kubelet.devices import ContainerPlace
 from tests.unit.agent.world import VKE, World, hard_card, until
 
@@ -25,7 +25,7 @@ class Runtime:
     def __init__(self, world):
         self.works, self.asked = False, 0
         binding = world.doors(late=True).late
-        self.late = AskedAgain(
+        self.late = PendingLateBinding(
             NoLateBinding("it is not known"), self.ask, lambda: binding, seconds=0.01
         )
 

@@ -192,13 +192,11 @@ WHOLE += ["a GUID and a partition", "a partition and RDMA of its own", "all that
 
 @pytest.fixture(params=PLANS)
 def plan(request):
-    """The name of one."""
     return request.param
 
 
 @pytest.fixture
 def made(plan, tmp_path):
-    """A world of the plan for each time."""
     return lambda k: PLANS[plan](tmp_path / str(k))
 
 
@@ -219,17 +217,14 @@ async def nothing(world):
 
 
 async def attached(world):
-    """Before a DEL there was an ADD."""
     await world.add(1)
 
 
 async def add(world):
-    """The pod's first sandbox."""
     assert await world.add(1) == CniResult()
 
 
 async def delete(world):
-    """Its end."""
     await world.delete(1)
 
 

@@ -1,12 +1,16 @@
 """A pod ends although its card is gone: pulled out, without a driver, or stuck in the pod."""
 
+import asyncio
+from threading import Event
+
 import pytest
 
-from kube_base.errors import Broken
+from kube_base.errors import Broken, Refused
 from kube_rdma.model.attach.cni import CniResult
 from kube_rdma.model.errors import HardwareGone
 from kube_rdma.model.pools import Mode
 from tests.unit.attach.network_world import World, card, config, container, share
+from tests.unit.attach.test_attach_faults import PLANS
 
 CARD, FUNCTION = card(0), card(0, virtual=True)
 PHYSICAL = FUNCTION.seat.physical_function
@@ -19,7 +23,6 @@ KINDS = {
 
 @pytest.fixture(params=KINDS.values(), ids=KINDS.keys())
 async def made(request, tmp_path):
-    """A world whose pod has the card, and the card."""
     kind, mode, of, fields = request.param
     world = World(tmp_path, [of], [share(of, mode)], {"default/net": config(kind, **fields)})
     world.ask("net")
@@ -78,7 +81,6 @@ async def test_a_card_that_is_lost_holds_no_other_back(tmp_path):
 
 
 async def test_a_function_that_cannot_leave_the_pod_keeps_its_vlan(tmp_path):
-    """What it sends would go elsewhere."""
     shares = [share(FUNCTION, Mode.SRIOV)]
     networks = {"default/net": config("sriov", vlan=7)}
     world = World(tmp_path, [FUNCTION], shares, networks)
@@ -94,4 +96,34 @@ async def test_a_function_that_cannot_leave_the_pod_keeps_its_vlan(tmp_path):
     assert world.held
     world.kernel.remove(another)
     await world.delete(1)
+    world.nothing_left(1)
+
+
+async def test_a_refusal_waits_for_the_record_that_is_on_its_way(tmp_path):
+    world = PLANS["macvlan on RDMA hardware"](tmp_path)
+    world.sandbox()
+    world.ask("nowhere")
+    begun, goes_on = Event(), Event()
+    create, unlink, removed = world.disk.create, world.disk.unlink, []
+
+    def slowly(name):
+        begun.set()
+        goes_on.wait()
+        return create(name)
+
+    def remove(name):
+        removed.append(goes_on.is_set())
+        unlink(name)
+
+    world.disk.create, world.disk.unlink = slowly, remove
+    adding = asyncio.create_task(world.add(1))
+    await asyncio.to_thread(begun.wait)
+    for _ in range(200):  # turns of the loop and its threads: whoever does not wait needs fewer
+        await asyncio.to_thread(int)
+    waits = not adding.done()
+    goes_on.set()
+    with pytest.raises(Refused, match="nowhere"):
+        await adding
+    assert waits
+    assert set(removed) == {True}
     world.nothing_left(1)

@@ -4,14 +4,12 @@ import asyncio
 
 import pytest
 
-from kube_base.errors import Broken, Refused, Unavailable
+from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
 from kube_rdma.attach.node_view import NodeContext, NodeView, NodeViewDependencies
 from kube_rdma.hardware.survey import SurveyCache
-from kube_rdma.model.holdings import Holding
-from kube_rdma.model.pools import Attach, Mode, Pool, PoolSpec, Share, ShareId
+from kube_rdma.model.pools import Mode, Pool, PoolSpec, Share, ShareId
 from kube_rdma.model.survey import NamespaceMode, Survey
-from kube_rdma.pools.kubelet_view import KubeletView
 from tests.unit.attach.network_life import Halting
 from tests.unit.attach.network_world import RESOURCE, World, card, config, share
 
@@ -21,7 +19,6 @@ ASK = f'[{{"name": "net", "infiniband-guid": "{GUID}"}}]'
 
 
 def offered(mode, attach=None):
-    """A pool that has the function."""
     spec = PoolSpec(RESOURCE, mode, "policy:1", attach=attach)
     return Pool(spec, (Share(ShareId(VIRTUAL.id), healthy=True, card=VIRTUAL.id),), (VIRTUAL,))
 
@@ -74,20 +71,6 @@ async def test_a_container_that_has_its_device_already_gets_no_new_guid(tmp_path
     await world.check(1)
 
 
-@pytest.mark.parametrize(
-    ("attach", "early"), [(None, True), (Attach.NONE, True), (Attach.AUTO, False)]
-)
-def test_a_share_is_early_where_its_pool_is_bound_at_allocate(attach, early):
-    """Mode sriov is, unless its pool says otherwise; and its cards belong to whoever holds them."""
-    pool = offered(Mode.SRIOV, attach)
-    node = NodeView(
-        NodeViewDependencies(None, KubeletView(None), NodeContext({RESOURCE: pool}), None, None)
-    )
-    (held,) = pool.shares
-    (found,) = node.granted([Holding("default", "train-0", "main", RESOURCE, (held.id,))])
-    assert (found.early, found.cards) == (early, (VIRTUAL,))
-
-
 async def test_cards_of_a_mode_that_owns_them_are_the_kubelet_s_to_give():
     """Those that others may use too are not."""
     survey = SurveyCache(lambda: Survey((), None, NamespaceMode.SHARED))
@@ -115,19 +98,6 @@ async def test_a_partition_that_the_fabric_has_not_given_is_refused(tmp_path):
     with pytest.raises(Refused, match=r"not in the partition 0x0013: its table has 0xffff, 0x8012"):
         await world.add(1)
     world.nothing_left(1)
-
-
-async def test_a_guid_of_a_pod_that_lives_is_refused(tmp_path):
-    """Until that one ends."""
-    world, _ = made(tmp_path, cards=(VIRTUAL, card(1, virtual=True, wide=True)))
-    await world.add(1)
-    new = world.sandbox()
-    world.node.shares = (world.node.shares[1],)
-    with pytest.raises(Refused, match=f"the GUID {GUID} is taken, default/train-0 has it, on net1"):
-        await world.add(new)
-    await world.delete(1)
-    await world.add(new)
-    await world.check(new)
 
 
 async def test_one_guid_is_not_given_to_two_pods_at_once(tmp_path):
@@ -158,15 +128,6 @@ async def test_a_guid_that_no_pod_got_is_free_again(tmp_path):
     new = world.sandbox()
     await world.add(new)
     await world.check(new)
-
-
-async def test_check_tells_a_guid_that_somebody_changed(tmp_path):
-    """On the physical function, by hand."""
-    world, above = made(tmp_path)
-    await world.add(1)
-    above.functions[0] = replace(above.functions[0], port_guid="02:00:00:00:00:00:00:78")
-    with pytest.raises(Broken, match="the port GUID of virtual function 0 of pf10 is 02:00"):
-        await world.check(1)
 
 
 async def test_a_function_without_a_guid_has_none_again(tmp_path):

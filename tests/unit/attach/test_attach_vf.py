@@ -2,9 +2,9 @@
 
 import pytest
 
-from kube_base.errors import Broken, Refused, Unavailable
+from kube_base.errors import Refused
 from kube_base.frozen import replace
-from kube_rdma.model.pools import Mode, VlanProtocol
+from kube_rdma.model.pools import Mode
 from tests.unit.attach.delegate_world import DelegateWorld
 from tests.unit.attach.network_world import AS_MADE, World, card, config, share
 
@@ -32,16 +32,6 @@ async def test_a_function_is_set_up_as_the_network_says(tmp_path):
     assert links["net1"][0] == MAC
     await world.delete(1)
     world.nothing_left(1)
-
-
-async def test_check_tells_what_somebody_changed(tmp_path):
-    """By hand, on the physical function."""
-    world, above = made(tmp_path, **FIELDS)
-    await world.add(1)
-    await world.check(1)
-    above.functions[0] = replace(above.functions[0], vlan=5, protocol=VlanProtocol.PROVIDER)
-    with pytest.raises(Broken, match="the VLAN of virtual function 0 of pf10 is 5, not 100"):
-        await world.check(1)
 
 
 async def test_a_setting_that_the_card_has_not_leaves_nothing_behind(tmp_path):
@@ -96,28 +86,3 @@ async def test_a_meta_plugin_hears_which_pod_has_the_function(tmp_path):
     await world.meta("ADD", world.sandbox())
     with pytest.raises(Refused, match=r"mlx5_0 is in the pod default/train-0. Wait until the pod"):
         await world.meta("ADD", world.sandbox())
-
-
-async def test_a_function_that_has_gone_is_waited_for(tmp_path):
-    """Somebody made the card's functions anew, in a smaller number."""
-    world, above = made(tmp_path, **FIELDS)
-    above.functions.clear()
-    with pytest.raises(Refused, match="pf10 reports nothing about its virtual function 0"):
-        await world.add(1)
-
-
-async def test_a_container_that_was_given_another_device_node_does_not_start(tmp_path):
-    """The RDMA device was numbered anew when it moved, and its number may be another pod's."""
-    function = card(0, virtual=True)
-    early = share(function, Mode.SRIOV, early=True)
-    given = replace(early, char_paths=("/dev/infiniband/uverbs7",))
-    networks = {"default/net": config("kube-rdma")}
-    world = World(tmp_path, [function], [given], networks, exclusive_rdma=True)
-    world.ask("net")
-    world.sandbox()
-    with pytest.raises(Unavailable, match="the container was given /dev/infiniband/uverbs7"):
-        await world.add(1)
-    world.nothing_left(1)
-    world.node.shares = (replace(early, char_paths=("/dev/infiniband/mlx5_0",)),)
-    await world.add(1)
-    await world.check(1)

@@ -8,7 +8,7 @@ from kube_base.errors import Refused
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.own import DEFINITION, RESOURCE
 from kube_rdma.attach.node_view import NodeContext, NodeView, NodeViewDependencies
-from kube_rdma.attach.rules.conflist import CELLO_RDMA, RDMA_CONF
+from kube_rdma.attach.rules.conflist import CELLO_RDMA
 from kube_rdma.attach.rules.requests import ANNOTATION, POD_NETWORKS
 from kube_rdma.hardware.survey import SurveyCache
 from kube_rdma.model.kubernetes import PodState
@@ -27,7 +27,6 @@ NETWORKS = {ANNOTATION: "rdma"}
 
 @pytest.fixture
 async def node(tmp_path, tmp_path_factory):
-    """With Cello's plugins too."""
     socket = tmp_path_factory.mktemp("r") / "s"
     async with FakeCriRuntime(socket, "containerd", "v2.4.2", {}) as runtime:
         found = Node(tmp_path, runtime, socket)
@@ -36,7 +35,6 @@ async def node(tmp_path, tmp_path_factory):
 
 
 def put(node, name, document):
-    """A file of the node's CNI configuration."""
     (node.conf.parent / name).write_text(json.dumps(document))
 
 
@@ -92,45 +90,6 @@ async def test_the_text_of_a_network_is_as_it_is_written():
         )
         assert await NodeView(asked).written("ml", "net") == found
         assert await NodeView(asked).written("ml", "other") is None
-
-
-async def test_behind_cello_there_is_a_configuration_for_blocks_that_name_rdma(node):
-    """So a pod with them waits for us. When Cello goes, so does the file."""
-    rdma = node.conf.parent / RDMA_CONF
-    async with node.agent() as side:
-        await behind(node, "01-cello-meta.conflist", CELLO)
-        await until(rdma.exists)
-        assert await side.concerned(pod(BLOCKS))
-        assert not await side.concerned(pod({POD_NETWORKS: '[{"cniConf": {"name": "vpc"}}]'}))
-        assert not await side.concerned(pod({POD_NETWORKS: "not understood"}))
-        (node.conf.parent / "01-cello-meta.conflist").unlink()
-        await until(lambda: node.is_chained)
-        assert not rdma.exists()
-
-
-async def test_behind_cello_the_network_rdma_of_another_plugin_is_its_own(node):
-    """It is not overwritten; the node's event says who gets the pods, and until when."""
-    (node.host / "opt/cni/bin" / CELLO_RDMA).touch()
-    put(node, "20-rdma.conflist", LEFT)
-    async with node.agent() as side:
-        await behind(node, "01-cello-meta.conflist", CELLO)
-        assert not await side.concerned(pod(BLOCKS))
-        note = "Pods that name rdma go to cello-rdma until 20-rdma.conflist is removed"
-        await until(lambda: any(note in one["note"] for one in node.server.documents("events")))
-        (node.conf.parent / "20-rdma.conflist").unlink()
-        await until((node.conf.parent / RDMA_CONF).exists)
-        assert await side.concerned(pod(BLOCKS))
-
-
-async def test_behind_cello_a_left_configuration_without_its_plugin_is_one_sentence(node):
-    """Cello calls the plugin that is gone: nothing passes the file over, and nobody says so."""
-    put(node, "20-rdma.conflist", LEFT)
-    async with node.agent():
-        await behind(node, "01-cello-meta.conflist", CELLO)
-        note = "Pods that name rdma fail until 20-rdma.conflist is removed"
-        await until(lambda: any(note in one["note"] for one in node.server.documents("events")))
-        notes = [one["note"] for one in node.server.documents("events") if note in one["note"]]
-        assert not [note for note in notes if "go to cello-rdma" in note or "passed over" in note]
 
 
 async def test_what_vke_left_behind_is_in_nobodys_way(node):

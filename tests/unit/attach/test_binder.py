@@ -10,7 +10,7 @@ from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
 from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.agent import loop
-from kube_rdma.attach.rules.settings import ANNOTATION, NONE, TOPOLOGY, TOPOLOGY_FILE, topology_file
+from kube_rdma.attach.rules.settings import ANNOTATION, TOPOLOGY, TOPOLOGY_FILE, topology_file
 from kube_rdma.model.attach.attachment import Sandbox
 from kube_rdma.model.late_binding import ContainerId, Edits, PodName, PodSandbox, UsedDevice
 from kube_rdma.model.settings import PlacedNet, TopologyFacts
@@ -31,7 +31,6 @@ def world(tmp_path_factory, recording):
 
 
 def files(world):
-    """The CDI files that the runtime would see."""
     return [json.loads(path.read_text()) for path in sorted((world.folder / "cdi").glob("*.json"))]
 
 
@@ -96,7 +95,7 @@ async def test_a_container_is_told_where_its_device_sits_if_it_asks(world):
     facts = TopologyFacts(masks={0: "f", 1: "f0"})
     async with world.serving(world.doors(late=True)):
         world.shim = "/bin/shim"
-        world.binder._to = replace(world.binder._to, topology={(place,): facts}.__getitem__)
+        world.binder._needs = replace(world.binder._needs, topology={(place,): facts}.__getitem__)
         await admitted(world, ASKS)
         sandbox = Sandbox(SANDBOX, JOB_NAME, "uid-job", f"{world.folder}/netns/x", 1)
         edits = Edits(("/dev/infiniband/uverbs1",), used=(used,))
@@ -115,7 +114,7 @@ async def test_a_pod_whose_annotation_nobody_reads_is_held_with_the_reason(world
         raise Refused("Cello does not read it", remedy="Write blocks", where="pod default/job")
 
     async with world.serving(world.doors(late=True)):
-        world.binder._to = replace(world.binder._to, concerned=concerned)
+        world.binder._needs = replace(world.binder._needs, concerned=concerned)
         await admitted(world, ASKS)
         with pytest.raises(GRPCError, match=r"pod default/job: Cello does not read it\. Write"):
             await world.kubelet.start_container(JOB)
@@ -266,7 +265,7 @@ class TestAKubeletThatLostItsCheckpoint:
             async def silent():
                 raise Unavailable("The container runtime does not answer.")
 
-            world.binder._to = replace(world.binder._to, sandboxes=silent)
+            world.binder._needs = replace(world.binder._needs, sandboxes=silent)
             with pytest.raises(GRPCError, match="runtime does not answer"):
                 await self.start(world, THIEF, False, 2)
             with pytest.raises(Unavailable):
@@ -292,14 +291,6 @@ async def test_a_pod_without_a_network_is_told_of_its_cards(world):
         assert told(world, "nccl_env.sh").startswith("#!/bin/sh")
 
 
-async def test_a_pod_without_a_network_may_want_no_settings(world):
-    world.shim = "/bin/shim"
-    async with world.serving(world.doors(late=True)):
-        await admitted(world, {ANNOTATION: NONE})
-        await world.kubelet.start_container(JOB)
-        assert told(world) is None
-
-
 async def test_a_container_that_starts_again_needs_no_api_server(world):
     """Its pod was asked about when it was bound; a new one is asked about."""
     asked = []
@@ -309,7 +300,7 @@ async def test_a_container_that_starts_again_needs_no_api_server(world):
         return False
 
     async with world.serving(world.doors(late=True)):
-        world.binder._to = replace(world.binder._to, concerned=concerned)
+        world.binder._needs = replace(world.binder._needs, concerned=concerned)
         await admitted(world, ASKS)
         for _ in range(3):
             await world.kubelet.start_container(JOB)

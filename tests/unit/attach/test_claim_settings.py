@@ -5,7 +5,6 @@ from __future__ import annotations
 from kube_base.frozen import replace
 from kube_rdma.adapters.runtime.settings import PodSettings
 from kube_rdma.attach.claim_settings import ClaimSettings
-from kube_rdma.attach.rules.settings import ANNOTATION
 from kube_rdma.model.attach.attachment import Sandbox
 from kube_rdma.model.claims.claim import ClaimName, ClaimShare, PreparedClaim
 from kube_rdma.model.holdings import ClaimingSandbox, Holding
@@ -95,14 +94,7 @@ async def test_two_pods_of_one_claim_are_told_apart(tmp_path):
     assert not tmp_path.exists()
 
 
-async def test_a_pod_that_wants_no_settings_and_one_without_claims_have_none(tmp_path):
-    assert await told(tmp_path, pod(holds("main", ONE.share), **{ANNOTATION: "none"})) is None
-    plugin = pools()[MULTI.resource].shares[0].id
-    assert await told(tmp_path, pod(holds("main", plugin))) is None
-
-
 async def test_a_disk_that_fails_holds_up_no_pod(tmp_path):
-    """The container starts without them."""
     blocked = tmp_path / "file"
     blocked.write_text("")
     await ClaimSettings(PodSettings(blocked)).write(pod(holds("main", ONE.share)), BOOKED, pools())

@@ -60,7 +60,6 @@ def settings(edit):
 
 
 def used(number):
-    """A device as a network has it."""
     return UsedDevice(f"mlx5_{number}", 1, f"net{number}", gid_index=5)
 
 
@@ -113,27 +112,3 @@ async def test_a_container_of_another_plugin_s_starts_again(world):
         await world.kubelet.until(lambda: world.kubelet.healthy(A) == 4)
         await world.kubelet.start_container(JOB)
         assert not edits(world)
-
-
-async def test_without_networks_of_kube_rdma_nothing_is_bound_late(world):
-    world.networks = False
-    async with world.serving(world.doors(config(world, ["eth0", "eth1"]), late=True)):
-        answer = await admitted(world)
-        assert sorted(one.container_path for one in answer.devices) == BOTH
-
-
-async def test_a_container_with_two_resources_is_told_of_both(world):
-    """Two files would be merged, and of two lines NCCL takes the first."""
-    path = config(world, ["eth0"], ["eth1"])
-    async with world.serving(world.doors(path, late=True)):
-        await admitted(world, ASKS)
-        await world.kubelet.allocate(B, 1, ("0",), place=JOB)
-        made = {
-            (A, "0"): Edits(("/dev/infiniband/uverbs0",), used=(used(0),)),
-            (B, "0"): Edits(("/dev/infiniband/uverbs1",), used=(used(1),)),
-        }
-        await world.binder.attach(sandbox(world), made)
-        first, second = edits(world)
-        assert "NCCL_IB_HCA==mlx5_0:1,mlx5_1:1" in settings(first)
-        assert settings(first) == settings(second)
-        assert {*nodes(first), *nodes(second)} == {*BOTH} - {"/dev/infiniband/rdma_cm"}

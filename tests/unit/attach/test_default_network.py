@@ -57,7 +57,6 @@ async def test_the_cluster_s_own_network_is_what_the_pod_has(world, text):
 
 
 async def test_the_cluster_s_network_needs_no_document(world):
-    """What it asks for by its name it has."""
     del world.node.networks["kube-system/cluster"]
     assert await world.chain("ADD", 1, **wants(world, "cluster")) == CniResult()
 
@@ -84,7 +83,6 @@ async def test_another_network_in_its_place_refuses_the_pod(world, text, name):
 
 
 async def test_two_networks_in_its_place_are_refused(world):
-    """As Multus does."""
     with pytest.raises(Refused, match="it names 2 networks, and a pod has one default network"):
         await world.chain("ADD", 1, **wants(world, "cluster,lan"))
 

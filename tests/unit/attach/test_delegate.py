@@ -1,11 +1,10 @@
 """Beside a meta-plugin: one interface a call, whole results, and one writer of network-status."""
 
-import asyncio
 import json
 
 import pytest
 
-from kube_base.errors import Broken, Refused, Unavailable
+from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
 from kube_rdma.attach.rules.requests import ANNOTATION
 from kube_rdma.model.attach.cni import ANNOTATIONS, CniAttachment, CniResult, Wiring
@@ -13,10 +12,9 @@ from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.pools import Mode
 from tests.unit.attach.delegate_world import NETWORK, PREVIOUS, DelegateWorld
 from tests.unit.attach.network_life import Halting
-from tests.unit.attach.network_world import RANGE, card, config, container, share
+from tests.unit.attach.network_world import RANGE, card, container, share
 
 SHARED = [share(card(n), Mode.SHARED_MULTI) for n in range(2)]
-STATUS = "k8s.v1.cni.cncf.io/network-status"
 net1 = InterfaceName("net1")
 
 
@@ -91,18 +89,6 @@ async def test_our_annotation_grows_and_the_others_is_never_written(world):
     assert world.node.told == {}
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        {"runtimeConfig": {"ips": ["10.9.0.77/24"]}},
-        {"args": {"cni": {"ips": ["10.9.0.77"]}}},
-    ],
-)
-async def test_an_address_can_be_asked_for(world, config):
-    """In the places where meta-plugins hand it over."""
-    assert addresses(await world.meta("ADD", 1, **config)) == ["10.9.0.77/24"]
-
-
 async def test_one_interface_ends_and_the_others_stay(world):
     """Also when its DEL is repeated; late binding ends with the last one."""
     for name in ("net1", "net2"):
@@ -146,16 +132,6 @@ async def test_a_missed_del_is_about_its_interface_only(world):
     assert set(world.inside(1)[0]) == {"lo", "eth0", "net2"}
 
 
-async def test_check_says_what_is_not_as_planned(world):
-    """An interface that somebody removed."""
-    await world.meta("ADD", 1)
-    space = world.kernel.space(world._files[1])
-    (link,) = [one for one in world.kernel.within(space) if one.name == "net1"]
-    world.kernel.remove(link)
-    with pytest.raises(Broken, match="net1"):
-        await world.meta("CHECK", 1)
-
-
 @pytest.mark.parametrize(
     ("facts", "sentence"),
     [
@@ -176,7 +152,6 @@ async def test_what_cannot_be_is_refused_before_anything_is_done(world, facts, s
     world.nothing_left(1)
 
 
-GUID = "02:00:00:00:00:00:00:77"
 WIDE = [share(card(n, virtual=True, wide=True), Mode.SRIOV) for n in range(2)]
 
 
@@ -192,33 +167,6 @@ def wide(tmp_path):
     return found
 
 
-async def test_one_guid_is_not_given_to_two_pods_at_once(wide):
-    """The second asks while the first, whose GUID was found free, has no record of it yet."""
-    asks = {"runtimeConfig": {"infinibandGUID": GUID}}
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(wide.meta("ADD", 1, **asks))
-        await wide.giver.asked.wait()
-        wide.node.shares = (WIDE[1],)
-        with pytest.raises(Refused, match=f"{GUID} is taken, default/train-0 is being given it"):
-            await wide.meta("ADD", 2, **asks)
-        wide.giver.goes_on.set()
-    await wide.meta("CHECK", 1, **asks)
-    await wide.meta("DEL", 1, **asks)
-    await wide.meta("ADD", 2, **asks)
-
-
-async def test_a_guid_of_the_other_way_is_refused_too(wide):
-    """One pod has it by the runtime's call, another's meta-plugin asks for it."""
-    wide.giver.goes_on.set()
-    wide.wiring = Wiring.CHAIN
-    wide.node.networks["default/net"] = config("ib-sriov")
-    wide.ask(f'[{{"name": "net", "infiniband-guid": "{GUID}"}}]')
-    await wide.chain("ADD", 1)
-    wide.node.shares = (WIDE[1],)
-    with pytest.raises(Refused, match=f"the GUID {GUID} is taken, default/train-0 has it, on net1"):
-        await wide.meta("ADD", 2, runtimeConfig={"infinibandGUID": GUID})
-
-
 async def test_in_the_chain_only_one_of_two_reads_the_annotation(world):
     """Behind a meta-plugin an asking pod waits, or its interfaces would come twice."""
     with pytest.raises(Unavailable, match="has just become this node's network"):
@@ -226,20 +174,6 @@ async def test_in_the_chain_only_one_of_two_reads_the_annotation(world):
     world.ask("")
     assert await world.chain("ADD", 1) == CniResult()
     await world.chain("DEL", 1)
-    world.nothing_left(1)
-
-
-@pytest.mark.parametrize("entry", [{}, {"chain": None}])
-async def test_without_a_meta_plugin_the_chain_does_all(world, entry):
-    """Its entry in the cluster's list has a mark, and in lists of earlier versions none."""
-    world.wiring = Wiring.CHAIN
-    world.ask("rail,rail")
-    world.node.networks["default/rail"] = (None, json.dumps(NETWORK))
-    assert await world.chain("ADD", 1, **entry) == CniResult()
-    assert set(world.inside(1)[0]) == {"lo", "eth0", "net1", "net2"}
-    assert STATUS in world.node.told
-    await world.chain("CHECK", 1, **entry)
-    await world.chain("DEL", 1, **entry)
     world.nothing_left(1)
 
 
@@ -334,12 +268,3 @@ async def test_addresses_of_a_sandbox_under_way_are_not_collected(world):
     world.end(1)
     await world.calls.pipeline.sweep()
     assert not world.held
-
-
-async def test_status_tells_what_addresses_lack(world):
-    """Asked by a plugin for the sake of its own STATUS."""
-    config = ipam(world)
-    assert await world.meta("STATUS", 1, **config) == CniResult()
-    world.giver.failing = Unavailable("no contact")
-    with pytest.raises(Unavailable, match="no contact"):
-        await world.meta("STATUS", 1, **config)

@@ -2,7 +2,7 @@
 
 import json
 import os
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_network
 
 import pytest
 
@@ -12,8 +12,8 @@ from kube_rdma.adapters.files.device_info import DeviceInfoFolder
 from kube_rdma.attach.rules.conflist import rdma_conf
 from kube_rdma.attach.rules.requests import ANNOTATION, POD_NETWORKS
 from kube_rdma.model.attach.attachment import GrantedShare
-from kube_rdma.model.attach.cni import ConfFile, Wiring
-from kube_rdma.model.attach.steps import AddRoute, AddRule
+from kube_rdma.model.attach.cni import Wiring
+from kube_rdma.model.attach.steps import AddRoute
 from kube_rdma.model.ipam import IPPool, IPRange, PoolName
 from kube_rdma.model.pools import Bind, Mode, ShareId
 from kube_rdma_testing.ipam import FakeAddresses
@@ -27,7 +27,6 @@ INFO_FILE = "/var/run/k8s.cni.cncf.io/devinfo/cni/default-rail-c_net1"
 
 
 def hca(number, resource):
-    """Pools of a configList have the same ids."""
     return GrantedShare("main", resource, ShareId("hca-0"), (card(number),), Mode.HCA, Bind.POOL)
 
 
@@ -48,7 +47,6 @@ def world(tmp_path):
 
 
 def given(world):
-    """The RDMA device of each interface."""
     return {one["interface"]: one["rdmaDevice"] for one in json.loads(world.node.own)}
 
 
@@ -72,13 +70,6 @@ async def test_an_id_that_may_mean_two_cards_is_refused(world):
     with pytest.raises(Refused, match=f"hca-0 is a share of {A} and of {B}"):
         await world.meta("ADD", 1, name="net-a", deviceID="hca-0")
     world.nothing_left(1)
-
-
-async def test_without_an_id_the_resource_decides_too(world):
-    """Where the caller passes none on."""
-    world.ask("other/net-b")
-    await world.meta("ADD", 1, name="of-b")
-    assert given(world) == {"net1": "mlx5_1"}
 
 
 async def test_a_resource_that_the_pod_does_not_hold_is_refused(world):
@@ -116,41 +107,6 @@ async def test_while_nobody_tells_the_resource_the_pod_waits(world):
     world.node.written = away
     with pytest.raises(Unavailable, match="no contact"):
         await world.meta("ADD", 1, name="of-b", deviceID="hca-0")
-
-
-GUID = "02:00:00:00:00:00:00:77"
-
-
-@pytest.mark.parametrize(
-    ("config", "guid"),
-    [
-        ({"args": {"cni": {"guid": GUID.upper()}}}, GUID),
-        (
-            {
-                "args": {"cni": {"guid": "02:00:00:00:00:00:00:99"}},
-                "runtimeConfig": {"infinibandGUID": GUID},
-            },
-            GUID,
-        ),
-    ],
-)
-async def test_the_guid_of_cni_args_is_set(tmp_path, config, guid):
-    """As in the chain; that of the entry's own field comes first."""
-    wide = card(0, virtual=True, wide=True)
-    world = DelegateWorld(tmp_path / "w", [wide], [share(wide, Mode.SRIOV)], {})
-    world.sandbox()
-    world.ask("rail")
-    await world.meta("ADD", 1, deviceID=wide.id, **config)
-    assert world.inside(1)[0]["net1"][0].endswith(guid)
-    await world.meta("DEL", 1, **config)
-    world.nothing_left(1)
-
-
-async def test_a_guid_of_cni_args_that_is_none_is_refused(world):
-    """With the field in which it stands."""
-    world.ask("net-a")
-    with pytest.raises(Refused, match=r"cni-args\.guid: zz is not a GUID"):
-        await world.meta("ADD", 1, name="net-a", args={"cni": {"guid": "zz"}})
 
 
 def cello(tmp_path, mode=Mode.SHARED, pool=True):
@@ -210,31 +166,6 @@ async def test_the_id_of_a_share_decides_behind_cello_too(tmp_path):
     assert list(world.bound[container(1)]) == [soft.held]
 
 
-async def test_without_a_pool_a_card_brings_its_own_addresses(tmp_path):
-    """As the network rdma does that needs no configuration."""
-    world = cello(tmp_path, Mode.EXCLUSIVE, pool=False)
-    (link,) = [one for one in world.kernel.within(world.kernel.node) if one.name == "ens0f0"]
-    link.addresses = [(ip_address("10.1.2.3"), 24)]
-    world.before = world.on_node()
-    found = await by_cello(world, "ADD", "eth1", deviceID=world.node.shares[0].share)
-    assert [str(address.address) for address in found.addresses] == ["10.1.2.3/24"]
-    await by_cello(world, "DEL", "eth1")
-    world.nothing_left(1)
-
-
-async def test_a_configuration_of_somebody_names_its_resource_in_meta(tmp_path):
-    """In the lone plugin, or in the list of which a plugin is called without it."""
-    world = cello(tmp_path)
-    world.node.shares = (hca(0, A), hca(1, B))
-    world.node.annotations[POD_NETWORKS] = json.dumps([{"cniConf": {"name": "rail"}}] * 2)
-    await world.meta("ADD", 1, "eth1", deviceID="hca-0", meta={"resourceName": B})
-    listed = {"name": "rail", "plugins": [{"type": "kube-rdma"}], "meta": {"resourceName": A}}
-    world.node.confs = (ConfFile("30-rail.conflist", json.dumps(listed)),)
-    await world.meta("ADD", 1, "eth2", deviceID="hca-0")
-    assert given(world) == {"eth1": "mlx5_1", "eth2": "mlx5_0"}
-    assert all(not isinstance(step, AddRule) for plan in plans(world) for step in plan.steps)
-
-
 async def test_tables_of_both_callers_do_not_meet(tmp_path):
     """Multus over Cello: what Multus asks for gets a table that no block has."""
     world = cello(tmp_path)
@@ -282,13 +213,11 @@ async def test_the_caller_is_told_of_the_device_where_no_file_says_it(world, tol
 
 
 async def test_a_caller_without_the_capability_is_not_told(world, told):
-    """It would not look for the file."""
     await world.meta("ADD", 1, name="net-a")
     assert not told.parent.exists()
 
 
 async def test_a_pod_starts_though_the_caller_cannot_be_told(world, told):
-    """The network is there all the same."""
     told.parent.parent.mkdir()
     told.parent.write_text("no folder")
     await world.meta("ADD", 1, **WANTS)

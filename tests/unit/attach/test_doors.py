@@ -119,12 +119,10 @@ async def ended_by_a_plugin(pod):
 
 
 async def ended_by_the_runtime(pod):
-    """The sandbox goes."""
     await pod.networks.answer(pod.call(Verb.DEL, 1))
 
 
 async def ended_by_a_meta_plugin(pod):
-    """One of the pod's interfaces goes."""
     await pod.meta("DEL", 1, "net9")
 
 

@@ -12,8 +12,7 @@ import pytest
 
 from kube_base.errors import Unavailable
 from kube_base.frozen import replace
-from kube_rdma.adapters.kubelet.device_plugin import Registry
-from kube_rdma.agent.compose import AgentOptions, AgentPlaces, opened
+from kube_rdma.agent.compose import AgentOptions, opened
 from kube_rdma.model.pools import Attach
 from kube_rdma_testing.kubelet.devices import ContainerPlace
 from kube_rdma_testing.runtime.cdi import FakeCdiRuntime
@@ -115,10 +114,12 @@ async def test_role_plugin_alone_gives_them_where_the_host_s_folder_is_mounted(w
     state = world.folder / "state"
     if mounted:
         state.mkdir()
-    other = (world.folder / name for name in ("cdi", "runtime.sock", "shim.sock", "host"))
-    places = AgentPlaces(world.folder, state, *other)
+    other = ("cdi_dir", "runtime_socket", "socket", "host")
     options = AgentOptions(
-        None, None, lambda: pytest.fail("asked"), Registry.DEVICE_PLUGINS, places
+        connect=lambda: pytest.fail("asked"),
+        kubelet_root=world.folder,
+        state_dir=state,
+        **{name: world.folder / name for name in other},
     )
     async with opened(options) as alone:
         late = alone.late
@@ -137,26 +138,6 @@ async def test_devices_given_at_allocate_are_given_all_the_same(world):
         paths = [one.container_path for one in answer.devices]
         assert paths == [f"/dev/infiniband/{one}" for one in ("rdma_cm", "uverbs0", "uverbs1")]
         assert not world.journal.load().records, "nothing is promised, so nothing can be lost"
-
-
-async def test_one_of_several_resources_is_told_without_devices(world):
-    """A container with both would be kept from those of the second."""
-    further = {OTHER: {"attach": "none", "selectors": [{"interfaces": ["eth1"]}]}}
-    world.shim = SHIM
-    async with world.serving(world.doors(policy(world, Attach.NONE, **further), late=True)):
-        await world.kubelet.until(lambda: world.kubelet.healthy(OTHER) == 4)
-        merged, _, _ = seen(world, await started(world))
-        assert merged == ["NCCL_IB_TC=106"]
-
-
-async def test_containers_that_hold_the_same_share_one_folder_and_one_file(world):
-    world.shim = SHIM
-    async with world.serving(world.doors(policy(world, Attach.NONE), late=True)):
-        first = await started(world)
-        again = await started(world, "1")
-        assert [one.name for one in first.cdi_devices] == [one.name for one in again.cdi_devices]
-        assert len(list((world.folder / "cdi").iterdir())) == 1
-        assert len(list((world.folder / "early").iterdir())) == 1
 
 
 async def test_a_boot_takes_no_settings_from_those_who_start_again(world):

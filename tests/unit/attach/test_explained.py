@@ -23,7 +23,6 @@ OWN_STATUS = "kube-rdma.io/network-status"
 
 
 def reported(of):
-    """A card as a report has it."""
     (device,) = of.devices
     (port,) = device.ports
     seen = ReportedPort(device.name, port.number, port.state, port.link_layer, netdev=port.netdev)
@@ -39,7 +38,6 @@ def node(cards, mode, shares):
 
 
 async def evidence(world, text, count, on):
-    """The pod before it exists."""
     asks = networks.asks(text, POD.namespace)
     names = dict.fromkeys(ask.network for ask in asks)
     definitions = [await world.node.definition(POD.namespace, name) for name in names]
@@ -116,7 +114,6 @@ async def test_what_other_plugins_make_is_planned_as_their_call(tmp_path):
 
 
 def told_of(world):
-    """The annotation of kube-rdma as text."""
     return json.dumps(world.node.told[OWN_STATUS])
 
 

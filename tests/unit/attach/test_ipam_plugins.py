@@ -2,7 +2,7 @@
 
 import pytest
 
-from kube_base.errors import Broken, Refused, Unavailable
+from kube_base.errors import Unavailable
 from kube_rdma.adapters.cni.plugins import ProcessOutcome
 from kube_rdma.model.pools import Mode
 from kube_rdma_testing.kernel.network import KilledError
@@ -59,36 +59,10 @@ async def test_the_plugin_is_told_what_a_main_plugin_would_tell_it(world):
     assert [one["interface"] for one in again["prevResult"]["ips"]] == [0]
 
 
-async def test_routes_and_dns_of_the_answer_are_the_interface_s(world):
-    """Those of other tables are not: it has one of its own."""
-    world.site.extra = {
-        "routes": [{"dst": "10.7.0.0/16"}, {"dst": "10.8.0.0/16", "table": 7}],
-        "dns": {"nameservers": ["10.6.0.1"]},
-    }
-    await world.add(1)
-    routes = world.inside(1)[2]
-    assert ("10.7.0.0/16", "10.6.0.1") in {(str(one.to), str(one.via)) for one in routes}
-    assert "10.8.0.0/16" not in {str(one.to) for one in routes}
-    assert world.node.told[STATUS][0]["dns"] == {"nameservers": ["10.6.0.1"]}
-
-
 async def test_a_whole_card_goes_to_the_plugin_by_its_address(tmp_path):
-    """As Multus tells it: deviceID."""
     world = node(tmp_path / "w", "host-device", Mode.EXCLUSIVE)
     await world.add(1)
     assert world.site.calls[0][1]["deviceID"] == "0000:10:00.1"
-    await world.delete(1)
-    world.nothing_left(1)
-
-
-async def test_a_document_without_a_version_is_spoken_to_in_one_whose_results_can_be_read(
-    tmp_path,
-):
-    """libcni would take 0.1.0 for it; CHECK has been there since 0.4.0."""
-    world = node(tmp_path / "w", cniVersion="")
-    await world.add(1)
-    await world.check(1)
-    assert [one["cniVersion"] for _, one in world.site.calls] == ["0.3.1"]
     await world.delete(1)
     world.nothing_left(1)
 
@@ -99,14 +73,6 @@ async def test_an_address_that_the_pod_asks_for_goes_to_a_plugin_that_takes_it(t
     world.ask('[{"name": "site", "ips": ["10.6.0.77"]}]')
     await world.add(1)
     assert [str(one) for one in world.site.leases.values()] == ["10.6.0.77"]
-
-
-async def test_an_address_that_the_plugin_does_not_give_refuses_the_pod(world):
-    """And the one that it gave is given back."""
-    world.ask('[{"name": "site", "ips": ["10.6.0.77/24"]}]')
-    with pytest.raises(Refused, match=r"10\.6\.0\.77 is asked for, and site-ipam gave 10\.6\.0\.2"):
-        await world.add(1)
-    world.nothing_left(1)
 
 
 async def test_a_plugin_that_fails_leaves_no_link(world):
@@ -141,22 +107,6 @@ async def test_an_answer_that_gives_no_address_is_a_failure(world, answer, sente
     with pytest.raises(Unavailable, match=sentence):
         await world.add(1)
     world.nothing_left(1)
-
-
-async def test_a_plugin_that_is_not_installed_is_told_before_anything_is_done(world):
-    """With the network, and where it would have to be."""
-    del world.host.plugins["site-ipam"]
-    with pytest.raises(Refused, match=r"ipam\.type: the node has no CNI plugin site-ipam in /opt"):
-        await world.add(1)
-    assert world.attachments.by_key == {}
-
-
-async def test_check_tells_what_the_plugin_says(world):
-    """It lost its record."""
-    await world.add(1)
-    world.site.leases.clear()
-    with pytest.raises(Broken, match=r"net1 \(default/site\): .*site-ipam refuses CHECK"):
-        await world.check(1)
 
 
 async def test_the_plugin_s_address_is_released_although_the_agent_died_before_its_answer(world):

@@ -1,5 +1,7 @@
 """What the real neighbours of pod networks answer, over a fake API server."""
 
+import json
+from functools import partial
 from ipaddress import ip_address, ip_network
 
 import pytest
@@ -7,35 +9,50 @@ from structlog.testing import capture_logs
 
 from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
+from kube_client.errors import NotInstalled
 from kube_client.kinds import Wanted
 from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.kinds.own import DEFINITION
 from kube_rdma.adapters.cluster.kinds.pod import POD
+from kube_rdma.agent.compose import mode_warnings
+from kube_rdma.attach.annotated_networks import asking
+from kube_rdma.attach.cluster import NetworkObjects
+from kube_rdma.attach.documents.networks import ANNOTATION
 from kube_rdma.attach.node_view import NodeContext, NodeView, NodeViewDependencies, host_network
 from kube_rdma.attach.rules.seats import seats
-from kube_rdma.attach.rules.vf import places
 from kube_rdma.hardware.survey import SurveyCache
 from kube_rdma.ipam import ip_conf
 from kube_rdma.ipam.cluster import IP_POOL, pool_of
 from kube_rdma.lib.text.document import of_value
-from kube_rdma.model.attach.attachment import NetworkKind, SeenLink
-from kube_rdma.model.device import PlannedHostLink
+from kube_rdma.model.attach.attachment import GidTable, NetworkKind, SeenLink
+from kube_rdma.model.device import CharKind
+from kube_rdma.model.holdings import Holding
 from kube_rdma.model.ipam import EDITED, IMPORTED, IPPool, IPRange, Route, Span
-from kube_rdma.model.kubernetes import MIRROR
+from kube_rdma.model.kubernetes import MIRROR, PodState
 from kube_rdma.model.late_binding import PodName
-from kube_rdma.model.pools import FunctionPlace, FunctionSettings, Mode
+from kube_rdma.model.pools import (
+    Grant,
+    Mode,
+    Pool,
+    PoolSpec,
+    Share,
+    ShareId,
+)
 from kube_rdma.model.survey import NamespaceMode
+from kube_rdma.pools.kubelet_view import KubeletView
+from kube_rdma.pools.rails import NodeRails
 from kube_rdma_testing.cluster.server import FakeServer
+from tests.kit import pod_networks as pods
 from tests.kit.claims import pool
 from tests.kit.nodes import device, function, physical_with_virtual, seat
 from tests.kit.nodes import node as survey_of
 from tests.kit.pod_networks import card, network, share, wish
-from tests.kit.pod_networks import node as network_of
+from tests.unit.attach import network_world
 
 POOL = IPPool("rail-0", (IPRange(ip_network("10.9.0.0/24")),))
 
 
 async def test_a_pool_is_as_the_api_server_has_it_now():
-    """A change counts for the next pod."""
     cluster = Cluster(FakeServer((IP_POOL,)).line())
     node = NodeView(NodeViewDependencies(cluster, None, NodeContext({}), None, None))
     with pytest.raises(Unavailable, match="IPPool rail-0 was just deleted"):
@@ -49,7 +66,6 @@ async def test_a_pool_is_as_the_api_server_has_it_now():
 
 
 def brought(**ipam):
-    """What a configuration of whereabouts means."""
     block = {"type": "whereabouts", "range": "10.88.0.0/24", **ipam}
     return ip_conf.load(of_value({"type": "macvlan", "ipam": block}, "conf"))
 
@@ -152,31 +168,6 @@ async def test_a_pool_that_is_watched_is_not_asked_for():
         await node.pool("rail-1")
 
 
-def test_a_virtual_function_is_at_its_number_of_its_physical_one():
-    """Only where that one has an interface on the node too."""
-    survey = survey_of(*physical_with_virtual(0x81, 2)).survey
-    above, *below = ("ens1f0", "ens1f0v0", "ens1f0v1")
-    links = [SeenLink(name, 7 + at, 1500, "", True) for at, name in enumerate((above, *below))]
-    found = {link.name: link.virtual for link in host_network(survey, links).links}
-    at = PlannedHostLink(7, above)
-    assert found == {
-        above: None,
-        **{name: FunctionPlace(at, "0000:81:00.0", n) for n, name in enumerate(below)},
-    }
-    assert [link.virtual for link in host_network(survey, links[1:]).links] == [None, None]
-
-
-@pytest.mark.parametrize(
-    ("routed", "kept"), [({"bond0.100"}, True), ({"ens1"}, False), (None, True)]
-)
-def test_links_of_any_kind_are_known_to_lead_to_the_default_route(routed, kept):
-    """A VLAN, a bond or a bridge too; where the kernel does not say, each may be the one."""
-    survey = replace(survey_of().survey, routed=None if routed is None else tuple(routed))
-    vlan = SeenLink("bond0.100", 7, 1500, "", True, kind="vlan")
-    (link,) = host_network(survey, [vlan]).links
-    assert (link.default_route, link.kind) == (kept, "vlan")
-
-
 @pytest.mark.parametrize(
     "needed", ["the node's InternalIP 10.1.0.5", "the connection to the API server, from 10.1.0.5"]
 )
@@ -197,24 +188,6 @@ def test_the_guids_of_the_node_are_those_that_ports_can_have():
     others = (device(2, seat(0x82)), device(3, seat(0x83), node_guid="0000:0000:0000:0000"))
     survey = survey_of(devices=(first, *others)).survey
     assert host_network(survey, ()).guids == (("mlx5_1", first.pci, "02:00:0a:00:00:00:00:01"),)
-
-
-async def test_only_functions_that_move_into_the_pod_are_asked_about():
-    """Where there is none, nothing is asked."""
-    asked = []
-
-    def tell(places):
-        asked.append(places)
-        return tuple((place, FunctionSettings(vlan=5)) for place in places)
-
-    node = NodeView(NodeViewDependencies(None, None, NodeContext({}), None, None, functions=tell))
-    assert await node.settings(()) == ()
-    virtual = card(1, virtual=True)
-    wanted = [wish(of=network(kind=NetworkKind.DEVICE))]
-    placed = seats(wanted, [share(virtual, mode=Mode.SRIOV)], network_of(virtual, settings=None))
-    ((_, settings),) = await node.settings(places(placed))
-    assert settings == FunctionSettings(vlan=5)
-    assert asked == [(placed[0].link.virtual,)]
 
 
 SURVEY = survey_of(*physical_with_virtual(0x81, 2)).survey
@@ -238,7 +211,6 @@ class Kernel:
         return tuple(one for one in self.links if names is None or one.name in names)
 
     async def host(self):
-        """For a network on ens1f0."""
         on = wish(of=network(kind=NetworkKind.MACVLAN, master="ens1f0"))
         return await self.node.host((on,), ())
 
@@ -272,7 +244,6 @@ async def test_all_interfaces_are_there_when_one_is_missing():
 
 
 async def test_the_namespace_mode_is_that_of_now():
-    """Nobody announces its change."""
     kernel = Kernel(replace(SURVEY, namespace_mode=NamespaceMode.SHARED), LINK)
     await kernel.host()
     kernel.now = replace(SURVEY, namespace_mode=NamespaceMode.EXCLUSIVE)
@@ -334,8 +305,15 @@ async def test_a_mode_that_the_node_has_is_told_to_pods_that_do_not_go_with_it(
     server.put(POD, {"metadata": {"name": "a", "namespace": "team"}, "spec": spec, "status": {}})
     line, told = server.line(), []
     pools = {resource: pool(mode=mode, resource=resource)}
+    cluster = Cluster(line)
     asked = NodeViewDependencies(
-        Cluster(line), None, NodeContext(pools), None, None, warn=lambda *one: told.append(one)
+        cluster,
+        None,
+        NodeContext(pools),
+        None,
+        None,
+        warn=lambda *one: told.append(one),
+        mode_warnings=partial(mode_warnings, cluster),
     )
     node = NodeView(asked)
     seen = await node.pod(PodName("team", "a"), "")
@@ -359,3 +337,173 @@ async def test_a_pod_that_cannot_be_read_again_keeps_its_network():
     seen = await node.pod(PodName("team", "a"), "")
     server.forbidden.add(("get", "pods"))
     await node.tell_own(seen, (), frozenset())
+
+
+async def test_a_cluster_without_the_kind_is_told_who_brings_it():
+    """It is Multus's own: no version of kube-rdma has it among its definitions."""
+    with pytest.raises(NotInstalled) as caught:
+        await NetworkObjects(Cluster(FakeServer([]).line())).read("default", "nics")
+    assert "network-attachment-definitions.k8s.cni.cncf.io" in caught.value.problem
+    assert "Install Multus" in caught.value.remedy
+    assert "crds.networkAttachmentDefinitions=true" in caught.value.remedy
+
+
+META = {"name": "rdma", "namespace": "default"}
+
+
+def warned(log):
+    return [one["warning"] for one in log if one["log_level"] == "warning"]
+
+
+def put(server, **fields):
+    config = json.dumps({"type": "macvlan", "master": "ens1f0", **fields})
+    server.put(DEFINITION, {"metadata": META, "spec": {"config": config}})
+
+
+async def test_a_definitions_warnings_are_said_once():
+    """For the first pod that asks for it, and again when others come in their place."""
+    server = FakeServer((IP_POOL, DEFINITION))
+    node = NodeView(NodeViewDependencies(Cluster(server.line()), None, NodeContext({}), None, None))
+    said = []
+    for fields in ({"mastre": "x"}, {"mastre": "x"}, {}, {"mastre": "x"}, {"vlan": 5}):
+        put(server, **fields)
+        with capture_logs() as log:
+            assert await node.definition("default", "rdma")
+        said.append(["mastre" in one for one in warned(log)])
+    assert said == [[True], [], [], [True], [False]]
+
+
+def test_an_annotations_warnings_name_the_pod():
+    """A key that is nobody's is ignored, as by Multus."""
+    text = '[{"name": "a", "x-team": 1}]'
+    pod = PodState("default", "train-0", "uid-1", ((ANNOTATION, text),), (), False)
+    with capture_logs() as log:
+        assert len(asking(pod, "").asks) == 1
+    (warning,) = warned(log)
+    assert warning.endswith('networks[0]."x-team": there is no such field, it is ignored')
+    assert log[0]["pod"] == "default/train-0"
+
+
+RESOURCE, OTHER = "rdma/hca", "nvidia.com/gpu"
+
+
+def holding(resource, *shares):
+    return Holding("default", "train-0", "main", resource, shares)
+
+
+def viewing(pools, withdrawn=(), kubelet=None):
+    """The neighbours as they are while these pools are offered."""
+    return NodeView(
+        NodeViewDependencies(
+            None, kubelet, NodeContext(pools, withdrawn), None, None, rail=NodeRails().number
+        )
+    )
+
+
+def test_right_after_the_start_nothing_is_known():
+    """Not that the pod holds none: it is tried again, by whomever it was asked."""
+    node = viewing(None)
+    with pytest.raises(Unavailable, match="the agent has just started"):
+        node.granted([holding(RESOURCE, "a-0")])
+    with pytest.raises(Unavailable, match="the agent has just started"):
+        node.rail("0000:81:00.0")
+
+
+def test_a_resource_of_ours_that_is_withdrawn_makes_the_pod_wait():
+    """Its shares are still ours, whatever the pod's networks are."""
+    with pytest.raises(Unavailable, match="rdma/hca is not advertised on this node now"):
+        viewing({}, (RESOURCE,)).granted([holding(OTHER, "gpu-0"), holding(RESOURCE, "a-0")])
+
+
+def test_what_other_device_plugins_gave_is_theirs():
+    assert viewing({}, (RESOURCE,)).granted([holding(OTHER, "gpu-0")]) == ()
+    assert viewing({}).granted(()) == ()
+
+
+def test_a_share_that_the_pool_has_no_more_is_not_left_out():
+    """The networks behind it in the annotation would get each other's cards."""
+    first = card(0)
+    spec = PoolSpec(RESOURCE, Mode.SHARED_MULTI, "policy:1", device_files=tuple(CharKind))
+    share = Share(ShareId(f"{first.id}-0"), healthy=True, card=first.id)
+    node = viewing({RESOURCE: Pool(spec, (share,), (first,))})
+    (found,) = node.granted([holding(RESOURCE, share.id)])
+    assert (found.cards, found.device_files) == ((first,), tuple(CharKind))
+    with pytest.raises(Unavailable, match="rdma/hca has no share gone-0 on this node now"):
+        node.granted([holding(RESOURCE, "gone-0", share.id)])
+
+
+async def test_a_share_that_is_bound_early_comes_with_what_allocate_gave():
+    """Not with what it would give now; only where another agent gave it, nobody knows better."""
+    first, kubelet = card(0), KubeletView(None)
+    spec = PoolSpec(RESOURCE, Mode.SRIOV, "policy:1")
+    share = Share(ShareId(first.id), healthy=True, card=first.id)
+    node = viewing({RESOURCE: Pool(spec, (share,), (first,))}, kubelet=kubelet)
+    now = tuple(sorted(char.path for char in first.devices[0].char_devices))
+    (found,) = node.granted([holding(RESOURCE, share.id)])
+    assert (found.early, found.char_paths) == (True, now)
+    kubelet.granted(Grant(RESOURCE, (share.id,), ("/dev/infiniband/uverbs7",)))
+    (found,) = node.granted([holding(RESOURCE, share.id)])
+    assert found.char_paths == ("/dev/infiniband/uverbs7",)
+
+
+async def test_what_allocate_gave_is_unknown_after_a_restart_of_the_agent_which_is_a_limit():
+    """A device that was renumbered meanwhile then goes unseen: decision 0085, Consequences."""
+    first = card(0)
+    spec = PoolSpec(RESOURCE, Mode.SRIOV, "policy:1")
+    share = Share(ShareId(first.id), healthy=True, card=first.id)
+    pools = {RESOURCE: Pool(spec, (share,), (first,))}
+    before, after = KubeletView(None), KubeletView(None)
+    before.granted(Grant(RESOURCE, (share.id,), ("/dev/infiniband/uverbs7",)))
+    (known,) = viewing(pools, kubelet=before).granted([holding(RESOURCE, share.id)])
+    (restarted,) = viewing(pools, kubelet=after).granted([holding(RESOURCE, share.id)])
+    assert known.char_paths == ("/dev/infiniband/uverbs7",)
+    assert restarted.char_paths != known.char_paths
+    assert restarted.char_paths == tuple(
+        sorted(char.path for char in first.devices[0].char_devices)
+    )
+
+
+@pytest.fixture
+def world(tmp_path):
+    """A pod with a share of each of two cards, and a network on either."""
+    shares = [
+        network_world.share(network_world.card(number), Mode.SHARED_MULTI) for number in range(2)
+    ]
+    networks = {"default/rdma": network_world.config("macvlan")}
+    found = network_world.World(tmp_path, [one.cards[0] for one in shares], shares, networks)
+    found.sandbox()
+    found.ask("rdma,rdma")
+    return found
+
+
+async def test_a_full_table_is_refused_before_anything_is_done(world):
+    """It says N of M; with room the same pod starts."""
+    world.node.gids["mlx5_1"] = GidTable("mlx5_1", 256, 255)
+    with pytest.raises(Refused, match="255 of 256 entries are in use, and 1 addresses need 2"):
+        await world.add(1)
+    assert not [link for link in world.kernel.links if link.name.startswith("net")]
+    world.nothing_left(1)
+    world.node.gids.clear()
+    await world.add(1)
+    await world.check(1)
+
+
+def plans(mode, of, **facts):
+    granted = pods.share(of, mode=mode)
+    leased = [pods.given(1, "10.0.0.7/24", "fd00::7/64")]
+    return pods.planned([pods.wish(of=pods.network(**facts))], [granted], pods.node(of), leased)
+
+
+async def test_the_kernel_is_asked_about_the_plans_devices_only():
+    asked = []
+
+    def tables(wanted):
+        asked.append(wanted)
+        return (GidTable("mlx5_1", 8, 5),)
+
+    node = NodeView(NodeViewDependencies(None, None, NodeContext({}), None, None, gids=tables))
+    await node.refuse_full(plans(Mode.EXCLUSIVE, pods.card(1)))
+    assert not asked
+    with pytest.raises(Refused, match="5 of 8 entries are in use, and 2 addresses need 4"):
+        await node.refuse_full(plans(Mode.SHARED_MULTI, pods.card(1)))
+    assert asked == [{"mlx5_1": 2}]

@@ -6,19 +6,25 @@ import os
 import time
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from itertools import count
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
+from kube_base.errors import Broken, Refused, Unavailable
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.events import Events
 from kube_rdma.adapters.cluster.kinds.own import DEFINITION
 from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.adapters.cluster.nodes import Pods
-from kube_rdma.adapters.cni.conf.folder import FolderTiming
 from kube_rdma.adapters.cni.state import AskingPods
-from kube_rdma.agent.node.cluster_node_events import ClusterNodeEvents
-from kube_rdma.attach.node_networks import NetworkSite, NodeKernel, NodeNetworks
+from kube_rdma.agent.node.node_events import NodeEvents
+from kube_rdma.attach.node_networks import (
+    HostPlaces,
+    NetworkSite,
+    NodeNetworks,
+    NodeSources,
+    tell_trouble,
+)
 from kube_rdma.attach.repair import RepairTiming
 from kube_rdma.attach.rules.repair import FAILURES
 from kube_rdma.attach.rules.requests import ANNOTATION, POD_NETWORKS
@@ -35,7 +41,6 @@ from kube_rdma.model.late_binding import PodName, PodSandbox
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.pools.kubelet_view import KubeletView
 from kube_rdma_testing.cluster.server import FakeServer
-from kube_rdma_testing.cni.cilium import FakeCilium
 from kube_rdma_testing.kernel.network_kernel import FakeKernel
 from kube_rdma_testing.runtime.cri import FakeCriRuntime
 from tests.unit.agent.conftest import card
@@ -53,15 +58,11 @@ EAGER = RepairTiming(
 
 
 class Kubelet(KubeletView):
-    """Nobody holds shares."""
-
     async def holdings_of(self, pod):
         return ()
 
 
 class Late:
-    """Nothing was promised."""
-
     async def attach(self, sandbox, edits, annotations, holdings):
         pass
 
@@ -99,7 +100,7 @@ class Node:
         """One life of it, from when it serves and, where it can be, is chained."""
         kept = SurveyCache(self._survey)
         facts = {"open_pod": self._open, "shim": lambda: b"shim", "pace": pace, **facts}
-        machine = NodeKernel(kept, self._links, **facts)
+        machine = NodeSources(kept, self._links, **facts)
         cluster = Cluster(self.server.line())
         events = Events(cluster, NODE_NAME)
         side = NodeNetworks(self.site, cluster, events, Kubelet(None), machine)
@@ -108,7 +109,7 @@ class Node:
             side.offered({})
         lists = self.runtime.lists
         task = asyncio.create_task(side.run(Late()))
-        online = ClusterNodeEvents(cluster, NODE_NAME, events).follow(lambda _: None)
+        online = NodeEvents(cluster, NODE_NAME, events).follow(lambda _: None)
         writer = asyncio.create_task(online)
         try:
             first = lists - (not looked)
@@ -126,7 +127,6 @@ class Node:
 
     @property
     def is_chained(self):
-        """Whether the runtime would call us."""
         return "kube-rdma" in self.conf.read_text()
 
     @property
@@ -136,7 +136,6 @@ class Node:
 
     @property
     def attached(self):
-        """The namespaces that have our interface."""
         return {link.space.path.name for link in self.kernel.links if link.name == "net1"}
 
     def pod(self, name, annotations=None, phase="Running", **spec):
@@ -165,7 +164,6 @@ class Node:
 
     @property
     def pods(self):
-        """The names of those that the API server has."""
         return {one["metadata"]["name"] for one in self.server.documents("pods")}
 
     @property
@@ -181,7 +179,6 @@ class Node:
 
     @property
     def records(self):
-        """What the journal has."""
         return sorted(path.name for path in (self.site.state / "attachments").glob("att*-*"))
 
     def _survey(self):
@@ -212,7 +209,7 @@ async def test_a_node_without_cards_is_left_as_it_is_until_one_comes(node, recor
     node.cards = ()
     kept = SurveyCache(node._survey)
     facts = {"open_pod": node._open, "shim": lambda: b"shim", "pace": EAGER}
-    machine = NodeKernel(kept, node._links, **facts)
+    machine = NodeSources(kept, node._links, **facts)
     cluster = Cluster(node.server.line())
     side = NodeNetworks(node.site, cluster, Events(cluster, NODE_NAME), Kubelet(None), machine)
     assert side.cards() is None, "the journal is not read"
@@ -243,7 +240,7 @@ async def test_what_is_told_waits_in_the_one_table_of_the_process(node):
     cluster = Cluster(node.server.line())
     events = Events(cluster, NODE_NAME)
     kept = SurveyCache(node._survey)
-    machine = NodeKernel(kept, node._links, open_pod=node._open, shim=lambda: b"shim", pace=EAGER)
+    machine = NodeSources(kept, node._links, open_pod=node._open, shim=lambda: b"shim", pace=EAGER)
     side = NodeNetworks(node.site, cluster, events, Kubelet(None), machine)
     kept.take()
     side.offered({})
@@ -251,9 +248,7 @@ async def test_what_is_told_waits_in_the_one_table_of_the_process(node):
     await until(lambda: node.is_chained)
     await node.many_rounds()
     assert not node.server.documents("events")
-    writer = asyncio.create_task(
-        ClusterNodeEvents(cluster, NODE_NAME, events).follow(lambda _: None)
-    )
+    writer = asyncio.create_task(NodeEvents(cluster, NODE_NAME, events).follow(lambda _: None))
     await until(lambda: node.events_of("NetworkConfiguration") == {NODE_NAME})
     for running in (writer, task):
         running.cancel()
@@ -337,7 +332,7 @@ async def test_a_pod_with_outdated_device_nodes_is_ended_though_it_waits(node):
     cluster = Cluster(node.server.line())
     events, pods = Events(cluster, NODE_NAME), Pods(cluster)
     async with AsyncExitStack() as stack:
-        machine = NodeKernel(SurveyCache(node._survey), node._links, open_pod=node._open)
+        machine = NodeSources(SurveyCache(node._survey), node._links, open_pod=node._open)
         side = NodeNetworks(node.site, cluster, events, Kubelet(None), machine)
         to = await side._attach_dependencies(stack, Late())
         for name in ("a", "bare", "a", "bare"):
@@ -354,59 +349,6 @@ async def test_a_pod_with_outdated_device_nodes_is_ended_though_it_waits(node):
         await writer
 
 
-async def test_for_a_pod_that_started_while_the_agent_was_away_it_is_asked_too(node):
-    """The last life of the agent knew that it asks."""
-    uid = node.pod("a", WRONG, "Pending")
-    async with node.agent():
-        await until(lambda: node.asking == {"a"})
-    node.sandbox("a", uid)
-    node.pod("a", WRONG)
-    async with node.agent():
-        await until(lambda: node.restarts == {"a"})
-
-
-async def test_a_pod_that_was_annotated_while_it_ran_is_never_evicted(node):
-    """Nor by an agent that has not seen it before."""
-    async with node.agent():
-        os.utime(node.site.state / "chained", ns=(5, 5))
-        node.sandbox("a", node.pod("a"), ago=600)
-        await node.many_rounds()
-        node.pod("a", WRONG)
-        await until(lambda: node.events_of("NetworksMissing") == {"a"})
-        await node.many_rounds()
-    async with node.agent():
-        await node.many_rounds()
-    assert (node.pods, node.restarts) == ({"a"}, set())
-
-
-async def test_a_pod_from_before_we_came_is_never_evicted(node):
-    """Its annotation was never honoured, and it runs."""
-    node.sandbox("a", node.pod("a", WRONG), ago=600)
-    for _ in range(2):
-        async with node.agent():
-            await until(lambda: node.events_of("NetworksMissing") == {"a"})
-            await node.many_rounds()
-    assert (node.pods, node.restarts) == ({"a"}, set())
-
-
-async def test_a_pod_from_a_time_when_we_were_taken_away_is_never_evicted(node):
-    """The binary was gone, so nobody can have called us."""
-    uid = node.pod("a", WRONG, "Pending")
-    async with node.agent():
-        await until(lambda: node.asking == {"a"})
-    for name in ("kube-rdma", "kube-rdma-ipam"):
-        (node.host / "opt/cni/bin" / name).unlink()
-    node.conf.write_text(json.dumps(CLUSTER))
-    for file in ("asking/default/a", "chained"):
-        os.utime(node.site.state / file, ns=(5, 5))
-    node.sandbox("a", uid, ago=600)
-    node.pod("a", WRONG)
-    async with node.agent():
-        await until(lambda: node.events_of("NetworksMissing") == {"a"})
-        await node.many_rounds()
-    assert (node.pods, node.restarts) == ({"a"}, set())
-
-
 async def test_while_the_configuration_is_refused_nobody_is_known_to_call_us(node):
     """Pods that start then are owed nothing; when it is mended, those that come are."""
     mark = node.site.state / "chained"
@@ -418,58 +360,11 @@ async def test_while_the_configuration_is_refused_nobody_is_known_to_call_us(nod
         await until(mark.exists)
 
 
-async def test_beside_a_cilium_that_shuts_us_out_pods_are_served_late_and_never_evicted(node):
-    """It is told once, with what to set; nobody is owed what he could not have had."""
-    node.conf.unlink()
-    (node.host / "opt/cni/bin/cilium-cni").touch()
-    uid = node.pod("a", WRONG, "Pending")
-    cilium = asyncio.create_task(FakeCilium(node.conf.parent).run())
-    try:
-        async with node.agent(chained=False, conf=FolderTiming(settle=0.0, first=0.2, proof=0.1)):
-            await until(lambda: node.events_of("NetworkConfigurationRefused") == {NODE_NAME})
-            assert not (node.site.state / "chained").exists()
-            node.sandbox("a", uid)
-            node.pod("a", WRONG)
-            node.sandbox("b", node.pod("b", ASKS))
-            await until(lambda: node.attached == {"netns-b"})
-            await until(lambda: node.events_of("NetworksMissing") == {"a"})
-            await node.many_rounds()
-    finally:
-        cilium.cancel()
-        with suppress(asyncio.CancelledError):
-            await cilium
-    (event,) = (e for e in node.server.documents("events") if "Refused" in e["reason"])
-    assert "--set cni.exclusive=false" in event["note"]
-    assert (node.pods, node.restarts) == ({"a", "b"}, set())
-    assert not (node.site.state / "chained").exists()
-
-
-async def test_a_pod_on_the_hosts_network_is_told_what_it_cannot_have(node):
-    """No runtime calls us for it."""
-    node.pod("a", ASKS, hostNetwork=True)
-    node.pod("b", hostNetwork=True)
-    async with node.agent():
-        await until(lambda: node.events_of("NetworksRefused") == {"a"})
-        node.pod("c", ASKS, hostNetwork=True)
-        await until(lambda: node.events_of("NetworksRefused") == {"a", "c"})
-
-
 async def test_the_node_is_told_when_addresses_cannot_be_given(node):
     """As long as it lasts; a runtime that asks is told that all is well."""
     node.server.forbidden.add(("list", "ippools"))
     async with node.agent(look=0.01):
         await until(lambda: node.events_of("AddressTrouble") == {NODE_NAME})
-
-
-async def test_where_multus_is_the_default_its_pods_are_its_own(node):
-    """We are not called for them, so nothing is missing."""
-    node.sandbox("a", node.pod("a", ASKS))
-    (node.conf.parent / "00-multus.conf").write_text(json.dumps(MULTUS | {"kube-rdma": 0}))
-    node.conf.write_text(json.dumps(CLUSTER | {"name": "kube-rdma"}))
-    async with node.agent():
-        lists = node.runtime.lists
-        await until(lambda: node.asking == {"a"} and node.runtime.lists > lists + 3)
-    assert node.attached == set()
 
 
 async def test_a_del_that_nobody_heard_is_made_up_for(node):
@@ -483,31 +378,6 @@ async def test_a_del_that_nobody_heard_is_made_up_for(node):
     async with node.agent():
         assert (node.attached, node.records) == (set(), [])
     assert not list((node.site.socket.parent / "missed").iterdir())
-
-
-async def test_an_attachment_without_a_sandbox_ends(node):
-    """Its DEL was lost without a file, as in a crash of the runtime."""
-    path = node.sandbox("a", node.pod("a", ASKS))
-    async with node.agent():
-        await until(lambda: node.records and node.attached)
-        node.runtime.remove("c-a")
-        node.server.remove(POD, "a", "default")
-        node.kernel.end(path)
-        path.unlink()
-        await until(lambda: not node.records)
-
-
-async def test_news_make_a_round(node):
-    """A pod that began to run, a configuration that had to be repaired."""
-    async with node.agent(RepairTiming(0.0, 600.0)):
-        node.pod("a", ASKS, "Pending")
-        await until(lambda: node.asking == {"a"})
-        lists = node.runtime.lists
-        node.pod("a", ASKS)
-        await until(lambda: node.runtime.lists > lists)
-        lists = node.runtime.lists
-        node.conf.write_text(json.dumps(CLUSTER))
-        await until(lambda: node.is_chained and node.runtime.lists > lists)
 
 
 async def test_behind_a_meta_plugin_only_networks_of_our_type_concern_us(node):
@@ -553,21 +423,6 @@ async def test_a_cluster_s_network_that_is_not_there_yet_is_waited_for(node):
         assert node.is_chained
 
 
-async def test_a_folder_that_cannot_be_written_is_waited_for(node):
-    """The agent says so by an Event, and goes on trying."""
-    before = node.conf.read_bytes()
-    in_the_way = node.conf.with_name(f".{node.conf.name}.kube-rdma")
-    in_the_way.mkdir()
-    timing = FolderTiming(first=0.05)
-    async with node.agent(chained=False, conf=timing) as side, settling(side) as settled:
-        await until(lambda: node.events_of("NetworkConfigurationRefused") == {NODE_NAME})
-        assert not settled.done()
-        assert node.conf.read_bytes() == before
-        in_the_way.rmdir()
-        await until(settled.done)
-        assert node.is_chained
-
-
 async def test_a_configuration_that_is_refused_settles_it(node):
     """The agent has said why it stays out; nothing changes before somebody mends the file."""
     node.conf.write_text(json.dumps(CLUSTER | {"cniVersion": "0.2.0"}))
@@ -590,3 +445,105 @@ async def test_a_node_without_cards_is_settled_when_it_was_looked_at(node):
         side.offered({})
         await until(settled.done)
         assert not node.is_chained
+
+
+class AddressProvider:
+    """`trouble` is raised or answered; `looks` counts the questions."""
+
+    def __init__(self):
+        self.trouble, self.looks = (), 0
+
+    async def check(self):
+        self.looks += 1
+        if isinstance(self.trouble, Exception):
+            raise self.trouble
+        return self.trouble
+
+    async def become(self, trouble):
+        self.trouble, looks = trouble, self.looks
+        await until(lambda: self.looks > looks + 2)
+
+
+async def test_each_change_is_told_once(recording):
+    """A lapsed lease, an address that was lost, and that all is well again."""
+    giver, told = AddressProvider(), []
+    task = asyncio.create_task(tell_trouble(giver.check, lambda *what: told.append(what), 0.0))
+    await giver.become(())
+    assert told == []
+    await giver.become(Unavailable("The lease has lapsed."))
+    await giver.become((Broken("one is lost."), Broken("two are lost.")))
+    await giver.become(())
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    assert told == [
+        ("AddressTrouble", "The lease has lapsed.", True),
+        ("AddressTrouble", "one is lost. two are lost.", True),
+        ("AddressTroubleOver", "Pods get addresses on this node as they should.", False),
+    ]
+    assert len(recording.of("address allocation unavailable")) == 2
+
+
+SAID = {"PluginDirs": ["/data/cni"], "PluginConfDir": "/etc/cni/net.d", "Prefix": "eth"}
+
+
+@pytest.fixture
+async def runtime(tmp_path_factory):
+    socket = tmp_path_factory.mktemp("r") / "s"
+    async with FakeCriRuntime(socket, "containerd", "v2.4.2", {}) as found:
+        found.socket = socket
+        yield found
+
+
+@pytest.fixture
+def host(tmp_path):
+    """With the usual folders, as the default manifest mounts them."""
+    for folder in ("etc/cni/net.d", "opt/cni/bin"):
+        (tmp_path / folder).mkdir(parents=True)
+    return tmp_path
+
+
+async def test_the_runtime_has_the_word(host, runtime):
+    """Also where its folder is not mounted: the files that we see say nothing then."""
+    places = HostPlaces(host, runtime.socket)
+    assert (await places.find()).binaries == PurePosixPath("/opt/cni/bin")
+    runtime.cni = SAID
+    found = await places.find()
+    assert (str(found.conf), str(found.binaries)) == ("/etc/cni/net.d", "/data/cni")
+    assert found.source == f"containerd on {runtime.socket}"
+    assert places.now == found
+
+
+async def test_what_it_said_holds_while_it_is_away(host, runtime):
+    """It restarts: its folders do not change by that."""
+    runtime.cni = SAID
+    places = HostPlaces(host, runtime.socket)
+    found = await places.find()
+    runtime.failing = True
+    assert await places.find() == found
+    runtime.failing, runtime.cni = False, SAID | {"PluginDirs": ["/a", "/b"]}
+    moved = await places.find()
+    assert (str(moved.binaries), moved.more) == ("/a", (PurePosixPath("/b"),))
+
+
+async def test_one_that_never_answered_is_judged_by_its_files(host, tmp_path):
+    """As one that says nothing; without files there is nothing to go by."""
+    places = HostPlaces(host, tmp_path / "none")
+    assert (await places.find()).source == "the list of usual folders"
+    with pytest.raises(Refused, match="no container runtime says"):
+        await HostPlaces(tmp_path / "empty", tmp_path / "none").find()
+
+
+async def test_other_plugins_are_called_where_they_are_now(host, runtime):
+    """After an upgrade in the new folder, whose name they are told."""
+    places = HostPlaces(host, runtime.socket)
+    await places.find()
+    assert (places.root, places.folder, places.names()) == (str(host), "/opt/cni/bin", ())
+    plugin = host / "data/cni/ptp"
+    plugin.parent.mkdir(parents=True)
+    plugin.write_text("")
+    plugin.chmod(0o755)
+    runtime.cni = SAID
+    await places.find()
+    assert (places.folder, places.names()) == ("/data/cni", ("ptp",))
+    assert places.inode("/data/cni/ptp") == plugin.stat().st_ino

@@ -1,20 +1,16 @@
 """Networks of pods, call by call: what ADD, DEL, CHECK, GC and STATUS do on a made-up node."""
 
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_address
 
 import pytest
 
 from kube_base.errors import Broken, Refused, Unavailable
 from kube_base.frozen import replace
-from kube_rdma.attach.rules.settings import ANNOTATION
 from kube_rdma.model.attach.cni import Call, CniResult, Verb
-from kube_rdma.model.ipam import Route
-from kube_rdma.model.late_binding import UsedDevice
 from kube_rdma.model.pools import Mode
 from tests.unit.attach.network_world import RESOURCE, World, card, config, container, eth0, share
 
 STATUS = "k8s.v1.cni.cncf.io/network-status"
-OWN_STATUS = "kube-rdma.io/network-status"
 SHARED = [share(card(n), Mode.SHARED_MULTI) for n in range(2)]
 
 
@@ -75,7 +71,6 @@ async def test_the_share_is_bound_to_the_device_of_its_network(world):
 
 
 async def test_a_whole_card_goes_into_the_pod_and_comes_back(tmp_path):
-    """With its name, MTU, MAC and state."""
     share_of_all = share(card(0), Mode.EXCLUSIVE)
     world = node(tmp_path / "w", share_of_all, rdma=config("host-device"))
     world.ask("rdma@fabric")
@@ -86,64 +81,6 @@ async def test_a_whole_card_goes_into_the_pod_and_comes_back(tmp_path):
     await world.check(1)
     await world.delete(1)
     world.nothing_left(1)
-
-
-async def test_two_networks_in_one_subnet_answer_for_themselves_only(world):
-    """Each has its address, its table, and the sysctls that keep it to itself."""
-    world.ask("rdma,rdma")
-    await world.add(1)
-    links, _, routes, rules, sysctls = world.inside(1)
-    sources = [rule.source for rule in rules]
-    assert sources == [links[name][4][0][0] for name in ("net1", "net2")]
-    assert [rule.table for rule in rules] == [101, 102]
-    assert {route.table for route in routes if route.name == "net2"} == {None, 102}
-    assert sysctls["net/ipv4/conf/net1/arp_ignore"] == "1"
-    await world.check(1)
-    await world.delete(1)
-    world.nothing_left(1)
-
-
-async def test_the_status_says_what_the_pod_has(world):
-    """Ours has RDMA device and GID index, that of all only what everybody knows."""
-    world.ask("rdma,rdma")
-    await world.add(1)
-    links = world.inside(1)[0]
-    found = world.node.told[OWN_STATUS]
-    for number, one in enumerate(found):
-        name = f"net{number + 1}"
-        ((address, prefix),) = links[name][4]
-        assert one["name"] == "default/rdma"
-        assert one["interface"] == name
-        assert one["ips"] == [f"{address}/{prefix}"]
-        assert one["rdmaDevice"] == f"mlx5_{number}"
-        gids = world.kernel.gids(world.kernel.rdma[number])
-        assert gids[one["gidIndex"]] == (name, address)
-    assert [one["ips"] for one in world.node.told[STATUS]] == [
-        [str(links[name][4][0][0])] for name in ("net1", "net2")
-    ]
-
-
-async def test_a_soft_device_is_told_and_bound(tmp_path):
-    """The pod's own rxe, made on its interface, not that of the node."""
-    soft = card(0, soft=True)
-    world = node(tmp_path / "w", share(soft, Mode.SHARED_MULTI), rdma=config("macvlan"))
-    world.ask("rdma")
-    await world.add(1)
-    (own,) = world.node.told[OWN_STATUS]
-    (made,) = world.inside(1)[1]
-    assert own["rdmaDevice"] == made != "rxe0"
-    (edits,) = world.bound[container(1)].values()
-    assert edits.char_paths == ("/dev/infiniband/rdma_cm", f"/dev/infiniband/{made}")
-    assert edits.used == (UsedDevice(made, 1, "net1", gid_index=own["gidIndex"]),)
-
-
-async def test_a_pod_that_wants_no_settings_gets_its_devices(world):
-    world.ask("rdma")
-    world.node.annotations[ANNOTATION] = "none"
-    await world.add(1)
-    (edits,) = world.bound[container(1)].values()
-    assert edits.char_paths
-    assert edits.used == ()
 
 
 @pytest.mark.parametrize(
@@ -191,20 +128,6 @@ async def test_a_pod_s_word_takes_no_interface_of_the_node(tmp_path, network, de
     world.nothing_left(1)
 
 
-async def test_a_network_that_lends_cards_gives_the_one_that_the_pod_names(tmp_path):
-    """By the capability deviceID, and without a master of its own."""
-    _, document = config("macvlan", capabilities={"deviceID": True})
-    world = node(tmp_path / "w", SHARED[0], net=(None, document))
-    world.kernel.add_link("ens9f0", mac="02:00:00:00:09:03", pci="0000:99:00.0", up=True)
-    world.before = world.on_node()
-    world.ask('[{"name": "net", "deviceID": "0000:99:00.0"}]')
-    await world.add(1)
-    link = next(one for one in world.kernel.links if one.name == "net1")
-    assert link.parent.name == "ens9f0"
-    await world.delete(1)
-    world.nothing_left(1)
-
-
 @pytest.mark.parametrize("everybodys", [(), ("shared",)])
 async def test_a_network_of_another_namespace_is_refused_where_namespaces_are_apart(
     world, everybodys
@@ -226,27 +149,6 @@ async def test_a_network_of_another_namespace_is_refused_where_namespaces_are_ap
     world.nothing_left(1)
 
 
-async def test_a_pod_on_the_hosts_network_is_refused(world):
-    """It has no namespace to put networks into."""
-    world.ask("rdma")
-    world.node.host_network = True
-    with pytest.raises(Refused, match="hostNetwork"):
-        await world.add(1)
-    world.nothing_left(1)
-
-
-async def test_a_step_that_the_kernel_refuses_takes_all_back(world):
-    """The second interface's name is taken in the pod, the first one was made."""
-    world.ask("rdma,rdma")
-    taken = world.kernel.add_link(
-        "net2", mac="06:bb:00:00:00:01", pod=world.folder / "netns-1", kind="veth"
-    )
-    with pytest.raises(Refused, match="net2"):
-        await world.add(1)
-    world.kernel.remove(taken)
-    world.nothing_left(1)
-
-
 async def test_an_address_that_somebody_has_is_refused_with_nothing_left(world):
     """Only where the pool says that the network is asked; the sentence has the MAC."""
     taken = ip_address("10.9.0.1")
@@ -261,41 +163,7 @@ async def test_an_address_that_somebody_has_is_refused_with_nothing_left(world):
     world.nothing_left(1)
 
 
-async def test_routes_of_the_pool_that_the_interface_reaches_are_the_pod_s(world):
-    """Those of another family or rail are not."""
-    near = Route(ip_network("10.10.0.0/16"), ip_address("10.9.0.254"))
-    far = Route(ip_network("10.11.0.0/16"), ip_address("10.8.0.254"))
-    six = Route(ip_network("fd00:10::/64"))
-    world.node.pools = {
-        name: replace(one, routes=(near, far, six)) for name, one in world.node.pools.items()
-    }
-    world.ask("rdma")
-    await world.add(1)
-    main = {(route.to, route.via) for route in world.inside(1)[2] if route.table is None}
-    assert main == {(near.to, near.via), (ip_network("10.9.0.0/24"), None)}
-
-
-async def test_a_pod_that_is_not_there_yet_is_tried_again(world):
-    """The API server has another uid under this name."""
-    world.ask("rdma")
-    with pytest.raises(Unavailable, match="has no pod default/train-0 with uid uid-2"):
-        await world.add(1, uid="uid-2")
-    world.nothing_left(1)
-
-
-async def test_addresses_that_cannot_be_given_fail_the_add(world):
-    """Its reason is told, and not that of the clean-up that fails for it too."""
-    world.ask("rdma")
-    world.giver.failing = Unavailable("The disk is full.")
-    with pytest.raises(Unavailable, match="The disk is full"):
-        await world.add(1)
-    world.giver.failing = None
-    await world.delete(1)
-    world.nothing_left(1)
-
-
 async def test_the_reason_of_an_add_is_told_and_not_that_of_its_clean_up(world):
-    """The record stays, and DEL ends it."""
     world.ask("rdma")
 
     def fail():
@@ -330,7 +198,6 @@ async def test_an_add_after_one_that_could_not_be_ended_begins_anew(world):
 
 
 async def test_an_add_that_is_repeated_changes_nothing(world):
-    """The same answer, the same pod."""
     world.ask("rdma,rdma")
     await world.add(1)
     before = world.inside(1), dict(world.held), list(world.life.acts)
@@ -360,22 +227,7 @@ async def test_check_finds_an_address_that_somebody_removed(world):
         await world.check(1)
 
 
-async def test_check_finds_a_sysctl_that_somebody_changed(world):
-    """Its value is read again."""
-    world.ask("rdma,rdma")
-    await world.add(1)
-    world.kernel.space(world.folder / "netns-1").sysctls["net/ipv4/conf/net1/arp_ignore"] = "0"
-    with pytest.raises(Broken, match=r"net\.ipv4\.conf\.net1\.arp_ignore is not 1"):
-        await world.check(1)
-
-
-async def test_check_has_nothing_against_an_unknown_sandbox(world):
-    """It asked for nothing."""
-    assert await world.check(1) == CniResult()
-
-
 async def test_gc_ends_what_is_not_valid(tmp_path):
-    """And leaves what is."""
     world = node(tmp_path / "w", SHARED[0], rdma=config("macvlan"))
     world.ask("rdma")
     second = world.sandbox()

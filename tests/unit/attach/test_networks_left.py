@@ -14,14 +14,12 @@ from kube_rdma_testing.ipam import FakeAddresses
 from tests.unit.attach.delegate_world import NETWORK, DelegateWorld
 from tests.unit.attach.network_world import RESOURCE, World, card, share
 
-STATUS = "k8s.v1.cni.cncf.io/network-status"
 BLOCKS = "k8s.volcengine.com/pod-networks"
 VKE = "vke.volcengine.com/rdma"
 TEAM_A = IPPool(PoolName("team-a"), (IPRange(ip_network("10.20.0.0/24")),), namespaces=("team-a",))
 STORAGE = json.dumps({"cniVersion": "1.0.0", "type": "macvlan", "master": "ens0f0"})
 CONF = ConfFile("9.conf", json.dumps({"cniVersion": "1.0.0", "name": "mgmt", "type": "macvlan"}))
 OWN = "kube-rdma.io/network-status"
-DNS = {"nameservers": ["10.0.0.2"], "search": ["a.b"]}
 
 
 def node(folder, shares, resource=None, **fields):
@@ -31,25 +29,6 @@ def node(folder, shares, resource=None, **fields):
     found.sandbox()
     found.ask("lan")
     return found
-
-
-async def test_macvlan_on_the_default_route_is_its_plugins(tmp_path):
-    """In a pod without a share; where the plugin is not installed, that is said at once."""
-    world = node(tmp_path, ())
-    with pytest.raises(Refused, match="the node has no CNI plugin macvlan"):
-        await world.add(1)
-    world.nothing_left(1)
-
-
-async def test_the_dns_of_an_ipam_is_in_the_status(tmp_path):
-    """Of a network that we make."""
-    ipam = {"type": "static", "addresses": [{"address": "10.0.0.7/24"}], "dns": DNS}
-    world = node(tmp_path, [share(card(0), Mode.SHARED_MULTI)], RESOURCE, ipam=ipam)
-    await world.add(1)
-    (told,) = world.node.told[STATUS]
-    assert (told["ips"], told["dns"]) == (["10.0.0.7"], DNS)
-    await world.delete(1)
-    world.nothing_left(1)
 
 
 def tenant(folder, everybodys, *blocks, networks=None, shares=()):
@@ -69,7 +48,6 @@ def block(name, *ips):
 
 @pytest.mark.parametrize("everybodys", [(), ("shared",), ("default", "kube-system"), None])
 async def test_a_block_names_networks_of_the_namespaces_for_all_alone(tmp_path, everybodys):
-    """Those of kube-system like any other."""
     networks = {"kube-system/storage": (RESOURCE, STORAGE)}
     shares = [share(card(0), Mode.SHARED_MULTI)]
     world = tenant(tmp_path, everybodys, block("storage"), networks=networks, shares=shares)

@@ -18,7 +18,6 @@ from kube_rdma.attach.repair import NodePodWatch, PodWatchDependencies
 from kube_rdma.attach.rules.requests import ANNOTATION, POD_NETWORKS, POD_NETWORKS_DEFINITION
 from kube_rdma.model.attach.attachment import RESTART
 from kube_rdma.model.attach.cni import Wiring
-from kube_rdma.model.kubernetes import MIRROR
 from kube_rdma.model.late_binding import PodName, PodSandbox
 from kube_rdma_testing.cluster.server import FakeServer
 from kube_rdma_testing.recording import recorded
@@ -41,7 +40,6 @@ class Watched:
             self._notices.task_done()
 
     async def put(self, name, annotations=None, phase="Running", labels=None, **spec):
-        """A pod is, or becomes, so; the object."""
         meta = {"name": name, "namespace": "default", "annotations": annotations or {}}
         meta |= {"labels": labels} if labels else {}
         self._server.put(POD, {"metadata": meta, "spec": spec, "status": {"phase": phase}})
@@ -57,7 +55,6 @@ class Watched:
         await self._tell(Synced(0.0))
 
     async def _tell(self, event):
-        """Return when it was dealt with."""
         self._notices.put_nowait(event)
         await self._notices.join()
 
@@ -88,7 +85,6 @@ class World:
 
     @property
     def list(self):
-        """What the shim is left."""
         return {pod.name for pod in AskingPods(self.folder / "asking").present()}
 
     def _tell(self, pod, reason, note, warning):
@@ -175,17 +171,7 @@ async def test_nothing_is_owed_from_before_we_were_chained_again(world, change, 
         assert pods.owed(middle, pod) is owed
 
 
-async def test_a_static_pod_is_owed_nothing(world):
-    """It cannot be evicted."""
-    async with world.life() as (pods, cluster):
-        pod = await cluster.put("a", {**ASKS, MIRROR: "abc"})
-        await cluster.synced()
-        await until(lambda: world.list)
-        assert not pods.owed(sandbox(pod, time.time_ns() + LATER), pod)
-
-
 async def test_a_pod_that_asks_wakes_the_rounds_when_it_begins_to_run(world):
-    """Once, and no other pod does."""
     async with world.life() as (_, cluster):
         for annotations, phase, news in (
             (ASKS, "Pending", 0),
@@ -243,7 +229,6 @@ async def test_a_pod_on_the_hosts_network_that_cannot_be_understood_is_told_so(w
 
 
 async def test_behind_a_meta_plugin_pods_on_the_hosts_network_are_its_own(world):
-    """Until we are chained."""
     async with world.life(Wiring.DELEGATE) as (pods, cluster):
         await cluster.put("a", ASKS, hostNetwork=True)
         assert not world.told

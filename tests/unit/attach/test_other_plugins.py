@@ -3,7 +3,6 @@
 import pytest
 
 from kube_base.errors import Broken, Refused, Unavailable
-from kube_rdma.adapters.cni.plugins import ProcessOutcome
 from kube_rdma.model.pools import Mode
 from tests.unit.attach.network_world import World, card, config, container, share
 
@@ -98,7 +97,6 @@ async def test_a_plugin_that_cannot_end_holds_up_no_card(tmp_path):
 
 
 async def test_check_finds_an_interface_that_somebody_removed(world):
-    """Whatever the plugins say."""
     world.ask("other")
     await world.add(1)
     link = next(one for one in world.kernel.links if one.name == "net1")
@@ -107,21 +105,3 @@ async def test_check_finds_an_interface_that_somebody_removed(world):
         Broken, match=r"net1 \(default/other\): the interface of type bridge is not"
     ):
         await world.check(1)
-
-
-async def test_check_tells_what_another_plugin_says(world):
-    """With interface and network."""
-    world.ask("other")
-    await world.add(1)
-    world.veths.failing = {"code": 100, "msg": "the bridge is gone"}
-    with pytest.raises(Broken, match=r"net1 \(default/other\): .*CHECK .* the bridge is gone\.$"):
-        await world.check(1)
-
-
-async def test_a_plugin_that_made_nothing_is_told(world):
-    """It answered that all is well; the pod does not start with a network too few."""
-    world.ask("other")
-    world.host.plugins["bridge"] = lambda *_: ProcessOutcome(0, b"{}")
-    with pytest.raises(Broken, match="made no interface net1 in the pod"):
-        await world.add(1)
-    world.nothing_left(1)

@@ -35,7 +35,6 @@ class OutdatedWorld(World):
         self.start()
 
     def give(self, name):
-        """Allocate gives this node."""
         paths = (f"/dev/infiniband/{name}",)
         self.node.shares = (replace(self.node.shares[0], char_paths=paths),)
 

@@ -1,7 +1,7 @@
 """Pods that ask with a block for each card: the way of Volcengine's VKE, on a made-up node."""
 
 import json
-from ipaddress import ip_address, ip_interface, ip_network
+from ipaddress import ip_address, ip_network
 
 import pytest
 
@@ -13,14 +13,13 @@ from kube_rdma.adapters.cluster.kinds.own import DEFINITION as DEFINED
 from kube_rdma.adapters.cluster.kinds.own import DefinitionSpec
 from kube_rdma.adapters.cluster.kinds.pod import POD as POD_KIND
 from kube_rdma.attach.annotated_networks import asking, meant
-from kube_rdma.attach.node_view import NodeContext, NodeView, NodeViewDependencies, host_network
+from kube_rdma.attach.node_view import NodeContext, NodeView, NodeViewDependencies
 from kube_rdma.ipam.cluster import IP_POOL
-from kube_rdma.model.attach.attachment import CardAddresses, NetworkKind, SeenLink
-from kube_rdma.model.attach.cni import CniInterface, CniResult, ConfFile, LinkAddress
+from kube_rdma.model.attach.attachment import CardAddresses, NetworkKind
+from kube_rdma.model.attach.cni import ConfFile
 from kube_rdma.model.ipam import IPPool, IPRange, PoolName
 from kube_rdma.model.kubernetes import PodState
 from kube_rdma.model.pools import Mode
-from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma_testing.cluster.server import FakeServer
 from kube_rdma_testing.ipam import FakeAddresses
 from tests.unit.attach.network_world import World, card, config, share
@@ -213,29 +212,6 @@ async def test_addresses_of_a_block_are_set_as_they_are(tmp_path):
     assert len(world.held) == 1
 
 
-async def test_the_status_is_in_the_way_of_the_pod_and_in_ours(tmp_path):
-    """The cluster's network is the first of the one; that of Multus is not written."""
-    world = node(tmp_path, 1)
-    with_pool(world)
-    ask(world, RDMA)
-    before = CniResult(
-        (CniInterface("eth0", "06:aa:00:00:00:01", "/run/n"),),
-        (LinkAddress(ip_interface("10.244.1.7/24")),),
-    )
-    await world.add(1, previous=before)
-    assert set(world.node.told) == {STATUS, OWN_STATUS}
-    cluster, one = world.node.told[STATUS]
-    assert cluster["cniName"] == "cluster"
-    assert cluster["deviceInfo"]["ifName"] == "eth0"
-    mac = world.inside(1)[0]["eth1"][0]
-    assert one == {
-        "cniName": "rdma",
-        "deviceInfo": {"ifName": "eth1", "ips": ["10.9.0.1"], "mac": mac},
-    }
-    (own,) = world.node.told[OWN_STATUS]
-    assert (own["rdmaDevice"], own["ips"]) == ("mlx5_0", ["10.9.0.1/24"])
-
-
 @pytest.mark.parametrize(
     ("blocks", "sentence"),
     [
@@ -273,67 +249,6 @@ async def test_what_cannot_be_made_is_refused_with_nothing_left(tmp_path, blocks
     assert world.node.told == {}
 
 
-async def test_a_configuration_for_cards_counts_as_the_network_rdma_does(tmp_path):
-    """Although it names no resource: a block for each share."""
-    world = node(tmp_path, 2)
-    configured(world, name="rdma", plugins=[{"type": "kube-rdma"}])
-    ask(world, RDMA)
-    with pytest.raises(Refused, match=f"has 1 block for {RESOURCE}, and .* hold 2 of it"):
-        await world.add(1)
-    ask(world, RDMA, RDMA)
-    await world.add(1)
-    assert set(world.inside(1)[0]) == {"lo", "eth0", "eth1", "eth2"}
-
-
-async def test_a_list_without_blocks_of_ours_needs_no_share(tmp_path):
-    """The pod has the cluster's network alone, and nothing is done for it."""
-    world = node(tmp_path, 0)
-    for blocks in ([], [MASTER]):
-        ask(world, *blocks)
-        assert await world.add(1) == CniResult()
-    world.nothing_left(1)
-
-
-async def test_the_cluster_s_own_network_comes_once(tmp_path):
-    """A block that names it has to be the first, and say that it is."""
-    world = node(tmp_path, 0)
-    chained = [{"type": "bridge"}, {"type": "kube-rdma", "chain": True}]
-    configured(world, name="lan", plugins=chained)
-    ask(world, {"cniConf": {"name": "lan"}})
-    sentence = r"it is the cluster's own network, .* make it the first one with .master.: true"
-    with pytest.raises(Refused, match=sentence):
-        await world.add(1)
-    world.nothing_left(1)
-
-
-async def test_a_route_may_lead_to_a_gateway_in_no_subnet(tmp_path):
-    """As Cello sets it, in the main table and in the interface's."""
-    world = node(tmp_path, 1)
-    with_pool(world)
-    to, via = "10.0.0.0/8", "192.168.1.1"
-    ask(world, {**RDMA, "traffic": {"routes": {"extraRoutes": [{"dst": to, "gw": via}]}}})
-    await world.add(1)
-    routes = [one for one in world.inside(1)[2] if str(one.to) == to]
-    assert {(one.name, str(one.via), one.table) for one in routes} == {
-        ("eth1", via, None),
-        ("eth1", via, 101),
-    }
-    await world.check(1)
-    await world.delete(1)
-    world.nothing_left(1)
-
-
-async def test_addresses_of_a_card_that_stays_are_not_the_pod_s(tmp_path):
-    """netDeviceSelf on a card that others share."""
-    world = node(tmp_path, 1)
-    configured(world, **{**CELLO, "plugins": [{"type": "kube-rdma"}]})
-    on_cards(world, "10.9.0.7/24")
-    ask(world, RDMA)
-    with pytest.raises(Refused, match="ens0f0 stays on the node with its addresses"):
-        await world.add(1)
-    world.nothing_left(1)
-
-
 async def test_both_annotations_at_once_are_refused(tmp_path):
     """Each would number the interfaces of the pod."""
     world = node(tmp_path, 1)
@@ -362,15 +277,6 @@ async def test_a_pod_is_tried_again_until_its_blocks_are_written(tmp_path):
     world.nothing_left(1)
 
 
-async def test_a_pod_on_the_host_s_network_is_refused(tmp_path):
-    """The sentence names its own annotation."""
-    world = node(tmp_path, 1)
-    ask(world, RDMA)
-    world.node.host_network = True
-    with pytest.raises(Refused, match=f"hostNetwork: true, or the annotation {ANNOTATION}"):
-        await world.add(1)
-
-
 def real(confs=(), kinds=(IP_POOL, POD_KIND)):
     """The real node over a fake API server that knows these kinds."""
     cluster = Cluster(FakeServer(kinds).line())
@@ -382,14 +288,6 @@ def real(confs=(), kinds=(IP_POOL, POD_KIND)):
 def asking_for(name):
     text = json.dumps([{"cniConf": {"name": name}}])
     return asking(PodState("train", "a", "uid-1", ((ANNOTATION, text),)), "cluster")
-
-
-def test_the_addresses_of_the_node_s_links_are_known():
-    """But those that the kernel makes by itself."""
-    own, made = (ip_address("10.9.0.7"), 24), (ip_address("fe80::1"), 64)
-    link = SeenLink("ens1f0", 7, 1500, "02:00:00:00:00:01", up=True, addresses=(own, made))
-    found = host_network(Survey((), None, NamespaceMode.SHARED), [link])
-    assert found.links[0].addresses == (own,)
 
 
 async def test_the_network_rdma_needs_no_custom_resource():
@@ -417,7 +315,6 @@ async def test_a_definition_without_a_configuration_is_that_of_the_node():
 
 
 async def test_a_pool_of_a_configuration_is_made():
-    """As that of a definition is."""
     plugin = {"type": "macvlan", "ipam": {"type": "whereabouts", "range": "10.9.0.0/24"}}
     conf = ConfFile("20-x.conf", json.dumps({"name": "x", **plugin, "master": "ens1f0"}))
     _, node_ = real((conf,))

@@ -30,13 +30,11 @@ ZEROS = ":".join(["00"] * 8)
 
 
 def documents(name):
-    """By their kinds."""
     found = yaml.safe_load_all((EXAMPLE / name).read_text(encoding="utf-8"))
     return {one["kind"]: one for one in found}
 
 
 def policy():
-    """What the example's agent is told to do."""
     text = documents("agent.yaml")["ConfigMap"]["data"]["policy.yaml"]
     return node_policy.load(read(text.encode(), "policy.yaml"))
 

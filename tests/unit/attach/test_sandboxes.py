@@ -10,8 +10,14 @@ from kube_base.errors import Unavailable
 from kube_base.frozen import replace
 from kube_rdma.adapters.runtime.cri import read_netns, read_sandboxes
 from kube_rdma.attach.node_view import NodeContext
-from kube_rdma.attach.repair import RepairDependencies, RepairTiming, SandboxRepair, open_netns
-from kube_rdma.attach.rules.repair import ABSENT, FAILURES, GRACE, LONGEST, REFUSALS
+from kube_rdma.attach.repair import (
+    RepairDependencies,
+    RepairTiming,
+    ReturnedCards,
+    SandboxRepair,
+    open_netns,
+)
+from kube_rdma.attach.rules.repair import ABSENT, GRACE, LONGEST, REFUSALS
 from kube_rdma.model.attach.attachment import RESTART
 from kube_rdma.model.attach.cni import Verb
 from kube_rdma.model.ipam import AddressRequest, NicRequest
@@ -37,7 +43,6 @@ class Node:
         self.start()
 
     def start(self):
-        """The agent starts."""
         to = RepairDependencies(
             networks=self.world.networks,
             listed=self._listed,
@@ -73,7 +78,6 @@ class Node:
 
     @property
     def events(self):
-        """The words that the pod was told."""
         return [reason for _, reason, _, _ in self.told]
 
     async def _listed(self):
@@ -126,15 +130,6 @@ async def test_a_sandbox_that_never_saw_our_add_gets_its_network_late(node):
     node.world.nothing_left(number)
 
 
-async def test_a_pod_that_had_its_add_is_let_alone(node):
-    """Nothing is done twice."""
-    number = node.run()
-    await node.world.add(number)
-    before = list(node.world.life.acts)
-    await node.rounds(4)
-    assert (node.world.life.acts, node.told) == (before, [])
-
-
 async def test_an_add_that_comes_all_the_same_finds_its_work_done(node):
     """And one that is under way is waited for: the sandbox gets one attachment."""
     number = node.run()
@@ -155,16 +150,6 @@ async def test_a_del_waits_for_a_late_attach(node):
     await until(lambda: node.world.held)
     await asyncio.gather(node.world.delete(number), late)
     node.world.nothing_left(number)
-
-
-async def test_an_empty_list_of_networks_is_asked_for_once(node):
-    """The annotation is there, and nothing is in it."""
-    node.world.ask("[]")
-    node.run()
-    await node.rounds()
-    node.world.node.failing = Unavailable("Nobody may ask again.")
-    await node.rounds(4, LONGEST)
-    assert node.told == []
 
 
 async def test_for_a_running_pod_whose_networks_are_refused_a_restart_is_asked(node):
@@ -192,51 +177,6 @@ async def test_a_pod_that_is_healed_after_all_needs_no_restart(node):
     await node.rounds(2, LONGEST)
     assert node.events[-1] == "NetworksAttachedLate"
     assert not node.wanted
-
-
-async def test_a_pod_that_does_not_run_needs_no_restart(node):
-    """Its containers wait for the binding; as soon as the network can be made, they start."""
-    node.world.ask("rdm")
-    node.phase = "Pending"
-    number = node.run()
-    await node.rounds(3 * FAILURES, LONGEST)
-    assert not node.wanted
-    assert set(node.events) == {"NetworksMissing"}
-    node.world.ask("rdma")
-    await node.rounds(2, LONGEST)
-    assert set(node.world.bound) == {container(number)}
-
-
-@pytest.mark.parametrize("owed", [False, Unavailable("The disk is broken.")])
-async def test_a_pod_that_was_annotated_while_it_ran_is_told_and_not_restarted(node, owed):
-    """It has missed nothing; a slip of the pen must not end it. Nor while nobody can say."""
-    node.owed = owed
-    node.world.ask("rdm")
-    node.run()
-    await node.rounds(3 * FAILURES, LONGEST)
-    assert not node.wanted
-    assert set(node.events) == {"NetworksMissing"}
-
-
-async def test_a_neighbour_that_is_down_gets_more_time(node):
-    """What is taken is given back between the tries; when it is up again, the pod is served."""
-    number = node.run()
-    node.world.giver.failing = Unavailable("The disk is full.")
-    await node.rounds(FAILURES, LONGEST)
-    assert not node.wanted
-    node.world.giver.failing = None
-    await node.rounds(2, LONGEST)
-    assert "net1" in node.world.inside(number)[0]
-    assert node.events[-1] == "NetworksAttachedLate"
-
-
-async def test_a_neighbour_that_stays_down_costs_the_node_its_pod(node):
-    """Another node may serve it."""
-    node.run()
-    node.world.giver.failing = Unavailable("The disk is full.")
-    await node.rounds(FAILURES + 1, LONGEST)
-    assert set(node.wanted) == {POD.name}
-    assert "The disk is full" in node.told[-1][2]
 
 
 async def test_a_request_that_cannot_be_written_is_written_by_a_later_try(node, recording):
@@ -305,15 +245,6 @@ async def test_addresses_that_no_sandbox_has_are_freed(node):
     await node.world.check(living)
 
 
-async def test_gc_frees_addresses_that_no_sandbox_has(node):
-    """The runtime says which sandboxes there are."""
-    living = node.run()
-    await node.world.add(living)
-    node.world.held[container(77)] = {"lost"}
-    await node.world.gc(living)
-    assert set(node.world.held) == {container(living)}
-
-
 async def test_a_runtime_that_does_not_answer_is_asked_again(node, recording):
     """One line in the log, however long it takes."""
     number = node.run()
@@ -353,3 +284,101 @@ def test_a_namespace_that_cannot_be_opened_is_told_with_its_remedy(tmp_path):
     """Its folder is not mounted, or the sandbox has just ended."""
     with pytest.raises(Unavailable, match="HostToContainer"), open_netns(str(tmp_path / "gone")):
         pass
+
+
+CARD, OTHER, FUNCTION = card(0), card(1), card(0, virtual=True)
+KINDS = {
+    "a macvlan on it": ("macvlan", Mode.SHARED, CARD),
+    "the whole card": ("kube-rdma", Mode.EXCLUSIVE, CARD),
+    "a virtual function": ("kube-rdma", Mode.SRIOV, FUNCTION),
+}
+
+
+class Returns:
+    """The pods of a world, and what one of them was told after cards came back."""
+
+    def __init__(self, world):
+        self.world, self.told, self.looks, self.failing = world, [], 0, None
+        self.cards = ReturnedCards(
+            lambda: world.attachments.by_key,
+            self._lost,
+            lambda *words: self.told.append(words),
+            self._opened,
+        )
+
+    async def after(self, of):
+        """The card comes back; all that stands on it is looked at."""
+        task = asyncio.create_task(self.cards.run())
+        looks = self.looks
+        self.cards.returned(of.id)
+        await until(lambda: self.looks > looks)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+    async def _lost(self, key, namespace):
+        try:
+            if self.failing:
+                raise self.failing
+            return await self.world.calls.pipeline.lost(key, namespace)
+        finally:
+            self.looks += 1
+
+    @contextmanager
+    def _opened(self, path):
+        assert path == str(self.world.folder / "netns-1")
+        yield 1
+
+
+@pytest.fixture(params=KINDS.values(), ids=KINDS.keys())
+async def returns(request, tmp_path):
+    kind, mode, of = request.param
+    world = World(tmp_path, [of, OTHER], [share(of, mode)], {"default/net": config(kind)})
+    world.ask("net")
+    world.sandbox()
+    await world.add(1)
+    return Returns(world), of
+
+
+def lose(world):
+    """The interface goes, as the kernel has it go with what it stands on."""
+    (link,) = (one for one in world.kernel.links if one.name == "net1")
+    world.kernel.links.remove(link)
+
+
+async def test_the_pod_is_told_what_went_and_what_to_do(returns):
+    here, of = returns
+    lose(here.world)
+    await here.after(of)
+    ((pod, reason, note),) = here.told
+    assert (pod, reason) == (POD, "NetworksLost")
+    assert note == (
+        "net1 (default/net) went with the card, which came back without: delete the pod."
+    )
+
+
+async def test_a_pod_that_has_what_it_had_is_left_alone(returns):
+    here, of = returns
+    await here.after(of)
+    assert not here.told
+
+
+async def test_a_card_of_other_pods_is_nobody_s_news(returns):
+    """The one that lost its interface hears of its own card only."""
+    here, of = returns
+    lose(here.world)
+    here.cards.returned(OTHER.id)
+    await here.after(of)
+    assert here.looks == len(here.told) == 1
+
+
+async def test_what_cannot_be_looked_at_ends_nothing(returns):
+    """The pod may end meanwhile; the next return is looked at as the first."""
+    here, of = returns
+    lose(here.world)
+    here.failing = Unavailable("The namespace is gone.")
+    await here.after(of)
+    assert not here.told
+    here.failing = None
+    await here.after(of)
+    assert here.told

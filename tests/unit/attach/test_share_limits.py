@@ -42,13 +42,11 @@ def files():
 
 
 def pools(limits=LIMITS):
-    """What the node offers, by resource."""
     spec = PoolSpec(RESOURCE, Mode.SHARED_MULTI, "s", limits=limits)
     return {RESOURCE: Pool(spec, (), ())}
 
 
 def limits_of(files, uid=UID):
-    """What the kernel has for the pod, by device."""
     groups = RdmaGroups(files)
     return {one.device: one.limits for one in groups.read(groups.find(uid)).limits}
 

@@ -82,8 +82,6 @@ async def test_each_kind_of_work_has_its_bound(plugins):
 
 
 class Gone:
-    """A caller that hangs up when it is told to."""
-
     hung_up = False
     place = None
 

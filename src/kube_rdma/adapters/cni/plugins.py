@@ -1,12 +1,12 @@
-"""Calling CNI plugins of others: ADD along a list, DEL back along it, CHECK.
+"""Calls CNI plugins of others: ADD along a list, DEL back along it, CHECK.
 
-    plugins = Plugins(Host(root=Path("/host"), folder=PurePosixPath("/opt/cni/bin"), …))
+    plugins = Plugins(HostPlugins(Path("/host"), PurePosixPath("/opt/cni/bin"), …))
     result = plugins.add(call, sandbox)
 
-attach/rules/foreign_plugins makes the calls, attach/executor journals them.
-What libcni does for a container runtime is done here for one interface. Plugins see the host's
-root, and the pod's namespace at the path that the runtime named: they compare it between calls, and
-hand it to daemons. Plain functions that block; a program calls them in a thread. The fake host is
+attach/rules/foreign_plugins makes the calls, attach/executor journals them. What libcni does for a
+container runtime is done here for one interface. Plugins see the host's root, and the pod's
+namespace at the path that the runtime named: they compare it between calls, and hand it to daemons.
+Plain functions that block; a program calls them in a thread. The fake host is
 kube_rdma_testing/cni/plugins.py.
 """
 
@@ -19,10 +19,10 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from time import monotonic
-from typing import IO, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -30,13 +30,10 @@ from kube_base.errors import KubeError, Refused, Unavailable
 from kube_base.foreign_json import Undecodable, decoded
 from kube_base.frozen import Frozen
 from kube_rdma.adapters.cni import protocol
-from kube_rdma.adapters.cni import protocol as results
 from kube_rdma.model.attach.attachment import PluginResult, Sandbox
 from kube_rdma.model.attach.cni import Code, Verb
 from kube_rdma.model.attach.steps import CallPlugin, PluginConf
 from kube_rdma.model.ipam import InterfaceName
-
-# One run of a binary: bytes in, bytes out, within bounds of time and size.
 
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 MOST = 1 << 20  # bytes of output
@@ -45,9 +42,29 @@ CHROOT_FAILED, CANNOT_RUN, NOT_FOUND = 125, 126, 127  # of chroot(1); 126 and 12
 
 _PIECE = 1 << 16
 
+# Codes of the specification 1.1.0 ("Error") that the caller caused; all others may pass.
+_CALLER = {
+    Code.VERSION: "the plugin does not speak this cniVersion",
+    2: "the plugin does not know a field of it",
+    Code.ENVIRONMENT: "the plugin does not accept what it got about the pod",
+    Code.DECODE: "the plugin cannot read it",
+    Code.CONFIGURATION: "the plugin does not accept it",
+}
+_NOT_STARTED: Mapping[int, str] = {
+    CHROOT_FAILED: "Give the agent the capability SYS_CHROOT, and mount the host's root, or "
+    "folders of it, at {root}",
+    CANNOT_RUN: "Make the file a program for this machine that may be executed",
+    NOT_FOUND: "Mount what it needs below {root} too: its loader and libraries, or its interpreter",
+}
+_SHOWN = 300  # characters of what a plugin says without a form
+_KEEPS_RESULTS = (0, 4, 0)  # the first cniVersion whose CHECK and DEL get the result of ADD
+
+
+# One run of a binary: bytes in, bytes out, within bounds of time and size.
+
 
 class ProcessOutcome(Frozen):
-    """How a run ended; a `code` below 0 is the signal that ended it."""
+    """The end of a run; a `code` below 0 is the signal that ended it."""
 
     code: int
     out: bytes = b""
@@ -55,7 +72,7 @@ class ProcessOutcome(Frozen):
 
 
 def command(root: Path, program: Path) -> tuple[str, ...]:
-    """What to run, so that `program` sees the host's root; raise Unavailable without chroot."""
+    """Return what to run so that `program` sees the host's root; raise Unavailable."""
     if root == Path("/"):
         return (str(program),)
     chroot = shutil.which("chroot", path=PATH)
@@ -72,67 +89,65 @@ def run(
     patience: float = PATIENCE,
     most: int = MOST,
 ) -> ProcessOutcome:
-    """Run it to its end with `text` as input.
+    """Run a program to its end with `text` as input; return its outcome.
 
     It gets this environment and no more. After `patience` seconds, or with more output than `most`
     bytes, it is killed with all that it started. Raise Unavailable then, OSError when it cannot be
     started.
     """
-    with (
-        open(os.memfd_create("cni"), "w+b") as given,  # noqa: PTH123  it is never full, as a pipe is
-        subprocess.Popen(
+    with open(os.memfd_create("cni"), "w+b") as given:  # noqa: PTH123  never full, as a pipe is
+        given.write(text)
+        given.flush()
+        given.seek(0)
+        with subprocess.Popen(
             words,
-            stdin=_filled(given, text),
+            stdin=given,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=dict(environment),
             cwd="/",
             start_new_session=True,
-        ) as process,
-    ):
-        try:
-            return _read(process, patience, most)
-        finally:
-            if process.returncode is None:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
+        ) as process:
+            try:
+                return _read(process, patience, most)
+            finally:
+                if process.returncode is None:
+                    with suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL)
 
 
 def late(seconds: float) -> Unavailable:
-    """It did not end in time."""
+    """Return the error of a program that did not end in time."""
     return Unavailable(f"it did not end within {seconds:g} s and was killed")
 
 
 def flood(most: int) -> Unavailable:
-    """It said too much."""
+    """Return the error of a program that wrote too much."""
     return Unavailable(f"it wrote more than {most} bytes and was killed")
 
 
-def _filled(file: IO[bytes], text: bytes) -> IO[bytes]:
-    file.write(text)
-    file.flush()
-    file.seek(0)
-    return file
-
-
 def _read(process: subprocess.Popen[bytes], patience: float, most: int) -> ProcessOutcome:
-    """Until the process itself has ended: what it leaves running may hold its output open."""
+    """Return the outcome once the process itself ends: what it leaves running holds pipes."""
     assert process.stdout is not None
     assert process.stderr is not None
     buffers: dict[int, bytearray] = {}
     end = monotonic() + patience
-    with selectors.DefaultSelector() as selector, closing(_Ended(process.pid)) as ended:
+    # A descriptor that can be read once the process has ended (pidfd_open(2), Linux 5.3).
+    with (
+        selectors.DefaultSelector() as selector,
+        open(os.pidfd_open(process.pid), "rb", buffering=0) as ended,  # noqa: PTH123
+    ):
         for pipe in (process.stdout, process.stderr):
             os.set_blocking(pipe.fileno(), False)
             buffers[pipe.fileno()] = bytearray()
             selector.register(pipe.fileno(), selectors.EVENT_READ)
-        selector.register(ended.fileno, selectors.EVENT_READ)
+        selector.register(ended.fileno(), selectors.EVENT_READ)
         over = False
         while not over:
             ready = [key.fd for key, _ in selector.select(max(0.0, end - monotonic()))]
             if not ready:
                 raise late(patience)
-            over = ended.fileno in ready
+            over = ended.fileno() in ready
             for fd in tuple(buffers) if over else [fd for fd in ready if fd in buffers]:
                 if _take(fd, buffers[fd], most) and not over:
                     selector.unregister(fd)
@@ -141,7 +156,7 @@ def _read(process: subprocess.Popen[bytes], patience: float, most: int) -> Proce
 
 
 def _take(pipe: int, into: bytearray, most: int) -> bool:
-    """Read what is there; whether that was its end."""
+    """Read what is there; return whether that was its end."""
     with suppress(BlockingIOError):
         while piece := os.read(pipe, _PIECE):
             into += piece
@@ -151,27 +166,7 @@ def _take(pipe: int, into: bytearray, most: int) -> bool:
     return False
 
 
-class _Ended:
-    """A descriptor that can be read once a process has ended (pidfd_open(2), Linux 5.3)."""
-
-    def __init__(self, pid: int) -> None:
-        self.fileno = os.pidfd_open(pid)
-
-    def close(self) -> None:
-        os.close(self.fileno)
-
-
-# What a CNI plugin is told and what it answers, as the specification 1.1.0 writes it.
-
-# Codes of the specification that the asker caused ("Error"); all others may pass.
-_CALLER = {
-    Code.VERSION: "the plugin does not speak this cniVersion",
-    2: "the plugin does not know a field of it",
-    Code.ENVIRONMENT: "the plugin does not accept what it got about the pod",
-    Code.DECODE: "the plugin cannot read it",
-    Code.CONFIGURATION: "the plugin does not accept it",
-}
-_SHOWN = 300  # characters of what a plugin says without a form
+# The call and the answer of a CNI plugin, in the words of the specification 1.1.0.
 
 
 class _Error(msgspec.Struct):
@@ -183,7 +178,7 @@ class _Error(msgspec.Struct):
 def environment(
     verb: Verb, sandbox: Sandbox, interface: InterfaceName, netns: str, folder: str
 ) -> dict[str, str]:
-    """All variables of a call; `netns` is empty when the namespace is gone."""
+    """Return all variables of a call; `netns` is empty when the namespace is gone."""
     pod = sandbox.pod
     arguments = {
         "IgnoreUnknown": "1",
@@ -204,19 +199,19 @@ def environment(
 
 
 def asking(folder: str, verb: str = "VERSION") -> dict[str, str]:
-    """The variables of a question about no pod: which versions a plugin speaks, or STATUS."""
+    """Return the variables of a question about no pod: VERSION or STATUS."""
     return {"CNI_COMMAND": verb, "CNI_PATH": folder, "PATH": PATH}
 
 
 def config(plugin: PluginConf, previous: bytes | None) -> bytes:
-    """The configuration with the result of the plugins before."""
+    """Return the configuration with the result of the plugins before."""
     if previous is None:
         return plugin.config
     return json.dumps(decoded(plugin.config) | {"prevResult": decoded(previous)}).encode()
 
 
 def result(kind: str, answer: bytes) -> bytes:
-    """The result of an ADD, checked to be an object; raise Unavailable for anything else."""
+    """Return the result of an ADD if it is an object; raise Unavailable for anything else."""
     try:
         document = decoded(answer)
     except Undecodable:
@@ -230,7 +225,7 @@ def result(kind: str, answer: bytes) -> bytes:
 
 
 def addresses(kind: str, answer: bytes, interface: InterfaceName, netns: str) -> bytes:
-    """An IPAM plugin's result as that of the interface which has its addresses.
+    """Return an IPAM plugin's result as that of the interface which has its addresses.
 
     CHECK and DEL get this, as from any plugin that calls one. Raise Unavailable for an answer
     without an address.
@@ -250,11 +245,16 @@ def addresses(kind: str, answer: bytes, interface: InterfaceName, netns: str) ->
 
 
 def failure(kind: str, verb: Verb, outcome: ProcessOutcome, root: str) -> KubeError:
-    """What a plugin that did not end with 0 says, and who has to act."""
+    """Return the error of a plugin that did not end with 0, by who has to act."""
     try:
         error = decoded(outcome.out, _Error)
     except Undecodable:
-        return _unformed(kind, verb, outcome, root)
+        # It ended without a word in the form of the specification, or was never started.
+        if refusal := not_started(kind, outcome, root):
+            return refusal
+        words, code = _words(outcome.errors or outcome.out), outcome.code
+        by = f"was ended by signal {-code}" if code < 0 else f"ended {code}"
+        return Unavailable(f"The CNI plugin {kind} {by} at {verb} and said: {words}.")
     reason = ": ".join(filter(None, (_line(error.msg), _line(error.details)))) or "no reason"
     act = f"CNI plugin {kind} refuses {verb} with code {error.code}: {reason}"
     if error.code in _CALLER:
@@ -264,28 +264,11 @@ def failure(kind: str, verb: Verb, outcome: ProcessOutcome, root: str) -> KubeEr
 
 
 def not_started(kind: str, outcome: ProcessOutcome, root: str) -> Refused | None:
-    """The refusal where chroot itself, or the way to the plugin's binary, has failed."""
+    """Return the refusal where chroot itself, or the way to the plugin's binary, has failed."""
     if root == "/" or outcome.out or outcome.code not in _NOT_STARTED:
         return None
     problem = f"the CNI plugin {kind} cannot be run below {root}: {_words(outcome.errors)}"
     return Refused(problem, remedy=_NOT_STARTED[outcome.code].format(root=root))
-
-
-def _unformed(kind: str, verb: Verb, outcome: ProcessOutcome, root: str) -> KubeError:
-    """It ended without a word in the form of the specification, or was never started."""
-    if error := not_started(kind, outcome, root):
-        return error
-    words = _words(outcome.errors or outcome.out)
-    by = f"was ended by signal {-outcome.code}" if outcome.code < 0 else f"ended {outcome.code}"
-    return Unavailable(f"The CNI plugin {kind} {by} at {verb} and said: {words}.")
-
-
-_NOT_STARTED: Mapping[int, str] = {
-    CHROOT_FAILED: "Give the agent the capability SYS_CHROOT, and mount the host's root, or "
-    "folders of it, at {root}",
-    CANNOT_RUN: "Make the file a program for this machine that may be executed",
-    NOT_FOUND: "Mount what it needs below {root} too: its loader and libraries, or its interpreter",
-}
 
 
 def _line(text: str) -> str:
@@ -293,42 +276,39 @@ def _line(text: str) -> str:
 
 
 def _words(text: bytes) -> str:
-    """The end of what a plugin wrote, on one line."""
+    """Return the end of what a plugin wrote, on one line."""
     return _line(text.decode(errors="replace"))[-_SHOWN:] or "nothing"
 
 
-_KEEPS_RESULTS = (0, 4, 0)  # from here on CHECK and DEL are told what ADD answered
-
-
 class Binaries(Protocol):
-    """The host's folder of CNI binaries; `root` and `folder` are for messages and plugins."""
+    """A folder of CNI binaries of the host; `root` and `folder` are for messages and plugins."""
 
     root: str
     folder: str
 
     def names(self) -> tuple[str, ...]:
-        """What can be run there, sorted; raise Unavailable when it cannot be read."""
+        """Return what can be run there, sorted; raise Unavailable when it cannot be read."""
 
     def inode(self, path: str) -> int | None:
-        """Of a file as the plugins see it; None when they see none."""
+        """Return the inode of a file as the plugins see it; None when they see none."""
 
     def run(self, name: str, environment: Mapping[str, str], text: bytes) -> ProcessOutcome:
         """Run one to its end; raise Refused without it, Unavailable when it gives no answer."""
 
 
 class Plugins:
-    """Calls for the interfaces of pods. Those for one sandbox come one after the other."""
+    """Calls of CNI plugins for the interfaces of pods, one after the other for one sandbox."""
 
     def __init__(self, binaries: Binaries) -> None:
         self._binaries = binaries
 
     @property
     def folder(self) -> str:
-        """Where the binaries are, as the host names it."""
+        """Return the folder of the binaries, as the host names it."""
         return self._binaries.folder
 
     def installed(self) -> tuple[str, ...]:
-        """The plugins that can be called; raise Unavailable when the folder cannot be read."""
+        """Return the plugins that can be called; raise Unavailable for an unreadable folder."""
         return self._binaries.names()
 
     def ready(self, call: CallPlugin) -> None:
@@ -338,53 +318,55 @@ class Plugins:
         not be at DEL either, and would hold the pod forever.
         """
         for plugin in call.plugins:
-            outcome = self._run(plugin.type, asking(self._binaries.folder), b"{}")
-            if outcome.code and (error := not_started(plugin.type, outcome, self._root)):
+            outcome = self._run(plugin.type, asking(self.folder), b"{}")
+            if outcome.code and (error := not_started(plugin.type, outcome, self._binaries.root)):
                 raise error
 
     def add(self, call: CallPlugin, sandbox: Sandbox) -> PluginResult:
-        """Make the interface, or have addresses for it; the answer of the last plugin.
+        """Make the interface, or have addresses for it; return the answer of the last plugin.
 
-        Whatever it raises, delete() has to follow: Refused when the asker must change something,
+        Whatever it raises, delete() has to follow: Refused when the caller must change something,
         Unavailable when a plugin fails.
         """
         netns = self._netns_path(sandbox)
-        variables = self._variables(Verb.ADD, call, sandbox, netns)
+        variables = environment(Verb.ADD, sandbox, call.name, netns, self.folder)
         previous = None
         for plugin in call.plugins:
             previous = result(plugin.type, self._call(plugin, variables, previous))
         assert previous is not None  # no list is empty
         if call.addresses:
             previous = addresses(call.plugins[0].type, previous, call.name, netns)
-        return PluginResult(call.name, previous, results.dns_of(previous))
+        return PluginResult(call.name, previous, protocol.dns_of(previous))
 
     def check(self, call: CallPlugin, sandbox: Sandbox, result: PluginResult | None) -> None:
-        """Ask each whether all is as it made it; raise as add, with what is wrong."""
+        """Ask each plugin whether all is as it made it; raise as add, with what is wrong."""
         if not call.check or not _keeps_results(call):
             return
-        variables = self._variables(Verb.CHECK, call, sandbox, self._netns_path(sandbox))
+        variables = environment(
+            Verb.CHECK, sandbox, call.name, self._netns_path(sandbox), self.folder
+        )
         for plugin in call.plugins:
             self._call(plugin, variables, result.document if result else None)
 
     def status(self, plugin: PluginConf) -> None:
-        """Ask whether it could serve an ADD; raise as add, with why not."""
-        self._call(plugin, asking(self._binaries.folder, Verb.STATUS), None)
+        """Ask a plugin whether it could serve an ADD; raise as add, with why not."""
+        self._call(plugin, asking(self.folder, Verb.STATUS), None)
 
     def delete(self, call: CallPlugin, sandbox: Sandbox, result: PluginResult | None) -> None:
-        """Take it back, all or what there is of it, also when the pod's namespace is gone.
+        """Take an interface back, all or what there is of it, also without the pod's namespace.
 
         Raise as add. It may be called again, and without an ADD.
         """
         visible = self._binaries.inode(sandbox.netns_path) == sandbox.netns_inode
         netns = sandbox.netns_path if visible else ""
-        variables = self._variables(Verb.DEL, call, sandbox, netns)
+        variables = environment(Verb.DEL, sandbox, call.name, netns, self.folder)
         previous = result.document if result and _keeps_results(call) else None
         for plugin in reversed(call.plugins):
             self._call(plugin, variables, previous)
 
     def _netns_path(self, sandbox: Sandbox) -> str:
-        """The path of the namespace; raise when the plugins do not see it there."""
-        path, root = sandbox.netns_path, self._root
+        """Return the path of the namespace; raise when the plugins do not see it there."""
+        path, root = sandbox.netns_path, self._binaries.root
         if self._binaries.inode(path) == sandbox.netns_inode:
             return path
         if root == "/":
@@ -401,19 +383,14 @@ class Plugins:
             f"{root}{folder} lacks mountPropagation: HostToContainer."
         )
 
-    def _variables(
-        self, verb: Verb, call: CallPlugin, sandbox: Sandbox, netns: str
-    ) -> dict[str, str]:
-        return environment(verb, sandbox, call.name, netns, self._binaries.folder)
-
     def _call(
         self, plugin: PluginConf, variables: Mapping[str, str], previous: bytes | None
     ) -> bytes:
-        """What it answers; raise with what it says when it fails."""
+        """Return a plugin's answer; raise its error when it fails."""
         outcome = self._run(plugin.type, variables, config(plugin, previous))
         if outcome.code:
             verb = Verb(variables["CNI_COMMAND"])
-            raise failure(plugin.type, verb, outcome, self._root)
+            raise failure(plugin.type, verb, outcome, self._binaries.root)
         return outcome.out
 
     def _run(self, name: str, variables: Mapping[str, str], text: bytes) -> ProcessOutcome:
@@ -422,33 +399,31 @@ class Plugins:
         except Unavailable as error:
             raise Unavailable(f"The CNI plugin {name} gives no answer: {error}.") from error
 
-    @property
-    def _root(self) -> str:
-        return self._binaries.root
-
 
 class HostPlugins:
-    """The real folder. `root` is the host's root as the agent sees it, `folder` is as on the host.
+    """The plugins in a folder of the host; `root` is the host's root as the agent sees it.
 
-    `inside` says where the agent reaches a path of the host, with its links followed as the host
-    would.
+    `folder` is as on the host; it may be set later, and again. `inside` returns where the agent
+    reaches a path of the host, with its links followed as the host would.
     """
 
     def __init__(
         self,
         root: Path,
-        folder: PurePosixPath,
+        folder: PurePosixPath | None,
         inside: Callable[[PurePosixPath], Path],
         patience: float = PATIENCE,
     ) -> None:
-        self.root, self.folder = str(root), str(folder)
-        self._root, self._folder, self._inside = root, folder, inside
+        self.root, self.folder = str(root), str(folder or "")
+        self._inside = inside
         self._patience = patience
 
     def names(self) -> tuple[str, ...]:
-        """As Binaries.names."""
+        """Return what can be run there; see Binaries.names."""
         try:
-            file_names = sorted(path.name for path in self._inside(self._folder).iterdir())
+            file_names = sorted(
+                path.name for path in self._inside(PurePosixPath(self.folder)).iterdir()
+            )
         except FileNotFoundError:
             return ()
         except OSError as error:
@@ -456,29 +431,29 @@ class HostPlugins:
         return tuple(name for name in file_names if self._can_run(name))
 
     def inode(self, path: str) -> int | None:
-        """As Binaries.inode."""
+        """Return the inode of a file; see Binaries.inode."""
         try:
             return self._inside(PurePosixPath(path)).stat().st_ino
         except OSError:
             return None
 
     def run(self, name: str, environment: Mapping[str, str], text: bytes) -> ProcessOutcome:
-        """As Binaries.run."""
+        """Run one to its end; see Binaries.run."""
         if not self._can_run(name):
             raise not_there(name, self.folder)
-        words = command(self._root, Path(self._folder / name))
+        words = command(Path(self.root), Path(self.folder, name))
         try:
             return run(words, environment, text, patience=self._patience)
         except OSError as error:
             raise Unavailable(f"it cannot be started ({error.strerror})") from error
 
     def _can_run(self, name: str) -> bool:
-        path = self._inside(self._folder / name)
+        path = self._inside(PurePosixPath(self.folder, name))
         return path.is_file() and os.access(path, os.X_OK)
 
 
 def not_there(name: str, folder: str) -> Refused:
-    """The plugin was taken away since it was planned with."""
+    """Return the refusal for a plugin that was taken away since it was planned with."""
     return Refused(
         f"the host has no CNI plugin {name} that can be run",
         remedy=f"Install {name} in {folder} again: only it can take back what it made",

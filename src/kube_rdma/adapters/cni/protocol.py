@@ -1,4 +1,4 @@
-"""What travels between the shim and the agent's socket; shim/agent.c is the other half.
+"""The bytes between the shim and the agent's socket; shim/agent.c is the other half.
 
     request   "krq1" zero, length of environment, length of input; environment; input
     answer    "kra1" exit code, length of output; output
@@ -7,9 +7,8 @@ Numbers have 32 bits and are big-endian. The pod's network namespace comes as a 
 the first byte. The shim never closes its half before it has the answer. Environment and input, the
 configuration, become a Call; results and errors become JSON.
 
-Bytes to values and nothing else; socket.py carries them, results.py knows the forms of a result.
-What is wrong with a call is Refused, and the table CODES says which code of the specification
-(1.1.0, "Error") a runtime is told.
+Bytes to values and nothing else; socket.py carries them. A fault of a call is Refused, and the
+table CODES has the code of the specification (1.1.0, "Error") that a runtime gets.
 """
 
 from __future__ import annotations
@@ -17,198 +16,17 @@ from __future__ import annotations
 import json
 import re
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
 from ipaddress import ip_address, ip_interface, ip_network
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from kube_base.errors import Broken, KubeError, Refused, Unavailable
 from kube_base.foreign_json import Undecodable, decoded
-from kube_base.foreign_json import decoded as decoded_json
 from kube_base.frozen import Frozen
 from kube_rdma.model.attach import cni
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding import ContainerId, PodName
-
-# The result of a CNI ADD on the wire, in the forms of 0.3.0 to 1.1.0: read and written here
-# alone.
-
-
-class WireInterface(msgspec.Struct):
-    """An interface; all but the first three are of 1.1.0."""
-
-    name: str = ""
-    mac: str = ""
-    sandbox: str = ""
-    mtu: int = 0
-    socketPath: str = ""  # noqa: N815  names of the wire
-    pciID: str = ""  # noqa: N815
-
-
-class WireIp(msgspec.Struct):
-    """An address. Its `version` is not read: the address says it too."""
-
-    address: str
-    gateway: str | None = None
-    interface: int | None = None
-
-
-class WireRoute(msgspec.Struct):
-    """A route; all but the first two are of 1.1.0."""
-
-    dst: str
-    gw: str | None = None
-    mtu: int | None = None
-    advmss: int | None = None
-    priority: int | None = None
-    table: int | None = None
-    scope: int | None = None
-
-
-class WireDns(msgspec.Struct):
-    """How names are resolved."""
-
-    nameservers: list[str] | None = None
-    domain: str = ""
-    search: list[str] | None = None
-    options: list[str] | None = None
-
-
-class WireResult(msgspec.Struct):
-    """A result, without the keys that nobody here reads."""
-
-    interfaces: list[WireInterface] | None = None
-    ips: list[WireIp] | None = None
-    routes: list[WireRoute] | None = None
-    dns: WireDns | None = None
-
-
-class _OnlyDns(msgspec.Struct):
-    dns: WireDns | None = None
-
-
-def result(wire: WireResult) -> cni.CniResult:
-    """The value; raise ValueError for addresses that are none."""
-    return cni.CniResult(
-        tuple(
-            cni.CniInterface(one.name, one.mac, one.sandbox, one.mtu, one.socketPath, one.pciID)
-            for one in wire.interfaces or ()
-        ),
-        tuple(
-            cni.LinkAddress(ip_interface(one.address), _gateway(one.gateway), one.interface)
-            for one in wire.ips or ()
-        ),
-        tuple(
-            cni.LinkRoute(
-                ip_network(one.dst, strict=False),
-                _gateway(one.gw),
-                one.mtu,
-                one.advmss,
-                one.priority,
-                one.table,
-                one.scope,
-            )
-            for one in wire.routes or ()
-        ),
-        _dns(wire.dns),
-    )
-
-
-def decoded_result(document: bytes) -> cni.CniResult:
-    """What a plugin answered, in a form from 0.3.0 on; raise ValueError for anything else."""
-    try:
-        return result(decoded_json(document, WireResult))
-    except Undecodable as error:
-        raise ValueError(error.why) from error
-
-
-def dns_of(document: bytes) -> cni.Dns | None:
-    """How a plugin's answer wants names to be resolved, whatever else is in it; None: unsaid."""
-    try:
-        return _dns(decoded_json(document, _OnlyDns).dns)
-    except Undecodable:
-        return None  # a form older than 0.3.0
-
-
-def append(document: dict[str, Any], made: cni.CniResult, version: str) -> None:
-    """Put what was made behind what is in a result, which becomes one of this version.
-
-    Addresses that are in it keep all that they say.
-    """
-    place = cni.VERSIONS.index(version)
-    before = len(document.get("interfaces") or ())
-    document["cniVersion"] = version
-    added = {
-        "interfaces": [_interface(link, place) for link in made.links],
-        "ips": [_ip(address, before) for address in made.addresses],
-        "routes": [_route(route, place) for route in made.routes],
-    }
-    for key, values in added.items():
-        if values:
-            document[key] = [*(document.get(key) or ()), *values]
-    if place < cni.VERSIONS.index("1.0.0") and document.get("ips"):
-        document["ips"] = [{"version": _family(one), **one} for one in document["ips"]]
-    if made.dns:
-        document["dns"] = omit_empty(
-            nameservers=list(made.dns.nameservers),
-            domain=made.dns.domain,
-            search=list(made.dns.search),
-            options=list(made.dns.options),
-        )
-
-
-def omit_empty(**values: object) -> dict[str, object]:
-    """Those that say anything, as Go's omitempty has it."""
-    return {key: value for key, value in values.items() if value not in (None, "", [], 0)}
-
-
-def _dns(wire: WireDns | None) -> cni.Dns | None:
-    if wire is None or wire == WireDns():
-        return None
-    lists = (wire.nameservers, wire.search, wire.options)
-    nameservers, search, options = (tuple(one or ()) for one in lists)
-    return cni.Dns(nameservers, wire.domain, search, options)
-
-
-def _gateway(text: str | None) -> Any:
-    return ip_address(text) if text else None
-
-
-def _interface(link: cni.CniInterface, place: int) -> dict[str, object]:
-    newer = {"mtu": link.mtu, "socketPath": link.socket_path, "pciID": link.pci}
-    return {
-        "name": link.name,
-        **omit_empty(mac=link.mac, sandbox=link.sandbox),
-        **(omit_empty(**newer) if place >= cni.VERSIONS.index("1.1.0") else {}),
-    }
-
-
-def _ip(address: cni.LinkAddress, before: int) -> dict[str, object]:
-    out: dict[str, object] = {"address": str(address.address)}
-    if address.gateway:
-        out["gateway"] = str(address.gateway)
-    if address.link is not None:
-        out["interface"] = before + address.link
-    return out
-
-
-def _family(ip: dict[str, Any]) -> str:
-    """What `version` of an address has to say before 1.0.0."""
-    return str(ip_interface(ip["address"]).version)
-
-
-def _route(route: cni.LinkRoute, place: int) -> dict[str, object]:
-    out: dict[str, object] = {"dst": str(route.to)}
-    if route.via:
-        out["gw"] = str(route.via)
-    if place >= cni.VERSIONS.index("1.1.0"):
-        for key in ("mtu", "advmss", "priority", "table", "scope"):
-            if (value := getattr(route, key)) is not None:
-                out[key] = value
-    return out
-
 
 MAX_INPUT = 2 << 20  # a pod's annotations are in it, up to 256 KiB with much to escape
 MAX_ENVIRONMENT = 1 << 16
@@ -243,21 +61,199 @@ _NEEDS = {  # specification 1.1.0, "Parameters"
 _ASK_RUNTIME = "The container runtime has to say it as the CNI specification does"
 
 
+# The result of an ADD, in the forms of 0.3.0 to 1.1.0. Addresses of both families and Go's nulls
+# keep the values of the model from being decoded directly.
+
+
+class WireInterface(msgspec.Struct):
+    """An interface; all but the first three fields are of 1.1.0."""
+
+    name: str = ""
+    mac: str = ""
+    sandbox: str = ""
+    mtu: int = 0
+    socketPath: str = ""  # noqa: N815  names of the wire
+    pciID: str = ""  # noqa: N815
+
+
+class WireIp(msgspec.Struct):
+    """An address. Its `version` is not read: the address says it too."""
+
+    address: str
+    gateway: str | None = None
+    interface: int | None = None
+
+
+class WireRoute(msgspec.Struct):
+    """A route; all but the first two fields are of 1.1.0."""
+
+    dst: str
+    gw: str | None = None
+    mtu: int | None = None
+    advmss: int | None = None
+    priority: int | None = None
+    table: int | None = None
+    scope: int | None = None
+
+
+class WireDns(msgspec.Struct):
+    """The settings of name resolution."""
+
+    nameservers: list[str] | None = None
+    domain: str = ""
+    search: list[str] | None = None
+    options: list[str] | None = None
+
+
+class WireResult(msgspec.Struct):
+    """A result, without the keys that kube-rdma does not read."""
+
+    interfaces: list[WireInterface] | None = None
+    ips: list[WireIp] | None = None
+    routes: list[WireRoute] | None = None
+    dns: WireDns | None = None
+
+
+class _OnlyDns(msgspec.Struct):
+    dns: WireDns | None = None
+
+
+def result(wire: WireResult) -> cni.CniResult:
+    """Return the value of a result; raise ValueError for addresses that are none."""
+    return cni.CniResult(
+        tuple(
+            cni.CniInterface(one.name, one.mac, one.sandbox, one.mtu, one.socketPath, one.pciID)
+            for one in wire.interfaces or ()
+        ),
+        tuple(
+            cni.LinkAddress(ip_interface(one.address), _gateway(one.gateway), one.interface)
+            for one in wire.ips or ()
+        ),
+        tuple(
+            cni.LinkRoute(
+                ip_network(one.dst, strict=False),
+                _gateway(one.gw),
+                one.mtu,
+                one.advmss,
+                one.priority,
+                one.table,
+                one.scope,
+            )
+            for one in wire.routes or ()
+        ),
+        _dns(wire.dns),
+    )
+
+
+def decoded_result(document: bytes) -> cni.CniResult:
+    """Return a plugin's answer, in a form from 0.3.0 on; raise ValueError for anything else."""
+    try:
+        return result(decoded(document, WireResult))
+    except Undecodable as error:
+        raise ValueError(error.why) from error
+
+
+def dns_of(document: bytes) -> cni.Dns | None:
+    """Return the DNS settings of a plugin's answer, whatever else is in it; None: unsaid."""
+    try:
+        return _dns(decoded(document, _OnlyDns).dns)
+    except Undecodable:
+        return None  # a form older than 0.3.0
+
+
+def append(document: dict[str, Any], made: cni.CniResult, version: str) -> None:
+    """Add what was made to a result, which becomes one of this version.
+
+    Addresses that are in it keep all that they say.
+    """
+    place = cni.VERSIONS.index(version)
+    before = len(document.get("interfaces") or ())
+    document["cniVersion"] = version
+    added = {
+        "interfaces": [_interface(link, place) for link in made.links],
+        "ips": [_ip(address, before) for address in made.addresses],
+        "routes": [_route(route, place) for route in made.routes],
+    }
+    for key, values in added.items():
+        if values:
+            document[key] = [*(document.get(key) or ()), *values]
+    if place < cni.VERSIONS.index("1.0.0") and document.get("ips"):
+        document["ips"] = [
+            {"version": str(ip_interface(one["address"]).version), **one} for one in document["ips"]
+        ]
+    if made.dns:
+        document["dns"] = omit_empty(
+            nameservers=list(made.dns.nameservers),
+            domain=made.dns.domain,
+            search=list(made.dns.search),
+            options=list(made.dns.options),
+        )
+
+
+def omit_empty(**values: object) -> dict[str, object]:
+    """Return the values that say anything, as Go's omitempty has it."""
+    return {key: value for key, value in values.items() if value not in (None, "", [], 0)}
+
+
+def _dns(wire: WireDns | None) -> cni.Dns | None:
+    if wire is None or wire == WireDns():
+        return None
+    lists = (wire.nameservers, wire.search, wire.options)
+    nameservers, search, options = (tuple(one or ()) for one in lists)
+    return cni.Dns(nameservers, wire.domain, search, options)
+
+
+def _gateway(text: str | None) -> Any:
+    return ip_address(text) if text else None
+
+
+def _interface(link: cni.CniInterface, place: int) -> dict[str, object]:
+    newer = {"mtu": link.mtu, "socketPath": link.socket_path, "pciID": link.pci}
+    return {
+        "name": link.name,
+        **omit_empty(mac=link.mac, sandbox=link.sandbox),
+        **(omit_empty(**newer) if place >= cni.VERSIONS.index("1.1.0") else {}),
+    }
+
+
+def _ip(address: cni.LinkAddress, before: int) -> dict[str, object]:
+    out: dict[str, object] = {"address": str(address.address)}
+    if address.gateway:
+        out["gateway"] = str(address.gateway)
+    if address.link is not None:
+        out["interface"] = before + address.link
+    return out
+
+
+def _route(route: cni.LinkRoute, place: int) -> dict[str, object]:
+    out: dict[str, object] = {"dst": str(route.to)}
+    if route.via:
+        out["gw"] = str(route.via)
+    if place >= cni.VERSIONS.index("1.1.0"):
+        for key in ("mtu", "advmss", "priority", "table", "scope"):
+            if (value := getattr(route, key)) is not None:
+                out[key] = value
+    return out
+
+
+# The frames of a request and an answer.
+
+
 class RequestHead(Frozen):
-    """What a request announces of itself; lengths in bytes."""
+    """The lengths in a request's header, in bytes."""
 
     environment: int
     input: int
 
 
 def request(environment: bytes, input_: bytes) -> bytes:
-    """The bytes of a request."""
+    """Return the bytes of a request."""
     head = _REQUEST.pack(b"krq1", 0, len(environment), len(input_))
     return head + environment + input_
 
 
 def request_head(head: bytes) -> RequestHead | None:
-    """What the first REQUEST_HEADER bytes say; None when no shim sends such."""
+    """Return what the first REQUEST_HEADER bytes say; None when no shim sends such."""
     magic, zero, environment, input_ = _REQUEST.unpack(head)
     if magic != b"krq1" or zero:
         return None
@@ -267,16 +263,19 @@ def request_head(head: bytes) -> RequestHead | None:
 
 
 def answer(exit_code: int, output: bytes) -> bytes:
-    """The bytes of an answer."""
+    """Return the bytes of an answer."""
     return _ANSWER.pack(b"kra1", exit_code, len(output)) + output
 
 
 def answer_head(head: bytes) -> tuple[int, int] | None:
-    """Exit code and length of the output; None when no agent answers so."""
+    """Return exit code and length of the output; None when no agent answers so."""
     magic, exit_code, length = _ANSWER.unpack(head)
     if magic != b"kra1" or exit_code > 255 or length > MAX_ANSWER:
         return None
     return exit_code, length
+
+
+# The environment and the configuration of a call.
 
 
 class _Attachment(msgspec.Struct):
@@ -304,20 +303,20 @@ class _Config(msgspec.Struct):
     valid: list[_Attachment] | None = msgspec.field(default=None, name="cni.dev/valid-attachments")
 
 
-Document = TypeVar("Document", bound=msgspec.Struct)
-
-
 def decode(environment: bytes, config: bytes, netns: int | None) -> cni.Call:
-    """The call that a shim handed over; `netns` is the descriptor that came with it.
+    """Return the call that a shim handed over; `netns` is the descriptor that came with it.
 
-    Raise Refused when the runtime said something that the specification does not allow.
+    Raise Refused for what the specification does not allow.
     """
     variables = _variables(environment)
     try:
         verb = cni.Verb(variables.get("CNI_COMMAND", ""))
     except ValueError as error:
         raise _refused("CNI_COMMAND is not one of ADD, DEL, CHECK, GC, STATUS") from error
-    document = _decoded(config, _Config, DOCUMENT)
+    try:
+        document = decoded(config, _Config)
+    except Undecodable as error:
+        raise _refused(f"it cannot be read ({error.why})", DOCUMENT) from error
     if document.cniVersion not in cni.VERSIONS:
         raise Refused(
             f"version {document.cniVersion[:20]!r} is not supported",
@@ -327,35 +326,41 @@ def decode(environment: bytes, config: bytes, netns: int | None) -> cni.Call:
     container, interface = _names(verb, variables)
     if "CNI_NETNS" in _NEEDS.get(verb, ()) and netns is None:
         raise _refused("CNI_NETNS names no file that can be opened")
-    args = _arguments(variables.get("CNI_ARGS", ""))
+    pairs = [entry.partition("=") for entry in variables.get("CNI_ARGS", "").split(";") if entry]
+    if not all(key and equals for key, equals, _ in pairs):
+        raise _refused("CNI_ARGS is not made of NAME=value, with ; between them")
+    args = tuple((key, value) for key, _, value in pairs)
     of_pod = dict(args)
     namespace, pod = of_pod.get("K8S_POD_NAMESPACE"), of_pod.get("K8S_POD_NAME")
-    with _places_named():
-        return cni.Call(
-            verb=verb,
-            version=document.cniVersion,
-            network=document.name,
-            config=_lean(config, document),
-            container=container,
-            interface=interface,
-            netns=netns,
-            netns_path=variables.get("CNI_NETNS", ""),
-            pod=PodName(namespace, pod) if namespace and pod else None,
-            uid=of_pod.get("K8S_POD_UID", ""),
-            args=args,
-            previous=result(document.prevResult) if document.prevResult else None,
-            valid=tuple(
-                cni.CniAttachment(ContainerId(one.containerID), InterfaceName(one.ifname))
-                for one in document.valid or ()
-            ),
-            plugin=document.type,
-            marked=document.chain is True,
-            annotations=_annotations(document),
-        )
+    try:
+        previous = result(document.prevResult) if document.prevResult else None
+    except ValueError as error:  # of ipaddress
+        raise _refused(f"prevResult cannot be read ({error})", DOCUMENT) from error
+    return cni.Call(
+        verb=verb,
+        version=document.cniVersion,
+        network=document.name,
+        config=_lean(config, document),
+        container=container,
+        interface=interface,
+        netns=netns,
+        netns_path=variables.get("CNI_NETNS", ""),
+        pod=PodName(namespace, pod) if namespace and pod else None,
+        uid=of_pod.get("K8S_POD_UID", ""),
+        args=args,
+        previous=previous,
+        valid=tuple(
+            cni.CniAttachment(ContainerId(one.containerID), InterfaceName(one.ifname))
+            for one in document.valid or ()
+        ),
+        plugin=document.type,
+        marked=document.chain is True,
+        annotations=_annotations(document),
+    )
 
 
 def encode(call: cni.Call, result: cni.CniResult) -> bytes:
-    """The result of an ADD in the version of the call: the previous one with kube-rdma's behind it.
+    """Return the result of an ADD in the call's version: the previous one with kube-rdma's added.
 
     A plugin that asks for addresses wants just these.
     """
@@ -366,7 +371,7 @@ def encode(call: cni.Call, result: cni.CniResult) -> bytes:
 
 
 def failure(error: KubeError | None, version: str, verb: cni.Verb | None = None) -> bytes:
-    """The error as CNI tells it; None stands for an internal error that only the log explains."""
+    """Return the error as CNI writes it; None is an internal error that only the log explains."""
     if error is None:
         code, message = cni.Code.FAULT, "kube-rdma's agent failed with an internal error"
         details = "Look at the log of kube-rdma's pod on this node, and report it."
@@ -389,14 +394,14 @@ def failure(error: KubeError | None, version: str, verb: cni.Verb | None = None)
 
 
 def _cut(text: str, most: int) -> str:
-    """At most so many characters, of which each is six bytes of JSON or less (twelve: no BMP)."""
+    """Return at most so many characters, each six bytes of JSON or less (twelve: no BMP)."""
     if len(text) <= most:
         return text
     return f"{text[:most]}… (the next {len(text) - most} characters are cut)"
 
 
 def version_of(config: bytes) -> str:
-    """The version that an answer to this configuration is written in, whatever else is wrong."""
+    """Return the version for the answer to this configuration, whatever else is wrong with it."""
     try:
         return decoded(config, _OnlyVersion).cniVersion
     except Undecodable:
@@ -405,13 +410,6 @@ def version_of(config: bytes) -> str:
 
 def _refused(problem: str, where: str = ENVIRONMENT) -> Refused:
     return Refused(problem, remedy=_ASK_RUNTIME, where=where)
-
-
-def _decoded(text: bytes, kind: type[Document], where: str) -> Document:
-    try:
-        return decoded(text, kind)
-    except Undecodable as error:
-        raise _refused(f"it cannot be read ({error.why})", where) from error
 
 
 def _variables(environment: bytes) -> dict[str, str]:
@@ -434,23 +432,8 @@ def _names(verb: cni.Verb, variables: dict[str, str]) -> tuple[ContainerId, Inte
     return ContainerId(container), InterfaceName(interface)
 
 
-def _arguments(text: str) -> tuple[tuple[str, str], ...]:
-    pairs = [entry.partition("=") for entry in text.split(";") if entry]
-    if not all(key and equals for key, equals, _ in pairs):
-        raise _refused("CNI_ARGS is not made of NAME=value, with ; between them")
-    return tuple((key, value) for key, _, value in pairs)
-
-
-@contextmanager
-def _places_named() -> Iterator[None]:
-    try:
-        yield
-    except ValueError as error:  # of ipaddress
-        raise _refused(f"prevResult cannot be read ({error})", DOCUMENT) from error
-
-
 def _lean(config: bytes, document: _Config) -> bytes:
-    """The configuration without the pod's annotations, which the call has beside it.
+    """Return the configuration without the pod's annotations, which the call has beside it.
 
     They are all that a pod's author can make long in it, and the call keeps it to its end.
     """
@@ -464,7 +447,7 @@ def _lean(config: bytes, document: _Config) -> bytes:
 
 
 def _annotations(document: _Config) -> tuple[tuple[str, str], ...] | None:
-    """Those of the pod; None where they are not told, which is not the same as null."""
+    """Return the pod's annotations; None where they are not passed, unlike null."""
     if document.chain is not True or document.runtimeConfig is None:
         return None
     annotations = document.runtimeConfig.annotations

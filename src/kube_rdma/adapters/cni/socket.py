@@ -35,14 +35,20 @@ from kube_rdma.adapters.bulkhead import contained
 from kube_rdma.adapters.cni import protocol as wire
 from kube_rdma.model.attach.cni import Call, CniResult, Verb
 
-# Who is served next on a node that cannot keep up: what ends before what begins.
+SOCKET = Path("/run/kube-rdma/agent.sock")
+
+_NS_GET_NSTYPE, _CLONE_NEWNET = 0xB703, 0x40000000  # linux/nsfs.h, linux/sched.h
+_BACKLOG = 1024
+_POD_NAMESPACE = re.compile(rb"K8S_POD_NAMESPACE=([^;\0]*)")
+_PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
+
+Handler = Callable[[Call], Awaitable[CniResult]]
 
 
 class Turns:
-    """`places` at once, of which what begins something new may take `beginning` (all, if None).
+    """A queue for `places` at once; what begins something may take `beginning` (None: all).
 
-    Of those that wait, what ends something goes first, then namespaces in turns, then who came
-    first.
+    What ends something goes first, then namespaces in turns, then the order of arrival.
     """
 
     def __init__(self, places: int, beginning: int | None = None) -> None:
@@ -51,10 +57,8 @@ class Turns:
         self._taken = {True: 0, False: 0}  # by whether it begins something
         self._waiting: list[tuple[bool, int, int, str, asyncio.Future[None]]] = []
         self._numbers = count()
-        self._rounds = {
-            True: 0,
-            False: 0,
-        }  # of who was called last: a namespace has one turn in each
+        # of the call that was called last: a namespace has one turn in each
+        self._rounds = {True: 0, False: 0}
 
     @asynccontextmanager
     async def turn(self, *, begins: bool, namespace: str = "") -> AsyncIterator[Place]:
@@ -81,12 +85,12 @@ class Turns:
             raise
 
     def free(self, *, begins: bool) -> None:
-        """One place is free again."""
+        """Give one place back."""
         self._taken[begins] -= 1
         self._call()
 
     def _call(self) -> None:
-        """Call those for whom there is a place. What ends comes first, so who is left begins."""
+        """Call those for whom there is a place; what ends comes first, so the rest begins."""
         while self._waiting and sum(self._taken.values()) < self._places:
             begins, number, _, _, ready = self._waiting[0]
             if not ready.done() and begins and self._taken[True] >= self._beginning:
@@ -98,7 +102,7 @@ class Turns:
 
 
 class Place:
-    """One place; whoever has it may leave it for a while and take one again."""
+    """One place in a queue; its holder may leave it for a while and take one again."""
 
     def __init__(self, turns: Turns, *, begins: bool, namespace: str) -> None:
         self._turns = turns
@@ -111,14 +115,14 @@ class Place:
         self._is_taken = True
 
     def leave(self) -> None:
-        """Let the next one have it; nothing to do without it."""
+        """Give the place to the next one; nothing to do without it."""
         if self._is_taken:
             self._is_taken = False
             self._turns.free(begins=self._begins)
 
 
 class Caller:
-    """The process at the other end of a connection, and the place that its call has."""
+    """The process at the other end of a connection, and the place of its call."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -126,7 +130,7 @@ class Caller:
 
     @property
     def hung_up(self) -> bool:
-        """Whether nobody would hear of a result any more; bytes of his may wait to be read."""
+        """Return whether the caller would not hear of a result; it may have sent bytes before."""
         poll = select.poll()
         try:
             poll.register(self._connection, select.POLLRDHUP)
@@ -136,11 +140,11 @@ class Caller:
 
 
 CALLER: ContextVar[Caller | None] = ContextVar("CALLER", default=None)
-"""For whom the current task works; None for what the agent does by itself."""
+"""The caller of the current task; None for what the agent does by itself."""
 
 
 def refuse_hung_up() -> None:
-    """Raise Unavailable if nobody waits for this work any more."""
+    """Raise Unavailable if the caller has hung up."""
     caller = CALLER.get()
     if caller is not None and caller.hung_up:
         raise Unavailable("The container runtime gave up this call before its turn came.")
@@ -148,7 +152,7 @@ def refuse_hung_up() -> None:
 
 @asynccontextmanager
 async def set_aside() -> AsyncIterator[None]:
-    """The call waits for somebody else: its place is another's while the scope is open."""
+    """Give the place of the call to another one while the scope is open and it waits."""
     caller = CALLER.get()
     place = caller.place if caller else None
     if place is None:
@@ -161,30 +165,18 @@ async def set_aside() -> AsyncIterator[None]:
         await place.take()
 
 
-SOCKET = Path("/run/kube-rdma/agent.sock")
-
-_NS_GET_NSTYPE, _CLONE_NEWNET = 0xB703, 0x40000000  # linux/nsfs.h, linux/sched.h
-_BACKLOG = 1024
-_POD_NAMESPACE = re.compile(rb"K8S_POD_NAMESPACE=([^;\0]*)")
-_PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
-
-Handler = Callable[[Call], Awaitable[CniResult]]
-
-
 class Limits(Frozen):
-    """`running` calls at once, `adding` of them ADDs; `waiting` connections with them; `reading`:
-    configurations that are being read and decoded, 2 MiB each at most; seconds to send or take
-    bytes.
+    """The bounds of what one socket serves at once.
 
     ADDs share one loop and few threads: the fewer there are at once, the sooner the first are done,
     and all of them before their callers give up. Those that wait for other plugins do not count.
     """
 
-    running: int = 64
-    adding: int = 8
-    waiting: int = 256
-    reading: int = 8
-    seconds: float = 10.0
+    running: int = 64  # calls
+    adding: int = 8  # ADDs among them
+    waiting: int = 256  # connections, those of running calls too
+    reading: int = 8  # configurations that are read and decoded, 2 MiB each at most
+    seconds: float = 10.0  # to send or take bytes
 
 
 class _Request(Struct):
@@ -252,9 +244,8 @@ class CniSocket:
                 await self._room.acquire()
                 try:
                     connection, _ = await loop.sock_accept(self._socket)
-                except (
-                    OSError
-                ) as error:  # no descriptors left, most likely: calls that end free some
+                except OSError as error:
+                    # No descriptors are left, most likely: calls that end free some.
                     self._log.warning("CNI connection not accepted", error=error.strerror)
                     self._room.release()
                     await asyncio.sleep(0.1)
@@ -287,8 +278,11 @@ class CniSocket:
             self._log.warning("malformed shim request rejected", pid=pid)
             return
         caller = Caller(connection)
-        turn = self._turns.turn(begins=_begins(request), namespace=_namespace(request))
-        async with turn as caller.place:
+        # All that is no ADD is of pods that run or end.
+        begins = b"CNI_COMMAND=ADD" in request.environment.split(b"\0")
+        named = _POD_NAMESPACE.search(request.environment)
+        namespace = named[1].decode(errors="replace") if named else ""
+        async with self._turns.turn(begins=begins, namespace=namespace) as caller.place:
             if caller.hung_up:  # while it waited: nobody would hear of the result
                 self._log.info("CNI call dropped", pid=pid)
                 return
@@ -302,7 +296,7 @@ class CniSocket:
             await loop.sock_sendall(connection, wire.answer(*answer))
 
     async def _answer(self, request: _Request) -> tuple[int, bytes] | None:
-        """Exit code and output; None for a configuration that does not come."""
+        """Return exit code and output; None for a configuration that does not come."""
         verb, version = None, ""
         try:
             async with self._reading:
@@ -336,7 +330,7 @@ class CniSocket:
 
 
 def _fitting(output: bytes) -> bytes:
-    """The result of an ADD; raise Refused where the shim would not take so much."""
+    """Return the result of an ADD; raise Refused where the shim would not take so much."""
     if len(output) > wire.MAX_ANSWER:
         raise Refused(
             f"the result has {len(output)} bytes, of {wire.MAX_ANSWER} that fit",
@@ -346,9 +340,9 @@ def _fitting(output: bytes) -> bytes:
 
 
 async def _receive(connection: socket.socket, descriptors: list[int]) -> _Request | None:
-    """The begin of a request; None when it is none, or ends early.
+    """Return the begin of a request; None when it is none, or ends early.
 
-    Descriptors are the caller's to close.
+    The caller closes the descriptors.
     """
     head = await _bytes(connection, wire.REQUEST_HEADER, descriptors)
     announced = wire.request_head(head) if head is not None else None
@@ -382,33 +376,16 @@ async def _bytes(connection: socket.socket, count: int, descriptors: list[int]) 
 
 
 async def _readable(connection: socket.socket) -> None:
-    loop = asyncio.get_running_loop()
-    ready: asyncio.Future[None] = loop.create_future()
-    loop.add_reader(connection, _done, ready)
+    loop, ready = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(connection, ready.set)
     try:
-        await ready
+        await ready.wait()
     finally:
         loop.remove_reader(connection)
 
 
-def _done(ready: asyncio.Future[None]) -> None:
-    if not ready.done():
-        ready.set_result(None)
-
-
-def _begins(request: _Request) -> bool:
-    """Whether it is about something new: all else is of pods that run or end."""
-    return b"CNI_COMMAND=ADD" in request.environment.split(b"\0")
-
-
-def _namespace(request: _Request) -> str:
-    """The pod's, empty where the runtime does not tell."""
-    named = _POD_NAMESPACE.search(request.environment)
-    return named[1].decode(errors="replace") if named else ""
-
-
 def _network_namespace(descriptors: list[int]) -> int | None:
-    """The descriptor, if it is of a network namespace; raise Refused if it is of anything else."""
+    """Return the descriptor of a network namespace, if any; raise Refused for anything else."""
     if not descriptors:
         return None
     netns = descriptors[0]

@@ -1,10 +1,10 @@
-"""What agent and shim leave for each other on the host, for the time that the agent is away.
+"""Files by which agent and shim know of each other's work, for the time that the agent is away.
 
 The agent keeps an empty file for every pod of its node that asks for something of kube-rdma; where
-the runtime does not tell what a pod asks for, the shim lets the ADD of all others pass while nobody
-answers. The shim keeps an empty file for every DEL that nobody heard; the agent does it when it is
-back. Names alone say everything, so no write can be torn (docs/decisions/0008-shim.md); and the
-times of the agent's files tell its next life since when something is so.
+the runtime does not tell what a pod asks for, the shim lets the ADD of all others pass while the
+agent is away. The shim keeps an empty file for every DEL that was not answered; the agent does it
+when it is back. Names alone say everything, so no write can be torn (docs/decisions/0008-shim.md);
+and the times of the agent's files tell its next life since when something is so.
 """
 
 from __future__ import annotations
@@ -37,12 +37,16 @@ class AskingPods:
         self.path = path
 
     def keep(self, pods: frozenset[PodName]) -> None:
-        """Let it be just these; raise Unavailable when the folder cannot be changed."""
+        """Keep just these pods; raise Unavailable when the folder cannot be changed."""
         kept = self.present()
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             for pod in sorted(pods - kept, key=str):
-                self._add(pod)
+                # Anything else is no name that Kubernetes gives, and would be a path.
+                if _NAMESPACE.fullmatch(pod.namespace) and _POD.fullmatch(pod.name):
+                    folder = self.path / pod.namespace
+                    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                    (folder / pod.name).touch(mode=0o600)
             for pod in sorted(kept - pods, key=str):
                 (self.path / pod.namespace / pod.name).unlink(missing_ok=True)
                 with suppress(OSError):  # others of the namespace are still there
@@ -51,22 +55,15 @@ class AskingPods:
             raise _unavailable(self.path, error) from error
 
     def since(self, pod: PodName) -> int | None:
-        """When it was first kept, in nanoseconds of the wall clock; None when it is not."""
+        """Return when a pod was first kept, in nanoseconds of the wall clock; None if it is not."""
         return _made(self.path / pod.namespace / pod.name)
 
     def present(self) -> frozenset[PodName]:
-        """Those that are kept; raise Unavailable when the folder cannot be read."""
+        """Return the pods that are kept; raise Unavailable when the folder cannot be read."""
         try:
             return frozenset(PodName(file.parent.name, file.name) for file in self.path.glob("*/*"))
         except OSError as error:
             raise _unavailable(self.path, error) from error
-
-    def _add(self, pod: PodName) -> None:
-        # Anything else is no name that Kubernetes gives, and would be a path.
-        if _NAMESPACE.fullmatch(pod.namespace) and _POD.fullmatch(pod.name):
-            folder = self.path / pod.namespace
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            (folder / pod.name).touch(mode=0o600)
 
 
 class ClaimedNamespaces:
@@ -80,7 +77,7 @@ class ClaimedNamespaces:
         self.path = path
 
     def keep(self, namespaces: frozenset[str]) -> None:
-        """Let it be just these; raise Unavailable when the folder cannot be changed."""
+        """Keep just these namespaces; raise Unavailable when the folder cannot be changed."""
         try:
             kept = {each.name for each in self.path.iterdir()} if self.path.is_dir() else set()
             if kept == namespaces:
@@ -95,7 +92,7 @@ class ClaimedNamespaces:
 
 
 class Mark:
-    """Since when something is so, whoever was killed in between: an empty file, made once."""
+    """A moment that lasts over the agent's end: the time of an empty file, made once."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -117,12 +114,12 @@ class Mark:
             raise _unavailable(self.path, error) from error
 
     def since(self) -> int | None:
-        """In nanoseconds of the wall clock; None while it is not so."""
+        """Return the moment in nanoseconds of the wall clock; None without a mark."""
         return _made(self.path)
 
 
 class MissedDeletes:
-    """The DELs that came while the agent was away."""
+    """DELs that came while the agent was away."""
 
     def __init__(self, path: Path = MISSED) -> None:
         """The shim writes only into a folder that is there: raise Unavailable if it cannot be."""
@@ -133,7 +130,7 @@ class MissedDeletes:
             raise _unavailable(path, error) from error
 
     def present(self) -> tuple[CniAttachment, ...]:
-        """Every one, sorted by name; raise Unavailable when the folder cannot be read."""
+        """Return every DEL, sorted by name; raise Unavailable when the folder cannot be read."""
         try:
             names = sorted(path.name for path in self.path.iterdir())
         except OSError as error:
@@ -145,7 +142,7 @@ class MissedDeletes:
         )
 
     def forget(self, attachment: CniAttachment) -> None:
-        """It is done; raise Unavailable when the folder cannot be changed."""
+        """Remove a DEL that is done; raise Unavailable when the folder cannot be changed."""
         try:
             path = self.path / f"{attachment.container}@{attachment.interface}"
             path.unlink(missing_ok=True)

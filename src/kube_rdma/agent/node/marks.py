@@ -1,8 +1,9 @@
-"""Keeps the condition ``kube-rdma.io/CardsHealthy`` of this node as the cards of its pools are.
+"""Keepers of two marks of the Node object: the condition CardsHealthy and the startup taint.
 
-A NodeKeeper: pools/rules/condition makes the condition of each look. An agent that ends in
-order removes its condition: nobody would keep it true. One that is killed leaves it, and the
-kubelet then counts no healthy share of its resources.
+pools/rules/condition makes the condition ``kube-rdma.io/CardsHealthy`` of each look. An agent that
+ends in order removes it: nobody would keep it true. One that is killed leaves it, and the kubelet
+then counts no healthy share of its resources. The taint goes when every resource is there, for
+``agent --startup-taint``.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ from kube_rdma.pools.rules.pools import offer
 from kube_rdma.reports.node_keeper import NodeKeeper, WritePace
 from kube_rdma.reports.rules.node_report import AgentLook
 
+log = structlog.get_logger()
+
+# Pods wait for the end of the taint: a right that was missing is tried again soon.
+SOON = WritePace(after=lambda _, failures: full_jitter(failures))
 FAREWELL_SECONDS = 2.0  # for the last patch; a pod has 30 s to end, an API server may be away
 
 
@@ -59,14 +64,6 @@ class CardCondition(NodeKeeper[NodeCondition | None]):
                 with suppress(KubeError, TimeoutError):
                     async with asyncio.timeout(FAREWELL_SECONDS):
                         await self._nodes.set_cards(node, None)
-
-
-# Takes the startup taint off this node when every resource is there: ``agent --startup-taint``.
-
-# Pods wait for it: a right that was missing is tried again soon.
-SOON = WritePace(after=lambda _, failures: full_jitter(failures))
-
-log = structlog.get_logger()
 
 
 class StartupTaint(NodeKeeper[Mapping[str, int]]):

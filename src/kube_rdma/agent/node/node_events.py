@@ -1,21 +1,33 @@
-"""What role `plugin` exchanges with the API server: its Node object comes in, Events go out.
+"""The agent's Node object at the API server: its state comes in, Events about node and pods go out.
 
-None of it is needed to serve cards. `NullNodeEvents` is what an agent has that was given no API
-server, as in the SCC document; cluster_node_events.py has the other.
+None of it is needed to serve cards: an agent without an API server has `NodeEvents()`, and all that
+it would send stands in the log. Events never hold anything up: adapters/cluster/events keeps a
+bounded table and writes it when the server answers. A process has one table; `follow` empties it
+for pod networks too. Role plugin alone does not load the client, so imports of it are late.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING
 
+import structlog
+
+from kube_rdma.adapters.bulkhead import start
 from kube_rdma.model.kubernetes import NodeState
 from kube_rdma.pools.rules.absence import HealthChange
 
+if TYPE_CHECKING:
+    from kube_client.objects import Cluster
+    from kube_rdma.adapters.cluster.events import Events
+
+log = structlog.get_logger()
+
 
 class NodeEvent(StrEnum):
-    """The Events about the Node object that are a sentence, by their reason."""
+    """The reason of an Event about the Node object that is one sentence."""
 
     CONFIGURATION_REFUSED = "ConfigurationRefused"
     POLICIES_OVERLAP = "PoliciesOverlap"
@@ -28,7 +40,7 @@ class NodeEvent(StrEnum):
 
     @property
     def is_warning(self) -> bool:
-        """Whether a person has to act; the others end by themselves."""
+        """Return whether a person has to act; the others end by themselves."""
         return self not in {
             self.MODE_CHANGE_PENDING,
             self.MODE_CHANGE_APPLIED,
@@ -36,27 +48,55 @@ class NodeEvent(StrEnum):
         }
 
 
-class NodeEvents(Protocol):
-    """The API server as role `plugin` sees it; nothing but `follow` takes any time."""
+class NodeEvents:
+    """The Node object of one agent; only `follow` takes any time."""
+
+    def __init__(
+        self, cluster: Cluster | None = None, node: str = "", events: Events | None = None
+    ) -> None:
+        self._cluster = cluster
+        self._node = node
+        self._events = events  # the process's table
 
     async def follow(self, seen: Callable[[NodeState], None]) -> None:
-        """Call `seen` with each state of this node's object, until cancelled."""
+        """Call `seen` with each state of the Node object and write events, until cancelled."""
+        if self._cluster is None or self._events is None:
+            return
+        from kube_client.watching import Cut, Deleted, Muddled, Synced
+        from kube_rdma.adapters.cluster.nodes import Nodes
+
+        async with asyncio.TaskGroup() as tasks:
+            start(tasks, {"events": self._events.run})
+            async for event in Nodes(self._cluster).watch(self._node):
+                match event:
+                    case NodeState():
+                        seen(event)
+                    case Deleted():
+                        log.warning("Node object missing", node=self._node)
+                    case Cut(why) | Muddled(why=why):
+                        log.warning("Node object unavailable", why=why)
+                    case Synced():
+                        pass
 
     def tell(self, event: NodeEvent, sentence: str) -> None:
-        """Tell the node what happened."""
+        """Record an Event about the node."""
+        self._record(event.value, sentence, warning=event.is_warning)
 
     def card(self, change: HealthChange, name: str, pods: Sequence[str]) -> None:
-        """Tell that a card became unhealthy or healthy, to the node and the pods that hold it."""
+        """Record a card's new health as Events about the node and about the pods that hold it."""
+        reason = "RDMACardHealthy" if change.healthy else "RDMACardUnhealthy"
+        card = name if name == change.card else f"{name} ({change.card})"
+        note = f"{card}: {'; '.join(change.reasons) or 'it can be used again'}"
+        self._record(reason, note, warning=not change.healthy, pods=pods)
 
+    def _record(self, reason: str, note: str, *, warning: bool, pods: Sequence[str] = ()) -> None:
+        if self._events is None:
+            return
+        from kube_rdma.adapters.cluster.events import About
 
-class NullNodeEvents:
-    """No API server: nothing comes, and what would be sent stands in the log already."""
-
-    async def follow(self, seen: Callable[[NodeState], None]) -> None:
-        """Do nothing."""
-
-    def tell(self, event: NodeEvent, sentence: str) -> None:
-        """Do nothing."""
-
-    def card(self, change: HealthChange, name: str, pods: Sequence[str]) -> None:
-        """Do nothing."""
+        node = About(
+            "Node", self._node, uid=self._node
+        )  # the kubelet too tells its name for its uid
+        names = (pod.partition("/") for pod in pods)
+        for about in (node, *(About("Pod", name, space) for space, _, name in names)):
+            self._events.tell(about, reason, note, warning=warning)

@@ -1,9 +1,9 @@
 """Keeps the labels of this node as its cards, kernel and pools are.
 
-A NodeKeeper: pools/rules/labels says what the labels of a look are and what has to change. The
-patch names the version that it was made from, so a label that another client writes meanwhile is
-never overwritten. An agent that ends leaves its labels: DaemonSets select nodes by them, and most
-ends are updates.
+A NodeKeeper: pools/rules/labels makes the labels of a look and the change to write. The patch names
+the version that it was made from, so a label that another client writes meanwhile is never
+overwritten. An agent that ends leaves its labels: DaemonSets select nodes by them, and most ends
+are updates. Role `node` alone does nothing else.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kube_rdma.agent.node.node_events import NodeEvents
 from kube_rdma.hardware import kernel_events
 from kube_rdma.hardware.kernel_events import CardEvents, KernelSources
 from kube_rdma.lib.debounce import Debounce
-from kube_rdma.model.kubernetes import LabelChange, NodeState
+from kube_rdma.model.kubernetes import NodeState
 from kube_rdma.model.pools import Mode
 from kube_rdma.model.survey import Survey
 from kube_rdma.pools.rules.labels import (
@@ -43,7 +43,7 @@ log = structlog.get_logger()
 
 
 def host_release(host: Path) -> HostRelease:
-    """What this node runs; the log says once if the host's os-release is not mounted.
+    """Return the distribution and kernel; log once if the host's os-release is not mounted.
 
     It is read at the agent's start alone: a new kernel needs a reboot, and a distribution replaces
     its os-release, which a mounted file does not follow.
@@ -100,28 +100,23 @@ class NodeLabels(NodeKeeper[WantedLabels]):
     async def _write(self, node: NodeState, wanted: WantedLabels) -> None:
         written = await self._nodes.relabel(node.name, partial(label_change, wanted=wanted))
         if written:
-            log.info("node labels written", node=node.name, labels=_text(written))
+            pairs = sorted(written.labels.items())
+            text = " ".join(f"{k}-" if value is None else f"{k}={value}" for k, value in pairs)
+            log.info("node labels written", node=node.name, labels=text)
 
     def _tell(self, node: str, error: KubeError) -> None:
-        """Say what failed, but of a conflict nothing: the next try sees what the other wrote."""
+        """Log the failure, but no conflict: the next try sees what the other client wrote."""
         if not isinstance(error, Conflict):
             super()._tell(node, error)
 
 
-def _text(written: LabelChange) -> str:
-    pairs = sorted(written.labels.items())
-    return " ".join(f"{key}-" if value is None else f"{key}={value}" for key, value in pairs)
-
-
-# Role `node` alone: labels its node, for programs that select nodes by such labels.
-
 # The node is looked at again so often, for what the kernel announces to nobody: the state of an
-# InfiniBand port, and whatever its closed doors would have told.
+# InfiniBand port, and the events of sockets that could not be opened.
 AGAIN_SECONDS = 60.0
 
 
 class LabelSources(Frozen):
-    """What the role asks, and what it writes; `labels` None leaves them alone."""
+    """The sources of role `node` alone, and the labels to keep; None leaves them alone."""
 
     kernel: KernelSources
     node: NodeEvents

@@ -1,4 +1,4 @@
-"""Says in a file that this node is as its pods need it: ``agent --ready-file``.
+"""Writes a file when this node is ready for its pods: ``agent --ready-file``.
 
     loop (all resources registered) ─► node_networks (in the CNI configuration) ─► the file
 

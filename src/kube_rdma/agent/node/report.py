@@ -1,8 +1,8 @@
-"""Keeps the NodeReport of this node as the agent's last look was.
+"""Keeps the NodeReport of this node, and follows the NodePolicies that select it.
 
-A NodeKeeper of an object of its own, which is followed and owned by the Node object: one that
-another client deletes or edits is written again, and a node at rest writes nothing. Where the kind
-is not installed one line of the log says so, and nothing else changes.
+The report is a NodeKeeper of an object of its own, followed and owned by the Node object: one that
+another client deletes or edits is written again, and a node at rest writes nothing. Where a kind is
+not installed one line of the log says so, and nothing else changes.
 """
 
 from __future__ import annotations
@@ -116,19 +116,17 @@ class NodeReporter(NodeKeeper[NodeReport]):
         self._changes.touch()
 
     def _status(self, report: NodeReport) -> NodeReportStatus:
-        """What the object is to say; conditions that did not change keep their times."""
+        """Return the object's new status; conditions that did not change keep their times."""
         old = self._stored.status if self._stored else None
         return report_status(old, report, moment(self._now()))
 
 
-# Follows the NodePolicies of the cluster for this node: what they wish is a wish of the agent.
-
-Wished = tuple[NodeSpecs, tuple[Refused, ...]]
+Desired = tuple[NodeSpecs, tuple[Refused, ...]]
 Watch = Callable[[], AsyncGenerator[WatchEvent[bytes, None], None]]
 
 
 class NodePolicies:
-    """The policies of one agent's node. `wait` is for tests."""
+    """The policies for one agent's node. `wait` is for tests."""
 
     def __init__(self, watch: Watch, *, wait: Callable[[KubeError, int], float] = pause) -> None:
         self._watch = watch
@@ -137,13 +135,13 @@ class NodePolicies:
         self._refusals: dict[str, Refused] = {}
         self._labels: tuple[tuple[str, str], ...] | None = None
         self._synced = False
-        self._last: Wished | None = None
+        self._last: Desired | None = None
         self._notices = Notices()
-        self._wish: Callable[[NodeSpecs, tuple[Refused, ...]], None] = lambda *_: None
+        self._report: Callable[[NodeSpecs, tuple[Refused, ...]], None] = lambda *_: None
 
     @property
     def are_known(self) -> bool:
-        """Whether it is known what they wish of this node."""
+        """Return whether the policies for this node were read."""
         return self._last is not None
 
     def seen(self, node: NodeState) -> None:
@@ -152,12 +150,12 @@ class NodePolicies:
             self._labels = node.labels
             self._tell()
 
-    async def follow(self, wish: Callable[[NodeSpecs, tuple[Refused, ...]], None]) -> None:
-        """Call `wish` with what the policies come to and those that are refused, until cancelled.
+    async def follow(self, desired: Callable[[NodeSpecs, tuple[Refused, ...]], None]) -> None:
+        """Call `desired` with the merged policies and the refused ones, until cancelled.
 
         Where they may not be read, or do not exist, they come to nothing.
         """
-        self._wish = wish
+        self._report = desired
         while True:
             try:
                 async with aclosing(self._watch()) as events:
@@ -190,10 +188,10 @@ class NodePolicies:
         self._tell()
 
     def _tell(self) -> None:
-        """Half a list is no wish: nothing is told before the first one is whole."""
+        """Report what the policies come to, once the first list is whole."""
         if self._synced and self._labels is not None:
-            wishes = node_specs(self._policies.values(), self._labels)
-            wished = (wishes, tuple(self._refusals.values()))
-            if wished != self._last:
-                self._last = wished
-                self._wish(*wished)
+            specs = node_specs(self._policies.values(), self._labels)
+            desired = (specs, tuple(self._refusals.values()))
+            if desired != self._last:
+                self._last = desired
+                self._report(*desired)

@@ -5,7 +5,7 @@ must not change below a pod that holds one: its card may sit inside the pod, and
 other things in another mode. So a resource that changes its mode waits until no pod of the node
 holds any share of kube-rdma; what comes, goes or changes its cards does not.
 
-What a resource was is remembered over the agent's end (agent/mode_changes) and, when no document
+What a resource was is remembered over the agent's end (agent/changes) and, when no document
 names it any more, as long as pods hold it: it may come back in another mode, as the node's label
 does at every start. Where nothing is remembered, the share ids that pods hold tell as much as they
 can: those of another kind of mode keep the resource from being offered.

@@ -20,8 +20,6 @@ READY = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
 
 
 class ConditionWorld(World):
-    """A node whose kubelet writes a condition too."""
-
     def register(self, *conditions, mode="shared"):
         """The Node object from now on, as kubelet and others write it."""
         meta = {"name": NODE_NAME, "labels": {LABEL: mode} if mode else {}}
@@ -30,13 +28,11 @@ class ConditionWorld(World):
 
     @property
     def conditions(self):
-        """What the Node object says, without the times."""
         conditions = self.server.documents("nodes")[0]["status"]["conditions"]
         return {c["type"]: c for c in conditions}
 
     @property
     def cards(self):
-        """Status and message of ours, None without it."""
         ours = self.conditions.get(CARDS_HEALTHY)
         return ours and (ours["status"], ours["message"])
 
@@ -48,7 +44,6 @@ class ConditionWorld(World):
         return [msgspec.json.decode(body)["status"]["conditions"][0] for body in bodies]
 
     def telling(self, line=None, config=None):
-        """The agent's doors of role node."""
         nodes = Nodes(Cluster(line or self.server.line()))
         condition = CardCondition(nodes, WritePace(after=lambda *_: 0.0))
         return replace(self.doors(config), keepers=(condition,))
@@ -58,7 +53,6 @@ class ConditionWorld(World):
         await self.kubelet.until(lambda: self.kubelet.healthy(VKE) == 4)
 
     async def again(self, count):
-        """Let the agent look so many times more."""
         for _ in range(count):
             looks = self.looks
             self.change(*self.survey.devices)
@@ -91,7 +85,6 @@ async def test_a_failed_card_is_one_patch_and_its_return_another(world):
 
 
 async def test_a_transition_has_its_time_and_other_words_keep_it(world):
-    """Who heals nodes counts from it."""
     async with world.serving(world.telling()):
         await until(lambda: world.cards)
         world.change(CARDS[0], hard_card(1, PortState.DOWN), *CARDS[2:])
@@ -129,16 +122,6 @@ async def test_what_a_killed_agent_left_is_mended_without_a_gap(world):
         await world.listed()
 
 
-async def test_a_node_without_cards_has_no_condition(world):
-    """Nothing is written; what an earlier agent left there goes."""
-    world.register(mode=None)
-    async with world.serving(world.telling()):
-        await world.again(3)
-        assert world.patches == []
-        world.register({"type": CARDS_HEALTHY, "status": "False", "message": "old"}, mode=None)
-        await until(lambda: world.cards is None)
-
-
 async def test_somebody_else_s_change_is_mended(world):
     async with world.serving(world.telling()):
         await until(lambda: world.cards)
@@ -147,19 +130,6 @@ async def test_somebody_else_s_change_is_mended(world):
         world.register()
         await until(lambda: world.cards)
         await world.listed()
-
-
-async def test_an_agent_with_the_rights_of_before_serves_and_says_once_what_it_lacks(
-    world, recording
-):
-    world.server.forbidden.add(("patch", "nodes/status"))
-    async with world.serving(world.telling()):
-        await until(lambda: len(world.patches) > 3)
-        (warning,) = recording.of("node condition not written")
-        assert 'resources: ["nodes/status"], verbs: ["patch"]' in warning["why"]
-        await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
-        world.server.forbidden.clear()
-        await until(lambda: world.cards)
 
 
 async def test_every_pod_of_a_pool_hears_of_each_of_its_cards_once(world, tmp_path):

@@ -11,9 +11,8 @@ from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.events import Events
 from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.nodes import Nodes
-from kube_rdma.adapters.kubelet.device_plugin import Registry
-from kube_rdma.agent.compose import AgentOptions, AgentPlaces, LabelWish, labelling
-from kube_rdma.agent.node.cluster_node_events import ClusterNodeEvents
+from kube_rdma.agent.compose import AgentOptions, LabelMode, labelling
+from kube_rdma.agent.node.node_events import NodeEvents
 from kube_rdma.agent.node.node_labels import LabelSources, NodeLabels, host_release, run_labeller
 from kube_rdma.install.installation import objects
 from kube_rdma.pools.rules import labels as table
@@ -43,7 +42,6 @@ class LabelWorld(World):
     """A node whose Node object people and other programs label too."""
 
     def register(self, labels=(), annotations=(), mode="shared"):
-        """The Node object from now on."""
         wish = {LABEL: mode} if mode else {}
         meta = {"name": NODE_NAME, "labels": {**wish, **dict(labels)}}
         meta["annotations"] = dict(annotations)
@@ -56,12 +54,10 @@ class LabelWorld(World):
         return {**(meta.get("labels") or {})}, {**(meta.get("annotations") or {})}
 
     def label_of(self, key):
-        """The value of a label, None without it."""
         return self.metadata[0].get(key)
 
     @property
     def patches(self):
-        """The labels of each patch that was sent."""
         requests = [one for line in self.server.lines for one in line.requests]
         bodies = [one.body for one in requests if (one.verb, one.resource) == ("patch", "nodes")]
         return [msgspec.json.decode(body)["metadata"]["labels"] for body in bodies]
@@ -79,7 +75,6 @@ class LabelWorld(World):
         return NodeLabels(nodes, HOST, removes=removes, pace=WritePace(after=lambda *_: 0.0))
 
     async def again(self, count):
-        """Let the agent look so many times more."""
         for _ in range(count):
             looks = self.looks
             self.change(*self.survey.devices)
@@ -96,9 +91,8 @@ def world(tmp_path_factory):
 
 @asynccontextmanager
 async def alone(world, labels):
-    """Role node alone."""
     cluster = Cluster(world.server.line())
-    events = ClusterNodeEvents(cluster, NODE_NAME, Events(cluster, NODE_NAME))
+    events = NodeEvents(cluster, NODE_NAME, Events(cluster, NODE_NAME))
     task = asyncio.create_task(run_labeller(LabelSources(world.kernel, events, labels)))
     try:
         yield
@@ -116,8 +110,8 @@ async def told(world, wish, folder):
     async def connect():
         yield Cluster(world.server.line())
 
-    places = AgentPlaces(None, folder, folder, folder, folder, host=folder)
-    options = AgentOptions(None, NODE_NAME, connect, Registry.DEVICE_PLUGINS, places, labels=wish)
+    places = dict.fromkeys(("state_dir", "cdi_dir", "runtime_socket", "socket", "host"), folder)
+    options = AgentOptions(node=NODE_NAME, connect=connect, labels=wish, **places)
     async with labelling(options) as sources, alone(world, sources.labels):
         yield
 
@@ -128,7 +122,7 @@ def wish_of(preset):
     (container,) = daemon_set["spec"]["template"]["spec"]["containers"]
     words = [word.partition("=") for word in container["args"]]
     given = [value for option, _, value in words if option == "--node-labels"]
-    return LabelWish(given[0] if given else "write")
+    return LabelMode(given[0] if given else "write")
 
 
 @pytest.mark.parametrize("preset", ["vke", "ib"])
@@ -157,14 +151,14 @@ async def test_labels_that_an_older_agent_wrote_stay_until_all_are_to_go(world, 
         world.change()
         await until(lambda: not world.label_of(table.PORTS))
         assert world.metadata[0] == {LABEL: "shared", **older}
-    async with told(world, LabelWish.REMOVE, tmp_path):
+    async with told(world, LabelMode.REMOVE, tmp_path):
         await until(lambda: world.metadata == ({LABEL: "shared"}, {}))
 
 
 async def test_labels_of_node_feature_discovery_are_written_on_demand(world, tmp_path):
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/os-release").write_text("ID=ubuntu\n")
-    async with told(world, LabelWish.WRITE_NFD, tmp_path):
+    async with told(world, LabelMode.WRITE_NFD, tmp_path):
         await until(lambda: world.label_of(PRESENT))
         assert world.label_of(f"{table.RELEASE}.ID") == "ubuntu"
 
@@ -228,16 +222,6 @@ async def test_a_label_that_is_written_meanwhile_is_not_overwritten(world, recor
         assert not recording.of("node labels not written")
 
 
-async def test_an_agent_without_the_right_says_once_what_it_lacks(world, recording):
-    world.server.forbidden.add(("patch", "nodes"))
-    async with alone(world, world.labels()):
-        await until(lambda: len(world.patches) > 3)
-        (warning,) = recording.of("node labels not written")
-        assert 'resources: ["nodes"], verbs: ["patch"]' in warning["why"]
-        world.server.forbidden.clear()
-        await until(lambda: world.label_of(PRESENT))
-
-
 async def test_switched_off_it_takes_away_what_an_agent_wrote(world):
     """And writes nothing on a node that has none."""
     async with alone(world, world.labels()):
@@ -265,9 +249,3 @@ async def test_role_node_alone_labels_its_node_and_follows_the_kernel(world):
         world.change()
         await until(lambda: not world.label_of(PRESENT))
         assert len(world.patches) == 2
-
-
-async def test_role_node_alone_that_is_to_leave_labels_asks_nobody(world):
-    async with alone(world, None):
-        await asyncio.sleep(0)
-        assert (world.patches, world.looks) == ([], 0)

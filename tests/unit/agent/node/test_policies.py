@@ -25,8 +25,6 @@ AT_ONCE = WritePace(after=lambda *_: 0.0)
 
 
 class PolicyWorld(World):
-    """A node whose API server knows policies."""
-
     def serve(self, *kinds):
         self.server = FakeServer(kinds)
         self.label(None)
@@ -90,17 +88,6 @@ async def test_a_resource_is_the_file_s_then_the_policy_s_then_the_label_s(world
         await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 64)
         world.server.remove(NODE_POLICY, "a")
         await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
-
-
-async def test_two_of_equal_priority_are_told_in_an_event(world):
-    world.policy("a", ("rdma/hca", "hca"))
-    world.policy("b", ("rdma/hca", "shared"))
-    async with world.serving(world.following()):
-        await world.kubelet.until(lambda: world.kubelet.healthy("rdma/hca") == 1000)
-        await until(lambda: world.events_of("PoliciesOverlap"))
-        assert "NodePolicy a and NodePolicy b both name" in world.events_of("PoliciesOverlap")[0]
-        world.policy("b", ("rdma/hca", "shared"), priority=1)
-        await world.kubelet.until(lambda: world.kubelet.healthy("rdma/hca") == 4)
 
 
 async def test_one_that_is_not_understood_keeps_its_last_good_state(world):

@@ -2,7 +2,6 @@
 
 import asyncio
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -81,11 +80,6 @@ async def test_what_cannot_be_written_is_a_sentence(tmp_path):
         await ReadyFile(tmp_path).run()
 
 
-async def test_a_full_disk_is_a_sentence():
-    with pytest.raises(Unavailable, match=r"/dev/full cannot be written \(No space left on device"):
-        await ReadyFile(Path("/dev/full")).run(sentence)
-
-
 async def sentence():
     return "One."
 
@@ -110,21 +104,6 @@ async def test_a_node_is_ready_once_the_kubelet_took_its_resource(settings, read
             assert HCA in kubelet.registrations
             assert len(recording.of("registration failed, trying again")) == 2
             assert ready.path.read_text() == f"Resources: {HCA}."
-
-
-async def test_a_node_without_cards_is_ready_too(settings, ready):
-    async with FakeKubelet(settings.kubelet_dir), serving(settings, Node().kernel, ready=ready):
-        await until(ready.path.read_text)
-
-
-async def test_a_restart_of_the_kubelet_takes_nothing_back(settings, ready):
-    """A startup probe asks until its first success, and never again."""
-    agent = serving(settings, Node(card(0)).kernel, ready=ready)
-    async with FakeKubelet(settings.kubelet_dir) as kubelet, agent:
-        await until(ready.path.read_text)
-        await kubelet.restart()
-        await kubelet.until(lambda: kubelet.healthy(HCA) == 1000)
-        assert ready.path.read_text()
 
 
 @pytest.fixture

@@ -33,7 +33,6 @@ class ReportWorld(World):
 
     @property
     def stored(self):
-        """The report's document, None without it."""
         return next(iter(self.server.documents("nodereports")), None)
 
     @property
@@ -45,17 +44,14 @@ class ReportWorld(World):
         return self.status.get("summary", {})
 
     def condition(self, kind):
-        """One condition of the status."""
         return next((c for c in self.status.get("conditions", ()) if c["type"] == kind), {})
 
     @property
     def writes(self):
-        """How often somebody tried to write a report."""
         requests = [request for line in self.server.lines for request in line.requests]
         return sum(r.plural == "nodereports" and r.verb not in {"list", "watch"} for r in requests)
 
     def reporting(self, config=None, line=None, pace=AT_ONCE):
-        """The agent's doors of role node."""
         cluster = Cluster(line or self.server.line(), EAGER)
         report = NodeReporter(NodeReports(cluster, NODE_NAME), pace)
         return replace(self.doors(config), keepers=(report,))
@@ -68,7 +64,6 @@ class ReportWorld(World):
             yield task
 
     async def again(self, count):
-        """Let the agent look so many times more."""
         for _ in range(count):
             looks = self.looks
             self.change(*self.survey.devices)
@@ -134,7 +129,6 @@ class Lists(NodeReports):
     lists: asyncio.Queue[Synced]
 
     async def watch(self):
-        """No object is in them."""
         while True:
             yield await self.lists.get()
 
@@ -237,18 +231,6 @@ async def test_a_configuration_that_is_refused_shows_until_it_is_corrected(world
         assert world.summary["problems"]
         config.write_text('{"mode": "hca"}')
         await until(lambda: world.condition("Ready").get("status") == "True")
-
-
-async def test_a_change_of_mode_that_waits_shows(world):
-    """Shares that a pod holds keep their meaning until it ends."""
-    async with world.serving(world.reporting()):
-        await world.kubelet.until(lambda: world.kubelet.healthy(VKE) > 0)
-        share = min(world.kubelet.devices[VKE])
-        await world.kubelet.allocate(VKE, 1, [share])
-        world.label("exclusive")
-        await until(lambda: world.summary.get("pending") == f"{VKE} to exclusive")
-        assert world.condition("ConfigurationApplied")["reason"] == "ModeChangePending"
-        assert world.summary["mode"] == "shared"
 
 
 async def test_a_link_that_flaps_writes_no_more_often_than_the_pace_says(world):

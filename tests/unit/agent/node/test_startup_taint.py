@@ -46,11 +46,9 @@ class StartingWorld(World):
 
     @property
     def taints(self):
-        """What keeps pods away from the node."""
         return list(self.server.documents("nodes")[0]["spec"].get("taints", ()))
 
     def starting(self, line=None):
-        """The agent's doors, with the option."""
         nodes = Nodes(Cluster(line or self.server.line()))
         taint = StartupTaint(nodes, WritePace(after=lambda *_: 0.0))
         return replace(self.doors(), keepers=(taint,))
@@ -77,7 +75,6 @@ async def test_it_goes_when_the_node_shows_every_share(world, recording):
 
 
 async def test_the_one_that_the_cluster_autoscaler_knows_goes_too(world, recording):
-    """Alone, or beside the other."""
     known = {"key": STARTING_FOR_AUTOSCALER, "value": "true", "effect": "NoSchedule"}
     world.register(known, *OTHERS, allocatable=4)
     async with world.serving(world.starting()):
@@ -125,16 +122,6 @@ async def test_what_the_watch_shows_while_the_answer_is_on_its_way_is_newer(worl
         await until(lambda: world.taints == [])
 
 
-async def test_without_the_option_it_stays(world):
-    """Nobody gave the agent the right."""
-    world.register(OURS, allocatable=4)
-    async with world.serving(world.doors()):
-        await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
-    assert world.taints == [OURS]
-    requests = [one for line in world.server.lines for one in line.requests]
-    assert not [one for one in requests if (one.verb, one.plural) == ("patch", "nodes")]
-
-
 async def test_a_lost_race_takes_nothing_of_others_away(world):
     """What somebody adds between reading and writing is kept, and the removal is tried again."""
     world.register(OURS, allocatable=4)
@@ -144,19 +131,6 @@ async def test_a_lost_race_takes_nothing_of_others_away(world):
     async with world.serving(world.starting(meddler)):
         await until(lambda: world.taints == OTHERS)
     assert meddler.patches == 2
-
-
-async def test_a_missing_right_is_in_the_log_once(world, recording):
-    """With the rule to add; given the right, the taint goes."""
-    world.register(OURS, allocatable=4)
-    world.server.forbidden.add(("patch", "nodes"))
-    line = world.server.line()
-    async with world.serving(world.starting(line)):
-        await until(lambda: sum(one.verb == "patch" for one in line.requests) > 3)
-        (warning,) = recording.of("startup taint not removed")
-        assert 'resources: ["nodes"], verbs: ["patch"]' in warning["why"]
-        world.server.forbidden.clear()
-        await until(lambda: world.taints == [])
 
 
 async def test_it_waits_for_the_list_that_the_label_asks_for(world):

@@ -1,9 +1,9 @@
 """The folder of CNI configuration: read, changed as planned, and kept so when others rewrite it.
 
-Every network plugin writes its file when it starts, and forgets whoever was chained to it. So the
-folder is watched and the plan made again. Two who keep undoing each other would never end: after
-each time the keeper waits longer, and says so. Where the other may be one who keeps everybody out,
-what is written is told of only when it stands, and nobody is called meanwhile.
+Every network plugin writes its file when it starts, and drops what was chained to it. So the folder
+is watched and the plan made again. Two who keep undoing each other would never end: after each time
+the keeper waits longer, and says so. Where the other may keep everybody out, what is written is
+reported only when it stands, and nobody is called meanwhile.
 """
 
 from __future__ import annotations
@@ -39,27 +39,23 @@ ShutOut = Callable[[ConfPlan, Undone], Refused | None]
 
 
 class FolderTiming(Frozen):
-    """Seconds: from a change to the look at it, between rounds of a quarrel, and until it is over.
+    """The pace of the keeper, in seconds."""
 
-    `look` is how long at most until the next round: no runtime announces that it looks elsewhere.
-    `proof` is for how long what was written has to stand where somebody may keep others out.
-    """
-
-    settle: float = 0.3
-    first: float = 1.0
-    longest: float = 300.0
-    calm: float = 600.0
-    look: float = 60.0
-    proof: float = 1.0
+    settle: float = 0.3  # from a change to the round about it
+    first: float = 1.0  # between the first two rounds of a quarrel; each next is twice as late
+    longest: float = 300.0  # between two rounds of a quarrel
+    calm: float = 600.0  # without a change, until a quarrel is over
+    look: float = 60.0  # between two rounds: no runtime announces that it looks elsewhere
+    proof: float = 1.0  # for which a file has to stand where another may keep others out
 
 
 class FolderRound(Frozen):
-    """What a round came to. `quarrel` counts how often in a row others undid its writes."""
+    """The outcome of one round."""
 
     plan: ConfPlan | None = None
     error: KubeError | None = None
     installed: bool = False  # the binary was missing, or another one
-    quarrel: int = 0
+    quarrel: int = 0  # how often in a row others undid its writes
 
 
 class ConfFolder:
@@ -69,7 +65,7 @@ class ConfFolder:
         self.path = path
 
     def read(self) -> Files:
-        """Every file that a runtime may look at, by name; raise Unavailable if that fails."""
+        """Return every file that a runtime may look at, by name; raise Unavailable."""
         try:
             self.path.mkdir(mode=0o755, parents=True, exist_ok=True)
             paths = sorted(path for path in self.path.iterdir() if path.suffix in ENDINGS)
@@ -78,7 +74,7 @@ class ConfFolder:
         return tuple(file for path in paths if (file := self._read(path)))
 
     def apply(self, plan: ConfPlan, seen: Files) -> bool:
-        """Do what is planned for the files `seen`; False when one was changed meanwhile.
+        """Do what is planned for the files `seen`; return False when one was changed meanwhile.
 
         Raise Unavailable when the folder cannot be changed.
         """
@@ -96,7 +92,7 @@ class ConfFolder:
         return True
 
     def set_aside(self, names: Iterable[str], ending: str) -> None:
-        """Give files a name that nobody reads; raise Unavailable when that fails."""
+        """Give files a name that no runtime reads; raise Unavailable when that fails."""
         try:
             for name in names:
                 (self.path / name).replace(self.path / f"{name}{ending}")
@@ -118,7 +114,7 @@ class ConfFolder:
         return tuple(path.name.removesuffix(ending) for path in saved)
 
     def _read(self, path: Path) -> ConfFile | None:
-        """None for what is not text, not a file, or gone: a runtime passes over it too."""
+        """Return a file; None for no text, no file, or a lost one: a runtime skips it too."""
         with suppress(FileNotFoundError, UnicodeDecodeError):
             status = path.stat()
             if stat.S_ISREG(status.st_mode) and status.st_size <= LARGEST:
@@ -133,22 +129,18 @@ class ConfFolder:
 
 
 class Keeper(Frozen):
-    """Keeps one host wired: the binary first, then the configuration that names it.
+    """Keeps one host wired: the binary first, then the configuration that names it."""
 
-    `host` is the host's root as the agent sees it. `find` says where its runtime looks, which may
-    change while it runs; raise KubeError. `decide` is told of the files and of the binaries by
-    name, and plans after attach/rules/conflist. `tell` hears of the first round and of
-    every one that changed something or found another wiring, and once of what hinders it, and when
-    that is over. `shut_out` says why it is no use to write once more
-    (attach/rules/conflist); it is tried all the same, more slowly each time.
-    """
-
-    host: Path
-    find: Find
+    host: Path  # the host's root as the agent sees it
+    find: Find  # where its runtime looks, which may change while it runs; raises KubeError
     shim: bytes
-    decide: Decide
+    decide: Decide  # plans for the files and the names of binaries (attach/rules/conflist)
+    # Reports the first round, every one that changed something or found another wiring, and once
+    # what hinders it and when that is over.
     tell: Callable[[FolderRound], None]
     pace: FolderTiming = FolderTiming()
+    # Returns why it is no use to write once more (attach/rules/conflist); it is tried all the same,
+    # more slowly each time.
     shut_out: ShutOut = lambda _plan, _undone: None
 
     async def run(self) -> None:
@@ -174,7 +166,7 @@ class Keeper(Frozen):
             return error
 
     def _folders(self, places: CniPlaces | KubeError) -> tuple[Path, ...]:
-        """Those to watch. One that is not there and cannot be made is for the round to complain."""
+        """Return the folders to watch; the round complains of one that cannot be made."""
         if isinstance(places, KubeError):
             return ()
         folders = [inside(self.host, path) for path in (places.conf, places.binaries)]
@@ -194,7 +186,11 @@ class Keeper(Frozen):
             )
             while True:
                 seen = ConfFolder(folder).read()
-                plan, error = self._decided(seen, binary_names)
+                plan, error = None, None
+                try:
+                    plan = self.decide(seen, binary_names)
+                except KubeError as refusal:
+                    error = refusal
                 if plan and plan.missing:
                     installed, error = False, _elsewhere(plan, places, self.host)
                 else:  # also for what is refused, and may name kube-rdma from earlier
@@ -209,17 +205,9 @@ class Keeper(Frozen):
         except KubeError as error:
             return FolderRound(error=error, quarrel=quarrel)
 
-    def _decided(
-        self, seen: Files, binary_names: frozenset[str]
-    ) -> tuple[ConfPlan | None, KubeError | None]:
-        try:
-            return self.decide(seen, binary_names), None
-        except KubeError as error:
-            return None, error
-
 
 class _Course:
-    """What the rounds have come to: what was told of them, and how long to wait for the next."""
+    """The state of the rounds: what was reported of them, and how long to wait for the next."""
 
     def __init__(self, pace: FolderTiming, tell: Callable[[FolderRound], None]) -> None:
         self._pace = pace
@@ -232,7 +220,7 @@ class _Course:
         self.writes = Writes()
 
     def note(self, kept: FolderRound) -> None:
-        """Tell of a round if it brought news, and stands."""
+        """Report a round if it brought news, and stands."""
         plan = kept.plan
         changed = plan is not None and plan.changes
         if changed:
@@ -254,23 +242,23 @@ class _Course:
 
     @property
     def quarrel(self) -> int:
-        """How often others undid what kube-rdma wrote, in a row."""
+        """Return how often others undid what kube-rdma wrote, in a row."""
         return 0 if self._clock() - self._wrote > self._pace.calm else self._undone
 
     @property
     def may_try(self) -> bool:
-        """Whether enough time is over since a write that somebody undid."""
+        """Return whether enough time is over since a write that somebody undid."""
         return self._clock() - self._wrote >= self._wait(self._undone)
 
     @property
     def patience(self) -> float:
-        """Seconds until the next round when no file changes."""
+        """Return the seconds until the next round when no file changes."""
         look = self._pace.look
         return min(look, self._wait(self._failures)) if self._failures else look
 
     @property
     def settle(self) -> float:
-        """Seconds between a change and the round about it.
+        """Return the seconds from a change to the round about it.
 
         The first time anybody may rewrite a file; then the keeper begins to wait.
         """
@@ -283,7 +271,7 @@ class _Course:
 
 
 def _elsewhere(plan: ConfPlan, places: CniPlaces, host: Path) -> Refused:
-    """The folder of binaries, as the agent sees it, cannot be the one that the runtime looks in."""
+    """Return the refusal for a folder of binaries in which the runtime cannot be looking."""
     plugins = ", ".join(plan.missing)
     folders = " or ".join(map(str, (places.binaries, *places.more)))
     return Refused(
@@ -351,7 +339,7 @@ def _watching(folders: tuple[Path, ...]) -> Iterator[_Changes]:
 
 
 def _mode(target: Path) -> int:
-    """A file keeps its rights: whoever wrote it may read it as another user."""
+    """Return a file's present rights: whoever wrote it may read it as another user."""
     try:
         return stat.S_IMODE(target.stat().st_mode)
     except FileNotFoundError:
@@ -372,18 +360,22 @@ class Writes:
         self.undone = Undone()
 
     def note(self, paths: Iterable[Path]) -> None:
-        """These have just been written."""
+        """Take note of files that have just been written."""
         for path in paths:
             with suppress(FileNotFoundError):
                 self._stamps[path] = path.stat().st_ctime_ns
 
     def look(self, wanted: Collection[Path]) -> Undone:
-        """How it stands now; `wanted` are the files that would have to be written again."""
+        """Return how it stands now; `wanted` are the files that would have to be written again."""
         if not wanted:
             self._stamps.clear()
             self.undone = Undone()
         again = {path: stamp for path, stamp in self._stamps.items() if path in wanted}
-        aside = tuple(path.name for path in self._stamps if _is_set_aside(path))
+        aside = tuple(
+            path.name
+            for path in self._stamps
+            if not path.exists() and path.with_name(path.name + SET_ASIDE).exists()
+        )
         if again or aside:
             quick = any(_is_quick(path, stamp) for path, stamp in again.items())
             self._stamps.clear()
@@ -391,12 +383,8 @@ class Writes:
         return self.undone
 
 
-def _is_set_aside(path: Path) -> bool:
-    return not path.exists() and path.with_name(path.name + SET_ASIDE).exists()
-
-
 def _is_quick(path: Path, written: int) -> bool:
-    """Whether somebody else's text, or nothing, took its place within a second."""
+    """Return whether another text, or nothing, took the file's place within a second."""
     try:
         return path.stat().st_ctime_ns - written <= AT_ONCE
     except FileNotFoundError:

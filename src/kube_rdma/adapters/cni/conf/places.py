@@ -1,4 +1,4 @@
-"""Where the container runtime of a node looks for CNI, read from the runtime's own configuration.
+"""Folders in which a node's container runtime looks for CNI, by the runtime's own configuration.
 
 Distributions differ and change their minds between releases; what their containerd or CRI-O was
 told is the truth. Only where there is no such file the table's folders are tried. The agent asks
@@ -21,24 +21,23 @@ from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import Frozen
 from kube_rdma.model.attach.cni import HOOK_PROGRAM, IPAM_PLUGIN, PLUGIN
 
+NAMES = (PLUGIN, IPAM_PLUGIN, HOOK_PROGRAM)
+SHIMS = Path(__file__).with_name("shim")  # filled when the package is built (hatch_build.py)
+
 _REVISION = re.compile(r"^(/var/snap/[^/]+)/x?\d+/")
 _LINKS = 40  # as many as the kernel follows
 
 
 class CniPlaces(Frozen):
-    """Folders as the host names them; `source` tells who said so.
-
-    The runtime looks for binaries in `binaries` first, and then in `more`.
-    """
+    """The folders of CNI, as the host names them."""
 
     conf: PurePosixPath
-    binaries: PurePosixPath
-    source: str
-    more: tuple[PurePosixPath, ...] = ()
+    binaries: PurePosixPath  # in which the runtime looks first
+    source: str  # of this knowledge, for messages
+    more: tuple[PurePosixPath, ...] = ()  # of binaries, in which it looks then
 
 
-# Where runtimes look that are not told otherwise.
-_CONF, _BINARIES = "/etc/cni/net.d", "/opt/cni/bin"
+_CONF, _BINARIES = "/etc/cni/net.d", "/opt/cni/bin"  # the defaults of runtimes
 
 # The special ones first: a node of k3s may have a containerd of its own besides.
 _CONFIGS = (
@@ -59,13 +58,13 @@ _USUAL_FOLDERS = (
 
 
 def places(conf: str, binaries: Sequence[str], source: str) -> CniPlaces:
-    """As somebody named them."""
+    """Return the folders with a snap's revision taken out of their paths."""
     first, *more = (PurePosixPath(_unrevised(path)) for path in binaries)
     return CniPlaces(PurePosixPath(_unrevised(conf)), first, source, tuple(more))
 
 
 def _unrevised(path: str) -> str:
-    """The path that stays: a snap's data has its revision in it, and `current` is a link there.
+    """Return the path that stays: a snap's has its revision in it, and `current` is a link there.
 
     MicroK8s puts the revision into its containerd.toml, and a pod mounts `current`.
     """
@@ -73,7 +72,7 @@ def _unrevised(path: str) -> str:
 
 
 def find(host: Path = Path("/")) -> CniPlaces:
-    """The folders of this host by its files; raise Refused when none can be made out.
+    """Return the folders of this host by its files; raise Refused when none can be made out.
 
     A runtime counts when the folder of its configuration is there: what was left of another one
     usually names folders that are gone.
@@ -90,7 +89,7 @@ def find(host: Path = Path("/")) -> CniPlaces:
 
 
 def inside(host: Path, path: PurePosixPath) -> Path:
-    """The path of the host as the agent reaches it, with every link followed as the host would."""
+    """Return a path of the host as the agent reaches it, links followed as the host would."""
     done: list[str] = []
     todo = list(reversed(path.parts[1:]))
     links = 0
@@ -123,20 +122,20 @@ def _candidates(host: Path) -> Iterator[CniPlaces]:
 
 
 class _Settings(Frozen):
-    """What a configuration sets, as far as it does."""
+    """The folders that a configuration sets, as far as it does."""
 
     conf: str = ""
     binaries: tuple[str, ...] = ()
 
     def then(self, conf: object, *binaries: object) -> _Settings:
-        """With what a later part says."""
+        """Return the settings with those of a later part."""
         folder = conf if isinstance(conf, str) else ""
         folders = tuple(one for one in binaries if isinstance(one, str) and one)
         return _Settings(folder or self.conf, folders or self.binaries)
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """What cannot be read says nothing: the runtime would not run with it either."""
+    """Return a document, empty if it cannot be read: the runtime would not run with it either."""
     try:
         return tomllib.loads(path.read_text())
     except (OSError, ValueError, RecursionError):
@@ -144,7 +143,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _read_containerd(host: Path, config: Path) -> _Settings:
-    """Of all versions of its format: the CRI plugin has had three names, the folder two."""
+    """Read all versions of its format: the CRI plugin has had three names, the folder two."""
     main = _read(config)
     settings = _Settings()
     imported = [path for one in _list(main.get("imports")) for path in _imported(host, one)]
@@ -158,7 +157,7 @@ def _read_containerd(host: Path, config: Path) -> _Settings:
 
 
 def _imported(host: Path, pattern: object) -> list[Path]:
-    """The files that an entry of `imports` means; none for what is no pattern of a path."""
+    """Return the files that an entry of `imports` means; none for what is no pattern of a path."""
     if not isinstance(pattern, str) or not pattern.startswith("/"):
         return []
     try:
@@ -180,7 +179,7 @@ def _read_crio(config: Path) -> _Settings:
 
 
 def _table(document: dict[str, Any], *names: str) -> dict[str, Any]:
-    """A table inside of tables; an empty one where something else has one of the names."""
+    """Return a table inside of tables; an empty one where something else has one of the names."""
     for name in names:
         inside = document.get(name)
         document = inside if isinstance(inside, dict) else {}
@@ -193,12 +192,9 @@ def _list(value: object) -> list[Any]:
 
 # The shim on the host, by each of its names: put there, kept up to date, taken away.
 
-NAMES = (PLUGIN, IPAM_PLUGIN, HOOK_PROGRAM)
-SHIMS = Path(__file__).with_name("shim")  # filled when the package is built (hatch_build.py)
-
 
 def shim(folder: Path = SHIMS) -> bytes:
-    """The binary for this machine; raise Unavailable when this installation has none."""
+    """Return the binary for this machine; raise Unavailable when this installation has none."""
     path = folder / platform.machine() / PLUGIN
     try:
         return path.read_bytes()
@@ -210,13 +206,16 @@ def shim(folder: Path = SHIMS) -> bytes:
 
 
 def install(content: bytes, folder: Path) -> bool:
-    """Whether the host had another file or none; raise Unavailable when it cannot be written."""
+    """Write the shim by all of its names; return whether one was missing or another file.
+
+    Raise Unavailable when it cannot be written.
+    """
     changed = [_install(content, folder / name) for name in NAMES]
     return any(changed)
 
 
 def names(folders: Iterable[Path]) -> frozenset[str]:
-    """What lies in these folders; in one that is not there, or cannot be read, nothing does."""
+    """Return the names in these folders; one that cannot be read counts as empty."""
     file_names: set[str] = set()
     for folder in folders:
         with suppress(OSError):
@@ -236,7 +235,7 @@ def _install(content: bytes, target: Path) -> bool:
 
 
 def uninstall(folder: Path) -> None:
-    """Remove it, after nothing names it any more; raise Unavailable when that is not possible."""
+    """Remove the shim once no configuration names it; raise Unavailable if that fails."""
     for name in NAMES:
         try:
             (folder / name).unlink(missing_ok=True)
@@ -245,7 +244,7 @@ def uninstall(folder: Path) -> None:
 
 
 def replace(target: Path, content: bytes, mode: int) -> None:
-    """Let `target` be a file with this content, in one step and for good; may raise OSError."""
+    """Write `target` with this content in one step and for good; may raise OSError."""
     temporary = target.with_name(f".{target.name}.kube-rdma")  # of no ending that a runtime reads
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     try:

@@ -1,6 +1,6 @@
 """What interfaces of the node are used for: addresses, routes, what stands on them.
 
-agent/virtual_functions asks before virtual functions go, pools/rules/functions decides;
+agent/changes asks before virtual functions go, pools/rules/functions decides;
 the loop of role plugin asks before a card of its own accord belongs to a pool that moves it.
 Only interfaces of which sysfs and routing netlink tell the same are answered for: /sys may be
 another namespace's. A macvlan inside a pod is seen by its MAC alone, which its parent takes frames

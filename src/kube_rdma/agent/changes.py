@@ -1,0 +1,345 @@
+"""Changes of a node that wait for pods: another mode of a pool, other virtual functions of a card.
+
+agent/loop hands in what is desired, the survey and who holds what at every look.
+pools/rules/staging and pools/rules/functions decide; adapters/kernel/sriov/functions makes and
+removes functions. Both are compared with the node each time, so what a reboot or a person took away
+is made again. What is in force stands in a journal before it is offered or made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import structlog
+
+from kube_base.errors import KubeError, Unavailable
+from kube_base.frozen import Frozen
+from kube_base.notices import Notices
+from kube_rdma.adapters.bulkhead import contained
+from kube_rdma.adapters.journal.journal import Journal
+from kube_rdma.agent.node.node_events import NodeEvent, NodeEvents
+from kube_rdma.attach.late_binding import LateBinding
+from kube_rdma.lib.records import Records
+from kube_rdma.model.card import CardId, Use
+from kube_rdma.model.device import PciAddress
+from kube_rdma.model.holdings import Holding
+from kube_rdma.model.pools import (
+    AppliedPools,
+    Attach,
+    FunctionsPlan,
+    FunctionsSpec,
+    MadeFunctions,
+    Pool,
+    PoolSpec,
+    SetFunctions,
+)
+from kube_rdma.model.survey import Survey
+from kube_rdma.pools.rules.functions import held_functions, in_question, plan_functions
+from kube_rdma.pools.rules.modes import terms
+from kube_rdma.pools.rules.staging import PendingPool, StagedPools, stage
+
+log = structlog.get_logger()
+
+# Modes of pools: those in force are kept over the agent's end. Without a journal (role plugin
+# alone) they end with the process, and a new one knows no more than the share ids that pods hold.
+
+_RECORD = "pools"
+
+OpenJournal = Callable[[], Journal[AppliedPools]]
+
+
+class ModeChanges:
+    """The pool specs of one agent that are in force, and the changes of mode that wait.
+
+    `journal` opens the record and raises KubeError; None: nothing is recorded. `ask` returns what
+    pods hold now, None when the kubelet does not say.
+    """
+
+    def __init__(
+        self,
+        journal: OpenJournal | None,
+        ask: Callable[[], Awaitable[Sequence[Holding] | None]],
+        late: LateBinding,
+        node: NodeEvents,
+    ) -> None:
+        self._open = journal
+        self._records: Records[AppliedPools] | None = None
+        self._ask = ask
+        self._late = late
+        self._node = node
+        self._stage = StagedPools(())
+        self._recorded: tuple[PoolSpec, ...] | None = ()  # None: what the disk has is not known
+        self._loaded = False
+        self._notices = Notices()
+
+    @property
+    def specs(self) -> tuple[PoolSpec, ...]:
+        """Return the pool specs in force."""
+        return self._stage.specs
+
+    @property
+    def kept(self) -> tuple[PoolSpec, ...]:
+        """Return the specs that are no longer desired and whose shares pods still hold."""
+        return self._stage.kept
+
+    @property
+    def pending(self) -> tuple[PendingPool, ...]:
+        """Return the changes that wait."""
+        return self._stage.pending
+
+    async def meet(self, wanted: Sequence[PoolSpec], holdings: Sequence[Holding] | None) -> None:
+        """Apply the changes that can be made now, and report those that wait."""
+        previous = self._stage.remembered if self._loaded else await self._recall()
+        desired = self._late.possible(wanted)
+        staged = stage(previous, desired, holdings)
+        if staged.applied:  # a survey was taken since they were asked: a pod may have started
+            holdings = await self._holdings()
+            staged = stage(previous, desired, holdings)
+        if not await self._record(staged.remembered) and staged.applied:
+            staged = stage(previous, desired, holdings, durable=False)
+        self._stage = staged
+        self._tell(staged)
+
+    async def _holdings(self) -> tuple[Holding, ...] | None:
+        """Return what the kubelet reports, and what it may have forgotten of pods that run."""
+        holdings = await self._ask()
+        try:
+            return None if holdings is None else (*holdings, *await self._late.held())
+        except Unavailable as error:
+            self._notices.warn(log, "share holders unknown", "bound", str(error))
+            return None
+
+    async def _recall(self) -> tuple[PoolSpec, ...]:
+        """Return the specs in force when the last process ended, as this one can serve them."""
+        self._loaded = True
+        if (opened := self._open) is None:
+            return ()
+        report = partial(self._node.tell, NodeEvent.JOURNAL_TROUBLE)
+        try:
+            self._records = await asyncio.to_thread(lambda: Records(opened(), report))
+        except Unavailable as error:
+            log.warning("applied modes not saved", why=str(error))
+            return ()
+        self._recorded = specs = next((record.specs for record in self._records.values), ())
+        # What cannot be bound late any more is given at Allocate, or no pod would get it at all.
+        possible = self._late.possible(specs)
+        return tuple(
+            here if terms(here).attach is Attach.NONE else spec
+            for spec, here in zip(specs, possible, strict=True)
+        )
+
+    async def _record(self, specs: tuple[PoolSpec, ...]) -> bool:
+        """Write down the specs in force from now on; return False when that failed."""
+        if self._records is None or specs == self._recorded:
+            return True
+        try:
+            await self._records.put(_RECORD, AppliedPools(specs))
+        except Unavailable as error:
+            self._recorded = None
+            self._notices.warn(log, "applied modes not written", "record", str(error))
+            return False
+        self._recorded = specs
+        self._notices.over("record")
+        return True
+
+    def _tell(self, staged: StagedPools) -> None:
+        """Report what changed, and each change that waits once while it waits."""
+        for change in staged.applied:
+            log.info("mode change applied", what=str(change))
+            self._node.tell(NodeEvent.MODE_CHANGE_APPLIED, str(change))
+        for sentence in self._notices.news("waits", *map(str, staged.pending)):
+            log.warning("mode change pending", what=sentence)
+            self._node.tell(NodeEvent.MODE_CHANGE_PENDING, sentence)
+
+
+# Virtual functions. Those that are to go are out of their pools for a while before, so that whoever
+# got one at the last moment is seen as its holder.
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+DRAIN_SECONDS = 2.0  # longer than an Allocate takes to show in the kubelet's list of holders
+POD_SECONDS = 10.0  # the end of a pod is announced by nobody
+RETRY_SECONDS = 30.0  # after an act that failed
+
+
+class FunctionSources(Frozen):
+    """The means by which virtual functions are made, recorded and looked at."""
+
+    make: Callable[[SetFunctions], None]  # blocks; raises KubeError
+    # Opens the record of the cards whose functions the agent manages; raises KubeError. None: they
+    # are forgotten with the process.
+    journal: Callable[[], Journal[MadeFunctions]] | None = None
+    boot: str = ""  # the kernel's boot_id
+    # Reads how the node uses these interfaces; blocks, raises Unavailable.
+    uses: Callable[[Collection[str]], Mapping[str, Use]] = lambda _: {}
+
+
+class VirtualFunctions:
+    """The virtual functions of one node; `tasks` runs the acts, `changed` is called after them."""
+
+    def __init__(
+        self,
+        sources: FunctionSources,
+        tasks: asyncio.TaskGroup,
+        node: NodeEvents,
+        changed: Callable[[], None],
+    ) -> None:
+        self._sources = sources
+        self._tasks = tasks
+        self._node = node
+        self._changed = changed
+        self._task: asyncio.Task[None] | None = None
+        self._records: Records[MadeFunctions] | None = None
+        self._ours: set[PciAddress] | None = None  # None: not read yet
+        self._begun: set[PciAddress] = set()  # by an earlier life, that may not have ended it
+        self._leaving: dict[SetFunctions, float] = {}  # since when
+        self._gone_soon: frozenset[CardId] = frozenset()  # functions that are to go
+        self._failed: dict[SetFunctions, float] = {}  # when to try again
+        self._notices = Notices()  # by physical function, and of all
+        self.plan = FunctionsPlan()  # of the last look at which nothing was under way
+
+    async def look(
+        self,
+        desired: Sequence[FunctionsSpec],
+        survey: Survey,
+        holdings: Sequence[Holding] | None,
+        pools: Mapping[str, Pool],
+    ) -> float | None:
+        """Begin what can be done now; return the seconds after which to look again in any case."""
+        if self.busy:
+            return None  # its end is a change
+        if self._ours is None and desired:
+            self._ours = await self._recalled()
+        held = None if holdings is None else held_functions(holdings, pools)
+        uses = await self._uses(in_question(desired, survey))
+        plan = plan_functions(desired, survey, held, self._ours or (), uses)
+        self.plan = plan
+        self._tell(plan)
+        now = asyncio.get_running_loop().time()
+        self._leaving = {act: self._leaving.get(act, now) for act in plan.acts if act.now}
+        physical = {act.physical for act in self._leaving}
+        self._gone_soon = frozenset(
+            CardId(address)
+            for function in survey.functions
+            if function.seat.pci in physical
+            for address in function.seat.virtual_functions
+        )
+        self._failed = {act: at for act, at in self._failed.items() if act in plan.acts}
+        unended = _ends(survey, self._begun.intersection(plan.kept))
+        times = {act: self._due(act, now) for act in (*plan.acts, *unended)}
+        due = [act for act, time in times.items() if time <= now]
+        adopted = set(plan.kept) - (self._ours or set())
+        if due or adopted:
+            self._task = self._tasks.create_task(self._run(due, adopted))
+        waits = [time - now for time in times.values() if time > now]
+        waits += [POD_SECONDS] if plan.waits and (held is None or held) else []
+        return min(waits, default=None)
+
+    @property
+    def leaving(self) -> Collection[CardId]:
+        """Return the functions that will be removed, so that no pod gets them any more."""
+        return self._gone_soon
+
+    @property
+    def busy(self) -> bool:
+        """Return whether some are being made or removed; another look follows when that is done."""
+        return self._task is not None and not self._task.done()
+
+    async def _uses(self, interfaces: Collection[str]) -> Mapping[str, Use]:
+        """Return how the interfaces are used; nothing while the kernel does not say."""
+        if not interfaces:
+            return {}
+        try:
+            uses = await asyncio.to_thread(self._sources.uses, interfaces)
+        except Unavailable as error:
+            self._notices.warn(log, "virtual function usage unknown", "uses", str(error))
+            return {}
+        self._notices.over("uses")
+        return uses
+
+    def _due(self, act: SetFunctions, now: float) -> float:
+        """Return the moment from which an act may be done."""
+        drained = self._leaving[act] + DRAIN_SECONDS if act in self._leaving else now
+        return max(drained, self._failed.get(act, now))
+
+    async def _run(self, due: Sequence[SetFunctions], adopted: Iterable[PciAddress]) -> None:
+        """Do the acts that are due, card beside card, and manage those cards from now on."""
+        done = False
+        with contained("virtual functions"):
+            for physical in adopted:
+                await self._manage(physical)
+            await asyncio.gather(*map(self._make, due))
+            done = True
+        if not done:
+            await asyncio.sleep(RETRY_SECONDS)
+        self._changed()
+
+    async def _make(self, act: SetFunctions) -> None:
+        begin = asyncio.get_running_loop().time()
+        # Before the kernel is touched: whatever ends the agent now, they are recorded as managed.
+        await self._manage(act.physical, begun=act.autoprobe)
+        self._begun.discard(act.physical)
+        try:
+            await asyncio.to_thread(self._sources.make, act)
+        except KubeError as error:
+            self._failed[act] = asyncio.get_running_loop().time() + RETRY_SECONDS
+            for why in self._notices.news(act.physical, str(error)):
+                log.warning("virtual functions not configured", card=act.name, why=why)
+                self._node.tell(NodeEvent.FUNCTIONS_REFUSED, why)
+            return
+        self._notices.over(act.physical)
+        await self._manage(act.physical)
+        seconds = round(asyncio.get_running_loop().time() - begin, 3)
+        log.info("virtual functions configured", card=act.name, count=act.wanted, seconds=seconds)
+
+    async def _recalled(self) -> set[PciAddress]:
+        """Return the cards of this boot in the journal; remove those of another one."""
+        opened = self._sources.journal
+        if opened is None:
+            return set()
+        recalled = set()
+        try:
+            tell = partial(self._node.tell, NodeEvent.JOURNAL_TROUBLE)
+            self._records = await asyncio.to_thread(lambda: Records(opened(), tell))
+            for name, record in self._records.named:
+                if record.boot != self._sources.boot:
+                    await self._records.remove(name)
+                    continue
+                recalled.add(record.physical)
+                if record.begun:
+                    self._begun.add(record.physical)
+        except KubeError as error:
+            log.warning("managed virtual functions not recorded", why=str(error))
+        return recalled
+
+    async def _manage(self, physical: PciAddress, *, begun: bool = False) -> None:
+        assert self._ours is not None
+        self._ours.add(physical)
+        if self._records:
+            try:
+                made = MadeFunctions(physical, self._sources.boot, begun)
+                await self._records.put(physical, made)
+            except KubeError as error:
+                log.warning("managed virtual functions not recorded", why=str(error))
+
+    def _tell(self, plan: FunctionsPlan) -> None:
+        """Report what waits and what is refused, each once while it stands."""
+        refusals = tuple(map(str, plan.refusals))
+        for sentence in self._notices.news("plan", *plan.waits, *refusals):
+            refused = sentence in refusals
+            event = "virtual functions refused" if refused else "virtual functions pending"
+            log.warning(event, what=sentence)
+            self._node.tell(
+                NodeEvent.FUNCTIONS_REFUSED if refused else NodeEvent.FUNCTIONS_PENDING, sentence
+            )
+
+
+def _ends(survey: Survey, begun: Collection[PciAddress]) -> Iterator[SetFunctions]:
+    """Yield the acts that give the functions of these cards their drivers, as many as there are."""
+    for function in survey.functions:
+        if function.seat.pci in begun and (count := len(function.seat.virtual_functions)):
+            name = function.netdevs[0].name if function.netdevs else function.seat.pci
+            yield SetFunctions(function.seat.pci, name, count, count)
