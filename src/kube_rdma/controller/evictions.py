@@ -31,7 +31,7 @@ from kube_rdma.model.kubernetes import PodState
 
 log = structlog.get_logger()
 
-# What is said of an evicted pod, by whether its device nodes were outdated: Event, line in the log.
+# The Event and the line of the log about an evicted pod, by whether its device nodes were outdated.
 _SAID = {
     False: ("EvictedForNetworks", "pod evicted for missing networks"),
     True: ("EvictedForDeviceNodes", "pod evicted for outdated device nodes"),
@@ -58,7 +58,7 @@ class Evictions:
         self._notices = Notices()
 
     async def run(self) -> None:
-        """Rounds, until cancelled; an API server that is away is waited for."""
+        """Run rounds until cancelled; wait for an API server that is away."""
         while True:
             try:
                 await self.round()
@@ -68,7 +68,7 @@ class Evictions:
             await asyncio.sleep(self._pace.every)
 
     async def round(self) -> int:
-        """Evict as many as one round may; how many. Raise KubeError when pods are not told."""
+        """Evict as many pods as one round may; return their number. Raise KubeError."""
         now = self._pace.clock()
         pods = await self._restarts.pods()
         asked = [(pod, request) for pod in pods if (request := request_of(pod))]
@@ -89,7 +89,7 @@ class Evictions:
     async def _evict(
         self, pod: PodState, request: RestartRequest, about: About, fault: str
     ) -> bool:
-        """Evict a pod; False when the API server does not allow it now, or for a `fault`."""
+        """Evict a pod; return False when the API server refuses it now, or for a `fault`."""
         if fault:
             return self._events.failed(about, fault)
         try:

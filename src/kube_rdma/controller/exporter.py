@@ -1,4 +1,4 @@
-"""What a controller answers Prometheus: whether it leads, how full pools are, what failed.
+"""Metrics of a controller for Prometheus: whether it leads, how full pools are, what failed.
 
     Leadership ─ leads ─┐
     PoolStatusReporter ─┴─► ControllerExporter ◄─ GET ─ adapters/metrics/server
@@ -25,7 +25,7 @@ log = structlog.get_logger()
 
 
 class ControllerExporter:
-    """The metrics of one copy; ``await run()`` serves them. `leads` says whether it leads now."""
+    """Metrics of one copy; ``await run()`` serves them. `leads` returns whether it leads now."""
 
     def __init__(self, host: str | None, port: int, leads: Callable[[], bool]) -> None:
         self._host, self._port, self._leads = host, port, leads
@@ -46,7 +46,7 @@ class ControllerExporter:
             await self.server.close()
 
     async def answer(self) -> bytes:
-        """The text of one scrape."""
+        """Return the text of one scrape."""
         return exposition(self._series())
 
     def _series(self) -> Iterator[MetricSeries]:

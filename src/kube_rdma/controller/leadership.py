@@ -32,6 +32,10 @@ from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind, Stored, Wanted
 from kube_client.objects import Cluster
 from kube_rdma.model.election import ElectionRecord, ElectionTiming
 
+FAREWELL_SECONDS = 2.0  # for the last write of a copy that ends
+
+log = structlog.get_logger()
+
 # The Lease of an election at the API server: read, and written only if nobody wrote it since.
 
 
@@ -80,7 +84,7 @@ ELECTION = ObjectKind(
 
 
 class ElectionLease:
-    """One Lease. A `write` changes what the `read` before it has shown, and nothing later."""
+    """One Lease. A `write` changes what the last `read` has shown, and nothing later."""
 
     def __init__(self, cluster: Cluster, name: str, namespace: str) -> None:
         self.name, self.namespace = name, namespace
@@ -88,12 +92,12 @@ class ElectionLease:
         self._stored: Stored[ElectionRecord, None] | None = None
 
     async def read(self) -> ElectionRecord | None:
-        """The record now, None when there is none; raises as `Cluster.get`."""
+        """Return the record now, None when there is none; raise as `Cluster.get`."""
         self._stored = await self._cluster.get(ELECTION, self.name, self.namespace)
         return self._stored.spec if self._stored else None
 
     async def write(self, record: ElectionRecord) -> bool:
-        """Whether it was written; False when somebody was quicker. Raises as `Cluster.replace`."""
+        """Write the record; return False if another copy was quicker. Raise as Cluster.replace."""
         try:
             if self._stored is None:
                 wanted = Wanted(self.name, self.namespace, record)
@@ -106,7 +110,7 @@ class ElectionLease:
         return True
 
 
-# Who of several copies of a program leads: one at a time, by a Lease that each of them reads.
+# The election of one leader among several copies of a program, by a Lease that each of them reads.
 
 
 class ObservedLease(Frozen):
@@ -125,14 +129,16 @@ def observed(
 
 
 def may_take(seen: ObservedLease, identity: str, now: float) -> bool:
-    """Whether this copy may write the Lease: its own, nobody's, or one not renewed in time."""
+    """Return whether this copy may write the Lease: its own, a free one, or one not renewed."""
     record = seen.record
     if record is None or record.holder in ("", identity):
         return True
     return now >= seen.since + record.duration
 
 
-def claim(seen: ObservedLease, identity: str, timing: ElectionTiming, clock: str) -> ElectionRecord:
+def leader_record(
+    seen: ObservedLease, identity: str, timing: ElectionTiming, clock: str
+) -> ElectionRecord:
     """Return what this copy writes at `clock`, RFC 3339: a renewal, or that it leads now."""
     record = seen.record
     if record is not None and record.holder == identity:
@@ -144,12 +150,6 @@ def claim(seen: ObservedLease, identity: str, timing: ElectionTiming, clock: str
 def released(record: ElectionRecord, clock: str) -> ElectionRecord:
     """Return what a leader writes that ends: nobody has to wait for it."""
     return ElectionRecord("", 1.0, clock, clock, record.transitions)
-
-
-# For the last write of a copy that ends.
-FAREWELL_SECONDS = 2.0
-
-log = structlog.get_logger()
 
 
 def own_identity() -> str:
@@ -179,7 +179,7 @@ class Leadership:
 
     @property
     def leads(self) -> bool:
-        """Whether this copy leads now, so that its work is done."""
+        """Return whether this copy leads now, so that its work is done."""
         return self._working
 
     async def run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -199,14 +199,14 @@ class Leadership:
             await self._release()
 
     async def _try(self) -> bool:
-        """Whether this copy has the Lease after one more look; what fails is logged once."""
+        """Return whether this copy has the Lease after one more look; a failure is logged once."""
         try:
             record = await self._lease.read()
             now = self._clock()
             self._seen = observed(self._seen, record, now)
             if not may_take(self._seen, self._identity, now):
                 return False
-            mine = claim(self._seen, self._identity, self._timing, _moment())
+            mine = leader_record(self._seen, self._identity, self._timing, _moment())
             if not await self._lease.write(mine):
                 return False
         except KubeError as error:
@@ -252,5 +252,5 @@ class Leadership:
 
 
 def _moment() -> str:
-    """Now, as the API server writes a MicroTime."""
+    """Return now, as the API server writes a MicroTime."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -37,22 +37,17 @@ Parts = Mapping[str, Part]
 
 
 class ControllerOptions(Frozen):
-    """The options of the command.
-
-    `values` are those of the installation, for the agents that policies deploy. With
-    `cluster_wide` policies are those of the cluster, not of the namespace. `fullname` is what the
-    release's names begin with, where that is not kube-rdma.
-    """
+    """The options of the command."""
 
     namespace: str
     policies: bool = False
-    cluster_wide: bool = False
-    values: Values = field(default_factory=dict)
-    fullname: str = ""
+    cluster_wide: bool = False  # policies are those of the cluster, not of the namespace
+    values: Values = field(default_factory=dict)  # of the installation, for agents of policies
+    fullname: str = ""  # with which the release's names begin, where that is not kube-rdma
 
 
 def always(events: Events, exporter: ControllerExporter | None = None) -> Parts:
-    """Return what every copy does."""
+    """Return the parts of every copy."""
     metrics: Parts = {"metrics": exporter.run} if exporter else {}
     return {"events": events.run, **metrics}
 
@@ -63,10 +58,10 @@ def leading(
     options: ControllerOptions,
     exporter: ControllerExporter | None = None,
 ) -> Parts:
-    """What writes to the cluster, so one copy does it."""
+    """Return the parts that write to the cluster, so one copy runs them."""
     namespace = options.namespace
     reported: Callable[[Mapping[str, Sequence[Usage]]], None] = (
-        exporter.reported if exporter else _unheard
+        exporter.reported if exporter else lambda _: None
     )
     parts: dict[str, Part] = {
         "addresses of gone nodes": partial(run_gc, cluster, namespace, events),
@@ -80,10 +75,6 @@ def leading(
         place = OperatorPlace(namespace, options.cluster_wide, options.values)
         parts["operator"] = lambda: Operator(cluster, place, events).run()
     return parts
-
-
-def _unheard(_: Mapping[str, Sequence[Usage]]) -> None:
-    """Nobody asks how full pools are."""
 
 
 async def run_controller(lead: Leadership, beside: Parts, work: Parts) -> None:

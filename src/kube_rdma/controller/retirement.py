@@ -28,11 +28,13 @@ from kube_rdma.model.operator import ComponentName
 from kube_rdma.operator.cluster import progress_of
 from kube_rdma.operator.rules.daemon_sets import COMPONENT_LABEL
 
-# The configurations of the admission webhook that kube-rdma had once: whose service they ask.
+FORMER_WEBHOOK = "pods.kube-rdma.io"
+
+log = structlog.get_logger()
 
 
 class WebhookService(msgspec.Struct, frozen=True):
-    """The service that is asked; empty where a webhook has a URL."""
+    """The service behind a webhook; empty where it has a URL."""
 
     namespace: str = ""
     name: str = ""
@@ -48,10 +50,6 @@ class Webhook(msgspec.Struct, frozen=True, rename="camel"):
     client_config: _ClientConfig = msgspec.field(default_factory=_ClientConfig)
 
 
-def _webhooks(data: bytes) -> tuple[Webhook, ...]:
-    return () if data == b"{}" else decoded(data, tuple[Webhook, ...])
-
-
 WEBHOOK_CONFIGURATIONS: tuple[ObjectKind[tuple[Webhook, ...], None], ...] = tuple(
     ObjectKind(
         "admissionregistration.k8s.io",
@@ -59,7 +57,7 @@ WEBHOOK_CONFIGURATIONS: tuple[ObjectKind[tuple[Webhook, ...], None], ...] = tupl
         f"{kind}WebhookConfiguration",
         f"{kind.lower()}webhookconfigurations",
         namespaced=False,
-        spec=ObjectCodec(_webhooks),
+        spec=ObjectCodec(lambda data: () if data == b"{}" else decoded(data, tuple[Webhook, ...])),
         status=NOTHING,
         content="webhooks",
     )
@@ -67,13 +65,8 @@ WEBHOOK_CONFIGURATIONS: tuple[ObjectKind[tuple[Webhook, ...], None], ...] = tupl
 )
 
 
-FORMER_WEBHOOK = "pods.kube-rdma.io"
-
-log = structlog.get_logger()
-
-
 class Retirement(Frozen):
-    """That of one DaemonSet. Needs the verbs get and delete of it, list and watch of pods."""
+    """The end of one DaemonSet. Needs the verbs get and delete of it, list and watch of pods."""
 
     cluster: Cluster
     namespace: str
@@ -125,7 +118,7 @@ async def retire_drivers(cluster: Cluster, namespace: str) -> None:
 
 
 async def retire_webhook(cluster: Cluster, namespace: str, fullname: str = "") -> None:
-    """Delete the configurations that ask this installation's former webhook, which nobody serves.
+    """Delete the configurations of this installation's former webhook, which is not served.
 
     Its Secret is owned by one of them, so Kubernetes deletes it too. Needs the verbs get and delete
     of both by name, which the roles of an older chart do not have: then the log says so. Another

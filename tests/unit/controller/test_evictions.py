@@ -36,7 +36,6 @@ class World:
         self.start()
 
     def start(self):
-        """The controller starts."""
         pace = EvictionTiming(0.0, lambda: self.time)
         cluster = Cluster(self.server.line())
         self.controller = Evictions(cluster, Events(cluster, "controller"), pace)
@@ -91,16 +90,6 @@ async def test_what_was_asked_and_taken_back_is_forgotten(world):
     assert await world.controller.round() == 0
 
 
-@pytest.mark.parametrize(
-    "facts", [{"asker": "node-2"}, {"node": ""}, {"phase": "Pending"}, {"phase": "Succeeded"}]
-)
-async def test_nobody_asks_for_pods_of_other_nodes_nor_for_those_that_do_not_run(world, facts):
-    """A stolen token of one node ends no pod of another."""
-    await world.pod("a", **facts)
-    assert await world.controller.round() == 0
-    assert world.left == {"a"}
-
-
 @pytest.mark.parametrize("phase", ["Pending", "Running"])
 async def test_a_pod_that_cannot_start_goes_when_an_owner_makes_another(world, phase):
     """Its containers hold another device's nodes: it is Pending, or runs from before a reboot."""
@@ -114,25 +103,8 @@ async def test_a_pod_that_cannot_start_goes_when_an_owner_makes_another(world, p
     assert (line["pod"], line["why"]) == ("default/a", "a lacks net1")
 
 
-async def test_a_pod_that_waits_for_its_networks_is_not_ended_though_it_has_an_owner(world):
-    """Nothing of it runs without them, so it may get them yet."""
-    await world.pod("a", phase="Pending", owner="set")
-    assert await world.controller.round() == 0
-
-
-async def test_an_old_request_ends_nobody(world):
-    """Its agent has gone or was replaced; one that still asks has written it again."""
-    await world.pod("a")
-    world.time += FRESH + 1
-    assert await world.controller.round() == 0
-    pod = await world.pods.read("default", "a")
-    await world.agent.ask(pod, RestartRequest("node-1", int(world.time), "still"))
-    assert await world.controller.round() == 1
-
-
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"node": 1, "at": 1, "why": ""}', "{"])
 async def test_what_no_agent_writes_is_no_request(world, text):
-    """Somebody edited the annotation."""
     meta = {"name": "a", "namespace": "default", "labels": {RESTART: "true"}}
     document = {"metadata": {**meta, "annotations": {RESTART: text}}, "spec": {"nodeName": "n"}}
     world.server.put(POD, {**document, "status": {"phase": "Running"}})

@@ -109,7 +109,6 @@ async def test_no_node_is_soon_left(world):
 
 
 async def test_an_operator_stays_while_its_drivers_run(world):
-    """Device plugins may go at once."""
     cluster = Cluster(world.line)
     await retire_drivers(cluster, NAMESPACE)
     labels = {"kube-rdma.io/component": "state-OFED"}

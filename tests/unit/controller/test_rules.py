@@ -4,7 +4,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from kube_rdma.controller.leadership import claim, may_take, observed, released
+from kube_rdma.controller.leadership import leader_record, may_take, observed, released
 from kube_rdma.model.election import ElectionRecord, ElectionTiming
 
 TIMING = ElectionTiming()
@@ -48,7 +48,7 @@ class Election(RuleBasedStateMachine):
         copy.seen = observed(copy.seen, self.lease, now)
         copy.read, copy.sent = self.version, None
         if may_take(copy.seen, copy.identity, now):
-            copy.sent = now, claim(copy.seen, copy.identity, TIMING, f"{self.now:.3f}")
+            copy.sent = now, leader_record(copy.seen, copy.identity, TIMING, f"{self.now:.3f}")
 
     @precondition(lambda self: any(copy.sent for copy in self.copies))
     @rule(number=COPIES, answered=st.booleans())
@@ -100,11 +100,11 @@ def test_a_lease_that_is_not_renewed_is_free_after_its_time():
 
 
 def test_a_change_of_the_holder_is_counted_and_a_renewal_keeps_what_was():
-    first = claim(observed(None, None, 0.0), "a", TIMING, "t0")
+    first = leader_record(observed(None, None, 0.0), "a", TIMING, "t0")
     assert first == ElectionRecord("a", TIMING.duration, "t0", "t0", 0)
-    again = claim(observed(None, first, 1.0), "a", TIMING, "t1")
+    again = leader_record(observed(None, first, 1.0), "a", TIMING, "t1")
     assert again == ElectionRecord("a", TIMING.duration, "t0", "t1", 0)
-    others = claim(observed(None, again, 2.0), "b", TIMING, "t2")
+    others = leader_record(observed(None, again, 2.0), "b", TIMING, "t2")
     assert others == ElectionRecord("b", TIMING.duration, "t2", "t2", 1)
 
 

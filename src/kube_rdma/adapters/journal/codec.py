@@ -1,8 +1,8 @@
-"""Model values to JSON and back, by a table of what each class is called on disk (codec.py).
+"""Model values to JSON and back, by a table of the name of each class on disk.
 
 Model values are frozen, of plain types, and know nothing of a disk. There, a value is an object
-with its tag beside its keys; both stand in a Form, so that a class or a field may be renamed
-and the disk never hears of it. A key that no Form has is a later version's: decoding passes it by,
+with its tag beside its keys; both stand in a RecordForm, so that a class or a field may be renamed
+and the disk never hears of it. A key that no form has is a later version's: decoding passes it by,
 and `carry` brings it back when the record is written again. What else is not as it was written (a
 tag, a word, a type, a key that is missing) makes the whole record one that is not understood.
 """
@@ -17,39 +17,13 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import Any, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from kube_base.frozen import Frozen
-from kube_rdma.model import pools as function_step
-from kube_rdma.model.attach import steps
-from kube_rdma.model.attach.attachment import (
-    AskedAddress,
-    Attachment,
-    InterfaceAddress,
-    NetworkRoute,
-    Plan,
-    PluginResult,
-    Sandbox,
-)
+from kube_rdma.model import pools
+from kube_rdma.model.attach import attachment, steps
 from kube_rdma.model.attach.cni import Dns
-from kube_rdma.model.claims.claim import (
-    ClaimName,
-    ClaimParameters,
-    ClaimShare,
-    ClaimUser,
-    NetworkReference,
-    PreparedClaim,
-)
+from kube_rdma.model.claims import claim
 from kube_rdma.model.device import PlannedHostLink
 from kube_rdma.model.ipam import AddressAllocation, AllocationRecord, JournalIdentity
 from kube_rdma.model.late_binding import Binding, PodName, Promise
-from kube_rdma.model.pools import (
-    AppliedPools,
-    ExtraInfo,
-    FunctionRange,
-    MadeFunctions,
-    PoolSpec,
-    RailRecord,
-    RdmaLimits,
-    Selector,
-)
 from kube_rdma.model.settings import FabricProfile
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
@@ -59,7 +33,7 @@ TAG = "is"  # beside the keys of a value: of which class it is
 
 _PLAIN = frozenset({str, bool, int, float, type(None)})
 
-# What stands in JSON as a text that is not itself.
+# Types that stand in JSON as a text.
 _TEXTS: dict[type, Callable[[str], object]] = {
     bytes: lambda text: text.encode("latin-1"),
     IPv4Address: ip_address,
@@ -70,22 +44,19 @@ _TEXTS: dict[type, Callable[[str], object]] = {
 
 
 class RecordForm(Frozen):
-    """What a class is called on disk, and each of its fields, by key.
-
-    `identity` are the keys that tell a value from the others in its list; none: all of them.
-    `later` are keys of fields that came after records had been written: they are left out while the
-    field has its default, so that the record is as an earlier version would have written it.
-    """
+    """The names of a class and its fields on disk."""
 
     of: type
     tag: str
-    fields: Mapping[str, str]
-    identity: tuple[str, ...] = ()
+    fields: Mapping[str, str]  # by key
+    identity: tuple[str, ...] = ()  # keys that tell a value from others in its list; none: all
+    # Keys of fields that came after records had been written: they are left out while the field has
+    # its default, so that the record is as an earlier version would have written it.
     later: frozenset[str] = frozenset()
 
 
 def form(of: type, tag: str, keys: str, identity: str = "") -> RecordForm:
-    """A Form out of words: a word is a key, or ``key=field`` where the field has another name.
+    """Return a form out of words: a word is a key, or ``key=field`` if the field has another name.
 
     The key of a field that came later ends in a question mark: ``active?``.
     """
@@ -96,15 +67,15 @@ def form(of: type, tag: str, keys: str, identity: str = "") -> RecordForm:
 
 
 class _Shape(Frozen):
-    """A form, with the type of what each of its keys holds, and the keys that must be there."""
+    """A form with the types of its values."""
 
     form: RecordForm
-    types: Mapping[str, Any]
-    required: frozenset[str]
+    types: Mapping[str, Any]  # by key
+    required: frozenset[str]  # keys without which a record is not understood
 
 
 class RecordCodec:
-    """Speaks one table of forms."""
+    """An encoder and decoder by one table of forms."""
 
     def __init__(self, forms: Iterable[RecordForm]) -> None:
         self._forms = {entry.of: entry for entry in forms}
@@ -114,7 +85,7 @@ class RecordCodec:
         self._choices: dict[tuple[Any, ...], dict[str, type]] = {}  # of a Step, by tag
 
     def encode(self, value: object) -> Json:
-        """A value as JSON; TypeError for what no form is for."""
+        """Return a value as JSON; raise TypeError for a type without a form."""
         kind: type = type(value)
         encoder = self._encoders.get(kind)
         if encoder is None:  # found out once, for a record holds many of few types
@@ -122,20 +93,20 @@ class RecordCodec:
         return encoder(value)
 
     def decode(self, of: type[T], data: Json) -> T:
-        """The value of type `of` that was encoded so; ValueError for what is not understood."""
+        """Return the value of type `of` in JSON; raise ValueError for what is not understood."""
         value = self._decode(of, data)
         assert isinstance(value, of)
         return value
 
     def is_known(self, data: Json) -> bool:
-        """Whether every key in what was decoded has a field."""
+        """Return whether every key in what was decoded has a field."""
         if isinstance(data, dict):
             keys = self._tags[str(data[TAG])].fields
             return all(key in keys and self.is_known(part) for key, part in _parts(data))
         return not isinstance(data, list) or all(map(self.is_known, data))
 
     def carry(self, new: Json, old: Json) -> Json:
-        """`new`, with what `old` says of the same values under keys that have no field."""
+        """Return `new`, with what `old` says of the same values under keys that have no field."""
         if isinstance(new, list) and isinstance(old, list):
             rest = list(old)
             return [self.carry(part, self._counterpart(part, rest)) for part in new]
@@ -146,7 +117,7 @@ class RecordCodec:
         return carried | {key: part for key, part in _parts(old) if key not in keys}
 
     def _counterpart(self, part: Json, rest: list[Json]) -> Json:
-        """What `rest` has of the value `part`, taken out of it; None if nothing."""
+        """Take out of `rest` what it has of the value `part`, and return it; None if nothing."""
         identity = self._tags[str(part[TAG])].identity if isinstance(part, dict) else ()
         for place, other in enumerate(rest):
             if self._is_same(part, other, identity):
@@ -154,7 +125,7 @@ class RecordCodec:
         return None
 
     def _is_same(self, new: Json, old: Json, identity: Collection[str] = ()) -> bool:
-        """Whether both are one value, but for keys that have no field or that `old` has not."""
+        """Return whether both are one value, but for keys without a field or that `old` lacks."""
         if isinstance(new, list) and isinstance(old, list):
             return len(new) == len(old) and all(map(self._is_same, new, old))
         if not isinstance(new, dict) or not isinstance(old, dict):
@@ -165,7 +136,7 @@ class RecordCodec:
         )
 
     def _encoder(self, kind: type) -> Callable[[Any], Json]:
-        """How values of a type become JSON."""
+        """Return the function that makes JSON of values of a type."""
         if kind in _PLAIN:
             return _itself
         if kind in self._forms:
@@ -207,7 +178,7 @@ class RecordCodec:
         return _plain(of, data)
 
     def _one_of(self, choices: tuple[Any, ...], data: Json) -> object:
-        """The choice that fits: classes with a form by their tag, all others by trying."""
+        """Return the choice that fits: classes with a form by their tag, all others by trying."""
         if isinstance(data, dict):
             tags = self._choices.get(choices)
             if tags is None:
@@ -252,24 +223,22 @@ class RecordCodec:
     def _shape(self, of: type) -> _Shape:
         if of not in self._shapes:
             entry = self._forms[of]
-            hints, optional = get_type_hints(of), _optional(of)
+            hints, parameters = get_type_hints(of), signature(of).parameters
             self._shapes[of] = _Shape(
                 entry,
                 {key: hints[name] for key, name in entry.fields.items()},
-                frozenset(key for key, name in entry.fields.items() if name not in optional),
+                frozenset(
+                    key
+                    for key, name in entry.fields.items()
+                    if parameters[name].default is Parameter.empty
+                ),
             )
         return self._shapes[of]
 
 
 def _parts(data: dict[str, Json]) -> Iterable[tuple[str, Json]]:
-    """The keys of a value with what they hold, without its tag."""
+    """Return the keys of a value with what they hold, without its tag."""
     return ((key, part) for key, part in data.items() if key != TAG)
-
-
-def _optional(of: Any) -> frozenset[str]:
-    """The names of the fields that have a default."""
-    fields = signature(of).parameters.items()
-    return frozenset(name for name, part in fields if part.default is not Parameter.empty)
 
 
 def _itself(value: Any) -> Json:
@@ -278,7 +247,7 @@ def _itself(value: Any) -> Json:
 
 
 def _plain(of: Any, data: Json) -> object:
-    """A value without parts; of int, true is none, as in JSON."""
+    """Return a value without parts; as in JSON, true is no int."""
     if type(data) is of:
         return data
     if of is float and type(data) is int:
@@ -290,15 +259,17 @@ def _plain(of: Any, data: Json) -> object:
     raise ValueError(f"{data!r:.60} is not a {getattr(of, '__name__', of)}")
 
 
-# What stands on disk: the tag of each recorded class and the key of each of its fields.
+# The disk format: the tag of each recorded class and the key of each of its fields.
 
 # The kinds of record that each journal holds, by the word in their envelope.
-ATTACHMENTS: Mapping[str, type[Attachment]] = {"attachment": Attachment}  # attachments, delegated
+ATTACHMENTS: Mapping[str, type[attachment.Attachment]] = {
+    "attachment": attachment.Attachment
+}  # attachments, delegated
 BINDINGS: Mapping[str, type[Promise | Binding]] = {"promise": Promise, "binding": Binding}
-FUNCTIONS: Mapping[str, type[MadeFunctions]] = {"made-functions": MadeFunctions}
-POOLS: Mapping[str, type[AppliedPools]] = {"applied-pools": AppliedPools}
-RAILS: Mapping[str, type[RailRecord]] = {"rails": RailRecord}
-CLAIMS: Mapping[str, type[PreparedClaim]] = {"prepared-claim": PreparedClaim}
+FUNCTIONS: Mapping[str, type[pools.MadeFunctions]] = {"made-functions": pools.MadeFunctions}
+POOLS: Mapping[str, type[pools.AppliedPools]] = {"applied-pools": pools.AppliedPools}
+RAILS: Mapping[str, type[pools.RailRecord]] = {"rails": pools.RailRecord}
+CLAIMS: Mapping[str, type[claim.PreparedClaim]] = {"prepared-claim": claim.PreparedClaim}
 ADDRESSES: Mapping[str, type[AllocationRecord | JournalIdentity]] = {
     "booking": AllocationRecord,
     "identity": JournalIdentity,
@@ -335,12 +306,14 @@ _PARAMETERS = (
 
 FORMS = (
     # attachments
-    form(Attachment, "Attachment", "sandbox plans complete results"),
-    form(Sandbox, "Sandbox", "container pod uid netns_path netns_inode"),
+    form(attachment.Attachment, "Attachment", "sandbox plans complete results"),
+    form(attachment.Sandbox, "Sandbox", "container pod uid netns_path netns_inode"),
     form(PodName, "PodName", "namespace name"),
-    form(Plan, "Plan", "interface network card steps addresses held", identity="interface"),
-    form(InterfaceAddress, "GivenAddress", "address prefix gateway", identity="address"),
-    form(PluginResult, "PluginResult", "interface document dns", identity="interface"),
+    form(
+        attachment.Plan, "Plan", "interface network card steps addresses held", identity="interface"
+    ),
+    form(attachment.InterfaceAddress, "GivenAddress", "address prefix gateway", identity="address"),
+    form(attachment.PluginResult, "PluginResult", "interface document dns", identity="interface"),
     form(Dns, "Dns", "nameservers domain search options"),
     # their steps
     form(steps.MakeLink, "MakeLink", "kind parent name mark mode mtu mac pkey inside"),
@@ -348,10 +321,10 @@ FORMS = (
         steps.TakeLink, "TakeLink", "link name pci mtu mac up soft addresses active? routes? rules?"
     ),
     form(PlannedHostLink, "Host", "index name"),
-    form(function_step.SetFunction, "SetFunction", "place wanted found=previous"),
-    form(function_step.RebindFunction, "RebindFunction", "pci physical driver guid found=previous"),
-    form(function_step.FunctionPlace, "FunctionPlace", "physical pci number"),
-    form(function_step.FunctionSettings, "FunctionSettings", _SETTINGS),
+    form(pools.SetFunction, "SetFunction", "place wanted found=previous"),
+    form(pools.RebindFunction, "RebindFunction", "pci physical driver guid found=previous"),
+    form(pools.FunctionPlace, "FunctionPlace", "physical pci number"),
+    form(pools.FunctionSettings, "FunctionSettings", _SETTINGS),
     form(steps.SetLink, "SetLink", "name mtu mac"),
     form(steps.Probe, "Probe", "name address"),
     form(steps.AddAddress, "AddAddress", "name address prefix"),
@@ -369,26 +342,26 @@ FORMS = (
     form(Promise, "Promise", "nonce resource shares cards cdi when replaces"),
     form(Binding, "Binding", "nonce container pod uid netns resource shares cards cdi when"),
     # virtual functions
-    form(MadeFunctions, "MadeFunctions", "physical boot begun"),
+    form(pools.MadeFunctions, "MadeFunctions", "physical boot begun"),
     # the pools that are met
-    form(AppliedPools, "AppliedPools", "specs"),
-    form(PoolSpec, "PoolSpec", _POOL, identity="resource"),
-    form(Selector, "Selector", _SELECTOR),
-    form(FunctionRange, "FunctionRange", "parent indexes"),
+    form(pools.AppliedPools, "AppliedPools", "specs"),
+    form(pools.PoolSpec, "PoolSpec", _POOL, identity="resource"),
+    form(pools.Selector, "Selector", _SELECTOR),
+    form(pools.FunctionRange, "FunctionRange", "parent indexes"),
     form(FabricProfile, "FabricProfile", _FABRIC),
-    form(RdmaLimits, "RdmaLimits", "handles objects"),
-    form(ExtraInfo, "ExtraInfo", "card facts", identity="card"),
+    form(pools.RdmaLimits, "RdmaLimits", "handles objects"),
+    form(pools.ExtraInfo, "ExtraInfo", "card facts", identity="card"),
     # the rails of cards
-    form(RailRecord, "Rails", "functions names guids? places? boot? waiting? came?"),
+    form(pools.RailRecord, "Rails", "functions names guids? places? boot? waiting? came?"),
     # claims that are prepared
-    form(PreparedClaim, "PreparedClaim", "claim shares users boot when pod_claim?"),
-    form(ClaimName, "ClaimName", "namespace name uid"),
-    form(ClaimShare, "ClaimShare", _CLAIM_SHARE, identity="resource share"),
-    form(ClaimUser, "ClaimUser", "resource name uid"),
-    form(ClaimParameters, "ClaimParameters", _PARAMETERS),
-    form(NetworkReference, "NetworkReference", "name namespace"),
-    form(AskedAddress, "AskedAddress", "address prefix", identity="address"),
-    form(NetworkRoute, "NetworkRoute", "to via onlink", identity="to"),
+    form(claim.PreparedClaim, "PreparedClaim", "claim shares users boot when pod_claim?"),
+    form(claim.ClaimName, "ClaimName", "namespace name uid"),
+    form(claim.ClaimShare, "ClaimShare", _CLAIM_SHARE, identity="resource share"),
+    form(claim.ClaimUser, "ClaimUser", "resource name uid"),
+    form(claim.ClaimParameters, "ClaimParameters", _PARAMETERS),
+    form(claim.NetworkReference, "NetworkReference", "name namespace"),
+    form(attachment.AskedAddress, "AskedAddress", "address prefix", identity="address"),
+    form(attachment.NetworkRoute, "NetworkRoute", "to via onlink", identity="to"),
     # addresses
     form(AllocationRecord, "Booking", "container pod leases=allocations began"),
     form(

@@ -1,4 +1,4 @@
-"""The few things that the journal does with a folder, so that each can fail or be the last one.
+"""The few acts of the journal on a folder, so that each can fail or be the last one.
 
 Folder is a real one; FakeDisk (kube_rdma_testing/disk.py) forgets on a crash what was not synced.
 The order of the steps, which makes a record durable, is decided in journal.py alone.
@@ -22,13 +22,13 @@ class Disk(Protocol):
 
     @property
     def path(self) -> str:
-        """What messages call it."""
+        """Return the folder's name in messages."""
 
     def names(self) -> tuple[str, ...]:
-        """Every name in it, sorted."""
+        """Return every name in it, sorted."""
 
     def read(self, name: str) -> bytes:
-        """The whole content of a file."""
+        """Return the whole content of a file."""
 
     def create(self, name: str) -> int:
         """Open a file for writing, empty; the handle has to be closed."""
@@ -43,7 +43,7 @@ class Disk(Protocol):
         """Give the handle back."""
 
     def rename(self, old: str, new: str) -> None:
-        """In one step; what `new` was before is gone."""
+        """Rename in one step; what `new` was before is gone."""
 
     def unlink(self, name: str) -> None:
         """Remove a name."""
@@ -52,7 +52,7 @@ class Disk(Protocol):
         """Return when the names have reached the disk."""
 
     def release(self) -> None:
-        """Let the next writer in."""
+        """Close the folder and let the next writer in."""
 
 
 class Folder:
@@ -144,13 +144,13 @@ class Folder:
         os.close(self._folder)
 
 
-# The end of all records of a node: the folders that agents keep, once nobody needs them.
+# The end of all records of a node: the folders that agents keep, once no pod needs them.
 
 NEEDED = ("attachments", "delegated")  # folders of the state with a file for each attachment
 
 
 def needed(state: Path) -> tuple[str, ...]:
-    """The records of attachments that are in the agent's state, sorted; locks are none."""
+    """Return the records of attachments in the agent's state, sorted, without locks."""
     return tuple(
         sorted(
             f"{folder}/{path.name}"
@@ -162,7 +162,7 @@ def needed(state: Path) -> tuple[str, ...]:
 
 
 def remove(folder: Path) -> bool:
-    """Remove a folder with all that is in it; False when there was nothing.
+    """Remove a folder with all that is in it; return False when there was nothing.
 
     A folder that is mounted here stays, and is empty.
     """

@@ -36,18 +36,15 @@ T = TypeVar("T")
 
 
 class Loaded(Frozen, Generic[T]):
-    """Every record by name, sorted, and a fault for each that is not among them.
+    """The records of a folder, and a fault for each file that is not among them."""
 
-    `broken` are no records, or halves; `foreign` are whole, and not understood.
-    """
-
-    records: tuple[tuple[str, T], ...]
-    broken: tuple[Broken, ...] = ()
-    foreign: tuple[Broken, ...] = ()
+    records: tuple[tuple[str, T], ...]  # by name, sorted
+    broken: tuple[Broken, ...] = ()  # no records, or halves
+    foreign: tuple[Broken, ...] = ()  # whole, and not understood
 
     @property
     def faults(self) -> tuple[Broken, ...]:
-        """All of them."""
+        """Return all faults."""
         return (*self.broken, *self.foreign)
 
 
@@ -134,7 +131,7 @@ class Journal(Generic[T]):
 
     @property
     def foreign(self) -> frozenset[str]:
-        """The names of the records that `load` did not understand."""
+        """Return the names of the records that `load` did not understand."""
         return frozenset(self._foreign)
 
     def refuse_foreign(self, *names: str) -> None:
@@ -172,7 +169,11 @@ class Journal(Generic[T]):
                 try:
                     records.append((file.removesuffix(_ENDING), self._read(file)))
                 except _Foreign as error:
-                    self._foreign[file.removesuffix(_ENDING)] = self._left(file, error)
+                    self._foreign[file.removesuffix(_ENDING)] = Broken(
+                        f"{self._disk.path}/{file} is left as it is, for this version of kube-rdma "
+                        f"does not understand it ({error}): run the version that wrote it again, "
+                        "or remove the file when what it is about is no more."
+                    )
                 except (OSError, ValueError) as error:
                     broken.append(self._set_aside(file, names, error))
         return Loaded(tuple(records), tuple(broken), tuple(self._foreign.values()))
@@ -211,15 +212,8 @@ class Journal(Generic[T]):
             self._whole[file.removesuffix(_ENDING)] = envelope
         return value
 
-    def _left(self, file: str, why: _Foreign) -> Broken:
-        return Broken(
-            f"{self._disk.path}/{file} is left as it is, for this version of kube-rdma does not "
-            f"understand it ({why}): run the version that wrote it again, or remove the file when "
-            "what it is about is no more."
-        )
-
     def _file(self, name: str) -> str:
-        """The file of a record. Raise Refused for what names none, Unavailable if it is foreign."""
+        """Return the file of a record; raise Refused for a bad name, Unavailable if foreign."""
         file = _file(name)
         if fault := self._foreign.get(name):
             with suppress(OSError):
@@ -261,11 +255,11 @@ def _file(name: str) -> str:
     return name + _ENDING
 
 
-# Records of a journal that somebody else writes: read, never locked, never changed.
+# Records of a journal that another process writes: read, never locked, never changed.
 
 
 def glance(folder: Path, of: type[T]) -> T | None:
-    """The first record of this type; None where there is none yet.
+    """Return the first record of this type; None where there is none yet.
 
     Raise Unavailable when it cannot be read or is of another version.
     """
@@ -279,7 +273,7 @@ def glance(folder: Path, of: type[T]) -> T | None:
 
 
 def glances(folder: Path, kind: str, of: type[T]) -> tuple[tuple[str, T], ...] | None:
-    """All records of a kind that this version understands, by name; None without such a folder.
+    """Return all readable records of a kind by name; None without such a folder.
 
     One that goes meanwhile is gone. Raise Unavailable when the folder cannot be read.
     """
@@ -294,7 +288,7 @@ def glances(folder: Path, kind: str, of: type[T]) -> tuple[tuple[str, T], ...] |
 
 
 def _records(text: bytes, kind: str, of: type[T]) -> list[T]:
-    """The record of a file, or none."""
+    """Return the record of a file, or none."""
     try:
         envelope = json.loads(text)
         return [CODEC.decode(of, envelope["data"])] if envelope["kind"] == kind else []

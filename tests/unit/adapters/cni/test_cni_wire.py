@@ -120,7 +120,6 @@ def test_what_the_specification_forbids_has_its_code(variables, text, code):
 
 
 def code_of(variables, text):
-    """Of the refusal; 0 for a call."""
     try:
         wire.decode(variables, text, 7)
     except Refused as error:
@@ -130,7 +129,6 @@ def code_of(variables, text):
 
 @given(st.binary(), st.binary())
 def test_any_bytes_are_a_call_or_a_refusal(variables, text):
-    """Nothing else ever comes out."""
     assert code_of(b"CNI_COMMAND=STATUS\0" + variables, text) in {0, 1, 4, 6}
 
 

@@ -419,7 +419,6 @@ RECORDS: dict[str, tuple[Any, dict[str, Any]]] = {
 
 
 def main(folder: Path) -> None:
-    """Write every record."""
     for name, (kinds, records) in RECORDS.items():
         with Journal[Any](Folder(folder / name), kinds) as journal:
             for record, value in records.items():

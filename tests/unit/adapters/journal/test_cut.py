@@ -36,14 +36,12 @@ BITS = (0, 1, 5, 7)  # the next digit or letter, another one, the case, no ASCII
 
 
 def written(kinds, value):
-    """The file of a record, as an agent writes it."""
     disk = FakeDisk()
     Journal(disk, kinds).put("a", value)
     return disk.read("a.json")
 
 
 def disk_with(files):
-    """A folder that holds these files."""
     disk = FakeDisk()
     for name, content in files.items():
         spoil(disk, name, content)
@@ -58,7 +56,6 @@ def record(request):
 
 
 def prefixes(data: bytes) -> Iterator[bytes]:
-    """Every beginning that is not the whole."""
     return (data[:length] for length in range(len(data)))
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from kube_base.errors import Refused, Unavailable
 from kube_rdma.adapters.journal.codec import FORMS, RecordCodec, form
-from kube_rdma.adapters.journal.disk import Folder
+from kube_rdma.adapters.journal.disk import Folder, needed, remove
 from kube_rdma.adapters.journal.journal import Journal, Loaded
 from kube_rdma.model.late_binding import Promise
 from kube_rdma_testing.disk import Failing, FakeDisk, Killed
@@ -32,7 +32,6 @@ STEPS = ("create", "write", "fsync", "rename", "fsync of the folder")
 
 
 def opened(disk):
-    """A journal of notes and promises."""
     return Journal(disk, KINDS, CODEC)
 
 
@@ -72,7 +71,6 @@ def test_any_text_comes_back(disk, text):
 
 
 def test_removed_is_gone(disk):
-    """To remove twice is no error."""
     journal = opened(disk)
     journal.put("a", OLD)
     journal.put("b", NEW)
@@ -99,7 +97,6 @@ def test_a_renamed_record_is_there_once(at, lost):
 
 
 def test_a_record_that_is_not_there_cannot_be_renamed(disk):
-    """It says so."""
     with pytest.raises(Unavailable, match=r"a\.json cannot be renamed"):
         opened(disk).rename("a", "b")
 
@@ -192,7 +189,6 @@ def test_a_full_or_read_only_disk(disk):
 
 
 def test_remove_on_a_failing_disk(disk):
-    """It says so, and the record stays."""
     opened(disk).put("a", OLD)
     with pytest.raises(Unavailable, match="cannot be removed"):
         opened(Failing(disk, 0, OSError(errno.EROFS, "no"))).remove("a")
@@ -353,7 +349,6 @@ def test_a_killed_writer_leaves_no_lock(tmp_path):
 
 
 def test_a_folder_that_cannot_be_made(tmp_path):
-    """A sentence names it."""
     (tmp_path / "file").touch()
     with pytest.raises(Unavailable, match="file/journal cannot be opened"):
         Folder(tmp_path / "file" / "journal")
@@ -367,3 +362,35 @@ def test_one_put_is_timed(tmp_path):
             journal.put(f"n{number}", OLD)
         print(f"one put: {(time.perf_counter() - start) / 50 * 1000:.2f} ms")
         assert len(journal.load().records) == 50
+
+
+@pytest.fixture
+def state(tmp_path):
+    """A node's records as an agent leaves them, without attachments."""
+    for folder in ("attachments", "delegated", "pools"):
+        (tmp_path / "state" / folder).mkdir(parents=True)
+        (tmp_path / "state" / folder / ".lock").touch()
+    (tmp_path / "state/pools/pools.json").write_text("{}")
+    (tmp_path / "state/chained").symlink_to(tmp_path)
+    return tmp_path / "state"
+
+
+def test_all_goes_and_nothing_beside_it(state):
+    """A link is removed, not what it leads to."""
+    beside = state.parent / "beside"
+    beside.touch()
+    assert needed(state) == ()
+    assert remove(state)
+    assert not state.exists()
+    assert beside.exists()
+
+
+def test_it_may_be_repeated(state):
+    assert remove(state)
+    assert not remove(state)
+
+
+@pytest.mark.parametrize("folder", ["attachments", "delegated"])
+def test_a_record_of_a_network_is_needed(state, folder):
+    (state / folder / "c1@net1.json").write_text("{}")
+    assert needed(state) == (f"{folder}/c1@net1.json",)

@@ -17,7 +17,6 @@ PLACES = CniPlaces(PurePosixPath("/net.d"), PurePosixPath("/bin"), "the test")
 
 
 def chain(files, binaries):
-    """What the agent decides."""
     return proven(plan(files), files, binaries)
 
 
@@ -50,7 +49,6 @@ class Host:
             await self._changed.wait_for(lambda: len(self.told) >= count)
 
     def plugins(self, folder, *names):
-        """Plugins of others in a folder; the folder."""
         (self.root / folder).mkdir(parents=True, exist_ok=True)
         for name in names or OTHERS:
             (self.root / folder / name).touch()

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from kube_base.errors import Refused
 from kube_rdma.adapters.cni.conf.folder import FolderTiming, Writes
-from kube_rdma.attach.rules.conflist import ENOUGH, plan, shut_out
-from kube_rdma.model.attach.cni import PLUGIN, SET_ASIDE, ConfFile, ConfPlan, Undone, Wiring
+from kube_rdma.attach.rules.conflist import ENOUGH, shut_out
+from kube_rdma.model.attach.cni import PLUGIN, SET_ASIDE, ConfPlan, Undone, Wiring
 from kube_rdma_testing.cni.cilium import FILE, LIST, FakeCilium
 from tests.unit.adapters.cni.conf.host import Host
 
@@ -110,15 +110,6 @@ def test_one_undoing_is_no_proof_a_second_one_is(times, aside):
     assert (error is not None) == (times >= ENOUGH or bool(aside))
     assert error is None or "--set cni.exclusive=false" in error.remedy
     assert shut_out(ConfPlan(Wiring.CHAIN, "10-net.conflist"), undone) is None
-
-
-@pytest.mark.parametrize("kinds", [("cilium-cni",), ("aws-cni", "cilium-cni"), ("flannel",)])
-def test_cilium_is_known_by_its_plugin_wherever_it_stands(kinds):
-    """Its list may begin with the plugin that it is chained to."""
-    text = '{"cniVersion": "1.0.0", "name": "a", "plugins": [%s]}'
-    listed = ", ".join(f'{{"type": "{kind}"}}' for kind in kinds)
-    made = plan((ConfFile(FILE, text % listed),))
-    assert made.guard == ("Cilium" if "cilium-cni" in kinds else "")
 
 
 def test_what_stood_for_longer_was_not_undone_at_once(tmp_path):

@@ -198,20 +198,6 @@ async def test_the_runtime_may_look_elsewhere_after_an_upgrade(host):
     assert [kept.error for kept in host.told] == [None, None, None]
 
 
-async def test_where_the_runtime_looks_but_we_do_not_see_nobody_is_called(host):
-    """An upgrade moved the binaries out of our mounts: with us in the list no pod would start."""
-    host.put("10-net.conflist", LIST)
-    async with host.kept(pace=replace(AT_ONCE, look=0.01)):
-        await host.until(1)
-        host.places = replace(PLACES, binaries=PurePosixPath("/not/mounted"))
-        await host.until(2)
-        assert host.types("10-net.conflist") == ["bridge"]
-        host.places = PLACES
-        await host.until(3)
-        assert host.types("10-net.conflist") == ["bridge", PLUGIN]
-    assert "bridge, not to be found in /not/mounted" in str(host.told[1].error)
-
-
 async def test_a_folder_that_moved_is_no_folder_that_was_removed(host):
     """The new one is found before the old one is missed."""
     host.put("10-net.conflist", LIST)
@@ -223,18 +209,6 @@ async def test_a_folder_that_moved_is_no_folder_that_was_removed(host):
         await host.until(2)
         assert (host.root / "data/cni" / PLUGIN).exists()
         assert not task.done()
-
-
-async def test_a_host_that_says_nothing_is_told_of_and_asked_again(host):
-    """Whatever the reason: its folders may come."""
-    host.places = Refused("nobody says", remedy="Say it")
-    host.put("10-net.conflist", LIST)
-    async with host.kept(pace=replace(AT_ONCE, look=0.01)):
-        await host.until(1)
-        host.places = PLACES
-        await host.until(2)
-        assert host.types("10-net.conflist") == ["bridge", PLUGIN]
-    assert [str(kept.error) for kept in host.told] == ["nobody says. Say it.", "None"]
 
 
 def test_a_file_that_changed_meanwhile_is_not_overwritten(host):

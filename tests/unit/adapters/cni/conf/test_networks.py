@@ -87,7 +87,6 @@ def route(to, via):
 
 
 def test_every_folder_is_in_the_table():
-    """And none is in it that is not there."""
     assert {path.name for path in FOLDERS.iterdir() if path.is_dir()} == set(NODES)
 
 
