@@ -11,7 +11,8 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from kube_base.errors import Broken, Refused, Unavailable
@@ -85,13 +86,10 @@ class CdiFolder:
     def remove_claim(self, uid: str) -> bool:
         """Remove the file of a claim; True when there was one. Raise as `write_claim`."""
         path = self._claim_file(uid)
-        try:
+        with self._needed(path, "removed"), suppress(FileNotFoundError, NotADirectoryError):
             path.unlink()
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        except OSError as error:
-            raise self._unavailable(path, "removed", error) from error
-        return True
+            return True
+        return False
 
     def claims(self) -> tuple[str, ...]:
         """Return the uids of the claims that have a file; raise Unavailable."""
@@ -120,19 +118,14 @@ class CdiFolder:
 
     def _content(self, path: Path) -> bytes | None:
         """Return the content of a file, None without one."""
-        try:
+        with self._needed(path, "read"), suppress(FileNotFoundError, NotADirectoryError):
             return path.read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError as error:
-            raise self._unavailable(path, "read", error) from error
+        return None
 
     def _put(self, target: Path, content: bytes) -> None:
-        try:
+        with self._needed(target, "written"):
             self.path.mkdir(mode=0o755, parents=True, exist_ok=True)
             replace(target, content, 0o600)  # read by the runtime alone, which is root
-        except OSError as error:
-            raise self._unavailable(target, "written", error) from error
 
     def remove(self, container: ContainerId, nonce: Nonce | None = None) -> None:
         """Remove the files of a sandbox, or its one file of this nonce; none is no error.
@@ -142,10 +135,8 @@ class CdiFolder:
         for path in self._listed():
             match = _FILE.fullmatch(path.name.removeprefix(".").removesuffix(".tmp"))
             if match and match["container"] == container and nonce in (None, match["nonce"]):
-                try:
+                with self._needed(path, "removed"):
                     path.unlink(missing_ok=True)
-                except OSError as error:
-                    raise self._unavailable(path, "removed", error) from error
 
     def present(self) -> tuple[CdiFile, ...]:
         """Return each file of kube-rdma; one counts as new at first sight, whatever its time says.
@@ -163,18 +154,20 @@ class CdiFolder:
         return tuple(files)
 
     def _listed(self) -> list[Path]:
-        try:
+        with self._needed(self.path, "listed"), suppress(FileNotFoundError):
             return sorted(self.path.iterdir())
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise self._unavailable(self.path, "listed", error) from error
+        return []
 
-    def _unavailable(self, path: Path, verb: str, error: OSError) -> Unavailable:
-        return Unavailable(
-            f"{path} cannot be {verb} ({error.strerror}): {self.path} has to be the host's folder "
-            "of CDI files, writable and with room."
-        )
+    @contextmanager
+    def _needed(self, path: Path, verb: str) -> Iterator[None]:
+        """Raise Unavailable for an OSError of the block, which has `path` read, written, …"""
+        try:
+            yield
+        except OSError as error:
+            raise Unavailable(
+                f"{path} cannot be {verb} ({error.strerror}): {self.path} has to be the host's "
+                "folder of CDI files, writable and with room."
+            ) from error
 
 
 def file_name(container: ContainerId, nonce: Nonce) -> str:

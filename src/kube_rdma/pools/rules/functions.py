@@ -82,40 +82,27 @@ def plan_functions(
     meant: dict[PciAddress, list[FunctionsSpec]] = {}
     waits: list[str] = []
     for spec in specs:
-        chosen = [
-            pci
-            for pci, one in functions.items()
-            if any(_chosen(selector, one, functions) for selector in spec.selectors)
-        ]
+        chosen = _chosen(spec, functions)
         for pci in chosen:
             meant.setdefault(pci, []).append(spec)
         if not chosen:
             waits.append(f"no card of this node can have the virtual functions of {spec.source}")
-    acts, refusals, kept, waiting = [], [], [], []
     node = _Node(survey, functions, held, ours, uses)
-    for pci, those in sorted(meant.items()):
-        match node.meet(functions[pci], those):
-            case SetFunctions() as act:
-                acts.append(act)
-            case Refused() as refusal:
-                refusals.append(refusal)
-            case str() as wait:
-                waits.append(wait)
-                waiting.append((those[0].source, wait))
-            case None:
-                kept.append(pci)
-    return FunctionsPlan(tuple(acts), tuple(waits), tuple(refusals), tuple(kept), tuple(waiting))
+    met = [(pci, of, node.meet(functions[pci], of)) for pci, of in sorted(meant.items())]
+    waiting = [(of[0].source, wait) for _, of, wait in met if isinstance(wait, str)]
+    return FunctionsPlan(
+        acts=tuple(act for _, _, act in met if isinstance(act, SetFunctions)),
+        waits=(*waits, *(wait for _, wait in waiting)),
+        refusals=tuple(refusal for _, _, refusal in met if isinstance(refusal, Refused)),
+        kept=tuple(pci for pci, _, consequence in met if consequence is None),
+        waiting=tuple(waiting),
+    )
 
 
 def function_counts(specs: Sequence[FunctionsSpec], survey: Survey) -> dict[PciAddress, int]:
     """Return how many virtual functions each physical one that a spec means is to have."""
     functions = {function.seat.pci: function for function in survey.functions}
-    return {
-        pci: spec.count
-        for spec in specs
-        for pci, one in functions.items()
-        if any(_chosen(selector, one, functions) for selector in spec.selectors)
-    }
+    return {pci: spec.count for spec in specs for pci in _chosen(spec, functions)}
 
 
 def in_question(specs: Sequence[FunctionsSpec], survey: Survey) -> frozenset[str]:
@@ -139,13 +126,17 @@ def _cards_of(share: ShareId, pool: Pool | None) -> Iterator[CardId]:
         yield card
 
 
-def _chosen(
-    selector: Selector, function: Function, functions: Mapping[PciAddress, Function]
-) -> bool:
-    """Decide whether a selector means it: a card without SR-IOV only when named itself."""
-    if unmet(selector, Card(CardId(function.seat.pci), (), function), functions) is not None:
-        return False
-    return bool(selector.interfaces or selector.pci_addresses or function.seat.sriov_total)
+def _chosen(spec: FunctionsSpec, functions: Mapping[PciAddress, Function]) -> list[PciAddress]:
+    """Return the functions that a spec means: one without SR-IOV only when it is named itself."""
+    return [
+        pci
+        for pci, function in functions.items()
+        if any(
+            unmet(one, Card(CardId(pci), (), function), functions) is None
+            and (one.interfaces or one.pci_addresses or function.seat.sriov_total)
+            for one in spec.selectors
+        )
+    ]
 
 
 def _differ(first: FunctionsSpec, second: FunctionsSpec) -> bool:
@@ -213,7 +204,8 @@ class _Node:
         if card.driver is None:
             yield "a driver is bound to it: load its module, dmesg may say why it did not bind"
         for function in (card, *parts):
-            if function.driver and not function.netdevs and not self._has_device(function):
+            has_device = any(_on(device, function) for device in self._survey.devices)
+            if function.driver and not function.netdevs and not has_device:
                 yield (
                     f"{function.seat.pci} is free: it has the driver {function.driver}, and its "
                     "interface is not among the node's"
@@ -250,9 +242,6 @@ class _Node:
             macs = listed(use.guests)
             return f"nothing stands on {netdev.name} any more, which takes frames for {macs}"
         return None
-
-    def _has_device(self, function: Function) -> bool:
-        return any(_on(device, function) for device in self._survey.devices)
 
     def _unforced(self, card: Function, spec: FunctionsSpec) -> Refused | None:
         name, now = _name(card), len(card.seat.virtual_functions)
@@ -309,15 +298,12 @@ def range_faults(
 ) -> tuple[Refused, ...]:
     """Return ranges of which no function is made on any node, by specs of the same document."""
     faults = []
-    for spec, selector, function_range in _ranges(specs):
-        sure = (
-            wanted
-            for wanted in function_specs
-            if any(_covers(w, function_range, selector) for w in wanted.selectors)
-        )
-        wanted = next(sure, None)
-        if wanted and (first := _beyond(function_range, wanted.count)) is not None:
-            faults.append(_fault(function_range, first, wanted, selector.source or spec.source))
+    for spec, selector, spans in _ranges(specs):
+        for wanted in function_specs:
+            if any(_covers(one, spans, selector) for one in wanted.selectors):
+                if (first := _beyond(spans, wanted.count)) is not None:
+                    faults.append(_fault(spans, first, wanted, selector.source or spec.source))
+                break
     return tuple(faults)
 
 
@@ -327,17 +313,17 @@ def outside(
     """Return sentences about ranges of which something is not on this node, nor will be."""
     counts = function_counts(function_specs, survey)
     cards = [card for card in survey.functions if card.seat.physical_function is None]
-    return tuple(
-        f"{function_range} of {spec.resource} ({spec.source}) goes beyond what is there: {what}"
-        for spec, selector, function_range in _ranges(specs)
-        for card in cards
-        if _is_of(function_range, card) and _fits(selector, card)
-        if (
-            what := _missing(
-                _without_parts(function_range, card, survey), card, counts.get(card.seat.pci)
-            )
-        )
-    )
+    sentences = []
+    for (spec, selector, spans), card in product(_ranges(specs), cards):
+        names = (card.seat.pci, *(netdev.name for netdev in card.netdevs))
+        # Functions of a card have its vendor.
+        fits = not selector.vendors or f"{card.vendor:04x}" in selector.vendors
+        if spans.parent in names and fits:
+            own = _without_parts(spans, card, survey)
+            if what := _missing(own, card, counts.get(card.seat.pci)):
+                where = f"{spans} of {spec.resource} ({spec.source})"
+                sentences.append(f"{where} goes beyond what is there: {what}")
+    return tuple(sentences)
 
 
 def _ranges(specs: Sequence[PoolSpec]) -> Iterator[tuple[PoolSpec, Selector, FunctionRange]]:
@@ -389,15 +375,6 @@ def _missing(function_range: FunctionRange, card: Function, wanted: int | None) 
         verb = "has" if wanted is None else "is to have"
         return f"function {first} is asked for, and {name} {verb} {_number(now)}, of {most} at most"
     return None
-
-
-def _is_of(function_range: FunctionRange, card: Function) -> bool:
-    return function_range.parent in (card.seat.pci, *(netdev.name for netdev in card.netdevs))
-
-
-def _fits(selector: Selector, card: Function) -> bool:
-    """Decide whether functions of the card can be meant, which have its vendor."""
-    return not selector.vendors or f"{card.vendor:04x}" in selector.vendors
 
 
 def _without_parts(function_range: FunctionRange, card: Function, survey: Survey) -> FunctionRange:

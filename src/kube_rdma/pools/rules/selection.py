@@ -226,7 +226,12 @@ def _used(netdev: Netdev) -> str | None:
 def _untakable(takes: Takes, spec: PoolSpec, card: Card) -> str | None:
     """Return why the mode cannot take `card`, whatever the node does with it."""
     if takes is Takes.FUNCTION:
-        return _untakable_function(spec, card)
+        if card.function is None:
+            asked = any(selector.auxiliary_types for selector in spec.selectors)
+            return None if asked else "it is not a PCI function"
+        if card.function.seat.virtual_functions:
+            return "it has virtual functions, which pods get instead of it"
+        return None
     if not card.devices:
         return "it has no RDMA device"
     if takes is Takes.RDMA:
@@ -243,15 +248,6 @@ def _part(card: Card) -> str | None:
     if card.function is not None and card.function.seat.physical_function is not None:
         return "a virtual function"
     return "a sub-function" if any(device.auxiliary for device in card.devices) else None
-
-
-def _untakable_function(spec: PoolSpec, card: Card) -> str | None:
-    if card.function is None:
-        asked = any(selector.auxiliary_types for selector in spec.selectors)
-        return None if asked else "it is not a PCI function"
-    if card.function.seat.virtual_functions:
-        return "it has virtual functions, which pods get instead of it"
-    return None
 
 
 def unmet(selector: Selector, card: Card, functions: Functions) -> str | None:
@@ -282,17 +278,12 @@ def _in_range(function_range: FunctionRange, card: Card, functions: Functions) -
         *(netdev.name for netdev in physical.netdevs),
     ):
         return False
-    index = _index(card)
+    # The number of a sub-function is the one that the user gave it.
+    given = (d.subfunction for d in card.devices if d.subfunction is not None)
+    index = card.function.vf_index if card.function else next(given, None)
     return not function_range.indexes or (
         index is not None and any(first <= index <= last for first, last in function_range.indexes)
     )
-
-
-def _index(card: Card) -> int | None:
-    """Its number among the virtual functions or, of a sub-function, the one the user gave it."""
-    if card.function:
-        return card.function.vf_index
-    return next((d.subfunction for d in card.devices if d.subfunction is not None), None)
 
 
 def _ports(card: Card) -> Iterator[Port]:

@@ -98,34 +98,37 @@ def matrix(survey: Survey) -> tuple[tuple[Nearness | None, ...], ...]:
 _BELOW_A_SWITCH = 4  # ports on the way: a root port, both sides of a switch, the function itself
 
 
-class _Spot(Frozen):
-    """The place of a card or GPU; what is not known sorts last."""
-
-    numa_node: int | None
-    root: str
-    switch: PciAddress | None
-
-    @property
-    def order(self) -> tuple[bool, int, bool, str, str]:
-        """Return the place among others."""
-        numa = -1 if self.numa_node is None else self.numa_node
-        return self.numa_node is None, numa, not self.root, self.root, self.switch or ""
+Spot = tuple[int | None, str, PciAddress | None]
+"""The place of a card or GPU: NUMA node, host bridge ("": not known) and PCIe switch."""
 
 
 def node_topology(survey: Survey) -> NodeTopology:
     """Return the node by what its parts sit below, in the order of their addresses."""
-    gpus: dict[_Spot, list[PlacedGpu]] = defaultdict(list)
+    gpus: dict[Spot, list[PlacedGpu]] = defaultdict(list)
     for number, gpu in enumerate(survey.gpus):
         gpus[_spot(gpu.seat, gpu.seat.numa_node)].append(PlacedGpu(number, gpu))
-    cards: dict[_Spot, list[PlacedCard]] = defaultdict(list)
+    cards: dict[Spot, list[PlacedCard]] = defaultdict(list)
     for placed in _placed(node_cards(survey)):
         cards[_spot(placed.card.seat, placed.card.numa_node)].append(placed)
-    groups = {
-        spot: TopologyGroup(spot.switch, tuple(gpus.get(spot, ())), tuple(cards.get(spot, ())))
-        for spot in sorted({*gpus, *cards}, key=lambda spot: spot.order)
-    }
-    nodes = dict.fromkeys(spot.numa_node for spot in groups)
-    return NodeTopology(tuple(TopologySocket(node, _bridges(groups, node)) for node in nodes))
+    tree: dict[int | None, dict[str, list[TopologyGroup]]] = {}
+    for spot in sorted({*gpus, *cards}, key=_order):
+        numa_node, root, switch = spot
+        group = TopologyGroup(switch, tuple(gpus.get(spot, ())), tuple(cards.get(spot, ())))
+        tree.setdefault(numa_node, {}).setdefault(root, []).append(group)
+    return NodeTopology(
+        tuple(
+            TopologySocket(
+                node, tuple(TopologyBridge(root, tuple(groups)) for root, groups in below.items())
+            )
+            for node, below in tree.items()
+        )
+    )
+
+
+def _order(spot: Spot) -> tuple[bool, int, bool, str, str]:
+    """Return the sort key, by which what is not known comes last."""
+    numa_node, root, switch = spot
+    return numa_node is None, numa_node or 0, not root, root, switch or ""
 
 
 def switch_above(seat: PciPosition) -> PciAddress | None:
@@ -136,18 +139,8 @@ def switch_above(seat: PciPosition) -> PciAddress | None:
     return seat.path[-3] if len(seat.path) >= _BELOW_A_SWITCH else None
 
 
-def _spot(seat: PciPosition | None, numa_node: int | None) -> _Spot:
-    return _Spot(numa_node, seat.root, switch_above(seat)) if seat else _Spot(numa_node, "", None)
-
-
-def _bridges(
-    groups: Mapping[_Spot, TopologyGroup], numa_node: int | None
-) -> tuple[TopologyBridge, ...]:
-    below: dict[str, list[TopologyGroup]] = defaultdict(list)
-    for spot, group in groups.items():
-        if spot.numa_node == numa_node:
-            below[spot.root].append(group)
-    return tuple(TopologyBridge(root, tuple(group)) for root, group in below.items())
+def _spot(seat: PciPosition | None, numa_node: int | None) -> Spot:
+    return (numa_node, seat.root, switch_above(seat)) if seat else (numa_node, "", None)
 
 
 def _placed(cards: Sequence[Card]) -> Iterable[PlacedCard]:
