@@ -274,7 +274,7 @@ class ExtraInfo(Frozen):
 class PoolSpec(Frozen):
     """A pool as a document asks for it; the mode says what it leaves unsaid (None).
 
-    `source` is where the wish was written (file, line), for messages. Without selectors every card
+    `source` is its place in the document (file, line), for messages. Without selectors every card
     that the mode can take belongs to the pool; with several, a card belongs to it by any of them.
     """
 
@@ -382,7 +382,7 @@ class FunctionsSpec(Frozen):
 
     `autoprobe`: the kernel binds a driver to each new one. `force`: also where the node's default
     route leads through the card, and in place of functions that somebody else made or set up.
-    `source` is where the wish was written, for messages.
+    `source` is its place in the document, for messages.
     """
 
     selectors: tuple[Selector, ...]

@@ -59,11 +59,20 @@ class NodeRails:
         self, offered: Sequence[Card], node: Sequence[Card], listed: Sequence[str], *, idle: bool
     ) -> None:
         """Number the cards as pools/rules/rails.recorded says; what is new is on the disk first."""
-        if self._open:
-            await self._recall(self._open)
+        if opened := self._open:
+            self._open = None
+            try:
+                self._records = await asyncio.to_thread(lambda: Records(opened(), self._tell))
+                self._record = self._records.get(_RECORD) or RailRecord()
+            except Unavailable as error:
+                log.warning("rails not saved", why=str(error))
         record = recorded(self._record, offered, node, listed, idle=idle, boot=self._boot)
         if record != self._record and self._records:
-            await self._write(self._records, record)
+            try:
+                await self._records.put(_RECORD, record)
+                self._notices.over(_RECORD)
+            except Unavailable as error:
+                self._notices.warn(log, "rails not written", _RECORD, str(error))
         self._record = record
         self.without_cards = None if listed else without_cards(record, node)
         rails = numbers(record, node, listed)
@@ -71,19 +80,3 @@ class NodeRails:
             shown = ",".join(f"{card}={rail}" for card, rail in sorted(rails.items()))
             log.info("rails numbered", rails=shown, listed=bool(listed))
         self._numbers = rails
-
-    async def _recall(self, opened: Callable[[], Journal[RailRecord]]) -> None:
-        self._open = None
-        try:
-            self._records = await asyncio.to_thread(lambda: Records(opened(), self._tell))
-        except Unavailable as error:
-            log.warning("rails not saved", why=str(error))
-            return
-        self._record = self._records.get(_RECORD) or RailRecord()
-
-    async def _write(self, records: Records[RailRecord], record: RailRecord) -> None:
-        try:
-            await records.put(_RECORD, record)
-            self._notices.over(_RECORD)
-        except Unavailable as error:
-            self._notices.warn(log, "rails not written", _RECORD, str(error))

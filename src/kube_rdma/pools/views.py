@@ -28,8 +28,8 @@ from kube_rdma.model.pools import (
 from kube_rdma.model.settings import FabricProfile
 
 _NONE = "-"
-_WISH = ("POOL", "MODE", "SHARES", "ATTACH", "PREFER")
-_WISH_RIGHT = (2,)
+_SPEC = ("POOL", "MODE", "SHARES", "ATTACH", "PREFER")
+_SPEC_RIGHT = (2,)
 _FUNCTIONS = ("FUNCTIONS", "DRIVERS", "FORCED", "OF")
 _FUNCTIONS_RIGHT = (0,)
 _CARD = ("POOL", "CARD", "FUNCTION", "NUMA", "SHARES", "USABLE")
@@ -89,7 +89,7 @@ def specs_page(
         chosen = "; or ".join(map(_selector, spec.selectors)) or takes[spec.mode]
         rows.append(PageRow(cells, notes=(chosen, *_besides(spec))))
     return (
-        (PageTable(_WISH, tuple(rows), _WISH_RIGHT),),
+        (PageTable(_SPEC, tuple(rows), _SPEC_RIGHT),),
         _marked("Warning", warnings, PageState.WARNING),
     )
 
@@ -98,12 +98,12 @@ def functions_page(specs: Sequence[FunctionsSpec]) -> Page:
     """Return how many virtual functions which cards are to have; nothing if none is asked for."""
     rows = (
         (
-            str(wish.count),
-            "yes" if wish.autoprobe else "no",
-            "yes" if wish.force else "no",
-            "; or ".join(map(_selector, wish.selectors)),
+            str(spec.count),
+            "yes" if spec.autoprobe else "no",
+            "yes" if spec.force else "no",
+            "; or ".join(map(_selector, spec.selectors)),
         )
-        for wish in specs
+        for spec in specs
     )
     table = PageTable(_FUNCTIONS, tuple(map(PageRow, rows)), _FUNCTIONS_RIGHT, ranked=True)
     return ((table,),) if specs else ()
@@ -160,8 +160,8 @@ def pools_document(
             for spec in specs
         ],
         "functions": [
-            json_object(wish, selectors=[_selector_document(one) for one in wish.selectors])
-            for wish in functions
+            json_object(spec, selectors=[_selector_document(one) for one in spec.selectors])
+            for spec in functions
         ],
         "rescan": rescan,
         "warnings": list(warnings),
@@ -245,8 +245,10 @@ def _pool_row(pool: Pool) -> PageRow:
     return PageRow(first, state, tuple(rest), tuple(troubles))
 
 
-def _grouped(left_out: Sequence[PoollessCard]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield cards with the same reasons; one reason that holds for all pools is said once."""
+def _poolless(left_out: Sequence[PoollessCard]) -> Iterator[Part]:
+    """Yield cards that are in no pool, and why; a reason that holds for all pools is said once."""
+    if left_out:
+        yield Line("In no pool:")
     groups: dict[tuple[str, ...], list[str]] = {}
     for entry in left_out:
         distinct = dict.fromkeys(reason for _, reason in entry.reasons)
@@ -258,15 +260,7 @@ def _grouped(left_out: Sequence[PoollessCard]) -> Iterator[tuple[str, tuple[str,
         place = f" ({card.pci})" if card.pci and card.pci != card.name else ""
         groups.setdefault(reasons, []).append(f"{card.name}{place}")
     for reasons, names in groups.items():
-        yield ", ".join(names), reasons
-
-
-def _poolless(left_out: Sequence[PoollessCard]) -> Iterator[Part]:
-    """Yield cards that are in no pool, and why."""
-    if left_out:
-        yield Line("In no pool:")
-    for names, reasons in _grouped(left_out):
-        yield Sentence(f"  {names}", "  ")
+        yield Sentence(f"  {', '.join(names)}", "  ")
         for reason in reasons:
             yield Sentence(f"    └ {reason}", "      ")
 

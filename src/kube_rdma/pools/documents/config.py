@@ -1,4 +1,4 @@
-"""The door of the configuration: finds out which dialect a text is written in, and reads it.
+"""Finds out in which dialect a configuration is written, and reads it; reads labels of nodes too.
 
 Programs come here with the bytes of a file or of a ConfigMap and get a Config, whatever the format.
 A dialect is recognized by one field of its top level.

@@ -50,7 +50,15 @@ def allocate(pool: Pool, wanted: Sequence[ShareId]) -> Grant:
         raise _refused(pool, problem, "Create the pod again, the kubelet then picks present shares")
     given = [shares[name] for name in dict.fromkeys(wanted)]
     if not all(share.healthy for share in given):
-        raise _refused(pool, _illness(pool, given), "Repair a card, then create the pod again")
+        ill = {share.card for share in given if not share.healthy}
+        cards = [card for card in pool.unusable if None in ill or card.id in ill]
+        reasons = listed([f"{card.name} ({', '.join(card.reasons)})" for card in cards])
+        problem = (
+            f"none of its cards can be used: {reasons}"
+            if None in ill
+            else f"cards of these shares cannot be used: {reasons}"
+        )
+        raise _refused(pool, problem, "Repair a card, then create the pod again")
     return grant(pool, given)
 
 
@@ -60,7 +68,7 @@ def grant(pool: Pool, shares: Sequence[Share]) -> Grant:
     return Grant(
         resource=pool.spec.resource,
         shares=tuple(share.id for share in shares),
-        char_paths=tuple(sorted({*_doors(pool, cards), *pool.spec.extra_paths})),
+        char_paths=tuple(sorted({*_device_paths(pool, cards), *pool.spec.extra_paths})),
         env=tuple(_variables(pool, cards)),
         cards=tuple(card.id for card in cards),
     )
@@ -74,7 +82,7 @@ def granted_cards(pool: Pool, shares: Sequence[Share]) -> tuple[Card, ...]:
     return tuple(cards[name] for name in dict.fromkeys(s.card for s in shares if s.card))
 
 
-def _doors(pool: Pool, cards: Sequence[Card]) -> Iterator[str]:
+def _device_paths(pool: Pool, cards: Sequence[Card]) -> Iterator[str]:
     """Yield the character devices that the pool opens; rdma_cm only where devices are."""
     gives = pool.spec.device_files
     devices = [device for card in cards for device in card.devices]
@@ -105,17 +113,6 @@ def card_facts(pool: Pool, card: Card) -> dict[str, dict[str, str]]:
         if entry.card in ("*", card.id):
             extra |= dict(entry.facts)
     return facts | ({"extraInfo": extra} if extra else {})
-
-
-def _illness(pool: Pool, given: Sequence[Share]) -> str:
-    ill = {share.card for share in given if not share.healthy}
-    cards = [card for card in pool.unusable if None in ill or card.id in ill]
-    reasons = listed([f"{card.name} ({', '.join(card.reasons)})" for card in cards])
-    return (
-        f"none of its cards can be used: {reasons}"
-        if None in ill
-        else f"cards of these shares cannot be used: {reasons}"
-    )
 
 
 def _refused(pool: Pool, problem: str, remedy: str) -> Refused:

@@ -59,7 +59,7 @@ def resolve(
 ) -> tuple[tuple[Pool, ...], tuple[Clash, ...]]:
     """Return the pool of each spec, in their order, and the cards that several specs mean.
 
-    A card that two wishes mean belongs to both, or to the first alone when a mode of them owns its
+    A card that two specs mean belongs to both, or to the first alone when a mode of them owns its
     cards. `held` says by resource which cards pods hold. Such a card stays in its pool, whatever
     else means it, as long as its function is there: inside a pod its interface and devices cannot
     be seen from here.
@@ -166,7 +166,11 @@ def faults(specs: Sequence[PoolSpec]) -> tuple[Refused, ...]:
     """Return what makes these specs impossible on every node, in their order."""
     refusals: list[Refused] = []
     for index, spec in enumerate(specs):
-        refusals += _too_many(spec)
+        most = MODES[spec.mode].most
+        if most is not None and spec.shares is not None and spec.shares > most:
+            problem = f"{spec.shares} shares of a card are more than mode {spec.mode} has"
+            remedy = f"Write {most} or less, or leave shares out"
+            refusals.append(Refused(problem, remedy=remedy, where=spec.source))
         refusals += _beside(spec, specs[:index])
     return tuple(refusals)
 
@@ -179,14 +183,6 @@ def warnings(specs: Sequence[PoolSpec]) -> tuple[str, ...]:
         for first, second in combinations(specs, 2)
         if (what := _common(first, second)) and not _owner(first, second)
     )
-
-
-def _too_many(spec: PoolSpec) -> Iterator[Refused]:
-    most = MODES[spec.mode].most
-    if most is not None and spec.shares is not None and spec.shares > most:
-        problem = f"{spec.shares} shares of a card are more than mode {spec.mode} has"
-        remedy = f"Write {most} or less, or leave shares out"
-        yield Refused(problem, remedy=remedy, where=spec.source)
 
 
 def _beside(spec: PoolSpec, before: Sequence[PoolSpec]) -> Iterator[Refused]:
@@ -268,36 +264,29 @@ def node_specs(
         key=lambda policy: (-policy.priority, policy.name),
     )
     pools: dict[str, tuple[ClusterNodePolicy, PoolSpec]] = {}
+    overlaps = []
     for policy in own:
         for pool in policy.pools:
-            pools.setdefault(pool.resource, (policy, pool))
+            winner, _ = pools.setdefault(pool.resource, (policy, pool))
+            if winner is not policy and winner.priority == policy.priority:
+                what = f"name the resource {pool.resource}"
+                overlaps.append(_overlap(winner, policy, what))
     rails = [policy for policy in own if policy.rails]
+    overlaps += [
+        _overlap(rails[0], policy, "order the rails")
+        for policy in rails[1:]
+        if policy.priority == rails[0].priority and policy.rails != rails[0].rails
+    ]
     return NodeSpecs(
         tuple(pool for _, pool in pools.values()),
-        tuple(wish for policy in own for wish in policy.functions),
+        tuple(spec for policy in own for spec in policy.functions),
         rails[0].rails if rails else (),
-        (*_overlaps(own, pools), *_rails(rails)),
+        tuple(overlaps),
         tuple(own),
     )
 
 
-def _overlaps(
-    own: Sequence[ClusterNodePolicy], pools: Mapping[str, tuple[ClusterNodePolicy, PoolSpec]]
-) -> Iterator[str]:
-    for policy in own:
-        for pool in policy.pools:
-            winner, _ = pools[pool.resource]
-            if winner is not policy and winner.priority == policy.priority:
-                yield _sentence(winner, policy, f"name the resource {pool.resource}")
-
-
-def _rails(policies: Sequence[ClusterNodePolicy]) -> Iterator[str]:
-    for policy in policies[1:]:
-        if policy.priority == policies[0].priority and policy.rails != policies[0].rails:
-            yield _sentence(policies[0], policy, "order the rails")
-
-
-def _sentence(winner: ClusterNodePolicy, policy: ClusterNodePolicy, what: str) -> str:
+def _overlap(winner: ClusterNodePolicy, policy: ClusterNodePolicy, what: str) -> str:
     return (
         f"NodePolicy {winner.name} and NodePolicy {policy.name} both {what} with priority "
         f"{policy.priority}; {winner.name} counts. Give one of them a higher priority"

@@ -13,7 +13,7 @@ can: those of another kind of mode keep the resource from being offered.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 from kube_base.frozen import Frozen
 from kube_rdma.lib.phrases import listed
@@ -90,8 +90,13 @@ def stage(
         for spec in wanted
         if (before := previous.get(spec.resource)) and _meaning(before) != _meaning(spec)
     ]
-    until = _until(previous, None if holdings is None else users, durable=durable)
-    strange = {} if holdings is None else _strange(previous, wanted, holdings)
+    in_use = [pod for name, held in sorted(users.items()) if name in previous for pod in held]
+    until = "" if durable else _NOT_WRITTEN  # what a change of mode waits for
+    if holdings is None:
+        until = _UNKNOWN
+    elif in_use:
+        until = _ended(in_use)
+    strange = _strange(previous, wanted, holdings or ())
     waiting = {spec.resource for spec in changing} if until else set()
     names = {spec.resource for spec in wanted}
     return StagedPools(
@@ -111,18 +116,6 @@ def stage(
             if spec.resource not in names and (holdings is None or spec.resource in users)
         ),
     )
-
-
-def _until(
-    previous: Collection[str], users: Mapping[str, Sequence[str]] | None, *, durable: bool
-) -> str:
-    """Return what a change of mode waits for; empty when nothing is in its way."""
-    if users is None:
-        return _UNKNOWN
-    pods = [pod for name, held in sorted(users.items()) if name in previous for pod in held]
-    if pods:
-        return _ended(pods)
-    return "" if durable else _NOT_WRITTEN
 
 
 def _strange(
