@@ -42,8 +42,8 @@ def next_state(
 ) -> CardsState:
     """Return the state after one more look.
 
-    A card that vanished counts as long as documents ask for the same pools: nobody else remembers that
-    it was there. Not so a soft device, or a virtual function whose physical one is there: somebody
+    A card that vanished counts as long as documents ask for the same pools: nobody else remembers
+    it. Not so a soft device, or a virtual function whose physical one is there: somebody
     removed these. A card that is held back after its return keeps the words of before, so a link
     that flaps changes nothing. A function that is to be removed is nobody's trouble.
     """

@@ -72,13 +72,13 @@ def resolve(
     cards: list[list[Card]] = [[] for _ in specs]
     clashes: list[Clash] = []
     for card in node:
-        claims = _claims(card, specs, functions, held or {})
-        for index in claims:
-            first, second = specs[claims[0]], specs[index]
+        candidates = _candidates(card, specs, functions, held or {})
+        for index in candidates:
+            first, second = specs[candidates[0]], specs[index]
             fatal = terms(first).owns or terms(second).owns
-            if index != claims[0]:
+            if index != candidates[0]:
                 clashes.append(Clash(card, first, second, fatal))
-            if index == claims[0] or not fatal:
+            if index == candidates[0] or not fatal:
                 cards[index].append(card)
     rdma_cm = survey.rdma_cm.path if survey.rdma_cm else None
     pools = (
@@ -93,11 +93,11 @@ def owners(
 ) -> dict[CardId, PoolSpec]:
     """Return by card the spec that has it, alone or before others; leave out cards in no pool."""
     functions: Functions = {card.function.seat.pci: card.function for card in node if card.function}
-    claims_by_card = ((card.id, _claims(card, specs, functions, held or {})) for card in node)
-    return {name: specs[claims[0]] for name, claims in claims_by_card if claims}
+    by_card = ((card.id, _candidates(card, specs, functions, held or {})) for card in node)
+    return {name: specs[candidates[0]] for name, candidates in by_card if candidates}
 
 
-def _claims(
+def _candidates(
     card: Card, specs: Sequence[PoolSpec], functions: Functions, held: Held
 ) -> Sequence[int]:
     """Return the indexes of the specs that mean `card`: first whose pods hold it, then in order."""
