@@ -1,4 +1,4 @@
-"""Fabric of a pool in a NodePolicy, and the label that says who serves pools."""
+"""Limits and fabric of a pool in a NodePolicy, and the label that says who serves pools."""
 
 import json
 
@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from kube_base.errors import Refused
 from kube_rdma.attach.rules.settings import settings_files
 from kube_rdma.model.late_binding import UsedDevice
-from kube_rdma.model.pools import Serving
+from kube_rdma.model.pools import MOST, RdmaLimits, Serving
 from kube_rdma.model.settings import FabricProfile
+from kube_rdma.pools.documents import node_policy
 from kube_rdma.pools.documents.config import label_serving
 from kube_rdma.pools.documents.node_policy import OWN, load_object
 
@@ -93,3 +94,43 @@ def test_claims_are_for_agents_that_serve_them():
 def test_anything_else_is_refused_with_what_is_allowed(value):
     with pytest.raises(Refused, match=r"kube-rdma\.io/serve=plugin or kube-rdma\.io/serve=claims"):
         label_serving(value, claims=True)
+
+
+NUMBERS = st.none() | st.integers(1, MOST)
+
+
+def read_limits(limits):
+    pool = {"resource": "rdma/a", "mode": "shared-multi", "rdmaLimits": limits}
+    (spec,) = node_policy.load_object(json.dumps({"pools": [pool]}).encode(), "p").pools
+    return spec.limits
+
+
+@given(NUMBERS, NUMBERS)
+def test_each_number_is_the_kernel_s(handles, objects):
+    written = {"hcaHandle": handles, "hcaObject": objects}
+    given_numbers = {name: number for name, number in written.items() if number is not None}
+    if given_numbers:
+        assert read_limits(given_numbers) == RdmaLimits(handles, objects)
+
+
+def test_left_out_there_is_no_limit():
+    assert read_limits(None) is None
+
+
+def test_limits_of_nothing_are_refused_with_place_and_remedy():
+    with pytest.raises(Refused) as refused:
+        read_limits({})
+    assert str(refused.value) == (
+        "NodePolicy p: spec.pools[0].rdmaLimits: these limits limit nothing. "
+        "Add hcaHandle or hcaObject, or remove rdmaLimits."
+    )
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"hcaObject": 0}, {"hcaHandle": -1}, {"hcaObject": MOST + 1}, {"hcaObject": "many"},
+     {"hcaObject": True}, {"hca_object": 5}, {"queuePairs": 5}],
+)  # fmt: skip
+def test_what_the_kernel_cannot_hold_is_refused_where_it_stands(wrong):
+    with pytest.raises(Refused, match=r"spec\.pools\[0\]\.rdmaLimits\."):
+        read_limits(wrong)

@@ -1,4 +1,4 @@
-"""Wishes met with a node: which cards, which shares, and what happens when two mean one card."""
+"""Pools of a node, specs among themselves, and policies of a cluster."""
 
 from __future__ import annotations
 
@@ -7,9 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_base.frozen import replace
-from kube_rdma.model.pools import Attach, Bind, Mode, PoolSpec, Selector
-from kube_rdma.pools.rules.modes import terms
-from kube_rdma.pools.rules.pools import offer, resolve
+from kube_rdma.model.device import PciAddress
+from kube_rdma.model.pools import (
+    Attach,
+    Bind,
+    ClusterNodePolicy,
+    FunctionRange,
+    Mode,
+    PoolSpec,
+    Preference,
+    Selector,
+)
+from kube_rdma.pools.rules.modes import MODES, terms
+from kube_rdma.pools.rules.pools import faults, node_specs, offer, resolve, warnings, with_defaults
 from kube_rdma.pools.rules.selection import cards, why_not
 from tests.kit.nodes import (
     DOWN,
@@ -219,3 +229,189 @@ def test_the_kubelet_is_told_which_questions_to_ask(spec, prefers, gated):
     told = offer(pool)
     assert (told.resource, told.shares) == ("rdma/hca", pool.shares)
     assert (told.prefers, told.gated) == (prefers, gated)
+
+
+ONE = PciAddress("0000:81:00.0")
+BOTH = PciAddress("0000:81:00.1")
+
+
+def pools(first, second, modes=(Mode.EXCLUSIVE, Mode.EXCLUSIVE)):
+    return [
+        PoolSpec(f"rdma/{name}", mode, f"f:{line}", selectors=(selector,) if selector else ())
+        for name, line, mode, selector in zip("ab", (1, 2), modes, (first, second), strict=True)
+    ]
+
+
+def spans(text, *indexes):
+    return FunctionRange(text, indexes)
+
+
+S = Selector
+MEET = {
+    "no selectors": (None, None, "every card"),
+    "address": (S(pci_addresses=(BOTH, ONE)), S(pci_addresses=(ONE,)), ONE),
+    "interface": (S(interfaces=("a", "b")), S(interfaces=("b", "c")), "b"),
+    "RDMA device": (S(rdma_devices=("mlx5_0",)), S(rdma_devices=("mlx5_0",)), "mlx5_0"),
+    "ACPI index": (S(acpi_indexes=(1,)), S(acpi_indexes=(1,)), "1"),
+    "functions": (S(physical=(spans("a", (0, 3)),)), S(physical=(spans("a", (3, 5)),)), "a"),
+    "all functions": (S(physical=(spans("a"),)), S(physical=(spans("a", (3, 5)),)), "a"),
+    "root": (S(roots=(spans(ONE, (0, 3)),)), S(roots=(spans(ONE, (1, 1)),)), ONE),
+    "one narrower": (S(interfaces=("a",)), S(interfaces=("a",), vendors=("15b3",)), "a"),
+    "both the same": (S(interfaces=("a",), pci_addresses=(ONE,)),) * 2 + (ONE,),
+}
+APART = {
+    "all and some": (None, S(interfaces=("a",))),
+    "other address": (S(pci_addresses=(BOTH,)), S(pci_addresses=(ONE,))),
+    "other ranges": (S(physical=(spans("a", (0, 3)),)), S(physical=(spans("a", (4, 5)),))),
+    "other parent": (S(physical=(spans("a"),)), S(physical=(spans("b"),))),
+    "other driver": (
+        S(interfaces=("a",), drivers=("x",)),
+        S(interfaces=("a",), drivers=("y",)),
+    ),
+    "perhaps": (S(interfaces=("a",), drivers=("x",)), S(interfaces=("a",), vendors=("15b3",))),
+    "with and without RDMA": (S(interfaces=("a",), rdma=True), S(interfaces=("a",), rdma=False)),
+    "vendor and interface": (S(vendors=("15b3",)), S(interfaces=("a",))),
+    "two names": (
+        S(interfaces=("a", "b"), pci_addresses=(ONE,)),
+        S(interfaces=("a", "c"), pci_addresses=(ONE, BOTH)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MEET)
+def test_an_owner_refuses_a_second_pool_of_its_cards(name):
+    first, second, what = MEET[name]
+    for one, other in ((first, second), (second, first)):
+        for modes in ((Mode.EXCLUSIVE, Mode.SHARED), (Mode.HCA, Mode.EXCLUSIVE)):
+            specs = pools(one, other, modes)
+            (fault,) = faults(specs)
+            assert str(fault).startswith(f"f:2: rdma/a has {what} too, and mode exclusive shares")
+            assert fault.remedy.endswith("f:1")
+            assert not warnings(specs)
+
+
+@pytest.mark.parametrize("name", MEET)
+def test_sharing_pools_of_the_same_cards_are_warned_of(name):
+    first, second, what = MEET[name]
+    specs = pools(first, second, (Mode.HCA, Mode.SHARED))
+    assert not faults(specs)
+    (warning,) = warnings(specs)
+    assert warning.startswith(f"rdma/a (f:1) and rdma/b (f:2) both have {what}, ")
+
+
+@pytest.mark.parametrize("name", APART)
+def test_what_depends_on_the_node_is_left_to_it(name):
+    for one, other in (APART[name], APART[name][::-1]):
+        assert not faults(pools(one, other))
+        assert not warnings(pools(one, other, (Mode.HCA, Mode.HCA)))
+
+
+def test_a_resource_is_given_once():
+    specs = [PoolSpec("rdma/a", Mode.HCA, f"f:{n}", (S(interfaces=(f"i{n}",)),)) for n in (1, 2, 3)]
+    said_of = [str(fault) for fault in faults(specs)]
+    assert said_of[0] == "f:2: the resource rdma/a is given twice. Rename one, the first is f:1."
+    assert [line[:4] for line in said_of] == ["f:2:", "f:3:"]
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_shares_are_at_most_what_the_mode_has(mode):
+    most = MODES[mode].most
+    assert not faults([PoolSpec("rdma/a", mode, "f:1", shares=most)])
+    if most is not None:
+        (fault,) = faults([PoolSpec("rdma/a", mode, "f:1", shares=most + 1)])
+        assert fault.problem == f"{most + 1} shares of a card are more than mode {mode} has"
+        assert fault.where == "f:1"
+
+
+@given(
+    st.builds(
+        PoolSpec,
+        st.just("rdma/a"),
+        st.sampled_from(Mode),
+        st.just("f"),
+        shares=st.none() | st.integers(1, 9),
+        bind=st.none() | st.sampled_from(Bind),
+        prefer=st.none() | st.sampled_from(Preference),
+    )
+)
+def test_what_is_said_of_a_wish_changes_nothing_in_it(spec):
+    whole = with_defaults(spec)
+    assert terms(whole) == terms(spec)
+    assert None not in (whole.shares, whole.bind, whole.attach, whole.prefer)
+    assert with_defaults(whole) == whole
+
+
+POLICY_HCA = PoolSpec("rdma/hca", Mode.HCA, "a")
+LABELS = (("kind", "gpu"), ("zone", "a"))
+A = ClusterNodePolicy("a", (), 0, (POLICY_HCA,))
+
+policies = st.lists(
+    st.builds(
+        ClusterNodePolicy,
+        st.sampled_from("abcdef"),
+        st.sampled_from([(), (("kind", "gpu"),), (("kind", "cpu"),)]),
+        st.integers(-2, 2),
+        st.lists(st.sampled_from(["rdma/a", "rdma/b"]), unique=True, max_size=2).map(
+            lambda names: tuple(PoolSpec(name, Mode.HCA, "x") for name in names)
+        ),
+        st.just(()),
+        st.sampled_from([(), ("ens1",), ("ens2",)]),
+    ),
+    unique_by=lambda policy: policy.name,
+)
+
+
+def test_a_policy_is_for_nodes_with_all_of_its_labels():
+    chosen = replace(A, selector=(("kind", "gpu"),))
+    other = replace(A, name="b", selector=(("kind", "gpu"), ("zone", "b")))
+    assert node_specs([chosen], LABELS).pools == (POLICY_HCA,)
+    assert node_specs([other], LABELS).pools == ()
+    assert node_specs([chosen], ()).pools == ()
+
+
+def test_policies_add_up_and_a_higher_priority_wins_a_resource():
+    more = PoolSpec("rdma/more", Mode.SHARED, "b")
+    mine = replace(POLICY_HCA, mode=Mode.SHARED)
+    high = ClusterNodePolicy("b", (), 5, (mine, more))
+    wishes = node_specs([A, high], LABELS)
+    assert set(wishes.pools) == {mine, more}
+    assert wishes.overlaps == ()
+
+
+def test_equal_priorities_are_told_and_the_first_by_name_counts():
+    other = replace(A, name="b", pools=(replace(POLICY_HCA, mode=Mode.SHARED),))
+    wishes = node_specs([other, A], LABELS)
+    assert wishes.pools == (POLICY_HCA,)
+    (sentence,) = wishes.overlaps
+    assert sentence.startswith("NodePolicy a and NodePolicy b both name the resource rdma/hca")
+
+
+def test_two_orders_of_rails_are_told_unless_they_are_the_same():
+    first, second = replace(A, rails=("ens1",)), replace(A, name="b", pools=(), rails=("ens2",))
+    wishes = node_specs([first, second], LABELS)
+    assert wishes.rails == ("ens1",)
+    assert "both order the rails" in wishes.overlaps[0]
+    assert node_specs([first, replace(second, rails=("ens1",))], LABELS).overlaps == ()
+
+
+@given(policies, st.randoms())
+def test_the_order_in_which_policies_come_changes_nothing(some, random):
+    shuffled = list(some)
+    random.shuffle(shuffled)
+    assert node_specs(shuffled, LABELS) == node_specs(some, LABELS)
+
+
+@given(policies)
+def test_each_resource_is_wished_once_by_the_highest_priority_of_those_that_select(some):
+    wishes = node_specs(some, LABELS)
+    names = [pool.resource for pool in wishes.pools]
+    own = [p for p in some if set(p.selector) <= set(LABELS)]
+    assert len(names) == len(set(names))
+    assert set(names) == {pool.resource for policy in own for pool in policy.pools}
+    for name in names:
+        tops = [p for p in own if any(pool.resource == name for pool in p.pools)]
+        best = max(p.priority for p in tops)
+        shared = [p for p in tops if p.priority == best]
+        told = [s for s in wishes.overlaps if f"resource {name} " in s]
+        assert len(told) >= len(shared) - 1
+        assert bool(told) or len(shared) == 1
