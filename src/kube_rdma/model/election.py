@@ -1,6 +1,6 @@
-"""What the copies of a program write into their Lease (coordination.k8s.io), as client-go does.
+"""Defines the record that copies of a program write into their Lease (coordination.k8s.io).
 
-Of the model: the rules (controller/leadership.py) judge it, controller/leadership.py writes it.
+Its fields are those of client-go. controller/leadership.py judges and writes it.
 """
 
 from __future__ import annotations

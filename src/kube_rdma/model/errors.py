@@ -1,4 +1,4 @@
-"""The errors of cards, below those of kube_base/errors.py.
+"""Defines the errors of cards, below those of kube_base/errors.py.
 
 Unavailable
 ├── HardwareGone  the card was taken out of the machine

@@ -1,4 +1,4 @@
-"""The pools that a configuration means, and what they are on a node: `kube-rdma config check`.
+"""Shows the pools of a configuration, and what they are on a node: `kube-rdma config check`.
 
 The last step of that command. The specs come with nothing left unsaid, what the node makes of them
 comes from pools/rules/pools and pools/rules/selection.

@@ -28,7 +28,7 @@ VERSION = "1.1.0"
 _PLUGINS = "cni"  # beside it, the folder of the copies
 _END = "-device.json"
 
-# What shares of a card are called: its PCI address or auxiliary device, perhaps with a number.
+# Ids of shares of a card: its PCI address or auxiliary device, perhaps with a number.
 # By this the files of rdma/vf are told from those of rdma/vf-2, which is another resource.
 _SHARE = re.compile(r"([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|\w+\.\w+\.\d+)(-\d+)?")
 

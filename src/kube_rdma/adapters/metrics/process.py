@@ -17,7 +17,7 @@ PROC = Path("/proc")
 
 
 class ProcessFigures(Frozen):
-    """Seconds, bytes and counts; `started` is in Unix time."""
+    """The figures of a process in seconds, bytes and counts; `started` is in Unix time."""
 
     cpu: float
     resident: int

@@ -23,7 +23,7 @@ from kube_rdma.model.pools import Mode, PoolSpec, Serving
 
 
 class Dialect(Frozen):
-    """One format: the field that tells it, whose format it is, its module and the model there.
+    """One format: the field by which it is known, its author, its module and the model there.
 
     A module is imported when a document needs it, for a node reads one format and models are slow
     to make.

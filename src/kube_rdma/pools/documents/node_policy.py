@@ -46,7 +46,7 @@ from kube_rdma.model.settings import FabricProfile
 
 # `fabric` of a NodePolicy's pool: what programs on this fabric should use.
 
-# What kube-rdma writes out of what the container got: from elsewhere it would be wrong.
+# Variables that kube-rdma writes from what the container got: from elsewhere they would be wrong.
 OWN = ("NCCL_IB_HCA", "NCCL_IB_GID_INDEX", "UCX_NET_DEVICES", "UCX_IB_GID_INDEX")
 _NAME = "(NCCL|UCX)_[A-Z0-9_]{1,60}"
 _VALUE = "[!-~]([ -~]{0,254}[!-~])?"
@@ -190,7 +190,7 @@ MOST_ENTRIES = (
     64  # entries of a list; a node of more cards chooses them by what they have in common
 )
 
-# What the pattern of a resource says, in the words of CEL: Go's expressions look neither way.
+# The pattern of a resource in CEL: Go's regular expressions have no lookahead.
 _RESOURCE_RULE = (
     "self.resource.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/"
     "[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$') && !self.resource.startsWith('requests.') && "
@@ -399,7 +399,7 @@ class PolicyPool(Typed):
     @field_validator("bind")
     @classmethod
     def _pool_of_hca(cls, bind: Bind | None, info: ValidationInfo) -> Bind | None:
-        """In the other modes something of one card goes into the pod."""
+        """Refuse `bind: pool` outside of mode hca: there a part of one card goes into the pod."""
         mode = info.data.get("mode", Mode.HCA)
         if bind is Bind.POOL and mode is not Mode.HCA:
             problem = f"in mode {mode} a share stands for one card, not for the pool"

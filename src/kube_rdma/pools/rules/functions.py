@@ -14,6 +14,7 @@ from shlex import quote
 from types import MappingProxyType
 
 from kube_base.errors import Refused
+from kube_base.frozen import Frozen
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model.card import Card, CardId, Function, Netdev, Use
 from kube_rdma.model.device import Device, PciAddress
@@ -154,22 +155,14 @@ def _describe(spec: FunctionsSpec) -> str:
     return f"{spec.count} virtual functions{drivers}"
 
 
-class _Node:
+class _Node(Frozen):
     """The facts of one plan."""
 
-    def __init__(
-        self,
-        survey: Survey,
-        functions: Mapping[PciAddress, Function],
-        held: Held | None,
-        ours: Collection[PciAddress],
-        uses: Uses,
-    ) -> None:
-        self._survey = survey
-        self._functions = functions
-        self._held = held
-        self._ours = ours
-        self._uses = uses
+    survey: Survey
+    functions: Mapping[PciAddress, Function]
+    held: Held | None  # None: nobody can tell who holds which card
+    ours: Collection[PciAddress]  # physical functions whose virtual ones the agent answers for
+    uses: Uses
 
     def meet(
         self, card: Function, specs: Sequence[FunctionsSpec]
@@ -193,19 +186,19 @@ class _Node:
     def _obstacles(self, card: Function, *, forced: bool) -> Iterator[str]:
         """Yield who is in the way, as what has to happen first."""
         parts = [
-            self._functions[pci] for pci in card.seat.virtual_functions if pci in self._functions
+            self.functions[pci] for pci in card.seat.virtual_functions if pci in self.functions
         ]
-        held = self._held or {}
+        held = self.held or {}
         pods = [pod for one in (card, *parts) for pod in held.get(CardId(one.seat.pci), ())]
         if pods:
             yield f"these pods have ended: {listed(list(dict.fromkeys(pods)))}"
-        if parts and self._held is None:
+        if parts and self.held is None:
             yield "the kubelet reports which pods hold them: mount its folder pod-resources"
         if card.driver is None:
             yield "a driver is bound to it: load its module, dmesg may say why it did not bind"
         for function in (card, *parts):
-            has_device = any(_on(device, function) for device in self._survey.devices)
-            if function.driver and not function.netdevs and not has_device:
+            is_seen = function.netdevs or any(_on(one, function) for one in self.survey.devices)
+            if function.driver and not is_seen:
                 yield (
                     f"{function.seat.pci} is free: it has the driver {function.driver}, and its "
                     "interface is not among the node's"
@@ -217,8 +210,8 @@ class _Node:
                 yield f'{use}, or the configuration has "force": true'
 
     def _use(self, part: Function) -> str | None:
-        """What the node itself does with a virtual function, as what has to end."""
-        soft = [d.name for d in self._survey.devices if d.is_soft and _on(d, part)]
+        """Return what the node itself does with a virtual function, as what has to end."""
+        soft = [d.name for d in self.survey.devices if d.is_soft and _on(d, part)]
         if soft:
             return f"the soft device {soft[0]} on {_name(part)} is removed"
         return next(filter(None, map(self._busy, part.netdevs)), None)
@@ -229,7 +222,7 @@ class _Node:
         Being up alone does not count, for trying a card out sets its functions up, except where
         nothing else is known of the interface.
         """
-        use = self._uses.get(netdev.name)
+        use = self.uses.get(netdev.name)
         if use is None:
             return f"{netdev.name} is set down, for the node may use it" if netdev.up else None
         if use.above:
@@ -249,7 +242,7 @@ class _Node:
         if any(netdev.vital for netdev in card.netdevs):
             problem = f"the node itself is, or may be, reached through {name}"
             return Refused(problem, remedy=f"Choose another card, or {force}", where=spec.source)
-        if now and card.seat.pci not in self._ours:
+        if now and card.seat.pci not in self.ours:
             problem = f"{name} has {now} virtual functions that kube-rdma did not make"
             remedy = f'Write {now}, or "force": true to have {spec.count} in their place'
             return Refused(problem, remedy=remedy, where=spec.source)

@@ -309,13 +309,7 @@ class NodeFacts(Frozen):
 
 
 class NodeVerdict(Frozen):
-    """The judgement on a node. All but cards, pools, clashes and assessment are sentences.
-
-    `cards` are all of it, each with what is wrong with it for the pool that has it, before that is
-    damped. `taken`, `beyond`, `spared` and `dynamic` are sentences: cards that pods hold by another
-    resource, ranges that choose functions which are not there, cards that the node cannot do
-    without, free cards to which another program gives addresses.
-    """
+    """The judgement on a node; the last four fields are sentences."""
 
     cards: tuple[Card, ...]  # with what is wrong for the pool that has each, before it is damped
     pools: tuple[Pool, ...]

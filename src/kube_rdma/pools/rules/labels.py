@@ -33,7 +33,7 @@ GPUS_NEAR = "kube-rdma.io/gpus-near"
 RAILS = "kube-rdma.io/rails"
 FABRIC = "kube-rdma.io/fabric"
 
-# What an agent remembers at the Node object: the labels that it wrote, with their values.
+# The annotation in which an agent remembers the labels that it wrote, with their values.
 REMEMBERED = "kube-rdma.io/node-labels"
 
 _VENDOR_DIGITS = re.compile(r"[0-9a-f]{4}")

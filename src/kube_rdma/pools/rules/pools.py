@@ -148,7 +148,7 @@ def shares_of(spec: PoolSpec, cards: Sequence[Card]) -> Iterator[Share]:
             yield Share(ShareId(name), card.usable, nodes, card.id)
 
 
-# What is wrong with specs on every node: they are judged among themselves.
+# Specs among themselves, before any node is looked at.
 
 # Fields of a Selector that name single cards, and those that narrow a choice down.
 _NAMING = ("pci_addresses", "interfaces", "rdma_devices", "acpi_indexes")
@@ -251,7 +251,7 @@ def _ranges_cross(left: FunctionRange, right: FunctionRange) -> bool:
     return any(a <= last and first <= b for a, b in left.indexes for first, last in right.indexes)
 
 
-# What the NodePolicies of a cluster ask of one node.
+# NodePolicies of a cluster, put together for one node.
 
 
 def node_specs(

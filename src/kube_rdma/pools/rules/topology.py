@@ -32,7 +32,7 @@ from kube_rdma.model.survey import (
 from kube_rdma.pools.rules.health import node_cards
 from kube_rdma.pools.rules.rails import numbers, physical, recorded
 
-# What may lie between the last shared bridge and a function of the same switch: a downstream port.
+# Steps below the last shared bridge, for functions of one switch: a downstream port is one of them.
 _ONE_SWITCH = 2
 
 
