@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_base.frozen import replace
-from kube_rdma.install.rules import agent_cel
 from kube_rdma.model.card import Function, Netdev
 from kube_rdma.model.device import (
     Device,
@@ -44,6 +43,7 @@ from kube_rdma.pools.rules.labels import (
     wanted_labels,
     writes,
 )
+from tests.kit.policies import agents_keys
 
 ROOT = Path(__file__).parents[4]
 KEYS = [row.key.replace(VENDOR, "15b3") for row in TABLE if row.by_agent]
@@ -65,17 +65,17 @@ OTHERS = [row.key for row in TABLE if not row.by_agent] + [
 @pytest.mark.parametrize("key", KEYS)
 def test_an_agent_may_write_each_of_its_labels(key):
     assert writes(key)
-    assert re.search(agent_cel.LABELS["nodes"], key)
+    assert re.search(agents_keys("label")["nodes"], key)
 
 
 @pytest.mark.parametrize("key", OTHERS)
 def test_an_agent_may_write_no_other(key):
     assert not writes(key)
-    assert not re.search(agent_cel.LABELS["nodes"], key)
+    assert not re.search(agents_keys("label")["nodes"], key)
 
 
 def test_an_agent_may_remember_them():
-    assert re.search(agent_cel.ANNOTATIONS["nodes"], REMEMBERED)
+    assert re.search(agents_keys("annotation")["nodes"], REMEMBERED)
 
 
 def test_the_page_shows_the_table():
