@@ -117,15 +117,6 @@ def look(before, now, explained=frozenset()):
     return absent(before, OUT, explained, now)
 
 
-def test_an_absence_that_nothing_explains_is_believed_when_it_has_lasted():
-    first = look(Absences(), 5.0)
-    assert (first.moved, first.again) == (frozenset(), CONFIRM)
-    second = look(first, 5.0 + CONFIRM)
-    assert (second.moved, second.again) == ({NAME}, None)
-    back = absent(second, node_cards(survey(WHOLE)), frozenset(), 9.0)
-    assert back == Absences()
-
-
 def test_after_a_pod_of_kube_rdma_its_last_plugin_has_time_to_give_the_interface_back():
     held = look(Absences(), 0.0, {NAME})
     assert (held.moved, held.again) == (frozenset(), None)

@@ -165,12 +165,6 @@ def test_a_card_that_cannot_be_used_stays_in_a_shared_pool():
     assert "/dev/infiniband/uverbs0" in allocate(pool_of(HCA, ill, SECOND), ["hca-0"]).char_paths
 
 
-def test_a_share_of_a_card_opens_that_card():
-    held = allocate(pool_of(MULTI, FIRST, SECOND), ["0000:a1:00.0-1", "0000:a1:00.0-0"])
-    assert held.cards == (SECOND.id,)
-    assert held.char_paths == ("/dev/infiniband/rdma_cm", "/dev/infiniband/uverbs1")
-
-
 def test_further_device_nodes_of_the_document_come_along():
     spec = replace(MULTI, extra_paths=("/dev/knem",))
     assert "/dev/knem" in allocate(pool_of(spec, FIRST), ["0000:81:00.0-0"]).char_paths
@@ -271,10 +265,6 @@ def test_the_name_of_a_soft_device_is_not_told_before_it_is_made():
     pool = pool_of(MULTI, replace(FIRST, devices=(soft,)))
     ((_, info),) = device_infos(pool, allocate(pool, ["0000:81:00.0-0"]))
     assert info == DeviceInfo("0000:81:00.0", ())
-
-
-def test_no_variables_where_nobody_asked_for_them():
-    assert allocate(pool_of(MULTI, FIRST), ["0000:81:00.0-0"]).env == ()
 
 
 def test_facts_say_no_connection_manager_where_there_is_none():

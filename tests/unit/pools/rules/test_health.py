@@ -119,13 +119,6 @@ def test_nothing_is_kept_for_ever(history):
     assert set(teller.health) == ({GOOD.id} if state else set())
 
 
-def test_the_first_sight_is_believed():
-    assert Teller().look(GOOD).changes == (HealthChange(GOOD.id, True, ()),)
-    found = Teller().look(BAD)
-    assert found.changes == (HealthChange(GOOD.id, False, (DOWN,)),)
-    assert (found.cards, found.again) == ((BAD,), None)
-
-
 def test_a_card_comes_back_when_it_was_good_for_a_second():
     teller = Teller()
     teller.look(BAD)
@@ -138,15 +131,6 @@ def test_a_card_comes_back_when_it_was_good_for_a_second():
     teller.now += HOLD / 2
     assert teller.look(GOOD).changes == (HealthChange(GOOD.id, True, ()),)
     assert teller.last.again is None
-
-
-def test_a_break_starts_the_hold_again():
-    teller = Teller()
-    for state in (BAD, GOOD, BAD, GOOD):
-        teller.look(state)
-        teller.now += 0.9
-    assert not teller.look(GOOD).health[GOOD.id].reported
-    assert teller.last.again == pytest.approx(2 * HOLD - 0.9)
 
 
 def test_each_return_within_the_window_doubles_the_hold():
@@ -202,14 +186,6 @@ def test_a_card_that_was_gone_for_long_is_new():
         teller.look(GONE)
         teller.now += WINDOW / 3
     assert teller.look(GOOD).changes == (HealthChange(GOOD.id, True, ()),)
-
-
-def test_cards_are_judged_each_for_itself():
-    other = hard_card(0xA1, 1)
-    first = assess({}, [GOOD, other], 0.0)
-    second = assess(first.health, [BAD, other], 1.0)
-    assert second.changes == (HealthChange(GOOD.id, False, (DOWN,)),)
-    assert second.cards == (BAD, other)
 
 
 def test_a_missing_device_node_names_the_way_to_make_it():

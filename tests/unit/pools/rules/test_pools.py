@@ -29,7 +29,6 @@ from tests.kit.nodes import (
     hard_card,
     node,
     nodes,
-    physical_with_virtual,
     seat,
     specs,
 )
@@ -146,12 +145,6 @@ def test_the_pool_of_the_scc_document():
     assert not any(share.healthy for share in pool.shares)
 
 
-@pytest.mark.parametrize("mode", Mode)
-def test_a_node_without_cards_offers_nothing(mode):
-    ((pool,), _) = resolve([replace(HCA, mode=mode)], (), SURVEY)
-    assert (pool.shares, pool.cards) == ((), ())
-
-
 def test_per_card_shares_are_named_by_card_and_slot():
     spec = PoolSpec("rdma/multi", Mode.SHARED_MULTI, "c:1", shares=2)
     ((pool,), _) = resolve([spec], (TWO[0], hard_card(0xA1, 1, DOWN, numa=1)), SURVEY)
@@ -161,13 +154,6 @@ def test_per_card_shares_are_named_by_card_and_slot():
         ("0000:a1:00.0-0", False, (1,)),
         ("0000:a1:00.0-1", False, (1,)),
     ]
-
-
-def test_functions_are_named_by_their_address_alone():
-    """As CNI plugins look them up."""
-    found = node(*physical_with_virtual(0x81, 2))
-    ((pool,), _) = resolved(found, [PoolSpec("rdma/vf", Mode.SRIOV, "c:1")])
-    assert [share.id for share in pool.shares] == ["0000:81:00.1", "0000:81:00.2"]
 
 
 def test_two_pools_that_own_their_cards():
