@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from kube_base.frozen import replace
+from kube_rdma.doctor.rules.diagnose import diagnose
 from kube_rdma.doctor.rules.kubelet import KUBELET_SOCKET, socket_of
 from kube_rdma.model.card import Netdev
 from kube_rdma.model.claims.devices import ClaimedDevice, DeviceSlice, PublishedCard, SliceDevice
-from kube_rdma.model.device import CharKind, Gid, GidType, Gpu, PcieLink
+from kube_rdma.model.device import CharKind, Gid, GidType, Gpu, PciAddress, PcieLink
 from kube_rdma.model.doctor import (
     AddressRange,
     AddressUse,
@@ -16,6 +17,7 @@ from kube_rdma.model.doctor import (
     ObservedCni,
     ObservedContainer,
     ObservedDomain,
+    ObservedErrors,
     ObservedFlowControl,
     ObservedFolder,
     ObservedKubelet,
@@ -202,8 +204,8 @@ def with_net1(**facts):
     return with_pod(links=(POD.links[0], replace(POD.links[1], **facts)))
 
 
-def with_device(number=0, *, base=HEALTHY, port=None, netdev=None, bare=False, **facts):
-    """The same where a device, its port or its interface is otherwise; `bare`: without device."""
+def with_device(number=0, *, base=HEALTHY, port=None, netdev=None, **facts):
+    """The same where a device, its port or its interface is otherwise."""
     survey = base.survey
     devices, functions = list(survey.devices), list(survey.functions)
     if port:
@@ -212,7 +214,62 @@ def with_device(number=0, *, base=HEALTHY, port=None, netdev=None, bare=False, *
     if netdev:
         was: Netdev = functions[number].netdevs[0]
         functions[number] = replace(functions[number], netdevs=(replace(was, **netdev),))
-    if bare:
-        del devices[number]
     made = replace(survey, devices=tuple(devices), functions=tuple(functions))
     return replace(base, survey=made)
+
+
+# Cards that are up and slow.
+
+PORTS = tuple(PciAddress(f"0000:{bus}:00.0") for bus in ("10", "11", "12", "13"))
+
+
+def codes(seen):
+    """What the doctor finds, by its codes."""
+    return [one.code for one in diagnose(seen).findings]
+
+
+def rising(*counters, device="mlx5_0", **facts):
+    """The same where these counters of a port rise by 7 while they are watched."""
+    rises = tuple((name, 7) for name in counters)
+    return replace(HEALTHY, errors=(ObservedErrors(device, 1, 2.0, rises),), **facts)
+
+
+def flow_control(**facts):
+    """The same where the first port does otherwise about congestion."""
+    first, *others = HEALTHY.flow_control
+    return (replace(first, **facts), *others)
+
+
+def four_ports(**facts):
+    """A node of four RoCE ports, the first of which does otherwise about congestion."""
+    made = [card(number, 0x81 + number) for number in range(4)]
+    controls = [ObservedFlowControl(f"eth{number}", (3,), "dscp", (3,)) for number in range(4)]
+    controls[0] = replace(controls[0], **facts)
+    whole = replace(
+        SURVEY, functions=tuple(f for f, _ in made), devices=tuple(d for _, d in made), gpus=()
+    )
+    return replace(
+        HEALTHY,
+        survey=whole,
+        flow_control=tuple(controls),
+        pcie=(),
+        rails=(),
+        kubelet=replace(HEALTHY.kubelet, allocatable=((RESOURCE, 4),)),
+    )
+
+
+def below_a_switch(acs, **facts):
+    """The same where the first card and the first GPU are below one switch."""
+    root, upper, *sides = PORTS
+    seats = [
+        replace(one.seat, path=(root, upper, side, one.seat.pci))
+        for one, side in zip((FUNCTIONS[0], GPUS[0]), sides, strict=True)
+    ]
+    made = replace(
+        SURVEY,
+        functions=(replace(FUNCTIONS[0], seat=seats[0]), FUNCTIONS[1]),
+        devices=(replace(DEVICES[0], seat=seats[0]), DEVICES[1]),
+        gpus=(replace(GPUS[0], seat=seats[1]), GPUS[1]),
+    )
+    bridges = tuple(ObservedBridge(pci, control) for pci, control in zip(sides, acs, strict=True))
+    return replace(HEALTHY, survey=made, bridges=bridges, **facts)

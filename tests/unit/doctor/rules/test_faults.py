@@ -34,17 +34,15 @@ from tests.unit.doctor.rules.healthy import (
     SPEC,
     SURVEY,
     WITH_POD,
-    with_container,
-    with_device,
-    with_net1,
-    with_pod,
-)
-from tests.unit.doctor.rules.slow_cards import (
     below_a_switch,
     codes,
     flow_control,
     four_ports,
     rising,
+    with_container,
+    with_device,
+    with_net1,
+    with_pod,
 )
 
 DOWN = {"state": PortState.DOWN, "physical_state": PhysicalState.DISABLED, "gids": ()}
@@ -144,6 +142,15 @@ VANISHED = with_pod(
     links=(POD.links[0], replace(POD.links[1], addresses=())),
     survey=SURVEY,
 )
+
+# The card of the claim is not on the node.
+AWAY = replace(
+    CLAIMING,
+    survey=replace(SURVEY, devices=DEVICES[:1], functions=FUNCTIONS[:1]),
+    rails=HEALTHY.rails[:1],
+    kubelet=replace(CLAIMING.kubelet, allocatable=((RESOURCE, 1),)),
+)
+MOVED = CLAIMING.pod.survey.devices[1]
 
 FAULTS = {
     "driver unloaded": ("KR101", survey(devices=(), functions=DRIVERLESS)),
@@ -283,41 +290,28 @@ FAULTS = {
     "card of a claim gone": (
         "KR441",
         replace(
-            CLAIMING,
-            survey=replace(SURVEY, devices=DEVICES[:1], functions=FUNCTIONS[:1]),
+            AWAY,
             pod=replace(
                 CLAIMING.pod,
                 survey=replace(SURVEY, devices=DEVICES[:1]),
                 links=CLAIMING.pod.links[:1],
                 containers=(replace(CLAIMING.pod.containers[0], variables=()),),
             ),
-            rails=HEALTHY.rails[:1],
-            kubelet=replace(CLAIMING.kubelet, allocatable=((RESOURCE, 1),)),
         ),
     ),
     "port of a claim's card down": (
         "KR442",
         replace(
-            CLAIMING,
-            survey=replace(SURVEY, devices=DEVICES[:1], functions=FUNCTIONS[:1]),
+            AWAY,
             pod=replace(
                 CLAIMING.pod,
                 survey=replace(
                     CLAIMING.pod.survey,
                     devices=(
-                        replace(
-                            CLAIMING.pod.survey.devices[1],
-                            ports=(
-                                replace(
-                                    CLAIMING.pod.survey.devices[1].ports[0], state=PortState.DOWN
-                                ),
-                            ),
-                        ),
+                        replace(MOVED, ports=(replace(MOVED.ports[0], state=PortState.DOWN),)),
                     ),
                 ),
             ),
-            rails=HEALTHY.rails[:1],
-            kubelet=replace(CLAIMING.kubelet, allocatable=((RESOURCE, 1),)),
         ),
     ),
     "interface of a claim's card left on the node": (
@@ -407,15 +401,6 @@ def test_routes_that_the_cluster_is_not_reached_by_are_well(seen):
 def test_a_setting_that_is_no_number_is_no_fault():
     """A bundle is what a node says: some texts are digits to Python, and no numbers."""
     assert codes(setting("eth1", "rp_filter", "\u00b2")) == []
-
-
-def test_what_follows_comes_behind_with_the_code_of_its_root():
-    seen = with_device(port=DOWN, netdev={"up": False, "carrier": None})
-    seen = with_device(1, base=seen, port=DOWN, netdev={"up": False, "carrier": None})
-    seen = replace(seen, kubelet=replace(seen.kubelet, allocatable=()))
-    findings = diagnose(seen).findings
-    assert [one.code for one in findings[:2]] == ["KR120", "KR120"]
-    assert [(one.code, one.follows) for one in findings[2:]] == [("KR204", "KR120")]
 
 
 def test_a_bond_that_no_pool_takes_apart_is_advice():

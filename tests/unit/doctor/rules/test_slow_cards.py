@@ -13,8 +13,18 @@ from kube_rdma.doctor.rules.errors import Majority, majority, rises
 from kube_rdma.model.device import LinkLayer, PciAddress
 from kube_rdma.model.doctor import ObservedBridge, ObservedDomain, ObservedErrors
 from tests.kit.nodes import seat
-from tests.unit.doctor.rules.healthy import GPUS, HEALTHY, SURVEY, card, with_device
-from tests.unit.doctor.rules.slow_cards import PORTS, below_a_switch, codes, flow_control, rising
+from tests.unit.doctor.rules.healthy import (
+    GPUS,
+    HEALTHY,
+    PORTS,
+    SURVEY,
+    below_a_switch,
+    card,
+    codes,
+    flow_control,
+    rising,
+    with_device,
+)
 from tests.unit.doctor.rules.test_faults import DMA, DOWN, FAULTS, survey
 
 

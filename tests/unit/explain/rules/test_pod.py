@@ -117,12 +117,6 @@ def test_both_families_have_a_word():
     assert "give net1 the address ADDRESS6/64" in texts
 
 
-def test_a_range_for_each_rail_is_told():
-    ranges = tuple(IPRange(ip_network(f"10.2{rail}.0.0/24"), rail=rail) for rail in range(2))
-    (plan,) = explain(evidence(pool=replace(POOL, ranges=ranges))).plans
-    assert "by the rail of its card" in plan.stand_ins[0].meaning
-
-
 def test_several_pools_are_all_named():
     other = PoolName("other")
     network = replace(NETWORK, pools=(RAIL, other))
