@@ -16,7 +16,7 @@ from itertools import count
 from typing import TypeVar
 
 from kube_base.errors import KubeError, Refused, Unavailable
-from kube_base.frozen import Frozen, replace
+from kube_base.frozen import replace
 from kube_base.plain_text import plain
 from kube_client.objects import Cluster
 from kube_client.pod_commands import PodCommands
@@ -35,25 +35,23 @@ _DOCTOR = ("kube-rdma", "doctor")
 _COLLECT = ("--collect", "-")
 
 
-class AgentLimits(Frozen):
-    """The bounds of asking many nodes."""
-
-    at_once: int = AT_ONCE
-    seconds: float = PATIENCE  # for each node
-
-
 class Agents:
     """The agents of a cluster, as containers in which a doctor can be run."""
 
     def __init__(
-        self, cluster: Cluster, agents: Iterable[AgentPod], limits: AgentLimits | None = None
+        self,
+        cluster: Cluster,
+        agents: Iterable[AgentPod],
+        at_once: int = AT_ONCE,
+        seconds: float = PATIENCE,
     ) -> None:
+        """At most `at_once` nodes are asked at a time, and each has so many seconds."""
         self._cluster = cluster
         self._commands = PodCommands(cluster, most=MOST)
-        self._limits = limits or AgentLimits()
+        self._at_once, self._seconds = at_once, seconds
 
         def rank(agent: AgentPod) -> tuple[bool, bool]:
-            return agent.ready, says(agent.words, "--role", "node")
+            return agent.ready, says(agent.argv, "--role", "node")
 
         # Of two agents of a node the one that can answer, then the one that knows the API server.
         self._agents = {one.node: one for one in sorted(agents, key=rank)}
@@ -86,7 +84,7 @@ class Agents:
 
     async def ask_all(self, ask: Callable[[str], Awaitable[T]]) -> tuple[T, ...]:
         """Return the result of `ask` for every node, some of them asked at once."""
-        room = asyncio.Semaphore(self._limits.at_once)
+        room = asyncio.Semaphore(self._at_once)
 
         async def in_turn(node: str) -> T:
             async with room:
@@ -138,12 +136,10 @@ class Agents:
         agent = self._agent(node)
         run = self._commands.run(agent.namespace, agent.name, argv, container=agent.container)
         try:
-            async with asyncio.timeout(self._limits.seconds):
+            async with asyncio.timeout(self._seconds):
                 return await run
         except TimeoutError:
-            raise Unavailable(
-                f"Node {node} does not answer within {self._limits.seconds:g} s."
-            ) from None
+            raise Unavailable(f"Node {node} does not answer within {self._seconds:g} s.") from None
 
     def _agent(self, node: str) -> AgentPod:
         agent = self._agents.get(node)
@@ -163,7 +159,10 @@ class Agents:
 
 
 async def find_agents(
-    cluster: Cluster, namespaces: Sequence[str], limits: AgentLimits | None = None
+    cluster: Cluster,
+    namespaces: Sequence[str],
+    at_once: int = AT_ONCE,
+    seconds: float = PATIENCE,
 ) -> Agents:
     """Return the agents of those namespaces that may be read; raise Refused without any."""
     refused: Refused | None = None
@@ -176,7 +175,7 @@ async def find_agents(
         except Refused as error:
             refused = refused or error
     if agents:
-        return Agents(cluster, agents, limits)
+        return Agents(cluster, agents, at_once, seconds)
     if refused and not read:
         raise Refused(
             f"pods of namespace {namespaces[0]} may not be listed",

@@ -112,8 +112,8 @@ async def agent_pods(cluster: Cluster, namespace: str, is_agent: IsAgent) -> tup
 def _agent(pod: FullPod, is_agent: IsAgent) -> AgentPod | None:
     """Return the pod as an agent's, None for another pod."""
     for container in pod.spec.containers:
-        words = (*container.command, *container.args)
-        if is_agent(ProgramTemplate(pod.name, container.image, words)):
+        argv = (*container.command, *container.args)
+        if is_agent(ProgramTemplate(pod.name, container.image, argv)):
             break
     else:
         return None
@@ -132,5 +132,5 @@ def _agent(pod: FullPod, is_agent: IsAgent) -> AgentPod | None:
         container.name,
         ready,
         "" if ready else "Terminating" if pod.deleting else why,
-        words,
+        argv,
     )

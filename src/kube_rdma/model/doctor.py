@@ -327,7 +327,7 @@ class AgentPod(Frozen):
     container: str
     ready: bool = True
     why: str = ""  # the reason that it waits for, if not ready
-    words: tuple[str, ...] = ()  # command and arguments, without those of the image
+    argv: tuple[str, ...] = ()  # command and arguments, without those of the image
 
 
 class NodeAnswer(Frozen):

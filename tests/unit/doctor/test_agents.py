@@ -10,7 +10,7 @@ from kube_base.errors import Refused, Unavailable
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.adapters.files import bundle
-from kube_rdma.doctor.agents import MOST, AgentLimits, find_agents
+from kube_rdma.doctor.agents import MOST, find_agents
 from kube_rdma.model.doctor import Observation
 from kube_rdma.model.late_binding import PodName
 from kube_rdma_testing.cluster.server import FakeServer
@@ -26,7 +26,7 @@ def fleet():
 
 
 async def agents_of(fleet, **limits):
-    return await find_agents(Cluster(fleet.server.line()), (NAMESPACE,), AgentLimits(**limits))
+    return await find_agents(Cluster(fleet.server.line()), (NAMESPACE,), **limits)
 
 
 async def test_a_node_is_asked_in_its_agents_container(fleet):

@@ -422,7 +422,7 @@ def functions_of(survey: Survey) -> tuple[PciAddress, ...]:
     """Return the cards of a node with GPUs, whose addresses an IOMMU may translate."""
     if not survey.gpus:
         return ()
-    return tuple(dict.fromkeys(seat.pci for _, seat in whole_cards(survey)))
+    return tuple(dict.fromkeys(position.pci for _, position in whole_cards(survey)))
 
 
 def redirected(seen: Observation) -> Iterator[Finding]:
@@ -457,8 +457,8 @@ def translated(seen: Observation) -> Iterator[Finding]:
     domains = {one.pci: one.type for one in seen.domains or ()}
     cards = [
         (device.name, kind)
-        for device, seat in whole_cards(seen.survey)
-        if (kind := domains.get(seat.pci, "")).startswith(_TRANSLATED)
+        for device, position in whole_cards(seen.survey)
+        if (kind := domains.get(position.pci, "")).startswith(_TRANSLATED)
     ]
     if cards:
         names, kinds = (list(dict.fromkeys(words)) for words in zip(*cards, strict=True))
@@ -476,9 +476,9 @@ def translated(seen: Observation) -> Iterator[Finding]:
 
 def _ways(survey: Survey) -> Iterator[tuple[Device, Gpu, tuple[PciAddress, ...]]]:
     """Yield cards and GPUs of one switch, with the ports between them."""
-    for device, seat in whole_cards(survey):
+    for device, position in whole_cards(survey):
         for gpu in survey.gpus:
-            if ports := ports_between(seat, gpu.seat):
+            if ports := ports_between(position, gpu.seat):
                 yield device, gpu, ports
 
 

@@ -59,9 +59,11 @@ def unrouted(link: ObservedLink, routes: Iterable[ObservedRoute]) -> Iterator[st
 def whole_cards(survey: Survey) -> Iterator[tuple[Device, PciPosition]]:
     """Yield devices that are a PCI function of their own, no virtual one, with their position."""
     for device in survey.devices:
-        seat = device.seat
-        if device.pci and seat and not device.auxiliary and seat.physical_function is None:
-            yield device, seat
+        position = device.seat
+        if position is None or position.physical_function is not None:
+            continue
+        if device.pci and not device.auxiliary:
+            yield device, position
 
 
 def part_of(seen: Observation, part: str) -> object:

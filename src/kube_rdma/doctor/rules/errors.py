@@ -62,21 +62,21 @@ def unlike_others(seen: Observation) -> Iterator[Finding]:
     """Yield RoCE ports with another trust, PFC or ECN than most ports of their driver here."""
     controls = {one.interface: one for one in seen.flow_control or ()}
     rows = [
-        (device, word, value)
+        (device, name, value)
         for device, port in roce_ports(seen)
         if port.netdev in controls
-        for word, value in words(controls[port.netdev]).items()
+        for name, value in settings_of(controls[port.netdev]).items()
     ]
-    for device, word, value in rows:
-        alike = (v for d, w, v in rows if w == word and d.driver == device.driver)
+    for device, name, value in rows:
+        alike = (v for d, n, v in rows if n == name and d.driver == device.driver)
         usual = majority(alike)
         if usual and value != usual.value:
             yield Finding(
                 device.name,
-                f"{word} is {value}, and {usual.value} on {usual.agreeing} of {usual.every} RoCE "
+                f"{name} is {value}, and {usual.value} on {usual.agreeing} of {usual.every} RoCE "
                 "ports of this node",
-                f"{word} of this port was not set as on the others, or was reset",
-                REMEDIES[word],
+                f"{name} of this port was not set as on the others, or was reset",
+                REMEDIES[name],
                 Severity.WARNING,
             )
 
@@ -108,14 +108,14 @@ def roce_interfaces(survey: Survey) -> tuple[tuple[str, str], ...]:
     )
 
 
-def words(control: ObservedFlowControl) -> Mapping[str, str]:
+def settings_of(control: ObservedFlowControl) -> Mapping[str, str]:
     """Return the known settings of an interface by their names, for people."""
     values = {
         PFC: None if control.pfc is None else priorities(control.pfc),
         TRUST: control.trust or None,
         ECN: None if control.ecn is None else priorities(control.ecn),
     }
-    return {word: value for word, value in values.items() if value is not None}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def priorities(which: Sequence[int]) -> str:
@@ -403,4 +403,4 @@ def _of_port(
             own = sum(gid.netdev == port.netdev for gid in port.gids)
             yield _GIDS, str(own)
         if port.netdev and port.netdev in controls:
-            yield from words(controls[port.netdev]).items()
+            yield from settings_of(controls[port.netdev]).items()

@@ -168,10 +168,10 @@ def _rails(seen: Observation) -> list[ObservedLink]:
     return [link for link in seen.links or () if link.name in names]
 
 
-def _setting(seen: Observation, interface: str, word: str) -> int | None:
+def _setting(seen: Observation, interface: str, sysctl: str) -> int | None:
     """Return the value in force: the larger of the interface's and that of all (ip-sysctl)."""
     values = dict(seen.settings or ())
-    words = (values.get(f"net/ipv4/conf/{name}/{word}", "") for name in ("all", interface))
+    words = (values.get(f"net/ipv4/conf/{name}/{sysctl}", "") for name in ("all", interface))
     numbers = [int(text) for text in words if text.isdecimal()]
     return max(numbers) if len(numbers) == 2 else None
 

@@ -388,7 +388,7 @@ def _limits(seen: Observation) -> Iterator[Finding]:
 
 # KR433: the programs of a pod that use no RDMA now, whatever their variables say.
 
-_TOLD = ("UCX_TLS", "UCX_NET_DEVICES", "NCCL_NET", "NCCL_IB_HCA")
+_TRANSPORTS = ("UCX_TLS", "UCX_NET_DEVICES", "NCCL_NET", "NCCL_IB_HCA")
 
 
 def uses(seen: Observation) -> tuple[ContainerUse, ...]:
@@ -417,9 +417,9 @@ def _unused(seen: Observation) -> Iterator[Finding]:
         if pod.queue_pairs is not None:
             evidence += " and none has a queue pair"
         settings = dict(container.variables or ())
-        told = [f"{name}={settings[name]}" for name in _TOLD if settings.get(name)]
-        if told:
-            evidence += f", although it has {' and '.join(told)}"
+        chosen = [f"{name}={settings[name]}" for name in _TRANSPORTS if settings.get(name)]
+        if chosen:
+            evidence += f", although it has {' and '.join(chosen)}"
         yield Finding(
             container.name,
             evidence,

@@ -47,7 +47,7 @@ def interfaces(
 ) -> Iterator[SeenInterface]:
     """Yield the pod's interfaces; MTU and addresses as they are in it now, where that was seen."""
     links = {link.name: link for link in _links(evidence)}
-    made = map(_told, evidence.attached) if evidence.attached else _made(evidence, plan, shown)
+    made = map(_of_status, evidence.attached) if evidence.attached else _made(evidence, plan, shown)
     for seen in made:
         if link := links.get(seen.name):
             addresses = (one for one in link.addresses if not ip_interface(one).is_link_local)
@@ -100,7 +100,7 @@ def _links(evidence: PodEvidence) -> tuple[ObservedLink, ...]:
     return (evidence.seen.links or ()) if evidence.seen else ()
 
 
-def _told(status: Attached) -> SeenInterface:
+def _of_status(status: Attached) -> SeenInterface:
     addresses = tuple(f"{each.address}/{each.prefix}" for each in status.addresses)
     return SeenInterface(
         status.interface,
@@ -250,10 +250,10 @@ def _used_by_container(
         for one, seat in pairs:
             if one.held in held:
                 networked.add(one.held[0])
-                told = attached.get(one.interface)
-                known = told.rdma_device if told else None
+                status = attached.get(one.interface)
+                known = status.rdma_device if status else None
                 names = [known] if known else _names(one, seat, plan)
-                used_here += (_used(one.interface, told, seat, name) for name in names)
+                used_here += (_used(one.interface, status, seat, name) for name in names)
         used_here += known_devices(
             card for one in shares if one.resource not in networked for card in one.cards
         )

@@ -80,8 +80,8 @@ def planned(evidence: PodEvidence, basis: NodeBasis) -> PodPlan:
         placed = procedure.place(seated)
         leased, stand_ins = addresses(evidence, placed.seats)
         pod = PodName(evidence.template.namespace, evidence.template.name)
-        nobody = Sandbox(ContainerId("none"), pod, "", "", 0)  # in names alone, all stand-ins
-        addressed = procedure.address(placed, nobody, leased, evidence.ip_pools.values())
+        sandbox = Sandbox(ContainerId("none"), pod, "", "", 0)  # in names alone, all stand-ins
+        addressed = procedure.address(placed, sandbox, leased, evidence.ip_pools.values())
         plan = procedure.plan(addressed)
     except Refused as error:
         return replace(so_far, refused=error)

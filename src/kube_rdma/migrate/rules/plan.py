@@ -3,7 +3,7 @@
 The second half of `kube-rdma migrate plan`. kube-rdma's DaemonSet is made beside the other one, for
 nodes with the label kube-rdma.io/agent=on. The owner of the other DaemonSet decides the rest:
 
-    nobody else       it is told to leave marked nodes; each node goes over by its label
+    nobody else       it is patched to leave marked nodes; each node goes over by its label
     a policy of 0.1   the policy lets go of it first (that operator deletes nothing), then the same
     a policy since    kube-rdma takes over beside it, node by node; then the policy drops it
 
@@ -19,7 +19,7 @@ from kube_base.errors import Refused
 from kube_base.frozen import replace
 from kube_rdma.install.rules.presets import merged
 from kube_rdma.lib.phrases import listed
-from kube_rdma.migrate.rules import commands as words
+from kube_rdma.migrate.rules import commands
 from kube_rdma.migrate.rules.commands import BETWEEN, HERE, MARK
 from kube_rdma.migrate.rules.starts import ACK_RESOURCE, VKE_RESOURCE, idle, source
 from kube_rdma.model import migrate as model
@@ -138,9 +138,9 @@ class _Way:
 
     def _installed(self) -> model.PlanStep:
         same = "the configuration of the other plugin and " if self._origin.config else ""
-        commands = [words.values_file(FILE, words.yaml(self._values()))]
+        first = [commands.values_file(FILE, commands.yaml(self._values()))]
         if self._preset == "vke":
-            commands += [
+            first += [
                 f"{self._render('definitions')} | kubectl apply -f -",
                 "kubectl wait crd --all --for=condition=Established --timeout=2m",
             ]
@@ -148,7 +148,7 @@ class _Way:
             "Install kube-rdma, on no node yet",
             f"Its DaemonSet has {same}nodes with the label {MARK}={HERE}, of which there are none. "
             "Keep the file: upgrades and the way back need it.",
-            (*commands, f"{self._render()} | kubectl apply -f -"),
+            (*first, f"{self._render()} | kubectl apply -f -"),
         )
 
     def _removed(self) -> model.PlanStep:
@@ -165,7 +165,7 @@ class _Way:
 
     def _policy_says(self, section: model.Document | None) -> str:
         assert self._origin.policy
-        return words.policy_says(self._origin.policy, section)
+        return commands.policy_says(self._origin.policy, section)
 
     def _policy_as_read(self) -> str:
         assert self._origin.policy
@@ -190,20 +190,20 @@ class _Way:
         return model.PlanStep(
             f"Have {self._plugin.title} leave the nodes that are moved",
             "Nodes without the label keep its pods as they are: no pod restarts (OnDelete).",
-            (words.held_off(self._plugin),),
+            (commands.held_off(self._plugin),),
         )
 
     def _let_in_again(self) -> model.PlanStep:
-        before = words.let_in_again(self._plugin)
+        before = commands.let_in_again(self._plugin)
         return model.PlanStep(
             f"Put {self._plugin.title} back as it was",
             "Its pods that came back meanwhile start once more; no new pods are placed meanwhile.",
             (
-                words.cordon(self._nodes),
+                commands.cordon(self._nodes),
                 before,
-                *([words.rolled_out(self._plugin)] if "RollingUpdate" in before else []),
-                *words.all_offered(self._nodes, self._resources),
-                *words.uncordon(self._nodes),
+                *([commands.rolled_out(self._plugin)] if "RollingUpdate" in before else []),
+                *commands.all_offered(self._nodes, self._resources),
+                *commands.uncordon(self._nodes),
             ),
         )
 
@@ -233,14 +233,14 @@ class _Way:
         """Return the commands that end the pods of one plugin on a node and begin the other's."""
         is_vke = self._start is model.StartingPoint.VKE
         return (
-            words.drain(node) if is_vke else words.cordon([node]),
-            words.mark([node], BETWEEN),
-            words.gone(space, labels, node),
-            *words.none_offered([node], self._resources),
+            commands.drain(node) if is_vke else commands.cordon([node]),
+            commands.mark([node], BETWEEN),
+            commands.gone(space, labels, node),
+            *commands.none_offered([node], self._resources),
             *(self._on_host(node, on_vke) if is_vke else ()),
-            words.mark([node], mark),
-            *words.all_offered([node], self._resources),
-            *words.uncordon([node]),
+            commands.mark([node], mark),
+            *commands.all_offered([node], self._resources),
+            *commands.uncordon([node]),
         )
 
     def _on_host(self, node: model.MigratingNode, commands: Sequence[str]) -> list[str]:
@@ -262,10 +262,10 @@ class _Way:
             "Both run, and the kubelet asks who came last. Shares have the same names in both, "
             "so none is given twice, whichever answers.",
             (
-                words.cordon([node]),
-                words.mark([node], HERE),
-                words.registered(self._space, self._labels, node),
-                *words.uncordon([node]),
+                commands.cordon([node]),
+                commands.mark([node], HERE),
+                commands.registered(self._space, self._labels, node),
+                *commands.uncordon([node]),
             ),
             node.name,
         )
@@ -276,15 +276,15 @@ class _Way:
             "Its operator deletes the DaemonSet. Then kube-rdma restarts, so that the wait for "
             "its shares proves something. Running pods go on; no new ones are placed meanwhile.",
             (
-                words.cordon(self._nodes),
+                commands.cordon(self._nodes),
                 self._policy_says(None),
-                *words.ended(self._plugin),
-                words.mark(self._nodes, BETWEEN),
-                words.gone(self._space, self._labels),
-                *words.none_offered(self._nodes, self._resources),
-                words.mark(self._nodes, HERE),
-                *words.all_offered(self._nodes, self._resources),
-                *words.uncordon(self._nodes),
+                *commands.ended(self._plugin),
+                commands.mark(self._nodes, BETWEEN),
+                commands.gone(self._space, self._labels),
+                *commands.none_offered(self._nodes, self._resources),
+                commands.mark(self._nodes, HERE),
+                *commands.all_offered(self._nodes, self._resources),
+                *commands.uncordon(self._nodes),
             ),
         )
 
@@ -294,15 +294,15 @@ class _Way:
             "The section is the one that was read when this plan was made. Pods of its plugin that "
             "still run are restarted, so that they register with the kubelet.",
             (
-                words.cordon(self._nodes),
-                words.mark(self._nodes, BETWEEN),
-                words.gone(self._space, self._labels),
-                *words.none_offered(self._nodes, self._resources),
-                words.restarted(self._plugin),
+                commands.cordon(self._nodes),
+                commands.mark(self._nodes, BETWEEN),
+                commands.gone(self._space, self._labels),
+                *commands.none_offered(self._nodes, self._resources),
+                commands.restarted(self._plugin),
                 self._policy_as_read(),
-                *words.all_offered(self._nodes, self._resources),
-                words.mark(self._nodes, ""),
-                *words.uncordon(self._nodes),
+                *commands.all_offered(self._nodes, self._resources),
+                commands.mark(self._nodes, ""),
+                *commands.uncordon(self._nodes),
             ),
         )
 
