@@ -22,6 +22,14 @@ from kube_rdma.pools.rules.pools import offer
 
 KUBELET_SOCKET = "kubelet.sock"
 _ROOM = 1 << 20  # bytes: less is soon nothing
+_KUBELET = re.compile(r"v?1\.(\d{1,9})\.(\d{1,9})(?:-vke\.(\d{1,9}))?")
+_PLUGIN = re.compile(r"v?(\d{1,9})\.(\d{1,9})\.(\d{1,9})")
+# By the minor version of Kubernetes the patch and the VKE release that RDMA needs.
+_VKE_PATCHES = {20: (15, 18), 24: (15, 12)}
+_VKE_OLDEST = min(_VKE_PATCHES)
+_VKE_PLUGIN = (1, 7, 1)
+_NEEDS = "VKE's own component needs Kubernetes 1.24.15-vke.12 or 1.20.15-vke.18, and vpc-cni 1.7.1"
+_FIX = "kube-rdma needs nothing; upgrade before you go back to VKE's own component"
 
 
 def _kubelet_down(seen: Observation) -> Iterator[Finding]:
@@ -154,16 +162,6 @@ def socket_of(resource: str) -> str:
 def _kubelet(seen: Observation) -> ObservedKubelet:
     assert seen.kubelet is not None
     return seen.kubelet
-
-
-_KUBELET = re.compile(r"v?1\.(\d{1,9})\.(\d{1,9})(?:-vke\.(\d{1,9}))?")
-_PLUGIN = re.compile(r"v?(\d{1,9})\.(\d{1,9})\.(\d{1,9})")
-# By the minor version of Kubernetes the patch and the VKE release that RDMA needs.
-_VKE_PATCHES = {20: (15, 18), 24: (15, 12)}
-_VKE_OLDEST = min(_VKE_PATCHES)
-_VKE_PLUGIN = (1, 7, 1)
-_NEEDS = "VKE's own component needs Kubernetes 1.24.15-vke.12 or 1.20.15-vke.18, and vpc-cni 1.7.1"
-_FIX = "kube-rdma needs nothing; upgrade before you go back to VKE's own component"
 
 
 def outdated(seen: Observation) -> Iterator[Finding]:

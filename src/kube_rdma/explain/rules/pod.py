@@ -25,106 +25,6 @@ from kube_rdma.model.finding import Finding, Severity, Stage
 from kube_rdma.model.pools import Bind, Pool, Serving
 from kube_rdma.pools.rules.modes import terms
 
-
-def findings(evidence: model.PodEvidence, plan: PodPlan) -> Iterator[Finding]:
-    """Yield what is in the way of a pod, in the order in which it would meet it.
-
-    Errors mean that the pod cannot have what it asks for; one that runs has it.
-    """
-    is_attached = bool(evidence.attached or evidence.recorded)
-    for finding in evidence.findings:
-        severity = Severity.WARNING if evidence.phase else finding.severity
-        problem = f"{finding.problem} (rule {finding.code})"
-        yield replace(finding, problem=problem, severity=severity, stage=Stage.ADMISSION)
-    basis = evidence.basis if not evidence.phase else None
-    scheduling = list(_unknown_resources(evidence))
-    misspelled = {one.subject for one in scheduling}
-    more = _scheduler(evidence.template, basis) if basis else ()
-    scheduling += [one for one in more if one.subject not in misspelled]
-    yield from scheduling
-    known = {one.subject for one in scheduling}
-    if plan.short is not None and not is_attached and plan.short.where not in known:
-        yield from Finding.of_refused(plan.short, Stage.KUBELET)
-    if is_attached:
-        return
-    yield from claim_findings(evidence)
-    yield from evidence.misread
-    if plan.refused is not None:
-        yield from Finding.of_refused(plan.refused, Stage.AGENT)
-
-
-def _scheduler(template: PodTemplate, basis: model.NodeBasis) -> Iterator[Finding]:
-    """Yield why the scheduler would not put the pod on this node: labels, cordon, resources."""
-    state = basis.state
-    if state is None:
-        return
-    labels = dict(state.labels)
-    keys = [key for key, _ in template.selector]
-    keys += [demand.label for demands in template.alternatives for demand in demands]
-    for key in dict.fromkeys(keys):
-        values = possible(template, key)
-        if values is not None and labels.get(key) not in values:
-            has = f"has {key}={labels[key]}" if key in labels else f"has no label {key}"
-            wants = ", ".join(sorted(values))
-            problem = f"the pod wants {key}={wants}, and the node {has}"
-            yield Finding(
-                state.name, problem, remedy="Name a node with this label", stage=Stage.SCHEDULER
-            )
-    if state.unschedulable:
-        yield Finding(
-            state.name,
-            "the node is closed (cordoned)",
-            remedy="kubectl uncordon it",
-            stage=Stage.SCHEDULER,
-        )
-    offered, others = dict(state.allocatable), dict(basis.held)
-    asked = Counter(ask.resource for one in template.containers for ask in one.asks)
-    by_claims = {p.spec.resource: p for p in basis.pools if p.spec.serve is Serving.CLAIMS}
-    for resource in asked:
-        if pool := by_claims.get(resource):
-            yield from _of_claims(template, pool)
-            continue
-        count, offer = held_shares(template, resource), offered.get(resource, 0)
-        taken = others.get(resource, 0)
-        if count > offer - taken:
-            besides = f", of which other pods ask for {taken}" if taken else ""
-            yield Finding(
-                resource,
-                f"the pod asks for {count}, and the node offers {offer}{besides}",
-                remedy="Ask for less, wait until pods end, or name another node (kube-rdma status)",
-                stage=Stage.SCHEDULER,
-            )
-
-
-def _of_claims(template: PodTemplate, pool: Pool) -> Iterator[Finding]:
-    """Yield the faults of a request that claims serve: allocatable is 0, slices have the rest."""
-    resource = pool.spec.resource
-    asks = (ask for one in template.containers for ask in one.asks if ask.resource == resource)
-    most = max((ask.count for ask in asks), default=0)
-    if most > 1 and terms(pool.spec).bind is Bind.POOL:
-        yield Finding(
-            resource,
-            f"a container asks for {most}, and claims serve {resource} on this node as one device "
-            "for all of its cards, which a container has once",
-            remedy="Ask for 1, which gives the container all of the cards",
-            stage=Stage.SCHEDULER,
-        )
-
-
-def _unknown_resources(evidence: model.PodEvidence) -> Iterator[Finding]:
-    """Yield misspelled resources: no node offers them, and one offers nearly the same name."""
-    offered = evidence.offered or ()
-    asked = {ask.resource for one in evidence.template.containers for ask in one.asks}
-    for resource in sorted(asked.difference(offered)):
-        for meant in get_close_matches(resource, offered, n=1, cutoff=0.8):
-            yield Finding(
-                resource,
-                f"no node offers {resource}; did you mean {meant}?",
-                remedy=f"Ask for {meant}, or let a pool offer {resource}",
-                stage=Stage.SCHEDULER,
-            )
-
-
 _OWN = "kube-rdma.io/"
 _STATUS = "kube-rdma.io/network-status"  # written by the agent, not asked by the pod
 _KINDS = {
@@ -350,3 +250,105 @@ def _of_rules(evidence: model.PodEvidence, plan: PodPlan) -> Iterator[str]:
         yield f"Whether the node has {listed(names)} is not judged: a NodeReport has RDMA cards"
     if any(one.mtu for one in evidence.networks):
         yield f"Whether the MTU fits is not judged: the NodeReport of {basis.name} has none"
+
+
+# Findings: what is in the way of the pod, in the order in which it would meet it.
+
+
+def findings(evidence: model.PodEvidence, plan: PodPlan) -> Iterator[Finding]:
+    """Yield what is in the way of a pod, in the order in which it would meet it.
+
+    Errors mean that the pod cannot have what it asks for; one that runs has it.
+    """
+    is_attached = bool(evidence.attached or evidence.recorded)
+    for finding in evidence.findings:
+        severity = Severity.WARNING if evidence.phase else finding.severity
+        problem = f"{finding.problem} (rule {finding.code})"
+        yield replace(finding, problem=problem, severity=severity, stage=Stage.ADMISSION)
+    basis = evidence.basis if not evidence.phase else None
+    scheduling = list(_unknown_resources(evidence))
+    misspelled = {one.subject for one in scheduling}
+    more = _scheduler(evidence.template, basis) if basis else ()
+    scheduling += [one for one in more if one.subject not in misspelled]
+    yield from scheduling
+    known = {one.subject for one in scheduling}
+    if plan.short is not None and not is_attached and plan.short.where not in known:
+        yield from Finding.of_refused(plan.short, Stage.KUBELET)
+    if is_attached:
+        return
+    yield from claim_findings(evidence)
+    yield from evidence.misread
+    if plan.refused is not None:
+        yield from Finding.of_refused(plan.refused, Stage.AGENT)
+
+
+def _scheduler(template: PodTemplate, basis: model.NodeBasis) -> Iterator[Finding]:
+    """Yield why the scheduler would not put the pod on this node: labels, cordon, resources."""
+    state = basis.state
+    if state is None:
+        return
+    labels = dict(state.labels)
+    keys = [key for key, _ in template.selector]
+    keys += [demand.label for demands in template.alternatives for demand in demands]
+    for key in dict.fromkeys(keys):
+        values = possible(template, key)
+        if values is not None and labels.get(key) not in values:
+            has = f"has {key}={labels[key]}" if key in labels else f"has no label {key}"
+            wants = ", ".join(sorted(values))
+            problem = f"the pod wants {key}={wants}, and the node {has}"
+            yield Finding(
+                state.name, problem, remedy="Name a node with this label", stage=Stage.SCHEDULER
+            )
+    if state.unschedulable:
+        yield Finding(
+            state.name,
+            "the node is closed (cordoned)",
+            remedy="kubectl uncordon it",
+            stage=Stage.SCHEDULER,
+        )
+    offered, others = dict(state.allocatable), dict(basis.held)
+    asked = Counter(ask.resource for one in template.containers for ask in one.asks)
+    by_claims = {p.spec.resource: p for p in basis.pools if p.spec.serve is Serving.CLAIMS}
+    for resource in asked:
+        if pool := by_claims.get(resource):
+            yield from _of_claims(template, pool)
+            continue
+        count, offer = held_shares(template, resource), offered.get(resource, 0)
+        taken = others.get(resource, 0)
+        if count > offer - taken:
+            besides = f", of which other pods ask for {taken}" if taken else ""
+            yield Finding(
+                resource,
+                f"the pod asks for {count}, and the node offers {offer}{besides}",
+                remedy="Ask for less, wait until pods end, or name another node (kube-rdma status)",
+                stage=Stage.SCHEDULER,
+            )
+
+
+def _of_claims(template: PodTemplate, pool: Pool) -> Iterator[Finding]:
+    """Yield the faults of a request that claims serve: allocatable is 0, slices have the rest."""
+    resource = pool.spec.resource
+    asks = (ask for one in template.containers for ask in one.asks if ask.resource == resource)
+    most = max((ask.count for ask in asks), default=0)
+    if most > 1 and terms(pool.spec).bind is Bind.POOL:
+        yield Finding(
+            resource,
+            f"a container asks for {most}, and claims serve {resource} on this node as one device "
+            "for all of its cards, which a container has once",
+            remedy="Ask for 1, which gives the container all of the cards",
+            stage=Stage.SCHEDULER,
+        )
+
+
+def _unknown_resources(evidence: model.PodEvidence) -> Iterator[Finding]:
+    """Yield misspelled resources: no node offers them, and one offers nearly the same name."""
+    offered = evidence.offered or ()
+    asked = {ask.resource for one in evidence.template.containers for ask in one.asks}
+    for resource in sorted(asked.difference(offered)):
+        for meant in get_close_matches(resource, offered, n=1, cutoff=0.8):
+            yield Finding(
+                resource,
+                f"no node offers {resource}; did you mean {meant}?",
+                remedy=f"Ask for {meant}, or let a pool offer {resource}",
+                stage=Stage.SCHEDULER,
+            )
