@@ -1,14 +1,20 @@
-"""A recorded machine answers the doctor as the live one does, check by check.
+"""Recorded machines answer the doctor as live ones do, with five faults of other people's threads.
 
-The live one is a made-up tree with all that is to be read, planted with each fault in turn, and
-with fakes for what is no file. The recording is what `kube-rdma devices --record` makes of it.
+The faults were drawn and planted before any check for them was made; then the doctor named one of
+the five, the MTU (docs/decisions/0118). Each is planted into the tree of a recorded machine, one of
+five of its kind, whose bundles are judged together, as `doctor --all-nodes` does. Then one machine
+is recorded as `kube-rdma devices --record` does, with fakes for what is no file.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from kube_base.errors import Unavailable
+from kube_base.frozen import Frozen, replace
+from kube_rdma.adapters.files import bundle
 from kube_rdma.adapters.kernel.netlink.dcb import decode_flow_control
 from kube_rdma.adapters.kernel.proc import read_hypervisor
 from kube_rdma.adapters.kernel.sysfs.record import record
@@ -21,33 +27,88 @@ from kube_rdma.doctor.beside_sysfs import (
     write_beside_sysfs,
 )
 from kube_rdma.doctor.evidence import DoctorPlaces, observe
-from kube_rdma.doctor.rules.diagnose import diagnose
-from kube_rdma.model.doctor import Observation
-from kube_rdma_lab.native.tree_text import unpack, write
+from kube_rdma.doctor.rules.diagnose import diagnose, diagnose_fleet
+from kube_rdma.model.doctor import NodeAnswer, Observation, ObservedLink
+from kube_rdma_lab.native.tree_text import link_to, unpack, write
 from kube_rdma_testing.kernel.tree_counters import write_counters
 from tests.kit.dcb import answer
-from tests.unit.doctor.test_faults_of_threads import (
-    CARD,
-    COUNTERS,
-    DSCP,
-    FAULTS,
-    HARDWARE,
-    TREES,
-    WELL,
-    nobody,
-    plant,
+from tests.kit.pci_config import config
+
+TREES = Path(__file__).parents[2] / "data/trees"
+MACHINE = (TREES / "xe9680-like/tree.txt").read_text()
+CARD = "0000:1d:00.0"  # of mlx5_0
+DSCP = 64
+
+
+class Fault(Frozen):
+    """What a thread is about: where it is, and what is otherwise on the node that has it.
+
+    `acs` is the control register of the card's port, `domain` the type of its IOMMU group, `rises`
+    what counters of a device rise by, `mtu` that of its interfaces.
+    """
+
+    thread: str
+    code: str
+    about: str
+    acs: int = 0
+    domain: str = "identity"
+    device: str = "mlx5_0"
+    rises: tuple[tuple[str, str, int], ...] = ()
+    mtu: int = 4200
+
+
+# What was wrong, by the threads: ACS was on, and four RoCE cards had half of their bandwidth; GPUs
+# hung or crawled until the kernel had no IOMMU or iommu=pt; PFC was on for priority 5 alone, and
+# the traffic had DSCP 0; a link flapped, and jobs ended now and then; peers had MTU 4096 and 1024.
+FAULTS = (
+    Fault("NVIDIA/nccl-tests#112", "KR141", "mlx5_0, mlx5_1", acs=0x1D),
+    Fault("NVIDIA/nccl-tests#115", "KR142", "mlx5_0", domain="DMA-FQ"),
+    Fault(
+        "NVIDIA/nccl#2383",
+        "KR127",
+        "mlx5_0",
+        rises=(("hw_counters", "out_of_sequence", 77), ("hw_counters", "packet_seq_err", 3)),
+    ),
+    Fault(
+        "NVIDIA/nccl#905",
+        "KR129",
+        "mlx5_2",
+        device="mlx5_2",
+        rises=(("counters", "link_downed", 1), ("counters", "link_error_recovery", 2)),
+    ),
+    Fault("kvcache-ai/Mooncake#3868", "KR128", "mlx5_0", mtu=1500),
 )
-
-CODES = {fault.code for fault in FAULTS} - {"KR128"}  # which takes several nodes
-BY_THE_DOCTOR = {*CODES, "KR125", "KR126"}
+WELL = Fault("", "", "")
 
 
-def nothing():
-    return None
+def plant(root, fault):
+    """The recorded machine with the files that the record has not, and with the fault."""
+    unpack(MACHINE, root)
+    for number, folder in enumerate(sorted(root.glob("devices/pci*/**/0000:*"))):
+        control = fault.acs if folder == next(root.glob(f"devices/**/{CARD}")).parent else 0
+        (folder / "config").write_bytes(config(control))
+        kind = fault.domain if folder.name == CARD else "identity"
+        write(root, f"kernel/iommu_groups/{number}/type", kind)
+        place = folder.relative_to(root)
+        if not (root / f"bus/pci/devices/{folder.name}").exists():  # of ports nobody recorded it
+            link_to(root, f"bus/pci/devices/{folder.name}", str(place))
+        link_to(root, f"{place}/iommu_group", f"kernel/iommu_groups/{number}")
+    write(root, "cpuinfo", "processor : 0\nflags : fpu vme de pse")
+    for name in ("mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3"):
+        write_counters(root, f"{name}/ports/1", "counters", COUNTERS)
+        write_counters(root, f"{name}/ports/1", "hw_counters", HARDWARE)
 
 
-def doors(root, fault, statistics):
-    """What stands for the kernel: netlink's bytes, counters that rise, statistics, /proc."""
+COUNTERS = dict.fromkeys(("symbol_error", "link_downed", "link_error_recovery"), 4)
+HARDWARE = dict.fromkeys(("out_of_sequence", "packet_seq_err", "np_cnp_sent"), 40)
+
+
+async def nobody():
+    raise AssertionError("a recorded tree asks no cluster")
+
+
+def readers(root, fault, statistics=lambda _interface: {}):
+    """Stand-ins for the kernel: netlink's bytes, counters that rise, statistics, /proc."""
 
     def flow_control(interfaces):
         return tuple(
@@ -66,14 +127,55 @@ def doors(root, fault, statistics):
     return KernelReaders(flow_control, watch, statistics, lambda: read_hypervisor(root))
 
 
-async def live_and_recorded(tmp_path, fault, statistics=None):
+async def seen(root, name, fault):
+    """What the doctor sees there; netlink's part is what the kernel would answer."""
+    plant(root, fault)
+    observed: Observation = await observe(DoctorPlaces(name, sysfs=root), nobody)
+    beside = await read_beside_sysfs(observed.survey, 2.0, readers(root, fault))
+    netdevs = [port.netdev for device in observed.survey.devices for port in device.ports]
+    links = tuple(ObservedLink(netdev, fault.mtu, True, True) for netdev in netdevs)
+    return replace(with_beside_sysfs(observed, beside), links=links)
+
+
+async def fleet_of(tmp_path, fault):
+    """Five nodes, one with the fault, judged by their bundles."""
+    answers = []
+    for name, own in [("node-17", fault), *((f"node-{number}", WELL) for number in range(4))]:
+        sent = bundle.encode(await seen(tmp_path / name, name, own))
+        answers.append(NodeAnswer(name, bundle.decode(sent, name)))
+    return diagnose_fleet(answers)
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.thread)
+async def test_the_cause_of_a_thread_stands_first(tmp_path, fault):
+    fleet = await fleet_of(tmp_path, fault)
+    first = fleet.findings[0]
+    assert (first.code, first.nodes, first.follows) == (fault.code, ("node-17",), "")
+    assert first.places[0].finding.subject == fault.about
+
+
+async def test_five_well_machines_have_nothing_to_say(tmp_path):
+    fleet = await fleet_of(tmp_path, WELL)
+    assert fleet.findings == ()
+    passed = {code for node in fleet.nodes for code in node.diagnosis.passed}
+    assert passed >= {fault.code for fault in FAULTS} - {"KR128"}
+
+
+CODES = {fault.code for fault in FAULTS} - {"KR128"}  # which takes several nodes
+BY_THE_DOCTOR = {*CODES, "KR125", "KR126"}
+
+
+def nothing():
+    return None
+
+
+async def live_and_recorded(tmp_path, fault, **more):
     """What the doctor sees of the machine, and of its recording."""
     live, copy = tmp_path / "live", tmp_path / "copy"
     plant(live, fault)
     narrow(live)
     seen = await observe(DoctorPlaces("node-1", sysfs=live), nobody)
-    kernel = doors(live, fault, statistics or (lambda _interface: {}))
-    beside = await read_beside_sysfs(seen.survey, 2.0, kernel)
+    beside = await read_beside_sysfs(seen.survey, 2.0, readers(live, fault, **more))
     _, faults = record(live, nothing, nothing, copy)
     assert faults == ()
     write_beside_sysfs(beside, copy)
@@ -107,7 +209,7 @@ async def test_what_could_not_be_read_is_not_seen_in_the_recording_either(tmp_pa
     def refuses(interface):
         raise Unavailable(f"the driver of {interface} tells no statistics")
 
-    live, recorded = await live_and_recorded(tmp_path, WELL, refuses)
+    live, recorded = await live_and_recorded(tmp_path, WELL, statistics=refuses)
     assert recorded.not_seen == live.not_seen
     assert "statistics of interfaces" in {one.part for one in recorded.not_seen}
 
