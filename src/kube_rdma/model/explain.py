@@ -37,6 +37,16 @@ class NodeBasis(Frozen):
     used_cards: tuple[CardId, ...] = ()  # of other pods, once for each of their interfaces
     reported: bool = True  # False: its cards are unknown, so nothing is planned
 
+    @property
+    def by_resource(self) -> Mapping[str, Pool]:
+        """Return the pools by their resource."""
+        return {pool.spec.resource: pool for pool in self.pools}
+
+    @property
+    def card_names(self) -> Mapping[str, str]:
+        """Return the names that people call the cards of pools, by card."""
+        return {card.id: card.name for pool in self.pools for card in pool.cards}
+
 
 class ClaimsEvidence(Frozen):
     """The ResourceClaims of a pod, and the devices that the scheduler has allocated to them."""

@@ -31,9 +31,9 @@ class PodBookings(Frozen):
     refusals: tuple[Finding, ...] = ()
 
 
-def bookings(seen: ClaimsEvidence | None, basis: NodeBasis | None) -> PodBookings:
+def bookings(seen: ClaimsEvidence, basis: NodeBasis | None) -> PodBookings:
     """Book the claims as the agent of this node would; none where its cards are not known."""
-    if seen is None or basis is None or not basis.reported:
+    if basis is None or not basis.reported:
         return PodBookings()
     node = BookingNode(basis.name, "", devices_of(basis.pools))
     prepared: list[PreparedClaim] = []
@@ -64,8 +64,7 @@ def claimed_shares(evidence: PodEvidence, basis: NodeBasis) -> tuple[GrantedShar
     if seen is None:
         return ()
     prepared = bookings(seen, basis).prepared
-    pools = {pool.spec.resource: pool for pool in basis.pools}
-    return granted(holdings(seen.pod, prepared), prepared, pools)
+    return granted(holdings(seen.pod, prepared), prepared, basis.by_resource)
 
 
 def claim_findings(evidence: PodEvidence) -> Iterator[Finding]:
@@ -104,11 +103,7 @@ def explained_claims(evidence: PodEvidence) -> Iterator[ExplainedClaim]:
     booked = {one.claim.uid: one for one in bookings(seen, evidence.basis).prepared}
     by_name = {one.claim.name: one for one in seen.allocated}
     made = {ask.held: ask.interface for ask in evidence.asks if ask.held}
-    cards = (
-        {card.id: card.name for pool in evidence.basis.pools for card in pool.cards}
-        if evidence.basis
-        else {}
-    )
+    cards = evidence.basis.card_names if evidence.basis else {}
     for word, name in seen.pod.claims:
         claim = by_name.get(name)
         if claim is None:

@@ -228,9 +228,8 @@ def _used_by_container(
 ) -> Iterator[tuple[str, tuple[UsedDevice, ...], FabricProfile | None]]:
     """Yield the devices that the settings of each container name, with the fabric of their pool."""
     attached = {one.interface: one for one in evidence.attached}
-    fabrics = {
-        p.spec.resource: p.spec.fabric for p in (evidence.basis.pools if evidence.basis else ())
-    }
+    pools = evidence.basis.pools if evidence.basis else ()
+    fabrics = {pool.spec.resource: pool.spec.fabric for pool in pools}
     pairs = list(_own_plans(plan))
     if not pairs and attached:
         used = tuple(

@@ -145,7 +145,7 @@ def assumed_shares(
     """
     taken = {pool.spec.resource: set(_of_others(pool, basis)) for pool in basis.pools}
     cards = tuple(one.card for one in attached if one.card)
-    pools = {pool.spec.resource: pool for pool in basis.pools}
+    pools = basis.by_resource
     lasting = [one for one in template.containers if one.role is not ContainerRole.INIT]
     holding = [one for one in lasting if one.asks]  # while the pod runs
     for container in holding or template.containers:

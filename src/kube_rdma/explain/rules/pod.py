@@ -78,20 +78,17 @@ def explain(evidence: model.PodEvidence) -> model.Explanation:
 
 def _asks(evidence: model.PodEvidence) -> Iterator[model.ExplainedAsk]:
     """Yield the resources that containers ask for, with what the node offers of each."""
-    pools = {one.spec.resource: one for one in evidence.basis.pools} if evidence.basis else {}
+    pools = evidence.basis.by_resource if evidence.basis else {}
     for container in evidence.template.containers:
         for ask in container.asks:
-            pool = pools.get(ask.resource)
-            offer = _offer(pool) if pool else ""
+            offer = ""
+            if pool := pools.get(ask.resource):
+                healthy, cards = sum(one.healthy for one in pool.shares), len(pool.cards)
+                offer = f"mode {pool.spec.mode}, {cards} card{'' if cards == 1 else 's'}, "
+                offer += f"{healthy} of {len(pool.shares)} shares healthy"
+                if pool.spec.serve is Serving.CLAIMS:
+                    offer += ", served by claims"
             yield model.ExplainedAsk(container.name, ask.resource, ask.count, offer)
-
-
-def _offer(pool: Pool) -> str:
-    healthy, cards = sum(one.healthy for one in pool.shares), len(pool.cards)
-    noun = "card" if cards == 1 else "cards"
-    way = ", served by claims" if pool.spec.serve is Serving.CLAIMS else ""
-    shares = f"{healthy} of {len(pool.shares)} shares healthy"
-    return f"mode {pool.spec.mode}, {cards} {noun}, {shares}{way}"
 
 
 def _networks(evidence: model.PodEvidence) -> Iterator[model.ExplainedNetwork]:
@@ -129,13 +126,13 @@ def _meaning(network: Network, evidence: model.PodEvidence) -> Iterator[str]:
 
 def _shares(evidence: model.PodEvidence, plan: PodPlan) -> Iterator[model.ExplainedShare]:
     """Yield the shares by the agent's records, else the status annotation, else preferred ones."""
+    names = evidence.basis.card_names if evidence.basis else {}
     if evidence.bindings:
         for binding in evidence.bindings:
+            card = listed(binding.cards)
+            name = names.get(card, "")
             for share in binding.shares:
-                card = listed(binding.cards)
-                yield model.ExplainedShare(
-                    binding.resource, card, _called(card, evidence.basis), share=share
-                )
+                yield model.ExplainedShare(binding.resource, card, name, share=share)
         return
     attached = {one.card for one in evidence.attached if one.card}
     claimed = {(one.resource, one.share) for one in plan.claimed}
@@ -153,12 +150,7 @@ def _shares(evidence: model.PodEvidence, plan: PodPlan) -> Iterator[model.Explai
     if not plan.granted:
         for status in evidence.attached:
             if status.card:
-                yield model.ExplainedShare("", status.card, _called(status.card, evidence.basis))
-
-
-def _called(card: str, basis: model.NodeBasis | None) -> str:
-    cards = [one for pool in basis.pools for one in pool.cards] if basis else []
-    return next((one.name for one in cards if one.id == card), "")
+                yield model.ExplainedShare("", status.card, names.get(status.card, ""))
 
 
 def _plans(
@@ -191,10 +183,9 @@ def _notes(
     for hidden in evidence.not_seen:
         yield f"Not seen: {hidden.part}, for {hidden.why}"
     if basis and basis.reported:
-        pools = {one.spec.resource for one in basis.pools}
         asks = dict.fromkeys(ask.resource for _, ask in asked(evidence.template, USUAL.shares))
         # Such as those of another plugin, which has no report.
-        if others := [name for name in asks if name not in pools]:
+        if others := [name for name in asks if name not in basis.by_resource]:
             yield (
                 f"No agent reports a pool of {listed(others)} on {basis.name}; its cards are "
                 "unknown"
