@@ -10,21 +10,9 @@ from typing import Protocol
 
 from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
-from kube_rdma.attach.annotated_networks import (
-    AnnotatedNetworks,
-    NamedNetworks,
-    asking,
-    claimed_definitions,
-    meant,
-)
+from kube_rdma.attach import annotated_networks
+from kube_rdma.attach.rules import requests
 from kube_rdma.attach.rules.claim_networks import ask_of, with_claims
-from kube_rdma.attach.rules.requests import (
-    ANNOTATION,
-    POD_NETWORKS,
-    POD_NETWORKS_DEFINITION,
-    refuse_host_network,
-    refuse_isolated,
-)
 from kube_rdma.explain.rules.claims import claimed_devices
 from kube_rdma.lib.part_reader import PartReader
 from kube_rdma.model.admission import PodTemplate
@@ -32,10 +20,10 @@ from kube_rdma.model.explain import PodEvidence
 from kube_rdma.model.finding import Finding, Stage
 from kube_rdma.model.kubernetes import PodState
 
-_OTHERS = (ANNOTATION, POD_NETWORKS_DEFINITION)
+_OTHERS = (requests.ANNOTATION, requests.POD_NETWORKS_DEFINITION)
 
 
-class ListedNetworks(NamedNetworks, Protocol):
+class ListedNetworks(annotated_networks.NamedNetworks, Protocol):
     """A source of networks by their names, which can also list them."""
 
     async def others(self, namespaces: Iterable[str]) -> tuple[str, ...]:
@@ -64,12 +52,12 @@ async def with_meaning(
     try:
         asked = _asking(template, pod)
         seen = replace(seen, asks=asked.asks)
-        refuse_host_network(pod, asked.asks, asked.annotation)
-        asks, definitions = await meant(asked, documents, everybodys)
+        requests.refuse_host_network(pod, asked.asks, asked.annotation)
+        asks, definitions = await annotated_networks.meant(asked, documents, everybodys)
         devices = claimed_devices(evidence)
         of_claims = tuple(map(ask_of, devices))
-        refuse_isolated(asked.namespace, of_claims, everybodys)
-        definitions |= await claimed_definitions(devices, documents)
+        requests.refuse_isolated(asked.namespace, of_claims, everybodys)
+        definitions |= await annotated_networks.claimed_definitions(devices, documents)
         asks = with_claims(asks, of_claims) if devices else asks
     except Refused as error:
         return replace(seen, misread=Finding.of_refused(error, Stage.AGENT))
@@ -90,10 +78,12 @@ async def with_meaning(
     )
 
 
-def _asking(template: PodTemplate, pod: PodState) -> AnnotatedNetworks:
+def _asking(template: PodTemplate, pod: PodState) -> annotated_networks.AnnotatedNetworks:
     """Read annotations as the agent does, without the name of the cluster's own network."""
     annotations = dict(template.annotations)
     alone = not any(annotations.get(key, "").strip() for key in _OTHERS)
     if template.blocks is not None and alone and not template.faults:
-        return AnnotatedNetworks(POD_NETWORKS, template.blocks, template.namespace)
-    return asking(pod, "")
+        return annotated_networks.AnnotatedNetworks(
+            requests.POD_NETWORKS, template.blocks, template.namespace
+        )
+    return annotated_networks.asking(pod, "")
