@@ -117,16 +117,16 @@ def _made(
     evidence: PodEvidence, plan: PodPlan, shown: Sequence[ExplainedPlan]
 ) -> Iterator[SeenInterface]:
     """Yield the interfaces of Steps, with words for what is not decided yet."""
-    seats = {one.wish.ask.interface: one for one in plan.seats}
+    nics = {one.wish.ask.interface: one for one in plan.nics}
     recorded = [one for attachment in evidence.recorded or () for one in attachment.plans]
     plans = {one.interface: one for one in (recorded or plan.plans)}
     exact = evidence.basis is not None and evidence.basis.exact
     for shown_plan in shown:
         whole = plans[shown_plan.interface]
-        seat = seats.get(shown_plan.interface)
+        nic = nics.get(shown_plan.interface)
         words = {each.text: each.word for each in shown_plan.stand_ins}
-        names = [words.get(name, name) for name in rdma_names((whole,), (seat,) if seat else ())]
-        mtu = seat.mtu or (seat.link.mtu if exact else None) if seat else None
+        names = [words.get(name, name) for name in rdma_names((whole,), (nic,) if nic else ())]
+        mtu = nic.mtu or (nic.link.mtu if exact else None) if nic else None
         yield SeenInterface(
             shown_plan.interface,
             shown_plan.network,
@@ -187,23 +187,23 @@ def _devices(share: GrantedShare, plan: PodPlan) -> list[str]:
     """Return the RDMA devices of a share's interfaces, else of its cards."""
     names = [
         name
-        for one, seat in _own_plans(plan)
+        for one, nic in _own_plans(plan)
         if one.held == share.held
-        for name in _names(one, seat, plan)
+        for name in _names(one, nic, plan)
     ]
     return names or [device.name for card in share.cards for device in card.devices]
 
 
 def _own_plans(plan: PodPlan) -> Iterator[tuple[Plan, NetworkSeat]]:
-    """Yield the plans of interfaces that kube-rdma makes itself, with their seats."""
-    seats = {one.wish.ask.interface: one for one in plan.seats}
-    return ((one, seats[one.interface]) for one in plan.plans if one.interface in seats)
+    """Yield the plans of interfaces that kube-rdma makes itself, with their cards and parents."""
+    nics = {one.wish.ask.interface: one for one in plan.nics}
+    return ((one, nics[one.interface]) for one in plan.plans if one.interface in nics)
 
 
-def _names(made: Plan, seat: NetworkSeat, plan: PodPlan) -> list[str]:
+def _names(made: Plan, nic: NetworkSeat, plan: PodPlan) -> list[str]:
     """Return the RDMA devices of an interface, with words for names that are not decided yet."""
     words = {each.text: each.word for name, each in plan.stand_ins if name == made.interface}
-    return [words.get(name, name) for name in rdma_names((made,), (seat,))]
+    return [words.get(name, name) for name in rdma_names((made,), (nic,))]
 
 
 # Settings: the files of late binding.
@@ -246,13 +246,13 @@ def _used_by_container(
         held = {one.held for one in shares}
         used_here: list[UsedDevice] = []
         networked = set()
-        for one, seat in pairs:
+        for one, nic in pairs:
             if one.held in held:
                 networked.add(one.held[0])
                 status = attached.get(one.interface)
                 known = status.rdma_device if status else None
-                names = [known] if known else _names(one, seat, plan)
-                used_here += (_used(one.interface, status, seat, name) for name in names)
+                names = [known] if known else _names(one, nic, plan)
+                used_here += (_used(one.interface, status, nic, name) for name in names)
         used_here += known_devices(
             card for one in shares if one.resource not in networked for card in one.cards
         )
@@ -262,9 +262,9 @@ def _used_by_container(
 
 
 def _used(
-    interface: InterfaceName, attached: Attached | None, seat: NetworkSeat | None, name: str
+    interface: InterfaceName, attached: Attached | None, nic: NetworkSeat | None, name: str
 ) -> UsedDevice:
-    ports = [p for d in (seat.card.devices if seat and seat.card else ()) for p in d.ports]
+    ports = [p for d in (nic.card.devices if nic and nic.card else ()) for p in d.ports]
     first = ports[0] if ports else None
     return UsedDevice(
         name,

@@ -47,10 +47,10 @@ _ANEW = "Wait until the card is back, or create the pod again"
 class PodPlan(Frozen):
     """The plan of a pod's networks, as far as it could be made."""
 
-    wished: tuple[Wish, ...] = ()  # the networks that it asks for
+    entries: tuple[Wish, ...] = ()  # the networks that it asks for
     granted: tuple[GrantedShare, ...] = ()
     claimed: tuple[GrantedShare, ...] = ()  # those of `granted` that claims hold
-    seats: tuple[NetworkSeat, ...] = ()
+    nics: tuple[NetworkSeat, ...] = ()
     plans: tuple[Plan, ...] = ()
     stand_ins: Words = ()
     refused: Refused | None = None  # why it got no further
@@ -72,12 +72,12 @@ def planned(evidence: PodEvidence, basis: NodeBasis) -> PodPlan:
     so_far = PodPlan(granted=granted, claimed=claimed, short=short)
     try:
         request = NetworkRequest(evidence.asks, evidence.networks, evidence.other_networks)
-        wished = procedure.match(request, granted)
-        so_far = replace(so_far, wished=wished.wishes)
-        host = basis.host if basis.exact else _with_unreported(basis.host, wished.wishes)
-        seated = procedure.seat(wished, host)
-        so_far = replace(so_far, seats=seated.seats)
-        placed = procedure.place(seated)
+        matched = procedure.match(request, granted)
+        so_far = replace(so_far, entries=matched.wishes)
+        host = basis.host if basis.exact else _with_unreported(basis.host, matched.wishes)
+        located = procedure.seat(matched, host)
+        so_far = replace(so_far, nics=located.seats)
+        placed = procedure.place(located)
         leased, stand_ins = addresses(evidence, placed.seats)
         pod = PodName(evidence.template.namespace, evidence.template.name)
         sandbox = Sandbox(ContainerId("none"), pod, "", "", 0)  # in names alone, all stand-ins
@@ -86,7 +86,7 @@ def planned(evidence: PodEvidence, basis: NodeBasis) -> PodPlan:
     except Refused as error:
         return replace(so_far, refused=error)
     words = (*stand_ins, *_soft_names(plan.plans, evidence.attached))
-    return replace(so_far, seats=plan.seats, plans=plan.plans, stand_ins=words)
+    return replace(so_far, nics=plan.seats, plans=plan.plans, stand_ins=words)
 
 
 def _granted(
@@ -117,20 +117,20 @@ def is_unplannable(evidence: PodEvidence, basis: NodeBasis) -> bool:
     return not basis.exact and any(one.function or one.infiniband for one in networks)
 
 
-def unreported(host: HostNetwork, wished: Sequence[Wish]) -> tuple[str, ...]:
+def unreported(host: HostNetwork, entries: Sequence[Wish]) -> tuple[str, ...]:
     """Return the interfaces that networks name and that a report lacks: those of no RDMA card."""
-    names = (wish.network.master or wish.network.device for wish in wished)
+    names = (entry.network.master or entry.network.device for entry in entries)
     reported = {link.name for link in host.links}
     return tuple(
         dict.fromkeys(name for name in names if name and ":" not in name and name not in reported)
     )
 
 
-def _with_unreported(host: HostNetwork, wished: Sequence[Wish]) -> HostNetwork:
+def _with_unreported(host: HostNetwork, entries: Sequence[Wish]) -> HostNetwork:
     """Add these interfaces to the node, as if nothing stood against them."""
     links = list(host.links)
-    for name in unreported(host, wished):
-        kinds = {wish.network.kind for wish in wished if name == wish.network.master}
+    for name in unreported(host, entries):
+        kinds = {entry.network.kind for entry in entries if name == entry.network.master}
         layer = "infiniband" if NetworkKind.IPOIB in kinds else "ether"
         links.append(HostLink(len(links) + 1, name, WIDEST, "", True, None, layer))
     return replace(host, links=tuple(links))

@@ -209,10 +209,10 @@ def _notes(
 
 def _default_routes(evidence: model.PodEvidence, plan: PodPlan) -> Iterator[str]:
     """Yield networks with a default route that no entry asks for, and interfaces that have one."""
-    silent = [one for one in plan.wished if not (one.ask.default or one.ask.default_routes)]
-    names = {name for wish in silent for name in wish.network.pools}
+    silent = [one for one in plan.entries if not (one.ask.default or one.ask.default_routes)]
+    names = {name for entry in silent for name in entry.network.pools}
     pools = [pool for name, pool in evidence.ip_pools.items() if name in names]
-    for finding in default_routes([wish.network for wish in silent], pools):
+    for finding in default_routes([entry.network for entry in silent], pools):
         yield f"{finding.subject}: {finding.problem}. {finding.remedy}"
     interfaces = [one.ask.interface for one in silent]
     for made in (plan for one in evidence.recorded or () for plan in one.plans):
@@ -232,12 +232,12 @@ def _of_rules(evidence: model.PodEvidence, plan: PodPlan) -> Iterator[str]:
         yield "The Steps are those of a node on which no other pod holds shares"
     elif any(one.cards for one in plan.granted):
         yield "The kubelet chooses shares when the pod starts; these would be preferred now"
-    if not evidence.attached and any(seat.roce for seat in plan.seats):
+    if not evidence.attached and any(nic.roce for nic in plan.nics):
         yield "The index of a GID is known when its address is; the settings then have it too"
     basis = evidence.basis
     if basis is None or basis.exact:
         return
-    if names := unreported(basis.host, plan.wished):
+    if names := unreported(basis.host, plan.entries):
         yield f"Whether the node has {listed(names)} is not judged: a NodeReport has RDMA cards"
     if any(one.mtu for one in evidence.networks):
         yield f"Whether the MTU fits is not judged: the NodeReport of {basis.name} has none"
