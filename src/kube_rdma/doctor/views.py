@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from kube_base.frozen import asdict
 from kube_rdma.lib import page
+from kube_rdma.lib.json_values import json_list, json_object
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model import doctor as model
 from kube_rdma.model.claims.devices import DRIVER
@@ -44,44 +44,37 @@ def doctor_page(seen: model.Observation, diagnosis: model.Diagnosis) -> page.Pag
 
 def doctor_document(seen: model.Observation, diagnosis: model.Diagnosis) -> dict[str, object]:
     """Return the same as JSON values. Keys are stable: they are added to, never renamed."""
+    findings = [
+        json_object(
+            one,
+            "code",
+            "severity",
+            about=one.subject,
+            evidence=one.problem,
+            cause=one.cause,
+            fix=one.remedy,
+            follows=one.follows or None,
+        )
+        for one in diagnosis.findings
+    ]
+    claimed = [
+        json_object(one, without=("rdma",), card=one.card or None, rdmaDevice=one.rdma or None)
+        for one in diagnosis.claimed
+    ]
+    uses = [
+        json_object(one, "container", pinnedBytes=one.pinned, queuePairs=one.pairs)
+        for one in diagnosis.uses
+    ]
     return {
         "node": seen.node,
         "pod": seen.pod.title if seen.pod else None,
         "taken": seen.taken,
-        "findings": [
-            {
-                "code": one.code,
-                "severity": one.severity.value,
-                "about": one.subject,
-                "evidence": one.problem,
-                "cause": one.cause,
-                "fix": one.remedy,
-                "follows": one.follows or None,
-            }
-            for one in diagnosis.findings
-        ],
-        "claimed": [
-            {
-                "container": one.container,
-                "driver": one.driver,
-                "pool": one.pool,
-                "device": one.device,
-                "card": one.card or None,
-                "rdmaDevice": one.rdma or None,
-            }
-            for one in diagnosis.claimed
-        ],
-        "uses": [
-            {
-                "container": one.container,
-                "pinnedBytes": one.pinned,
-                "queuePairs": None if one.pairs is None else list(map(asdict, one.pairs)),
-            }
-            for one in diagnosis.uses
-        ],
+        "findings": findings,
+        "claimed": claimed,
+        "uses": uses,
         "passed": list(diagnosis.passed),
-        "notChecked": [asdict(one) for one in diagnosis.unseen],
-        "notSeen": [asdict(one) for one in seen.not_seen],
+        "notChecked": json_list(diagnosis.unseen),
+        "notSeen": json_list(seen.not_seen),
     }
 
 
@@ -189,42 +182,37 @@ def fleet_page(fleet: model.FleetDiagnosis) -> page.Page:
 
 def fleet_document(fleet: model.FleetDiagnosis) -> dict[str, object]:
     """Return the same as JSON values. Keys are stable: they are added to, never renamed."""
-    return {
-        "nodes": [_node(one) for one in fleet.nodes],
-        "findings": [
+    nodes = []
+    for node in fleet.nodes:
+        own = node.diagnosis
+        nodes.append(
             {
-                "code": one.code,
-                "severity": one.severity.value,
-                "cause": one.cause,
-                "follows": one.follows or None,
-                "count": len(one.nodes),
-                "nodes": list(one.nodes),
-                "places": [
-                    {
-                        "node": place.node,
-                        "about": place.finding.subject,
-                        "evidence": place.finding.problem,
-                        "fix": place.finding.remedy,
-                    }
-                    for place in one.places
-                ],
+                "node": node.node,
+                "answered": own is not None,
+                "why": node.why or None,
+                "errors": sum(one.is_error for one in own.findings) if own else None,
+                "passed": list(own.passed) if own else [],
+                "notChecked": json_list(own.unseen) if own else [],
             }
-            for one in fleet.findings
-        ],
-    }
-
-
-def _node(node: model.NodeDiagnosis) -> dict[str, object]:
-    """Return a node, which answered if it has a diagnosis."""
-    diagnosis = node.diagnosis
-    return {
-        "node": node.node,
-        "answered": diagnosis is not None,
-        "why": node.why or None,
-        "errors": sum(one.is_error for one in diagnosis.findings) if diagnosis else None,
-        "passed": list(diagnosis.passed) if diagnosis else [],
-        "notChecked": [asdict(one) for one in diagnosis.unseen] if diagnosis else [],
-    }
+        )
+    findings = [
+        json_object(
+            one,
+            "code",
+            "severity",
+            "cause",
+            follows=one.follows or None,
+            count=len(one.nodes),
+            nodes=one.nodes,
+            places=[
+                {"node": at.node, "about": of.subject, "evidence": of.problem, "fix": of.remedy}
+                for at in one.places
+                for of in (at.finding,)
+            ],
+        )
+        for one in fleet.findings
+    ]
+    return {"nodes": nodes, "findings": findings}
 
 
 def _fleet_root_parts(root: model.FleetFinding, fleet: model.FleetDiagnosis) -> Iterator[page.Part]:

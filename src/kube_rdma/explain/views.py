@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import IPv6Address
 from itertools import chain
 
-from kube_base.frozen import asdict
 from kube_rdma.attach.views import describe
 from kube_rdma.lib import page
+from kube_rdma.lib.json_values import json_object
 from kube_rdma.model import explain as model
 from kube_rdma.model.finding import Finding, Stage
 
@@ -55,39 +55,57 @@ def explain_page(explanation: model.Explanation) -> page.Page:
 
 def explain_document(explanation: model.Explanation) -> dict[str, object]:
     """Return an Explanation as JSON values. Keys are stable: they are added to, never renamed."""
-    return {
-        "pod": explanation.pod,
-        "node": explanation.node or None,
-        "phase": explanation.phase or None,
-        "why": explanation.why or None,
-        "refused": explanation.is_refused,
-        "asked": {
-            "resources": [asdict(one) for one in explanation.asks],
-            "networks": [asdict(one) for one in explanation.networks],
-            "claims": [asdict(one) for one in explanation.claims],
-            "annotations": list(explanation.annotations),
+    plans = [
+        json_object(
+            plan,
+            "interface",
+            "network",
+            "done",
+            steps=step_texts(plan),
+            notDecided={one.word: one.meaning for one in plan.stand_ins if one.meaning},
+        )
+        for plan in explanation.plans
+    ]
+    interfaces = [
+        {"interface": one.name, "network": one.network or None}
+        | json_object(one, "addresses", "mtu", rdmaDevice=one.device or None, gid=one.gid or None)
+        | json_object(one, "gid_index")
+        for one in explanation.interfaces
+    ]
+    return json_object(
+        explanation,
+        "pod",
+        node=explanation.node or None,
+        phase=explanation.phase or None,
+        why=explanation.why or None,
+        refused=explanation.is_refused,
+        asked={
+            "resources": explanation.asks,
+            "networks": explanation.networks,
+            "claims": explanation.claims,
+            "annotations": explanation.annotations,
         },
-        "granted": [asdict(one) for one in explanation.shares],
-        "stepsFrom": explanation.source,
-        "interfaces": [_plan_document(one) for one in explanation.plans],
-        "seen": {
-            "interfaces": [_seen_document(one) for one in explanation.interfaces],
-            "deviceNodes": {name: list(paths) for name, paths in explanation.device_nodes},
-            "settings": {name: list(lines) for name, lines in explanation.settings},
+        granted=explanation.shares,
+        stepsFrom=explanation.source,
+        interfaces=plans,
+        seen={
+            "interfaces": interfaces,
+            "deviceNodes": dict(explanation.device_nodes),
+            "settings": dict(explanation.settings),
             "pinnedBytes": dict(explanation.pinned),
-            "rdmaCm": [asdict(one) for one in explanation.rdma_cm],
+            "rdmaCm": explanation.rdma_cm,
             "from": {
                 "interfaces": explanation.interfaces_from,
                 "deviceNodes": explanation.device_nodes_from,
                 "settings": model.SeenFrom.RULES,
             },
         },
-        "obstacles": [
+        obstacles=[
             {"stage": one.stage, **page.located(one), "fatal": one.is_error}
             for one in explanation.findings
         ],
-        "notes": list(explanation.notes),
-    }
+        notes=explanation.notes,
+    )
 
 
 def step_texts(plan: model.ExplainedPlan) -> tuple[str, ...]:
@@ -248,25 +266,3 @@ def _list(rows: Sequence[tuple[str, ...]]) -> Iterator[page.PageList]:
         kept = [place for place in range(len(rows[0])) if any(row[place] for row in rows)]
         cells = (tuple(row[place] for place in kept) for row in rows)
         yield page.PageList(tuple(map(page.PageRow, cells)), _INDENT * 2)
-
-
-def _plan_document(plan: model.ExplainedPlan) -> dict[str, object]:
-    return {
-        "interface": plan.interface,
-        "network": plan.network,
-        "done": plan.done,
-        "steps": list(step_texts(plan)),
-        "notDecided": {one.word: one.meaning for one in plan.stand_ins if one.meaning},
-    }
-
-
-def _seen_document(interface: model.SeenInterface) -> dict[str, object]:
-    return {
-        "interface": interface.name,
-        "network": interface.network or None,
-        "addresses": list(interface.addresses),
-        "mtu": interface.mtu,
-        "rdmaDevice": interface.device or None,
-        "gid": interface.gid or None,
-        "gidIndex": interface.gid_index,
-    }

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from kube_rdma.lib.json_values import json_object
 from kube_rdma.lib.page import Block, Page, PageState, Sentence, lines_of
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model import migrate as model
@@ -97,12 +98,7 @@ def node_plan_document(plan: model.ServingPlan) -> dict[str, object]:
 
 
 def _step(step: model.PlanStep) -> dict[str, object]:
-    return {
-        "title": step.title,
-        "why": step.why,
-        "node": step.node or None,
-        "commands": list(step.commands),
-    }
+    return json_object(step, "title", "why", node=step.node or None, commands=step.commands)
 
 
 def _policy(source: model.MigrationSource) -> str:
