@@ -81,12 +81,6 @@ async def test_what_is_no_bundle_is_an_answer_of_nobody(fleet, text, why):
     assert answers[1].seen
 
 
-async def test_what_a_failing_doctor_says_is_shown_without_control_characters(fleet):
-    fleet.failing["node-1"] = "kube-rdma: no such option \x1b[31m--collect"
-    answers = await (await agents_of(fleet)).every_node()
-    assert "ended with 2: kube-rdma: no such option ?[31m--collect" in answers[0].why
-
-
 async def test_a_node_has_its_own_name_whatever_it_calls_itself(fleet):
     fleet.texts["node-1"] = bundle.encode(Observation("node-3")).decode()
     assert (await (await agents_of(fleet)).node("node-1")).node == "node-1"

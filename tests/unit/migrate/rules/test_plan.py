@@ -202,14 +202,6 @@ def test_half_way_the_rest_is_moved_and_all_of_it_comes_back():
     assert strategy["template"]["spec"]["affinity"] is None
 
 
-def test_a_node_that_took_no_pods_before_takes_none_afterwards():
-    seen = STARTS["ack"]
-    closed = replace(seen.nodes[0], unschedulable=True)
-    every = words(plan(replace(seen, nodes=(closed, seen.nodes[1])), ANY).steps)
-    assert "kubectl cordon node-1" in every
-    assert [one for one in every if "uncordon" in one] == ["kubectl uncordon node-2"]
-
-
 def test_pods_that_hold_shares_are_told_and_others_are_not():
     seen = replace(
         STARTS["ack"],
