@@ -37,14 +37,8 @@ from kube_rdma.doctor.pod import OpenCluster, observed_links, observed_routes, p
 from kube_rdma.doctor.rules.cards import bridges_of, functions_of
 from kube_rdma.hardware.survey import take_survey, with_uses
 from kube_rdma.lib.part_reader import PartReader
+from kube_rdma.model import doctor as model
 from kube_rdma.model.attach.cni import PLUGIN, SET_ASIDE
-from kube_rdma.model.doctor import (
-    Observation,
-    ObservedCni,
-    ObservedKubelet,
-    ObservedRail,
-    SystemVersions,
-)
 from kube_rdma.model.late_binding import PodName, Runtime
 from kube_rdma.model.pools import AppliedPools, PoolSpec, RailRecord
 from kube_rdma.model.survey import Survey
@@ -74,14 +68,14 @@ class DoctorPlaces(Frozen):
     interval: float = 0.0  # seconds in which error counters are watched; 0: not at all
 
 
-async def observe(places: DoctorPlaces, opener: OpenCluster) -> Observation:
+async def observe(places: DoctorPlaces, opener: OpenCluster) -> model.Observation:
     """Return a node as it is now; raise Refused for a tree that is no recorded one."""
     reader = PartReader(patience=PATIENCE)
     survey = take_survey(places.sysfs)
     if places.sysfs is None:
         survey = with_uses(survey)  # the agent spares cards that the node uses
     specs, refusals = _configured(places, reader)
-    seen = Observation(
+    seen = model.Observation(
         places.node,
         survey=survey,
         specs=specs,
@@ -95,7 +89,7 @@ async def observe(places: DoctorPlaces, opener: OpenCluster) -> Observation:
         seen = await _of_this_machine(seen, survey, places, reader)
         part = await by_cluster
         assert seen.versions is not None
-        known = part.versions or SystemVersions(__version__)
+        known = part.versions or model.SystemVersions(__version__)
         seen = replace(
             seen,
             versions=replace(seen.versions, kubelet=known.kubelet, vpc_cni=known.vpc_cni),
@@ -139,9 +133,11 @@ def applied_pools(state: Path) -> AppliedPools:
 # The parts that the API server has.
 
 
-async def _of_cluster(places: DoctorPlaces, opener: OpenCluster, reader: PartReader) -> Observation:
+async def _of_cluster(
+    places: DoctorPlaces, opener: OpenCluster, reader: PartReader
+) -> model.Observation:
     """Return the parts of the API server; raise Refused or Unavailable if a pod is not read."""
-    seen = Observation(places.node)
+    seen = model.Observation(places.node)
     try:
         async with opener() as cluster:
             if places.pod:
@@ -176,7 +172,7 @@ async def _of_cluster(places: DoctorPlaces, opener: OpenCluster, reader: PartRea
         problems = tuple(one for one in findings(facts) if one.subject in subjects)
     return replace(
         seen,
-        versions=SystemVersions(__version__, kubelet=kubelet, vpc_cni=plugin or ""),
+        versions=model.SystemVersions(__version__, kubelet=kubelet, vpc_cni=plugin or ""),
         problems=problems,
         uses=uses,
         ranges=ranges,
@@ -192,8 +188,8 @@ def _socket(places: DoctorPlaces) -> Path:
 
 
 async def _of_this_machine(
-    seen: Observation, survey: Survey, places: DoctorPlaces, reader: PartReader
-) -> Observation:
+    seen: model.Observation, survey: Survey, places: DoctorPlaces, reader: PartReader
+) -> model.Observation:
     beside, kubelet, runtime = await asyncio.gather(
         read_beside_sysfs(survey, places.interval),  # as long as it takes
         _kubelet(places, reader),
@@ -202,13 +198,13 @@ async def _of_this_machine(
     interfaces = ["all", *(p.netdev for d in survey.devices for p in d.ports if p.netdev)]
     sysctls = [f"net/ipv4/conf/{name}/{word}" for name in interfaces for word in _SYSCTLS]
 
-    def rails() -> tuple[ObservedRail, ...]:
+    def rails() -> tuple[model.ObservedRail, ...]:
         record = glance(places.state / "rails", RailRecord) or RailRecord()
-        return tuple(ObservedRail(rail, card) for rail, card in places_of(record))
+        return tuple(model.ObservedRail(rail, card) for rail, card in places_of(record))
 
     return replace(
         with_beside_sysfs(seen, beside),
-        versions=SystemVersions(__version__, read_kernel(), _system(places.host)),
+        versions=model.SystemVersions(__version__, read_kernel(), _system(places.host)),
         modules=reader.part("modules", proc.read_modules),
         absent=reader.part("absent", lambda: _absent(survey)),
         links=reader.part("links", observed_links),
@@ -223,7 +219,7 @@ async def _of_this_machine(
     )
 
 
-async def _kubelet(places: DoctorPlaces, reader: PartReader) -> ObservedKubelet | None:
+async def _kubelet(places: DoctorPlaces, reader: PartReader) -> model.ObservedKubelet | None:
     root = places.kubelet_root
     folders = reader.part("kubelet", lambda: find_folders(KNOWN if root is None else (root, FIXED)))
     if folders is None:
@@ -240,7 +236,7 @@ async def _kubelet(places: DoctorPlaces, reader: PartReader) -> ObservedKubelet 
         held = await reader.asked("kubelet.holdings", asked.all_held)
         if shares is not None:
             allocatable = tuple(sorted(Counter(one.resource for one in shares).items()))
-    seen = ObservedKubelet(names, allocatable, topology_policy=policy)
+    seen = model.ObservedKubelet(names, allocatable, topology_policy=policy)
     return replace(seen, holdings=held.shares, devices=held.devices) if held else seen
 
 
@@ -261,7 +257,7 @@ def _absent(survey: Survey) -> tuple[str, ...]:
     return tuple(sorted(missing(paths, folder)))
 
 
-def _cni(host: Path, runtime: Runtime | None) -> ObservedCni:
+def _cni(host: Path, runtime: Runtime | None) -> model.ObservedCni:
     """Return the folder that the runtime names, else the one that is found; raise Unavailable."""
     if runtime and runtime.cni_conf:
         folders = named_places(runtime.cni_conf, runtime.cni_binaries or (_BINARIES,), runtime.name)
@@ -271,7 +267,7 @@ def _cni(host: Path, runtime: Runtime | None) -> ObservedCni:
     if not folder.is_dir():
         raise Unavailable(f"{folder} is not there")
     files = ConfFolder(folder).read()
-    seen = ObservedCni(
+    seen = model.ObservedCni(
         files=tuple(
             (file.name, tuple(map(type_of, plugins(document))))
             for file, document in networks(files)

@@ -40,18 +40,10 @@ from kube_rdma.attach.rules.step_table import check, looked_at
 from kube_rdma.doctor import containers
 from kube_rdma.doctor.cluster import present
 from kube_rdma.lib.part_reader import PartReader
+from kube_rdma.model import doctor as model
 from kube_rdma.model.admission import ContainerRole, PodTemplate
 from kube_rdma.model.attach.attachment import Attachment, SeenLink
 from kube_rdma.model.device import QueuePair
-from kube_rdma.model.doctor import (
-    ObservedAttachment,
-    ObservedContainer,
-    ObservedLimit,
-    ObservedLink,
-    ObservedPod,
-    ObservedQueuePairs,
-    ObservedRoute,
-)
 from kube_rdma.model.late_binding import PodName
 from kube_rdma.reports import cluster as reports
 
@@ -65,13 +57,15 @@ _JOURNALS = ("attachments", "delegated")  # of the agent's state; codec.py has w
 # The pod by the API server.
 
 
-async def pod_by_api(cluster: Cluster, pod: PodName) -> tuple[ObservedPod, FullPod]:
+async def pod_by_api(cluster: Cluster, pod: PodName) -> tuple[model.ObservedPod, FullPod]:
     """Return the pod as the API server has it; raise Refused if there is none."""
     template, whole = present(await whole_pod(cluster, pod.namespace, pod.name), pod)
     return await observed_pod(cluster, template, whole), whole
 
 
-async def observed_pod(cluster: Cluster, template: PodTemplate, whole: FullPod) -> ObservedPod:
+async def observed_pod(
+    cluster: Cluster, template: PodTemplate, whole: FullPod
+) -> model.ObservedPod:
     """Return the pod by its object, without its processes; of one that waits also the reason."""
     pod = PodName(template.namespace, template.name)
     phase = status_of(whole).phase
@@ -79,7 +73,7 @@ async def observed_pod(cluster: Cluster, template: PodTemplate, whole: FullPod) 
     asks = [*template.networks, *(template.blocks or ())]
     has_claims = bool(whole.spec.resource_claims)  # any container may be given their devices
     needs_no_reason = phase in ("Running", "Succeeded")
-    return ObservedPod(
+    return model.ObservedPod(
         namespace=pod.namespace,
         name=pod.name,
         node=whole.spec.node_name,
@@ -90,7 +84,7 @@ async def observed_pod(cluster: Cluster, template: PodTemplate, whole: FullPod) 
         attached=tuple(network_status.address_uses(str(pod), status)),
         findings=findings(template),
         containers=tuple(
-            ObservedContainer(
+            model.ObservedContainer(
                 one.name,
                 tuple((ask.resource, ask.count) for ask in one.asks),
                 asked_lock=one.privileged or bool(_LOCK & set(one.added)),
@@ -149,12 +143,12 @@ def recorded(state: Path, pod: PodName, uid: str = "") -> tuple[Attachment, ...]
 
 def checked(
     attachments: Iterable[Attachment], opened: OpenPod = open_pod
-) -> tuple[ObservedAttachment, ...]:
+) -> tuple[model.ObservedAttachment, ...]:
     """Compare each interface with the pod as it is; leave out attachments that are being made.
 
     Raise Unavailable when the pod's namespace is gone, Refused when it may not be entered.
     """
-    seen: list[ObservedAttachment] = []
+    seen: list[model.ObservedAttachment] = []
     for attachment in attachments:
         if not attachment.complete:
             continue
@@ -163,14 +157,16 @@ def checked(
             if pod.inode != sandbox.netns_inode:  # another one has come to its path
                 raise Unavailable(f"the network namespace {sandbox.netns_path} is gone")
             view = pod.look(*looked_at(plans))
-        seen += (ObservedAttachment(one.interface, one.network, check(one, view)) for one in plans)
+        seen += (
+            model.ObservedAttachment(one.interface, one.network, check(one, view)) for one in plans
+        )
     return tuple(seen)
 
 
 # Links and routes of a network namespace: the node's, or a pod's.
 
 
-def observed_links(below: Mapping[int, str] | None = None) -> tuple[ObservedLink, ...]:
+def observed_links(below: Mapping[int, str] | None = None) -> tuple[model.ObservedLink, ...]:
     """Return the links of this thread's namespace; raise Unavailable.
 
     `below` are the node's names by index, for a namespace of a pod.
@@ -185,7 +181,7 @@ def noted(
     links: Sequence[SeenLink],
     carriers: Mapping[int, bool | None],
     below: Mapping[int, str] | None = None,
-) -> tuple[ObservedLink, ...]:
+) -> tuple[model.ObservedLink, ...]:
     """Return the links with the names of their parents.
 
     netlink has a parent's index alone, and indexes of two namespaces may be equal: a parent of a
@@ -194,7 +190,7 @@ def noted(
     own = {link.index: link.name for link in links}
     names = own if below is None else {at: name for at, name in below.items() if at not in own}
     return tuple(
-        ObservedLink(
+        model.ObservedLink(
             name=link.name,
             mtu=link.mtu,
             up=link.up,
@@ -208,16 +204,17 @@ def noted(
     )
 
 
-def observed_routes() -> tuple[ObservedRoute, ...]:
+def observed_routes() -> tuple[model.ObservedRoute, ...]:
     """Return the unicast routes of this thread's namespace; raise Unavailable."""
     with open_rtnl() as netlink:
         routes = seen_routes(netlink, seen_links(netlink))
     return tuple(
-        ObservedRoute(one.name, str(one.to), str(one.via or ""), one.table or 0) for one in routes
+        model.ObservedRoute(one.name, str(one.to), str(one.via or ""), one.table or 0)
+        for one in routes
     )
 
 
-def with_namespace(seen: ObservedPod, namespace: Path) -> ObservedPod:
+def with_namespace(seen: model.ObservedPod, namespace: Path) -> model.ObservedPod:
     """Add links, routes and RDMA devices of its network namespace; raise Unavailable or Refused."""
     with open_rtnl() as netlink:
         below = {one.seen.index: str(one.seen.name) for one in interfaces(netlink)}
@@ -236,7 +233,7 @@ def with_namespace(seen: ObservedPod, namespace: Path) -> ObservedPod:
 
 async def pod_here(
     cluster: Cluster, pod: PodName, reader: PartReader, *, host: Path, state: Path, runtime: Path
-) -> ObservedPod:
+) -> model.ObservedPod:
     """Return the pod by the API server, its processes, the runtime and the agent's journal.
 
     `host` is the root of the node, `state` the agent's folder, `runtime` the socket of the CRI.
@@ -261,13 +258,13 @@ async def pod_here(
 
 
 async def _inside(
-    seen: ObservedPod,
+    seen: model.ObservedPod,
     whole: FullPod,
     reader: PartReader,
     recorded_netns: Path | None,
     host: Path,
     runtime: Path,
-) -> ObservedPod:
+) -> model.ObservedPod:
     """Return the pod with its containers, and with what its network namespace shows."""
     folder = containers.processes_folder(host)
     inside = reader.part("pod.containers", lambda: containers.with_containers(seen, whole, folder))
@@ -291,7 +288,7 @@ async def _inside(
         return full  # the kernel tells of no process that is not in sight of this one
     names = {container: name for name, container in containers.container_ids(whole).items()}
 
-    def queue_pairs() -> tuple[ObservedQueuePairs, ...]:
+    def queue_pairs() -> tuple[model.ObservedQueuePairs, ...]:
         pairs = open_inside(namespace, read_queue_pairs)
         return counted_pairs(pairs, lambda pid: names.get(proc.container_of(pid, uid), ""))
 
@@ -302,7 +299,7 @@ def counted_pairs(
     pairs: Iterable[QueuePair],
     container_of: Callable[[int], str],
     program: Callable[[int], str] = proc.program,
-) -> tuple[ObservedQueuePairs, ...]:
+) -> tuple[model.ObservedQueuePairs, ...]:
     """Count queue pairs by container, device and transport.
 
     `container_of` names the container of a process, "" for one that is not of the pod.
@@ -312,7 +309,7 @@ def counted_pairs(
         if container := container_of(pair.pid):
             groups.setdefault((container, pair.device, pair.type), []).append(pair)
     return tuple(
-        ObservedQueuePairs(
+        model.ObservedQueuePairs(
             *key,
             count=len(of),
             ready=sum(one.ready for one in of),
@@ -322,7 +319,7 @@ def counted_pairs(
     )
 
 
-def observed_limits(host: Path, uid: str) -> tuple[ObservedLimit, ...]:
+def observed_limits(host: Path, uid: str) -> tuple[model.ObservedLimit, ...]:
     """Return limits and use by device; none where the node cannot limit, or has no such pod.
 
     `host` is the node's root, `uid` the pod's as the kubelet has it. Raise Unavailable.
@@ -338,7 +335,7 @@ def observed_limits(host: Path, uid: str) -> tuple[ObservedLimit, ...]:
     group = groups.read(path)
     limits = {entry.device: entry.limits for entry in group.limits}
     return tuple(
-        ObservedLimit(
+        model.ObservedLimit(
             use.device,
             use.handles,
             use.objects,

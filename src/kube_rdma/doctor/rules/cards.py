@@ -483,9 +483,9 @@ def _ways(survey: Survey) -> Iterator[tuple[Device, Gpu, tuple[PciAddress, ...]]
 
 
 _POOLS = ("survey", "specs")
+_MODE = (*_POOLS, "survey.namespace_mode")
 _FLOW = ("survey", "flow_control")
 _IDLE = (("KR123", "KR133"), ("KR204",))  # explained by a port that carries no traffic
-
 
 CHECKS = (
     Check("KR101", "driver", ("survey",), _no_driver, (), ("KR103", "KR132", "KR203", "KR204")),
@@ -494,14 +494,7 @@ CHECKS = (
     Check("KR104", "device files", ("survey",), _device_files, (), ("KR133", "KR204")),
     Check("KR105", "device nodes", ("absent",), _absent_nodes, (), ("KR133", "KR204")),
     Check("KR106", "connection manager", ("survey",), _manager),
-    Check(
-        "KR110",
-        "namespace mode",
-        (*_POOLS, "survey.namespace_mode"),
-        _namespace_mode,
-        (),
-        ("KR133", "KR204"),
-    ),
+    Check("KR110", "namespace mode", _MODE, _namespace_mode, (), ("KR133", "KR204")),
     Check("KR115", "bonds", ("survey",), _bonds, ("KR123",), ("KR132", "KR133", "KR134")),
     *(
         Check(code, title, ("survey",), partial(_ports, lacking=lacking), *_IDLE)

@@ -26,6 +26,7 @@ from kube_rdma.model.doctor import (
     ObservedPod,
 )
 from kube_rdma.model.finding import Finding, Severity
+from kube_rdma.model.holdings import Holding
 from kube_rdma.model.ipam import gid_of
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.pools.rules.topology import claim_gpus, claimed_gpus
@@ -350,9 +351,7 @@ def _inert_lock(seen: Observation) -> Iterator[Finding]:
 def _limits(seen: Observation) -> Iterator[Finding]:
     pod = _pod(seen)
     names = {spec.resource for spec in seen.specs or () if spec.limits}
-    held = (seen.kubelet.holdings or ()) if seen.kubelet else ()
-    mine = (one for one in held if (one.namespace, one.pod) == (pod.namespace, pod.name))
-    resources = sorted({one.resource for one in mine if one.shares} & names)
+    resources = sorted({one.resource for one in _held(seen) if one.shares} & names)
     if not resources:
         return
     shown = pod.limits or ()
@@ -436,11 +435,7 @@ def _numa(seen: Observation) -> Iterator[Finding]:
     """Yield containers whose GPU and card are on different NUMA nodes."""
     pod = _pod(seen)
     assert seen.kubelet is not None
-    held = [
-        one
-        for one in seen.kubelet.holdings or ()
-        if (one.namespace, one.pod) == (pod.namespace, pod.name)
-    ]
+    held = _held(seen)
     claims = claim_gpus(seen.slices or (), seen.survey.gpus if seen.survey else ())
     by_claims = pod_cards(seen)
     names = [*(one.container for one in held), *(card.container for card in by_claims)]
@@ -507,6 +502,12 @@ def _waits(seen: Observation) -> Iterator[Finding]:
 def _pod(seen: Observation) -> ObservedPod:
     assert seen.pod is not None
     return seen.pod
+
+
+def _held(seen: Observation) -> list[Holding]:
+    """Return the shares of the pod, as the kubelet has them."""
+    pod, every = _pod(seen), (seen.kubelet.holdings or ()) if seen.kubelet else ()
+    return [one for one in every if (one.namespace, one.pod) == (pod.namespace, pod.name)]
 
 
 def _unlocked(seen: Observation) -> list[ObservedContainer]:
