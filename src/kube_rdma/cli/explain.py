@@ -119,26 +119,26 @@ def explain(
     from kube_rdma.explain.evidence import explain_manifest, explain_pod
     from kube_rdma.model.late_binding import PodName
 
-    places, door = _places(more["state_dir"]), partial(cluster.open, opener)
+    places, connect = _places(more["state_dir"]), partial(cluster.open, opener)
     kind, _, claim = target.partition("/")
     if kind in _CLAIMS:
-        _explain_claim(claim, node, lambda: cluster.usual_namespace(opener), door, output)
+        _explain_claim(claim, node, lambda: cluster.usual_namespace(opener), connect, output)
         return
     if filename:
         template = _template(filename, cluster.namespace, lambda: cluster.usual_namespace(opener))
         with ProgressLine("Reading the cluster."):
-            evidence = asyncio.run(explain_manifest(places, template, node, door))
+            evidence = asyncio.run(explain_manifest(places, template, node, connect))
     else:
         pod = named_pod(target, lambda: cluster.usual_namespace(opener))
         if pod is None:
             raise click.UsageError("Name a pod: pod/NAME or pod/NAMESPACE/NAME.")
         with ProgressLine("Reading the cluster, and the pod."):
-            evidence = asyncio.run(explain_pod(places, PodName(*pod), node, door))
+            evidence = asyncio.run(explain_pod(places, PodName(*pod), node, connect))
     _show(evidence, output)
 
 
 def _explain_claim(
-    name: str, node: str | None, usual: Callable[[], str], door: OpenCluster, output: str
+    name: str, node: str | None, usual: Callable[[], str], connect: OpenCluster, output: str
 ) -> None:
     from kube_rdma.claims.rules.verdicts import explain_claim
     from kube_rdma.claims.views import claim_document, claim_page
@@ -149,7 +149,7 @@ def _explain_claim(
         raise click.UsageError("Name a claim: claim/NAME or claim/NAMESPACE/NAME.")
     key = (namespace, bare) if slash else (usual(), name)
     with ProgressLine("Reading the cluster."):
-        explanation = explain_claim(asyncio.run(read_claim(*key, node, door)))
+        explanation = explain_claim(asyncio.run(read_claim(*key, node, connect)))
     show_result(claim_page(explanation), claim_document(explanation), output)
     if not explanation.is_met:
         sys.exit(ExitCode.PROBLEM)

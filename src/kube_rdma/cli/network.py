@@ -211,9 +211,9 @@ def _refuse_agent(path: Path) -> None:
     """Raise Refused while an agent answers there: it would undo everything at once."""
     from kube_base.errors import Refused
 
-    with socket.socket(socket.AF_UNIX) as door:
+    with socket.socket(socket.AF_UNIX) as connection:
         try:
-            door.connect(str(path))
+            connection.connect(str(path))
         except OSError:
             return
     raise Refused(

@@ -46,15 +46,6 @@ mlx5_1     1  DOWN    Ethernet   40G  enp129s0f1np1     1  0000:81:00.1     2  n
 RDMA namespace mode: unknown.
 """
 
-RXE = """\
-DEVICE  PORT  STATE   LINK      RATE  NETDEV  NUMA  PCI  GIDS  USABLE
-rxe0       1  ACTIVE  Ethernet  2.5G  eth0       0  -       2  yes
-rxe1       1  ACTIVE  Ethernet  2.5G  eth1       1  -       2  yes
-
-2 of 2 devices usable.
-RDMA namespace mode: unknown.
-"""
-
 
 def test_the_table_of_a_dual_port_card(mlx5):
     result = run("--sysfs", mlx5)

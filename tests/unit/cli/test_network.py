@@ -13,9 +13,7 @@ from kube_rdma.attach.rules.conflist import CELLO_RDMA, RDMA_CONF, SAVED, plan
 from kube_rdma.cli.main import cli
 
 LIST = json.dumps({"cniVersion": "1.0.0", "name": "cbr0", "plugins": [{"type": "bridge"}]})
-LONE = json.dumps({"cniVersion": "1.0.0", "name": "cbr0", "type": "bridge"})
 CONF, BINARIES = "etc/cni/net.d", "opt/cni/bin"
-OWN = "00-kube-rdma.conflist"
 
 
 @pytest.fixture

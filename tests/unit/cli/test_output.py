@@ -15,7 +15,6 @@ from kube_rdma.cli.main import cli
 from kube_rdma.cli.output import MEANINGS, ExitCode, error_document, exit_code
 
 ROOT = Path(__file__).parents[3]
-TREE = ROOT / "tests" / "data" / "trees"
 MAIN = (sys.executable, "-m", "kube_rdma.cli.main")
 KEEP = "import sys; from kube_rdma.cli import output, main; output.keep('the figures')"
 

@@ -52,7 +52,6 @@ async def silent(_):
     yield Cluster(Line())
 cli.main(sys.argv[1:], obj=silent)
 """
-DRAWN = re.compile(r"\x1b\[\d*[AKJ]|\x1b\[\?25[hl]")
 
 
 def on_terminal(timer="Now", wanted="True", *, piped="", **environment):

@@ -34,11 +34,6 @@ def refusal(*arguments):
     return str(outcome.exception)
 
 
-def workload(objects):
-    (made,) = [each for each in objects if each["kind"] == "DaemonSet"]
-    return made["spec"]["template"]["spec"]
-
-
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_preset_is_all_that_is_needed(preset):
     objects = printed("--preset", preset)

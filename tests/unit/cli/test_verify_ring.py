@@ -9,7 +9,6 @@ import pytest
 from click.testing import CliRunner
 
 from kube_rdma.adapters.cluster.kinds.own import NODE_REPORT
-from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.cli.verify import verify
 from kube_rdma_testing.perftest import PerftestCluster
 
@@ -152,20 +151,6 @@ def test_a_star_whose_centre_takes_no_part_is_refused_and_leaves_nothing(world):
     result = world.run("nodes", "node-3", "--pairs", "star")
     assert "the centre of the star takes no part: the node is not Ready" in str(result.exception)
     assert world.cluster.pods == []
-
-
-def manifests(world):
-    """The pods that a run creates, by node."""
-    made = {}
-    send = world.cluster.server.put
-
-    def put(kind, pod):
-        if kind is POD and "nodeName" in pod["spec"]:
-            made[pod["spec"]["nodeName"]] = pod
-        send(kind, pod)
-
-    world.cluster.server.put = put
-    return made
 
 
 def test_an_image_that_no_node_can_pull_ends_the_wait(world):

@@ -22,14 +22,6 @@ BY_TEMPLATE = {
         }
     }
 }
-BY_NAME = {
-    "template": {
-        "spec": {
-            "containers": [{"name": "c", "image": "perftest"}],
-            "resourceClaims": [{"name": "nic", "resourceClaimName": "mine"}],
-        }
-    }
-}
 
 
 class ClaimWorld(CheckWorld):
@@ -49,12 +41,11 @@ class ClaimWorld(CheckWorld):
         spec |= {"extendedResourceName": resource} if resource else {}
         self.server.put(DEVICE_CLASS, {"metadata": {"name": name}, "spec": spec})
 
-    def cards(self, node, *names, taint=""):
+    def cards(self, node, *names):
         devices = [
             {
                 "name": name.replace("_", "-"),
                 "attributes": {f"{DRIVER}/rdmaDevice": {"string": name}},
-                **({"taints": [{"key": taint, "effect": "NoSchedule"}]} if taint else {}),
             }
             for name in names
         ]

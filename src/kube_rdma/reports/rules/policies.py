@@ -19,7 +19,7 @@ from kube_rdma.model.pools import (
 
 Labels = frozenset[tuple[str, str]]
 Sourced = Iterable[tuple[str, str]]
-"""Sentences, each behind the source of the wish that it is about."""
+"""Sentences, each behind the source of the pool that it is about."""
 
 _WORST_FIRST = (
     PolicyOutcome.REFUSED,
@@ -76,7 +76,7 @@ def _at_node(
     refused: Sequence[tuple[str, str]],
     waits: Sequence[tuple[str, str]],
 ) -> PolicyAtNode:
-    own = {pool.source for pool in policy.pools} | {wish.source for wish in policy.functions}
+    own = {pool.source for pool in policy.pools} | {each.source for each in policy.functions}
     lost = [
         (pool, taken[pool.resource])
         for pool in policy.pools
