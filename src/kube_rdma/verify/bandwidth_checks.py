@@ -32,8 +32,8 @@ from kube_rdma.adapters.bulkhead import ObjectWalls
 from kube_rdma.adapters.cluster.events import About, Events
 from kube_rdma.lib.mirror import Mirror, follow_all
 from kube_rdma.lib.turns import served
-from kube_rdma.model.verify import BandwidthPlan, Pairing, PairProof
-from kube_rdma.verify.bandwidth_check import BandwidthCheckStatus, begun, measured, not_measured
+from kube_rdma.model.verify import BandwidthCheckStatus, BandwidthPlan, Pairing, PairProof
+from kube_rdma.verify.bandwidth_check import begun, measured, not_measured
 from kube_rdma.verify.claimed_cards import cards_or_why
 from kube_rdma.verify.cluster import (
     BANDWIDTH_CHECK,

@@ -29,9 +29,8 @@ from kube_rdma.adapters.cluster.kinds.claim_objects import (
 from kube_rdma.adapters.cluster.kinds.own import own_kind
 from kube_rdma.model.claims.claim import Claim, DeviceClass
 from kube_rdma.model.claims.devices import ListedSlice
-from kube_rdma.model.verify import BandwidthPlan
-from kube_rdma.verify import bandwidth_check as bandwidth_check_status
-from kube_rdma.verify.bandwidth_check import BandwidthCheckStatus, load_plan
+from kube_rdma.model.verify import BandwidthCheckStatus, BandwidthPlan
+from kube_rdma.verify.bandwidth_check import decode, encode, load_plan
 
 # Of a copy, as its manifest asks: nothing waits for it (DeleteOptions of meta/v1).
 _DELETE = msgspec.json.encode(
@@ -102,7 +101,7 @@ class VerifyObjects:
 # BandwidthChecks at the API server, as the controller sees them; it writes their status.
 
 _SPEC: ObjectCodec[bytes] = ObjectCodec(bytes)  # as it is: what is wrong in it gets a status
-_STATUS = ObjectCodec(bandwidth_check_status.decode, bandwidth_check_status.encode)
+_STATUS = ObjectCodec(decode, encode)
 BANDWIDTH_CHECK = own_kind("BandwidthCheck", "bandwidthchecks", _SPEC, _STATUS, namespaced=True)
 
 

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from kube_base.errors import Refused
 from kube_rdma.model.verify import (
+    MOST_NAMES,
+    MOST_PAIRS,
     Operation,
     Pairing,
     PairOutcome,
@@ -22,7 +24,7 @@ from kube_rdma.model.verify import (
     SuspectKind,
 )
 from kube_rdma.verify import bandwidth_check as statuses
-from kube_rdma.verify.bandwidth_check import MOST_NAMES, MOST_PAIRS, load_plan
+from kube_rdma.verify.bandwidth_check import load_plan
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 POD = {"containers": [{"name": "c", "image": "i", "resources": {"limits": {"rdma/hca": 1}}}]}
