@@ -24,7 +24,7 @@ from kube_rdma.cli.options import (
 if TYPE_CHECKING:
     from kube_rdma.model.metrics import MetricNames
 
-# Where the manifests of the first device plugins, of the shared and of the SR-IOV one mount it.
+# The places where manifests of the first, the shared and the SR-IOV device plugin mount it.
 CONFIG = Path("/k8s-rdma-sriov-dev-plugin/config.json")
 SHARED_CONFIG = Path("/k8s-rdma-shared-dev-plugin/config.json")
 SRIOV_CONFIG = Path("/etc/pcidp/config.json")

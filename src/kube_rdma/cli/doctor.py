@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kube_rdma.model.doctor import NodeAnswer, Observation
     from kube_rdma.model.late_binding import PodName
 
-# How `doctor`, `bundle` and `top` reach nodes elsewhere: through the agents of a namespace.
+# `doctor`, `bundle` and `top` reach nodes elsewhere through the agents of a namespace.
 
 AGENT_NAMESPACE = text_option(
     "--agent-namespace",

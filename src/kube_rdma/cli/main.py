@@ -75,7 +75,7 @@ COMMANDS = {
 }
 
 
-# What people look for, its commands, and a line to copy.
+# Headings of the help, each with its commands and a line to copy.
 GROUPS = (
     (
         "What you have",

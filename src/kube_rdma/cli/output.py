@@ -297,7 +297,7 @@ def _spinner(sentence: str) -> Spinner:
     return Spinner("line", text)  # of ASCII alone
 
 
-# What a command's exit code means, the same for all of them: `main` and docs/exit-codes.md.
+# Exit codes mean the same for all commands: `main` and docs/exit-codes.md.
 
 
 class ExitCode(IntEnum):

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from kube_rdma.verify.pairs import BandwidthProof, ClaimedCards, Copies, CopyRequest, PairedRun
     from kube_rdma.verify.views import PairTable
 
-# What `kube-rdma verify pods` and `verify nodes` do once it is clear who takes part.
+# Measures once it is clear who takes part, and shows what came of it.
 
 _FILES_OF_MACOS = 10_240  # OPEN_MAX; setrlimit takes no more, although no limit is told
 
@@ -264,7 +264,7 @@ def run_to_end(work: Coroutine[Any, Any, PairProof]) -> None:
         sys.exit(ExitCode.UNKNOWN if proof.holds else ExitCode.PROBLEM)
 
 
-# `kube-rdma verify pods` and `verify nodes`: RDMA from pod to pod, measured by perftest.
+# `kube-rdma verify pods` and `verify nodes`.
 
 
 @click.command(

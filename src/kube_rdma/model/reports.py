@@ -231,7 +231,7 @@ class NodeReportObject(StatusPart):
     """
 
 
-# A cluster at one moment as its API server tells it, and what is wrong with it.
+# A cluster at one moment, as its API server tells it.
 
 # Without these nothing can be told of a cluster's health.
 _ESSENTIAL = frozenset(

@@ -344,7 +344,7 @@ def _node_document(
 
 _CELL, _LINE = 22, 20  # pixels of a card's place
 _ACROSS = 16  # cards of a node in one line; further ones are below
-_WIDE, _CARD_GRID_SVG_FEW = 800, 4  # pixels of a page; rows that are not divided into columns
+_WIDE, _FEW_ROWS = 800, 4  # pixels of a page; rows that are not divided into columns
 _MARGIN, _HEAD, _GAP = 20, 74, 16
 _LONGEST = 24  # letters of a node's name; the middle of a longer one is left out
 _TONES = (
@@ -400,7 +400,7 @@ def _laid_out(rows: Sequence[GridRow]) -> _Grid:
     across = max(across, 4)  # room for what stands instead of cards
     name = round(LETTER * letters) + 14
     most = max(1, (_WIDE - 2 * _MARGIN + _GAP) // (name + across * _CELL + _GAP))
-    high = max(_CARD_GRID_SVG_FEW, -(-len(rows) // most))
+    high = max(_FEW_ROWS, -(-len(rows) // most))
     columns = tuple(tuple(rows[start : start + high]) for start in range(0, len(rows), high))
     return _Grid(name, across, columns)
 

@@ -181,7 +181,7 @@ def _entry(pair: RatedPair, *, latency: bool) -> PairEntry:
     )
 
 
-# The pod that a BandwidthCheck copies to nodes: the fields that are looked at, and any others.
+# The spec: first the pod that is copied to nodes, of which only some fields are looked at.
 
 # As the API server takes them: 256 KiB in all.
 Annotations = Annotated[dict[str, Annotated[str, Field(max_length=1 << 18)]], Field(max_length=256)]
@@ -272,7 +272,7 @@ class BandwidthTemplate(Typed):
 T = TypeVar("T")
 
 MOST_NODES = 1000
-BANDWIDTH_CHECK_MOST_PAIRS = 100_000
+MOST_MEASUREMENTS = 100_000
 HOUR, DAY, YEAR = 3600, 86_400, 365 * 86_400
 _RULES: list[JsonValue] = [
     {
@@ -391,7 +391,7 @@ class BandwidthCheckSpec(Typed):
     ends with the figures that it has, as NotWell. Waiting for other checks does not count. Left
     out: 21600 (6 hours).
     """
-    max_pairs: int = Field(20_000, ge=1, le=BANDWIDTH_CHECK_MOST_PAIRS)
+    max_pairs: int = Field(20_000, ge=1, le=MOST_MEASUREMENTS)
     """maxPairs is how many measurements a run may need. A run that needs more measures nothing; it
     is tried again after five minutes, with nodes only after a change of the spec. Two pods need
     one for each rail that both have, with bothWays two. Repeated measurements of suspects do not

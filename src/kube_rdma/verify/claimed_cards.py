@@ -1,9 +1,10 @@
-"""Which cards the pods that are measured have by ResourceClaims, whatever driver gave them.
+"""Cards by ResourceClaims, whatever driver gives them: of pods that are measured, and of nodes.
 
     pods ─► their claims ─► what was allocated ─┐
     slices of their nodes ──────────────────────┴─► verify/pairs
 
-Needs the rights to get the claims of the pods' namespace and to list resourceslices.
+Needs the rights to get the claims of the pods' namespace and to list resourceslices; for copies
+also those to read device classes and claim templates.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def _cards(
     return tuple(published[one] for one in dict.fromkeys(devices) if one in published)
 
 
-# Reads what claims give the nodes that are to get a copy of a pod: classes, templates, slices.
+# What claims give the nodes that are to get a copy of a pod, by classes, templates and slices.
 
 
 class _Read(Frozen):

@@ -32,7 +32,7 @@ from kube_rdma.model.claims.devices import ListedSlice
 from kube_rdma.model.verify import BandwidthCheckStatus, BandwidthPlan
 from kube_rdma.verify.bandwidth_check import decode, encode, load_plan
 
-# Of a copy, as its manifest asks: nothing waits for it (DeleteOptions of meta/v1).
+# A copy ends as its manifest asks, and nothing waits for it (DeleteOptions of meta/v1).
 _DELETE = msgspec.json.encode(
     {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
 )

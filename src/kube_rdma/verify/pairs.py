@@ -301,7 +301,7 @@ async def _aside(text: str, read: Callable[[str], T]) -> T:
     return read(text) if len(text) < _SMALL else await asyncio.to_thread(read, text)
 
 
-# A run over given pods: all pairs, a ring or a star, then what to repeat.
+# Pairs of a run: all, a ring or a star, then those to repeat.
 
 
 class PairedRun:
@@ -343,7 +343,7 @@ def with_centre_first(
     return [*centre, *(pod for pod in pods if pod not in centre)]
 
 
-# A copy of a pod on each node while they measure; they go whatever happens.
+# Copies of a pod, one on each node while they measure; they go whatever happens.
 
 _LOOK_SECONDS = 1.0
 

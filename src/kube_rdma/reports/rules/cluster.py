@@ -29,7 +29,7 @@ from kube_rdma.model.reports import (
     Workload,
 )
 
-# What is wrong with single nodes: their agents, their reports, what their Events say.
+# Findings of single nodes: their agents, their reports, their Events.
 
 # Reasons of Events about a node that stand until the other one comes, what they are called here
 # and what to do. A reason without another one is over when its Event is.
@@ -226,7 +226,7 @@ def _standing(events: tuple[ClusterEvent, ...]) -> Iterator[Finding]:
             yield Finding.of(code, f"node/{name}", event.note, remedy)
 
 
-# Why pods wait: for shares that no node has left, or for networks that cannot be made.
+# Findings of pods that wait: for shares that no node has left, or for networks.
 
 _OURS = ("kube-rdma", "rdma")  # words of an error of a sandbox that tell whose it is
 
@@ -246,7 +246,7 @@ def pod_findings(facts: ClusterFacts) -> Iterator[Finding]:
     ours = resources(facts)
     others = _offered(facts).difference(ours)
     for pod in facts.waiting or ():
-        yield from _pods_shares(pod, words, ours, others)
+        yield from _short_of_shares(pod, words, ours, others)
         yield from _networks(pod, words)
 
 
@@ -265,7 +265,7 @@ def _last_words(events: Collection[ClusterEvent]) -> Mapping[tuple[str, str, str
     return notes
 
 
-def _pods_shares(
+def _short_of_shares(
     pod: WaitingPod,
     words: Mapping[tuple[str, str, str], str],
     ours: Mapping[str, int],

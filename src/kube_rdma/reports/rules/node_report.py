@@ -194,7 +194,7 @@ def _pool(pool: Pool) -> ReportedPool:
     )
 
 
-# Which card of which node is how: the grid that `kube-rdma status --svg` draws.
+# The grid that `kube-rdma status --svg` draws.
 
 
 def card_grid(facts: ClusterFacts) -> tuple[GridRow, ...]:

@@ -1,6 +1,8 @@
-"""A pod for each node out of one manifest, which has the tenant's own network, shares and image.
+"""Copies of a pod, one for each node: which nodes take part, and what a copy is.
 
-What a copy runs is nothing: it waits until something is run in it.
+A copy is made out of one manifest, which has the tenant's own network, shares and image. It runs
+nothing of its own: it waits until something is run in it. A node takes part that offers what the
+pod asks for, as shares of the device plugin or by claims.
 """
 
 from __future__ import annotations
@@ -24,8 +26,6 @@ from kube_rdma.model.claims.claim import (
 )
 from kube_rdma.model.claims.devices import ListedSlice
 from kube_rdma.model.kubernetes import quantity
-
-# Which nodes give by claims what a copied pod asks for, where the device plugin gives nothing.
 
 # The name of every class as an extended resource, whatever it says itself (KEP-5004).
 _OF_CLASS = "deviceclass.resource.kubernetes.io/"
@@ -120,8 +120,8 @@ CHECK_LABEL = "kube-rdma.io/bandwidth-check"  # and which BandwidthCheck, if any
 # A first process ends of no signal without a handler, and a shell sees one between two commands.
 _WAIT = ["sh", "-c", "trap 'exit 0' TERM; sleep 1000000 & wait"]
 _NO_IMAGE = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"}
-# Of the scheduler (kubernetes v1.36.3, plugins/dynamicresources/dynamicresources.go), and what it
-# means for a node that has such devices.
+# The scheduler's message (kubernetes v1.36.3, plugins/dynamicresources/dynamicresources.go), and
+# what it means for a node that has such devices.
 _UNALLOCATED = "cannot allocate all claims"
 _HELD = "Cards that claims of other pods hold are not measured."
 _NODE_FIELD, _OF_A_NODE = "metadata.name", "kubernetes.io/hostname"

@@ -1,5 +1,6 @@
-"""Fewer measurements than all: a ring names a bad card in two or three rounds, a star tries one.
+"""Schedules measurements: who meets whom, what is repeated, and when a check is due.
 
+    all    everybody with everybody, one rail at a time
     ring   each card with the next one of its rail and with the one before, all rails at once
     star   the first pod with each other one, all rails at once
 
@@ -16,8 +17,6 @@ from datetime import datetime, timedelta
 from typing import TypeAlias, TypeVar
 
 from kube_rdma.model.verify import BandwidthHistory, PairedPod, Pairing, RatedPair, Rating
-
-# Who measures with whom and when: everybody with everybody, nobody with two at once.
 
 T = TypeVar("T")
 Turn: TypeAlias = "list[tuple[PairedPod, PairedPod, int]]"  # client, server, rail
@@ -129,7 +128,7 @@ def _star(pods: Sequence[PairedPod]) -> list[Turn]:
     ]
 
 
-# One measurement more for each card that was well with nobody: against a card that is well.
+# Retries: each card that was well with nobody is measured against a card that is well.
 
 RailCard: TypeAlias = "tuple[str, int]"  # a pod's title and a rail
 
@@ -194,7 +193,7 @@ class _CardTally:
         self._met[second].add(first[0])
 
 
-# When a BandwidthCheck is to be done: now, later, or not any more until somebody changes it.
+# Times of BandwidthChecks.
 
 AGAIN = timedelta(minutes=5)  # after a run that something hindered: a missing right, no pod
 

@@ -1,4 +1,4 @@
-"""Which RDMA devices a pod measures with: those that kube-rdma gave it, or those that it may open.
+"""Pods that measure: their RDMA devices, pods of kube-rdma's own, and the rails of devices.
 
 The annotation of kube-rdma tells device, GID and address by interface; such a pod is asked only for
 the rates of its ports. Pods without one are asked for their devices too, by the script that their
@@ -209,7 +209,7 @@ def _address(ips: object) -> str | None:
     return None
 
 
-# The pods of `kube-rdma verify nodes` without a manifest: made from the nodes' NodeReports.
+# Pods of `kube-rdma verify nodes` without a manifest, made from the nodes' NodeReports.
 
 _FUNCTIONS = (
     "its pool gives virtual functions, which have no address on the node; give a pod with their "
@@ -326,7 +326,7 @@ def _unhealthy(report: NodeReport, resource: str) -> Iterator[tuple[str, str]]:
             yield card.name, card.reasons[0]
 
 
-# Which rail a pod's device is on: its place, or its name where pods have unlike numbers of them.
+# The rail of a device is its place, or follows its name where pods have unlike numbers of them.
 
 
 def with_rails(pods: Sequence[PairedPod]) -> list[PairedPod]:

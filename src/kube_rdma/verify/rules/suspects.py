@@ -1,9 +1,9 @@
-"""Whose fault bad pairs are: that of a rail, a node, a card, or of what lies between two.
+"""Rates pairs, names whose fault bad ones are, and compares a run with an earlier one.
 
-Behind verdicts, which rates each pair by itself. One bad card of a node with eight is in one of
-eight of the node's pairs, and in all pairs of its own: so pairs are counted by whatever could be
-their cause, and the widest cause that explains nearly all of its own is named. What it explains is
-taken out before the next one is looked for; in the end single pairs are left.
+One bad card of a node with eight is in one of eight of the node's pairs, and in all pairs of its
+own: so pairs are counted by whatever could be their cause (a rail, a node, a card), and the widest
+cause that explains nearly all of its own is named. Its pairs are taken out before the next one is
+looked for; in the end single pairs are left.
 """
 
 from __future__ import annotations
@@ -29,11 +29,72 @@ from kube_rdma.model.verify import (
 )
 
 NEARLY_ALL = 0.8  # of the pairs of a cause, and of the cards of a rail
+_FEWEST = 3  # pairs of which a median says something
 _FEWEST_PEERS = 2  # of one pair nobody can tell which end it is
 _FEWEST_CARDS = 3  # of a rail
 
 Cause: TypeAlias = "tuple[str, ...]"  # a node, or a node and its device
 Pairs: TypeAlias = "list[RatedPair]"
+
+
+def rate(
+    outcomes: Sequence[PairOutcome],
+    standard: PairStandard,
+    before: Mapping[PairKey, float] | None = None,
+) -> tuple[RatedPair, ...]:
+    """Return each outcome with its rating; `before` has figures of an earlier run of its kind."""
+    figures: dict[int, list[float]] = defaultdict(list)
+    for outcome in outcomes:
+        row = outcome.standing(latency=standard.latency)
+        if row is not None and math.isfinite(row.figure):
+            figures[outcome.rail].append(row.figure)
+    usual = {rail: median(them) for rail, them in figures.items() if len(them) >= _FEWEST}
+    return tuple(
+        _rated(outcome, standard, usual.get(outcome.rail), (before or {}).get(key(outcome)))
+        for outcome in outcomes
+    )
+
+
+def key(outcome: PairOutcome) -> PairKey:
+    """Return the name of a pair that stays from run to run."""
+    return outcome.client, outcome.server, outcome.rail
+
+
+def _rated(
+    outcome: PairOutcome, standard: PairStandard, usual: float | None, before: float | None
+) -> RatedPair:
+    row = outcome.standing(latency=standard.latency)
+    if row is None or not math.isfinite(row.figure):
+        return RatedPair(outcome, Rating.FAILED, outcome.failure or "its figure is not a number")
+    unit = "µs" if standard.latency else "Gb/s"
+    for limit, what in (
+        (standard.limit, "asked for"),
+        (_of_line(outcome, standard), "due at its line rate"),
+        (_around(usual, standard), "usual here"),
+        (_around(before, standard), "what it had before"),
+    ):
+        if limit is not None and (row.figure > limit if standard.latency else row.figure < limit):
+            word = "more than" if standard.latency else "less than"
+            why = f"{row.figure:.2f} {unit} is {word} the {limit:.2f} {what}"
+            return RatedPair(outcome, Rating.SLOW, why, row.figure, limit)
+    return RatedPair(outcome, Rating.WELL, "", row.figure)
+
+
+def _of_line(outcome: PairOutcome, standard: PairStandard) -> float | None:
+    if standard.latency or outcome.line_gbps is None:
+        return None
+    return outcome.line_gbps * standard.line_share
+
+
+def _around(figure: float | None, standard: PairStandard) -> float | None:
+    """Return the worst figure that the tolerance allows beside this one."""
+    if figure is None:
+        return None
+    sign = 1 if standard.latency else -1
+    return figure * (1 + sign * standard.tolerance)
+
+
+# Whose fault bad pairs are.
 
 
 def suspects(rated: Sequence[RatedPair]) -> tuple[Suspect, ...]:
@@ -271,71 +332,6 @@ def _suspect(
         due=median(dues) if slow and dues else None,
         why=failures.most_common(1)[0][0] if not slow or len(bad) == 1 else None,
     )
-
-
-# What the figure of a pair is worth: it is well, slow, or failed.
-
-_FEWEST = 3  # pairs of which a median says something
-
-
-def rate(
-    outcomes: Sequence[PairOutcome],
-    standard: PairStandard,
-    before: Mapping[PairKey, float] | None = None,
-) -> tuple[RatedPair, ...]:
-    """Return each outcome with its rating; `before` has figures of an earlier run of its kind."""
-    figures: dict[int, list[float]] = defaultdict(list)
-    for outcome in outcomes:
-        row = outcome.standing(latency=standard.latency)
-        if row is not None and math.isfinite(row.figure):
-            figures[outcome.rail].append(row.figure)
-    usual = {rail: median(them) for rail, them in figures.items() if len(them) >= _FEWEST}
-    return tuple(
-        _rated(outcome, standard, usual.get(outcome.rail), (before or {}).get(key(outcome)))
-        for outcome in outcomes
-    )
-
-
-def key(outcome: PairOutcome) -> PairKey:
-    """Return the name of a pair that stays from run to run."""
-    return outcome.client, outcome.server, outcome.rail
-
-
-def _rated(
-    outcome: PairOutcome, standard: PairStandard, usual: float | None, before: float | None
-) -> RatedPair:
-    row = outcome.standing(latency=standard.latency)
-    if row is None or not math.isfinite(row.figure):
-        return RatedPair(outcome, Rating.FAILED, outcome.failure or "its figure is not a number")
-    unit = "µs" if standard.latency else "Gb/s"
-    for limit, what in (
-        (standard.limit, "asked for"),
-        (_of_line(outcome, standard), "due at its line rate"),
-        (_around(usual, standard), "usual here"),
-        (_around(before, standard), "what it had before"),
-    ):
-        if limit is not None and (row.figure > limit if standard.latency else row.figure < limit):
-            word = "more than" if standard.latency else "less than"
-            why = f"{row.figure:.2f} {unit} is {word} the {limit:.2f} {what}"
-            return RatedPair(outcome, Rating.SLOW, why, row.figure, limit)
-    return RatedPair(outcome, Rating.WELL, "", row.figure)
-
-
-def _of_line(outcome: PairOutcome, standard: PairStandard) -> float | None:
-    if standard.latency or outcome.line_gbps is None:
-        return None
-    return outcome.line_gbps * standard.line_share
-
-
-def _around(figure: float | None, standard: PairStandard) -> float | None:
-    """Return the worst figure that the tolerance allows beside this one."""
-    if figure is None:
-        return None
-    sign = 1 if standard.latency else -1
-    return figure * (1 + sign * standard.tolerance)
-
-
-# How a run compares as a whole with an earlier one: a cluster can become slower pair by pair.
 
 
 def comparison(rated: Sequence[RatedPair], before: Mapping[PairKey, float]) -> RunComparison | None:
