@@ -1,13 +1,15 @@
 """A slow link is named as a link, a slow pod as a pod; who is well is not named."""
 
 from itertools import combinations
+from statistics import median
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.model.verify import PairOutcome, PairStandard, PerftestRow, Rating, SuspectKind
-from kube_rdma.verify.rules.suspects import key, rate, suspects
+from kube_rdma.verify.rules.suspects import comparison, key, rate, suspects
+from tests.kit import rails as kit
 
 LINE = 100.0
 WELL, SLOW = st.floats(95, 99), st.floats(0.1, 60)
@@ -108,3 +110,31 @@ def test_what_is_no_figure_is_never_well(figure):
     )
     assert bad.rating is Rating.FAILED
     assert {each.rating for each in others} == {Rating.WELL}
+
+
+# A run beside an earlier one, over the pairs that both have.
+
+AMONG = kit.pods(2, 8)
+FIGURES = st.dictionaries(st.integers(0, 7), st.floats(1, 400))
+
+
+@given(FIGURES, FIGURES.filter(bool))
+def test_medians_are_those_of_the_pairs_that_both_have(now, before):
+    rated = rate([kit.outcome(*AMONG, rail, now[rail]) for rail in now], PairStandard())
+    compared = comparison(rated, {("node-0", "node-1", rail): before[rail] for rail in before})
+    shared = now.keys() & before.keys()
+    assert (compared.pairs, compared.missing) == (len(shared), len(before) - len(shared))
+    if shared:
+        assert compared.before == median(before[rail] for rail in shared)
+        assert compared.now == median(now[rail] for rail in shared)
+    else:
+        assert (compared.before, compared.now) == (None, None)
+
+
+def test_a_pair_that_fails_now_is_missing():
+    rated = rate([kit.outcome(*AMONG, 0, None)], PairStandard())
+    assert comparison(rated, {("node-0", "node-1", 0): 390.0}).missing == 1
+
+
+def test_without_an_earlier_run_there_is_nothing_to_compare():
+    assert comparison((), {}) is None
