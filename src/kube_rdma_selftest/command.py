@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from kube_base.errors import Refused
+from kube_rdma import __version__
 from kube_rdma.cli.output import ExitCode, show
 from kube_rdma.lib.page import Line, Page
 from kube_rdma_selftest.choice import trials
@@ -18,10 +19,16 @@ from kube_rdma_selftest.run import (
     SelftestDependencies,
     listening,
     run_trials,
-    this_system,
 )
 from kube_rdma_selftest.table import Table, dry_run, summary
-from kube_rdma_selftest.trial import SelftestRequest, Trial, TrialKind, TrialResult, UntriedCard
+from kube_rdma_selftest.trial import (
+    SelftestRequest,
+    SelftestSystem,
+    Trial,
+    TrialKind,
+    TrialResult,
+    UntriedCard,
+)
 
 _EMPTY: Page = ((Line(""),),)
 
@@ -70,7 +77,9 @@ def verified(
     say(table.head)
     outcomes = run_trials(asked, dependencies, lambda result: say(table.row(result)))
     say(_EMPTY)
-    say((*summary(outcomes), *report(this_system(), scene, outcomes)))
+    kernel = os.uname()
+    system = SelftestSystem(__version__, kernel.release, kernel.machine)
+    say((*summary(outcomes), *report(system, scene, outcomes)))
     _refuse_nothing(tried)
     return all(one.passed for one in outcomes if isinstance(one, TrialResult))
 

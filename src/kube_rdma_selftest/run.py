@@ -19,7 +19,6 @@ from pathlib import Path
 
 from kube_base.errors import KubeError, Refused, Unavailable
 from kube_base.frozen import Frozen
-from kube_rdma import __version__
 from kube_rdma.adapters.kernel.netlink.rtnl_read import (
     interfaces,
     link_ways,
@@ -44,7 +43,6 @@ from kube_rdma_selftest.choice import differences, trials
 from kube_rdma_selftest.trial import (
     SelftestRequest,
     SelftestScene,
-    SelftestSystem,
     Trial,
     TrialResult,
     TrialStage,
@@ -88,12 +86,6 @@ def run_trials(
         outcomes.append(came)
         tell(came)
     return tuple(outcomes)
-
-
-def this_system() -> SelftestSystem:
-    """Return what runs here, for the report."""
-    names = os.uname()
-    return SelftestSystem(__version__, names.release, names.machine)
 
 
 def take_scene() -> SelftestScene:

@@ -131,21 +131,15 @@ BINDING = ObjectKind(
 )
 
 
-class WorkloadCounts(Frozen):
-    """Pods of a workload: how many there are to be, are ready, are of the present template."""
-
-    desired: int
-    ready: int
-    updated: int
-
-
 class SeenWorkload(Frozen):
     """A DaemonSet or Deployment with its first container; `labels` choose its pods."""
 
     namespace: str
     name: str
     template: ProgramTemplate
-    counts: WorkloadCounts
+    desired: int  # pods that there are to be
+    ready: int
+    updated: int  # to the present template
     labels: tuple[tuple[str, str], ...]
 
 
@@ -261,7 +255,9 @@ def _seen(
         stored.namespace,
         stored.name,
         ProgramTemplate(stored.name, container.image, (*container.command, *container.args)),
-        WorkloadCounts(desired, ready, updated),
+        desired,
+        ready,
+        updated,
         tuple(sorted(stored.spec.selector.match_labels.items())),
     )
 

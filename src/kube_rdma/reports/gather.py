@@ -73,14 +73,14 @@ async def take(cluster: Cluster) -> ClusterFacts:
 
 
 def _workload(seen: SeenWorkload, role: ProgramRole) -> Workload:
-    words, counts = seen.template.words, seen.counts
+    words = seen.template.words
     return Workload(
         role,
         seen.namespace,
         seen.name,
-        counts.desired,
-        counts.ready,
-        counts.updated,
+        seen.desired,
+        seen.ready,
+        seen.updated,
         seen.template.image,
         networks=says(words, "--networks"),
         reports=says(words, "--role", "node"),
