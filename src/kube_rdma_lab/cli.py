@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from kube_rdma.cli.examples import examples
+from kube_rdma.cli.output import examples
 from kube_rdma_lab import lab as labs
 from kube_rdma_lab import state
 from kube_rdma_lab.ghost import install

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from kube_rdma.cli.doctor import AGENT_NAMESPACE, every_node
-from kube_rdma.cli.examples import examples
 from kube_rdma.cli.options import ClusterOptions, cluster_options
-from kube_rdma.cli.output import ExitCode, show_sentence
+from kube_rdma.cli.output import ExitCode, examples, show_sentence
 
 if TYPE_CHECKING:
     from kube_rdma.cli.options import Opener

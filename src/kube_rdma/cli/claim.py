@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from kube_rdma.cli.examples import examples
 from kube_rdma.cli.options import flag_option, text_option
+from kube_rdma.cli.output import examples
 
 _COUNT = click.IntRange(1, 32)
 

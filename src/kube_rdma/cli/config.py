@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kube_base.frozen import Frozen
-from kube_rdma.cli.examples import examples
 from kube_rdma.cli.options import (
     ADMISSION_SET,
     ClusterOptions,
@@ -17,7 +16,7 @@ from kube_rdma.cli.options import (
     cluster_options,
     flag_option,
 )
-from kube_rdma.cli.output import ExitCode, ProgressLine, show, show_document, tell
+from kube_rdma.cli.output import ExitCode, ProgressLine, examples, show, show_document, tell
 from kube_rdma.cli.recorded import sysfs_option
 
 if TYPE_CHECKING:

@@ -21,13 +21,13 @@ import click
 from kube_base.errors import Refused
 from kube_rdma.adapters.kernel.sysfs.recorded_text import RecordedText
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsRoot
-from kube_rdma.cli.examples import examples
 from kube_rdma.cli.options import flag_option, path_option
 from kube_rdma.cli.output import (
     DOCUMENTS,
     LIST_FORMATS,
     LIST_HELP,
     ExitCode,
+    examples,
     keep,
     remember_output,
     show,

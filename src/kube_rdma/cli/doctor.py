@@ -18,7 +18,6 @@ import click
 
 from kube_base.frozen import Frozen, replace
 from kube_rdma.cli import completion
-from kube_rdma.cli.examples import examples
 from kube_rdma.cli.options import (
     KUBELET_ROOT,
     RUNTIME_SOCKET,
@@ -31,7 +30,7 @@ from kube_rdma.cli.options import (
     root_of_host,
     text_option,
 )
-from kube_rdma.cli.output import AS_JSON, TEXT_OUTPUT, ExitCode, ProgressLine, show_result
+from kube_rdma.cli.output import AS_JSON, TEXT_OUTPUT, ExitCode, ProgressLine, examples, show_result
 
 if TYPE_CHECKING:
     from kube_rdma.cli.options import Opener

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kube_rdma.cli import completion
-from kube_rdma.cli.examples import examples
 from kube_rdma.cli.options import (
     ClusterOptions,
     cluster_options,
@@ -24,7 +23,7 @@ from kube_rdma.cli.options import (
     path_option,
     root_of_host,
 )
-from kube_rdma.cli.output import AS_JSON, TEXT_OUTPUT, ExitCode, ProgressLine, show_result
+from kube_rdma.cli.output import AS_JSON, TEXT_OUTPUT, ExitCode, ProgressLine, examples, show_result
 from kube_rdma.cli.recorded import sysfs_option
 
 if TYPE_CHECKING:

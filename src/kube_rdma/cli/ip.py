@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import click
 
 from kube_rdma.cli.beside import beside
-from kube_rdma.cli.examples import examples
 from kube_rdma.cli.options import ClusterOptions, cluster_options, flag_option, text_option
 from kube_rdma.cli.output import (
     OUTPUT,
     ExitCode,
+    examples,
     show_document,
     show_result,
     show_sentence,

@@ -21,7 +21,6 @@ from click.exceptions import NoSuchCommand
 from kube_base.errors import KubeError
 from kube_base.plain_text import plain
 from kube_rdma import __version__
-from kube_rdma.cli.examples import program, typed
 from kube_rdma.cli.output import (
     DOCUMENTS,
     MEANINGS,
@@ -29,8 +28,10 @@ from kube_rdma.cli.output import (
     ExitCode,
     error_document,
     exit_code,
+    program,
     sentence,
     show_document,
+    typed,
 )
 
 if TYPE_CHECKING:

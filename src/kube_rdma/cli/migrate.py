@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from kube_rdma.cli import completion
-from kube_rdma.cli.examples import examples
 from kube_rdma.cli.options import ClusterOptions, cluster_options, text_option
-from kube_rdma.cli.output import TEXT_OUTPUT, show_result
+from kube_rdma.cli.output import TEXT_OUTPUT, examples, show_result
 
 if TYPE_CHECKING:
     from kube_rdma.cli.options import Opener

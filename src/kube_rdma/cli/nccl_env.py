@@ -13,8 +13,8 @@ from pathlib import Path
 
 import click
 
-from kube_rdma.cli.examples import examples
 from kube_rdma.cli.options import choice_option, flag_option
+from kube_rdma.cli.output import examples
 
 
 @click.command(

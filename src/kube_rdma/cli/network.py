@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kube_rdma.cli.examples import examples
 from kube_rdma.cli.options import ClusterOptions, flag_option, program_options
-from kube_rdma.cli.output import show_sentence
+from kube_rdma.cli.output import examples, show_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from kube_rdma.cli import completion
-from kube_rdma.cli.examples import examples
+from kube_rdma.cli.output import examples
 
 PARTS = (
     "namespace",

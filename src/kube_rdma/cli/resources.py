@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kube_rdma.cli.examples import examples
 from kube_rdma.cli.options import ClusterOptions, cluster_options
 from kube_rdma.cli.output import (
     DOCUMENTS,
     LIST_OUTPUT,
     ExitCode,
+    examples,
     show,
     show_document,
     show_names,

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kube_rdma.cli.examples import examples
 from kube_rdma.cli.options import (
     ClusterOptions,
     cluster_options,
@@ -26,6 +25,7 @@ from kube_rdma.cli.output import (
     LIST_OUTPUT,
     ExitCode,
     ProgressLine,
+    examples,
     keep,
     show,
     show_document,

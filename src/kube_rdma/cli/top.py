@@ -22,12 +22,12 @@ from kube_base.plain_text import plain
 from kube_client.objects import Cluster
 from kube_rdma.adapters.metrics.local import SOCKET, ask, samples
 from kube_rdma.cli.doctor import AGENT_NAMESPACE, agent_namespaces
-from kube_rdma.cli.examples import examples
 from kube_rdma.cli.options import ClusterOptions, cluster_options, flag_option
 from kube_rdma.cli.output import (
     LIST_OUTPUT,
     ProgressLine,
     document_text,
+    examples,
     is_terminal,
     show,
     show_names,

@@ -21,12 +21,12 @@ from kube_base.foreign_json import Undecodable, decoded
 from kube_base.frozen import Frozen, replace
 from kube_rdma.cli import completion
 from kube_rdma.cli.beside import beside
-from kube_rdma.cli.examples import examples
 from kube_rdma.cli.options import ClusterOptions, cluster_options, flag_option
 from kube_rdma.cli.output import (
     ExitCode,
     ProgressLine,
     document_text,
+    examples,
     for_people,
     keep,
     page_size,

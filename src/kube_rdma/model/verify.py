@@ -24,9 +24,7 @@ PairKey = tuple[str, str, int]  # titles of client and server, rail: what stays 
 
 
 class Operation(StrEnum):
-    """An RDMA operation of perftest, whose programs are `ib_<operation>_bw` and
-    `ib_<operation>_lat`.
-    """
+    """An RDMA operation of perftest: the middle of `ib_<operation>_bw` and `ib_<operation>_lat`."""
 
     WRITE = "write"
     READ = "read"

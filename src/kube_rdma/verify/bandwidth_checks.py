@@ -148,8 +148,7 @@ class BandwidthChecks:
             self._wake.set()
 
     def _next(self, now: datetime) -> tuple[datetime, SeenCheck] | tuple[None, None]:
-        """Return the check that begins next, and its time; none when nothing is to be done, or
-        enough is under way.
+        """Return the check that begins next, and its time; None where none is due or too many run.
 
         Of those that are due it is that of the namespace which was served longest ago.
         """

@@ -147,8 +147,8 @@ class BandwidthProof:
         left_out: LeftOut = (),
         cards: ClaimedCards | None = None,
     ) -> tuple[list[PairedPod], LeftOut]:
-        """Return the pods that can take part, and why others cannot, after those that are
-        `left_out`.
+        """Return the pods that can take part, and why others cannot, behind those `left_out`
+        already.
 
         `cards` are those of the pods' claims.
         """
@@ -246,8 +246,8 @@ class BandwidthProof:
     async def _once(
         self, client: tuple[PairedPod, PodDevice], server: tuple[PairedPod, PodDevice]
     ) -> str:
-        """Return what a client prints, and use each port once: an older server may still listen on
-        it.
+        """Return what a client prints; each port is used once, for an older server may still
+        listen.
         """
         (near, near_device), (far, far_device) = client, server
         seconds, port = self._run.seconds, next(self._ports)

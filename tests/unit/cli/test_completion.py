@@ -13,8 +13,8 @@ from click.testing import CliRunner
 from kube_base.errors import Unavailable
 from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.pod import POD
-from kube_rdma.cli.examples import program
 from kube_rdma.cli.main import COMMANDS, GROUPS, cli
+from kube_rdma.cli.output import program
 from kube_rdma.install.rules.presets import PRESETS
 from kube_rdma_testing.cluster.server import FakeServer
 from tests.kit.opener import opener_of

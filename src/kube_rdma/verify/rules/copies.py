@@ -128,9 +128,7 @@ _NODE_FIELD, _OF_A_NODE = "metadata.name", "kubernetes.io/hostname"
 
 
 def pod_for(manifest: Mapping[str, Any], node: str, run: str, where: str) -> dict[str, Any]:
-    """Return the copy of a manifest for a node; raise Refused when it is no pod. `where` is its
-    file.
-    """
+    """Return the copy of a manifest (of file `where`) for a node; raise Refused if it is no pod."""
     if manifest.get("kind") != "Pod" or not manifest.get("spec", {}).get("containers"):
         raise Refused(
             f"it is of kind {manifest.get('kind')!r}, and a Pod with a container is needed",
@@ -216,9 +214,7 @@ def away(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def without_image(document: Mapping[str, Any]) -> bool:
-    """Decide whether a pod waits for an image that its node could not pull (kubelet
-    images/types.go).
-    """
+    """Decide whether a pod waits for an image that cannot be pulled (kubelet images/types.go)."""
     states = document.get("status", {}).get("containerStatuses") or ()
     reasons = {(each.get("state", {}).get("waiting") or {}).get("reason") for each in states}
     return bool(reasons & _NO_IMAGE)

@@ -168,9 +168,7 @@ class _CardTally:
         return [card for card in self._bad if not self._well[card]]
 
     def partner(self, title: str, rail: int) -> str | None:
-        """Return a card that is well, mostly with all, and chosen least often; else another
-        suspect.
-        """
+        """Return a card that is mostly well, and chosen least often; else another suspect."""
         card = title, rail
         if self._again[card]:
             return None  # it was the partner of another one

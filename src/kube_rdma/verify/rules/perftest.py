@@ -82,8 +82,7 @@ def server_script(words: Sequence[str], tcp_port: int, seconds: int) -> str:
 
 
 def client_script(words: Sequence[str], seconds: int) -> str:
-    """Return a shell script that runs a client for so long at most; by RDMA_CM until a server
-    answers.
+    """Return a shell script that runs a client for so long; by RDMA_CM until a server answers.
 
     It begins after a second: a server that is dialled just before it listens may go on waiting for
     that client, and hears no other. So does that of a client which connected and was ended by a

@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from statistics import median
 from typing import TypeAlias
@@ -98,9 +98,7 @@ def _around(figure: float | None, standard: PairStandard) -> float | None:
 
 
 def suspects(rated: Sequence[RatedPair]) -> tuple[Suspect, ...]:
-    """Return cards, nodes, rails and then pairs; of each kind the one with the most bad pairs
-    first.
-    """
+    """Return cards, nodes, rails and then pairs; of each kind that with most bad pairs first."""
     if all(_is_bad(pair) for pair in rated):
         return ()  # what all share, or what was asked for
     named: list[Suspect] = []
@@ -132,8 +130,7 @@ def _cards(pair: RatedPair) -> tuple[Cause, Cause]:
 
 
 def _rails(rated: Sequence[RatedPair]) -> tuple[list[tuple[int, Pairs]], Pairs]:
-    """Return the rails on which nearly every card is bad with nearly all of its peers, and the
-    rest.
+    """Return the rails on which nearly every card is bad with nearly all peers, and the rest.
 
     Where all rails are bad it is no leaf switch: then none is returned.
     """
@@ -148,13 +145,8 @@ def _rails(rated: Sequence[RatedPair]) -> tuple[list[tuple[int, Pairs]], Pairs]:
 
 
 def _is_bad_rail(pairs: Pairs) -> bool:
-    every: Counter[Cause] = Counter()
-    bad: Counter[Cause] = Counter()
-    for pair in pairs:
-        every.update(_cards(pair))
-        bad.update(_cards(pair) if _is_bad(pair) else ())
-    guilty = sum(bad[card] >= NEARLY_ALL * count for card, count in every.items())
-    return len(every) >= _FEWEST_CARDS and guilty >= NEARLY_ALL * len(every)
+    guilty, count = _nearly_all_bad((card, pair) for pair in pairs for card in _cards(pair))
+    return count >= _FEWEST_CARDS and guilty >= NEARLY_ALL * count
 
 
 def _is_wide(pairs: Iterable[RatedPair]) -> bool:
@@ -162,13 +154,18 @@ def _is_wide(pairs: Iterable[RatedPair]) -> bool:
 
     Pairs alone do not tell: of few, those of one bad card may be nearly all.
     """
-    every: Counter[int] = Counter()
-    bad: Counter[int] = Counter()
-    for pair in pairs:
-        every[pair.outcome.rail] += 1
-        bad[pair.outcome.rail] += _is_bad(pair)
-    guilty = sum(bad[rail] >= NEARLY_ALL * count for rail, count in every.items())
-    return guilty > 1 and guilty >= NEARLY_ALL * len(every)
+    guilty, count = _nearly_all_bad((pair.outcome.rail, pair) for pair in pairs)
+    return guilty > 1 and guilty >= NEARLY_ALL * count
+
+
+def _nearly_all_bad(parts: Iterable[tuple[Hashable, RatedPair]]) -> tuple[int, int]:
+    """Return how many parts have nearly all of their pairs bad, and how many parts there are."""
+    every: Counter[Hashable] = Counter()
+    bad: Counter[Hashable] = Counter()
+    for part, pair in parts:
+        every[part] += 1
+        bad[part] += _is_bad(pair)
+    return sum(bad[part] >= NEARLY_ALL * count for part, count in every.items()), len(every)
 
 
 def _guilty(
@@ -220,9 +217,7 @@ class Tally:
         heapq.heapify(self._heap)
 
     def worst(self) -> Cause | None:
-        """Return the next cause with nearly all of its pairs bad; None where nobody is well any
-        more.
-        """
+        """Return the next cause with nearly all of its pairs bad; None where nobody is well."""
         while self._heap and self._mixed:
             entry = heapq.heappop(self._heap)
             cause, count = entry[2], self._every[entry[2]]
