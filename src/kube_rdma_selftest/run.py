@@ -80,7 +80,7 @@ def run_trials(
             before = dependencies.look()
             came = _again(expected, before, asked)
             if isinstance(came, Trial):
-                came = _Trying(came, before, dependencies).result()
+                came = _TrialRun(came, before, dependencies).result()
         if isinstance(came, TrialResult) and any(trouble.left for trouble in came.troubles):
             spoilt.add(came.trial.card.id)
         outcomes.append(came)
@@ -159,7 +159,7 @@ class _EndError(Exception):
     """The plan goes no further; why is known already."""
 
 
-class _Trying:
+class _TrialRun:
     """One Trial, once."""
 
     def __init__(

@@ -53,10 +53,10 @@ _WHEN = {
     TrialStage.END: "after its namespace had ended",
 }
 
-Tried = Trial | UntriedCard
+Attempt = Trial | UntriedCard
 
 
-def dry_run(tried: Sequence[Tried]) -> Page:
+def dry_run(tried: Sequence[Attempt]) -> Page:
     """Return every plan with its steps, what is left out and why, and whom it would interrupt."""
     cards = [list(of_card) for _, of_card in groupby(tried, key=lambda attempt: attempt.card.id)]
     blocks: list[Block] = [
@@ -73,7 +73,7 @@ def dry_run(tried: Sequence[Tried]) -> Page:
 class Table:
     """The results, one line each; `tried` are all that are to come."""
 
-    def __init__(self, tried: Sequence[Tried]) -> None:
+    def __init__(self, tried: Sequence[Attempt]) -> None:
         rows = [_COLUMNS, _WIDEST, *(_cells(one, _NONE, _NONE) for one in tried)]
         self._table = PageTable(
             _COLUMNS,
@@ -120,14 +120,14 @@ def summary(outcomes: Sequence[TrialResult | UntriedCard]) -> Page:
     return (tuple(sentences), tuple(last)) if sentences else ((Line(""), *last),)
 
 
-def _title(attempt: Tried) -> str:
+def _title(attempt: Attempt) -> str:
     card = attempt.card
     netdevs = [netdev.name for netdev in card.function.netdevs] if card.function else []
     where = [name for name in dict.fromkeys((*netdevs, card.id)) if name != card.name]
     return f"{card.name} ({', '.join(where)})" if where else card.name
 
 
-def _shown(attempt: Tried) -> Iterator[Part]:
+def _shown(attempt: Attempt) -> Iterator[Part]:
     """Yield the steps of a plan, or why it is left out."""
     if isinstance(attempt, UntriedCard):
         kind = f"{attempt.kind}: " if attempt.kind else ""
@@ -138,7 +138,7 @@ def _shown(attempt: Tried) -> Iterator[Part]:
         yield Sentence(f"    {number:>2}  {describe(step)}", " " * 8, loose=True)
 
 
-def _warning(tried: Sequence[Tried]) -> Iterator[Sentence]:
+def _warning(tried: Sequence[Attempt]) -> Iterator[Sentence]:
     trials = [one for one in tried if isinstance(one, Trial) and one.kind.moves]
     names = list(dict.fromkeys(one.link.name for one in trials))
     if not names:
@@ -158,7 +158,7 @@ def _warning(tried: Sequence[Tried]) -> Iterator[Sentence]:
         )
 
 
-def _cells(attempt: Tried, result: str, ms: str) -> tuple[str, ...]:
+def _cells(attempt: Attempt, result: str, ms: str) -> tuple[str, ...]:
     if isinstance(attempt, UntriedCard):
         return attempt.card.name, attempt.kind or _NONE, _NONE, result, ms
     return attempt.card.name, attempt.kind, str(len(attempt.plan.steps)), result, ms

@@ -90,7 +90,7 @@ class _Excess(Frozen):
     wanted: int
 
 
-class _Running(Frozen):
+class _RunningCheck(Frozen):
     """A measurement that is under way in a namespace."""
 
     title: str
@@ -108,7 +108,7 @@ class BandwidthChecks:
         self._checks = Mirror(BANDWIDTH_CHECK, seen_check, self._changed)
         self._wake = asyncio.Event()
         self._turn = asyncio.Lock()  # who waits longest is next
-        self._busy: dict[str, _Running | None] = {}  # by namespace
+        self._busy: dict[str, _RunningCheck | None] = {}  # by namespace
         self._served: dict[str, datetime] = {}  # when a namespace's last check began
         self._not_before: dict[str, datetime] = {}  # by title: its status could not be written
         self._too_many: dict[str, _Excess] = {}  # by uid: no copies are made to find it again
@@ -204,7 +204,7 @@ class BandwidthChecks:
     ) -> BandwidthCheckStatus | None:
         """Measure until the end, or until nobody asks for just this any more: None."""
         task = asyncio.create_task(self._measured(seen, status))
-        self._busy[seen.namespace] = _Running(seen.title, seen.generation, task)
+        self._busy[seen.namespace] = _RunningCheck(seen.title, seen.generation, task)
         try:
             await asyncio.wait((task,))
             return None if task.cancelled() else task.result()

@@ -65,7 +65,7 @@ def _cards(
 # What claims give the nodes that are to get a copy of a pod, by classes, templates and slices.
 
 
-class _Read(Frozen):
+class _ClaimObjects(Frozen):
     """The claims of each resource and of each template (None: there is no such template)."""
 
     resources: Mapping[str, tuple[Claim, ...]]
@@ -96,21 +96,21 @@ async def claim_offers(
         return ClaimOffers()
     except KubeError as error:
         return ClaimOffers(unread=str(error))
-    return await asyncio.to_thread(_judged, read, nodes)
+    return await asyncio.to_thread(_offers, read, nodes)
 
 
 async def _read(
     objects: VerifyObjects, lacking: Mapping[str, int], templates: Sequence[str], namespace: str
-) -> _Read:
+) -> _ClaimObjects:
     classes = await objects.classes()
     by_resource = {name: claims_for(name, count, classes) for name, count in lacking.items()}
     resources = {name: claims for name, claims in by_resource.items() if claims}
     own = {name: await objects.claim_of(namespace, name) for name in templates}
     slices = await objects.slices() if resources or any(own.values()) else ()
-    return _Read(resources, own, classes, slices)
+    return _ClaimObjects(resources, own, classes, slices)
 
 
-def _judged(read: _Read, nodes: Sequence[Mapping[str, Any]]) -> ClaimOffers:
+def _offers(read: _ClaimObjects, nodes: Sequence[Mapping[str, Any]]) -> ClaimOffers:
     """Judge each node by itself; a resource is given where one of its classes gives it."""
     resources: dict[str, dict[str, str]] = {name: {} for name in read.resources}
     templates: dict[str, str] = {}
@@ -125,7 +125,7 @@ def _judged(read: _Read, nodes: Sequence[Mapping[str, Any]]) -> ClaimOffers:
     return ClaimOffers(resources, templates)
 
 
-def _unmet_templates(read: _Read, node: ClaimNode, selectors: Selectors) -> list[str]:
+def _unmet_templates(read: _ClaimObjects, node: ClaimNode, selectors: Selectors) -> list[str]:
     missing = [f"there is no claim template {n}" for n, one in read.templates.items() if not one]
     claims = [one for one in read.templates.values() if one]
     reasons = unmet(claims, node, read.classes, read.slices, selectors)

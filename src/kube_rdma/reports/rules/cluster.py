@@ -244,16 +244,11 @@ def pod_findings(facts: ClusterFacts) -> Iterator[Finding]:
     """Yield each pod that waits for something of kube-rdma's, with the last Event about it."""
     words = _last_words(facts.events or ())
     ours = resources(facts)
-    others = _offered(facts).difference(ours)
+    offered = {name for node in facts.nodes or () for name, count in node.allocatable if count}
+    others = offered.difference(ours)
     for pod in facts.waiting or ():
         yield from _short_of_shares(pod, words, ours, others)
         yield from _networks(pod, words)
-
-
-def _offered(facts: ClusterFacts) -> frozenset[str]:
-    """What nodes offer, of whatever program."""
-    nodes = facts.nodes or ()
-    return frozenset(name for node in nodes for name, count in node.allocatable if count)
 
 
 def _last_words(events: Collection[ClusterEvent]) -> Mapping[tuple[str, str, str], str]:
