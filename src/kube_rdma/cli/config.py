@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -81,7 +81,16 @@ def config() -> None:
     help="Output format: table for people, json for programs.",
 )
 @ADMISSION_SET
-def check(files: tuple[str, ...], output: str, assignments: tuple[str, ...], **place: Any) -> None:
+def check(
+    files: tuple[str, ...],
+    output: str,
+    assignments: tuple[str, ...],
+    *,
+    sysfs: SysfsRoot | None,
+    node: bool,
+    node_name: str | None,
+    cluster: ClusterOptions,
+) -> None:
     """Show what files mean, or their faults.
 
     FILE is JSON or YAML; - is stdin. It has a configuration of pools, or manifests of any kind:
@@ -95,7 +104,6 @@ def check(files: tuple[str, ...], output: str, assignments: tuple[str, ...], **p
     from kube_rdma.admission.documents import pod_manifest as admission_settings
     from kube_rdma.admission.manifest_check import is_configuration
 
-    sysfs, node = place["sysfs"], place["node"]
     if node and sysfs:
         raise click.UsageError("--node and --sysfs cannot be combined.")
     try:
@@ -104,7 +112,7 @@ def check(files: tuple[str, ...], output: str, assignments: tuple[str, ...], **p
         if len(parts) == 1 and isinstance(parts[0], Refused):
             raise parts[0]
         if len(files) == 1 and is_configuration(parts):
-            _check_configuration(texts[0], _Place(**place), output)
+            _check_configuration(texts[0], _Place(sysfs, node, node_name, cluster), output)
             return
         if node or sysfs:
             raise click.UsageError("--node and --sysfs are for a configuration alone.")

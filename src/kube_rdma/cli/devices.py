@@ -81,7 +81,13 @@ _WATCHED = 2.0  # seconds in which counters that rise are recorded, as `kube-rdm
     "machine.",
 )
 def devices(
-    output: str, sysfs: SysfsRoot | None, topology: bool, watch: bool, **files: Path | None
+    output: str,
+    sysfs: SysfsRoot | None,
+    *,
+    topology: bool,
+    watch: bool,
+    svg: Path | None,
+    record: Path | None,
 ) -> None:
     """Show the RDMA devices of this node.
 
@@ -90,9 +96,7 @@ def devices(
     Exits with 1 when no device is usable. With --topology, --svg, --watch, --record or -o
     ibdev2netdev it judges nothing and exits with 0.
     """
-    svg, record = files["svg"], files["record"]
-    chosen = {"svg": svg is not None, "watch": watch, "record": record is not None}
-    _check(output, topology=topology, **chosen)
+    _check(output, topology=topology, svg=bool(svg), watch=watch, record=bool(record))
     if output == "nccl":
         _nccl(sysfs)
         return

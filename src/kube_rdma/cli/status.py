@@ -9,7 +9,7 @@ import asyncio
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -73,7 +73,9 @@ def status(
     *,
     output: str,
     problems_only: bool,
-    **more: Any,
+    wait: bool,
+    seconds: float,
+    svg: Path | None,
 ) -> None:
     """Show the cluster's state and its problems.
 
@@ -87,12 +89,11 @@ def status(
     from kube_rdma.model.reports import ClusterHealth
     from kube_rdma.reports.views import node_names, status_document, status_page
 
-    if more["svg"]:
-        writable(more["svg"])
-    seconds = more["seconds"] if more["wait"] else 0.0
-    look = asyncio.run(_look(opener, cluster, seconds))
-    if more["svg"]:
-        _draw(look, more["svg"])
+    if svg:
+        writable(svg)
+    look = asyncio.run(_look(opener, cluster, seconds if wait else 0.0))
+    if svg:
+        _draw(look, svg)
     wide = output == "wide"
     if output in DOCUMENTS:
         show_document(status_document(look.facts, look.findings, look.health), output)
