@@ -26,7 +26,7 @@ from kube_rdma.model.metrics import MetricNames
 from kube_rdma.model.pools import DeviceUse, PodDeviceUse, RdmaLimits
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.pools.kubelet_view import KubeletView, NodeSlices
-from kube_rdma_testing.kernel.tree import remove_device, write_tree
+from kube_rdma_testing.kernel.tree import write_tree
 from kube_rdma_testing.kernel.tree_counters import write_counters
 from kube_rdma_testing.kernel.tree_links import write_link
 from kube_rdma_testing.kubelet.devices import ContainerPlace
@@ -253,28 +253,6 @@ async def test_labels_are_those_of_the_table(world, tree):
     labels = {family.name: set(family.labels) for family in families.FAMILIES}
     for name, pairs in seen.values:
         assert {label for label, _ in pairs} == labels[name]
-
-
-async def test_names_are_chosen(world, tree):
-    doors = exporting(world, tree, names=())
-    async with world.serving(doors):
-        await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 2)
-        seen = await scrape(doors.metrics)
-    assert not [name for name in seen.families if "node_infiniband" in name]
-    assert "kube_rdma_hw_stat" in seen.families
-
-
-async def test_a_device_that_goes_takes_its_series_along(world, tree):
-    doors = exporting(world, tree)
-    async with world.serving(doors):
-        await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 2)
-        before = await scrape(doors.metrics)
-        remove_device(tree, "mlx5_1")
-        world.change(hard_card(0))
-        await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 1)
-        after = await scrape(doors.metrics)
-    assert any(("device", "mlx5_1") in pairs for _, pairs in before.values)
-    assert not any(("device", "mlx5_1") in pairs for _, pairs in after.values)
 
 
 async def test_without_the_kubelet_only_the_node_is_described(tree, tmp_path):

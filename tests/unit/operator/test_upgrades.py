@@ -141,18 +141,6 @@ async def test_shares_of_another_plugin_are_waited_for_too(world, resource):
         assert world.drivers() == {}
 
 
-async def test_a_first_load_is_closed_to_pods_and_waits_for_those_that_are_there(world):
-    world.policy(world.spec("1", autoUpgrade=False))
-    world.start_holder(FIRST_NODE)
-    async with world.operator():
-        await world.until(lambda: world.drivers() == {SECOND_NODE: "1"})
-        await world.until(lambda: world.reason() == "WaitingForPods")
-        lacks = "1 of 2 nodes have no driver yet: node ubuntu00 waits for default/training to end"
-        await world.until(lambda: lacks in world.condition("OFEDDriverReady")["message"])
-        world.server.remove(FULL_POD, "training", "default")
-        await world.installed()
-
-
 @pytest.mark.parametrize(
     "facts", [{"carries": ["the default route leads through ens2f0"]}, {"addresses": ["10.0.0.2"]}]
 )
@@ -325,13 +313,6 @@ async def test_pods_whose_completion_the_policy_waits_for_hold_up_their_node(wor
         await world.stays(operator, "WaitingForPods")
 
 
-async def test_a_policy_by_hand_touches_no_pod(world):
-    async with world.operator() as operator:
-        await world.installed()
-        world.policy(world.spec("2", autoUpgrade=False))
-        await world.stays(operator, "UpgradeByHand")
-
-
 async def test_a_changed_environment_is_another_driver(world):
     async with world.operator():
         await world.installed()
@@ -339,13 +320,6 @@ async def test_a_changed_environment_is_another_driver(world):
         spec["ofedDriver"]["env"] = [{"name": "UNLOAD_STORAGE_MODULES", "value": "false"}]
         world.policy(spec)
         await world.until(lambda: len(world.controller.ended) == 2)
-        await world.installed()
-
-
-async def test_what_was_closed_is_opened_where_nothing_is_to_be_upgraded(world):
-    meta = {"name": FIRST_NODE, "labels": LABELS, "annotations": {CLOSED_MARK: "true"}}
-    world.server.put(NODE, {"metadata": meta, "spec": {"unschedulable": True}})
-    async with world.operator():
         await world.installed()
 
 

@@ -1,14 +1,28 @@
-"""What a release is called: by its document, or by a name of its own that it shares with nobody."""
+"""Names, labels and versions of a release, and the conditions for its end."""
 
 import json
+import re
 from itertools import combinations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kube_base.frozen import replace
-from kube_rdma.install.installation import blueprints
+from kube_rdma.install.documents.values import Digest, Tag
+from kube_rdma.install.installation import assignment, blueprints, objects
 from kube_rdma.install.rules.parts import filled
 from kube_rdma.install.rules.presets import PRESETS, merged
+from kube_rdma.install.rules.release import (
+    GROUP,
+    SINCE,
+    labelled,
+    lacking,
+    still_needed,
+    version_label,
+)
+from kube_rdma.model.install import Blueprint, Spread
+from kube_rdma.model.kubernetes import PodState
 
 # With all that is optional, so that every name is seen.
 EVERYTHING = {
@@ -148,3 +162,146 @@ def test_the_policy_holds_the_very_accounts_of_the_release(preset):
     agent = "kube-rdma-agent" if preset == "nvidia-operator" else "rdma-a-agent"
     operator = {"rdma-a-operator"} if preset == "nvidia-operator" else set()
     assert held_accounts == {agent} | operator
+
+
+# What a version of Kubernetes does not have is left out, and what it has stays.
+
+forms = st.sampled_from(["1.{}", "v1.{}", "v1.{}.3", "v1.{}.5-gke.1100", "1.{}.2+k3s1"])
+
+
+@given(st.integers(0, 60), forms)
+def test_every_form_of_a_version_has_what_its_minor_version_has(minor, form):
+    values = merged({"preset": "vke", "kubernetesVersion": form.format(minor)})
+    assert {name: values["platform"][name] for name in SINCE} == {
+        name: minor >= since for name, since in SINCE.items()
+    }
+
+
+@pytest.mark.parametrize("values", [{}, {"kubernetesVersion": ""}, {"kubernetesVersion": None}])
+def test_without_a_version_it_is_the_newest(values):
+    assert all(merged({"preset": "vke", **values})["platform"][name] for name in SINCE)
+
+
+@pytest.mark.parametrize(
+    ("preset", "pods", "version", "kinds"),
+    [
+        ("vke", {}, "1.28", ["ValidatingAdmissionPolicy"]),
+        ("vke", {}, "1.30", []),
+        ("ack", {}, "1.28", ["ValidatingAdmissionPolicy"]),
+        ("ack", {"check": False}, "1.28", []),
+        ("scc", {}, "1.28", []),
+        ("scc", {"check": True}, "1.28", ["ValidatingAdmissionPolicy"]),
+        ("scc", {"complete": True}, "1.35", ["MutatingAdmissionPolicy"]),
+        ("scc", {"complete": True}, "1.36", []),
+    ],
+)
+def test_what_is_asked_for_and_left_out_is_said(preset, pods, version, kinds):
+    given_values = {
+        "preset": preset,
+        "kubernetesVersion": version,
+        "admission": {"pods": pods},
+    }
+    sentences = lacking(merged(given_values))
+    assert [sentence.split()[4].rstrip(",") for sentence in sentences] == kinds
+    assert all(sentence.startswith(f"Kubernetes {version} has no ") for sentence in sentences)
+
+
+@pytest.mark.parametrize(("version", "count"), [("1.24", 1), ("1.25", 0), ("", 0)])
+def test_rules_of_definitions_are_left_out_where_clients_refuse_them(version, count):
+    """A note says so, where there are definitions at all."""
+    values = merged({"preset": "vke", "kubernetesVersion": version})
+    definitions = list(filled(blueprints()["definitions"], values))
+    assert ("x-kubernetes-validations" in str(definitions)) is not bool(count)
+    told = [sentence for sentence in lacking(values) if "rules of definitions" in sentence]
+    assert len(told) == count
+    values["crds"]["install"] = False
+    assert not [sentence for sentence in lacking(values) if "rules of definitions" in sentence]
+
+
+def test_a_version_that_is_too_old_is_named():
+    (first, *_) = lacking(merged({"preset": "vke", "kubernetesVersion": "v1.20.15-vke.18"}))
+    assert first == "Kubernetes v1.20.15-vke.18 is older than 1.22, which kube-rdma needs."
+    assert not lacking(merged({"preset": "scc", "kubernetesVersion": "1.22"}))
+
+
+# The labels that Kubernetes recommends: on all objects and pods, as the API server takes them.
+
+LABEL = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")  # apimachinery validation
+VALUES = merged({"preset": "vke", "agent": {"podLabels": {"team": "a", f"{GROUP}name": "b"}}})
+
+
+def form(word):
+    """Texts that a value of the installation may be."""
+    return st.from_regex(word.__metadata__[0].form, fullmatch=True)
+
+
+@given(form(Tag), form(Digest))
+def test_a_version_is_a_label(tag, digest):
+    version = version_label(tag, digest)
+    assert len(version) <= 63
+    assert LABEL.fullmatch(version)
+    assert digest.replace(":", "-").startswith(version) if digest else version in tag
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_what_belongs_together_is_found_by_them(preset):
+    """Whoever renders without Helm has an instance too: the preset, or the release's own name."""
+    for fullname, instance in (("", preset), ("rdma-a", "rdma-a")):
+        layers = [assignment("image.tag=1.2.3")]
+        layers += [assignment(f"fullnameOverride={fullname}")] if fullname else []
+        for made in objects(layers, preset):
+            labels = made["metadata"]["labels"]
+            wanted = {
+                "name": "kube-rdma",
+                "instance": instance,
+                "version": "1.2.3",
+                "part-of": "kube-rdma",
+                "managed-by": "kube-rdma",
+            }
+            assert {f"{GROUP}{key}": value for key, value in wanted.items()}.items() <= (
+                labels.items()
+            )
+            assert labels[f"{GROUP}component"]
+
+
+def test_they_stand_beside_the_labels_that_an_object_has():
+    """In front of a user's own, which change none of them."""
+    template = {"metadata": {"labels": {"name": "x", "more": Spread("agent.podLabels")}}}
+    body = {"metadata": {"name": "x", "labels": {"own": "y"}}, "spec": {"template": template}}
+    (made,) = filled([labelled(Blueprint(body, component="agent"), "workloads")], VALUES)
+    assert made["metadata"]["labels"]["own"] == "y"
+    labels = made["spec"]["template"]["metadata"]["labels"]
+    assert (labels["name"], labels["team"]) == ("x", "a")
+    assert (labels[f"{GROUP}name"], labels[f"{GROUP}component"]) == ("kube-rdma", "agent")
+
+
+def test_without_a_component_of_its_own_an_object_has_its_part_s():
+    (made,) = filled([labelled(Blueprint({"metadata": {"name": "x"}}), "pools")], VALUES)
+    assert made["metadata"]["labels"][f"{GROUP}component"] == "pools"
+
+
+# Who must be gone before the agents go.
+
+NOTE = "kube-rdma.io/network-status"
+POD = PodState("team", "a", "1", annotations=((NOTE, "[]"),), phase="Running")
+
+
+@pytest.mark.parametrize(
+    ("pod", "needed"),
+    [
+        (POD, True),
+        (replace(POD, phase="Pending"), True),
+        (replace(POD, deleting=True), True),
+        (replace(POD, phase="Succeeded"), False),
+        (replace(POD, phase="Failed"), False),
+        (replace(POD, annotations=(("another.io/network-status", "[]"),)), False),
+    ],
+)
+def test_a_pod_with_networks_that_has_not_ended_needs_an_agent(pod, needed):
+    assert bool(still_needed([pod], NOTE)) is needed
+
+
+def test_the_refusal_names_some_of_many():
+    pods = [replace(POD, name=name) for name in "edcba"]
+    refusal = still_needed(pods, NOTE)
+    assert "team/a, team/b, team/c and 2 more" in str(refusal)

@@ -1,6 +1,8 @@
-"""What DaemonSets of a policy are made of, beside what the operator's own tests look at."""
+"""DaemonSets of device plugins, and whether an object still says what was written."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kube_base.frozen import replace
 from kube_rdma.install.installation import described
@@ -13,7 +15,7 @@ from kube_rdma.model.operator import (
     PeerDriverSection,
     PolicyDriver,
 )
-from kube_rdma.operator.rules.daemon_sets import DRIVER_ACCOUNT, SRIOV, plugin_objects
+from kube_rdma.operator.rules.daemon_sets import DRIVER_ACCOUNT, SRIOV, holds, plugin_objects
 from kube_rdma.operator.rules.driver_sets import driver_objects, peer_objects
 from kube_rdma.operator.rules.placement import CARDS_LABEL, READY_LABEL, NodeGroup, policy_node
 from kube_rdma.operator.rules.sync import components
@@ -233,3 +235,38 @@ def test_a_plugin_has_the_resources_of_the_policy(networks):
     own = {"limits": {"memory": "1Gi"}}
     made = plugin_objects(functions(networks=networks, requirements=own), WORKLOADS, names=SRIOV)
     assert pod(made)["containers"][0]["resources"] == own
+
+
+# What was written must be there; what others add is theirs.
+
+leaves = st.none() | st.booleans() | st.integers() | st.text(max_size=3)
+documents = st.recursive(
+    leaves,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text("abc", min_size=1, max_size=2), inner, max_size=3)
+    ),
+    max_leaves=12,
+)
+
+
+def defaulted(document):
+    """The document as the API server holds it: each object has one more field."""
+    if isinstance(document, dict):
+        return {"defaulted": 1} | {key: defaulted(value) for key, value in document.items()}
+    return [defaulted(each) for each in document] if isinstance(document, list) else document
+
+
+@given(documents)
+def test_a_document_holds_itself_and_what_the_server_adds_is_no_difference(document):
+    assert holds(document, document)
+    assert holds(defaulted(document), document)
+
+
+def test_a_field_that_is_another_or_gone_and_a_list_that_is_longer_are_differences():
+    wanted = {"image": "a", "args": [{"name": "x"}]}
+    assert not holds({"image": "b", "args": [{"name": "x"}]}, wanted)
+    assert not holds({"args": [{"name": "x"}]}, wanted)
+    assert not holds({"image": "a", "args": [{"name": "x"}, {"name": "y"}]}, wanted)
+    assert not holds({"image": "a", "args": "x"}, wanted)
+    assert not holds(None, wanted)

@@ -1,8 +1,10 @@
-"""DaemonSets of drivers by the contract of their image: names, folders, probes, labels."""
+"""DaemonSets of drivers, by the release of their image, and who uses a driver."""
 
 import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kube_rdma.install.installation import described
 from kube_rdma.model.operator import (
@@ -17,7 +19,7 @@ from kube_rdma.model.operator import (
     PolicyDriver,
     contract_of,
 )
-from kube_rdma.operator.rules.driver_sets import driver_image, driver_objects
+from kube_rdma.operator.rules.driver_sets import driver_image, driver_objects, is_share
 from kube_rdma.operator.rules.placement import (
     ARCHITECTURE_LABEL,
     CARDS_LABEL,
@@ -223,3 +225,50 @@ def test_a_driver_that_nothing_compiles_is_told_while_it_is_not_ready(
     waits = judged(driver, {name: DaemonSetProgress(desired=1)})
     assert ("set ofedDriver.forcePrecompiled" in waits.message) is is_told
     assert judged(driver, {name: DaemonSetProgress(desired=1, available=1)}).message == ""
+
+
+# Which resources count as RDMA cards where no report says so.
+
+HARMLESS = [
+    "cpu",
+    "memory",
+    "hugepages-2Mi",
+    "nvidia.com/gpu",
+    "nvidia.com/gpu.shared",
+    "nvidia.com/mig-1g.10gb",
+    "amd.com/gpu",
+    "gpu.intel.com/i915",
+    "vke.volcengine.com/mgpu-core",
+    "aliyun.com/gpu-mem",
+    "devices.kubevirt.io/kvm",
+    "google.com/tpu",
+]
+CARDS = [
+    "rdma/hca",
+    "nvidia.com/hostdev",
+    "nvidia.com/gpurdma",
+    "openshift.io/mlxnics",
+    "intel.com/sriov_rdma",
+    "vke.volcengine.com/rdma",
+    "vpc.amazonaws.com/efa",
+    "devices.kubevirt.io/mlx",
+    "resource.k8s.io/claim",
+]
+
+
+@pytest.mark.parametrize("resource", HARMLESS)
+def test_what_is_known_to_be_no_card_holds_none(resource):
+    assert not is_share(resource, ())
+    assert is_share(resource, (resource,))  # but where an agent offers it
+
+
+@pytest.mark.parametrize("resource", CARDS)
+def test_cards_of_any_plugin_count(resource):
+    assert is_share(resource, ())
+
+
+@given(st.from_regex(r"[a-z]{1,9}(\.[a-z]{1,9}){0,2}/[a-z]{1,9}", fullmatch=True))
+def test_an_unknown_resource_counts(resource):
+    assert is_share(resource, ()) or resource.startswith(
+        ("nvidia", "amd", "google", "aliyun", "kub")
+    )
