@@ -5,12 +5,10 @@ import re
 
 import pytest
 import yaml
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.model.claims.devices import DRIVER
-from kube_rdma_tools.conformance.__main__ import main, runner, versions
 from kube_rdma_tools.conformance.checks import items
 from kube_rdma_tools.conformance.evidence import (
     CheckVerdict,
@@ -157,12 +155,6 @@ def test_without_slices_the_reports_count_and_the_sentence_says_so():
     assert "publishes no ResourceSlice" in check.sentence
 
 
-def test_where_the_pods_do_not_start_nothing_is_asked_of_them():
-    made = checks(FakeCommands({"condition=Ready": FAILED}))
-    of_pods = (*NETWORK[2:4], *INFERENCE[:2])
-    assert {made[title].verdict for title in of_pods} == {NOT_RUN}
-
-
 @pytest.mark.parametrize("changed", [{}, {"condition=Ready": FAILED}])
 def test_what_was_started_is_removed(changed):
     run = FakeCommands(changed)
@@ -176,18 +168,6 @@ def test_what_was_started_is_removed(changed):
         if each["kind"] == "Pod"
     }
     assert started <= set(removed.split())
-
-
-def test_manifests_set_no_variable_and_keep_the_pair_apart():
-    run = FakeCommands()
-    tuple(items(WISH, run))
-    applied = [stdin for line, stdin in run.asked if " apply " in line]
-    assert not [text for text in applied if '"env"' in text]
-    first = json.loads(applied[0])["items"]
-    for each in first:
-        rules = each["spec"]["affinity"]["podAntiAffinity"]
-        (term,) = rules["requiredDuringSchedulingIgnoredDuringExecution"]
-        assert term["labelSelector"]["matchLabels"].items() <= each["metadata"]["labels"].items()
 
 
 def test_the_files_have_commands_output_versions_and_what_is_missing():
@@ -222,33 +202,3 @@ def test_no_output_of_a_command_ends_its_block(text, errors):
     item = ConformanceItem("a", 1, "A", (ConformanceCheck("a", MET, "b", (command,)),))
     page = files((item,), SCENE)["a.md"]
     assert len(re.findall(r"(?m)^~~~~", page)) == 2
-
-
-def test_long_output_is_cut_and_the_page_says_so():
-    command = RecordedCommand(("a",), "", CommandOutcome(0, "b\n" * 100))
-    item = ConformanceItem("a", 1, "A", (ConformanceCheck("a", MET, "b", (command,)),))
-    assert "… 40 more lines" in files((item,), SCENE)["a.md"]
-
-
-def test_commands_are_run_with_their_stdin_and_their_errors_are_apart():
-    run = runner({"PATH": "/usr/bin:/bin"})
-    assert run(("cat",), "a") == CommandOutcome(0, "a", "")
-    assert run(("sh", "-c", "echo b >&2; exit 3"), "") == CommandOutcome(3, "", "b\n")
-    assert run(("kube-rdma-nowhere",), "").code == 127
-
-
-def test_versions_are_those_of_the_cluster():
-    table = "node-1   v1.34.1   6.12.1   containerd://2.1.4\n"
-    version = "Client Version: v1\nServer Version: v1.34.1\n"
-    run = FakeCommands({"get nodes": table, "kubectl version": version})
-    assert versions(run)[1:] == (
-        ("Kubernetes", "v1.34.1"),
-        ("node-1", "v1.34.1, 6.12.1, containerd://2.1.4"),
-    )
-    assert versions(FakeCommands({"kubectl": FAILED}))[1:] == (("Kubernetes", "not known"),)
-
-
-def test_the_command_asks_for_what_it_cannot_guess(tmp_path):
-    result = CliRunner().invoke(main, [str(tmp_path)])
-    assert result.exit_code == 2
-    assert "Missing option '--resource'" in result.output

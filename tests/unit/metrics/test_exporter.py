@@ -221,15 +221,6 @@ async def test_what_anybody_reads_names_no_pod_and_top_reads_all(world, tree):
     assert {one.name for one in everything} > {name for name, _ in seen.values}
 
 
-async def test_without_an_address_top_reads_all_the_same(world, tree):
-    doors = exporting(world, tree, address=None)
-    async with world.serving(doors):
-        await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 2)
-        _, everything = samples(await ask(tree.parent / "metrics.sock"))
-    assert "node_infiniband_state_id" in {one.name for one in everything}
-    assert doors.metrics.port == 0
-
-
 async def test_a_scrape_that_fails_is_no_answer_of_nothing(tmp_path):
     async def hangs():
         raise Unavailable("a card hangs")
@@ -323,13 +314,3 @@ async def test_whoever_asks_again_within_a_second_costs_nothing(tree):
     now = 11.0
     await exporter.answer()
     assert reads == [10.0, 11.0]
-
-
-async def test_failures_of_parts_are_counted(tree):
-    with recorded(), contained("failure of metrics"):
-        raise RuntimeError("x")
-    exporter = Exporter(
-        MetricsSite((None, 1), pods=True), MetricsSources(KubeletView(None), sysfs=tree)
-    )
-    seen = Scraped((await exporter.answer()).decode())
-    assert seen.of("kube_rdma_part_failures_total", part="failure of metrics") == [1]

@@ -7,7 +7,6 @@ import pytest
 import yaml
 
 from kube_base.errors import Broken, Refused, Unavailable
-from kube_base.frozen import replace
 from kube_rdma_tools.release.identity import check_changelog, of_checkout_as
 from kube_rdma_tools.release.source_tree import SourceTree, Stamp, stamps
 from kube_rdma_tools.release.version import ReleaseVersion
@@ -63,14 +62,6 @@ def checkout(tmp_path):
     return tmp_path, git
 
 
-def test_a_commit_without_a_tag_is_released_as_a_version_before_the_next(checkout):
-    root, _ = checkout
-    identity = of_checkout_as(root, "registry.example.com/x", "")
-    assert identity.version == ReleaseVersion("0.2.0.dev1")
-    assert identity.reference == "registry.example.com/x:0.2.0-dev.1"
-    assert identity.downloads == "https://project.example.com/releases/v0.2.0-dev.1"
-
-
 def test_a_tagged_commit_has_its_section_in_the_changelog(checkout):
     root, git = checkout
     git("tag", "v0.2.0")
@@ -81,22 +72,8 @@ def test_a_tagged_commit_has_its_section_in_the_changelog(checkout):
         check_changelog("## [0.2.0]\n", ReleaseVersion("0.2.0"))
 
 
-def test_a_commit_after_a_tag_counts_from_it(checkout):
-    root, git = checkout
-    git("tag", "v0.1.0")
-    git("commit", "--allow-empty", "--message", "second")
-    identity = of_checkout_as(root, "x", "https://files.example.com/")
-    assert identity.version == ReleaseVersion("0.2.0.dev1")
-    assert identity.downloads == "https://files.example.com"
-
-
 def test_what_is_not_committed_is_not_released(checkout):
     root, _ = checkout
     (root / "CHANGELOG.md").write_text("changed\n")
     with pytest.raises(Refused, match="1 changed files are not committed"):
         of_checkout_as(root, "x", "")
-
-
-def test_the_reference_of_an_image_has_the_semantic_version():
-    identity = replace(IDENTITY, image="kube-rdma.io/kube-rdma")
-    assert identity.reference == "kube-rdma.io/kube-rdma:0.2.0-rc.1"
