@@ -18,7 +18,7 @@ from kube_rdma.install.installation import blueprints, object_file
 from kube_rdma.install.rules.presets import DEFAULTS, DISTRIBUTIONS, PRESETS
 from kube_rdma.install.rules.release import SINCE
 from kube_rdma_tools import chart_templates, chart_values
-from kube_rdma_tools.chart_defaults import completed
+from kube_rdma_tools.chart_values import completed
 
 MERGED_BY_HELM = ("agent.resources", "controller.resources")
 # The policy of one installation, and the same for agents of every namespace.

@@ -66,19 +66,23 @@ _DEFINITION = """\
 
 
 def template(blueprints: Sequence[Blueprint]) -> str:
-    """A file of the chart's templates: all objects of a part."""
+    """Return a file of the chart's templates: all objects of a part."""
     return HEAD + VALUES + "".join(map(_object, blueprints))
 
 
 def merging(defaults: Mapping[str, str], objects: Sequence[str], since: Mapping[str, int]) -> str:
-    """templates/_values.tpl: the values of an installation, as JSON; `defaults` name the layers.
+    """Return templates/_values.tpl: the values of an installation, as JSON.
 
-    Lists and single values of a later layer replace those of an earlier one; sprig's own merge
-    would take a false or an empty one for a missing one. `objects` are defaults such as
-    ``agent.resources``, with which Helm has merged the user's already: by a null there the user
-    takes a part of them away. `since` are the minor versions of Kubernetes from which on the values
-    below `platform` are true (install/rules/release).
+    `defaults` name the layers. Lists and single values of a later layer replace those of an earlier
+    one; sprig's own merge would take a false or an empty one for a missing one. `objects` are
+    defaults such as ``agent.resources``, with which Helm has merged the user's already: by a null
+    there the user takes a part of them away. `since` are the minor versions of Kubernetes from
+    which on the values below `platform` are true (install/rules/release).
     """
+    served = "".join(
+        f'{{{{- $_ := set $values.platform "{name}" (semverCompare ">=1.{minor}-0" $version) }}}}\n'
+        for name, minor in since.items()
+    )
     return f"""{HEAD}{{{{- define "kube-rdma.over" }}}}
 {{{{- $values := deepCopy .below }}}}
 {{{{- range $name, $value := .above }}}}
@@ -106,7 +110,7 @@ chart, and null takes one away. */}}}}
 {{{{- $values = include "kube-rdma.over" (dict "below" $values "above" $layer) | fromJson }}}}
 {{{{- end }}}}
 {{{{- $version := $values.kubernetesVersion | default .Capabilities.KubeVersion.Version }}}}
-{"".join(_served(name, minor) for name, minor in since.items())}\
+{served}\
 {_NAMES}\
 {_DEFINITION}\
 {{{{- toJson $values }}}}
@@ -114,14 +118,8 @@ chart, and null takes one away. */}}}}
 """
 
 
-def _served(name: str, minor: int) -> str:
-    """A line that says whether the cluster's version has something."""
-    test = f'semverCompare ">=1.{minor}-0" $version'
-    return f'{{{{- $_ := set $values.platform "{name}" ({test}) }}}}\n'
-
-
 def _replaced(path: str) -> str:
-    """Lines that leave out a default where the user's values have all of it."""
+    """Return lines that leave out a default where the user's values have all of it."""
     part, _, name = path.rpartition(".")
     return f"""{{{{- if kindIs "map" (get (.Values.{part} | default dict) "{name}") }}}}
 {{{{- $_ := unset $values.{part} "{name}" }}}}
@@ -139,18 +137,16 @@ def _object(blueprint: Blueprint) -> str:
     if blueprint.over:
         lines = [f"{{{{- range $entry := {_path(blueprint.over)} }}}}", *lines, "{{- end }}"]
     if blueprint.conditions:
-        lines = [f"{{{{- if {_all(blueprint.conditions)} }}}}", *lines, "{{- end }}"]
+        first, *others = blueprint.conditions
+        test = _condition(first)
+        if others:
+            test = f"and {' '.join(_condition(one, inner=True) for one in blueprint.conditions)}"
+        lines = [f"{{{{- if {test} }}}}", *lines, "{{- end }}"]
     return "".join(f"{line}\n" for line in lines)
 
 
-def _all(conditions: Sequence[str]) -> str:
-    if len(conditions) == 1:
-        return _condition(conditions[0])
-    return f"and {' '.join(_condition(one, inner=True) for one in conditions)}"
-
-
 def _condition(condition: str, *, inner: bool = False) -> str:
-    """One path, or several of which one is enough; in brackets as an argument."""
+    """Return a path, or several of which one is enough; in brackets as an argument."""
     single = EITHER not in condition
     words = [_test(one, inner=inner or not single) for one in condition.split(EITHER)]
     if single:
@@ -159,7 +155,7 @@ def _condition(condition: str, *, inner: bool = False) -> str:
 
 
 def _test(condition: str, *, inner: bool) -> str:
-    """One path, or its comparison with a text."""
+    """Return a path, or its comparison with a text."""
     path, equals, text = condition.partition(IS)
     if not equals:
         return _path(path)
@@ -183,7 +179,7 @@ def _fields(body: Mapping[str, Any], indent: int) -> Iterator[str]:
 
 
 def _entry(head: str, node: Any, indent: int) -> Iterator[str]:
-    """A field or an entry of a list: `head` is its line as far as it goes without the value."""
+    """Yield a field or an entry of a list; `head` is its line without the value."""
     match node:
         case When(path, then, otherwise):
             yield from _branches(head, (path, then, otherwise), indent)
@@ -191,7 +187,8 @@ def _entry(head: str, node: Any, indent: int) -> Iterator[str]:
             yield head
             yield from _fields(node, indent + _STEP)
         case list() if node:
-            line = "" if any(map(_filled_in, node)) else in_line(node, WIDTH - len(head) - 1)
+            is_filled_in = any(isinstance(value, Hole | Joined | Spread | When) for value in node)
+            line = "" if is_filled_in else in_line(node, WIDTH - len(head) - 1)
             yield f"{head} {_escaped(line)}" if line else head
             for value in () if line else node:
                 yield from _item(value, indent)
@@ -200,7 +197,7 @@ def _entry(head: str, node: Any, indent: int) -> Iterator[str]:
 
 
 def _item(node: Any, indent: int) -> Iterator[str]:
-    """An entry of a list; an object in it begins on the line of its dash."""
+    """Yield an entry of a list; an object in it begins on the line of its dash."""
     blanks = " " * indent
     match node:
         case When(condition, then, otherwise):
@@ -225,7 +222,7 @@ def _item(node: Any, indent: int) -> Iterator[str]:
 
 
 def _items(chosen: Any, indent: int) -> Iterator[str]:
-    """A branch of a choice in a list: nothing, an entry, or several."""
+    """Yield a branch of a choice in a list: nothing, an entry, or several."""
     for value in chosen if isinstance(chosen, list) else [chosen]:
         if value is not ABSENT:
             yield from _item(value, indent)
@@ -250,28 +247,21 @@ def _value(head: str, node: Any, indent: int) -> Iterator[str]:
         case Hole(path):
             yield f"{head} {{{{ {_path(path)} | toJson }}}}"
         case Joined(parts):
-            form = "".join("%v" if isinstance(part, Hole) else _form(part) for part in parts)
+            texts = ("%v" if isinstance(part, Hole) else part.replace("%", "%%") for part in parts)
+            form = "".join(texts)
             paths = " ".join(_path(part.path) for part in parts if isinstance(part, Hole))
             yield f"{head} {{{{ printf {_constant(form)} {paths} | toJson }}}}"
         case _:
             yield from map(_escaped, assigned(head, node, indent))
 
 
-def _filled_in(node: Any) -> bool:
-    return isinstance(node, Hole | Joined | Spread | When)
-
-
 def _escaped(line: str) -> str:
-    """Helm reads a template in what is printed, such as Grafana's own; this prints {{."""
+    """Return a line that prints {{, which Helm reads as a template, such as in Grafana's own."""
     return line.replace("{{", '{{ "{{" }}')
 
 
-def _form(text: str) -> str:
-    return text.replace("%", "%%")
-
-
 def _constant(value: Any) -> str:
-    """A text inside of an action of Helm's, which can hold no other."""
+    """Return a text for the inside of an action of Helm's, which can hold no other."""
     text = json.dumps(value)
     if "{{" in text:
         raise ValueError(f"Helm would read this as a template: {text}")

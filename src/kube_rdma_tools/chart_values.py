@@ -1,7 +1,7 @@
 """The values of the Helm chart as people read them: its values.yaml and its README.md.
 
 Sentences come from the models of install/documents/installation, defaults from
-install/rules/presets.
+install/rules/presets, which has those of everybody, of presets and of distributions.
 """
 
 from __future__ import annotations
@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
 import yaml
 
-from kube_rdma.model.install import UNSAID, ChartValue
+from kube_base.frozen import replace
+from kube_rdma.install.rules.presets import DEFAULTS, DISTRIBUTIONS, PRESETS
+from kube_rdma.model.install import UNSAID, ChartValue, Json
 from kube_rdma_tools.page_tables import markdown_row
 from kube_rdma_tools.yaml_constants import WIDTH, assigned
 
@@ -44,17 +46,19 @@ takes the same values and does the same.
 
 
 def left_out(value: ChartValue) -> str:
-    """The sentence that says what is when the value is left out; empty where nobody says it."""
+    """Return the default as a sentence; "" where a value has none."""
     return f"Left out: {_defaults(value)}." if _is_said(value) else ""
 
 
 def readme(values: Sequence[ChartValue]) -> str:
-    """README.md: a table of all values."""
+    """Return README.md: a table of all values."""
     return _README + "".join(f"{_row(value)}\n" for value in values)
 
 
 def values_file(values: Sequence[ChartValue]) -> str:
-    """values.yaml: every value but those of a list's entries, null where a preset decides it."""
+    """Return values.yaml: every value but those of a list's entries, null where a preset decides
+    it.
+    """
     return _VALUES + "".join(f"{line}\n" for value in values for line in _lines(value))
 
 
@@ -95,14 +99,14 @@ def _lines(value: ChartValue) -> Iterator[str]:
 
 
 def _assigned(name: str, value: Any) -> list[str]:
-    """The lines that give a value to a name, the innermost objects in one line."""
+    """Return the lines that give a value to a name, the innermost objects in one line."""
     if not value or not isinstance(value, list | dict):
         return list(assigned(f"{name}:", value, 0))
     return yaml.safe_dump({name: value}, sort_keys=False, default_flow_style=None).splitlines()
 
 
 def _defaults(value: ChartValue, mark: str = "") -> str:
-    """``false; true with preset vke or ib``, the values between these marks."""
+    """Return ``false; true with preset vke or ib``, the values between these marks."""
     parts = [_shown(value.default, mark)]
     order = sorted(value.others, key=lambda each: _shown(each[1]))  # stable: by their order else
     groups = [list(group) for _, group in groupby(order, key=lambda each: _shown(each[1]))]
@@ -112,7 +116,7 @@ def _defaults(value: ChartValue, mark: str = "") -> str:
 
 
 def _listed(group: Sequence[tuple[str, Any]]) -> str:
-    """``preset vke, nvidia or ib``, each kind named once."""
+    """Return ``preset vke, nvidia or ib``, each kind named once."""
     kinds = [
         (kind, [name.partition(" ")[2] for name, _ in each])
         for kind, each in groupby(group, key=lambda each: each[0].partition(" ")[0])
@@ -130,3 +134,35 @@ def _shown(value: Any, mark: str = "") -> str:
         return "a text of its own"
     text = value if isinstance(value, str) and value else json.dumps(value)
     return f"{mark}{text}{mark}"
+
+
+# The defaults of a value: everybody's, and those of presets and distributions.
+
+
+def completed(value: ChartValue) -> ChartValue:
+    """Return the value with its defaults; those in a list's entries have none here."""
+    if value.in_list:
+        return value
+    default = UNSAID if value.whole else _at(DEFAULTS, value.path)
+    return replace(
+        value,
+        default=default,
+        others=(*_others("preset", PRESETS, value), *_others("distribution", DISTRIBUTIONS, value)),
+    )
+
+
+def _others(
+    kind: str, layers: Mapping[str, Json], value: ChartValue
+) -> tuple[tuple[str, Any], ...]:
+    if value.whole:
+        return ()
+    defaults = ((f"{kind} {name}", _at(layer, value.path)) for name, layer in layers.items())
+    return tuple((name, default) for name, default in defaults if default is not UNSAID)
+
+
+def _at(layer: Any, path: str) -> Any:
+    for name in path.split("."):
+        if not isinstance(layer, Mapping) or name not in layer:
+            return UNSAID
+        layer = layer[name]
+    return layer

@@ -18,7 +18,7 @@ HEAD = "# Written by tools/crds from the models in src/kube_rdma; do not edit.\n
 
 
 def files() -> dict[str, str]:
-    """What each file holds, by its name below the checkout."""
+    """Return the text of each file, by its name below the checkout."""
     folders = {"config/crds": DEFINITIONS, "config/operator": OPERATOR_DEFINITIONS}
     definitions = {
         f"{folder}/{each.plural}.yaml": HEAD + text(each)

@@ -16,7 +16,7 @@ _OF_EVERY_OBJECT = ("apiVersion", "kind", "metadata")
 
 
 def page(definition: Json) -> str:
-    """The page of a CustomResourceDefinition: what the kind is, and a table for each part of it."""
+    """Return the page of a CustomResourceDefinition: its kind, and a table for each part of it."""
     spec = definition["spec"]
     (version,) = spec["versions"]
     schema = version["schema"]["openAPIV3Schema"]
@@ -28,7 +28,7 @@ def page(definition: Json) -> str:
 
 
 def parameters_page(schema: Json) -> str:
-    """The page of parameters, which stand inside of other objects: one table."""
+    """Return the page of parameters, which stand inside of other objects: one table."""
     (kind,) = schema["properties"]["kind"]["enum"]
     (version,) = schema["properties"]["apiVersion"]["enum"]
     names = (
@@ -39,7 +39,7 @@ def parameters_page(schema: Json) -> str:
 
 
 def _names(spec: Json, version: Json) -> str:
-    """How to read the kind's objects."""
+    """Return how to read the kind's objects."""
     names = spec["names"]
     place = "in a namespace" if spec["scope"] == "Namespaced" else "for the whole cluster"
     full = f"{names['plural']}.{spec['group']}"
@@ -64,7 +64,7 @@ def _table(part: Json) -> Iterator[str]:
 
 
 def _fields(part: Json, path: str) -> Iterator[tuple[str, Json, bool]]:
-    """Every field below a part with its path, and whether it has to be there."""
+    """Yield every field below a part with its path, and whether it is required."""
     needed = part.get("required", ())
     for name, field in part.get("properties", {}).items():
         yield f"{path}{name}", field, name in needed

@@ -16,7 +16,7 @@ _LABEL = re.compile(r"\{\{(?:or )?\$labels\.(\w+)(?: \$labels\.\w+)?\}\}")
 
 
 def table(families: Iterable[MetricFamily]) -> str:
-    """The families as a table; labels that all have, or most of many, are said above it."""
+    """Return families as a table; labels that all have, or most of many, are named above it."""
     rows = list(families)
     (usual, count), *_ = Counter(row.labels for row in rows).most_common(1)
     is_same = count == len(rows) and bool(usual)
@@ -34,14 +34,14 @@ def table(families: Iterable[MetricFamily]) -> str:
 
 
 def filled(page: str, tables: Iterable[tuple[str, Sequence[MetricFamily]]]) -> str:
-    """The page with its tables as they are now; ValueError for one that it has no place for."""
+    """Return the page with its tables as they are now; ValueError for a table without a place."""
     for name, families in tables:
         page = put(page, BEGIN.format(name), table(families))
     return page
 
 
 def alerts(groups: Iterable[Mapping[str, Any]]) -> str:
-    """The alerts of rule groups as a table; a label stands for its value."""
+    """Return the alerts of rule groups as a table; a label stands for its value."""
     rows = [rule for group in groups for rule in group["rules"]]
     lines = ["| alert | severity | after | when |", "|---|---|---|---|"]
     for rule in rows:

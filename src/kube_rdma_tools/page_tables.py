@@ -11,7 +11,7 @@ BEGIN, END = "<!-- table: {} -->", "<!-- end of table -->"
 
 
 def put(page: str, begin: str, text: str) -> str:
-    """The page with this text behind `begin`; ValueError where that is not in it."""
+    """Return the page with this text behind `begin`; ValueError where that is not in it."""
     before, begun, rest = page.partition(begin)
     _, end, after = rest.partition(END)
     if not begun or not end:
@@ -20,6 +20,6 @@ def put(page: str, begin: str, text: str) -> str:
 
 
 def markdown_row(cells: Iterable[str]) -> str:
-    """One line of a table in Markdown; a cell may hold a bar, but no end of line."""
+    """Return a line of a table in Markdown; a cell may hold a bar, but no end of line."""
     escaped = (cell.replace("|", "\\|") for cell in cells)
     return f"| {' | '.join(escaped)} |"

@@ -20,14 +20,14 @@ _BLANK = re.compile(r"(?<=\S) (?=\S)")
 
 
 def scalar(value: Any) -> str:
-    """A text, a number or the like in one line; an object or a list as JSON."""
+    """Return a text, a number or the like in one line; an object or a list as JSON."""
     if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
         return value
     return json.dumps(value)
 
 
 def assigned(head: str, value: Any, indent: int) -> Iterator[str]:
-    """The lines of a constant behind `head`, a field's name or a dash; long texts are folded."""
+    """Yield the lines of a constant behind a field's name or a dash; long texts are folded."""
     line = f"{head} {scalar(value)}"
     if not isinstance(value, str) or value != value.strip(" ") or "\t" in value:
         yield line
@@ -43,7 +43,7 @@ def assigned(head: str, value: Any, indent: int) -> Iterator[str]:
 
 
 def _is_block(text: str) -> bool:
-    """Whether a text is of several lines that a block scalar can hold as they are.
+    """Decide whether a text is of several lines that a block scalar can hold as they are.
 
     It has no escapes; what cannot be printed, other ends of lines (U+0085) among it, is quoted.
     """
@@ -53,7 +53,7 @@ def _is_block(text: str) -> bool:
 
 
 def in_line(values: Sequence[Any], room: int) -> str:
-    """A list in one line, ``[get, list]``; empty where it does not fit, or could be misread."""
+    """Return a list in one line, ``[get, list]``; empty where it is too long or ambiguous."""
     if any(isinstance(value, dict | list) for value in values):
         return ""
     texts = [scalar(value) for value in values]
@@ -63,7 +63,7 @@ def in_line(values: Sequence[Any], room: int) -> str:
 
 
 def _folded(text: str, indent: int) -> Iterator[str]:
-    """The text in lines of some length, which are read with a blank between them."""
+    """Yield the text in lines of some length, which are read with a blank between them."""
     line = ""
     for word in _BLANK.split(text):
         if line and len(line) + 1 + len(word) > WIDTH - indent:

@@ -6,8 +6,7 @@ import yaml
 from kube_rdma.install.documents.installation import values
 from kube_rdma.install.rules.presets import DISTRIBUTIONS, PRESETS, merged
 from kube_rdma.model.install import UNSAID, ChartValue
-from kube_rdma_tools.chart_defaults import completed
-from kube_rdma_tools.chart_values import left_out, readme, values_file
+from kube_rdma_tools.chart_values import completed, left_out, readme, values_file
 
 REPLICAS = ChartValue("controller.replicas", "replicas is how many.", 2)
 
