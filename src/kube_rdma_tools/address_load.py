@@ -42,7 +42,7 @@ _TRIES = 5  # for one pod that is refused
 
 
 class Load(Frozen):
-    """What every node asks for, one pod after the other."""
+    """The load of a run: every node asks for addresses, one pod after the other."""
 
     pool: Pool
     pods: int

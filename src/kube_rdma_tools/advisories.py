@@ -42,7 +42,7 @@ class LockedPackage(Frozen, order=True):
 
 
 class Advisory(Frozen, order=True):
-    """What is known against a version."""
+    """A known weakness of a version."""
 
     package: LockedPackage
     name: str
@@ -54,14 +54,14 @@ class Advisory(Frozen, order=True):
 
 
 class AdvisoryAnswer(Frozen):
-    """What a source says; `unanswered` are packages of which it says nothing."""
+    """The answer of a source; `unanswered` are packages of which it knows nothing."""
 
     advisories: tuple[Advisory, ...]
     unanswered: tuple[LockedPackage, ...] = ()
 
 
 def packages(path: Path) -> Iterator[LockedPackage]:
-    """What a lock or a go.mod names; Refused when it cannot be read."""
+    """Return the packages that a lock or a go.mod names; Refused when it cannot be read."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -108,7 +108,7 @@ def of_index(listed: Sequence[LockedPackage], address: str) -> AdvisoryAnswer:
 
 
 def _of_version(package: LockedPackage, address: str) -> Mapping[str, Any] | None:
-    """What the index says of a version, None where it says nothing."""
+    """Return the index's entry of a version, None where it has none."""
     above = f"{address.rstrip('/')}/pypi/{package.name}"
     document = _ask(f"{above}/{package.version}/json")
     if document is None:

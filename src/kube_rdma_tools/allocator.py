@@ -28,7 +28,7 @@ class Allocator:
         self._shares = count()
 
     def results(self, world: str, node: str) -> list[Result]:
-        """What the node gives to the claim of a world, which is a line of JSON; raise Unavailable.
+        """Return what the node gives to the claim of a world, a line of JSON; raise Unavailable.
 
         The id of a share is by chance, so the program leaves it out: it is put in here.
         """

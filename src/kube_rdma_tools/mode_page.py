@@ -11,7 +11,7 @@ from kube_rdma.model.pools import Attach, Bind, Mode, Preference
 
 
 class ModesRow(Protocol):
-    """What the page shows of one row of pools/rules/modes."""
+    """One row of pools/rules/modes on the page."""
 
     @property
     def takes(self) -> str: ...

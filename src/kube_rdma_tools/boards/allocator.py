@@ -32,7 +32,9 @@ class BoardAllocator:
         self._classes = device_classes()
 
     def fill(self, slices: str, wish: ClaimWish, most: int) -> Sequence[Sequence[Result]]:
-        """What each pod of a template gets on an empty node, until one finds nothing, or `most`."""
+        """Return what each pod of a template gets on an empty node, until one finds nothing, or
+        `most`.
+        """
         claim = _claim(wish)
         held: list[dict[str, Any]] = []
         pods: list[list[Result]] = []

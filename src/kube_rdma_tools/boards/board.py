@@ -35,21 +35,21 @@ _ROOT = "resource.kubernetes.io/pcieRoot"
 
 
 class BoardSeat(Frozen):
-    """Where a device sits by the tree: its PCIe root and its NUMA node, None if not known."""
+    """The place of a device by the tree: its PCIe root and its NUMA node, None if not known."""
 
     root: str
     numa_node: int | None
 
 
 class CardPool(StrEnum):
-    """How the cards of the node are pooled, by the preset whose agents offer them."""
+    """The pools of a node's cards, by the preset whose agents offer them."""
 
     WHOLE = "rails"
     SHARED = "default"
 
 
 class GpuDriver(StrEnum):
-    """What the slices of the GPUs say: NVIDIA's driver has the NUMA node since 0.5 (NEW)."""
+    """The release of NVIDIA's driver, whose slices have the NUMA node since 0.5 (NEW)."""
 
     NEW = "new"
     OLD = "old"
@@ -100,7 +100,7 @@ def board(name: str) -> Board:
 
 
 def _card_slices(survey: Survey, pool: CardPool) -> list[dict[str, Any]]:
-    """What the agent of the preset publishes on a new node."""
+    """Return the slices that the agent of the preset publishes on a new node."""
     wished = parse_config(PRESETS[pool]["agent"]["config"].encode(), pool).pools
     cards = node_cards(survey)
     pools, _ = resolve(wished, cards, survey)

@@ -105,7 +105,7 @@ def runner(variables: Mapping[str, str]) -> Runner:
 
 
 def versions(run: Runner) -> tuple[tuple[str, str], ...]:
-    """Of kube-rdma, of Kubernetes, and of what each node runs."""
+    """Return the versions of kube-rdma, of Kubernetes, and of each node's programs."""
     columns = "NODE:.metadata.name,KUBELET:.status.nodeInfo.kubeletVersion"
     columns += ",KERNEL:.status.nodeInfo.kernelVersion"
     columns += ",RUNTIME:.status.nodeInfo.containerRuntimeVersion"

@@ -245,7 +245,7 @@ def _reads_cache(wish: ConformanceWish, recorder: Recorder) -> str:
 
 
 def _networks(pod: Any) -> list[dict[str, Any]]:
-    """What kube-rdma says of the pod's own interfaces."""
+    """Return the pod's own interfaces as kube-rdma reports them."""
     text = pod["metadata"].get("annotations", {}).get(_STATUS, "[]")
     listed: list[dict[str, Any]] = json.loads(text)
     return listed

@@ -14,7 +14,7 @@ from kube_base.frozen import Frozen
 
 
 class CheckVerdict(StrEnum):
-    """How a check ended."""
+    """The end of a check."""
 
     MET = "met"
     NOT_MET = "not met"
@@ -30,7 +30,7 @@ class Unproven(Exception):
 
 
 class CommandOutcome(Frozen):
-    """What a command printed to stdout and to stderr, and its exit code."""
+    """The output of a command to stdout and to stderr, and its exit code."""
 
     code: int
     text: str
@@ -96,13 +96,13 @@ class Recorder:
         return tuple(self._commands)
 
     def tried(self, *words: str, stdin: str = "") -> CommandOutcome:
-        """What came of a command, whatever its exit code."""
+        """Return the outcome of a command, whatever its exit code."""
         outcome = self._run(words, stdin)
         self._commands.append(RecordedCommand(words, stdin, outcome))
         return outcome
 
     def asked(self, *words: str, stdin: str = "") -> str:
-        """What a command printed; raise Unproven when it failed."""
+        """Return the output of a command; raise Unproven when it failed."""
         outcome = self.tried(*words, stdin=stdin)
         if outcome.code:
             what = f"`{' '.join(words[:4])} …` failed: {outcome.last}"

@@ -26,14 +26,14 @@ _FENCE = "~~~~"  # none of a command's output ends it
 
 
 class ConformanceScene(Frozen):
-    """When and on what it was taken: versions by name, in the order in which a page shows them."""
+    """The day and the versions of a run, by name, in the order in which a page shows them."""
 
     date: str
     versions: tuple[tuple[str, str], ...]
 
 
 def files(items: Sequence[ConformanceItem], scene: ConformanceScene) -> Mapping[str, str]:
-    """What each file holds, by its name."""
+    """Return the text of each file, by its name."""
     pages = {f"{item.id}.md": "\n".join(_page(item, scene)) for item in items}
     return pages | {"items.yaml": _entries(items)}
 
@@ -63,7 +63,7 @@ def _entries(items: Sequence[ConformanceItem]) -> str:
 
 
 def _notes(item: ConformanceItem) -> Iterator[str]:
-    """What is missing, so that nobody reads more out of the status than there is."""
+    """Yield what is missing, so that nobody reads more out of the status than there is."""
     for check in item.checks:
         if check.verdict is not CheckVerdict.MET:
             yield f"{check.title}: {check.verdict.value}. {_ended(check.sentence)}"
@@ -98,7 +98,7 @@ def _section(check: ConformanceCheck) -> Iterator[str]:
 
 
 def _command(command: RecordedCommand) -> Iterator[str]:
-    """As a person sees it in a terminal; a manifest stands where the shell would read it."""
+    """Return a command as people see it; a manifest stands where the shell would read it."""
     yield f"{_FENCE}console"
     here = " <<'END'" if command.stdin else ""
     yield f"$ {shlex.join(command.words)}{here}"

@@ -19,7 +19,7 @@ _NETWORKS = "k8s.v1.cni.cncf.io/networks"
 
 
 class ConformanceWish(Frozen):
-    """What is asked of the cluster: an image with UCX and perftest, a resource and its networks.
+    """The needs of a run: an image with UCX and perftest, a resource and its networks.
 
     `device_class` is the DeviceClass by which the check of claims gets a card.
     """

@@ -25,7 +25,7 @@ _ON_THE_WAY = {"ContainerCreating", "PodInitializing"}
 
 
 class PodVerdict(StrEnum):
-    """What became of a pod."""
+    """The end of a pod."""
 
     WITH = "with"  # it ran, and had all that it expects when it started
     WITHOUT = "without"  # it ran and lacked something: the driver failed open
@@ -49,7 +49,7 @@ class Judgement(Frozen):
 
 
 class Score(Frozen):
-    """How many pods had which end; `came_late` is a part of `without`, `recovered` of `with`."""
+    """The number of pods by their end; `came_late` is a part of `without`, `recovered` of `with`."""
 
     pods: int
     by_verdict: Mapping[PodVerdict, int]
@@ -98,7 +98,7 @@ def sentence(total: Score) -> str:
 
 
 def is_over(pod: Mapping[str, Any]) -> bool:
-    """Whether nothing more becomes of a pod."""
+    """Decide whether a pod has ended."""
     return pod.get("status", {}).get("phase") in {"Succeeded", "Failed"}
 
 
@@ -121,7 +121,7 @@ def _judged(pod: Mapping[str, Any], warnings: Sequence[str]) -> Judgement:
 def _reasons(
     status: Mapping[str, Any], state: Mapping[str, Any], warnings: Sequence[str]
 ) -> Iterator[str]:
-    """Why a pod does not run, the word that decides first."""
+    """Yield why a pod does not run, the word that decides first."""
     if status.get("reason"):
         yield f"{status['reason']}: {status.get('message') or ''}"
     for word in ("terminated", "waiting"):

@@ -38,7 +38,7 @@ def pod_security(objects: Sequence[Json], environment: Environment) -> Iterator[
 
 
 def _level(objects: Sequence[Json], namespace: str, environment: Environment) -> SecurityLevel:
-    """What is enforced in a namespace, by its own label or by the cluster's default."""
+    """Return the level that is enforced in a namespace, by its label or the cluster's default."""
     if namespace in environment.exempt:
         return SecurityLevel.PRIVILEGED
     for made in objects:

@@ -42,7 +42,7 @@ class ByDocument(Frozen):
     values: Mapping[str, str] = field(default_factory=dict)
 
     def allows(self, violation: Violation, environment: str, preset: str) -> bool:
-        """Whether the row is about a violation."""
+        """Decide whether the row is about a violation."""
         return (
             violation.rule == self.rule
             and violation.where in self.objects
@@ -185,5 +185,5 @@ BY_DOCUMENT = (
 
 
 def is_by_document(violation: Violation, environment: str, preset: str) -> bool:
-    """Whether a document asks for what a rule finds."""
+    """Decide whether a document asks for what a rule finds."""
     return any(row.allows(violation, environment, preset) for row in BY_DOCUMENT)

@@ -27,7 +27,7 @@ class SecurityLevel(StrEnum):
 
 
 class UserRange(StrEnum):
-    """Which users a constraint of OpenShift lets a container name."""
+    """The users that a constraint of OpenShift lets a container name."""
 
     ANY = "RunAsAny"
     NOT_ROOT = "MustRunAsNonRoot"
@@ -74,7 +74,7 @@ class JudgedNode(Frozen):
 
 
 class NodePaths(Frozen):
-    """Where programs of a node look for files, and where nothing can be written.
+    """The folders in which programs of a node look for files, and those that are read-only.
 
     Below `read_only` a folder is writable again where `writable` names it. The runtime reads CDI
     files in the folders of `cdi`.
@@ -125,7 +125,7 @@ class TakenDefinition(Frozen):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What kubectl takes for it without its group: plural, singular, short names."""
+        """Return the words that kubectl takes without the group: plural, singular, short names."""
         return (self.name.partition(".")[0], self.kind.lower(), *self.short_names)
 
     @property

@@ -49,7 +49,7 @@ def installation(preset: str, environment: Environment) -> tuple[Json, ...]:
 
 
 def assignments(environment: Environment, given: Mapping[str, str]) -> tuple[str, ...]:
-    """What one writes behind --set in an environment, with these values."""
+    """Return the words behind --set in an environment, with these values."""
     first = {
         "distribution": distribution(environment),
         "kubernetesVersion": f"v1.{environment.kubernetes}",
@@ -58,7 +58,7 @@ def assignments(environment: Environment, given: Mapping[str, str]) -> tuple[str
 
 
 def _has_networks(environment: Environment) -> bool:
-    """Whether another installation has the definition of networks."""
+    """Decide whether another installation has the definition of networks."""
     return any(
         definition.kind == "NetworkAttachmentDefinition"
         for neighbour in environment.neighbours
@@ -82,13 +82,13 @@ def _rendered(preset: str, settings: tuple[str, ...]) -> tuple[Json, ...]:
 
 @cache
 def _hooks() -> list[Blueprint]:
-    """What Helm has beyond that, as if it were not Helm's alone."""
+    """Return the objects that Helm has beyond the others, as if they were not Helm's alone."""
     listed = (blueprint for part in blueprints().values() for blueprint in part)
     return [replace(blueprint, for_helm=False) for blueprint in listed if blueprint.for_helm]
 
 
 def _policy_set(objects: tuple[Json, ...]) -> Values:
-    """What the operator's Deployment sets for the agents of policies."""
+    """Return the values that the operator's Deployment sets for the agents of policies."""
     (deployment,) = (made for made in objects if made["kind"] == "Deployment")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     option = "--policy-set="

@@ -102,7 +102,7 @@ def read_only_folder(objects: Sequence[Json], environment: Environment) -> Itera
 
 
 def _is_read_only(path: str, paths: NodePaths) -> bool:
-    """Whether the nearest folder above a path that is named cannot be written."""
+    """Decide whether the nearest folder above a path that is named cannot be written."""
     writable = max(
         (len(top) for top in (*paths.writable, *IN_MEMORY) if _below(path, (top,))), default=0
     )
@@ -138,6 +138,6 @@ def _places(paths: NodePaths) -> dict[str, tuple[str, ...]]:
 
 
 def _below(path: str, tops: Sequence[str]) -> bool:
-    """Whether a path is one of these folders, or in one of them."""
+    """Decide whether a path is one of these folders, or in one of them."""
     whole = path.rstrip("/") + "/"
     return any(whole.startswith(top.rstrip("/") + "/") for top in tops)

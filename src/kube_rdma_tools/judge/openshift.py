@@ -43,7 +43,7 @@ def admitted_by(
 
 
 def _is_account(subject: Json, pod: JudgedPod) -> bool:
-    """Whether the subject of a binding is the account of a pod, or a group that it is in."""
+    """Decide whether the subject of a binding is the account of a pod, or a group that it is in."""
     if subject["kind"] == "ServiceAccount":
         return (subject["name"], subject["namespace"]) == (pod.account, pod.namespace)
     groups = ("system:authenticated", "system:serviceaccounts")

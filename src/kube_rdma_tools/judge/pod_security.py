@@ -244,7 +244,7 @@ CONTROLS = (
 
 
 def controls(level: SecurityLevel) -> tuple[SecurityControl, ...]:
-    """Those that hold at a level."""
+    """Return the controls of a level."""
     if level is SecurityLevel.PRIVILEGED:
         return ()
     return tuple(

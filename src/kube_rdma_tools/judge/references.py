@@ -45,7 +45,7 @@ def missing_reference(objects: Sequence[Json], environment: Environment) -> Iter
 
 
 def _wanted(made: Json) -> Iterator[tuple[str, tuple[str, str, str]]]:
-    """What an object names: its field, and kind, namespace and name of the other."""
+    """Yield what an object names: its field, and kind, namespace and name of the other."""
     namespace = made["metadata"].get("namespace", "")
     if namespace:
         yield "metadata.namespace", ("Namespace", "", namespace)
@@ -85,7 +85,7 @@ def _wanted_by_pod(pod: JudgedPod) -> Iterator[tuple[str, tuple[str, str, str]]]
 
 
 def _is_of_cluster(kind: str, namespace: str, name: str, environment: Environment) -> bool:
-    """Whether every cluster of this kind has an object."""
+    """Decide whether every cluster of this kind has an object."""
     match kind:
         case "Namespace":
             return name in _NAMESPACES

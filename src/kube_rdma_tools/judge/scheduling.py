@@ -56,7 +56,7 @@ def unfit_node(objects: Sequence[Json], environment: Environment) -> Iterator[Vi
 
 
 def unfit(node: JudgedNode, environment: Environment) -> str:
-    """Why no pod of the installation can run on a node; "" where pods can."""
+    """Return why no pod of the installation can run on a node; "" where pods can."""
     if node.virtual:
         return "is virtual: it has no kubelet that starts the pod, which stays Pending"
     if node.system != "linux":
@@ -67,7 +67,7 @@ def unfit(node: JudgedNode, environment: Environment) -> str:
 
 
 def _avoiding(node: JudgedNode) -> str:
-    """How a pod stays off such nodes."""
+    """Return how a pod stays off such nodes."""
     if node.virtual:
         keys = sorted(node.labels) or ["its label"]
         return f"require {keys[0]} NotIn {node.labels.get(keys[0], '…')} by nodeAffinity"
@@ -113,7 +113,7 @@ def _missed(pod: JudgedPod, node: JudgedNode) -> tuple[str, str, str]:
 
 
 def takes(node: JudgedNode, pod: JudgedPod) -> bool:
-    """Whether a pod may be put on a node."""
+    """Decide whether a pod may be put on a node."""
     labels = node.all_labels
     affinity: Mapping[str, Any] | None = pod.spec.get("affinity", {}).get("nodeAffinity", {})
     return (
@@ -131,12 +131,12 @@ def _selector(pod: JudgedPod) -> dict[str, str]:
 
 
 def _asks_own_label(pod: JudgedPod) -> bool:
-    """Whether the operator chooses the pod's nodes itself, by a label."""
+    """Decide whether the operator chooses the pod's nodes itself, by a label."""
     return any(key.startswith(OWN_LABELS) for key in pod.spec.get("nodeSelector") or ())
 
 
 def tolerated(taint: Taint, pod: JudgedPod) -> bool:
-    """Whether a taint keeps no pod like this one away."""
+    """Decide whether a taint keeps no pod like this one away."""
     tolerations = pod.spec.get("tolerations") or ()
     return taint.effect not in _REPELLING or any(_tolerates(row, taint) for row in tolerations)
 

@@ -22,7 +22,7 @@ _NOTHING, _BELOW, _DEEPER = "·", "  ", "      "
 
 
 class JudgedPreset(Frozen):
-    """What a preset violates in an environment."""
+    """The violations of a preset in an environment."""
 
     environment: Environment
     preset: str
@@ -47,7 +47,7 @@ def table(judged: Sequence[JudgedPreset]) -> Iterator[str]:
 
 
 def _matrix(judged: Sequence[JudgedPreset]) -> Iterator[str]:
-    """How many objects break rules, by environment and preset."""
+    """Yield the number of objects that break rules, by environment and preset."""
     presets = list(dict.fromkeys(entry.preset for entry in judged))
     titles: dict[str, tuple[str, dict[str, int]]] = {}
     for entry in judged:
@@ -79,7 +79,7 @@ def _by_rule(
 
 
 def _object(entries: Sequence[tuple[JudgedPreset, Violation]]) -> Iterator[str]:
-    """Where an object breaks a rule, how, and what to do."""
+    """Yield the places at which an object breaks a rule, and what to do."""
     environments = tuple(dict.fromkeys(entry.environment.name for entry, _ in entries))
     presets = tuple(dict.fromkeys(entry.preset for entry, _ in entries))
     places = shown_places(environments, ENVIRONMENTS).replace(ALL, "all environments")

@@ -139,7 +139,7 @@ def unknown_field(objects: Sequence[Json], environment: Environment) -> Iterator
 
 
 def _has_annotation(made: Json, container: str) -> bool:
-    """Whether the older spelling of AppArmor's profile stands beside the field."""
+    """Decide whether the older spelling of AppArmor's profile stands beside the field."""
     metadata = made["spec"].get("template", made).get("metadata", {})
     return f"{ARMOR_ANNOTATION}{container}" in (metadata.get("annotations") or {})
 

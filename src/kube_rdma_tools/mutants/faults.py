@@ -88,7 +88,7 @@ def _code(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _silent(node: ast.AST) -> bool:
-    """Whether nothing follows from a statement but what people read, or type checkers."""
+    """Decide whether a statement is only for people who read it, or for type checkers."""
     if isinstance(node, ast.If):
         return isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
     if isinstance(node, ast.JoinedStr | ast.Assert | ast.Import | ast.ImportFrom):

@@ -38,7 +38,7 @@ class Drawn(Frozen):
 
 
 class MutationOutcome(Frozen):
-    """What became of a fault: the test that failed, "" when all passed; what it took in seconds."""
+    """The outcome of a fault: the test that failed ("": all passed), and the seconds that it took."""
 
     drawn: Drawn
     noticed_by: str

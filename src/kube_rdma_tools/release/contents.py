@@ -82,7 +82,7 @@ def _python(root: Path) -> Iterator[ImageComponent]:
 
 
 def _licences(metadata: PackageMetadata) -> tuple[str, ...]:
-    """What a package calls its licence: an expression (PEP 639), else what older fields say."""
+    """Return a package's licence: an expression (PEP 639), else what older fields have."""
     fields: dict[str, list[str]] = {
         name: metadata.get_all(name) or []
         for name in ("License-Expression", "Classifier", "License")

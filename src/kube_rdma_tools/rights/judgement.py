@@ -33,7 +33,7 @@ def findings(
     refusals: Mapping[Right, str],
     file: str,
 ) -> Iterator[str]:
-    """What does not fit, a sentence each.
+    """Return a sentence for each right that does not fit.
 
     `exceptions` are rights that no run of the lab can show, `refusals` are requests that are
     refused as they should be. One that is not needed is a finding too, so both lists shrink.
@@ -52,6 +52,6 @@ def findings(
 
 
 def _is_granted(asked: Right, granted: Collection[Right]) -> bool:
-    """Whether a role of the account that asked has it: then it was refused before it was bound."""
+    """Decide whether a role of the account has the right: then it was refused before it was bound."""
     roles = _ROLES_OF[asked.role]
     return any(Right(role, asked.resource, asked.verb) in granted for role in roles)

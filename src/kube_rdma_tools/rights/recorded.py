@@ -34,7 +34,7 @@ def write(evidence: Evidence, day: str) -> str:
 
 
 def merged(before: Evidence, runs: Evidence, granted: Collection[Right]) -> Evidence:
-    """What was recorded and what runs used, without rights that are granted no more."""
+    """Return the recorded and the used rights, without those that are granted no more."""
     used = (before.used | runs.used) & frozenset(granted)
     return Evidence(used, before.refused | runs.refused)
 

@@ -39,7 +39,7 @@ class Right(Frozen, order=True):
 
 
 def role_name(kind: str, name: str) -> str:
-    """What a role of this kind and name is called here; "" where it is none of ours."""
+    """Return the name here of a role of this kind and name; "" where it is none of ours."""
     for ending in _ENDINGS:
         if name == ending or name.endswith(f"-{ending}"):
             return f"{kind} {_SAME.get(ending, ending)}"

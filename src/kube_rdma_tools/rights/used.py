@@ -45,7 +45,7 @@ class RightUse(Frozen, order=True):
 
 
 class Evidence(Frozen):
-    """What runs used, and what programs were refused, by account."""
+    """The rights that runs used, and the requests that were refused, by account."""
 
     used: frozenset[Right]
     refused: frozenset[Right]
@@ -63,7 +63,7 @@ def uses(lines: Iterable[str]) -> Iterator[RightUse]:
 
 
 def evidence(listed: Iterable[RightUse]) -> Evidence:
-    """What uses come to; a patch that made its object used the right to create it too."""
+    """Return the sum of uses; a patch that made its object used the right to create it too."""
     used, refused = set(), set()
     for use in listed:
         if not use.role:
@@ -95,7 +95,7 @@ def read(folder: Path) -> Iterator[RightUse]:
 
 
 def _use(event: Mapping[str, Any]) -> RightUse | None:
-    """What an event tells; None where it tells nothing of our roles."""
+    """Return the use in an event; None for one of other roles."""
     about, notes = event.get("objectRef"), event.get("annotations") or {}
     if about is None:
         return None

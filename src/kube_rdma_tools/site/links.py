@@ -18,7 +18,7 @@ _LINK = re.compile(r"\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
 
 class Surroundings(Frozen):
-    """What a page can link to."""
+    """The files and pages that a page can link to."""
 
     in_site: Collection[str]  # pages and pictures, by their names in the checkout
     exists: Callable[[str], bool]  # whether the checkout has a file or folder of this name
