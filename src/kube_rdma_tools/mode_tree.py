@@ -62,7 +62,7 @@ TREE = ModeQuestion(
 )
 
 
-class _Drawn(Frozen):
+class _DrawnPart(Frozen):
     """A part of the picture: its SVG, the room that it takes, and where a line from above ends."""
 
     parts: tuple[str, ...]
@@ -93,7 +93,7 @@ def mode_tree_svg() -> str:
     return "\n".join((head, f"<style>{_STYLE}</style>", ground, *drawn.parts, "</svg>\n"))
 
 
-def _drawn(choice: Choice, left: int, top: int) -> _Drawn:
+def _drawn(choice: Choice, left: int, top: int) -> _DrawnPart:
     """A choice with all below it, its answers from left to right."""
     if isinstance(choice, Mode):
         return _mode(choice, left, top)
@@ -107,10 +107,10 @@ def _drawn(choice: Choice, left: int, top: int) -> _Drawn:
     below = top + height
     links = [*_link(middle, below, yes.middle, "yes"), *_link(middle, below, no.middle, "no")]
     parts = (box, *words, *links, *yes.parts, *no.parts)
-    return _Drawn(parts, no.right, max(yes.bottom, no.bottom), middle)
+    return _DrawnPart(parts, no.right, max(yes.bottom, no.bottom), middle)
 
 
-def _mode(mode: Mode, left: int, top: int) -> _Drawn:
+def _mode(mode: Mode, left: int, top: int) -> _DrawnPart:
     """A leaf: the mode, and what a share of it is."""
     lines = wrapped(MODES[mode].meaning, _LETTERS, "")
     height = _LINE * (1 + len(lines)) + _GAP
@@ -118,7 +118,7 @@ def _mode(mode: Mode, left: int, top: int) -> _Drawn:
     box = _box(left, top, height, ("#e3f9e5", "#3f9142"))
     name = _text(middle, top + _LINE, mode.value, "mode")
     words = [_text(middle, top + _LINE * (n + 2), line, "") for n, line in enumerate(lines)]
-    return _Drawn((box, name, *words), left + _WIDTH, top + height, middle)
+    return _DrawnPart((box, name, *words), left + _WIDTH, top + height, middle)
 
 
 def _box(left: int, top: int, height: int, colours: tuple[str, str]) -> str:

@@ -54,7 +54,7 @@ from kube_rdma.operator.upgrades import (
     CLOSED_MARK,
     DRIVERS,
     STARTING,
-    Upgraded,
+    UpgradeOutcome,
     Upgrades,
     adopted,
     is_used,
@@ -197,7 +197,7 @@ class Operator:
 
     async def _upgrade(
         self, policy: ClusterPolicy | None, stored: StoredPolicy | None, now: datetime
-    ) -> Upgraded:
+    ) -> UpgradeOutcome:
         """Bring drivers nearer to the policy as far as that may be, and tell of it."""
         nodes, drivers = tuple(self._nodes.values.values()), self._drivers()
         upgraded = await self._upgrades.look(policy, nodes, drivers, self._pods.values, now)

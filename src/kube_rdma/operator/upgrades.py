@@ -55,7 +55,7 @@ log = structlog.get_logger()
 DaemonSets = Sequence[Stored[Any, Any]]
 
 
-class Upgraded(Frozen):
+class UpgradeOutcome(Frozen):
     """The result of one look: the plan, its nodes, and sentences about what was done."""
 
     plan: UpgradePlan
@@ -77,7 +77,7 @@ class Upgrades:
         daemon_sets: DaemonSets,
         pods: Mapping[str, FullPod],
         now: datetime,
-    ) -> Upgraded:
+    ) -> UpgradeOutcome:
         """Bring the nodes nearer to what a policy wants; `daemon_sets` are those of drivers."""
         seen = _seen(policy, nodes, daemon_sets, pods, now)
         if any(map(is_outdated, seen)):
@@ -85,7 +85,7 @@ class Upgrades:
         plan = upgrade_plan(policy.upgrades if policy else UpgradePolicy(), seen)
         done = [sentence for act in plan.acts if (sentence := await self._do(act, pods, now))]
         done += _unreported(plan, seen)
-        return Upgraded(plan, tuple(seen), tuple(done))
+        return UpgradeOutcome(plan, tuple(seen), tuple(done))
 
     async def label(self, labels: Mapping[str, Mapping[str, str | None]]) -> None:
         """Write labels of nodes that say what is so; what fails is done at the next look."""
@@ -214,7 +214,7 @@ def ready_marks(
 
 
 def waiting(
-    policy: ClusterPolicy, nodes: Sequence[PolicyNode], upgraded: Upgraded
+    policy: ClusterPolicy, nodes: Sequence[PolicyNode], upgraded: UpgradeOutcome
 ) -> Mapping[ComponentName, str]:
     """Return why parts of a policy are not on all of their nodes yet, those that are left out."""
     sentences = {stage.node: stage.sentence for stage in upgraded.plan.stages}

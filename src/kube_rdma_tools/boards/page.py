@@ -31,7 +31,7 @@ _SAME = "A GPU driver that publishes no NUMA node gives the same.\n"
 _OTHER = "With a GPU driver that publishes no NUMA node:\n"
 
 
-class Measured(Frozen):
+class MeasuredBoard(Frozen):
     """A board with the rows of both GPU drivers; `cards` are claims of cards alone."""
 
     board: Board
@@ -40,9 +40,9 @@ class Measured(Frozen):
     cards: tuple[Row, ...]
 
 
-def measured(allocator: BoardAllocator, board: Board) -> Measured:
+def measured(allocator: BoardAllocator, board: Board) -> MeasuredBoard:
     """All of one board."""
-    return Measured(
+    return MeasuredBoard(
         board,
         tuple(rows(allocator, board, GpuDriver.NEW)),
         tuple(rows(allocator, board, GpuDriver.OLD)),
@@ -50,13 +50,13 @@ def measured(allocator: BoardAllocator, board: Board) -> Measured:
     )
 
 
-def tables(of: Sequence[Measured]) -> Iterator[tuple[str, str]]:
+def tables(of: Sequence[MeasuredBoard]) -> Iterator[tuple[str, str]]:
     """The marker of each place in the page, and what stands there."""
     yield WITH_GPUS, "\n".join(_section(one) for one in of if one.board.gpus)
     yield WITHOUT_GPUS, _cards_alone(one for one in of if not one.board.gpus)
 
 
-def _section(of: Measured) -> str:
+def _section(of: MeasuredBoard) -> str:
     """A board with GPUs: where things are, and what pods get."""
     board = of.board
     lines = [f"### {board.name}", "", *_places(board), "", *_figures(board, of.new), ""]
@@ -100,7 +100,7 @@ def _first(got: NearCards) -> str:
     return f"{got.root}, {got.numa_node}, {got.elsewhere}"
 
 
-def _cards_alone(of: Iterable[Measured]) -> str:
+def _cards_alone(of: Iterable[MeasuredBoard]) -> str:
     """One row for each board without a GPU."""
     head = ("machine", "cards", "PCIe roots", "NUMA nodes", "write", "pods")
     lines = [markdown_row(head), "|---" * len(head) + "|"]

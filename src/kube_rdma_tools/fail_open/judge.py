@@ -49,7 +49,7 @@ class Judgement(Frozen):
 
 
 class Score(Frozen):
-    """The number of pods by their end; `came_late` is a part of `without`, `recovered` of `with`."""
+    """The number of pods by their end. `came_late` is part of `without`, `recovered` of `with`."""
 
     pods: int
     by_verdict: Mapping[PodVerdict, int]

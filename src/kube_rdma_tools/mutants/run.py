@@ -30,7 +30,7 @@ _PYTEST = ("-q", "-x", "-p", "no:cacheprovider", "--hypothesis-profile=quick")
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 
 
-class Drawn(Frozen):
+class DrawnFault(Frozen):
     """A fault of a file, which is relative to the checkout."""
 
     file: Path
@@ -38,9 +38,9 @@ class Drawn(Frozen):
 
 
 class MutationOutcome(Frozen):
-    """The outcome of a fault: the test that failed ("": all passed), and the seconds that it took."""
+    """The outcome of a fault: the test that failed ("": all passed), and the seconds."""
 
-    drawn: Drawn
+    drawn: DrawnFault
     noticed_by: str
     seconds: float
 
@@ -53,13 +53,13 @@ class _Run(Frozen):
     seconds: float
 
 
-def draw(checkout: Path, files: Sequence[Path], seed: int, count: int) -> list[Drawn]:
+def draw(checkout: Path, files: Sequence[Path], seed: int, count: int) -> list[DrawnFault]:
     """Return `count` faults of these files, the same ones for the same seed and source.
 
     Each fault of all files is as likely as any other one.
     """
     possible = [
-        Drawn(file, fault)
+        DrawnFault(file, fault)
         for file in files
         for fault in faults((checkout / file).read_text(encoding="utf-8"))
     ]
@@ -76,13 +76,13 @@ class MutationTrial:
         shutil.copytree(checkout / "src", self._source)
         self._without: dict[tuple[str, ...], float] = {}
 
-    def outcomes(self, drawn: Sequence[Drawn]) -> Iterator[MutationOutcome]:
+    def outcomes(self, drawn: Sequence[DrawnFault]) -> Iterator[MutationOutcome]:
         """Yield what becomes of each fault, as it comes."""
         for mutated in drawn:
             begin = time.monotonic()
             yield MutationOutcome(mutated, self._noticed_by(mutated), time.monotonic() - begin)
 
-    def _noticed_by(self, drawn: Drawn) -> str:
+    def _noticed_by(self, drawn: DrawnFault) -> str:
         mutated = self._source / drawn.file.relative_to("src")
         original = (self._checkout / drawn.file).read_text(encoding="utf-8")
         for stage in stages(self._checkout, drawn.file):

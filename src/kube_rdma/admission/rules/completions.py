@@ -82,15 +82,15 @@ def completions(
     template: PodTemplate, settings: AdmissionSettings = USUAL
 ) -> tuple[Completion, ...]:
     """Return what is added, in an order in which each can be done; none without shares."""
-    wishing = {container.path: container for container, _ in asked(template, settings.shares)}
-    if not wishing:
+    asking = {container.path: container for container, _ in asked(template, settings.shares)}
+    if not asking:
         return ()
     chosen = wanted(template, settings)
     made: list[Completion] = []
     if Completes.IPC_LOCK in chosen.parts:
-        made += [each for one in wishing.values() for each in _ipc_lock(one)]
+        made += [each for one in asking.values() for each in _ipc_lock(one)]
     if Completes.SHM in chosen.parts:
-        made += _shm(template, wishing, chosen.shm_size)
+        made += _shm(template, asking, chosen.shm_size)
     if Completes.POD_NETWORKS in chosen.parts:
         made += _pod_networks(template, settings)
     return tuple(made)
@@ -106,12 +106,12 @@ def _ipc_lock(container: ContainerTemplate) -> Iterator[Completion]:
 
 
 def _shm(
-    template: PodTemplate, wishing: Mapping[FieldPath, ContainerTemplate], size: str
+    template: PodTemplate, asking: Mapping[FieldPath, ContainerTemplate], size: str
 ) -> Iterator[Completion]:
     """Yield a volume in memory for all of them that have nothing at /dev/shm."""
     bare = [
         container
-        for container in wishing.values()
+        for container in asking.values()
         if _SHM not in {place.rstrip("/") for _, place in container.mounts}
     ]
     if not bare:

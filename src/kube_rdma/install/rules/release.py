@@ -18,6 +18,90 @@ from kube_rdma.lib.phrases import listed
 from kube_rdma.model.install import Blueprint, Hole, Json, Node, Values
 from kube_rdma.model.kubernetes import PodState
 
+PRODUCT = "kube-rdma"
+FULL_NAME = "fullnameOverride"
+MANAGER = PRODUCT  # of what no Helm manages
+# What `with_release` puts below `platform` beside what is there.
+NAMES = (
+    "base",
+    "prefix",
+    "own",
+    "controller",
+    "agentAccount",
+    "instance",
+    "manager",
+    "version",
+)
+
+
+def with_release(values: Values) -> Json:
+    """Return all values of an installation, with the names of its objects below `platform`."""
+    full, platform = values[FULL_NAME], values["platform"]
+    base = full or PRODUCT
+    role = "operator" if platform["operator"] else "controller"
+    names: dict[str, Any] = {
+        "base": base,
+        # Of what the whole cluster sees: roles, and policies of the API server.
+        "prefix": full or values["namespace"]["name"],
+        "own": f"{full}." if full else "",
+        "controller": values["controller"]["name"] or f"{base}-{role}",
+        # What a policy deploys has accounts of this name wherever its operator is.
+        "agentAccount": f"{PRODUCT}-agent" if platform["operator"] else f"{base}-agent",
+        "instance": full or values["preset"],
+        "manager": MANAGER,
+        "version": version_label(values["image"]["tag"], values["image"]["digest"]),
+    }
+    if full:
+        names |= {"daemonSet": f"{full}-agent", "label": f"{full}-agent"}
+        names["configMap"] = f"{full}-agent" if platform["configMap"] else ""
+    return {**values, "platform": {**platform, **names}}
+
+
+# The labels that Kubernetes recommends, on every object and every pod of an installation.
+
+GROUP = "app.kubernetes.io/"
+_LONGEST = 63  # characters of a label's value
+_ENDS = "-_."  # which none begins or ends with
+
+
+def recommended(component: str, instance: Node, version: Node, manager: Node) -> Json:
+    """Return the six labels of an object."""
+    return {
+        f"{GROUP}name": PRODUCT,
+        f"{GROUP}instance": instance,
+        f"{GROUP}version": version,
+        f"{GROUP}component": component,
+        f"{GROUP}part-of": PRODUCT,
+        f"{GROUP}managed-by": manager,
+    }
+
+
+def labelled(blueprint: Blueprint, part: str) -> Blueprint:
+    """Return the blueprint of a part with the labels, also in the template of its pods."""
+    labels = recommended(
+        blueprint.component or part,
+        Hole("platform.instance"),
+        Hole("platform.version"),
+        Hole("platform.manager"),
+    )
+    body = _with(blueprint.body, labels)
+    spec = body.get("spec")
+    if isinstance(spec, dict) and "template" in spec:
+        body = {**body, "spec": {**spec, "template": _with(spec["template"], labels)}}
+    return replace(blueprint, body=body)
+
+
+def version_label(tag: str, digest: str = "") -> str:
+    """Return the version of an image as a label: its digest where it has one, else its tag."""
+    return (digest or tag).replace(":", "-")[:_LONGEST].strip(_ENDS)
+
+
+def _with(body: Json, labels: Json) -> dict[str, Any]:
+    """Return an object with the labels in its metadata, behind the labels that it has."""
+    metadata = {**body["metadata"], "labels": {**body["metadata"].get("labels", {}), **labels}}
+    return {**body, "metadata": metadata}
+
+
 # Parts of an installation that a version of Kubernetes lacks, so that they are left out.
 
 VALUE = "kubernetesVersion"
@@ -118,87 +202,3 @@ def drivers_run(nodes: Iterable[str], daemon_sets: Iterable[str]) -> Refused | N
         remedy="Delete the policy and wait until the operator has unloaded them node by node "
         "(docs/drivers.md); to end them all the same: helm uninstall --no-hooks",
     )
-
-
-# The labels that Kubernetes recommends, on every object and every pod of an installation.
-
-GROUP = "app.kubernetes.io/"
-PRODUCT = "kube-rdma"
-_LONGEST = 63  # characters of a label's value
-_ENDS = "-_."  # which none begins or ends with
-
-
-def recommended(component: str, instance: Node, version: Node, manager: Node) -> Json:
-    """Return the six labels of an object."""
-    return {
-        f"{GROUP}name": PRODUCT,
-        f"{GROUP}instance": instance,
-        f"{GROUP}version": version,
-        f"{GROUP}component": component,
-        f"{GROUP}part-of": PRODUCT,
-        f"{GROUP}managed-by": manager,
-    }
-
-
-def labelled(blueprint: Blueprint, part: str) -> Blueprint:
-    """Return the blueprint of a part with the labels, also in the template of its pods."""
-    labels = recommended(
-        blueprint.component or part,
-        Hole("platform.instance"),
-        Hole("platform.version"),
-        Hole("platform.manager"),
-    )
-    body = _with(blueprint.body, labels)
-    spec = body.get("spec")
-    if isinstance(spec, dict) and "template" in spec:
-        body = {**body, "spec": {**spec, "template": _with(spec["template"], labels)}}
-    return replace(blueprint, body=body)
-
-
-def version_label(tag: str, digest: str = "") -> str:
-    """Return the version of an image as a label: its digest where it has one, else its tag."""
-    return (digest or tag).replace(":", "-")[:_LONGEST].strip(_ENDS)
-
-
-def _with(body: Json, labels: Json) -> dict[str, Any]:
-    """Return an object with the labels in its metadata, behind the labels that it has."""
-    metadata = {**body["metadata"], "labels": {**body["metadata"].get("labels", {}), **labels}}
-    return {**body, "metadata": metadata}
-
-
-FULL_NAME = "fullnameOverride"
-MANAGER = PRODUCT  # of what no Helm manages
-# What `with_release` puts below `platform` beside what is there.
-NAMES = (
-    "base",
-    "prefix",
-    "own",
-    "controller",
-    "agentAccount",
-    "instance",
-    "manager",
-    "version",
-)
-
-
-def with_release(values: Values) -> Json:
-    """Return all values of an installation, with the names of its objects below `platform`."""
-    full, platform = values[FULL_NAME], values["platform"]
-    base = full or PRODUCT
-    role = "operator" if platform["operator"] else "controller"
-    names: dict[str, Any] = {
-        "base": base,
-        # Of what the whole cluster sees: roles, and policies of the API server.
-        "prefix": full or values["namespace"]["name"],
-        "own": f"{full}." if full else "",
-        "controller": values["controller"]["name"] or f"{base}-{role}",
-        # What a policy deploys has accounts of this name wherever its operator is.
-        "agentAccount": f"{PRODUCT}-agent" if platform["operator"] else f"{base}-agent",
-        "instance": full or values["preset"],
-        "manager": MANAGER,
-        "version": version_label(values["image"]["tag"], values["image"]["digest"]),
-    }
-    if full:
-        names |= {"daemonSet": f"{full}-agent", "label": f"{full}-agent"}
-        names["configMap"] = f"{full}-agent" if platform["configMap"] else ""
-    return {**values, "platform": {**platform, **names}}

@@ -147,7 +147,7 @@ def overall(statuses: Sequence[ComponentStatus]) -> tuple[AppliedState, str]:
 def _behind(progress: DaemonSetProgress | None, *, empty: bool) -> str:
     """Return why a DaemonSet is not ready; "" when every pod runs that should.
 
-    One that may be `empty` has no pods for a reason that is told already.
+    One that may be `empty` has no pods for a reason that is named already.
     """
     if progress is None or not progress.current:
         return "not looked at by its controller yet"
