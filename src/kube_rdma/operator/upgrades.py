@@ -144,7 +144,10 @@ class Upgrades:
                     sentence = f"node {node}: ended {names}"
                 case LabelDrivers(node, labels):
                     await self._nodes.label(node, dict(labels))
-                    sentence = f"node {node}: {', '.join(map(_placed, labels))}"
+                    words = (
+                        f"{key}={value}" if value else f"{key} taken away" for key, value in labels
+                    )
+                    sentence = f"node {node}: {', '.join(f'label {word}' for word in words)}"
         except KubeError as error:
             log.warning("upgrade held up", node=act.node, why=str(error))
             return ""
@@ -174,8 +177,7 @@ def adopted(
     has = {node.name: dict(node.labels) for node in nodes}
     lacking: dict[str, dict[str, str]] = {}
     for stored in daemon_sets:
-        value, placed = _place(stored)
-        key = PLACE_LABELS[ComponentName(stored.label(COMPONENT_LABEL) or "")]
+        key, value, placed = _place(stored)
         for pod in () if placed else pods_of(stored, pods):
             if key not in has.get(pod.spec.node_name, {key: ""}):
                 lacking.setdefault(pod.spec.node_name, {})[key] = value
@@ -186,8 +188,7 @@ def is_used(
     stored: Stored[Any, Any], nodes: Sequence[PolicyNode], pods: Mapping[str, FullPod]
 ) -> bool:
     """Decide whether a driver's DaemonSet has pods, or a node that it is for."""
-    value, _ = _place(stored)
-    key = PLACE_LABELS[ComponentName(stored.label(COMPONENT_LABEL) or "")]
+    key, value, _ = _place(stored)
     return bool(pods_of(stored, pods)) or any(dict(node.labels).get(key) == value for node in nodes)
 
 
@@ -240,20 +241,14 @@ def waiting(
     return reasons
 
 
-def _place(stored: Stored[Any, Any]) -> tuple[str, bool]:
-    pod = stored.spec["template"]["spec"]
-    return place_of(pod, stored.label(COMPONENT_LABEL) or "")
+def _place(stored: Stored[Any, Any]) -> tuple[str, str, bool]:
+    return place_of(stored.spec["template"]["spec"], stored.label(COMPONENT_LABEL) or "")
 
 
 def pods_of(stored: Stored[Any, Any], pods: Mapping[str, FullPod]) -> list[FullPod]:
     """Return the pods of a DaemonSet that have a node."""
     name = stored.spec["template"]["metadata"]["labels"]["name"]
     return [pod for pod in pods.values() if pod.label("name") == name and pod.spec.node_name]
-
-
-def _placed(label: tuple[str, str | None]) -> str:
-    key, value = label
-    return f"label {key}={value}" if value else f"label {key} taken away"
 
 
 def _seen(
@@ -286,11 +281,9 @@ def _node(
     drivers: list[DriverPod] = []
     running: set[str] = set()
     for stored, pod in own:
-        component = ComponentName(stored.label(COMPONENT_LABEL) or "")
-        key = PLACE_LABELS[component]
-        value, by_label = _place(stored)
+        key, value, by_label = _place(stored)
         placed = not by_label or has[key] == value
-        unloads = component is ComponentName.DRIVER
+        unloads = key == PLACE_LABELS[ComponentName.DRIVER]
         drivers.append(driver_pod(pod, stored.spec["template"], unloads=unloads, placed=placed))
         running |= {key} if placed else set()
     return UpgradeNode(

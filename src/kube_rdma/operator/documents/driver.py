@@ -419,15 +419,6 @@ class PolicyAffinity(OpenSection):
     """
 
 
-def image_of(
-    section: ImageSection, repository: str | None = None, version: str | None = None
-) -> ComponentImage:
-    """Return the image of a section; `repository` and `version` stand for what it leaves out."""
-    return ComponentImage(
-        section.repository or repository or "", section.image, section.version or version or ""
-    )
-
-
 def driver(section: DriverSection, image: ComponentImage) -> PolicyDriver:
     """Return the driver that a section describes, with its image."""
     entries = (each.model_dump(by_alias=True, exclude_none=True) for each in section.env)

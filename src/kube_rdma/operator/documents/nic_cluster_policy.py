@@ -47,7 +47,6 @@ from kube_rdma.operator.documents.driver import (
     affinity,
     driver,
     driver_notes,
-    image_of,
     note,
     requirements,
     resource_notes,
@@ -275,22 +274,22 @@ def load(data: bytes, source: str) -> ClusterPolicy:
 def of_spec(document: Document) -> ClusterPolicy:
     """Return the policy of a document whose value is the spec; Refused with all its faults."""
     spec = validate(NicClusterPolicySpec, document)
-    faults = list(_both_spellings(spec, document))
+    faults = []
+    if spec.device_plugin and spec.rdma_shared_device_plugin:
+        first, second = _PLUGIN_SPELLINGS
+        problem = f"{first} and {second} are two spellings of one section"
+        where = document.where((second,))
+        faults.append(Refused(problem, remedy="Keep one of them", where=where))
     sections = {
         "ofedDriver": spec.ofed_driver,
         **_plugins(spec),
         "nvPeerDriver": spec.nv_peer_driver,
     }
     for field, section in sections.items():
-        for missing in _unsaid(section, spec.global_):
-            remedy = f"Add it here, or spec.global.{missing}"
-            faults.append(
-                Refused(
-                    "the field is missing",
-                    remedy=remedy,
-                    where=document.where((field, missing)),
-                )
-            )
+        for part in ("repository", "version") if section else ():
+            if not (getattr(section, part) or getattr(spec.global_, part)):
+                remedy, where = f"Add it here, or spec.global.{part}", document.where((field, part))
+                faults.append(Refused("the field is missing", remedy=remedy, where=where))
     for field, section in _plugins(spec).items():
         if section and section.config is not None:
             faults += _config_faults(section.config, document.where((field, "config")))
@@ -407,25 +406,12 @@ def _cni_plugins(spec: NicClusterPolicySpec) -> ImageSection | None:
     return spec.secondary_network.cni_plugins if spec.secondary_network else None
 
 
-def _both_spellings(spec: NicClusterPolicySpec, document: Document) -> Iterator[Refused]:
-    if spec.device_plugin and spec.rdma_shared_device_plugin:
-        first, second = _PLUGIN_SPELLINGS
-        yield Refused(
-            f"{first} and {second} are two spellings of one section",
-            remedy="Keep one of them",
-            where=document.where((second,)),
-        )
-
-
-def _unsaid(section: ImageSection | None, common: GlobalSection) -> Iterator[str]:
-    """Yield the parts of an image that neither the section nor global names."""
-    for part in ("repository", "version"):
-        if section and not (getattr(section, part) or getattr(common, part)):
-            yield part
-
-
 def _image(section: ImageSection, common: GlobalSection) -> ComponentImage:
-    return image_of(section, common.repository, common.version)
+    return ComponentImage(
+        section.repository or common.repository or "",
+        section.image,
+        section.version or common.version or "",
+    )
 
 
 def _config_faults(text: str, where: str) -> Iterator[Refused]:

@@ -239,9 +239,8 @@ def places(policy: ClusterPolicy | None, node: PolicyNode) -> tuple[DriverPlace,
     )
 
 
-def place_of(pod: Mapping[str, Any], component: str) -> tuple[str, bool]:
-    """Return the value by which a DaemonSet of drivers selects, and whether by the operator's
-    label.
+def place_of(pod: Mapping[str, Any], component: str) -> tuple[str, str, bool]:
+    """Return label and value of the nodes of a driver's DaemonSet, and whether it selects by it.
 
     `pod` is the spec of its template. DaemonSets of earlier releases select the labels of Node
     Feature Discovery; their nodes are given the label before they are rewritten.
@@ -249,6 +248,6 @@ def place_of(pod: Mapping[str, Any], component: str) -> tuple[str, bool]:
     selector = pod.get("nodeSelector", {})
     key = PLACE_LABELS[ComponentName(component)]
     if key in selector:
-        return selector[key], True
+        return key, selector[key], True
     names = (ARCHITECTURE_LABEL, DISTRIBUTION_LABEL, RELEASE_LABEL, KERNEL_LABEL)
-    return value_of(NodeGroup(*(selector.get(name, "") for name in names))), False
+    return key, value_of(NodeGroup(*(selector.get(name, "") for name in names))), False
