@@ -1,9 +1,18 @@
-"""Where pods stand in the objects of many projects."""
+"""Objects of a document, and the pods in them."""
+
+import json
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kube_base.errors import Refused
-from kube_rdma.admission.documents.manifests import manifests, pods
+from kube_rdma.admission.documents import pod_manifest
+from kube_rdma.admission.documents.manifests import annotations_above, manifests, pods
+from kube_rdma.admission.manifest_check import check
+from kube_rdma.attach.rules.requests import ANNOTATION, POD_NETWORKS
+from kube_rdma.lib.text.document import name
 from kube_rdma.lib.text.reader import read_all
 
 POD = "{spec: {containers: [{name: a}]}}"
@@ -77,3 +86,140 @@ def test_a_template_that_is_missing_is_refused():
 @pytest.mark.parametrize("text", ["7", "a: 1", "kind: Pod", "kind: [a]\napiVersion: v1", "- a"])
 def test_what_is_no_object_is_none(text):
     assert objects(text) == []
+
+
+# Pods are found by their containers, in whatever kind and at whatever depth.
+
+MAKERS = Path(__file__).parents[3] / "data/makers"
+PARTS = {  # a part of a pod stands there, which others complete
+    *("argo-workflow", "argo-cron-workflow", "inference-service", "llm-inference-service"),
+    *("train-job", "training-runtime"),
+}
+WITHOUT_NETWORK = {"llm-inference-service", "train-job"}  # it is said elsewhere in the object
+
+
+def loaded(text):
+    (manifest,) = objects(text)
+    return [(part, pod_manifest.load(part)) for part in pods(manifest)]
+
+
+@pytest.mark.parametrize("file", sorted(MAKERS.glob("*.yaml")), ids=lambda file: file.stem)
+def test_the_pods_of_real_kinds_are_found(file):
+    """What they ask for is read, with the line where it stands."""
+    text = file.read_text()
+    asking = [(part, pod) for part, pod in loaded(text) if any(c.asks for c in pod.containers)]
+    assert len(asking) == text.count("rdma/ib")
+    lines = text.splitlines()
+    for part, pod in asking:
+        assert part.whole is pod.whole is (file.stem not in PARTS)
+        assert len(pod.networks) == (file.stem not in WITHOUT_NETWORK)
+        ((ask,),) = [one.asks for one in pod.containers if one.asks]
+        assert "rdma/ib: 1" in lines[part.place(ask.path, key=True).line - 1]
+        if pod.networks:
+            assert ANNOTATION in lines[part.place(("metadata", "annotations")).line - 1]
+
+
+TEMPLATE = {
+    "metadata": {
+        "annotations": {
+            POD_NETWORKS: '[{"cniConf": {"name": "rdma"}}]',
+            "k8s.v1.cni.cncf.io/network": "a",
+        }
+    },
+    "spec": {
+        "runtimeClassName": "kata-qemu",
+        "hostNetwork": True,
+        "containers": [
+            {"name": "a", "resources": {"limits": {"vke.volcengine.com/rdma": 3}}},
+            {"name": "b", "resources": {"limits": {"vke.volcengine.com/mgpu-core": 1}}},
+        ],
+    },
+}
+FIELDS = st.sampled_from(["spec", "template", "groups", "jobTemplate", "workers", "roles", "x"])
+STEPS = st.lists(st.one_of(FIELDS, st.integers(0, 2)), min_size=1, max_size=8).filter(
+    lambda path: isinstance(path[0], str)
+)
+KINDS = st.sampled_from(
+    ["ray.io/v1 RayCluster", "example.com/v1 Job", "batch.volcano.sh/v1 Job", "a.b/v2 Anything"]
+)
+
+
+def wrapped(template, path):
+    """An object in which the template stands at this path."""
+    value = template
+    for step in reversed(path):
+        value = {step: value} if isinstance(step, str) else [{}] * step + [value]
+    return value
+
+
+def said(document):
+    """Findings and additions of one object: what is wrong, and the field."""
+    checked = check(read_all(json.dumps(document).encode(), "file"))
+    found = [(one.severity, one.code, one.problem, one.subject) for one in checked.findings]
+    return found, [(one.what, one.where) for one in checked.additions]
+
+
+@given(KINDS, STEPS)
+def test_whatever_wraps_a_template_the_same_is_found_in_it(kind, path):
+    """With the path of the object in place of the pod's."""
+    pod = {"apiVersion": "v1", "kind": "Pod", **TEMPLATE}
+    version, word = kind.split()
+    wrapping = {"apiVersion": version, "kind": word, **wrapped(TEMPLATE, path)}
+    (alone, added), (inside, added_inside) = said(pod), said(wrapping)
+    assert {"mgpu", "card-count", "runtime-class", "networks-on-host", "annotation-name"} <= {
+        code for _, code, _, _ in alone
+    }
+    prefix = name(tuple(path))
+    assert [one[:3] for one in alone] == [one[:3] for one in inside]
+    assert [one[0] for one in added] == [one[0] for one in added_inside]
+    for before, after in zip([*alone, *added], [*inside, *added_inside], strict=True):
+        assert after[-1].split(": ", 1)[1] == f"{prefix}.{before[-1].split(': ', 1)[1]}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "spec: {containers: 3}",
+        "spec: {containers: [a, b]}",
+        "spec: {containers: []}",
+        "spec: {containers: [{id: 1}, {id: 2}]}",
+        "spec: {validation: {properties: {containers: {type: array, items: {type: object}}}}}",
+        "spec: {resources: {limits: {cpu: 1}}, volumeClaimTemplates: [{spec: {resources: {}}}]}",
+    ],
+)
+def test_what_only_looks_like_a_pod_is_none(text):
+    (manifest,) = objects(f"apiVersion: example.com/v1\nkind: Fleet\n{text}\n")
+    assert list(pods(manifest)) == []
+
+
+@pytest.mark.parametrize("field", ["podTemplateOverrides", "runtimePatches", "templateDefaults"])
+def test_a_change_of_a_template_is_not_the_whole_pod(field):
+    """Its counts say nothing: the limits may stand in what it changes."""
+    template = json.dumps(TEMPLATE)
+    ((_, pod),) = loaded(f"apiVersion: a.b/v1\nkind: Any\nspec: {{{field}: [{template}]}}\n")
+    assert not pod.whole
+    (manifest,) = objects(f"apiVersion: a.b/v1\nkind: Any\nspec: {{{field}: [{template}]}}\n")
+    assert "block-count" not in [one.code for one in check([manifest.document]).findings]
+
+
+def test_a_form_that_another_project_may_fill_in_is_a_warning():
+    """Placeholders of Argo; in a kind of Kubernetes it is refused."""
+    spec = "containers: [{name: a, resources: {limits: {rdma/ib: '{{inputs.n}}'}}}]"
+    for kind, count in (("argoproj.io/v1 Workflow", 0), ("apps/v1 Deployment", 1)):
+        version, word = kind.split()
+        text = f"apiVersion: {version}\nkind: {word}\nspec: {{template: {{spec: {{{spec}}}}}}}\n"
+        checked = check(read_all(text.encode(), "file"))
+        assert (len(checked.errors), len(checked.findings)) == (count, 1)
+        assert "is not a whole number of shares" in checked.findings[0].problem
+
+
+def test_annotations_around_a_template_are_seen_with_whose_they_are():
+    inside = '{spec: {containers: [{name: a}]}, metadata: {annotations: {x: "3"}}}'
+    text = (
+        "apiVersion: batch/v1\nkind: CronJob\nmetadata: {annotations: {x: '1'}}\nspec:\n"
+        f"  jobTemplate: {{metadata: {{annotations: {{x: '2'}}}}, spec: {{template: {inside}}}}}\n"
+    )
+    (manifest,) = objects(text)
+    above = list(annotations_above(manifest, list(pods(manifest))))
+    assert [(one.key, one.owner) for one in above] == [("x", "CronJob"), ("x", "jobTemplate")]
+    assert above[1].path == ("spec", "jobTemplate", "metadata", "annotations", "x")
