@@ -7,12 +7,19 @@ import pytest
 import yaml
 
 from kube_base.errors import Broken, Refused, Unavailable
-from kube_rdma_tools.release.identity import check_changelog, of_checkout_as
+from kube_rdma_tools.release.identity import ReleaseIdentity, check_changelog, of_checkout_as
 from kube_rdma_tools.release.source_tree import SourceTree, Stamp, stamps
 from kube_rdma_tools.release.version import ReleaseVersion
-from tests.unit.kube_rdma_tools.release.values import IDENTITY
 
 ROOT = Path(__file__).parents[4]
+IDENTITY = ReleaseIdentity(
+    version=ReleaseVersion("0.2.0rc1"),
+    commit="0123456789abcdef0123456789abcdef01234567",
+    epoch=1_700_000_000,
+    image="registry.example.com/rdma/kube-rdma",
+    homepage="https://project.example.com",
+    downloads="https://files.example.com/v0.2.0-rc.1",
+)
 
 
 def test_every_stamp_has_one_place_in_this_checkout():
