@@ -44,12 +44,12 @@ _SIDECAR = "c.?restartPolicy.orValue('') == 'Always'"
 PODS: Json = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
 
 
-def values(path: str) -> Joined:
+def _values(path: str) -> Joined:
     """Return a value with commas as a list in CEL."""
     return joined("'", Hole(f"admission.pods.{path}"), "'.split(',')")
 
 
-def of_pod(pod: str) -> dict[str, str]:
+def _of_pod(pod: str) -> dict[str, str]:
     """Return expressions about a pod, or the template of one, by name."""
     init = f"{pod}.spec.?initContainers.orValue([])"
     every = f"({pod}.spec.containers + {init})"
@@ -65,11 +65,11 @@ def of_pod(pod: str) -> dict[str, str]:
     }
 
 
-SHARES: dict[str, Node] = {"shares": values("shareResources")}
+SHARES: dict[str, Node] = {"shares": _values("shareResources")}
 """The first variable, which all other expressions may use."""
 
 
-def policy(
+def _policy(
     kind: str, name: str, variables: dict[str, Node], rules: Sequence[Node] = (), **spec: Node
 ) -> Json:
     """Return a policy about new pods and what `rules` match besides; it admits what it cannot
@@ -96,7 +96,7 @@ def policy(
     }
 
 
-def binding(kind: str, name: str, policy_name: str = "", **spec: Node) -> Json:
+def _binding(kind: str, name: str, policy_name: str = "", **spec: Node) -> Json:
     """Return the binding of a policy, the one of this name unless another is named."""
     return {
         "apiVersion": API,
@@ -163,7 +163,7 @@ _TEMPLATES: dict[str, Node] = {
         ".filter(template, has(template.spec) && has(template.spec.containers))"
     ),
     "pods": "variables.templates.map(template, {{'spec': dyn(template.spec), {}}})".format(
-        ", ".join(f"'{name}': dyn({text})" for name, text in of_pod("template").items())
+        ", ".join(f"'{name}': dyn({text})" for name, text in _of_pod("template").items())
     ),
 }
 _TERMS = (
@@ -283,16 +283,16 @@ _WARNINGS = (
 def pod_policies() -> tuple[Blueprint, ...]:
     """Return the policies that refuse and warn, with their bindings."""
     of_refusals = {
-        "mgpu": values("mgpuResources"),
-        "drivers": values("vepfsDrivers"),
-        "classes": values("vepfsStorageClasses"),
+        "mgpu": _values("mgpuResources"),
+        "drivers": _values("vepfsDrivers"),
+        "classes": _values("vepfsStorageClasses"),
     }
-    of_warnings = {"gpus": values("gpuResources"), "host": values("hostNetworkResources")}
+    of_warnings = {"gpus": _values("gpuResources"), "host": _values("hostNetworkResources")}
     pods = {"resourceRules": [{**PODS, "operations": ["CREATE"]}]}
     bodies = (
         _validating(REFUSED, of_refusals, _REFUSALS),
-        binding("Validating", REFUSED, validationActions=["Deny"], matchResources=pods),
-        binding(
+        _binding("Validating", REFUSED, validationActions=["Deny"], matchResources=pods),
+        _binding(
             "Validating",
             WORKLOADS,
             REFUSED,
@@ -300,7 +300,7 @@ def pod_policies() -> tuple[Blueprint, ...]:
             matchResources={"resourceRules": [*_RULES]},
         ),
         _validating(WARNED, of_warnings, _WARNINGS),
-        binding("Validating", WARNED, validationActions=["Warn"]),
+        _binding("Validating", WARNED, validationActions=["Warn"]),
     )
     wanted = ("admission.pods.check", "platform.validatingPolicies")
     return tuple(Blueprint(body, wanted) for body in bodies)
@@ -315,7 +315,7 @@ def _validating(name: str, variables: dict[str, Node], rules: tuple[tuple[str, s
         for holds, sentence in rules
     ]
     written = [{"name": "written", "expression": _WRITTEN}]
-    return policy(
+    return _policy(
         "Validating",
         name,
         SHARES | _TEMPLATES | variables,
@@ -376,14 +376,14 @@ def completing_policy() -> tuple[Blueprint, ...]:
             _NETWORKS,
         )
     ]
-    body = policy(
+    body = _policy(
         "Mutating",
         COMPLETED,
-        SHARES | of_pod("object") | _CHOSEN,
+        SHARES | _of_pod("object") | _CHOSEN,
         reinvocationPolicy="Never",
         mutations=mutations,
     )
-    return Blueprint(body, complete), Blueprint(binding("Mutating", COMPLETED), complete)
+    return Blueprint(body, complete), Blueprint(_binding("Mutating", COMPLETED), complete)
 
 
 def _add(path: str, value: str) -> str:
@@ -399,7 +399,7 @@ def _for_each(field: str, chosen: str, which: str, patch: str) -> str:
     )
 
 
-# ── IPC_LOCK, for containers that run as root and say nothing else of it ──────────────────────────
+# IPC_LOCK, for containers that run as root and set nothing else about it.
 
 _USER = (
     "c.?securityContext.?runAsUser.or(object.spec.?securityContext.?runAsUser).orValue(0) == 0 && "
@@ -435,7 +435,7 @@ def _lock(field: str) -> str:
 
 _NAME, _NAMES = "'IPC_LOCK'", "['IPC_LOCK']"
 
-# ── Memory at /dev/shm ────────────────────────────────────────────────────────────────────────────
+# Memory at /dev/shm.
 
 _MOUNTLESS = (
     f"{_WISHING} && !c.?volumeMounts.orValue([]).exists(one, one.mountPath in "
@@ -463,7 +463,7 @@ def _mount(field: str) -> str:
     return _for_each(field, "variables.shm", _MOUNTLESS, patch)
 
 
-# ── A block for each card ─────────────────────────────────────────────────────────────────────────
+# A block for each card.
 
 _ANNOTATION = f"'/metadata/annotations/' + jsonpatch.escapeKey('{POD_NETWORKS}')"
 _COPIES = "'[' + lists.range(variables.cards).map(n, variables.block).join(', ') + ']'"
