@@ -33,7 +33,7 @@ from kube_rdma.model.attach.steps import PluginConf
 from kube_rdma.model.doctor import Observation, ObservedLink, ObservedRoute
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.verify import PerftestRun
-from kube_rdma.resources.cluster import named_pools
+from kube_rdma.resources.reader import named_pools
 from kube_rdma.verify.rules.perftest import table
 from kube_rdma.verify.rules.pods import paired_pod
 from kube_rdma.verify.views import perftest_name

@@ -14,7 +14,7 @@ from kube_rdma.cli.resources import resources
 from kube_rdma.ipam.cluster import IP_POOL
 from kube_rdma.model.reports import NodeReport, ReportedPool
 from kube_rdma.reports.node_report import report_status
-from kube_rdma.resources.cluster import QUOTA
+from kube_rdma.resources.reader import QUOTA
 from kube_rdma_testing.cluster.server import FakeServer
 from tests.kit.opener import opener_of
 
