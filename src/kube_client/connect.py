@@ -158,7 +158,7 @@ class Http:
     async def _upgraded(
         self, stack: AsyncExitStack, request: ApiRequest, offer: Handshake
     ) -> HttpUpgrade:
-        """Return the same for another protocol."""
+        """Return the answer to a request for another protocol, asked again after a 401."""
         credential = await self._credential()
         asked = self._client.upgraded(self._built(request, credential, offer.headers))
         upgrade = await stack.enter_async_context(asked)

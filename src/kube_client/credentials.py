@@ -89,7 +89,7 @@ class FixedCredential:
         self._credential = credential
 
     async def read(self) -> Credential:
-        """Return the same for ever."""
+        """Return the credential, which never changes."""
         return self._credential
 
     def reject(self, _used: Credential) -> bool:

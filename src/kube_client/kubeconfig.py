@@ -280,7 +280,7 @@ def _server_in(folder: Path, entry: ServerEntry) -> ServerEntry:
 
 
 def _user_in(folder: Path, entry: UserEntry) -> UserEntry:
-    """Return the same for a user; a command is only a path if it has a slash."""
+    """Return the user with paths relative to that folder; only a command with a slash is a path."""
     plugin = entry.exec
     if plugin and "/" in plugin.command:
         plugin = msgspec.structs.replace(plugin, command=_absolute(folder, plugin.command))

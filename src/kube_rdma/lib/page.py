@@ -348,7 +348,7 @@ def also(subjects: Sequence[str]) -> Iterator[Sentence]:
 
 
 def located(finding: Finding) -> dict[str, str]:
-    """Return the same as JSON values."""
+    """Return a finding as JSON values."""
     return {"where": finding.subject, "problem": finding.problem, "remedy": finding.remedy}
 
 

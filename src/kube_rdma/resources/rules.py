@@ -119,7 +119,7 @@ def _free(facts: AuthorFacts, name: str, totals: dict[str, int] | None) -> dict[
 
 
 def _held(pods: tuple[HeldShares, ...], name: str) -> Counter[str]:
-    """Return how many shares pods hold on each node."""
+    """Return the number of shares that pods hold on each node."""
     held: Counter[str] = Counter()
     for shares in pods:
         if shares.resource == name:

@@ -139,7 +139,7 @@ def _resource_row(resource: NamedResource) -> tuple[str, ...]:
 
 
 def _kept(listed: ResourceListing) -> Block:
-    """Return how many networks the table leaves out."""
+    """Return the number of networks that the table leaves out, as a sentence."""
     if not listed.kept_networks:
         return ()
     count = counted(listed.kept_networks, "network")

@@ -239,7 +239,7 @@ def free_of(
 
 
 def vacancy(blocks: Blocks, subpool: Subpool) -> tuple[int, int]:
-    """Return how many addresses of the subpool are free, and how many nodes hold some."""
+    """Return the number of free addresses of the subpool, and that of nodes that hold some."""
     taken, nodes = 0, set()
     for key, block in blocks.items():
         if block.holdings and (given := mask(subpool, key)):

@@ -190,7 +190,7 @@ def lost(
 
 
 def spare(state: NodeAddressState, subpool: Subpool) -> int:
-    """Return how many addresses of the subpool could be granted now."""
+    """Return the number of addresses of the subpool that can be granted now."""
     return sum(
         (holding.spare & mask(subpool, key)).bit_count() for key, holding in state.holdings.items()
     )

@@ -97,7 +97,7 @@ def refuse_namespace(
 
 
 def counted(addresses: int) -> str:
-    """Return how many addresses, as a sentence says it."""
+    """Return a number of addresses as a sentence says it."""
     return "1 address" if addresses == 1 else f"{addresses} addresses"
 
 

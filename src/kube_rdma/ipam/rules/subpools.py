@@ -48,12 +48,12 @@ class Subpool(Frozen):
 
     @property
     def block_count(self) -> int:
-        """Return how many blocks it touches."""
+        """Return the number of blocks that it touches."""
         return self.before[-1] + self.runs[-1][1] - self.runs[-1][0] + 1
 
     @property
     def size(self) -> int:
-        """Return how many addresses it can give."""
+        """Return the number of addresses that it can give."""
         return sum(
             last - first + 1 - (_zeros(self.family, first, last) if self.is_shared else 0)
             for first, last in self.spans
@@ -346,7 +346,7 @@ def _reserved(subnet: ipam.Subnet) -> Iterator[Interval]:
 
 
 def _zeros(version: int, first: int, last: int) -> int:
-    """Return how many addresses of the span end in .0."""
+    """Return the number of addresses of the span that end in .0."""
     if version != ipam.Family.V4:
         return 0
     return last // _ZERO_EVERY - (first - 1) // _ZERO_EVERY

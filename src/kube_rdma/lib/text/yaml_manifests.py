@@ -339,7 +339,7 @@ class _ManifestReader(YamlReader):
 
 
 def _height(value: Value) -> int:
-    """Return how many levels are below a value; each of its values was counted when it was read."""
+    """Return the number of levels below a value; each value was counted when it was read."""
     height, level = 0, [value]
     while level := [inner for outer in level for inner in _inside(outer)]:
         height += 1
