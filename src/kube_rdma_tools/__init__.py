@@ -1,5 +1,5 @@
-"""What developers run: it writes files made from the product, makes load, judges installations.
+"""Programs of developers: they write files made from the product, make load, judge installations.
 
-tools/crds, tools/metrics, `make release` and the tests start it from a checkout; neither wheel nor
-image has it.
+tools/crds, tools/metrics, `make release` and the tests start them from a checkout; neither wheel
+nor image has them.
 """

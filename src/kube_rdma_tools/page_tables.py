@@ -1,4 +1,4 @@
-"""Where a page has a table that a program writes: between two marks, which readers do not see.
+"""Tables of pages that a program writes: between two marks, which readers do not see.
 
 For metrics, rights, boards (kube_rdma_tools) and benchmarks (bench/page.py).
 """

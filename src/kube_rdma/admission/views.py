@@ -1,4 +1,4 @@
-"""What `kube-rdma config check` found in manifests, for people and for programs.
+"""Pages and JSON of `kube-rdma config check`: objects, findings and additions.
 
 The last step of that command; admission/manifest_check judges, this sets it on a page.
 """

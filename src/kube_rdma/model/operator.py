@@ -16,7 +16,7 @@ from typing import Any
 
 from kube_base.frozen import Frozen, field
 
-# How drivers come and go: the facts of each node, and the acts.
+# Changes of drivers: the facts of each node, and the acts.
 
 DRIVER_FIELDS = "kube-rdma.io/driver-fields"  # annotation of drivers' pods: another is outdated
 

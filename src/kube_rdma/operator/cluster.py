@@ -1,4 +1,4 @@
-"""What the operator reads and writes: progress and documents of its parts, pods that use drivers.
+"""Reads and writes of the operator: progress and documents of its parts, pods that use drivers.
 
 DaemonSets are written as whole documents of operator/rules by server-side apply, and read as
 documents too: whether one differs is a matter of all its fields.
@@ -40,7 +40,7 @@ from kube_rdma.operator.documents import nic_cluster_policy
 from kube_rdma.operator.documents.nic_cluster_policy import NicClusterPolicyStatus
 
 _TRIES = "ErrImagePull, ImagePullBackOff"
-# What a kubelet says of images (pkg/kubelet/images/types.go).
+# Words of a kubelet about images (pkg/kubelet/images/types.go).
 _PULL_FAULTS: Mapping[str, str] = {
     "ErrImagePull": _TRIES,
     "ImagePullBackOff": _TRIES,

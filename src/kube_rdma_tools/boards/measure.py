@@ -1,4 +1,4 @@
-"""How near to its GPU each pod's card is: the requests that are tried on a board, and what comes.
+"""Measures how near to its GPU each pod's card is, for the requests that are tried on a board.
 
 Third step of a measurement, between the allocator and the page. Pods of one template come to an
 empty node until one finds no devices. What counts is where GPUs and cards are by the tree, not what

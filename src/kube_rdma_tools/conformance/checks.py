@@ -1,4 +1,4 @@
-"""What is checked for the two items: commands of users, and what has to be in their output.
+"""The checks of both items: commands of users, and what has to be in their output.
 
 The pair of pods of the first check stands until the end: further checks are made in it, and are not
 run where it did not start.

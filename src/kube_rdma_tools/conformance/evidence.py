@@ -1,4 +1,4 @@
-"""What a check is: a title, the commands that were run with their output, and an honest verdict.
+"""Evidence of a check: a title, the commands with their output, and an honest verdict.
 
 Between checks, which run commands through a Recorder, and pages, which show them. A check that
 could not be made is "not run" with its reason; it counts neither for nor against.

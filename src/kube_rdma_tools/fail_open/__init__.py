@@ -1,4 +1,4 @@
-"""How many pods run without the NIC that they asked for: a judge for any driver and cluster.
+"""Counts pods that run without the NIC that they asked for: a judge for any driver and cluster.
 
     pods      a pod of the reader's own, many times, with the check as its program
     check.sh  what runs in each of them: looks from inside at its first moment, writes one line

@@ -1,4 +1,4 @@
-"""What became of each pod: it ran with its NIC, it ran without, or it did not start, and why.
+"""Judges each pod: it ran with its NIC, it ran without, or it did not start, and why.
 
 The check that ran in a pod wrote one line, which stands in the pod's status. A pod without a line
 did not run, and its status or an Event says why, or nobody does. Pure: documents as kubectl prints

@@ -1,4 +1,4 @@
-"""What a document itself asks for, so that a preset of its names cannot be without it.
+"""Violations that a document itself asks for, so that a preset of its names has them.
 
 A row allows a rule's violation at a field of these objects, as these presets install them in these
 environments, and nothing else. It names the document's statement, what tells whoever installs it,

@@ -1,4 +1,4 @@
-"""What installations of others hold in a cluster: names, definitions, labels that they select.
+"""Installations of others in a cluster: names, definitions, labels that they select.
 
 Names are those of a release with the name that the other project's documents give it.
 """

@@ -1,4 +1,4 @@
-"""What a node's system lets a container do: SELinux types, and folders where it looks for them.
+"""Rules of a node's system about containers: SELinux types, and folders where it looks for them.
 
 A container with a type that the node's policy lacks is never created. One that mounts another
 folder than the node's programs use runs, and what it writes is read by nobody.

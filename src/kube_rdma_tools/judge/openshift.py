@@ -1,4 +1,4 @@
-"""How OpenShift admits a pod: by the constraints that are bound to its account, one of which suits.
+"""Admission of pods in OpenShift: one of the constraints bound to the account has to suit.
 
 What a constraint fills in by itself (a user, a seccomp profile, dropped capabilities) is no reason
 to refuse; what the pod names otherwise is.

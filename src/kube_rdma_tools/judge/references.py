@@ -1,4 +1,4 @@
-"""What objects name: it has to be in the installation or in every cluster, and come before them.
+"""Rules about names of other objects: these come before, or are in every cluster.
 
 These rules hold in every environment; they find slips of the rendering itself.
 """

@@ -1,4 +1,4 @@
-"""Where the scheduler and the DaemonSet controller put pods, and where they cannot.
+"""Rules about scheduling: nodes on which pods are put, and nodes on which they cannot run.
 
 Three ways to go wrong: no node takes a pod; a node takes it that can never run it; a node with
 cards has no agent.

@@ -1,4 +1,4 @@
-"""What the judge sees as people read it: a matrix of clusters and presets, then every violation.
+"""The judge's page: a matrix of clusters and presets, then every violation.
 
 Violations of one object are shown together, whatever the clusters and presets that they are in.
 """

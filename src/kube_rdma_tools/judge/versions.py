@@ -1,4 +1,4 @@
-"""Which kinds and fields the API server of a Kubernetes version has.
+"""Rules about versions: the kinds and fields that the API server of a Kubernetes version has.
 
 It refuses an object of a kind that it does not serve, and Helm the whole release with it. A field
 that it does not know it drops without a word, unless the client asks it to be strict.

@@ -1,4 +1,4 @@
-"""What is wrong with an object of an installation in a kind of cluster, and what to do."""
+"""A violation: a fault of an object of an installation in a kind of cluster, and a remedy."""
 
 from __future__ import annotations
 

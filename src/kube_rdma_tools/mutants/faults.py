@@ -1,4 +1,4 @@
-"""Which single faults a Python file can have: each is a small change that a hand could make.
+"""Single faults of a Python file: each is a small change that a hand could make.
 
 First of `make mutants`: run.py draws from what all files have. Pure: source in, faults out. What
 is left out changes nothing that a test of a unit should notice: annotations and what is read for

@@ -1,4 +1,4 @@
-"""Which files get faults, and which tests concern a file: those of its room first, then all.
+"""Files that get faults, and the tests of a file: those of its room first, then all.
 
 Between faults.py and run.py. The folders of tests/unit are those of src, so what tests a file is
 near to its own name; the rest of the tests decide whether a fault is noticed at all.

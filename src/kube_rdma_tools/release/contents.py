@@ -1,4 +1,4 @@
-"""What is inside an image: its files in a folder, and the components that they came as.
+"""Contents of an image: its files in a folder, and the components that they came as.
 
 The image's own files say it: the list of Debian's packages (kube_rdma_lab/build/product.py) and the
 metadata of Python's. sbom.py and licences.py write it down, plugin.py takes a part of the files.

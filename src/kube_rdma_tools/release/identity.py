@@ -1,4 +1,4 @@
-"""What a release is called, where it goes and when its commit was made: one value for all writers.
+"""Name, addresses and time of a release: one value for all writers.
 
 The time of the commit stands for that of the build, so two builds of a commit are equal
 (reproducible-builds.org, SOURCE_DATE_EPOCH).

@@ -1,4 +1,4 @@
-"""Which version a checkout is: the tag of its commit, or the next version and a count of commits.
+"""The version of a checkout: the tag of its commit, or the next version and a count of commits.
 
 The first step of a release. src/kube_rdma/__init__.py names the version that the tree is to become;
 a tag has to agree. Python writes versions by PEP 440, Helm, krew and tags by Semantic Versioning.

@@ -1,4 +1,4 @@
-"""Why a role has each of its resources: a phrase for each row of docs/least-privilege.md."""
+"""Reasons for each resource of a role: a phrase for each row of docs/least-privilege.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a right is: a verb on a resource that a role grants; and what roles are called here.
+"""A right, a verb on a resource that a role grants; and the names of roles here.
 
 A role's real name begins with that of its installation (install/rules/release). Here it is called
 by what is behind that: ``ClusterRole agent``, ``Role doctor``.

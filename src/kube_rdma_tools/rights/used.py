@@ -1,4 +1,4 @@
-"""What an API server's audit log says of rights: which role allowed what, and what none allowed.
+"""Rights in an API server's audit log: requests that a role allowed, and that none did.
 
 The API server writes why it allowed a request: ``RBAC: allowed by ClusterRoleBinding "x" of
 ClusterRole "y" to …`` (k8s.io/kubernetes plugin/pkg/auth/authorizer/rbac/rbac.go). So a use is the

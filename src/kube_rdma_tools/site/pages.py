@@ -1,4 +1,4 @@
-"""Which files of a checkout are pages of the site, and where each one lies there.
+"""Pages of the site: files of a checkout, and the place of each there.
 
 The first step: names alone, relative to the checkout. Only README.md changes its name, for a folder
 of the site opens with index.html.

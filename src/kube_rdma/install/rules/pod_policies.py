@@ -130,7 +130,7 @@ _RULES: tuple[Json, ...] = tuple(
     for (group, version), kinds in _KINDS.items()
 )
 _IS_POD = "request.resource.group == '' && request.resource.resource == 'pods'"
-# Of workloads what somebody writes counts, not what a controller makes, nor a new status.
+# Only workloads that somebody writes count, no object of a controller, and no new status.
 _WRITTEN = (
     f"({_IS_POD}) || (!object.metadata.?ownerReferences.orValue([]).exists(owner, "
     "owner.?controller.orValue(false)) && (request.operation == 'CREATE' || dyn(object).?spec != "
@@ -198,7 +198,7 @@ def _without(resources: str) -> str:
     return f"pod.containers.all(c, {LIMITS}.all(key, !(key in variables.{resources})))"
 
 
-# What Cello is still to complete, and the cluster's own network, are left to the agent.
+# The agent judges what Cello is still to complete, and the cluster's own network.
 _COUNTED = (
     f"'{POD_NETWORKS}' in pod.annotations && !('{POD_NETWORKS_DEFINITION}' in pod.annotations) && "
     "!pod.text.lowerAscii().contains('master')"
@@ -216,7 +216,7 @@ _VEPFS = (
     "in variables.classes.filter(name, name != '')"
 )
 
-# What has to hold of each `pod`, and an expression that makes the sentence for what does not.
+# Conditions that hold for each `pod`, and an expression for the sentence where one does not.
 _REFUSALS = (
     (
         f"!pod.rdma || {_without('mgpu')}",

@@ -151,7 +151,7 @@ DEFAULTS: Json = {
 }
 
 
-# Of whoever has no document to follow: names of kube-rdma's own, and pools by what cards can do.
+# Presets without a document: names of kube-rdma's own, and pools by what cards can do.
 _ONE_POOL = """\
 apiVersion: kube-rdma.io/v1alpha1
 kind: NodePolicy

@@ -21,7 +21,7 @@ from kube_rdma.model.kubernetes import PodState
 PRODUCT = "kube-rdma"
 FULL_NAME = "fullnameOverride"
 MANAGER = PRODUCT  # of what no Helm manages
-# What `with_release` puts below `platform` beside what is there.
+# The values that `with_release` adds below `platform`.
 NAMES = (
     "base",
     "prefix",

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from kube_rdma.model.metrics import MetricFamily, MetricKind
 
-# What the kernel's counters of a port count, a sentence for each file: HELP of their families.
+# Sentences about the kernel's counters of a port, one for each file: HELP of their families.
 
 _OLD = "from a file of kernels before 4.5"
 
@@ -139,7 +139,7 @@ Table = Mapping[str, MetricFamily]
 
 DATA = frozenset({"port_rcv_data", "port_xmit_data", "port_rcv_data_64", "port_xmit_data_64"})
 
-# Of a port: file, node_exporter's name without its beginning.
+# Counters of a port: file, node_exporter's name without its beginning.
 _COUNTERS = (
     ("excessive_buffer_overrun_errors", "excessive_buffer_overrun_errors"),
     ("link_downed", "link_downed"),
@@ -173,7 +173,7 @@ _COUNTERS = (
     ("port_xmit_data_64", "legacy_data_transmitted_bytes"),
     ("port_xmit_packets_64", "legacy_packets_transmitted"),
 )
-# Of the hardware, those that node_exporter has names for.
+# Counters of the hardware that node_exporter has names for.
 _HARDWARE = (
     ("duplicate_request", "duplicate_requests_packets"),
     ("implied_nak_seq_err", "implied_nak_seq_errors"),
@@ -205,7 +205,7 @@ _HARDWARE = (
     ("rx_read_requests", "rx_read_requests"),
     ("rx_write_requests", "rx_write_requests"),
 )
-# Those that a container's own devices have under its name: enough to see traffic, loss, congestion.
+# Counters of a container's own devices, under its name: enough to see traffic, loss, congestion.
 _OF_PODS = (
     *("port_rcv_data", "port_xmit_data", "port_rcv_packets", "port_xmit_packets"),
     *("port_rcv_errors", "port_rcv_discards", "port_xmit_discards", "port_xmit_wait"),

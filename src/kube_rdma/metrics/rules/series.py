@@ -128,7 +128,7 @@ def scaled(file: str, value: int) -> int:
     return value * families.FACTOR % _WRAP if file in families.DATA else value
 
 
-# Whose devices are whose: the series that have the names of pods and containers.
+# Devices of pods: the series that have the names of pods and containers.
 
 
 class HeldDevice(Frozen):

@@ -30,7 +30,7 @@ DRIVER_ACCOUNT = "kube-rdma-driver"  # where constraints need one (objects/right
 CONFIG_HASH = "kube-rdma.io/config-hash"
 MANAGED_LABEL = f"{GROUP}managed-by"
 DEVICE_INFOS = "/var/run/k8s.cni.cncf.io/devinfo/dp"
-# Of device-plugins, whatever the kubelet's root is (kubernetes/kubernetes issue 120626).
+# The parent of device-plugins, whatever the kubelet's root is (kubernetes/kubernetes issue 120626).
 _DEVICE_PLUGINS = "/var/lib/kubelet/"
 
 
@@ -246,7 +246,7 @@ def daemon_set(
     }
 
 
-# Whether an object still says all that kube-rdma wrote into it.
+# Comparison of an object with what kube-rdma wrote into it.
 
 
 def holds(stored: object, wanted: object) -> bool:

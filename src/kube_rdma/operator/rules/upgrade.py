@@ -1,4 +1,4 @@
-"""Which drivers may come, go or be exchanged now: at no time under a pod that holds shares.
+"""Decides which drivers may come, go or be exchanged: never under a pod that holds shares.
 
     driver pods, places, holders, reports ─► upgrade_plan ─► operator/upgrades
 

@@ -1,4 +1,4 @@
-"""How Sphinx makes the site: the look of Furo with own colours, and links as a forge follows them.
+"""The configuration of Sphinx: the look of Furo with own colours, and links as a forge has them.
 
 kube_rdma_tools/site starts Sphinx with this folder; nothing else imports it.
 """
