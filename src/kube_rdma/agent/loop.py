@@ -38,7 +38,6 @@ from kube_rdma.hardware import kernel_events
 from kube_rdma.hardware.kernel_events import CardEvents, KernelSources
 from kube_rdma.hardware.survey import OwnAddresses
 from kube_rdma.lib.debounce import SETTLE, Debounce
-from kube_rdma.lib.logs import write
 from kube_rdma.model.card import Card, CardId, Use
 from kube_rdma.model.claims.claim import PreparedClaim
 from kube_rdma.model.holdings import Holding
@@ -355,7 +354,7 @@ class _Plugin:
         survey, missing = await kernel_events.look(self._needs.kernel)
         self._relevance.surveyed(survey)
         before, self._reported.survey = self._reported.survey, survey
-        write(servers.of_survey(before, survey))
+        servers.log_faults(before, survey)
         for note in self._reported.notices.news("note", *health.notes(survey)):
             log.warning("note", text=note)
         await self._staged.meet(wanted, holdings)
@@ -542,7 +541,7 @@ class _Plugin:
             if name is None or (change.healthy and not self._health):
                 continue  # the first look tells only what is wrong
             present = change.card in names
-            write([servers.of_card(change, name, seen_before=seen_before, present=present)])
+            servers.log_card(change, name, seen_before=seen_before, present=present)
             if seen_before or not change.healthy:
                 of_pools = pods_with(holdings, whole_pools.get(change.card, ()))
                 pods = dict.fromkeys((*pods_of(held, change.card), *of_pools))
@@ -550,7 +549,8 @@ class _Plugin:
             if change.healthy and self._needs.networks:  # also one that was gone for long
                 self._needs.networks.returned(change.card)
         reported = {change.card for change in changes}
-        write(servers.of_cards(before, names, reported) if self._health else ())
+        if self._health:
+            servers.log_cards(before, names, reported)
 
     async def _number_rails(self, gathered: _Gathered, verdict: health.NodeVerdict) -> None:
         """Report rails that no card is on: pools of addresses may have no range for others."""

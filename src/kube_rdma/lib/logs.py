@@ -11,24 +11,15 @@ import asyncio
 import logging
 import signal
 import sys
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 
 import structlog
 
-from kube_base.frozen import Frozen, field
 from kube_base.plain_text import plain
 from kube_rdma.lib.watchdog import watched
 
 _FIRST = ["timestamp", "level", "event"]
-
-
-class LogLine(Frozen):
-    """One line: its level (`info` or `warning`), the event and the facts."""
-
-    level: str
-    event: str
-    facts: dict[str, object] = field(default_factory=dict)
 
 
 def configure() -> None:
@@ -63,13 +54,6 @@ def _plain(_: object, __: str, event: structlog.typing.EventDict) -> structlog.t
         else "\n".join(map(plain, str(value).split("\n")))
         for key, value in event.items()
     }
-
-
-def write(lines: Iterable[LogLine]) -> None:
-    """Log each line at its level."""
-    log = structlog.get_logger()
-    for line in lines:
-        (log.info if line.level == "info" else log.warning)(line.event, **line.facts)
 
 
 # Threads for what blocks for a moment: a survey takes a while, the journal must not wait for it.

@@ -6,58 +6,51 @@ agent/loop computes the pools and calls publish; adapters/kubelet/device_plugin 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from types import MappingProxyType
 
+import structlog
 from msgspec import Struct
 
 from kube_base.errors import KubeError
 from kube_rdma.adapters.bulkhead import kept
 from kube_rdma.adapters.kubelet.device_plugin import PluginServer
-from kube_rdma.lib.logs import LogLine, write
 from kube_rdma.model.card import CardId
 from kube_rdma.model.pools import Offer, Pool
 from kube_rdma.model.survey import Survey
 from kube_rdma.pools.rules.absence import HealthChange
 from kube_rdma.pools.rules.pools import offer
 
+log = structlog.get_logger()
+
 # Log lines: what changed when a new state of the node replaces the old one.
 
 
-def of_pool(before: Pool | None, after: Pool) -> Iterator[LogLine]:
-    """Yield the log line of a pool that changed, or is new."""
-    if before is None or _offer(before) != _offer(after):
-        yield LogLine("info" if after.cards else "warning", "pool", _offer(after))
-
-
-def of_card(change: HealthChange, name: str, *, seen_before: bool, present: bool) -> LogLine:
-    """Return the log line of a card, `seen_before` or not, and `present` on the node or not."""
-    facts: dict[str, object] = {"card": name}
+def log_card(change: HealthChange, name: str, *, seen_before: bool, present: bool) -> None:
+    """Log the health of a card, `seen_before` or not, and `present` on the node or not."""
     if change.healthy:
-        return LogLine("info", "card healthy again" if seen_before else "card appeared", facts)
-    event = "card unhealthy" if present else "card vanished"
-    return LogLine("warning", event, facts | {"why": "; ".join(change.reasons)})
+        log.info("card healthy again" if seen_before else "card appeared", card=name)
+    else:
+        event = "card unhealthy" if present else "card vanished"
+        log.warning(event, card=name, why="; ".join(change.reasons))
 
 
-def of_cards(
+def log_cards(
     before: Mapping[CardId, str], after: Mapping[CardId, str], reported: Collection[CardId]
-) -> Iterator[LogLine]:
-    """Yield cards that joined or left all pools in good health, such as a removed soft device."""
+) -> None:
+    """Log cards that joined or left all pools in good health, such as a removed soft device."""
     for card in sorted(after.keys() - before.keys() - set(reported)):
-        yield LogLine("info", "card appeared", {"card": after[card]})
+        log.info("card appeared", card=after[card])
     for card in sorted(before.keys() - after.keys() - set(reported)):
-        yield LogLine("warning", "card vanished", {"card": before[card]})
+        log.warning("card vanished", card=before[card])
 
 
-def of_survey(before: Survey | None, after: Survey) -> Iterator[LogLine]:
-    """Yield what could not be read this time and could be the last time."""
-    previous_faults = set(before.faults) if before else set()
+def log_faults(before: Survey | None, after: Survey) -> None:
+    """Log what could not be read this time and could be the last time."""
     for fault in after.faults:
-        if fault not in previous_faults:
-            yield LogLine(
-                "warning", "node state not readable", {"what": fault.path, "why": fault.reason}
-            )
+        if before is None or fault not in before.faults:
+            log.warning("node state not readable", what=fault.path, why=fault.reason)
 
 
 def _offer(pool: Pool) -> dict[str, object]:
@@ -103,10 +96,11 @@ class ResourceServers:
             server = self._servers.pop(resource)
             server.task.cancel()
             server.plugin.registered.set()  # who waits for it looks at those that are left
-            write([LogLine("info", "resource withdrawn", {"resource": resource})])
+            log.info("resource withdrawn", resource=resource)
         for resource, pool in wanted.items():
             present = self._servers.get(resource)
-            write(of_pool(present.pool if present else None, pool))
+            if present is None or _offer(present.pool) != _offer(pool):
+                (log.info if pool.cards else log.warning)("pool", **_offer(pool))
             if present:
                 present.pool = pool
                 present.plugin.publish(offer(pool))
