@@ -39,7 +39,7 @@ POINTS = (
     ("addressed", f"{ATTACH}.attach:AttachPipeline", "_allocate", False),
     ("made", f"{ATTACH}.attach:AttachPipeline", "_make", False),
     ("told", f"{ATTACH}.calls:SandboxNetworks", "report", False),
-    ("complete", f"{ATTACH}.executor:PlanExecutor", "complete", False),
+    ("complete", f"{ATTACH}.executor:AttachmentJournal", "complete", False),
     ("start", HANDLERS, "_start", True),
     ("started", HANDLERS, "_start", False),
 )

@@ -323,7 +323,7 @@ class AttachPipeline:
         result = await self._make(request, decision, given) if decision else AttachResult(given)
         # Reported: the record is complete last, so what a crash interrupts here is ended as well.
         answer = await endpoint.report(call, request, result)
-        await self._attachments.complete(request.key)
+        await self._attachments.journal.complete(request.key)
         _log(request, result)
         return answer
 
@@ -479,7 +479,7 @@ class AttachPipeline:
         card is nowhere now: its record stays, the addresses do not. Late binding ends with the last
         interface, for its files are of the whole pod.
         """
-        await self._attachments.refuse_foreign(key)
+        await self._attachments.journal.refuse_foreign(key)
         attachment = self._attachments.of(key)
         is_made = attachment is not None and bool(attachment.plans)
         if key.interface is None or (is_made and not self._attachments.beside(key)):

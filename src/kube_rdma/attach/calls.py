@@ -149,7 +149,7 @@ class SandboxNetworks(_Endpoint):
     @property
     def foreign(self) -> frozenset[ContainerId]:
         """Return the sandboxes whose attachment another version of kube-rdma has made."""
-        keys = self._needs.attachments.foreign
+        keys = self._needs.attachments.journal.foreign
         return frozenset(key.container for key in keys if key.interface is None)
 
     def now(self) -> float:

@@ -144,7 +144,7 @@ class PlanExecutor:
         plugins: Plugins,
         threads: WorkerPools | None = None,
     ) -> None:
-        self._journal = journal
+        self.journal = journal
         self._threads = threads or WorkerPools()
         self._open = open_pod
         self._plugins = plugins
@@ -152,21 +152,12 @@ class PlanExecutor:
     @property
     def by_key(self) -> dict[AttachmentKey, Attachment]:
         """Return every attachment that the journal has."""
-        return self._journal.attachments
-
-    @property
-    def foreign(self) -> frozenset[AttachmentKey]:
-        """Return the keys with a record that this version of kube-rdma does not understand."""
-        return self._journal.foreign
+        return self.journal.attachments
 
     @property
     def keys(self) -> frozenset[AttachmentKey]:
         """Return all keys that have a record, understood or not."""
-        return self.foreign.union(self.by_key)
-
-    async def refuse_foreign(self, key: AttachmentKey) -> None:
-        """Raise Unavailable for such a key: half an undo would be worse than none."""
-        await self._journal.refuse_foreign(key)
+        return self.journal.foreign.union(self.by_key)
 
     async def installed(self) -> tuple[str, tuple[str, ...]]:
         """Return the host's folder of CNI plugins, and their names."""
@@ -174,11 +165,11 @@ class PlanExecutor:
 
     def of(self, key: AttachmentKey) -> Attachment | None:
         """Return the attachment of a key."""
-        return self._journal.get(key)
+        return self.journal.get(key)
 
     def has(self, key: AttachmentKey) -> bool:
         """Return whether there is a record of a key, understood or not."""
-        return self.of(key) is not None or key in self.foreign
+        return self.of(key) is not None or key in self.journal.foreign
 
     def beside(self, key: AttachmentKey) -> tuple[Plan, ...]:
         """Return the plans of other keys of the same sandbox, made or being made."""
@@ -208,8 +199,8 @@ class PlanExecutor:
 
         Raise Unavailable when the disk fails.
         """
-        await self.refuse_foreign(key)
-        await asyncio.to_thread(self._journal.begin, key, Attachment(sandbox, ()))
+        await self.journal.refuse_foreign(key)
+        await asyncio.to_thread(self.journal.begin, key, Attachment(sandbox, ()))
 
     async def attach(
         self,
@@ -228,10 +219,6 @@ class PlanExecutor:
             partial(self._run, done=done), key, wanted, namespace, plugins=called, begins=True
         )
 
-    async def complete(self, key: AttachmentKey) -> None:
-        """Note that ADD is about to answer: from now on only DEL ends it."""
-        await self._journal.complete(key)
-
     async def detach(self, key: AttachmentKey) -> None:
         """Take all steps of a key back, as far as they were done; its record stays.
 
@@ -245,11 +232,11 @@ class PlanExecutor:
     async def forget(self, key: AttachmentKey) -> None:
         """Remove the record of a key of which nothing is left, neither here nor at others."""
         if self.of(key):
-            await self._journal.remove(key)
+            await self.journal.remove(key)
 
     async def look(self, key: AttachmentKey, namespace: int) -> tuple[str, ...]:
         """Return what is not as it was planned, as sentences; nothing when all is well (CHECK)."""
-        await self.refuse_foreign(key)
+        await self.journal.refuse_foreign(key)
         attachment = self.of(key)
         if attachment is None:
             raise Broken(f"no attachment of sandbox {key.container} is recorded.")
@@ -280,7 +267,7 @@ class PlanExecutor:
     def _run(
         self, key: AttachmentKey, wanted: Attachment, namespace: int, done: Sequence[Plan]
     ) -> PodView:
-        self._journal.begin(key, replace(wanted, results=self.results(key) if done else ()))
+        self.journal.begin(key, replace(wanted, results=self.results(key) if done else ()))
         first = {plan.interface: len(plan.steps) for plan in done}
         with self._open(namespace) as pod:
             for plan in wanted.plans:
@@ -291,7 +278,7 @@ class PlanExecutor:
                         assert attachment
                         # At once: without the answer a DEL may leave things behind.
                         results = (*attachment.results, answer)
-                        self._journal.begin(key, replace(attachment, results=results))
+                        self.journal.begin(key, replace(attachment, results=results))
                     else:
                         pod.run(step)
             if any(isinstance(s, RebindFunction) for plan in wanted.plans for s in plan.steps):

@@ -307,7 +307,7 @@ class NodeNetworks:
 
     def cards(self) -> frozenset[CardId] | None:
         """Return the cards that the journal has for pods; None where not all of it is read."""
-        if self._attachments is None or self._attachments.foreign:
+        if self._attachments is None or self._attachments.journal.foreign:
             return None
         return frozenset(attached_cards(self._attachments.by_key.values()))
 

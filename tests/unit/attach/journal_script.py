@@ -1,8 +1,8 @@
-"""What each door writes into the journals for one ADD and its DEL, file by file, in order.
+"""What each endpoint writes into the journals for one ADD and its DEL, file by file, in order.
 
 ``python -m tests.unit.attach.journal_script FOLDER`` writes it as the agent
-does now. The files under data/journal were written so by commit 5b2682f, when each door had a
-procedure of its own; nobody writes them again (test_doors.py), but for the Step that came since
+does now. The files under data/journal were written so by commit 5b2682f, when each endpoint had a
+procedure of its own; nobody writes them again (test_endpoints.py), but for the Step that came since
 with decision 0094: router advertisements are ignored.
 """
 
@@ -77,24 +77,24 @@ async def addressed(world):
         await world.meta(verb, 1, **config)
 
 
-DOORS = {"chained": chained, "delegated": delegated, "addressed": addressed}
+ENDPOINTS = {"chained": chained, "delegated": delegated, "addressed": addressed}
 
 
-async def script(door, folder):
+async def script(endpoint, folder):
     """Every act on the files of both folders, in order, but for what reaches the disk when."""
     world, lines = world_of(folder), []
     noted(world.disk, "attachments", lines)
     noted(world.delegated, "delegated", lines)
-    await DOORS[door](world)
+    await ENDPOINTS[endpoint](world)
     return lines
 
 
 def main(folder):
-    for door in DOORS:
+    for endpoint in ENDPOINTS:
         with tempfile.TemporaryDirectory() as place:
-            lines = asyncio.run(script(door, Path(place)))
+            lines = asyncio.run(script(endpoint, Path(place)))
         text = "".join(f"{json.dumps(line)}\n" for line in lines)
-        (folder / f"{door}.jsonl").write_text(text)
+        (folder / f"{endpoint}.jsonl").write_text(text)
 
 
 if __name__ == "__main__":

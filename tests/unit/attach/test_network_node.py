@@ -395,7 +395,12 @@ def viewing(pools, withdrawn=(), kubelet=None):
     """The neighbours as they are while these pools are offered."""
     return NodeView(
         NodeViewDependencies(
-            None, kubelet, NodeContext(pools, withdrawn), None, None, rail=NodeRails().number
+            None,
+            kubelet or KubeletView(None),
+            NodeContext(pools, withdrawn),
+            None,
+            None,
+            rail=NodeRails().number,
         )
     )
 

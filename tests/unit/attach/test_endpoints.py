@@ -1,4 +1,4 @@
-"""The three doors of the attach pipeline: they exclude each other, survive alike, write alike."""
+"""Three endpoints of the attach pipeline: they exclude each other, survive alike, write alike."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ from kube_rdma.model.pools import Mode
 from kube_rdma_testing.kernel.network import KilledError
 from tests.unit.agent.world import until
 from tests.unit.attach.delegate_world import NETWORK, DelegateWorld
-from tests.unit.attach.journal_script import DOORS, script
+from tests.unit.attach.journal_script import ENDPOINTS, script
 from tests.unit.attach.network_life import Halting
 from tests.unit.attach.network_world import RESOURCE, card, container, share
 
@@ -23,14 +23,14 @@ DATA = Path(__file__).parent / "data" / "journal"
 
 
 class Pod(DelegateWorld):
-    """A pod whose networks come through one of the doors; `door` says which."""
+    """A pod whose networks come through one of the endpoints; `endpoint` says which."""
 
-    def __init__(self, folder, door):
-        self.door = door
+    def __init__(self, folder, endpoint):
+        self.endpoint = endpoint
         super().__init__(folder, [card(0)], [share(card(0), Mode.SHARED_MULTI)], {})
         self.node.networks["default/rail"] = (RESOURCE, json.dumps(NETWORK))
         self.node.networks["default/other"] = (None, '{"cniVersion": "1.0.0", "type": "bridge"}')
-        self.wiring = Wiring.CHAIN if door == "chained" else Wiring.DELEGATE
+        self.wiring = Wiring.CHAIN if endpoint == "chained" else Wiring.DELEGATE
         self.sandbox()
         self.ask("rail")
 
@@ -40,15 +40,15 @@ class Pod(DelegateWorld):
         (pool,) = self.node.pools
         return {"type": "macvlan", "ipam": {"type": "kube-rdma-ipam", "pool": pool}}
 
-    async def by_door(self, verb):
-        if self.door == "chained":
+    async def by_endpoint(self, verb):
+        if self.endpoint == "chained":
             return await self.chain(verb, 1)
-        return await self.meta(verb, 1, **(self.by_plugin if self.door == "addressed" else {}))
+        return await self.meta(verb, 1, **(self.by_plugin if self.endpoint == "addressed" else {}))
 
 
-@pytest.fixture(params=DOORS)
+@pytest.fixture(params=ENDPOINTS)
 def pods(request, tmp_path):
-    """A new node for each time, whose pod comes through the door."""
+    """A new node for each time, whose pod comes through the endpoint."""
     folders = (tmp_path / f"w{number}" for number in count())
     return lambda: Pod(next(folders), request.param)
 
@@ -57,7 +57,7 @@ async def died(pod, verb, at):
     """Whether the agent dies after this act of the call."""
     pod.start(at)
     try:
-        await pod.by_door(verb)
+        await pod.by_endpoint(verb)
     except KilledError:
         return True
     return pod.life.dead
@@ -71,7 +71,7 @@ async def test_an_add_that_was_killed_is_ended_by_recovery(pods):
         pod.start()
         if killed:
             await pod.calls.pipeline.recover()
-        await pod.by_door("DEL")
+        await pod.by_endpoint("DEL")
         pod.nothing_left(1)
         if not killed:
             break
@@ -82,10 +82,10 @@ async def test_a_del_that_was_killed_is_done_by_the_next(pods):
     """The runtime, the meta-plugin or the other plugin repeats it."""
     for at in count(1):
         pod = pods()
-        await pod.by_door("ADD")
+        await pod.by_endpoint("ADD")
         killed = await died(pod, "DEL", at)
         pod.start()
-        await pod.by_door("DEL")
+        await pod.by_endpoint("DEL")
         pod.nothing_left(1)
         if not killed:
             break
@@ -98,7 +98,7 @@ async def test_an_add_that_fails_anywhere_gives_everything_back(pods):
         pod = pods()
         pod.start(at, Unavailable("it does not answer."))
         try:
-            await pod.by_door("ADD")
+            await pod.by_endpoint("ADD")
         except Unavailable:
             pod.nothing_left(1)
         else:
@@ -106,11 +106,11 @@ async def test_an_add_that_fails_anywhere_gives_everything_back(pods):
     assert at > 8
 
 
-@pytest.mark.parametrize("door", DOORS)
-async def test_the_journal_is_written_as_it_always_was(door, tmp_path):
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+async def test_the_journal_is_written_as_it_always_was(endpoint, tmp_path):
     """Byte for byte and in the same order, so an agent of before reads it after a roll-back."""
-    lines = (DATA / f"{door}.jsonl").read_text().splitlines()
-    assert await script(door, tmp_path) == [json.loads(line) for line in lines]
+    lines = (DATA / f"{endpoint}.jsonl").read_text().splitlines()
+    assert await script(endpoint, tmp_path) == [json.loads(line) for line in lines]
 
 
 async def ended_by_a_plugin(pod):
@@ -127,7 +127,7 @@ async def ended_by_a_meta_plugin(pod):
 
 
 @pytest.mark.parametrize(
-    ("door", "end"),
+    ("endpoint", "end"),
     [
         ("chained", ended_by_a_plugin),
         ("delegated", ended_by_the_runtime),
@@ -136,12 +136,12 @@ async def ended_by_a_meta_plugin(pod):
         ("addressed", ended_by_the_runtime),
     ],
 )
-async def test_a_del_waits_for_the_add_of_another_door(door, end, tmp_path):
+async def test_a_del_waits_for_the_add_of_another_endpoint(endpoint, end, tmp_path):
     """Both are about one sandbox: half an ADD would be ended, and go on."""
-    pod = Pod(tmp_path, door)
+    pod = Pod(tmp_path, endpoint)
     pod.giver = Halting(replace(pool, cooldown=0.0) for pool in pod.node.pools.values())
     pod.start()
-    adding = asyncio.create_task(pod.by_door("ADD"))
+    adding = asyncio.create_task(pod.by_endpoint("ADD"))
     await pod.giver.asked.wait()
     ending = asyncio.create_task(end(pod))
     for _ in range(200):  # turns of the loop and its threads: whoever does not wait needs fewer
@@ -150,12 +150,12 @@ async def test_a_del_waits_for_the_add_of_another_door(door, end, tmp_path):
     pod.giver.goes_on.set()
     await asyncio.gather(adding, ending)
     assert waits
-    await pod.by_door("DEL")
+    await pod.by_endpoint("DEL")
     pod.nothing_left(1)
 
 
 async def test_a_plugin_that_is_run_for_a_pod_may_ask_for_addresses(tmp_path):
-    """It comes back through its own door while the runtime's ADD, and DEL, holds the sandbox."""
+    """It comes back by its own endpoint while the runtime's ADD, and DEL, holds the sandbox."""
     pod = Pod(tmp_path, "chained")
     pod.ask("other,rail")
     loop, calls = asyncio.get_running_loop(), []
@@ -168,13 +168,13 @@ async def test_a_plugin_that_is_run_for_a_pod_may_ask_for_addresses(tmp_path):
         return pod.veths.call(environment, text)
 
     pod.host.plugins["bridge"] = bridge
-    await pod.by_door("ADD")
+    await pod.by_endpoint("ADD")
     assert set(pod.attachments.keys) == {
         AttachmentKey(container(1)),
         AttachmentKey(container(1), "net1"),
     }
     assert set(pod.held) == {(container(1), "net1"), (container(1), "net2")}
-    await pod.by_door("DEL")
+    await pod.by_endpoint("DEL")
     pod.nothing_left(1)
     assert [(verb, len(result.addresses)) for verb, result in calls] == [("ADD", 1), ("DEL", 0)]
 
@@ -196,7 +196,7 @@ async def test_what_a_plugin_asked_for_has_ended_when_its_pod_goes_on(tmp_path):
         return pod.veths.call(environment, text)
 
     pod.host.plugins["bridge"] = bridge
-    adding = asyncio.create_task(pod.by_door("ADD"))
+    adding = asyncio.create_task(pod.by_endpoint("ADD"))
     await until(pod.giver.asked.is_set)
     for _ in range(200):
         await asyncio.to_thread(int)
