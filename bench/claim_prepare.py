@@ -28,7 +28,7 @@ from bench.claim_spread import NODE, offered_pool
 from bench.figures import Figure
 from kube_base.errors import Unavailable
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.kinds.resource_slice import RESOURCE_CLAIM
+from kube_rdma.adapters.cluster.kinds.resource_api import RESOURCE_CLAIM
 from kube_rdma.adapters.journal.codec import CLAIMS
 from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.journal import Journal

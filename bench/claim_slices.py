@@ -22,15 +22,13 @@ from kube_base.frozen import replace
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.events import Events
 from kube_rdma.adapters.cluster.kinds.node import NODE
-from kube_rdma.adapters.cluster.kinds.offered_slice import OFFERED_SLICE
+from kube_rdma.adapters.cluster.kinds.resource_api import RESOURCE_SLICE
 from kube_rdma.adapters.kernel.netlink.events import News, RtnlEvent
 from kube_rdma.agent.loop import run_plugin
 from kube_rdma.agent.node.node_events import NodeEvents
-from kube_rdma.claims.cluster import OfferedSlices
 from kube_rdma.claims.publisher import SlicePublisher
 from kube_rdma.claims.rules.shape import claim_offer
 from kube_rdma.model.card import Card, CardId, Function, Netdev
-from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma.model.device import Device, PciAddress
 from kube_rdma.model.kubernetes import NodeState
 from kube_rdma.model.pools import Mode, Pool, PoolSpec
@@ -65,7 +63,7 @@ def measure(rounds: int) -> Iterator[Figure]:
 async def _published(functions: int) -> tuple[float, int, float]:
     """Seconds from a look to the last slice of a node, the slices, and seconds of CPU."""
     server = _server()
-    publisher = SlicePublisher(_slices(server), lambda _: None)
+    publisher = SlicePublisher(Cluster(server.line()), NAME, lambda _: None)
     task = asyncio.create_task(publisher.run())
     try:
         (node,) = server.documents("nodes")
@@ -109,7 +107,7 @@ async def _dropped(folder: Path, rounds: int) -> tuple[list[float], int]:
 async def _agent(standin: Standin, folder: Path, server: FakeServer) -> AsyncIterator[None]:
     cluster = Cluster(server.line())
     events = NodeEvents(cluster, NAME, Events(cluster, NAME))
-    keeper = SlicePublisher(_slices(server), lambda _: None)
+    keeper = SlicePublisher(Cluster(server.line()), NAME, lambda _: None)
     doors = replace(standin.doors(folder), node=events, keepers=(keeper,))
     task = asyncio.create_task(run_plugin(doors))
     try:
@@ -124,13 +122,9 @@ def _show(standin: Standin, tree: Path, cards: list[Device]) -> None:
 
 
 def _server() -> FakeServer:
-    server = FakeServer((OFFERED_SLICE,))
+    server = FakeServer((RESOURCE_SLICE,))
     server.put(NODE, {"metadata": {"name": NAME}, "spec": {}, "status": {}})
     return server
-
-
-def _slices(server: FakeServer) -> OfferedSlices:
-    return OfferedSlices(Cluster(server.line()), DRIVER, NAME)
 
 
 def _functions(count: int) -> Pool:

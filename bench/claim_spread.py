@@ -24,12 +24,13 @@ import msgspec
 
 from bench.figures import Figure
 from bench.standin import card
+from kube_base.frozen import replace
 from kube_client import wire
-from kube_rdma.adapters.cluster.kinds.offered_slice import OFFERED_SLICE, wanted_slice
-from kube_rdma.claims.rules.names import slice_name
+from kube_rdma.adapters.cluster.kinds.resource_api import RESOURCE_SLICE, wanted_slice
+from kube_rdma.claims.rules.publication import PoolSite, pool_slices
 from kube_rdma.claims.rules.shape import Slices, claim_offer, slices
 from kube_rdma.model.card import Card, CardId
-from kube_rdma.model.claims.devices import DRIVER, ClaimFeature, OfferedCard, PublishedSlice
+from kube_rdma.model.claims.devices import DRIVER, ClaimFeature, OfferedCard
 from kube_rdma.model.pools import Mode, Pool, PoolSpec
 from kube_rdma_tools.allocator import Allocator, running
 
@@ -255,10 +256,10 @@ def run(
 def slices_text(devices: Slices, node: str = NODE, owner: str = "uid", driver: str = DRIVER) -> str:
     """The slices of a node as JSON; `owner` is the uid of its object."""
     parts = (
-        PublishedSlice(slice_name(number, node), 1, len(devices), part, owner)
-        for number, part in enumerate(devices)
+        replace(part, spec=replace(part.spec, driver=driver))
+        for part in pool_slices(PoolSite(node, owner), 1, devices)
     )
-    texts = (wire.document(OFFERED_SLICE, wanted_slice(part, driver, node)) for part in parts)
+    texts = (wire.document(RESOURCE_SLICE, wanted_slice(part)) for part in parts)
     return f"[{','.join(text.decode() for text in texts)}]"
 
 

@@ -28,8 +28,8 @@ from urllib.parse import urlencode
 from bench.context import Context, own_lab
 from bench.figures import Figure, Row, attempt, despite
 from kube_base.errors import Unavailable
+from kube_rdma.claims.templates import SHARED_CLASS
 from kube_rdma.install.installation import assignment, objects
-from kube_rdma.model.claims.claim import SHARED_CLASS
 from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma_lab import cluster, relay, waiting
 from kube_rdma_lab.demo import scc

@@ -19,14 +19,8 @@ from kube_client import wire
 from kube_client.http import HttpConnection, HttpRequest
 from kube_client.pod_commands import CommandOutput
 from kube_client.websocket import OpenWebsocket, WebsocketFault
-from kube_rdma.adapters.cluster.kinds import (
-    claim_objects,
-    node,
-    offered_slice,
-    resource_claim,
-    resource_slice,
-)
-from kube_rdma.adapters.metrics import samples
+from kube_rdma.adapters.cluster.kinds import node, resource_api
+from kube_rdma.adapters.metrics.local import samples
 from kube_rdma.admission.documents.pod_manifest import counted
 from kube_rdma.claims import parameters
 from kube_rdma.claims.cluster import claimed_pod
@@ -36,11 +30,11 @@ from kube_rdma.claims.rules.cel.functions import EvaluationError
 from kube_rdma.claims.rules.cel.syntax import NotEvaluated
 from kube_rdma.cli import verify
 from kube_rdma.lib.text import reader
-from kube_rdma.model.claims.devices import DRIVER, ListedCapacity, ListedDevice, Version
+from kube_rdma.model.claims.devices import DRIVER, DeviceAttribute, DeviceCapacity, ListedDevice
 from kube_rdma.model.kubernetes import quantity
 from kube_rdma.verify.rules import copies
 from tests.fuzz.kubelet import _LOOP, _Reader, _run, _Writer
-from tests.fuzz.target import FuzzTarget, each
+from tests.fuzz.target import FuzzTarget
 from tests.kit.foreign_parsers import META, POD_OBJECT, _of, text_of
 from tests.kit.foreign_texts import as_file, as_text
 
@@ -157,8 +151,13 @@ CLAIMING = POD_OBJECT | {
 }
 DEVICE = ListedDevice(
     "a",
-    attributes={"rail": 1, "model": "ConnectX-7", "fast": True, "firmware": Version("28.39.1")},
-    capacity={"memory": ListedCapacity(quantity("40Gi"))},
+    attributes={
+        "rail": DeviceAttribute.of(1),
+        "model": DeviceAttribute("ConnectX-7"),
+        "fast": DeviceAttribute.of(True),
+        "firmware": DeviceAttribute(version="28.39.1"),
+    },
+    capacity={"memory": DeviceCapacity(quantity("40Gi"))},
     shared=True,
 )
 SELECTORS = (
@@ -206,26 +205,21 @@ def _selector(data: bytes) -> None:
             Selectors().take(one, "d.test", DEVICE)
 
 
-_SLICE = each(
-    _of(resource_slice.RESOURCE_SLICE, resource_slice.node_slice),
-    _of(claim_objects.WHOLE_SLICE, claim_objects.listed_slice),
-    _of(offered_slice.OFFERED_SLICE, offered_slice.published),
-)
-_CLAIM = each(
-    _of(resource_slice.RESOURCE_CLAIM, resource_slice.claimed_devices),
-    _of(claim_objects.WHOLE_CLAIM, claim_objects.claim_of),
-)
+def _slice(data: bytes) -> None:
+    stored = wire.stored(resource_api.RESOURCE_SLICE, data)
+    resource_api.resource_slice(stored)
+    resource_api.device_slice(stored)
 
 
-def _allocated(data: bytes) -> None:
+def _claim(data: bytes) -> None:
     parameters_by_request(
-        resource_claim.allocated_claim(wire.stored(resource_claim.OWN_CLAIM, data))
+        resource_api.resource_claim(wire.stored(resource_api.RESOURCE_CLAIM, data))
     )
 
 
 def _claiming(data: bytes) -> None:
-    pod = wire.stored(resource_claim.CLAIMING_POD, data)
-    resource_claim.pod_claims(pod)
+    pod = wire.stored(resource_api.CLAIMING_POD, data)
+    resource_api.pod_claims(pod)
     claimed_pod(reader.read(data, "a").value)  # type: ignore[arg-type]
 
 
@@ -233,12 +227,12 @@ def _written_claim(data: bytes) -> None:
     document = reader.read(data, "claim.yaml")
     for kind in parameters.PLACES:
         for place in parameters.places(document, parameters.GROUP, kind):
-            parameters.load(document, place)
+            parameters.judged(document, place)
     parameters.places(document, "a", "b")
 
 
 def _metrics(data: bytes) -> None:
-    samples.samples(as_text(data))
+    samples(as_text(data))
 
 
 def _manifest(data: bytes) -> None:
@@ -307,17 +301,21 @@ def _quantity(data: bytes) -> None:
 
 
 OTHERS = (
-    FuzzTarget("ResourceSlice", _SLICE, (text_of(SLICE),)),
-    FuzzTarget("ResourceClaim", _CLAIM, (text_of(CLAIM),)),
-    FuzzTarget("allocated claim", _allocated, (text_of(CLAIM),)),
+    FuzzTarget("ResourceSlice", _slice, (text_of(SLICE),)),
+    FuzzTarget(
+        "ResourceClaim",
+        _of(resource_api.RESOURCE_CLAIM, resource_api.resource_claim),
+        (text_of(CLAIM),),
+    ),
+    FuzzTarget("allocated claim", _claim, (text_of(CLAIM),)),
     FuzzTarget(
         "ResourceClaimTemplate",
-        _of(claim_objects.CLAIM_TEMPLATE, claim_objects.claim_of_template),
+        _of(resource_api.CLAIM_TEMPLATE, resource_api.claim_of_template),
         (text_of(TEMPLATE),),
     ),
     FuzzTarget(
         "DeviceClass",
-        _of(claim_objects.DEVICE_CLASS, claim_objects.device_class),
+        _of(resource_api.DEVICE_CLASS, resource_api.device_class),
         (text_of(CLASS),),
     ),
     FuzzTarget("Node", _of(node.NODE, node.node_state), (text_of(NODE),)),

@@ -33,6 +33,7 @@ UNTRIED = {
     "src/kube_client/kinds.py": "makes codecs, which wire.py calls",
     "src/kube_rdma/admission/rules/completions.py": "blocks that were read before",
     "src/kube_rdma/adapters/cluster/kinds/pod.py": "makes a codec, which wire.py calls",
+    "src/kube_rdma/adapters/cluster/kinds/resource_api.py": "makes codecs, which wire.py calls",
 }
 _DECODERS = {
     "json": {"load", "loads", "JSONDecoder"},

@@ -10,13 +10,13 @@ import subprocess
 from pathlib import Path
 
 from kube_client.wire import stored
-from kube_rdma.adapters.cluster.kinds.claim_objects import (
+from kube_rdma.adapters.cluster.kinds.resource_api import (
     DEVICE_CLASS,
-    WHOLE_CLAIM,
-    WHOLE_SLICE,
-    claim_of,
+    RESOURCE_CLAIM,
+    RESOURCE_SLICE,
     device_class,
-    listed_slice,
+    resource_claim,
+    resource_slice,
 )
 from kube_rdma.model.claims.claim import ClaimNode, ClaimWorld
 from kube_rdma.model.kubernetes import quantity
@@ -48,13 +48,13 @@ def asked(program, worlds):
 def read(world):
     """A world as the model has it, read as from the API server."""
     return ClaimWorld(
-        claim=claim_of(_stored(WHOLE_CLAIM, world["claim"])),
+        claim=resource_claim(_stored(RESOURCE_CLAIM, world["claim"])),
         nodes=tuple(
             ClaimNode(one["metadata"]["name"], one["metadata"]["labels"]) for one in world["nodes"]
         ),
         classes=tuple(device_class(_stored(DEVICE_CLASS, one)) for one in world["classes"]),
-        slices=tuple(listed_slice(_stored(WHOLE_SLICE, one)) for one in world["slices"]),
-        others=tuple(claim_of(_stored(WHOLE_CLAIM, one)) for one in world["claims"]),
+        slices=tuple(resource_slice(_stored(RESOURCE_SLICE, one)) for one in world["slices"]),
+        others=tuple(resource_claim(_stored(RESOURCE_CLAIM, one)) for one in world["claims"]),
     )
 
 
@@ -72,8 +72,8 @@ def ours(verdict):
         return str(verdict.outcome)
     return [
         (
-            (one.request, one.device.driver, one.device.pool, one.device.name),
-            one.admin,
+            (one.request, one.driver, one.pool, one.device),
+            bool(one.admin),
             dict(one.capacity),
         )
         for one in verdict.granted

@@ -1,7 +1,11 @@
 """A small cluster for `kube-rdma explain claim/NAME`: nodes with cards, and who holds them."""
 
-from kube_rdma.adapters.cluster.kinds.claim_objects import DEVICE_CLASS, WHOLE_CLAIM, WHOLE_SLICE
 from kube_rdma.adapters.cluster.kinds.node import NODE
+from kube_rdma.adapters.cluster.kinds.resource_api import (
+    DEVICE_CLASS,
+    RESOURCE_CLAIM,
+    RESOURCE_SLICE,
+)
 from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma_testing.cluster.server import FakeServer
 
@@ -11,13 +15,13 @@ DOWN = {"key": f"{DRIVER}/port-down", "effect": "NoSchedule", "timeAdded": "2026
 
 def server(*slices, nodes=("node-1", "node-2", "node-3")):
     """The API server with these slices and a class `rdma` for devices of the driver."""
-    made = FakeServer([WHOLE_SLICE, WHOLE_CLAIM, DEVICE_CLASS])
+    made = FakeServer([RESOURCE_SLICE, RESOURCE_CLAIM, DEVICE_CLASS])
     for name in nodes:
         made.put(NODE, {"metadata": {"name": name, "labels": {"zone": "a"}}})
     selectors = [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}]
     made.put(DEVICE_CLASS, {"metadata": {"name": "rdma"}, "spec": {"selectors": selectors}})
     for one in slices:
-        made.put(WHOLE_SLICE, one)
+        made.put(RESOURCE_SLICE, one)
     return made
 
 
@@ -73,12 +77,12 @@ def waiting():
             card("0000-9a-00-0"),
         ),
     )
-    made.put(WHOLE_CLAIM, held("other", "node-3", "0000-5e-00-0"))
+    made.put(RESOURCE_CLAIM, held("other", "node-3", "0000-5e-00-0"))
     for number in range(2):
         share = {"shareID": f"00000000-0000-4000-8000-00000000000{number}"}
         taken = {"consumedCapacity": {"slots": "1"}}
-        made.put(WHOLE_CLAIM, held(f"part-{number}", "node-3", "0000-81-00-0", **share, **taken))
+        made.put(RESOURCE_CLAIM, held(f"part-{number}", "node-3", "0000-81-00-0", **share, **taken))
     asked = request(count=2, selectors=[selector(FAST)])
     differ = {"requests": ["nics"], "distinctAttribute": f"{DRIVER}/rail"}
-    made.put(WHOLE_CLAIM, claim(asked, constraints=[differ]))
+    made.put(RESOURCE_CLAIM, claim(asked, constraints=[differ]))
     return made

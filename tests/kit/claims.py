@@ -6,11 +6,29 @@ from hypothesis import strategies as st
 
 from kube_base.frozen import replace
 from kube_rdma.model.card import Card, CardId
+from kube_rdma.model.claims.devices import (
+    DeviceAttribute,
+    ResourceSlice,
+    SlicePool,
+    SliceSpec,
+)
 from kube_rdma.model.device import PciAddress, PciPosition
 from kube_rdma.model.pools import Mode, Pool, PoolSpec
 from kube_rdma.pools.rules.pools import resolve, shares_of
 from kube_rdma.pools.rules.selection import cards
 from tests.kit.nodes import DOWN, device, function, hard_card, nodes, specs
+
+
+def attributes(values):
+    """Attributes of a device by name, each of the type of its value."""
+    return {name: DeviceAttribute.of(value) for name, value in values.items()}
+
+
+def slice_of(driver, *devices, name="s", node="node-1", generation=1, slices=1, **spec):
+    """The slice of a node, whose name its pool has too."""
+    where = SlicePool(node, generation, slices)
+    spec = {"node_name": node, **spec}
+    return ResourceSlice(name, SliceSpec(driver, where, devices, **spec))
 
 
 def pool(*members, mode=Mode.SHARED_MULTI, resource="rdma/hca", **facts):

@@ -272,10 +272,9 @@ def with_claims(
     from kube_rdma.adapters.runtime.settings import ClaimFiles, PodSettings
     from kube_rdma.attach.claim_settings import ClaimSettings
     from kube_rdma.claims import prepared_claims
-    from kube_rdma.claims.cluster import OfferedSlices, allocated, claims_of_pod, write_statuses
+    from kube_rdma.claims.cluster import allocated, claims_of_pod, write_statuses
     from kube_rdma.claims.driver import ClaimDriver
     from kube_rdma.claims.publisher import SlicePublisher
-    from kube_rdma.model.claims.devices import DRIVER
 
     assert options.node
     if plugins_registry is None:
@@ -296,8 +295,7 @@ def with_claims(
         named = {share: f"pod {pod}" for share, pod in bound.items()}
         return named | await needs.kubelet.plugin_holders(resources)
 
-    offered = OfferedSlices(cluster, DRIVER, options.node)
-    slices = SlicePublisher(offered, needs.rails.number, dranet=options.dranet)
+    slices = SlicePublisher(cluster, options.node, needs.rails.number, dranet=options.dranet)
     statuses = prepared_claims.ClaimStatuses(write)
     networks = needs.networks
     claims = prepared_claims.PreparedClaims(

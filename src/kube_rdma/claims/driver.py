@@ -1,4 +1,4 @@
-"""The driver rdma.kube-rdma.io of this node: when the kubelet hears of it, and what it is told.
+"""Runs the driver rdma.kube-rdma.io of this node, and decides when the kubelet hears of it.
 
     loop of role plugin ─ offered ─► prepared claims, health ─► adapters/kubelet/claim_plugin
 
@@ -29,20 +29,17 @@ log = structlog.get_logger()
 
 
 class ClaimDriver:
-    """One per agent; `registry` is the kubelet's plugins_registry.
-
-    `works` answers whether the runtime gives containers the CDI devices that claims name, and why;
-    `tell` writes the status of claims until it is cancelled; `published` has the resources of the
-    devices in this node's slices, None when unknown.
-    """
+    """The driver of one agent."""
 
     def __init__(
         self,
         claims: PreparedClaims,
-        registry: Path,
+        registry: Path,  # the kubelet's plugins_registry
         node: str,
+        # Returns whether the runtime gives containers the CDI devices of claims, and why.
         works: Callable[[], Awaitable[tuple[bool, str]]],
-        tell: Callable[[], Awaitable[None]],
+        tell: Callable[[], Awaitable[None]],  # writes the status of claims until cancelled
+        # Returns the resources of the devices in this node's slices, None when unknown.
         published: Callable[[], frozenset[str] | None],
     ) -> None:
         self.claims = claims
@@ -56,7 +53,7 @@ class ClaimDriver:
         self._notices = Notices()
 
     def offered(self, pools: Mapping[str, Pool]) -> None:
-        """Take note of what is offered now, by resource, and tell how its devices are."""
+        """Take note of what is offered now, by resource, and publish the health of its devices."""
         self.claims.offered(pools)
         self._health.publish(health(pools.values(), self._node))
         self._begun.set()
@@ -64,17 +61,11 @@ class ClaimDriver:
     async def run(self) -> None:
         """Serve until cancelled; raise KubeError when files or the socket cannot be made."""
         await self._begun.wait()
-        await self._until_it_works()
+        while not (works := await self._works())[0]:
+            self._notices.warn(log, "claims not served", "runtime", works[1])
+            await asyncio.sleep(ASK_SECONDS)
         await self.claims.restore()
         answers = ClaimHandlers(self.claims.prepare, self.claims.unprepare)
         plugin = ClaimPlugin(self._registry, DRIVER, answers, self._health)
         async with asyncio.TaskGroup() as tasks:
             start(tasks, {"claims served": plugin.run, "claims told": self._tell})
-
-    async def _until_it_works(self) -> None:
-        while True:
-            works, why = await self._works()
-            if works:
-                return
-            self._notices.warn(log, "claims not served", "runtime", why)
-            await asyncio.sleep(ASK_SECONDS)

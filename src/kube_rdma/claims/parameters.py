@@ -1,9 +1,10 @@
-"""The parameters of an allocated device: what a driver asks before it prepares a claim.
+"""Reads the parameters for kube-rdma's driver that stand in claims, templates and classes.
 
-    configuration of the allocation ─► claims/parameters ─► claims/rules/parameters ─►
-    merged
+    configuration of an allocation ─► parameters_by_request ─► claims/prepared_claims books them
+    objects in files               ─► places, judged        ─► admission reports their faults
 
-The API server judges the form of a claim at most, so whatever JSON stands in it is judged here.
+What class and claim say together is merged and judged by claims/rules/parameters. The API server
+judges the form of a claim at most, so whatever JSON stands in it is judged here.
 """
 
 from __future__ import annotations
@@ -33,18 +34,18 @@ from kube_rdma.lib.text.words import Cidr, IpAddress, Label, TextForm
 from kube_rdma.model.attach.attachment import AskedAddress, NetworkKind, NetworkRoute
 from kube_rdma.model.claims.claim import (
     MOST_PARAMETERS,
-    AllocatedClaim,
     AskedDevices,
     ClaimParameters,
     ConfigOrigin,
     NetworkReference,
     OpaqueConfig,
     ParameterFault,
+    ResourceClaim,
 )
 from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma.model.ipam import InterfaceName, PoolName
 
-# The dialect ``kind: ClaimParameters``: what a claim says of the interface in the pod.
+# One document, as people write it.
 
 API_VERSION = "kube-rdma.io/v1alpha1"
 KIND = "ClaimParameters"
@@ -163,10 +164,11 @@ class ClaimParametersObject(Typed):
         return addresses
 
     def value(self) -> ClaimParameters:
-        """What the document says."""
+        """Return the parameters as a model value."""
+        namespace, _, network = (self.network or "").rpartition("/")
         routes = self.routes
         return ClaimParameters(
-            network=_reference(self.network) if self.network else None,
+            network=NetworkReference(network, namespace or None) if network else None,
             kind=NetworkKind(self.type) if self.type else None,
             mode=self.mode,
             interface=InterfaceName(self.interface) if self.interface else None,
@@ -181,14 +183,14 @@ class ClaimParametersObject(Typed):
 
 
 def of_document(document: Document) -> ClaimParameters:
-    """What the document says; raise Refused with all faults of it."""
+    """Return the parameters of a document; raise Refused with all faults of it."""
     text = json.dumps(document.value, separators=(",", ":"), ensure_ascii=False)
     _refuse_long(len(text.encode(errors="surrogatepass")), document.where(()))
     return validate(ClaimParametersObject, document).value()
 
 
 def of_bytes(data: bytes, source: str) -> ClaimParameters:
-    """The same of JSON, whatever stands in it; `source` names it in messages."""
+    """Return the parameters of JSON; raise as `of_document`. `source` names it in messages."""
     _refuse_long(len(data), source)
     return validate(ClaimParametersObject, of_json(data, source)).value()
 
@@ -199,16 +201,13 @@ def _refuse_long(size: int, where: str) -> None:
         raise Refused(problem, remedy="Write fewer addresses and routes", where=where)
 
 
-def _reference(text: str) -> NetworkReference:
-    namespace, _, name = text.rpartition("/")
-    return NetworkReference(name, namespace or None)
-
+# The configuration of an allocation: all documents of class and claim, together.
 
 _WRITERS = {ConfigOrigin.CLASS: "its DeviceClass", ConfigOrigin.CLAIM: "the claim"}
 
 
-def parameters_by_request(claim: AllocatedClaim) -> dict[str, ClaimParameters]:
-    """By request what class and claim say of its devices; raise Refused with all faults.
+def parameters_by_request(claim: ResourceClaim) -> dict[str, ClaimParameters]:
+    """Return what class and claim say of devices, by request; raise Refused with all faults.
 
     A device that is only looked at (adminAccess) gets no interface, so nothing of it clashes.
     """
@@ -228,7 +227,7 @@ def parameters_by_request(claim: AllocatedClaim) -> dict[str, ClaimParameters]:
 
 
 def parameters_of(configs: Iterable[OpaqueConfig], request: str, claim: str) -> ClaimParameters:
-    """What class and claim say together of a device that answers `request`.
+    """Return what class and claim say together of a device that answers `request`.
 
     `configs` are those of the allocation, of any driver; `claim` names it in messages. Raise
     Refused with all faults.
@@ -256,7 +255,7 @@ def parameters_of(configs: Iterable[OpaqueConfig], request: str, claim: str) -> 
     return whole
 
 
-# Where in an object a claim or a class gives parameters to kube-rdma's driver.
+# Objects that have parameters, judged before anybody allocates their devices.
 
 GROUP = "resource.k8s.io"
 PLACES: Mapping[str, Path] = {
@@ -264,43 +263,43 @@ PLACES: Mapping[str, Path] = {
     "ResourceClaimTemplate": ("spec", "spec", "devices"),
     "DeviceClass": ("spec",),
 }
-"""Where config stands, by kind."""
+"""The path of the fields requests and config, by kind."""
 
 _OWN = "kube-rdma.io/"
 
 
 class WrittenConfig(Frozen):
-    """An entry for kube-rdma: the requests that it is for, all if it names none."""
+    """An entry of config for kube-rdma, as it is written."""
 
-    requests: tuple[str, ...]
+    requests: tuple[str, ...]  # that it is for; none: all
     parameters: ClaimParameters
     section: Section  # of the parameters
 
 
 class WrittenRequest(Frozen):
-    """A request, or a subrequest (``main/sub``). `count` is None for all devices."""
+    """A request, or a subrequest, as it is written."""
 
-    name: str
-    count: int | None = 1
+    name: str  # of a subrequest main/sub
+    count: int | None = 1  # None: all devices
     device_class: str = ""
 
 
 class WrittenClaim(Frozen):
-    """What an object asks for; a DeviceClass has no requests."""
+    """A claim as it is written in an object; a DeviceClass has no requests."""
 
     requests: tuple[WrittenRequest, ...]
     configs: tuple[WrittenConfig, ...]
 
 
 def places(document: Document, group: str, kind: str) -> tuple[Path, ...]:
-    """Where claims are described in an object, or in a class their configuration."""
+    """Return the paths at which an object describes claims, or a class their configuration."""
     if group == GROUP:
         return (PLACES[kind],) if kind in PLACES else ()
     return tuple(_search(document.value, ()))
 
 
 def load(document: Document, place: Path) -> WrittenClaim:
-    """The claim at a place; raise Refused with all faults of what is for kube-rdma."""
+    """Return the claim at a place; raise Refused with all faults of entries for kube-rdma."""
     devices = _fields(section(document, place).value)
     requests = tuple(_requests(devices))
     configs: list[WrittenConfig] = []
@@ -321,7 +320,7 @@ def load(document: Document, place: Path) -> WrittenClaim:
 def _config(
     document: Document, base: Path, entry: Mapping[str, Value], requests: Sequence[WrittenRequest]
 ) -> WrittenConfig | None:
-    """An entry, None for one of another driver."""
+    """Return an entry of config, None for one of another driver."""
     opaque = _fields(entry.get("opaque"))
     driver, value = opaque.get("driver"), _fields(opaque.get("parameters"))
     version = value.get("apiVersion")
@@ -347,7 +346,7 @@ def _config(
 def _strangers(
     document: Document, base: Path, names: Sequence[str], requests: Sequence[WrittenRequest]
 ) -> Iterator[Refused]:
-    """A fault for each name that is no request."""
+    """Yield a fault for each name that is no request."""
     every = dict.fromkeys(
         name for one in requests for name in (one.name.partition("/")[0], one.name)
     )
@@ -362,7 +361,7 @@ def _strangers(
 
 
 def _requests(devices: Mapping[str, Value]) -> Iterator[WrittenRequest]:
-    """The requests of every version: v1beta1 has the fields of ``exactly`` beside the name."""
+    """Yield the requests; v1beta1 has the fields of ``exactly`` beside the name."""
     for entry in map(_fields, _list(devices.get("requests"))):
         name = entry.get("name")
         if not isinstance(name, str):
@@ -384,7 +383,7 @@ def _request(name: str, fields: Mapping[str, Value]) -> WrittenRequest:
 
 
 def _search(value: Value, path: Path) -> Iterator[Path]:
-    """The places of lists `config` with entries `opaque`, in the order of the text."""
+    """Yield the paths of objects whose `config` has entries `opaque`, in the order of the text."""
     if isinstance(value, list):
         for number, entry in enumerate(value):
             yield from _search(entry, (*path, number))
@@ -405,11 +404,8 @@ def _list(value: Value) -> Sequence[Value]:
     return value if isinstance(value, list) else ()
 
 
-# Objects with parameters for kube-rdma's driver, judged before anybody allocates their devices.
-
-
 def judged(document: Document, place: Path) -> WrittenClaim:
-    """The claim at a place of an object; raise Refused with all faults of its parameters."""
+    """Return the claim at a place; raise Refused with all faults of its parameters."""
     claim = load(document, place)
     faults = dict.fromkeys(_faults(claim))
     if faults:
@@ -420,7 +416,7 @@ def judged(document: Document, place: Path) -> WrittenClaim:
 
 
 def _faults(claim: WrittenClaim) -> Iterator[tuple[str, str, str]]:
-    """Place, problem and remedy of each; requests with the same fault bring it once."""
+    """Yield place, problem and remedy of each fault; several requests may have the same one."""
     if not claim.requests:
         for config in claim.configs:
             for fault in contradictions(config.parameters):
@@ -440,7 +436,7 @@ def _faults(claim: WrittenClaim) -> Iterator[tuple[str, str, str]]:
 
 
 def _placed(configs: list[WrittenConfig], fault: ParameterFault) -> tuple[str, str, str]:
-    """The fault at the last of the documents that say the field."""
+    """Return the fault at the last of the documents that say the field."""
     section = next(
         config.section
         for config in reversed(configs)

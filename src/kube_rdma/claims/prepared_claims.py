@@ -1,4 +1,4 @@
-"""Claims that are prepared on this node: what the kubelet asks for, booked so that it lasts.
+"""Prepares claims on this node when the kubelet asks, and books them so that they last.
 
     NodePrepareResources ─ claims/rules/prepare ─► journal ─► CDI file ─► answer
     NodeUnprepareResources ─────────────────────► CDI file gone ─► journal
@@ -6,8 +6,9 @@
 
 The order survives a crash: the record stands before the file, and the answer after it. So an answer
 is true when it is given: the folder of CDI files is empty after a reboot (/run is a tmpfs), and a
-record alone says nothing of it. What is booked is what the scheduler allocated, so nothing here
-chooses, and preparing twice is the same answer.
+record alone says nothing of it. The scheduler's allocation is booked as it is, so nothing here
+chooses, and preparing twice is the same answer. Beside it stand what claims tell others: the
+metadata files of containers, and the status of their devices in the cluster.
 """
 
 from __future__ import annotations
@@ -30,43 +31,24 @@ from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.runtime.cdi import CdiFolder
 from kube_rdma.adapters.runtime.settings import ClaimFiles
 from kube_rdma.attach.claim_settings import ClaimSettings
-from kube_rdma.attach.rules.claim_networks import (
-    claims_of,
-    holdings,
-    interfaces,
-    node_holdings,
-    refuse_uncalled,
-)
+from kube_rdma.attach.rules import claim_networks
+from kube_rdma.attach.rules.claim_networks import claims_of
 from kube_rdma.attach.rules.late_binding import SETTLED
 from kube_rdma.claims.parameters import parameters_by_request
-from kube_rdma.claims.rules.prepare import (
-    Attributes,
-    BookingNode,
-    Taken,
-    answer,
-    book,
-    device_statuses_of,
-    devices_of,
-    files,
-    own_pod,
-    rebooked,
-    refuse_vanished,
-    request_of,
-    stands,
-)
+from kube_rdma.claims.rules import prepare
+from kube_rdma.claims.rules.prepare import BookingNode
 from kube_rdma.lib.records import Records, in_the_log
 from kube_rdma.model.attach.attachment import Attached
 from kube_rdma.model.attach.cni import Wiring
 from kube_rdma.model.card import CardId
 from kube_rdma.model.claims.claim import (
-    AllocatedClaim,
     ClaimDevice,
     ClaimName,
-    ClaimShare,
     DeviceStatus,
     PodClaims,
     PreparedClaim,
     PreparedDevice,
+    ResourceClaim,
 )
 from kube_rdma.model.holdings import ClaimingSandbox, Holding
 from kube_rdma.model.ipam import InterfaceName
@@ -85,67 +67,60 @@ from kube_rdma.pools.kubelet_view import NodeClaims
 from kube_rdma.pools.rules.allocation import limited, unheld
 from kube_rdma.pools.rules.modes import terms
 
-# Files by which programs in a container learn of its claims (KEP-5304): written and mounted.
-
 log = structlog.get_logger()
 
 
-class ClaimMetadata:
-    """One per agent; `attributes` are what the slices of the node say of its devices now."""
+# The files by which programs in a container learn of its claims (KEP-5304).
 
-    def __init__(self, folder: ClaimFiles, attributes: Callable[[], Attributes]) -> None:
+
+class ClaimMetadata:
+    """Writes the metadata files of claims, for containers to mount; one per agent."""
+
+    def __init__(
+        self, folder: ClaimFiles, attributes: Callable[[], prepare.MetadataAttributes]
+    ) -> None:
+        """Write into a folder; `attributes` returns what the node's slices say of devices now."""
         self._folder = folder
         self._attributes = attributes
         self._notices = Notices()
 
     def mounts(self, prepared: PreparedClaim) -> dict[str, FileMount]:
-        """By request what its containers see, once it lies there; raise Unavailable. It blocks."""
-        texts = self._texts(prepared)
-        paths = self._folder.put(prepared.claim.uid, texts[0])
-        return {
-            name: FileMount(paths[name], where) for name, where in zip(paths, texts[1], strict=True)
-        }
+        """Write the files and return their mounts by request; raise Unavailable. It blocks."""
+        files = prepare.metadata_files(prepared, self._attributes())
+        texts = {request: text for request, (_, text) in files.items()}
+        lying = self._folder.put(prepared.claim.uid, texts)
+        return {request: FileMount(lying[request], path) for request, (path, _) in files.items()}
 
     async def attached(self, prepared: PreparedClaim, interfaces: Sequence[Attached]) -> None:
-        """Its pod got these interfaces; what fails is told once, and the file stays as it was."""
+        """Write the interfaces of its pod too; a failure is logged once and changes nothing."""
         if not prepared.pod_claim:
             return
-        texts, _ = self._texts(prepared, interfaces)
+        files = prepare.metadata_files(prepared, self._attributes(), interfaces)
+        texts = {request: text for request, (_, text) in files.items()}
         try:
             await asyncio.to_thread(self._folder.put, prepared.claim.uid, texts)
         except Unavailable as error:
-            self._notices.warn(
-                log,
-                "metadata of claim not written",
-                "metadata",
-                str(error),
-                claim=str(prepared.claim),
-            )
+            what, claim = "metadata of claim not written", str(prepared.claim)
+            self._notices.warn(log, what, "metadata", str(error), claim=claim)
             return
         self._notices.over("metadata")
 
     async def remove(self, uid: str) -> None:
-        """The claim was given back; raise Unavailable."""
+        """Remove the files of a claim that was given back; raise Unavailable."""
         await asyncio.to_thread(self._folder.remove, uid)
 
-    def _texts(
-        self, prepared: PreparedClaim, interfaces: Sequence[Attached] = ()
-    ) -> tuple[dict[str, str], tuple[str, ...]]:
-        """The texts by request, and where a container has each."""
-        made = files(prepared, own_pod(prepared), self._attributes(), interfaces)
-        return {request_of(path): text for path, text in made.items()}, tuple(made)
 
-
-# Writes what became of the devices of claims into their status, beside all that matters.
+# The status of devices in claims: written beside all that matters, and waited for by nobody.
 
 Statuses = tuple[DeviceStatus, ...]
 WriteStatuses = Callable[[ClaimName, Sequence[DeviceStatus]], Awaitable[None]]
 
 
 class ClaimStatuses:
-    """One per agent; `write` raises KubeError, Conflict for a claim that is gone."""
+    """Writes the status of the devices of claims; one per agent."""
 
     def __init__(self, write: WriteStatuses) -> None:
+        """Write by `write`, which raises KubeError, Conflict for a claim that is gone."""
         self._write = write
         self._wanted: dict[ClaimName, Statuses] = {}
         self._written: dict[ClaimName, Statuses] = {}
@@ -153,17 +128,17 @@ class ClaimStatuses:
         self._notices = Notices()
 
     def tell(self, claim: ClaimName, statuses: Statuses) -> None:
-        """From now on this is what the claim should say; returns at once."""
+        """Have the claim say this from now on; return at once."""
         self._wanted[claim] = statuses
         self._news.set()
 
     def forget(self, claim: ClaimName) -> None:
-        """The claim was given back: what it says last stays."""
+        """Leave the status of a claim that was given back as it is."""
         self._wanted.pop(claim, None)
         self._written.pop(claim, None)
 
     async def run(self) -> None:
-        """Write, until cancelled."""
+        """Write until cancelled."""
         failures = 0
         while True:
             await self._news.wait()
@@ -177,7 +152,7 @@ class ClaimStatuses:
                 failures = 0
 
     async def write(self) -> None:
-        """Write each once; what the API server did not answer stays wanted."""
+        """Write each status once; without an answer of the API server it stays wanted."""
         for claim, statuses in tuple(self._wanted.items()):
             if self._written.get(claim) != statuses and not await self._try(claim, statuses):
                 continue
@@ -185,7 +160,7 @@ class ClaimStatuses:
                 del self._wanted[claim]
 
     async def _try(self, claim: ClaimName, statuses: Statuses) -> bool:
-        """Whether there is nothing more to do about it."""
+        """Write a status; return whether there is nothing more to do about it."""
         try:
             await self._write(claim, statuses)
         except Conflict:
@@ -203,51 +178,45 @@ class ClaimStatuses:
         return True
 
 
-async def nobody(_: Collection[str]) -> Mapping[HeldShare, str]:
-    """No pod has a share by the device plugin."""
+# The claims themselves.
+
+
+async def no_holders(_: Collection[str]) -> Mapping[HeldShare, str]:
+    """Return no holder of a share by the device plugin."""
     return {}
 
 
 class ClaimDependencies(Frozen):
-    """Whom the bookings need.
-
-    `read` has what bears the name of a claim now, `pod` the claims of a pod, `sandboxes` are the
-    runtime's; all raise KubeError.
-    `node` is this node's name, which its pool of devices has too; `boot` tells one boot of it from
-    another. `shim` is a path of the host, `wiring` says who calls for pods, and `claimed` tells the
-    shim of those that ask without an annotation. Without `settings` containers are not told of
-    their devices, without `metadata` not what these are, and without `statuses` claims say
-    nothing of them. `holders` tells who holds shares of resources by the device plugin, `hold` has
-    the kernel hold the pods of a claim to their limits (None: this agent cannot), and `tell` takes
-    a sentence for each record that cannot be read.
-    """
+    """The neighbours of the bookings; what asks the API server or the runtime raises KubeError."""
 
     journal: Journal[PreparedClaim]
     cdi: CdiFolder
-    read: Callable[[ClaimName], Awaitable[AllocatedClaim | None]]
+    read: Callable[[ClaimName], Awaitable[ResourceClaim | None]]  # the claim of this name now
     pod: Callable[[PodName], Awaitable[PodClaims | None]]
-    sandboxes: Callable[[], Awaitable[Sequence[PodSandbox]]]
-    node: str
-    boot: str
-    shim: Callable[[], str | None] = lambda: None
+    sandboxes: Callable[[], Awaitable[Sequence[PodSandbox]]]  # of the runtime
+    node: str  # the name of the node and of its pool of devices
+    boot: str  # differs from boot to boot of the node
+    shim: Callable[[], str | None] = lambda: None  # its path on the host
     wiring: Callable[[], Wiring] = lambda: Wiring.CHAIN
-    claimed: ClaimedNamespaces | None = None
-    settings: ClaimSettings | None = None
-    statuses: ClaimStatuses | None = None
-    metadata: ClaimMetadata | None = None
-    holders: Callable[[Collection[str]], Awaitable[Mapping[HeldShare, str]]] = nobody
+    claimed: ClaimedNamespaces | None = None  # names namespaces with claims to the shim
+    settings: ClaimSettings | None = None  # None: containers get no settings of their devices
+    statuses: ClaimStatuses | None = None  # None: claims get no status
+    metadata: ClaimMetadata | None = None  # None: containers get no metadata
+    # Returns the holders of shares of these resources by the device plugin, in words.
+    holders: Callable[[Collection[str]], Awaitable[Mapping[HeldShare, str]]] = no_holders
+    # Has the kernel limit the pods of a claim; None: this agent cannot.
     hold: Callable[[PreparedClaim], Awaitable[None]] | None = None
-    tell: Callable[[str], None] = in_the_log
-    settled: float = SETTLED
+    tell: Callable[[str], None] = in_the_log  # takes a sentence for each unreadable record
+    settled: float = SETTLED  # seconds that the runtime needs to see a changed CDI file
 
 
 class PreparedClaims(NodeClaims):
-    """One per agent; one call at a time changes anything."""
+    """The claims that are prepared on a node; one call at a time changes anything."""
 
-    def __init__(self, to: ClaimDependencies) -> None:
+    def __init__(self, dependencies: ClaimDependencies) -> None:
         """Read the journal; records that cannot be read are reported, and block nothing else."""
-        self._to = to
-        self._records = Records(to.journal, to.tell)
+        self._dependencies = dependencies
+        self._records = Records(dependencies.journal, dependencies.tell)
         self._turn = asyncio.Lock()
         self._pools: Mapping[str, Pool] | None = None
         self._pods: dict[str, PodClaims] = {}  # those that had a network, by uid
@@ -264,14 +233,14 @@ class PreparedClaims(NodeClaims):
         self._pools = pools
 
     async def prepare(self, claim: ClaimName) -> Sequence[PreparedDevice]:
-        """What the kubelet is answered; raise KubeError with the sentence that it shows.
+        """Return the answer to the kubelet; raise KubeError with the sentence that it shows.
 
         A kubelet that lost its record gives no claim back: where others are in the way, those that
         are over end first.
         """
         try:
             return await self._prepare(claim)
-        except Taken:
+        except prepare.DeviceInUse:
             if not await self._end_over():
                 raise
         return await self._prepare(claim)
@@ -281,37 +250,33 @@ class PreparedClaims(NodeClaims):
         self._node()  # nothing is asked before there is something to give
         # Outside of the turn: what is prepared, attached or given back waits for no API server.
         is_new = self._records.get(claim.uid) is None
-        allocated = await self._to.read(claim) if is_new else None
+        allocated = await self._dependencies.read(claim) if is_new else None
         is_same = allocated is not None and allocated.claim.uid == claim.uid
         parameters = parameters_by_request(allocated) if allocated and is_same else {}
-        holders = await self._to.holders((self._pools or {}).keys()) if is_new else {}
+        holders = await self._dependencies.holders((self._pools or {}).keys()) if is_new else {}
         async with self._turn:
             node = replace(self._node(), holders=holders)
             before = self._records.get(claim.uid)
-            if before and stands(before, node):
+            if before and prepare.stands(before, node):
                 prepared = before
             elif before:
-                refuse_vanished(before, node)
-                prepared = rebooked(before, node)
+                prepare.refuse_vanished(before, node)
+                prepared = prepare.rebooked(before, node)
             else:
-                prepared = book(claim, allocated, node, time.time(), parameters)
-                refuse_uncalled(prepared, self._to.wiring())
+                prepared = prepare.book(claim, allocated, node, time.time(), parameters)
+                claim_networks.refuse_uncalled(prepared, self._dependencies.wiring())
             await self._keep(prepared)
-        await self._limit(prepared)
+        limits = limited(self._pools or {})
+        mine = [one.resource for one in prepared.shares if one.resource in limits and not one.admin]
+        if mine:
+            if self._dependencies.hold is None:
+                raise unheld(mine[0])
+            await self._dependencies.hold(prepared)
         self._report(prepared)
         if before is None:
             cards = dict.fromkeys(card for share in prepared.shares for card in share.cards)
             log.info("claim prepared", claim=str(claim), cards=",".join(cards))
-        return answer(prepared)
-
-    async def _limit(self, prepared: PreparedClaim) -> None:
-        """Have the kernel hold the claim's pods to their limits; raise KubeError."""
-        limits = limited(self._pools or {})
-        mine = [one.resource for one in prepared.shares if one.resource in limits and not one.admin]
-        if mine and self._to.hold is None:
-            raise unheld(mine[0])
-        if mine and self._to.hold:
-            await self._to.hold(prepared)
+        return prepare.answer(prepared)
 
     async def unprepare(self, claim: ClaimName) -> None:
         """Forget a claim; nothing there is not an error. Raise KubeError."""
@@ -319,7 +284,7 @@ class PreparedClaims(NodeClaims):
             await self._end(claim)
 
     async def restore(self) -> None:
-        """After a start, and before the kubelet hears of the driver: every file is there again.
+        """Write every CDI file again, after a start and before the kubelet hears of the driver.
 
         A claim that is gone, while neither kubelet nor agent ran, is forgotten, unless a pod that
         it was given to is there: a restore of etcd makes pods new claims, and they keep the devices
@@ -330,37 +295,37 @@ class PreparedClaims(NodeClaims):
             for prepared in self.booked:
                 try:
                     node = self._node()
-                    now = prepared if stands(prepared, node) else rebooked(prepared, node)
-                    await self._keep(now)
+                    stands = prepare.stands(prepared, node)
+                    await self._keep(prepared if stands else prepare.rebooked(prepared, node))
                 except KubeError:
                     raise
                 except Exception as error:  # noqa: BLE001  of one claim
-                    self._to.tell(object_failed("ResourceClaim", prepared.claim, error))
+                    self._dependencies.tell(object_failed("ResourceClaim", prepared.claim, error))
             kept = {prepared.claim.uid for prepared in self.booked} | self._records.foreign_names
-            for uid in await asyncio.to_thread(self._to.cdi.claims):
+            for uid in await asyncio.to_thread(self._dependencies.cdi.claims):
                 if uid not in kept:
-                    await asyncio.to_thread(self._to.cdi.remove_claim, uid)
+                    await asyncio.to_thread(self._dependencies.cdi.remove_claim, uid)
 
     async def holdings_of(self, pod: PodName) -> tuple[Holding, ...]:
-        """What the containers of a pod hold by claims; raise KubeError when nobody tells.
+        """Return what the containers of a pod hold by claims; raise KubeError when nobody tells.
 
         Nothing is asked where no claim of its namespace is prepared.
         """
         claims = await self._claims_of(pod)
-        return holdings(claims, self.booked) if claims else ()
+        return claim_networks.holdings(claims, self.booked) if claims else ()
 
     async def interfaces_of(self, pod: PodName) -> tuple[ClaimDevice, ...]:
-        """What the parameters of a pod's claims ask for; asks and raises as `holdings_of`."""
+        """Return the devices of a pod's claims that become interfaces; raise as `holdings_of`."""
         mine = (one for one in self.booked if one.claim.namespace == pod.namespace)
         if not any(share.makes_interface for one in mine for share in one.shares):
             return ()
         claims = await self._claims_of(pod)
-        return interfaces(claims, self.booked) if claims else ()
+        return claim_networks.interfaces(claims, self.booked) if claims else ()
 
     async def _claims_of(self, pod: PodName) -> PodClaims | None:
         if not any(one.claim.namespace == pod.namespace for one in self.booked):
             return None
-        claims = await self._to.pod(pod)
+        claims = await self._dependencies.pod(pod)
         if claims:
             self.seen(claims)
         return claims
@@ -371,11 +336,11 @@ class PreparedClaims(NodeClaims):
             self._pods[pod.uid] = pod
 
     def holdings(self) -> tuple[Holding, ...]:
-        """What is held by claims on this node."""
-        return node_holdings(self.booked, self._pods)
+        """Return what is held by claims on this node."""
+        return claim_networks.node_holdings(self.booked, self._pods)
 
     def cards(self) -> frozenset[CardId] | None:
-        """The cards of prepared claims; None where a record is not understood.
+        """Return the cards of prepared claims; None where a record is not understood.
 
         A share of a whole pool stands for all of its cards, so nobody has one by it.
         """
@@ -387,7 +352,7 @@ class PreparedClaims(NodeClaims):
         return frozenset(c for share in shares if share.resource not in whole for c in share.cards)
 
     async def attach(self, edits: Mapping[HeldShare, Edits]) -> None:
-        """CNI ADD: what claims stand for is from now on what was made for the pod.
+        """Book what CNI ADD made for a pod as what its claims stand for from now on.
 
         The kernel gives a device that moves into a pod new nodes. When a file changed, the runtime
         has time to see it before the pod's containers are made. Raise KubeError.
@@ -395,100 +360,107 @@ class PreparedClaims(NodeClaims):
         async with self._turn:
             changed = False
             for prepared in self.booked:
-                shares = tuple(_made(share, edits) for share in prepared.shares)
+                shares = tuple(
+                    replace(share, char_paths=made.char_paths)
+                    if share.cdi and (made := edits.get((share.resource, share.share)))
+                    else share
+                    for share in prepared.shares
+                )
                 if shares != prepared.shares:
                     changed |= await self._keep(replace(prepared, shares=shares))
         if changed:
-            await asyncio.sleep(self._to.settled)
+            await asyncio.sleep(self._dependencies.settled)
 
     async def settle(self, pod: ClaimingSandbox) -> None:
         """Write at CNI ADD what claims stand for, and for containers the devices that they hold."""
         await self.attach(pod.edits)
         self._sandboxes[pod.sandbox.container] = pod.sandbox.pod
-        if self._to.settings:
-            await self._to.settings.write(pod, self.booked, self._pools or {})
+        if self._dependencies.settings:
+            await self._dependencies.settings.write(pod, self.booked, self._pools or {})
 
     async def detach(self, sandbox: ContainerId) -> None:
-        """CNI DEL: nothing is told any more; a claim is prepared until it is given back."""
+        """Forget a sandbox at CNI DEL; a claim stays prepared until it is given back."""
         pod = self._sandboxes.pop(sandbox, None)
         if pod and pod not in self._sandboxes.values():  # no later sandbox of the same pod
             self._inside.pop(pod, None)
             self._report(*self._of_pod(pod))
-        if self._to.settings:
-            await self._to.settings.remove(sandbox)
+        if self._dependencies.settings:
+            await self._dependencies.settings.remove(sandbox)
 
     async def attached(self, pod: PodName, interfaces: Sequence[Attached]) -> None:
-        """Take note of what networks made for a pod, which has no container yet: claims say it."""
+        """Report the interfaces of a pod, which has no container yet, in its claims."""
         if mine := self._of_pod(pod):
             inside = self._inside.setdefault(pod, {})
             inside.update({one.interface: one for one in interfaces})
             self._report(*mine)
             for claim in mine:
-                if self._to.metadata:
-                    await self._to.metadata.attached(claim, tuple(inside.values()))
+                if self._dependencies.metadata:
+                    await self._dependencies.metadata.attached(claim, tuple(inside.values()))
 
     def _of_pod(self, pod: PodName) -> tuple[PreparedClaim, ...]:
         of_name = [one for one in self._pods.values() if PodName(one.namespace, one.name) == pod]
         return claims_of(of_name[-1], self.booked) if of_name else ()
 
     def _report(self, *claims: PreparedClaim) -> None:
-        """Several pods may have a claim; what of them is known since this agent began counts."""
-        if not self._to.statuses:
+        """Report the interfaces of all pods of a claim that were seen since this agent began."""
+        if not self._dependencies.statuses:
             return
         for claim in claims:
             users = (pod for pod in self._inside if claim in self._of_pod(pod))
             interfaces = [one for pod in users for one in self._inside[pod].values()]
-            self._to.statuses.tell(claim.claim, device_statuses_of(claim, interfaces))
+            statuses = prepare.device_statuses_of(claim, interfaces)
+            self._dependencies.statuses.tell(claim.claim, statuses)
 
     async def _keep(self, prepared: PreparedClaim) -> bool:
-        """The record first, then the file; True when the file changed."""
+        """Write the record, then the file; return whether the file changed."""
         uid, lay = prepared.claim.uid, partial(self._lay, prepared)
         if self._records.get(uid) == prepared:
             return await asyncio.to_thread(lay)
         return await self._records.put_before(uid, prepared, lay)
 
     def _lay(self, prepared: PreparedClaim) -> bool:
-        """What a record stands for, from a thread; True when the CDI file changed."""
+        """Write the files of a record, in a thread; return whether the CDI file changed."""
         self._mark()
         hooks: tuple[RuntimeHook, ...] = ()
-        if shim := self._to.shim():
-            settings = self._to.settings
+        if shim := self._dependencies.shim():
+            settings = self._dependencies.settings
             merged = (merge_settings(shim, settings.path),) if settings else ()
             hooks = (lift_memlock(shim), *merged)
-        mounts = self._to.metadata.mounts(prepared) if self._to.metadata else {}
+        mounts = self._dependencies.metadata.mounts(prepared) if self._dependencies.metadata else {}
         devices = []
         for share in prepared.shares:
             if share.cdi and share.char_paths:  # the first device of a request brings its file
                 file = mounts.pop(share.request.partition("/")[0], None)
                 edits = Edits(share.char_paths, mounts=(file,) if file else (), hooks=hooks)
                 devices.append((share.cdi, edits))
-        return self._to.cdi.write_claim(prepared.claim.uid, devices)
+        return self._dependencies.cdi.write_claim(prepared.claim.uid, devices)
 
     def _mark(self) -> None:
-        """Tell the shim of which namespaces pods may have a claim; before the kubelet goes on."""
-        if self._to.claimed:
-            self._to.claimed.keep(frozenset(one.claim.namespace for one in self.booked))
+        """Tell the shim in which namespaces pods may have a claim, before the kubelet goes on."""
+        if self._dependencies.claimed:
+            self._dependencies.claimed.keep(frozenset(one.claim.namespace for one in self.booked))
 
     async def _end(self, claim: ClaimName) -> None:
-        """The file goes first: without it no container starts any more."""
+        """End a claim; its file goes first, without which no container starts any more."""
         await self._records.refuse_foreign(claim.uid)
-        await asyncio.to_thread(self._to.cdi.remove_claim, claim.uid)
-        if self._to.metadata:
-            await self._to.metadata.remove(claim.uid)
+        await asyncio.to_thread(self._dependencies.cdi.remove_claim, claim.uid)
+        if self._dependencies.metadata:
+            await self._dependencies.metadata.remove(claim.uid)
         if ended := self._records.get(claim.uid):
             await self._records.forget(claim.uid)
             await asyncio.to_thread(self._mark)
-            if self._to.statuses:
-                self._to.statuses.forget(claim)
-            if not self.booked and self._to.settings:  # of sandboxes that went without a DEL
-                await self._to.settings.remove()
-            self._pods = {
-                uid: pod for uid, pod in self._pods.items() if not claims_of(pod, [ended])
-            }
+            if self._dependencies.statuses:
+                self._dependencies.statuses.forget(claim)
+            if (
+                not self.booked and self._dependencies.settings
+            ):  # of sandboxes that went without a DEL
+                await self._dependencies.settings.remove()
+            left = (pair for pair in self._pods.items() if not claims_of(pair[1], [ended]))
+            self._pods = dict(left)
             log.info("claim given back", claim=str(claim))
 
     async def _end_over(self) -> bool:
-        """End the claims that are over; whether there were any. Nobody waits for who is asked."""
+        """End the claims that are over, and return whether there were any; no call waits for it."""
         over = [one for one in self.booked if await self._is_over(one)]
         async with self._turn:
             for prepared in over:
@@ -497,25 +469,25 @@ class PreparedClaims(NodeClaims):
         return bool(over)
 
     async def _is_over(self, prepared: PreparedClaim) -> bool:
-        """Whether the claim and its pods are surely gone; while nobody can say, they are not."""
+        """Return whether the claim and its pods are surely gone; not while nobody can say."""
         name = prepared.claim
         try:
-            claim = await self._to.read(name)
+            claim = await self._dependencies.read(name)
             if claim and claim.claim.uid == name.uid:
                 return False
             for user in prepared.users:
-                pod = await self._to.pod(PodName(name.namespace, user.name))
+                pod = await self._dependencies.pod(PodName(name.namespace, user.name))
                 if pod and pod.uid == user.uid:
                     log.warning("claim gone under its pod", claim=str(name), pod=user.name)
                     return False
             # A pod that was deleted by force has the card until its containers have ended.
-            running = {one.uid for one in await self._to.sandboxes() if one.ready}
+            running = {one.uid for one in await self._dependencies.sandboxes() if one.ready}
             return running.isdisjoint(user.uid for user in prepared.users)
         except KubeError as error:
             log.warning("claim not read", claim=str(name), why=str(error))
             return False
         except Exception as error:  # noqa: BLE001  of one claim
-            self._to.tell(object_failed("ResourceClaim", name, error))
+            self._dependencies.tell(object_failed("ResourceClaim", name, error))
             return False
 
     def _node(self) -> BookingNode:
@@ -523,11 +495,5 @@ class PreparedClaims(NodeClaims):
             raise Unavailable(
                 "The cards of this node are not known yet: the agent has just started."
             )
-        devices = devices_of(self._pools.values())
-        return BookingNode(self._to.node, self._to.boot, devices, self.booked)
-
-
-def _made(share: ClaimShare, edits: Mapping[HeldShare, Edits]) -> ClaimShare:
-    """The share with what its networks made; one that has no name cannot be told."""
-    made = edits.get((share.resource, share.share))
-    return replace(share, char_paths=made.char_paths) if made and share.cdi else share
+        site, devices = self._dependencies, prepare.devices_of(self._pools.values())
+        return BookingNode(site.node, site.boot, devices, self.booked)

@@ -1,12 +1,13 @@
 """Keeps the ResourceSlices of this node as the agent's last look was: ``agent --claims``.
 
     Pool ─ claims/rules/shape ─► ClaimOffer ─ shape ─► devices of slices ─┐
-    ResourceSlices ─ watch ─► PublishedSlice ─────────────────────────────┴ publication ─► writes
+    ResourceSlices ─ watch ─► ResourceSlice ──────────────────────────────┴ publication ─► writes
 
 A NodeKeeper. The kubelet deletes the slices of all drivers when it starts, and those of a driver 30
 s after it went (pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go); the watch tells, and they are
 written again. A server whose feature gates are off drops fields in silence: what comes back of a
-write is compared with it, and the slices are written without these features.
+write is compared with it, and the slices are written without these features. Beside it stand the
+GPUs that other drivers publish in slices of the node.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 
 import structlog
+from msgspec import to_builtins
 
 from kube_base.errors import KubeError, Refused
 from kube_base.notices import Notices
@@ -24,17 +26,22 @@ from kube_client.kinds import Where
 from kube_client.objects import Cluster
 from kube_client.watching import Changed, Cut, Deleted, Muddled, Synced
 from kube_rdma.adapters.bulkhead import object_failed, start
-from kube_rdma.adapters.cluster.kinds.offered_slice import StoredSlice, published
-from kube_rdma.adapters.cluster.kinds.resource_slice import RESOURCE_SLICE, node_slice
-from kube_rdma.claims.cluster import OfferedSlices, devices_of, pending_pods
-from kube_rdma.claims.rules.prepare import Attributes
+from kube_rdma.adapters.cluster.kinds.resource_api import (
+    RESOURCE_SLICE,
+    StoredSlice,
+    changed_slice,
+    device_slice,
+    resource_slice,
+    wanted_slice,
+)
+from kube_rdma.claims.cluster import devices_of, pending_pods
+from kube_rdma.claims.rules.prepare import MetadataAttributes
 from kube_rdma.claims.rules.publication import (
     PoolSite,
     Publication,
     dropped,
-    last_shown,
     publication,
-    written_without,
+    published_devices,
 )
 from kube_rdma.claims.rules.serving import PluginShares, for_claims, ready
 from kube_rdma.claims.rules.shape import (
@@ -47,11 +54,12 @@ from kube_rdma.claims.rules.shape import (
 )
 from kube_rdma.lib.mirror import Mirror
 from kube_rdma.model.claims.devices import (
+    DRIVER,
     ClaimedDevice,
     ClaimFeature,
     DeviceSlice,
-    OfferedDevice,
-    PublishedSlice,
+    ListedDevice,
+    ResourceSlice,
 )
 from kube_rdma.model.device import Gpu
 from kube_rdma.model.kubernetes import NodeState
@@ -72,50 +80,42 @@ log = structlog.get_logger()
 
 
 class SlicePublisher(NodeKeeper[ClaimOffer]):
-    """The slices of one agent's node.
-
-    `rail` gives the rail of a card. With `dranet` devices have DRANET's names of attributes too.
-    """
+    """Keeps the slices of one agent's node."""
 
     part = "slices"
     failure = "resource slices not written"
 
     def __init__(
         self,
-        door: OfferedSlices,
+        cluster: Cluster,
+        node: str,
         rail: RailOf,
         pace: WritePace = SLICE_PACE,
         *,
-        dranet: bool = False,
+        dranet: bool = False,  # devices have DRANET's names of attributes too
     ) -> None:
         super().__init__(pace)
-        self._door = door
+        self._cluster, self._name = cluster, node
         self._rail = rail
         self._dranet = dranet
         self._stored: dict[str, StoredSlice] = {}
-        self._shown: dict[str, OfferedDevice] = {}  # as last published, by name; own names alone
+        self._shown: dict[str, ListedDevice] = {}  # as last published, by name; own names alone
         self._without: frozenset[ClaimFeature] = frozenset()
         self._held: PluginShares | None = None  # by pods, as the kubelet said last
         self._absent = False  # nobody serves slices
         self._synced = False  # so `_stored` is what the API server has
 
-    def attributes(self) -> Attributes:
-        """What the slices say of each device, in the form of KEP-5304."""
-        return {
-            name: {
-                key: {"int": value} if isinstance(value, int) else {"string": value}
-                for key, value in device.attributes
-            }
-            for name, device in self._shown.items()
-        }
+    def attributes(self) -> MetadataAttributes:
+        """Return what the slices say of each device, in the form of KEP-5304."""
+        return {name: to_builtins(device.attributes) for name, device in self._shown.items()}
 
     def offered(self) -> frozenset[str] | None:
-        """The resources whose devices slices of this node have; None when that is not known."""
+        """Return the resources whose devices are in slices of this node; None: not known."""
         if not self._synced:
             return frozenset() if self._absent else None
-        devices = (one for stored in self._stored.values() for one in published(stored).devices)
-        resources = (dict(device.attributes).get("resource") for device in devices)
-        return frozenset(str(name) for name in resources if name)
+        devices = (one for stored in self._stored.values() for one in stored.spec.devices)
+        resources = (device.attributes.get("resource") for device in devices)
+        return frozenset(one.string for one in resources if one and one.string)
 
     def _wanted(self, look: AgentLook) -> ClaimOffer:
         if look.plugin_shares is not None:
@@ -127,7 +127,7 @@ class SlicePublisher(NodeKeeper[ClaimOffer]):
         return offer
 
     def _agrees(self, node: NodeState, wanted: ClaimOffer) -> bool:
-        return not self._synced or self._publication(node, wanted).is_empty
+        return not self._synced or not self._publication(node, wanted)
 
     async def _write(self, node: NodeState, wanted: ClaimOffer) -> NodeState:
         for _ in range(1 + len(ClaimFeature)):  # each may turn out to be off
@@ -142,24 +142,25 @@ class SlicePublisher(NodeKeeper[ClaimOffer]):
         missing: frozenset[ClaimFeature] = frozenset()
         for part in writes.removed:
             if stored := self._stored.get(part.name):
-                await self._door.remove(stored)
+                await self._cluster.delete(RESOURCE_SLICE, stored, unchanged=False)
                 self._stored.pop(part.name, None)
         for part in writes.changed:
             if stored := self._stored.get(part.name):  # else it was deleted since
-                missing |= self._written(part, await self._door.change(stored, part))
+                changed = changed_slice(stored, part)
+                missing |= self._written(part, await self._cluster.replace(RESOURCE_SLICE, changed))
         for part in writes.created:
-            missing |= self._written(part, await self._door.create(part))
-        count = len(writes.removed) + len(writes.changed) + len(writes.created)
-        if count:
-            log.info("resource slices written", node=self._door.node, writes=count)
+            made = await self._cluster.create(RESOURCE_SLICE, wanted_slice(part))
+            missing |= self._written(part, made)
+        if writes:
+            log.info("resource slices written", node=self._name, writes=len(writes))
         return missing
 
-    def _written(self, part: PublishedSlice, stored: StoredSlice) -> frozenset[ClaimFeature]:
+    def _written(self, part: ResourceSlice, stored: StoredSlice) -> frozenset[ClaimFeature]:
         self._take(stored)
-        return dropped(part.devices, published(stored).devices)
+        return dropped(part.spec.devices, stored.spec.devices)
 
     def _do_without(self, missing: frozenset[ClaimFeature], wanted: ClaimOffer) -> None:
-        """Tell which features the server has not, each once, and what follows."""
+        """Log the features that the server has not, each once, and what follows."""
         self._without |= missing
         for feature in sorted(missing):
             for so in self._notices.news(feature, _SENTENCES[feature]):
@@ -170,11 +171,11 @@ class SlicePublisher(NodeKeeper[ClaimOffer]):
             log.warning("shares not in slices", why=why)
 
     def _publication(self, node: NodeState, wanted: ClaimOffer) -> Publication:
-        """What has to be written now."""
+        """Return what has to be written now."""
         devices = slices(ready(wanted, node), self._shown, self._without)
         if self._dranet:
             devices = with_dranet_names(devices)
-        stored = map(published, self._stored.values())
+        stored = map(resource_slice, self._stored.values())
         return publication(PoolSite(node.name, node.uid), stored, devices, self._without)
 
     async def run(self) -> None:
@@ -184,14 +185,15 @@ class SlicePublisher(NodeKeeper[ClaimOffer]):
 
     async def _follow(self) -> None:
         """Watch the slices; begin again when their kind was not served."""
+        mine = Where(fields=f"spec.driver={DRIVER},spec.nodeName={self._name}")
         while True:
             try:
-                async with aclosing(self._door.watch()) as events:
+                async with aclosing(self._cluster.watch(RESOURCE_SLICE, mine)) as events:
                     async for event in events:
                         self._hear(event)
             except Refused as error:
                 self._absent = True
-                self._tell(self._door.node, error)
+                self._tell(self._name, error)
                 await asyncio.sleep(self._pace.after(error, 0))
 
     def _hear(self, event: object) -> None:
@@ -208,36 +210,38 @@ class SlicePublisher(NodeKeeper[ClaimOffer]):
                     self._without = frozenset()
             case Synced():
                 self._synced = True
-                self._without |= written_without(map(published, self._stored.values()))
+                for stored in self._stored.values():
+                    self._without |= resource_slice(stored).without
             case Cut():
                 return  # what is known may be old; a write of what is right changes nothing
         self._changes.touch()
 
     def _take(self, stored: StoredSlice) -> None:
         self._stored[stored.name] = stored
-        self._shown.update(without_dranet_names(last_shown([published(stored)])))
+        self._shown.update(without_dranet_names(published_devices([resource_slice(stored)])))
 
 
-# GPUs that drivers hand out by ResourceClaims: which are here, and which a starting pod will get.
+# GPUs that drivers hand out by ResourceClaims: those of the node, and those of a starting pod.
 
 ANSWER_SECONDS = 1.0  # the kubelet waits meanwhile, with every pod behind this one
 
 
 def _later(_failures: int) -> float:
-    """A new kind or right comes rarely, and all nodes of a cluster would ask for it at once."""
+    """Return seconds; a new kind or right comes rarely, and all nodes would ask for it at once."""
     return random.uniform(REFUSED_SECONDS / 2, REFUSED_SECONDS)  # noqa: S311  spreads load
 
 
 class ClaimedGpus(NodeSlices):
-    """Those of one node. `wait` is for tests."""
+    """The GPUs of one node that drivers hand out by claims."""
 
     def __init__(
         self, cluster: Cluster, node: str, *, wait: Callable[[int], float] = _later
     ) -> None:
+        """Follow the slices of a node; `wait` is for tests."""
         self._cluster, self._node = cluster, node
         self._pause = wait
         where = Where(fields=f"spec.nodeName={node}")
-        self._slices = Mirror(RESOURCE_SLICE, node_slice, where=where, optional=True)
+        self._slices = Mirror(RESOURCE_SLICE, device_slice, where=where, optional=True)
         self._notices = Notices()
 
     async def follow(self) -> None:
@@ -245,13 +249,13 @@ class ClaimedGpus(NodeSlices):
         await self._slices.follow(self._cluster, self._pause)
 
     def slices(self) -> tuple[DeviceSlice, ...]:
-        """The slices of this node, of all drivers."""
+        """Return the slices of this node, of all drivers."""
         return tuple(self._slices.values.values())
 
     async def expected(
         self, resource: str, held: Sequence[ClaimedDevice], gpus: ClaimGpus
     ) -> tuple[Gpu, ...]:
-        """Those of the pods that may just be asking for `resource`; none where it is not known.
+        """Return the GPUs of pods that may just be asking for `resource`; none if not known.
 
         Of several such pods it is all their GPUs: the kubelet does not tell which one asks.
         """

@@ -1,6 +1,6 @@
-"""A claim explained, for people and programs: `kube-rdma explain claim/NAME`.
+"""Shows an explained claim to people and programs: `kube-rdma explain claim/NAME`.
 
-One sentence says what it comes to. Then what is asked, then the nodes: the nearest first, and on
+One sentence gives the result. Then what is asked, then the nodes: the nearest first, and on
 each the devices that are in the way before those that would be taken. Marks are those of
 reports/views.
 """
@@ -8,20 +8,18 @@ reports/views.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
-from kube_rdma.install.views import manifests
 from kube_rdma.lib.page import Line, Page, Sentence, state_of
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model.claims.claim import (
     AllocationResult,
-    Claim,
     ClaimConstraint,
     ClaimExplanation,
     ClaimOutcome,
     ClaimRequest,
     ClaimVerdict,
     DeviceVerdict,
+    ResourceClaim,
 )
 from kube_rdma.model.claims.devices import SliceDevice
 
@@ -38,32 +36,32 @@ _MOST_NAMES = 3  # of devices that have the same against them
 
 
 def claim_page(explanation: ClaimExplanation) -> Page:
-    """The whole."""
+    """Return the whole page."""
     claim = explanation.claim
-    state = "allocated" if claim.held is not None else "not allocated"
-    users = f"for {', '.join(claim.reserved_for)}" if claim.reserved_for else ""
-    title = " · ".join(filter(None, (f"claim {claim.namespace}/{claim.name}", state, users)))
+    state = "allocated" if claim.allocated is not None else "not allocated"
+    users = f"for {', '.join(_users(claim))}" if claim.users else ""
+    title = " · ".join(filter(None, (f"claim {claim.claim}", state, users)))
     notes = (Sentence(f"{_INDENT}{note}", _DEEP) for note in explanation.notes)
     return (
         (Sentence(title, _DEEP, loose=True),),
         (Sentence(explanation.headline),),
         (Line("ASKED"), *_asked(claim)),
-        (Line("HELD"), *_held(claim.held)) if claim.held else (),
+        (Line("HELD"), *_held(claim.devices)) if claim.devices else (),
         (Line("NODES"), *_nodes(explanation.nodes)) if explanation.nodes else (),
         (Line("NOTES"), *notes) if explanation.notes else (),
     )
 
 
 def claim_document(explanation: ClaimExplanation) -> dict[str, object]:
-    """The same as JSON values. Keys are stable: they are added to, never renamed or removed."""
+    """Return JSON values. Keys are stable: they are added to, never renamed or removed."""
     claim = explanation.claim
     return {
-        "claim": f"{claim.namespace}/{claim.name}",
-        "allocated": claim.held is not None,
+        "claim": str(claim.claim),
+        "allocated": claim.allocated is not None,
         "met": explanation.is_met,
         "summary": explanation.headline,
-        "reservedFor": list(claim.reserved_for),
-        "held": [_device_document(one.device, one.request) for one in claim.held or ()],
+        "reservedFor": _users(claim),
+        "held": [_device_document(one.id, one.request) for one in claim.devices],
         "nodes": [_node_document(one) for one in explanation.nodes],
         "notes": list(explanation.notes),
     }
@@ -94,7 +92,11 @@ def _device_document(device: SliceDevice, request: str) -> dict[str, object]:
     return {**names, "request": request}
 
 
-def _asked(claim: Claim) -> Iterator[Sentence]:
+def _users(claim: ResourceClaim) -> list[str]:
+    return [f"{user.resource}/{user.name}" for user in claim.users]
+
+
+def _asked(claim: ResourceClaim) -> Iterator[Sentence]:
     for request in claim.requests:
         for number, choice in enumerate(request.choices):
             lead = f"{_INDENT}{choice.name}  "
@@ -120,8 +122,7 @@ def _constraint(constraint: ClaimConstraint) -> str:
 
 def _held(held: Iterable[AllocationResult]) -> Iterator[Sentence]:
     for result in held:
-        device = result.device
-        text = f"{_INDENT}{device.name}  pool {device.pool}, request {result.request}"
+        text = f"{_INDENT}{result.device}  pool {result.pool}, request {result.request}"
         yield Sentence(text, _DEEP, loose=True)
 
 
@@ -136,7 +137,7 @@ def _nodes(nodes: tuple[ClaimVerdict, ...]) -> Iterator[Sentence]:
 
 
 def _marked(indent: str, text: str, below: str) -> Sentence:
-    """A sentence that begins with a mark."""
+    """Return a sentence that begins with a mark."""
     return Sentence(f"{indent}{text}", below, state_of(text[0]))
 
 
@@ -150,7 +151,7 @@ def _state(verdict: ClaimVerdict) -> str:
 
 
 def _devices(verdict: ClaimVerdict, *, several: bool) -> Iterator[Sentence]:
-    """Devices that have the same against them share a line."""
+    """Yield a line for all devices that have the same against them."""
     lines: dict[str, list[str]] = {}
     for looked in sorted(verdict.devices, key=lambda looked: looked.chosen):
         names = lines.setdefault(_about(looked), [])
@@ -173,23 +174,3 @@ def _about(looked: DeviceVerdict) -> str:
 def _name(node: str, device: SliceDevice, *, several: bool) -> str:
     pool = f"{device.pool}/" if device.pool != node else ""
     return f"{device.driver}/{pool}{device.name}" if several else f"{pool}{device.name}"
-
-
-# Claim templates as people read them: YAML with a line on what to do with it.
-
-_NOTE = (
-    "Apply the template. Copy resourceClaims, and resources.claims of the container, into your "
-    "pods."
-)
-
-
-_SLOW = (
-    "Where a node lacks one of these devices, the scheduler may search it for up to 10 seconds: "
-    "see docs/boards.md."
-)
-
-
-def templates_text(objects: Iterable[dict[str, Any]], *, is_slow: bool = False) -> str:
-    """All objects, behind the line; `is_slow`: a search without success may be long."""
-    notes = "".join(f"# {note}\n" for note in (_NOTE, _SLOW)[: 2 if is_slow else 1])
-    return f"{notes}{manifests(objects)}"

@@ -88,9 +88,6 @@ def claim(**options: object) -> None:
 
     Exits with 3 when a version of Kubernetes cannot say what is asked for.
     """
-    from kube_rdma.claims.claim_options import wish_of
-    from kube_rdma.claims.rules.templates import claim_objects, is_long_search
-    from kube_rdma.claims.views import templates_text
+    from kube_rdma.claims.templates import parse_options, templates_text
 
-    wish = wish_of(options)
-    click.echo(templates_text(claim_objects(wish), is_slow=is_long_search(wish)), nl=False)
+    click.echo(templates_text(parse_options(options)), nl=False)

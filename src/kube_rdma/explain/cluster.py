@@ -13,17 +13,17 @@ from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import Frozen
 from kube_client.kinds import EVERYWHERE, Where
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.kinds.claim_objects import (
-    DEVICE_CLASS,
-    WHOLE_CLAIM,
-    WHOLE_SLICE,
-    claim_of,
-    device_class,
-    listed_slice,
-)
 from kube_rdma.adapters.cluster.kinds.node import NODE, node_state
 from kube_rdma.adapters.cluster.kinds.own import NODE_REPORT
 from kube_rdma.adapters.cluster.kinds.pod import FULL_POD, status_of
+from kube_rdma.adapters.cluster.kinds.resource_api import (
+    DEVICE_CLASS,
+    RESOURCE_CLAIM,
+    RESOURCE_SLICE,
+    device_class,
+    resource_claim,
+    resource_slice,
+)
 from kube_rdma.admission.documents.pod_manifest import counted
 from kube_rdma.attach.documents import network_status
 from kube_rdma.model.admission import OfferedPool
@@ -114,18 +114,18 @@ async def claim_world(cluster: Cluster, namespace: str, name: str, node: str | N
 
     Raise Refused for a claim or a node that is not there.
     """
-    stored = await cluster.get(WHOLE_CLAIM, name, namespace)
+    stored = await cluster.get(RESOURCE_CLAIM, name, namespace)
     if stored is None:
         raise Refused(
             f"there is no claim {namespace}/{name}",
             remedy=f"Name one of kubectl -n {quote(namespace)} get resourceclaims",
         )
-    claim = claim_of(stored)
-    if claim.held is not None:
+    claim = resource_claim(stored)
+    if claim.allocated is not None:
         return ClaimWorld(claim)
-    slices = [listed_slice(one) for one in await cluster.list(WHOLE_SLICE)]
+    slices = [resource_slice(one) for one in await cluster.list(RESOURCE_SLICE)]
     classes = [device_class(one) for one in await cluster.list(DEVICE_CLASS)]
-    others = [claim_of(one) for one in await cluster.list(WHOLE_CLAIM)]
+    others = [resource_claim(one) for one in await cluster.list(RESOURCE_CLAIM)]
     nodes = await cluster.list(NODE, Where(name=node) if node else EVERYWHERE)
     if node and not nodes:
         raise unknown_node(node)
@@ -134,5 +134,5 @@ async def claim_world(cluster: Cluster, namespace: str, name: str, node: str | N
         nodes=tuple(ClaimNode(one.name, dict(one.labels)) for one in nodes),
         classes=tuple(classes),
         slices=tuple(slices),
-        others=tuple(one for one in others if one.held is not None),
+        others=tuple(one for one in others if one.allocated is not None),
     )

@@ -14,7 +14,6 @@ import msgspec
 from kube_base.frozen import replace
 from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind, Stored, Where
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.kinds.claim_objects import DEVICE_CLASS
 from kube_rdma.adapters.cluster.kinds.node import NODE, NodeObjectSpec, NodeStatus, units
 from kube_rdma.adapters.cluster.kinds.own import NODE_REPORT
 from kube_rdma.adapters.cluster.kinds.pod import (
@@ -27,6 +26,7 @@ from kube_rdma.adapters.cluster.kinds.pod import (
     PodStatus,
     status_of,
 )
+from kube_rdma.adapters.cluster.kinds.resource_api import DEVICE_CLASS
 from kube_rdma.model import migrate as model
 from kube_rdma.operator.cluster import NIC_CLUSTER_POLICY
 

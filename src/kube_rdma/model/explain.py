@@ -14,7 +14,7 @@ from kube_rdma.model.admission import PodTemplate
 from kube_rdma.model.attach.attachment import Attached, Attachment, HostNetwork, Network, NetworkAsk
 from kube_rdma.model.attach.steps import Step
 from kube_rdma.model.card import CardId
-from kube_rdma.model.claims.claim import AllocatedClaim, ClaimParameters, PodClaims
+from kube_rdma.model.claims.claim import ClaimParameters, PodClaims, ResourceClaim
 from kube_rdma.model.doctor import ObservedPod
 from kube_rdma.model.finding import Finding, NotSeen
 from kube_rdma.model.ipam import InterfaceName, IPPool, PoolName
@@ -52,7 +52,7 @@ class ClaimsEvidence(Frozen):
     """The ResourceClaims of a pod, and the devices that the scheduler has allocated to them."""
 
     pod: PodClaims
-    allocated: tuple[AllocatedClaim, ...] = ()
+    allocated: tuple[ResourceClaim, ...] = ()
     parameters: Mapping[str, Mapping[str, ClaimParameters]] = {}  # by claim's uid, by request
     misread: Mapping[str, tuple[Finding, ...]] = {}  # by uid: the faults of its parameters
     missing: tuple[str, ...] = ()  # names of claims that are not there

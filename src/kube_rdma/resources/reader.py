@@ -20,10 +20,10 @@ from kube_base.foreign_json import Undecodable, decoded
 from kube_client.errors import NotInstalled
 from kube_client.kinds import ObjectCodec, ObjectKind, Where
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.kinds.claim_objects import DEVICE_CLASS
 from kube_rdma.adapters.cluster.kinds.node import whole
 from kube_rdma.adapters.cluster.kinds.own import DEFINITION, RESOURCE
 from kube_rdma.adapters.cluster.kinds.pod import FULL_POD, Container, FullPod, status_of
+from kube_rdma.adapters.cluster.kinds.resource_api import DEVICE_CLASS
 from kube_rdma.ipam.cluster import IP_POOL_TEXT, pool_of_text
 from kube_rdma.lib.part_reader import PartReader
 from kube_rdma.model.claims.devices import DRIVER

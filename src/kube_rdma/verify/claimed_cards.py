@@ -19,8 +19,8 @@ from kube_client.errors import NotInstalled
 from kube_client.objects import Cluster
 from kube_rdma.claims.cluster import claimed_pod, devices_of, node_slices
 from kube_rdma.claims.rules.cel.evaluate import Selectors
-from kube_rdma.model.claims.claim import Claim, ClaimNode, DeviceClass
-from kube_rdma.model.claims.devices import ListedSlice, PublishedCard, SliceDevice
+from kube_rdma.model.claims.claim import ClaimNode, DeviceClass, ResourceClaim
+from kube_rdma.model.claims.devices import PublishedCard, ResourceSlice, SliceDevice
 from kube_rdma.model.late_binding import PodName
 from kube_rdma.pools.rules.claimed_cards import published_cards
 from kube_rdma.verify.cluster import VerifyObjects
@@ -68,10 +68,10 @@ def _cards(
 class _ClaimObjects(Frozen):
     """The claims of each resource and of each template (None: there is no such template)."""
 
-    resources: Mapping[str, tuple[Claim, ...]]
-    templates: Mapping[str, Claim | None]
+    resources: Mapping[str, tuple[ResourceClaim, ...]]
+    templates: Mapping[str, ResourceClaim | None]
     classes: tuple[DeviceClass, ...]
-    slices: tuple[ListedSlice, ...] = ()
+    slices: tuple[ResourceSlice, ...] = ()
 
 
 async def claim_offers(
@@ -127,9 +127,7 @@ def _offers(read: _ClaimObjects, nodes: Sequence[Mapping[str, Any]]) -> ClaimOff
 
 def _unmet_templates(read: _ClaimObjects, node: ClaimNode, selectors: Selectors) -> list[str]:
     missing = [f"there is no claim template {n}" for n, one in read.templates.items() if not one]
-    claims = [one for one in read.templates.values() if one]
-    reasons = unmet(claims, node, read.classes, read.slices, selectors)
-    return [
-        *missing,
-        *(f"claim template {c.name}: {why}" for c, why in zip(claims, reasons, strict=True) if why),
-    ]
+    claims = {name: one for name, one in read.templates.items() if one}
+    reasons = unmet(tuple(claims.values()), node, read.classes, read.slices, selectors)
+    unmet_ones = zip(claims, reasons, strict=True)
+    return [*missing, *(f"claim template {name}: {why}" for name, why in unmet_ones if why)]

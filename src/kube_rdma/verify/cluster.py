@@ -18,17 +18,17 @@ from kube_client.kinds import ObjectCodec, Stored
 from kube_client.objects import Cluster
 from kube_client.wire import ApiRequest
 from kube_rdma.adapters.bulkhead import object_failed
-from kube_rdma.adapters.cluster.kinds.claim_objects import (
+from kube_rdma.adapters.cluster.kinds.own import own_kind
+from kube_rdma.adapters.cluster.kinds.resource_api import (
     CLAIM_TEMPLATE,
     DEVICE_CLASS,
-    WHOLE_SLICE,
+    RESOURCE_SLICE,
     claim_of_template,
     device_class,
-    listed_slice,
+    resource_slice,
 )
-from kube_rdma.adapters.cluster.kinds.own import own_kind
-from kube_rdma.model.claims.claim import Claim, DeviceClass
-from kube_rdma.model.claims.devices import ListedSlice
+from kube_rdma.model.claims.claim import DeviceClass, ResourceClaim
+from kube_rdma.model.claims.devices import ResourceSlice
 from kube_rdma.model.verify import BandwidthCheckStatus, BandwidthPlan
 from kube_rdma.verify.bandwidth_check import decode, encode, load_plan
 
@@ -84,11 +84,11 @@ class VerifyObjects:
         """Return the DeviceClasses that can be read; raise NotInstalled before Kubernetes 1.34."""
         return tuple(map(device_class, (await self._cluster.see(DEVICE_CLASS)).objects))
 
-    async def slices(self) -> tuple[ListedSlice, ...]:
+    async def slices(self) -> tuple[ResourceSlice, ...]:
         """Return the ResourceSlices of all drivers and nodes that can be read."""
-        return tuple(map(listed_slice, (await self._cluster.see(WHOLE_SLICE)).objects))
+        return tuple(map(resource_slice, (await self._cluster.see(RESOURCE_SLICE)).objects))
 
-    async def claim_of(self, namespace: str, template: str) -> Claim | None:
+    async def claim_of(self, namespace: str, template: str) -> ResourceClaim | None:
         """Return the claim that a pod gets of a ResourceClaimTemplate; None without a template."""
         stored = await self._cluster.get(CLAIM_TEMPLATE, template, namespace)
         return claim_of_template(stored) if stored else None

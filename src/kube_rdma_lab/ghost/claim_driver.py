@@ -22,11 +22,11 @@ from kube_client.kinds import NOTHING, ObjectCodec, Owner, Wanted
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.connect import connect
 from kube_rdma.adapters.cluster.kinds.node import NODE
-from kube_rdma.adapters.cluster.kinds.resource_slice import (
+from kube_rdma.adapters.cluster.kinds.resource_api import (
+    PCI_BUS_ID,
     RESOURCE_CLAIM,
     RESOURCE_SLICE,
-    STANDARD,
-    claimed_devices,
+    resource_claim,
 )
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma.adapters.kubelet.claim_plugin import ClaimHandlers, ClaimPlugin
@@ -48,7 +48,7 @@ def slice_spec(node: str, gpus: Sequence[Gpu]) -> dict[str, Any]:
         {
             "name": f"gpu-{number}",
             "attributes": {
-                STANDARD: {"string": str(gpu.seat.pci)},
+                PCI_BUS_ID: {"string": str(gpu.seat.pci)},
                 "resource.kubernetes.io/pcieRoot": {"string": gpu.seat.root},
                 **_numa(gpu),
                 "type": {"string": "gpu"},
@@ -112,8 +112,8 @@ async def drive(node: str, spec: dict[str, Any]) -> None:
 
         async def prepare(claim: ClaimName) -> Sequence[PreparedDevice]:
             stored = await cluster.get(RESOURCE_CLAIM, claim.name, claim.namespace)
-            devices = claimed_devices(stored) if stored and stored.uid == claim.uid else ()
-            return [PreparedDevice(d.pool, d.name) for d in devices if d.driver == driver]
+            devices = resource_claim(stored).devices if stored and stored.uid == claim.uid else ()
+            return [PreparedDevice(d.pool, d.device) for d in devices if d.driver == driver]
 
         async def unprepare(_: ClaimName) -> None:
             """A ghost holds nothing."""

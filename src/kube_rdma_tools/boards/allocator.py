@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from kube_rdma.claims.rules.templates import claim_objects
-from kube_rdma.model.claims.claim import ClaimWish
+from kube_rdma.claims.templates import ClaimOptions, claim_objects
 from kube_rdma_lab.build.go import build_module
 from kube_rdma_lab.build.store import Store
 from kube_rdma_lab.paths import cache_root
@@ -31,7 +30,7 @@ class BoardAllocator:
         self._allocator = allocator
         self._classes = device_classes()
 
-    def fill(self, slices: str, wish: ClaimWish, most: int) -> Sequence[Sequence[Result]]:
+    def fill(self, slices: str, wish: ClaimOptions, most: int) -> Sequence[Sequence[Result]]:
         """Return what each pod of a template gets on an empty node, until one finds nothing, or
         `most`.
         """
@@ -71,7 +70,7 @@ def allocator(root: Path) -> Iterator[BoardAllocator]:
             yield BoardAllocator(process)
 
 
-def _claim(wish: ClaimWish) -> dict[str, Any]:
+def _claim(wish: ClaimOptions) -> dict[str, Any]:
     """The claim that Kubernetes makes of the template, with the API server's defaults."""
     template, _ = claim_objects(wish)
     devices = dict(template["spec"]["spec"]["devices"])

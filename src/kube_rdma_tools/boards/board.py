@@ -13,13 +13,13 @@ from typing import Any
 
 from kube_base.frozen import Frozen
 from kube_client import wire
-from kube_rdma.adapters.cluster.kinds.offered_slice import OFFERED_SLICE, wanted_slice
+from kube_rdma.adapters.cluster.kinds.resource_api import RESOURCE_SLICE, wanted_slice
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
-from kube_rdma.claims.rules.names import slice_name
+from kube_rdma.claims.rules.publication import PoolSite, pool_slices
 from kube_rdma.claims.rules.shape import claim_offer, slices
 from kube_rdma.hardware import machines
 from kube_rdma.install.rules.presets import PRESETS
-from kube_rdma.model.claims.devices import DRIVER, PublishedSlice
+from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma.model.pools import RailRecord
 from kube_rdma.model.survey import Survey
 from kube_rdma.pools.config import parse_config
@@ -107,11 +107,8 @@ def _card_slices(survey: Survey, pool: CardPool) -> list[dict[str, Any]]:
     offered = [card for made in pools for card in made.cards]
     rails = numbers(recorded(RailRecord(), offered, cards, (), idle=True), cards, ())
     parts = slices(claim_offer(pools, rails.get).cards, {})
-    made = (
-        PublishedSlice(slice_name(number, NODE), 1, len(parts), part, "uid")
-        for number, part in enumerate(parts)
-    )
-    texts = (wire.document(OFFERED_SLICE, wanted_slice(part, DRIVER, NODE)) for part in made)
+    made = pool_slices(PoolSite(NODE, "uid"), 1, parts)
+    texts = (wire.document(RESOURCE_SLICE, wanted_slice(part)) for part in made)
     return [json.loads(text) for text in texts]
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from kube_rdma.claims.templates import GPU_CLASS
 from kube_rdma.install.installation import assignment, objects
-from kube_rdma.model.claims.claim import GPU_CLASS
 from kube_rdma_lab.ghost.claim_driver import DRIVER as GPU_DRIVER
 
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from kube_base.frozen import Frozen, replace
-from kube_rdma.model.claims.claim import ClaimWish, Reach
+from kube_rdma.claims.templates import ClaimOptions, Reach
 from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma_lab.ghost.claim_driver import DRIVER as GPU_DRIVER
 from kube_rdma_tools.allocator import Result
@@ -38,7 +38,7 @@ class Request(Frozen):
     """Options of `kube-rdma claim`, and what they mean."""
 
     words: str
-    wish: ClaimWish
+    wish: ClaimOptions
 
     @property
     def cards(self) -> int:
@@ -84,7 +84,9 @@ def pod_sizes(gpus: int) -> list[int]:
 def alone(allocator: BoardAllocator, board: Board) -> Iterator[Row]:
     """Cards without a GPU: whole ones, and shares."""
     for words, shared in (("", False), ("--shared", True)):
-        yield _measured(allocator, board, GpuDriver.NEW, Request(words, ClaimWish(shared=shared)))
+        yield _measured(
+            allocator, board, GpuDriver.NEW, Request(words, ClaimOptions(shared=shared))
+        )
 
 
 def nearness(gpus: Sequence[BoardSeat], cards: Sequence[BoardSeat]) -> NearCards:
@@ -135,7 +137,9 @@ def _request(gpus: int, cards: int, *, near: bool, shared: bool = False) -> Requ
         words.append(f"--cards {cards}")
     words += ["--near"] * near + ["--shared"] * shared
     reach = Reach.ANY if near else None
-    return Request(" ".join(words), ClaimWish(gpus=gpus, cards=cards, reach=reach, shared=shared))
+    return Request(
+        " ".join(words), ClaimOptions(gpus=gpus, cards=cards, reach=reach, shared=shared)
+    )
 
 
 def _worth(row: Row) -> tuple[int, int, int, bool, int, bool]:

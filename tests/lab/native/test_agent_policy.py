@@ -15,10 +15,16 @@ from kube_base.frozen import replace
 from kube_client import wire
 from kube_client.kinds import Wanted
 from kube_rdma.adapters.cluster.connect import connect
+from kube_rdma.adapters.cluster.kinds.resource_api import (
+    RESOURCE_SLICE,
+    changed_slice,
+    wanted_slice,
+)
 from kube_rdma.adapters.cluster.nodes import Pods
 from kube_rdma.attach.cluster import NetworkObjects, Restarts
-from kube_rdma.claims.cluster import OfferedSlices, write_statuses
+from kube_rdma.claims.cluster import write_statuses
 from kube_rdma.claims.rules.names import slice_name
+from kube_rdma.claims.rules.publication import PoolSite, pool_slices
 from kube_rdma.install.installation import assignment, objects
 from kube_rdma.ipam.cluster import IP_BLOCK, IP_POOL
 from kube_rdma.ipam.effect_runner import IpamTiming
@@ -27,7 +33,7 @@ from kube_rdma.ipam.node_addresses import IpamDependencies, NodeAddresses
 from kube_rdma.lib.text import reader
 from kube_rdma.model.attach.attachment import RestartRequest
 from kube_rdma.model.claims.claim import ClaimName, DeviceCondition, DeviceStatus
-from kube_rdma.model.claims.devices import DRIVER, OfferedDevice, PublishedSlice
+from kube_rdma.model.claims.devices import DRIVER, ListedDevice
 from kube_rdma.model.ipam import (
     EDITED,
     AddressRequest,
@@ -335,13 +341,14 @@ def slices(lab):
 
 async def test_a_node_publishes_and_withdraws_slices_of_its_own(lab, agents, slices):
     """With the code that agents do it with."""
-    door = OfferedSlices(agents[OWN], DRIVER, OWN)
+    agent = agents[OWN]
     uid = cluster.get(lab, "node", OWN)["metadata"]["uid"]
-    devices = (OfferedDevice("0000-1a-00-0", ()),)
-    part = PublishedSlice(slice_name(7, OWN), 1, 1, devices, uid)
-    stored = await door.create(part)
-    stored = await door.change(stored, replace(part, devices=()))
-    await door.remove(stored)
+    (part,) = pool_slices(PoolSite(OWN, uid), 1, ((ListedDevice("0000-1a-00-0"),),))
+    part = replace(part, name=slice_name(7, OWN))
+    empty = replace(part, spec=replace(part.spec, devices=()))
+    stored = await agent.create(RESOURCE_SLICE, wanted_slice(part))
+    stored = await agent.replace(RESOURCE_SLICE, changed_slice(stored, empty))
+    await agent.delete(RESOURCE_SLICE, stored, unchanged=False)
 
 
 SLICE_HARMS = {

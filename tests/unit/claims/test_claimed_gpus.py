@@ -7,7 +7,7 @@ import pytest
 
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.pod import POD
-from kube_rdma.adapters.cluster.kinds.resource_slice import RESOURCE_CLAIM, RESOURCE_SLICE
+from kube_rdma.adapters.cluster.kinds.resource_api import RESOURCE_CLAIM, RESOURCE_SLICE
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.claims.publisher import ClaimedGpus
 from kube_rdma.model.claims.devices import ClaimedDevice, SliceDevice
@@ -148,15 +148,6 @@ async def test_other_pods_say_nothing(view, server, document):
     server.put(RESOURCE_CLAIM, claim("waiting"))
     server.put(POD, document)
     assert await seats(view) == PLACES
-
-
-async def test_a_pod_whose_claims_are_prepared_is_past_this(view, server, kubelet):
-    await followed(view)
-    server.put(RESOURCE_CLAIM, claim("mine", "gpu-1"))
-    server.put(POD, pod("train", "mine"))
-    device = SliceDevice(DRIVER, NODE, "gpu-1")
-    kubelet.pod_resources.claimed = [ClaimedDevice("team", "train", "c", device)]
-    assert await seats(view) == PLACES[:1]
 
 
 @pytest.mark.parametrize("right", [("get", "resourceclaims"), ("list", "pods")])

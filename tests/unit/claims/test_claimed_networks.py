@@ -122,12 +122,6 @@ async def test_parameters_without_a_network_make_one(tmp_path):
     world.nothing_left(1)
 
 
-async def test_a_claim_that_says_a_type_alone_has_its_interface(tmp_path):
-    world = await by_claim(tmp_path, said(type="macvlan", mtu=4000))
-    await world.add(1)
-    assert list(told(world)) == ["net1"]
-
-
 async def test_a_claim_takes_no_card_that_others_share(tmp_path):
     world = await by_claim(tmp_path, said(type="host-device"))
     with pytest.raises(Refused, match="cannot move into one pod: other pods share its card"):
@@ -311,20 +305,6 @@ async def test_wrong_parameters_are_refused_when_the_claim_is_prepared(tmp_path,
         await claims.prepare(CLAIM)
     assert claims.booked == ()
     assert not (tmp_path / "cdi").exists()
-
-
-async def test_parameters_of_other_drivers_are_theirs(tmp_path):
-    config_ = OpaqueConfig(ConfigOrigin.CLAIM, "gpu.nvidia.com", b'{"sharing": "mps"}')
-    claims = booking(tmp_path, pool_of(card(0), Mode.SHARED_MULTI), [config_])
-    await claims.prepare(CLAIM)
-    assert await claims.interfaces_of(POD) == ()
-
-
-async def test_one_interface_name_for_two_devices_is_refused(tmp_path):
-    pool = pool_of(card(0), Mode.SHARED_MULTI)
-    claims = booking(tmp_path, pool, [said(interface="rdma0")], count=2)
-    with pytest.raises(Refused, match="request nic asks for 2 devices, and interface rdma0 is for"):
-        await claims.prepare(CLAIM)
 
 
 async def test_behind_a_meta_plugin_parameters_are_refused_and_claims_without_are_not(tmp_path):

@@ -11,10 +11,10 @@ from kube_base.frozen import replace
 from kube_rdma.adapters.journal.codec import CLAIMS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.runtime.cdi import CdiFolder
-from kube_rdma.claims.prepared_claims import ClaimDependencies, PreparedClaims, nobody
-from kube_rdma.model.claims.claim import AllocatedClaim, ClaimName, ClaimUse, ClaimUser, PodClaims
+from kube_rdma.claims.prepared_claims import ClaimDependencies, PreparedClaims, no_holders
+from kube_rdma.model.claims.claim import ClaimName, ClaimUse, ClaimUser, PodClaims, ResourceClaim
 from kube_rdma.model.late_binding import Edits, PodName, PodSandbox
-from kube_rdma.model.pools import Attach, Mode, PoolSpec, RdmaLimits
+from kube_rdma.model.pools import Mode, PoolSpec, RdmaLimits
 from kube_rdma.pools.rules.pools import resolve
 from kube_rdma_testing.disk import Failing, FakeDisk, Killed
 from kube_rdma_testing.runtime.cdi import FakeCdiRuntime
@@ -39,7 +39,7 @@ class World:
         self.claims = {}
         self.pods = {JOB: POD}
         self.reads, self.said = 0, {}
-        self.holders, self.sandboxes = nobody, []
+        self.holders, self.sandboxes = no_holders, []
         self.specs, self.cards = (MULTI,), (FIRST, SECOND)
         self.put(CLAIM)
 
@@ -47,7 +47,7 @@ class World:
         """A claim that the scheduler has allocated, in place of another of its name."""
         devices = results or (result(share="s1", slots=1),)
         users = (ClaimUser("pods", "job-0", "uid-job-0"),)
-        self.claims[name.namespace, name.name] = AllocatedClaim(name, devices, users)
+        self.claims[name.namespace, name.name] = ResourceClaim(name, allocated=devices, users=users)
 
     def agent(self, disk=None, cdi=None, *, offered=True, hold=None):
         """An agent that has started on this node."""
@@ -206,19 +206,6 @@ async def test_what_is_given_back_is_gone_and_the_unknown_may_be_given_back(worl
     await agent.unprepare(ClaimName("team", "never", "uid-never"))
 
 
-async def test_a_claim_that_was_made_anew_under_its_name_is_another(world):
-    agent = world.agent()
-    first = await agent.prepare(CLAIM)
-    anew = replace(CLAIM, uid="uid-2")
-    world.put(anew)
-    second = await agent.prepare(anew)
-    assert first[0].cdi != second[0].cdi
-    await agent.unprepare(CLAIM)
-    assert world.container(*second).char_paths == DOORS_OF_FIRST
-    with pytest.raises(Refused, match="made again: its uid is uid-2, not uid-1"):
-        await agent.prepare(CLAIM)
-
-
 async def test_nothing_is_prepared_before_the_cards_are_known(world):
     agent = world.agent(offered=False)
     with pytest.raises(Unavailable, match="just started"):
@@ -270,22 +257,6 @@ async def test_a_claim_that_cannot_be_restored_keeps_no_other_from_its_container
     assert world.container(*devices).char_paths
 
 
-async def test_a_card_that_is_gone_after_a_reboot_is_told_when_the_kubelet_asks(world):
-    devices = await world.agent().prepare(CLAIM)
-    world.reboot()
-    world.cards = (SECOND,)
-    agent = world.agent()
-    await agent.restore()
-    with pytest.raises(LookupError):
-        world.container(*devices)
-    with pytest.raises(Refused, match="0000-81-00-0 has vanished"):
-        await agent.prepare(CLAIM)
-    world.cards = (FIRST, SECOND)
-    agent.offered(world.pools())
-    assert await agent.prepare(CLAIM) == devices, "it is back"
-    assert world.container(*devices).char_paths == DOORS_OF_FIRST
-
-
 @pytest.mark.parametrize("pods", [{}, {JOB: replace(POD, uid="another")}], ids=["none", "a later"])
 async def test_a_claim_that_went_while_nobody_ran_is_forgotten(world, recording, pods):
     await world.agent().prepare(CLAIM)
@@ -318,7 +289,7 @@ async def test_while_the_cluster_does_not_tell_a_claim_is_kept(world, recording)
         raise Unavailable("The API server does not answer.")
 
     agent = world.agent()
-    agent._to = replace(agent._to, read=away)
+    agent._dependencies = replace(agent._dependencies, read=away)
     await agent.restore()
     assert world.container(*devices).char_paths == DOORS_OF_FIRST
     assert recording.of("claim not read")
@@ -341,27 +312,6 @@ async def test_what_a_network_made_stands_for_the_claim(world):
     await again.restore()
     assert await again.prepare(CLAIM) == devices
     assert world.container(*devices).char_paths == ("/dev/infiniband/uverbs9",)
-
-
-async def test_a_container_does_not_start_before_the_network_that_is_required(world):
-    world.specs = (replace(MULTI, attach=Attach.REQUIRED),)
-    agent = world.agent()
-    devices = await agent.prepare(CLAIM)
-    with pytest.raises(LookupError, match="unresolvable"):
-        world.container(*devices)
-    (held,) = agent.holdings()
-    await agent.attach({(held.resource, held.shares[0]): Edits(("/dev/infiniband/uverbs0",))})
-    assert world.container(*devices).char_paths == ("/dev/infiniband/uverbs0",)
-
-
-async def test_a_pod_has_what_its_claims_have(world):
-    agent = world.agent()
-    assert await agent.holdings_of(JOB) == ()
-    await agent.prepare(CLAIM)
-    (held,) = await agent.holdings_of(JOB)
-    assert (held.pod, held.container, held.resource) == ("job-0", "", "rdma/multi")
-    assert await agent.holdings_of(PodName("team", "other")) == ()
-    assert await agent.holdings_of(PodName("else", "job-0")) == ()
 
 
 async def test_a_second_pod_of_a_claim_has_it_without_a_call_of_the_kubelet(world):

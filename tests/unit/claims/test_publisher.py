@@ -7,12 +7,9 @@ import pytest
 from kube_base.frozen import replace
 from kube_client.calls import RequestTiming
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.kinds.node import NODE
-from kube_rdma.adapters.cluster.kinds.offered_slice import OFFERED_SLICE, WITHOUT, published
+from kube_rdma.adapters.cluster.kinds.resource_api import RESOURCE_SLICE, WITHOUT, resource_slice
 from kube_rdma.claims import publisher
-from kube_rdma.claims.cluster import OfferedSlices
 from kube_rdma.claims.publisher import SlicePublisher
-from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma.model.device import PortState
 from kube_rdma.reports.node_keeper import WritePace
 from kube_rdma_testing.cluster.server import FakeServer
@@ -62,8 +59,7 @@ class ClaimWorld(World):
         """The agent's doors of role node, with the option."""
         cluster = Cluster(line or self.server.line(), EAGER)
         doors = self.doors()
-        door = OfferedSlices(cluster, DRIVER, NODE_NAME)
-        keeper = SlicePublisher(door, doors.rails.number, AT_ONCE, dranet=dranet)
+        keeper = SlicePublisher(cluster, NODE_NAME, doors.rails.number, AT_ONCE, dranet=dranet)
         return replace(doors, keepers=(keeper,))
 
     async def again(self, count):
@@ -77,7 +73,7 @@ class ClaimWorld(World):
 @pytest.fixture
 def world(tmp_path_factory):
     world = ClaimWorld(tmp_path_factory.mktemp("w"), *CARDS)
-    world.serve(OFFERED_SLICE)
+    world.serve(RESOURCE_SLICE)
     return world
 
 
@@ -134,7 +130,7 @@ async def test_a_link_that_drops_is_a_taint_in_one_write_and_its_time_stays(worl
         for device in part["spec"]["devices"]:
             for taint in device.get("taints", ()):
                 taint["timeAdded"] = early
-        world.server.put(OFFERED_SLICE, part)
+        world.server.put(RESOURCE_SLICE, part)
         world.change(hard_card(0, PortState.DOWN), hard_card(1, PortState.DOWN), *CARDS[2:])
         await until(lambda: world.taints(NAMES[0]) == ["NoSchedule"])
         assert world.devices[NAMES[1]]["taints"][0]["timeAdded"] == early
@@ -144,10 +140,10 @@ async def test_slices_that_the_kubelet_deletes_or_others_edit_come_again(world):
     async with world.serving(world.publishing()):
         await until(lambda: world.cards == NAMES)
         (part,) = world.stored
-        world.server.remove(OFFERED_SLICE, part["metadata"]["name"])
+        world.server.remove(RESOURCE_SLICE, part["metadata"]["name"])
         await until(lambda: world.cards == NAMES)
         (part,) = world.stored
-        world.server.put(OFFERED_SLICE, part | {"spec": part["spec"] | {"devices": []}})
+        world.server.put(RESOURCE_SLICE, part | {"spec": part["spec"] | {"devices": []}})
         await until(lambda: world.cards == NAMES)
     assert world.writes == ["create", "create", "update"]
 
@@ -158,26 +154,16 @@ async def test_a_slice_whose_reader_raises_something_harms_no_other(world, monke
     def read(stored):
         if stored.name == "odd":
             raise AttributeError("x")
-        return published(stored)
+        return resource_slice(stored)
 
-    monkeypatch.setattr(publisher, "published", read)
+    monkeypatch.setattr(publisher, "resource_slice", read)
     async with world.serving(world.publishing()):
         await until(lambda: world.cards == NAMES)
         (part,) = world.stored
         spec = part["spec"] | {"devices": []}
-        world.server.put(OFFERED_SLICE, {"metadata": {"name": "odd"}, "spec": spec})
-        world.server.remove(OFFERED_SLICE, part["metadata"]["name"])
+        world.server.put(RESOURCE_SLICE, {"metadata": {"name": "odd"}, "spec": spec})
+        world.server.remove(RESOURCE_SLICE, part["metadata"]["name"])
         await until(lambda: world.cards == NAMES)
-
-
-async def test_a_node_that_is_made_anew_owns_its_slices_anew(world):
-    async with world.serving(world.publishing()):
-        await until(lambda: world.cards == NAMES)
-        world.server.remove(NODE, NODE_NAME)
-        world.label(MULTI)
-        (node,) = world.server.documents("nodes")
-        uid = node["metadata"]["uid"]
-        await until(lambda: world.stored[0]["metadata"]["ownerReferences"][0]["uid"] == uid)
 
 
 async def test_the_next_life_of_the_agent_writes_nothing_that_is_there(world):
@@ -188,17 +174,9 @@ async def test_the_next_life_of_the_agent_writes_nothing_that_is_there(world):
     assert world.writes == ["create"]
 
 
-async def test_a_node_without_pools_has_an_empty_slice(world):
-    world.serve(OFFERED_SLICE, mode=None)
-    async with world.serving(world.publishing()):
-        await until(lambda: world.stored)
-        (part,) = world.stored
-        assert part["spec"].get("devices", []) == []
-
-
 async def test_without_consumable_capacity_shares_are_devices(world, recording):
     """What the server dropped is told once, remembered by the slices, and asked again if wiped."""
-    world.serve(OFFERED_SLICE, gates_off=["DRAConsumableCapacity"])
+    world.serve(RESOURCE_SLICE, gates_off=["DRAConsumableCapacity"])
     async with world.serving(world.publishing()):
         await until(lambda: f"{NAMES[0]}-s15" in world.devices)
         assert len(world.devices) == 64
@@ -209,22 +187,10 @@ async def test_without_consumable_capacity_shares_are_devices(world, recording):
         await world.again(2)
         assert world.writes == ["create", "update"]
         world.server.gates_off.clear()
-        world.server.remove(OFFERED_SLICE, part["metadata"]["name"])
+        world.server.remove(RESOURCE_SLICE, part["metadata"]["name"])
         await until(lambda: world.cards == NAMES)
     (warning,) = recording.of("feature gate off")
     assert warning["gate"] == "DRAConsumableCapacity"
-
-
-async def test_without_taints_a_card_that_cannot_be_used_is_left_out(world, recording):
-    world.serve(OFFERED_SLICE, gates_off=["DRAConsumableCapacity", "DRADeviceTaints"], mode=SHARED)
-    async with world.serving(world.publishing()):
-        await until(lambda: world.cards == NAMES)
-        world.change(CARDS[0], hard_card(1, PortState.DOWN), *CARDS[2:])
-        await until(lambda: world.cards == [NAMES[0], *NAMES[2:]])
-        world.change(*CARDS)
-        await until(lambda: world.cards == NAMES)
-    (warning,) = recording.of("feature gate off")
-    assert warning["gate"] == "DRADeviceTaints"
 
 
 async def test_an_answer_that_got_lost_makes_no_second_slice(world):
@@ -247,7 +213,7 @@ async def test_without_the_kind_one_line_says_so_and_all_else_goes_on(world, rec
         await world.again(3)
         (warning,) = recording.of("resource slices not written")
         assert "resourceslices.resource.k8s.io" in warning["why"]
-        world.server.add(OFFERED_SLICE)
+        world.server.add(RESOURCE_SLICE)
         await until(lambda: world.cards == NAMES)
 
 
@@ -260,10 +226,3 @@ async def test_a_missing_right_is_in_the_log_once(world, recording):
         assert 'resources: ["resourceslices"], verbs: ["create"]' in warning["why"]
         world.server.forbidden.clear()
         await until(lambda: world.cards == NAMES)
-
-
-async def test_a_change_of_the_node_s_mode_is_another_list(world):
-    async with world.serving(world.publishing()):
-        await until(lambda: world.cards == NAMES)
-        world.label(SHARED)
-        await until(lambda: "allowMultipleAllocations" not in world.devices[NAMES[0]])

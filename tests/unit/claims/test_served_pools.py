@@ -11,8 +11,8 @@ from kube_base.errors import Unavailable
 from kube_base.frozen import replace
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.node import NODE
-from kube_rdma.adapters.cluster.kinds.offered_slice import OFFERED_SLICE
 from kube_rdma.adapters.cluster.kinds.pod import POD
+from kube_rdma.adapters.cluster.kinds.resource_api import RESOURCE_SLICE
 from kube_rdma.adapters.cluster.nodes import Pods
 from kube_rdma.adapters.kubelet.folders import DeviceCheckpoint
 from kube_rdma.claims.driver import ClaimDriver
@@ -94,7 +94,7 @@ class ServedWorld(ClaimWorld):
 @pytest.fixture
 def world(tmp_path_factory):
     world = ServedWorld(tmp_path_factory.mktemp("w"), *CARDS)
-    world.serve(OFFERED_SLICE)
+    world.serve(RESOURCE_SLICE)
     world.node(None, None)
     return world
 
@@ -169,39 +169,6 @@ async def test_a_kubelet_that_starts_and_tells_of_no_pods_makes_no_slot_free(wor
         await world.again(2)
         await until(lambda: world.slots == dict.fromkeys(NAMES, 4))
         await doors.claims.claims.prepare(name)
-
-
-async def test_an_agent_that_starts_beside_a_silent_kubelet_offers_what_is_free(world):
-    """Nothing is in its memory; the record is on the disk."""
-    world.node("claims", 0)
-    world.kubelet.store.holdings[world.place("old"), HCA] = OLD.shares
-    world.kubelet.write_checkpoint()
-    world.kubelet.pod_resources.heard = set()
-    async with world.serving(world.able()):
-        await until(lambda: world.slots == WITHOUT_ONE)
-        await world.again(2)
-        assert world.slots == WITHOUT_ONE
-
-
-async def test_while_nobody_tells_who_runs_what_was_recorded_is_held(world):
-    """The API server is away, and the kubelet silent: a claim waits, and slices stay."""
-    name = ClaimName("team", "job-0-nic-x7", "uid-1")
-    doors = world.able()
-    world.bookings.put(name, result(NAMES[0], share="s1", slots=4))
-
-    async def away():
-        raise Unavailable("The API server does not answer.")
-
-    async with world.serving(doors):
-        await moved_with_a_pod(world, doors)
-        checkpoint = DeviceCheckpoint(world.kubelet.directory)
-        doors.kubelet.record = KubeletRecord(checkpoint.read, away)
-        await world.kubelet.restart(silent=True)
-        await world.again(3)
-        assert await doors.kubelet.holdings() is None
-        assert world.slots == WITHOUT_ONE
-        with pytest.raises(Unavailable, match="of which the pod with the uid"):
-            await doors.claims.claims.prepare(name)
 
 
 async def test_a_silent_kubelet_gets_no_share_that_a_claim_holds(world):

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from kube_base.errors import Refused
-from kube_rdma.adapters.cluster.kinds.claim_objects import WHOLE_CLAIM
+from kube_rdma.adapters.cluster.kinds.resource_api import RESOURCE_CLAIM
 from kube_rdma.claims.rules.verdicts import explain_claim
 from kube_rdma.claims.views import claim_page
 from kube_rdma.cli.explain import explain
@@ -41,14 +41,14 @@ def page(server):
 def met():
     """The claim, and a node that has what it asks for."""
     server = claimed.server(claimed.slice_of("node-1", claimed.card("0000-1a-00-0")))
-    server.put(WHOLE_CLAIM, claimed.claim(claimed.request()))
+    server.put(RESOURCE_CLAIM, claimed.claim(claimed.request()))
     return server
 
 
 def allocated():
     """The claim, with a card."""
     server = claimed.server()
-    server.put(WHOLE_CLAIM, claimed.held("two-cards", "node-1", "0000-1a-00-0"))
+    server.put(RESOURCE_CLAIM, claimed.held("two-cards", "node-1", "0000-1a-00-0"))
     return server
 
 
@@ -56,7 +56,7 @@ def refused():
     """A selector that has no value for a card: the scheduler gives the claim up everywhere."""
     server = claimed.server(claimed.slice_of("node-1", claimed.card("0000-1a-00-0")))
     text = f'device.attributes["{claimed.DRIVER}"].speed >= 400'
-    server.put(WHOLE_CLAIM, claimed.claim(claimed.request(selectors=[claimed.selector(text)])))
+    server.put(RESOURCE_CLAIM, claimed.claim(claimed.request(selectors=[claimed.selector(text)])))
     return server
 
 
@@ -64,7 +64,7 @@ def beyond():
     """A selector that kube-rdma does not evaluate."""
     server = claimed.server(claimed.slice_of("node-1", claimed.card("0000-1a-00-0")))
     text = 'device.attributes.exists(name, name == "x")'
-    server.put(WHOLE_CLAIM, claimed.claim(claimed.request(selectors=[claimed.selector(text)])))
+    server.put(RESOURCE_CLAIM, claimed.claim(claimed.request(selectors=[claimed.selector(text)])))
     return server
 
 
@@ -114,7 +114,7 @@ def test_one_node_is_judged_alone():
 def test_what_is_not_there_is_refused_in_a_sentence(words, what):
     server = claimed.waiting()
     if not words:
-        server.remove(WHOLE_CLAIM, "two-cards", "train")
+        server.remove(RESOURCE_CLAIM, "two-cards", "train")
     with pytest.raises(Refused, match=what):
         run(server, *words)
 

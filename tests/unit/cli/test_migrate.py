@@ -6,10 +6,10 @@ import pytest
 from click.testing import CliRunner
 
 from kube_base.errors import Refused
-from kube_rdma.adapters.cluster.kinds.claim_objects import DEVICE_CLASS
 from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.own import NODE_REPORT
 from kube_rdma.adapters.cluster.kinds.pod import CONFIG_MAP, DAEMON_SET, DEPLOYMENTS, POD
+from kube_rdma.adapters.cluster.kinds.resource_api import DEVICE_CLASS
 from kube_rdma.cli.migrate import migrate
 from kube_rdma.migrate import cluster as objects
 from kube_rdma_testing.cluster.server import FakeServer

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from kube_rdma.adapters.cluster.kinds.claim_objects import DEVICE_CLASS
 from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.own import DEFINITION, NODE_REPORT
 from kube_rdma.adapters.cluster.kinds.pod import DAEMON_SETS, DEPLOYMENTS, POD
+from kube_rdma.adapters.cluster.kinds.resource_api import DEVICE_CLASS
 from kube_rdma.cli.resources import resources
 from kube_rdma.ipam.cluster import IP_POOL
 from kube_rdma.model.reports import NodeReport, ReportedPool

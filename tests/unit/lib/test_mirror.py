@@ -12,8 +12,7 @@ from kube_rdma.adapters import bulkhead
 from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.own import DEFINITION, NODE_REPORT
 from kube_rdma.adapters.cluster.kinds.pod import CONFIG_MAP, DAEMON_SET, FULL_POD
-from kube_rdma.adapters.cluster.kinds.resource_claim import OWN_CLAIM
-from kube_rdma.adapters.cluster.kinds.resource_slice import RESOURCE_SLICE
+from kube_rdma.adapters.cluster.kinds.resource_api import RESOURCE_CLAIM, RESOURCE_SLICE
 from kube_rdma.ipam import cluster as ipam
 from kube_rdma.ipam.cluster import IP_POOL
 from kube_rdma.lib.mirror import Mirror
@@ -27,7 +26,15 @@ from tests.unit.agent.world import until
 EAGER = RequestTiming(pause=lambda _: 0.0)
 KINDS = (
     *(IP_POOL, ipam.IP_BLOCK, ipam.LEASE, NODE_POLICY, NIC_CLUSTER_POLICY, NODE_REPORT, NODE),
-    *(FULL_POD, DEFINITION, OWN_CLAIM, RESOURCE_SLICE, DAEMON_SET, CONFIG_MAP, BANDWIDTH_CHECK),
+    *(
+        FULL_POD,
+        DEFINITION,
+        RESOURCE_CLAIM,
+        RESOURCE_SLICE,
+        DAEMON_SET,
+        CONFIG_MAP,
+        BANDWIDTH_CHECK,
+    ),
 )
 
 

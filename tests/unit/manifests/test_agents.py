@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from kube_base.frozen import replace
+from kube_rdma.claims.templates import CARD_CLASS, SHARED_CLASS
 from kube_rdma.install.installation import assignment, blueprints, objects, policy_values
 from kube_rdma.install.rules.parts import filled
 from kube_rdma.install.rules.presets import DISTRIBUTIONS, PRESETS, merged
 from kube_rdma.lib.schema import LOOKAROUND
-from kube_rdma.model.claims.claim import CARD_CLASS, SHARED_CLASS
 from kube_rdma.operator.rules.daemon_sets import DRIVER_ACCOUNT
 from kube_rdma_tools.judge.environments import ENVIRONMENTS
 from kube_rdma_tools.judge.rules import judge

@@ -5,7 +5,11 @@ import asyncio
 import pytest
 
 from kube_rdma.adapters import bulkhead
-from kube_rdma.adapters.cluster.kinds.claim_objects import CLAIM_TEMPLATE, DEVICE_CLASS, WHOLE_SLICE
+from kube_rdma.adapters.cluster.kinds.resource_api import (
+    CLAIM_TEMPLATE,
+    DEVICE_CLASS,
+    RESOURCE_SLICE,
+)
 from kube_rdma.verify import cluster as bandwidth_checks
 from kube_rdma.verify.cluster import BANDWIDTH_CHECK
 from kube_rdma.verify.rules.pairs import AGAIN
@@ -33,12 +37,12 @@ def held_back(world, hold):
 
 def with_nasty_selector(world):
     """A claim template whose selector the evaluator is asked to read 3,000 signs deep."""
-    for kind in (CLAIM_TEMPLATE, DEVICE_CLASS, WHOLE_SLICE):
+    for kind in (CLAIM_TEMPLATE, DEVICE_CLASS, RESOURCE_SLICE):
         world.server.add(kind)
     world.server.put(DEVICE_CLASS, {"metadata": {"name": "c"}, "spec": {}})
     pool = {"name": "node-1", "generation": 1, "resourceSliceCount": 1}
     spec = {"driver": "d", "nodeName": "node-1", "pool": pool, "devices": [{"name": "one"}]}
-    world.server.put(WHOLE_SLICE, {"metadata": {"name": "s"}, "spec": spec})
+    world.server.put(RESOURCE_SLICE, {"metadata": {"name": "s"}, "spec": spec})
     selectors = [{"cel": {"expression": "!" * 3000 + "true"}}]
     exactly = {"deviceClassName": "c", "selectors": selectors}
     devices = {"requests": [{"name": "r", "exactly": exactly}]}

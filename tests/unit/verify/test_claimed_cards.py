@@ -4,7 +4,7 @@ import pytest
 
 from kube_base.errors import Refused
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.kinds.resource_slice import RESOURCE_CLAIM, RESOURCE_SLICE
+from kube_rdma.adapters.cluster.kinds.resource_api import RESOURCE_CLAIM, RESOURCE_SLICE
 from kube_rdma.model.claims.devices import PublishedCard
 from kube_rdma.model.late_binding import PodName
 from kube_rdma.verify.claimed_cards import cards_of_pods

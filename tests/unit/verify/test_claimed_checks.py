@@ -2,13 +2,13 @@
 
 import pytest
 
-from kube_rdma.adapters.cluster.kinds.claim_objects import (
+from kube_rdma.adapters.cluster.kinds.pod import POD
+from kube_rdma.adapters.cluster.kinds.resource_api import (
     CLAIM_TEMPLATE,
     DEVICE_CLASS,
-    WHOLE_CLAIM,
-    WHOLE_SLICE,
+    RESOURCE_CLAIM,
+    RESOURCE_SLICE,
 )
-from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.verify.rules.pairs import AGAIN
 from tests.unit.agent.world import until
 from tests.unit.verify.test_bandwidth_checks import COPIED, SELECTED, CheckWorld
@@ -29,7 +29,7 @@ class ClaimWorld(CheckWorld):
 
     def __init__(self):
         super().__init__()
-        for kind in (WHOLE_SLICE, DEVICE_CLASS, CLAIM_TEMPLATE, WHOLE_CLAIM):
+        for kind in (RESOURCE_SLICE, DEVICE_CLASS, CLAIM_TEMPLATE, RESOURCE_CLAIM):
             self.server.add(kind)
         self.of_class("nics")
         for number in (1, 2):
@@ -51,7 +51,7 @@ class ClaimWorld(CheckWorld):
         ]
         pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
         spec = {"driver": DRIVER, "nodeName": node, "pool": pool, "devices": devices}
-        self.server.put(WHOLE_SLICE, {"metadata": {"name": f"{node}-nic"}, "spec": spec})
+        self.server.put(RESOURCE_SLICE, {"metadata": {"name": f"{node}-nic"}, "spec": spec})
 
     def template(self, name="nics", device_class="nics"):
         request = {"name": "nic", "exactly": {"deviceClassName": device_class}}
@@ -64,7 +64,7 @@ class ClaimWorld(CheckWorld):
         result = {"request": "nic", "driver": DRIVER, "pool": node, "device": device}
         meta = {"name": name, "namespace": "train"}
         status = {"allocation": {"devices": {"results": [result]}}}
-        self.server.put(WHOLE_CLAIM, {"metadata": meta, "spec": {}, "status": status})
+        self.server.put(RESOURCE_CLAIM, {"metadata": meta, "spec": {}, "status": status})
         (pod,) = (p for p in self.server.documents("pods") if p["metadata"]["name"] == name)
         entry = {"name": "nic", "resourceClaimName": name}
         self.server.put(POD, {**pod, "spec": {**pod["spec"], "resourceClaims": [entry]}})
@@ -95,7 +95,7 @@ async def test_a_resource_that_claims_serve_is_offered(world):
 async def test_a_slice_or_a_class_that_cannot_be_read_hides_no_other(world):
     """Any driver of any node writes slices; one kept all checks by claims from their nodes."""
     world.of_class("hcas", "rdma/hca")
-    world.server.put(WHOLE_SLICE, {"metadata": {"name": "odd"}, "spec": {"devices": 5}})
+    world.server.put(RESOURCE_SLICE, {"metadata": {"name": "odd"}, "spec": {"devices": 5}})
     world.server.put(DEVICE_CLASS, {"metadata": {"name": "odd"}, "spec": {"selectors": 5}})
     for number in (1, 2):
         world.pods.node(f"node-{number}", "0")

@@ -1,5 +1,5 @@
-"""What kube-rdma reads and writes at the API server, kind by kind, through kube_client.
+"""Reads and writes objects at the API server, kind by kind, through kube_client.
 
-What leaves the package is a model value, or a frozen value of `kube_client.kinds`. Without access
-to the API server nobody has to import it.
+Functions return model values, or frozen values of `kube_client.kinds`. A program without access to
+the API server need not import it.
 """

@@ -1,4 +1,4 @@
-"""The way to the API server in the name of kube-rdma, which manages the fields that it writes."""
+"""Connects to the API server in the name of kube-rdma, which manages the fields that it writes."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ import kube_client.connect
 from kube_rdma import __version__
 
 connect = partial(kube_client.connect.connect, user_agent=f"kube-rdma/{__version__}")
-"""As kube_client.connect.connect, which says what it raises."""
+"""Connects as kube_client.connect.connect does, and raises the same errors."""

@@ -1,8 +1,8 @@
-"""Events of Kubernetes (events.k8s.io/v1) about nodes and pods: where people look first.
+"""Writes Events of Kubernetes (events.k8s.io/v1) about nodes and pods, where people look first.
 
-`tell` returns at once, whatever the API server does. What is told waits in a bounded table, repeats
-of one sentence share a place in it, and `run` empties it; on the wire repeats are one Event with a
-series, as the API wants them. Lost Events are counted in the log: they are news, not state.
+`tell` returns at once, whatever the API server does. Sentences wait in a bounded table, repeats of
+one share a place in it, and `run` empties it; on the wire repeats are one Event with a series, as
+the API wants them. Lost Events are counted in the log: they are news, not state.
 """
 
 from __future__ import annotations
@@ -36,15 +36,12 @@ _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 class About(Frozen):
-    """The object that an Event is about; an empty namespace is an object of the cluster.
-
-    Who has a pod's name only leaves `uid` empty: it is read before the Event is written.
-    """
+    """The object that an Event is about."""
 
     kind: str
     name: str
-    namespace: str = ""
-    uid: str = ""
+    namespace: str = ""  # empty: an object of the cluster
+    uid: str = ""  # empty for a pod known by its name: it is read before the Event is written
     api_version: str = "v1"
 
     def __str__(self) -> str:
@@ -59,7 +56,7 @@ class _Sentence(Frozen):
 
 
 class _SentenceCount(Struct):
-    """What is known of a sentence: how often it was told, and what of that is written."""
+    """The count of a sentence: how often it was told, and how much of that is written."""
 
     name: str
     first: datetime
@@ -70,15 +67,12 @@ class _SentenceCount(Struct):
 
 
 class Events:
-    """Tells Events in the name of one program on one node.
-
-    `instance` names it (the node's or the pod's name). `now` and `pause` are for tests.
-    """
+    """The Events of one program on one node; `now` and `pause` are for tests."""
 
     def __init__(
         self,
         cluster: Cluster,
-        instance: str,
+        instance: str,  # the name of the node or of the pod
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         pause: Callable[[int], float] = full_jitter,
@@ -97,12 +91,12 @@ class Events:
 
     @property
     def dropped(self) -> int:
-        """How many tellings were lost so far."""
+        """The number of calls of `tell` that were lost so far."""
         return self._dropped
 
     def tell(self, about: About, reason: str, note: str, *, warning: bool = False) -> None:
         """Say `note` about an object; never blocks or fails. `reason` is one word, CamelCase."""
-        sentence = _Sentence(about, reason, _cut(note), warning)
+        sentence = _Sentence(about, reason, note.encode()[:_NOTE].decode(errors="ignore"), warning)
         now = self._now()
         line = self._lines.pop(sentence, None)
         if line and line.written == line.count and now - line.last > _SERIES:
@@ -120,16 +114,17 @@ class Events:
         self._wake.set()
 
     def failed(self, about: About, why: str) -> bool:
-        """Say of an object without a status that kube-rdma cannot handle it; False: it is not."""
+        """Tell that kube-rdma cannot handle an object without a status; return False."""
         self.tell(about, "NotHandled", why, warning=True)
         return False
 
     async def run(self) -> None:
-        """Write what was told, until cancelled; the API server may be away for as long as it is."""
+        """Write what was told until cancelled, however long the API server is away."""
         failures = 0
         while True:
             self._wake.clear()
-            pending = self._pending()
+            waiting = (pair for pair in self._lines.items() if pair[1].count > pair[1].written)
+            pending = min(waiting, key=lambda pair: pair[1].due, default=None)
             if not pending:
                 self._idle.set()
             if not pending or pending[1].due > self._now():
@@ -150,7 +145,7 @@ class Events:
                 line.written = line.count
 
     async def settle(self, seconds: float = 2.0) -> bool:
-        """Hurry: whether all that was told was written (or refused) within so many seconds.
+        """Return whether all that was told was written, or refused, within so many seconds.
 
         For a program that ends; `run` has to run.
         """
@@ -161,11 +156,6 @@ class Events:
             async with asyncio.timeout(seconds):
                 await self._idle.wait()
         return self._idle.is_set()
-
-    def _pending(self) -> tuple[_Sentence, _SentenceCount] | None:
-        """What is to be written next: the first that is due."""
-        waiting = (pair for pair in self._lines.items() if pair[1].count > pair[1].written)
-        return min(waiting, key=lambda pair: pair[1].due, default=None)
 
     async def _write(self, sentence: _Sentence, line: _SentenceCount) -> None:
         count = line.count
@@ -185,10 +175,10 @@ class Events:
         line.due = self._now() + _REPEAT
 
     async def _with_uid(self, about: About) -> About:
-        """`kubectl describe` shows only the Events that carry the object's uid."""
+        """Return the object with its uid; `kubectl describe` shows only Events that carry it."""
         if about.uid or about.kind != POD.kind:
             return about
-        with suppress(Refused):  # who may not read pods tells all the same
+        with suppress(Refused):  # without the right to read pods the Event is written all the same
             if pod := await self._pods.read(about.namespace, about.name):
                 return replace(about, uid=pod.uid)
         return about
@@ -215,7 +205,7 @@ class Events:
         )
 
     def _make_room(self, namespace: str) -> bool:
-        """Whether one more sentence fits, after forgetting the oldest that is written.
+        """Return whether one more sentence fits, after forgetting the oldest that is written.
 
         If none is, the namespace of which most wait loses its newest one to another.
         """
@@ -272,10 +262,6 @@ def _event(sentence: _Sentence, line: _SentenceCount, instance: str) -> dict[str
         "type": "Warning" if sentence.warning else "Normal",
         "regarding": {key: value for key, value in regarding.items() if value},
     }
-
-
-def _cut(note: str) -> str:
-    return note.encode()[:_NOTE].decode(errors="ignore")
 
 
 def _micro(moment: datetime) -> str:

@@ -1,4 +1,4 @@
-"""Nodes of the cluster: read and watched as model values; a taint, a condition, labels written."""
+"""Nodes and pods of the cluster as model values: read, watched, labelled, tainted and evicted."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class Nodes:
         self._cluster = cluster
 
     async def read(self, name: str) -> NodeState | None:
-        """One node, None when there is none; the read is consistent, so it proves contact."""
+        """Return a node, None without it; the read is consistent, so it proves contact."""
         node = await self._cluster.get(NODE, name)
         return node_state(node) if node else None
 
     async def watch(
         self, name: str
     ) -> AsyncGenerator[NodeState | Deleted | Muddled | Synced | Cut, None]:
-        """One node now and whenever it changes, without end; the other events as in `watching`."""
+        """Yield a node now and whenever it changes, without end; other events as in `watching`."""
         async with aclosing(self._cluster.watch(NODE, Where(name=name))) as events:
             async for event in events:
                 yield node_state(event.object) if isinstance(event, Changed) else event
@@ -86,7 +86,7 @@ class Nodes:
         await self._merge(name, {"metadata": meta, "spec": {"unschedulable": bool(why) or None}})
 
     async def label(self, name: str, labels: Mapping[str, str | None]) -> None:
-        """Write labels that are the caller's alone; None takes one away. Else as `close`."""
+        """Write labels that are the caller's alone; None removes one. Raise as `close`."""
         await self._merge(name, {"metadata": {"labels": labels}})
 
     async def _merge(self, name: str, patch: Mapping[str, object]) -> None:
@@ -108,7 +108,7 @@ class Nodes:
 
 
 def _written(before: NodeCondition | None, after: NodeCondition | None) -> dict[str, str]:
-    """The entry of a strategic merge patch; the time of a transition is left alone where none is.
+    """Return the entry of a strategic merge patch, with a time where the status changed.
 
     The directive is that of the API's strategic merge patches for lists with a key.
     """
@@ -123,9 +123,6 @@ def _written(before: NodeCondition | None, after: NodeCondition | None) -> dict[
     return entry
 
 
-# Pods of the cluster, read as model values, and evicted.
-
-
 class Pods:
     """The Pod objects of a cluster."""
 
@@ -133,12 +130,12 @@ class Pods:
         self._cluster = cluster
 
     async def read(self, namespace: str, name: str) -> PodState | None:
-        """One pod, None when there is none; whether it is the one meant, its uid tells."""
+        """Return a pod, None without it; another pod of the name has another uid."""
         pod = await self._cluster.get(POD, name, namespace)
         return pod_state(pod) if pod else None
 
     async def on_node(self, node: str) -> tuple[PodState, ...]:
-        """The pods that are scheduled to a node, sorted by namespace and name."""
+        """Return the pods that are scheduled to a node, sorted by namespace and name."""
         pods = await self._cluster.list(POD, Where(fields=f"spec.nodeName={node}"))
         return tuple(map(pod_state, pods))
 

@@ -1,6 +1,6 @@
-"""What class and claim say together of a device, and what of it does not go together.
+"""Merges what class and claim say of a device, and finds what contradicts itself in it.
 
-Between claims/parameters, which reads one document, and the attachment of a pod. Kubernetes
+Stands between claims/parameters, which reads one document, and the attachment of a pod. Kubernetes
 lists the configuration of the class before that of the claim; the later document wins, field by
 field. A check of files sees one document of several, so it asks for contradictions alone.
 """
@@ -43,12 +43,12 @@ _OF_ONE_DEVICE = ("interface", "addresses", "mac", "guid")
 
 
 def field_name(attribute: str) -> str:
-    """What documents call a field."""
+    """Return the name of a field in documents."""
     return _FIELDS.get(attribute, attribute)
 
 
 def merged(parts: Iterable[ClaimParameters]) -> ClaimParameters:
-    """What the documents say together: of each field the last one that says it."""
+    """Return the documents as one: of each field the last one that says it counts."""
     fields: dict[str, object] = {}
     for part in parts:
         for name in part.__struct_fields__:
@@ -59,7 +59,7 @@ def merged(parts: Iterable[ClaimParameters]) -> ClaimParameters:
 
 
 def covers(requests: Sequence[str], request: str) -> bool:
-    """Whether a configuration for `requests` is for the request ``main`` or ``main/sub``.
+    """Return whether a configuration for `requests` is for the request ``main`` or ``main/sub``.
 
     ``main`` stands for all its subrequests, and no request at all for every one (isMatch,
     k8s.io/dynamic-resource-allocation@v0.36.3 resourceclaim/resourceclaim.go).
@@ -69,7 +69,7 @@ def covers(requests: Sequence[str], request: str) -> bool:
 
 
 def contradictions(parameters: ClaimParameters) -> Iterator[ParameterFault]:
-    """Fields that cannot stand beside each other, whatever another document adds."""
+    """Yield fields that cannot stand beside each other, whatever another document adds."""
     network, kind, mode = parameters.network, parameters.kind, parameters.mode
     if network is not None:
         for attribute in _OF_NETWORKS:
@@ -89,7 +89,7 @@ def contradictions(parameters: ClaimParameters) -> Iterator[ParameterFault]:
 
 
 def gaps(parameters: ClaimParameters) -> Iterator[ParameterFault]:
-    """What is missing when every document has been read."""
+    """Yield what is missing when every document has been read."""
     if parameters.network is not None:
         return
     if parameters.mode is not None and parameters.kind is None:
@@ -104,7 +104,7 @@ def gaps(parameters: ClaimParameters) -> Iterator[ParameterFault]:
 
 
 def unbacked(claim: ClaimParameters, whole: ClaimParameters) -> Iterator[ParameterFault]:
-    """What the claim itself says and no network or pool of the `whole` allows.
+    """Yield what the claim itself says and no network or pool of the `whole` allows.
 
     A DeviceClass may say it without either: an administrator writes that.
     """
@@ -118,7 +118,7 @@ def unbacked(claim: ClaimParameters, whole: ClaimParameters) -> Iterator[Paramet
 
 
 def clashes(devices: Sequence[AskedDevices]) -> Iterator[tuple[str, ParameterFault]]:
-    """What more than one device of a claim would get, with the request that is the second one.
+    """Yield what more than one device of a claim would get, with the request of the second one.
 
     Of the subrequests of a request one is allocated, so they share a name without harm.
     """
@@ -143,7 +143,7 @@ def clashes(devices: Sequence[AskedDevices]) -> Iterator[tuple[str, ParameterFau
 
 
 def _texts(value: object) -> Iterator[str]:
-    """The values of a field that one device alone can have."""
+    """Yield the values of a field that one device alone can have."""
     if isinstance(value, tuple):
         yield from (str(one.address) for one in value)
     elif value is not None:

@@ -1,4 +1,4 @@
-"""The pools of devices that a node can reach: which slices count, and what is wrong with them.
+"""Finds the pools of devices that a node can reach, and what is wrong with them.
 
 Called by claims/rules/search. As k8s.io/dynamic-resource-allocation v0.36.3 has it,
 structured/internal/incubating/pools_incubating.go: only the newest generation counts; a pool of
@@ -9,104 +9,118 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from fractions import Fraction
 
 from kube_base.frozen import Frozen
 from kube_rdma.model.claims.claim import ClaimNode
-from kube_rdma.model.claims.devices import ListedDevice, ListedSlice, NodeChoice, SliceDevice
+from kube_rdma.model.claims.devices import (
+    CounterSet,
+    ListedDevice,
+    NodeChoice,
+    ResourceSlice,
+    SliceDevice,
+)
 from kube_rdma.operator.rules.placement import REQUIRED, allows
-
-_CounterSets = Mapping[str, Mapping[str, Fraction]]
 
 
 class DevicePool(Frozen):
-    """A pool as a node sees it: `slices` have devices for the node, `elsewhere` for others only.
-
-    Where it is `incomplete` or `invalid` (a few words why), nothing is allocated from it.
-    """
+    """A pool as a node sees it; nothing is allocated from an incomplete or invalid one."""
 
     driver: str
     name: str
-    slices: tuple[ListedSlice, ...] = ()
-    elsewhere: tuple[ListedSlice, ...] = ()
-    counter_sets: Mapping[str, Mapping[str, Fraction]] = {}
-    incomplete: str = ""
+    slices: tuple[ResourceSlice, ...] = ()  # with devices for the node
+    elsewhere: tuple[ResourceSlice, ...] = ()  # with devices for other nodes only
+    counter_sets: Mapping[str, CounterSet] = {}
+    incomplete: str = ""  # a few words why
     invalid: str = ""
 
-    def devices(self) -> Iterator[tuple[SliceDevice, ListedDevice, ListedSlice]]:
-        """Those for the node, in their order."""
+    @property
+    def fault(self) -> str:
+        """The reason why nothing is allocated from it; empty: devices are."""
+        return self.incomplete or self.invalid
+
+    def devices(self) -> Iterator[tuple[SliceDevice, ListedDevice, ResourceSlice]]:
+        """Yield the devices for the node, in their order."""
         for part in self.slices:
-            for device in part.devices:
+            for device in part.spec.devices:
                 yield SliceDevice(self.driver, self.name, device.name), device, part
 
 
-def pools_of(node: ClaimNode, slices: Sequence[ListedSlice]) -> tuple[DevicePool, ...]:
-    """The pools in the scheduler's order; those with binding conditions come last."""
-    newest: dict[tuple[str, str], list[ListedSlice]] = {}
-    local = [one for one in slices if _is_local(one) and one.nodes.node == node.name]
-    for part in (*local, *(one for one in slices if not _is_local(one))):
+def pools_of(node: ClaimNode, slices: Sequence[ResourceSlice]) -> tuple[DevicePool, ...]:
+    """Return the pools in the scheduler's order; those with binding conditions come last."""
+    newest: dict[tuple[str, str], list[ResourceSlice]] = {}
+    local = [one for one in slices if one.spec.node_name == node.name and not one.spec.counter_sets]
+    others = (one for one in slices if not one.spec.node_name or one.spec.counter_sets)
+    for part in (*local, *others):
         if not _is_relevant(part, node):
             continue
-        parts = newest.setdefault((part.driver, part.pool), [])
-        if parts and part.generation > parts[0].generation:
+        parts = newest.setdefault(_key(part), [])
+        if parts and _generation(part) > _generation(parts[0]):
             parts.clear()
-        if not parts or part.generation == parts[0].generation:
+        if not parts or _generation(part) == _generation(parts[0]):
             parts.append(part)
-    pools = [_pool(parts, slices) for parts in newest.values()]
-    return tuple(sorted(filter(None, pools), key=lambda one: (_has_bindings(one), _id(one))))
+    pools = filter(None, (_pool(parts, slices) for parts in newest.values()))
+    return tuple(sorted(pools, key=lambda one: (_has_bindings(one), one.driver, one.name)))
 
 
 def is_for(choice: NodeChoice, node: ClaimNode) -> bool:
-    """Whether a slice or a device is for a node."""
-    if choice.node:
-        return choice.node == node.name
-    if choice.every or choice.selector is None:
-        return choice.every
-    return allows({REQUIRED: choice.selector}, node.name, node.labels)
+    """Return whether a slice or a device is for a node."""
+    if choice.node_name:
+        return choice.node_name == node.name
+    if choice.all_nodes or choice.node_selector is None:
+        return bool(choice.all_nodes)
+    return allows({REQUIRED: choice.node_selector}, node.name, node.labels)
 
 
-def _is_local(part: ListedSlice) -> bool:
-    return bool(part.nodes.node) and not part.counter_sets
+def _key(part: ResourceSlice) -> tuple[str, str]:
+    return part.spec.driver, part.spec.pool.name
 
 
-def _is_relevant(part: ListedSlice, node: ClaimNode) -> bool:
-    if part.counter_sets:
+def _generation(part: ResourceSlice) -> int:
+    return part.spec.pool.generation
+
+
+def _is_relevant(part: ResourceSlice, node: ClaimNode) -> bool:
+    spec = part.spec
+    if spec.counter_sets:
         return True
-    if part.nodes.is_set:
-        return is_for(part.nodes, node)
-    return part.per_device and any(is_for(device.nodes, node) for device in part.devices)
+    if spec.is_set:
+        return is_for(spec, node)
+    return bool(spec.per_device) and any(is_for(device, node) for device in spec.devices)
 
 
-def _pool(parts: list[ListedSlice], slices: Sequence[ListedSlice]) -> DevicePool | None:
-    """The pool of slices of a generation; None if a newer one exists for other nodes."""
-    first = parts[0]
-    if len(parts) == first.slices:
-        return _built(parts, None)
-    whole = [one for one in slices if (one.driver, one.pool) == (first.driver, first.pool)]
-    if any(one.generation > first.generation for one in whole):
+def _pool(parts: list[ResourceSlice], slices: Sequence[ResourceSlice]) -> DevicePool | None:
+    """Return the pool of slices of a generation; None if a newer one exists for other nodes."""
+    first, count = parts[0], parts[0].spec.pool.slices
+    if len(parts) == count:
+        return _built(parts, parts)
+    whole = [one for one in slices if _key(one) == _key(first)]
+    if any(_generation(one) > _generation(first) for one in whole):
         return None
-    whole = [one for one in whole if one.generation == first.generation]
-    if len(whole) != first.slices:
-        text = f"{len(whole)} of its {first.slices} slices are there"
-        return DevicePool(first.driver, first.pool, tuple(parts), incomplete=text)
+    whole = [one for one in whole if _generation(one) == _generation(first)]
+    if len(whole) != count:
+        text = f"{len(whole)} of its {count} slices are there"
+        return DevicePool(*_key(first), tuple(parts), incomplete=text)
     return _built(parts, whole)
 
 
-def _built(parts: list[ListedSlice], whole: list[ListedSlice] | None) -> DevicePool:
-    first, named = parts[0], sorted(parts, key=lambda one: one.name)
-    devices = tuple(one for one in named if not one.counter_sets)
-    pool = DevicePool(first.driver, first.pool, devices)
-    names = Counter(device.name for part in devices for device in part.devices)
-    sets = [one for part in named for one in part.counter_sets]
-    fault = _twice("device", names) or _twice("counter set", Counter(name for name, _ in sets))
-    counter_sets = dict(sets)
-    fault = fault or _unknown_counter(named, counter_sets)
-    elsewhere: tuple[ListedSlice, ...] = ()
-    if not fault and whole is not None and len(whole) != len(parts):
+def _built(parts: list[ResourceSlice], whole: list[ResourceSlice]) -> DevicePool:
+    """Return the pool of a node's slices; `whole` are these and those for other nodes."""
+    named = sorted(parts, key=lambda one: one.name)
+    devices = tuple(one for one in named if not one.spec.counter_sets)
+    names = Counter(device.name for part in devices for device in part.spec.devices)
+    sets = [one for part in named for one in part.spec.counter_sets]
+    counter_sets = {one.name: one for one in sets}
+    fault = (
+        _twice("device", names)
+        or _twice("counter set", Counter(one.name for one in sets))
+        or _unknown_counter(named, counter_sets)
+    )
+    elsewhere: tuple[ResourceSlice, ...] = ()
+    if not fault and len(whole) != len(parts):
         mine = {one.name for one in parts}
         elsewhere = tuple(one for one in whole if one.name not in mine)
         fault = _unknown_counter(elsewhere, counter_sets)
-    return DevicePool(pool.driver, pool.name, devices, elsewhere, counter_sets, invalid=fault)
+    return DevicePool(*_key(named[0]), devices, elsewhere, counter_sets, invalid=fault)
 
 
 def _twice(what: str, names: Counter[str]) -> str:
@@ -114,22 +128,18 @@ def _twice(what: str, names: Counter[str]) -> str:
     return f"{what} {twice} is there twice" if twice else ""
 
 
-def _unknown_counter(parts: Iterable[ListedSlice], sets: _CounterSets) -> str:
-    for part in parts:
-        for device in part.devices:
-            for use in device.uses:
-                if use.counter_set not in sets:
-                    return f"device {device.name} uses counter set {use.counter_set}, there is none"
-                unknown = sorted(set(use.counters) - set(sets[use.counter_set]))
-                if unknown:
-                    return f"device {device.name} uses counter {unknown[0]}, there is none"
+def _unknown_counter(parts: Iterable[ResourceSlice], sets: Mapping[str, CounterSet]) -> str:
+    for device in (device for part in parts for device in part.spec.devices):
+        for use in device.uses:
+            if use.counter_set not in sets:
+                return f"device {device.name} uses counter set {use.counter_set}, there is none"
+            unknown = sorted(use.counters.keys() - sets[use.counter_set].counters.keys())
+            if unknown:
+                return f"device {device.name} uses counter {unknown[0]}, there is none"
     return ""
 
 
 def _has_bindings(pool: DevicePool) -> bool:
-    unusable = pool.incomplete or pool.invalid
-    return not unusable and any(device.has_bindings for _, device, _ in pool.devices())
-
-
-def _id(pool: DevicePool) -> tuple[str, str]:
-    return pool.driver, pool.name
+    return not pool.fault and any(
+        device.binding_conditions is not None for _, device, _ in pool.devices()
+    )

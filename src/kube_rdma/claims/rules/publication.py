@@ -1,40 +1,46 @@
-"""What has to be written so that the slices of a node say what it offers.
+"""Decides what has to be written so that the slices of a node say what it offers.
 
-Behind claims/rules/shape; claims/publisher carries out what comes out. The rules of
-a pool (k8s.io/api/resource/v1/types.go, ResourcePool): all its slices have one generation and say
-how many they are, and nothing of a pool is allocated while some are missing. So a change of a
-single slice keeps the generation, as the helper of Go drivers does (k8s.io/dynamic-resource-
-allocation/resourceslice), and any other begins a new one.
+Stands behind claims/rules/shape; claims/publisher carries out its decisions. The rules of a pool
+(k8s.io/api/resource/v1/types.go, ResourcePool): all its slices have one generation and say how many
+they are, and nothing of a pool is allocated while some are missing. So a change of a single slice
+keeps the generation, as the helper of Go drivers does (k8s.io/dynamic-resource-allocation/
+resourceslice), and any other begins a new one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kube_base.frozen import Frozen
+from kube_base.frozen import Frozen, replace
 from kube_rdma.claims.rules.names import slice_name
-from kube_rdma.claims.rules.shape import Before, Slices
-from kube_rdma.model.claims.devices import ClaimFeature, OfferedDevice, PublishedSlice
+from kube_rdma.claims.rules.shape import PublishedDevices, Slices
+from kube_rdma.model.claims.devices import (
+    DRIVER,
+    ClaimFeature,
+    ListedDevice,
+    ResourceSlice,
+    SlicePool,
+    SliceSpec,
+)
 
 
 class Publication(Frozen):
     """The writes: `removed` first, then `changed`, then `created`.
 
-    A slice that is gone only withdraws devices; one that is created completes the pool.
+    Removing a slice only withdraws devices; creating one completes the pool.
     """
 
-    removed: tuple[PublishedSlice, ...] = ()
-    changed: tuple[PublishedSlice, ...] = ()
-    created: tuple[PublishedSlice, ...] = ()
+    removed: tuple[ResourceSlice, ...] = ()
+    changed: tuple[ResourceSlice, ...] = ()
+    created: tuple[ResourceSlice, ...] = ()
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether all is said already."""
-        return not (self.removed or self.changed or self.created)
+    def __len__(self) -> int:
+        """The number of writes."""
+        return len(self.removed) + len(self.changed) + len(self.created)
 
 
 class PoolSite(Frozen):
-    """Whose pool it is: the name and uid of the Node object."""
+    """The Node object that a pool of devices belongs to."""
 
     node: str
     uid: str
@@ -42,15 +48,15 @@ class PoolSite(Frozen):
 
 def publication(
     site: PoolSite,
-    stored: Iterable[PublishedSlice],
+    stored: Iterable[ResourceSlice],
     wanted: Slices,
     without: frozenset[ClaimFeature] = frozenset(),
 ) -> Publication:
-    """What is to be written: nothing where the stored slices say it all."""
+    """Return the writes; none where the stored slices say it all."""
     mine = {part.name: part for part in stored}
-    latest = max((part.generation for part in mine.values()), default=0)
+    latest = max((part.spec.pool.generation for part in mine.values()), default=0)
     for generation in (latest, latest + 1):
-        target = _target(site, generation, wanted, without)
+        target = pool_slices(site, generation, wanted, without)
         names = {part.name for part in target}
         result = Publication(
             removed=tuple(part for name, part in sorted(mine.items()) if name not in names),
@@ -62,48 +68,42 @@ def publication(
     return result
 
 
-def _target(
-    site: PoolSite, generation: int, wanted: Slices, without: frozenset[ClaimFeature]
-) -> tuple[PublishedSlice, ...]:
+def pool_slices(
+    site: PoolSite,
+    generation: int,
+    wanted: Slices,
+    without: frozenset[ClaimFeature] = frozenset(),
+) -> tuple[ResourceSlice, ...]:
+    """Return the slices of a node's pool, one for each group of devices."""
+    pool = SlicePool(site.node, generation, len(wanted))
     return tuple(
-        PublishedSlice(
-            slice_name(number, site.node), generation, len(wanted), devices, site.uid, without
+        ResourceSlice(
+            slice_name(number, site.node),
+            SliceSpec(DRIVER, pool, devices, node_name=site.node),
+            site.uid,
+            without,
         )
         for number, devices in enumerate(wanted)
     )
 
 
-def _same(stored: PublishedSlice, wanted: PublishedSlice) -> bool:
-    """Whether a slice says what it should; times that nobody has chosen are the server's."""
-    return stored == wanted or (
-        stored.devices != wanted.devices
-        and without_times(stored.devices) == without_times(wanted.devices)
-        and _head(stored) == _head(wanted)
+def _same(stored: ResourceSlice, wanted: ResourceSlice) -> bool:
+    """Return whether a slice says what it should; times of taints are the server's."""
+    return stored == wanted or _without_times(stored) == _without_times(wanted)
+
+
+def _without_times(part: ResourceSlice) -> ResourceSlice:
+    devices = tuple(
+        replace(device, taints=tuple(replace(one, time_added="") for one in device.taints))
+        for device in part.spec.devices
     )
-
-
-def _head(part: PublishedSlice) -> tuple[object, ...]:
-    return part.generation, part.count, part.owner, part.without
-
-
-def without_times(devices: Sequence[OfferedDevice]) -> tuple[object, ...]:
-    """The devices, but for when taints were added."""
-    return tuple(
-        (
-            device.name,
-            device.attributes,
-            device.capacities,
-            device.shared,
-            tuple((taint.key, taint.effect) for taint in device.taints),
-        )
-        for device in devices
-    )
+    return replace(part, spec=replace(part.spec, devices=devices))
 
 
 def dropped(
-    written: Sequence[OfferedDevice], stored: Sequence[OfferedDevice]
+    written: Sequence[ListedDevice], stored: Sequence[ListedDevice]
 ) -> frozenset[ClaimFeature]:
-    """The features of which the server kept nothing: their gates are off.
+    """Return the features of which the server kept nothing: their gates are off.
 
     It drops their fields in silence (dropDisabledFields, pkg/registry/resource/resourceslice).
     """
@@ -117,11 +117,6 @@ def dropped(
     return frozenset(missing)
 
 
-def last_shown(stored: Iterable[PublishedSlice]) -> Before:
-    """The devices that slices have, by name."""
-    return {device.name: device for part in stored for device in part.devices}
-
-
-def written_without(stored: Iterable[PublishedSlice]) -> frozenset[ClaimFeature]:
-    """The features that the slices do without."""
-    return frozenset(feature for part in stored for feature in part.without)
+def published_devices(stored: Iterable[ResourceSlice]) -> PublishedDevices:
+    """Return the devices of slices by name."""
+    return {device.name: device for part in stored for device in part.spec.devices}

@@ -1,4 +1,4 @@
-"""The search for devices of a claim on a node: in the scheduler's order, the first choice wins.
+"""Searches devices for a claim on a node: in the scheduler's order, the first choice wins.
 
 Called by claims/rules/verdicts. As k8s.io/dynamic-resource-allocation v0.36.3 has it,
 structured/internal/incubating/allocator_incubating.go, with the gates that Kubernetes 1.36 has on
@@ -17,132 +17,126 @@ from kube_rdma.claims.rules.cel.evaluate import MOST_STEPS_TOGETHER, Selectors
 from kube_rdma.claims.rules.cel.functions import EvaluationError
 from kube_rdma.claims.rules.pools import DevicePool, is_for, pools_of
 from kube_rdma.model.claims.claim import (
-    Claim,
     ClaimConstraint,
     ClaimNode,
     ClaimRequest,
     ClaimWorld,
-    DeviceClass,
     Objection,
     Reason,
+    ResourceClaim,
 )
 from kube_rdma.model.claims.devices import (
-    AttributeValue,
     CapacityPolicy,
-    ListedCapacity,
+    DeviceAttribute,
+    DeviceCapacity,
+    DeviceTaint,
     ListedDevice,
-    ListedSlice,
-    ListedTaint,
+    ResourceSlice,
     SliceDevice,
-    Version,
+    TaintEffect,
 )
 from kube_rdma.model.kubernetes import cut
 
-# What devices of a claim have to share or to differ in, while the devices are chosen.
+# Constraints: attributes in which the devices of a claim agree or differ, while they are chosen.
 
 
 class ConstraintState:
-    """One constraint, with the values of the devices that are chosen."""
+    """One constraint, with the attributes of the devices that are chosen."""
 
     def __init__(self, constraint: ClaimConstraint) -> None:
         self.constraint = constraint
-        self._values: dict[str, AttributeValue] = {}  # by request; of a match one without a name
+        self._values: dict[str, DeviceAttribute] = {}  # by request; of a match one without a name
         self._count = 0
 
     def add(self, request: ClaimRequest, driver: str, device: ListedDevice) -> str:
-        """Take a device; if it may not be, say why."""
+        """Take a device; return why it may not be taken, or an empty text."""
         if not self._concerns(request):
             return ""
         name = self.constraint.attribute
-        value = attribute(driver, device, name)
-        text = self._against(name, value)
-        if text:
-            return text
+        value = _attribute(driver, device, name)
+        if value is None or value.value is None:
+            return f"it has no attribute {name}"
+        others = self._values.values() if self._count else ()
         if self.constraint.distinct:
-            self._values[_base(request)] = value
-        elif not self._count:
-            self._values[""] = value
+            if value in others:
+                return f"{name} is {_shown_value(value)}, as of a device chosen before"
+            self._values[_main(request)] = value
+        else:
+            other = next((one for one in others if one != value), None)
+            if other is not None:
+                shown_other = _shown_value(other)
+                return f"{name} is {_shown_value(value)}, of the device chosen before {shown_other}"
+            if not self._count:
+                self._values[""] = value
         self._count += 1
         return ""
 
     def remove(self, request: ClaimRequest) -> None:
-        """The choice of a device is taken back."""
+        """Take the last device of a request back."""
         if not self._concerns(request):
             return
         self._count -= 1
         if self.constraint.distinct:
-            self._values.pop(_base(request), None)
+            self._values.pop(_main(request), None)
 
     def copied(self) -> ConstraintState:
-        """Another one with the same devices."""
+        """Return another one with the same devices."""
         other = ConstraintState(self.constraint)
         other._values, other._count = dict(self._values), self._count
         return other
 
-    def _against(self, name: str, value: AttributeValue) -> str:
-        if value is None:
-            return f"it has no attribute {name}"
-        others = self._values.values() if self._count else ()
-        if self.constraint.distinct:
-            if any(_same(value, one) for one in others):
-                return f"{name} is {_shown(value)}, as of a device chosen before"
-            return ""
-        other = next((one for one in others if not _same(value, one)), None)
-        if other is None:
-            return ""
-        return f"{name} is {_shown(value)}, of the device chosen before {_shown(other)}"
-
     def _concerns(self, request: ClaimRequest) -> bool:
         names = self.constraint.requests
-        return not names or request.name in names or _base(request) in names
+        return not names or request.name in names or _main(request) in names
 
 
-def attribute(driver: str, device: ListedDevice, name: str) -> AttributeValue:
-    """An attribute by its full name; the driver's own stand in its slices without a domain."""
+def _attribute(driver: str, device: ListedDevice, name: str) -> DeviceAttribute | None:
+    """Return an attribute by its full name; the driver's own stand in slices without a domain."""
     if name in device.attributes:
         return device.attributes[name]
     domain, slash, bare = name.partition("/")
     return device.attributes.get(bare) if slash and domain == driver else None
 
 
-def _base(request: ClaimRequest) -> str:
+def _main(request: ClaimRequest) -> str:
     return request.name.partition("/")[0]
 
 
-def _same(left: AttributeValue, right: AttributeValue) -> bool:
-    return type(left) is type(right) and left == right
+def _shown_value(attribute: DeviceAttribute) -> str:
+    return str(attribute.value).lower() if attribute.truth is not None else str(attribute.value)
 
 
-def _shown(value: AttributeValue) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return value.text if isinstance(value, Version) else str(value)
-
-
-# How much of a device's capacities a request takes, and whether that much is left.
+# Capacities: how much of a device's capacities a request takes, and whether that much is left.
 
 Amounts = Mapping[str, Fraction]
 _NOTHING: Amounts = {}
+_UNITS = (
+    *((suffix, 1000 ** (power + 1)) for power, suffix in enumerate("kMGTPE")),
+    *((f"{suffix}i", 1024 ** (power + 1)) for power, suffix in enumerate("KMGTPE")),
+)
 
 
-def taken_capacity(capacities: Mapping[str, ListedCapacity], asked: Amounts) -> dict[str, Fraction]:
-    """What a request takes of each capacity of a device."""
+def taken_capacity(capacities: Mapping[str, DeviceCapacity], asked: Amounts) -> dict[str, Fraction]:
+    """Return how much a request takes of each capacity of a device."""
     return {name: _taken(asked.get(name), one) for name, one in capacities.items()}
 
 
 def objection(
-    capacities: Mapping[str, ListedCapacity],
+    capacities: Mapping[str, DeviceCapacity],
     asked: Amounts,
     used: Amounts = _NOTHING,
     chosen: Amounts = _NOTHING,
 ) -> Objection | None:
-    """What is against a device: `used` is what others hold of it, `chosen` this claim already."""
+    """Return the objection to a device for want of capacity.
+
+    `used` is what other claims hold of it, `chosen` what this claim has of it already.
+    """
     missing = sorted(set(asked) - set(capacities))
     if missing:
         return Objection(Reason.CAPACITY_UNKNOWN, f"it has no capacity {missing[0]}")
     for name, capacity in sorted(capacities.items()):
         amount = _taken(asked.get(name), capacity)
-        if _breaks(amount, capacity.policy):
+        if _breaks(amount, capacity.request_policy):
             text = f"{shown(amount)} of {name} is not among the amounts that it allows"
             return Objection(Reason.CAPACITY, text)
         left = capacity.value - used.get(name, 0) - chosen.get(name, 0)
@@ -153,92 +147,91 @@ def objection(
 
 
 def shown(amount: Fraction) -> str:
-    """A number as people write it, the shortest way: 400G, 16, 40Gi."""
+    """Return a number as people write it, the shortest way: 400G, 16, 40Gi."""
     plain = str(amount) if amount.denominator == 1 else f"{float(amount):g}"
     texts = (f"{amount // unit}{suffix}" for suffix, unit in _UNITS if amount % unit == 0)
     return min((plain, *texts), key=len) if amount else plain
 
 
-_UNITS = (
-    *((suffix, 1000 ** (power + 1)) for power, suffix in enumerate("kMGTPE")),
-    *((f"{suffix}i", 1024 ** (power + 1)) for power, suffix in enumerate("KMGTPE")),
-)
-
-
-def _taken(asked: Fraction | None, capacity: ListedCapacity) -> Fraction:
-    policy = capacity.policy
+def _taken(asked: Fraction | None, capacity: DeviceCapacity) -> Fraction:
+    policy = capacity.request_policy
     if asked is None:
         default = policy.default if policy else None
         return capacity.value if default is None else default
     if policy is None:
         return asked
-    if policy.least is not None:
-        return _up_to_step(asked, policy, policy.least)
-    return min((one for one in policy.values if asked <= one), default=asked)
-
-
-def _up_to_step(asked: Fraction, policy: CapacityPolicy, least: Fraction) -> Fraction:
-    if asked < least or policy.step is None:
-        return max(asked, least)
-    step, start = math.ceil(policy.step), math.ceil(least)
+    span = policy.valid_range
+    if span is None or span.min is None:
+        return min((one for one in policy.valid_values if asked <= one), default=asked)
+    if asked < span.min or span.step is None:
+        return max(asked, span.min)
+    step, start = math.ceil(span.step), math.ceil(span.min)
     return Fraction(start - (start - math.ceil(asked)) // step * step)
 
 
 def _breaks(amount: Fraction, policy: CapacityPolicy | None) -> bool:
-    """Whether the policy forbids it; the default never is."""
+    """Return whether the policy forbids an amount; it never forbids its default."""
     if policy is None or amount == policy.default:
         return False
-    if policy.has_range:
-        if policy.most is not None and amount > policy.most:
-            return True
-        if policy.step is None:
-            return False
-        offset = math.ceil(amount) - math.ceil(policy.least or 0)
-        return offset % math.ceil(policy.step) != 0
-    return bool(policy.values) and amount not in policy.values
+    span = policy.valid_range
+    if span is None:
+        return bool(policy.valid_values) and amount not in policy.valid_values
+    if span.max is not None and amount > span.max:
+        return True
+    if span.step is None:
+        return False
+    return (math.ceil(amount) - math.ceil(span.min or 0)) % math.ceil(span.step) != 0
 
 
-# Who has what of devices while a claim is being allocated: others, and the claim's choices so
-# far.
+# Devices while a claim is being allocated: what others hold, and what the claim has chosen so far.
 
-_KEEPING_AWAY = ("NoSchedule", "NoExecute")
 _Counters = dict[str, dict[str, Fraction]]
 
 
 class Candidate(Frozen):
-    """A device that a node can reach, with its slice and its pool."""
+    """A device that a node can reach."""
 
     id: SliceDevice
     device: ListedDevice
-    part: ListedSlice
+    part: ResourceSlice
     pool: DevicePool
 
 
 class DeviceChoice(Frozen):
-    """A device that is chosen for a request, and what the request takes of it."""
+    """A device that is chosen for a request."""
 
     request: ClaimRequest
     candidate: Candidate
-    capacity: Mapping[str, Fraction]
+    capacity: Mapping[str, Fraction]  # that the request takes
     counted: bool  # its counters were taken
 
 
 class DeviceState:
-    """What is left. Choices are taken back in the opposite order."""
+    """The devices that are left. Choices are taken back in the opposite order."""
 
-    def __init__(self, others: Iterable[Claim], constraints: Iterable[ConstraintState]) -> None:
+    def __init__(
+        self, others: Iterable[ResourceClaim], constraints: Iterable[ConstraintState]
+    ) -> None:
         self._holders: dict[SliceDevice, str] = {}
-        self._shared: dict[SliceDevice, str] = {}
+        self._shared: set[SliceDevice] = set()
         self._used: dict[SliceDevice, dict[str, Fraction]] = {}
         self._available: dict[str, _Counters] = {}
         self._consumed: dict[str, _Counters] = defaultdict(lambda: defaultdict(dict))
         self._constraints = tuple(constraints)
         self.choices: list[DeviceChoice] = []
         for claim in others:
-            self._hold(claim)
+            for held in claim.devices:
+                if held.admin:
+                    continue
+                if held.share is None:
+                    self._holders[held.id] = str(claim.claim)
+                    continue
+                self._shared.add(held.id)
+                if held.capacity:
+                    _add(self._used.setdefault(held.id, {}), held.capacity)
 
     def in_use(self, request: ClaimRequest, id_: SliceDevice) -> Objection | None:
-        """Whether somebody has the whole device; admin access minds only this claim's choices."""
+        """Return an objection if a claim has the whole device; admin access minds only this one."""
         for choice in self.choices:
             if choice.candidate.id == id_ and not choice.candidate.device.shared:
                 return Objection(Reason.IN_USE, f"it is chosen for request {choice.request.name}")
@@ -247,7 +240,7 @@ class DeviceState:
         return None
 
     def short(self, request: ClaimRequest, candidate: Candidate) -> Objection | None:
-        """What is against the device for want of capacity."""
+        """Return the objection to a device for want of capacity."""
         chosen: dict[str, Fraction] = {}
         for choice in self._shares(candidate):
             _add(chosen, choice.capacity)
@@ -255,11 +248,14 @@ class DeviceState:
         return objection(candidate.device.capacity, request.capacity, used, chosen)
 
     def take(self, request: ClaimRequest, candidate: Candidate) -> Objection | None:
-        """Choose a device that the request's selectors take, or say what is against it.
+        """Choose a device that the request's selectors take, or return the objection to it.
 
         A constraint that took it before another refused it takes it back, as one of the scheduler.
         """
-        objection = self._occupied(request, candidate)
+        objection = self.in_use(request, candidate.id)
+        if objection is None and self._needs_counters(candidate):
+            objection = self._counters_short(candidate)
+        objection = objection or _tainted(request, candidate.device.taints)
         if objection:
             return objection
         added: list[ConstraintState] = []
@@ -285,7 +281,7 @@ class DeviceState:
         return None
 
     def against(self, request: ClaimRequest, candidate: Candidate) -> Objection | None:
-        """What `take` would answer; nothing changes."""
+        """Return the objection that `take` would return; nothing changes."""
         kept = self._constraints
         self._constraints = tuple(state.copied() for state in kept)
         try:
@@ -303,26 +299,8 @@ class DeviceState:
         if last.counted:
             self._consume(last.candidate, -1)
 
-    def _occupied(self, request: ClaimRequest, candidate: Candidate) -> Objection | None:
-        objection = self.in_use(request, candidate.id)
-        if objection is None and self._needs_counters(candidate):
-            objection = self._counters_short(candidate)
-        return objection or _tainted(request, candidate.device.taints)
-
-    def _hold(self, claim: Claim) -> None:
-        holder = f"{claim.namespace}/{claim.name}"
-        for held in claim.held or ():
-            if held.admin:
-                continue
-            if held.share is None:
-                self._holders[held.device] = holder
-                continue
-            self._shared[held.device] = holder
-            if held.capacity:
-                _add(self._used.setdefault(held.device, {}), held.capacity)
-
     def _shares(self, candidate: Candidate) -> list[DeviceChoice]:
-        """The choices of a device that may be had several times."""
+        """Return the choices of a device that may be had several times."""
         return [
             choice
             for choice in self.choices
@@ -330,7 +308,7 @@ class DeviceState:
         ]
 
     def _needs_counters(self, candidate: Candidate) -> bool:
-        """A device that somebody shares already has taken its counters."""
+        """Return whether counters have to be left; a shared device with a holder took its own."""
         shared = candidate.device.shared and (
             candidate.id in self._used or bool(self._shares(candidate))
         )
@@ -353,22 +331,25 @@ class DeviceState:
         return None
 
     def _left(self, pool: DevicePool) -> _Counters:
-        left = {name: dict(counters) for name, counters in pool.counter_sets.items()}
-        for part in (*pool.slices, *pool.elsewhere):
-            for device in part.devices:
-                id_ = SliceDevice(pool.driver, pool.name, device.name)
-                if id_ in self._holders or id_ in self._shared:
-                    for use in device.uses:
-                        for counter, amount in use.counters.items():
-                            left[use.counter_set][counter] -= amount
+        """Return how much of each counter of a pool the claims of others leave."""
+        left = {
+            name: {counter: one.value for counter, one in counters.counters.items()}
+            for name, counters in pool.counter_sets.items()
+        }
+        for device in (d for part in (*pool.slices, *pool.elsewhere) for d in part.spec.devices):
+            id_ = SliceDevice(pool.driver, pool.name, device.name)
+            if id_ in self._holders or id_ in self._shared:
+                for use in device.uses:
+                    for counter, one in use.counters.items():
+                        left[use.counter_set][counter] -= one.value
         return left
 
     def _consume(self, candidate: Candidate, sign: int) -> None:
         consumed = self._consumed[candidate.pool.name]
         for use in candidate.device.uses:
             counters = consumed[use.counter_set]
-            for counter, amount in use.counters.items():
-                counters[counter] = counters.get(counter, Fraction(0)) + sign * amount
+            for counter, one in use.counters.items():
+                counters[counter] = counters.get(counter, Fraction(0)) + sign * one.value
 
 
 def _take_back(states: Sequence[ConstraintState], request: ClaimRequest) -> None:
@@ -382,25 +363,28 @@ def _add(sums: dict[str, Fraction], more: Mapping[str, Fraction]) -> None:
 
 
 def _counter_objection(candidate: Candidate, name: str, counter: str, over: Fraction) -> Objection:
-    own = next(
-        (use.counters.get(counter) for use in candidate.device.uses if use.counter_set == name), 0
-    )
-    want, left = Fraction(own or 0), Fraction(own or 0) + over
+    uses = (use.counters.get(counter) for use in candidate.device.uses if use.counter_set == name)
+    own = next(uses, None)
+    want = own.value if own else Fraction(0)
     text = f"{shown(want)} of counter {name}/{counter} is wanted"
-    return Objection(Reason.COUNTER, f"{text}, {shown(max(left, Fraction(0)))} is left")
+    return Objection(Reason.COUNTER, f"{text}, {shown(max(want + over, Fraction(0)))} is left")
 
 
-def _tainted(request: ClaimRequest, taints: Iterable[ListedTaint]) -> Objection | None:
+def _tainted(request: ClaimRequest, taints: Iterable[DeviceTaint]) -> Objection | None:
     for taint in taints:
-        if taint.effect in _KEEPING_AWAY and not _tolerated(request, taint):
+        keeps_away = taint.effect in (TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE)
+        if keeps_away and not _tolerated(request, taint):
             value = f"={taint.value}" if taint.value else ""
             text = f"taint {taint.key}{value}:{taint.effect} is not tolerated"
             return Objection(Reason.TAINT, text)
     return None
 
 
-def _tolerated(request: ClaimRequest, taint: ListedTaint) -> bool:
-    """resourceclaim/devicetoleration.go of the same module: an operator it knows not takes none."""
+def _tolerated(request: ClaimRequest, taint: DeviceTaint) -> bool:
+    """Return whether a request tolerates a taint; one with an unknown operator tolerates none.
+
+    As resourceclaim/devicetoleration.go of the same module.
+    """
     for toleration in request.tolerations:
         fits = toleration.effect in ("", taint.effect) and toleration.key in ("", taint.key)
         equal = toleration.operator in ("", "Equal") and toleration.value == taint.value
@@ -409,44 +393,45 @@ def _tolerated(request: ClaimRequest, taint: ListedTaint) -> bool:
     return False
 
 
+# The search through requests and devices.
+
 MOST_RESULTS = 32  # AllocationResultsMaxSize of k8s.io/api v0.36.3, resource/v1/types.go
 MOST_STEPS = 20_000
-"""After so many looks at a device nobody waits longer: the scheduler ends after ten seconds."""
+"""The most looks at a device for one node: the scheduler ends after ten seconds."""
 _MOST_SHOWN = 400  # characters of a selector, for each device that it does not take
 STEPS_OF_A_LOOK = 5  # of those that judging a claim on all nodes may take
 
 
 class ClaimRefused(ValueError):
-    """The scheduler gives the claim up, on every node: a sentence without its stop."""
+    """The scheduler gives the claim up, on every node; the text is a sentence without its stop."""
 
 
 class NotJudged(ValueError):
-    """It would take too long to say."""
+    """The answer would take too long."""
 
 
 class _TooManyDevices(Exception):
-    """This way the claim would get more devices than it may have."""
+    """The claim would get more devices than it may have."""
 
 
 class _PreparedRequest(Frozen):
-    """A request with its class, and how many devices it wants: `all_of` are those of mode All."""
+    """A request, and how many devices it wants."""
 
     request: ClaimRequest
-    device_class: DeviceClass
     count: int
-    all_of: tuple[Candidate, ...] | None = None
+    all_of: tuple[Candidate, ...] | None = None  # the devices of one of mode All
 
 
 class BestAttempt(Frozen):
-    """How far the search came: its choices, and the request that it found no more devices for."""
+    """The deepest place that the search came to."""
 
     choices: tuple[DeviceChoice, ...]
-    request: int
+    request: int  # the number of the one that it found no more devices for
     wanted: int
 
 
 class ClaimSearch:
-    """One claim on one node."""
+    """The search for one claim on one node."""
 
     def __init__(self, world: ClaimWorld, node: ClaimNode, selectors: Selectors) -> None:
         self.claim, self.node = world.claim, node
@@ -459,16 +444,14 @@ class ClaimSearch:
         )
         self._classes = {one.name: one for one in world.classes}
         self.state = _fresh(world)
-        self._usable = tuple(
-            one for one in self.candidates if not one.pool.incomplete and not one.pool.invalid
-        )
+        self._usable = tuple(one for one in self.candidates if not one.pool.fault)
         self._selected: dict[tuple[str, SliceDevice], Objection | None] = {}
         self._steps = 0
         self._asked: tuple[tuple[_PreparedRequest, ...], ...] = ()
         self.best = BestAttempt((), 0, 0)
 
     def search(self) -> tuple[DeviceChoice, ...] | None:
-        """The devices that the claim would get, None if there is no way.
+        """Return the devices that the claim would get, None if there is no way.
 
         Raise ClaimRefused, NotJudged, or NotEvaluated for a selector.
         """
@@ -490,7 +473,7 @@ class ClaimSearch:
             self.state.take(choice.request, choice.candidate)
 
     def objection(self, request: ClaimRequest, candidate: Candidate) -> Objection | None:
-        """What is against a device beside the choices so far, the scheduler's first reason."""
+        """Return the scheduler's first reason against a device beside the choices so far."""
         if candidate.pool.incomplete:
             text = f"pool {candidate.pool.name} is incomplete: {candidate.pool.incomplete}"
             return Objection(Reason.POOL_INCOMPLETE, text)
@@ -500,26 +483,24 @@ class ClaimSearch:
         return self._unfit(request, candidate) or self.state.against(request, candidate)
 
     def _prepared(self, request: ClaimRequest) -> _PreparedRequest:
-        device_class = self._classes.get(request.device_class)
-        if device_class is None:
+        if request.device_class not in self._classes:
             raise ClaimRefused(f"there is no DeviceClass {request.device_class}")
         if not request.every:
-            return _PreparedRequest(request, device_class, request.count)
+            return _PreparedRequest(request, request.count)
         for pool in self.pools:
-            fault = pool.incomplete or pool.invalid
-            if fault:
+            if pool.fault:
                 text = f"request {request.name} asks for all devices, and pool {pool.name}"
-                raise ClaimRefused(f"{text} cannot be used now: {fault}")
+                raise ClaimRefused(f"{text} cannot be used now: {pool.fault}")
         self._look(len(self.candidates))
         devices = tuple(
             one
             for one in self.candidates
             if not (self._unselected(request, one) or self.state.short(request, one))
         )
-        return _PreparedRequest(request, device_class, len(devices), devices)
+        return _PreparedRequest(request, len(devices), devices)
 
     def _unfit(self, request: ClaimRequest, candidate: Candidate) -> Objection | None:
-        """What is against a device before it is tried."""
+        """Return the objection to a device before it is tried."""
         return (
             self.state.in_use(request, candidate.id)
             or self._unselected(request, candidate)
@@ -542,7 +523,7 @@ class ClaimSearch:
             if not self._takes(selector, candidate, f"request {request.name}"):
                 text = f"the selector does not take it: {cut(selector, _MOST_SHOWN)}"
                 return Objection(Reason.SELECTOR, text)
-        if candidate.part.per_device and not is_for(candidate.device.nodes, self.node):
+        if candidate.part.spec.per_device and not is_for(candidate.device, self.node):
             return Objection(Reason.NODE_SELECTOR, "it is for other nodes")
         return None
 

@@ -1,12 +1,12 @@
-"""One name is served by one way on a node: what each way leaves to the other while it changes.
+"""Decides what device plugin and claims leave to each other: a name is served by one of them.
 
     label, document ─► PoolSpec.serve ─┬► for_plugin ─► list of the device plugin
     kubelet ─ who holds shares ────────┤
     journal ─ what claims hold ────────┴► for_claims ─► devices of slices
 
-A pool goes from one way to the other while pods run. To claims: the plugin's list is empty first,
+A pool goes from one to the other while pods run. To claims: the plugin's list is empty first,
 then the Node object shows 0, then the slices have what older pods do not hold. Back: the slices
-lose the pool first, then the list has what claims do not hold. The scheduler takes the way of
+lose the pool first, then the list has what claims do not hold. The scheduler uses
 claims where a node's allocatable is 0 (kubernetes@v1.36.3 pkg/scheduler/framework/plugins/
 dynamicresources/extendeddynamicresources.go, filterExtendedResources); docs/decisions/0107.
 """
@@ -35,13 +35,13 @@ PluginShares = Mapping[str, Collection[ShareId]]
 """The shares that pods hold by the device plugin, by resource."""
 
 Holders = Mapping[HeldShare, str]
-"""Who holds shares by the device plugin, in words."""
+"""The holders of shares by the device plugin, in words."""
 
 
 def plugin_shares(
     holdings: Sequence[Holding] | None, booked: Iterable[PreparedClaim]
 ) -> PluginShares | None:
-    """What is held by the device plugin; None when nobody can tell.
+    """Return what is held by the device plugin; None when nobody can tell.
 
     The kubelet's answer and what claims hold came together: what is booked is taken out.
     """
@@ -56,7 +56,7 @@ def plugin_shares(
 
 
 def for_claims(pools: Iterable[Pool], held: PluginShares, rail: RailOf) -> ClaimOffer:
-    """What the pools offer to claims, without what pods of the device plugin hold.
+    """Return what the pools offer to claims, without what pods of the device plugin hold.
 
     A card all of whose slots such pods hold is left out until one of them ends.
     """
@@ -79,7 +79,7 @@ def for_claims(pools: Iterable[Pool], held: PluginShares, rail: RailOf) -> Claim
 
 
 def ready(offer: ClaimOffer, node: NodeState) -> tuple[OfferedCard, ...]:
-    """The cards whose resource the scheduler does not count as shares on this node (any more).
+    """Return the cards whose resource the scheduler does not count as shares on this node.
 
     While it does, a pod may come for a share that the kubelet is about to give.
     """
@@ -93,50 +93,42 @@ def for_plugin(
     held: PluginShares | None,
     published: Collection[str] | None,
 ) -> tuple[Pool, ...]:
-    """The pools as the kubelet is to hear of them.
+    """Return the pools as the kubelet is to hear of them.
 
     `published` are the resources of devices in slices, None when nobody can tell. One that is to be
     the plugin's and still has devices there stays with the claims, and so does one that claims hold
     something of while nobody can tell which shares are free. Of the others as many free shares are
     not given away as claims hold.
     """
-    return tuple(_for_plugin(pool, booked, held, published) for pool in pools)
+    served: list[Pool] = []
+    for pool in pools:
+        spec, claimed = pool.spec, _claimed(pool, booked)
+        is_published = published is None or spec.resource in published
+        if spec.serve is not Serving.PLUGIN or not (is_published or claimed):
+            served.append(pool)
+            continue
+        if is_published or held is None:
+            served.append(replace(pool, spec=replace(spec, serve=Serving.CLAIMS)))
+            continue
+        mine = held.get(spec.resource, ())
+        shares: list[Share] = []
+        for share in reversed(pool.shares):
+            withheld = claimed[share.card] > 0 and share.id not in mine
+            if withheld:
+                claimed[share.card] -= 1
+            shares.append(replace(share, healthy=False) if withheld else share)
+        served.append(replace(pool, shares=tuple(reversed(shares))))
+    return tuple(served)
 
 
 def waiting(pools: Iterable[Pool], served: Iterable[Pool], booked: Sequence[PreparedClaim]) -> bool:
-    """Whether a pool does not have all its shares yet, which nobody announces when it can."""
+    """Return whether a pool lacks shares that it may have later, which nobody will announce."""
     claimed = {share.resource for claim in booked for share in claim.shares}
     return any(
-        wish.spec.serve is Serving.PLUGIN
-        and (pool.spec.serve is not Serving.PLUGIN or wish.spec.resource in claimed)
-        for wish, pool in zip(pools, served, strict=True)
+        wanted.spec.serve is Serving.PLUGIN
+        and (pool.spec.serve is not Serving.PLUGIN or wanted.spec.resource in claimed)
+        for wanted, pool in zip(pools, served, strict=True)
     )
-
-
-def _for_plugin(
-    pool: Pool,
-    booked: Sequence[PreparedClaim],
-    held: PluginShares | None,
-    published: Collection[str] | None,
-) -> Pool:
-    spec = pool.spec
-    if spec.serve is not Serving.PLUGIN:
-        return pool
-    if published is None or spec.resource in published:
-        return replace(pool, spec=replace(spec, serve=Serving.CLAIMS))
-    claimed = _claimed(pool, booked)
-    if not claimed:
-        return pool
-    if held is None:
-        return replace(pool, spec=replace(spec, serve=Serving.CLAIMS))
-    mine = held.get(spec.resource, ())
-    shares: list[Share] = []
-    for share in reversed(pool.shares):
-        withheld = claimed[share.card] > 0 and share.id not in mine
-        if withheld:
-            claimed[share.card] -= 1
-        shares.append(replace(share, healthy=False) if withheld else share)
-    return replace(pool, shares=tuple(reversed(shares)))
 
 
 def refuse_claimed(
@@ -170,7 +162,7 @@ def refuse_claimed(
 
 
 def _claimed(pool: Pool, booked: Sequence[PreparedClaim]) -> Counter[CardId | None]:
-    """How many shares of each card claims hold, of None where shares stand for the pool."""
+    """Return how many shares of each card claims hold, of None where shares stand for the pool."""
     whole = terms(pool.spec).bind is Bind.POOL
     claimed: Counter[CardId | None] = Counter()
     for claim in booked:

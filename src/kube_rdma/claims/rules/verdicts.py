@@ -1,8 +1,8 @@
-"""Why a claim waits: for each node whether it can be met, else what is against each device.
+"""Decides why a claim waits: whether each node can meet it, and what is against each device.
 
-explain/evidence asks, claims/views shows. The search is that of the scheduler
-(claims/rules/search). Where it ends without success, its deepest attempt is told: which
-devices it had, and the first reason against each other one for the request that it ended at.
+explain/evidence reads the world, claims/views shows the verdicts. The search is that of the
+scheduler (claims/rules/search). Where it ends without success, its deepest attempt is shown: the
+devices that it had, and the first reason against each other one for the request that it ended at.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from kube_rdma.claims.rules.cel.evaluate import Selectors
 from kube_rdma.claims.rules.cel.syntax import NotEvaluated
 from kube_rdma.claims.rules.search import (
-    Candidate,
     ClaimRefused,
     ClaimSearch,
     DeviceChoice,
@@ -24,7 +23,6 @@ from kube_rdma.model.claims.claim import (
     ClaimExplanation,
     ClaimNode,
     ClaimOutcome,
-    ClaimRequest,
     ClaimVerdict,
     ClaimWorld,
     DeviceVerdict,
@@ -58,9 +56,12 @@ _GATES = (
 
 
 def explain_claim(world: ClaimWorld) -> ClaimExplanation:
-    """The claim on every node, the worst first; of those that fail the nearest first."""
-    if world.claim.held is not None:
-        return ClaimExplanation(world.claim, (), _allocated(world))
+    """Judge the claim on every node, the worst first; of those that fail the nearest first."""
+    if world.claim.allocated is not None:
+        held = world.claim.devices
+        pools = ", ".join(dict.fromkeys(one.pool for one in held))
+        has = f"The claim has {_devices(len(held))}, of pool {pools}"
+        return ClaimExplanation(world.claim, (), f"{has}: it does not wait for any.")
     selectors = Selectors()
     nodes = sorted(
         (judge(world, node, selectors) for node in world.nodes),
@@ -70,7 +71,7 @@ def explain_claim(world: ClaimWorld) -> ClaimExplanation:
 
 
 def judge(world: ClaimWorld, node: ClaimNode, selectors: Selectors | None = None) -> ClaimVerdict:
-    """The claim on one node; whoever judges several ones has the same `selectors` for all."""
+    """Judge the claim on one node; callers with several nodes use the same `selectors` for all."""
     search = ClaimSearch(world, node, selectors or Selectors())
     try:
         choices = search.search()
@@ -101,24 +102,17 @@ def judge(world: ClaimWorld, node: ClaimNode, selectors: Selectors | None = None
 
 
 def _against(search: ClaimSearch, request: int) -> Iterator[DeviceVerdict]:
-    """Each device that the request has not got, and what is against it."""
+    """Yield each device that the request has not got, and what is against it."""
     for choice in search.claim.requests[request].choices:
         mine = {one.candidate.id for one in search.best.choices if one.request.name == choice.name}
         for candidate in search.candidates:
-            if candidate.id not in mine:
-                yield DeviceVerdict(
-                    candidate.id, choice.name, _objection(search, choice, candidate)
-                )
-
-
-def _objection(
-    search: ClaimSearch, request: ClaimRequest, candidate: Candidate
-) -> Objection | None:
-    """Also of a device that the search did not come to, and whose selector fails."""
-    try:
-        return search.objection(request, candidate)
-    except (NotEvaluated, ClaimRefused) as error:
-        return Objection(Reason.NOT_EVALUATED, str(error))
+            if candidate.id in mine:
+                continue
+            try:
+                objection = search.objection(choice, candidate)
+            except (NotEvaluated, ClaimRefused) as error:  # the search did not come to it
+                objection = Objection(Reason.NOT_EVALUATED, str(error))
+            yield DeviceVerdict(candidate.id, choice.name, objection)
 
 
 def _chosen(choice: DeviceChoice) -> DeviceVerdict:
@@ -126,18 +120,19 @@ def _chosen(choice: DeviceChoice) -> DeviceVerdict:
 
 
 def _granted(choice: DeviceChoice) -> AllocationResult:
-    request = choice.request
-    return AllocationResult(choice.candidate.id, request.name, request.admin, None, choice.capacity)
-
-
-def _allocated(world: ClaimWorld) -> str:
-    held = world.claim.held or ()
-    pools = ", ".join(dict.fromkeys(one.device.pool for one in held))
-    return f"The claim has {_devices(len(held))}, of pool {pools}: it does not wait for any."
+    request, id_ = choice.request, choice.candidate.id
+    return AllocationResult(
+        request.name,
+        id_.driver,
+        id_.pool,
+        id_.name,
+        admin=request.admin,
+        capacity=choice.capacity,
+    )
 
 
 def _headline(world: ClaimWorld, nodes: Sequence[ClaimVerdict]) -> str:
-    """One sentence of all nodes."""
+    """Return one sentence about all nodes."""
     if not nodes:
         return "There is no node."
     met = [one for one in nodes if one.outcome == ClaimOutcome.MET]
@@ -158,14 +153,13 @@ def _headline(world: ClaimWorld, nodes: Sequence[ClaimVerdict]) -> str:
 
 
 def objections(verdict: ClaimVerdict) -> str:
-    """What is against its devices behind a colon, the most frequent first; empty for nothing."""
+    """Return what is against its devices behind a colon, the most frequent first, or nothing."""
     counts = Counter(one.objection.reason for one in verdict.devices if one.objection)
-    parts = [f"{count} {_is(count)} {WORDS[reason]}" for reason, count in counts.most_common()]
+    parts = [
+        f"{count} {'is' if count == 1 else 'are'} {WORDS[reason]}"
+        for reason, count in counts.most_common()
+    ]
     return f": {', '.join(parts)}" if parts else ""
-
-
-def _is(count: int) -> str:
-    return "is" if count == 1 else "are"
 
 
 def _devices(count: int) -> str:

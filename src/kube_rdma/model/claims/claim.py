@@ -1,25 +1,30 @@
-"""What a ResourceClaim asks for, and what claims hold.
+"""ResourceClaims: what they ask for, what they hold, and what became of it on a node and in pods.
 
-adapters/cluster/kinds/claim_objects reads it, claims/rules/verdicts judges it. Fields are those of
-resource.k8s.io/v1 (k8s.io/api v0.36.3, resource/v1/types.go).
+adapters/cluster/kinds/resource_api reads them, claims/rules/verdicts judges those that wait, and
+claims/rules/prepare books those that are allocated. Fields are those of resource.k8s.io/v1
+(k8s.io/api v0.36.3, resource/v1/types.go).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from enum import StrEnum
 from fractions import Fraction
 
-from kube_base.frozen import Frozen
+from kube_base.frozen import Frozen, field
 from kube_rdma.model.attach.attachment import AskedAddress, NetworkKind, NetworkRoute
 from kube_rdma.model.card import CardId
-from kube_rdma.model.claims.devices import ListedSlice, SliceDevice
+from kube_rdma.model.claims.devices import DRIVER, ResourceSlice, SliceDevice
 from kube_rdma.model.ipam import InterfaceName, PoolName
 from kube_rdma.model.pools import ShareId
 
+SLOTS = "slots"
+"""The capacity of a device of kube-rdma's driver that several claims share."""
+
 
 class DeviceToleration(Frozen):
-    """A taint of devices that a request takes; an empty key or effect stands for all."""
+    """A taint of devices that a request tolerates; an empty key or effect stands for all."""
 
     key: str = ""
     operator: str = "Equal"
@@ -28,9 +33,9 @@ class DeviceToleration(Frozen):
 
 
 class ClaimRequest(Frozen):
-    """One request, or one of the choices of `firstAvailable`: its `name` is then parent/choice."""
+    """One request, or one of the choices of `firstAvailable`."""
 
-    name: str
+    name: str  # of a choice parent/choice
     device_class: str
     selectors: tuple[str, ...] = ()  # in CEL
     every: bool = False  # allocationMode All
@@ -48,43 +53,96 @@ class RequestChoices(Frozen):
 
 
 class ClaimConstraint(Frozen):
-    """What the devices of the named `requests`, of all if none is named, share or differ in."""
+    """An attribute in which devices of the `requests`, of all if none is named, agree or differ."""
 
     attribute: str
     distinct: bool = False
     requests: tuple[str, ...] = ()
 
 
-class AllocationResult(Frozen):
-    """A device of an allocation; `share` tells apart those who hold a shared one."""
+class AllocationResult(Frozen, rename="camel"):
+    """A device that the scheduler gave for a request (status.allocation.devices.results)."""
 
-    device: SliceDevice
-    request: str = ""
-    admin: bool = False
-    share: str | None = None
-    capacity: Mapping[str, Fraction] = {}
+    request: str = ""  # main, or main/sub
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    share: str | None = field(default=None, name="shareID")  # of a device that several claims share
+    admin: bool | None = field(default=None, name="adminAccess")  # only to look at the device
+    capacity: Mapping[str, Fraction] = field(default_factory=dict, name="consumedCapacity")
+    tolerations: tuple[DeviceToleration, ...] = ()
+
+    @property
+    def id(self) -> SliceDevice:
+        """The name of the device."""
+        return SliceDevice(self.driver, self.pool, self.device)
+
+    @property
+    def slots(self) -> int | None:
+        """The slots that are consumed of a shared device of kube-rdma's driver, else None."""
+        consumed = self.capacity.get(SLOTS, self.capacity.get(f"{DRIVER}/{SLOTS}"))
+        return None if consumed is None else math.ceil(consumed)
 
 
-class Claim(Frozen):
-    """A ResourceClaim; `held` is None while it is not allocated."""
+class ClaimName(Frozen):
+    """A ResourceClaim: its name may be used again, its `uid` never."""
 
     namespace: str
     name: str
+    uid: str
+
+    def __str__(self) -> str:
+        """namespace/name, as in messages of Kubernetes."""
+        return f"{self.namespace}/{self.name}"
+
+
+class ClaimUser(Frozen):
+    """An entry of status.reservedFor: a pod, or an object that stands for several."""
+
+    resource: str  # pods
+    name: str
+    uid: str
+
+
+class ConfigOrigin(StrEnum):
+    """The writer of a configuration (AllocationConfigSource)."""
+
+    CLASS = "FromClass"
+    CLAIM = "FromClaim"
+
+
+class OpaqueConfig(Frozen):
+    """One entry of the configuration that a claim was allocated with."""
+
+    origin: ConfigOrigin
+    driver: str
+    parameters: bytes  # JSON of whatever form
+    requests: tuple[str, ...] = ()  # main, or main/sub; none: it is for all
+
+
+class ResourceClaim(Frozen):
+    """A ResourceClaim of the cluster, with devices and configurations of any driver."""
+
+    claim: ClaimName
     requests: tuple[RequestChoices, ...] = ()
     constraints: tuple[ClaimConstraint, ...] = ()
-    held: tuple[AllocationResult, ...] | None = None
-    reserved_for: tuple[str, ...] = ()  # pod/NAME
+    allocated: tuple[AllocationResult, ...] | None = None  # None: it is not allocated
+    users: tuple[ClaimUser, ...] = ()
+    configs: tuple[OpaqueConfig, ...] = ()
+    pod_claim: str = ""  # its name in the pod that a template made it for
+
+    @property
+    def devices(self) -> tuple[AllocationResult, ...]:
+        """The devices that it was given; none before it is allocated."""
+        return self.allocated or ()
 
 
 class DeviceClass(Frozen):
-    """What every request of the class asks of a device beside its own selectors.
-
-    `resource` is the extended resource that it stands for, empty for none.
-    """
+    """The conditions that every request of the class adds to its own selectors."""
 
     name: str
     selectors: tuple[str, ...] = ()
-    resource: str = ""
+    resource: str = ""  # the extended resource that it stands for
 
 
 class ClaimNode(Frozen):
@@ -94,47 +152,7 @@ class ClaimNode(Frozen):
     labels: Mapping[str, str] = {}
 
 
-# What a person wants a claim template to ask for, as the options of `kube-rdma claim` say it.
-
-CARD_CLASS, SHARED_CLASS = "rdma", "rdma-shared"
-GPU_CLASS = "gpu.nvidia.com"
-NEWEST = 99
-"""The minor version that stands for the newest Kubernetes."""
-
-
-class Reach(StrEnum):
-    """How far from its GPU a card may be: at the same PCIe root, the same NUMA node, or anywhere.
-
-    A wider one takes a nearer card first.
-    """
-
-    ROOT = "root"
-    NUMA_NODE = "numa-node"
-    ANY = "any"
-
-
-class ClaimWish(Frozen):
-    """Devices of one claim, for a pod of Kubernetes 1.`minor`.
-
-    `cards` is None for one beside each GPU, or one without GPUs. `rails`: so many cards, all on
-    different rails. `reach` is None where nearness does not count. `gbps` is the rate of a card, or
-    of a share of one. An empty `card_class` is that of whole cards or of shares.
-    """
-
-    name: str = "rdma"
-    cards: int | None = None
-    rails: int | None = None
-    gpus: int = 0
-    reach: Reach | None = None
-    shared: bool = False
-    gbps: int | None = None
-    card_class: str = ""
-    gpu_class: str = GPU_CLASS
-    network: str = ""  # a NetworkAttachmentDefinition, with its namespace or without
-    minor: int = NEWEST
-
-
-# What a claim or its class asks of the interface that a device becomes in the pod.
+# The parameters of a claim or its class, for the interface that a device becomes in the pod.
 
 MOST_PARAMETERS = 10 << 10
 """Bytes of one configuration: OpaqueParametersMaxLength, k8s.io/api@v0.36.3 resource/v1."""
@@ -151,18 +169,14 @@ class NetworkReference(Frozen):
 
 
 class ClaimParameters(Frozen):
-    """What one document says, or several say together; None is what none of them says.
+    """The parameters of one document, or of several together; None: none of them says it."""
 
-    `network` is a NetworkAttachmentDefinition; without it the interface is of `kind` and `mode`,
-    with addresses of `pool`.
-    """
-
-    network: NetworkReference | None = None
+    network: NetworkReference | None = None  # a NetworkAttachmentDefinition, in place of the kind
     kind: NetworkKind | None = None
     mode: str | None = None  # of a macvlan or ipvlan interface
     interface: InterfaceName | None = None
     mtu: int | None = None  # 0: that of the card
-    pool: PoolName | None = None
+    pool: PoolName | None = None  # that addresses are taken from
     addresses: tuple[AskedAddress, ...] | None = None
     routes: tuple[NetworkRoute, ...] | None = None
     default_route: bool | None = None
@@ -170,241 +184,150 @@ class ClaimParameters(Frozen):
     guid: str | None = None
 
 
-class ConfigOrigin(StrEnum):
-    """Who wrote a configuration, by Kubernetes' words (AllocationConfigOrigin)."""
-
-    CLASS = "FromClass"
-    CLAIM = "FromClaim"
-
-
-class OpaqueConfig(Frozen):
-    """One entry of the configuration that a claim was allocated with.
-
-    `requests` are those that it is for (``main``, or ``main/sub``), all if there are none.
-    `parameters` is JSON of whatever form.
-    """
-
-    origin: ConfigOrigin
-    driver: str
-    parameters: bytes
-    requests: tuple[str, ...] = ()
-
-
 class ParameterFault(Frozen):
-    """Parameters that do not go together: the `field` at fault as documents call it."""
+    """Parameters that contradict each other."""
 
-    field: str
+    field: str  # the one at fault, as documents call it
     problem: str
     remedy: str
 
 
 class AskedDevices(Frozen):
-    """The devices that one request asks for, with the parameters that they will have.
+    """The devices that one request asks for, with the parameters that they will have."""
 
-    `request` is ``main`` or ``main/sub``; `count` is None for all that there are.
-    """
-
-    request: str
-    count: int | None
+    request: str  # main, or main/sub
+    count: int | None  # None: all that there are
     parameters: ClaimParameters
 
 
-# What the kubelet asks of a driver of dynamic resource allocation, and what it is answered.
+# Claims that the kubelet has prepared: the answer to it, and the booking on this node.
 
 CLAIM_KIND = "kube-rdma.io/claim"
-"""Of CDI devices that stand for what a claim holds."""
-
-
-class ClaimName(Frozen):
-    """A ResourceClaim: its name may be used again, its `uid` never."""
-
-    namespace: str
-    name: str
-    uid: str
-
-    def __str__(self) -> str:
-        """namespace/name, as in messages of Kubernetes."""
-        return f"{self.namespace}/{self.name}"
+"""The kind of CDI devices that stand for the devices of a claim."""
 
 
 class PreparedDevice(Frozen):
-    """A device of a claim that is ready for containers.
-
-    `requests` are those of the claim that it answers, all if there are none. `cdi` are names of
-    CDI devices, which have to exist by now.
-    """
+    """A device of a claim that is ready for containers."""
 
     pool: str
     device: str
-    requests: tuple[str, ...] = ()
-    cdi: tuple[str, ...] = ()
+    requests: tuple[str, ...] = ()  # of the claim that it answers; none: all
+    cdi: tuple[str, ...] = ()  # names of CDI devices, which exist by now
     share: str | None = None  # of a device that several claims share (KEP-5075)
 
 
-class ClaimUser(Frozen):
-    """Who may use a claim (status.reservedFor): a pod, or what stands for several, by its kind."""
-
-    resource: str  # pods
-    name: str
-    uid: str
-
-
-class AllocatedDevice(Frozen):
-    """What the scheduler gave for a request of a claim (status.allocation.devices.results).
-
-    `request` is ``main`` or ``main/sub``. `slots` are what was consumed of the capacity of that
-    name, None for a device that is nobody's besides. `admin`: it is for looking at the device, and
-    takes nothing away. `tolerant`: the request bears taints of devices.
-    """
-
-    request: str
-    driver: str
-    pool: str
-    device: str
-    share: str | None = None
-    slots: int | None = None
-    admin: bool = False
-    tolerant: bool = False
-
-
-class AllocatedClaim(Frozen):
-    """A ResourceClaim as it stands in the cluster; `devices` and `configs` are of every driver.
-
-    `pod_claim` is what its pod calls it, where it was made for the pod by a template.
-    """
-
-    claim: ClaimName
-    devices: tuple[AllocatedDevice, ...]
-    users: tuple[ClaimUser, ...] = ()
-    configs: tuple[OpaqueConfig, ...] = ()
-    pod_claim: str = ""
-
-
 class ClaimShare(Frozen):
-    """A device of a claim as it is booked: what it stands for on this node.
-
-    `share` is its name among the shares of the resource, which nobody had before and nobody gets
-    later, but where a share is the card itself. `char_paths` are the device nodes that the CDI
-    device `cdi` has. Without any the device does not exist: a container that names it does not
-    start, which is meant where a network has to come first (Attach.REQUIRED). No `cdi`: the card
-    has no node to give. `parameters` say what interface the device becomes in a pod.
-    """
+    """A device of a claim as it is booked on this node."""
 
     request: str
     pool: str
     device: str
     share_id: str | None
     resource: str
+    # Its name among the shares of the resource; nobody else gets it, unless it is the card itself.
     share: ShareId
     cards: tuple[CardId, ...]
     slots: int
+    # The device nodes of the CDI device. With none the CDI device does not exist and a container
+    # that names it does not start, as is meant where a network comes first (Attach.REQUIRED).
     char_paths: tuple[str, ...]
-    cdi: str = ""
+    cdi: str = ""  # empty: the card has no device node
     admin: bool = False
     parameters: ClaimParameters = ClaimParameters()
 
     @property
     def makes_interface(self) -> bool:
-        """Whether a pod gets an interface by it, without saying so itself."""
+        """True if its parameters give the pod an interface."""
         return not self.admin and self.parameters != ClaimParameters()
 
 
 class ClaimDevice(Frozen):
-    """A device of a claim of a pod that is going to be an interface of it."""
+    """A device of a pod's claim that becomes an interface of the pod."""
 
     claim: ClaimName
     share: ClaimShare
 
     @property
     def source(self) -> str:
-        """What messages call it."""
+        """Its name in messages."""
         return f"claim {self.claim}: request {self.share.request}"
 
 
 class PreparedClaim(Frozen):
-    """A record of the agent: a claim that the kubelet has been told to be prepared.
-
-    `boot` is the boot of the node in which its device nodes have these paths, `pod_claim` is as
-    AllocatedClaim has it.
-    """
+    """A record of the agent: a claim of which it has told the kubelet that it is prepared."""
 
     claim: ClaimName
     shares: tuple[ClaimShare, ...]
     users: tuple[ClaimUser, ...]
-    boot: str
+    boot: str  # the boot of the node in which its device nodes have these paths
     when: float  # seconds of the wall clock, for people and to tell which of two came later
-    pod_claim: str = ""
+    pod_claim: str = ""  # as in ResourceClaim
 
 
-# What the status of a claim says of a device that kube-rdma gave for it (status.devices).
+# The status of the devices that kube-rdma gave for a claim (status.devices).
 
 
 class DeviceCondition(Frozen):
-    """A condition of a device. `reason` is one word for programs, `message` a sentence."""
+    """A condition of a device."""
 
     type: str
     holds: bool
-    reason: str
-    message: str
+    reason: str  # one word, for programs
+    message: str  # a sentence
 
 
 class DeviceStatus(Frozen):
-    """One device of a claim. `interface` "" is none in a pod; `addresses` are CIDRs."""
+    """The status of one device of a claim."""
 
     pool: str
     device: str
     share_id: str | None
     conditions: tuple[DeviceCondition, ...]
-    interface: str = ""
-    addresses: tuple[str, ...] = ()
+    interface: str = ""  # in the pod; empty: none
+    addresses: tuple[str, ...] = ()  # CIDRs
     mac: str = ""
 
 
-# Which claims a pod has, and which of its containers use them.
+# Pods with their claims, and the containers that use them.
 
 
 class ClaimUse(Frozen):
-    """A container that names a claim of its pod; without a `request` it means all of them."""
+    """A container that names a claim of its pod."""
 
     container: str
-    claim: str  # as the pod calls it (spec.resourceClaims)
-    request: str = ""
+    claim: str  # its name in the pod (spec.resourceClaims)
+    request: str = ""  # empty: all requests of the claim
 
 
 class PodClaims(Frozen):
-    """A pod with its claims.
-
-    `claims` are pairs: what the pod calls a claim, and the name of the ResourceClaim; a claim that
-    is not made yet is left out. That of extended resources has the same word for both. `templates`
-    are the pod's words for claims that were made for it.
-    """
+    """A pod with its claims; one that is not made yet is left out."""
 
     namespace: str
     name: str
     uid: str
+    # Pairs of the name in the pod and that of the ResourceClaim; both are the same for a claim that
+    # the scheduler made for extended resources.
     claims: tuple[tuple[str, str], ...] = ()
     uses: tuple[ClaimUse, ...] = ()
-    templates: tuple[str, ...] = ()
+    templates: tuple[str, ...] = ()  # names in the pod of claims that were made for it
+    resources: tuple[str, ...] = ()  # extended resources that its containers ask for
 
 
-# What decides about a claim, read at one time: the claim and all that the scheduler looks at.
+# Explanations of claims that wait: what the scheduler looks at, and what claims/rules says of it.
 
 
 class ClaimWorld(Frozen):
-    """`others` are claims that hold devices; `slices` are in the order of their list."""
+    """A claim and all that the scheduler looks at to allocate it, read at one time."""
 
-    claim: Claim
+    claim: ResourceClaim
     nodes: tuple[ClaimNode, ...] = ()
     classes: tuple[DeviceClass, ...] = ()
-    slices: tuple[ListedSlice, ...] = ()
-    others: tuple[Claim, ...] = ()
-
-
-# Whether a claim can be met on a node, and what is against each device: what claims/rules says.
+    slices: tuple[ResourceSlice, ...] = ()  # in the order of their list
+    others: tuple[ResourceClaim, ...] = ()  # claims that hold devices
 
 
 class Reason(StrEnum):
-    """What is against a device for a request, in the order in which the scheduler looks."""
+    """A reason against a device for a request, in the order in which the scheduler looks."""
 
     POOL_INCOMPLETE = "poolIncomplete"
     POOL_INVALID = "poolInvalid"
@@ -421,23 +344,23 @@ class Reason(StrEnum):
 
 
 class Objection(Frozen):
-    """What is against a device, and a sentence without its stop."""
+    """A reason against a device, and a sentence without its stop."""
 
     reason: Reason
     text: str
 
 
 class DeviceVerdict(Frozen):
-    """A device for a request: without an `objection` it could be had, `chosen` if it would be."""
+    """A device for a request: without an objection it could be allocated."""
 
     device: SliceDevice
     request: str
     objection: Objection | None = None
-    chosen: bool = False
+    chosen: bool = False  # it would be allocated
 
 
 class ClaimOutcome(StrEnum):
-    """What becomes of the claim on a node. The order is that of the page, the worst first."""
+    """The outcome of a claim on a node. The order is that of the page, the worst first."""
 
     REFUSED = "refused"  # the scheduler gives up, on every node
     NOT_MET = "notMet"
@@ -446,16 +369,14 @@ class ClaimOutcome(StrEnum):
 
 
 class ClaimVerdict(Frozen):
-    """A node. `granted` is what the claim would be given there.
-
-    `why` is for a REFUSED or NOT_JUDGED claim. Of a claim that is NOT_MET, `lacking` is how many
-    devices the best attempt lacked, of `wanted`, and `stuck` the request that it ended at.
-    """
+    """The verdict about a claim on one node."""
 
     node: str
     outcome: ClaimOutcome
-    granted: tuple[AllocationResult, ...] = ()
-    why: str = ""
+    granted: tuple[AllocationResult, ...] = ()  # what it would be given there
+    why: str = ""  # of one that is REFUSED or NOT_JUDGED
+    # Of one that is NOT_MET: how many devices the best attempt lacked of how many, and the request
+    # at which it ended.
     wanted: int = 0
     lacking: int = 0
     stuck: str = ""
@@ -463,16 +384,16 @@ class ClaimVerdict(Frozen):
 
 
 class ClaimExplanation(Frozen):
-    """The claim with the verdicts of all nodes, and sentences that a reader has to know."""
+    """The claim with the verdicts of all nodes."""
 
-    claim: Claim
+    claim: ResourceClaim
     nodes: tuple[ClaimVerdict, ...]
     headline: str
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # sentences that a reader has to know
 
     @property
     def is_met(self) -> bool:
-        """Whether it is allocated, or could be: what stops the scheduler stops it on all nodes."""
+        """True if it is allocated, or could be: what stops the scheduler stops it on all nodes."""
         outcomes = {verdict.outcome for verdict in self.nodes}
         could = ClaimOutcome.MET in outcomes and ClaimOutcome.REFUSED not in outcomes
-        return self.claim.held is not None or could
+        return self.claim.allocated is not None or could

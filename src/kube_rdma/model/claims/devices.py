@@ -1,7 +1,8 @@
 """Devices of dynamic resource allocation: as drivers publish them, and as containers hold them.
 
-adapters/cluster/kinds reads slices and claims, adapters/kubelet what containers hold; claims/rules
-joins them with the survey. The three names of a device are what KEP-4381 makes it unique by.
+adapters/cluster/kinds/resource_api decodes slices into these values, adapters/kubelet reads what
+containers hold; claims/rules and pools/rules join them with the survey. Fields of slices are those
+of resource.k8s.io/v1 (k8s.io/api v0.36.3, resource/v1/types.go).
 """
 
 from __future__ import annotations
@@ -9,49 +10,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 from fractions import Fraction
+from typing import Any
 
-from kube_base.frozen import Frozen
+from kube_base.frozen import Frozen, field
 
 DRIVER = "rdma.kube-rdma.io"
 """The name of kube-rdma's own driver, in slices, claims and their configuration."""
 
 
 class SliceDevice(Frozen):
-    """A device of a ResourceSlice: its driver, its pool, and its name in the pool."""
+    """The name of a device: its driver, its pool, and its name in the pool (unique by KEP-4381)."""
 
     driver: str  # gpu.nvidia.com
     pool: str  # often the node's name
     name: str  # gpu-0
-
-
-class PublishedCard(Frozen):
-    """What a driver's attributes say of a network card; "" is not said.
-
-    `name` is the device's in its pool, `pci` its function in the form of sysfs, `rdma` its RDMA
-    device and `interface` its interface as the driver saw them before a pod had the card. `capable`
-    says whether it has RDMA, None where the driver does not.
-    """
-
-    name: str
-    pci: str = ""
-    rdma: str = ""  # mlx5_0
-    interface: str = ""  # ens1f0np0
-    capable: bool | None = None
-
-
-class DeviceSlice(Frozen):
-    """A ResourceSlice of a node, as far as it says where devices sit.
-
-    `addresses` has for each device the PCI addresses among its attributes, lower case, in the form
-    of sysfs (``0000:81:00.0``). A slice counts only while no other of its pool has a higher
-    `generation`. `cards` are those of its devices that may be network cards.
-    """
-
-    driver: str
-    pool: str
-    generation: int
-    addresses: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    cards: tuple[PublishedCard, ...] = ()
 
 
 class ClaimedDevice(Frozen):
@@ -63,108 +35,160 @@ class ClaimedDevice(Frozen):
     device: SliceDevice
 
 
-class ClaimedPod(Frozen):
-    """A pod that names ResourceClaims: the claims by name, and the extended resources it asks for.
+class PublishedCard(Frozen):
+    """A network card as the attributes of its device describe it; "" is not said."""
 
-    A claim that is not made yet has no name and is left out.
+    name: str  # the device's name in its pool
+    pci: str = ""  # its function, in the form of sysfs
+    rdma: str = ""  # mlx5_0, as the driver saw it before a pod had the card
+    interface: str = ""  # ens1f0np0, seen at the same time
+    capable: bool | None = None  # of RDMA; None: the driver does not say
+
+
+class DeviceSlice(Frozen):
+    """The part of a node's ResourceSlice that says where devices sit; bundles of doctor have it."""
+
+    driver: str
+    pool: str
+    generation: int  # a slice counts only while no other of its pool has a higher one
+    # For each device the PCI addresses among its attributes, in the form of sysfs.
+    addresses: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    cards: tuple[PublishedCard, ...] = ()  # devices that may be network cards
+
+
+# ResourceSlices of any driver, with all that the scheduler looks at.
+
+
+class DeviceAttribute(Frozen, omit_defaults=True):
+    """The value of an attribute, in the field of its type.
+
+    None is set for a type that Kubernetes 1.36 does not read by default, such as a list.
     """
 
-    namespace: str
-    name: str
-    claims: tuple[str, ...]
-    resources: tuple[str, ...] = ()
+    string: str | None = None
+    number: int | None = field(default=None, name="int")
+    truth: bool | None = field(default=None, name="bool")
+    version: str | None = None
+
+    @classmethod
+    def of(cls, value: str | int) -> DeviceAttribute:
+        """Return the attribute of a text, a number or a truth value."""
+        if isinstance(value, bool):  # before int, which it is too
+            return cls(truth=value)
+        return cls(number=value) if isinstance(value, int) else cls(value)
+
+    @property
+    def value(self) -> str | int | None:
+        """The value without its type, None where it has none that is read."""
+        values = (self.version, self.number, self.truth, self.string)
+        return next((value for value in values if value is not None), None)
 
 
-# What ResourceSlices of any driver list, with all that the scheduler looks at.
+Attributes = Mapping[str, DeviceAttribute]
+"""Attributes of a device by name; a name without a domain is of the driver's own."""
 
 
-class Version(Frozen):
-    """An attribute that is a version, as the driver wrote it."""
+class TaintEffect(StrEnum):
+    """The effect of a device's taint on claims; other drivers may write further ones."""
 
-    text: str
-
-
-AttributeValue = str | int | bool | Version | None
-"""None: a value of a kind that Kubernetes 1.36 does not read by default, such as a list."""
+    NONE = "None"  # it only informs
+    NO_SCHEDULE = "NoSchedule"  # no new claim gets the device
+    NO_EXECUTE = "NoExecute"  # and pods that have it end
 
 
-class ListedTaint(Frozen):
-    """What keeps claims away from a device: of effect NoSchedule and NoExecute, not None."""
+class DeviceTaint(Frozen, rename="camel", omit_defaults=True):
+    """A taint of a device."""
 
     key: str
-    effect: str
+    effect: str  # a TaintEffect, or another driver's text
     value: str = ""
+    time_added: str = ""  # RFC 3339; empty until the API server has set it
 
 
-class CapacityPolicy(Frozen):
-    """How much of a capacity a request takes; `default` without a word of the request."""
+class CapacityRange(Frozen, omit_defaults=True):
+    """The amounts of a capacity that a request may take."""
 
-    default: Fraction | None = None
-    values: tuple[Fraction, ...] = ()
-    least: Fraction | None = None
-    most: Fraction | None = None
-    step: Fraction | None = None
-    has_range: bool = False
+    min: Fraction | None = None
+    max: Fraction | None = None
+    step: Fraction | None = None  # None: any amount between the ends
 
 
-class ListedCapacity(Frozen):
-    """How much a device has of something."""
+class CapacityPolicy(Frozen, rename="camel", omit_defaults=True):
+    """The amounts of a capacity that requests take."""
+
+    default: Fraction | None = None  # where the request names none; None: all of it
+    valid_values: tuple[Fraction, ...] = ()
+    valid_range: CapacityRange | None = None
+
+
+class DeviceCapacity(Frozen, rename="camel", omit_defaults=True):
+    """The amount that a device has of something; without a policy it is a fact to select by."""
 
     value: Fraction
-    policy: CapacityPolicy | None = None
+    request_policy: CapacityPolicy | None = None
 
 
-class CounterUse(Frozen):
-    """What a device takes of a counter set of its pool."""
+class Counter(Frozen):
+    """The value of a counter, or the part of it that a device takes."""
+
+    value: Fraction
+
+
+class CounterSet(Frozen):
+    """Counters that devices of a pool share."""
+
+    name: str
+    counters: Mapping[str, Counter] = {}
+
+
+class CounterUse(Frozen, rename="camel"):
+    """The part of a counter set of its pool that a device takes."""
 
     counter_set: str
-    counters: Mapping[str, Fraction]
+    counters: Mapping[str, Counter] = {}
 
 
-class NodeChoice(Frozen):
-    """For which nodes a slice or a device is; `selector` is a NodeSelector as it was written."""
+class NodeChoice(Frozen, rename="camel", omit_defaults=True, kw_only=True):
+    """The nodes that a slice or a device is for."""
 
-    node: str = ""
-    every: bool = False
-    selector: Mapping[str, object] | None = None
+    node_name: str | None = None
+    all_nodes: bool | None = None
+    node_selector: Mapping[str, Any] | None = None  # a NodeSelector as it was written
 
     @property
     def is_set(self) -> bool:
-        """Whether it names any node."""
-        return bool(self.node) or self.every or self.selector is not None
+        """True if it names any node."""
+        return bool(self.node_name or self.all_nodes) or self.node_selector is not None
 
 
-class ListedDevice(Frozen):
-    """A device. Names of attributes and capacities without a domain are its driver's own."""
+class ListedDevice(NodeChoice):
+    """A device as a ResourceSlice lists it; its nodes count in a slice with `per_device` alone."""
 
-    name: str
-    attributes: Mapping[str, AttributeValue] = {}
-    capacity: Mapping[str, ListedCapacity] = {}
-    taints: tuple[ListedTaint, ...] = ()
-    uses: tuple[CounterUse, ...] = ()
-    shared: bool = False  # allowMultipleAllocations
-    nodes: NodeChoice = NodeChoice()
-    has_bindings: bool = False  # bindingConditions
+    name: str = ""
+    attributes: Attributes = field(default_factory=dict)
+    capacity: Mapping[str, DeviceCapacity] = {}  # names as of attributes
+    shared: bool | None = field(default=None, name="allowMultipleAllocations")
+    taints: tuple[DeviceTaint, ...] = ()
+    uses: tuple[CounterUse, ...] = field(default=(), name="consumesCounters")
+    binding_conditions: tuple[str, ...] | None = None
 
 
-class ListedSlice(Frozen):
-    """A ResourceSlice; `slices` is how many its pool has."""
+class SlicePool(Frozen, rename="camel"):
+    """The pool that a slice is a part of."""
 
-    name: str
-    driver: str
-    pool: str
-    generation: int
-    slices: int
-    nodes: NodeChoice
-    per_device: bool = False  # perDeviceNodeSelection
+    name: str = ""
+    generation: int = 0  # a slice counts only while no other of its pool has a higher one
+    slices: int = field(default=1, name="resourceSliceCount")  # that the pool has at its generation
+
+
+class SliceSpec(NodeChoice):
+    """The spec of a ResourceSlice."""
+
+    driver: str = ""
+    pool: SlicePool = SlicePool()
     devices: tuple[ListedDevice, ...] = ()
-    counter_sets: tuple[tuple[str, Mapping[str, Fraction]], ...] = ()
-
-
-# What this node offers to claims: OfferedCard as a pool has it, OfferedDevice as a slice says it.
-
-Attributes = tuple[tuple[str, str | int], ...]
-"""Attributes of a device by name, sorted; a name without a domain is of the driver's own."""
+    per_device: bool | None = field(default=None, name="perDeviceNodeSelection")
+    counter_sets: tuple[CounterSet, ...] = field(default=(), name="sharedCounters")
 
 
 class ClaimFeature(StrEnum):
@@ -177,87 +201,33 @@ class ClaimFeature(StrEnum):
     DEVICE_TAINTS = "DRADeviceTaints"
 
 
-class TaintEffect(StrEnum):
-    """What a taint of a device does. NONE: it only tells. NO_SCHEDULE: no new claim gets it."""
+class ResourceSlice(Frozen):
+    """A ResourceSlice, as the API server has it or as it is to be written."""
 
-    NONE = "None"
-    NO_SCHEDULE = "NoSchedule"
-
-
-class DeviceTaint(Frozen):
-    """A taint of a device; `added` (RFC 3339) is empty until the API server has set it."""
-
-    key: str
-    effect: TaintEffect
-    added: str = ""
+    name: str
+    spec: SliceSpec
+    owner: str = ""  # the uid of the Node object that it is removed with
+    without: frozenset[ClaimFeature] = frozenset()  # that kube-rdma wrote it without
 
 
-class RequestPolicy(Frozen):
-    """How much of a capacity a request may take, and what is taken if it names none.
-
-    `step` is None where any amount between the ends may be asked for.
-    """
-
-    default: int
-    least: int
-    most: int
-    step: int | None = None
-
-
-class DeviceCapacity(Frozen):
-    """How much a device has of something; without a policy it is a fact to select by."""
-
-    value: int
-    policy: RequestPolicy | None = None
+# The cards of this node that claims can get, before they are laid into devices of slices.
 
 
 class OfferedCard(Frozen):
-    """A card of a pool, or a whole pool whose shares stand for it.
-
-    `group` is the physical card: what changes together. A `shared` one is for `slots` pods at a
-    time.
-    """
+    """A card of a pool, or a whole pool whose shares stand for it."""
 
     name: str
-    group: str
+    group: str  # the physical card: what changes together
     attributes: Attributes
-    slots: int = 1
+    slots: int = 1  # pods that a shared one is for at a time
     shared: bool = False
     taints: tuple[DeviceTaint, ...] = ()
 
 
-class OfferedDevice(Frozen):
-    """A device of a ResourceSlice, as it is written."""
-
-    name: str
-    attributes: Attributes
-    capacities: tuple[tuple[str, DeviceCapacity], ...] = ()  # sorted by name
-    shared: bool = False  # allowMultipleAllocations
-    taints: tuple[DeviceTaint, ...] = ()
-
-
-class PublishedSlice(Frozen):
-    """A ResourceSlice of this driver and node, as the API server has it.
-
-    `count` is how many slices its pool has at its `generation`. `owner` is the uid of the Node
-    object that it goes with. `without` are the features that it was written without.
-    """
-
-    name: str
-    generation: int
-    count: int
-    devices: tuple[OfferedDevice, ...]
-    owner: str = ""
-    without: frozenset[ClaimFeature] = frozenset()
-
-
-# How a device of the driver is: what the kubelet writes into the status of pods that hold it.
-
-
 class DeviceHealth(Frozen):
-    """One device of a pool; `healthy` None: it cannot be told. `message`: why it is not well."""
+    """The health of a device, which the kubelet writes into the status of pods that hold it."""
 
     pool: str
     device: str
-    healthy: bool | None
-    message: str = ""
+    healthy: bool | None  # None: it is not known
+    message: str = ""  # why it is not healthy

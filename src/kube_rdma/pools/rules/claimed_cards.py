@@ -1,6 +1,6 @@
 """Finds the network cards that the claims of pods stand for, whatever driver handed them out.
 
-Reads adapters/cluster/kinds/resource_slice for the doctor, the metrics and verify. No driver's
+Reads adapters/cluster/kinds/resource_api for the doctor, the metrics and verify. No driver's
 name decides: a device is a card if its attributes lead to an RDMA device that somebody sees. What
 was done with the card is the driver's business, and nothing here supposes it.
 """

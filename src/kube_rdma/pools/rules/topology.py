@@ -16,7 +16,8 @@ from itertools import takewhile
 
 from kube_base.frozen import Frozen
 from kube_rdma.model.card import Card, CardId
-from kube_rdma.model.claims.devices import ClaimedDevice, ClaimedPod, DeviceSlice, SliceDevice
+from kube_rdma.model.claims.claim import PodClaims
+from kube_rdma.model.claims.devices import ClaimedDevice, DeviceSlice, SliceDevice
 from kube_rdma.model.device import Gpu, PciAddress, PciPosition
 from kube_rdma.model.holdings import Allocatable, FreeGpu, HeldGpu, Holding
 from kube_rdma.model.pools import RailRecord
@@ -266,8 +267,8 @@ def free_claim_gpus(gpus: ClaimGpus, held: Iterable[ClaimedDevice]) -> tuple[Gpu
 
 
 def starting_pods(
-    pods: Iterable[ClaimedPod], resource: str, held: Iterable[ClaimedDevice]
-) -> tuple[ClaimedPod, ...]:
+    pods: Iterable[PodClaims], resource: str, held: Iterable[ClaimedDevice]
+) -> tuple[PodClaims, ...]:
     """Return the pods that the kubelet may be admitting: they want it and have no device yet.
 
     The kubelet allocates shares when it admits a pod and prepares its claims afterwards

@@ -16,15 +16,16 @@ from kube_base.frozen import Frozen
 from kube_rdma.claims.rules.cel.evaluate import Selectors
 from kube_rdma.claims.rules.verdicts import judge, objections
 from kube_rdma.model.claims.claim import (
-    Claim,
+    ClaimName,
     ClaimNode,
     ClaimOutcome,
     ClaimRequest,
     ClaimWorld,
     DeviceClass,
     RequestChoices,
+    ResourceClaim,
 )
-from kube_rdma.model.claims.devices import ListedSlice
+from kube_rdma.model.claims.devices import ResourceSlice
 from kube_rdma.model.kubernetes import quantity
 
 # The name of every class as an extended resource, whatever it says itself (KEP-5004).
@@ -76,22 +77,27 @@ def amounts(manifest: Mapping[str, Any]) -> dict[str, int]:
     return totals
 
 
-def claims_for(resource: str, count: int, classes: Iterable[DeviceClass]) -> tuple[Claim, ...]:
+def claims_for(
+    resource: str, count: int, classes: Iterable[DeviceClass]
+) -> tuple[ResourceClaim, ...]:
     """Return the claims that the scheduler makes for an extended resource, one for each class."""
     named = (one.name for one in classes if resource in (one.resource, _OF_CLASS + one.name))
     requests = ((name, ClaimRequest("card", name, count=count)) for name in named)
-    return tuple(Claim("", name, (RequestChoices("card", (one,)),)) for name, one in requests)
+    return tuple(
+        ResourceClaim(ClaimName("", name, ""), (RequestChoices("card", (one,)),))
+        for name, one in requests
+    )
 
 
 def unmet(
-    claims: Sequence[Claim],
+    claims: Sequence[ResourceClaim],
     node: ClaimNode,
     classes: tuple[DeviceClass, ...],
-    slices: tuple[ListedSlice, ...],
+    slices: tuple[ResourceSlice, ...],
     selectors: Selectors,
 ) -> tuple[str, ...]:
     """Return for each claim why this node never meets it, empty for one that it may meet."""
-    near = tuple(one for one in slices if one.nodes.node in ("", node.name))
+    near = tuple(one for one in slices if (one.spec.node_name or node.name) == node.name)
     return tuple(
         _why(ClaimWorld(claim, (node,), classes, near), node, selectors) for claim in claims
     )

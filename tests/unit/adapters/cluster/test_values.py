@@ -1,15 +1,18 @@
-"""Quantities, codecs and what an object may be made of."""
+"""Quantities, codecs, evictions, and what an object may be made of."""
 
 import pytest
 
-from kube_base.errors import Refused
+from kube_base.errors import Unavailable
+from kube_base.frozen import replace
 from kube_client import wire
 from kube_client.kinds import Wanted
+from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.node import NODE, NodeObjectSpec, node_state, whole
-from kube_rdma.adapters.cluster.kinds.pod import DAEMON_SET
-from kube_rdma.adapters.cluster.kinds.resource_claim import OWN_CLAIM, allocated_claim
+from kube_rdma.adapters.cluster.kinds.pod import DAEMON_SET, POD
+from kube_rdma.adapters.cluster.kinds.resource_api import RESOURCE_CLAIM
+from kube_rdma.adapters.cluster.nodes import Pods
 from kube_rdma.verify.cluster import BANDWIDTH_CHECK, seen_check
-from tests.kit.api_server import TRIAL, Spec
+from tests.kit.api_server import QUICK, TRIAL, Spec
 
 
 @pytest.mark.parametrize(
@@ -53,9 +56,9 @@ def test_a_node_with_an_amount_that_is_no_quantity_is_read():
 def test_a_claim_with_an_amount_that_is_no_quantity_is_refused():
     result = b'{"driver": "a", "consumedCapacity": {"slots": "many"}}'
     status = b'{"allocation": {"devices": {"results": [%s]}}}' % result
-    stored = wire.stored(OWN_CLAIM, b'{"metadata": {"name": "c"}, "status": %s}' % status)
-    with pytest.raises(Refused, match="'many' is no quantity"):
-        allocated_claim(stored)
+    claim = b'{"metadata": {"name": "c"}, "status": %s}' % status
+    with pytest.raises(wire.Unreadable, match="not a quantity: 'many'"):
+        wire.stored(RESOURCE_CLAIM, claim)
 
 
 def test_a_kind_that_is_only_read_is_not_written():
@@ -81,3 +84,17 @@ def test_an_object_that_is_nested_too_deeply_is_named_and_its_neighbours_are_rea
         assert "nested deeper" in seen_check(wire.stored(BANDWIDTH_CHECK, document)).refusal
         with pytest.raises(wire.Unreadable, match=r"DaemonSet b/bad: .* nested deeper"):
             wire.stored(DAEMON_SET, document)
+
+
+async def test_an_eviction_that_a_budget_holds_is_answered_at_once(server, line):
+    """Its 429 says when to come again too, and others wait for their turn meanwhile."""
+
+    async def sleep(seconds):
+        raise AssertionError(f"it waits for {seconds} s")
+
+    pods = Pods(Cluster(line, replace(QUICK, sleep=sleep)))
+    server.put(POD, {"metadata": {"name": "a", "namespace": "default"}})
+    server.protected.add(("default", "a"))
+    pod = await pods.read("default", "a")
+    with pytest.raises(Unavailable, match="disruption budget"):
+        await pods.evict(pod)

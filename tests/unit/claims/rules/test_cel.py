@@ -8,20 +8,19 @@ from kube_rdma.claims.rules.cel import evaluate
 from kube_rdma.claims.rules.cel.evaluate import MOST_STEPS, Selectors
 from kube_rdma.claims.rules.cel.functions import EvaluationError
 from kube_rdma.claims.rules.cel.syntax import NotEvaluated
-from kube_rdma.model.claims.devices import ListedCapacity, ListedDevice, Version
+from kube_rdma.model.claims.devices import DeviceAttribute, DeviceCapacity, ListedDevice
 from kube_rdma.model.kubernetes import quantity
+from tests.kit.claims import attributes
 
 DRIVER = "d.test"
 DEVICE = ListedDevice(
     "a",
     attributes={
-        "rail": 1,
-        "model": "ConnectX-7",
-        "fast": True,
-        "firmware": Version("28.39.1002-rc.1+build"),
-        "std.test/root": "pci0000:15",
+        **attributes({"rail": 1, "model": "ConnectX-7", "fast": True}),
+        "firmware": DeviceAttribute(version="28.39.1002-rc.1+build"),
+        "std.test/root": DeviceAttribute("pci0000:15"),
     },
-    capacity={"memory": ListedCapacity(quantity("40Gi"))},
+    capacity={"memory": DeviceCapacity(quantity("40Gi"))},
     shared=True,
 )
 OWN = f'device.attributes["{DRIVER}"]'
@@ -91,7 +90,7 @@ def test_what_has_no_value_is_an_error_as_for_the_scheduler(text):
 def test_an_attribute_without_a_value_that_is_read_spoils_each_selector():
     """As with a list where the gate for lists is off (cel/compile.go, getAttributeValue)."""
     with pytest.raises(EvaluationError):
-        Selectors().take("true", DRIVER, ListedDevice("a", attributes={"roots": None}))
+        Selectors().take("true", DRIVER, ListedDevice("a", attributes={"roots": DeviceAttribute()}))
 
 
 @pytest.mark.parametrize(

@@ -82,12 +82,6 @@ def test_a_request_stands_for_its_subrequests(requests, request_name):
     assert covers(requests, request_name) == expected
 
 
-def test_a_subrequest_stands_for_itself_alone():
-    assert covers(("card/big",), "card/big")
-    assert not covers(("card/big",), "card/small")
-    assert not covers(("card/big",), "card")
-
-
 @pytest.mark.parametrize(
     ("fields", "field", "problem"),
     [

@@ -1,8 +1,11 @@
-"""What a claim gets on this node, and each sentence with which it gets nothing."""
+"""What a claim gets on this node, each refusal, and what is said of a booking."""
 
 from __future__ import annotations
 
+import json
 import re
+from fractions import Fraction
+from ipaddress import ip_address
 
 import pytest
 from hypothesis import given
@@ -12,21 +15,27 @@ from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
 from kube_rdma.claims.rules.names import device_name, slot_name
 from kube_rdma.claims.rules.prepare import (
+    FOLDER,
+    MOST_ADDRESSES,
     BookingNode,
     answer,
     book,
+    device_statuses_of,
     devices_of,
     health,
+    metadata_files,
     rebooked,
     refuse_vanished,
 )
 from kube_rdma.claims.rules.shape import claim_offer, slices
+from kube_rdma.model.attach.attachment import Attached, InterfaceAddress
 from kube_rdma.model.claims.claim import (
-    AllocatedClaim,
-    AllocatedDevice,
+    AllocationResult,
     ClaimName,
     ClaimUser,
+    DeviceToleration,
     PreparedDevice,
+    ResourceClaim,
 )
 from kube_rdma.model.claims.devices import DRIVER, ClaimFeature
 from kube_rdma.model.pools import Attach, Mode, PoolSpec, ShareId
@@ -48,12 +57,14 @@ def world(*specs, cards=(FIRST, SECOND), prepared=(), boot="b00t"):
     return BookingNode("node-1", boot, devices_of(pools), tuple(prepared))
 
 
-def result(device="0000-81-00-0", request="nic", **facts):
-    return AllocatedDevice(request, DRIVER, "node-1", device, **facts)
+def result(device="0000-81-00-0", request="nic", slots=None, **facts):
+    capacity = {} if slots is None else {"slots": Fraction(slots)}
+    return AllocationResult(request, DRIVER, "node-1", device, capacity=capacity, **facts)
 
 
 def claim(*results, name=CLAIM):
-    return AllocatedClaim(name, results or (result(share="s1", slots=1),), PODS)
+    given = results or (result(share="s1", slots=1),)
+    return ResourceClaim(name, allocated=given, users=PODS)
 
 
 def booked(claim_, where=None):
@@ -108,7 +119,7 @@ REFUSALS = {
         world(),
         "deleted and made again: its uid is uid-new, not 5b0e",
     ),
-    "unallocated": (AllocatedClaim(CLAIM, ()), world(), "no device of rdma.kube-rdma.io"),
+    "unallocated": (ResourceClaim(CLAIM), world(), "no device of rdma.kube-rdma.io"),
     "other pool": (
         claim(replace(result(), pool="node-2")),
         world(),
@@ -149,7 +160,7 @@ def test_what_cannot_be_had_is_refused_in_one_sentence(why):
 
 
 def test_a_device_that_is_ill_is_given_to_who_bears_its_taints_or_looks_at_it():
-    for facts in ({"tolerant": True}, {"admin": True}):
+    for facts in ({"tolerations": (DeviceToleration(),)}, {"admin": True}):
         assert booked(claim(result(**facts)), world(EXCLUSIVE, cards=(ILL,))).shares
 
 
@@ -225,7 +236,9 @@ def test_no_more_is_booked_than_devices_have(world_):
         name = ClaimName("team", f"c{number}", f"uid-{number}")
         where = BookingNode("node-1", "b00t", devices, tuple(prepared))
         try:
-            prepared.append(book(name, AllocatedClaim(name, tuple(results)), where, number))
+            prepared.append(
+                book(name, ResourceClaim(name, allocated=tuple(results)), where, number)
+            )
         except (Refused, Unavailable):
             continue
     shares = [share for one in prepared for share in one.shares]
@@ -306,3 +319,87 @@ def test_claims_and_pods_of_the_plugin_never_hold_more_than_a_device_has(spec, p
         taken += slots or 1
         assert taken <= room
         where = replace(where, prepared=(*where.prepared, made))
+
+
+NAME = ClaimName("team", "job-0-nic-x7", "uid-claim")
+PREPARED = booked(
+    claim(
+        result(request="nics/fast", share="s1", slots=1),
+        result("0000-a1-00-0", request="other", share="s2", slots=1),
+        name=NAME,
+    )
+)
+ADDRESS = InterfaceAddress(ip_address("10.9.0.4"), 24)
+NET1 = Attached("team/rail", "net1", "02:00:00:00:00:01", 9000, (ADDRESS,), card=FIRST.id)
+
+
+def conditions(status):
+    return {one.type: (one.holds, one.reason) for one in status.conditions}
+
+
+def test_a_device_says_what_its_network_made():
+    left, right = device_statuses_of(PREPARED, [NET1])
+    assert conditions(left) == {"Ready": (True, "Prepared"), "NetworkReady": (True, "Attached")}
+    assert (left.interface, left.addresses, left.mac) == ("net1", ("10.9.0.4/24",), NET1.mac)
+    assert left.conditions[1].message == "net1 of network team/rail has 10.9.0.4/24."
+    assert conditions(right)["NetworkReady"] == (False, "NotAttached")
+    assert (right.interface, right.addresses) == ("", ())
+    assert [one.share_id for one in (left, right)] == ["s1", "s2"]
+
+
+def test_a_device_that_waits_for_its_network_is_not_ready():
+    (status,) = device_statuses_of(booked(claim(), world(replace(MULTI, attach=Attach.REQUIRED))))
+    assert conditions(status)["Ready"] == (False, "WaitsForNetwork")
+
+
+def test_a_look_at_a_device_has_no_network():
+    (status,) = device_statuses_of(booked(claim(result(admin=True))), [NET1])
+    assert conditions(status)["NetworkReady"] == (False, "NotAttached")
+
+
+def test_no_more_addresses_than_the_field_has_room_for():
+    many = tuple(InterfaceAddress(ip_address(f"10.9.0.{n}"), 24) for n in range(40))
+    status, _ = device_statuses_of(PREPARED, [replace(NET1, addresses=many)])
+    assert len(status.addresses) == MOST_ADDRESSES
+
+
+FACTS = {"0000-81-00-0": {"resource.kubernetes.io/pciBusID": {"string": "0000:81:00.0"}}}
+
+
+def test_a_container_finds_its_device_by_what_the_pods_document_says():
+    """The claim's own name, or the pod's word for one that was made for it."""
+    direct = metadata_files(PREPARED, FACTS, [NET1])
+    made = metadata_files(replace(PREPARED, pod_claim="nic"), FACTS, [NET1])
+    end = "rdma.kube-rdma.io-metadata.json"
+    assert {request: path for request, (path, _) in direct.items()} == {
+        request: f"{FOLDER}/resourceclaims/job-0-nic-x7/{request}/{end}"
+        for request in ("nics", "other")
+    }
+    path, text = made["nics"]
+    assert path == f"{FOLDER}/resourceclaimtemplates/nic/nics/{end}"
+    assert json.loads(text) == {
+        "apiVersion": "metadata.resource.k8s.io/v1alpha1",
+        "kind": "DeviceMetadata",
+        "metadata": {"name": NAME.name, "namespace": "team", "uid": "uid-claim"},
+        "podClaimName": "nic",
+        "requests": [
+            {
+                "name": "nics/fast",
+                "devices": [
+                    {
+                        "driver": "rdma.kube-rdma.io",
+                        "pool": "node-1",
+                        "name": "0000-81-00-0",
+                        "attributes": FACTS["0000-81-00-0"],
+                        "networkData": {
+                            "interfaceName": "net1",
+                            "ips": ["10.9.0.4/24"],
+                            "hardwareAddress": NET1.mac,
+                        },
+                    }
+                ],
+            }
+        ],
+    }
+    other = json.loads(made["other"][1])
+    assert set(other["requests"][0]["devices"][0]) == {"driver", "pool", "name"}

@@ -4,25 +4,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_base.frozen import replace
-from kube_rdma.claims.rules.publication import PoolSite, dropped, publication, written_without
+from kube_rdma.claims.rules.publication import PoolSite, dropped, publication
 from kube_rdma.model.claims.devices import (
     ClaimFeature,
     DeviceTaint,
-    OfferedDevice,
-    PublishedSlice,
+    ListedDevice,
     TaintEffect,
 )
 
 SITE = PoolSite("node-1", "uid-1")
 TAINT = DeviceTaint("rdma.kube-rdma.io/unhealthy", TaintEffect.NO_SCHEDULE)
-TIMED = replace(TAINT, added="2026-01-01T00:00:00Z")
+TIMED = replace(TAINT, time_added="2026-01-01T00:00:00Z")
 PARTS = st.lists(
     st.lists(st.sampled_from("abcdef"), max_size=3, unique=True), min_size=1, max_size=4
 )
 
 
 def devices(names):
-    return tuple(OfferedDevice(name, ()) for name in names)
+    return tuple(ListedDevice(name) for name in names)
 
 
 def wanted(*parts):
@@ -43,33 +42,35 @@ def first(*parts):
 
 def test_the_first_publication_is_one_write_for_each_slice():
     created = first("ab", "c")
-    assert [(part.generation, part.count, part.owner) for part in created] == [(1, 2, "uid-1")] * 2
-    assert publication(SITE, created, wanted("ab", "c")).is_empty
+    assert [(part.spec.pool.generation, part.spec.pool.slices, part.owner) for part in created] == [
+        (1, 2, "uid-1")
+    ] * 2
+    assert not publication(SITE, created, wanted("ab", "c"))
 
 
 def test_one_slice_that_changes_keeps_the_generation():
     writes = publication(SITE, first("ab", "c"), wanted("ab", "d"))
     ((changed,), removed, created) = writes.changed, writes.removed, writes.created
-    assert (changed.generation, removed, created) == (1, (), ())
+    assert (changed.spec.pool.generation, removed, created) == (1, (), ())
 
 
 def test_two_that_change_begin_another():
     writes = publication(SITE, first("ab", "c"), wanted("a", "d"))
-    assert [part.generation for part in writes.changed] == [2, 2]
+    assert [part.spec.pool.generation for part in writes.changed] == [2, 2]
 
 
 def test_another_number_of_slices_begins_another_generation():
     more = publication(SITE, first("ab"), wanted("ab", "c"))
-    assert [part.generation for part in (*more.changed, *more.created)] == [2, 2]
+    assert [part.spec.pool.generation for part in (*more.changed, *more.created)] == [2, 2]
     fewer = publication(SITE, first("ab", "c", "d"), wanted("ab", "c"))
-    assert [part.generation for part in fewer.changed] == [2, 2]
+    assert [part.spec.pool.generation for part in fewer.changed] == [2, 2]
     assert [part.name[:3] for part in fewer.removed] == ["002"]
 
 
 def test_slices_that_the_kubelet_deleted_come_again():
     both = first("ab", "c")
     writes = publication(SITE, both[:1], wanted("ab", "c"))
-    assert [part.generation for part in (*writes.changed, *writes.created)] == [2, 2]
+    assert [part.spec.pool.generation for part in (*writes.changed, *writes.created)] == [2, 2]
     assert publication(SITE, (), wanted("ab", "c")).created == both
 
 
@@ -80,12 +81,11 @@ def test_a_node_that_is_made_anew_owns_its_slices_anew():
 
 def test_a_time_that_the_server_set_is_no_difference():
     (mine,) = first("a")
-    stored = replace(mine, devices=(OfferedDevice("a", (), taints=(TIMED,)),))
-    parts = ((OfferedDevice("a", (), taints=(TAINT,)),),)
-    assert publication(SITE, (stored,), parts).is_empty
-    without = frozenset({ClaimFeature.DEVICE_TAINTS})
-    assert not publication(SITE, (stored,), parts, without).is_empty
-    assert written_without((replace(stored, without=without),)) == without
+    timed = (ListedDevice("a", taints=(TIMED,)),)
+    stored = replace(mine, spec=replace(mine.spec, devices=timed))
+    parts = ((ListedDevice("a", taints=(TAINT,)),),)
+    assert not publication(SITE, (stored,), parts)
+    assert publication(SITE, (stored,), parts, frozenset({ClaimFeature.DEVICE_TAINTS}))
 
 
 @given(PARTS, PARTS)
@@ -93,11 +93,10 @@ def test_after_the_writes_all_is_said_and_the_pool_is_whole(before, then):
     stored = first(*before)
     writes = publication(SITE, stored, wanted(*then))
     result = after(stored, writes)
-    assert publication(SITE, result, wanted(*then)).is_empty
-    assert {(part.generation, part.count) for part in result} == {
-        (result[0].generation, len(result))
-    }
-    assert result[0].generation >= stored[0].generation
+    assert not publication(SITE, result, wanted(*then))
+    (generation,) = {part.spec.pool.generation for part in result}
+    assert {part.spec.pool.slices for part in result} == {len(result)}
+    assert generation >= stored[0].spec.pool.generation
 
 
 @given(PARTS, PARTS, st.integers(0, 5))
@@ -110,16 +109,16 @@ def test_an_agent_that_died_in_the_middle_leaves_nothing_that_the_next_one_canno
     order = [*writes.changed, *writes.created][:count]
     half = after(stored, replace(writes, changed=tuple(order), created=()))
     whole = after(half, publication(SITE, half, wanted(*then)))
-    assert [part.devices for part in sorted(whole, key=lambda part: part.name)] == list(
+    assert [part.spec.devices for part in sorted(whole, key=lambda part: part.name)] == list(
         wanted(*then)
     )
-    assert len({part.generation for part in whole}) == 1
-    assert {part.count for part in whole} == {len(then)}
+    assert len({part.spec.pool.generation for part in whole}) == 1
+    assert {part.spec.pool.slices for part in whole} == {len(then)}
 
 
 def test_what_the_server_kept_nothing_of_is_off():
-    shared = OfferedDevice("a", (), shared=True)
-    tainted = OfferedDevice("b", (), taints=(TAINT,))
+    shared = ListedDevice("a", shared=True)
+    tainted = ListedDevice("b", taints=(TAINT,))
     plain = devices("ab")
     assert dropped((shared, tainted), plain) == frozenset(ClaimFeature)
     assert dropped((shared,), (shared,)) == frozenset()
@@ -129,7 +128,6 @@ def test_what_the_server_kept_nothing_of_is_off():
 
 def test_a_slice_of_an_older_generation_is_written_again():
     one, two = first("a", "b")
-    writes = publication(SITE, (replace(one, generation=3), two), wanted("a", "b"))
-    (changed,) = writes.changed
-    assert (changed.name, changed.generation) == (two.name, 3)
-    assert isinstance(changed, PublishedSlice)
+    newer = replace(one, spec=replace(one.spec, pool=replace(one.spec.pool, generation=3)))
+    (changed,) = publication(SITE, (newer, two), wanted("a", "b")).changed
+    assert (changed.name, changed.spec.pool.generation) == (two.name, 3)

@@ -96,17 +96,6 @@ def test_healthy_shares_and_claims_are_never_more_than_the_card_has(mode, slots,
     assert all(share.healthy for share in others)
 
 
-def test_a_card_that_a_pod_of_the_plugin_holds_is_no_device():
-    made = served(Serving.CLAIMS, Mode.EXCLUSIVE)
-    held = {HCA: {made.shares[0].id}}
-    names = [one.name for one in for_claims([made], held, no_rail).cards]
-    assert names == [made.cards[1].id.replace(":", "-").replace(".", "-")]
-
-
-def test_nothing_of_the_plugins_is_offered_to_claims():
-    assert for_claims([served(Serving.PLUGIN)], {}, no_rail).cards == ()
-
-
 def test_devices_wait_until_the_scheduler_counts_no_share_any_more():
     """It takes the way of claims where allocatable is 0; until then a pod may come for a share."""
     offered = for_claims([served(Serving.CLAIMS)], {}, no_rail)

@@ -1,4 +1,4 @@
-"""The form of slices: within every limit of the API, stable, and one slice for one card."""
+"""Cards that claims can get, in rows and slices: within every limit of the API, and stable."""
 
 from __future__ import annotations
 
@@ -11,24 +11,214 @@ from hypothesis import strategies as st
 
 from kube_base.frozen import replace
 from kube_client import wire
-from kube_rdma.adapters.cluster.kinds.offered_slice import OFFERED_SLICE as KIND
-from kube_rdma.adapters.cluster.kinds.offered_slice import published, wanted_slice
-from kube_rdma.claims.rules.publication import without_times
+from kube_rdma.adapters.cluster.kinds.resource_api import RESOURCE_SLICE as KIND
+from kube_rdma.adapters.cluster.kinds.resource_api import resource_slice, wanted_slice
+from kube_rdma.claims.rules.publication import PoolSite, pool_slices
 from kube_rdma.claims.rules.shape import (
     DEGRADED,
     MOST,
     MOST_TAINTED,
+    ROWS,
     UNHEALTHY,
-    carried,
     claim_offer,
     fewer,
+    row_count,
+    row_sizes,
     slices,
 )
-from kube_rdma.model.claims.devices import DRIVER, ClaimFeature, OfferedCard, PublishedSlice
-from kube_rdma.model.pools import Mode
+from kube_rdma.model.claims.devices import ClaimFeature, OfferedCard, TaintEffect
+from kube_rdma.model.device import PortState
+from kube_rdma.model.pools import Bind, Mode
 from kube_rdma_testing.cluster.resource_slices import faults
-from tests.kit.claims import fleet, functions, pool, pools
-from tests.kit.nodes import DOWN
+from tests.kit.claims import attributes, fleet, functions, pool, pools
+from tests.kit.nodes import DOWN, hard_card
+
+
+def values(card):
+    return {name: one.value for name, one in card.attributes.items()}
+
+
+def only(*given, rail=lambda _: None):
+    (card,) = claim_offer(given, rail).cards
+    return card
+
+
+def test_a_card_says_what_it_is():
+    card = only(pool(hard_card(0x1A, 3, numa=1)), rail=lambda _: 2)
+    assert values(card) == {
+        "resource.kubernetes.io/pciBusID": "0000:1a:00.0",
+        "resource.kubernetes.io/pcieRoot": "pci0000:00",
+        "resource.kubernetes.io/numaNode": 1,
+        "rdmaDevice": "mlx5_3",
+        "interface": "eth3",
+        "linkLayer": "ethernet",
+        "rateGbps": 100,
+        "rail": 2,
+        "kind": "pf",
+        "mode": "shared-multi",
+        "resource": "rdma/hca",
+        "vendor": "15b3",
+        "driver": "mlx5_core",
+    }
+    assert (card.slots, card.shared, card.taints) == (16, True, ())
+
+
+def test_no_numa_node_is_no_attribute():
+    for numa in (None, -1):
+        assert "resource.kubernetes.io/numaNode" not in values(
+            only(pool(hard_card(0x1A, numa=numa)))
+        )
+
+
+def test_a_link_that_is_down_shows_no_rate():
+    """The kernel prints one that the card never had."""
+    card = with_port(hard_card(0x1A, 0, DOWN), state=PortState.DOWN)
+    assert "rateGbps" not in values(only(pool(card)))
+
+
+def test_each_mode_has_its_devices():
+    cards = fleet(2)
+    for mode, count, shared in (
+        (Mode.HCA, 1, True),
+        (Mode.EXCLUSIVE, 2, False),
+        (Mode.SHARED, 2, False),
+        (Mode.SHARED_MULTI, 2, True),
+    ):
+        offered = claim_offer([pool(*cards, mode=mode)]).cards
+        assert ([card.shared for card in offered]) == [shared] * count
+    offered = claim_offer([pool(*functions(3), mode=Mode.SRIOV)]).cards
+    assert [values(card)["kind"] for card in offered] == ["vf"] * 3
+    assert {card.group for card in offered} == {"0000:81:00.0"}
+
+
+def test_a_pool_of_all_cards_says_what_they_have_in_common():
+    card = only(pool(*fleet(2), mode=Mode.HCA))
+    assert card.name == "rdma-hca"
+    assert card.slots == 1000
+    assert values(card)["kind"] == "pool"
+    assert values(card)["vendor"] == "15b3"
+    assert "rdmaDevice" not in values(card)
+    assert claim_offer([pool(mode=Mode.HCA)]).cards == ()
+
+
+def with_port(card, **facts):
+    """The card with another port."""
+    (device,) = card.devices
+    return replace(card, devices=(replace(device, ports=(replace(device.ports[0], **facts),)),))
+
+
+def test_a_pool_whose_cards_differ_does_not_say_in_what():
+    """One of which the link is down differs in nothing that lasts."""
+    first, second = fleet(2)
+    down = with_port(second, state=PortState.DOWN)
+    assert values(only(pool(first, down, mode=Mode.HCA)))["rateGbps"] == 100
+    fast = with_port(second, rate_gbps=200.0)
+    assert "rateGbps" not in values(only(pool(first, fast, mode=Mode.HCA)))
+
+
+def test_a_shared_card_by_the_pool_s_word():
+    spread = pool(*fleet(2), mode=Mode.HCA, bind=Bind.PER_CARD, shares=4)
+    assert [(card.slots, card.shared) for card in claim_offer([spread]).cards] == [(4, True)] * 2
+
+
+def test_a_card_that_cannot_be_used_is_tainted():
+    cards = fleet(2, DOWN)
+    taints = [card.taints for card in claim_offer([pool(*cards)]).cards]
+    assert [[taint.effect for taint in some] for some in taints] == [[TaintEffect.NO_SCHEDULE], []]
+    (taint,) = only(pool(*cards, mode=Mode.HCA)).taints
+    assert taint.effect == TaintEffect.NONE
+    (taint,) = only(pool(cards[0], mode=Mode.HCA)).taints
+    assert taint.effect == TaintEffect.NO_SCHEDULE
+
+
+def test_a_card_with_one_dead_port_of_two_is_degraded():
+    card = hard_card(0x1A)
+    (device,) = card.devices
+    dead = replace(device.ports[0], number=2, state=PortState.DOWN)
+    card = replace(card, devices=(replace(device, ports=(*device.ports, dead)),))
+    assert [taint.effect for taint in only(pool(card)).taints] == [TaintEffect.NONE]
+
+
+def test_a_card_of_two_pools_belongs_to_the_first_and_one_sentence_says_so():
+    cards = fleet(3)
+    first, second = pool(cards[0]), pool(*cards, resource="rdma/other")
+    offer = claim_offer([first, second])
+    assert [values(card)["resource"] for card in offer.cards] == [
+        "rdma/hca",
+        *["rdma/other"] * 2,
+    ]
+    (why,) = offer.refusals
+    assert why == (
+        "rdma/hca (config.json:1) and rdma/other (config.json:1) both have mlx5_0, which claims "
+        "get by rdma/hca alone: select each card in one pool"
+    )
+
+
+def test_a_pool_of_all_cards_beside_another_pool_of_them_is_not_offered():
+    offer = claim_offer([pool(*fleet(2)), pool(*fleet(2), mode=Mode.HCA, resource="rdma/ib")])
+    assert len(offer.cards) == 2
+    (why,) = offer.refusals
+    assert "claims get no rdma/ib" in why
+
+
+def test_two_devices_of_one_name_are_one_with_a_sentence():
+    offer = claim_offer(
+        [
+            pool(*fleet(1), mode=Mode.HCA, resource="rdma/a.b"),
+            pool(*fleet(2)[1:], mode=Mode.HCA, resource="rdma/a-b"),
+        ]
+    )
+    assert [card.name for card in offer.cards] == ["rdma-a-b"]
+    (why,) = offer.refusals
+    assert "rdma/a-b (config.json:1) has a second device rdma-a-b" in why
+
+
+@given(pools())
+def test_no_card_is_offered_twice(made):
+    offered = claim_offer(made).cards
+    assert len({card.name for card in offered}) == len(offered)
+    addresses = [values(card).get("resource.kubernetes.io/pciBusID") for card in offered]
+    kinds = [values(card)["kind"] for card in offered]
+    hard = [a for a, kind in zip(addresses, kinds, strict=True) if a and kind in ("pf", "vf")]
+    assert len(set(hard)) == len(hard)
+
+
+def shared(count, resource="rdma/multi"):
+    alike = attributes({"mode": "shared-multi", "resource": resource})
+    return [OfferedCard(f"{resource}{n}", "g", alike, 16, shared=True) for n in range(count)]
+
+
+@given(st.integers(1, 3000), st.sampled_from([1, 2, 4, ROWS]))
+def test_rows_have_every_share_and_grow(slots, most):
+    sizes = row_sizes(slots, most)
+    assert sum(sizes) == slots
+    assert len(sizes) == min(slots, most)
+    assert min(sizes) >= 1
+    assert list(sizes) == sorted(sizes)
+
+
+@given(st.integers(1, 128))
+def test_with_eight_rows_none_is_larger_than_all_before_it(slots):
+    sizes = row_sizes(slots, ROWS)
+    assert sizes[0] == 1
+    assert all(size <= sum(sizes[:row]) for row, size in enumerate(sizes) if row)
+
+
+def test_sixteen_and_sixty_four_shares():
+    assert row_sizes(16, ROWS) == (1, 1, 1, 1, 2, 2, 3, 5)
+    assert row_sizes(64, ROWS) == (1, 1, 2, 3, 5, 9, 16, 27)
+
+
+def test_a_card_more_or_less_seldom_changes_the_rows():
+    assert [row_count(shared(count), 64) for count in (1, 2, 8, 9, 16, 17, 32, 33)] == [
+        *(1, 8, 8, 4, 4, 2, 2, 1)
+    ]
+
+
+def test_cards_of_two_pools_share_the_room():
+    cards = [*shared(4), *shared(8, "rdma/more"), *shared(1, "rdma/alone")]
+    assert row_count(cards, 64) == 4
+
 
 OFF = frozenset(ClaimFeature)
 NO_CAPACITY = frozenset({ClaimFeature.CONSUMABLE_CAPACITY})
@@ -36,19 +226,23 @@ NO_TAINTS = frozenset({ClaimFeature.DEVICE_TAINTS})
 FEATURES = st.frozensets(st.sampled_from(ClaimFeature))
 
 
-def document(devices, number=0, count=1):
-    """A slice as it is on the wire."""
-    part = PublishedSlice(f"{number:03}-{DRIVER}-n", 1, count, devices, "uid")
-    return msgspec.json.decode(wire.document(KIND, wanted_slice(part, DRIVER, "node-1")))
+def documents(parts):
+    """Slices as they are on the wire."""
+    made = pool_slices(PoolSite("node-1", "uid"), 1, parts)
+    return [msgspec.json.decode(wire.document(KIND, wanted_slice(part))) for part in made]
 
 
 def shown(devices, time="2026-01-01T00:00:00Z"):
     """What is published, by name, with the times that the server has set."""
     timed = (
-        replace(d, taints=tuple(replace(taint, added=taint.added or time) for taint in d.taints))
+        replace(d, taints=tuple(replace(t, time_added=t.time_added or time) for t in d.taints))
         for d in devices
     )
     return {device.name: device for device in timed}
+
+
+def untimed(devices):
+    return [(device.name, {taint.key for taint in device.taints}) for device in devices]
 
 
 def offered(*given):
@@ -62,17 +256,13 @@ def own_names(devices):
 
 def first_fit(devices, pods):
     """The cards that so many pods get, each of the first device that has a share left."""
-    left = {device.name: capacities(device)["slots"].value for device in devices}
+    left = {device.name: device.capacity["slots"].value for device in devices}
     for _ in range(pods):
         name = next((name for name, slots in left.items() if slots), None)
         if name is None:
             return
         left[name] -= 1
         yield name.rpartition("-s")[0] or name
-
-
-def capacities(device):
-    return dict(device.capacities)
 
 
 @st.composite
@@ -82,12 +272,12 @@ def cards(draw):
     made = []
     for number in range(count):
         mode = draw(st.sampled_from(["exclusive", "shared-multi"]))
-        attributes = (("mode", mode), ("rateGbps", draw(st.sampled_from([1, 100]))))
+        said = attributes({"mode": mode, "rateGbps": draw(st.sampled_from([1, 100]))})
         taints = draw(st.sampled_from([(), (UNHEALTHY,), (DEGRADED,)]))
         slots = draw(st.sampled_from([1, 2, 16])) if mode == "shared-multi" else 1
         shared = mode == "shared-multi"
         group = f"g{draw(st.integers(0, 9))}"
-        made.append(OfferedCard(f"c{number}", group, attributes, slots, shared, taints))
+        made.append(OfferedCard(f"c{number}", group, said, slots, shared, taints))
     return made
 
 
@@ -95,8 +285,8 @@ def cards(draw):
 def test_slices_are_within_the_limits_of_the_api(offer, without):
     parts = slices(offer, {}, without)
     assert parts
-    for number, devices in enumerate(parts):
-        assert list(faults(document(devices, number, len(parts))["spec"])) == []
+    for document in documents(parts):
+        assert list(faults(document["spec"])) == []
     names = [device.name for devices in parts for device in devices]
     assert len(set(names)) == len(names)
 
@@ -104,7 +294,7 @@ def test_slices_are_within_the_limits_of_the_api(offer, without):
 @given(pools(), FEATURES)
 def test_the_same_pools_give_the_same_bytes(made, without):
     def written():
-        return [document(devices) for devices in slices(claim_offer(made).cards, {}, without)]
+        return documents(slices(claim_offer(made).cards, {}, without))
 
     assert msgspec.json.encode(written()) == msgspec.json.encode(written())
 
@@ -124,13 +314,10 @@ def test_a_change_of_one_card_changes_one_slice(offer, data):
 
 @given(cards(), FEATURES)
 def test_what_is_written_is_read_the_same(offer, without):
-    for devices in slices(offer, {}, without):
-        stored = wire.stored(KIND, msgspec.json.encode(document(devices)))
-        assert published(stored).devices == devices
-
-
-def test_a_node_without_devices_has_an_empty_slice():
-    assert slices((), {}) == ((),)
+    parts = slices(offer, {}, without)
+    for devices, document in zip(parts, documents(parts), strict=True):
+        stored = wire.stored(KIND, msgspec.json.encode(document))
+        assert resource_slice(stored).spec.devices == devices
 
 
 def test_one_slice_has_all_while_it_can():
@@ -150,16 +337,17 @@ def test_the_functions_of_a_card_that_are_too_many_for_a_slice():
 
 def test_a_request_that_names_nothing_takes_one_slot_and_no_bandwidth():
     ((device,),) = slices(offered(pool(*fleet(1))), {})
-    slots, bandwidth = capacities(device)["slots"], capacities(device)["bandwidth"]
+    slots, bandwidth = device.capacity["slots"], device.capacity["bandwidth"]
     assert device.shared
-    assert (slots.value, slots.policy.default, slots.policy.least) == (16, 1, 1)
-    assert (bandwidth.value, bandwidth.policy.default) == (100 * 10**9, 0)
+    policy = slots.request_policy
+    assert (slots.value, policy.default, policy.valid_range.min) == (16, 1, 1)
+    assert (bandwidth.value, bandwidth.request_policy.default) == (100 * 10**9, 0)
 
 
 def test_a_card_for_one_pod_has_facts_and_no_policy():
     ((device,),) = slices(offered(pool(*fleet(1), mode=Mode.EXCLUSIVE)), {})
     assert not device.shared
-    assert [capacity.policy for capacity in capacities(device).values()] == [None, None]
+    assert [capacity.request_policy for capacity in device.capacity.values()] == [None, None]
 
 
 def test_without_consumable_capacity_shares_are_devices_card_by_card():
@@ -170,13 +358,6 @@ def test_without_consumable_capacity_shares_are_devices_card_by_card():
         f"{card}-s{slot}" for slot in range(3) for card in (first, second)
     ]
     assert not any(device.shared for device in devices)
-
-
-def test_first_fit_over_interleaved_shares_is_even():
-    """64 pods on 8 cards, each taking the first device that is free."""
-    (devices,) = slices(offered(pool(*fleet(8))), {}, OFF)
-    taken = [device.name.rpartition("-s")[0] for device in devices[:64]]
-    assert {taken.count(card) for card in taken} == {8}
 
 
 @pytest.mark.parametrize(("cards", "shares"), [(8, 8), (4, 8), (2, 16)])
@@ -206,7 +387,7 @@ def test_rows_have_all_shares_of_each_card_and_no_card_has_twice_the_pods_of_ano
 def test_bandwidth_of_a_card_is_counted_once():
     (devices,) = slices(offered(pool(*fleet(8), shares=16)), {})
     assert len(devices) == MOST_TAINTED
-    counted = [device.name for device in devices if "bandwidth" in capacities(device)]
+    counted = [device.name for device in devices if "bandwidth" in device.capacity]
     assert counted == own_names(devices) == [device.name for device in devices[-8:]]
 
 
@@ -248,8 +429,8 @@ def test_times_of_taints_are_carried_over(offer, without):
     before = slices(offer, {}, without)
     stored = shown(device for devices in before for device in devices)
     after = slices(offer, stored, without)
-    assert [without_times(devices) for devices in after] == [without_times(d) for d in before]
-    assert all(t.added for devices in after for device in devices for t in device.taints)
+    assert [untimed(devices) for devices in after] == [untimed(devices) for devices in before]
+    assert all(t.time_added for devices in after for device in devices for t in device.taints)
 
 
 def test_a_taint_of_another_effect_has_no_time_yet():
@@ -257,7 +438,7 @@ def test_a_taint_of_another_effect_has_no_time_yet():
     degraded, ill = (pool(*fleet(n, DOWN), mode=Mode.HCA) for n in (2, 1))
     (devices,) = slices(offered(degraded), {})
     ((device,),) = slices(offered(ill), shown(devices))
-    assert [taint.added for taint in device.taints] == [""]
+    assert [taint.time_added for taint in device.taints] == [""]
     ((device,),) = slices(offered(healthy), shown(devices))
     assert device.taints == ()
 
@@ -279,7 +460,7 @@ def test_a_pool_says_no_more_what_its_cards_differ_in():
     fast = replace(second.devices[0], ports=(replace(port, rate_gbps=200.0),))
     other = pool(first, replace(second, devices=(fast,)), mode=Mode.HCA)
     ((device,),) = slices(offered(other), shown(before))
-    assert "rateGbps" not in dict(device.attributes)
+    assert "rateGbps" not in device.attributes
 
 
 def test_a_card_that_is_left_out_changes_nothing_of_the_others():
@@ -292,5 +473,6 @@ def test_a_card_that_is_left_out_changes_nothing_of_the_others():
 def test_another_card_at_the_place_is_not_what_the_first_was():
     (card,) = offered(pool(*fleet(1)))
     ((device,),) = slices([card], {})
-    bare = replace(card, attributes=(("kind", "vf"),))
-    assert carried(bare, {device.name: device}) == bare
+    bare = replace(card, attributes=attributes({"kind": "vf"}))
+    ((after,),) = slices([bare], {device.name: device})
+    assert after.attributes == bare.attributes

@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.claims.devices import ClaimedDevice, ClaimedPod, DeviceSlice, SliceDevice
+from kube_rdma.model.claims.claim import PodClaims
+from kube_rdma.model.claims.devices import ClaimedDevice, DeviceSlice, SliceDevice
 from kube_rdma.model.device import Gpu
 from kube_rdma.model.holdings import FreeGpu, HeldGpu
 from kube_rdma.pools.rules.topology import (
@@ -61,11 +62,11 @@ def test_what_one_container_holds():
 
 
 PODS = st.builds(
-    ClaimedPod,
+    PodClaims,
     st.sampled_from(["a", "b"]),
     st.sampled_from(["p", "q"]),
-    st.just(("claim",)),
-    st.lists(st.sampled_from(["rdma/hca", "rdma/nic"]), max_size=2).map(tuple),
+    st.just("uid"),
+    resources=st.lists(st.sampled_from(["rdma/hca", "rdma/nic"]), max_size=2).map(tuple),
 )
 HELD = st.builds(
     ClaimedDevice,

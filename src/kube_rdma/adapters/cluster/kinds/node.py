@@ -1,4 +1,4 @@
-"""Nodes: the few fields that are read of each, and the model value that they are.
+"""Describes Nodes: the few fields that are read of each, and the model value that they make.
 
 A kind that has a part of the fields cannot be replaced; `Cluster.patch` can change single labels.
 """
@@ -20,7 +20,7 @@ class _Taint(msgspec.Struct):
 
 
 class NodeObjectSpec(msgspec.Struct, frozen=True):
-    """The part of spec that is read."""
+    """The part of a Node's spec that is read."""
 
     unschedulable: bool = False
     taints: tuple[_Taint, ...] = ()
@@ -44,7 +44,7 @@ class _Address(msgspec.Struct):
 
 
 class NodeStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """The part of status that is read."""
+    """The part of a Node's status that is read."""
 
     allocatable: dict[str, str] = {}
     node_info: _Info = msgspec.field(default_factory=_Info)
@@ -67,7 +67,7 @@ TAINTED_NODE = NODE.read_as(ObjectCodec.of(_TaintedSpec, writes=False), _STATUS)
 
 
 def node_state(node: Stored[NodeObjectSpec, NodeStatus]) -> NodeState:
-    """The model value of a Node object."""
+    """Return the model value of a Node object."""
     status = node.status or NodeStatus()
     conditions = {each.type: each for each in status.conditions}
     ready, cards = conditions.get("Ready"), conditions.get(CARDS_HEALTHY)
@@ -88,12 +88,12 @@ def node_state(node: Stored[NodeObjectSpec, NodeStatus]) -> NodeState:
 
 
 def whole(text: str) -> int:
-    """The whole units of a quantity (resource.Quantity): 1k is 1000, 3920m is 3, 1Ki is 1024."""
+    """Return the whole units of a quantity: 1k is 1000, 3920m is 3, 1Ki is 1024; or ValueError."""
     return int(quantity(text))
 
 
 def units(text: str) -> int:
-    """The same, and 0 for what is no quantity, which no API server takes into such a field."""
+    """Return the whole units, 0 for no quantity, which no API server takes into such a field."""
     try:
         return whole(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The API group of kube-rdma itself, to which all of its own kinds belong."""
+"""Describes kube-rdma's own kinds, and NetworkAttachmentDefinitions."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def own_kind(
     *,
     namespaced: bool = False,
 ) -> ObjectKind[S, U]:
-    """A kind of kube-rdma, in the version that is served."""
+    """Return a kind of kube-rdma, in the version that is served."""
     return ObjectKind("kube-rdma.io", "v1alpha1", kind, plural, namespaced, spec, status)
 
 
-# NodeReports: nothing but a status, and the Node as the owner, so one goes when its node does.
+# NodeReports have nothing but a status, and the Node as the owner, so one goes when its node does.
 
 NODE_REPORT = own_kind("NodeReport", "nodereports", NOTHING, ObjectCodec.of(NodeReportStatus))
 
@@ -38,7 +38,7 @@ RESOURCE = "k8s.v1.cni.cncf.io/resourceName"
 
 
 class DefinitionSpec(msgspec.Struct, frozen=True):
-    """The whole spec."""
+    """The spec of a NetworkAttachmentDefinition."""
 
     config: str = ""
 

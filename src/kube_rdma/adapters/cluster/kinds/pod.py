@@ -1,6 +1,7 @@
-"""Pods, in two sizes: what an agent keeps of each pod of its node, and all that is read of any.
+"""Describes pods in two sizes, workloads and ConfigMaps, by the fields that are read of them.
 
-The API server checks their form, so a field here is as the API has it, or not there at all.
+POD is what an agent keeps of each pod of its node, FULL_POD is all that is read of any. The API
+server checks their form, so a field here is as the API has it, or not there at all.
 """
 
 from __future__ import annotations
@@ -33,25 +34,25 @@ READ = frozenset(
 
 
 class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """What POD has of a spec."""
+    """The part of a spec that POD reads."""
 
     node_name: str = ""
     host_network: bool = False
 
 
 class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """What POD has of a status."""
+    """The part of a status that POD reads."""
 
     phase: str = ""
 
     @property
     def is_over(self) -> bool:
-        """Whether no container of it runs again."""
+        """True if no container of it runs again."""
         return self.phase in OVER
 
 
 class ContainerResources(msgspec.Struct, frozen=True):
-    """What a container asks for: quantities by the name of the resource."""
+    """The resources that a container asks for: quantities by name."""
 
     limits: dict[str, str | int] = {}
     requests: dict[str, str | int] = {}
@@ -78,7 +79,7 @@ class _Volume(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class FullPodSpec(PodSpec, frozen=True, rename="camel"):
-    """What FULL_POD has of a spec."""
+    """The part of a spec that FULL_POD reads."""
 
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
@@ -97,7 +98,7 @@ class _State(msgspec.Struct, frozen=True):
 
 
 class ContainerStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """What runs, or waits, by the name of a container."""
+    """The state of a container."""
 
     name: str = ""
     container_id: str = msgspec.field(default="", name="containerID")
@@ -114,7 +115,7 @@ class _PodCondition(msgspec.Struct, frozen=True):
 
 
 class FullPodStatus(PodStatus, frozen=True, rename="camel"):
-    """What FULL_POD has of a status."""
+    """The part of a status that FULL_POD reads."""
 
     reason: str = ""  # why the kubelet or a controller ended it
     message: str = ""
@@ -141,12 +142,12 @@ FullPod: TypeAlias = Stored[FullPodSpec, FullPodStatus]
 
 
 def status_of(pod: FullPod) -> FullPodStatus:
-    """The status of a pod, an empty one before it has any."""
+    """Return the status of a pod, an empty one before it has any."""
     return pod.status or FullPodStatus()
 
 
 def pod_state(pod: Stored[PodSpec, PodStatus]) -> PodState:
-    """The model value of a Pod object."""
+    """Return the model value of a Pod object."""
     return PodState(
         namespace=pod.namespace,
         name=pod.name,
@@ -163,7 +164,7 @@ def pod_state(pod: Stored[PodSpec, PodStatus]) -> PodState:
 
 
 def _owner(pod: Stored[PodSpec, PodStatus], owner: Owner) -> str:
-    """Kind and name; all ReplicaSets of a Deployment are one, whatever its template was."""
+    """Return kind and name of an owner; all ReplicaSets of a Deployment are one."""
     generation = f"-{pod.label('pod-template-hash')}"
     name = owner.name.removesuffix(generation) if owner.kind == "ReplicaSet" else owner.name
     return f"{owner.kind}/{name}"
@@ -187,7 +188,7 @@ class _Selector(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class WorkloadSpec(msgspec.Struct, frozen=True):
-    """The part of spec that is read of a DaemonSet and a Deployment."""
+    """The part of the spec of a DaemonSet or a Deployment that is read."""
 
     template: _Template = _Template()
     selector: _Selector = _Selector()
@@ -195,7 +196,7 @@ class WorkloadSpec(msgspec.Struct, frozen=True):
 
 
 class WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """The counts of both kinds."""
+    """The counts in the status of a DaemonSet or a Deployment."""
 
     desired_number_scheduled: int = 0
     number_ready: int = 0

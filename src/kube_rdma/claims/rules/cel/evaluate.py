@@ -1,12 +1,12 @@
-"""Whether a selector takes a device, as the scheduler evaluates it.
+"""Evaluates whether a selector takes a device, as the scheduler does.
 
 Called by claims/rules/search for each device that is not in use. The variable `device` is
 that of k8s.io/dynamic-resource-allocation v0.36.3, cel/compile.go: an attribute or capacity without
 a domain has its driver's, and a domain that the device lacks is an empty map.
 
-Whoever reads a claim did not write its selectors, so what they cost has an end, counted in steps of
-about a microsecond. What is written is evaluated once, in time that its length bounds; what takes
-longer than its length (comparing lists, searching by a pattern) counts its own steps.
+Readers of a claim did not write its selectors, so their cost is bounded, in steps of about a
+microsecond. A text is evaluated once, in time that its length bounds; functions that take longer
+than its length (comparing lists, searching by a pattern) count their own steps.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from operator import ge, gt, le, lt
 from typing import Any
 
+from kube_rdma.claims.rules.cel import syntax
 from kube_rdma.claims.rules.cel.functions import (
     EvaluationError,
     Optional,
@@ -26,28 +27,18 @@ from kube_rdma.claims.rules.cel.functions import (
     ordered,
     semver,
 )
-from kube_rdma.claims.rules.cel.syntax import (
-    Chain,
-    Expression,
-    FunctionCall,
-    Index,
-    ListOf,
-    Literal,
-    Name,
-    NotEvaluated,
-    Steps,
-    parsed,
-)
-from kube_rdma.model.claims.devices import ListedDevice, Version
+from kube_rdma.claims.rules.cel.syntax import Expression, NotEvaluated
+from kube_rdma.model.claims.devices import DeviceAttribute, ListedDevice
 
 MOST_STEPS = 100_000  # of one selector for one device
 MOST_STEPS_TOGETHER = 5_000_000  # of all nodes, devices and selectors
 Variables = Mapping[str, object]
+Arguments = tuple[Expression, ...]
 _COMPARED = {"<": lt, "<=": le, ">": gt, ">=": ge}
 
 
 class _Domains(dict[str, dict[str, object]]):
-    """Attributes or capacities by domain: every domain has a map, most an empty one."""
+    """Attributes or capacities by domain; every domain has a map, most an empty one."""
 
     def __init__(self, driver: str, values: Mapping[str, object]) -> None:
         for name, value in values.items():
@@ -59,23 +50,24 @@ class _Domains(dict[str, dict[str, object]]):
 
 
 class Selectors:
-    """What selectors say of devices, for one claim or a few; `steps` is what they took so far."""
+    """An evaluator of selectors, for one claim or a few; `steps` counts what they took so far."""
 
     def __init__(self) -> None:
         self.steps = self._most = 0
         self._answers: dict[tuple[str, str, int], bool] = {}
 
     def take(self, expression: str, driver: str, device: ListedDevice) -> bool:
-        """Whether it is true of the device; raise EvaluationError or NotEvaluated.
+        """Return whether it is true of the device; raise EvaluationError or NotEvaluated.
 
-        The device is known again by its identity: whoever asks keeps it.
+        The device is known again by its identity: the caller keeps it alive.
         """
         key = (expression, driver, id(device))
         if key not in self._answers:
             self._most = min(self.steps + MOST_STEPS, MOST_STEPS_TOGETHER)
             self._spend(len(expression) // 4 + len(device.attributes) + len(device.capacity))
             try:
-                value = self._value(parsed(expression), {"device": _variable(driver, device)})
+                variables = {"device": _variable(driver, device)}
+                value = self._value(syntax.parsed(expression), variables)
             except RecursionError as error:
                 raise NotEvaluated("it is nested too deeply") from error
             self._answers[key] = _bool(value)
@@ -90,37 +82,37 @@ class Selectors:
 
     def _value(self, what: Expression, variables: Variables) -> object:
         match what:
-            case Literal():
+            case syntax.Literal():
                 return what.value
-            case Name():
+            case syntax.Name():
                 if what.name not in variables:
                     raise NotEvaluated(f"{what.name} is not evaluated")
                 return variables[what.name]
-            case ListOf():
+            case syntax.ListOf():
                 return tuple([self._value(item, variables) for item in what.items])
-            case FunctionCall():
+            case syntax.FunctionCall():
                 return self._called(what.name, what.arguments, variables)
-            case Chain():
+            case syntax.Chain():
                 return self._followed(what.start, what.steps, variables)
 
-    def _followed(self, start: Expression, steps: Steps, variables: Variables) -> object:
+    def _followed(self, start: Expression, steps: syntax.Steps, variables: Variables) -> object:
         value = self._value(start, variables)
         for step in steps:
-            if isinstance(step, Index):
+            if isinstance(step, syntax.Index):
                 value = _at(value, self._value(step.key, variables), optional=step.optional)
             else:
                 values = [self._value(one, variables) for one in step.arguments]
                 value = self._stepped(step.name, value, values)
         return value
 
-    def _bound(self, arguments: tuple[Expression, ...], variables: Variables) -> object:
-        if len(arguments) != 3 or not isinstance(arguments[0], Name):
+    def _bound(self, arguments: Arguments, variables: Variables) -> object:
+        if len(arguments) != 3 or not isinstance(arguments[0], syntax.Name):
             raise NotEvaluated("cel.bind() of this is not evaluated")
         value = self._value(arguments[1], variables)
         return self._value(arguments[2], {**variables, arguments[0].name: value})
 
     def _stepped(self, name: str, left: object, values: list[object]) -> object:
-        """An operator between two values, or a method of the left one."""
+        """Return the value of an operator between two values, or of a method of the left one."""
         if name in _COMPARED:
             return _COMPARED[name](ordered(left, values[0]), 0)
         if name in ("==", "!="):
@@ -131,7 +123,7 @@ class Selectors:
             return operated(name, left, values[0])
         return called(name, (left, *values), self._spend)
 
-    def _called(self, name: str, arguments: tuple[Expression, ...], variables: Variables) -> object:
+    def _called(self, name: str, arguments: Arguments, variables: Variables) -> object:
         if name in ("&&", "||"):
             return self._either(arguments, variables, decides=name == "||")
         if name == "?:":
@@ -142,10 +134,8 @@ class Selectors:
             return self._bound(arguments, variables)
         return called(name, [self._value(one, variables) for one in arguments], self._spend)
 
-    def _either(
-        self, arguments: tuple[Expression, ...], variables: Variables, *, decides: bool
-    ) -> bool:
-        """Of `&&` and `||`: one side that decides counts even where others have no value."""
+    def _either(self, arguments: Arguments, variables: Variables, *, decides: bool) -> bool:
+        """Evaluate `&&` or `||`: a side that decides counts even where others have no value."""
         failure: ValueError | None = None
         for argument in arguments:
             try:
@@ -159,20 +149,20 @@ class Selectors:
             raise failure
         return not decides
 
-    def _chosen(self, arguments: tuple[Expression, ...], variables: Variables) -> object:
-        """Of conditions and values in turn, and an else."""
+    def _chosen(self, arguments: Arguments, variables: Variables) -> object:
+        """Evaluate `?:`, whose arguments are conditions and values in turn, and an else."""
         for place in range(0, len(arguments) - 1, 2):
             if _bool(self._value(arguments[place], variables)):
                 return self._value(arguments[place + 1], variables)
         return self._value(arguments[-1], variables)
 
-    def _has(self, arguments: tuple[Expression, ...], variables: Variables) -> bool:
+    def _has(self, arguments: Arguments, variables: Variables) -> bool:
         chain = arguments[0] if len(arguments) == 1 else None
-        field = chain.steps[-1] if isinstance(chain, Chain) else None
-        if not isinstance(chain, Chain) or not isinstance(field, Index):
+        field = chain.steps[-1] if isinstance(chain, syntax.Chain) else None
+        if not isinstance(chain, syntax.Chain) or not isinstance(field, syntax.Index):
             raise NotEvaluated("has() of this is not evaluated")
         target = self._followed(chain.start, chain.steps[:-1], variables)
-        if not isinstance(target, Mapping) or not isinstance(field.key, Literal):
+        if not isinstance(target, Mapping) or not isinstance(field.key, syntax.Literal):
             raise EvaluationError(f"{kind(target)} has no such field")
         return isinstance(target, _Domains) or field.key.value in target
 
@@ -185,15 +175,15 @@ class Selectors:
 
 
 def _variable(driver: str, device: ListedDevice) -> Mapping[str, object]:
-    attributes = {
-        name: semver(value.text) if isinstance(value, Version) else value
-        for name, value in device.attributes.items()
-    }
-    if None in attributes.values():
+    if DeviceAttribute() in device.attributes.values():
         raise EvaluationError("an attribute of it has no value that is supported")
+    attributes = {
+        name: one.value if one.version is None else semver(one.version)
+        for name, one in device.attributes.items()
+    }
     return {
         "driver": driver,
-        "allowMultipleAllocations": device.shared,
+        "allowMultipleAllocations": bool(device.shared),
         "attributes": _Domains(driver, attributes),
         "capacity": _Domains(
             driver, {n: Quantity(one.value) for n, one in device.capacity.items()}

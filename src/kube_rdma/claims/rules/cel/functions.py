@@ -1,4 +1,4 @@
-"""Values and functions of CEL that selectors of devices use.
+"""Implements the values and functions of CEL that selectors of devices use.
 
 Kubernetes adds quantities and versions to the language (k8s.io/apiserver v0.36.3,
 pkg/cel/library/quantity.go and semverlib.go). Numbers of all kinds compare with each other, values
@@ -64,14 +64,14 @@ class Semver(Frozen, order=True):
 
 
 class Optional(Frozen):
-    """What ``.?`` gives: a value, or none."""
+    """The result of ``.?``: a value, or none."""
 
     value: object = None
     has: bool = False
 
 
 def semver(text: str) -> Semver:
-    """The version; raise EvaluationError for what is none."""
+    """Return the version that a text is; raise EvaluationError for another text."""
     match = _SEMVER.fullmatch(text) if len(text) <= _MOST_VERSION else None
     words = match[4].split(".") if match and match[4] else []
     wrong = any(not one or (one.isdigit() and len(one) > 1 and one[0] == "0") for one in words)
@@ -82,7 +82,7 @@ def semver(text: str) -> Semver:
 
 
 def equal(left: object, right: object, spend: Spend) -> bool:
-    """Whether two values are equal; those of two kinds never are."""
+    """Return whether two values are equal; those of two kinds never are."""
     pairs = [(left, right)]
     while pairs:
         spend(1)
@@ -105,7 +105,7 @@ def _same(left: object, right: object) -> bool:
 
 
 def ordered(left: object, right: object) -> int:
-    """-1, 0 or 1; raise EvaluationError for kinds that have no order with each other."""
+    """Return -1, 0 or 1; raise EvaluationError for kinds that have no order with each other."""
     if (_is_number(left) and _is_number(right)) or (
         type(left) is type(right) and isinstance(left, str | bool | Quantity | Semver)
     ):
@@ -114,13 +114,13 @@ def ordered(left: object, right: object) -> int:
 
 
 def kind(value: object) -> str:
-    """What CEL calls the type of a value."""
+    """Return the name of a value's type in CEL."""
     names = {bool: "bool", int: "int", float: "double", str: "string", tuple: "list"}
     return "map" if isinstance(value, Mapping) else names.get(type(value), type(value).__name__)
 
 
 def operated(sign: str, left: Any, right: Any) -> object:
-    """A sum and its like, of two numbers of a kind, or of texts or lists."""
+    """Return the result of an arithmetic operator; + takes texts and lists too."""
     if sign == "+" and type(left) is type(right) and isinstance(left, str | tuple):
         if len(left) + len(right) > _MOST_JOINED:
             raise NotEvaluated("such a long text or list is not evaluated")
@@ -142,7 +142,7 @@ def operated(sign: str, left: Any, right: Any) -> object:
 
 
 def called(name: str, values: Sequence[object], spend: Spend) -> object:
-    """A function, or a method of the first value; raise NotEvaluated for one that is not here."""
+    """Call a function, or a method of the first value; raise NotEvaluated for an unknown one."""
     named = [(owner, methods[name]) for owner, methods in _METHODS if name in methods]
     if not named or not values:
         raise NotEvaluated(f"{name}() is not evaluated")
@@ -179,7 +179,7 @@ def _is(make: Callable[[str], object]) -> Callable[[str], bool]:
 
 
 def _most_tries(text: str, pattern: str) -> int:
-    """Steps that Python may take, which tries all ways where Kubernetes (RE2) goes one.
+    """Return the steps that Python may take, which tries all ways where Kubernetes (RE2) goes one.
 
     Each repeat ends at any character, and each choice goes both ways, independent of all others.
     """

@@ -1,10 +1,10 @@
-"""An expression of CEL, read: what claims/rules/cel/evaluate walks through.
+"""Parses expressions of CEL into the trees that claims/rules/cel/evaluate walks through.
 
-The grammar is that of github.com/google/cel-spec, doc/langdef.md. What selectors of devices have no
-use for (bytes, unsigned numbers, messages, three quotes, maps) is NotEvaluated, and so is all that
-cannot be read: the API server takes no wrong selector, so what fails here is only unknown here.
-Whoever writes a selector chooses its length: runs of one sign become lists, which nothing recurses
-into, and only what stands between brackets is nested.
+The grammar is that of github.com/google/cel-spec, doc/langdef.md. Parts that selectors of devices
+have no use for (bytes, unsigned numbers, messages, three quotes, maps) are NotEvaluated, and so is
+all that cannot be read: the API server takes no wrong selector, so it is only unknown here. The
+author of a selector chooses its length: runs of one sign become lists, which nothing recurses into,
+and only expressions in brackets are nested.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Index(Frozen):
 
 
 class Chain(Frozen):
-    """A value and what is done with it from left to right: ``a.b[c].d(e)``, ``a + b - c``."""
+    """A value and the steps from it, left to right: ``a.b[c].d(e)``, ``a + b - c``."""
 
     start: Expression
     steps: Steps
@@ -84,12 +84,12 @@ Expression = Literal | Name | ListOf | FunctionCall | Chain
 
 @lru_cache(maxsize=32)
 def parsed(text: str) -> Expression:
-    """The expression; raise NotEvaluated."""
+    """Parse a text; raise NotEvaluated."""
     if len(text) > _LONGEST:
         raise NotEvaluated("it is too long")
-    reader = _Reader(_tokens(text))
-    whole = reader.ternary()
-    reader.take("")
+    parser = _ExpressionParser(_tokens(text))
+    whole = parser.ternary()
+    parser.take("")
     return whole
 
 
@@ -106,8 +106,8 @@ def _tokens(text: str) -> list[tuple[str, str]]:
     return tokens
 
 
-class _Reader:
-    """Reads tokens from left to right."""
+class _ExpressionParser:
+    """A parser that reads tokens from left to right."""
 
     def __init__(self, tokens: list[tuple[str, str]]) -> None:
         self._tokens = [*tokens, ("", "")]
@@ -150,7 +150,7 @@ class _Reader:
         return Chain(first, tuple(steps)) if steps else first
 
     def _unary(self) -> Expression:
-        """Of a run of one sign two take each other back, as in cel-go."""
+        """Read a run of one sign, of which two take each other back, as in cel-go."""
         sign, odd = "", False
         while again := next((one for one in sign or "!-" if self._has(one)), ""):
             sign, odd = again, not odd

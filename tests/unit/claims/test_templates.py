@@ -8,20 +8,22 @@ from hypothesis import strategies as st
 
 from kube_base.errors import Refused
 from kube_base.frozen import Frozen, replace
-from kube_rdma.claims.rules.templates import (
+from kube_rdma.claims.templates import (
     MOST_CONSTRAINTS,
     MOST_DEVICES,
+    NEWEST,
+    ClaimOptions,
+    Reach,
     claim_objects,
     is_long_search,
 )
-from kube_rdma.model.claims.claim import NEWEST, ClaimWish, Reach
 
 HAS_NUMA = '"numaNode" in device.attributes["resource.kubernetes.io"]'
 ROOT, NUMA = "resource.kubernetes.io/pcieRoot", "resource.kubernetes.io/numaNode"
-ALONE = ClaimWish(gpus=1, reach=Reach.ANY)
+ALONE = ClaimOptions(gpus=1, reach=Reach.ANY)
 COUNTS = st.none() | st.integers(1, 10)
 WISHES = st.builds(
-    ClaimWish,
+    ClaimOptions,
     cards=COUNTS,
     rails=COUNTS,
     gpus=st.integers(0, 16),
@@ -163,9 +165,9 @@ def test_one_gpu_gets_the_nearest_share_that_the_board_has(gpus, shares):
 def test_gpus_stand_before_shares_where_each_has_its_own(gpus, reach):
     """A search that lacks a GPU then ends before it tries all shares."""
     for wish, first in (
-        (ClaimWish(gpus=gpus, reach=reach, shared=True), "gpu"),
-        (ClaimWish(gpus=gpus, reach=reach), "card"),
-        (ClaimWish(gpus=2 * gpus, cards=gpus, reach=reach, shared=True), "card"),
+        (ClaimOptions(gpus=gpus, reach=reach, shared=True), "gpu"),
+        (ClaimOptions(gpus=gpus, reach=reach), "card"),
+        (ClaimOptions(gpus=2 * gpus, cards=gpus, reach=reach, shared=True), "card"),
     ):
         names = [one["name"].partition("-")[0] for one in devices_of(wish)["requests"]]
         assert names[0] == first
@@ -174,9 +176,9 @@ def test_gpus_stand_before_shares_where_each_has_its_own(gpus, reach):
 
 def test_a_long_search_is_known_by_its_number_of_gpus():
     for gpus in (1, 3, 4, 8):
-        assert is_long_search(ClaimWish(gpus=gpus, reach=Reach.ANY)) is (gpus >= 4)
-        assert not is_long_search(ClaimWish(gpus=gpus, reach=Reach.ROOT))
-        assert not is_long_search(ClaimWish(gpus=gpus))
+        assert is_long_search(ClaimOptions(gpus=gpus, reach=Reach.ANY)) is (gpus >= 4)
+        assert not is_long_search(ClaimOptions(gpus=gpus, reach=Reach.ROOT))
+        assert not is_long_search(ClaimOptions(gpus=gpus))
 
 
 @given(GPUS, CARDS, st.sampled_from((Reach.ROOT, Reach.NUMA_NODE)))
@@ -192,7 +194,7 @@ def test_a_card_that_is_farther_than_it_may_be_is_not_taken(gpus, cards, reach):
 def test_each_gpu_gets_a_card_at_its_root_where_every_root_has_both(gpus, data):
     """The cards come in any order."""
     cards = data.draw(st.permutations(gpus))
-    wish = ClaimWish(gpus=len(gpus), reach=Reach.ANY)
+    wish = ClaimOptions(gpus=len(gpus), reach=Reach.ANY)
     chosen = dict(allocate(devices_of(wish), board_of(gpus, cards)))
     by_name = {name.partition("/")[0]: device for name, device in chosen.items()}
     suffixes = [f"-{n}" for n in range(len(gpus))] if len(gpus) > 1 else [""]
@@ -226,22 +228,22 @@ def test_whatever_is_wished_for_is_written_whole_or_refused(wish):
 @pytest.mark.parametrize(
     ("wish", "options"),
     [
-        (ClaimWish(minor=33), ["--kubernetes-version"]),
-        (ClaimWish(rails=2, minor=35), ["--rails"]),
-        (ClaimWish(rails=1, minor=35), []),
-        (ClaimWish(shared=True, minor=34), []),
-        (ClaimWish(shared=True, cards=2, minor=35), ["--shared"]),
-        (ClaimWish(shared=True, gbps=100, minor=35), ["--bandwidth"]),
-        (ClaimWish(gbps=100, minor=34), []),
-        (ClaimWish(gpus=2, reach=Reach.ANY, minor=34), []),
-        (ClaimWish(shared=True, cards=2, gbps=100, rails=2), ["--rails"]),
-        (ClaimWish(reach=Reach.ANY), ["--near"]),
-        (ClaimWish(gpus=20, cards=20), ["--gpus"]),
-        (ClaimWish(cards=33), ["--cards"]),
-        (ClaimWish(gpus=1, cards=17, reach=Reach.ANY), ["--near"]),
-        (ClaimWish(gpus=1, cards=17, reach=Reach.ROOT), []),
-        (ClaimWish(gpus=17, cards=1, reach=Reach.ANY), ["--near"]),
-        (ClaimWish(gpus=17, cards=1, reach=Reach.ROOT), []),
+        (ClaimOptions(minor=33), ["--kubernetes-version"]),
+        (ClaimOptions(rails=2, minor=35), ["--rails"]),
+        (ClaimOptions(rails=1, minor=35), []),
+        (ClaimOptions(shared=True, minor=34), []),
+        (ClaimOptions(shared=True, cards=2, minor=35), ["--shared"]),
+        (ClaimOptions(shared=True, gbps=100, minor=35), ["--bandwidth"]),
+        (ClaimOptions(gbps=100, minor=34), []),
+        (ClaimOptions(gpus=2, reach=Reach.ANY, minor=34), []),
+        (ClaimOptions(shared=True, cards=2, gbps=100, rails=2), ["--rails"]),
+        (ClaimOptions(reach=Reach.ANY), ["--near"]),
+        (ClaimOptions(gpus=20, cards=20), ["--gpus"]),
+        (ClaimOptions(cards=33), ["--cards"]),
+        (ClaimOptions(gpus=1, cards=17, reach=Reach.ANY), ["--near"]),
+        (ClaimOptions(gpus=1, cards=17, reach=Reach.ROOT), []),
+        (ClaimOptions(gpus=17, cards=1, reach=Reach.ANY), ["--near"]),
+        (ClaimOptions(gpus=17, cards=1, reach=Reach.ROOT), []),
     ],
 )
 def test_what_cannot_be_said_is_refused_by_its_option(wish, options):
@@ -252,7 +254,7 @@ def test_what_cannot_be_said_is_refused_by_its_option(wish, options):
 
 
 def test_cards_are_dealt_out_evenly_to_gpus():
-    claim = devices_of(ClaimWish(gpus=4, cards=2, reach=Reach.ROOT))
+    claim = devices_of(ClaimOptions(gpus=4, cards=2, reach=Reach.ROOT))
     assert [one["requests"] for one in claim["constraints"]] == [
         ["gpu-0", "card-0"],
         ["gpu-2", "card-1"],
@@ -268,7 +270,7 @@ def test_a_gpu_without_a_card_of_its_own_is_as_near_as_can_be_to_one_that_has(gp
     """Whatever devices publish: no GPU that is left over is nearer to the one with the card."""
     count = data.draw(st.integers(1, len(gpus)))
     board = board_of(gpus, cards)
-    chosen = allocate(devices_of(ClaimWish(gpus=count, cards=1, reach=Reach.ANY)), board)
+    chosen = allocate(devices_of(ClaimOptions(gpus=count, cards=1, reach=Reach.ANY)), board)
     (_, _), (_, paired), *others = chosen
     taken = [device for _, device in chosen]
     left = [one for one in board if one.device_class != "rdma" and one not in taken]
@@ -278,7 +280,7 @@ def test_a_gpu_without_a_card_of_its_own_is_as_near_as_can_be_to_one_that_has(gp
 
 
 def test_shares_of_one_claim_are_of_different_cards():
-    (constraint,) = devices_of(ClaimWish(shared=True, cards=2))["constraints"]
+    (constraint,) = devices_of(ClaimOptions(shared=True, cards=2))["constraints"]
     assert constraint["distinctAttribute"] == "resource.kubernetes.io/pciBusID"
-    (constraint,) = devices_of(ClaimWish(shared=True, rails=2))["constraints"]
+    (constraint,) = devices_of(ClaimOptions(shared=True, rails=2))["constraints"]
     assert constraint["distinctAttribute"] == "rdma.kube-rdma.io/rail"

@@ -1,0 +1,485 @@
+"""The API group of ResourceClaims on the wire (resource.k8s.io/v1, served since Kubernetes 1.34).
+
+Fields are those of k8s.io/api v0.36.3, resource/v1/types.go; those of gates that are off are not
+there. Where the model has the shape of the wire, its values are decoded directly. A quantity that
+cannot be read makes its object unreadable. Pods stand here as far as they name claims.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
+
+import msgspec
+
+from kube_base.foreign_json import decoded
+from kube_base.frozen import replace
+from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind, Owner, Stored, Wanted
+from kube_rdma.adapters.cluster.kinds.node import NODE
+from kube_rdma.adapters.cluster.kinds.pod import POD, Container, ContainerResources
+from kube_rdma.model.claims.claim import (
+    AllocationResult,
+    ClaimConstraint,
+    ClaimName,
+    ClaimRequest,
+    ClaimUse,
+    ClaimUser,
+    ConfigOrigin,
+    DeviceClass,
+    DeviceStatus,
+    DeviceToleration,
+    OpaqueConfig,
+    PodClaims,
+    RequestChoices,
+    ResourceClaim,
+)
+from kube_rdma.model.claims.devices import (
+    DRIVER,
+    Attributes,
+    ClaimFeature,
+    DeviceSlice,
+    ListedDevice,
+    PublishedCard,
+    ResourceSlice,
+    SliceSpec,
+)
+from kube_rdma.model.kubernetes import quantity, quantity_text
+
+GROUP, VERSION = "resource.k8s.io", "v1"
+WITHOUT = "rdma.kube-rdma.io/without"
+"""The annotation of a slice that was written without some features."""
+PCI_BUS_ID = "resource.kubernetes.io/pciBusID"  # k8s.io/dynamic-resource-allocation/deviceattribute
+POD_CLAIM = "resource.kubernetes.io/pod-claim-name"  # PodResourceClaimAnnotation, resource/v1
+
+# NVML writes eight digits for the domain, and capitals.
+_ADDRESS = re.compile(r"(?:[0-9a-f]{4})?([0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7])")
+
+T = TypeVar("T")
+
+
+def _read_quantity(what: type, written: Any) -> Fraction:
+    if what is not Fraction or not isinstance(written, str | int | float):
+        raise TypeError(f"{written!r:.80} is no {what.__name__}")
+    return quantity(str(written))
+
+
+def _written_quantity(amount: object) -> str:
+    """Write an amount as the API server prints it, so that what is stored compares equal."""
+    assert isinstance(amount, Fraction)
+    return quantity_text(int(amount))
+
+
+def _codec(what: type[T], *, writes: bool = False) -> ObjectCodec[T]:
+    """Return the codec of a part that has quantities."""
+    encode = partial(msgspec.json.encode, enc_hook=_written_quantity)
+    return ObjectCodec(partial(decoded, what=what, hook=_read_quantity), encode if writes else None)
+
+
+# Claims, templates of claims and classes: what is asked for, and what the scheduler has given.
+
+
+class _Expression(msgspec.Struct, frozen=True):
+    expression: str = ""
+
+
+class _CelSelector(msgspec.Struct, frozen=True):
+    cel: _Expression = _Expression()
+
+
+class _Capacity(msgspec.Struct, frozen=True):
+    requests: dict[str, Fraction] = {}
+
+
+class _ExactRequest(msgspec.Struct, frozen=True, rename="camel"):
+    """A request by itself, or one of those of firstAvailable, which has a name."""
+
+    name: str = ""
+    device_class_name: str = ""
+    selectors: tuple[_CelSelector, ...] = ()
+    allocation_mode: str = "ExactCount"
+    count: int = 1
+    admin_access: bool | None = None
+    tolerations: tuple[DeviceToleration, ...] = ()
+    capacity: _Capacity | None = None
+
+
+class _RequestEntry(msgspec.Struct, frozen=True, rename="camel"):
+    name: str = ""
+    exactly: _ExactRequest | None = None
+    first_available: tuple[_ExactRequest, ...] = ()
+
+
+class _ConstraintEntry(msgspec.Struct, frozen=True, rename="camel"):
+    requests: tuple[str, ...] = ()
+    match_attribute: str | None = None
+    distinct_attribute: str | None = None
+
+
+class _RequestedDevices(msgspec.Struct, frozen=True):
+    requests: tuple[_RequestEntry, ...] = ()
+    constraints: tuple[_ConstraintEntry, ...] = ()
+
+
+class ResourceClaimSpec(msgspec.Struct, frozen=True):
+    """The part of a claim's spec that is read."""
+
+    devices: _RequestedDevices = _RequestedDevices()
+
+
+class ClaimTemplateSpec(msgspec.Struct, frozen=True):
+    """The part of a template's spec that is read."""
+
+    spec: ResourceClaimSpec = ResourceClaimSpec()
+
+
+class DeviceClassSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """The part of a class's spec that is read."""
+
+    selectors: tuple[_CelSelector, ...] = ()
+    extended_resource_name: str | None = None  # KEP-5004
+
+
+class _Opaque(msgspec.Struct, frozen=True):
+    driver: str = ""
+    parameters: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _AllocationConfig(msgspec.Struct, frozen=True):
+    source: str = ""
+    requests: tuple[str, ...] = ()
+    opaque: _Opaque | None = None
+
+
+class _AllocatedDevices(msgspec.Struct, frozen=True):
+    results: tuple[AllocationResult, ...] = ()
+    config: tuple[_AllocationConfig, ...] = ()
+
+
+class _Allocation(msgspec.Struct, frozen=True):
+    devices: _AllocatedDevices = _AllocatedDevices()
+
+
+class ResourceClaimStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """The part of a claim's status that is read."""
+
+    allocation: _Allocation | None = None
+    reserved_for: tuple[ClaimUser, ...] = ()
+
+
+RESOURCE_CLAIM = ObjectKind(
+    GROUP,
+    VERSION,
+    "ResourceClaim",
+    "resourceclaims",
+    namespaced=True,
+    spec=_codec(ResourceClaimSpec),
+    status=_codec(ResourceClaimStatus),
+)
+CLAIM_TEMPLATE = ObjectKind(
+    GROUP,
+    VERSION,
+    "ResourceClaimTemplate",
+    "resourceclaimtemplates",
+    namespaced=True,
+    spec=_codec(ClaimTemplateSpec),
+    status=NOTHING,
+)
+DEVICE_CLASS = ObjectKind(
+    GROUP,
+    VERSION,
+    "DeviceClass",
+    "deviceclasses",
+    namespaced=False,
+    spec=ObjectCodec.of(DeviceClassSpec, writes=False),
+    status=NOTHING,
+)
+
+
+def resource_claim(stored: Stored[ResourceClaimSpec, ResourceClaimStatus]) -> ResourceClaim:
+    """Return the model value of a ResourceClaim."""
+    status = stored.status or ResourceClaimStatus()
+    given = status.allocation.devices if status.allocation else None
+    return replace(
+        _unallocated(ClaimName(stored.namespace, stored.name, stored.uid), stored.spec),
+        allocated=given.results if given else None,
+        users=status.reserved_for,
+        configs=tuple(_config(one, one.opaque) for one in given.config if one.opaque)
+        if given
+        else (),
+        pod_claim=stored.annotation(POD_CLAIM) or "",
+    )
+
+
+def claim_of_template(stored: Stored[ClaimTemplateSpec, None]) -> ResourceClaim:
+    """Return the claim that a pod gets from a ResourceClaimTemplate."""
+    return _unallocated(ClaimName(stored.namespace, stored.name, stored.uid), stored.spec.spec)
+
+
+def device_class(stored: Stored[DeviceClassSpec, None]) -> DeviceClass:
+    """Return the model value of a DeviceClass."""
+    spec = stored.spec
+    return DeviceClass(stored.name, _expressions(spec.selectors), spec.extended_resource_name or "")
+
+
+def _unallocated(claim: ClaimName, spec: ResourceClaimSpec) -> ResourceClaim:
+    constraints = (
+        ClaimConstraint(
+            one.match_attribute or one.distinct_attribute or "",
+            one.match_attribute is None,
+            one.requests,
+        )
+        for one in spec.devices.constraints
+    )
+    return ResourceClaim(claim, tuple(map(_choices, spec.devices.requests)), tuple(constraints))
+
+
+def _choices(request: _RequestEntry) -> RequestChoices:
+    if request.exactly is not None:
+        return RequestChoices(request.name, (_request(request.exactly, request.name),))
+    choices = (_request(one, f"{request.name}/{one.name}") for one in request.first_available)
+    return RequestChoices(request.name, tuple(choices))
+
+
+def _request(exactly: _ExactRequest, name: str) -> ClaimRequest:
+    return ClaimRequest(
+        name=name,
+        device_class=exactly.device_class_name,
+        selectors=_expressions(exactly.selectors),
+        every=exactly.allocation_mode == "All",
+        count=exactly.count,
+        admin=bool(exactly.admin_access),
+        tolerations=exactly.tolerations,
+        capacity=exactly.capacity.requests if exactly.capacity else {},
+    )
+
+
+def _expressions(selectors: tuple[_CelSelector, ...]) -> tuple[str, ...]:
+    return tuple(one.cel.expression for one in selectors)
+
+
+def _config(config: _AllocationConfig, opaque: _Opaque) -> OpaqueConfig:
+    """Return a configuration; its writer is the class or the claim (AllocationConfigSource)."""
+    of_class = config.source == "FromClass"
+    origin = ConfigOrigin.CLASS if of_class else ConfigOrigin.CLAIM
+    return OpaqueConfig(origin, opaque.driver, bytes(opaque.parameters), config.requests)
+
+
+# The status of devices that a driver writes into a claim.
+
+
+class ClaimDevicesStatus(msgspec.Struct, frozen=True):
+    """The devices of one driver in the status of a claim, to be applied."""
+
+    devices: tuple[dict[str, object], ...]
+
+
+CLAIM_STATUS = RESOURCE_CLAIM.read_as(NOTHING, ObjectCodec.of(ClaimDevicesStatus))
+
+
+def device_statuses(statuses: Sequence[DeviceStatus], now: str) -> ClaimDevicesStatus:
+    """Return the entries of status.devices; `now` is the time of all conditions, in RFC 3339.
+
+    The key of an entry is driver, pool, device and share (resource/v1, AllocatedDeviceStatus).
+    """
+    return ClaimDevicesStatus(tuple(_status_entry(status, now) for status in statuses))
+
+
+def _status_entry(status: DeviceStatus, now: str) -> dict[str, object]:
+    entry: dict[str, object] = {
+        "driver": DRIVER,
+        "pool": status.pool,
+        "device": status.device,
+        "conditions": [
+            {
+                "type": one.type,
+                "status": "True" if one.holds else "False",
+                "reason": one.reason,
+                "message": one.message,
+                "lastTransitionTime": now,
+            }
+            for one in status.conditions
+        ],
+    }
+    if status.share_id:
+        entry["shareID"] = status.share_id
+    if status.interface:
+        entry["networkData"] = {
+            "interfaceName": status.interface,
+            "ips": list(status.addresses),
+            "hardwareAddress": status.mac,
+        }
+    return entry
+
+
+# Slices, of which kube-rdma writes those of its own driver.
+
+RESOURCE_SLICE = ObjectKind(
+    GROUP,
+    VERSION,
+    "ResourceSlice",
+    "resourceslices",
+    namespaced=False,
+    spec=_codec(SliceSpec, writes=True),
+    status=NOTHING,
+)
+StoredSlice: TypeAlias = Stored[SliceSpec, None]
+
+
+def resource_slice(stored: StoredSlice) -> ResourceSlice:
+    """Return the model value of a ResourceSlice."""
+    owners = (owner.uid for owner in stored.owners if owner.kind == NODE.kind)
+    without = (stored.annotation(WITHOUT) or "").split(",")
+    features = frozenset(feature for feature in ClaimFeature if feature in without)
+    return ResourceSlice(stored.name, stored.spec, next(owners, ""), features)
+
+
+def device_slice(stored: StoredSlice) -> DeviceSlice:
+    """Return the part of a ResourceSlice that says where devices sit."""
+    spec = stored.spec
+    addresses = ((device.name, _addresses(device.attributes)) for device in spec.devices)
+    return DeviceSlice(
+        driver=spec.driver,
+        pool=spec.pool.name,
+        generation=spec.pool.generation,
+        addresses=tuple((name, where) for name, where in addresses if where),
+        cards=tuple(card for device in spec.devices if (card := _card(device))),
+    )
+
+
+def _addresses(attributes: Attributes) -> tuple[str, ...]:
+    """Return the PCI addresses among the attributes, that of the standard's name first."""
+    names = sorted(attributes, key=lambda name: (name != PCI_BUS_ID, name))
+    matches = (_ADDRESS.fullmatch((attributes[name].string or "").lower()) for name in names)
+    return tuple(dict.fromkeys(match[1] for match in matches if match))
+
+
+def _card(device: ListedDevice) -> PublishedCard | None:
+    """Return the card that the attributes describe, None where nothing leads to one.
+
+    Names are those of DRANET (dra.net/pciAddress, ifName, rdmaDevice, rdma; kubernetes-sigs/dranet
+    pkg/apis/attributes.go), of the SR-IOV driver (pciAddress, interfaceName, rdmaCapable;
+    k8snetworkplumbingwg/dra-driver-sriov pkg/consts/consts.go) and of kube-rdma. The domain before
+    the slash does not count: AWS and NVIDIA have the same names in other domains.
+    """
+    bare = {name.rpartition("/")[2]: value for name, value in device.attributes.items()}
+    standard = device.attributes.get(PCI_BUS_ID)
+    pci = _text(bare, ("pciAddress", "pciBusID")) if standard is None else standard.string or ""
+    address = _ADDRESS.fullmatch(pci.lower())
+    capable = (bare[name].truth for name in ("rdma", "rdmaCapable") if name in bare)
+    card = PublishedCard(
+        device.name,
+        address[1] if address else "",
+        _text(bare, ("rdmaDevice",)),
+        _text(bare, ("ifName", "interfaceName", "interface")),
+        next(capable, None),
+    )
+    return card if card.pci or card.rdma or card.interface else None
+
+
+def _text(attributes: Attributes, names: Iterable[str]) -> str:
+    return next((attributes[name].string or "" for name in names if name in attributes), "")
+
+
+def wanted_slice(part: ResourceSlice) -> Wanted[SliceSpec]:
+    """Return the object to create for a slice of a node."""
+    node = part.spec.node_name or ""
+    without = ((WITHOUT, ",".join(sorted(part.without))),) if part.without else ()
+    owner = Owner(NODE.api_version, NODE.kind, node, part.owner, controller=True)
+    return Wanted(part.name, spec=part.spec, annotations=without, owners=(owner,))
+
+
+def changed_slice(stored: StoredSlice, part: ResourceSlice) -> StoredSlice:
+    """Return the stored object with what the slice says from now on."""
+    wanted = wanted_slice(part)
+    others = (pair for pair in stored.annotations if pair[0] != WITHOUT)
+    annotations = tuple(sorted((*others, *wanted.annotations)))
+    return replace(stored, spec=part.spec, owners=wanted.owners, annotations=annotations)
+
+
+# Pods with their claims: core/v1/types.go.
+
+
+class _PodClaim(msgspec.Struct, frozen=True, rename="camel"):
+    """An entry of spec.resourceClaims, or of status.resourceClaimStatuses."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
+class _ContainerClaim(msgspec.Struct, frozen=True):
+    name: str = ""
+    request: str = ""
+
+
+class _ContainerResources(ContainerResources, frozen=True):
+    claims: tuple[_ContainerClaim, ...] = ()
+
+
+class _Container(Container, frozen=True):
+    resources: _ContainerResources = _ContainerResources()
+
+
+class ClaimingSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """The part of a pod's spec that names claims."""
+
+    containers: tuple[_Container, ...] = ()
+    init_containers: tuple[_Container, ...] = ()
+    resource_claims: tuple[_PodClaim, ...] = ()
+
+
+class _RequestMapping(msgspec.Struct, frozen=True, rename="camel"):
+    container_name: str = ""
+    request_name: str = ""
+
+
+class _ExtendedClaim(msgspec.Struct, frozen=True, rename="camel"):
+    resource_claim_name: str = ""
+    request_mappings: tuple[_RequestMapping, ...] = ()
+
+
+class ClaimingStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """The part of a pod's status that names claims."""
+
+    resource_claim_statuses: tuple[_PodClaim, ...] = ()
+    extended_resource_claim_status: _ExtendedClaim | None = None
+
+
+CLAIMING_POD = POD.read_as(
+    ObjectCodec.of(ClaimingSpec, writes=False), ObjectCodec.of(ClaimingStatus, writes=False)
+)
+
+
+def pod_claims(pod: Stored[ClaimingSpec, ClaimingStatus]) -> PodClaims:
+    """Return the claims of a pod.
+
+    Names of claims made from a template stand in the status, those of others in the spec.
+    """
+    status = pod.status or ClaimingStatus()
+    containers = (*pod.spec.init_containers, *pod.spec.containers)
+    entries = (*pod.spec.resource_claims, *status.resource_claim_statuses)
+    claims = [(one.name, one.resource_claim_name) for one in entries if one.resource_claim_name]
+    extended = status.extended_resource_claim_status
+    if extended and extended.resource_claim_name:
+        claims.append((extended.resource_claim_name, extended.resource_claim_name))
+    return PodClaims(
+        pod.namespace,
+        pod.name,
+        pod.uid,
+        tuple(dict.fromkeys(claims)),
+        tuple(_uses(containers, extended)),
+        tuple(one.name for one in status.resource_claim_statuses),
+        tuple(dict.fromkeys(name for one in containers for name in one.extended)),
+    )
+
+
+def _uses(containers: Sequence[_Container], extended: _ExtendedClaim | None) -> Iterator[ClaimUse]:
+    for container in containers:
+        for use in container.resources.claims:
+            yield ClaimUse(container.name, use.name, use.request)
+    if extended:
+        claim = extended.resource_claim_name
+        for entry in extended.request_mappings:
+            yield ClaimUse(entry.container_name, claim, entry.request_name)
