@@ -1,7 +1,7 @@
-"""Listening to a netlink multicast group: what the kernel announces, as it comes.
+"""What the kernel announces over netlink, as it comes: uevents, changes of links and addresses.
 
-events.py and events.py say what an announcement means; how one listens is the same for both
-and stands here.
+The agent listens to both, for each is a reason to take a new Survey; hardware/kernel_events.py
+decides which of them are about cards.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import errno
 import socket
 import struct
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Generic, Self, TypeVar
 
 from kube_base.errors import Unavailable
 from kube_base.frozen import Frozen
-from kube_rdma.adapters.kernel.netlink.codec import decode as messages
-from kube_rdma.adapters.kernel.netlink.codec import values_by_type
+from kube_rdma.adapters.kernel.netlink import codec
+from kube_rdma.adapters.kernel.netlink.codec import text, values_by_type
 
 Event = TypeVar("Event")
 
@@ -83,7 +83,7 @@ class Listener(Generic[Event]):
         return self._waiting.popleft()
 
 
-# What changes on the node, told by the kernel: the agent's reason to take a new Survey.
+# Uevents: what changes in the tree of devices.
 
 _NETLINK_KOBJECT_UEVENT = 15  # include/uapi/linux/netlink.h
 _KERNEL_GROUP = 1  # group 2 carries what udev sends on
@@ -124,15 +124,15 @@ class Uevents(Listener[Uevent]):
     """The kernel's events, as they come: ``async with Uevents() as uevents: async for …``."""
 
     def __init__(self) -> None:
-        super().__init__(_NETLINK_KOBJECT_UEVENT, _KERNEL_GROUP, _decoded, Uevent(LOST))
+        super().__init__(
+            _NETLINK_KOBJECT_UEVENT,
+            _KERNEL_GROUP,
+            lambda datagram, sender: filter(None, [decode(datagram, sender)]),
+            Uevent(LOST),
+        )
 
 
-def _decoded(datagram: bytes, sender: int) -> tuple[Uevent, ...]:
-    event = decode(datagram, sender)
-    return (event,) if event else ()
-
-
-# What changes on the node's interfaces and addresses, told by the kernel's routing netlink.
+# Routing netlink: what changes on interfaces and addresses.
 
 _GROUPS = 0x1 | 0x10 | 0x100  # RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR
 _LINK_SIZE = 16  # of struct ifinfomsg
@@ -173,12 +173,12 @@ def decode_link_event(datagram: bytes, sender: int) -> tuple[RtnlEvent, ...]:
     if sender != 0:
         return ()
     try:
-        netlink_messages = messages(datagram)
+        messages = codec.decode(datagram)
     except Unavailable:
         return (RtnlEvent(News.LOST),)
     return tuple(
         _event(_TYPES[message.type], message.payload)
-        for message in netlink_messages
+        for message in messages
         if message.type in _TYPES and len(message.payload) >= _INDEX.size
     )
 
@@ -192,11 +192,7 @@ def _event(news: News, payload: bytes) -> RtnlEvent:
         info = values_by_type(attributes.get(_LINKINFO, b""))
     except Unavailable:
         return RtnlEvent(news, interface)
-    return RtnlEvent(news, interface, _text(attributes, _IFNAME), _text(info, _INFO_KIND))
-
-
-def _text(attributes: Mapping[int, bytes], which: int) -> str:
-    return attributes.get(which, b"").rstrip(b"\0").decode(errors="replace")
+    return RtnlEvent(news, interface, text(attributes, _IFNAME), text(info, _INFO_KIND))
 
 
 class RtnlEvents(Listener[RtnlEvent]):

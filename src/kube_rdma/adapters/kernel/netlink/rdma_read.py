@@ -1,7 +1,8 @@
-"""What RDMA netlink says about devices, ports and the namespace mode: the Survey's second half.
+"""What RDMA netlink says about devices, ports, the namespace mode and queue pairs.
 
-hardware/survey joins it with sysfs through `merge`. Command and attribute numbers are those of
-include/uapi/rdma/rdma_netlink.h; what fills them is drivers/infiniband/core/nldev.c.
+hardware/survey joins devices and mode with sysfs through `merge`, the doctor reads queue pairs.
+Command and attribute numbers are those of include/uapi/rdma/rdma_netlink.h; what fills them is
+drivers/infiniband/core/nldev.c.
 """
 
 from __future__ import annotations
@@ -31,15 +32,16 @@ _U8, _U32, _U64 = struct.Struct("=B"), struct.Struct("=I"), struct.Struct("=Q")
 
 
 class Command(IntEnum):
-    """enum rdma_nldev_command, as far as a survey needs it."""
+    """enum rdma_nldev_command, as far as it is read here."""
 
     GET = 1
     PORT_GET = 5
     SYS_GET = 6
+    RES_QP_GET = 10
 
 
 class Attr(IntEnum):
-    """enum rdma_nldev_attr, as far as a survey needs it."""
+    """enum rdma_nldev_attr, as far as it is read here."""
 
     DEV_INDEX = 1  # u32
     DEV_NAME = 2  # string
@@ -48,6 +50,11 @@ class Attr(IntEnum):
     NODE_GUID = 6  # u64
     PORT_STATE = 12  # u8, enum ib_port_state
     PORT_PHYS_STATE = 13  # u8, enum ib_port_phys_state
+    RES_QP = 19  # nested: entries
+    RES_QP_ENTRY = 20  # nested: one queue pair
+    RES_TYPE = 26  # u8
+    RES_STATE = 27  # u8, enum ib_qp_state
+    RES_PID = 28  # u32; objects of the kernel have none
     NDEV_NAME = 51  # string; only when the interface is in the asker's network namespace
     NETNS_MODE = 66  # u8, RDMA_NLDEV_SYS_ATTR_NETNS_MODE: 1 shared, 0 exclusive
 
@@ -117,8 +124,7 @@ def read_links() -> LinkView:
         for payload in netlink.ask(NLDEV | Command.GET, dump=True):
             device = decode_device(payload)
             try:
-                which = encode_attributes([Attribute(Attr.DEV_INDEX, _U32.pack(device.index))])
-                ports = netlink.ask(NLDEV | Command.PORT_GET, which, dump=True)
+                ports = netlink.ask(NLDEV | Command.PORT_GET, by_index(device), dump=True)
                 device = replace(device, ports=tuple(decode_port(port) for port in ports))
             except Unavailable as error:
                 faults.append(Fault(f"RDMA netlink, ports of {device.name}", str(error)))
@@ -138,6 +144,11 @@ def read_mode() -> NamespaceMode:
             return decode_mode(*netlink.ask(NLDEV | Command.SYS_GET))
     except (OSError, Unavailable):
         return NamespaceMode.UNKNOWN
+
+
+def by_index(device: LinkDevice) -> bytes:
+    """Return the body of a request that means this device."""
+    return encode_attributes([Attribute(Attr.DEV_INDEX, _U32.pack(device.index))])
 
 
 def decode_device(payload: bytes) -> LinkDevice:
@@ -254,22 +265,11 @@ def _string(attributes: Mapping[int, bytes], which: Attr) -> str | None:
         raise Unavailable(f"RDMA netlink: {which.name} is not text") from error
 
 
-# Which processes have queue pairs on which devices, by RDMA netlink: what a program really uses.
+# Queue pairs: which processes use which devices.
 
-_QP_GET = 10  # RDMA_NLDEV_CMD_RES_QP_GET
-_RES_U8, _RDMA_RESOURCES_U32 = struct.Struct("=B"), struct.Struct("=I")
 # enum ib_qp_type (include/rdma/ib_verbs.h); a driver has its own, as DC of mlx5 and SRD of EFA.
 _TYPES = {2: "RC", 3: "UC", 4: "UD", 8: "RAW", 9: "XRC", 10: "XRC", 255: "DRIVER"}
 _READY = 3  # IB_QPS_RTS: it may send
-
-
-class _Attr(IntEnum):
-    DEV_INDEX = 1
-    QP = 19  # nested: entries
-    QP_ENTRY = 20  # nested: one queue pair
-    TYPE = 26  # u8
-    STATE = 27  # u8, enum ib_qp_state
-    PID = 28  # u32; objects of the kernel have none
 
 
 def read_queue_pairs() -> tuple[QueuePair, ...]:
@@ -282,22 +282,19 @@ def read_queue_pairs() -> tuple[QueuePair, ...]:
     with netlink:
         for payload in netlink.ask(NLDEV | Command.GET, dump=True):
             device = decode_device(payload)
-            which = encode_attributes(
-                [Attribute(_Attr.DEV_INDEX, _RDMA_RESOURCES_U32.pack(device.index))]
-            )
-            for table in netlink.ask(NLDEV | _QP_GET, which, dump=True):
+            for table in netlink.ask(NLDEV | Command.RES_QP_GET, by_index(device), dump=True):
                 pairs += decode_queue_pairs(device.name, table)
     return tuple(pairs)
 
 
 def decode_queue_pairs(device: str, payload: bytes) -> Iterator[QueuePair]:
     """Yield queue pairs of processes in an answer to RES_QP_GET; raise Unavailable for nonsense."""
-    table = values_by_type(payload).get(_Attr.QP, b"")
+    table = values_by_type(payload).get(Attr.RES_QP, b"")
     for entry in decode_attributes(table):
-        if entry.type != _Attr.QP_ENTRY:
+        if entry.type != Attr.RES_QP_ENTRY:
             continue
         fields = values_by_type(entry.value)
-        pid, kind = number(fields, _Attr.PID), number(fields, _Attr.TYPE, _RES_U8)
+        pid, kind = number(fields, Attr.RES_PID), number(fields, Attr.RES_TYPE, _U8)
         if pid and kind is not None:
-            ready = number(fields, _Attr.STATE, _RES_U8) == _READY
+            ready = number(fields, Attr.RES_STATE, _U8) == _READY
             yield QueuePair(device, _TYPES.get(kind, str(kind)), pid, ready=ready)

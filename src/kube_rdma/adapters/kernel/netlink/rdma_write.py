@@ -28,6 +28,7 @@ from kube_rdma.adapters.kernel.netlink.rdma_read import (
     Attr,
     Command,
     LinkDevice,
+    by_index,
     decode_device,
     decode_port,
 )
@@ -47,10 +48,9 @@ _LOCK_PATIENCE = 30.0  # seconds; a device of mlx5 moves in less than one
 def devices(netlink: Netlink) -> tuple[LinkDevice, ...]:
     """The devices that the namespace of `netlink` can use; interfaces of others have no name."""
     rdma_devices = []
-    for payload in netlink.ask(NLDEV | Command.GET, dump=True):
-        device = decode_device(payload)
+    for device in _listed(netlink):
         try:
-            ports = netlink.ask(NLDEV | Command.PORT_GET, _which(device), dump=True)
+            ports = netlink.ask(NLDEV | Command.PORT_GET, by_index(device), dump=True)
         except Unavailable as error:
             if errno_of(error) is None:
                 raise
@@ -144,7 +144,7 @@ class PodRdma(Frozen):
 
     def find(self, netlink: Netlink, act: MoveRdma | GiveBackRdma) -> LinkDevice | None:
         """Return the device by its PCI function where the act has one, else by its name."""
-        rdma_devices = tuple(map(decode_device, netlink.ask(NLDEV | Command.GET, dump=True)))
+        rdma_devices = _listed(netlink)
         named = next((one for one in rdma_devices if one.name == act.device), None)
         if act.pci is None or (named and self.pci_of(named.name) in (act.pci, None)):
             return named
@@ -152,8 +152,7 @@ class PodRdma(Frozen):
 
     def inside(self, pci: PciAddress) -> LinkDevice | None:
         """The RDMA device of a function that the pod can use."""
-        rdma_devices = map(decode_device, self.pod.ask(NLDEV | Command.GET, dump=True))
-        return next((one for one in rdma_devices if self.pci_of(one.name) == pci), None)
+        return next((one for one in _listed(self.pod) if self.pci_of(one.name) == pci), None)
 
     @contextmanager
     def _alone(self, device: str) -> Iterator[None]:
@@ -174,14 +173,13 @@ def _interface(step: MakeRdma | RestoreRdma) -> str:
     return step.on if isinstance(step, MakeRdma) else step.link.name
 
 
-def _named(netlink: Netlink, name: str) -> LinkDevice | None:
-    """The device of this name, without its ports."""
-    rdma_devices = map(decode_device, netlink.ask(NLDEV | Command.GET, dump=True))
-    return next((device for device in rdma_devices if device.name == name), None)
+def _listed(netlink: Netlink) -> tuple[LinkDevice, ...]:
+    """Return the devices without their ports."""
+    return tuple(map(decode_device, netlink.ask(NLDEV | Command.GET, dump=True)))
 
 
 def _move(netlink: Netlink, device: LinkDevice, namespace: int) -> None:
-    body = _which(device) + encode_attributes([Attribute(_NET_NS_FD, _U32.pack(namespace))])
+    body = by_index(device) + encode_attributes([Attribute(_NET_NS_FD, _U32.pack(namespace))])
     try:
         netlink.ask(NLDEV | _SET, body)
     except Unavailable as error:
@@ -192,11 +190,7 @@ def _move(netlink: Netlink, device: LinkDevice, namespace: int) -> None:
 
 def _delete(netlink: Netlink, device: LinkDevice) -> None:
     try:
-        netlink.ask(NLDEV | _DELLINK, _which(device))
+        netlink.ask(NLDEV | _DELLINK, by_index(device))
     except Unavailable as error:
-        if _named(netlink, device.name):
+        if any(one.name == device.name for one in _listed(netlink)):
             raise judged(f"removing the RDMA device {device.name}", error) from error
-
-
-def _which(device: LinkDevice) -> bytes:
-    return encode_attributes([Attribute(Attr.DEV_INDEX, _U32.pack(device.index))])

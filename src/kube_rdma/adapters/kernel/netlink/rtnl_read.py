@@ -1,6 +1,7 @@
 """A namespace's links, addresses, routes and rules as values: routing netlink, the reading half.
 
-pod/links.py looks with it before it acts where it must, pod/steps.py answers look() with it.
+pod/links.py looks with it before it acts where it must, pod/steps.py answers look() with it, and
+hardware/survey asks which network functions the node itself is reached through.
 Numbers: include/uapi/linux/rtnetlink.h, if_link.h, if_addr.h, fib_rules.h.
 """
 
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import struct
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from socket import AF_INET, AF_INET6, NETLINK_ROUTE
@@ -26,6 +27,7 @@ from kube_rdma.adapters.kernel.netlink.codec import (
     values_by_type,
 )
 from kube_rdma.adapters.kernel.netlink.rtnl_write import GROUP, by_name
+from kube_rdma.adapters.kernel.pod.errors import errno_of
 from kube_rdma.adapters.kernel.sysfs.netdev import NETDEVS, lower_netdevs
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.attach.attachment import LinkWays, SeenLink, SeenRoute, SeenRule
@@ -35,10 +37,13 @@ from kube_rdma.model.device import PciAddress
 from kube_rdma.model.ipam import Address, InterfaceName, Subnet
 from kube_rdma.model.survey import Fault, Survey
 
-_GETLINK, _GETADDR, _GETROUTE, _GETRULE = 18, 22, 26, 34
+_GETLINK, _GETADDR, _GETROUTE, _GETRULE, _GETNEXTHOP = 18, 22, 26, 34, 106
 _LINK = struct.Struct("=BxHiII")  # struct ifinfomsg
 _ADDRESS = struct.Struct("=BBBBI")  # struct ifaddrmsg
 _ROUTE = struct.Struct("=8BI")  # struct rtmsg, and struct fib_rule_hdr
+_NEXTHOP = struct.Struct("=BBBxI")  # struct nhmsg
+_PATH = struct.Struct("=HBBi")  # struct rtnexthop: length, flags, hops, interface
+_MEMBER = struct.Struct("=IBBH")  # struct nexthop_grp: id, weight, its upper byte, reserved
 _U8, _U32 = struct.Struct("=B"), struct.Struct("=I")
 
 _MAC, _IFNAME, _MTU, _PARENT, _LINKINFO, _ALIAS, _GROUP, _EXT_MASK = 1, 3, 4, 5, 18, 20, 27, 29
@@ -49,6 +54,8 @@ _INFO_KIND = 1
 _IFA_ADDRESS, _IFA_LOCAL, _IFA_FLAGS = 1, 2, 8
 _IFA_F_PERMANENT = 0x80
 _RTA_DST, _RTA_OIF, _RTA_GATEWAY, _RTA_PRIORITY, _RTA_PREFSRC, _RTA_TABLE = 1, 4, 5, 6, 7, 15
+_RTA_MULTIPATH, _RTA_NH_ID = 9, 30
+_NHA_ID, _NHA_GROUP, _NHA_OIF = 1, 2, 5
 _AUTOMATIC = frozenset({2, 9})  # RTPROT_KERNEL, RTPROT_RA
 _ONLINK = 4  # RTNH_F_ONLINK
 _FRA_SRC, _FRA_PRIORITY, _FRA_TABLE = 2, 6, 15
@@ -85,6 +92,14 @@ class Interface(Frozen):
         return self.seen.alias == mark or (not self.seen.alias and self.group == GROUP)
 
 
+def open_rtnl() -> Netlink:
+    """Open a socket of the routing family in this thread's network namespace; raise Unavailable."""
+    try:
+        return Netlink(NETLINK_ROUTE)
+    except OSError as error:
+        raise Unavailable(f"the kernel offers no routing netlink ({error.strerror})") from error
+
+
 def interfaces(netlink: Netlink) -> tuple[Interface, ...]:
     """Every link of the namespace that `netlink` was opened in."""
     every = _LINK.pack(0, 0, 0, 0, 0) + _SKIP_STATS
@@ -93,22 +108,25 @@ def interfaces(netlink: Netlink) -> tuple[Interface, ...]:
 
 def interface_named(netlink: Netlink, name: str) -> Interface | None:
     """The link of this name, None when there is none."""
-    return _get_interface(netlink, by_name(name) + _SKIP_STATS)
+    payload = ask_link(netlink, by_name(name) + _SKIP_STATS)
+    return decode_interface(payload) if payload else None
 
 
 def interface_at(netlink: Netlink, index: int) -> Interface | None:
     """The link with this index, None when there is none."""
-    return _get_interface(netlink, _LINK.pack(0, 0, index, 0, 0) + _SKIP_STATS)
+    payload = ask_link(netlink, _LINK.pack(0, 0, index, 0, 0) + _SKIP_STATS)
+    return decode_interface(payload) if payload else None
 
 
-def _get_interface(netlink: Netlink, which: bytes) -> Interface | None:
+def ask_link(netlink: Netlink, which: bytes) -> bytes | None:
+    """Return the answer to GETLINK for one link; None when there is no such link."""
     try:
         (payload,) = netlink.ask(_GETLINK, which)
     except Unavailable as error:
-        if isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.ENODEV:
+        if errno_of(error) == errno.ENODEV:
             return None
         raise
-    return decode_interface(payload)
+    return payload
 
 
 def seen_links(netlink: Netlink) -> tuple[SeenLink, ...]:
@@ -228,7 +246,11 @@ def decode_interface(payload: bytes) -> Interface:
         hardware,
         number(attributes, _GROUP) or 0,
         permanent,
-        frozenset(_alternative_names(attributes.get(_PROPERTIES, b""))),
+        frozenset(
+            attribute.value.rstrip(b"\0").decode(errors="replace")
+            for attribute in decode_attributes(attributes.get(_PROPERTIES, b""))
+            if attribute.type == _ALTERNATIVE_NAME
+        ),
         bool(number(attributes, _CARRIER, _U8)) if link.up else None,
     )
 
@@ -238,12 +260,6 @@ def _pci(address: str) -> PciAddress:
         return PciAddress(address)
     except ValueError as error:
         raise Unavailable(f"routing netlink: {error}") from error
-
-
-def _alternative_names(properties: bytes) -> Iterator[str]:
-    for attribute in decode_attributes(properties):
-        if attribute.type == _ALTERNATIVE_NAME:
-            yield attribute.value.rstrip(b"\0").decode(errors="replace")
 
 
 def decode_address(payload: bytes) -> Iterator[tuple[int, Address, int]]:
@@ -348,20 +364,7 @@ def _address(value: bytes) -> Address:
         raise Unavailable(f"routing netlink: an address of {len(value)} bytes") from error
 
 
-# Asking the kernel's routing netlink for the default routes of one network namespace.
-
-_RTNL_GETROUTE, _GETNEXTHOP = 26, 106
-_NEXTHOP = struct.Struct("=BBBxI")  # struct nhmsg
-_PATH = struct.Struct("=HBBi")  # struct rtnexthop: length, flags, hops, interface
-_MEMBER = struct.Struct("=IBBH")  # struct nexthop_grp: id, weight, its upper byte, reserved
-
-_MULTIPATH, _NH_ID = 9, 30  # RTA_*
-_NHA_ID, _NHA_GROUP, _NHA_OIF = 1, 2, 5
-
-
-def open_rtnl() -> Netlink:
-    """A conversation with the routing family of this thread's network namespace."""
-    return Netlink(NETLINK_ROUTE)
+# Default routes.
 
 
 def default_interfaces(netlink: Netlink) -> tuple[str, ...]:
@@ -373,7 +376,7 @@ def default_interfaces(netlink: Netlink) -> tuple[str, ...]:
     nexthops: set[int] = set()
     for family in (AF_INET, AF_INET6):
         request = _ROUTE.pack(family, 0, 0, 0, 0, 0, 0, 0, 0)
-        for payload in netlink.ask(_RTNL_GETROUTE, request, dump=True):
+        for payload in netlink.ask(_GETROUTE, request, dump=True):
             route_indexes, through = decode_default_route(payload)
             indexes |= route_indexes
             nexthops |= through
@@ -395,9 +398,9 @@ def decode_default_route(payload: bytes) -> tuple[set[int], set[int]]:
     route = decode_unicast(payload)
     if route is None or route.length or route.table != MAIN_TABLE:
         return set(), set()
-    through = number(route.attributes, _NH_ID)
+    through = number(route.attributes, _RTA_NH_ID)
     indexes = {route.out} if route.out else set()
-    indexes |= set(_paths(route.attributes.get(_MULTIPATH, b"")))
+    indexes |= set(_paths(route.attributes.get(_RTA_MULTIPATH, b"")))
     # The object's interfaces are told beside it unless net.ipv4.nexthop_compat_mode is 0.
     return indexes, {through} if through and not indexes else set()
 
@@ -429,7 +432,7 @@ def _paths(multipath: bytes) -> Iterator[int]:
         at += (length + 3) & ~3
 
 
-# Which network functions the node itself is reached through: default routes, its own addresses.
+# What the node itself is reached through, in its Survey: default routes, its own addresses.
 
 
 def read_default_routes() -> tuple[str, ...]:
@@ -437,11 +440,7 @@ def read_default_routes() -> tuple[str, ...]:
 
     Raise Unavailable when the kernel does not say.
     """
-    try:
-        netlink = open_rtnl()
-    except OSError as error:
-        raise Unavailable(f"the kernel offers no routing netlink ({error.strerror})") from error
-    with netlink:
+    with open_rtnl() as netlink:
         return default_interfaces(netlink)
 
 
@@ -453,11 +452,7 @@ def read_holders(own: Mapping[str, str]) -> dict[str, str]:
     if not own:
         return {}
     words = {ip_address(text): word for text, word in own.items()}
-    try:
-        netlink = open_rtnl()
-    except OSError as error:
-        raise Unavailable(f"the kernel offers no routing netlink ({error.strerror})") from error
-    with netlink:
+    with open_rtnl() as netlink:
         return {name: words[address] for name, address in address_holders(netlink, words)}
 
 
@@ -478,9 +473,13 @@ def merge_routes(survey: Survey, root: Path, interfaces: Collection[str]) -> Sur
         for name in interfaces
         if not tree.holds(f"{NETDEVS}/{name}")
     ]
+
+    def routed(netdev: Netdev) -> Netdev:
+        return replace(netdev, default_route=netdev.name in carriers)
+
     return replace(
         survey,
-        functions=tuple(_routed(function, carriers) for function in survey.functions),
+        functions=tuple(_replaced(function, carriers, routed) for function in survey.functions),
         faults=(*survey.faults, *tree.faults, *faults),
         routed=tuple(sorted(carriers.union(survey.routed or ()))),
     )
@@ -495,9 +494,13 @@ def merge_holders(survey: Survey, root: Path, holders: Mapping[str, str]) -> Sur
     below = {
         name: word for top, word in sorted(holders.items()) for name in _with_lower(tree, [top])
     }
+
+    def needed(netdev: Netdev) -> Netdev:
+        return replace(netdev, needed=below.get(netdev.name))
+
     return replace(
         survey,
-        functions=tuple(_needed(function, below) for function in survey.functions),
+        functions=tuple(_replaced(function, below, needed) for function in survey.functions),
         faults=(*survey.faults, *tree.faults),
         routed=None if survey.routed is None else tuple(sorted({*survey.routed, *below})),
     )
@@ -515,18 +518,10 @@ def _with_lower(tree: SysfsTree, interfaces: Collection[str]) -> frozenset[str]:
     return frozenset(carriers)
 
 
-def _routed(function: Function, carriers: Collection[str]) -> Function:
-    if not any(netdev.name in carriers for netdev in function.netdevs):
+def _replaced(
+    function: Function, names: Collection[str], change: Callable[[Netdev], Netdev]
+) -> Function:
+    """Return the function with changed interfaces, if one of them has one of these names."""
+    if not any(netdev.name in names for netdev in function.netdevs):
         return function
-    netdevs = (replace(n, default_route=n.name in carriers) for n in function.netdevs)
-    return replace(function, netdevs=tuple(netdevs))
-
-
-def _needed(function: Function, words: Mapping[str, str]) -> Function:
-    if not any(netdev.name in words for netdev in function.netdevs):
-        return function
-
-    def with_word(netdev: Netdev) -> Netdev:
-        return replace(netdev, needed=words.get(netdev.name))
-
-    return replace(function, netdevs=tuple(map(with_word, function.netdevs)))
+    return replace(function, netdevs=tuple(map(change, function.netdevs)))

@@ -20,9 +20,15 @@ from kube_rdma.adapters.kernel.netlink.codec import (
     Netlink,
     decode_attributes,
     encode_attributes,
+    values_by_type,
 )
-from kube_rdma.adapters.kernel.netlink.rtnl_read import Interface, decode_interface, interfaces
-from kube_rdma.adapters.kernel.netlink.rtnl_write import NetlinkRequest, mac_bytes
+from kube_rdma.adapters.kernel.netlink.rtnl_read import (
+    Interface,
+    ask_link,
+    decode_interface,
+    interfaces,
+)
+from kube_rdma.adapters.kernel.netlink.rtnl_write import NetlinkRequest, mac_bytes, send
 from kube_rdma.adapters.kernel.pod.errors import (
     ETHERNET,
     errno_of,
@@ -43,7 +49,7 @@ NO_MAC = "00:00:00:00:00:00"
 NO_GUIDS = {":".join(["00"] * 8), ":".join(["ff"] * 8)}
 """A physical function tells the first where none was set; the second is set to have none."""
 
-_GETLINK, _SETLINK = 18, 19
+_SETLINK = 19
 _LINK = struct.Struct("=BxHiII")  # struct ifinfomsg
 _U32 = struct.Struct("=I")
 _PAIR = struct.Struct("=II")  # ifla_vf_spoofchk, ifla_vf_link_state, ifla_vf_trust
@@ -92,7 +98,7 @@ def set_function(node: Netlink, step: SetFunction) -> None:
         raise no_function(step.place, len(physical.functions))
     for setting in changes(physical.interface.seen.index, step.place.number, step.wanted, now):
         try:
-            _send(node, setting.request)
+            send(node, setting.request)
         except Unavailable as error:
             raise setting_refused(step.place, setting.what, error) from error
 
@@ -111,7 +117,7 @@ def reset_function(node: Netlink, undo: ResetFunction) -> None:
         return
     for setting in changes(physical.interface.seen.index, undo.place.number, undo.previous, now):
         try:
-            _send(node, setting.request)
+            send(node, setting.request)
         except Unavailable as error:
             if NO_MAC not in setting.what or errno_of(error) != errno.EINVAL:
                 raise setting_refused(undo.place, setting.what, error) from error
@@ -177,11 +183,11 @@ def changes(
 def decode_physical(payload: bytes) -> Physical:
     """One answer to GETLINK that was asked for functions; Unavailable when it is malformed."""
     interface = decode_interface(payload)
-    attributes = dict(_attributes(payload[_LINK.size :]))
+    attributes = values_by_type(payload[_LINK.size :])
     functions = {}
-    for which, value in _attributes(attributes.get(_VFINFO_LIST, b"")):
-        if which == _VF_INFO:
-            facts = dict(_attributes(value))
+    for attribute in decode_attributes(attributes.get(_VFINFO_LIST, b"")):
+        if attribute.type == _VF_INFO:
+            facts = values_by_type(attribute.value)
             number = _unpack(_VF_MAC, facts, _MAC)
             if number is not None:
                 functions[int(number[0])] = _settings(facts, interface.hardware)
@@ -190,8 +196,8 @@ def decode_physical(payload: bytes) -> Physical:
 
 def sent(body: bytes) -> FunctionSettings:
     """Decode the settings in a request made by `changes`."""
-    listed = dict(_attributes(body[_LINK.size :]))[_VFINFO_LIST]
-    return _settings(dict(_attributes(dict(_attributes(listed))[_VF_INFO])), ETHERNET)
+    listed = values_by_type(body[_LINK.size :])[_VFINFO_LIST]
+    return _settings(values_by_type(values_by_type(listed)[_VF_INFO]), ETHERNET)
 
 
 def _find(node: Netlink, place: FunctionPlace) -> Physical | None:
@@ -218,13 +224,8 @@ def _is(physical: Physical, place: FunctionPlace) -> bool:
 def _at(node: Netlink, index: int) -> Physical | None:
     request = _LINK.pack(0, 0, index, 0, 0)
     request += encode_attributes([Attribute(_EXT_MASK, _U32.pack(_WITH_FUNCTIONS))])
-    try:
-        (payload,) = node.ask(_GETLINK, request)
-    except Unavailable as error:
-        if errno_of(error) == errno.ENODEV:
-            return None
-        raise
-    return decode_physical(payload)
+    payload = ask_link(node, request)
+    return decode_physical(payload) if payload else None
 
 
 def _settings(facts: Mapping[int, bytes], hardware: int) -> FunctionSettings:
@@ -232,7 +233,7 @@ def _settings(facts: Mapping[int, bytes], hardware: int) -> FunctionSettings:
     rate = _unpack(_RATE, facts, _VF_RATE)
     state = _word(facts, _STATE)
     # Its first entry is the one that can be set (MAX_VLAN_LIST_LEN is 1).
-    listed = dict(_attributes(facts.get(_VLAN_LIST, b"")))
+    listed = values_by_type(facts.get(_VLAN_LIST, b""))
     vlan = _unpack(_VLAN, listed, _VLAN_INFO)
     protocols = {value: protocol for protocol, value in _PROTOCOLS.items()}
     return FunctionSettings(
@@ -289,11 +290,3 @@ def _unpack(form: struct.Struct, facts: Mapping[int, bytes], which: int) -> tupl
     if len(value) < form.size:
         raise Unavailable(f"routing netlink: attribute {which} of a function is cut short")
     return form.unpack_from(value)
-
-
-def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
-    return ((attribute.type, attribute.value) for attribute in decode_attributes(data))
-
-
-def _send(node: Netlink, request: NetlinkRequest) -> None:
-    node.ask(request.kind, request.body, more=request.flags)

@@ -13,7 +13,7 @@ from socket import AF_INET, AF_INET6
 
 from kube_base.errors import Refused
 from kube_base.frozen import Frozen
-from kube_rdma.adapters.kernel.netlink.codec import Attribute, encode_attributes
+from kube_rdma.adapters.kernel.netlink.codec import Attribute, Netlink, encode_attributes
 from kube_rdma.model.attach import steps
 from kube_rdma.model.ipam import Address, InterfaceName
 
@@ -67,6 +67,11 @@ class NetlinkRequest(Frozen):
     kind: int
     flags: int
     body: bytes
+
+
+def send(netlink: Netlink, request: NetlinkRequest) -> None:
+    """Send a request; raise Unavailable as Netlink.ask."""
+    netlink.ask(request.kind, request.body, more=request.flags)
 
 
 def make_link(step: steps.MakeLink, pod: int) -> NetlinkRequest:

@@ -1,4 +1,4 @@
-"""The one door into another network namespace.
+"""The one way into another network namespace.
 
 Nothing of kube-rdma runs inside a pod's namespace: a thread of its own enters, opens a descriptor
 there and ends; the descriptor stays bound to that namespace and is used from outside. No other code
@@ -13,13 +13,12 @@ import errno
 import os
 from _thread import start_new_thread
 from collections.abc import Callable
-from functools import cache, partial
+from concurrent.futures import Future
+from functools import cache
 from pathlib import Path
-from queue import SimpleQueue
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
 from kube_base.errors import Refused, Unavailable
-from kube_rdma.adapters.kernel.netlink.codec import Netlink
 from kube_rdma.adapters.kernel.netlink.rtnl_read import interfaces, open_rtnl
 from kube_rdma.model.device import PodLink
 
@@ -53,23 +52,18 @@ def make_namespace() -> int:
 
 def _apart(enter: Callable[[], None], opener: Callable[[], T]) -> T:
     """Call `opener` in a thread that `enter` has brought elsewhere, and return what it opened."""
-    results: SimpleQueue[Callable[[], T]] = SimpleQueue()
+    opened: Future[T] = Future()
 
     def inside() -> None:
         try:
             enter()
-            result = opener()
-            results.put(lambda: result)
+            opened.set_result(opener())
         except BaseException as error:  # noqa: BLE001  # it is raised again outside
-            results.put(partial(_raise, error))
+            opened.set_exception(error)
 
     # threading.Thread would wait twice, for its start and for its end; a pod waits for neither.
     start_new_thread(inside, ())
-    return results.get()()
-
-
-def _raise(error: BaseException) -> NoReturn:
-    raise error
+    return opened.result()
 
 
 def links_inside(namespace: Namespace) -> tuple[PodLink, ...]:
@@ -78,18 +72,11 @@ def links_inside(namespace: Namespace) -> tuple[PodLink, ...]:
     A card that was moved into a pod is found here by its PCI address, whatever its name is there;
     the kernel tells it since Linux 5.14, of interfaces that sit on the function directly.
     """
-    with open_inside(namespace, _open_rtnl) as netlink:
+    with open_inside(namespace, open_rtnl) as netlink:
         return tuple(
             PodLink(one.seen.name, one.seen.up, one.carrier, one.seen.pci)
             for one in interfaces(netlink)
         )
-
-
-def _open_rtnl() -> Netlink:
-    try:
-        return open_rtnl()
-    except OSError as error:
-        raise Unavailable(f"the kernel offers no routing netlink ({error.strerror})") from error
 
 
 def _enter(namespace: Namespace) -> None:

@@ -49,11 +49,7 @@ def read_uses(
     Raise Unavailable when the kernel does not say.
     """
     tree = SysfsTree(sysfs)
-    try:
-        netlink = open_rtnl()
-    except OSError as error:
-        raise Unavailable(f"the kernel offers no routing netlink ({error.strerror})") from error
-    with netlink:
+    with open_rtnl() as netlink:
         every = seen_links(netlink)
         links = [link for link in every if link.name in names and _same(tree, link)]
         routes = [one for one in seen_routes(netlink, every) if not one.to.is_link_local]
