@@ -8,23 +8,24 @@ that the node itself is reached through is touched, whoever names it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from ipaddress import ip_address, ip_network
+from typing import Any
 
 from kube_base.errors import Refused
 from kube_base.frozen import replace
 from kube_rdma.attach.rules import procedure
+from kube_rdma.attach.rules.placement import link_of
 from kube_rdma.attach.rules.procedure import NetworkRequest
-from kube_rdma.attach.rules.seats import link_of
 from kube_rdma.lib.phrases import listed
+from kube_rdma.model.attach import kinds
 from kube_rdma.model.attach.attachment import (
     GrantedShare,
     HostLink,
     InterfaceAddress,
     Network,
     NetworkAsk,
-    NetworkKind,
     NetworkRoute,
     Plan,
     Sandbox,
@@ -50,12 +51,11 @@ _ROUTES = (NetworkRoute(ip_network("198.18.1.0/24")), NetworkRoute(ip_network("2
 _VLAN = 100
 _LESS = 100  # octets below the card's MTU, so that it has to be set, and set back
 _LEAST_MTU = 1280  # of IPv6 (RFC 8200)
-_NETWORK_KINDS = {
-    TrialKind.MACVLAN: NetworkKind.MACVLAN,
-    TrialKind.IPVLAN: NetworkKind.IPVLAN,
-    TrialKind.IPOIB: NetworkKind.IPOIB,
-    TrialKind.TAKE: NetworkKind.DEVICE,
-    TrialKind.FUNCTION: NetworkKind.DEVICE,
+_NETWORKS: Mapping[TrialKind, type[Network]] = {
+    TrialKind.MACVLAN: kinds.MacvlanNetwork,
+    TrialKind.IPVLAN: kinds.IpvlanNetwork,
+    TrialKind.IPOIB: kinds.IpoibNetwork,
+    TrialKind.TAKE: kinds.DeviceNetwork,
 }
 _INFINIBAND = "infiniband"
 _NO_MAC = "00:00:00:00:00:00"
@@ -200,7 +200,8 @@ def _plan(scene: SelftestScene, card: Card, link: HostLink, kind: TrialKind) -> 
     guid = mac = None
     if kind is TrialKind.FUNCTION:
         own = _own(scene, link)
-        guid, mac = (own, None) if network.infiniband else (None, own[: len(_NO_MAC)])
+        wide = link.link_type == _INFINIBAND
+        guid, mac = (own, None) if wide else (None, own[: len(_NO_MAC)])
     ask = NetworkAsk("selftest", kind, INTERFACE, card.name, mac=mac, guid=guid)
     mode = Mode.SHARED_MULTI
     if kind.moves:
@@ -209,8 +210,8 @@ def _plan(scene: SelftestScene, card: Card, link: HostLink, kind: TrialKind) -> 
         "main", str(network.resource), ShareId(card.id), (card,), mode, Bind.PER_CARD
     )
     wished = procedure.match(NetworkRequest((ask,), (network,)), (share,))
-    seated = procedure.seat(wished, scene.network)
-    placed = procedure.place(seated, scene.functions)
+    seated = procedure.locate(wished, scene.network)
+    placed = procedure.settle(seated, scene.functions)
     container = ContainerId(f"selftest-{card.id}-{kind}")
     sandbox = Sandbox(container, PodName("selftest", kind), container, "", 0)
     addressed = procedure.address(placed, sandbox, ())
@@ -223,19 +224,19 @@ def _network(scene: SelftestScene, card: Card, link: HostLink, kind: TrialKind) 
     families = {address.version for each in scene.network.links for address, _ in each.addresses}
     families.add(4)
     wide = link.link_type == _INFINIBAND
-    return Network(
-        name=f"selftest/{kind}",
-        kind=_NETWORK_KINDS[kind],
-        source="",
-        device=link.name if kind.moves else None,
-        master=None if kind.moves else link.name,
-        mtu=max(link.mtu - _LESS, min(link.mtu, _LEAST_MTU)),
-        resource=f"selftest/{card.id}",
-        static=tuple(one for one in _ADDRESSES if one.address.version in families),
-        routes=tuple(one for one in _ROUTES if one.to.version in families),
-        function=_function(scene, link, wide=wide) if kind is TrialKind.FUNCTION else None,
-        infiniband=wide and kind is TrialKind.FUNCTION,
-    )
+    shared: dict[str, Any] = {
+        "name": f"selftest/{kind}",
+        "source": "",
+        "device": link.name,
+        "mtu": max(link.mtu - _LESS, min(link.mtu, _LEAST_MTU)),
+        "resource": f"selftest/{card.id}",
+        "static": tuple(one for one in _ADDRESSES if one.address.version in families),
+        "routes": tuple(one for one in _ROUTES if one.to.version in families),
+    }
+    if kind is not TrialKind.FUNCTION:
+        return _NETWORKS[kind](**shared)
+    of = kinds.IbSriovNetwork if wide else kinds.DeviceNetwork
+    return of(**shared, function=_function(scene, link, wide=wide))
 
 
 def _function(scene: SelftestScene, link: HostLink, *, wide: bool) -> FunctionSettings:

@@ -299,10 +299,7 @@ KERNEL = (
     ),
     FuzzTarget(
         "netlink route",
-        each(
-            lambda data: list(rtnl_read.decode_route(data, NAMES)),
-            lambda data: list(rtnl_read.decode_way(data, NAMES)),
-        ),
+        each(lambda data: list(rtnl_read.decode_route(data, NAMES))),
         (ROUTE, ROUTE6),
     ),
     FuzzTarget(

@@ -33,7 +33,7 @@ from kube_rdma.attach.documents import (
 )
 from kube_rdma.attach.rules import conflist, foreign_plugins
 from kube_rdma.attach.rules.repair import is_others
-from kube_rdma.attach.rules.requests import wishes
+from kube_rdma.attach.rules.requests import match_entries
 from kube_rdma.lib.text import reader
 from kube_rdma.model.attach.attachment import NetworkAsk, NetworkKind
 from kube_rdma.model.attach.cni import ConfFile
@@ -234,7 +234,7 @@ def _asked(data: bytes) -> None:
     asks = networks.load(as_text(data), "a").asks
     named = (("a/rdma-net", MACVLAN), ("a/other", LIST), ("b/other", MACVLAN))
     definitions = [network_definition.load(*n.split("/"), text_of(conf), None) for n, conf in named]
-    for wish in wishes(asks, [one.network for one in definitions]):
+    for wish in match_entries(asks, [one.network for one in definitions]):
         if wish.network.kind is NetworkKind.OTHER:
             foreign_plugins.call(wish, None)
 
@@ -243,7 +243,7 @@ def _defined(data: bytes) -> None:
     """A definition's configuration, and what its plugins are to read."""
     ask = NetworkAsk("a", "n", InterfaceName("net1"), "networks[0]")
     network = network_definition.load("a", "n", data, "rdma/hca").network
-    for wish in wishes((ask,), (network,)):
+    for wish in match_entries((ask,), (network,)):
         if wish.network.kind is NetworkKind.OTHER:
             foreign_plugins.call(wish, PciAddress("0000:81:00.0"))
 

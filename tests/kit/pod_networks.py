@@ -7,19 +7,19 @@ from ipaddress import ip_address
 from hypothesis import strategies as st
 
 from kube_base.frozen import replace
+from kube_rdma.attach.rules.placement import pod_nics
 from kube_rdma.attach.rules.plan import plans
-from kube_rdma.attach.rules.seats import seats
+from kube_rdma.model.attach import kinds
 from kube_rdma.model.attach.attachment import (
-    Given,
+    AssignedAddresses,
     GrantedShare,
     HostLink,
     HostNetwork,
     InterfaceAddress,
-    Network,
+    MatchedEntry,
     NetworkAsk,
     NetworkKind,
     Sandbox,
-    Wish,
 )
 from kube_rdma.model.card import Card, CardId, Function, Netdev
 from kube_rdma.model.device import LinkLayer, PlannedHostLink
@@ -124,7 +124,11 @@ def share(*cards, mode=Mode.SHARED_MULTI, resource=RESOURCE, container="main"):
 def network(name="rdma-net", kind=NetworkKind.CARD, **facts):
     """A network of namespace default."""
     facts = {"resource": RESOURCE, **facts}
-    return Network(f"default/{name}", kind, f"NetworkAttachmentDefinition default/{name}", **facts)
+    of = kinds.NETWORKS[kind]
+    is_wide = facts.pop("infiniband", False) or facts.keys() & {"guid", "isolated", "configured"}
+    if kind is NetworkKind.DEVICE and (is_wide or "pkey" in facts):
+        of = kinds.IbSriovNetwork
+    return of(f"default/{name}", f"NetworkAttachmentDefinition default/{name}", **facts)
 
 
 def wish(number=0, of=None, **facts):
@@ -132,7 +136,7 @@ def wish(number=0, of=None, **facts):
     of = of or network()
     name = InterfaceName(facts.pop("interface", f"net{number + 1}"))
     space, _, title = of.name.partition("/")
-    return Wish(NetworkAsk(space, title, name, f"networks[{number}]", **facts), of)
+    return MatchedEntry(NetworkAsk(space, title, name, f"networks[{number}]", **facts), of)
 
 
 def given(number, *texts, gateway=None, routes=(), probe=False):
@@ -144,12 +148,12 @@ def given(number, *texts, gateway=None, routes=(), probe=False):
         via = ip_address(gateway) if gateway else None
         same = via is not None and via.version == first.version
         found.append(InterfaceAddress(first, int(prefix), via if same else None))
-    return Given(InterfaceName(f"net{number}"), tuple(found), tuple(routes), probe)
+    return AssignedAddresses(InterfaceName(f"net{number}"), tuple(found), tuple(routes), probe)
 
 
 def planned(wishes, granted, on, leased=()):
     """All rules in their order."""
-    return plans(SANDBOX, seats(wishes, granted, on), leased, on)
+    return plans(SANDBOX, pod_nics(wishes, granted, on), leased, on)
 
 
 KINDS = (NetworkKind.CARD, NetworkKind.MACVLAN, NetworkKind.IPVLAN, NetworkKind.DEVICE)
@@ -189,7 +193,8 @@ def pods(draw):
         if virtual and kind is NetworkKind.DEVICE:
             facts["function"] = draw(st.sampled_from(WIDE_SETTINGS if wide else SETTINGS))
             facts["infiniband"] = wide
-        facts["pkey"] = draw(st.sampled_from([None, 0x12])) if wide else None
+        if wide and (kind is not NetworkKind.DEVICE or virtual):
+            facts["pkey"] = draw(st.sampled_from([None, 0x12]))
         asked = draw(st.sampled_from([None, GUIDS[number]])) if wide and virtual else None
         of = network(f"n{number}", kind, **facts)
         wishes.append(wish(number, of, mac=mac, guid=asked))

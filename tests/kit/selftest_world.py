@@ -10,7 +10,7 @@ from kube_base.errors import Unavailable
 from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.pod.errors import INFINIBAND
 from kube_rdma.model.attach.attachment import HostLink, HostNetwork, LinkWays
-from kube_rdma.model.attach.steps import AddRoute, AddRule
+from kube_rdma.model.attach.steps import AddRoute
 from kube_rdma.model.device import PlannedHostLink
 from kube_rdma.model.pools import FunctionPlace
 from kube_rdma.model.survey import NamespaceMode
@@ -94,7 +94,7 @@ class World:
         """The node's routes over a link, and the rules for its addresses."""
         node, own = self.kernel.node, {address for address, _ in one.addresses}
         routes = [AddRoute(r.name, r.to, r.via, None, r.table) for r in node.routes]
-        rules = [AddRule(r.source, r.table, r.priority) for r in node.rules if r.source in own]
+        rules = [rule for rule in node.rules if rule.source in own]
         over = tuple(route for route in routes if route.name == one.name)
         return LinkWays(one.name, over, tuple(rules)) if over or rules else None
 

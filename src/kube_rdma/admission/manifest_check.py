@@ -43,7 +43,8 @@ from kube_rdma.model.admission import (
     OfferedPool,
     PodTemplate,
 )
-from kube_rdma.model.attach.attachment import Network, NetworkKind
+from kube_rdma.model.attach import kinds
+from kube_rdma.model.attach.attachment import Network
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.ipam import IPPool, PoolName
 from kube_rdma.model.operator import ClusterPolicy
@@ -324,7 +325,9 @@ class _Checker:
             of_json(text.encode(), where)
         except Refused as refused:
             problem = refused.problem
-            reader = network.plugin if network.kind is NetworkKind.OTHER else network.ipam_plugin
+            reader = (
+                network.plugin if isinstance(network, kinds.ForeignNetwork) else network.ipam_plugin
+            )
             if reader:
                 remedy = f"Write spec.config as JSON, as the plugin {reader} reads nothing else"
                 raise Refused(problem, remedy=remedy, where=where) from None

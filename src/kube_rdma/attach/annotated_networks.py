@@ -29,7 +29,7 @@ from kube_rdma.model.kubernetes import PodState
 
 if TYPE_CHECKING:
     from kube_rdma.attach.documents.network_definition import NetworkDefinition
-    from kube_rdma.attach.documents.networks import Found
+    from kube_rdma.attach.documents.networks import AnnotationAsks
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ log = structlog.get_logger()
 
 
 @lru_cache(32)  # many pods ask for the same
-def _load(text: str, namespace: str) -> Found:
+def _load(text: str, namespace: str) -> AnnotationAsks:
     from kube_rdma.attach.documents import networks
 
     return networks.load(text, namespace)

@@ -31,7 +31,7 @@ from kube_rdma.attach.late_binding import LateBinding
 from kube_rdma.attach.rules import procedure
 from kube_rdma.attach.rules.addresses import is_of_card, of_allocations, owner
 from kube_rdma.attach.rules.foreign_plugins import refuse_missing
-from kube_rdma.attach.rules.procedure import Addressed, Made, NetworkRequest, Placed
+from kube_rdma.attach.rules.procedure import AddressedNics, MadeNics, NetworkRequest, SettledNics
 from kube_rdma.attach.rules.repair import RefusedAdd, RefusedKey, is_remade, refused
 from kube_rdma.attach.share_limits import ShareLimits, not_counted
 from kube_rdma.ipam.node_addresses import AddressProvider
@@ -39,11 +39,11 @@ from kube_rdma.metrics.rules import families
 from kube_rdma.metrics.stopwatch import Stopwatch
 from kube_rdma.model.attach.attachment import (
     RESTART,
-    Attached,
+    AssignedAddresses,
+    AttachedInterface,
     Attachment,
     AttachmentKey,
     CardAddresses,
-    Given,
     Plan,
     PodView,
     Sandbox,
@@ -110,7 +110,7 @@ class SandboxLocks:
 
 
 class Reservations:
-    """GUIDs and keys of claims' addresses (Placed.sole) for interfaces that have no record yet."""
+    """GUIDs and keys of claims' addresses (SettledNics.sole) for interfaces without a record."""
 
     def __init__(self) -> None:
         self._reserved: dict[AttachmentKey, dict[str, str]] = {}  # a sentence by value
@@ -223,9 +223,9 @@ class AttachRequest(Frozen, kw_only=True):
 class AttachResult(Frozen):
     """The outcome of a request."""
 
-    given: tuple[Given, ...]  # addresses
+    given: tuple[AssignedAddresses, ...]  # addresses
     plans: tuple[Plan, ...] = ()
-    interfaces: tuple[Attached, ...] = ()  # all of them, as they are
+    interfaces: tuple[AttachedInterface, ...] = ()  # all of them, as they are
     beside: tuple[Plan, ...] = ()  # plans of the sandbox's other interfaces
 
 
@@ -271,7 +271,7 @@ class AttachDependencies(Frozen, kw_only=True):
 class AttachDecision(Frozen):
     """The cards, links and addresses for a request, before anything is taken for it."""
 
-    placed: Placed
+    placed: SettledNics
     nics: tuple[NicRequest, ...]  # for IPAM
     holdings: tuple[Holding, ...]  # of the pod's containers
 
@@ -348,27 +348,27 @@ class AttachPipeline:
         asked, holdings = asking.result(), holding.result()
         wished = procedure.match(asked.request, node.granted(holdings))
         if wished.needs_plugins:  # first, for without the plugin all further answers are useless
-            refuse_missing(wished.wishes, *await attachments.installed())
-        host = await node.host(wished.wishes, wished.granted)
+            refuse_missing(wished.entries, *await attachments.installed())
+        host = await node.host(wished.entries, wished.granted)
         # Decided: from here on each rule may refuse, and nothing has been taken yet.
         every, beside = attachments.by_key.values(), attachments.beside(key)
-        seated = procedure.seat(wished, host, every, beside)
+        seated = procedure.locate(wished, host, every, beside)
         settings = await node.settings(seated.functions)
         # Nothing is awaited between the look at what is taken and the reservation of it.
         others = [one for other, one in attachments.by_key.items() if other != key]
-        placed = procedure.place(seated, settings, others, self._reserved.of_others(key))
+        placed = procedure.settle(seated, settings, others, self._reserved.of_others(key))
         self._reserved.reserve(key, request.sandbox, placed.sole)
         await attachments.ready(placed.plugin_calls)
         nics = [nic async for nic in self._nics(request, asked, placed)]
         return AttachDecision(placed, tuple(nics), holdings)
 
     async def _nics(
-        self, request: AttachRequest, asked: RequestedNetworks, placed: Placed
+        self, request: AttachRequest, asked: RequestedNetworks, placed: SettledNics
     ) -> AsyncIterator[NicRequest]:
         from kube_rdma.ipam.ip_conf import nic_request
 
-        for seat in placed.seats:
-            ask, network = seat.wish.ask, seat.wish.network
+        for seat in placed.nics:
+            ask, network = seat.entry.ask, seat.entry.network
             rail = self._needs.node.rail(seat.card.id) if seat.card else None
             pooled = ask.addresses if network.pools else ()  # others are set as they are
             nic = nic_request(
@@ -385,7 +385,7 @@ class AttachPipeline:
 
     async def _allocate(
         self, request: AttachRequest, nics: tuple[NicRequest, ...]
-    ) -> tuple[Given, ...]:
+    ) -> tuple[AssignedAddresses, ...]:
         """Allocate in one request for all interfaces: they get all addresses or none."""
         if not nics:
             return ()
@@ -399,12 +399,12 @@ class AttachPipeline:
         )
 
     async def _make(
-        self, request: AttachRequest, decision: AttachDecision, given: tuple[Given, ...]
+        self, request: AttachRequest, decision: AttachDecision, given: tuple[AssignedAddresses, ...]
     ) -> AttachResult:
         """Plan all steps and do them, and bind the pod's devices to what was made."""
         node, late, placed = self._needs.node, self._needs.late, decision.placed
         # Planned: an IPAM plugin is asked through its link (DHCP), so that is made before.
-        pools = await node.ip_pools() if placed.wished.unpooled else ()
+        pools = await node.ip_pools() if placed.matched.unpooled else ()
         addressed = procedure.address(placed, request.sandbox, given, pools)
         answers = await self._ask_plugins(request, addressed)
         planned = procedure.plan(addressed, answers)
@@ -430,19 +430,21 @@ class AttachPipeline:
         await self._needs.late.detach(container)
         await self._needs.node.ended(container)
 
-    async def _limit(self, request: AttachRequest, decision: AttachDecision, made: Made) -> None:
+    async def _limit(
+        self, request: AttachRequest, decision: AttachDecision, made: MadeNics
+    ) -> None:
         """Have the kernel hold the pod to the limits of its shares; raise KubeError."""
         if not self._needs.limits:
             return
         sandbox = request.sandbox
         uid = sandbox.uid or (request.pod.runtime_uid if request.pod else "")
-        granted = decision.placed.wished.granted
+        granted = decision.placed.matched.granted
         if uncounted := await self._needs.limits.hold(uid, granted, made.used):
             why = not_counted(uncounted)
             log.warning("share limits not held", pod=str(sandbox.pod), why=why)
 
     async def _ask_plugins(
-        self, request: AttachRequest, addressed: Addressed
+        self, request: AttachRequest, addressed: AddressedNics
     ) -> dict[InterfaceName, CniResult]:
         """Make the links whose addresses other IPAM plugins give, and return their answers."""
         if not addressed.begun:

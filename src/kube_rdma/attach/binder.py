@@ -143,7 +143,7 @@ class Binder(LateBinding):
         resource, attach = pool.spec.resource, terms(pool.spec).attach
         if pool.spec.bare_ids and rules.is_taken_over(self._promises, resource, shares):
             return
-        asked: rules.Asked | None = None
+        asked: rules.PodAnswer | None = None
         while True:
             async with self._lock:
                 holdings = await self._holdings()
@@ -352,7 +352,7 @@ class Binder(LateBinding):
             raise Unavailable("The kubelet does not report which pod holds which shares.")
         return holdings
 
-    async def _gather_facts(self, holdings: Sequence[Holding]) -> rules.Known:
+    async def _gather_facts(self, holdings: Sequence[Holding]) -> rules.BindingSnapshot:
         """Return what the rules decide by. The files are read before the bindings, see Known."""
         files = await asyncio.to_thread(self._needs.cdi.present)
         foreign = self._records.foreign_names
@@ -369,7 +369,7 @@ class Binder(LateBinding):
             }
         pools = (pool for pool in self._pools.values() if terms(pool.spec).owns)
         owned = {card.id for pool in pools for card in pool.cards}
-        return rules.Known(promises, bindings, files, held, gone, owned)
+        return rules.BindingSnapshot(promises, bindings, files, held, gone, owned)
 
     def _unsure(self, resource: str) -> Unavailable | None:
         """Return why a container waits whose shares another version may have promised."""
@@ -381,18 +381,22 @@ class Binder(LateBinding):
         )
 
     async def _asked(
-        self, facts: rules.Known, resource: str, shares: Sequence[ShareId]
-    ) -> rules.Asked:
+        self, facts: rules.BindingSnapshot, resource: str, shares: Sequence[ShareId]
+    ) -> rules.PodAnswer:
         """Return what the pod that holds these shares asks for.
 
         The reason why it cannot have networks on this node counts where it has none: it may have
         got one before, and then its containers start again.
         """
         pods = {facts.holders[resource, s] for s in shares if (resource, s) in facts.holders}
-        asked = rules.Asked()
+        asked = rules.PodAnswer()
         for name in pods:
             pod = await self._needs.pods.read(name.namespace, name.name)
-            asked = rules.Asked(pod.runtime_uid, dict(pod.annotations)) if pod else rules.Asked()
+            asked = (
+                rules.PodAnswer(pod.runtime_uid, dict(pod.annotations))
+                if pod
+                else rules.PodAnswer()
+            )
             try:
                 if pod and is_asking(pod) and await self._needs.concerned(pod):
                     return replace(asked, networked=True)

@@ -38,13 +38,18 @@ from kube_rdma.attach.attach import (
     sandbox_of,
 )
 from kube_rdma.attach.node_view import NodeContext
-from kube_rdma.attach.rules import foreign_plugins, requests
+from kube_rdma.attach.rules import delegated, requests
 from kube_rdma.attach.rules.addresses import owner
 from kube_rdma.attach.rules.callers import Role, role, stranded, turned
 from kube_rdma.attach.rules.claim_networks import ask_of, with_claims
+from kube_rdma.attach.rules.placement import is_link
 from kube_rdma.attach.rules.procedure import NetworkRequest
-from kube_rdma.attach.rules.seats import is_link
-from kube_rdma.model.attach.attachment import Attached, Attachment, AttachmentKey, NetworkAsk
+from kube_rdma.model.attach.attachment import (
+    AttachedInterface,
+    Attachment,
+    AttachmentKey,
+    NetworkAsk,
+)
 from kube_rdma.model.attach.cni import (
     Call,
     CniAttachment,
@@ -307,9 +312,9 @@ class DelegatedNetworks(_Endpoint):
         others = frozenset(one.interface for one in result.beside)
         assert request.pod
         await self._needs.node.tell_own(request.pod, result.interfaces, others)
-        return foreign_plugins.result(plan, interface, call.netns_path)
+        return delegated.result(plan, interface, call.netns_path)
 
-    async def _describe_device(self, call: Call, interface: Attached) -> None:
+    async def _describe_device(self, call: Call, interface: AttachedInterface) -> None:
         """Write the file of the capability CNIDeviceInfoFile; without it the pod runs as well."""
         from kube_rdma.attach.documents.cni_conf import device_info_file
 

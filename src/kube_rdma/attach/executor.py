@@ -24,7 +24,7 @@ from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.kernel.pod.namespaces import Namespace
 from kube_rdma.adapters.kernel.pod.steps import PodNetwork
 from kube_rdma.attach.rules import repair
-from kube_rdma.attach.rules.foreign_plugins import plugin_calls
+from kube_rdma.attach.rules.plan import plugin_calls
 from kube_rdma.attach.rules.step_table import check, looked_at, undo_by_plan
 from kube_rdma.lib.records import Records, in_the_log
 from kube_rdma.model.attach.attachment import (

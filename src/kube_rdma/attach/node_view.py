@@ -33,15 +33,15 @@ from kube_rdma.ipam.cluster import IP_POOL
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model.admission import USUAL
 from kube_rdma.model.attach.attachment import (
-    Attached,
+    AttachedInterface,
     GidTable,
     GrantedShare,
     HostNetwork,
     LinkWays,
+    MatchedEntry,
     Plan,
     Sandbox,
     SeenLink,
-    Wish,
 )
 from kube_rdma.model.attach.cni import Call, ConfFile, Wiring
 from kube_rdma.model.card import CardId
@@ -87,7 +87,7 @@ async def no_mode_warnings(_: PodState, __: PoolSpec) -> Sequence[str]:
     return ()
 
 
-async def _not_reported(_: PodName, __: Sequence[Attached]) -> None:
+async def _not_reported(_: PodName, __: Sequence[AttachedInterface]) -> None:
     pass
 
 
@@ -115,7 +115,7 @@ class NodeViewDependencies(Frozen):
     gids: Callable[[Mapping[str, int]], tuple[GidTable, ...]] = crowded
     rail: Callable[[CardId], int | None] = lambda _: None  # number of a card's rail
     # is called with the interfaces that networks made for a pod
-    attached: Callable[[PodName, Sequence[Attached]], Awaitable[None]] = _not_reported
+    attached: Callable[[PodName, Sequence[AttachedInterface]], Awaitable[None]] = _not_reported
     # records an Event about a pod: reason, sentence, is it a warning
     warn: Callable[[PodState, str, str, bool], None] = lambda *_: None
     # sentences about what in a pod does not suit the mode of a pool; raises KubeError
@@ -275,7 +275,7 @@ class NodeView:
         return pools
 
     async def host(
-        self, wishes: Sequence[Wish] | None = None, granted: Sequence[GrantedShare] = ()
+        self, wishes: Sequence[MatchedEntry] | None = None, granted: Sequence[GrantedShare] = ()
     ) -> HostNetwork:
         """Return the node's links and RDMA now, as these networks need them; None: all of it."""
         host = await asyncio.to_thread(self._host, wishes, granted)
@@ -284,7 +284,9 @@ class NodeView:
         numbers = {card.id: self.rail(card.id) for share in granted for card in share.cards}
         return replace(host, rails=tuple((i, n) for i, n in numbers.items() if n is not None))
 
-    def _host(self, wishes: Sequence[Wish] | None, granted: Sequence[GrantedShare]) -> HostNetwork:
+    def _host(
+        self, wishes: Sequence[MatchedEntry] | None, granted: Sequence[GrantedShare]
+    ) -> HostNetwork:
         if wishes is not None:
             leaving = may_leave(wishes, granted)
             survey = self._asked.survey.last(leaving=leaving)
@@ -354,14 +356,19 @@ class NodeView:
         seen = await self._asked.cluster.see(IP_POOL)
         return [ip_pool.named(one.spec, one.name) for one in seen.objects]
 
-    async def tell(self, pod: PodState, interfaces: Sequence[Attached], call: Call) -> None:
+    async def tell(
+        self, pod: PodState, interfaces: Sequence[AttachedInterface], call: Call
+    ) -> None:
         """Write the pod's status annotations, the cluster's network first."""
         await self._networks.tell(pod, network_status.statuses(pod, interfaces, call))
         await self._asked.attached(PodName(pod.namespace, pod.name), interfaces)
         await self.warn_of_mode(pod)
 
     async def tell_own(
-        self, pod: PodState, interfaces: Sequence[Attached], others: frozenset[InterfaceName]
+        self,
+        pod: PodState,
+        interfaces: Sequence[AttachedInterface],
+        others: frozenset[InterfaceName],
     ) -> None:
         """Write the own annotation, and keep its entries about the interfaces `others`."""
         key = network_status.OWN_ANNOTATION

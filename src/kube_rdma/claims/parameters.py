@@ -18,7 +18,7 @@ from pydantic import Field, field_validator, model_validator
 from kube_base.errors import Refused
 from kube_base.frozen import Frozen
 from kube_rdma.attach.documents.network_definition import Mtu
-from kube_rdma.attach.documents.networks import Asked, Guid, Mac, PodInterface
+from kube_rdma.attach.documents.networks import AskedIp, Guid, Mac, PodInterface
 from kube_rdma.claims.rules.parameters import (
     clashes,
     contradictions,
@@ -122,7 +122,7 @@ class ClaimParametersObject(Typed):
     """pool is the IPPool that the interface gets its addresses of. pool cannot stand beside
     network. Left out: no pool gives an address. Example: rail-0.
     """
-    addresses: Annotated[Many[Asked], _Few] | None = None
+    addresses: Annotated[Many[AskedIp], _Few] | None = None
     """addresses are the addresses that the interface gets, at most 16. With a pool they are those
     that the claim wants of it. In a claim they need a pool or a network, and without either each
     needs its length. Left out: those that the pool chooses. Example: 10.0.0.10/24.

@@ -38,7 +38,7 @@ from kube_rdma.claims.parameters import parameters_by_request
 from kube_rdma.claims.rules import prepare
 from kube_rdma.claims.rules.prepare import BookingNode
 from kube_rdma.lib.records import Records, in_the_log
-from kube_rdma.model.attach.attachment import Attached
+from kube_rdma.model.attach.attachment import AttachedInterface
 from kube_rdma.model.attach.cni import Wiring
 from kube_rdma.model.card import CardId
 from kube_rdma.model.claims.claim import (
@@ -91,7 +91,9 @@ class ClaimMetadata:
         lying = self._folder.put(prepared.claim.uid, texts)
         return {request: FileMount(lying[request], path) for request, (path, _) in files.items()}
 
-    async def attached(self, prepared: PreparedClaim, interfaces: Sequence[Attached]) -> None:
+    async def attached(
+        self, prepared: PreparedClaim, interfaces: Sequence[AttachedInterface]
+    ) -> None:
         """Write the interfaces of its pod too; a failure is logged once and changes nothing."""
         if not prepared.pod_claim:
             return
@@ -220,7 +222,7 @@ class PreparedClaims(NodeClaims):
         self._turn = asyncio.Lock()
         self._pools: Mapping[str, Pool] | None = None
         self._pods: dict[str, PodClaims] = {}  # those that had a network, by uid
-        self._inside: dict[PodName, dict[InterfaceName, Attached]] = {}
+        self._inside: dict[PodName, dict[InterfaceName, AttachedInterface]] = {}
         self._sandboxes: dict[ContainerId, PodName] = {}
 
     @property
@@ -387,7 +389,7 @@ class PreparedClaims(NodeClaims):
         if self._dependencies.settings:
             await self._dependencies.settings.remove(sandbox)
 
-    async def attached(self, pod: PodName, interfaces: Sequence[Attached]) -> None:
+    async def attached(self, pod: PodName, interfaces: Sequence[AttachedInterface]) -> None:
         """Report the interfaces of a pod, which has no container yet, in its claims."""
         if mine := self._of_pod(pod):
             inside = self._inside.setdefault(pod, {})

@@ -11,7 +11,13 @@ from enum import StrEnum
 
 from kube_base.frozen import Frozen
 from kube_rdma.model.admission import PodTemplate
-from kube_rdma.model.attach.attachment import Attached, Attachment, HostNetwork, Network, NetworkAsk
+from kube_rdma.model.attach.attachment import (
+    AttachedInterface,
+    Attachment,
+    HostNetwork,
+    Network,
+    NetworkAsk,
+)
 from kube_rdma.model.attach.steps import Step
 from kube_rdma.model.card import CardId
 from kube_rdma.model.claims.claim import ClaimParameters, PodClaims, ResourceClaim
@@ -71,7 +77,7 @@ class PodEvidence(Frozen):
     unread: bool = False  # nobody could look for the networks
     pools_seen: bool = True
     misread: tuple[Finding, ...] = ()  # about documents that nobody understands
-    attached: tuple[Attached, ...] = ()  # by its status annotation
+    attached: tuple[AttachedInterface, ...] = ()  # by its status annotation
     recorded: tuple[Attachment, ...] | None = None  # by its agent's journal
     bindings: tuple[Binding, ...] | None = None  # likewise
     basis: NodeBasis | None = None

@@ -19,7 +19,7 @@ from kube_base.frozen import replace
 from kube_base.notices import Notices
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.lib.debounce import Debounce
-from kube_rdma.model.attach.attachment import Attached
+from kube_rdma.model.attach.attachment import AttachedInterface
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.claims.claim import ClaimDevice, PreparedClaim
 from kube_rdma.model.claims.devices import ClaimedDevice, DeviceSlice
@@ -133,7 +133,7 @@ class NodeClaims:
     async def detach(self, sandbox: ContainerId) -> None:
         """Forget at CNI DEL what containers of the sandbox have; claims stay prepared."""
 
-    async def attached(self, pod: PodName, interfaces: Sequence[Attached]) -> None:
+    async def attached(self, pod: PodName, interfaces: Sequence[AttachedInterface]) -> None:
         """Take note of what networks made for a pod, for the status of its claims."""
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from kube_rdma.adapters.kernel.netlink.rtnl_read import Interface
 from kube_rdma.adapters.kernel.pod.errors import ETHERNET, refusal
-from kube_rdma.model.attach.attachment import SeenLink, SeenRoute, SeenRule
+from kube_rdma.model.attach.attachment import SeenLink
+from kube_rdma.model.attach.steps import AddRoute, AddRule
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.ipam import Address, InterfaceName
 from kube_rdma.model.pools import FunctionSettings
@@ -32,8 +33,8 @@ class FakeSpace:
 
     inode: int
     path: Path | None = None
-    routes: list[SeenRoute] = field(default_factory=list)
-    rules: list[SeenRule] = field(default_factory=list)
+    routes: list[AddRoute] = field(default_factory=list)
+    rules: list[AddRule] = field(default_factory=list)
     sysctls: dict[str, str] = field(default_factory=dict)
 
 

@@ -18,7 +18,8 @@ from kube_rdma.adapters.kernel.pod import links as sysctl
 from kube_rdma.adapters.kernel.pod.links import described, pick
 from kube_rdma.adapters.kernel.pod.steps import seen_device
 from kube_rdma.model.attach import steps
-from kube_rdma.model.attach.attachment import PodView, SeenLink, SeenRoute, SeenRule
+from kube_rdma.model.attach.attachment import PodView, SeenLink
+from kube_rdma.model.attach.steps import AddRule
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.pools import FunctionPlace, RebindFunction, ResetFunction, SetFunction
 from kube_rdma_testing.kernel import network_rdma
@@ -228,7 +229,7 @@ class FakePod:
             link.addresses.append((step.address, step.prefix))
             subnet = ip_network((step.address, step.prefix), strict=False)
             if link.up and step.prefix < step.address.max_prefixlen:
-                self._space.routes.append(SeenRoute(step.name, subnet))
+                self._space.routes.append(steps.AddRoute(step.name, subnet))
         self._net.message()
 
     def _add_route(self, step: steps.AddRoute) -> None:
@@ -241,13 +242,12 @@ class FakePod:
             raise errors.judged(act, errors.refusal(errno.ENETUNREACH))
         place = (step.to, step.table)
         others = [route for route in self._space.routes if (route.to, route.table) != place]
-        self._space.routes = [*others, SeenRoute(step.name, step.to, step.via, step.table)]
+        self._space.routes = [*others, step]
         self._net.message()
 
     def _add_rule(self, step: steps.AddRule) -> None:
-        rule = SeenRule(step.source, step.table, step.priority)
-        if rule not in self._space.rules:
-            self._space.rules.append(rule)
+        if step not in self._space.rules:
+            self._space.rules.append(step)
         self._net.message()
 
     def _remove(self, undo: steps.RemoveLink) -> None:
@@ -274,7 +274,7 @@ class FakePod:
             self._net.message()
 
     def _remove_rule(self, undo: steps.RemoveRule) -> None:
-        gone = SeenRule(undo.source, undo.table, undo.priority)
+        gone = AddRule(undo.source, undo.table, undo.priority)
         self._space.rules = [rule for rule in self._space.rules if rule != gone]
         self._net.message()
 
@@ -336,12 +336,11 @@ class FakePod:
     def _restore_ways(self, here: FakeLink, undo: steps.GiveBackLink) -> None:
         node = self._net.node
         for route in undo.routes if undo.up else ():
-            way = SeenRoute(InterfaceName(here.name), route.to, route.via, route.table)
+            way = replace(route, name=InterfaceName(here.name))
             node.routes = [*(one for one in node.routes if one != way), way]
             self._net.message()
         for rule in undo.rules:
-            seen = SeenRule(rule.source, rule.table, rule.priority)
-            node.rules = [*(one for one in node.rules if one != seen), seen]
+            node.rules = [*(one for one in node.rules if one != rule), rule]
             self._net.message()
 
     def _free_name(self, link: FakeLink, name: str) -> None:

@@ -8,7 +8,7 @@ from ipaddress import ip_address, ip_network
 import pytest
 
 from kube_rdma.adapters.kernel.sriov.functions import SriovCards
-from kube_rdma.model.attach.attachment import SeenRoute, SeenRule
+from kube_rdma.model.attach.steps import AddRoute, AddRule
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma_testing.kernel.network import KilledError
 from tests.kit.pod_networks import card
@@ -29,10 +29,10 @@ class FakeWorld(World):
         link.addresses = [(ip_address("192.0.2.1"), 24), (ip_address("2001:db8::1"), 64)]
         name, hop = InterfaceName(self.card), ip_address("192.0.2.254")
         self.kernel.node.routes = [
-            SeenRoute(name, ip_network("198.51.100.0/24"), hop),
-            SeenRoute(name, ip_network("0.0.0.0/0"), hop, 101),
+            AddRoute(name, ip_network("198.51.100.0/24"), hop),
+            AddRoute(name, ip_network("0.0.0.0/0"), hop, None, 101),
         ]
-        self.kernel.node.rules = [SeenRule(ip_address("192.0.2.1"), 101, 20000)]
+        self.kernel.node.rules = [AddRule(ip_address("192.0.2.1"), 101, 20000)]
         self.scene, self.on_node, self.pod = self.look, self.state, self.namespace
         self.open = self.kernel.open_pod
 

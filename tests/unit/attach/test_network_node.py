@@ -19,7 +19,7 @@ from kube_rdma.attach.annotated_networks import asking
 from kube_rdma.attach.cluster import NetworkObjects
 from kube_rdma.attach.documents.networks import ANNOTATION
 from kube_rdma.attach.node_view import NodeContext, NodeView, NodeViewDependencies, host_network
-from kube_rdma.attach.rules.seats import seats
+from kube_rdma.attach.rules.placement import pod_nics
 from kube_rdma.hardware.survey import SurveyCache
 from kube_rdma.ipam import ip_conf
 from kube_rdma.ipam.cluster import IP_POOL, pool_of
@@ -176,10 +176,10 @@ def test_a_pod_gets_no_interface_with_the_node_s_own_address(needed):
     one = function(seat(0x81), "ens1f0")
     wanted = [wish(of=network(kind=NetworkKind.DEVICE, device="ens1f0", resource=None))]
     links = [SeenLink("ens1f0", 7, 1500, "02:00:00:00:00:01", True)]
-    seats(wanted, [], host_network(survey_of(one).survey, links))
+    pod_nics(wanted, [], host_network(survey_of(one).survey, links))
     carries = replace(one, netdevs=(replace(one.netdevs[0], needed=needed),))
     with pytest.raises(Refused, match="the node itself is reached through ens1f0"):
-        seats(wanted, [], host_network(survey_of(carries).survey, links))
+        pod_nics(wanted, [], host_network(survey_of(carries).survey, links))
 
 
 def test_the_guids_of_the_node_are_those_that_ports_can_have():
@@ -211,7 +211,7 @@ class Kernel:
         return tuple(one for one in self.links if names is None or one.name in names)
 
     async def host(self):
-        on = wish(of=network(kind=NetworkKind.MACVLAN, master="ens1f0"))
+        on = wish(of=network(kind=NetworkKind.MACVLAN, device="ens1f0"))
         return await self.node.host((on,), ())
 
 

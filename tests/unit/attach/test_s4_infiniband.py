@@ -15,7 +15,7 @@ import yaml
 from kube_base.errors import Refused
 from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.sriov.functions import settings
-from kube_rdma.attach.rules.infiniband import is_usable_guid
+from kube_rdma.attach.rules.guids import is_usable_guid
 from kube_rdma.ipam import ip_pool
 from kube_rdma.lib.text.reader import read
 from kube_rdma.model.pools import Attach, Mode

@@ -310,7 +310,7 @@ def test_seed_s3_s_network_is_understood_as_its_authors_wrote_it():
     network = load(
         meta["namespace"], meta["name"], document["spec"]["config"].encode(), resource
     ).network
-    assert (network.kind, network.master, network.mtu) == (NetworkKind.MACVLAN, "ens2f0", 9000)
+    assert (network.kind, network.device, network.mtu) == (NetworkKind.MACVLAN, "ens2f0", 9000)
     assert network.resource == "rdma/hca_shared_devices_a"
 
 

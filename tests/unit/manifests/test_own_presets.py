@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma.attach.documents.network_definition import RESOURCE, load
-from kube_rdma.attach.rules.seats import seats
+from kube_rdma.attach.rules.placement import pod_nics
 from kube_rdma.cli.config import check
 from kube_rdma.cli.output import ExitCode
 from kube_rdma.cli.render import render
@@ -150,7 +150,7 @@ def test_each_interface_has_an_address_of_its_card_s_rail(name):
     held = [share(one, resource=NIC) for one in reversed(eight)][: limits[NIC]]
     wishes = [wish(number, made[one].network) for number, one in enumerate(named)]
     rails = dict(host.rails)
-    for one, seat in zip(named, seats(wishes, held, host), strict=True):
+    for one, seat in zip(named, pod_nics(wishes, held, host), strict=True):
         assert made[one].ipam.pool_for(rails[seat.card.id]) == f"rail-{rails[seat.card.id]}"
 
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 
+from kube_rdma.attach.rules.placement import link_of, pod_nics
 from kube_rdma.attach.rules.plan import plans
-from kube_rdma.attach.rules.requests import wishes
-from kube_rdma.attach.rules.seats import link_of, seats
+from kube_rdma.attach.rules.requests import match_entries
 from kube_rdma.attach.rules.vf import with_settings
+from kube_rdma.model.attach import kinds
 from kube_rdma.model.attach.attachment import (
     GrantedShare,
     InterfaceAddress,
-    Network,
     NetworkAsk,
     NetworkKind,
     NetworkRoute,
@@ -79,9 +79,8 @@ def planned(world, wanted):
     asks, networks, shares = [], [], []
     for number, one in enumerate(wanted, 1):
         name, card, resource = f"n{number}", cards[names[one.on]], f"rdma/{number}"
-        network = Network(
+        network = kinds.NETWORKS[one.kind](
             name=f"default/{name}",
-            kind=one.kind,
             source="",
             resource=resource,
             mtu=mtus[names[one.on]] - LESS,
@@ -93,7 +92,7 @@ def planned(world, wanted):
         networks.append(network)
         mode = Mode.EXCLUSIVE if one.kind is NetworkKind.DEVICE else Mode.SHARED_MULTI
         shares.append(GrantedShare("main", resource, ShareId(name), (card,), mode, Bind.PER_CARD))
-    placed = seats(wishes(asks, networks), shares, scene.network)
+    placed = pod_nics(match_entries(asks, networks), shares, scene.network)
     return plans(SANDBOX, with_settings(placed, scene.functions), (), scene.network)
 
 

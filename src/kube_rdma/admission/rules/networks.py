@@ -16,12 +16,17 @@ from kube_rdma.attach.rules.requests import (
     ANNOTATION,
     POD_NETWORKS,
     SHARED,
+    match_entries,
     refuse_isolated,
-    wishes,
 )
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model.admission import AdmissionFacts, AdmissionSettings, PodTemplate
-from kube_rdma.model.attach.attachment import CardAddresses, Network, NetworkAsk, NetworkKind
+from kube_rdma.model.attach import kinds
+from kube_rdma.model.attach.attachment import (
+    CardAddresses,
+    Network,
+    NetworkAsk,
+)
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.pools import Bind
 from kube_rdma.pools.rules.modes import MODES, terms
@@ -124,8 +129,9 @@ def unfit_entries(
         for ask in asks:
             network = network_of(ask, facts)
             try:
-                if network is not None and not network.configured:
-                    asked_addresses = unpooled(wishes((ask,), (network,)))
+                waits = isinstance(network, kinds.IbSriovNetwork) and network.configured
+                if network is not None and not waits:
+                    asked_addresses = unpooled(match_entries((ask,), (network,)))
                     refuse_reserved(asked_addresses, template.namespace, facts.reserved)
             except Refused as refused:
                 severity = Severity.ERROR if path == BLOCKS else Severity.WARNING
@@ -185,7 +191,7 @@ def _may_belong(network: Network | None, resource: str) -> bool:
     if network is None:
         return True
     return network.resource == resource or (
-        network.resource is None and network.kind is not NetworkKind.OTHER
+        network.resource is None and not isinstance(network, kinds.ForeignNetwork)
     )
 
 
@@ -206,7 +212,7 @@ def _addressless(
             return ""
         mode = fixed_mode(template, settings.counted, facts)
         return "" if mode and MODES[mode].owns else f"no IPPool is called {settings.block}"
-    if network.kind is NetworkKind.OTHER or network.ipam_plugin or network.static:
+    if isinstance(network, kinds.ForeignNetwork) or network.ipam_plugin or network.static:
         return ""
     if network.card_addresses is not CardAddresses.STAY:
         return ""

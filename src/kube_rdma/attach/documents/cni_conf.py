@@ -1,8 +1,9 @@
-"""A network that is named by a CNI configuration: of the node, or the one that needs none.
+"""Reads CNI configurations: of the node by name, the built-in one, and that of one CNI call.
 
-The annotation k8s.volcengine.com/pod-networks names networks so. A configuration means what it
-means in a NetworkAttachmentDefinition (network_definition), and may have Cello's block ``meta``
-besides: to which resource it belongs, and whether its addresses are those of the card.
+The annotation k8s.volcengine.com/pod-networks names networks by the node's configurations. One
+means what it means in a NetworkAttachmentDefinition (network_definition), and may have Cello's
+block ``meta`` besides: to which resource it belongs, and whether its addresses are those of the
+card. A call brings its network's document and what the caller put into it.
 """
 
 from __future__ import annotations
@@ -27,13 +28,12 @@ from kube_rdma.lib.text.faults import validate
 from kube_rdma.lib.text.reader import read
 from kube_rdma.lib.text.typed import GoTyped, Many, Typed
 from kube_rdma.lib.text.words import Resource
+from kube_rdma.model.attach import kinds
 from kube_rdma.model.attach.attachment import (
     AskedAddress,
     CardAddresses,
     InterfaceAddress,
-    Network,
     NetworkAsk,
-    NetworkKind,
 )
 from kube_rdma.model.attach.cni import BUILT_IN, Call, ConfFile
 from kube_rdma.model.ipam import Address, PoolName
@@ -47,7 +47,7 @@ _EMPTY = BeforeValidator(lambda value: None if value == "" else value)  # as in 
 
 
 class Meta(Typed):
-    """What Cello's meta plugin is asked to find out before it calls the plugins."""
+    """The block that Cello's meta plugin reads before it calls the plugins."""
 
     resource_name: Annotated[Resource | None, _EMPTY] = None
     ip_ranges_source: Annotated[Literal["netDeviceSelf", "netDeviceSubnet"] | None, _EMPTY] = None
@@ -62,18 +62,18 @@ class _Conf(Typed):
 
 
 def names(files: Iterable[ConfFile]) -> tuple[str, ...]:
-    """The names of all configurations, in the order of the files; what cannot be read has none."""
+    """Return the names of all configurations, in the order of the files."""
     return tuple(name for name, _ in _named(files))
 
 
 def text_of(files: Iterable[ConfFile], name: str) -> bytes | None:
-    """The first configuration with this `name` inside, as a runtime looks for it."""
+    """Return the first configuration with this `name` inside, as a runtime looks for it."""
     texts = (file.text.encode() for conf_name, file in _named(files) if conf_name == name)
     return next(texts, None)
 
 
 def load(namespace: str, name: str, text: bytes) -> NetworkDefinition:
-    """What the node's configuration `name` means for a pod in `namespace`.
+    """Return the meaning of the node's configuration `name` for a pod in `namespace`.
 
     One that is for a card and names no resource is for the resource that BUILT_IN is for. Raise
     Refused with all of its faults.
@@ -82,11 +82,16 @@ def load(namespace: str, name: str, text: bytes) -> NetworkDefinition:
     meta = validate(_Conf, document).meta
     of_card = meta.ip_ranges_source == "netDeviceSelf"
     if meta.ip_ranges_source == "netDeviceSubnet":
-        _refuse_subnet(document)
+        raise Refused(
+            "the subnet of a card has addresses of other machines, which kube-rdma does not know",
+            remedy='Remove it, make an IPPool with what is free, and write "ipam": {"type": '
+            '"kube-rdma-ipam", "pool": NAME} into the plugin',
+            where=document.where(("meta", "ipRangesSource")),
+        )
     # The card's address is given in place of the ranges, so the block has none.
     plain = json.dumps(_without_ipam(document.value)).encode() if of_card else text
     definition = network_definition.load(namespace, name, b"", meta.resource_name, plain)
-    if of_card and definition.network.kind is NetworkKind.OTHER:
+    if of_card and isinstance(definition.network, kinds.ForeignNetwork):
         raise Refused(
             f"kube-rdma does not serve {definition.network.plugin} itself, so cannot give it "
             "the card's address",
@@ -95,22 +100,21 @@ def load(namespace: str, name: str, text: bytes) -> NetworkDefinition:
         )
     addresses = CardAddresses.REQUIRED if of_card else CardAddresses.STAY
     network = replace(definition.network, card_addresses=addresses)
-    if network.kind is NetworkKind.CARD and network.resource is None:
+    if isinstance(network, kinds.CardNetwork) and network.resource is None:
         network = replace(network, resource=LABEL_RESOURCE)
     return replace(definition, network=network)
 
 
 def built_in(namespace: str, *, pool: bool) -> NetworkDefinition:
-    """The network that is meant where nobody configured one: a share of a card, as its mode says.
+    """Return the network that nobody configured: a share of a card, as its mode says.
 
     `pool`: there is an IPPool of this name. Without one, or where it has no range for the card's
     rail, a card that moves takes its own addresses along (attach/rules/addresses); any other
     interface needs an address of its entry, or is refused.
     """
     pools = (PoolName(DEFAULT_NETWORK),) if pool else ()
-    network = Network(
+    network = kinds.CardNetwork(
         name=f"{namespace}/{DEFAULT_NETWORK}",
-        kind=NetworkKind.CARD,
         source=f"the network {DEFAULT_NETWORK} of kube-rdma",
         resource=LABEL_RESOURCE,
         pools=pools,
@@ -129,36 +133,27 @@ def _named(files: Iterable[ConfFile]) -> Iterator[tuple[str, ConfFile]]:
             yield name, file
 
 
-def _refuse_subnet(document: Document) -> None:
-    raise Refused(
-        "the subnet of a card has addresses of other machines, which kube-rdma does not know",
-        remedy='Remove it, make an IPPool with what is free, and write "ipam": {"type": '
-        '"kube-rdma-ipam", "pool": NAME} into the plugin',
-        where=document.where(("meta", "ipRangesSource")),
-    )
-
-
 def _without_ipam(conf: Any) -> Any:
-    """The configuration with no ipam, in a lone plugin or in those of a list."""
+    """Return the configuration with no ipam, in a lone plugin or in those of a list."""
     bare = {key: value for key, value in conf.items() if key != "ipam"}
     if isinstance(plugins := conf.get("plugins"), list):
         bare["plugins"] = [_without_ipam(one) if isinstance(one, dict) else one for one in plugins]
     return bare
 
 
-# The configuration of one CNI call: a network's document, and what the caller put into it.
+# The configuration of one CNI call.
 
 _FIRST_TABLE = 100  # of Cello: the interface at place n of its list has routing table 100 + n
 _FOR_OTHERS = ("portMappings", "bandwidth")
 
 
-class _Loose(GoTyped):
-    """What the caller's part has besides is for other plugins."""
+class _PartialConf(GoTyped):
+    """A part of the caller's; the rest is for other plugins."""
 
     model_config = ConfigDict(extra="ignore")
 
 
-class _CalledRuntime(_Loose):
+class _CalledRuntime(_PartialConf):
     ips: Many[str] = ()
     mac: Mac | None = None
     guid: Guid | None = Field(None, alias="infinibandGUID")
@@ -166,21 +161,21 @@ class _CalledRuntime(_Loose):
     device_info: str = Field("", alias="CNIDeviceInfoFile")
 
 
-class _OldArgs(_Loose):
+class _OldArgs(_PartialConf):
     mac: Mac | None = Field(None, alias="MAC")
 
 
-class _CalledCniArgs(_Loose):
+class _CalledCniArgs(_PartialConf):
     ips: Many[str] = ()
     guid: str = ""
     configured: str = Field("", alias="mellanox.infiniband.app")
 
 
-class _CalledArgs(_Loose):
+class _CalledArgs(_PartialConf):
     cni: _CalledCniArgs = _CalledCniArgs.model_construct()
 
 
-class _Called(_Loose):
+class _Called(_PartialConf):
     runtime_config: _CalledRuntime = _CalledRuntime.model_construct()
     args: _CalledArgs = _CalledArgs()
     device_id: str = Field("", alias="deviceID")
@@ -188,7 +183,7 @@ class _Called(_Loose):
 
 
 class PodNetworksBlock(Frozen):
-    """A block of ``k8s.volcengine.com/pod-networks``: its network, and what Cello makes of it."""
+    """A block of ``k8s.volcengine.com/pod-networks``, as Cello calls for it."""
 
     network: str
     interface: str
@@ -196,7 +191,7 @@ class PodNetworksBlock(Frozen):
 
 
 def network(call: Call, name: str, resource: str | None) -> tuple[NetworkDefinition, NetworkAsk]:
-    """The network `namespace/name` that kube-rdma is called for, and what the pod asks of it.
+    """Return the network `namespace/name` of a call, and the pod's request for it.
 
     `resource` is that of its document. Raise Refused with all faults of the configuration.
     """
@@ -208,6 +203,7 @@ def network(call: Call, name: str, resource: str | None) -> tuple[NetworkDefinit
     addresses = passed_on = _asked(_texts(call, conf), document)
     if definition.ipam.yields:
         definition, addresses = _of_static(call, definition, document, conf)
+    others = decoded(call.config).get("runtimeConfig") or {}
     return definition, NetworkAsk(
         namespace=namespace,
         network=own_name,
@@ -220,15 +216,17 @@ def network(call: Call, name: str, resource: str | None) -> tuple[NetworkDefinit
         argued_guid=with_colons(conf.args.cni.guid).lower() or None,
         configured=conf.args.cni.configured == "configured",
         device_id=runtime.device_id or conf.device_id or None,
-        capabilities=_for_others(call.config),
+        capabilities=tuple(
+            (key, json.dumps(others[key]).encode()) for key in _FOR_OTHERS if key in others
+        ),
     )
 
 
 def addresses(call: Call) -> tuple[IpamConf, tuple[Address, ...], str | None]:
-    """What another plugin asks for: the meaning of its ipam block, the addresses that the pod asks
+    """Return the meaning of another plugin's ipam block, the pod's addresses, and the device.
 
-    for, and the card or interface of the node that the plugin works on, where it says one. Raise
-    Refused with all faults.
+    The device is the card or interface of the node that the plugin works on, where it names one.
+    Raise Refused with all faults.
     """
     document = read(call.config, f"network {call.network}")
     conf = validate(_Called, document)
@@ -240,18 +238,18 @@ def addresses(call: Call) -> tuple[IpamConf, tuple[Address, ...], str | None]:
 
 
 def device_info_file(call: Call) -> str:
-    """Where the caller wants to hear of the device (CNIDeviceInfoFile); empty for nowhere."""
+    """Return the caller's file for facts of the device (CNIDeviceInfoFile); empty for none."""
     document = read(call.config, f"network {call.network}")
     return validate(_Called, document).runtime_config.device_info
 
 
 def ipam_plugin(call: Call) -> str:
-    """The IPAM plugin of others that a configuration names; empty for none."""
+    """Return the IPAM plugin of others that a configuration names; empty for none."""
     return ip_conf.foreign(read(call.config, f"network {call.network}"))
 
 
 def plugin_type(config: bytes) -> str:
-    """The type of the plugin that makes the interface; empty for what is not a configuration."""
+    """Return the type of the plugin that makes the interface; empty for no configuration."""
     document = _object(config)
     plugins = document.get("plugins", [document])
     first = plugins[0] if isinstance(plugins, list) and plugins else None
@@ -259,25 +257,26 @@ def plugin_type(config: bytes) -> str:
 
 
 def network_name(config: bytes) -> str:
-    """The name inside of a configuration; empty for none."""
+    """Return the name inside of a configuration; empty for none."""
     return _text(_object(config).get("name"))
 
 
 def resource(config: bytes) -> str | None:
-    """The resource that Cello's block ``meta`` of a configuration names."""
+    """Return the resource that Cello's block ``meta`` of a configuration names."""
     meta = _object(config).get("meta")
     return _text(meta.get("resourceName")) or None if isinstance(meta, dict) else None
 
 
 def is_built_in(config: bytes) -> bool:
-    """Whether it is the configuration `rdma` that kube-rdma installs, with its own meaning."""
+    """Return whether it is the configuration `rdma` that kube-rdma installs."""
     return _object(config).get(BUILT_IN) is True
 
 
 def blocks(text: str) -> tuple[PodNetworksBlock, ...]:
-    """What Cello calls for this annotation, in its order; nothing for what it does not understand.
+    """Return the calls that Cello makes for this annotation, in its order.
 
-    The cluster's own network is at place 0, whether a block names it or not.
+    It makes none for what it does not understand. The cluster's own network is at place 0, whether
+    a block names it or not.
     """
     try:
         listed = decoded(text)
@@ -311,7 +310,7 @@ def _text(value: object) -> str:
 
 
 def _texts(call: Call, conf: _Called) -> tuple[str, ...]:
-    """Every address that is asked for, from all of the places where it may stand, each once."""
+    """Return every address that is asked for, from all places where it may stand, each once."""
     args = (text for key, value in call.args if key == "IP" for text in value.split(","))
     texts: Iterable[str] = (*args, *conf.args.cni.ips, *conf.runtime_config.ips)
     return tuple(dict.fromkeys(text.strip() for text in texts))
@@ -320,10 +319,10 @@ def _texts(call: Call, conf: _Called) -> tuple[str, ...]:
 def _of_static(
     call: Call, definition: NetworkDefinition, document: Document, conf: _Called
 ) -> tuple[NetworkDefinition, tuple[AskedAddress, ...]]:
-    """The network, and what is asked of it, by the rules of static.
+    """Return the network, and what is asked of it, by the rules of the plugin static.
 
     runtimeConfig comes in place of args, and each of them in place of what the document and
-    CNI_ARGS say. CNI_ARGS add addresses, and tell the gateway of those in whose subnet it is.
+    CNI_ARGS say. CNI_ARGS add addresses, and the gateway of those in whose subnet it is.
     """
     network = definition.network
     if in_place := conf.runtime_config.ips or conf.args.cni.ips:
@@ -345,7 +344,7 @@ def _with_gateway(address: InterfaceAddress, call: Call) -> InterfaceAddress:
 
 
 def _mac(call: Call) -> str | None:
-    """As Multus passes it on to plugins that declare no capability."""
+    """Return the MAC that Multus passes on to plugins that declare no capability."""
     arguments: Value = {key: value for key, value in call.args if key == "MAC"}
     document = Document(
         f"CNI_ARGS of network {call.network}", arguments, {(): TextPosition(1, 1)}, {}
@@ -361,8 +360,3 @@ def _asked(texts: Iterable[str], document: Document) -> tuple[AskedAddress, ...]
         length = ip_interface(text).network.prefixlen if "/" in text else None
         asked.append(AskedAddress(address, length))
     return tuple(asked)
-
-
-def _for_others(config: bytes) -> tuple[tuple[str, bytes], ...]:
-    runtime = decoded(config).get("runtimeConfig") or {}
-    return tuple((key, json.dumps(runtime[key]).encode()) for key in _FOR_OTHERS if key in runtime)

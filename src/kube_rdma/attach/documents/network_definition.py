@@ -1,10 +1,9 @@
-"""NetworkAttachmentDefinitions: the CNI configuration in one becomes a Network.
+"""Reads NetworkAttachmentDefinitions: the CNI configuration in one becomes a Network.
 
 Manifests that were written for Multus with macvlan, ipvlan, ipoib, host-device, sriov, ib-sriov,
-tuning, sbr and rdma work as they are: kube-rdma reads these configurations and does the same
-(network_plugins). Any other plugin is kept as it is, its binary will be called; so is the binary of
-an IPAM plugin that ip_conf does not read. A key that nobody knows is ignored by those plugins, and
-here with a warning.
+tuning, sbr and rdma work as they are: kube-rdma reads these configurations and does the same. Any
+other plugin is kept as it is, its binary will be called; so is the binary of an IPAM plugin that
+ip_conf does not read. A key that nobody knows is ignored by those plugins, and here with a warning.
 """
 
 from __future__ import annotations
@@ -25,10 +24,11 @@ from kube_rdma.lib.text.faults import Slip, near, no_fields, slips, validate
 from kube_rdma.lib.text.reader import read
 from kube_rdma.lib.text.typed import GoTyped
 from kube_rdma.lib.text.words import Pci, PKey, TextForm, partition
-from kube_rdma.model.attach.attachment import InterfaceAddress, Network, NetworkKind, NetworkRoute
+from kube_rdma.model.attach import kinds
+from kube_rdma.model.attach.attachment import InterfaceAddress, Network, NetworkRoute
 from kube_rdma.model.pools import FunctionSettings, LinkState, VlanProtocol
 
-# The CNI plugins whose configurations kube-rdma reads and serves itself, each as a model.
+# The CNI plugins whose configurations kube-rdma reads and serves itself.
 
 Mtu: TypeAlias = Annotated[int, Field(ge=0, le=65535)]  # 0: that of the link below
 Master: TypeAlias = Annotated[
@@ -54,14 +54,8 @@ Switch: TypeAlias = Literal["on", "off"]
 Rate: TypeAlias = Annotated[int, Field(ge=0, le=0xFFFFFFFF)]  # a u32 of struct ifla_vf_rate
 
 
-def _logs(level: object, file: object) -> dict[str, str]:
-    reason = "it is ignored, what is done is in the log of the agent"
-    fields = {"logLevel": level, "logFile": file}
-    return {name: reason for name, value in fields.items() if value}
-
-
 class Plugin(GoTyped):
-    """One plugin of a configuration. `device` is an interface, a PCI address or a MAC."""
+    """One plugin of a configuration."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -69,70 +63,70 @@ class Plugin(GoTyped):
 
     @property
     def foreign(self) -> str:
-        """Why only the plugin itself can do this; empty when kube-rdma can."""
+        """Return why only the plugin itself can do this; empty when kube-rdma can."""
         return ""
 
     @property
     def plain(self) -> str:
-        """Why only the plugin itself can do this for a network without RDMA, else empty."""
+        """Return why only the plugin itself can do this for a network without RDMA, else empty."""
         return ""
 
     @property
     def device(self) -> str | None:
-        """The card that it names, where it names one by something else than `master`."""
-        return None
-
-    @property
-    def function(self) -> FunctionSettings | None:
-        """What a virtual function is set to; None where another card would do as well."""
+        """Return the interface, PCI address or MAC of the card that it names."""
         return None
 
     @property
     def ignored(self) -> Mapping[str, str]:
-        """Fields that are right and have no effect here, with the reason."""
+        """Return fields that are right and have no effect here, with the reason."""
         return {}
 
 
-class Linked(Plugin):
-    """What stands on an interface of the node, or, without `master`, on that of a card."""
+class LinkPlugin(Plugin):
+    """A plugin that makes a link on an interface of the node, or on that of the granted card."""
 
     master: Master = ""
     mtu: Mtu = 0
     link_in_container: bool = False
 
     @property
+    def device(self) -> str | None:
+        """Return the interface below the link."""
+        return self.master or None
+
+    @property
     def foreign(self) -> str:
-        """A link that stands on another one of the pod."""
+        """Return the reason where the link would stand on another one of the pod."""
         return "linkInContainer is true" if self.link_in_container else ""
 
 
-class Macvlan(Linked):
-    """type macvlan."""
+class Macvlan(LinkPlugin):
+    """The plugin macvlan."""
 
     mode: Literal["bridge", "private", "vepa", "passthru"] = "bridge"
     mac: Mac | None = None
     bcqueuelen: int = 0
 
 
-class Ipvlan(Linked):
-    """type ipvlan."""
+class Ipvlan(LinkPlugin):
+    """The plugin ipvlan."""
 
     mode: Literal["l2", "l3", "l3s"] = "l2"
 
     @property
     def plain(self) -> str:
-        """A link that answers no neighbour, which RDMA needs."""
+        """Return the mode in which a link answers no neighbour, which RDMA needs."""
         return "" if self.mode == "l2" else f"mode is {self.mode}"
 
 
-class Ipoib(Linked):
-    """type ipoib: a child of an InfiniBand interface, perhaps in a partition of its own."""
+class Ipoib(LinkPlugin):
+    """The plugin ipoib: a child of an InfiniBand interface, perhaps in a partition of its own."""
 
     pkey: PKey | None = None
 
 
 class HostDevice(Plugin):
-    """type host-device: an interface of the node moves, named in one of five ways."""
+    """The plugin host-device: an interface of the node moves, named in one of five ways."""
 
     name_on_node: Master = Field("", alias="device")
     hwaddr: Mac | None = None
@@ -158,23 +152,43 @@ class HostDevice(Plugin):
 
     @property
     def foreign(self) -> str:
-        """A function that leaves the kernel's hands."""
+        """Return the reason where a function leaves the kernel's hands."""
         return "dpdkMode is true" if self.dpdk_mode else ""
 
     @property
     def device(self) -> str | None:
-        """In the order in which the reference plugin looks; the last address of a path."""
+        """Return the name in the order of the reference plugin; of a path its last address."""
         path = _PCI.findall(self.kernelpath)[-1:]
         names = (self.name_on_node, self.hwaddr, *path, self.pci_bus_id, self.device_id)
         return next((name for name in names if name), None)
 
 
-class SriovNetwork(Plugin):
-    """type sriov: a virtual function moves, set up by its physical one. Rates are in Mbit/s."""
+class FunctionPlugin(Plugin):
+    """A plugin that moves a virtual function."""
 
     model_config = ConfigDict(alias_generator=None)
 
     device_id: Pci | None = Field(None, alias="deviceID")
+    link_state: Literal["auto", "enable", "disable"] | None = None
+    log_level: Any = Field(None, alias="logLevel")
+    log_file: Any = Field(None, alias="logFile")
+
+    @property
+    def device(self) -> str | None:
+        """Return the function's PCI address."""
+        return self.device_id
+
+    @property
+    def ignored(self) -> dict[str, str]:
+        """Return the fields of the plugin's own log."""
+        reason = "it is ignored, what is done is in the log of the agent"
+        fields = {"logLevel": self.log_level, "logFile": self.log_file}
+        return {name: reason for name, value in fields.items() if value}
+
+
+class SriovNetwork(FunctionPlugin):
+    """The plugin sriov: a virtual function moves, set up by its physical one. Rates in Mbit/s."""
+
     vlan: Annotated[int, Field(ge=0, le=4094)] | None = None
     vlan_qos: Annotated[int, Field(ge=0, le=7)] | None = Field(None, alias="vlanQoS")
     vlan_protocol: Annotated[Literal["802.1q", "802.1ad"] | None, _LOWER] = Field(
@@ -184,11 +198,8 @@ class SriovNetwork(Plugin):
     mtu: Mtu = 0
     spoofchk: Switch | None = None
     trust: Switch | None = None
-    link_state: Literal["auto", "enable", "disable"] | None = None
     min_tx_rate: Rate | None = None
     max_tx_rate: Rate | None = None
-    log_level: Any = Field(None, alias="logLevel")
-    log_file: Any = Field(None, alias="logFile")
 
     @model_validator(mode="after")
     def _agrees(self) -> SriovNetwork:
@@ -209,13 +220,8 @@ class SriovNetwork(Plugin):
         return self
 
     @property
-    def device(self) -> str | None:
-        """The function."""
-        return self.device_id
-
-    @property
     def function(self) -> FunctionSettings:
-        """All but the MAC, which the pod may ask for too. A VLAN says the whole of its tag."""
+        """Return all settings but the MAC, which the pod may ask for. A VLAN says its whole tag."""
         tagged = self.vlan is not None
         return FunctionSettings(
             vlan=self.vlan,
@@ -228,11 +234,6 @@ class SriovNetwork(Plugin):
             max_rate=self.max_tx_rate,
         )
 
-    @property
-    def ignored(self) -> Mapping[str, str]:
-        """The plugin's own log."""
-        return _logs(self.log_level, self.log_file)
-
 
 class _CniArgs(Plugin):
     guid: Guid | None = None
@@ -242,50 +243,39 @@ class _Args(Plugin):
     cni: _CniArgs = _CniArgs.model_construct()
 
 
-class IbSriov(Plugin):
-    """type ib-sriov: a virtual function of an InfiniBand card moves."""
+class IbSriov(FunctionPlugin):
+    """The plugin ib-sriov: a virtual function of an InfiniBand card moves."""
 
-    model_config = ConfigDict(alias_generator=None)
-
-    device_id: Pci | None = Field(None, alias="deviceID")
     pkey: PKey | None = None
-    link_state: Literal["auto", "enable", "disable"] | None = None
     isolated: bool = Field(False, alias="rdmaIsolation")
     configured: bool = Field(False, alias="ibKubernetesEnabled")
     vfio: bool = Field(False, alias="vfioPciMode")
     publish: bool = Field(False, alias="publishPfGuid")
     kubeconfig: str = ""
     args: _Args = _Args.model_construct()
-    log_level: Any = Field(None, alias="logLevel")
-    log_file: Any = Field(None, alias="logFile")
 
     @property
     def foreign(self) -> str:
-        """A function that leaves the kernel's hands."""
+        """Return the reason where a function leaves the kernel's hands."""
         return "vfioPciMode is true" if self.vfio else ""
 
     @property
-    def device(self) -> str | None:
-        """The function."""
-        return self.device_id
-
-    @property
     def function(self) -> FunctionSettings:
-        """All but the GUIDs, which are the pod's."""
+        """Return all settings but the GUIDs, which are the pod's."""
         return FunctionSettings(link_state=LinkState(self.link_state) if self.link_state else None)
 
     @property
-    def ignored(self) -> Mapping[str, str]:
-        """What the plugin does for others, and its own log."""
-        reasons = _logs(self.log_level, self.log_file)
+    def ignored(self) -> dict[str, str]:
+        """Return what the plugin does for others, and the fields of its own log."""
+        reasons = super().ignored
         for name, value in (("publishPfGuid", self.publish), ("kubeconfig", self.kubeconfig)):
             if value:
                 reasons[name] = "kube-rdma ignores it and publishes no GUID"
         return reasons
 
 
-class KubeRdmaNetwork(Linked):
-    """type kube-rdma: what the mode of the granted card means."""
+class KubeRdmaNetwork(LinkPlugin):
+    """The plugin kube-rdma: the mode of the granted card says what is made."""
 
     mac: Mac | None = None
     pkey: PKey | None = None
@@ -294,7 +284,7 @@ class KubeRdmaNetwork(Linked):
 
 
 class TuningSettings(Plugin):
-    """What tuning sets; None is left as it is."""
+    """Settings of the plugin tuning; None is left as it is."""
 
     mac: Mac | None = None
     mtu: Mtu | None = None
@@ -305,7 +295,7 @@ class TuningSettings(Plugin):
 
     @property
     def foreign(self) -> str:
-        """What is not a MAC, an MTU or a sysctl of the interface."""
+        """Return what is not a MAC, an MTU or a sysctl of the interface."""
         others = [key for key in self.sysctl if not _SYSCTL.fullmatch(key)]
         if others:
             return f"{others[0]} is not a sysctl of the interface (net.ipv4.conf.IFNAME. …)"
@@ -315,7 +305,7 @@ class TuningSettings(Plugin):
 
     @property
     def sysctls(self) -> tuple[tuple[str, str, str], ...]:
-        """As Network has them."""
+        """Return the sysctls as Network has them."""
         settings: list[tuple[str, str, str]] = []
         for key, value in self.sysctl.items():
             if match := _SYSCTL.fullmatch(key):
@@ -329,14 +319,14 @@ class _TuningArgs(Plugin):
 
 
 class Tuning(TuningSettings):
-    """type tuning, behind another plugin: what `args.cni` says comes before the rest."""
+    """The plugin tuning, behind another one: what `args.cni` says comes before the rest."""
 
     data_dir: str = ""
     args: _TuningArgs = _TuningArgs.model_construct()
 
     @property
     def settings(self) -> TuningSettings:
-        """What is set in the end."""
+        """Return what is set in the end."""
         argued = {name: value for name, value in self.args.cni if value is not None}
         own = {name: getattr(self, name) for name in TuningSettings.model_fields}
         sysctl = self.sysctl | self.args.cni.sysctl
@@ -344,26 +334,30 @@ class Tuning(TuningSettings):
 
     @property
     def foreign(self) -> str:
-        """What is not a MAC, an MTU or a sysctl of the interface."""
+        """Return what is not a MAC, an MTU or a sysctl of the interface."""
         return self.settings.foreign
 
 
-class Nothing(Plugin):
-    """What is done anyway: rdma brings the card's RDMA device, sbr routes by source address."""
+class NoEffectPlugin(Plugin):
+    """A plugin whose work is done anyway: rdma, and sbr, which routes by source address."""
 
     table: Any = None
 
 
-MAIN: Mapping[str, tuple[NetworkKind, type[Plugin]]] = {
-    "macvlan": (NetworkKind.MACVLAN, Macvlan),
-    "ipvlan": (NetworkKind.IPVLAN, Ipvlan),
-    "ipoib": (NetworkKind.IPOIB, Ipoib),
-    "host-device": (NetworkKind.DEVICE, HostDevice),
-    "sriov": (NetworkKind.DEVICE, SriovNetwork),
-    "ib-sriov": (NetworkKind.DEVICE, IbSriov),
-    "kube-rdma": (NetworkKind.CARD, KubeRdmaNetwork),
+MAIN: Mapping[str, type[Plugin]] = {
+    "macvlan": Macvlan,
+    "ipvlan": Ipvlan,
+    "ipoib": Ipoib,
+    "host-device": HostDevice,
+    "sriov": SriovNetwork,
+    "ib-sriov": IbSriov,
+    "kube-rdma": KubeRdmaNetwork,
 }
-CHAINED: Mapping[str, type[Plugin]] = {"rdma": Nothing, "sbr": Nothing, "tuning": Tuning}
+CHAINED: Mapping[str, type[Plugin]] = {
+    "rdma": NoEffectPlugin,
+    "sbr": NoEffectPlugin,
+    "tuning": Tuning,
+}
 
 
 LONGEST = 64 << 10  # bytes of spec.config, read with all its positions at every ADD
@@ -372,17 +366,17 @@ RESOURCE = "k8s.v1.cni.cncf.io/resourceName"
 
 
 class NetworkDefinition(Frozen):
-    """What the object means; `ipam` says which addresses to ask for, `warnings` are sentences."""
+    """The meaning of a NetworkAttachmentDefinition."""
 
     network: Network
-    ipam: IpamConf = field(default_factory=IpamConf)
-    warnings: tuple[str, ...] = ()
+    ipam: IpamConf = field(default_factory=IpamConf)  # which addresses to ask for
+    warnings: tuple[str, ...] = ()  # sentences
 
 
 def load(
     namespace: str, name: str, config: bytes, resource: str | None, host: bytes | None = None
 ) -> NetworkDefinition:
-    """What the object `namespace`/`name` with this spec.config means.
+    """Return the meaning of the object `namespace`/`name` with this spec.config.
 
     `host` is the node's own CNI configuration of that name, which an empty config stands for. Raise
     Refused with all faults of the configuration.
@@ -401,9 +395,8 @@ def load(
         raise Refused(problem, remedy="Shorten it: an IPPool can hold its excludes", where=source)
     document = read(config, source)
     parts = _plugins(document)
-    base = Network(
+    base = kinds.ForeignNetwork(
         name=f"{namespace}/{name}",
-        kind=NetworkKind.OTHER,
         source=source,
         resource=resource or None,
         config=config,
@@ -413,7 +406,7 @@ def load(
 
 
 def _plugins(document: Document) -> list[Section]:
-    """The plugins of a list, or the only one."""
+    """Return the plugins of a list, or the only one."""
     value = document.value
     if not isinstance(value, dict):
         raise no_fields(document, 'Write {"cniVersion": "1.0.0", "type": "macvlan"}')
@@ -441,7 +434,7 @@ def _type(part: Section) -> str:
     return str(part.value["type"])
 
 
-def _definition(base: Network, parts: Sequence[Section]) -> NetworkDefinition:
+def _definition(base: kinds.ForeignNetwork, parts: Sequence[Section]) -> NetworkDefinition:
     first, *chained = parts
     kind = _type(first)
     if kind in CHAINED:
@@ -457,7 +450,7 @@ def _definition(base: Network, parts: Sequence[Section]) -> NetworkDefinition:
         return NetworkDefinition(
             base, warnings=(f"{first.where(('type',))}: {warning}",) if meant else ()
         )
-    plugins = [(first, validate(MAIN[kind][1], first))]
+    plugins = [(first, validate(MAIN[kind], first))]
     for part in chained:
         if (model := CHAINED.get(_type(part))) is None:
             return _foreign(base, part, f"{_type(part)} is in the chain")
@@ -469,71 +462,75 @@ def _definition(base: Network, parts: Sequence[Section]) -> NetworkDefinition:
     ipam = IpamConf() if other else ip_conf.load(first)
     warnings = [warning for part, plugin in plugins for warning in _unknown(part, plugin)]
     warnings += [f"{first.where(('ipam',))}: {note}" for note in ipam.notes]
-    network = _network(replace(base, ipam_plugin=other), MAIN[kind][0], plugins[0][1], ipam)
+    network = _network(replace(base, ipam_plugin=other), plugins[0][1], ipam)
     for _, plugin in plugins[1:]:
-        network = _tuned(network, plugin)
+        if isinstance(plugin, Tuning):
+            settings = plugin.settings
+            network = replace(
+                network,
+                mac=settings.mac or network.mac,
+                mtu=settings.mtu or network.mtu,
+                sysctls=(*network.sysctls, *settings.sysctls),
+            )
     return NetworkDefinition(network, ipam, tuple(warnings))
 
 
-def _foreign(base: Network, part: Section, why: str) -> NetworkDefinition:
+def _foreign(base: kinds.ForeignNetwork, part: Section, why: str) -> NetworkDefinition:
     text = f"{why}, so the plugins themselves are called and no RDMA device comes along"
     return NetworkDefinition(base, warnings=(f"{part.where(('type',))}: {text}",))
 
 
-def _network(base: Network, kind: NetworkKind, plugin: Plugin, ipam: IpamConf) -> Network:
+def _network(base: kinds.ForeignNetwork, plugin: Plugin, ipam: IpamConf) -> Network:
+    """Return the network that kube-rdma makes itself by this configuration."""
     fields: dict[str, Any] = dict(plugin)
     names = [ipam.pool.name] if ipam.pool else [name for _, name in ipam.pools]
     any_rail = any(rail is None for rail, _ in ipam.pools)
-    return replace(
-        base,
-        kind=kind,
-        master=fields.get("master") or None,
-        mode=fields.get("mode") or "",
-        mtu=fields.get("mtu") or None,
-        mac=fields.get("mac"),
-        device=plugin.device,
-        function=plugin.function,
-        infiniband=isinstance(plugin, IbSriov),
-        guid=plugin.args.cni.guid if isinstance(plugin, IbSriov) else None,
-        isolated=fields.get("isolated", False),
-        configured=fields.get("configured", False),
-        pkey=partition(fields["pkey"]) if fields.get("pkey") else None,
-        rdma=fields.get("rdma", True),
-        accept_ra=fields.get("accept_ra", False),
-        lends=plugin.capabilities.get("deviceID") is True,
-        rails=() if any_rail else tuple(rail for rail, _ in ipam.pools if rail is not None),
-        pools=tuple(dict.fromkeys(names)),
-        static=tuple(
+    yields_to: tuple[str, ...] = ()
+    if ipam.yields:  # of static: args replace its addresses, and runtimeConfig by a capability
+        yields_to = ("cni-args", "ips") if plugin.capabilities.get("ips") is True else ("cni-args",)
+    shared: dict[str, Any] = {name: getattr(base, name) for name in base.__struct_fields__} | {
+        "device": plugin.device,
+        "mtu": fields.get("mtu") or None,
+        "mac": fields.get("mac"),
+        "lends": plugin.capabilities.get("deviceID") is True,
+        "rails": () if any_rail else tuple(rail for rail, _ in ipam.pools if rail is not None),
+        "pools": tuple(dict.fromkeys(names)),
+        "static": tuple(
             InterfaceAddress(one.address.ip, one.address.network.prefixlen, one.gateway)
             for one in ipam.addresses
         ),
-        yields_to=_yields_to(plugin, ipam),
-        routes=tuple(NetworkRoute(route.to, route.via) for route in ipam.routes),
-        dns=ipam.dns,
-    )
-
-
-def _yields_to(plugin: Plugin, ipam: IpamConf) -> tuple[str, ...]:
-    """Of static: args replace its addresses, and runtimeConfig, which takes a capability."""
-    if not ipam.yields:
-        return ()
-    return ("cni-args", "ips") if plugin.capabilities.get("ips") is True else ("cni-args",)
-
-
-def _tuned(network: Network, plugin: Plugin) -> Network:
-    if not isinstance(plugin, Tuning):
-        return network
-    settings = plugin.settings
-    return replace(
-        network,
-        mac=settings.mac or network.mac,
-        mtu=settings.mtu or network.mtu,
-        sysctls=(*network.sysctls, *settings.sysctls),
-    )
+        "yields_to": yields_to,
+        "routes": tuple(NetworkRoute(route.to, route.via) for route in ipam.routes),
+        "dns": ipam.dns,
+    }
+    match plugin:
+        case Macvlan():
+            return kinds.MacvlanNetwork(**shared, mode=plugin.mode)
+        case Ipvlan():
+            return kinds.IpvlanNetwork(**shared, mode=plugin.mode)
+        case Ipoib():
+            return kinds.IpoibNetwork(
+                **shared, pkey=partition(plugin.pkey) if plugin.pkey else None
+            )
+        case SriovNetwork():
+            return kinds.DeviceNetwork(**shared, function=plugin.function)
+        case IbSriov():
+            return kinds.IbSriovNetwork(
+                **shared,
+                function=plugin.function,
+                guid=plugin.args.cni.guid,
+                pkey=partition(plugin.pkey) if plugin.pkey else None,
+                isolated=plugin.isolated,
+                configured=plugin.configured,
+            )
+        case KubeRdmaNetwork():
+            shared |= {"rdma": plugin.rdma, "accept_ra": plugin.accept_ra}
+            return kinds.CardNetwork(**shared, pkey=partition(plugin.pkey) if plugin.pkey else None)
+    return kinds.DeviceNetwork(**shared)
 
 
 def _unknown(part: Section, plugin: Plugin) -> Iterator[str]:
-    """A sentence for each key that is ignored, with why, or the one that was perhaps meant."""
+    """Yield a sentence for each key that is ignored, with the one that was perhaps meant."""
     assert isinstance(part.value, dict)
     for key, reason in plugin.ignored.items():
         yield f"{part.where((key,), key=True)}: {reason}"

@@ -1,10 +1,10 @@
-"""The annotations that tell a pod's networks: those that others read, and that of kube-rdma.
+"""Writes the annotations with a pod's networks as they are: those of others, and kube-rdma's own.
 
 ``k8s.v1.cni.cncf.io/network-status`` is written byte for byte as Multus does, because tools compare
 it: objects indented by four, joined by commas, empty fields left out, ``dns`` always there. Whoever
 reads a pod's annotation writes all of it, so it is written whole: first the cluster's network, of
-which one entry is called default. The second says besides which RDMA device and GID an interface
-has, for the applications and the tools that need them. A pod that asks in Cello's way gets
+which one entry is called default. The second has besides the RDMA device and GID of an interface,
+for the applications and the tools that need them. A pod that asks in Cello's way gets
 ``k8s.volcengine.com/network-status`` in place of the first, as Cello's meta plugin writes it.
 """
 
@@ -17,7 +17,7 @@ from ipaddress import ip_interface
 from typing import Any, TypeAlias
 
 from kube_base.foreign_json import Undecodable, decoded
-from kube_rdma.model.attach.attachment import Attached, InterfaceAddress
+from kube_rdma.model.attach.attachment import AttachedInterface, InterfaceAddress
 from kube_rdma.model.attach.cni import Call, CniInterface, CniResult, Dns, LinkAddress
 from kube_rdma.model.card import CardId
 from kube_rdma.model.doctor import AddressUse
@@ -34,9 +34,9 @@ Json: TypeAlias = dict[str, Any]
 
 
 def statuses(
-    pod: PodState, interfaces: Sequence[Attached], call: Call
+    pod: PodState, interfaces: Sequence[AttachedInterface], call: Call
 ) -> tuple[tuple[str, str], ...]:
-    """The annotations that tell the pod what it got, key and text: in its way and the own one."""
+    """Return the pod's status annotations, key and text: in its way of asking and the own one."""
     annotations = dict(pod.annotations)
     own = (OWN_ANNOTATION, own_status(interfaces))
     if annotations.get(_POD_NETWORKS, "").strip():
@@ -47,29 +47,35 @@ def statuses(
 
 
 def status(
-    attached: Sequence[Attached],
+    attached: Sequence[AttachedInterface],
     cluster: str = "",
     result: CniResult | None = None,
     before: str = "",
 ) -> str:
-    """The annotation: the cluster's network, then kube-rdma's interfaces.
+    """Return the annotation: the cluster's network, then kube-rdma's interfaces.
 
     `cluster` and `result` make the first entries: the network of the cluster and what its plugins
-    answered for this sandbox. Nobody tells it to an ADD that is made late; then these stay as they
-    are in `before`, which the pod has now.
+    answered for this sandbox. An ADD that is made late has neither; then these stay as they are in
+    `before`, which the pod has now.
     """
     first = _of_cluster(cluster, result) if result is not None else _clusters(before)
     return _joined([*first, *map(_entry, attached)])
 
 
 def pod_networks_status(
-    attached: Sequence[Attached], cluster: str, result: CniResult | None
+    attached: Sequence[AttachedInterface], cluster: str, result: CniResult | None
 ) -> str:
-    """The annotation of pods that ask by ``k8s.volcengine.com/pod-networks``, as status.
+    """Return the annotation of pods that ask by ``k8s.volcengine.com/pod-networks``.
 
     Without a result the cluster's network has no entry.
     """
-    entries = [] if result is None else [_block_of_cluster(cluster, result)]
+    entries = []
+    if result is not None:  # Cello tells the last of the interfaces in the pod
+        inside = [link for link in result.links if link.sandbox]
+        link = inside[-1] if inside else None
+        addresses = [str(one.address.ip) for one in result.addresses]
+        mac = link.mac if link else ""
+        entries.append(_block(cluster, link.name if link else "", addresses, mac))
     entries += [
         _block(
             one.network.partition("/")[2],
@@ -82,17 +88,19 @@ def pod_networks_status(
     return _joined(entries)
 
 
-def own_status(attached: Sequence[Attached], before: str = "", others: Collection[str] = ()) -> str:
-    """kube-rdma's annotation: one object for each interface, in the order of the networks.
+def own_status(
+    attached: Sequence[AttachedInterface], before: str = "", others: Collection[str] = ()
+) -> str:
+    """Return kube-rdma's annotation: one object for each interface, in the order of the networks.
 
     Of `before`, which the pod has now, only what is about the interfaces `others` stays.
     """
-    kept = [one for one in _entries(before) if _word(one.get("interface")) in others]
+    kept = [one for one in _entries(before) if _text(one.get("interface")) in others]
     return json.dumps([*kept, *map(_own, attached)], separators=(",", ":"))
 
 
 def address_uses(pod: str, text: str) -> Iterator[AddressUse]:
-    """The addresses that the annotation of `pod` (namespace/name) tells, but the cluster's own."""
+    """Yield the addresses in the annotation of `pod` (namespace/name), but the cluster's."""
     clusters = _clusters(text)
     for entry in (one for one in _entries(text) if one not in clusters):
         addresses = entry.get("ips")
@@ -101,23 +109,23 @@ def address_uses(pod: str, text: str) -> Iterator[AddressUse]:
             yield AddressUse(pod, network, interface, str(address))
 
 
-def own_attached(text: str) -> Iterator[Attached]:
-    """The interfaces that kube-rdma's annotation tells; what has not its form is left out."""
+def own_attached(text: str) -> Iterator[AttachedInterface]:
+    """Yield the interfaces in kube-rdma's annotation; what has not its form is left out."""
     for entry in _entries(text):
         network, interface, index = (entry.get(key) for key in ("name", "interface", "gidIndex"))
         if not isinstance(network, str) or not isinstance(interface, str):
             continue
         addresses, mtu = entry.get("ips"), entry.get("mtu")
-        yield Attached(
+        yield AttachedInterface(
             network=network,
             interface=InterfaceName(interface),
             mac="",
             mtu=mtu if type(mtu) is int else 0,
             addresses=tuple(_addresses(addresses if isinstance(addresses, list) else ())),
-            rdma_device=_word(entry.get("rdmaDevice")),
-            gid=_word(entry.get("gid")),
+            rdma_device=_text(entry.get("rdmaDevice")),
+            gid=_text(entry.get("gid")),
             gid_index=index if type(index) is int else None,
-            card=CardId(card) if (card := _word(entry.get("card"))) else None,
+            card=CardId(card) if (card := _text(entry.get("card"))) else None,
         )
 
 
@@ -128,19 +136,19 @@ def _addresses(texts: Iterable[object]) -> Iterator[InterfaceAddress]:
             yield InterfaceAddress(whole.ip, whole.network.prefixlen)
 
 
-def _word(value: object) -> str | None:
+def _text(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
 def _clusters(text: str) -> list[Json]:
-    """The entries of the cluster's network: the default one, and those of the same name."""
+    """Return the entries of the cluster's network: the default one, and those of the same name."""
     entries = _entries(text)
     names = [one.get("name") for one in entries if one.get("default") is True][:1]
     return [one for one in entries if one.get("name") in names]
 
 
 def _entries(text: str) -> list[Json]:
-    """The entries of an annotation; what is not a list of objects is not worth keeping."""
+    """Return the entries of an annotation; what is not a list of objects is not worth keeping."""
     try:
         entries = decoded(text)
     except Undecodable:
@@ -152,36 +160,34 @@ def _joined(entries: Iterable[Json]) -> str:
     return f"[{','.join(json.dumps(one, indent=4, ensure_ascii=False) for one in entries)}]"
 
 
-def _entry(attached: Attached) -> Json:
-    return {
-        "name": attached.network,
-        **_without_empty(
-            interface=attached.interface,
-            ips=[str(each.address) for each in attached.addresses],
-            mac=attached.mac,
-            mtu=attached.mtu,
-        ),
-        "dns": _dns(attached.dns),
-        **_without_empty(
-            **{"device-info": _device_info(attached)},
-            gateway=list(map(str, attached.default_routes)),
-        ),
-    }
+def _entry(attached: AttachedInterface) -> Json:
+    device_info: Json = {}
+    if attached.pci is not None:
+        names = {
+            "pci-address": attached.pci,
+            "rdma-device": attached.rdma_device,
+            "pf-pci-address": attached.physical,
+        }
+        pci = _without_empty(**names)
+        device_info = {"type": "pci", "version": DEVICE_INFO_VERSION, "pci": pci}
+    return _multus_entry(
+        attached.network,
+        attached.dns,
+        {"device-info": device_info, "gateway": list(map(str, attached.default_routes))},
+        interface=attached.interface,
+        ips=[str(each.address) for each in attached.addresses],
+        mac=attached.mac,
+        mtu=attached.mtu,
+    )
 
 
-def _device_info(attached: Attached) -> Json:
-    if attached.pci is None:
-        return {}
-    names = {
-        "pci-address": attached.pci,
-        "rdma-device": attached.rdma_device,
-        "pf-pci-address": attached.physical,
-    }
-    return {"type": "pci", "version": DEVICE_INFO_VERSION, "pci": _without_empty(**names)}
+def _multus_entry(name: str, dns: Dns | None, last: Json, **facts: object) -> Json:
+    """Return an entry with its keys in the order of Multus; empty ones are left out, but dns."""
+    return {"name": name, **_without_empty(**facts), "dns": _dns(dns), **_without_empty(**last)}
 
 
 def _of_cluster(name: str, result: CniResult) -> list[Json]:
-    """The entries from what the plugins before kube-rdma answered: one for each link in the pod.
+    """Return an entry for each link in the pod by what the plugins before kube-rdma answered.
 
     As the client library of these annotations does it (CreateNetworkStatuses): the default one is
     that with the first gateway, or else the first; addresses of no link belong to the last, and
@@ -210,20 +216,17 @@ def _of_link(
     *,
     is_default: bool,
 ) -> Json:
-    return {
-        "name": name,
-        **_without_empty(
-            interface=link.name if link else "",
-            ips=[str(one.address.ip) for one in addresses],
-            mac=link.mac if link else "",
-            mtu=link.mtu if link else 0,
-            default=is_default,
-        ),
-        "dns": _dns(result.dns),
-        **_without_empty(
-            gateway=[str(one.via) for one in result.routes if one.via and not one.to.prefixlen]
-        ),
-    }
+    hops = [str(one.via) for one in result.routes if one.via and not one.to.prefixlen]
+    return _multus_entry(
+        name,
+        result.dns,
+        {"gateway": hops},
+        interface=link.name if link else "",
+        ips=[str(one.address.ip) for one in addresses],
+        mac=link.mac if link else "",
+        mtu=link.mtu if link else 0,
+        default=is_default,
+    )
 
 
 def _dns(dns: Dns | None) -> Json:
@@ -237,7 +240,7 @@ def _dns(dns: Dns | None) -> Json:
     )
 
 
-def _own(attached: Attached) -> Json:
+def _own(attached: AttachedInterface) -> Json:
     return {
         "name": attached.network,
         "interface": attached.interface,
@@ -253,20 +256,12 @@ def _own(attached: Attached) -> Json:
 
 
 def _without_empty(**values: object) -> Json:
-    """What is not empty, as Go's omitempty leaves it out."""
+    """Return what is not empty, as Go's omitempty leaves it out."""
     return {key: value for key, value in values.items() if value not in (None, "", [], {}, 0)}
 
 
-def _block_of_cluster(name: str, result: CniResult) -> Json:
-    """The last of the interfaces in the pod, as there."""
-    inside = [link for link in result.links if link.sandbox]
-    link = inside[-1] if inside else None
-    addresses = [str(one.address.ip) for one in result.addresses]
-    return _block(name, link.name if link else "", addresses, link.mac if link else "")
-
-
 def _block(name: str, interface: str, addresses: list[str], mac: str) -> Json:
-    """What is empty is left out, but never the device itself."""
+    """Return the entry of an interface in Cello's form: empty facts are left out."""
     device = {"ifName": interface, "ips": addresses, "mac": mac}
     device_info = {key: value for key, value in device.items() if value}
     return {"cniName": name, "deviceInfo": device_info}

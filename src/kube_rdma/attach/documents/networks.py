@@ -1,4 +1,4 @@
-"""The annotation ``k8s.v1.cni.cncf.io/networks``: which further networks a pod asks for.
+"""Reads the annotation ``k8s.v1.cni.cncf.io/networks``: the further networks that a pod asks for.
 
 It has two forms, names with commas (``ns/net@ifname, other``) and a JSON list of objects; both
 become one Document, so that both are checked once and every fault has its place and entry. Form and
@@ -61,7 +61,7 @@ _NEVER_READ = {"ipRequest": "ips", "macRequest": "mac"}
 
 
 def with_colons(text: str) -> str:
-    """A MAC or GUID with colons, whether dashes or dots are in it: Go reads all three."""
+    """Return a MAC or GUID with colons in place of dashes or dots: Go reads all three."""
     if not _HARDWARE.fullmatch(text):
         return text
     digits = text.replace("-", "").replace(".", "")
@@ -72,7 +72,7 @@ _COLONS = BeforeValidator(lambda value: with_colons(value) if isinstance(value, 
 
 
 def _asked(text: str) -> AskedAddress:
-    """An address with or without its length; ValueError for another form."""
+    """Return an address with or without its length; ValueError for another form."""
     if "/" not in text:
         return AskedAddress(address(text))
     interface = ip_interface(text)
@@ -107,7 +107,7 @@ Guid: TypeAlias = Annotated[
     _COLONS,
     TextForm(f"{_OCTET}(:{_OCTET}){{7}}", "a GUID of eight octets", "02:00:0a:00:00:00:00:01"),
 ]
-Asked: TypeAlias = Annotated[
+AskedIp: TypeAlias = Annotated[
     AskedAddress, TextForm(_asked, "an IP address, with its length or without", "10.0.0.10/24")
 ]
 Port: TypeAlias = Annotated[int, Field(ge=0, le=65535)]
@@ -133,15 +133,15 @@ class Bandwidth(GoTyped):
 
 
 class NetworkEntry(GoTyped):
-    """One network that the pod asks for; `interfaceRequest` is the older name of `interface`."""
+    """One network that the pod asks for."""
 
     name: ObjectName = Field(examples=["rdma-net"])
     namespace: Label | None = None
-    ips: Many[Asked] = ()
+    ips: Many[AskedIp] = ()
     mac: Mac | None = None
     guid: Guid | None = Field(None, alias="infiniband-guid")
     interface: PodInterface | None = None
-    interface_request: PodInterface | None = None
+    interface_request: PodInterface | None = None  # the older name of `interface`
     port_mappings: Many[PortMapping] = ()
     bandwidth: Bandwidth | None = None
     device_id: str | None = Field(None, alias="deviceID")
@@ -151,7 +151,7 @@ class NetworkEntry(GoTyped):
 
     @property
     def called(self) -> str | None:
-        """The name that it wants for its interface."""
+        """Return the name that it wants for its interface."""
         return self.interface or self.interface_request
 
 
@@ -175,25 +175,25 @@ class NetworkList(Typed):
         return networks
 
 
-class Found(Frozen):
-    """What the annotation says; `warnings` are sentences."""
+class AnnotationAsks(Frozen):
+    """The networks that an annotation asks for, with warnings as sentences."""
 
     asks: tuple[NetworkAsk, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
 def asks(text: str, namespace: str, source: str = ANNOTATION) -> tuple[NetworkAsk, ...]:
-    """What `load` finds, for those who only look."""
+    """Return the networks that `load` finds."""
     return load(text, namespace, source).asks
 
 
-def load(text: str, namespace: str, source: str = ANNOTATION) -> Found:
-    """What the annotation of a pod in `namespace` asks for, in its order.
+def load(text: str, namespace: str, source: str = ANNOTATION) -> AnnotationAsks:
+    """Return the networks that the annotation of a pod in `namespace` asks for, in its order.
 
     Raise Refused with all faults of it. A text of blanks asks for nothing.
     """
     if not text.strip():
-        return Found()
+        return AnnotationAsks()
     _refuse_long(text, source)
     # What Multus looks for too: no name has one of these.
     is_json = any(each in text for each in '[{"')
@@ -209,11 +209,11 @@ def load(text: str, namespace: str, source: str = ANNOTATION) -> Found:
             where = document.where((_FIELD, number, "ipam-claim-reference"), key=True)
             warnings.append(f"{where}: only plugins that read it themselves heed it")
     asked = tuple(_ask(number, entry, namespace) for number, entry in enumerate(networks))
-    return Found(asked, tuple(warnings))
+    return AnnotationAsks(asked, tuple(warnings))
 
 
 class _Entries(Document):
-    """The list below a field whose name is written as it is, dashes included."""
+    """A list below a field whose name is written as it is, dashes included."""
 
     field: str
 
@@ -224,22 +224,28 @@ class _Entries(Document):
 
 
 def entries(text: str, source: str, field: str) -> Document:
-    """What the text holds, below `field`; raise Refused where it is not JSON or too long."""
+    """Return the list below `field`; raise Refused where it is not JSON or too long."""
     _refuse_long(text, source)
     try:
         document = read(text.encode(), source)
     except Refused as error:
-        faults = (_named(each, source, field) for each in (error, *error.more))
-        raise Refused.all(list(faults)) from None
+        faults = []
+        for fault in (error, *error.more):
+            place, path, entry = fault.where.removeprefix(source).partition(": [")
+            where = f"{source}{place}: {field}[{entry}" if path else fault.where
+            faults.append(Refused(fault.problem, remedy=fault.remedy, where=where))
+        raise Refused.all(faults) from None
     if isinstance(document.value, list):
         _refuse_many(len(document.value), source)
-        _refuse_lists(document.value, source)
+        if (count := sum(map(_listed, document.value))) > MOST_LISTED:
+            problem = f"its lists have {count} entries, of which {MOST_LISTED} are read"
+            raise Refused(problem, remedy="Ask for fewer addresses and routes", where=source)
     places = {(): TextPosition(1, 1), **_below(field, document.values)}
     return _Entries(source, {field: document.value}, places, _below(field, document.keys), field)
 
 
 def _refuse_long(text: str, source: str) -> None:
-    """Before it is read: whoever writes it does not pay for that."""
+    """Raise Refused for a text that is too long, before it costs anything to read."""
     if (size := len(text.encode())) > LONGEST:
         problem = f"the annotation has {size} bytes, of which {LONGEST} are read"
         raise Refused(problem, remedy="Say less in each network", where=source)
@@ -250,31 +256,17 @@ def _refuse_long(text: str, source: str) -> None:
 
 
 def _refuse_many(count: int, source: str) -> None:
-    """Before each entry is looked at, and complained about."""
+    """Raise Refused for too many networks, before each of them is checked."""
     if count > MOST:
         remedy = f"Ask for {MOST} or fewer"
         raise Refused(f"these are {count} networks", remedy=remedy, where=source)
 
 
-def _refuse_lists(networks: list[Value], source: str) -> None:
-    """Before each is read: the addresses, routes and ports of entries and of what is in them."""
-    if (count := sum(map(_listed, networks))) > MOST_LISTED:
-        problem = f"its lists have {count} entries, of which {MOST_LISTED} are read"
-        raise Refused(problem, remedy="Ask for fewer addresses and routes", where=source)
-
-
 def _listed(value: Value) -> int:
-    """How many entries all lists inside have; the reader has bounded the depth."""
+    """Return the number of entries of all lists inside; the reader has bounded the depth."""
     own = len(value) if isinstance(value, list) else 0
     inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return own + sum(map(_listed, inside))
-
-
-def _named(fault: Refused, source: str, field: str) -> Refused:
-    """A fault of the reading, with the name of the field that the list then gets."""
-    place, path, entry = fault.where.removeprefix(source).partition(": [")
-    where = f"{source}{place}: {field}[{entry}" if path else fault.where
-    return Refused(fault.problem, remedy=fault.remedy, where=where)
 
 
 def _below(field: str, places: dict[Path, TextPosition]) -> dict[Path, TextPosition]:
@@ -282,7 +274,7 @@ def _below(field: str, places: dict[Path, TextPosition]) -> dict[Path, TextPosit
 
 
 class _Strays:
-    """Keys that are like none of their object's: passed over as in Go, and told.
+    """Keys that are like none of their object's: ignored as in Go, with a warning.
 
     Of very many different keys only the first are compared with those that could be meant.
     """
@@ -293,19 +285,17 @@ class _Strays:
         self._guessed = 0
 
     def has(self, key: str, model: type[BaseModel], names: Sequence[str]) -> bool:
-        """Whether it is one."""
+        """Return whether the key is one."""
         if (model, key) not in self._judged:
-            self._judged[model, key] = key in _NEVER_READ or not (
-                key in names or self._is_near(key, names)
-            )
+            is_meant = key in names and key not in _NEVER_READ
+            if not is_meant and key not in _NEVER_READ:
+                self._guessed += 1
+                is_meant = self._guessed <= _MOST_GUESSED and bool(near(key, names))
+            self._judged[model, key] = not is_meant
         return self._judged[model, key]
 
-    def _is_near(self, key: str, names: Sequence[str]) -> bool:
-        self._guessed += 1
-        return self._guessed <= _MOST_GUESSED and bool(near(key, names))
-
     def warnings(self, document: Document) -> Iterator[str]:
-        """A sentence for each of the first."""
+        """Yield a sentence for each of the first."""
         for path in self.paths[:MOST_FAULTS]:
             name = _NEVER_READ.get(str(path[-1]))
             where, meant = document.where(path, key=True), f"; write {name}" if name else ""
@@ -315,7 +305,7 @@ class _Strays:
 
 
 def _filtered(value: Value, model: type[BaseModel], path: Path, strays: _Strays) -> Value:
-    """The object as Go reads it, without keys that are added to `strays`."""
+    """Return the object as Go reads it, without keys that are added to `strays`."""
     if not isinstance(value, dict):
         return value
     names = [one.alias or name for name, one in model.model_fields.items()]
@@ -336,7 +326,7 @@ def _filtered(value: Value, model: type[BaseModel], path: Path, strays: _Strays)
 
 
 def _of_names(text: str, source: str) -> Document:
-    """Names with commas as the list that they mean."""
+    """Return names with commas as the list that they mean."""
     entries: list[Value] = []
     places: dict[Path, TextPosition] = {(): TextPosition(1, 1), (_FIELD,): TextPosition(1, 1)}
     faults = []
@@ -388,6 +378,7 @@ def _ask(number: int, entry: NetworkEntry, namespace: str) -> NetworkAsk:
     ports = [each.model_dump(by_alias=True, exclude_unset=True) for each in entry.port_mappings]
     rates = entry.bandwidth.model_dump(by_alias=True, exclude_unset=True) if entry.bandwidth else {}
     capabilities = {"portMappings": ports, "bandwidth": rates}
+    guid = entry.cni_args.get("guid")
     return NetworkAsk(
         namespace=entry.namespace or namespace,
         network=entry.name,
@@ -398,14 +389,10 @@ def _ask(number: int, entry: NetworkEntry, namespace: str) -> NetworkAsk:
         guid=entry.guid.lower() if entry.guid else None,
         default_routes=entry.default_route,
         device_id=entry.device_id or None,
-        argued_guid=_text(entry.cni_args.get("guid")),
+        argued_guid=with_colons(guid).lower() if isinstance(guid, str) and guid else None,
         configured=entry.cni_args.get(_IB_KUBERNETES) == "configured",
         arguments=json.dumps(entry.cni_args).encode(),
         capabilities=tuple(
             (key, json.dumps(each).encode()) for key, each in capabilities.items() if each
         ),
     )
-
-
-def _text(value: object) -> str | None:
-    return with_colons(value).lower() if isinstance(value, str) and value else None

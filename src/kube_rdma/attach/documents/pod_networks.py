@@ -1,4 +1,4 @@
-"""The annotation ``k8s.volcengine.com/pod-networks``: the second way to ask for further networks.
+"""Reads the annotation ``k8s.volcengine.com/pod-networks``: the second way to ask for networks.
 
 A JSON list, one block for each card that the pod asks for. Form and meaning are those of Cello, the
 network plugin of Volcengine's VKE (volcengine/cello, pkg/cni/plugins/meta): a network is named by
@@ -15,7 +15,7 @@ from typing import Annotated, TypeAlias
 from pydantic import ConfigDict, Field, field_validator
 
 from kube_base.errors import Refused, Unavailable
-from kube_rdma.attach.documents.networks import Asked, Found, Mac, PodInterface, entries
+from kube_rdma.attach.documents.networks import AnnotationAsks, AskedIp, Mac, PodInterface, entries
 from kube_rdma.lib.text.document import Document, shown
 from kube_rdma.lib.text.faults import Slip, slips, validate
 from kube_rdma.lib.text.typed import GoTyped, Many, Typed
@@ -42,7 +42,7 @@ _CLOUD = {
 
 
 def _destination(text: str) -> Subnet:
-    """A subnet; bits behind its length do not count, as in Go. ValueError for another form."""
+    """Return a subnet, without bits behind its length as in Go; ValueError for another form."""
     if "/" not in text or "%" in text:
         raise ValueError(text)
     return ip_network(text, strict=False)
@@ -66,14 +66,14 @@ Gateway: TypeAlias = Annotated[
 
 
 class CniConf(GoTyped):
-    """Which network: the `name` inside of a configuration."""
+    """The network, by the `name` inside of a configuration."""
 
     name: ConfName = Field(examples=["rdma"])
     from_: Local = Field("", alias="from")
 
 
 class CelloOptions(GoTyped):
-    """What Cello tells the provider's cloud."""
+    """Options that Cello passes to the provider's cloud."""
 
     trunk_mac: str = ""
     vlan_id: str = Field("", alias="vlanID")
@@ -83,7 +83,7 @@ class DeviceConf(GoTyped):
     """The interface in the pod."""
 
     options: CelloOptions = CelloOptions.model_construct()
-    ips: Many[Asked] = ()
+    ips: Many[AskedIp] = ()
     if_name: PodInterface | None = None
     mac: Mac | None = None
 
@@ -96,35 +96,36 @@ class ExtraRoute(GoTyped):
 
 
 class Routes(GoTyped):
-    """`default`: the pod's default route leads through this interface."""
+    """Routes over the interface."""
 
     extra_routes: Many[ExtraRoute] = ()
-    default: bool = False
+    default: bool = False  # the pod's default route leads through this interface
 
 
 class Traffic(GoTyped):
-    """What goes through the interface."""
+    """The traffic of the interface."""
 
     routes: Routes = Routes.model_construct()
 
 
 class PodNetworksEntry(GoTyped):
-    """One block. `name` and `namespace` are matched with the definition; the last four are old."""
+    """One block."""
 
-    name: str = ""
+    name: str = ""  # matched with the definition
     namespace: str = ""
     cni_conf: CniConf = Field(examples=[{"name": "rdma"}])
     device_conf: DeviceConf = DeviceConf.model_construct()
     traffic: Traffic = Traffic.model_construct()
-    master: bool = False
-    ipv4: Asked | None = None
+    master: bool = False  # it is the cluster's own network
+    # The old fields.
+    ipv4: AskedIp | None = None
     mac: Mac | None = None
     route: ExtraRoute | None = None
     vlan_id: str = Field("", alias="vlanID")
 
     @property
     def device(self) -> DeviceConf:
-        """The interface, with what old fields say where the new ones say nothing."""
+        """Return the interface, with old fields where the new ones say nothing."""
         old = {"ips": (self.ipv4,) if self.ipv4 else (), "mac": self.mac}
         new = {"ips": self.device_conf.ips, "mac": self.device_conf.mac}
         both = {key: new[key] or old[key] for key in new}
@@ -132,13 +133,13 @@ class PodNetworksEntry(GoTyped):
 
     @property
     def routes(self) -> tuple[NetworkRoute, ...]:
-        """Of the new field, else of the old one; a gateway may be in no subnet, as with Cello."""
+        """Return the routes; a gateway may be in no subnet, as with Cello."""
         routes = self.traffic.routes.extra_routes or ((self.route,) if self.route else ())
         return tuple(NetworkRoute(one.dst, one.gw, onlink=bool(one.gw)) for one in routes)
 
     @property
     def old(self) -> tuple[str, ...]:
-        """The old fields that say something, by their names in the document."""
+        """Return the old fields that say something, by their names in the document."""
         fields = {"ipv4": self.ipv4, "mac": self.mac, "route": self.route, "vlanID": self.vlan_id}
         return tuple(key for key, value in fields.items() if value)
 
@@ -163,7 +164,7 @@ class PodNetworksList(Typed):
         return networks
 
 
-class Defined(GoTyped):
+class DefinedEntry(GoTyped):
     """One entry of the definition; others write more into it."""
 
     model_config = ConfigDict(extra="ignore")
@@ -175,71 +176,66 @@ class Defined(GoTyped):
 class Definitions(Typed):
     """The whole definition."""
 
-    entries: Many[Defined] = Field(alias="pod-networks-definition")
+    entries: Many[DefinedEntry] = Field(alias="pod-networks-definition")
 
 
-def load(text: str, definition: str, namespace: str, cluster: str) -> Found:
-    """What a pod in `namespace` asks for; a text of blanks asks for nothing.
+def load(text: str, definition: str, namespace: str, cluster: str) -> AnnotationAsks:
+    """Return what a pod in `namespace` asks for; a text of blanks asks for nothing.
 
     `definition` is the other annotation, empty where there is none; `cluster` is the name of the
     cluster's own CNI configuration. Raise Refused with all faults, Unavailable while definition and
     annotation do not agree: whoever writes them has not finished.
     """
-    wanted = _defined(definition)
+    wanted = None
+    if definition.strip():
+        defined = entries(definition, DEFINITION, "pod-networks-definition")
+        wanted = validate(Definitions, defined).entries
     document = entries(text if text.strip() else "[]", ANNOTATION, _FIELD)
     networks = validate(PodNetworksList, document).entries
     if wanted is not None:
         _await_agreement(wanted, networks)
-    if not networks:
-        return Found()
-    ahead = 0 if networks[0].master else 1
-    if networks[0].master:
+    if networks and networks[0].master:
         _refuse_master(document, networks[0], cluster)
-    asks = tuple(
-        _ask(number, number + ahead, entry, namespace)
-        for number, entry in enumerate(networks)
-        if not entry.master
-    )
     warnings = tuple(
         f"{document.where((_FIELD, number, key), key=True)}: the field is old, write {_OLD[key]}"
         for number, entry in enumerate(networks)
         for key in entry.old
     )
-    return Found(asks, warnings)
+    return AnnotationAsks(_asks(networks, namespace), warnings)
 
 
 def blocks(text: str, namespace: str) -> tuple[NetworkAsk, ...]:
-    """What a list asks for, of which nobody knows yet on which node it is; raise Refused likewise.
+    """Return the networks of a list of which nobody knows yet on which node it is.
 
-    So the entry of the cluster's own network is passed over, whatever it is called.
+    So the entry of the cluster's own network is passed over, whatever it is called. Raise Refused
+    with all faults.
     """
     document = entries(text if text.strip() else "[]", ANNOTATION, _FIELD)
-    networks = validate(PodNetworksList, document).entries
+    return _asks(validate(PodNetworksList, document).entries, namespace)
+
+
+def _asks(networks: tuple[PodNetworksEntry, ...], namespace: str) -> tuple[NetworkAsk, ...]:
     ahead = 0 if networks and networks[0].master else 1
     return tuple(
-        _ask(number, number + ahead, entry, namespace)
+        NetworkAsk(
+            namespace=namespace,
+            network=entry.cni_conf.name,
+            interface=InterfaceName(device.if_name or f"eth{number + ahead}"),
+            source=f"{_FIELD}[{number}]",
+            addresses=device.ips,
+            mac=device.mac.lower() if device.mac else None,
+            routes=entry.routes,
+            default=entry.traffic.routes.default,
+            by_pod_networks=True,
+        )
         for number, entry in enumerate(networks)
+        for device in (entry.device,)
         if not entry.master
     )
 
 
-def _ask(number: int, index: int, entry: PodNetworksEntry, namespace: str) -> NetworkAsk:
-    device = entry.device
-    return NetworkAsk(
-        namespace=namespace,
-        network=entry.cni_conf.name,
-        interface=InterfaceName(device.if_name or f"eth{index}"),
-        source=f"{_FIELD}[{number}]",
-        addresses=device.ips,
-        mac=device.mac.lower() if device.mac else None,
-        routes=entry.routes,
-        default=entry.traffic.routes.default,
-        by_pod_networks=True,
-    )
-
-
 def _unserved(networks: tuple[PodNetworksEntry, ...]) -> Iterator[Slip]:
-    """What needs the provider's cloud, and old fields that contradict new ones."""
+    """Yield what needs the provider's cloud, and old fields that contradict new ones."""
     for number, entry in enumerate(networks):
         options = entry.device_conf.options
         cloud_fields = {
@@ -263,7 +259,7 @@ def _unserved(networks: tuple[PodNetworksEntry, ...]) -> Iterator[Slip]:
 
 
 def _masters(networks: tuple[PodNetworksEntry, ...]) -> Iterator[Slip]:
-    """The cluster's network is made before kube-rdma is called, under its own rules."""
+    """Yield faults of entries of the cluster's network, which is made before, by its own rules."""
     for number, entry in enumerate(networks):
         if not entry.master:
             continue
@@ -284,7 +280,7 @@ def _masters(networks: tuple[PodNetworksEntry, ...]) -> Iterator[Slip]:
 
 
 def _defaults(networks: tuple[PodNetworksEntry, ...]) -> Iterator[Slip]:
-    """A pod has one default route."""
+    """Yield a fault for each default route but the first."""
     asking = [number for number, entry in enumerate(networks) if entry.traffic.routes.default]
     for number in asking[1:]:
         problem = f"{_FIELD}[{asking[0]}] has the default route already"
@@ -293,7 +289,7 @@ def _defaults(networks: tuple[PodNetworksEntry, ...]) -> Iterator[Slip]:
 
 
 def _clashes(networks: tuple[PodNetworksEntry, ...]) -> Iterator[Slip]:
-    """Interfaces that two entries want."""
+    """Yield interfaces that two entries want."""
     ahead = 0 if networks and networks[0].master else 1
     first: dict[str, int] = {}
     for number, entry in enumerate(networks):
@@ -319,15 +315,9 @@ def _refuse_master(document: Document, entry: PodNetworksEntry, cluster: str) ->
         )
 
 
-def _defined(text: str) -> tuple[Defined, ...] | None:
-    """The entries of the definition, None where there is none."""
-    if not text.strip():
-        return None
-    document = entries(text, DEFINITION, "pod-networks-definition")
-    return validate(Definitions, document).entries
-
-
-def _await_agreement(wanted: tuple[Defined, ...], networks: tuple[PodNetworksEntry, ...]) -> None:
+def _await_agreement(
+    wanted: tuple[DefinedEntry, ...], networks: tuple[PodNetworksEntry, ...]
+) -> None:
     if len(wanted) != len(networks):
         raise Unavailable(
             f"The annotation {ANNOTATION} has {len(networks)} entries and {DEFINITION} has "

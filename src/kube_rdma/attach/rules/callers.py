@@ -1,7 +1,7 @@
-"""Who calls kube-rdma: the runtime after the cluster's plugin, a meta-plugin, a plugin's IPAM.
+"""Decides who calls kube-rdma: a runtime, a meta-plugin, or the IPAM part of another plugin.
 
-First of all rules of a call. One binary by two names serves all three, and what tells them apart is
-in the configuration that comes along (attach/rules/conflist writes the mark).
+First of all rules of a call. One binary by two names serves all three, and what distinguishes them
+is in the configuration that comes along (attach/rules/conflist writes the mark).
 """
 
 from __future__ import annotations
@@ -17,20 +17,19 @@ from kube_rdma.model.ipam import FIRST
 
 
 class Role(StrEnum):
-    """What a call is about. UNTOLD: the end of something; only the agent's records say of what."""
+    """The subject of a call."""
 
     CHAIN = "chain"  # all networks of a pod, which its annotation names
     DELEGATE = "delegate"  # the one network whose configuration came
     ADDRESSES = "addresses"  # those of the interface that another plugin makes
-    UNTOLD = "untold"
+    UNTOLD = "untold"  # the end of something; only the agent's records say of what
 
 
 def role(call: Call) -> Role:
-    """What the call is about; raise Refused for a place where kube-rdma can do nothing.
+    """Return the subject of a call; raise Refused for a place where kube-rdma can do nothing.
 
-    What a meta-plugin calls for has no previous result when it begins. Later it has that of
-    kube-rdma, so other verbs tell nothing. Entries that were written before there was a mark are
-    still about.
+    A call of a meta-plugin has no previous result when it begins. Later it has that of kube-rdma,
+    so other verbs show nothing. Entries that were written before there was a mark are still about.
     """
     if call.plugin != PLUGIN:
         return Role.ADDRESSES
@@ -50,7 +49,7 @@ def role(call: Call) -> Role:
 
 
 def stranded(call: Call) -> Unavailable:
-    """For a pod that was about to have a card for its only network."""
+    """Return the error for a pod that was about to have a card for its only network."""
     return Unavailable(
         "No cluster network is configured on this node, so pod "
         f"{call.pod} cannot start yet; the kubelet will retry"
@@ -58,19 +57,17 @@ def stranded(call: Call) -> Unavailable:
 
 
 def turned(call: Call) -> Unavailable:
-    """For a pod whose networks were about to be read twice, or by nobody."""
+    """Return the error for a pod whose networks would have been read twice, or by nobody."""
     return Unavailable(
         f"A meta-plugin has just become this node's network, and pod {call.pod} was started before "
         "that; the kubelet starts it again"
     )
 
 
-# Whether the folder of CNI binaries that the agent sees is the one that the runtime looks in.
-
-
 def proven(made: ConfPlan, files: tuple[ConfFile, ...], binaries: Collection[str]) -> ConfPlan:
-    """The plan if its list can be chained, else one that takes kube-rdma out of it and says why.
+    """Return the plan if its list can be chained, else one that takes kube-rdma out of it.
 
+    The folder of CNI binaries that the agent sees may not be the one that the runtime looks in.
     `binaries` are the names beside kube-rdma's.
     """
     called = [document for file, document in networks(files) if file.name == made.default]

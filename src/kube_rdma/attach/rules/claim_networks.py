@@ -1,9 +1,9 @@
-"""What a pod has by its claims, in the terms in which shares of a device plugin are held.
+"""Expresses a pod's claims as shares that it holds, and as entries of an annotation.
 
     pod's claims ─┐
     journal ──────┴► Holding ─► GrantedShare ─► the same attach, IPAM and settings rules
 
-The kubelet prepares a claim once, however many pods use it, so the pod itself tells which claims it
+The kubelet prepares a claim once, however many pods use it, so the pod itself says which claims it
 has (spec.resourceClaims, status.resourceClaimStatuses, status.extendedResourceClaimStatus). A claim
 that no container names is the pod's all the same: networks are asked for that way.
 """
@@ -12,9 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
+from typing import Any
 
 from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
+from kube_rdma.model.attach import kinds
 from kube_rdma.model.attach.attachment import GrantedShare, Network, NetworkAsk, NetworkKind
 from kube_rdma.model.attach.cni import Wiring
 from kube_rdma.model.claims.claim import (
@@ -33,7 +35,7 @@ NOBODY = ""  # the container of a share that no container names
 
 
 def claims_of(pod: PodClaims, prepared: Iterable[PreparedClaim]) -> tuple[PreparedClaim, ...]:
-    """The bookings of the pod's claims.
+    """Return the prepared claims of the pod.
 
     Of two with one name, whose older one the kubelet has yet to give back, it is the one that was
     reserved for this pod, else the later one.
@@ -47,7 +49,7 @@ def claims_of(pod: PodClaims, prepared: Iterable[PreparedClaim]) -> tuple[Prepar
 
 
 def holdings(pod: PodClaims, prepared: Iterable[PreparedClaim]) -> tuple[Holding, ...]:
-    """What the pod's containers hold by claims, share by share.
+    """Return what the pod's containers hold by claims, share by share.
 
     A share that several containers name is held by each of them; that of a request for
     administrators (adminAccess) is held by nobody, for no network is attached to it.
@@ -64,10 +66,10 @@ def holdings(pod: PodClaims, prepared: Iterable[PreparedClaim]) -> tuple[Holding
 def node_holdings(
     prepared: Iterable[PreparedClaim], pods: Mapping[str, PodClaims]
 ) -> tuple[Holding, ...]:
-    """What is held on the node by claims; pods are by uid.
+    """Return what is held on the node by claims; pods are by uid.
 
     A claim whose pods are not known is held by whom it was reserved for when it was prepared, and
-    by a pod of the claim's own name where that says nothing: a card that is booked is not free.
+    by a pod of the claim's own name where nobody is named: a card that is booked is not free.
     """
     listed = tuple(prepared)
     held = {one for pod in pods.values() for one in holdings(pod, listed)}
@@ -86,10 +88,10 @@ def node_holdings(
 def granted(
     held: Sequence[Holding], prepared: Iterable[PreparedClaim], pools: Mapping[str, Pool]
 ) -> tuple[GrantedShare, ...]:
-    """The shares among these that are held by claims, each once, with the cards as they are now.
+    """Return the shares among these that are held by claims, each once, with their cards now.
 
     Raise Unavailable for one whose pool or card is not on this node now: without it a network would
-    be attached to another card. Shares of a device plugin are not looked at.
+    be attached to another card. Shares of a device plugin are left out.
     """
     booked = {(s.resource, s.share): s for claim in prepared for s in claim.shares}
     shares = {
@@ -133,7 +135,7 @@ def _is_reserved(claim: PreparedClaim, pod: PodClaims) -> bool:
 
 
 def _containers(pod: PodClaims, claim: PreparedClaim, share: ClaimShare) -> Iterator[str]:
-    """The containers that name the share's request, or NOBODY."""
+    """Yield the containers that name the share's request, or NOBODY."""
     own_names = {name for name, real in pod.claims if real == claim.claim.name}
     request = share.request.partition("/")[0]
     users = [
@@ -142,13 +144,13 @@ def _containers(pod: PodClaims, claim: PreparedClaim, share: ClaimShare) -> Iter
     yield from dict.fromkeys(users) or (NOBODY,)
 
 
-# Which interfaces a pod gets by the parameters of its claims, beside those of its annotation.
+# Interfaces by the parameters of claims, beside those of the annotation.
 
 _UNNAMED = InterfaceName("")
 
 
 def interfaces(pod: PodClaims, prepared: Iterable[PreparedClaim]) -> tuple[ClaimDevice, ...]:
-    """The devices of the pod's claims that become interfaces, in the order of the pod's claims."""
+    """Return the devices of the pod's claims that become interfaces, in the order of the claims."""
     by_name = {one.claim.name: one for one in claims_of(pod, prepared)}
     names = dict.fromkeys(name for _, name in pod.claims if name in by_name)
     return tuple(
@@ -184,7 +186,10 @@ def refuse_uncalled(prepared: PreparedClaim, wiring: Wiring) -> None:
 
 
 def ask_of(device: ClaimDevice) -> NetworkAsk:
-    """What a device asks for, as an entry of an annotation would; "" is an interface to number."""
+    """Return the request of a device, as an entry of an annotation would have it.
+
+    An interface "" gets its number later.
+    """
     wanted, share = device.share.parameters, device.share
     network = wanted.network or NetworkReference(_own_name(device))
     return NetworkAsk(
@@ -203,24 +208,25 @@ def ask_of(device: ClaimDevice) -> NetworkAsk:
 
 
 def own_network(device: ClaimDevice) -> Network | None:
-    """The network that parameters without one describe themselves; None where they name one."""
+    """Return the network that parameters describe themselves; None where they name one."""
     wanted = device.share.parameters
     if wanted.network is not None:
         return None
-    return Network(
+    # Only kinds with a mode have one: claims/rules/parameters refuses it for all others.
+    mode: dict[str, Any] = {"mode": wanted.mode} if wanted.mode else {}
+    return kinds.NETWORKS[wanted.kind or NetworkKind.CARD](
         name=f"{device.claim.namespace}/{_own_name(device)}",
-        kind=wanted.kind or NetworkKind.CARD,
         source=device.source,
-        mode=wanted.mode or "",
         resource=device.share.resource,
         pools=(wanted.pool,) if wanted.pool else (),
+        **mode,
     )
 
 
 def with_claims(
     annotated: Sequence[NetworkAsk], claimed: Sequence[NetworkAsk]
 ) -> tuple[NetworkAsk, ...]:
-    """All entries of a pod, each with an interface of its own; those of claims come last.
+    """Return all entries of a pod, each with an interface of its own; those of claims come last.
 
     Raise Refused for a name that two of them have.
     """
@@ -237,7 +243,7 @@ def with_claims(
 
 
 def _together(entry: NetworkAsk, ask: NetworkAsk) -> NetworkAsk:
-    """An entry of the annotation with what the parameters say besides."""
+    """Return an entry of the annotation with what the parameters add."""
     return replace(
         entry,
         addresses=entry.addresses or ask.addresses,
@@ -251,7 +257,7 @@ def _together(entry: NetworkAsk, ask: NetworkAsk) -> NetworkAsk:
 
 
 def _numbered(entries: Sequence[NetworkAsk]) -> tuple[NetworkAsk, ...]:
-    """The unnamed get net1, net2 and so on, by their place where that is free."""
+    """Return the entries with net1, net2 and so on for unnamed ones, by free places."""
     first: dict[str, NetworkAsk] = {}
     for entry in entries:
         if entry.interface and first.setdefault(entry.interface, entry) is not entry:
@@ -274,6 +280,6 @@ def _network(ask: NetworkAsk) -> tuple[str, str]:
 
 
 def _own_name(device: ClaimDevice) -> str:
-    """No name of an object, so that no annotation and no definition can mean the same."""
+    """Return a name that no object can have, so that no annotation can mean the same."""
     request = device.share.request.replace("/", ".")
     return f"{device.claim.name}:{request}"

@@ -1,19 +1,19 @@
-"""Where kube-rdma stands in a node's CNI configuration: files in, changed files out.
+"""Decides how kube-rdma stands in a node's CNI configuration: files in, changed files out.
 
 A runtime takes the first file that is a network, in the order of the names (libcni ConfFiles,
 containerd go-cni loadFromConfDir, CRI-O ocicni). Into that one its entry is put behind the others,
 once, and everything else in it stays as it is. A file with a lone plugin has no room for a second
 one: a list of its own is then put before it, with both plugins, and removed to undo it. Where a
-meta-plugin (meta_plugins) comes first it is the one that calls kube-rdma; nothing is chained: the
-entry is also taken out of the copy of the cluster's list that such a plugin may keep in its own
-file, and an own list that it calls for the cluster's network stays, without it. The entry bears
-a mark, by which the agent tells its calls from those for a network of its type.
+meta-plugin comes first it is the one that calls kube-rdma; nothing is chained: the entry is also
+taken out of the copy of the cluster's list that such a plugin may keep in its own file, and an own
+list that it calls for the cluster's network stays, without it. The entry bears a mark, by which the
+agent distinguishes its calls from those for a network of its type.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from json.decoder import scanstring  # type: ignore[attr-defined]  # not in typeshed
 from types import MappingProxyType
 from typing import Any
@@ -36,12 +36,12 @@ from kube_rdma.model.attach.cni import (
     SET_ASIDE,
     ConfFile,
     ConfPlan,
-    Undone,
+    UndoneWrites,
     Wiring,
 )
 from kube_rdma.model.kubernetes import PodState
 
-# Puts a plugin into the text of a list and takes it out, and leaves every other byte as it is.
+# The text of a list: a plugin is put in or taken out, and every other byte stays as it is.
 
 _DECODER = json.JSONDecoder()
 _SPACE = " \t\n\r"
@@ -50,7 +50,7 @@ Span = tuple[int, int]
 
 
 def appended(text: str, entry: str) -> str:
-    """The list with one more plugin behind the last one, on a line of its own if that is on one."""
+    """Return the list with one more plugin behind the last, on a line of its own if that is."""
     spans = _plugins(text)
     begin, end = spans[-1]
     before = len(text[:begin].rstrip(_SPACE))
@@ -58,13 +58,13 @@ def appended(text: str, entry: str) -> str:
 
 
 def removed(text: str, place: int) -> str:
-    """The list without its plugin at a place that is not the first."""
+    """Return the list without its plugin at a place that is not the first."""
     spans = _plugins(text)
     return text[: spans[place - 1][1]] + text[spans[place][1] :]
 
 
 def _plugins(text: str) -> list[Span]:
-    """Where the elements of the member "plugins" of the outermost object begin and end.
+    """Return where the elements of the member "plugins" of the outermost object begin and end.
 
     The text is such a list; of several members of that name the last one counts, as in Go.
     """
@@ -82,7 +82,7 @@ def _plugins(text: str) -> list[Span]:
 
 
 def _elements(text: str, at: int) -> list[Span]:
-    """Those of the array that begins here; none of anything else."""
+    """Return the places of the elements of the array that begins here; none of anything else."""
     spans: list[Span] = []
     while text[at] in "[,":
         at = _skip(text, at + 1)
@@ -113,7 +113,7 @@ Network = tuple[ConfFile, Document]
 
 
 def documents(files: Iterable[ConfFile]) -> list[Network]:
-    """All that can be read as an object, in the order of a runtime; it passes over the rest."""
+    """Return all that can be read as an object, in the order of a runtime; it skips the rest."""
     readable = []
     for file in sorted(files, key=lambda file: file.name.encode()):
         if not file.name.endswith(ENDINGS):
@@ -128,39 +128,41 @@ def documents(files: Iterable[ConfFile]) -> list[Network]:
 
 
 def networks(files: Iterable[ConfFile]) -> list[Network]:
-    """Those that a runtime would take, in its order."""
-    return [(file, document) for file, document in documents(files) if _is_network(file, document)]
+    """Return those that a runtime would take, in its order."""
+    return [
+        (file, document)
+        for file, document in documents(files)
+        if (_is_full_list(document) if file.name.endswith(".conflist") else type_of(document))
+    ]
+
+
+def _is_full_list(document: Document) -> bool:
+    listed = document.get("plugins")
+    return isinstance(listed, list) and bool(listed) and all(map(type_of, listed))
 
 
 def is_list(document: Document) -> bool:
-    """Whether it is a list of plugins, and not a lone one."""
+    """Return whether it is a list of plugins, and not a lone one."""
     return isinstance(document.get("plugins"), list) and not type_of(document)
 
 
 def plugins(document: Document) -> list[Any]:
-    """The plugins of a list, or the lone one."""
+    """Return the plugins of a list, or the lone one."""
     return list(document["plugins"]) if is_list(document) else [document]
 
 
 def first_type(document: Document) -> str:
-    """The type of the plugin that makes the interface."""
+    """Return the type of the plugin that makes the interface."""
     return type_of(next(iter(plugins(document)), None))
 
 
 def type_of(plugin: object) -> str:
-    """The name of a plugin's binary; empty for what is not a plugin."""
+    """Return the name of a plugin's binary; empty for what is not a plugin."""
     binary = plugin.get("type") if isinstance(plugin, dict) else None
     return binary if isinstance(binary, str) else ""
 
 
-def _is_network(file: ConfFile, document: Document) -> bool:
-    if file.name.endswith(".conflist"):
-        listed = document.get("plugins")
-        return isinstance(listed, list) and bool(listed) and all(map(type_of, listed))
-    return bool(type_of(document))
-
-
-# Whether somebody keeps kube-rdma out of the node's CNI configuration, and what people can do.
+# Products that keep kube-rdma out of the node's CNI configuration.
 
 # By the type of a plugin in the cluster's list, the first or, where it is chained, a later one.
 GUARDS: Mapping[str, str] = MappingProxyType({"cilium-cni": "Cilium"})
@@ -170,12 +172,12 @@ ENOUGH = 2
 
 
 def guard(document: Document) -> str:
-    """The product in this list that may keep all others out of the folder; "" for none."""
+    """Return the product in this list that may keep all others out of the folder; "" for none."""
     return next((GUARDS[kind] for kind in map(type_of, plugins(document)) if kind in GUARDS), "")
 
 
-def shut_out(plan: ConfPlan, undone: Undone) -> Refused | None:
-    """The refusal to write once more, where the guard of the default surely undoes it again."""
+def shut_out(plan: ConfPlan, undone: UndoneWrites) -> Refused | None:
+    """Return the refusal to write once more, where the guard surely undoes it again."""
     if not plan.guard or (undone.at_once < ENOUGH and not undone.set_aside):
         return None
     acts = [f"renamed {', '.join(undone.set_aside)} to *{SET_ASIDE}"] if undone.set_aside else []
@@ -188,7 +190,7 @@ def shut_out(plan: ConfPlan, undone: Undone) -> Refused | None:
     )
 
 
-# CNI plugins that read a pod's annotation and call others for it: what each reads, whom it calls.
+# Meta-plugins, which read a pod's annotation and call other plugins for it.
 
 
 class MetaPlugin(Frozen):
@@ -227,7 +229,7 @@ class ConfiguredMetaPlugin(Frozen):
 
 
 def readers(foreign: Sequence[Network]) -> tuple[ConfiguredMetaPlugin, ...]:
-    """The meta-plugins that are called for each pod, the outermost first; none: there is none.
+    """Return the meta-plugins that are called for each pod, the outermost first.
 
     `foreign` are the files of others, of which the runtime takes the first. Raise Refused for two
     of which only one can serve the pods.
@@ -236,7 +238,12 @@ def readers(foreign: Sequence[Network]) -> tuple[ConfiguredMetaPlugin, ...]:
     stacked: list[ConfiguredMetaPlugin] = []
     while metas := [one for one in plugins(here[1]) if _is_meta(one)]:
         own = [ConfiguredMetaPlugin(META_PLUGINS[type_of(one)], here[0].name) for one in metas]
-        _refuse_beside((*own, *_beside(here)))
+        # One may have others in its own file to call for each pod, besides the first network.
+        inner = [meta for each in kept(here[1])[1:] for meta in filter(_is_meta, plugins(each))]
+        if len(metas + inner) > 1:
+            second = ConfiguredMetaPlugin(META_PLUGINS[type_of((metas + inner)[1])], here[0].name)
+            remedy = "Keep one of them, or let one call the other as the cluster's network"
+            raise _two(own[0], second, remedy)
         _refuse_twice(stacked, own[0])
         stacked += own
         below = _below(here, metas[0], others)
@@ -249,20 +256,20 @@ def readers(foreign: Sequence[Network]) -> tuple[ConfiguredMetaPlugin, ...]:
 
 
 def kept(document: Document) -> list[Document]:
-    """The networks that meta-plugins of this file have in it, instead of naming their files."""
+    """Return the networks that meta-plugins of this file have in it, instead of naming files."""
     lists = [one.get("delegates") for one in plugins(document) if _is_meta(one)]
     delegates = [each for one in lists if isinstance(one, list) for each in one]
     return [one for one in delegates if isinstance(one, dict)]
 
 
 def is_called(name: str, networks: Sequence[Network]) -> bool:
-    """Whether a meta-plugin names just this file as the cluster's network."""
+    """Return whether a meta-plugin names just this file as the cluster's network."""
     metas = (one for _, document in networks for one in plugins(document) if _is_meta(one))
     return any(_cluster(one).rpartition("/")[2] == name for one in metas)
 
 
 def unread(pod: PodState, read: Mapping[str, str]) -> Refused | None:
-    """Why a pod gets no networks here: nobody reads the annotation that names them.
+    """Return the refusal of a pod whose annotation nobody reads here, else None.
 
     `read` are the annotations that are read, with the product that does so.
     """
@@ -284,7 +291,7 @@ def unread(pod: PodState, read: Mapping[str, str]) -> Refused | None:
 
 
 def rdma_conf() -> ConfFile:
-    """The configuration by which Cello calls kube-rdma for blocks of a pod that name ``rdma``."""
+    """Return the configuration by which Cello calls kube-rdma for blocks that name ``rdma``."""
     document = {
         "cniVersion": "1.0.0",
         "name": RDMA,
@@ -301,7 +308,7 @@ def _is_meta(plugin: object) -> bool:
 
 
 def _cluster(meta: Document) -> str:
-    """What a meta-plugin calls for the cluster's network: a path, or the name of a network."""
+    """Return the path or name that a meta-plugin calls for the cluster's network."""
     network = meta.get("clusterNetwork")
     if META_PLUGINS[type_of(meta)].reads == POD_NETWORKS:
         network = meta.get("defaultCni") or CHAINER
@@ -309,7 +316,7 @@ def _cluster(meta: Document) -> str:
 
 
 def _below(here: Network, meta: Document, others: Sequence[Network]) -> Network | None:
-    """The cluster's network as this meta-plugin has it: in another file, or in its own."""
+    """Return the cluster's network as this meta-plugin has it: in another file, or its own."""
     wanted = _cluster(meta)
     if not wanted:
         inner = kept(here[1])
@@ -318,19 +325,6 @@ def _below(here: Network, meta: Document, others: Sequence[Network]) -> Network 
     if "/" in wanted:
         return next((one for one in others if one[0].name == name), None)
     return next((one for one in others if one[1].get("name") == name), None)
-
-
-def _beside(here: Network) -> Iterator[ConfiguredMetaPlugin]:
-    """Meta-plugins that one has in its own file to call for each pod, besides the first network."""
-    for document in kept(here[1])[1:]:
-        for meta in filter(_is_meta, plugins(document)):
-            yield ConfiguredMetaPlugin(META_PLUGINS[type_of(meta)], here[0].name)
-
-
-def _refuse_beside(claimants: Sequence[ConfiguredMetaPlugin]) -> None:
-    if len(claimants) > 1:
-        remedy = "Keep one of them, or let one call the other as the cluster's network"
-        raise _two(claimants[0], claimants[1], remedy)
 
 
 def _refuse_twice(above: Sequence[ConfiguredMetaPlugin], below: ConfiguredMetaPlugin) -> None:
@@ -344,7 +338,7 @@ def _refuse_twice(above: Sequence[ConfiguredMetaPlugin], below: ConfiguredMetaPl
 
 
 def _refuse_idle(active: Sequence[ConfiguredMetaPlugin], others: Sequence[Network]) -> None:
-    """Files that the runtime does not take and nobody names: one of two products is left over."""
+    """Raise Refused for files that the runtime does not take and no meta-plugin names."""
     products = {one.plugin.product for one in active}
     for file, document in others if active else ():
         for meta in filter(_is_meta, plugins(document)):
@@ -366,13 +360,13 @@ def _two(first: ConfiguredMetaPlugin, second: ConfiguredMetaPlugin, remedy: str)
     )
 
 
-# What VKE's component leaves in a node's CNI configuration when it is uninstalled.
+# Files that VKE's component leaves when it is uninstalled.
 
 SAVED = ".kube-rdma-saved"  # the end of a name that no runtime and no Cello reads
 
 
 def left_by_vke(files: Iterable[ConfFile]) -> tuple[str, ...]:
-    """The names of the files that hold the component's own network."""
+    """Return the names of the files that hold the network of VKE's own component."""
     return tuple(
         file.name
         for file, document in documents(files)
@@ -401,12 +395,13 @@ OLDEST = (0, 3, 0)
 
 
 def plan(files: tuple[ConfFile, ...]) -> ConfPlan:
-    """What to change so that kube-rdma is called once for each pod; `files` are all of the folder.
+    """Return what to change so that kube-rdma is called once for each pod.
 
-    Raise Refused when the configuration cannot be chained, or two meta-plugins claim the pods.
+    `files` are all of the folder. Raise Refused when the configuration cannot be chained, or two
+    meta-plugins claim the pods.
     """
     present = networks(files)
-    foreign = [one for one in present if not _is_ours(one)]
+    foreign = [one for one in present if one[0].name not in OWN_FILES]
     if not foreign:
         return _compared(files, {}, ConfPlan(Wiring.NONE))
     wanted = {file.name: without(file.text) for file, _ in foreign}
@@ -425,7 +420,7 @@ def plan(files: tuple[ConfFile, ...]) -> ConfPlan:
 
 
 def unplan(files: tuple[ConfFile, ...]) -> ConfPlan:
-    """What to change so that nothing calls kube-rdma any more."""
+    """Return what to change so that nothing calls kube-rdma any more."""
     present = networks(files)
     wanted = {file.name: without(file.text) for file, _ in present if file.name not in OWN_FILES}
     stays = _still_called(present)
@@ -439,7 +434,7 @@ def unplan(files: tuple[ConfFile, ...]) -> ConfPlan:
 def named_by_pods(
     files: Iterable[ConfFile], installed: Collection[str]
 ) -> tuple[tuple[ConfFile, ...], tuple[str, ...]]:
-    """The files that a pod may mean by a name, and the names of those that are passed over.
+    """Return the files that a pod may mean by a name, and the names of those passed over.
 
     kube-rdma's own `rdma` says nothing that the agent does not know. That of VKE's own component
     outlives it; without its plugin (`installed` are the node's) it would block every pod.
@@ -450,7 +445,7 @@ def named_by_pods(
 
 
 def with_leftovers(made: ConfPlan, over: Collection[str]) -> ConfPlan:
-    """The plan with a sentence for each file that named_by_pods passes over, as its pods fare.
+    """Return the plan with a sentence for each file that named_by_pods passes over.
 
     Cello passes over nothing: it calls the plugin that is gone, and the pod does not start.
     """
@@ -469,20 +464,20 @@ def with_leftovers(made: ConfPlan, over: Collection[str]) -> ConfPlan:
 
 
 def name_of(files: tuple[ConfFile, ...], default: str) -> str:
-    """The name of the network in the file `default`, which is that of the cluster; "" for none."""
+    """Return the name of the cluster's network, in the file `default`; "" for none."""
     names = [document.get("name") for file, document in networks(files) if file.name == default]
     return str(names[0] or "") if names else ""
 
 
 def describe_plan(made: ConfPlan) -> str:
-    """Who calls kube-rdma by this plan, as a sentence."""
+    """Return who calls kube-rdma by this plan, as a sentence."""
     readers = (f"{product} reads {key}." for key, product in made.readers)
     notes = (f"{note}." for note in made.notes)
     return " ".join((_SENTENCES[made.wiring].format(made.default), *readers, *notes))
 
 
 def chained(text: str) -> str:
-    """A list with the entry in it once, behind another; the very same text if it is so already.
+    """Return a list with the entry in it once, behind another; the same text if it is so already.
 
     Where it is just to be put in, all else stays as it is written.
     """
@@ -502,7 +497,7 @@ def chained(text: str) -> str:
 
 
 def without(text: str) -> str:
-    """A file without the entry, also in the lists that a meta-plugin keeps; else the same text.
+    """Return a file without the entry, also in lists that a meta-plugin keeps; else the same text.
 
     Where it stands in the file's own list alone, all else stays as it is written.
     """
@@ -523,7 +518,7 @@ def without(text: str) -> str:
 
 
 def _others(listed: Sequence[Any]) -> list[Any]:
-    """The plugins of a list without the entry, which was always put behind another plugin.
+    """Return the plugins of a list without the entry, which was always put behind another one.
 
     What has no mark and comes first is a network of kube-rdma's type that has nothing to say.
     """
@@ -537,7 +532,7 @@ def _others(listed: Sequence[Any]) -> list[Any]:
 def _behind(
     meta: Sequence[ConfiguredMetaPlugin], default: str, present: Sequence[Network]
 ) -> tuple[ConfPlan, dict[str, str]]:
-    """What holds behind these meta-plugins, and kube-rdma's file there, by its name."""
+    """Return what holds behind these meta-plugins, and kube-rdma's file there, by its name."""
     read = tuple((one.plugin.reads, one.plugin.product) for one in meta)
     goal = ConfPlan(Wiring.DELEGATE, default, readers=read)
     if POD_NETWORKS not in dict(read):
@@ -557,7 +552,7 @@ def _answers(name: str, kind: str) -> str:
 
 
 def _still_called(present: Sequence[Network]) -> dict[str, str]:
-    """An own list that a meta-plugin has found and calls, as its lone plugin is now."""
+    """Return the own list that a meta-plugin has found and calls, as its lone plugin is now."""
     return {
         file.name: _plain(file, document, present)
         for file, document in present
@@ -566,7 +561,7 @@ def _still_called(present: Sequence[Network]) -> dict[str, str]:
 
 
 def _plain(own: ConfFile, document: Document, present: Sequence[Network]) -> str:
-    """An own list without the entry; the file that it stands in for may have changed since."""
+    """Return an own list without the entry; its lone file may have changed since."""
     for file, lone in present:
         stands_in = not is_list(lone) and lone.get("name") == document.get("name")
         if stands_in and file.name not in OWN_FILES and type_of(lone) not in META_PLUGINS:
@@ -574,12 +569,8 @@ def _plain(own: ConfFile, document: Document, present: Sequence[Network]) -> str
     return without(own.text)
 
 
-def _is_ours(network: Network) -> bool:
-    return network[0].name in OWN_FILES
-
-
 def _is_entry(plugin: object) -> bool:
-    """Whether it is kube-rdma's entry, with its mark or as written before there was one.
+    """Return whether it is kube-rdma's entry, with its mark or as written before there was one.
 
     A plugin of this type with anything to say is a network of its own, and somebody else's.
     """
@@ -619,7 +610,7 @@ def _own_name(default: ConfFile) -> str:
 
 
 def _wrapped(document: Document, *behind: Document) -> Document:
-    """The list that libcni itself makes of a lone plugin (ConfListFromConf), with others in it."""
+    """Return the list that libcni makes of a lone plugin (ConfListFromConf), with others."""
     head: Document = {key: document[key] for key in ("cniVersion", "name") if key in document}
     return {**head, "plugins": [document, *behind]}
 

@@ -1,8 +1,8 @@
-"""The node's interfaces for the networks of a pod: which to look at, and what they are.
+"""Decides which of the node's interfaces a pod's networks look at, and what these are.
 
-Before attach/rules/seats: a node has an interface for each of its pods, and asking the kernel for
-all of them takes longer than making the few that are wanted. Links of the kernel and the survey of
-the cards become one HostNetwork, for the agent, for `explain` and for the hardware self-test.
+Before attach/rules/placement: a node has an interface for each of its pods, and asking the kernel
+for all of them takes longer than making the few that are wanted. Links of the kernel and the survey
+of the cards become one HostNetwork, for the agent, for `explain` and for the hardware self-test.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from kube_base.frozen import replace
-from kube_rdma.attach.rules.infiniband import guid_of_sysfs, is_usable_guid
-from kube_rdma.attach.rules.seats import named, soft_links
+from kube_rdma.attach.rules.guids import guid_of_sysfs, is_usable_guid
+from kube_rdma.attach.rules.placement import named, soft_links
+from kube_rdma.model.attach import kinds
 from kube_rdma.model.attach.attachment import (
     GrantedShare,
     HostLink,
     HostNetwork,
     LinkWays,
-    NetworkKind,
+    MatchedEntry,
     SeenLink,
-    Wish,
 )
 from kube_rdma.model.attach.steps import VirtualKind
-from kube_rdma.model.card import Card, Netdev
+from kube_rdma.model.card import Netdev
 from kube_rdma.model.device import PciAddress, PlannedHostLink
 from kube_rdma.model.pools import FunctionPlace
 from kube_rdma.model.survey import Survey
@@ -33,16 +33,16 @@ from kube_rdma.pools.rules.modes import MODES
 _OWN = ("", VirtualKind.IPOIB)  # kinds of a card's own link
 
 
-def may_leave(wishes: Sequence[Wish], granted: Sequence[GrantedShare]) -> bool:
-    """Whether a card of the node may go into the pod."""
-    devices = any(wish.network.kind is NetworkKind.DEVICE for wish in wishes)
+def may_leave(entries: Sequence[MatchedEntry], granted: Sequence[GrantedShare]) -> bool:
+    """Return whether a card of the node may go into the pod."""
+    devices = any(isinstance(entry.network, kinds.DeviceNetwork) for entry in entries)
     return devices or any(MODES[share.mode].owns for share in granted)
 
 
 def wanted(
-    wishes: Sequence[Wish], granted: Sequence[GrantedShare], survey: Survey
+    entries: Sequence[MatchedEntry], granted: Sequence[GrantedShare], survey: Survey
 ) -> tuple[str, ...] | None:
-    """The names of all interfaces that planning looks at; None where a name cannot be found.
+    """Return the names of all interfaces that planning looks at; None where one cannot be found.
 
     Those of the pod's cards with their bonds, those that the networks name, and of a virtual
     function also that of its physical one.
@@ -50,9 +50,12 @@ def wanted(
     on = {one.seat.pci: [each.name for each in one.netdevs] for one in survey.functions}
     above = {one.seat.pci: one.seat.physical_function for one in survey.functions}
     at = {name: pci for pci, names in on.items() for name in names}
-    interfaces = [name for share in granted for card in share.cards for name in _names(card)]
-    held = {share.share for share in granted} | {one.id for share in granted for one in share.cards}
-    for identifier in filter(None, map(named, wishes)):
+    cards = [card for share in granted for card in share.cards]
+    # As placement.link_of looks for them.
+    interfaces = [p.netdev for c in cards for d in c.devices for p in d.ports if p.netdev]
+    interfaces += [each.name for c in cards if c.function for each in c.function.netdevs]
+    held = {share.share for share in granted} | {card.id for card in cards}
+    for identifier in filter(None, map(named, entries)):
         if identifier in held or identifier.lower() in held:
             continue
         if ":" not in identifier:
@@ -71,7 +74,7 @@ def wanted(
 
 
 def agree(survey: Survey, names: Sequence[str], links: Iterable[SeenLink]) -> bool:
-    """Whether these interfaces are all there, and sit where the survey says."""
+    """Return whether these interfaces are all there, and sit where the survey says."""
     seen = {str(link.name): link for link in links}
     cards = {each.name: one.seat.pci for one in survey.functions for each in one.netdevs}
     ports = {port.netdev for device in survey.devices for port in device.ports}
@@ -91,14 +94,14 @@ def agree(survey: Survey, names: Sequence[str], links: Iterable[SeenLink]) -> bo
 
 
 def with_ways(host: HostNetwork, ways: Iterable[LinkWays]) -> HostNetwork:
-    """The node with its routes over the links that may go into the pod."""
+    """Return the node with its routes over the links that may go into the pod."""
     by_name = {one.name: one for one in ways}
     links = tuple(replace(link, ways=by_name.get(link.name)) for link in host.links)
     return replace(host, links=links)
 
 
 def host_network(survey: Survey, links: Sequence[SeenLink]) -> HostNetwork:
-    """The node's interfaces, each with the function below it; virtual ones of pods are left out."""
+    """Return the node's interfaces, each with the function below it, without those of pods."""
     netdevs = {
         netdev.name: (function.seat.pci, netdev)
         for function in survey.functions
@@ -128,23 +131,18 @@ def host_network(survey: Survey, links: Sequence[SeenLink]) -> HostNetwork:
             )
         )
     soft = any(device.is_soft for device in survey.devices)
-    kinds = [kind for card in (node_cards(survey) if soft else ()) for _, kind in soft_links(card)]
+    cards = node_cards(survey) if soft else ()
+    soft_kind = next((kind for card in cards for _, kind in soft_links(card)), None)
     guids = tuple(
         (device.name, device.pci, guid)
         for device in survey.devices
         if (guid := _usable_guid(device.node_guid))
     )
-    return HostNetwork(tuple(host_links), survey.namespace_mode, kinds[0] if kinds else None, guids)
-
-
-def _names(card: Card) -> tuple[str, ...]:
-    """As attach/rules/seats.link_of looks for them."""
-    ports = [port.netdev for device in card.devices for port in device.ports if port.netdev]
-    return (*ports, *(each.name for each in card.function.netdevs)) if card.function else (*ports,)
+    return HostNetwork(tuple(host_links), survey.namespace_mode, soft_kind, guids)
 
 
 def _routed(name: str, netdev: Netdev | None, survey: Survey) -> bool:
-    """Whether the node is reached through a link of any kind, as far as anybody knows."""
+    """Return whether the node is reached through a link of any kind, as far as anybody knows."""
     if netdev:
         return netdev.vital
     return survey.routed is None or name in survey.routed
@@ -159,7 +157,7 @@ def _usable_guid(sysfs_guid: str | None) -> str | None:
 def _virtual(
     survey: Survey, numbers: Mapping[str, int]
 ) -> Iterator[tuple[PciAddress, FunctionPlace]]:
-    """Virtual functions whose physical one has an interface on the node."""
+    """Yield the virtual functions whose physical one has an interface on the node."""
     physical = {
         function.seat.pci: PlannedHostLink(numbers[netdev.name], netdev.name)
         for function in survey.functions

@@ -1,14 +1,11 @@
-"""What is particular to InfiniBand: GUIDs of virtual functions, partitions, and who may have them.
+"""The rules of InfiniBand: GUIDs of virtual functions, partitions, and who may have them.
 
-Part of attach/rules/seats, which refuses with it, and of attach/rules/plan, which plans with it.
+attach/rules/placement refuses by them, and attach/rules/plan plans by them.
 
 A function takes new GUIDs only when its driver is bound again (mlx5 asks for them when it probes),
 and the binding makes its RDMA device and interface again. So both are set through the physical
 function first, then the driver is bound, then what there is by then is found by its PCI address.
 The node and the port of a function have one GUID, for it has one port.
-
-A GUID is an EUI-64: eight octets. sysfs prints four groups of four digits, and the address of an
-IPoIB interface ends with the GUID of its port (RFC 4391, 9.1.1).
 
 A partition is an IPoIB interface of its own, a child of the function's, which comes into the pod
 too and has another name there (docs/decisions/0011-infiniband.md).
@@ -21,15 +18,17 @@ from shlex import quote
 from types import MappingProxyType
 
 from kube_base.frozen import replace
-from kube_rdma.attach.rules.requests import NO_GUID, asked_guid, refused, wrong_guid
+from kube_rdma.attach.rules.guids import NO_GUID, guid_of_address, guid_of_sysfs, is_usable_guid
+from kube_rdma.attach.rules.requests import asked_guid, refused
+from kube_rdma.model.attach import kinds
 from kube_rdma.model.attach.attachment import (
     Attachment,
     GrantedShare,
     HostLink,
     HostNetwork,
-    NetworkSeat,
+    MatchedEntry,
+    PodNic,
     Way,
-    Wish,
 )
 from kube_rdma.model.attach.steps import (
     AwaitPartition,
@@ -44,67 +43,43 @@ from kube_rdma.model.card import Card
 from kube_rdma.model.device import PlannedHostLink
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.pools import FunctionSettings, LinkState, RebindFunction, SetFunction
-from kube_rdma.model.survey import NamespaceMode
 
 _INFINIBAND = "infiniband"
-_GUID_LENGTH = len("00:00:00:00:00:00:00:00")
-_ADDRESS_LENGTH = 59  # characters of an IPoIB interface's address
 
 
-def is_usable_guid(guid: str | None) -> bool:
-    """Whether a port can talk with this GUID."""
-    return guid is not None and wrong_guid(guid) is None
-
-
-def guid_of_sysfs(text: str | None) -> str | None:
-    """``0200:0000:0000:0001`` in the usual form."""
-    if text is None:
-        return None
-    digits = text.replace(":", "").lower()
-    return ":".join(digits[at : at + 2] for at in range(0, len(digits), 2))
-
-
-def guid_of_address(mac: str) -> str | None:
-    """The GUID of the port in an IPoIB interface's address; None in any other."""
-    return mac.lower()[-_GUID_LENGTH:] if len(mac) == _ADDRESS_LENGTH else None
-
-
-def with_guids(wish: Wish, wanted: FunctionSettings) -> FunctionSettings:
-    """The settings with the GUID that the pod asks for."""
-    request = asked_guid(wish)
-    return replace(wanted, node_guid=request[1], port_guid=request[1]) if request else wanted
-
-
-def with_link(link: HostLink, wanted: FunctionSettings) -> FunctionSettings:
-    """The settings with the link of the card, where nobody asks for another.
+def function_settings(nic: PodNic, wanted: FunctionSettings) -> FunctionSettings:
+    """Return the settings with the pod's GUID, and the card's link where nobody asks for another.
 
     mlx5 makes functions of InfiniBand whose link is down (mlx5_ib_get_vf_config tells it).
     """
-    down = link.settings is not None and link.settings.link_state is LinkState.DISABLE
-    if link.link_type == _INFINIBAND and wanted.link_state is None and down:
-        return replace(wanted, link_state=LinkState.AUTO)
+    if request := asked_guid(nic.entry):
+        wanted = replace(wanted, node_guid=request[1], port_guid=request[1])
+    reported = nic.link.settings
+    if wanted.link_state is None and reported and reported.link_state is LinkState.DISABLE:
+        wanted = replace(wanted, link_state=LinkState.AUTO)
     return wanted
 
 
-def awaits_port(seat: NetworkSeat) -> bool:
-    """Whether the pod has to wait for the port of its function.
+def awaits_port(nic: PodNic) -> bool:
+    """Return whether the pod has to wait for the port of its function.
 
     A card's own port was judged with the card; that of a virtual function comes up only when the
     subnet manager knows of it.
     """
-    place = seat.card.seat if seat.card else None
-    virtual = seat.link.virtual or (place and place.physical_function)
-    asked = seat.wish.network.function
+    place = nic.card.seat if nic.card else None
+    virtual = nic.link.virtual or (place and place.physical_function)
+    network = nic.network
+    asked = network.function if isinstance(network, kinds.DeviceNetwork) else None
     down = asked is not None and asked.link_state is LinkState.DISABLE
-    return seat.link.link_type == _INFINIBAND and bool(virtual) and not down
+    return nic.link.link_type == _INFINIBAND and bool(virtual) and not down
 
 
-def with_own_guids(seat: NetworkSeat, reported: FunctionSettings) -> FunctionSettings:
-    """What the physical function reports, with the GUIDs to be set back.
+def with_own_guids(nic: PodNic, reported: FunctionSettings) -> FunctionSettings:
+    """Return what the physical function reports, with the GUIDs to be set back.
 
     Those that it has set (it reports zeros where it has none), else those that the function has.
     """
-    node, port = _own(seat.card), guid_of_address(seat.link.mac)
+    node, port = _own(nic.card), guid_of_address(nic.link.mac)
     return replace(
         reported,
         node_guid=next(filter(is_usable_guid, (reported.node_guid, node)), NO_GUID),
@@ -112,64 +87,65 @@ def with_own_guids(seat: NetworkSeat, reported: FunctionSettings) -> FunctionSet
     )
 
 
-def rebinding(seat: NetworkSeat) -> Iterator[RebindFunction]:
-    """The driver, where the function gets GUIDs."""
-    request, place, card = asked_guid(seat.wish), seat.link.virtual, seat.card
+def rebinding(nic: PodNic) -> Iterator[RebindFunction]:
+    """Yield the Step that binds the driver again, where the function gets GUIDs."""
+    request, place, card = asked_guid(nic.entry), nic.link.virtual, nic.card
     if request and place and card and card.pci and card.function and card.function.driver:
-        previous_guid = with_own_guids(seat, seat.link.settings or FunctionSettings()).node_guid
+        previous_guid = with_own_guids(nic, nic.link.settings or FunctionSettings()).node_guid
         assert previous_guid
         yield RebindFunction(card.pci, place.pci, card.function.driver, request[1], previous_guid)
 
 
-def partition(seat: NetworkSeat) -> Iterator[AwaitPartition]:
-    """The partition that the pod's interface is in, if the network names one."""
-    if seat.wish.network.pkey is not None and seat.link.pci is not None:
-        yield AwaitPartition(seat.link.pci, seat.wish.network.pkey)
+def partition(nic: PodNic) -> Iterator[AwaitPartition]:
+    """Yield the wait for the partition that the pod's interface is in, if the network names one."""
+    pkey = kinds.partition_of(nic.network)
+    if pkey is not None and nic.link.pci is not None:
+        yield AwaitPartition(nic.link.pci, pkey)
 
 
-def taken_as(seat: NetworkSeat) -> InterfaceName:
-    """What a card's own link is called in the pod: ib<number> where a child has the pod's name."""
-    if seat.wish.network.pkey is None:
-        return seat.wish.ask.interface
-    return InterfaceName(f"ib{seat.number}")
+def taken_as(nic: PodNic) -> InterfaceName:
+    """Return the name of a card's own link in the pod: ib<number> where a child has the pod's."""
+    if kinds.partition_of(nic.network) is None:
+        return nic.interface
+    return InterfaceName(f"ib{nic.number}")
 
 
-def child(seat: NetworkSeat, mark: Mark) -> Iterator[Step]:
-    """The interface of a partition on the link that was taken."""
-    pkey, parent = seat.wish.network.pkey, taken_as(seat)
+def child(nic: PodNic, mark: Mark) -> Iterator[Step]:
+    """Yield the Steps that make the interface of a partition on the link that was taken."""
+    pkey, parent = kinds.partition_of(nic.network), taken_as(nic)
     if pkey is not None:
-        if not seat.wish.network.accept_ra:  # a router could give the pod its default route
+        if not nic.network.accept_ra:  # a router could give the pod its default route
             yield SetSysctl(f"net/ipv6/conf/{parent}/accept_ra", "0", optional=True)
         yield SetLink(parent)
         yield MakeLink(
             kind=VirtualKind.IPOIB,
-            parent=PlannedHostLink(seat.link.index, parent),
-            name=seat.wish.ask.interface,
+            parent=PlannedHostLink(nic.link.index, parent),
+            name=nic.interface,
             mark=mark,
-            mtu=seat.wish.network.mtu,
+            mtu=nic.network.mtu,
             pkey=pkey,
             inside=True,
         )
 
 
 def refuse_infiniband(
-    wish: Wish, way: Way, link: HostLink, card: Card | None, share: GrantedShare | None
+    entry: MatchedEntry, way: Way, link: HostLink, card: Card | None, share: GrantedShare | None
 ) -> None:
-    """Raise Refused for GUIDs and partitions where they cannot be, and for a MAC of its own."""
+    """Raise Refused for GUIDs and partitions where they cannot be, and for a MAC."""
     wide, own = link.link_type == _INFINIBAND, way is Way.TAKE
-    if wish.network.pkey is not None and not wide:
+    if kinds.partition_of(entry.network) is not None and not wide:
         problem = f"partitions exist on InfiniBand only, which {link.name} is not"
-        raise refused(wish, "pkey", problem, "Remove pkey, or use an InfiniBand card")
-    mac = wish.ask.mac or wish.network.mac
-    if wide and own and mac:
+        raise refused(entry, "pkey", problem, "Remove pkey, or use an InfiniBand card")
+    if wide and own and (mac := entry.mac):
         problem = f"{link.name} is InfiniBand, its address is made from a GUID, not {mac}"
-        raise refused(wish, "mac", problem, 'Remove mac, or write an "infiniband-guid"')
-    request = asked_guid(wish)
+        raise refused(entry, "mac", problem, 'Remove mac, or write an "infiniband-guid"')
+    request = asked_guid(entry)
     if request:
-        _refuse_guid(wish, request[0], link, card if own else None)
-        _refuse_early(wish, request[0], link, share)
-    elif wide and own and link.virtual and not _talks(card):
-        node = _own(card)
+        _refuse_guid(entry, request[0], link, card if own else None)
+        _refuse_early(entry, request[0], link, share)
+    elif wide and own and link.virtual and (node := _own(card)) is not None:
+        if is_usable_guid(node):
+            return
         problem = f"{link.name} has no GUID ({node}), so its fabric gives it no address"
         place = link.virtual
         remedy = (
@@ -177,22 +153,11 @@ def refuse_infiniband(
             f"{quote(place.physical.name)} vf {place.number} node_guid …, port_guid too, and "
             "rebind its driver; those that a NodePolicy asks for as virtualFunctions have one"
         )
-        raise refused(wish, "infiniband-guid", problem, remedy)
-
-
-def refuse_isolation(wish: Wish, mode: NamespaceMode) -> None:
-    """Raise Refused where a network wants RDMA devices of one namespace, and all namespaces share
-
-    those of the node.
-    """
-    if wish.network.isolated and mode is not NamespaceMode.EXCLUSIVE:
-        problem = f"the node is in RDMA namespace mode {mode}, so every pod sees the RDMA device"
-        remedy = "Boot it with ib_core.netns_mode=0, or remove rdmaIsolation"
-        raise refused(wish, "rdmaIsolation", problem, remedy)
+        raise refused(entry, "infiniband-guid", problem, remedy)
 
 
 def refuse_taken(
-    placed: Sequence[NetworkSeat],
+    placed: Sequence[PodNic],
     attachments: Sequence[Attachment],
     node: HostNetwork,
     claimed: Mapping[str, str] = MappingProxyType({}),
@@ -205,35 +170,38 @@ def refuse_taken(
         guid: f"{one.sandbox.pod} has it, on {plan.interface}"
         for one in attachments
         for plan in one.plans
-        for guid in _given(plan.steps)
+        for step in plan.steps
+        if isinstance(step, SetFunction) and (guid := step.wanted.port_guid)
     }
-    for seat in placed:
-        if not (request := asked_guid(seat.wish)):
+    for nic in placed:
+        if not (request := asked_guid(nic.entry)):
             continue
         field, guid = request
-        devices = [name for name, pci, has in node.guids if has == guid and pci != seat.link.pci]
+        devices = [name for name, pci, has in node.guids if has == guid and pci != nic.link.pci]
         by = owners.get(guid) or (f"{devices[0]} of this node has it" if devices else None)
         if by:
             remedy = "Write another one: no two ports of a fabric may have the same"
-            raise refused(seat.wish, field, f"the GUID {guid} is taken, {by}", remedy)
-        owners[guid] = f"{seat.wish.ask.source} has it"
+            raise refused(nic.entry, field, f"the GUID {guid} is taken, {by}", remedy)
+        owners[guid] = f"{nic.entry.ask.source} has it"
 
 
-def _refuse_guid(wish: Wish, field: str, link: HostLink, card: Card | None) -> None:
+def _refuse_guid(entry: MatchedEntry, field: str, link: HostLink, card: Card | None) -> None:
     if link.link_type != _INFINIBAND:
         problem = f"{link.name} is not InfiniBand and has no GUID of its own"
-        raise refused(wish, field, problem, f"Remove {field}, or use an InfiniBand card")
+        raise refused(entry, field, problem, f"Remove {field}, or use an InfiniBand card")
     if link.virtual is None or card is None or card.function is None or not card.function.driver:
         problem = (
             "only a virtual function whose physical one is on the node, and of which the pod holds "
             f"a share, can be given a GUID; {link.name} is not one"
         )
         remedy = f"Remove {field}, or use a pool of virtual functions"
-        raise refused(wish, field, problem, remedy)
+        raise refused(entry, field, problem, remedy)
 
 
-def _refuse_early(wish: Wish, field: str, link: HostLink, share: GrantedShare | None) -> None:
-    """The container would keep the device node that was there before, now maybe another's."""
+def _refuse_early(
+    entry: MatchedEntry, field: str, link: HostLink, share: GrantedShare | None
+) -> None:
+    """Raise Refused where the container would keep a device node that may be another's by then."""
     if share and share.early:
         problem = (
             f"a new GUID gives {link.name} another device node, and the container has got the "
@@ -243,21 +211,9 @@ def _refuse_early(wish: Wish, field: str, link: HostLink, share: GrantedShare | 
             "Write attach: auto into its pool in a NodePolicy, on nodes whose runtime reads CDI "
             f"files, or remove {field}"
         )
-        raise refused(wish, field, problem, remedy)
-
-
-def _talks(card: Card | None) -> bool:
-    """Whether its GUID is one, as far as that is known."""
-    own = _own(card)
-    return own is None or is_usable_guid(own)
+        raise refused(entry, field, problem, remedy)
 
 
 def _own(card: Card | None) -> str | None:
-    """The GUID of the function's node, as its RDMA device shows it."""
+    """Return the GUID of the function's node, as its RDMA device shows it."""
     return guid_of_sysfs(card.devices[0].node_guid) if card and card.devices else None
-
-
-def _given(steps: Sequence[Step]) -> Iterator[str]:
-    for step in steps:
-        if isinstance(step, SetFunction) and step.wanted.port_guid:
-            yield step.wanted.port_guid

@@ -6,6 +6,9 @@ only the sandbox. These rules bring the three together; the agent journals what 
 A share id goes from a dead pod to the next one, so a promise has a generation: Allocate of a share
 that is bound begins a new one (`promise`), and what it replaces counts no more. Two files with one
 CDI name make the runtime drop both, so a promise is bound in one sandbox at a time (`bind`).
+
+Late binding needs CDI devices of device plugins (`cdi_works`). Where it is off, a container gets
+device nodes at Allocate, which may be another device's after a move (`refuse_renumbered`).
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from types import MappingProxyType
 from kube_base.errors import Refused
 from kube_base.frozen import Frozen
 from kube_rdma.lib.phrases import listed
-from kube_rdma.model.attach.attachment import NetworkSeat, Plan
+from kube_rdma.model.attach.attachment import Plan, PodNic
 from kube_rdma.model.attach.steps import MoveRdma
 from kube_rdma.model.card import CardId
 from kube_rdma.model.device import CharKind, Device
@@ -45,24 +48,23 @@ GRACE = 60.0
 """Seconds for which pod resources must leave a share out before its promise is forgotten."""
 
 
-class Known(Frozen):
-    """What is known of this node's promises, at one moment.
+class BindingSnapshot(Frozen):
+    """The promises, bindings and files of a node at one moment.
 
     Read the files before the bindings: a binding is journalled before its file is written, so a
-    file without one is then a leftover. `gone`: sandboxes that are no more (see `doubtful`);
-    `owned`: cards of which one pod has all.
+    file without one is then a leftover.
     """
 
     promises: tuple[Promise, ...]
     bindings: tuple[Binding, ...]
     files: tuple[CdiFile, ...]
     holders: Mapping[HeldShare, PodName]  # of pod resources; it leaves init containers out
-    gone: Collection[ContainerId]
-    owned: Collection[CardId] = ()
+    gone: Collection[ContainerId]  # sandboxes that are no more (see `doubtful`)
+    owned: Collection[CardId] = ()  # cards of which one pod has all
 
 
 class BindDecision(Frozen):
-    """What CNI ADD does: `outdated` ends first, with its files, then `promises` are bound."""
+    """The bindings that CNI ADD ends first, with their files, and the promises that it binds."""
 
     promises: tuple[Promise, ...]
     outdated: tuple[Binding, ...]
@@ -79,11 +81,11 @@ class Wait(Frozen):
 
 
 class AskPod(Frozen):
-    """Whether its pod asked for networks decides, and nobody said."""
+    """The answer depends on whether the pod asked for networks, which nobody has read."""
 
 
-class Asked(Frozen):
-    """What a pod says: whether it asks for networks of kube-rdma, why it cannot have them here."""
+class PodAnswer(Frozen):
+    """A pod's own answer: whether it asks for networks, or why it cannot have them here."""
 
     uid: str = ""  # as the runtime knows it; "" where the API server has no such pod
     annotations: Mapping[str, str] = MappingProxyType({})
@@ -103,19 +105,16 @@ Gate = Start | Wait | AskPod | Write
 
 
 class Stale(Frozen):
-    """What to forget, in this order: files, bindings with what they attached, promises.
-
-    `absent` says since when something has been missing; hand it to the next call.
-    """
+    """Records to forget, in this order: files, bindings with what they attached, promises."""
 
     files: tuple[CdiFile, ...]
     bindings: tuple[Binding, ...]
     promises: tuple[Promise, ...]
-    absent: Mapping[str, float]
+    absent: Mapping[str, float]  # since when something is missing; the next call wants it
 
 
 def holders(holdings: Iterable[Holding]) -> dict[HeldShare, PodName]:
-    """By share, the pod that holds it."""
+    """Return by share the pod that holds it."""
     return {
         (one.resource, share): PodName(one.namespace, one.pod)
         for one in holdings
@@ -130,7 +129,7 @@ def promise(
     promises: Iterable[Promise],
     bindings: Iterable[Binding],
 ) -> Promise:
-    """What Allocate journals before it answers with `grant` and the promise's CDI name."""
+    """Return the promise that Allocate journals before it answers with its CDI name."""
     held = {(grant.resource, share) for share in grant.shares}
     bound = {binding.nonce for binding in bindings if binding.held & held}
     return Promise(
@@ -144,10 +143,10 @@ def promise(
     )
 
 
-def bind(snapshot: Known, pod: PodName, uid: str, container: ContainerId) -> BindDecision:
-    """The promises that CNI ADD of this sandbox has to bind; none when the pod holds no share.
+def bind(snapshot: BindingSnapshot, pod: PodName, uid: str, container: ContainerId) -> BindDecision:
+    """Return the promises that CNI ADD of this sandbox has to bind; none without a share.
 
-    Every promise of the pod is meant, also those of its init containers. A repeated ADD says the
+    Every promise of the pod is meant, also those of its init containers. A repeated ADD gives the
     same. Raise Refused while a share is attached to another pod, whose DEL is still to come.
     """
     mine = tuple(
@@ -164,10 +163,10 @@ def bind(snapshot: Known, pod: PodName, uid: str, container: ContainerId) -> Bin
 def suffices(
     holdings: Iterable[Holding], promises: Iterable[Promise], bindings: Iterable[Binding] = ()
 ) -> bool:
-    """Whether what one pod holds tells which promises are its: those whose every share it holds.
+    """Return whether what one pod holds shows which promises are its: it holds every share.
 
     Of a promise with a share of it and one of another pod, or of none, only all holdings tell. So
-    they do of a binding that has a share of it besides others: whose it is the others' pod says.
+    they do of a binding that has a share of it besides others.
     """
     mine = set(holders(holdings))
     several: tuple[Promise | Binding, ...] = (*promises, *bindings)
@@ -177,7 +176,7 @@ def suffices(
 def doubtful(
     promises: Collection[Promise], bindings: Iterable[Binding], held: Mapping[HeldShare, PodName]
 ) -> tuple[Binding, ...]:
-    """Bindings without a network namespace that the kubelet may not know any more.
+    """Return bindings without a network namespace that the kubelet may not know any more.
 
     It lost its checkpoint, or the pod has ended: the runtime's sandboxes tell which.
     """
@@ -191,20 +190,19 @@ def doubtful(
 
 
 def gate(  # the six things that PreStartContainer depends on
-    snapshot: Known,
+    snapshot: BindingSnapshot,
     resource: str,
     ids: Sequence[ShareId],
     attach: Attach,
-    asked: Asked | None,
+    asked: PodAnswer | None,
     now: float,
 ) -> Gate:
-    """Whether the container that holds exactly these ids may start.
+    """Decide whether the container that holds exactly these ids may start.
 
-    `asked`: what its pod says, None while nobody has looked; it matters only where `attach` is AUTO
-    and something is not bound yet.
-    `now` is on the clock of the files. Which of a pod's containers is meant stays unknown when
-    several hold the same ids, so all their promises have to be bound. Raise Refused; the kubelet
-    then asks again in about 11 seconds.
+    `asked` is None while nobody has read the pod; it matters only where `attach` is AUTO and
+    something is not bound yet. `now` is on the clock of the files. Which of a pod's containers is
+    meant stays unknown when several hold the same ids, so all their promises have to be bound.
+    Raise Refused; the kubelet then asks again in about 11 seconds.
     """
     if attach is Attach.NONE:
         return Start()
@@ -231,7 +229,7 @@ def gate(  # the six things that PreStartContainer depends on
 
 
 def is_taken_over(promises: Iterable[Promise], resource: str, ids: Sequence[ShareId]) -> bool:
-    """Whether nobody promised these shares, which another plugin calls so too.
+    """Return whether nobody promised these shares, which another plugin calls so too.
 
     It, or an agent without late binding, gave their devices; the kubelet gives them to a container
     that starts again.
@@ -240,8 +238,8 @@ def is_taken_over(promises: Iterable[Promise], resource: str, ids: Sequence[Shar
     return all(one.held.isdisjoint(asked) for one in promises)
 
 
-def stale(snapshot: Known, absent: Mapping[str, float], now: float) -> Stale:
-    """What may be forgotten; call it only with holders that pod resources really answered.
+def stale(snapshot: BindingSnapshot, absent: Mapping[str, float], now: float) -> Stale:
+    """Return what may be forgotten; call it only with holders that pod resources really gave.
 
     A promise: replaced, or nobody has held its shares for GRACE. A binding, when DEL did not come:
     its sandbox is gone, and its promise is forgotten or no new sandbox came within GRACE. A file:
@@ -271,13 +269,13 @@ def stale(snapshot: Known, absent: Mapping[str, float], now: float) -> Stale:
 
 
 def _current(promises: Collection[Promise]) -> tuple[Promise, ...]:
-    """Those of the newest generation."""
+    """Return those of the newest generation."""
     replaced = {old for one in promises for old in one.replaces}
     return tuple(one for one in promises if one.nonce not in replaced)
 
 
-def _owner(snapshot: Known, promise: Promise) -> PodName | None:
-    """The pod that holds a share of it, while no other pod does.
+def _owner(snapshot: BindingSnapshot, promise: Promise) -> PodName | None:
+    """Return the pod that holds a share of it, while no other pod does.
 
     Not all shares need a holder: pod resources leave out what only an init container holds.
     """
@@ -285,11 +283,12 @@ def _owner(snapshot: Known, promise: Promise) -> PodName | None:
     return pods.pop() if len(pods) == 1 else None
 
 
-def _is_overtaken(snapshot: Known, promise: Promise, pod: PodName) -> bool:
-    """Whether the kubelet gave one of its shares to another pod since: then it was for nobody here.
+def _is_overtaken(snapshot: BindingSnapshot, promise: Promise, pod: PodName) -> bool:
+    """Return whether the kubelet has given one of its shares to another pod since.
 
-    Nobody may hold that share as far as pod resources tell: an init container of the other pod has
-    it. Which Allocate came later the wall clock says; when it stepped back, the two wait as before.
+    Nobody may hold that share as far as pod resources show: an init container of the other pod has
+    it. Which Allocate came later is by the wall clock; when it stepped back, the two wait as
+    before.
     """
     return any(
         one.when > promise.when
@@ -300,7 +299,7 @@ def _is_overtaken(snapshot: Known, promise: Promise, pod: PodName) -> bool:
 
 
 def holder(held: Mapping[HeldShare, PodName], asked: Collection[HeldShare]) -> PodName:
-    """The pod that holds shares of one resource; raise Refused where that is not one."""
+    """Return the pod that holds shares of one resource; raise Refused where that is not one."""
     pods = {held[share] for share in asked if share in held}
     (resource,) = {resource for resource, _ in asked}
     if len(pods) == 1:
@@ -318,8 +317,8 @@ def holder(held: Mapping[HeldShare, PodName], asked: Collection[HeldShare]) -> P
     )
 
 
-def _since(snapshot: Known, promise: Promise, pod: PodName) -> float | None:
-    """Since when the file is there that binds this promise in the pod's living sandbox."""
+def _since(snapshot: BindingSnapshot, promise: Promise, pod: PodName) -> float | None:
+    """Return since when a file binds this promise in the pod's living sandbox; None: never."""
     for binding in snapshot.bindings:
         if (
             binding.nonce == promise.nonce
@@ -346,9 +345,9 @@ def _unattached(promise: Promise, pod: PodName) -> Refused:
 
 
 def _conflicts(
-    snapshot: Known, mine: Iterable[Promise], pod: PodName, uid: str
+    snapshot: BindingSnapshot, mine: Iterable[Promise], pod: PodName, uid: str
 ) -> tuple[Binding, ...]:
-    """Bindings of living pods, of other ones, that hold a share or an owned card of these promises.
+    """Return bindings of other living pods with a share or an owned card of these promises.
 
     Raise Refused for the first that its pod needs; the others never were for theirs.
     """
@@ -375,8 +374,8 @@ def _conflicts(
     return conflicts
 
 
-def _is_anothers(snapshot: Known, binding: Binding) -> bool:
-    """Whether a sandbox has a binding that never was for its pod.
+def _is_anothers(snapshot: BindingSnapshot, binding: Binding) -> bool:
+    """Return whether a sandbox has a binding that never was for its pod.
 
     A pod that ended without a sandbox leaves its promise for a minute; the next pod with one of its
     shares takes it for that of its init container, as long as nobody holds the others. When the
@@ -395,7 +394,7 @@ def _named(held: Iterable[HeldShare]) -> str:
     return f"share {first}" + (f" and {len(rest)} more" if rest else "")
 
 
-# Whether a CDI device that Allocate names reaches the container, or is silently forgotten.
+# Versions whose runtime and kubelet give a container the CDI devices that Allocate names.
 
 Version = tuple[int, int]
 
@@ -412,7 +411,7 @@ _VERSION = re.compile(r"v?(\d{1,9})\.(\d{1,9})")
 
 
 def cdi_works(kubelet_version: str | None, runtime: Runtime | None) -> tuple[bool, str]:
-    """Whether a pod gets CDI devices of a device plugin, and a sentence that says why."""
+    """Return whether a pod gets CDI devices of a device plugin, and a sentence with the reason."""
     kubelet = _version(kubelet_version)
     if kubelet is None:
         return False, "The version of the kubelet is not known."
@@ -423,7 +422,13 @@ def cdi_works(kubelet_version: str | None, runtime: Runtime | None) -> tuple[boo
     version = _version(runtime.version)
     if version is None:
         return False, f"The version {runtime.version!r} of {runtime.name} cannot be read."
-    return _RUNTIMES.get(runtime.name, _other)(runtime, version)
+    if runtime.name == "containerd":
+        return _containerd(runtime, version)
+    if runtime.name != "cri-o":
+        return False, f"It is not known that {runtime.name} has CDI devices."
+    if version < CRIO:
+        return False, f"cri-o is {runtime.version}, CDI devices need {_text(CRIO)}."
+    return True, f"cri-o is {runtime.version}."
 
 
 def _containerd(runtime: Runtime, version: Version) -> tuple[bool, str]:
@@ -437,19 +442,6 @@ def _containerd(runtime: Runtime, version: Version) -> tuple[bool, str]:
     return True, f"{who} and CDI is on."
 
 
-def _crio(runtime: Runtime, version: Version) -> tuple[bool, str]:
-    if version < CRIO:
-        return False, f"cri-o is {runtime.version}, CDI devices need {_text(CRIO)}."
-    return True, f"cri-o is {runtime.version}."
-
-
-def _other(runtime: Runtime, _: Version) -> tuple[bool, str]:
-    return False, f"It is not known that {runtime.name} has CDI devices."
-
-
-_RUNTIMES = {"containerd": _containerd, "cri-o": _crio}  # by the name that they have in the CRI
-
-
 def _version(text: str | None) -> Version | None:
     match = _VERSION.match(text or "")
     return (int(match[1]), int(match[2])) if match else None
@@ -459,11 +451,11 @@ def _text(version: Version) -> str:
     return f"{version[0]}.{version[1]}"
 
 
-# Shares whose device nodes a container gets at Allocate, although their devices move afterwards.
+# Device nodes that a container gets at Allocate, although their devices move afterwards.
 
 
 def renumbered(specs: Iterable[PoolSpec], mode: NamespaceMode) -> Iterator[str]:
-    """A sentence about each pool whose containers may be given nodes that change afterwards."""
+    """Yield a sentence about each pool whose containers may get nodes that change afterwards."""
     for spec in specs:
         row = terms(spec)
         if mode is NamespaceMode.EXCLUSIVE and row.owns and row.attach is Attach.NONE:
@@ -474,25 +466,22 @@ def renumbered(specs: Iterable[PoolSpec], mode: NamespaceMode) -> Iterator[str]:
 
 
 def refuse_renumbered(
-    plans: Sequence[Plan], placed: Sequence[NetworkSeat], devices: Sequence[Device]
+    plans: Sequence[Plan], placed: Sequence[PodNic], devices: Sequence[Device]
 ) -> None:
     """Raise Outdated when a device that moved is not what its container was given.
 
     `devices` are as they are since the move.
     """
-    for plan, seat in zip(plans, placed, strict=True):
+    for plan, nic in zip(plans, placed, strict=True):
         moved = any(isinstance(step, MoveRdma) for step in plan.steps)
-        if seat.share is None or not (seat.share.early and moved):
+        if nic.share is None or not (nic.share.early and moved):
             continue
-        for device in (one for one in devices if one.name in seat.devices):
+        for device in (one for one in devices if one.name in nic.devices):
             paths = {one.path for one in device.char_devices if one.kind is CharKind.UVERBS}
-            if not paths <= set(seat.share.char_paths):
-                given = listed(_verbs(seat.share.char_paths))
+            if not paths <= set(nic.share.char_paths):
+                had = [p for p in nic.share.char_paths if p.rpartition("/")[2].startswith("uverbs")]
+                given = listed(had or ["none"])
                 raise Outdated(
                     f"{device.name} is {listed(sorted(paths))} since it moved into the pod, and "
                     f"the container was given {given}, so only a new pod can use it"
                 )
-
-
-def _verbs(paths: Iterable[str]) -> list[str]:
-    return [path for path in paths if path.rpartition("/")[2].startswith("uverbs")] or ["none"]

@@ -1,10 +1,11 @@
-"""Compares the runtime's sandboxes with what is attached: who lacks networks, what is left over.
+"""Decides which sandboxes lack networks, which attachments are left over, and which pods must go.
 
 The kubelet never repeats an ADD that succeeded. Where somebody rewrote the CNI configuration, a
 sandbox lives without the networks that its pod asks for, and will not heal by itself; and a DEL
-that nobody heard leaves an attachment behind. attach/repair looks again and
-again and does what is said here. Rules of time: a state goes in and the next one comes out; `now`
-is of a monotonic clock, in seconds.
+that nobody heard leaves an attachment behind. attach/repair looks again and again and does what
+`decide` says; where only a new pod helps, the agent asks for that and the controller evicts the pod
+(controller/evictions). Rules of time: a state goes in and the next one comes out; `now` is of a
+monotonic clock, in seconds. The last section names the records of attachments on disk.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Any
 
 from kube_base.foreign_json import Undecodable, decoded
-from kube_base.frozen import Frozen, field, replace
+from kube_base.frozen import Frozen, replace
 from kube_rdma.attach.rules.requests import is_asking
 from kube_rdma.lib.turns import served
 from kube_rdma.model.attach.attachment import Attachment, AttachmentKey, RestartRequest
@@ -44,25 +45,20 @@ OWN_STATUS = "kube-rdma.io/network-status"
 
 _OVER = ("Succeeded", "Failed")
 
-V = TypeVar("V")
+_NONE: Mapping[ContainerId, Any] = MappingProxyType({})
 
 
 class RepairView(Frozen):
-    """One look: the sandboxes were listed before the attachments were read.
-
-    `pods` are those of the node, none while others give pods their networks. `gone`: containers
-    with an attachment whose network namespace is no more. `foreign`: those whose attachment another
-    version of kube-rdma made, of which nothing else is known.
-    """
+    """One look at a node; the sandboxes were listed before the attachments were read."""
 
     sandboxes: tuple[PodSandbox, ...]
-    pods: tuple[PodState, ...]
+    pods: tuple[PodState, ...]  # of the node; none while others give pods their networks
     attachments: tuple[Attachment, ...]
-    gone: Collection[ContainerId] = frozenset()
-    foreign: Collection[ContainerId] = frozenset()
+    gone: Collection[ContainerId] = frozenset()  # attached, and their network namespace is no more
+    foreign: Collection[ContainerId] = frozenset()  # attached by another version of kube-rdma
 
 
-class Tried(Frozen):
+class FailedRepairs(Frozen):
     """Repairs of one sandbox that came to nothing, in a row."""
 
     refusals: int
@@ -71,34 +67,30 @@ class Tried(Frozen):
 
 
 class RepairState(Frozen):
-    """What has to be known from one look to the next, by container.
+    """The state of repairs between two looks, by container."""
 
-    `lacking`: since when it lacks its networks, `absent`: since when the runtime does not know it,
-    `content`: those whose pod turned out to ask for nothing.
-    """
-
-    lacking: Mapping[ContainerId, float] = field(default_factory=lambda: MappingProxyType({}))
-    absent: Mapping[ContainerId, float] = field(default_factory=lambda: MappingProxyType({}))
-    tried: Mapping[ContainerId, Tried] = field(default_factory=lambda: MappingProxyType({}))
-    content: frozenset[ContainerId] = frozenset()
+    lacking: Mapping[ContainerId, float] = _NONE  # since when it lacks its networks
+    absent: Mapping[ContainerId, float] = _NONE  # since when the runtime does not know it
+    tried: Mapping[ContainerId, FailedRepairs] = _NONE
+    content: frozenset[ContainerId] = frozenset()  # their pods turned out to ask for nothing
 
 
-class Decided(Frozen):
-    """What to do now: give `missing` their networks, end the attachments of `orphans`."""
+class RepairDecision(Frozen):
+    """Sandboxes that get their networks now, and attachments that end."""
 
     missing: tuple[PodSandbox, ...]
     orphans: tuple[ContainerId, ...]
     state: RepairState
 
 
-def decide(seen: RepairView, before: RepairState, now: float) -> Decided:
-    """What is wrong, and how long it has been so."""
+def decide(seen: RepairView, before: RepairState, now: float) -> RepairDecision:
+    """Return what is wrong now, and the state for the next look."""
     lacking = {one.container: one for one in _lacking(seen) if one.container not in before.content}
     absent = _absent(seen)
     state = RepairState(
         lacking={container: before.lacking.get(container, now) for container in lacking},
         absent={container: before.absent.get(container, now) for container in absent},
-        tried=_kept(before.tried, lacking),
+        tried={key: tried for key, tried in before.tried.items() if key in lacking},
         content=before.content & {one.container for one in seen.sandboxes},
     )
     missing = tuple(one for one in lacking.values() if _due(state, one.container) <= now)
@@ -107,24 +99,24 @@ def decide(seen: RepairView, before: RepairState, now: float) -> Decided:
         for container, since in state.absent.items()
         if container in seen.gone or since + ABSENT <= now
     )
-    return Decided(missing, orphans, state)
+    return RepairDecision(missing, orphans, state)
 
 
 def failed(state: RepairState, container: ContainerId, now: float, *, refused: bool) -> RepairState:
-    """After a repair that came to nothing."""
-    last = state.tried.get(container, Tried(0, 0, 0.0))
+    """Return the state after a repair that came to nothing."""
+    last = state.tried.get(container, FailedRepairs(0, 0, 0.0))
     pause = min(LONGEST, FIRST * 2.0 ** min(last.failures, 16))
-    tried = Tried(last.refusals + 1 if refused else 0, last.failures + 1, now + pause)
+    tried = FailedRepairs(last.refusals + 1 if refused else 0, last.failures + 1, now + pause)
     return replace(state, tried={**state.tried, container: tried})
 
 
 def asks_for_nothing(state: RepairState, container: ContainerId) -> RepairState:
-    """After a repair that had nothing to do: its annotation is an empty list, for one."""
+    """Return the state after a repair that had nothing to do, as for an empty list."""
     return replace(state, content=state.content | {container})
 
 
 def is_hopeless(state: RepairState, container: ContainerId, pod: PodState) -> bool:
-    """Whether to end it: it runs without its networks, and giving them has failed often enough.
+    """Return whether to end a pod: it runs without its networks, and repairs failed often enough.
 
     A pod that does not run yet is held back by PreStartContainer or waits for its images; nothing
     of it runs without its networks, so it waits for the repair.
@@ -136,12 +128,12 @@ def is_hopeless(state: RepairState, container: ContainerId, pod: PodState) -> bo
 
 
 def is_owed(sandbox: PodSandbox, pod: PodState, asking: int | None, chained: int | None) -> bool:
-    """Whether a sandbox surely began without networks that it should have had: only then evict.
+    """Return whether a sandbox surely began without networks that it should have had.
 
-    It was made since its pod is known to ask, and since the runtime is known to call kube-rdma;
-    both in nanoseconds of the wall clock, None for never. A pod that was annotated while it ran, or
-    ran before kube-rdma came, has missed nothing. Nor does it help to evict a static pod: only its
-    mirror in the API goes, and the kubelet makes it again.
+    Only then is it evicted. It was made since its pod is known to ask, and since the runtime is
+    known to call kube-rdma; both in nanoseconds of the wall clock, None for never. A pod that was
+    annotated while it ran, or ran before kube-rdma came, has missed nothing. Nor does it help to
+    evict a static pod: only its mirror in the API goes, and the kubelet makes it again.
     """
     if asking is None or chained is None or pod.is_static:
         return False
@@ -149,14 +141,14 @@ def is_owed(sandbox: PodSandbox, pod: PodState, asking: int | None, chained: int
 
 
 def due(state: RepairState, now: float) -> float:
-    """When something will have to be done, as far as is known; infinity for never."""
+    """Return when something will have to be done, as far as is known; infinity for never."""
     missing = [_due(state, container) for container in state.lacking.keys() - state.content]
     orphans = [since + ABSENT for since in state.absent.values()]
     return min((when for when in (*missing, *orphans) if when > now), default=float("inf"))
 
 
 def is_others(pod: PodState) -> bool:
-    """Whether somebody else gave the pod its networks: only a foreign status names some.
+    """Return whether somebody else gave the pod its networks: only a foreign status names some.
 
     So it is with pods from before kube-rdma was installed, which Multus attached.
     """
@@ -173,7 +165,7 @@ def is_others(pod: PodState) -> bool:
 
 
 def _lacking(seen: RepairView) -> Iterable[PodSandbox]:
-    """The living sandboxes of pods that ask, without a complete attachment; the newest of a pod."""
+    """Return living sandboxes of pods that ask, without a complete attachment; a pod's newest."""
     pods = {
         (PodName(pod.namespace, pod.name), pod.runtime_uid)
         for pod in seen.pods
@@ -188,7 +180,7 @@ def _lacking(seen: RepairView) -> Iterable[PodSandbox]:
 
 
 def _absent(seen: RepairView) -> list[ContainerId]:
-    """Complete attachments without a sandbox. One without an answered ADD may be under way."""
+    """Return complete attachments without a sandbox; an unanswered ADD may be under way."""
     sandboxes = {one.container: one for one in seen.sandboxes}
     # The agent's own pod has a sandbox: if a runtime lists none, the kubelet asks another one.
     if not sandboxes:
@@ -209,11 +201,7 @@ def _due(state: RepairState, container: ContainerId) -> float:
     return state.lacking[container] + GRACE
 
 
-def _kept(values: Mapping[ContainerId, V], keys: Collection[ContainerId]) -> dict[ContainerId, V]:
-    return {key: value for key, value in values.items() if key in keys}
-
-
-# Which pods have to be made anew, and which of them the controller evicts now.
+# Pods that have to be made anew, and which of them the controller evicts now.
 
 FRESH = 2 * LONGEST
 """Seconds for which a request counts; older ones are of an agent that has gone, or was healed."""
@@ -230,28 +218,25 @@ LONGEST_WAIT = 3600.0
 RefusedKey = tuple[str, InterfaceName | None]
 """A pod's uid, and the interface that its ADD was about; None: all of them."""
 
-Asked = tuple[PodState, RestartRequest]
+RestartCandidate = tuple[PodState, RestartRequest]
 
 
-class Evicted(Frozen):
-    """When pods of an owner were evicted first and last.
-
-    `vain` were made after the first time: what they replaced had asked too.
-    """
+class OwnerEvictions(Frozen):
+    """The first and the last eviction of an owner's pods."""
 
     first: float
     last: float
-    vain: int = 0
+    vain: int = 0  # pods that were made after the first one, and had to go too
 
 
 class EvictionTurns(Frozen):
-    """When namespaces, owners in them and their pods were tried; which owners lost pods."""
+    """The times at which namespaces, owners and pods were tried, and which owners lost pods."""
 
     last: Mapping[tuple[str, ...], float] = {}
-    evicted: Mapping[tuple[str, ...], Evicted] = {}
+    evicted: Mapping[tuple[str, ...], OwnerEvictions] = {}
 
     def tried(self, pod: PodState, now: float, *, evicted: bool) -> EvictionTurns:
-        """The same after a try to evict a pod."""
+        """Return the turns after a try to evict a pod."""
         last, lost = self.last, self.evicted
         for line in _lines(pod):
             last = served(last, line, now)
@@ -259,14 +244,16 @@ class EvictionTurns(Frozen):
             owner = _lines(pod)[1]
             before = lost.get(owner)
             if before is None or now - before.last > 2 * LONGEST_WAIT:
-                before = Evicted(now, now)
+                before = OwnerEvictions(now, now)
             vain = before.vain + _is_later(pod, before)
-            lost = served(lost, owner, Evicted(before.first, now, vain))
+            lost = served(lost, owner, OwnerEvictions(before.first, now, vain))
         return EvictionTurns(last, lost)
 
 
-def evictable(asked: Iterable[Asked], now: float, turns: EvictionTurns) -> list[Asked]:
-    """Those that may go.
+def evictable(
+    asked: Iterable[RestartCandidate], now: float, turns: EvictionTurns
+) -> list[RestartCandidate]:
+    """Return those that may go.
 
     The request has to be fresh, of the node that the pod runs on, and the pod one that an eviction
     ends: it runs, is not ending already, and is no static one. One that cannot start is Pending as
@@ -281,14 +268,14 @@ def evictable(asked: Iterable[Asked], now: float, turns: EvictionTurns) -> list[
     ]
 
 
-def turn(asked: Asked, turns: EvictionTurns) -> tuple[object, ...]:
-    """Who is tried next has the least: namespaces have turns, then owners, then pods."""
+def turn(asked: RestartCandidate, turns: EvictionTurns) -> tuple[object, ...]:
+    """Return the key of who is tried next, the least: namespaces, then owners, then pods."""
     pod, request = asked
     return (*(turns.last.get(line, 0.0) for line in _lines(pod)), request.at, pod.uid)
 
 
 def _lines(pod: PodState) -> tuple[tuple[str, ...], ...]:
-    """Namespace, owner and pod: the queues in which it stands."""
+    """Return the queues in which it stands: namespace, owner and pod."""
     owner = pod.owner or pod.name
     return (pod.namespace,), (pod.namespace, owner), (pod.namespace, owner, pod.uid)
 
@@ -300,25 +287,26 @@ def _waits(pod: PodState, now: float, turns: EvictionTurns) -> bool:
     return now - lost.last < min(LONGEST_WAIT, AGAIN * 2.0 ** min(lost.vain, 16))
 
 
-def _is_later(pod: PodState, lost: Evicted) -> bool:
-    """Whether a pod was made after the first eviction; the API server tells whole seconds."""
+def _is_later(pod: PodState, lost: OwnerEvictions) -> bool:
+    """Return whether a pod was made after the first eviction; the API server has whole seconds."""
     return pod.created >= moment(datetime.fromtimestamp(lost.first, UTC))
 
 
 class RefusedAdd(Frozen):
-    """Refusals of a key in a row, the last one `at`; `asked`: when the pod's end was asked for."""
+    """Refusals of a key in a row."""
 
     times: int
-    at: float
-    asked: float | None = None
+    at: float  # the last one
+    asked: float | None = None  # when the pod's end was asked for
 
 
 def refused(
     before: Mapping[RefusedKey, RefusedAdd], key: RefusedKey, now: float
 ) -> tuple[dict[RefusedKey, RefusedAdd], bool]:
-    """The state after one more refusal, and whether to ask now; those of long ago are forgotten.
+    """Return the state after one more refusal, and whether to ask now for the pod's end.
 
-    One alone may be of a number that another device held for a moment.
+    One refusal alone may be of a number that another device held for a moment; those of long ago
+    are forgotten.
     """
     kept = {each: one for each, one in before.items() if now - one.at <= LONGEST}
     last = kept.get(key, RefusedAdd(0, now))
@@ -328,7 +316,7 @@ def refused(
 
 
 def is_remade(pod: PodState) -> bool:
-    """Whether somebody makes another pod in place of this one: only then its end is asked for.
+    """Return whether somebody makes another pod in place of this one.
 
     Of a static pod only the mirror in the API would go, and the kubelet makes it again.
     """
@@ -344,51 +332,51 @@ def _may_go(pod: PodState, request: RestartRequest) -> bool:
     return ends and bool(pod.node) and pod.node == request.node
 
 
-# What an attachment is called on disk, by its key, and what its name alone says.
+# Names of an attachment's record on disk, by its key.
 
 _BEGUN, _COMPLETE = "attachment", "attached"  # what a record's name begins with
 
 
 def begun_name(key: AttachmentKey) -> str:
-    """The name of a record whose ADD has not answered yet."""
+    """Return the name of a record whose ADD has not answered yet."""
     return f"{_BEGUN}-{_spelled(key)}"
 
 
 def complete_name(key: AttachmentKey) -> str:
-    """The name of a record that only DEL ends."""
+    """Return the name of a record that only DEL ends."""
     return f"{_COMPLETE}-{_spelled(key)}"
 
 
 def key_of(record: Attachment, *, split: bool) -> AttachmentKey:
-    """The key of a record; `split`: it stands in the folder of single interfaces."""
+    """Return the key of a record; `split`: it stands in the folder of single interfaces."""
     return _read(record.sandbox.container, split=split)
 
 
 def key_named(name: str, *, split: bool) -> AttachmentKey:
-    """The key of a record of which only the name is understood."""
+    """Return the key of a record of which only the name is understood."""
     return _read(name.partition("-")[2], split=split)
 
 
 def written(key: AttachmentKey, attachment: Attachment) -> Attachment:
-    """An attachment as the record has it."""
+    """Return an attachment as the record has it."""
     return replace(attachment, sandbox=replace(attachment.sandbox, container=_spelled(key)))
 
 
 def plain(key: AttachmentKey, record: Attachment) -> Attachment:
-    """A record with the container's own id."""
+    """Return a record with the container's own id."""
     if key.interface is None:
         return record
     return replace(record, sandbox=replace(record.sandbox, container=key.container))
 
 
 def as_read(name: str, record: Attachment) -> Attachment:
-    """A record as it was read; that it is complete, its name may say alone."""
+    """Return a record as it was read; its name alone may say that it is complete."""
     complete = record.complete or name == f"{_COMPLETE}-{record.sandbox.container}"
     return replace(record, complete=complete)
 
 
 def _spelled(key: AttachmentKey) -> ContainerId:
-    """What the disk calls the sandbox of this key; a container's id has no @."""
+    """Return the name on disk of the sandbox of this key; a container's id has no @."""
     if key.interface is None:
         return key.container
     return ContainerId(f"{key.container}@{key.interface}")

@@ -1,8 +1,8 @@
-"""Settings of a container out of what it really got: NCCL, UCX and MPI use these devices alone.
+"""Writes the settings of a container out of what it really got: NCCL, UCX and MPI use these alone.
 
 Late binding writes them when the pod's network is attached, for GID indexes are known only then;
 the shim merges them with the container's own (shim/settings.c), which win. Variables that a program
-has in its environment win over both. What Allocate can tell of a pool is `pool_files`.
+has in its environment win over both. What Allocate can know of a pool is `pool_files`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _OTHERS = (
 
 
 def as_asked(used: Sequence[UsedDevice], annotations: Mapping[str, str]) -> tuple[UsedDevice, ...]:
-    """What a pod with these annotations is told of its devices: all, all but places, or nothing."""
+    """Return what the pod's annotation lets it have: all, all but places, or nothing."""
     asked = annotations.get(ANNOTATION)
     if asked == NONE:
         return ()
@@ -52,9 +52,9 @@ def as_asked(used: Sequence[UsedDevice], annotations: Mapping[str, str]) -> tupl
 def settings_files(
     used: Sequence[UsedDevice], fabric: FabricProfile | None = None, topology: str = ""
 ) -> dict[str, str]:
-    """The files by name, none without devices; `fabric` is what the pool says of its own.
+    """Return the files by name, none without devices; `fabric` is the pool's own profile.
 
-    With a `topology` (attach/rules/settings) NCCL is told of that file.
+    With a `topology` (topology_file) NCCL reads that file too.
     """
     if not used:
         return {}
@@ -72,7 +72,7 @@ def settings_files(
 def pool_files(
     used: Sequence[UsedDevice], fabric: FabricProfile | None, *, alone: bool
 ) -> dict[str, str]:
-    """The same where nobody knows yet who holds the shares of these devices.
+    """Return the files where nobody knows yet who holds the shares of these devices.
 
     Only where the resource is `alone` on its node are devices named: a container with shares of
     another one would be kept from those.
@@ -83,7 +83,7 @@ def pool_files(
 
 
 def _named(used: Sequence[UsedDevice]) -> tuple[list[str], list[str]]:
-    """The lines that name devices, for NCCL and for UCX.
+    """Return the lines that name devices, for NCCL and for UCX.
 
     NCCL takes a name for the beginning of names, so it is told to take whole ones (``=``), of at
     most 32 devices (NCCL's user guide, NCCL_IB_HCA).
@@ -110,7 +110,7 @@ def _files(
 
 
 def _nccl_fabric(fabric: FabricProfile) -> Iterator[str]:
-    """Parameters of NCCL's queue pairs (src/transport/net_ib, NCCL_PARAM)."""
+    """Yield parameters of NCCL's queue pairs (src/transport/net_ib, NCCL_PARAM)."""
     for name, value in (
         ("NCCL_IB_TC", fabric.traffic_class),
         ("NCCL_IB_SL", fabric.service_level),
@@ -124,7 +124,7 @@ def _nccl_fabric(fabric: FabricProfile) -> Iterator[str]:
 
 
 def _ucx_fabric(fabric: FabricProfile) -> Iterator[str]:
-    """The same of UCX, for all of its transports (UCX_IB_) and the connected ones (UCX_RC_).
+    """Yield parameters of UCX, for all transports (UCX_IB_) and the connected ones (UCX_RC_).
 
     It takes a time, and rounds it to an exponent itself (uct_ib_to_qp_fabric_time).
     """
@@ -141,10 +141,10 @@ def _ucx_fabric(fabric: FabricProfile) -> Iterator[str]:
 
 
 def _gid_index(used: Sequence[UsedDevice]) -> tuple[int | None, str]:
-    """The index that all devices of Ethernet have, or None, and why, as a line of comment.
+    """Return the index that all devices of Ethernet have, or None and a comment with the reason.
 
-    NCCL and UCX know one for all devices: where these differ, or one has none, it is left out and
-    said. On InfiniBand programs need none.
+    NCCL and UCX know one for all devices: where these differ, or one has none, it is left out. On
+    InfiniBand programs need none.
     """
     ethernet = [one for one in used if not one.infiniband]
     if any(not one.interface for one in ethernet):
@@ -160,11 +160,11 @@ def _gid_index(used: Sequence[UsedDevice]) -> tuple[int | None, str]:
     return None, f"# No GID index, for there is one for all devices, and theirs are: {shown}.\n"
 
 
-# Which RDMA devices a container uses, out of all that it holds: the names that its settings have.
+# The RDMA devices that a container uses, out of all that it holds.
 
 
 def known_devices(cards: Iterable[Card]) -> tuple[UsedDevice, ...]:
-    """The ports of usable cards that have a link, each as a device of no interface yet."""
+    """Return the ports of usable cards that have a link, each as a device of no interface yet."""
     return tuple(
         UsedDevice(
             device.name,
@@ -182,7 +182,7 @@ def known_devices(cards: Iterable[Card]) -> tuple[UsedDevice, ...]:
 
 
 def together(held: Collection[HeldShare], holdings: Sequence[Holding]) -> frozenset[HeldShare]:
-    """All shares of the containers that hold one of these, and these.
+    """Return these shares and all others of the containers that hold one of them.
 
     Pod resources leave init containers out, so what nobody holds stands for itself.
     """
@@ -200,9 +200,9 @@ def used_devices(
     edits: Mapping[HeldShare, Edits],
     card_devices: Mapping[HeldShare, Sequence[UsedDevice]],
 ) -> tuple[UsedDevice, ...]:
-    """The devices of these shares, each once, sorted by resource and share.
+    """Return the devices of these shares, each once, sorted by resource and share.
 
-    `edits` say by share what networks made; a resource that has any is told by these alone, as its
+    `edits` hold by share what networks made; a resource that has any is told by these alone, as its
     device nodes are. `card_devices` are those of a share's cards, for the others.
     """
     networked = {resource for resource, share in held if (resource, share) in edits}
@@ -217,7 +217,7 @@ def used_devices(
     return tuple(dict.fromkeys(devices()))
 
 
-# How a container gets its settings: THE decision, and what of them is known at Allocate.
+# The way of the settings into a container.
 
 OWN_FOLDER = "/usr/share/kube-rdma"  # in containers: no image and no pod has anything there
 BIN = "bin"  # what holds nccl_env.sh, for their PATH
@@ -225,7 +225,7 @@ _LONGEST = 100  # characters of a folder's name that people read
 
 
 class SettingsWay(StrEnum):
-    """How the settings come into a container."""
+    """The way by which the settings come into a container."""
 
     BOUND = "bound"
     NAMED = "named"
@@ -233,9 +233,9 @@ class SettingsWay(StrEnum):
 
 
 def way(attach: Attach, *, cdi: bool, shim: bool) -> SettingsWay:
-    """That of a container with such shares; `shim`: the host has it, for the runtime to run.
+    """Return the way of a container with such shares; `shim`: the host has it for the runtime.
 
-    Without CDI nothing is bound late, whatever the wish says.
+    Without CDI nothing is bound late, whatever the pool's attach is.
     """
     if not (cdi and shim):
         return SettingsWay.MOUNTED
@@ -243,7 +243,7 @@ def way(attach: Attach, *, cdi: bool, shim: bool) -> SettingsWay:
 
 
 def folder_name(resource: str, used: Sequence[UsedDevice]) -> str:
-    """Of the settings of such shares; without device names there is one folder for all."""
+    """Return the folder of such shares' settings; without device names there is one for all."""
     names = ",".join(dict.fromkeys(one.name for one in used))
     text = f"{resource.replace('/', '_')}@{names}" if names else resource.replace("/", "_")
     if len(text) <= _LONGEST:
@@ -252,24 +252,21 @@ def folder_name(resource: str, used: Sequence[UsedDevice]) -> str:
 
 
 def cdi_device(folder: str) -> str:
-    """The qualified CDI device that stands for a folder of settings."""
+    """Return the qualified CDI device that stands for a folder of settings."""
     readable = re.sub(r"[^A-Za-z0-9]+", "-", folder).strip("-")
     return f"{SETTINGS_KIND}={readable}-{_digest(folder)}"
 
 
 def mounts(resource: str, folder: str, script: str) -> tuple[FileMount, ...]:
-    """Where a container sees a folder of the host, and that of the script."""
-    return (
-        FileMount(script, f"{OWN_FOLDER}/{BIN}"),
-        FileMount(folder, f"{OWN_FOLDER}/{resource}"),
-    )
+    """Return the mounts by which a container sees a folder of the host, and that of the script."""
+    return (FileMount(script, f"{OWN_FOLDER}/{BIN}"), FileMount(folder, f"{OWN_FOLDER}/{resource}"))
 
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-# NCCL's topology file: where RDMA devices sit, for those that NCCL does not find by itself.
+# NCCL's topology file: places of RDMA devices that NCCL does not find by itself.
 
 VERSION = "1"  # NCCL_TOPO_XML_VERSION
 LONGEST = 254  # characters of a value that NCCL reads (xmlGetValue, MAX_STR_LEN)
@@ -279,7 +276,7 @@ _X86 = "x86_64"
 
 
 def topology_file(nets: Sequence[PlacedNet], facts: TopologyFacts) -> str:
-    """The text of the file; none without a device that can be named in it."""
+    """Return the text of NCCL's topology file; empty without a device that it can name."""
     nets = [net for net in nets if _NAME.fullmatch(net.name)]
     if not nets:
         return ""
@@ -288,7 +285,8 @@ def topology_file(nets: Sequence[PlacedNet], facts: TopologyFacts) -> str:
     cpus = {numa: _cpu(top, numa, facts) for numa in sorted(numa_nodes)}
     for net in sorted(nets, key=lambda net: (net.seat.path if net.seat else (), net.name)):
         above = cpus[_numa_node(net)]
-        for pci in _seen_by_nccl(net.seat.path) if net.seat else ():
+        # From the top down. NCCL goes up two steps at once, so it sees one port of each switch.
+        for pci in net.seat.path[::-1][::2][::-1] if net.seat else ():
             above = _pci(above, pci, facts, is_card=net.seat is not None and pci == net.seat.pci)
         nic = above.find("nic")
         SubElement(SubElement(above, "nic") if nic is None else nic, "net", name=net.name)
@@ -298,11 +296,6 @@ def topology_file(nets: Sequence[PlacedNet], facts: TopologyFacts) -> str:
 def _numa_node(net: PlacedNet) -> int:
     numa_node = net.seat.numa_node if net.seat else net.numa_node
     return -1 if numa_node is None else numa_node
-
-
-def _seen_by_nccl(path: Sequence[PciAddress]) -> Sequence[PciAddress]:
-    """From the top down. NCCL goes up two steps at once, so it sees one port of each switch."""
-    return path[::-1][::2][::-1]
 
 
 def _cpu(top: Element, numa: int, facts: TopologyFacts) -> Element:
@@ -317,7 +310,7 @@ def _cpu(top: Element, numa: int, facts: TopologyFacts) -> Element:
 
 
 def _processor(processor: Processor) -> Iterator[tuple[str, str]]:
-    """The family is CPUID's two parts as NCCL has put them together; newer ones take both ways."""
+    """Yield attributes of a processor; the family is CPUID's two parts as NCCL joins them."""
     yield "arch", processor.arch
     if processor.arch == _X86:
         base = min(processor.family, 0xF)
@@ -342,7 +335,7 @@ def _pci(above: Element, pci: PciAddress, facts: TopologyFacts, *, is_card: bool
 
 
 def _lines(element: Element, depth: int = 0) -> Iterable[str]:
-    """NCCL's reader takes no declaration, and no blank before the end of an element."""
+    """Yield lines as NCCL reads them: no declaration, and no blank before the end of an element."""
     words = "".join(f' {name}="{value}"' for name, value in element.items())
     indent = "  " * depth
     if not len(element):

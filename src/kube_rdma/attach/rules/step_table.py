@@ -1,19 +1,19 @@
-"""What each kind of Step comes to: what is wrong in a pod where it is not done, and what undoes it.
+"""Says of each kind of Step what is wrong in a pod where it is not done, and what undoes it.
 
 One row for each kind; a new kind is one row here, one sentence in attach/views, and what runs it in
-adapters/kernel. tests/house/test_steps.py sees that none of them is forgotten.
-attach/rules/step_table takes whole attachments back by these rows, and checks them.
+adapters/kernel. tests/house/test_steps.py sees that none of them is forgotten. Whole attachments
+are taken back and checked by these rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kube_base.frozen import Frozen, replace
 from kube_rdma.attach.rules.vf import differing
 from kube_rdma.model.attach import steps
-from kube_rdma.model.attach.attachment import Plan, PodView, SeenLink, SeenRdma
+from kube_rdma.model.attach.attachment import Plan, PodView, SeenLink
 from kube_rdma.model.attach.steps import (
     GiveBackLink,
     GiveBackRdma,
@@ -26,37 +26,26 @@ from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.pools import FunctionPlace, RebindFunction, ResetFunction, SetFunction
 
 
-def _nothing(_: Any) -> tuple[steps.Undo, ...]:
-    """It goes with its link, or has left nothing."""
-    return ()
-
-
 class StepRow(Frozen):
-    """`lacks`: what is not, or no longer, as the Step made it, without a stop; "" when it is done.
+    """The check and the undoing of one kind of Step."""
 
-    `undone`: what takes it back, in this order.
-    """
-
-    lacks: Callable[[Any, PodView], str]
-    undone: Callable[[Any], tuple[steps.Undo, ...]] = _nothing
+    lacks: Callable[[Any, PodView], str]  # the fault, without a full stop; "" when it is done
+    # In this order; none where it goes with its link, or has left nothing.
+    undone: Callable[[Any], tuple[steps.Undo, ...]] = lambda _: ()
 
 
 def lacks(step: steps.Step, seen: PodView) -> str:
-    """What is wrong with a Step that was run, as a pod is now; "" when nothing is."""
+    """Return what is wrong with a Step that was run, as a pod is now; empty when nothing is."""
     return ROWS[type(step)].lacks(step, seen)
 
 
 def undone(step: steps.Step) -> tuple[steps.Undo, ...]:
-    """What takes a Step back."""
+    """Return the acts that take a Step back."""
     return ROWS[type(step)].undone(step)
 
 
 def _link(seen: PodView, name: InterfaceName) -> SeenLink | None:
     return next((link for link in seen.links if link.name == name), None)
-
-
-def _device(seen: PodView, name: str) -> SeenRdma | None:
-    return next((device for device in seen.rdma if device.name == name), None)
 
 
 def _leaves_nothing(_: Any, __: PodView) -> str:
@@ -65,23 +54,21 @@ def _leaves_nothing(_: Any, __: PodView) -> str:
 
 def _made_link(step: steps.MakeLink, seen: PodView) -> str:
     link = _link(seen, step.name)
-    if link is not None and link.alias == step.mark:
-        return ""
-    return f"the {step.kind} link on {step.parent.name} is not there"
+    is_there = link is not None and link.alias == step.mark
+    return "" if is_there else f"the {step.kind} link on {step.parent.name} is not there"
 
 
 def _taken_link(step: steps.TakeLink, seen: PodView) -> str:
     # Moving keeps the index unless the namespace has another link with it, so it proves nothing.
     # Of a card's own link on virtio, and before Linux 5.14, the kernel names no function.
     link = _link(seen, step.name)
-    if (
+    is_there = (
         link is not None
         and link.kind in ("", steps.VirtualKind.IPOIB)
         and not link.virtual
         and (link.pci == step.pci or (link.pci is None and not link.kind))
-    ):
-        return ""
-    return f"the card's link, {step.link.name} on the node, is not there"
+    )
+    return "" if is_there else f"the card's link, {step.link.name} on the node, is not there"
 
 
 def _given_back(step: steps.TakeLink) -> tuple[steps.Undo, ...]:
@@ -91,9 +78,8 @@ def _given_back(step: steps.TakeLink) -> tuple[steps.Undo, ...]:
 
 
 def _bound(step: RebindFunction, seen: PodView) -> str:
-    if any(device.pci == step.pci and device.guid == step.guid for device in seen.rdma):
-        return ""
-    return f"the RDMA device of {step.pci} does not have the GUID {step.guid}"
+    has_guid = any(one.pci == step.pci and one.guid == step.guid for one in seen.rdma)
+    return "" if has_guid else f"the RDMA device of {step.pci} does not have the GUID {step.guid}"
 
 
 def _set_link(step: steps.SetLink, seen: PodView) -> str:
@@ -102,21 +88,18 @@ def _set_link(step: steps.SetLink, seen: PodView) -> str:
         return "the interface is not there"
     if not link.up:
         return "the interface is down"
-    return " and ".join(_link_differs(step, link))
-
-
-def _link_differs(step: steps.SetLink, link: SeenLink) -> Iterator[str]:
+    faults = []
     if step.mtu is not None and link.mtu != step.mtu:
-        yield f"its MTU is {link.mtu}, not {step.mtu}"
+        faults.append(f"its MTU is {link.mtu}, not {step.mtu}")
     if step.mac is not None and link.mac.lower() != step.mac.lower():
-        yield f"its MAC is {link.mac}, not {step.mac}"
+        faults.append(f"its MAC is {link.mac}, not {step.mac}")
+    return " and ".join(faults)
 
 
 def _address(step: steps.AddAddress, seen: PodView) -> str:
     link = _link(seen, step.name)
-    if link is not None and (step.address, step.prefix) in link.addresses:
-        return ""
-    return f"the address {step.address}/{step.prefix} is not there"
+    has_address = link is not None and (step.address, step.prefix) in link.addresses
+    return "" if has_address else f"the address {step.address}/{step.prefix} is not there"
 
 
 def _route(step: steps.AddRoute, seen: PodView) -> str:
@@ -128,10 +111,8 @@ def _route(step: steps.AddRoute, seen: PodView) -> str:
 
 
 def _rule(step: steps.AddRule, seen: PodView) -> str:
-    wanted = (step.source, step.table, step.priority)
-    if any((rule.source, rule.table, rule.priority) == wanted for rule in seen.rules):
-        return ""
-    return f"the rule for what comes from {step.source} is not there"
+    is_there = step in seen.rules
+    return "" if is_there else f"the rule for what comes from {step.source} is not there"
 
 
 def _sysctl(step: steps.SetSysctl, seen: PodView) -> str:
@@ -144,24 +125,22 @@ def _sysctl(step: steps.SetSysctl, seen: PodView) -> str:
 
 
 def _made_rdma(step: steps.MakeRdma, seen: PodView) -> str:
-    device = _device(seen, step.name)
-    if device is not None and device.netdev == step.on:
-        return ""
-    return f"the RDMA device {step.name} is not there"
+    is_there = any(one.name == step.name and one.netdev == step.on for one in seen.rdma)
+    return "" if is_there else f"the RDMA device {step.name} is not there"
 
 
 def _moved_rdma(step: steps.MoveRdma, seen: PodView) -> str:
-    same = any(step.pci is not None and device.pci == step.pci for device in seen.rdma)
-    if same or _device(seen, step.device) is not None:
-        return ""
-    return f"the RDMA device {step.device} is not there"
+    is_there = any(
+        one.name == step.device or (step.pci is not None and one.pci == step.pci)
+        for one in seen.rdma
+    )
+    return "" if is_there else f"the RDMA device {step.device} is not there"
 
 
 def _gid(step: steps.AwaitGid, seen: PodView) -> str:
-    device = _device(seen, step.device)
-    if device is not None and (step.on, step.address) in device.gids:
-        return ""
-    return f"{step.device} lists no GID for {step.address}"
+    gids = {gid for one in seen.rdma if one.name == step.device for gid in one.gids}
+    has_gid = (step.on, step.address) in gids
+    return "" if has_gid else f"{step.device} lists no GID for {step.address}"
 
 
 def _plugin(step: steps.CallPlugin, seen: PodView) -> str:
@@ -200,18 +179,16 @@ ROWS: Mapping[type[steps.Step], StepRow] = {
 }
 
 
-# Takes an attachment back, and compares it with what the pod has now.
-
 ALL_PLANS = -1
 
 
 def undo(plan: Plan) -> tuple[Undo, ...]:
-    """What takes all Steps of the plan back, whichever of them were run.
+    """Return the acts that take all Steps of the plan back, whichever of them were run.
 
-    Last Step first, but RDMA devices before everything: on InfiniBand their way back makes the
-    link again on the node, which is then found there. Addresses, routes and sysctls go with the
-    link. A driver that is bound again brings all of its function home, and has to: a crash
-    between unbinding and binding leaves neither link nor RDMA device.
+    Last Step first, but RDMA devices before everything: on InfiniBand their way back makes the link
+    again on the node, which is then found there. Addresses, routes and sysctls go with the link. A
+    driver that is bound again brings all of its function home, and has to: a crash between
+    unbinding and binding leaves neither link nor RDMA device.
     """
     acts = [one for step in reversed(plan.steps) for one in undone(step)]
     bound = {one.pci for one in acts if isinstance(one, RebindFunction)}
@@ -231,11 +208,11 @@ def undo(plan: Plan) -> tuple[Undo, ...]:
 
 
 def undo_by_plan(plans: Sequence[Plan]) -> tuple[tuple[int, Undo], ...]:
-    """What takes all of a pod's plans back, the last plan first; the links made go at once.
+    """Return the acts that take all of a pod's plans back, each with its plan's place.
 
-    They go where the last of them would: by then what stands on each of them is gone. Each act is
-    with its plan's place; ALL_PLANS for that of several. What follows an act of a plan that could
-    not be done must not be done: a function whose link is still in the pod keeps its VLAN.
+    The last plan comes first. The links made go at once, as the act of ALL_PLANS, where the last of
+    them would: by then nothing stands on any of them. After an act that could not be done, the
+    later ones of its plan must not be done: a function whose link is in the pod keeps its VLAN.
     """
     last = len(plans) - 1
     acts = [(last - n, act) for n, plan in enumerate(reversed(plans)) for act in undo(plan)]
@@ -248,14 +225,14 @@ def undo_by_plan(plans: Sequence[Plan]) -> tuple[tuple[int, Undo], ...]:
 
 
 def looked_at(plans: Sequence[Plan]) -> tuple[tuple[str, ...], tuple[FunctionPlace, ...]]:
-    """What `check` needs of a look besides links and devices: paths of sysctls, and functions."""
+    """Return what `check` needs besides links and devices: paths of sysctls, and functions."""
     steps = [step for plan in plans for step in plan.steps]
     paths = tuple(step.path for step in steps if isinstance(step, SetSysctl))
     return paths, tuple(step.place for step in steps if isinstance(step, SetFunction))
 
 
 def check(plan: Plan, seen: PodView) -> tuple[str, ...]:
-    """What is wrong with an attachment, one sentence each; none when it is as planned."""
+    """Return what is wrong with an attachment, one sentence each; none when it is as planned."""
     return tuple(
         f"{plan.interface} ({plan.network}): {problem}"
         for step in plan.steps

@@ -1,7 +1,7 @@
-"""What a virtual function is set to for a pod, and in which order.
+"""The rules of virtual functions: what one is set to for a pod, and in which order.
 
-Part of attach/rules/plan. Its physical function, which stays on the node, decides VLAN, rates,
-trust and the administrative MAC; the interface that moves decides its own MAC.
+attach/rules/plan plans by them. Its physical function, which stays on the node, decides VLAN,
+rates, trust and the administrative MAC; the interface that moves decides its own MAC.
 
 Settings come before the link goes: no frame of the pod leaves outside of its VLAN, and undone in
 the reverse order, the link has left before its VLAN is taken off.
@@ -16,8 +16,8 @@ its driver refuses. GUIDs of InfiniBand are attach/rules/infiniband's.
 
 RDMA CM needs a node GUID. mlx5 makes that of Ethernet out of the administrative MAC that it finds
 when it is bound (mlx5_eswitch_set_vport_mac); functions that kube-rdma makes have one at once
-(adapters/kernel/sriov/functions). One made from an earlier MAC will do; a
-function without one is refused here.
+(adapters/kernel/sriov/functions). One made from an earlier MAC will do; a function without one is
+refused here.
 """
 
 from __future__ import annotations
@@ -27,17 +27,12 @@ from shlex import quote
 
 from kube_base.errors import Refused
 from kube_base.frozen import replace
-from kube_rdma.attach.rules.infiniband import (
-    guid_of_sysfs,
-    is_usable_guid,
-    with_guids,
-    with_link,
-    with_own_guids,
-)
+from kube_rdma.attach.rules.guids import guid_of_sysfs, is_usable_guid
+from kube_rdma.attach.rules.infiniband import function_settings, with_own_guids
 from kube_rdma.attach.rules.requests import refused
-from kube_rdma.model.attach.attachment import HostLink, NetworkSeat, PodView, Way, Wish
+from kube_rdma.model.attach import kinds
+from kube_rdma.model.attach.attachment import HostLink, MatchedEntry, PodNic, PodView
 from kube_rdma.model.card import Card
-from kube_rdma.model.device import Device
 from kube_rdma.model.pools import FunctionPlace, FunctionSettings, SetFunction
 
 _INFINIBAND = "infiniband"
@@ -57,36 +52,31 @@ _CALLED = {
     "node_guid": "node GUID",
     "port_guid": "port GUID",
 }
-_WORDS: dict[object, str] = {True: "on", False: "off"}
 
 
 UNTIL_IT_ENDS = "Wait until the pod that has it ends; the kubelet tries again"
 
 
-def places(seats: tuple[NetworkSeat, ...]) -> tuple[FunctionPlace, ...]:
-    """The virtual functions that move into the pod: their settings have to be asked for."""
-    moved = (seat.link.virtual for seat in seats if seat.way is Way.TAKE)
-    return tuple(place for place in moved if place)
-
-
 def with_settings(
-    seats: tuple[NetworkSeat, ...], settings: Iterable[tuple[FunctionPlace, FunctionSettings]]
-) -> tuple[NetworkSeat, ...]:
-    """The seats with what is known of their virtual functions."""
+    nics: tuple[PodNic, ...], settings: Iterable[tuple[FunctionPlace, FunctionSettings]]
+) -> tuple[PodNic, ...]:
+    """Return the NICs with what is known of their virtual functions."""
     by_place = dict(settings)
     return tuple(
-        replace(seat, link=replace(seat.link, settings=by_place.get(seat.link.virtual)))
-        if seat.link.virtual
-        else seat
-        for seat in seats
+        replace(nic, link=replace(nic.link, settings=by_place.get(nic.link.virtual)))
+        if nic.link.virtual
+        else nic
+        for nic in nics
     )
 
 
-def before_move(seat: NetworkSeat) -> Iterator[SetFunction]:
-    """Everything but the MAC. Raise Refused when nobody could say how to set it back."""
-    link = seat.link
-    asked = seat.wish.network.function or FunctionSettings()
-    wanted = with_link(link, with_guids(seat.wish, asked))
+def before_move(nic: PodNic) -> Iterator[SetFunction]:
+    """Yield all settings but the MAC; raise Refused when they could not be set back."""
+    link, network = nic.link, nic.network
+    asked = network.function if isinstance(network, kinds.DeviceNetwork) else None
+    wanted, wide = asked or FunctionSettings(), link.link_type == _INFINIBAND
+    if wide:
+        wanted = function_settings(nic, wanted)
     if link.virtual is None or wanted == FunctionSettings():
         return
     if link.settings is None:
@@ -96,17 +86,20 @@ def before_move(seat: NetworkSeat) -> Iterator[SetFunction]:
             "so it could not be set back"
         )
         remedy = 'Use a card whose driver reports it, or write "type": "host-device"'
-        raise refused(seat.wish, "type", problem, remedy)
-    previous = with_own_guids(seat, link.settings)
-    yield SetFunction(link.virtual, wanted, _same_fields(previous, wanted))
+        raise refused(nic.entry, "type", problem, remedy)
+    previous = with_own_guids(nic, link.settings) if wide else link.settings
+    restored = {
+        name: getattr(previous, name) for name in _FIELDS if getattr(wanted, name) is not None
+    }
+    yield SetFunction(link.virtual, wanted, replace(FunctionSettings(), **restored))
 
 
-def after_move(seat: NetworkSeat) -> Iterator[SetFunction]:
-    """The administrative MAC, where the pod wants one and the physical function reports its own.
+def after_move(nic: PodNic) -> Iterator[SetFunction]:
+    """Yield the administrative MAC, where the pod wants one and its own one is reported.
 
-    Where it does not, the link alone gets the MAC.
+    Where it is not, the link alone gets the MAC.
     """
-    link, mac = seat.link, seat.wish.ask.mac or seat.wish.network.mac
+    link, mac = nic.link, nic.entry.mac
     if link.virtual is None or link.settings is None or mac is None:
         return
     if link.settings.mac is not None and link.link_type != _INFINIBAND:
@@ -114,27 +107,30 @@ def after_move(seat: NetworkSeat) -> Iterator[SetFunction]:
         yield SetFunction(link.virtual, FunctionSettings(mac=mac.lower()), previous)
 
 
-def refuse_function(wish: Wish, link: HostLink, card: Card | None) -> None:
+def refuse_function(entry: MatchedEntry, link: HostLink, card: Card | None) -> None:
     """Raise Refused when a network for virtual functions meets something else."""
-    if wish.network.function is None:
-        return
     wide = link.link_type == _INFINIBAND
-    if wide is not wish.network.infiniband:
+    if wide is not isinstance(entry.network, kinds.IbSriovNetwork):
         type_, other = ("sriov", "ib-sriov") if wide else ("ib-sriov", "sriov")
         what = "InfiniBand" if wide else "not InfiniBand"
         problem = f"{type_} does not work on {link.name}, which is {what}"
-        raise refused(wish, "type", problem, f'Write "type": "{other}"')
+        raise refused(entry, "type", problem, f'Write "type": "{other}"')
     if link.virtual is None:
-        raise _no_place(wish, link, card)
+        raise _no_place(entry, link, card)
 
 
-def refuse_late_mac(wish: Wish, link: HostLink, card: Card | None) -> None:
+def refuse_late_mac(entry: MatchedEntry, link: HostLink, card: Card | None) -> None:
     """Raise Refused for a MAC that would leave a function without the node GUID made of it."""
     driver = card.function.driver if card and card.function else None
     if link.virtual is None or link.link_type == _INFINIBAND or driver not in _GUID_OF_MAC:
         return
-    asked = (wish.ask.mac or wish.network.mac) and wish.network.rdma
-    lacking = [one for one in card.devices if one.node_guid and not _has_guid(one)] if card else []
+    asked = entry.mac and entry.network.rdma
+    devices = card.devices if card else ()
+    lacking = [
+        one
+        for one in devices
+        if one.node_guid and not one.is_soft and not is_usable_guid(guid_of_sysfs(one.node_guid))
+    ]
     if asked and lacking:
         place = link.virtual
         problem = (
@@ -145,25 +141,25 @@ def refuse_late_mac(wish: Wish, link: HostLink, card: Card | None) -> None:
             f"Run: ip link set {quote(place.physical.name)} vf {place.number} mac …, and rebind "
             "its driver; those that a NodePolicy asks for as virtualFunctions have one"
         )
-        raise refused(wish, "mac", problem, remedy)
+        raise refused(entry, "mac", problem, remedy)
 
 
-def no_link(wish: Wish, card: Card, pod: str | None) -> Refused:
-    """A card of the pod whose interface is not on the node, but in `pod` if that is known."""
+def no_link(entry: MatchedEntry, card: Card, pod: str | None) -> Refused:
+    """Return the refusal of a card whose interface is not on the node, but in `pod` if known."""
     what = "virtual function" if card.seat and card.seat.physical_function else "card"
     driver = card.function.driver if card.function else None
     if driver in _USER_SPACE:
         problem = f"{what} {card.name} has no interface: its driver is {driver}"
         remedy = "Bind it to the driver of a network card, or take it out of this pool"
-        return refused(wish, "resource", problem, remedy)
+        return refused(entry, "resource", problem, remedy)
     problem = f"{what} {card.name} has no interface on the node now"
     if pod:
         problem = f"{what} {card.name} is in the pod {pod}"
-    return refused(wish, "resource", problem, UNTIL_IT_ENDS)
+    return refused(entry, "resource", problem, UNTIL_IT_ENDS)
 
 
 def differing(step: SetFunction, seen: PodView) -> tuple[str, ...]:
-    """What a virtual function has that was not wanted; what its driver does not tell is right."""
+    """Return the settings that a virtual function does not have, where its driver tells them."""
     now = dict(seen.functions).get(step.place)
     where = f"virtual function {step.place.number} of {step.place.physical.name}"
     if now is None:
@@ -176,31 +172,20 @@ def differing(step: SetFunction, seen: PodView) -> tuple[str, ...]:
     )
 
 
-def _same_fields(previous: FunctionSettings, wanted: FunctionSettings) -> FunctionSettings:
-    restored = {
-        name: getattr(previous, name) for name in _FIELDS if getattr(wanted, name) is not None
-    }
-    return replace(FunctionSettings(), **restored)
-
-
-def _no_place(wish: Wish, link: HostLink, card: Card | None) -> Refused:
+def _no_place(entry: MatchedEntry, link: HostLink, card: Card | None) -> Refused:
     seat = card.seat if card else None
     if seat and seat.physical_function:
         above = seat.physical_function
         problem = f"{link.name} cannot be set up: its physical function has no interface here"
         remedy = f'Let the node keep the interface of {above}, or write "type": "host-device"'
-        return refused(wish, "type", problem, remedy)
+        return refused(entry, "type", problem, remedy)
     physical = seat is not None and seat.sriov_total is not None
     what = "a physical one" if physical else "not one"
-    type_ = "ib-sriov" if wish.network.infiniband else "sriov"
+    type_ = "ib-sriov" if isinstance(entry.network, kinds.IbSriovNetwork) else "sriov"
     problem = f"{type_} is for virtual functions, and {link.name} is {what}"
     remedy = 'Use a pool of virtual functions, or write "type": "host-device"'
-    return refused(wish, "type", problem, remedy)
+    return refused(entry, "type", problem, remedy)
 
 
-def _has_guid(device: Device) -> bool:
-    return device.is_soft or is_usable_guid(guid_of_sysfs(device.node_guid))
-
-
-def _word(value: object) -> str:
-    return _WORDS[value] if isinstance(value, bool) else str(value)
+def _word(value: object) -> object:
+    return ("on" if value else "off") if isinstance(value, bool) else value

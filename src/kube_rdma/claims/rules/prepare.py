@@ -21,7 +21,7 @@ from kube_base.frozen import Frozen, replace
 from kube_rdma.claims.rules.names import device_name, slot_name, slot_of
 from kube_rdma.claims.rules.shape import slot_count
 from kube_rdma.lib.phrases import listed
-from kube_rdma.model.attach.attachment import Attached
+from kube_rdma.model.attach.attachment import AttachedInterface
 from kube_rdma.model.card import Card
 from kube_rdma.model.claims.claim import (
     CLAIM_KIND,
@@ -333,24 +333,26 @@ MOST_ADDRESSES = 16  # of networkData.ips
 
 
 def device_statuses_of(
-    prepared: PreparedClaim, interfaces: Sequence[Attached] = ()
+    prepared: PreparedClaim, interfaces: Sequence[AttachedInterface] = ()
 ) -> tuple[DeviceStatus, ...]:
     """Return the status of every device of a booking whose pod has these interfaces."""
     return tuple(_status(share, _interfaces_on(share, interfaces)) for share in prepared.shares)
 
 
-def addresses(interface: Attached) -> tuple[str, ...]:
+def addresses(interface: AttachedInterface) -> tuple[str, ...]:
     """Return the addresses of an interface, as networkData has them."""
     texts = (f"{one.address}/{one.prefix}" for one in interface.addresses)
     return tuple(dict.fromkeys(texts))[:MOST_ADDRESSES]
 
 
-def _interfaces_on(share: ClaimShare, interfaces: Sequence[Attached]) -> list[Attached]:
+def _interfaces_on(
+    share: ClaimShare, interfaces: Sequence[AttachedInterface]
+) -> list[AttachedInterface]:
     """Return the interfaces on cards of the share; by admin access there is none."""
     return [] if share.admin else [one for one in interfaces if one.card in share.cards]
 
 
-def _status(share: ClaimShare, interfaces: Sequence[Attached]) -> DeviceStatus:
+def _status(share: ClaimShare, interfaces: Sequence[AttachedInterface]) -> DeviceStatus:
     conditions = (_prepared(share), _attached(share, interfaces))
     status = DeviceStatus(share.pool, share.device, share.share_id, conditions)
     if not interfaces:
@@ -368,7 +370,7 @@ def _prepared(share: ClaimShare) -> DeviceCondition:
     return DeviceCondition(READY, holds=True, reason="Prepared", message=message)
 
 
-def _attached(share: ClaimShare, interfaces: Sequence[Attached]) -> DeviceCondition:
+def _attached(share: ClaimShare, interfaces: Sequence[AttachedInterface]) -> DeviceCondition:
     if not interfaces:
         message = f"No network of its pod is attached to {', '.join(share.cards)}."
         return DeviceCondition(NETWORK_READY, holds=False, reason="NotAttached", message=message)
@@ -376,7 +378,9 @@ def _attached(share: ClaimShare, interfaces: Sequence[Attached]) -> DeviceCondit
         f"{one.interface} of network {one.network} has {', '.join(addresses(one)) or 'no address'}"
         for one in interfaces
     )
-    return DeviceCondition(NETWORK_READY, holds=True, reason="Attached", message=f"{message}.")
+    return DeviceCondition(
+        NETWORK_READY, holds=True, reason="AttachedInterface", message=f"{message}."
+    )
 
 
 # The files by which programs in a container learn of the devices of its claims (KEP-5304).
@@ -389,7 +393,9 @@ MetadataAttributes = Mapping[str, Mapping[str, object]]
 
 
 def metadata_files(
-    prepared: PreparedClaim, attributes: MetadataAttributes, interfaces: Sequence[Attached] = ()
+    prepared: PreparedClaim,
+    attributes: MetadataAttributes,
+    interfaces: Sequence[AttachedInterface] = (),
 ) -> dict[str, tuple[str, str]]:
     """Return the files of a claim by request: the path in the container, and the text."""
     by_request: dict[str, dict[str, list[ClaimShare]]] = {}  # main, then main/sub
@@ -419,7 +425,7 @@ def metadata_files(
 
 
 def _metadata_device(
-    share: ClaimShare, attributes: MetadataAttributes, interfaces: Sequence[Attached]
+    share: ClaimShare, attributes: MetadataAttributes, interfaces: Sequence[AttachedInterface]
 ) -> dict[str, object]:
     device: dict[str, object] = {"driver": DRIVER, "pool": share.pool, "name": share.device}
     if published := attributes.get(share.device):

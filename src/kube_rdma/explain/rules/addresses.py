@@ -15,7 +15,7 @@ from kube_rdma.ipam.rules.grant import nics_with_subpools
 from kube_rdma.ipam.rules.pools import refuse_namespace
 from kube_rdma.ipam.rules.subpools import Subpool, part, range_of, slice_of, slices_from, subpools
 from kube_rdma.lib.phrases import listed
-from kube_rdma.model.attach.attachment import Attached, Given, NetworkSeat
+from kube_rdma.model.attach.attachment import AssignedAddresses, AttachedInterface, PodNic
 from kube_rdma.model.explain import PodEvidence, StandIn
 from kube_rdma.model.ipam import (
     Address,
@@ -36,12 +36,12 @@ _WORDS: Mapping[int, str] = {4: "ADDRESS", 6: "ADDRESS6"}
 
 
 def addresses(
-    evidence: PodEvidence, placed: Sequence[NetworkSeat]
-) -> tuple[tuple[Given, ...], Words]:
+    evidence: PodEvidence, placed: Sequence[PodNic]
+) -> tuple[tuple[AssignedAddresses, ...], Words]:
     """Return what each interface has, or may get, of its pool; raise Refused as IPAM does."""
     held = tuple(_held_ones(evidence, placed))
     names = {one.interface for one in held}
-    seats = [one for one in placed if one.wish.ask.interface not in names]
+    seats = [one for one in placed if one.entry.ask.interface not in names]
     request = _request(evidence, seats)
     refuse_namespace(request, evidence.ip_pools)
     catalog = {
@@ -60,7 +60,7 @@ def addresses(
         used.add(address)
         allocations[nic.interface].append(_allocation(nic.interface, subpool, address))
         if asked is None:
-            seat = next(one for one in seats if one.wish.ask.interface == nic.interface)
+            seat = next(one for one in seats if one.entry.ask.interface == nic.interface)
             words.append((nic.interface, _word(address, subpool, seat, evidence)))
     fresh = (
         of_allocations(nic.interface, allocations[nic.interface], evidence.ip_pools[nic.pool])
@@ -69,23 +69,23 @@ def addresses(
     return (*held, *fresh), tuple(words)
 
 
-def _request(evidence: PodEvidence, seats: Sequence[NetworkSeat]) -> AddressRequest:
+def _request(evidence: PodEvidence, seats: Sequence[PodNic]) -> AddressRequest:
     """Return the request to IPAM, without pools that nobody could look for."""
     nics = []
     for seat in seats:
-        pools = seat.wish.network.pools
+        pools = seat.entry.network.pools
         name = next((one for one in pools if one in evidence.ip_pools), None)
         if name is None and pools and evidence.pools_seen:
             name = pools[0]  # refused
         if name is not None:
-            asked = tuple(one.address for one in seat.wish.ask.addresses)
+            asked = tuple(one.address for one in seat.entry.ask.addresses)
             pool = evidence.ip_pools.get(name)
             ranges = pool.ranges if pool else ()
             own = [one for one in ranges if any(address in one.subnet for address in asked)]
             # A rail that the pool has addresses for: the card's own is known on its node alone.
             rails = [one.rail for one in own or ranges]
             rail = None if None in rails or not rails else rails[0]
-            nics.append(NicRequest(seat.wish.ask.interface, name, rail, asked))
+            nics.append(NicRequest(seat.entry.ask.interface, name, rail, asked))
     return AddressRequest(ContainerId("none"), PodUid(""), tuple(nics), evidence.template.namespace)
 
 
@@ -112,8 +112,8 @@ def _allocation(name: InterfaceName, subpool: Subpool, address: Address) -> Addr
     )
 
 
-def _word(address: Address, subpool: Subpool, seat: NetworkSeat, evidence: PodEvidence) -> StandIn:
-    word, names = _WORDS[address.version], seat.wish.network.pools
+def _word(address: Address, subpool: Subpool, seat: PodNic, evidence: PodEvidence) -> StandIn:
+    word, names = _WORDS[address.version], seat.entry.network.pools
     ranges = evidence.ip_pools[subpool.pool].ranges
     rails = {one.rail for one in ranges if one.subnet.version == address.version}
     which = "IPPool " + listed(names) if len(names) == 1 else f"IPPools {listed(names)}"
@@ -123,17 +123,19 @@ def _word(address: Address, subpool: Subpool, seat: NetworkSeat, evidence: PodEv
     )
 
 
-def _held_ones(evidence: PodEvidence, placed: Sequence[NetworkSeat]) -> Iterator[Given]:
+def _held_ones(evidence: PodEvidence, placed: Sequence[PodNic]) -> Iterator[AssignedAddresses]:
     """Yield the addresses of interfaces that the pod's status annotation has."""
     attached = {one.interface: one for one in evidence.attached}
     for seat in placed:
-        name = seat.wish.ask.interface
-        pools = [evidence.ip_pools[n] for n in seat.wish.network.pools if n in evidence.ip_pools]
+        name = seat.entry.ask.interface
+        pools = [evidence.ip_pools[n] for n in seat.entry.network.pools if n in evidence.ip_pools]
         if name in attached and (pools or seat.ipam):
             yield _held(name, attached[name], pools)
 
 
-def _held(name: InterfaceName, attached: Attached, pools: Sequence[IPPool]) -> Given:
+def _held(
+    name: InterfaceName, attached: AttachedInterface, pools: Sequence[IPPool]
+) -> AssignedAddresses:
     """Return addresses with subnet, gateway and routes of the pool that they are of."""
     own = [one.address for one in attached.addresses]
     for pool in pools:
@@ -150,8 +152,8 @@ def _held(name: InterfaceName, attached: Attached, pools: Sequence[IPPool]) -> G
                 {one.address for one in allocations},
             )
             others = (one for one in attached.addresses if one.address not in of_pool)
-            return Given(name, (*whole.addresses, *others), whole.routes, whole.probe)
-    return Given(name, attached.addresses)
+            return AssignedAddresses(name, (*whole.addresses, *others), whole.routes, whole.probe)
+    return AssignedAddresses(name, attached.addresses)
 
 
 def _slice_with(subpool: Subpool, address: Address) -> Subpool:

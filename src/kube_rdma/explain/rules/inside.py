@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from ipaddress import ip_interface
 
 from kube_base.frozen import replace
+from kube_rdma.attach.rules.placement import link_of
 from kube_rdma.attach.rules.result import rdma_names
-from kube_rdma.attach.rules.seats import link_of
 from kube_rdma.attach.rules.settings import (
     ANNOTATION,
     NONE,
@@ -21,7 +21,7 @@ from kube_rdma.attach.rules.settings import (
 )
 from kube_rdma.explain.rules.planning import PodPlan
 from kube_rdma.lib.phrases import listed
-from kube_rdma.model.attach.attachment import Attached, GrantedShare, NetworkSeat, Plan
+from kube_rdma.model.attach.attachment import AttachedInterface, GrantedShare, Plan, PodNic
 from kube_rdma.model.device import CharKind, LinkLayer
 from kube_rdma.model.doctor import ObservedContainer, ObservedLink
 from kube_rdma.model.explain import (
@@ -100,7 +100,7 @@ def _links(evidence: PodEvidence) -> tuple[ObservedLink, ...]:
     return (evidence.seen.links or ()) if evidence.seen else ()
 
 
-def _of_status(status: Attached) -> SeenInterface:
+def _of_status(status: AttachedInterface) -> SeenInterface:
     addresses = tuple(f"{each.address}/{each.prefix}" for each in status.addresses)
     return SeenInterface(
         status.interface,
@@ -117,7 +117,7 @@ def _made(
     evidence: PodEvidence, plan: PodPlan, shown: Sequence[ExplainedPlan]
 ) -> Iterator[SeenInterface]:
     """Yield the interfaces of Steps, with words for what is not decided yet."""
-    nics = {one.wish.ask.interface: one for one in plan.nics}
+    nics = {one.entry.ask.interface: one for one in plan.nics}
     recorded = [one for attachment in evidence.recorded or () for one in attachment.plans]
     plans = {one.interface: one for one in (recorded or plan.plans)}
     exact = evidence.basis is not None and evidence.basis.exact
@@ -194,13 +194,13 @@ def _devices(share: GrantedShare, plan: PodPlan) -> list[str]:
     return names or [device.name for card in share.cards for device in card.devices]
 
 
-def _own_plans(plan: PodPlan) -> Iterator[tuple[Plan, NetworkSeat]]:
+def _own_plans(plan: PodPlan) -> Iterator[tuple[Plan, PodNic]]:
     """Yield the plans of interfaces that kube-rdma makes itself, with their cards and parents."""
-    nics = {one.wish.ask.interface: one for one in plan.nics}
+    nics = {one.entry.ask.interface: one for one in plan.nics}
     return ((one, nics[one.interface]) for one in plan.plans if one.interface in nics)
 
 
-def _names(made: Plan, nic: NetworkSeat, plan: PodPlan) -> list[str]:
+def _names(made: Plan, nic: PodNic, plan: PodPlan) -> list[str]:
     """Return the RDMA devices of an interface, with words for names that are not decided yet."""
     words = {each.text: each.word for name, each in plan.stand_ins if name == made.interface}
     return [words.get(name, name) for name in rdma_names((made,), (nic,))]
@@ -262,7 +262,7 @@ def _used_by_container(
 
 
 def _used(
-    interface: InterfaceName, attached: Attached | None, nic: NetworkSeat | None, name: str
+    interface: InterfaceName, attached: AttachedInterface | None, nic: PodNic | None, name: str
 ) -> UsedDevice:
     ports = [p for d in (nic.card.devices if nic and nic.card else ()) for p in d.ports]
     first = ports[0] if ports else None

@@ -12,7 +12,7 @@ from contextlib import suppress
 from ipaddress import ip_address
 
 from kube_base.frozen import replace
-from kube_rdma.attach.rules.seats import soft_links
+from kube_rdma.attach.rules.placement import soft_links
 from kube_rdma.model.attach.attachment import HostLink, HostNetwork
 from kube_rdma.model.card import Card, Function, Netdev
 from kube_rdma.model.device import (

@@ -13,23 +13,23 @@ from collections.abc import Collection, Iterator, Sequence
 from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import Frozen, replace
 from kube_rdma.attach.rules import procedure
+from kube_rdma.attach.rules.placement import link_of
 from kube_rdma.attach.rules.procedure import NetworkRequest
-from kube_rdma.attach.rules.requests import wishes
-from kube_rdma.attach.rules.seats import link_of
+from kube_rdma.attach.rules.requests import match_entries
 from kube_rdma.explain.rules.addresses import Words, addresses
 from kube_rdma.explain.rules.claims import claimed_shares
 from kube_rdma.explain.rules.node import WIDEST
 from kube_rdma.model.admission import ContainerRole, PodTemplate
+from kube_rdma.model.attach import kinds
 from kube_rdma.model.attach.attachment import (
-    Attached,
+    AttachedInterface,
     GrantedShare,
     HostLink,
     HostNetwork,
-    NetworkKind,
-    NetworkSeat,
+    MatchedEntry,
     Plan,
+    PodNic,
     Sandbox,
-    Wish,
 )
 from kube_rdma.model.attach.steps import MakeRdma
 from kube_rdma.model.card import CardId
@@ -47,10 +47,10 @@ _ANEW = "Wait until the card is back, or create the pod again"
 class PodPlan(Frozen):
     """The plan of a pod's networks, as far as it could be made."""
 
-    entries: tuple[Wish, ...] = ()  # the networks that it asks for
+    entries: tuple[MatchedEntry, ...] = ()  # the networks that it asks for
     granted: tuple[GrantedShare, ...] = ()
     claimed: tuple[GrantedShare, ...] = ()  # those of `granted` that claims hold
-    nics: tuple[NetworkSeat, ...] = ()
+    nics: tuple[PodNic, ...] = ()
     plans: tuple[Plan, ...] = ()
     stand_ins: Words = ()
     refused: Refused | None = None  # why it got no further
@@ -73,12 +73,12 @@ def planned(evidence: PodEvidence, basis: NodeBasis) -> PodPlan:
     try:
         request = NetworkRequest(evidence.asks, evidence.networks, evidence.other_networks)
         matched = procedure.match(request, granted)
-        so_far = replace(so_far, entries=matched.wishes)
-        host = basis.host if basis.exact else _with_unreported(basis.host, matched.wishes)
-        located = procedure.seat(matched, host)
-        so_far = replace(so_far, nics=located.seats)
-        placed = procedure.place(located)
-        leased, stand_ins = addresses(evidence, placed.seats)
+        so_far = replace(so_far, entries=matched.entries)
+        host = basis.host if basis.exact else _with_unreported(basis.host, matched.entries)
+        located = procedure.locate(matched, host)
+        so_far = replace(so_far, nics=located.nics)
+        placed = procedure.settle(located)
+        leased, stand_ins = addresses(evidence, placed.nics)
         pod = PodName(evidence.template.namespace, evidence.template.name)
         sandbox = Sandbox(ContainerId("none"), pod, "", "", 0)  # in names alone, all stand-ins
         addressed = procedure.address(placed, sandbox, leased, evidence.ip_pools.values())
@@ -86,7 +86,7 @@ def planned(evidence: PodEvidence, basis: NodeBasis) -> PodPlan:
     except Refused as error:
         return replace(so_far, refused=error)
     words = (*stand_ins, *_soft_names(plan.plans, evidence.attached))
-    return replace(so_far, nics=plan.seats, plans=plan.plans, stand_ins=words)
+    return replace(so_far, nics=plan.nics, plans=plan.plans, stand_ins=words)
 
 
 def _granted(
@@ -106,38 +106,39 @@ def judged(evidence: PodEvidence) -> PodPlan:
     """Plan without a node: only faults of the networks themselves are refused."""
     try:
         others = evidence.other_networks
-        return PodPlan(wishes(evidence.asks, evidence.networks, others=others))
+        return PodPlan(match_entries(evidence.asks, evidence.networks, others=others))
     except Refused as error:
         return PodPlan(refused=error)
 
 
 def is_unplannable(evidence: PodEvidence, basis: NodeBasis) -> bool:
     """Return whether planning needs settings of virtual functions, which no report has."""
-    networks = evidence.networks
-    return not basis.exact and any(one.function or one.infiniband for one in networks)
+    devices = [one for one in evidence.networks if isinstance(one, kinds.DeviceNetwork)]
+    return not basis.exact and any(one.function for one in devices)
 
 
-def unreported(host: HostNetwork, entries: Sequence[Wish]) -> tuple[str, ...]:
+def unreported(host: HostNetwork, entries: Sequence[MatchedEntry]) -> tuple[str, ...]:
     """Return the interfaces that networks name and that a report lacks: those of no RDMA card."""
-    names = (entry.network.master or entry.network.device for entry in entries)
+    names = (entry.network.device for entry in entries)
     reported = {link.name for link in host.links}
     return tuple(
         dict.fromkeys(name for name in names if name and ":" not in name and name not in reported)
     )
 
 
-def _with_unreported(host: HostNetwork, entries: Sequence[Wish]) -> HostNetwork:
+def _with_unreported(host: HostNetwork, entries: Sequence[MatchedEntry]) -> HostNetwork:
     """Add these interfaces to the node, as if nothing stood against them."""
     links = list(host.links)
     for name in unreported(host, entries):
-        kinds = {entry.network.kind for entry in entries if name == entry.network.master}
-        layer = "infiniband" if NetworkKind.IPOIB in kinds else "ether"
+        networks = (entry.network for entry in entries if entry.network.device == name)
+        on_ib = any(isinstance(one, kinds.IpoibNetwork) for one in networks)
+        layer = "infiniband" if on_ib else "ether"
         links.append(HostLink(len(links) + 1, name, WIDEST, "", True, None, layer))
     return replace(host, links=tuple(links))
 
 
 def assumed_shares(
-    template: PodTemplate, basis: NodeBasis, attached: Sequence[Attached] = ()
+    template: PodTemplate, basis: NodeBasis, attached: Sequence[AttachedInterface] = ()
 ) -> Iterator[GrantedShare]:
     """Yield the shares of the pod's cards by its status annotation, else those preferred now.
 
@@ -207,7 +208,7 @@ def _share(container: str, pool: Pool, share: ShareId) -> GrantedShare:
 
 
 def _soft_names(
-    whole: Sequence[Plan], attached: Sequence[Attached]
+    whole: Sequence[Plan], attached: Sequence[AttachedInterface]
 ) -> Iterator[tuple[InterfaceName, StandIn]]:
     """Yield stand-ins for soft RDMA devices, which are named after the pod's sandbox."""
     names = {one.interface: one.rdma_device for one in attached}

@@ -20,6 +20,7 @@ from kube_rdma.explain.rules.planning import PodPlan, is_unplannable, judged, pl
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model import explain as model
 from kube_rdma.model.admission import USUAL, PodTemplate
+from kube_rdma.model.attach import kinds
 from kube_rdma.model.attach.attachment import Network, NetworkKind
 from kube_rdma.model.finding import Finding, Severity, Stage
 from kube_rdma.model.pools import Bind, Pool, Serving
@@ -104,12 +105,11 @@ def _networks(evidence: model.PodEvidence) -> Iterator[model.ExplainedNetwork]:
 
 def _meaning(network: Network, evidence: model.PodEvidence) -> Iterator[str]:
     """Yield the description of a network, in parts of a sentence."""
-    if network.kind is NetworkKind.OTHER:
+    if isinstance(network, kinds.ForeignNetwork):
         yield f"made by the CNI plugin {network.plugin}"
     else:
-        on = network.master or network.device
         what = _KINDS.get(network.kind, f"{network.kind} on its card")
-        yield f"{network.kind} on {on}" if on else what
+        yield f"{network.kind} on {network.device}" if network.device else what
     if network.resource:
         yield f"takes a share of {network.resource}"
     if network.mtu:

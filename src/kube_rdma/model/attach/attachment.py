@@ -1,14 +1,15 @@
 """A pod's further network: what was asked for, which network that is, what was attached.
 
-api compiles annotations and NetworkAttachmentDefinitions to NetworkAsk and Network.
-attach/rules/requests brings the two together (Wish), attach/rules/seats finds card and link for
-each (Seat), attach/rules/plan plans Steps (Plan). The agent journals the Plans and tells the pod's
-status out of Attached.
+attach/documents reads annotations and NetworkAttachmentDefinitions to NetworkAsk and Network.
+attach/rules/requests matches the two (MatchedEntry), attach/rules/placement finds card and link for
+each (PodNic), attach/rules/plan plans Steps (Plan). The agent journals the Plans and writes the
+pod's status annotations out of AttachedInterface.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import ClassVar
 
 from kube_base.frozen import Frozen
 from kube_rdma.model.attach.cni import Dns
@@ -22,19 +23,14 @@ from kube_rdma.model.survey import NamespaceMode
 
 
 class NetworkKind(StrEnum):
-    """How an interface comes into the pod.
+    """The way by which an interface comes into the pod."""
 
-    MACVLAN, IPVLAN, IPOIB: a virtual link on a card, the last one on InfiniBand. DEVICE: the card's
-    or function's own link. CARD: what the mode of the granted card means (pools/rules/modes).
-    OTHER: the binaries of the host's CNI folder make it (attach/rules/foreign_plugins).
-    """
-
-    MACVLAN = "macvlan"
+    MACVLAN = "macvlan"  # a virtual link on a card
     IPVLAN = "ipvlan"
-    IPOIB = "ipoib"
-    DEVICE = "host-device"
-    CARD = "kube-rdma"
-    OTHER = "other"
+    IPOIB = "ipoib"  # a virtual link on InfiniBand
+    DEVICE = "host-device"  # the card's or function's own link
+    CARD = "kube-rdma"  # the mode of the granted card decides (pools/rules/modes)
+    OTHER = "other"  # binaries of the host's CNI folder (attach/rules/foreign_plugins)
 
 
 class InterfaceAddress(Frozen):
@@ -49,77 +45,54 @@ class InterfaceAddress(Frozen):
 
 
 class NetworkRoute(Frozen):
-    """A route that is wanted; without `via` the gateway of the address.
-
-    `onlink`: the next hop, or without `via` all of the destination, is on the interface's network
-    although no subnet of it says so.
-    """
+    """A route that is wanted; without `via` the gateway of the address."""
 
     to: Subnet
     via: Address | None = None
+    # The next hop, or without `via` all of the destination, is on the interface's network although
+    # no subnet of it says so.
     onlink: bool = False
 
 
 class CardAddresses(StrEnum):
-    """What becomes of the addresses that a card's own link has on the node.
+    """The fate of the addresses that a card's own link has on the node."""
 
-    STAY: they are the node's. MOVE: they go into the pod with a link that moves, where it has some
-    and no pool has addresses for its rail. REQUIRED: always, and without them there is no network.
-    """
-
-    STAY = "stay"
-    MOVE = "move"
-    REQUIRED = "required"
+    STAY = "stay"  # they are the node's
+    MOVE = "move"  # into the pod with a link that moves, where no pool has addresses for its rail
+    REQUIRED = "required"  # into the pod always, and without them there is no network
 
 
 class Network(Frozen):
-    """One network as its document describes it.
+    """One network as its document describes it, with the fields that every kind has."""
 
-    `master` is the interface of the node that virtual links sit on; None: that of the granted card.
-    `resource` ties it to shares (the NAD's annotation). `rails` are those whose cards it is for;
-    none: whatever card it is on has a pool. `pools` are asked for addresses, `static`
-    ones are given besides, or give way to those that a pod asks for by the fields `yields_to` (ips,
-    cni-args). `rdma`: the granted card's RDMA device comes along. `device` is a PCI
-    address, an interface or a MAC. `function` is for a virtual function only, and what it is set to
-    in the pod; `infiniband`: one of an InfiniBand card. `guid` is for a pod that asks for no other.
-    `pkey` is a partition without the bit for full members, of InfiniBand alone. `isolated`: only
-    where an RDMA device belongs to one namespace; `configured`: only for entries that
-    ib-kubernetes has seen. `sysctls` are of the interface: ``ipv4/conf``, ``arp_notify``, ``1``.
-    `accept_ra`: routers may configure the interface by their advertisements.
-    `lends`: a pod may name the card, by the capability deviceID. `config` is the document itself,
-    for plugins that are called; `source` its place. `ipam_plugin` is the binary that gives the
-    addresses of an interface of kube-rdma's, where no pool does; `dns` is that of the document.
-    """
+    kind: ClassVar[NetworkKind]
 
-    name: str  # namespace/name, as status tells it
-    kind: NetworkKind
-    source: str
-    master: str | None = None
-    mode: str = ""
+    name: str  # namespace/name, as pods name it and as their status shows it
+    source: str  # the place of the document, for messages
+    resource: str | None = None  # whose shares its interfaces need (the NAD's annotation)
+    device: str | None = None  # interface, PCI address or MAC on the node; None: the granted card's
+    lends: bool = False  # the capability deviceID: a pod may name the card
+    rdma: bool = True  # the granted card's RDMA device comes along
+
+    # The interface.
     mtu: int | None = None
-    resource: str | None = None
-    rails: tuple[int, ...] = ()
-    pools: tuple[PoolName, ...] = ()
-    static: tuple[InterfaceAddress, ...] = ()
-    yields_to: tuple[str, ...] = ()
-    routes: tuple[NetworkRoute, ...] = ()
-    rdma: bool = True
-    device: str | None = None  # of kind DEVICE, where the document says it
     mac: str | None = None
-    function: FunctionSettings | None = None  # of kind DEVICE
-    infiniband: bool = False
-    guid: str | None = None
-    isolated: bool = False
-    configured: bool = False
-    pkey: int | None = None
-    sysctls: tuple[tuple[str, str, str], ...] = ()
-    accept_ra: bool = False
+    sysctls: tuple[tuple[str, str, str], ...] = ()  # ("ipv4/conf", "arp_notify", "1")
+    accept_ra: bool = False  # routers may configure it by their advertisements
+
+    # Its addresses.
+    rails: tuple[int, ...] = ()  # only for cards of these rails; empty: a pool has any card's
+    pools: tuple[PoolName, ...] = ()
+    static: tuple[InterfaceAddress, ...] = ()  # given besides those of pools
+    yields_to: tuple[str, ...] = ()  # fields of an ask whose addresses replace `static`
     card_addresses: CardAddresses = CardAddresses.STAY
-    lends: bool = False
-    config: bytes = b""
-    plugin: str = ""  # the CNI type, of kind OTHER
-    ipam_plugin: str = ""
+    ipam_plugin: str = ""  # the binary of others that gives the addresses, where no pool does
+    routes: tuple[NetworkRoute, ...] = ()
     dns: Dns | None = None
+
+    # The document, for plugins that are called.
+    config: bytes = b""
+    plugin: str = ""  # its first CNI type
 
 
 class AskedAddress(Frozen):
@@ -130,47 +103,44 @@ class AskedAddress(Frozen):
 
 
 class NetworkAsk(Frozen):
-    """One entry of a pod's annotation; `source` names the entry, ``networks[2]``.
-
-    `capabilities` are what only other plugins can do (``portMappings``, ``bandwidth``), as JSON.
-    `routes` come before those of the network. `default`: the pod's default routes lead to the
-    gateways of this interface's addresses, whichever those turn out to be. `argued_guid` is the
-    GUID of its cni-args, `configured`: ib-kubernetes has put it there. `by_pod_networks`: it is a
-    block of ``k8s.volcengine.com/pod-networks``, which calls some fields otherwise. `held` is the
-    share that it is for, where a claim asks; `mtu` counts before that of the network, and 0 is that
-    of the card.
-    """
+    """One entry of a pod's annotation, or of its claims."""
 
     namespace: str
     network: str
     interface: InterfaceName
-    source: str
+    source: str  # names the entry: networks[2]
     addresses: tuple[AskedAddress, ...] = ()
     passed_on: tuple[AskedAddress, ...] = ()  # all that a meta-plugin says of it, by any field
     mac: str | None = None
     guid: str | None = None
     default_routes: tuple[Address, ...] = ()
-    routes: tuple[NetworkRoute, ...] = ()
-    default: bool = False
+    routes: tuple[NetworkRoute, ...] = ()  # before those of the network
+    default: bool = False  # default routes by the gateways that the interface's addresses get
     device_id: str | None = None
-    argued_guid: str | None = None
-    configured: bool = False
+    argued_guid: str | None = None  # of its cni-args
+    configured: bool = False  # ib-kubernetes has put it there
     arguments: bytes = b"{}"  # cni-args, as JSON
+    # What only other plugins can do (portMappings, bandwidth), as JSON.
     capabilities: tuple[tuple[str, bytes], ...] = ()
-    by_pod_networks: bool = False
-    held: HeldShare | None = None
-    mtu: int | None = None
+    by_pod_networks: bool = False  # a block of k8s.volcengine.com/pod-networks
+    held: HeldShare | None = None  # the share that it is for, where a claim asks
+    mtu: int | None = None  # before that of the network; 0 is that of the card
 
 
-class Wish(Frozen):
-    """An entry with the network that it means."""
+class MatchedEntry(Frozen):
+    """An entry of the annotation with the network that it names."""
 
     ask: NetworkAsk
     network: Network
 
+    @property
+    def mac(self) -> str | None:
+        """Return the MAC of entry or document; None: that of the card, or one of the kernel's."""
+        return self.ask.mac or self.network.mac
+
 
 class LinkWays(Frozen):
-    """How the node uses a link: its routes over it, the rules for what comes from its addresses.
+    """The node's routes over a link, and its rules for what comes from the link's addresses.
 
     Without what the kernel or router advertisements make again by themselves.
     """
@@ -181,21 +151,13 @@ class LinkWays(Frozen):
 
     @property
     def own(self) -> tuple[AddRoute, ...]:
-        """The routes that its addresses use: of the main table, and of tables of its rules."""
+        """Return the routes of its addresses: of the main table, and of tables of its rules."""
         tables = {rule.table for rule in self.rules}
         return tuple(r for r in self.routes if r.table is None or r.table in tables)
 
 
 class HostLink(Frozen):
-    """An interface of the node now. `default_route`: the node itself is reached through it.
-
-    `addresses` are those that somebody gave it, with their length; what the kernel makes itself
-    (fe80::/64) is left out. `virtual` is the place of a virtual function whose physical one has an
-    interface on the node too, `settings` what that one tells of it, asked for only where it counts.
-    `master` is what it is enslaved to; when `bonded`, a bond, on which virtual interfaces stand.
-    `kind` is the kernel's of a virtual link (``veth``, ``vlan``, ``bond``), empty for a card's own.
-    `ways` are the node's routes over it, asked for where the link may go into a pod.
-    """
+    """An interface of the node now."""
 
     index: int
     name: str
@@ -204,41 +166,30 @@ class HostLink(Frozen):
     up: bool  # administratively
     pci: PciAddress | None
     link_type: str  # as Netdev.link_type
-    default_route: bool = False
-    addresses: tuple[tuple[Address, int], ...] = ()
-    virtual: FunctionPlace | None = None
-    settings: FunctionSettings | None = None
-    master: str | None = None
-    bonded: bool = False
-    kind: str = ""
-    ways: LinkWays | None = None
+    default_route: bool = False  # the node itself is reached through it
+    addresses: tuple[tuple[Address, int], ...] = ()  # with their length; without the kernel's own
+    virtual: FunctionPlace | None = None  # its place, if its physical function has a link here too
+    settings: FunctionSettings | None = None  # as the physical function reports, where that counts
+    master: str | None = None  # what it is enslaved to
+    bonded: bool = False  # the master is a bond, on which virtual interfaces stand
+    kind: str = ""  # the kernel's of a virtual link (veth, vlan, bond); empty for a card's own
+    ways: LinkWays | None = None  # asked for where the link may go into a pod
 
 
 class HostNetwork(Frozen):
-    """The node as planning needs it.
-
-    `soft` is the kind of RDMA link to make on cards without an RDMA device of their own (rxe, siw);
-    None: none is made. `guids` are those of the RDMA devices that the node can see, with their name
-    and function. `owned` are the cards that belong to whoever holds their share, with its resource;
-    `inside` the links that are in a pod: their name and function on the node, and the pod. `rails`
-    are those of cards, none where nobody asked.
-    """
+    """The node as planning needs it."""
 
     links: tuple[HostLink, ...]
     namespace_mode: NamespaceMode
-    soft: str | None = None
-    guids: tuple[tuple[str, PciAddress | None, str], ...] = ()
-    owned: tuple[tuple[Card, str], ...] = ()
-    inside: tuple[tuple[str, PciAddress | None, str], ...] = ()
-    rails: tuple[tuple[CardId, int], ...] = ()
+    soft: str | None = None  # kind of RDMA link to make on cards without a device: rxe, siw
+    guids: tuple[tuple[str, PciAddress | None, str], ...] = ()  # of RDMA devices here, by name
+    owned: tuple[tuple[Card, str], ...] = ()  # cards of whoever holds their share, with resource
+    inside: tuple[tuple[str, PciAddress | None, str], ...] = ()  # links in pods, with the pod
+    rails: tuple[tuple[CardId, int], ...] = ()  # of cards; none where nobody asked
 
 
 class GrantedShare(Frozen):
-    """One share that a container of the pod holds, and what it stands for.
-
-    `early`: its device nodes were given to the container before the pod had a network, and stay;
-    `char_paths` are those. `slots`: a claim may take several shares of a card at once.
-    """
+    """One share that a container of the pod holds, with its cards."""
 
     container: str
     resource: str
@@ -246,19 +197,19 @@ class GrantedShare(Frozen):
     cards: tuple[Card, ...]
     mode: Mode
     bind: Bind
-    early: bool = False
-    char_paths: tuple[str, ...] = ()
-    slots: int = 1
+    early: bool = False  # the container got its device nodes before the pod had a network
+    char_paths: tuple[str, ...] = ()  # these nodes
+    slots: int = 1  # a claim may take several shares of a card at once
     device_files: tuple[CharKind, ...] = DATA_FILES
 
     @property
     def held(self) -> HeldShare:
-        """Its key among promises."""
+        """Return its key among promises."""
         return self.resource, self.share
 
 
 class Way(StrEnum):
-    """What is done to the link of a card."""
+    """The act on the link of a card: it moves, or a virtual link is made on it."""
 
     TAKE = "take"
     MACVLAN = "macvlan"
@@ -266,101 +217,97 @@ class Way(StrEnum):
     IPOIB = "ipoib"
 
 
-class NetworkSeat(Frozen):
-    """A wish with its place on the node, before it has addresses.
+class PodNic(Frozen):
+    """One interface of a pod with its card and link on the node, before it has addresses."""
 
-    `number` is its place in the annotation, from 1. `card` and `share` are None where the pod holds
-    no share of the card: then no RDMA device comes along. `ipam` asks another plugin for addresses.
-    `mtu` is what the interface is set to; None: it stays as it is.
-    """
-
-    wish: Wish
-    number: int
+    entry: MatchedEntry
+    number: int  # place in the annotation, from 1
     way: Way
     link: HostLink
-    card: Card | None = None
+    card: Card | None = None  # None: the pod holds no share of it, so no RDMA device comes along
     share: GrantedShare | None = None
     soft: str | None = None  # kind of the soft RDMA link to make
     devices: tuple[str, ...] = ()  # RDMA devices of the card itself that the pod will use
     roce: bool = False  # they have a GID for each address of the interface
-    ipam: CallPlugin | None = None
-    mtu: int | None = None
+    ipam: CallPlugin | None = None  # asks another plugin for addresses
+    mtu: int | None = None  # None: it stays as it is
+
+    @property
+    def interface(self) -> InterfaceName:
+        """Return its name in the pod."""
+        return self.entry.ask.interface
+
+    @property
+    def network(self) -> Network:
+        """Return the network that it belongs to."""
+        return self.entry.network
 
 
 class Sandbox(Frozen):
-    """Where an attachment goes; the inode tells one namespace from a later one at its path."""
+    """The pod's network namespace, in which an attachment is made."""
 
     container: ContainerId
     pod: PodName
     uid: str
     netns_path: str
-    netns_inode: int
+    netns_inode: int  # distinguishes it from a later one at this path
 
 
 class AttachmentKey(Frozen):
-    """What one ADD made, and what its DEL ends.
-
-    `interface` is the one that the caller asked for; None: all networks of the pod, in one call.
-    """
+    """The key of what one ADD made, and its DEL ends."""
 
     container: ContainerId
-    interface: InterfaceName | None = None
+    interface: InterfaceName | None = None  # of the call; None: all networks of the pod in one
 
 
 class GidTable(Frozen):
-    """How full a device's table is. An address takes an entry of each RoCE version it speaks."""
+    """The entries of a device's GID table."""
 
     device: str
     size: int
     used: int
-    versions: int = 2
+    versions: int = 2  # of RoCE: an address takes an entry of each
 
 
-class Given(Frozen):
-    """What IPAM gave to one interface; routes and `probe` are those of its pool."""
+class AssignedAddresses(Frozen):
+    """Addresses that IPAM gave to one interface, with routes and `probe` of their pool."""
 
     interface: InterfaceName
     addresses: tuple[InterfaceAddress, ...] = ()
     routes: tuple[NetworkRoute, ...] = ()
-    probe: bool = False
+    probe: bool = False  # ask the network first whether somebody has them
 
 
 class Plan(Frozen):
-    """All Steps of one interface, in order: what the journal holds before the first one is run.
-
-    `held` is the share that this interface belongs to, and with it the container.
-    """
+    """All Steps of one interface, in order: the journal holds them before the first one is run."""
 
     interface: InterfaceName
     network: str
     card: CardId | None
     steps: tuple[Step, ...]
     addresses: tuple[InterfaceAddress, ...] = ()
-    held: HeldShare | None = None
+    held: HeldShare | None = None  # the share that it belongs to, and with it the container
 
 
 class PluginResult(Frozen):
-    """What other plugins answered to the ADD of an interface, as JSON: CHECK and DEL need it."""
+    """The answer of other plugins to the ADD of an interface; CHECK and DEL need it."""
 
     interface: InterfaceName
-    document: bytes
+    document: bytes  # JSON
     dns: Dns | None = None
 
 
 class Attachment(Frozen):
-    """All of kube-rdma in one sandbox. `complete` once every step was run and ADD answered."""
+    """All interfaces of kube-rdma in one sandbox."""
 
     sandbox: Sandbox
     plans: tuple[Plan, ...]
-    complete: bool = False
+    complete: bool = False  # every step was run and ADD answered
     results: tuple[PluginResult, ...] = ()
 
 
-class Attached(Frozen):
-    """One interface as it is in the pod, for the status annotations.
-
-    `pci` is the card's function, `physical` the physical one of a virtual function.
-    """
+class AttachedInterface(Frozen):
+    """One interface as it is in the pod, for the status annotations."""
 
     network: str
     interface: InterfaceName
@@ -371,38 +318,34 @@ class Attached(Frozen):
     gid: str | None = None
     gid_index: int | None = None
     card: CardId | None = None
-    pci: PciAddress | None = None
-    physical: PciAddress | None = None
+    pci: PciAddress | None = None  # of the card's function
+    physical: PciAddress | None = None  # of its physical one, if it is a virtual function
     default_routes: tuple[Address, ...] = ()  # gateways of the pod's default routes through it
     dns: Dns | None = None  # of the network's ipam, or what other plugins answered
 
 
-# What a pod's network namespace holds at one moment: a fresh look, to be compared with a Plan.
+# A pod's network namespace at one moment, to be compared with a Plan.
 
 _VIRTUAL = frozenset(kind.value for kind in VirtualKind)
 
 
 class SeenLink(Frozen):
-    """An interface. `kind` is the kernel's (IFLA_INFO_KIND), "" for a card's own link.
-
-    `parent` is the index of the link that it sits on (IFLA_LINK), which is one of the node, or one
-    that was taken from there.
-    """
+    """An interface of a network namespace."""
 
     name: InterfaceName
     index: int
     mtu: int
     mac: str
     up: bool  # administratively
-    kind: str = ""
-    parent: int | None = None
+    kind: str = ""  # the kernel's (IFLA_INFO_KIND), empty for a card's own link
+    parent: int | None = None  # index of the link below (IFLA_LINK), which is or was the node's
     alias: str = ""
     pci: PciAddress | None = None
     addresses: tuple[tuple[Address, int], ...] = ()  # with their length
 
     @property
     def virtual(self) -> bool:
-        """Whether it sits on another one.
+        """Return whether it sits on another one.
 
         Of IPoIB the kernel says the kind for a card's own interface too (ipoib_add_port,
         drivers/infiniband/ulp/ipoib/ipoib_main.c), and only a child has a parent.
@@ -410,67 +353,39 @@ class SeenLink(Frozen):
         return self.kind in _VIRTUAL and (self.kind != VirtualKind.IPOIB or bool(self.parent))
 
 
-class SeenRoute(Frozen):
-    """A unicast route; `table` None is the main one, `via` None means on-link."""
-
-    name: InterfaceName
-    to: Subnet
-    via: Address | None = None
-    table: int | None = None
-
-
-class SeenRule(Frozen):
-    """A rule that sends what comes from an address to a table."""
-
-    source: Address
-    table: int
-    priority: int
-
-
 class SeenRdma(Frozen):
-    """An RDMA device that can be used there.
-
-    `netdev` is the interface of its port, if that is one of the pod's. `gids` are the addresses of
-    its GID table with their interface; those of an interface of the pod's that has the address, for
-    the table of a shared card holds those of other pods, whose interfaces have the same names.
-    """
+    """An RDMA device that can be used there."""
 
     name: str
-    netdev: InterfaceName | None = None
+    netdev: InterfaceName | None = None  # of its port, if that is one of the pod's
     pci: PciAddress | None = None
+    # Addresses of its GID table with their interface, if an interface of the pod's has the address:
+    # the table of a shared card holds those of other pods, whose interfaces have the same names.
     gids: tuple[tuple[InterfaceName, Address], ...] = ()
     guid: str | None = None  # of its node, as FunctionSettings has it
 
 
 class PodView(Frozen):
-    """The namespace; `sysctls` holds those that were asked about, path and value.
-
-    So does `functions`, of virtual functions; their settings are the node's, wherever their
-    interface is.
-    """
+    """A network namespace as it is seen now."""
 
     links: tuple[SeenLink, ...] = ()
-    routes: tuple[SeenRoute, ...] = ()
-    rules: tuple[SeenRule, ...] = ()
+    routes: tuple[AddRoute, ...] = ()
+    rules: tuple[AddRule, ...] = ()
     rdma: tuple[SeenRdma, ...] = ()
-    sysctls: tuple[tuple[str, str], ...] = ()
-    functions: tuple[tuple[FunctionPlace, FunctionSettings], ...] = ()
+    sysctls: tuple[tuple[str, str], ...] = ()  # path and value of those that were asked about
+    functions: tuple[tuple[FunctionPlace, FunctionSettings], ...] = ()  # likewise, on the node
 
 
-# What an agent asks for when only a new pod helps: it lacks its networks, or cannot start.
+# A request for a new pod: this one lacks its networks, or cannot start.
 
 RESTART = "kube-rdma.io/needs-restart"
 """Label (with the value "true") and annotation."""
 
 
 class RestartRequest(Frozen):
-    """Which node's agent asks, when it did so last in seconds of the Unix epoch, and why.
-
-    `outdated`: the pod does not lack its networks while it runs, it cannot start at all, for its
-    containers hold another device's nodes.
-    """
+    """A request of a node's agent that a pod be made anew."""
 
     node: str
-    at: int
+    at: int  # seconds of the Unix epoch, the last time
     why: str
-    outdated: bool = False
+    outdated: bool = False  # it cannot start: its containers hold another device's nodes

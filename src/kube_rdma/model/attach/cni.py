@@ -1,7 +1,7 @@
-"""The CNI configuration of a node: its files, who calls kube-rdma, and what has to change for it.
+"""The CNI configuration of a node, the calls of runtimes and meta-plugins, and their answers.
 
-adapters/cni/conf reads and writes the folder, attach/rules/conflist decides what it should
-hold.
+adapters/cni/conf reads and writes the folder, attach/rules/conflist decides what it should hold;
+adapters/cni/protocol decodes calls and encodes answers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ANNOTATIONS = "io.kubernetes.cri.pod-annotations"
 
 
 class Wiring(StrEnum):
-    """Who calls kube-rdma for a pod (docs/decisions/0010)."""
+    """The caller of kube-rdma for a pod (docs/decisions/0010)."""
 
     CHAIN = "chain"  # the runtime, behind the cluster's own plugin
     DELEGATE = "delegate"  # a meta-plugin such as Multus, for the networks that a pod names
@@ -48,42 +48,34 @@ class ConfFile(Frozen):
 
 
 class ConfPlan(Frozen):
-    """What the folder should become. `default` is the file that the runtime takes before it.
-
-    Nothing to write and nothing to remove: all is as it should be. `readers` are the annotations
-    that meta-plugins read, each with the product; `notes` are sentences about files of others.
-    `missing` are plugins of the default that are not beside kube-rdma's: the runtime has them
-    elsewhere. `guard` is a product in the default that may keep all others out of the folder, so
-    what is written counts only when it has stood for a while.
-    """
+    """The folder as it should become; with nothing to write and to remove it is so already."""
 
     wiring: Wiring
-    default: str = ""
+    default: str = ""  # the file that the runtime takes before it
     writes: tuple[ConfFile, ...] = ()
     removes: tuple[str, ...] = ()
-    readers: tuple[tuple[str, str], ...] = ()
-    notes: tuple[str, ...] = ()
+    readers: tuple[tuple[str, str], ...] = ()  # annotations of meta-plugins, with the product
+    notes: tuple[str, ...] = ()  # sentences about files of others
+    # Plugins of the default that are not beside kube-rdma's: the runtime has them elsewhere.
     missing: tuple[str, ...] = ()
+    # A product in the default that may keep all others out of the folder, so that what is written
+    # counts only when it has stood for a while.
     guard: str = ""
 
     @property
     def changes(self) -> bool:
-        """Whether anything has to be done."""
+        """Return whether anything has to be done."""
         return bool(self.writes or self.removes)
 
 
 SET_ASIDE = ".cilium_bak"  # what Cilium puts behind the name of a file that no runtime shall read
 
 
-class Undone(Frozen):
-    """What became of kube-rdma's writes to the folder.
+class UndoneWrites(Frozen):
+    """Writes of kube-rdma to the folder that somebody undid."""
 
-    `at_once` counts those, in a row, that somebody undid within a second; `set_aside` are files of
-    kube-rdma that got SET_ASIDE behind their names.
-    """
-
-    at_once: int = 0
-    set_aside: tuple[str, ...] = ()
+    at_once: int = 0  # in a row, within a second each
+    set_aside: tuple[str, ...] = ()  # files of kube-rdma that got SET_ASIDE behind their names
 
 
 # A call of the Container Network Interface, and what is answered.
@@ -92,7 +84,7 @@ VERSIONS = ("0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0")
 
 
 class Verb(StrEnum):
-    """What is asked; VERSION never comes, the shim answers it."""
+    """The command of a call; VERSION never comes, the shim answers it."""
 
     ADD = "ADD"
     DEL = "DEL"
@@ -115,26 +107,27 @@ class Code(IntEnum):
 
 
 class CniInterface(Frozen):
-    """An interface, of the host if without `sandbox`; `mtu` and what follows is of 1.1.0."""
+    """An interface of a result."""
 
     name: str
     mac: str = ""
-    sandbox: str = ""
+    sandbox: str = ""  # empty: it is the host's
+    # Of 1.1.0:
     mtu: int = 0
     socket_path: str = ""
     pci: str = ""
 
 
 class LinkAddress(Frozen):
-    """An address; `link` is the place of its interface among the result's, if it has one."""
+    """An address of a result."""
 
     address: IPv4Interface | IPv6Interface
     gateway: IPv4Address | IPv6Address | None = None
-    link: int | None = None
+    link: int | None = None  # the place of its interface among the result's
 
 
 class LinkRoute(Frozen):
-    """A route; what is None is not said. All but the first two are of 1.1.0."""
+    """A route of a result. All but the first two fields are of 1.1.0."""
 
     to: IPv4Network | IPv6Network
     via: IPv4Address | IPv6Address | None = None
@@ -146,7 +139,7 @@ class LinkRoute(Frozen):
 
 
 class Dns(Frozen):
-    """How the container should resolve names."""
+    """The container's resolver configuration."""
 
     nameservers: tuple[str, ...] = ()
     domain: str = ""
@@ -155,7 +148,7 @@ class Dns(Frozen):
 
 
 class CniResult(Frozen):
-    """What an ADD made. As an answer it holds only what kube-rdma made.
+    """The result of an ADD. As an answer it holds only what kube-rdma made.
 
     The encoder puts it behind the previous result, of which every field is kept as it was.
     """
@@ -167,37 +160,29 @@ class CniResult(Frozen):
 
 
 class CniAttachment(Frozen):
-    """One interface of one sandbox: what DEL removes, and what GC is told to leave."""
+    """One interface of one sandbox, which DEL removes and GC is told to leave."""
 
     container: ContainerId
     interface: InterfaceName
 
 
 class Call(Frozen):
-    """One call. What a verb has no use for is empty: GC and STATUS are about no container.
-
-    `netns` is a descriptor of the pod's network namespace, checked to be one, and open for as long
-    as the call lasts; ADD always has it. `uid` and `pod` are what the kubelet told the runtime,
-    `args` all of CNI_ARGS. `previous` is what the plugins before kube-rdma made, `valid` what GC
-    must leave, `config` the whole configuration as it came, for the keys that only some callers
-    know. `plugin` is the type of that configuration, `marked` says that it is kube-rdma's entry in
-    the cluster's list (attach/rules/conflist). `annotations` are the pod's where the
-    runtime tells them to that entry.
-    """
+    """One CNI call, decoded. A field that the verb has no use for is empty."""
 
     verb: Verb
     version: str
     network: str
-    config: bytes
-    container: ContainerId
+    config: bytes  # all of the configuration as it came, for keys that only some callers know
+    container: ContainerId  # empty for GC and STATUS
     interface: InterfaceName
-    netns: int | None = None
+    netns: int | None = None  # descriptor of the pod's namespace, open while the call lasts
     netns_path: str = ""
-    pod: PodName | None = None
+    pod: PodName | None = None  # as the kubelet told the runtime
     uid: str = ""
-    args: tuple[tuple[str, str], ...] = ()
-    previous: CniResult | None = None
-    valid: tuple[CniAttachment, ...] = ()
-    plugin: str = PLUGIN
-    marked: bool = False
+    args: tuple[tuple[str, str], ...] = ()  # all of CNI_ARGS
+    previous: CniResult | None = None  # of the plugins before kube-rdma
+    valid: tuple[CniAttachment, ...] = ()  # GC must leave them
+    plugin: str = PLUGIN  # the type in the configuration
+    marked: bool = False  # kube-rdma's entry in the cluster's list (attach/rules/conflist)
+    # The pod's, where the runtime gives them to that entry.
     annotations: tuple[tuple[str, str], ...] | None = None

@@ -17,7 +17,8 @@ from kube_rdma.model.admission import (
     ClaimFacts,
     OfferedPool,
 )
-from kube_rdma.model.attach.attachment import InterfaceAddress, Network, NetworkKind
+from kube_rdma.model.attach import kinds
+from kube_rdma.model.attach.attachment import InterfaceAddress
 from kube_rdma.model.finding import Severity
 from kube_rdma.model.ipam import IPPool, IPRange, PoolName
 from kube_rdma.model.pools import Bind, Mode, PoolSpec
@@ -41,7 +42,7 @@ def only(*args, **kwargs):
 
 
 def net(name, **fields):
-    return Network(name=f"team/{name}", kind=NetworkKind.MACVLAN, source=name, **fields)
+    return kinds.MacvlanNetwork(name=f"team/{name}", source=name, **fields)
 
 
 def offered(mode, resource=VKE, selector=(), **spec):
@@ -119,7 +120,7 @@ def test_blocks_of_networks_that_have_no_card_are_not_counted():
     """Those that other plugins make; what nobody knows here may be one of them."""
     pod = template(asking(), annotations=blocks("rdma", "rdma", "slow"))
     assert not findings(pod)
-    other = Network(name="team/rdma", kind=NetworkKind.OTHER, source="s")
+    other = kinds.ForeignNetwork(name="team/rdma", source="s")
     assert rules(pod, AdmissionFacts(networks=(other,))) == ["block-count"]
 
 

@@ -8,7 +8,7 @@ from kube_rdma.admission.rules.findings import findings
 from kube_rdma.admission.rules.near_misses import misspelt, near
 from kube_rdma.attach.rules.requests import ANNOTATION, POD_NETWORKS
 from kube_rdma.model.admission import AdmissionFacts, AdmissionSettings
-from kube_rdma.model.attach.attachment import Network, NetworkKind
+from kube_rdma.model.attach import kinds
 from kube_rdma.model.finding import Severity
 from tests.kit.admission import asking, blocks, container, networks, template
 
@@ -17,9 +17,7 @@ WORDS = st.text("abcdefghij", min_size=6, max_size=12)
 
 
 def named(*resources, networks=()):
-    listed = (
-        Network(name=f"team/{name}", kind=NetworkKind.OTHER, source=name) for name in networks
-    )
+    listed = (kinds.ForeignNetwork(name=f"team/{name}", source=name) for name in networks)
     return AdmissionFacts(resources=resources, networks=tuple(listed))
 
 

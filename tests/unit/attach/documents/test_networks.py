@@ -1,4 +1,4 @@
-"""The annotation that asks for networks: both forms, every field, every sentence about a fault."""
+"""The annotation of networks, as people and as programs in Go write it."""
 
 import json
 import re
@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from kube_base.errors import MOST_FAULTS, Refused
 from kube_rdma.attach.documents import pod_networks
-from kube_rdma.attach.documents.networks import LONGEST, MOST, MOST_VALUES, asks
-from kube_rdma.attach.documents.networks import load as load_warnings
+from kube_rdma.attach.documents.networks import LONGEST, MOST, MOST_VALUES, asks, load
 from kube_rdma.model.attach.attachment import AskedAddress, NetworkAsk
-from tests.unit.attach.documents.bad_networks import NETWORKS, load
+from tests.unit.attach.documents.bad_networks import NETWORKS, load_bad
 
 GOLDEN = Path(__file__).with_name("network_refusals.txt")
 PLACE = re.compile(
@@ -25,7 +24,7 @@ PLACE = re.compile(
 
 def refusal(name):
     with pytest.raises(Refused) as caught:
-        load(name)
+        load_bad(name)
     return caught.value
 
 
@@ -58,12 +57,10 @@ def test_names_with_commas():
 
 @pytest.mark.parametrize("text", ["", "  \n", "[]"])
 def test_a_pod_may_ask_for_nothing(text):
-    """An empty annotation is none."""
     assert asks(text, "default") == ()
 
 
 def test_every_field_of_an_entry():
-    """Each of the specification's fields, in its own spelling."""
     entry = {
         "name": "a",
         "namespace": "other",
@@ -160,21 +157,18 @@ def test_a_flood_is_one_sentence(text):
 
 @pytest.mark.parametrize("field", ["ips", "default-route", "portMappings"])
 def test_a_flood_of_addresses_is_one_sentence(field):
-    """Each would take longer than anything else."""
     text = json.dumps([{"name": "a", field: ["x"] * 257}])
     with pytest.raises(Refused, match="its lists have 257 entries, of which 256 are read"):
         asks(text, "default")
 
 
 def test_a_flood_of_routes_deep_inside_is_one_sentence():
-    """Of the other annotation."""
     routes = {"traffic": {"routes": {"extraRoutes": [{"dst": "x"}] * 257}}}
     with pytest.raises(Refused, match="its lists have 257 entries"):
         pod_networks.load(json.dumps([{"cniConf": {"name": "a"}, **routes}]), "", "a", "cni")
 
 
 def test_as_many_networks_as_there_may_be_can_say_all_that_they_may():
-    """The bounds are for floods."""
     entry = {
         "name": "n" * 60,
         "namespace": "s" * 60,
@@ -189,6 +183,76 @@ def test_as_many_networks_as_there_may_be_can_say_all_that_they_may():
 def test_of_very_many_fields_that_nobody_knows_the_first_are_told():
     """Each sentence is a line of the agent's log, at each try."""
     entries = [{"name": "a", **{f"{n}{'x' * 5}": 1 for n in range(1200)}}]
-    warnings = load_warnings(json.dumps(entries), "default").warnings
+    warnings = load(json.dumps(entries), "default").warnings
     assert len(warnings) == MOST_FAULTS + 1
     assert warnings[-1] == "k8s.v1.cni.cncf.io/networks: 1180 more fields are ignored"
+
+
+FIELDS = (
+    *("namespace", "ips", "mac", "infiniband-guid", "interface", "interfaceRequest"),
+    *("portMappings", "bandwidth", "deviceID", "cni-args", "default-route"),
+    "ipam-claim-reference",
+)
+TEXTS = ("namespace", "mac", "infiniband-guid", "interface", "interfaceRequest", "deviceID")
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_null_says_nothing(field):
+    """As if the field were not there, and nobody is warned."""
+    found = load(json.dumps([{"name": "a", field: None}]), "default")
+    assert (found.asks, found.warnings) == (asks("a", "default"), ())
+
+
+@pytest.mark.parametrize("field", TEXTS)
+def test_an_empty_text_says_nothing(field):
+    """Where Go has a text, its zero value is the empty one."""
+    assert asks(json.dumps([{"name": "a", field: ""}]), "default") == asks("a", "default")
+
+
+def test_null_inside_of_an_entry_says_nothing():
+    ports = [{"hostPort": 80, "containerPort": 8080, "hostIP": None}]
+    entry = {
+        "name": "a",
+        "portMappings": ports,
+        "bandwidth": {"ingressRate": 5, "egressRate": None},
+    }
+    (found,) = asks(json.dumps([entry]), "default")
+    assert {key: json.loads(value) for key, value in found.capabilities} == {
+        "portMappings": [{"hostPort": 80, "containerPort": 8080}],
+        "bandwidth": {"ingressRate": 5},
+    }
+
+
+def test_null_in_cni_args_is_the_plugins_business():
+    """What is in there goes to them as it is."""
+    (found,) = asks('[{"name": "a", "cni-args": {"x": null}}]', "default")
+    assert json.loads(found.arguments) == {"x": None}
+
+
+def test_a_name_is_needed_all_the_same():
+    """Null is none, and the empty text is not one."""
+    with pytest.raises(Refused, match="the field is missing"):
+        load('[{"name": null}]', "default")
+    with pytest.raises(Refused, match="is not the name of an object"):
+        load('[{"name": ""}]', "default")
+
+
+def test_a_key_of_nobody_is_passed_over_with_a_warning():
+    """At its place; one that is like ours was probably meant, and is refused as ever."""
+    text = '[{"name": "a",\n  "x-team": {"b": 1}, "portMappings": [{"hostPort": 1, "zone": 2,'
+    found = load(f'{text} "containerPort": 2}}]}}]', "default")
+    assert [one.network for one in found.asks] == ["a"]
+    assert [one.partition("networks:")[2] for one in found.warnings] == [
+        '2:3: networks[0]."x-team": there is no such field, it is ignored',
+        "2:56: networks[0].portMappings[0].zone: there is no such field, it is ignored",
+    ]
+    with pytest.raises(Refused, match='Did you mean "default-route"'):
+        load('[{"name": "a", "default_route": ["10.0.0.1"]}]', "default")
+
+
+def test_a_claim_is_known_and_somebody_elses():
+    """It is no fault; that we do nothing with it is said."""
+    found = load('[{"name": "a", "ipam-claim-reference": "vm-a"}]', "default")
+    (warning,) = found.warnings
+    assert warning.endswith("only plugins that read it themselves heed it")
+    assert found.asks == asks("a", "default")

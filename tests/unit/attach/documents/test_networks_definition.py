@@ -7,7 +7,12 @@ import pytest
 
 from kube_base.errors import Refused
 from kube_rdma.attach.documents.network_definition import LONGEST, load
-from kube_rdma.model.attach.attachment import InterfaceAddress, NetworkKind, NetworkRoute
+from kube_rdma.model.attach import kinds
+from kube_rdma.model.attach.attachment import (
+    InterfaceAddress,
+    NetworkKind,
+    NetworkRoute,
+)
 from kube_rdma.model.pools import FunctionSettings, LinkState, VlanProtocol
 
 RESOURCE = "rdma/hca_shared_devices_a"
@@ -54,7 +59,7 @@ def test_the_network_of_the_operator_document():
         NetworkKind.MACVLAN,
         RESOURCE,
     )
-    assert (net.master, net.mode, net.mtu, net.rdma) == ("ens2f0", "bridge", 9000, True)
+    assert (net.device, net.mode, net.mtu, net.rdma) == ("ens2f0", "bridge", 9000, True)
     (part,) = found.ipam.pool.ranges
     assert part.subnet == ip_network("192.168.111.0/24")
     assert net.pools == (found.ipam.pool.name,)
@@ -64,7 +69,7 @@ def test_the_network_of_the_operator_document():
 def test_an_empty_text_means_the_default():
     """As in Go, where what is not said is empty."""
     net = network({"type": "macvlan", "master": "", "mode": "", "mtu": 0})
-    assert (net.master, net.mode, net.mtu) == (None, "bridge", None)
+    assert (net.device, net.mode, net.mtu) == (None, "bridge", None)
     assert network({"type": "ipvlan", "mode": ""}).mode == "l2"
 
 
@@ -80,9 +85,8 @@ def test_an_empty_text_means_the_default():
     ],
 )
 def test_the_ways_to_name_a_device(said, device):
-    """Five, and none where the granted card is meant."""
     net = network({"type": "host-device", **said})
-    assert (net.kind, net.device, net.master) == (NetworkKind.DEVICE, device, None)
+    assert (net.kind, net.device) == (NetworkKind.DEVICE, device)
 
 
 def test_a_virtual_function_with_all_keys():
@@ -107,7 +111,6 @@ def test_a_virtual_function_with_all_keys():
 
 
 def test_a_virtual_function_of_infiniband_with_all_keys():
-    """ib-sriov: the GUID is for entries that have none."""
     said = {
         "deviceID": "0000:03:02.0",
         "pkey": "0x8012",
@@ -117,7 +120,7 @@ def test_a_virtual_function_of_infiniband_with_all_keys():
         "args": {"cni": {"guid": "02:00:0a:00:00:00:00:01"}},
     }
     net = network({"type": "ib-sriov", **said})
-    assert (net.kind, net.device, net.infiniband) == (NetworkKind.DEVICE, "0000:03:02.0", True)
+    assert (type(net), net.device) == (kinds.IbSriovNetwork, "0000:03:02.0")
     assert (net.pkey, net.guid) == (0x12, "02:00:0a:00:00:00:00:01")
     assert (net.isolated, net.configured) == (True, True)
     assert net.function == FunctionSettings(link_state=LinkState.ENABLE)
@@ -127,7 +130,6 @@ def test_a_virtual_function_of_infiniband_with_all_keys():
 
 
 def test_what_ib_sriov_does_for_others_is_ignored():
-    """Each with a sentence."""
     said = {"publishPfGuid": True, "kubeconfig": "/etc/x", "logLevel": "debug", "guid": "x"}
     found = [text.partition(": ")[2] for text in of({"type": "ib-sriov", **said}).warnings]
     assert found == [
@@ -156,7 +158,6 @@ def test_what_a_virtual_function_is_not_told_it_keeps(said, function):
 
 
 def test_the_log_of_another_plugin_is_not_written():
-    """A sentence says where to look instead."""
     (warning,) = of({"type": "sriov", "logLevel": "debug", "logFile": ""}).warnings
     assert warning.endswith("logLevel: it is ignored, what is done is in the log of the agent")
 
@@ -166,7 +167,7 @@ def test_our_own_type_and_ipoib():
     net = network({"type": "kube-rdma", "rdma": False, "pkey": "0x8012", "mtu": 4200})
     assert (net.kind, net.rdma, net.pkey, net.mtu) == (NetworkKind.CARD, False, 0x12, 4200)
     net = network({"type": "ipoib", "master": "ib0"})
-    assert (net.kind, net.master, net.pkey) == (NetworkKind.IPOIB, "ib0", None)
+    assert (net.kind, net.device, net.pkey) == (NetworkKind.IPOIB, "ib0", None)
 
 
 def test_plugins_behind_ours_change_it():
@@ -183,7 +184,6 @@ def test_plugins_behind_ours_change_it():
 
 
 def test_addresses_and_routes_of_the_document():
-    """static gives them itself."""
     ipam = {
         "type": "static",
         "addresses": [{"address": "10.0.0.7/24", "gateway": "10.0.0.1"}],
@@ -223,7 +223,6 @@ def test_what_only_the_plugins_can_do_is_left_to_them(plugins, why):
 
 
 def test_other_plugins_are_called():
-    """Silently, unless the name looks like one of ours."""
     found = of({"type": "ovs", "bridge": "br1", "ipam": {"type": "dhcp"}})
     assert (found.network.kind, found.network.plugin) == (NetworkKind.OTHER, "ovs")
     assert found.warnings == ()
@@ -244,7 +243,7 @@ def test_a_key_that_nobody_knows_is_told():
 def test_an_empty_config_stands_for_the_node_s_own():
     """The configuration of that name on the node is read in its place."""
     found = load("default", "net", b"", None, b'{"type": "macvlan", "master": "ens2f0", "x": 1}')
-    assert (found.network.kind, found.network.master) == (NetworkKind.MACVLAN, "ens2f0")
+    assert (found.network.kind, found.network.device) == (NetworkKind.MACVLAN, "ens2f0")
     assert found.warnings[0].startswith("CNI configuration net:1:")
 
 

@@ -1,12 +1,17 @@
-"""The status annotations: byte for byte what others write and read, and ours with RDMA."""
+"""Status annotations byte for byte: those of Multus, of Cello, and kube-rdma's own."""
 
 import json
 from ipaddress import ip_address, ip_interface, ip_network
 
 import pytest
 
-from kube_rdma.attach.documents.network_status import own_attached, own_status, status
-from kube_rdma.model.attach.attachment import Attached, InterfaceAddress
+from kube_rdma.attach.documents.network_status import (
+    own_attached,
+    own_status,
+    pod_networks_status,
+    status,
+)
+from kube_rdma.model.attach.attachment import AttachedInterface, InterfaceAddress
 from kube_rdma.model.attach.cni import CniInterface, CniResult, Dns, LinkAddress, LinkRoute
 from kube_rdma.model.device import PciAddress
 
@@ -18,7 +23,7 @@ CLUSTER = CniResult(
     addresses=(LinkAddress(ip_interface("10.244.1.7/24"), ip_address("10.244.1.1"), 1),),
     routes=(LinkRoute(ip_network("0.0.0.0/0"), ip_address("10.244.1.1")),),
 )
-VF = Attached(
+VF = AttachedInterface(
     network="default/rdma-net",
     interface="net1",
     mac="02:00:0a:00:00:01",
@@ -31,7 +36,7 @@ VF = Attached(
     pci=PciAddress("0000:81:00.2"),
     physical=PciAddress("0000:81:00.0"),
 )
-PLAIN = Attached("default/b", "net2", "02:00:0a:00:00:02", 1500, (), None)
+PLAIN = AttachedInterface("default/b", "net2", "02:00:0a:00:00:02", 1500, (), None)
 
 WRITTEN = """[{
     "name": "cbr0",
@@ -107,7 +112,7 @@ def test_a_broken_annotation_is_written_anew():
 def test_dns_and_default_route():
     """Names of the cluster's answer, and the gateway of a default route that the pod asked for."""
     dns = Dns(("10.96.0.10",), "cluster.local", ("svc.cluster.local",), ("ndots:5",))
-    routed = Attached(**{**fields(VF), "default_routes": (ip_address("192.168.111.254"),)})
+    routed = AttachedInterface(**{**fields(VF), "default_routes": (ip_address("192.168.111.254"),)})
     first, second = json.loads(status([routed], result=CniResult(dns=dns)))
     assert first["dns"] == {
         "nameservers": ["10.96.0.10"],
@@ -124,7 +129,7 @@ def fields(value):
 
 def test_ours_says_what_rdma_needs():
     """Device, GID and its index, also index 0; nothing of it where there is no RDMA."""
-    first = Attached(**{**fields(VF), "gid_index": 0})
+    first = AttachedInterface(**{**fields(VF), "gid_index": 0})
     assert json.loads(own_status([first, PLAIN])) == [
         {
             "name": "default/rdma-net",
@@ -170,3 +175,59 @@ def test_of_ours_only_what_has_its_form_is_read():
     (seen,) = own_attached(json.dumps(entries))
     assert (seen.addresses, seen.mtu, seen.rdma_device) == ((), 0, None)
     assert not list(own_attached("{"))
+
+
+CELLO_CLUSTER = CniResult(
+    links=(
+        CniInterface("cni0", "0a:00:00:00:00:01"),
+        CniInterface("eth0", "0a:00:00:00:00:02", "/run/n", 1450),
+    ),
+    addresses=(LinkAddress(ip_interface("10.244.1.7/24"), ip_address("10.244.1.1"), 1),),
+)
+CARD = AttachedInterface(
+    "kube-system/rdma",
+    "eth1",
+    "02:00:0a:00:00:01",
+    9000,
+    (InterfaceAddress(ip_address("192.168.111.1"), 24),),
+)
+BARE = AttachedInterface("default/rdma", "eth2", "02:00:0a:00:00:02", 9000, ())
+
+CELLO_WRITTEN = """[{
+    "cniName": "cello-chainer",
+    "deviceInfo": {
+        "ifName": "eth0",
+        "ips": [
+            "10.244.1.7"
+        ],
+        "mac": "0a:00:00:00:00:02"
+    }
+},{
+    "cniName": "rdma",
+    "deviceInfo": {
+        "ifName": "eth1",
+        "ips": [
+            "192.168.111.1"
+        ],
+        "mac": "02:00:0a:00:00:01"
+    }
+},{
+    "cniName": "rdma",
+    "deviceInfo": {
+        "ifName": "eth2",
+        "mac": "02:00:0a:00:00:02"
+    }
+}]"""
+
+
+def test_the_whole_annotation_of_cello_byte_for_byte():
+    """The cluster's network first, then the entries by the names that they were asked for by."""
+    assert pod_networks_status([CARD, BARE], "cello-chainer", CELLO_CLUSTER) == CELLO_WRITTEN
+
+
+def test_without_a_result_only_ours_are_told():
+    """Nobody said what the cluster's plugins made; a result that is empty is told as one."""
+    assert '"eth0"' not in pod_networks_status([CARD], "cbr0", None)
+    assert pod_networks_status([], "cbr0", CniResult()) == (
+        '[{\n    "cniName": "cbr0",\n    "deviceInfo": {}\n}]'
+    )

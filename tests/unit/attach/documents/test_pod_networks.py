@@ -66,7 +66,6 @@ def test_the_block_that_people_repeat(count):
 
 @pytest.mark.parametrize("text", ["", " \n", "[]"])
 def test_a_pod_may_ask_for_nothing(text):
-    """An empty annotation is none."""
     assert pod_networks.load(text, "", "default", "cbr0").asks == ()
 
 
@@ -116,7 +115,6 @@ def test_every_field_of_a_block():
 
 
 def test_nothing_is_written_as_go_writes_it():
-    """null, or an empty text."""
     empty = {
         "deviceConf": {"options": None, "ips": None, "ifName": "", "mac": ""},
         "traffic": {"routes": {"extraRoutes": None}},
@@ -166,7 +164,6 @@ def test_a_definition_that_does_not_agree_is_waited_for(definition, text, senten
 
 
 def test_a_definition_that_is_none_is_refused():
-    """Its own name is in the sentence."""
     with pytest.raises(Refused, match=r"pod-networks-definition:1:1: pod-networks-definition: "):
         found(RDMA, definition="{}")
 

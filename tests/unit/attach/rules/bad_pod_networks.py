@@ -6,7 +6,7 @@ Each is the wishes, the shares, the node and the leases; attach_refusals.txt hol
 from ipaddress import ip_address, ip_network
 
 from kube_base.frozen import replace
-from kube_rdma.attach.rules.seats import with_pods
+from kube_rdma.attach.rules.placement import with_pods
 from kube_rdma.model.attach.attachment import (
     AskedAddress,
     Attachment,
@@ -170,15 +170,15 @@ CASES = {
         wish(0, network(resource=None)), wish(1, network(resource=None))
     ),
     "master is not the card that was given": pod(
-        of_kind(MACVLAN, master="ens2f0"), shares=[share(ONE)]
+        of_kind(MACVLAN, device="ens2f0"), shares=[share(ONE)]
     ),
     "device is not the card that was given": pod(wish(device_id="0000:99:00.0")),
     "deviceID beside a master": pod(
-        wish(of=network(kind=MACVLAN, master="ens1f0", **PLAIN), device_id="veth1234"),
+        wish(of=network(kind=MACVLAN, device="ens1f0", **PLAIN), device_id="veth1234"),
         on=with_link(VETH, ONE),
     ),
     "deviceID beside a master, of another share": pod(
-        wish(of=network(kind=MACVLAN, master="ens1f0"), device_id=TWO.pci),
+        wish(of=network(kind=MACVLAN, device="ens1f0"), device_id=TWO.pci),
         shares=[share(ONE), share(TWO)],
     ),
     "deviceID beside a device": pod(
@@ -240,10 +240,10 @@ CASES = {
     "function settings without a physical function": of_function(VIRTUAL, on=alone(VIRTUAL)),
     "function settings on InfiniBand": of_function(WIDE),
     "function settings that nobody tells": of_function(VIRTUAL, on=node(VIRTUAL, settings=None)),
-    "no such master": pod(of_kind(MACVLAN, master="ens9f9", resource=None)),
+    "no such master": pod(of_kind(MACVLAN, device="ens9f9", resource=None)),
     "no such device": pod(of_kind(DEVICE, device="0000:99:00.0", resource=None)),
     "node without interfaces": pod(
-        of_kind(MACVLAN, master="ens2f0", resource=None),
+        of_kind(MACVLAN, device="ens2f0", resource=None),
         on=HostNetwork((), NamespaceMode.SHARED),
     ),
     "master is down": pod(wish(), on=node(ONE, up=False)),
@@ -257,7 +257,7 @@ CASES = {
     "link of a shared card": pod(of_kind(DEVICE)),
     "link taken twice": pod(
         wish(0, network("a", DEVICE, device="ens2f0", resource=None)),
-        wish(1, network("b", MACVLAN, master="ens2f0", resource=None)),
+        wish(1, network("b", MACVLAN, device="ens2f0", resource=None)),
     ),
     "soft card in RDMA namespace mode exclusive": pod(
         wish(), shares=[share(SOFT, mode=Mode.EXCLUSIVE)], on=node(SOFT, mode=EXCLUSIVE)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from ipaddress import ip_network
 
 from kube_base.frozen import replace
-from kube_rdma.attach.rules.infiniband import guid_of_sysfs
-from kube_rdma.model.attach.attachment import PodView, SeenLink, SeenRdma, SeenRoute, SeenRule
+from kube_rdma.attach.rules.guids import guid_of_sysfs
+from kube_rdma.model.attach.attachment import PodView, SeenLink, SeenRdma
 from kube_rdma.model.attach.steps import (
     AddAddress,
     AddRoute,
@@ -222,7 +222,7 @@ def add_route(world, step):
         assert any(step.via in one for one in subnets), "EHOSTUNREACH"
     key = (step.to, step.table)
     world.routes = {one for one in world.routes if (one.to, one.table) != key}
-    world.routes.add(SeenRoute(step.name, step.to, step.via, step.table))
+    world.routes.add(step)
 
 
 def set_sysctl(world, step):
@@ -306,7 +306,7 @@ ACTS = {
     Probe: nothing,
     AddAddress: add_address,
     AddRoute: add_route,
-    AddRule: lambda w, step: w.rules.add(SeenRule(step.source, step.table, step.priority)),
+    AddRule: lambda w, step: w.rules.add(step),
     SetSysctl: set_sysctl,
     MakeRdma: make_rdma,
     MoveRdma: move_rdma,
@@ -316,7 +316,7 @@ ACTS = {
     GiveBackLink: give_back_link,
     ResetFunction: set_function,
     RestoreRdma: restore_rdma,
-    RemoveRule: lambda w, undo: w.rules.discard(SeenRule(undo.source, undo.table, undo.priority)),
+    RemoveRule: lambda w, undo: w.rules.discard(AddRule(undo.source, undo.table, undo.priority)),
     RemoveRdma: lambda w, undo: w.rdma.pop(undo.name, None),
     GiveBackRdma: give_back_rdma,
 }

@@ -84,7 +84,7 @@ def test_router_advertisements_are_ignored_unless_asked_for():
 def test_the_network_of_the_operator_document():
     """S3: macvlan on ens2f0 with MTU 9000, an address of 192.168.111.0/24, the shared pool."""
     of = card(2, soft=True)
-    net = network("rdma-net-ipam", NetworkKind.MACVLAN, master="ens2f0", mode="bridge", mtu=9000)
+    net = network("rdma-net-ipam", NetworkKind.MACVLAN, device="ens2f0", mode="bridge", mtu=9000)
     granted = share(of, mode=Mode.HCA)
     (plan,) = planned([wish(of=net)], [granted], node(of), [leased(1, "192.168.111.1/24")])
     address, subnet = ip_address("192.168.111.1"), ip_network("192.168.111.0/24")
@@ -121,7 +121,6 @@ def test_the_network_of_the_operator_document():
 
 
 def test_each_address_of_a_pool_that_probes_is_asked_about_before_it_is_there():
-    """Once the link is up."""
     lease = leased(1, "10.0.0.7/24", "fd00::7/64", probe=True)
     of = card(1)
     (plan,) = planned([wish()], [share(of)], node(of), [lease])
@@ -214,7 +213,7 @@ def test_a_shared_infiniband_card_gets_an_ipoib_child():
 def test_an_interface_without_a_share_has_no_rdma_device():
     """The pod holds no door to one, so nobody could use it."""
     of = card(1, soft=True)
-    net = network(kind=NetworkKind.IPVLAN, master="ens1f0", resource=None, mode="l2")
+    net = network(kind=NetworkKind.IPVLAN, device="ens1f0", resource=None, mode="l2")
     (plan,) = planned([wish(of=net)], [], node(of), [leased(1, "10.0.0.7/24")])
     assert (plan.card, plan.held, plan.steps[0].kind) == (None, None, VirtualKind.IPVLAN)
     assert not steps_of(plan, (MakeRdma, AwaitGid))
@@ -331,11 +330,10 @@ def test_the_nth_network_gets_the_nth_share():
 
 
 def test_a_network_that_names_its_card_gets_that_share():
-    """The others take what is left, in their order."""
     cards = [card(1), card(2), card(3)]
     wishes = [
         wish(0),
-        wish(1, network("second", NetworkKind.MACVLAN, master="ens1f0")),
+        wish(1, network("second", NetworkKind.MACVLAN, device="ens1f0")),
         wish(2, device_id=cards[2].pci),
     ]
     plans = planned(wishes, [share(each) for each in cards], node(*cards))
@@ -348,7 +346,7 @@ def test_one_share_of_a_pool_serves_all_of_its_cards():
     granted = [share(*cards, mode=Mode.HCA)]
     plans = planned([wish(0), wish(1)], granted, node(*cards))
     assert [plan.card for plan in plans] == [each.id for each in cards]
-    net = network("again", NetworkKind.MACVLAN, master="ens1f0")
+    net = network("again", NetworkKind.MACVLAN, device="ens1f0")
     plans = planned([wish(0, net), wish(1, net)], granted, node(*cards))
     assert [plan.card for plan in plans] == [cards[0].id] * 2
 

@@ -1,13 +1,19 @@
-"""Which interfaces of a node are looked at before a pod's networks are planned, and believed."""
+"""Interfaces of a node that are looked at before a pod's networks are planned; bonds."""
+
+from __future__ import annotations
 
 import pytest
 
+from kube_base.errors import Refused
 from kube_base.frozen import replace
 from kube_rdma.attach.rules.host_links import agree, may_leave, wanted
-from kube_rdma.model.attach.attachment import NetworkKind, SeenLink
+from kube_rdma.attach.rules.placement import pod_nics
+from kube_rdma.model.attach.attachment import HostLink, NetworkKind, SeenLink
+from kube_rdma.model.attach.steps import MakeLink
 from kube_rdma.model.pools import Mode
-from tests.kit.nodes import node, physical_with_virtual
-from tests.kit.pod_networks import card, network, share, wish
+from tests.kit.nodes import device, function, node, physical_with_virtual, seat
+from tests.kit.pod_networks import card, network, planned, share, wish
+from tests.kit.pod_networks import node as network_of
 
 ABOVE, BELOW, OTHER = physical_with_virtual(0x81, 2)
 SURVEY = node(ABOVE, BELOW, OTHER).survey
@@ -17,7 +23,7 @@ LINK = SeenLink("ens1f0", 7, 1500, "", True, pci=ABOVE.seat.pci)
 
 def on(master):
     """A network on an interface that it names."""
-    return wish(of=network(kind=NetworkKind.MACVLAN, master=master))
+    return wish(of=network(kind=NetworkKind.MACVLAN, device=master))
 
 
 @pytest.mark.parametrize(
@@ -79,3 +85,77 @@ def test_what_the_kernel_tells_is_held_against_the_survey(link, agrees):
 def test_a_link_that_is_not_there_is_no_agreement():
     """Then somebody has renamed it, or it is in a pod."""
     assert not agree(SURVEY, ("ens1f0", "ens1f0v0"), [LINK])
+
+
+CARD = card(1)
+BOND = HostLink(77, "bond0", 9000, "02:00:00:00:00:07", True, None, "ether")
+
+
+def bonded(of=CARD, *bonds, master="bond0", **facts):
+    """The node's network where the card is enslaved; its device names the slave, as RoCE LAG."""
+    host = network_of(of, **facts)
+    slaves = (replace(one, master=master, bonded=True) for one in host.links)
+    return replace(host, links=(*slaves, *bonds))
+
+
+def shares(kind, **facts):
+    return [wish(of=network(kind=kind, **facts))], [share(CARD)]
+
+
+@pytest.mark.parametrize("kind", [NetworkKind.CARD, NetworkKind.MACVLAN, NetworkKind.IPVLAN])
+def test_a_virtual_interface_of_a_bonded_card_stands_on_the_bond(kind):
+    """The kernel makes none on a slave; the card's RDMA device is the pod's all the same."""
+    (placed,) = pod_nics(*shares(kind), bonded(CARD, BOND))
+    assert (placed.link, placed.card) == (BOND, CARD)
+    assert placed.devices == ("mlx5_1",)
+    (plan,) = planned(*shares(kind), bonded(CARD, BOND))
+    (made,) = (step for step in plan.steps if isinstance(step, MakeLink))
+    assert (made.parent.index, made.parent.name) == (77, "bond0")
+
+
+@pytest.mark.parametrize("resource", [None, "rdma/hca_shared_devices_a"])
+@pytest.mark.parametrize("name", ["bond0", "ens1f0", "02:00:00:00:00:07", CARD.id])
+def test_a_network_on_the_bond_has_the_card_of_its_slave(name, resource):
+    asked = shares(NetworkKind.MACVLAN, device=name, resource=resource)
+    (placed,) = pod_nics(*asked, bonded(CARD, BOND))
+    assert (placed.link, placed.card, placed.devices) == (BOND, CARD, ("mlx5_1",))
+
+
+def test_a_network_on_another_bond_has_none_of_its_cards():
+    asked = shares(NetworkKind.MACVLAN, device="bond1")
+    with pytest.raises(Refused, match="the network is on bond1, and the pod was given mlx5_1"):
+        pod_nics(*asked, bonded(CARD, BOND, replace(BOND, index=78, name="bond1", mac="02::8")))
+
+
+def test_a_slave_that_is_named_without_its_card_is_refused_with_its_bond():
+    """The pod holds no share, so nobody knows that the network follows a card."""
+    asked = [wish(of=network(kind=NetworkKind.MACVLAN, device="ens1f0", resource=None))]
+    with pytest.raises(Refused, match="kernel makes no macvlan on it") as caught:
+        pod_nics(asked, [], bonded(CARD, BOND))
+    assert caught.value.remedy == 'Write "master": "bond0"'
+
+
+@pytest.mark.parametrize("kind", [NetworkKind.CARD, NetworkKind.DEVICE])
+def test_a_card_with_a_master_never_moves(kind):
+    """A bond would fall apart, a bridge lose its port, and nothing puts either together again."""
+    asked = [wish(of=network(kind=kind))]
+    with pytest.raises(Refused, match="ens1f0 is enslaved to br0, which would not get it back"):
+        pod_nics(asked, [share(CARD, mode=Mode.EXCLUSIVE)], bonded(CARD, master="br0"))
+
+
+def test_the_bond_is_among_the_interfaces_that_are_looked_at():
+    """As the survey shows the two functions of RoCE LAG: one device, on the first slave."""
+    first, second = function(seat(0x81), "ens1f0"), function(seat(0x81, 1), "ens1f1")
+    slaves = [
+        replace(one, netdevs=(replace(one.netdevs[0], master="bond0", bonded=True),))
+        for one in (first, second)
+    ]
+    lag = device(0, first.seat, "ens1f0", name="mlx5_bond_0")
+    found = node(*slaves, devices=(lag,))
+    one_card, other = found.cards
+    assert (one_card.name, other.devices) == ("mlx5_bond_0", ())
+    names = wanted([wish()], [share(one_card)], found.survey)
+    assert names == ("ens1f0", "bond0")
+    seen = [SeenLink("ens1f0", 7, 1500, "", True, pci=first.seat.pci)]
+    assert not agree(found.survey, names, seen)
+    assert agree(found.survey, names, [*seen, SeenLink("bond0", 8, 1500, "", True, kind="bond")])

@@ -4,10 +4,11 @@ import pytest
 
 from kube_base.errors import Refused
 from kube_base.frozen import replace
+from kube_rdma.attach.rules.guids import NO_GUID
 from kube_rdma.attach.rules.infiniband import refuse_taken
-from kube_rdma.attach.rules.requests import NO_GUID, asked_guid
+from kube_rdma.attach.rules.placement import pod_nics
+from kube_rdma.attach.rules.requests import asked_guid
 from kube_rdma.attach.rules.result import as_named
-from kube_rdma.attach.rules.seats import seats
 from kube_rdma.attach.rules.step_table import check, undo
 from kube_rdma.attach.views import describe
 from kube_rdma.model.attach.attachment import Attachment, NetworkKind, PodView, SeenLink, SeenRdma
@@ -90,7 +91,6 @@ def test_a_function_has_the_link_of_its_card_where_nobody_asks_for_another():
     ids=["a function", "its link is to be down", "a card", "Ethernet"],
 )
 def test_a_function_of_infiniband_is_taken_when_its_port_is_active(of, facts, waits):
-    """A card's own port was judged with the card."""
     steps = plan(of=of, asked=None, **facts).steps
     (take,) = [step for step in steps if isinstance(step, TakeLink)]
     assert take.active is waits
@@ -114,7 +114,6 @@ def test_binding_brings_all_of_the_function_home():
 
 
 def test_without_a_guid_the_driver_is_left_alone():
-    """The function has one, and keeps it."""
     assert kinds(plan(asked=None).steps) == ["TakeLink", *UP]
 
 
@@ -166,7 +165,6 @@ def test_a_partition_is_a_child_of_the_link_that_was_taken(mode):
 
 
 def test_the_guid_of_cni_args_counts_when_the_entry_has_no_other():
-    """And that of the network when neither has one."""
     of = network(kind=NetworkKind.DEVICE, guid="02:00:00:00:00:00:00:03")
     asked = {"argued_guid": "02:00:00:00:00:00:00:02", "guid": GUID}
     assert asked_guid(wish(of=of, **asked)) == ("infiniband-guid", GUID)
@@ -177,7 +175,6 @@ def test_the_guid_of_cni_args_counts_when_the_entry_has_no_other():
 
 
 def test_check_names_the_guid_of_a_driver_that_has_to_be_bound_again():
-    """And that alone."""
     found = plan(mode=NamespaceMode.EXCLUSIVE)
     link = SeenLink("net1", 5, 2044, "", True, "ipoib", pci=VIRTUAL.pci)
     told = ((place(VIRTUAL), found.steps[0].wanted),)
@@ -193,7 +190,6 @@ def test_check_names_the_guid_of_a_driver_that_has_to_be_bound_again():
 
 
 def test_an_ipoib_child_is_not_the_card_s_own_link():
-    """The kernel says ipoib of both."""
     found = plan(asked=None)
     link = SeenLink("net1", 5, 2044, "", True, "ipoib", pci=VIRTUAL.pci)
     assert check(found, PodView(links=(link,))) == ()
@@ -203,7 +199,7 @@ def test_an_ipoib_child_is_not_the_card_s_own_link():
 
 def placed(asked=GUID):
     wanted = wish(of=network(kind=NetworkKind.DEVICE), guid=asked)
-    return seats([wanted], [share(VIRTUAL, mode=Mode.SRIOV)], node(VIRTUAL))
+    return pod_nics([wanted], [share(VIRTUAL, mode=Mode.SRIOV)], node(VIRTUAL))
 
 
 def test_a_guid_that_a_living_pod_has_is_taken():
@@ -220,7 +216,6 @@ def test_a_guid_that_a_living_pod_has_is_taken():
 
 
 def test_a_guid_that_another_device_of_the_node_has_is_taken():
-    """But not the one that the function has already."""
     on = replace(node(VIRTUAL), guids=(("mlx5_9", "0000:99:00.0", GUID),))
     with pytest.raises(Refused, match="is taken, mlx5_9 of this node has it"):
         refuse_taken(placed(), [], on)
@@ -240,7 +235,6 @@ def test_a_device_is_called_as_it_is_called_now():
 
 
 def test_what_is_done_can_be_read():
-    """For explain and a dry run."""
     found = plan(pkey=0x12)
     first, second, third, *_ = map(describe, found.steps)
     assert first.endswith(f"node GUID {GUID}, port GUID {GUID}")

@@ -5,9 +5,9 @@ from ipaddress import ip_address
 import pytest
 
 from kube_base.frozen import replace
+from kube_rdma.attach.rules.placement import pod_nics
 from kube_rdma.attach.rules.plan import plans, soft_name
 from kube_rdma.attach.rules.result import attached, char_paths, edits, rdma_names
-from kube_rdma.attach.rules.seats import seats
 from kube_rdma.model.attach.attachment import NetworkKind, PodView, SeenLink
 from kube_rdma.model.device import CharKind, Gid, GidType
 from kube_rdma.model.pools import DATA_FILES, Mode, Pool, PoolSpec, Share, ShareId
@@ -22,7 +22,7 @@ LINK_LOCAL = Gid(0, "fe80:0000:0000:0000:0000:00ff:fe00:0010", GidType.ROCE_V2, 
 def rooms(*cards, mode=Mode.SHARED_MULTI, kind=NetworkKind.MACVLAN, addresses=("10.0.0.7/24",)):
     """Plans and seats of one network on each card."""
     wishes = [wish(n, network(f"n{n}", kind)) for n, _ in enumerate(cards)]
-    found = seats(wishes, [share(each, mode=mode) for each in cards], node(*cards))
+    found = pod_nics(wishes, [share(each, mode=mode) for each in cards], node(*cards))
     given = [
         leased(n + 1, *(one.replace("10.0.0.", f"10.0.{n}.") for one in addresses))
         for n, _ in enumerate(cards)
@@ -48,7 +48,6 @@ def gid(index, value, kind=GidType.ROCE_V2):
 
 
 def test_the_devices_of_shared_cards_are_their_own():
-    """In the order of the annotation, each once."""
     planned, placed = rooms(card(0), card(1))
     assert rdma_names(planned, placed) == ("mlx5_0", "mlx5_1")
     assert rdma_names((*planned, *planned), placed) == ("mlx5_0", "mlx5_1")
@@ -101,7 +100,6 @@ def test_the_gid_is_the_roce_v2_one_of_the_first_address(addresses, table, wante
 
 
 def test_each_interface_has_the_device_of_its_own_card():
-    """Whatever order the look has."""
     planned, placed = rooms(card(0), card(1))
     devices = [listing("mlx5_1"), listing("mlx5_7", gid(0, V4)), listing("mlx5_0")]
     found = attached(planned, placed, view("net2", "net1"), devices)
@@ -109,7 +107,6 @@ def test_each_interface_has_the_device_of_its_own_card():
 
 
 def test_a_virtual_function_names_its_physical_one():
-    """Status tells both."""
     whole = card(0)
     where = replace(whole.function.seat, physical_function="0000:10:00.7")
     part = replace(whole, function=replace(whole.function, seat=where))
@@ -133,7 +130,6 @@ def test_programs_open_verbs_and_the_connection_manager():
 
 
 def test_without_a_device_there_is_nothing_to_connect():
-    """The connection manager's node alone is of no use."""
     assert (
         char_paths([replace(device(0), char_devices=())], RDMA_CM.path, frozenset(CharKind)) == ()
     )

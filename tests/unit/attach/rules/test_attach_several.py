@@ -5,8 +5,8 @@ from ipaddress import ip_address, ip_network
 import pytest
 
 from kube_base.errors import Refused
+from kube_rdma.attach.rules.placement import pod_nics
 from kube_rdma.attach.rules.plan import plans as attach_plans
-from kube_rdma.attach.rules.seats import seats
 from kube_rdma.attach.rules.step_table import check
 from kube_rdma.model.attach.attachment import NetworkKind, NetworkRoute, Plan
 from kube_rdma.model.attach.steps import AddRoute, AddRule, SetSysctl
@@ -53,7 +53,6 @@ def test_the_first_of_two_networks_has_the_destination_that_both_route_to():
 
 
 def test_two_rails_of_one_pool_share_its_route():
-    """The route comes with the lease of each."""
     given = [lease(number, routes=[NetworkRoute(FAR)]) for number in (1, 2)]
     plans = planned([wish(0), wish(1)], SHARES[:2], node(*CARDS), given)
     assert routes(plans) == [("10.10.0.0/16", "net1", "10.0.1.1")]
@@ -62,7 +61,6 @@ def test_two_rails_of_one_pool_share_its_route():
 
 @pytest.mark.parametrize("asking", [0, 1])
 def test_a_default_route_that_is_asked_for_beats_that_of_a_network(asking):
-    """Wherever in the annotation it stands."""
     of = network(routes=(NetworkRoute(EVERYWHERE),))
     gateway = ip_address(f"10.0.{asking + 1}.1")
     wishes = [wish(number, network() if number == asking else of) for number in range(2)]
@@ -73,7 +71,6 @@ def test_a_default_route_that_is_asked_for_beats_that_of_a_network(asking):
 
 
 def test_one_network_that_asks_for_what_it_has_anyway():
-    """The gateway of the entry counts, not the network's."""
     of = network(routes=(NetworkRoute(EVERYWHERE),))
     other = ip_address("10.0.1.254")
     plans = planned([wish(0, of, default_routes=(other,))], SHARES[:1], node(*CARDS), [lease(1)])
@@ -88,7 +85,7 @@ def of_others(*steps):
 
 def beside(*wished, called):
     """The plans of these beside that one."""
-    placed = seats(wished, SHARES[: len(wished)], node(*CARDS))
+    placed = pod_nics(wished, SHARES[: len(wished)], node(*CARDS))
     return attach_plans(SANDBOX, placed, [lease(1)], node(*CARDS), (called,))
 
 
@@ -125,7 +122,6 @@ def test_several_interfaces_answer_for_themselves():
 
 
 def test_one_interface_is_left_as_it_is():
-    """Until other plugins make a second one."""
     (plan,) = planned([wish()], SHARES[:1], node(*CARDS), [lease(1)])
     assert sysctls(plan) == {}
     (plan,) = beside(wish(0), called=of_others())
@@ -133,7 +129,6 @@ def test_one_interface_is_left_as_it_is():
 
 
 def test_an_interface_without_an_address_answers_for_no_other():
-    """It would, for each address of the pod."""
     of = network("bare", NetworkKind.MACVLAN)
     plans = planned([wish(0), wish(1, of)], SHARES[:2], node(*CARDS), [lease(1)])
     assert sysctls(plans[1]) == alone_settings("net2")

@@ -4,9 +4,10 @@ import pytest
 
 from kube_base.errors import Refused
 from kube_base.frozen import replace
-from kube_rdma.attach.rules.seats import seats
+from kube_rdma.attach.rules.placement import pod_nics
+from kube_rdma.attach.rules.procedure import LocatedNics
 from kube_rdma.attach.rules.step_table import check, undo
-from kube_rdma.attach.rules.vf import places, with_settings
+from kube_rdma.attach.rules.vf import with_settings
 from kube_rdma.attach.views import describe
 from kube_rdma.model.attach.attachment import HostLink, NetworkKind, PodView
 from kube_rdma.model.attach.steps import GiveBackLink, MoveRdma, SetLink
@@ -40,7 +41,6 @@ def kinds(acts):
 
 
 def test_the_vlan_is_there_before_the_link_goes_and_the_mac_when_it_is_gone():
-    """And back in the reverse order."""
     found = plan(mac=MAC)
     assert kinds(found.steps) == ["SetFunction", "TakeLink", "SetFunction", *UP]
     tag, _, mac, _, last = found.steps
@@ -66,12 +66,10 @@ def test_the_rdma_device_of_a_function_comes_along():
 
 @pytest.mark.parametrize("function", [None, FunctionSettings()])
 def test_what_nobody_asks_for_is_not_touched(function):
-    """A function without settings is taken as it is."""
     assert kinds(plan(function=function).steps) == ["TakeLink", *UP]
 
 
 def test_a_mac_that_the_physical_function_does_not_tell_is_the_link_s_alone():
-    """What could not be set back is not set."""
     for settings in (None, replace(AS_MADE, mac=None)):
         found = plan(function=None, mac=MAC, settings=settings)
         assert kinds(found.steps) == ["TakeLink", *UP]
@@ -127,7 +125,6 @@ def test_a_mac_brings_no_node_guid_to_a_driver_that_is_bound(guid):
     ids=["its own", "not told", "another driver", "a soft device", "no device"],
 )
 def test_a_function_that_needs_no_node_guid_takes_any_mac(of):
-    """That of before the MAC will do."""
     found = plan(of=of, function=None, mac=MAC)
     assert [step.mac for step in found.steps if isinstance(step, SetLink)] == [MAC]
 
@@ -137,8 +134,8 @@ def test_only_functions_that_move_are_asked_about():
     shared, moved = card(2), card(3, virtual=True)
     asked = [wish(0), wish(1, network("b", NetworkKind.DEVICE, resource="rdma/b"))]
     granted = [share(shared), share(moved, mode=Mode.SRIOV, resource="rdma/b")]
-    found = seats(asked, granted, node(shared, moved, settings=None))
-    assert places(found) == (place(moved),)
+    found = pod_nics(asked, granted, node(shared, moved, settings=None))
+    assert LocatedNics(None, None, found, ()).functions == (place(moved),)
     told = with_settings(found, [(place(moved), AS_MADE)])
     assert [seat.link.settings for seat in told] == [None, AS_MADE]
     assert with_settings(found, []) == found
@@ -165,7 +162,6 @@ def test_each_difference_is_told():
 
 
 def test_what_is_done_can_be_read():
-    """For explain and a dry run."""
     first, *_, last = plan().steps[0], *undo(plan())
     assert describe(first) == (
         "set up virtual function 0 of ens17pf: VLAN 100, priority 3, VLAN protocol 802.1ad"

@@ -1,30 +1,44 @@
-"""Promises and bindings: each decision by an example; test_bound_node.py has all at work."""
+"""Late binding: promises, bindings, the gate; CDI; device nodes given before a move."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kube_base.errors import Refused
 from kube_base.frozen import replace
 from kube_rdma.attach.rules.late_binding import (
     GRACE,
     SETTLED,
-    Asked,
     AskPod,
     BindDecision,
-    Known,
+    BindingSnapshot,
+    PodAnswer,
     Stale,
     Start,
     Wait,
     Write,
     bind,
+    cdi_works,
     doubtful,
     gate,
     promise,
+    refuse_renumbered,
+    renumbered,
     stale,
     suffices,
 )
+from kube_rdma.attach.rules.placement import pod_nics
+from kube_rdma.attach.rules.plan import plans
+from kube_rdma.model.attach.attachment import NetworkKind
+from kube_rdma.model.device import CharKind
+from kube_rdma.model.errors import Outdated
 from kube_rdma.model.holdings import Holding
-from kube_rdma.model.late_binding import Binding, CdiFile, PodName, Promise, at_start
-from kube_rdma.model.pools import Attach, Grant
+from kube_rdma.model.late_binding import Binding, CdiFile, PodName, Promise, Runtime, at_start
+from kube_rdma.model.pools import Attach, Grant, Mode, PoolSpec
+from kube_rdma.model.survey import NamespaceMode
+from tests.kit.nodes import device
+from tests.kit.pod_networks import SANDBOX, card, network, node, share, wish
+from tests.kit.pod_networks import given as leased
 
 HCA = "rdma/hca"
 POD, OTHER = PodName("default", "a"), PodName("default", "b")
@@ -46,11 +60,11 @@ def started(nonce="n1", pod=POD, uid="u1", **change):
 def known(promises=(), bindings=(), files=(), held=None, gone=()):
     held = {"s1": POD} if held is None else held
     holders = {(HCA, share): pod for share, pod in held.items()}
-    return Known(tuple(promises), tuple(bindings), tuple(files), holders, gone)
+    return BindingSnapshot(tuple(promises), tuple(bindings), tuple(files), holders, gone)
 
 
 def ask(what, attach=Attach.REQUIRED, networked=True, now=10.0, ids=("s1",)):
-    said = None if networked is None else Asked("u1", networked=networked)
+    said = None if networked is None else PodAnswer("u1", networked=networked)
     return gate(what, HCA, ids, attach, said, now)
 
 
@@ -141,7 +155,6 @@ def test_does_not_start_without_its_own_file(what):
 
 
 def test_a_pool_that_binds_at_allocate_has_no_gate():
-    """Nothing was promised, so nothing is missing."""
     assert ask(known(), Attach.NONE) == Start()
 
 
@@ -196,7 +209,6 @@ def test_add_binds_every_promise_of_the_pod():
 
 
 def test_add_again_changes_nothing():
-    """The same sandbox is no hindrance to itself."""
     what = known([promised()], [bound()])
     assert bind(what, POD, "u1", "c1") == BindDecision((promised(),), ())
 
@@ -292,7 +304,6 @@ def test_allocate_of_bound_shares_begins_a_new_generation():
 
 
 def test_nothing_is_forgotten_while_it_is_held():
-    """However long it takes."""
     what = known([promised()], [bound()], [SETTLED_FILE])
     first = stale(what, {}, 0.0)
     assert stale(what, first.absent, 10 * GRACE) == first
@@ -330,7 +341,6 @@ def test_a_dead_sandbox_whose_delete_never_came():
 
 
 def test_a_file_without_binding_is_a_leftover():
-    """The agent was killed while it removed it."""
     assert stale(known([promised()], files=[SETTLED_FILE]), {}, 0.0).files == (SETTLED_FILE,)
 
 
@@ -339,3 +349,117 @@ def test_replaced_promises_go_first():
     old, new = promised("n2"), promised("n1", replaces=("n2",))
     found = stale(known([new, old], held={}), {"n1": 0.0}, GRACE + 1)
     assert found.promises == (old, new)
+
+
+EXCLUSIVE = NamespaceMode.EXCLUSIVE
+
+
+def given_early(*, early=True, mode=EXCLUSIVE):
+    """The plan and the seat of a function that its container opens as uverbs0."""
+    function = card(0)
+    given = share(function, mode=Mode.SRIOV)
+    given = replace(given, early=early, char_paths=("/dev/infiniband/uverbs0",))
+    here = node(function, mode=mode)
+    found = pod_nics([wish(0, network("n0", NetworkKind.CARD))], [given], here)
+    return plans(SANDBOX, found, [leased(1, "10.0.0.7/24")], here), found
+
+
+def numbered(number):
+    """The device with the node of this number."""
+    return (replace(device(number, kinds=(CharKind.UVERBS, CharKind.UMAD)), name="mlx5_0"),)
+
+
+def test_a_device_that_kept_its_number_is_what_the_container_was_given():
+    refuse_renumbered(*given_early(), numbered(0))
+
+
+def test_a_device_with_another_number_is_not():
+    """The kubelet tries again; it may be another pod's by now."""
+    with pytest.raises(Outdated) as caught:
+        refuse_renumbered(*given_early(), numbered(3))
+    assert str(caught.value).rstrip(".") == (
+        "mlx5_0 is /dev/infiniband/uverbs3 since it moved into the pod, and the container was "
+        "given /dev/infiniband/uverbs0, so only a new pod can use it"
+    )
+
+
+@pytest.mark.parametrize("facts", [{"early": False}, {"mode": NamespaceMode.SHARED}])
+def test_who_gets_nodes_after_the_move_or_without_one_is_not_compared(facts):
+    refuse_renumbered(*given_early(**facts), numbered(3))
+
+
+@pytest.mark.parametrize(
+    ("mode", "attach", "namespaces", "warned"),
+    [
+        (Mode.SRIOV, None, EXCLUSIVE, True),
+        (Mode.EXCLUSIVE, Attach.NONE, EXCLUSIVE, True),
+        (Mode.EXCLUSIVE, None, EXCLUSIVE, False),
+        (Mode.SRIOV, Attach.AUTO, EXCLUSIVE, False),
+        (Mode.HCA, None, EXCLUSIVE, False),  # its devices move nowhere
+        (Mode.SRIOV, None, NamespaceMode.SHARED, False),
+        (Mode.SRIOV, None, NamespaceMode.UNKNOWN, False),
+    ],
+)
+def test_a_pool_that_binds_early_where_devices_move_is_warned_about(
+    mode, attach, namespaces, warned
+):
+    sentences = tuple(renumbered([PoolSpec("rdma/vf", mode, "test", attach=attach)], namespaces))
+    assert len(sentences) == warned
+    assert all(one.startswith("rdma/vf gives device nodes before") for one in sentences)
+
+
+@pytest.mark.parametrize(
+    ("kubelet", "runtime", "sentence"),
+    [
+        ("v1.36.3", Runtime("containerd", "v2.4.2"), "containerd is v2.4.2 and CDI is on."),
+        ("v1.29.0-eks-5e0fdde", Runtime("containerd", "2.0.2-k3s2", True), "CDI is on"),
+        ("1.31", Runtime("containerd", "1.7.13~ds1", True), "CDI is on"),
+        ("v1.30.1+k0s.0", Runtime("cri-o", "1.30.1"), "cri-o is 1.30.1."),
+        (f"v1.{'9' * 5_000}", Runtime("cri-o", f"1.{'9' * 5_000}"), "cri-o is 1.9999"),
+    ],
+)
+def test_where_it_works(kubelet, runtime, sentence):
+    works, why = cdi_works(kubelet, runtime)
+    assert works
+    assert sentence in why
+
+
+@pytest.mark.parametrize(
+    ("kubelet", "runtime", "sentence"),
+    [
+        (None, Runtime("containerd", "v2.4.2"), "kubelet is not known"),
+        ("", Runtime("containerd", "v2.4.2"), "kubelet is not known"),
+        ("v1.28.9", Runtime("containerd", "v2.4.2"), "need 1.29"),
+        ("v1.36.3", None, "runtime is not known"),
+        ("v1.36.3", Runtime("containerd", "git"), "cannot be read"),
+        ("v1.36.3", Runtime("containerd", "1.6.36", True), "need 1.7 with enable_cdi"),
+        ("v1.36.3", Runtime("containerd", "1.7.20"), "does not say"),
+        ("v1.36.3", Runtime("containerd", "1.7.20", False), "is off"),
+        ("v1.36.3", Runtime("containerd", "2.1.0", False), "is off"),
+        ("v1.36.3", Runtime("cri-o", "1.27.8"), "need 1.28"),
+        ("v1.36.3", Runtime("docker", "28.0.1"), "not known that docker"),
+    ],
+)
+def test_where_it_does_not(kubelet, runtime, sentence):
+    works, why = cdi_works(kubelet, runtime)
+    assert not works
+    assert sentence in why
+
+
+versions = st.one_of(st.text(max_size=8), st.from_regex(r"v?[0-3]\.\d{1,2}(\.\d)?", fullmatch=True))
+runtimes = st.builds(
+    Runtime,
+    st.sampled_from(["containerd", "cri-o", "docker", ""]),
+    versions,
+    st.sampled_from([None, True, False]),
+)
+
+
+@given(st.none() | versions, st.none() | runtimes)
+def test_what_is_not_known_does_not_work(kubelet, runtime):
+    works, why = cdi_works(kubelet, runtime)
+    assert why.endswith(".")
+    if works:
+        assert kubelet
+        assert runtime
+        assert runtime.name == "cri-o" or runtime.cdi is not False

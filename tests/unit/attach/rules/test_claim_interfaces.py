@@ -107,7 +107,6 @@ def test_parameters_without_a_network_describe_their_own():
 
 
 def test_an_entry_of_the_annotation_for_the_same_network_is_that_of_the_device():
-    """What it says itself counts."""
     mine = ask_of(device(replace(MANY, network=RAIL.network)))
     (merged,) = with_claims([entry(interface="rdma0", mac="02:00:00:00:00:09")], [mine])
     assert (merged.interface, merged.mac) == ("rdma0", "02:00:00:00:00:09")

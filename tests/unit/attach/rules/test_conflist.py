@@ -74,7 +74,6 @@ def test_a_list_gets_our_entry_at_its_end(text):
 
 @pytest.mark.parametrize("text", [FLANNEL, CALICO, CILIUM])
 def test_it_can_be_undone(text):
-    """What is left is what was there."""
     folder = files(a10_net__conflist=text)
     done = after(folder, plan(folder))
     (left,) = after(done, unplan(done))
@@ -122,7 +121,6 @@ def test_our_list_follows_the_file_it_stands_for():
 
 
 def test_only_the_file_that_the_runtime_takes_is_chained():
-    """When another network comes first, the entry moves there."""
     folder = files(a10_flannel__conflist=FLANNEL)
     done = (*after(folder, plan(folder)), *files(a05_cilium__conflist=CILIUM))
     made = plan(done)
@@ -180,12 +178,10 @@ def test_our_entry_is_taken_out_of_the_copy_that_a_meta_plugin_keeps():
     ],
 )
 def test_who_calls_us_can_be_told(wiring, words):
-    """For the node's event."""
     assert words in describe_plan(ConfPlan(wiring, "10-a.conflist"))
 
 
 def test_when_the_meta_plugin_goes_we_are_chained_again():
-    """Its file is all that made the difference."""
     folder = files(a00_multus__conf=MULTUS, a10_flannel__conflist=FLANNEL)
     left = tuple(one for one in after(folder, plan(folder)) if one.name != "00-multus.conf")
     made = plan(left)
@@ -226,7 +222,6 @@ def test_a_network_of_our_type_is_not_our_entry():
 
 
 def test_a_meta_plugin_that_does_not_come_first_does_nothing():
-    """The runtime never calls it, so we are chained."""
     folder = files(a10_flannel__conflist=FLANNEL, a99_multus__conf=MULTUS)
     assert plan(folder).wiring is Wiring.CHAIN
 

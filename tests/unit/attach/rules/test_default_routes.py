@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from kube_base.frozen import replace
 from kube_rdma.attach.documents import network_definition
 from kube_rdma.attach.rules.addresses import default_routes, of_allocations, of_answer
+from kube_rdma.attach.rules.placement import pod_nics
 from kube_rdma.attach.rules.plan import plans
-from kube_rdma.attach.rules.requests import wishes
-from kube_rdma.attach.rules.seats import seats
+from kube_rdma.attach.rules.requests import match_entries
 from kube_rdma.model.attach.attachment import NetworkRoute
 from kube_rdma.model.attach.cni import CniResult, LinkRoute
 from kube_rdma.model.attach.steps import AddRoute
@@ -66,7 +66,7 @@ def leased(of, routes=()):
 def one(of, leases, **asked):
     """The plan of a pod's only network."""
     asks = [wish(0, of, **asked).ask]
-    (plan,) = planned(wishes(asks, [of]), [share(card(0))], node(card(0)), leases)
+    (plan,) = planned(match_entries(asks, [of]), [share(card(0))], node(card(0)), leases)
     return plan
 
 
@@ -104,8 +104,7 @@ def test_the_default_route_of_a_pool_stays_in_the_interfaces_table(to):
 
 
 def test_the_default_route_of_another_ipam_plugin_stays_in_the_interfaces_table():
-    """Such as one of DHCP's option 3."""
-    (seat,) = seats((wish(0),), (share(card(0)),), node(card(0)))
+    (seat,) = pod_nics((wish(0),), (share(card(0)),), node(card(0)))
     answer = CniResult(routes=(LinkRoute(EVERYWHERE, GATEWAY),))
     lease = given(1, "10.0.0.7/24", routes=of_answer(seat, answer).routes)
     (plan,) = plans(SANDBOX, (seat,), (lease,), node(card(0)))
@@ -114,7 +113,6 @@ def test_the_default_route_of_another_ipam_plugin_stays_in_the_interfaces_table(
 
 
 def test_both_families_are_judged_alike():
-    """The halves of IPv6 too."""
     routes = [NetworkRoute(ip_network(to)) for to in ("::/0", "::/1", "8000::/1", "fd08::/16")]
     plan = one(network(pools=("p",)), [given(1, "fd00::7/64", gateway="fd00::1", routes=routes)])
     assert main(plan) == ["fd08::/16"]
@@ -150,7 +148,6 @@ def test_eth0_has_its_default_route_in_the_main_table():
     st.sampled_from([(), ("10.0.0.1",), ("fd00::1",), ("10.0.0.1", "fd00::1")]),
 )
 def test_the_main_table_has_the_default_routes_that_are_asked_for_and_no_others(routes, asked):
-    """In each mixture of families."""
     of = network(pools=("p",), routes=tuple(NetworkRoute(ip_network(to)) for to in routes))
     both = [
         *given(1, "10.0.0.7/24", gateway="10.0.0.1").addresses,

@@ -1,4 +1,4 @@
-"""Settings of NCCL and UCX: whole names of the devices used, and a GID index where it is one."""
+"""Settings of a container: devices that it uses, files that name them, and the way into it."""
 
 import re
 
@@ -9,14 +9,28 @@ from hypothesis import strategies as st
 from kube_base.frozen import replace
 from kube_rdma.attach.rules.settings import (
     ANNOTATION,
+    BIN,
     NONE,
     TOPOLOGY,
     TOPOLOGY_FILE,
+    SettingsWay,
     as_asked,
+    cdi_device,
+    folder_name,
+    known_devices,
+    mounts,
+    pool_files,
     settings_files,
+    together,
+    used_devices,
+    way,
 )
-from kube_rdma.model.late_binding import UsedDevice
+from kube_rdma.model.device import LinkLayer, PortState
+from kube_rdma.model.holdings import Holding
+from kube_rdma.model.late_binding import Edits, UsedDevice
+from kube_rdma.model.pools import Attach, FileMount
 from kube_rdma.model.settings import FabricProfile, PlacedNet
+from tests.kit.pod_networks import card
 
 DEVICES = st.builds(
     UsedDevice,
@@ -148,3 +162,153 @@ def test_what_the_fabric_says_is_said_to_both():
 def test_a_fabric_that_says_nothing_changes_nothing():
     used = (roce("mlx5_0"),)
     assert settings_files(used, FabricProfile()) == settings_files(used)
+
+
+CARDS = tuple(UsedDevice(f"mlx5_{n}", 1, "") for n in range(2))
+ANY_DEVICES = st.lists(
+    st.builds(
+        UsedDevice,
+        name=st.from_regex(r"[a-z][a-z0-9_.-]{0,30}", fullmatch=True),
+        port=st.just(1),
+        interface=st.just(""),
+    ),
+    max_size=16,
+)
+RESOURCES = st.from_regex(r"[a-z][a-z0-9.-]{0,60}/[A-Za-z0-9][A-Za-z0-9_.-]{0,60}", fullmatch=True)
+
+
+@pytest.mark.parametrize("shim", [True, False])
+@pytest.mark.parametrize("cdi", [True, False])
+@pytest.mark.parametrize("attach", Attach)
+def test_every_container_gets_its_settings_one_way(attach, cdi, shim):
+    if not (cdi and shim):
+        assert way(attach, cdi=cdi, shim=shim) is SettingsWay.MOUNTED
+    else:
+        expected = SettingsWay.NAMED if attach is Attach.NONE else SettingsWay.BOUND
+        assert way(attach, cdi=cdi, shim=shim) is expected
+
+
+def test_the_only_resource_of_a_node_names_its_devices():
+    files = pool_files(CARDS, FabricProfile(traffic_class=106), alone=True)
+    assert variables(files["nccl.conf"]) == {
+        "NCCL_IB_HCA": "=mlx5_0:1,mlx5_1:1",
+        "NCCL_IB_TC": "106",
+    }
+    assert variables(files["ucx.conf"]) == {
+        "UCX_NET_DEVICES": "mlx5_0:1,mlx5_1:1",
+        "UCX_UD_VERBS_ETH_DGID_CHECK": "n",
+        "UCX_IB_TRAFFIC_CLASS": "106",
+    }
+    assert "# No GID index" in files["nccl.conf"]
+
+
+def test_one_of_several_resources_names_none():
+    """A container may hold the others too, and NCCL would take those of one file alone."""
+    files = pool_files(CARDS, None, alone=False)
+    assert variables(files["nccl.conf"]) == {}
+    assert variables(files["ucx.conf"]) == {"UCX_UD_VERBS_ETH_DGID_CHECK": "n"}
+    assert "other resources" in files["nccl.conf"]
+
+
+def test_infiniband_needs_no_word_about_indexes():
+    files = pool_files((UsedDevice("ibp1", 1, "", infiniband=True),), None, alone=True)
+    assert "GID" not in files["nccl.conf"]
+    assert variables(files["ucx.conf"]) == {"UCX_NET_DEVICES": "ibp1:1"}
+
+
+@given(resource=RESOURCES, used=ANY_DEVICES)
+def test_a_folder_is_a_name_of_its_own_and_so_is_its_device(resource, used):
+    """File names have 255 bytes at most, and names of CDI devices few signs."""
+    name = folder_name(resource, used)
+    assert "/" not in name
+    assert len(name) <= 120
+    assert name != BIN
+    kind, _, device = cdi_device(name).partition("=")
+    assert kind == "kube-rdma.io/settings"
+    assert re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?", device)
+    assert len(device) <= 140
+
+
+def test_other_devices_are_another_folder():
+    names = {folder_name("rdma/a", used) for used in (CARDS, CARDS[:1], CARDS[1:], ())}
+    assert len(names) == 4
+
+
+def test_a_container_finds_each_resource_and_the_script_at_its_place():
+    assert mounts("rdma/a", "/host/a", "/host/bin") == (
+        FileMount("/host/bin", "/usr/share/kube-rdma/bin"),
+        FileMount("/host/a", "/usr/share/kube-rdma/rdma/a"),
+    )
+
+
+A, B = ("rdma/a", "0"), ("rdma/b", "0")
+MADE = UsedDevice("mlx5_0", 1, "net1", gid_index=5)
+OWN, OTHER = UsedDevice("mlx5_0", 1, ""), UsedDevice("mlx5_1", 1, "")
+
+SHARES = st.tuples(st.sampled_from(["rdma/a", "rdma/b"]), st.sampled_from("0123"))
+HOLDINGS = st.lists(
+    st.builds(
+        lambda pod, container, share: Holding("default", pod, container, share[0], (share[1],)),
+        st.sampled_from("pq"),
+        st.sampled_from("cd"),
+        SHARES,
+    ),
+    max_size=8,
+)
+
+
+@given(held=st.sets(SHARES, min_size=1), holdings=HOLDINGS)
+def test_together_are_the_shares_of_the_same_containers(held, holdings):
+    """Those asked about always; any other exactly if one container has both."""
+    found = together(held, holdings)
+    assert held <= found
+    containers = {
+        (one.pod, one.container)
+        for one in holdings
+        if {(one.resource, share) for share in one.shares} & held
+    }
+    theirs = {
+        (one.resource, share)
+        for one in holdings
+        if (one.pod, one.container) in containers
+        for share in one.shares
+    }
+    assert found == held | theirs
+
+
+def test_devices_of_two_resources_are_told_together():
+    edits = {A: Edits(used=(MADE,))}
+    assert used_devices({A, B}, edits, {B: (OTHER,)}) == (MADE, OTHER)
+
+
+def test_a_resource_with_a_network_is_told_by_it_alone():
+    """Its container can open no other device of the resource either."""
+    second = ("rdma/a", "1")
+    edits = {A: Edits(used=(MADE,))}
+    assert used_devices({A, second}, edits, {second: (OWN, OTHER)}) == (MADE,)
+
+
+def test_a_device_of_many_shares_is_told_once():
+    second = ("rdma/a", "1")
+    assert used_devices({A, second}, {}, {A: (OWN, OTHER), second: (OWN, OTHER)}) == (OWN, OTHER)
+
+
+def test_known_are_ports_with_a_link_of_cards_that_can_be_used():
+    one = card(1)
+    (device,) = one.devices
+    down = replace(device.ports[0], number=2, state=PortState.DOWN)
+    third = replace(device.ports[0], number=3, link_layer=LinkLayer.INFINIBAND)
+    many = replace(one, devices=(replace(device, ports=(*device.ports, down, third)),))
+    ill = replace(card(2), reasons=("its link is down",))
+    found = known_devices([many, ill])
+    assert [(each.name, each.port, each.infiniband) for each in found] == [
+        (device.name, 1, False),
+        (device.name, 3, True),
+    ]
+    assert {each.interface for each in found} == {""}
+    assert {each.place.seat for each in found} == {one.seat}
+
+
+@pytest.mark.parametrize("held", [frozenset(), frozenset({A})])
+def test_without_cards_nothing_is_told(held):
+    assert used_devices(held, {}, {}) == ()

@@ -11,8 +11,8 @@ from kube_base.errors import Refused
 from kube_base.frozen import replace
 from kube_rdma.attach.rules.addresses import of_answer, with_calls
 from kube_rdma.attach.rules.foreign_plugins import refuse_missing
+from kube_rdma.attach.rules.placement import pod_nics
 from kube_rdma.attach.rules.plan import begun, plans
-from kube_rdma.attach.rules.seats import seats
 from kube_rdma.attach.rules.step_table import check
 from kube_rdma.attach.views import describe
 from kube_rdma.model.attach.attachment import AskedAddress, NetworkKind, NetworkRoute, PodView
@@ -33,7 +33,7 @@ def of_site(one, **config):
 def seated(mode=Mode.SHARED_MULTI, kind=NetworkKind.MACVLAN, ask=None, **config):
     """The seat of one network with such addresses, on a card of this mode."""
     wished = of_site(wish(0, network("net", kind), **(ask or {})), **config)
-    (seat,) = with_calls(seats((wished,), (share(card(0), mode=mode),), node(card(0))))
+    (seat,) = with_calls(pod_nics((wished,), (share(card(0), mode=mode),), node(card(0))))
     return seat
 
 
@@ -48,11 +48,11 @@ def test_the_whole_plan_begins_with_the_steps_that_were_run(pod, called, alone):
     """Whatever the plugin answers: they are not run again, so they have to be the same."""
     wishes, shares, _, on, leases = pod
     wished = [of_site(one) if own else one for one, own in zip(wishes, called, strict=False)]
-    placed = with_calls(seats(wished, shares, on))
+    placed = with_calls(pod_nics(wished, shares, on))
     first = begun(SANDBOX, placed, on, alone=alone)
     whole = {one.interface: one for one in plans(SANDBOX, placed, leases, on, alone=alone)}
     assert [one.interface for one in first] == [
-        seat.wish.ask.interface for seat in placed if seat.ipam
+        seat.entry.ask.interface for seat in placed if seat.ipam
     ]
     for plan in first:
         steps = whole[plan.interface].steps
@@ -80,19 +80,17 @@ def test_the_card_s_address_is_told_where_the_card_is_the_pod_s_alone(mode, kind
     ("written", "told"), [("", "0.3.1"), ("0.2.0", "0.3.1"), ("0.4.0", "0.4.0"), ("1.1.0", "1.1.0")]
 )
 def test_the_plugin_is_spoken_to_in_a_version_whose_results_can_be_read(written, told):
-    """Before 0.3.0 an answer has another form."""
     call = seated(cniVersion=written).ipam
     assert (call.version, json.loads(call.plugins[0].config)["cniVersion"]) == (told, told)
 
 
 def test_of_a_list_the_plugin_gets_the_part_that_names_it():
-    """With the network's name; what follows is kube-rdma's."""
     text = json.dumps(
         {"cniVersion": "1.0.0", "name": "lan", "plugins": [CONFIG, {"type": "tuning"}]}
     )
     wished = of_site(wish(0, network("net", NetworkKind.MACVLAN)))
     wished = replace(wished, network=replace(wished.network, config=text.encode()))
-    (seat,) = with_calls(seats((wished,), (share(card(0)),), node(card(0))))
+    (seat,) = with_calls(pod_nics((wished,), (share(card(0)),), node(card(0))))
     (conf,) = seat.ipam.plugins
     assert json.loads(conf.config) == {**CONFIG, "name": "lan"}
 

@@ -64,7 +64,6 @@ def text_of(folder, name):
     ],
 )
 def test_the_table_says_which_annotation_a_product_reads(kind, readers):
-    """And the node's event says it to people."""
     made = plan((conf("00-meta.conf", type=kind), conflist("10-net.conflist", "flannel")))
     assert (made.wiring, made.readers) == (Wiring.DELEGATE, readers)
     assert f"{readers[0][1]} reads {readers[0][0]}." in describe_plan(made)
@@ -119,14 +118,12 @@ def test_one_that_nobody_names_is_refused_with_both_files():
 
 
 def test_two_readers_of_one_annotation_are_refused_on_one_another_too():
-    """Each would make every interface."""
     genie = conf("05-genie.conf", name="g", type="genie")
     with pytest.raises(Refused, match=r"Multus in 00-multus.conf and CNI-Genie in 05-genie.conf"):
         plan((multus(clusterNetwork="g"), genie))
 
 
 def test_a_meta_plugin_that_names_itself_ends_the_search():
-    """A loop in the configuration is not one here."""
     assert plan((multus(clusterNetwork="/etc/cni/net.d/00-multus.conf"),)).readers
 
 
@@ -238,10 +235,8 @@ def test_an_annotation_that_nobody_reads_is_told(asked, read, missed):
     ],
 )
 def test_an_annotation_that_somebody_reads_is_none_of_our_business(asked, read):
-    """So is everything where there is no meta-plugin."""
     assert unread(PodState("ml", "a", "u", tuple(asked.items())), read) is None
 
 
 def test_every_product_reads_an_annotation_that_we_know():
-    """The table is what the rules above go by."""
     assert {one.reads for one in META_PLUGINS.values()} == {ANNOTATION, POD_NETWORKS}

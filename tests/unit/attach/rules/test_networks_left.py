@@ -7,7 +7,7 @@ import pytest
 
 from kube_base.errors import Refused
 from kube_rdma.attach.documents.network_definition import load
-from kube_rdma.attach.rules.requests import wishes
+from kube_rdma.attach.rules.requests import match_entries
 from kube_rdma.model.attach.attachment import AskedAddress, NetworkKind
 from tests.kit.pod_networks import network, wish
 
@@ -22,7 +22,7 @@ STATIC = {
 
 def met(one, *, holding):
     """The wish as it is met."""
-    (found,) = wishes([one.ask], [one.network], holding=holding)
+    (found,) = match_entries([one.ask], [one.network], holding=holding)
     return found
 
 
@@ -37,7 +37,7 @@ def test_what_names_no_card_is_the_plugins_in_a_pod_without_a_share(kind):
 @pytest.mark.parametrize(
     "one",
     [
-        wish(of=network(kind=MACVLAN, master="ens1f0", **BARE)),
+        wish(of=network(kind=MACVLAN, device="ens1f0", **BARE)),
         wish(of=network(kind=MACVLAN)),
         wish(of=network(kind=MACVLAN, **BARE), device_id="0000:11:00.1"),
         wish(of=network(kind=NetworkKind.IPOIB, **BARE)),
@@ -50,7 +50,6 @@ def test_what_names_a_card_or_is_ours_alone_stays_ours(one):
 
 
 def test_what_is_left_to_a_plugin_may_ask_for_what_it_can_do():
-    """Ports are refused on an RDMA network only."""
     ports = (("portMappings", b'[{"hostPort": 80}]'),)
     one = wish(of=network(kind=MACVLAN, **BARE), capabilities=ports)
     assert met(one, holding=False).ask.capabilities == ports
@@ -69,7 +68,7 @@ def test_ipvlan_that_answers_no_neighbour_is_the_plugins_without_rdma(mode):
     assert tied.kind is IPVLAN
     ask = wish(of=network("a")).ask
     with pytest.raises(Refused, match=f"ipvlan in mode {mode} answers no neighbour"):
-        wishes([ask], [tied])
+        match_entries([ask], [tied])
 
 
 def arguing(ips, **facts):
@@ -115,13 +114,11 @@ def test_what_static_gives_way_to_follows_from_the_capability(has_capability):
     "ips", [["ten"], "ten", [7], 7, {"a": 1}, ["fe80::1%eth0"], ["10.0.0.1/33"]]
 )
 def test_addresses_of_cni_args_that_are_none_are_refused(ips):
-    """They would be ignored in silence otherwise."""
     with pytest.raises(Refused, match=r"cni-args\.ips: .* is not a list of IP addresses") as caught:
         met(arguing(ips), holding=True)
     assert caught.value.remedy
 
 
 def test_what_another_plugin_reads_in_its_cni_args_is_left_as_it_is():
-    """It gets them as they are."""
     one = arguing(["ten"], of=network(kind=OTHER))
     assert met(one, holding=True) == one

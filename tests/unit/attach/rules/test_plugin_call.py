@@ -58,14 +58,12 @@ def test_a_lone_plugin_is_a_list_of_one():
 
 
 def test_each_plugin_of_a_list_gets_its_name_and_version():
-    """As libcni gives them (buildOneConfig)."""
     step, told = called(other(listed(disableCheck=True)))
     assert not step.check
     assert told == [{**one, "name": "lan", "cniVersion": "1.0.0"} for one in PLUGINS]
 
 
 def test_a_call_and_its_end_are_told_to_people():
-    """With all plugins of the list."""
     (plan,) = plans([other(listed())], [], node())
     assert [describe(one) for one in (*plan.steps, *undo(plan))] == [
         "have the CNI plugins bridge, tuning make net1",
@@ -83,7 +81,6 @@ def test_a_call_and_its_end_are_told_to_people():
     ],
 )
 def test_the_newest_version_that_we_speak_is_used(said, version):
-    """A document without one is of 0.1.0."""
     step, (told,) = called(other({"type": "ovs", **said}))
     assert step.version == told["cniVersion"] == version
 
@@ -100,7 +97,6 @@ def test_what_is_asked_for_goes_to_who_declares_it():
 
 
 def test_ports_bandwidth_and_guid_are_passed_on():
-    """Ours refuse them, others can do them."""
     able = {"portMappings": True, "bandwidth": True, "infinibandGUID": True}
     asked = (("portMappings", b'[{"hostPort": 80}]'), ("bandwidth", b'{"ingressRate": 1}'))
     guid = "02:00:0a:00:00:00:00:01"
@@ -114,7 +110,6 @@ def test_ports_bandwidth_and_guid_are_passed_on():
 
 
 def test_cni_args_are_added_to_those_of_the_document():
-    """The pod's word counts where both say something."""
     document = {"type": "x", "args": {"a": 1, "cni": {"b": 2, "c": 3}}}
     _, (told,) = called(other(document, arguments=b'{"c": 4}'))
     assert told["args"] == {"a": 1, "cni": {"b": 2, "c": 4}}
@@ -134,7 +129,6 @@ def test_the_card_of_the_share_is_told_to_every_plugin():
 
 
 def test_a_shared_card_is_not_the_plugins():
-    """It might move it, and other pods use it."""
     _, (told, _) = called(other(listed(), resource=RESOURCE), share(card(1)))
     assert "deviceID" not in told
 
@@ -206,7 +200,6 @@ def test_an_interface_is_told_as_the_pod_shows_it():
 
 
 def test_an_interface_that_is_not_there_contradicts_the_answer():
-    """The sentence names network and interface."""
     wishes = [other({"type": "x"})]
     with pytest.raises(Broken, match=r"plugins of default/other reported .* no interface net1 in"):
         attached(wishes, plans(wishes, [], node()), PodView(), [])

@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 from kube_base.errors import Refused
 from kube_base.frozen import replace
 from kube_rdma.attach.rules.addresses import with_card_addresses, with_default_routes
+from kube_rdma.attach.rules.placement import pod_nics
 from kube_rdma.attach.rules.plan import plans
 from kube_rdma.attach.rules.requests import is_asking, refuse_count, refuse_traffic, unknown
-from kube_rdma.attach.rules.requests import wishes as met
-from kube_rdma.attach.rules.seats import seats
+from kube_rdma.attach.rules.requests import match_entries as met
 from kube_rdma.attach.rules.step_table import undo
 from kube_rdma.model.attach.attachment import (
     AskedAddress,
+    AssignedAddresses,
     CardAddresses,
-    Given,
     HostNetwork,
     InterfaceAddress,
     LinkWays,
@@ -44,7 +44,7 @@ def on(*cards, addresses=()):
 
 def seated(*wishes, addresses=(), mode=Mode.EXCLUSIVE):
     shares = [share(each, mode=mode) for each in (ONE, TWO)[: len(wishes)]]
-    return seats(wishes, shares, on(ONE, TWO, addresses=addresses))
+    return pod_nics(wishes, shares, on(ONE, TWO, addresses=addresses))
 
 
 @given_by(st.integers(1, 8), st.integers(0, 8), st.booleans())
@@ -90,13 +90,12 @@ def test_resources_are_counted_one_by_one():
 
 VKE = "vke.volcengine.com/rdma"
 OTHER = network("lan", NetworkKind.OTHER, resource=None, plugin="bridge")
-MACVLAN = network("n", NetworkKind.MACVLAN, resource=None, master="ens1f0")
+MACVLAN = network("n", NetworkKind.MACVLAN, resource=None, device="ens1f0")
 
 
 @pytest.mark.parametrize("blocks", [[], [wish(of=OTHER)]], ids=["none", "another plugin's"])
 @pytest.mark.parametrize(("held", "times"), [(1, "once"), (2, "2 times")])
 def test_a_share_for_blocks_needs_one(blocks, held, times):
-    """Whatever else the list has."""
     shares = [share(ONE, resource=VKE)] * held
     with pytest.raises(Refused) as caught:
         refuse_count(blocks, shares)
@@ -126,7 +125,6 @@ def test_shares_of_other_resources_are_not_for_blocks():
 
 
 def test_a_name_that_is_nowhere_is_told_with_what_is_there():
-    """All of them together, by entry."""
     asks = [wish(0, network("rmda")).ask, wish(1, network("fabric")).ask]
     error = unknown(asks, ("cbr0", "rdma"), ("default", "kube-system"), apart=False)
     assert str(error) == (
@@ -146,8 +144,8 @@ def test_a_card_brings_its_addresses_along():
     more = (ip_address("10.0.0.8"), 24)
     placed = seated(wish(of=OWN), addresses=[TEN, more, SIX])
     assert with_card_addresses(placed, ()) == (
-        Given(
-            placed[0].wish.ask.interface,
+        AssignedAddresses(
+            placed[0].entry.ask.interface,
             (
                 InterfaceAddress(*TEN, ip_address("10.0.0.1")),
                 InterfaceAddress(*SIX, ip_address("fd00::1")),
@@ -179,7 +177,7 @@ def carried(address, *routes, rules=(), **asked):
     )
     host = on(ONE, addresses=[(own, int(prefix))])
     host = replace(host, links=tuple(replace(one, ways=ways) for one in host.links))
-    placed = seats([wish(0, OWN, **asked)], [share(ONE, mode=Mode.EXCLUSIVE)], host)
+    placed = pod_nics([wish(0, OWN, **asked)], [share(ONE, mode=Mode.EXCLUSIVE)], host)
     brought = with_card_addresses(placed, ())
     placed = with_default_routes(placed, brought)
     (plan,) = plans(SANDBOX, placed, brought, host)
@@ -238,7 +236,7 @@ def test_a_card_that_stays_or_gets_a_pool_s_address_gives_its_routes_back_all_th
     ways = LinkWays("ens1f0", (AddRoute("ens1f0", ip_network("10.8.0.0/16"), None),))
     host = on(ONE, addresses=[TEN])
     host = replace(host, links=tuple(replace(one, ways=ways) for one in host.links))
-    placed = seats([wish()], [share(ONE, mode=Mode.EXCLUSIVE)], host)
+    placed = pod_nics([wish()], [share(ONE, mode=Mode.EXCLUSIVE)], host)
     (plan,) = plans(SANDBOX, placed, (given(1, "10.9.0.2/24"),), host)
     assert not any("10.8" in to for to, _, _ in shown(plan))
     (back,) = (act for act in undo(plan) if isinstance(act, GiveBackLink))
@@ -246,7 +244,6 @@ def test_a_card_that_stays_or_gets_a_pool_s_address_gives_its_routes_back_all_th
 
 
 def test_addresses_of_a_card_stand_behind_those_of_a_pool():
-    """Others get what they have got."""
     pooled = given(2, "10.9.0.1/24")
     placed = seated(wish(0, OWN), wish(1), addresses=[TEN])
     first, second = with_card_addresses(placed, (given(1, "10.9.0.2/24"), pooled))
@@ -272,7 +269,6 @@ def test_a_card_brings_no_addresses_where_others_were_given():
     ],
 )
 def test_addresses_that_are_required_and_cannot_come(mode, addresses, sentence):
-    """Where they are not required the interface has none."""
     placed = seated(wish(of=OWN), addresses=addresses, mode=mode)
     with pytest.raises(Refused, match=sentence) as caught:
         with_card_addresses(placed, ())
@@ -290,8 +286,8 @@ def test_roce_without_any_address_is_refused(mode):
     seat = replace(seat, roce=True)
     with pytest.raises(Refused, match="no IPPool rdma is there to give net1 an address"):
         with_card_addresses([seat], ())
-    asked = replace(seat.wish.ask, addresses=(AskedAddress(TEN[0], TEN[1]),))
-    own = replace(seat, wish=replace(seat.wish, ask=asked))
+    asked = replace(seat.entry.ask, addresses=(AskedAddress(TEN[0], TEN[1]),))
+    own = replace(seat, entry=replace(seat.entry, ask=asked))
     assert with_card_addresses([own], ()) == ()
 
 
@@ -300,22 +296,20 @@ def test_a_default_route_leads_to_the_gateways_of_the_interface():
     leased = (given(1, "10.0.0.7/24", gateway="10.0.0.1"), given(2, "10.0.1.7/24"))
     placed = seated(wish(0, default=True), wish(1))
     first, second = with_default_routes(placed, leased)
-    assert first.wish.ask.default_routes == (ip_address("10.0.0.1"),)
+    assert first.entry.ask.default_routes == (ip_address("10.0.0.1"),)
     assert second == placed[1]
     routes = [step for plan in plans(SANDBOX, (first, second), leased, on()) for step in plan.steps]
     assert sum(getattr(step, "to", None) == ip_network("0.0.0.0/0") for step in routes) == 2
 
 
 def test_a_gateway_of_the_document_will_do():
-    """Of a static address."""
     static = InterfaceAddress(ip_address("10.0.0.7"), 24, ip_address("10.0.0.1"))
     placed = seated(wish(of=network(static=(static,)), default=True))
     (found,) = with_default_routes(placed, ())
-    assert found.wish.ask.default_routes == (static.gateway,)
+    assert found.entry.ask.default_routes == (static.gateway,)
 
 
 def test_a_default_route_without_a_gateway_is_refused():
-    """By entry."""
     placed = seated(wish(default=True))
     with pytest.raises(Refused, match="no address of net1 has a gateway") as caught:
         with_default_routes(placed, (given(1, "10.0.0.7/24"),))
@@ -323,7 +317,6 @@ def test_a_default_route_without_a_gateway_is_refused():
 
 
 def test_routes_of_an_entry_come_before_those_of_its_network():
-    """To the same destination there is one."""
     to, other = ip_network("10.8.0.0/16"), ip_network("10.9.0.0/16")
     of = network(routes=(NetworkRoute(to), NetworkRoute(other)))
     asked = wish(of=of, routes=(NetworkRoute(to, ip_address("10.0.0.1")),)).ask
@@ -332,7 +325,6 @@ def test_routes_of_an_entry_come_before_those_of_its_network():
 
 
 def test_routes_on_an_interface_of_another_plugin_are_refused():
-    """It routes itself."""
     of = network("b", NetworkKind.OTHER, plugin="ovs")
     refuse_traffic([wish(0, of), wish(1, default=True)])
     with pytest.raises(Refused, match="networks of type ovs are made and routed") as caught:

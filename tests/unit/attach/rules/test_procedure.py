@@ -14,9 +14,9 @@ import kube_rdma
 from kube_base.errors import Refused
 from kube_base.frozen import replace
 from kube_rdma.attach.rules import procedure
+from kube_rdma.attach.rules.placement import pod_nics
 from kube_rdma.attach.rules.plan import plans
 from kube_rdma.attach.rules.procedure import NetworkRequest
-from kube_rdma.attach.rules.seats import seats
 from kube_rdma.model.attach.attachment import NetworkKind, PodView, SeenLink
 from kube_rdma.model.attach.cni import CniResult, Dns, LinkAddress
 from kube_rdma.model.attach.steps import AddRule, CallPlugin
@@ -24,19 +24,19 @@ from kube_rdma.model.pools import FunctionSettings, Mode
 from tests.kit.pod_networks import SANDBOX, card, given, network, node, pods, share, wish
 
 GUID = "02:00:0a:00:00:00:00:01"
-STAGES = ("match", "seat", "place", "address", "plan")
+STAGES = ("match", "locate", "settle", "address", "plan")
 DRIVERS = {
     "attach/attach.py": (*STAGES, "observe", "conclude"),
     "explain/rules/planning.py": STAGES,  # nothing is made for it
     "../kube_rdma_selftest/choice.py": STAGES,  # run.py does the Steps, without a pod
 }
-INSIDE = ("addresses", "delegate", "foreign_plugins", "plan", "seats", "vf", "infiniband")
+INSIDE = ("addresses", "delegated", "foreign_plugins", "plan", "placement", "vf", "infiniband")
 
 
 def placed(*wishes, shares=(), on=None, **facts):
     """The third stage of these entries."""
     wished = procedure.match(asked(*wishes, **facts), tuple(shares))
-    return procedure.place(procedure.seat(wished, on or node(card(0))))
+    return procedure.settle(procedure.locate(wished, on or node(card(0))))
 
 
 def asked(*wishes, **facts):
@@ -50,7 +50,7 @@ def test_the_stages_come_to_the_plan_that_the_rules_make(pod):
     wishes, shares, _, on, leases = pod
     whole = placed(*wishes, shares=shares, on=on)
     plan = procedure.plan(procedure.address(whole, SANDBOX, leases))
-    assert plan.plans == plan.own == plans(SANDBOX, seats(wishes, shares, on), leases, on)
+    assert plan.plans == plan.own == plans(SANDBOX, pod_nics(wishes, shares, on), leases, on)
 
 
 @pytest.mark.parametrize("name", DRIVERS)
@@ -92,10 +92,10 @@ def test_a_guid_that_another_add_is_about_to_give_is_refused():
     facts = {"function": FunctionSettings(), "infiniband": True}
     entry = wish(0, network(kind=NetworkKind.DEVICE, **facts), guid=GUID)
     wished = procedure.match(asked(entry), (share(of, mode=Mode.SRIOV),))
-    seated = procedure.seat(wished, node(of))
-    assert procedure.place(seated).sole == (GUID,)
+    seated = procedure.locate(wished, node(of))
+    assert procedure.settle(seated).sole == (GUID,)
     with pytest.raises(Refused, match="default/other is being given it"):
-        procedure.place(seated, claimed={GUID: "default/other is being given it"})
+        procedure.settle(seated, claimed={GUID: "default/other is being given it"})
 
 
 def test_for_the_caller_of_one_network_no_rule_to_its_table_is_made():

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from kube_base.errors import Refused
 from kube_base.frozen import replace
 from kube_rdma.attach.documents.network_definition import load
-from kube_rdma.attach.rules import foreign_plugins
-from kube_rdma.attach.rules.seats import seats
+from kube_rdma.attach.rules import delegated
+from kube_rdma.attach.rules.placement import pod_nics
 from kube_rdma.model.attach.attachment import Plan
 from kube_rdma.model.pools import Mode
 from tests.kit.pod_networks import RESOURCE, card, network, node, share, wish
@@ -27,7 +27,7 @@ def rail(number):
 def seated(networks, shares, host=HOST):
     """The card of each network, in the order of the annotation."""
     wishes = [wish(number, of) for number, of in enumerate(networks)]
-    return [seat.card for seat in seats(wishes, shares, host)]
+    return [seat.card for seat in pod_nics(wishes, shares, host)]
 
 
 @given(st.permutations(EVERY), st.permutations(EVERY))
@@ -38,7 +38,6 @@ def test_each_network_of_a_rail_is_on_its_rail(asked, held):
 
 @given(st.permutations(EVERY), st.integers(0, 7))
 def test_a_network_for_every_rail_takes_what_the_others_leave(held, number):
-    """It may stand before them in the annotation."""
     shares = [share(CARDS[one]) for one in held[:2]]
     follows = network("rails", rails=EVERY)
     wanted = held[number % 2]
@@ -48,7 +47,6 @@ def test_a_network_for_every_rail_takes_what_the_others_leave(held, number):
 
 
 def test_one_share_of_all_cards_has_every_rail():
-    """As rdma/ib has."""
     shares = [share(*CARDS, mode=Mode.HCA)]
     assert seated(map(rail, reversed(EVERY)), shares) == list(reversed(CARDS))
 
@@ -67,7 +65,6 @@ def test_a_second_network_of_a_rail_is_refused():
 
 
 def test_where_nobody_knows_the_rails_the_order_counts():
-    """`kube-rdma explain` has the reports of nodes alone."""
     shares = [share(CARDS[1]), share(CARDS[0])]
     assert seated([rail(0), rail(1)], shares, node(*CARDS)) == [CARDS[1], CARDS[0]]
 
@@ -79,7 +76,7 @@ def test_a_meta_plugin_that_knows_no_rails_is_overruled(asked, held):
     before = []
     for number, (one, handed) in enumerate(zip(asked, shares, strict=True)):
         meant = wish(number, rail(one), device_id=handed.share)
-        placed = foreign_plugins.seat(meant, shares, before, HOST)
+        placed = delegated.nic(meant, shares, before, HOST)
         assert placed.card == CARDS[one]
         before.append(Plan(meant.ask.interface, "n", placed.card.id, (), held=placed.share.held))
 
@@ -87,7 +84,7 @@ def test_a_meta_plugin_that_knows_no_rails_is_overruled(asked, held):
 def test_a_meta_plugin_s_choice_counts_for_a_network_of_every_rail():
     shares = tuple(map(share, CARDS))
     meant = wish(0, network("rails", rails=EVERY), device_id=shares[5].share)
-    assert foreign_plugins.seat(meant, shares, (), HOST).card == CARDS[5]
+    assert delegated.nic(meant, shares, (), HOST).card == CARDS[5]
 
 
 @pytest.mark.parametrize(

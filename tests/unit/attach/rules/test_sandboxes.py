@@ -1,4 +1,6 @@
-"""Which sandbox lacks its networks, which attachment has lost its sandbox."""
+"""Sandboxes that lack networks, attachments that are left over, and pods that must be made anew."""
+
+from __future__ import annotations
 
 import json
 
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from kube_base.frozen import replace
 from kube_rdma.attach.rules.repair import (
     ABSENT,
+    AGAIN,
     FAILURES,
     FIRST,
     GRACE,
@@ -25,9 +28,12 @@ from kube_rdma.attach.rules.repair import (
     is_hopeless,
     is_others,
     is_owed,
+    is_remade,
+    refused,
 )
 from kube_rdma.attach.rules.requests import ANNOTATION, POD_NETWORKS
 from kube_rdma.model.attach.attachment import Attachment, Sandbox
+from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.kubernetes import MIRROR, PodState
 from kube_rdma.model.late_binding import PodName, PodSandbox
 
@@ -61,7 +67,6 @@ def missing(*sandboxes, pods, attachments=()):
 
 
 def test_a_sandbox_without_its_networks_is_missing_after_the_grace():
-    """Not before: its ADD may be on its way."""
     seen = RepairView((sandbox(),), (pod(),), ())
     assert decide(seen, RepairState(), 100.0).missing == ()
     assert lasting(seen, seconds=GRACE - 0.1).missing == ()
@@ -93,12 +98,10 @@ def test_a_pod_that_cannot_want_networks_now_lacks_none(one):
 
 
 def test_a_sandbox_of_a_pod_of_the_same_name_lacks_nothing():
-    """Its pod is gone: another uid."""
     assert missing(sandbox(uid="uid-before"), pods=(pod(),)) == []
 
 
 def test_only_a_ready_sandbox_and_the_newest_one_can_lack_networks():
-    """The kubelet ends the others."""
     old, new = sandbox("c1", created=1), sandbox("c2", created=2)
     assert missing(new, old, pods=(pod(),)) == ["c2"]
     assert missing(sandbox(ready=False), pods=(pod(),)) == []
@@ -181,7 +184,6 @@ def test_only_what_was_owed_networks_at_its_start_can_be_evicted(asking, chained
 
 
 def test_a_static_pod_is_known_by_the_uid_that_its_mirror_names():
-    """The runtime has that one."""
     static = pod(annotations=STATIC)
     assert missing(sandbox(uid="abc"), pods=(static,)) == ["c1"]
     assert missing(sandbox(), pods=(static,)) == []
@@ -213,7 +215,6 @@ def test_a_sandbox_that_another_version_attached_lacks_nothing():
 
 
 def test_an_attachment_whose_namespace_is_gone_too_ends_at_once():
-    """Nothing can be lost."""
     seen = RepairView((sandbox("c2", "b"),), (), (attached(),), {"c1"})
     assert decide(seen, RepairState(), 100.0).orphans == ("c1",)
     stopped = RepairView((sandbox(ready=False),), (), (attached(),), {"c1"})
@@ -310,3 +311,36 @@ def test_what_stays_wrong_is_acted_upon_in_bounded_time(seen):
         state = decide(seen, state, now).state
     assert done == wrong
     assert now <= ABSENT
+
+
+KEYS = [("uid-1", None), ("uid-1", InterfaceName("net1")), ("uid-2", None)]
+TRIES = st.lists(st.tuples(st.floats(0.0, 2 * LONGEST), st.sampled_from(KEYS)), max_size=30)
+
+
+@given(TRIES)
+def test_it_is_asked_at_the_second_refusal_in_a_row_and_once_in_a_while(tries):
+    """What was refused long ago is forgotten, so the state has an end."""
+    state, now, history = {}, 0.0, {}
+    for seconds, key in tries:
+        now += seconds
+        state, asks = refused(state, key, now)
+        times, at, asked = history.get(key, (0, now, None))
+        if now - at > LONGEST:
+            times, asked = 0, None
+        due = times + 1 >= REFUSALS and (asked is None or now - asked >= AGAIN)
+        assert asks is due
+        history[key] = (times + 1, now, now if due else asked)
+        assert all(now - one.at <= LONGEST for one in state.values())
+
+
+@pytest.mark.parametrize(
+    ("facts", "remade"),
+    [
+        ({"owner": "Job/j"}, True),
+        ({}, False),
+        ({"owner": "Job/j", "annotations": ((MIRROR, "x"),)}, False),
+    ],
+)
+def test_only_what_an_owner_makes_anew_is_ended(facts, remade):
+    """The Node owns a static pod's mirror, and makes nothing."""
+    assert is_remade(PodState("default", "a", "u", **facts)) is remade

@@ -16,11 +16,10 @@ from kube_rdma.explain.rules.pod import explain
 from kube_rdma.explain.views import explain_document, explain_page, step_texts
 from kube_rdma.lib.page import page_text
 from kube_rdma.model.admission import ContainerRole, ContainerTemplate, PodTemplate, ResourceAsk
+from kube_rdma.model.attach import kinds
 from kube_rdma.model.attach.attachment import (
     AskedAddress,
     Attachment,
-    Network,
-    NetworkKind,
     NetworkRoute,
     Plan,
     Sandbox,
@@ -37,7 +36,7 @@ from tests.kit import explained as kit
 
 RAIL = PoolName("rail")
 POOL = IPPool(RAIL, (IPRange(ip_network("10.20.0.0/29"), gateway=ip_address("10.20.0.1")),))
-NETWORK = Network("default/net", NetworkKind.CARD, "here", resource=kit.HCA, pools=(RAIL,))
+NETWORK = kinds.CardNetwork("default/net", "here", resource=kit.HCA, pools=(RAIL,))
 STATE = NodeState("node-1", allocatable=((kit.HCA, 2),))
 
 
@@ -203,7 +202,7 @@ def test_what_other_pods_have_is_not_given_again():
 
 
 def test_an_interface_that_no_report_has_is_taken_to_be_there():
-    network = replace(NETWORK, kind=NetworkKind.MACVLAN, master="eth0", resource=None)
+    network = kinds.MacvlanNetwork("default/net", "here", device="eth0", pools=(RAIL,))
     pod = replace(evidence(network=network), template=PodTemplate("default", "new"))
     explanation = explain(pod)
     assert not explanation.findings
@@ -212,7 +211,9 @@ def test_an_interface_that_no_report_has_is_taken_to_be_there():
 
 
 def test_settings_of_virtual_functions_are_not_guessed():
-    network = replace(NETWORK, kind=NetworkKind.DEVICE, function=FunctionSettings(vlan=7))
+    network = kinds.DeviceNetwork(
+        "default/net", "here", kit.HCA, pools=(RAIL,), function=FunctionSettings(vlan=7)
+    )
     explanation = explain(evidence(network=network))
     assert explanation.plans == ()
     assert any("virtual function" in note for note in explanation.notes)
@@ -238,7 +239,7 @@ def test_the_agents_word_about_a_pod_that_has_its_networks_is_not_asked():
 def test_settings_are_there_where_the_agent_writes_them(mode, says):
     """Modes that give device nodes at Allocate have no late binding that could."""
     node = basis("node-1", kit.reported(mode), STATE)
-    network = replace(NETWORK, kind=NetworkKind.MACVLAN)
+    network = kinds.MacvlanNetwork("default/net", "here", kit.HCA, pools=(RAIL,))
     explanation = explain(evidence(network=network, basis=node))
     assert bool(explanation.settings) is says
     assert explanation.device_nodes

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_base.frozen import replace
-from kube_rdma.model.attach.attachment import Network, NetworkKind, NetworkRoute
+from kube_rdma.model.attach import kinds
+from kube_rdma.model.attach.attachment import NetworkRoute
 from kube_rdma.model.card import CardId
 from kube_rdma.model.finding import NotSeen, Severity
 from kube_rdma.model.kubernetes import NodeState
@@ -161,7 +162,7 @@ BROKEN = {
 NAMES = ("node-1", "node-2")
 NONE = "rdma/none"
 EVERYWHERE = NetworkRoute(ip_network("0.0.0.0/0"))
-ROUTED = Network("default/net", NetworkKind.MACVLAN, "here", routes=(EVERYWHERE,))
+ROUTED = kinds.MacvlanNetwork("default/net", "here", routes=(EVERYWHERE,))
 EMPTY = ReportedPool(NONE, "shared", 0, 0, 0)
 PENDING = PendingMode(HCA, "shared", f"{HCA} stays in mode hca until a/b has ended")
 ADVICE = {

@@ -22,7 +22,7 @@ from kube_base.notices import Notices
 from kube_rdma.adapters.cni.conf import places as binary
 from kube_rdma.adapters.cni.conf.places import CniPlaces, inside
 from kube_rdma.adapters.inotify import open_inotify
-from kube_rdma.model.attach.cni import SET_ASIDE, ConfFile, ConfPlan, Undone, Wiring
+from kube_rdma.model.attach.cni import SET_ASIDE, ConfFile, ConfPlan, UndoneWrites, Wiring
 
 ENDINGS = (".conf", ".conflist", ".json")  # what a runtime looks at
 LARGEST = 1 << 20  # bytes of a file; a larger one is not a configuration
@@ -35,7 +35,7 @@ _GONE = Mask.DELETE_SELF | Mask.MOVE_SELF | Mask.UNMOUNT | Mask.IGNORED
 Files = tuple[ConfFile, ...]
 Find = Callable[[], Awaitable[CniPlaces]]
 Decide = Callable[[Files, frozenset[str]], ConfPlan]
-ShutOut = Callable[[ConfPlan, Undone], Refused | None]
+ShutOut = Callable[[ConfPlan, UndoneWrites], Refused | None]
 
 
 class FolderTiming(Frozen):
@@ -357,7 +357,7 @@ class Writes:
 
     def __init__(self) -> None:
         self._stamps: dict[Path, int] = {}  # of what was written and not looked at since
-        self.undone = Undone()
+        self.undone = UndoneWrites()
 
     def note(self, paths: Iterable[Path]) -> None:
         """Take note of files that have just been written."""
@@ -365,11 +365,11 @@ class Writes:
             with suppress(FileNotFoundError):
                 self._stamps[path] = path.stat().st_ctime_ns
 
-    def look(self, wanted: Collection[Path]) -> Undone:
+    def look(self, wanted: Collection[Path]) -> UndoneWrites:
         """Return how it stands now; `wanted` are the files that would have to be written again."""
         if not wanted:
             self._stamps.clear()
-            self.undone = Undone()
+            self.undone = UndoneWrites()
         again = {path: stamp for path, stamp in self._stamps.items() if path in wanted}
         aside = tuple(
             path.name
@@ -379,7 +379,7 @@ class Writes:
         if again or aside:
             quick = any(_is_quick(path, stamp) for path, stamp in again.items())
             self._stamps.clear()
-            self.undone = Undone(self.undone.at_once + 1 if quick else 0, aside)
+            self.undone = UndoneWrites(self.undone.at_once + 1 if quick else 0, aside)
         return self.undone
 
 

@@ -30,7 +30,7 @@ from kube_rdma.adapters.kernel.netlink.rtnl_write import GROUP, by_name
 from kube_rdma.adapters.kernel.pod.errors import errno_of
 from kube_rdma.adapters.kernel.sysfs.netdev import NETDEVS, lower_netdevs
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
-from kube_rdma.model.attach.attachment import LinkWays, SeenLink, SeenRoute, SeenRule
+from kube_rdma.model.attach.attachment import LinkWays, SeenLink
 from kube_rdma.model.attach.steps import AddRoute, AddRule
 from kube_rdma.model.card import Function, Netdev
 from kube_rdma.model.device import PciAddress
@@ -181,7 +181,7 @@ def dynamic_addresses(netlink: Netlink) -> frozenset[tuple[int, Address]]:
     )
 
 
-def seen_routes(netlink: Netlink, links: Iterable[SeenLink]) -> tuple[SeenRoute, ...]:
+def seen_routes(netlink: Netlink, links: Iterable[SeenLink]) -> tuple[AddRoute, ...]:
     """The unicast routes of every table but the local one, over these links."""
     names = {link.index: link.name for link in links}
     payloads = netlink.ask(_GETROUTE, _ROUTE.pack(*[0] * 9), dump=True)
@@ -198,25 +198,21 @@ def link_ways(netlink: Netlink, links: Iterable[SeenLink]) -> tuple[LinkWays, ..
     routes = [
         route
         for payload in netlink.ask(_GETROUTE, _ROUTE.pack(*[0] * 9), dump=True)
-        for route in decode_way(payload, names)
+        for route in decode_route(payload, names, automatic=False)
     ]
     rules = seen_rules(netlink)
     ways = (
         LinkWays(
             link.name,
             tuple(sorted((r for r in routes if r.name == link.name), key=lambda r: bool(r.via))),
-            tuple(
-                AddRule(rule.source, rule.table, rule.priority)
-                for rule in rules
-                if rule.source in {address for address, _ in link.addresses}
-            ),
+            tuple(r for r in rules if any(r.source == address for address, _ in link.addresses)),
         )
         for link in links
     )
     return tuple(way for way in ways if way.routes or way.rules)
 
 
-def seen_rules(netlink: Netlink) -> tuple[SeenRule, ...]:
+def seen_rules(netlink: Netlink) -> tuple[AddRule, ...]:
     """The rules that send one address to a table."""
     payloads = netlink.ask(_GETRULE, _ROUTE.pack(*[0] * 9), dump=True)
     return tuple(rule for payload in payloads for rule in decode_rule(payload))
@@ -308,25 +304,17 @@ def decode_unicast(payload: bytes) -> UnicastRoute | None:
     return UnicastRoute(family, length, table, out, attributes, is_automatic, is_onlink)
 
 
-def decode_route(payload: bytes, names: Mapping[int, InterfaceName]) -> Iterator[SeenRoute]:
-    """The route of one answer to GETROUTE, if it is one of those that seen_routes tells."""
+def decode_route(
+    payload: bytes, names: Mapping[int, InterfaceName], *, automatic: bool = True
+) -> Iterator[AddRoute]:
+    """Yield the route of one answer to GETROUTE, if it is over one of these interfaces.
+
+    Not `automatic`: without what the kernel or router advertisements make by themselves.
+    """
     route = decode_unicast(payload)
-    name = names.get(route.out) if route else None
-    if route is None or name is None or route.table == _LOCAL:
+    if route is None or route.out not in names or route.table == _LOCAL:
         return
-    via = route.attributes.get(_RTA_GATEWAY)
-    yield SeenRoute(
-        name,
-        _subnet(route.attributes.get(_RTA_DST, bytes(_FAMILIES[route.family])), route.length),
-        _address(via) if via else None,
-        None if route.table == MAIN_TABLE else route.table,
-    )
-
-
-def decode_way(payload: bytes, names: Mapping[int, InterfaceName]) -> Iterator[AddRoute]:
-    """The route of one answer to GETROUTE, if it is one of those that link_ways tells."""
-    route = decode_unicast(payload)
-    if route is None or route.is_automatic or route.out not in names or route.table == _LOCAL:
+    if route.is_automatic and not automatic:
         return
     via, source = route.attributes.get(_RTA_GATEWAY), route.attributes.get(_RTA_PREFSRC)
     yield AddRoute(
@@ -340,14 +328,14 @@ def decode_way(payload: bytes, names: Mapping[int, InterfaceName]) -> Iterator[A
     )
 
 
-def decode_rule(payload: bytes) -> Iterator[SeenRule]:
+def decode_rule(payload: bytes) -> Iterator[AddRule]:
     """The rule of one answer to GETRULE, if it sends one address to a table."""
     (family, _, length, _, small, _, _, action, _), attributes = split(_ROUTE, payload)
     source = attributes.get(_FRA_SRC, b"")
     if action != _TO_TABLE or len(source) != _FAMILIES.get(family) or length != 8 * len(source):
         return
     table = number(attributes, _FRA_TABLE) or small
-    yield SeenRule(_address(source), table, number(attributes, _FRA_PRIORITY) or 0)
+    yield AddRule(_address(source), table, number(attributes, _FRA_PRIORITY) or 0)
 
 
 def _subnet(value: bytes, length: int) -> Subnet:

@@ -28,7 +28,8 @@ from kube_rdma.adapters.kernel.netlink.rtnl_read import (
 )
 from kube_rdma.adapters.kernel.sysfs.netdev import upper_netdevs
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
-from kube_rdma.model.attach.attachment import SeenLink, SeenRoute, SeenRule
+from kube_rdma.model.attach.attachment import SeenLink
+from kube_rdma.model.attach.steps import AddRoute, AddRule
 from kube_rdma.model.card import Use
 from kube_rdma.model.ipam import Address, Subnet
 
@@ -76,9 +77,7 @@ def _own(link: SeenLink) -> Iterator[tuple[Address, int]]:
     return (pair for pair in link.addresses if not pair[0].is_link_local)
 
 
-def _beyond(
-    link: SeenLink, routes: Sequence[SeenRoute], rules: Sequence[SeenRule]
-) -> Iterator[str]:
+def _beyond(link: SeenLink, routes: Sequence[AddRoute], rules: Sequence[AddRule]) -> Iterator[str]:
     """The routes that lead further than the subnets of its own addresses.
 
     A table that is looked up for packets from one of these addresses alone is the card's own, as
@@ -95,7 +94,7 @@ def _beyond(
             yield str(route.to) if route.table is None else f"{route.to} (table {route.table})"
 
 
-def _around(link: SeenLink, routes: Sequence[SeenRoute]) -> Iterator[Subnet]:
+def _around(link: SeenLink, routes: Sequence[AddRoute]) -> Iterator[Subnet]:
     """The subnets of addresses of full length, and next hops there, as the main table has them."""
     mine = [route for route in routes if route.name == link.name and route.table is None]
     for address, length in link.addresses:
@@ -107,7 +106,7 @@ def _around(link: SeenLink, routes: Sequence[SeenRoute]) -> Iterator[Subnet]:
                 yield ip_network(narrowest.via)
 
 
-def _way(routes: Sequence[SeenRoute], server: Address) -> str | None:
+def _way(routes: Sequence[AddRoute], server: Address) -> str | None:
     """The interface that leads to an address by the main table; None: by none in particular."""
     ways = [one for one in routes if one.table is None and server in one.to]
     return max(ways, key=lambda way: way.to.prefixlen).name if ways else None

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kube_base.errors import Refused
 from kube_rdma.adapters.cni.conf.folder import FolderTiming, Writes
 from kube_rdma.attach.rules.conflist import ENOUGH, shut_out
-from kube_rdma.model.attach.cni import PLUGIN, SET_ASIDE, ConfPlan, Undone, Wiring
+from kube_rdma.model.attach.cni import PLUGIN, SET_ASIDE, ConfPlan, UndoneWrites, Wiring
 from kube_rdma_testing.cni.cilium import FILE, LIST, FakeCilium
 from tests.unit.adapters.cni.conf.host import Host
 
@@ -105,7 +105,7 @@ GUARDED = ConfPlan(Wiring.CHAIN, FILE, guard="Cilium")
 @given(st.integers(0, 9), st.lists(st.just("zz-kube-rdma.conf"), max_size=1).map(tuple))
 def test_one_undoing_is_no_proof_a_second_one_is(times, aside):
     """And only where somebody is known to guard the folder; the sentence says what to set."""
-    undone = Undone(times, aside)
+    undone = UndoneWrites(times, aside)
     error = shut_out(GUARDED, undone)
     assert (error is not None) == (times >= ENOUGH or bool(aside))
     assert error is None or "--set cni.exclusive=false" in error.remedy
@@ -119,11 +119,11 @@ def test_what_stood_for_longer_was_not_undone_at_once(tmp_path):
     writes.note([path])
     path.with_name("x").write_text("theirs")
     path.with_name("x").rename(path)
-    assert writes.look([path]) == Undone(1)
-    assert writes.look([path]) == Undone(1)
+    assert writes.look([path]) == UndoneWrites(1)
+    assert writes.look([path]) == UndoneWrites(1)
     writes.note([path])
-    assert writes.look([path]) == Undone(2)
+    assert writes.look([path]) == UndoneWrites(2)
     writes.note([path])
     path.unlink()
-    assert writes.look([path]) == Undone(0)
-    assert writes.look([]) == Undone()
+    assert writes.look([path]) == UndoneWrites(0)
+    assert writes.look([]) == UndoneWrites()

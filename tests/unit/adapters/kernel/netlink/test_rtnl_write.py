@@ -22,7 +22,6 @@ from kube_rdma.adapters.kernel.netlink.rtnl_read import (
     decode_rule,
 )
 from kube_rdma.adapters.kernel.pod.probe import advertisement, arp_announcement
-from kube_rdma.model.attach.attachment import SeenRoute, SeenRule
 from kube_rdma.model.attach.steps import (
     AddAddress,
     AddRoute,
@@ -129,9 +128,10 @@ def test_a_route_is_read_as_it_was_written(to, direct, table):
     if table == 255:
         return
     via = None if direct else to.network_address + 0
-    request = rtnl_write.add_route(AddRoute("net1", to, via, None, table), 3)
+    route = AddRoute("net1", to, via, None, table)
+    request = rtnl_write.add_route(route, 3)
     assert request.flags == CREATE_OR_REPLACE
-    assert list(decode_route(request.body, {3: "net1"})) == [SeenRoute("net1", to, via, table)]
+    assert list(decode_route(request.body, {3: "net1"})) == [route]
     assert list(decode_route(request.body, {4: "net2"})) == []
 
 
@@ -146,7 +146,7 @@ def test_a_next_hop_in_no_subnet_has_its_flag():
 def test_a_rule_is_read_as_it_was_written(source, table, priority):
     request = rtnl_write.add_rule(AddRule(source, table, priority))
     assert request.flags == CREATE_ONLY
-    assert list(decode_rule(request.body)) == [SeenRule(source, table, priority)]
+    assert list(decode_rule(request.body)) == [AddRule(source, table, priority)]
 
 
 def test_a_soft_device_is_named_by_its_interface():

@@ -1,0 +1,89 @@
+"""The kinds of a pod's further networks, each with the fields that it alone has.
+
+Rules decide by the class: ``case kinds.IpvlanNetwork():``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from kube_rdma.model.attach.attachment import Network, NetworkKind
+from kube_rdma.model.pools import FunctionSettings
+
+
+class MacvlanNetwork(Network):
+    """A network of type macvlan."""
+
+    kind = NetworkKind.MACVLAN
+
+    mode: str = ""
+
+
+class IpvlanNetwork(Network):
+    """A network of type ipvlan."""
+
+    kind = NetworkKind.IPVLAN
+
+    mode: str = ""
+
+
+class IpoibNetwork(Network):
+    """A network of type ipoib."""
+
+    kind = NetworkKind.IPOIB
+
+    pkey: int | None = None  # of a partition, without the bit for full members
+
+
+class DeviceNetwork(Network):
+    """A network of type host-device, or of type sriov, which has `function`."""
+
+    kind = NetworkKind.DEVICE
+
+    function: FunctionSettings | None = None  # what a virtual function is set to; only one will do
+
+
+class IbSriovNetwork(DeviceNetwork):
+    """A network of type ib-sriov: a virtual function of an InfiniBand card."""
+
+    guid: str | None = None  # for a pod that asks for no other
+    pkey: int | None = None
+    isolated: bool = False  # only where an RDMA device belongs to one namespace
+    configured: bool = False  # only for entries that ib-kubernetes has seen
+
+
+class CardNetwork(Network):
+    """A network of type kube-rdma: the mode of the granted card says what is made."""
+
+    kind = NetworkKind.CARD
+
+    pkey: int | None = None
+
+
+class ForeignNetwork(Network):
+    """A network that other plugins make out of `config`; addresses and routes are theirs."""
+
+    kind = NetworkKind.OTHER
+
+
+NETWORKS: Mapping[NetworkKind, type[Network]] = MappingProxyType(
+    {
+        of.kind: of
+        for of in (
+            MacvlanNetwork,
+            IpvlanNetwork,
+            IpoibNetwork,
+            DeviceNetwork,
+            CardNetwork,
+            ForeignNetwork,
+        )
+    }
+)
+
+
+def partition_of(network: Network) -> int | None:
+    """Return the InfiniBand partition that the document names, if its kind can have one."""
+    if isinstance(network, IpoibNetwork | IbSriovNetwork | CardNetwork):
+        return network.pkey
+    return None
