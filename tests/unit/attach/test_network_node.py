@@ -393,6 +393,7 @@ def holding(resource, *shares):
 
 def viewing(pools, withdrawn=(), kubelet=None):
     """The neighbours as they are while these pools are offered."""
+    kubelet = kubelet or KubeletView(None)
     return NodeView(
         NodeViewDependencies(
             None,
