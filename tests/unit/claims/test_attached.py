@@ -27,7 +27,7 @@ from kube_rdma.claims.prepared_claims import (
 )
 from kube_rdma.claims.rules.names import device_name
 from kube_rdma.claims.rules.prepare import FOLDER
-from kube_rdma.model.attach.attachment import Attached, InterfaceAddress, Sandbox
+from kube_rdma.model.attach.attachment import AttachedInterface, InterfaceAddress, Sandbox
 from kube_rdma.model.claims.claim import (
     AllocationResult,
     ClaimName,
@@ -253,7 +253,7 @@ async def test_the_loop_writes_what_it_is_told():
 
 def interface(of, name="net1", address="10.0.0.5"):
     addresses = (InterfaceAddress(ip_address(address), 24),)
-    return Attached("default/net", name, "02:00:00:00:00:01", 1500, addresses, card=of.id)
+    return AttachedInterface("default/net", name, "02:00:00:00:00:01", 1500, addresses, card=of.id)
 
 
 def settled(pod, container):

@@ -28,7 +28,7 @@ from kube_rdma.claims.rules.prepare import (
     refuse_vanished,
 )
 from kube_rdma.claims.rules.shape import claim_offer, slices
-from kube_rdma.model.attach.attachment import Attached, InterfaceAddress
+from kube_rdma.model.attach.attachment import AttachedInterface, InterfaceAddress
 from kube_rdma.model.claims.claim import (
     AllocationResult,
     ClaimName,
@@ -330,7 +330,7 @@ PREPARED = booked(
     )
 )
 ADDRESS = InterfaceAddress(ip_address("10.9.0.4"), 24)
-NET1 = Attached("team/rail", "net1", "02:00:00:00:00:01", 9000, (ADDRESS,), card=FIRST.id)
+NET1 = AttachedInterface("team/rail", "net1", "02:00:00:00:00:01", 9000, (ADDRESS,), card=FIRST.id)
 
 
 def conditions(status):
