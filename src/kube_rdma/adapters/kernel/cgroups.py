@@ -17,59 +17,40 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Protocol
 
 from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import Frozen
 from kube_rdma.model.pools import DeviceLimits, DeviceUse, RdmaLimits
 
-# The files of the node's control groups, at the place where the agent sees them.
-
 HOST_CGROUPS = PurePosixPath("/sys/fs/cgroup")
 """On the node; the agent sees the node's root at another place."""
 
 
-class CgroupFiles(Protocol):
-    """Paths are below the root of the hierarchy, which is ""; all raise OSError."""
-
-    def read(self, path: str) -> str:
-        """The text of a file."""
-
-    def write(self, path: str, text: str) -> None:
-        """Write a file, in one call of the kernel."""
-
-    def groups(self, path: str) -> tuple[str, ...]:
-        """The names of the groups in a group, sorted."""
-
-    def is_group(self, path: str) -> bool:
-        """Return whether the group exists."""
-
-
 class HostCgroups:
-    """The real ones."""
+    """The control groups of the node; paths are below `root`, which is "". All raise OSError."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     def read(self, path: str) -> str:
-        """Read a file, see CgroupFiles.read."""
+        """Return the text of a file."""
         return (self._root / path).read_text()
 
     def write(self, path: str, text: str) -> None:
-        """Write a file, see CgroupFiles.write; raise for one that does not exist."""
+        """Write a file that exists, in one call of the kernel."""
         with (self._root / path).open("r+b", buffering=0) as file:
             file.write(text.encode())
 
     def groups(self, path: str) -> tuple[str, ...]:
-        """Return the groups below, see CgroupFiles.groups."""
+        """Return the names of the groups in a group, sorted."""
         return tuple(sorted(one.name for one in (self._root / path).iterdir() if one.is_dir()))
 
     def is_group(self, path: str) -> bool:
-        """Return whether the group exists, see CgroupFiles.is_group."""
+        """Return whether the group exists."""
         return (self._root / path).is_dir()
 
 
-# Where the control group of a pod is.
+# Where the group of a pod is.
 
 _CLASSES = ("burstable", "besteffort")
 _SLICE = ".slice"
@@ -80,14 +61,16 @@ _OTHERS = frozenset({"system.slice", "user.slice", "init.scope"})
 def places(kubepods: str, uid: str) -> tuple[str, ...]:
     """Return the paths that a pod's group may have below the group `kubepods`."""
     if not kubepods.endswith(_SLICE):
-        return tuple(f"{above}/pod{uid}" for above in (kubepods, *_below(kubepods)))
+        return tuple(
+            f"{above}/pod{uid}" for above in (kubepods, *(f"{kubepods}/{one}" for one in _CLASSES))
+        )
     stem, pod = kubepods.rpartition("/")[2].removesuffix(_SLICE), uid.replace("-", "_")
     classes = ((f"{kubepods}/{stem}-{one}{_SLICE}", f"{stem}-{one}") for one in _CLASSES)
     parents = ((kubepods, stem), *classes)
     return tuple(f"{above}/{prefix}-pod{pod}{_SLICE}" for above, prefix in parents)
 
 
-def pod_group(files: CgroupFiles, uid: str) -> str:
+def pod_group(files: HostCgroups, uid: str) -> str:
     """The path of a pod's group; raise Unavailable where it has none."""
     for kubepods in _kubepods(files):
         for place in places(kubepods, uid):
@@ -99,11 +82,7 @@ def pod_group(files: CgroupFiles, uid: str) -> str:
     )
 
 
-def _below(kubepods: str) -> tuple[str, ...]:
-    return tuple(f"{kubepods}/{one}" for one in _CLASSES)
-
-
-def _kubepods(files: CgroupFiles) -> tuple[str, ...]:
+def _kubepods(files: HostCgroups) -> tuple[str, ...]:
     """Every group of this name, the uppermost first: a node may hold other nodes in containers."""
     level, places_of_it = [""], []
     for _ in range(_DEPTH):
@@ -122,13 +101,15 @@ def _is_kubepods(name: str) -> bool:
     return name in ("kubepods", f"kubepods{_SLICE}") or name.endswith(f"-kubepods{_SLICE}")
 
 
-def _groups(files: CgroupFiles, path: str) -> tuple[str, ...]:
+def _groups(files: HostCgroups, path: str) -> tuple[str, ...]:
     """Without any where the group has just ended."""
     try:
         return files.groups(path)
     except OSError:
         return ()
 
+
+# The rdma controller in that group.
 
 CONTROLLER = "rdma"
 _HANDLES, _OBJECTS, _NO_LIMIT = "hca_handle", "hca_object", "max"
@@ -148,7 +129,7 @@ class RdmaGroup(Frozen):
 class RdmaGroups:
     """The groups of a node's pods: found by the pod's uid, which the kubelet has, then by path."""
 
-    def __init__(self, files: CgroupFiles) -> None:
+    def __init__(self, files: HostCgroups) -> None:
         self._files = files
 
     def find(self, uid: str) -> str:

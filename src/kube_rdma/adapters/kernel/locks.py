@@ -1,8 +1,9 @@
-"""Locks between all processes and threads of this machine that change hardware, one for a folder.
+"""Waiting for the kernel with a bound, and locks on folders of /sys.
 
-A folder of /sys stands for what is changed: that of a card for its virtual functions
-(sriov/functions.py, sriov/rebind.py), class/infiniband for the namespaces of RDMA devices
-(netlink/rdma_write.py). flock(2) on it needs no file of its own, and ends with its holder.
+The locks are between all processes and threads of this machine that change hardware. A folder
+stands for what is changed: that of a card for its virtual functions (sriov/functions.py,
+sriov/rebind.py), class/infiniband for the namespaces of RDMA devices (netlink/rdma_write.py).
+flock(2) on it needs no file of its own, and ends with its holder.
 """
 
 from __future__ import annotations
@@ -10,13 +11,23 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from kube_base.errors import Unavailable
 
-_PAUSE = 0.05  # seconds
+_PAUSE = 0.02  # seconds
+
+
+def waited(done: Callable[[], bool], patience: float) -> bool:
+    """Return True as soon as `done` does; False when it has not for `patience` seconds."""
+    deadline = time.monotonic() + patience
+    while not done():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_PAUSE)
+    return True
 
 
 @contextmanager
@@ -27,12 +38,9 @@ def locked(folder: Path, patience: float, busy: str) -> Iterator[None]:
     else has the lock for `patience` seconds.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    deadline = time.monotonic() + patience
     try:
-        while not _lock(descriptor):
-            if time.monotonic() >= deadline:
-                raise Unavailable(busy)
-            time.sleep(_PAUSE)
+        if not waited(lambda: _lock(descriptor), patience):
+            raise Unavailable(busy)
         yield
     finally:
         os.close(descriptor)

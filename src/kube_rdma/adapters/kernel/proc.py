@@ -7,7 +7,7 @@ Unavailable, so nothing that was not seen looks like something that is not there
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from kube_base.errors import Unavailable
@@ -52,7 +52,11 @@ def read_settings(
     paths: tuple[str, ...], proc: Path = Path("/proc")
 ) -> tuple[tuple[str, str], ...]:
     """Return those of these sysctls that exist, with their values."""
-    return tuple(_settings(paths, proc))
+    settings = []
+    for path in paths:
+        with suppress(Unavailable):
+            settings.append((path, _read(proc / "sys" / path).strip()))
+    return tuple(settings)
 
 
 def read_hypervisor(proc: Path = Path("/proc")) -> bool:
@@ -136,14 +140,6 @@ def container_of(pid: int, uid: str, proc: Path = Path("/proc")) -> str:
         if match and any(mark in line for mark in marks):
             return match[1]
     return ""
-
-
-def _settings(paths: tuple[str, ...], proc: Path) -> Iterator[tuple[str, str]]:
-    for path in paths:
-        try:
-            yield path, _read(proc / "sys" / path).strip()
-        except Unavailable:
-            continue
 
 
 def _read(path: Path) -> str:

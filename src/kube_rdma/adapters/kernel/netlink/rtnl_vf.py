@@ -90,37 +90,34 @@ class Setting(Frozen):
 
 def set_function(node: Netlink, step: SetFunction) -> None:
     """Set a virtual function; raise Refused where the card cannot, Unavailable when it is gone."""
-    physical = _find(node, step.place)
-    if physical is None:
-        raise no_physical(step.place)
-    now = physical.functions.get(step.place.number)
-    if now is None:
-        raise no_function(step.place, len(physical.functions))
-    for setting in changes(physical.interface.seen.index, step.place.number, step.wanted, now):
-        try:
-            send(node, setting.request)
-        except Unavailable as error:
-            raise setting_refused(step.place, setting.what, error) from error
+    _set(node, step.place, step.wanted, undoing=False)
 
 
 def reset_function(node: Netlink, undo: ResetFunction) -> None:
-    """Take the settings of a virtual function back.
+    """Take the settings of a virtual function back; nothing when it is gone.
 
     Some drivers know no way back from an administrative MAC (be2net, qed: EINVAL for zeros). It
     stays with the function then, and the next pod's MAC replaces it.
     """
-    physical = _find(node, undo.place)
+    _set(node, undo.place, undo.previous, undoing=True)
+
+
+def _set(node: Netlink, place: FunctionPlace, wanted: FunctionSettings, *, undoing: bool) -> None:
+    physical = _find(node, place)
     if physical is None:
-        raise no_physical(undo.place)
-    now = physical.functions.get(undo.place.number)
+        raise no_physical(place)
+    now = physical.functions.get(place.number)
     if now is None:
-        return
-    for setting in changes(physical.interface.seen.index, undo.place.number, undo.previous, now):
+        if undoing:
+            return
+        raise no_function(place, len(physical.functions))
+    for setting in changes(physical.interface.seen.index, place.number, wanted, now):
         try:
             send(node, setting.request)
         except Unavailable as error:
-            if NO_MAC not in setting.what or errno_of(error) != errno.EINVAL:
-                raise setting_refused(undo.place, setting.what, error) from error
+            may_stay = undoing and NO_MAC in setting.what and errno_of(error) == errno.EINVAL
+            if not may_stay:
+                raise setting_refused(place, setting.what, error) from error
 
 
 def seen_functions(

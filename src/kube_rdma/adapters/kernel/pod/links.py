@@ -1,4 +1,4 @@
-"""Links, addresses, routes and rules of one pod, made and taken back over routing netlink.
+"""Links, addresses, routes, rules and sysctls of one pod, made and taken back.
 
 Two sockets: one bound to the node's namespace, one to the pod's. steps.py calls these methods, one
 for each Step; requests are rtnl_write's, looks rtnl_read's. The usual way is asked for first, and
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from kube_base.errors import KubeError, Refused, Unavailable
@@ -60,7 +61,7 @@ class PodLinks(Frozen):
                 raise errors.name_taken(step, described(existing)) from error
             elif existing.seen.alias:
                 return
-        self._do(rtnl_write.mark_link(step), f"marking {step.name}")
+        _send(self.pod, rtnl_write.mark_link(step), f"marking {step.name}")
 
     def _make_apart(self, step: steps.MakeLink) -> None:
         """Under another name first, where the node has one of the wanted name.
@@ -78,7 +79,7 @@ class PodLinks(Frozen):
         if link is None:
             raise errors.no_link_here(interim.name)
         act = f"naming {step.kind} {step.name}"
-        self._do(rtnl_write.rename_link(link.seen.index, step.name), act)
+        _send(self.pod, rtnl_write.rename_link(link.seen.index, step.name), act)
 
     def _send_new(self, step: steps.MakeLink) -> None:
         """Request a link whose parent is in the pod, where alone its index is known."""
@@ -135,28 +136,22 @@ class PodLinks(Frozen):
     def add_address(self, step: steps.AddAddress) -> None:
         """The kernel takes the same address again for a change of nothing."""
         request = rtnl_write.add_address(step, self.link(step.name).seen.index)
-        self._do(request, f"the address {step.address}/{step.prefix} on {step.name}")
+        _send(self.pod, request, f"the address {step.address}/{step.prefix} on {step.name}")
 
     def add_route(self, step: steps.AddRoute) -> None:
         """In the place of another to the same destination, as the Step says."""
         request = rtnl_write.add_route(step, self.link(step.name).seen.index)
-        self._do(request, f"the route to {step.to} over {step.name}")
+        _send(self.pod, request, f"the route to {step.to} over {step.name}")
 
     def add_rule(self, step: steps.AddRule) -> None:
         """EEXIST is said of just this rule (rule_exists, net/core/fib_rules.c)."""
-        try:
-            _send(self.pod, rtnl_write.add_rule(step))
-        except Unavailable as error:
-            if errors.errno_of(error) != errno.EEXIST:
-                raise errors.judged(f"the rule for {step.source}", error) from error
+        act = f"the rule for {step.source}"
+        _send(self.pod, rtnl_write.add_rule(step), act, harmless=errno.EEXIST)
 
     def remove_rule(self, undo: steps.RemoveRule) -> None:
         """ENOENT: it is not there."""
-        try:
-            _send(self.pod, rtnl_write.remove_rule(undo))
-        except Unavailable as error:
-            if errors.errno_of(error) != errno.ENOENT:
-                raise errors.judged(f"removing the rule for {undo.source}", error) from error
+        act = f"removing the rule for {undo.source}"
+        _send(self.pod, rtnl_write.remove_rule(undo), act, harmless=errno.ENOENT)
 
     def remove(self, undo: steps.RemoveLink) -> None:
         """Only with kube-rdma's mark: another link of this name is another's."""
@@ -164,11 +159,8 @@ class PodLinks(Frozen):
         for name in (undo.name, rtnl_write.interim_name(undo.mark)):
             link = interface_named(self.pod, name)
             if link and link.ours(undo.mark):
-                try:
-                    _send(self.pod, rtnl_write.remove_link(link.seen.index))
-                except Unavailable as error:
-                    if errors.errno_of(error) != errno.ENODEV:
-                        raise errors.judged(f"removing {name}", error) from error
+                request = rtnl_write.remove_link(link.seen.index)
+                _send(self.pod, request, f"removing {name}", harmless=errno.ENODEV)
 
     def remove_all(self, undo: steps.RemoveLinks) -> None:
         """At once by their group, for the kernel then waits once; only if that means no other."""
@@ -202,27 +194,20 @@ class PodLinks(Frozen):
                 raise errors.old_name_taken(undo, f"{undo.name} in the pod")
             try:
                 _free_name(self.pod, link, undo.link.name)
-                self._call_as_at_home(link, undo.link.name)
+                # The kernel moves a link first and renames it then (do_setlink in
+                # net/core/rtnetlink.c). On the node systemd-udevd would hear of `net1`, find no
+                # such link any more to ask who has named it, and give the link, whatever it is
+                # called by then, the name of its own policy. So it gets its old name before it
+                # leaves, unless a link of the pod has that name.
+                if link.seen.up:  # before Linux 6.2 only what is down is renamed
+                    _send(self.pod, rtnl_write.set_down(link.seen.index))
+                rename = rtnl_write.rename_link(link.seen.index, undo.link.name)
+                _send(self.pod, rename, harmless=errno.EEXIST)
                 _send(self.pod, rtnl_write.send_home(undo, link.seen.index, self.home))
             except Unavailable as error:
                 act = f"moving {undo.name} back to the node as {undo.link.name}"
                 raise errors.judged(act, error) from error
         restore_on_node(self.node, undo)
-
-    def _call_as_at_home(self, link: Interface, name: str) -> None:
-        """Give it its old name before it leaves, unless a link of the pod has that name.
-
-        The kernel moves a link first and renames it then (do_setlink, net/core/rtnetlink.c). On the
-        node systemd-udevd would hear of `net1`, find no such link any more to ask who has named it,
-        and give the link, whatever it is called by then, the name of its own policy.
-        """
-        try:
-            if link.seen.up:  # before Linux 6.2 only what is down is renamed
-                _send(self.pod, rtnl_write.set_down(link.seen.index))
-            _send(self.pod, rtnl_write.rename_link(link.seen.index, name))
-        except Unavailable as error:
-            if errors.errno_of(error) != errno.EEXIST:
-                raise
 
     def _on_node(self, step: steps.TakeLink) -> Interface | None:
         """Return the link by its index at planning, which is one small answer; else among all."""
@@ -239,12 +224,6 @@ class PodLinks(Frozen):
                 raise errors.no_link_here(name)
             self._seen[name] = link
         return self._seen[name]
-
-    def _do(self, request: NetlinkRequest, act: str) -> None:
-        try:
-            _send(self.pod, request)
-        except Unavailable as error:
-            raise errors.judged(act, error) from error
 
     def _not_made(self, step: steps.MakeLink, error: Unavailable) -> KubeError:
         parent = (
@@ -276,11 +255,8 @@ def remove_returned(node: Netlink, undo: steps.RemoveLink | steps.RemoveLinks) -
     marks = {one.mark for one in (undo.links if isinstance(undo, steps.RemoveLinks) else (undo,))}
     for link in interfaces(node):
         if link.seen.virtual and any(map(link.ours, marks)):
-            try:
-                _send(node, rtnl_write.remove_link(link.seen.index))
-            except Unavailable as error:
-                if errors.errno_of(error) != errno.ENODEV:
-                    raise errors.judged(f"removing {link.seen.name}", error) from error
+            request = rtnl_write.remove_link(link.seen.index)
+            _send(node, request, f"removing {link.seen.name}", harmless=errno.ENODEV)
 
 
 def restore_on_node(node: Netlink, undo: steps.GiveBackLink) -> None:
@@ -312,26 +288,16 @@ def restore_on_node(node: Netlink, undo: steps.GiveBackLink) -> None:
         for address, prefix in undo.addresses:  # one that is there is taken again for nothing
             step = steps.AddAddress(undo.name, address, prefix)
             _send(node, rtnl_write.add_address(step, now.index))
-        _restore_ways(node, now.index, undo)
+        # A link that is down has no routes (fib_create_nexthop wants IFF_UP,
+        # net/ipv4/fib_semantics.c).
+        for route in undo.routes if undo.up else ():
+            _send(node, rtnl_write.add_route(route, now.index))
+        for rule in undo.rules:
+            _send(node, rtnl_write.add_rule(rule), harmless=errno.EEXIST)
     except Unavailable as error:
         raise errors.judged(act, error) from error
     if taken:
         raise errors.old_name_taken(undo, now.name)
-
-
-def _restore_ways(node: Netlink, index: int, undo: steps.GiveBackLink) -> None:
-    """The node's routes over a link that is home again, and its rules, where they are missing.
-
-    A link that is down has no routes (fib_create_nexthop wants IFF_UP, net/ipv4/fib_semantics.c).
-    """
-    for route in undo.routes if undo.up else ():
-        _send(node, rtnl_write.add_route(route, index))
-    for rule in undo.rules:
-        try:
-            _send(node, rtnl_write.add_rule(rule))
-        except Unavailable as error:
-            if errors.errno_of(error) != errno.EEXIST:
-                raise
 
 
 def _rename(netlink: Netlink, link: Interface, name: str) -> bool:
@@ -363,11 +329,8 @@ def _free_name(netlink: Netlink, link: Interface, name: str) -> None:
     predictable name of a link that comes to the node under another one an alternative name of it.
     """
     if name in link.alternative_names:
-        try:
-            _send(netlink, rtnl_write.remove_alternative_name(link.seen.index, name))
-        except Unavailable as error:
-            if errors.errno_of(error) != errno.ENOENT:
-                raise
+        request = rtnl_write.remove_alternative_name(link.seen.index, name)
+        _send(netlink, request, harmless=errno.ENOENT)
 
 
 def _restore(node: Netlink, here: Interface, undo: steps.GiveBackLink) -> None:
@@ -431,11 +394,22 @@ def described(link: Interface) -> str:
     return f"{kind} without kube-rdma's mark"
 
 
-def _send(netlink: Netlink, request: NetlinkRequest) -> None:
-    netlink.ask(request.kind, request.body, more=request.flags)
+def _send(netlink: Netlink, request: NetlinkRequest, act: str = "", *, harmless: int = 0) -> None:
+    """Send a request; with `act` the error says what could not be done.
+
+    The errno `harmless` is no error: it says that it is so already.
+    """
+    try:
+        rtnl_write.send(netlink, request)
+    except Unavailable as error:
+        if errors.errno_of(error) == harmless:
+            return
+        if act:
+            raise errors.judged(act, error) from error
+        raise
 
 
-# A pod's network sysctls, from outside: the file is opened inside, and used here.
+# Sysctls of the pod's network namespace: the file is opened inside, and used here.
 
 # In a container /proc/sys is read-only; there the node's /proc is mounted beside it.
 _ROOTS = (Path("/host/proc/sys"), Path("/proc/sys"))
@@ -447,32 +421,32 @@ def write_sysctl(namespace: Namespace, path: str, value: str) -> None:
     Raise Refused when there is no such sysctl, the kernel does not take the value or the file may
     not be written, Unavailable when the namespace is gone.
     """
-    check_path(path)
     try:
-        descriptor = open_inside(namespace, lambda: os.open(_root() / path, os.O_WRONLY))
-        try:
+        with _sysctl(namespace, path, os.O_WRONLY) as descriptor:
             os.write(descriptor, f"{value}\n".encode())
-        finally:
-            os.close(descriptor)
     except OSError as error:
         raise judged(path, value, error) from error
 
 
 def read_sysctl(namespace: Namespace, path: str) -> str | None:
     """The value of a sysctl, None when there is none of this name."""
-    check_path(path)
     try:
-        descriptor = open_inside(namespace, lambda: os.open(_root() / path, os.O_RDONLY))
-        try:
+        with _sysctl(namespace, path, os.O_RDONLY) as descriptor:
             return os.read(descriptor, 4096).decode(errors="replace").strip()
-        finally:
-            os.close(descriptor)
     except OSError:
         return None
 
 
-def _root() -> Path:
-    return next((root for root in _ROOTS if root.is_dir()), _ROOTS[-1])
+@contextmanager
+def _sysctl(namespace: Namespace, path: str, flags: int) -> Iterator[int]:
+    """Yield a descriptor of the file; raise OSError, and as check_path and open_inside."""
+    check_path(path)
+    root = next((root for root in _ROOTS if root.is_dir()), _ROOTS[-1])
+    descriptor = open_inside(namespace, lambda: os.open(root / path, flags))
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def check_path(path: str) -> None:

@@ -1,9 +1,10 @@
-"""Asking the network whether somebody has an address, before a pod uses it.
+"""Asking the network whether somebody has an address, and telling it who has the address now.
 
 What the API server cannot know (docs/decisions/0007): pods of a node that is cut off live on with
-addresses that are others' by now. An ARP probe (RFC 5227, section 2.1) or the neighbour
-solicitation of duplicate address detection (RFC 4862, section 5.4), each from nobody, so that no
-neighbour learns anything from it. announce.py tells the neighbours afterwards.
+addresses that are others' by now. So before a pod uses an address there is an ARP probe (RFC 5227,
+section 2.1) or the neighbour solicitation of duplicate address detection (RFC 4862, section 5.4),
+each from nobody, so that no neighbour learns anything from it. Afterwards an announcement tells the
+neighbours, from a socket that was opened in the pod.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address
 
 from kube_base.errors import Unavailable
+from kube_rdma.adapters.kernel.locks import waited
 from kube_rdma.adapters.kernel.netlink.codec import Netlink
 from kube_rdma.adapters.kernel.netlink.rtnl_read import Interface, interface_named
 from kube_rdma.adapters.kernel.netlink.rtnl_write import mac_bytes
@@ -25,12 +27,15 @@ from kube_rdma.adapters.kernel.pod.namespaces import open_inside
 from kube_rdma.model.attach.steps import Announce, Probe
 from kube_rdma.model.ipam import Address, InterfaceName
 
-# Telling the neighbours who has an address now, from a socket that was opened in the pod.
-
 _ARP, _IPV4, _REQUEST = 0x0806, 0x0800, 1  # ETH_P_ARP, ETH_P_IP, ARPOP_REQUEST
-_BROADCAST = b"\xff" * 6
-_ADVERTISEMENT, _OVERRIDE, _TARGET_MAC = 136, 0x20000000, 2
-_ALL_NODES = "ff02::1"
+_IPV6, _ICMPV6 = 0x86DD, 58  # ETH_P_IPV6, IPPROTO_ICMPV6
+_SOLICITATION, _ADVERTISEMENT, _OVERRIDE, _TARGET_MAC = 135, 136, 0x20000000, 2
+_BROADCAST, _HOPS = b"\xff" * 6, 255
+_NOBODY, _ALL_NODES = IPv6Address("::"), "ff02::1"
+_SOLICITED = IPv6Address("ff02::1:ff00:0")
+_HEAD = 14  # bytes of an Ethernet header
+_TIMES, _PAUSE = 3, 0.1  # questions, and the seconds after each in which answers are waited for
+_LATE = 256  # frames that may lie in the socket when the time is over, about as many as it holds
 
 _CLOSER = ThreadPoolExecutor(1, "announcer")  # one thread for all pods
 
@@ -62,18 +67,15 @@ class Announcer:
             mac = mac_bytes(link.seen.mac)
             if isinstance(step.address, IPv4Address):
                 frame = arp_announcement(mac, step.address)
-                self._packets().sendto(frame, (step.name, _ARP))
+                if self._packet is None:
+                    self._packet = open_inside(self._namespace, packet_socket)
+                self._packet.sendto(frame, (step.name, _ARP))
             else:
                 self._advertise(step, step.address, mac)
 
-    def _packets(self) -> socket.socket:
-        if self._packet is None:
-            self._packet = open_inside(self._namespace, packet_socket)
-        return self._packet
-
     def _advertise(self, step: Announce, address: IPv6Address, mac: bytes) -> None:
-        with open_inside(self._namespace, _raw) as raw:
-            raw.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS, 255)
+        with open_inside(self._namespace, _icmp_socket) as raw:
+            raw.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS, _HOPS)
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, step.name.encode())
             raw.bind((str(address), 0))
             raw.sendto(advertisement(mac, address), (_ALL_NODES, 0))
@@ -81,9 +83,7 @@ class Announcer:
 
 def arp_announcement(mac: bytes, address: IPv4Address) -> bytes:
     """The Ethernet frame."""
-    head = _BROADCAST + mac + struct.pack("!H", _ARP)
-    kind = struct.pack("!HHBBH", ETHERNET, _IPV4, len(mac), 4, _REQUEST)
-    return head + kind + mac + address.packed + bytes(len(mac)) + address.packed
+    return _arp_request(mac, address.packed, address)
 
 
 def advertisement(mac: bytes, address: IPv6Address) -> bytes:
@@ -97,18 +97,8 @@ def packet_socket() -> socket.socket:
     return socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
 
 
-def _raw() -> socket.socket:
+def _icmp_socket() -> socket.socket:
     return socket.socket(socket.AF_INET6, socket.SOCK_RAW, socket.IPPROTO_ICMPV6)
-
-
-_TIMES, _PAUSE = 3, 0.1  # questions, and the seconds after each in which answers are waited for
-_LATE = 256  # frames that may lie in the socket when the time is over, about as many as it holds
-_CARRIER_PAUSE = 0.02  # seconds between two looks
-_PROBE_ARP, _PROBE_IPV4, _IPV6, _ICMPV6 = 0x0806, 0x0800, 0x86DD, 58
-_PROBE_REQUEST, _SOLICITATION, _PROBE_ADVERTISEMENT, _PROBE_TARGET_MAC = 1, 135, 136, 2
-_PROBE_BROADCAST, _HOPS = b"\xff" * 6, 255
-_NOBODY, _SOLICITED = IPv6Address("::"), IPv6Address("ff02::1:ff00:0")
-_HEAD = 14  # bytes of an Ethernet header
 
 
 def probe(step: Probe, namespace: int, netlink: Netlink, patience: float) -> None:
@@ -120,7 +110,13 @@ def probe(step: Probe, namespace: int, netlink: Netlink, patience: float) -> Non
     link = interface_named(netlink, step.name)
     if link is None:
         raise no_link_here(step.name)
-    _await_carrier(step, netlink, patience)
+
+    def has_carrier() -> bool:
+        now = interface_named(netlink, step.name)
+        return now is not None and bool(now.carrier)
+
+    if not waited(has_carrier, patience):
+        raise no_carrier(step, patience)
     mac = mac_bytes(link.seen.mac)
     protocol, frame, speaker = _talk(mac, step.address)
     try:
@@ -139,16 +135,12 @@ def probe(step: Probe, namespace: int, netlink: Netlink, patience: float) -> Non
 
 def arp_probe(mac: bytes, address: IPv4Address) -> bytes:
     """The Ethernet frame."""
-    kind = struct.pack("!HHBBH", ETHERNET, _PROBE_IPV4, len(mac), 4, _PROBE_REQUEST)
-    nobody = bytes(4)
-    return (
-        _ethernet(_PROBE_BROADCAST, mac, _PROBE_ARP)
-        + kind
-        + mac
-        + nobody
-        + bytes(6)
-        + address.packed
-    )
+    return _arp_request(mac, bytes(4), address)
+
+
+def _arp_request(mac: bytes, sender: bytes, target: IPv4Address) -> bytes:
+    kind = struct.pack("!HHBBH", ETHERNET, _IPV4, len(mac), 4, _REQUEST)
+    return _ethernet(_BROADCAST, mac, _ARP) + kind + mac + sender + bytes(6) + target.packed
 
 
 def solicitation(mac: bytes, address: IPv6Address) -> bytes:
@@ -171,13 +163,11 @@ def arp_speaker(frame: bytes, address: Address) -> bytes | None:
 def advertiser(frame: bytes, address: Address) -> bytes | None:
     """The MAC of who advertises the address in this frame."""
     packet = frame[_HEAD:]
-    is_advertisement = (
-        len(packet) >= 64 and packet[6] == _ICMPV6 and packet[40] == _PROBE_ADVERTISEMENT
-    )
+    is_advertisement = len(packet) >= 64 and packet[6] == _ICMPV6 and packet[40] == _ADVERTISEMENT
     if not is_advertisement or packet[48:64] != address.packed:
         return None
     option = packet[64:72]
-    return option[2:] if option[:2] == bytes((_PROBE_TARGET_MAC, 1)) else frame[6:12]
+    return option[2:] if option[:2] == bytes((_TARGET_MAC, 1)) else frame[6:12]
 
 
 def frames(packet: socket.socket, until: float) -> Iterator[bytes]:
@@ -202,16 +192,8 @@ def _talk(
 ) -> tuple[int, bytes, Callable[[bytes, Address], bytes | None]]:
     """Return for an address's family: protocol, question, the function that reads an answer."""
     if isinstance(address, IPv4Address):
-        return _PROBE_ARP, arp_probe(mac, address), arp_speaker
+        return _ARP, arp_probe(mac, address), arp_speaker
     return _IPV6, solicitation(mac, address), advertiser
-
-
-def _await_carrier(step: Probe, netlink: Netlink, patience: float) -> None:
-    deadline = time.monotonic() + patience
-    while not ((link := interface_named(netlink, step.name)) and link.carrier):
-        if time.monotonic() >= deadline:
-            raise no_carrier(step, patience)
-        time.sleep(_CARRIER_PAUSE)
 
 
 def _ethernet(to: bytes, mac: bytes, protocol: int) -> bytes:

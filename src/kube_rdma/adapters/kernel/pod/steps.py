@@ -52,7 +52,7 @@ _HERE = "/proc/thread-self/ns/net"
 
 
 class PodNetwork(Protocol):
-    """One pod's network, from outside, as long as its door is open.
+    """One pod's network, from outside, as long as its sockets are open.
 
     A path alone may lead into a later namespace; its inode tells which one it is.
     """
@@ -87,25 +87,25 @@ def open_pod(
 ) -> Iterator[PodNetwork]:
     """The network of the pod behind `netns`, seen from this thread's namespace, the node's.
 
-    None: the pod's namespace is gone, and only undo() works. An open door keeps the namespace
-    alive, so close it soon. `patience` bounds AwaitGid and the wait
-    for a carrier, `rdma` is the node's /sys/class/infiniband.
+    None: the pod's namespace is gone, and only undo() works. It keeps the namespace alive, so close
+    it soon. `patience` bounds AwaitGid and the wait for a carrier, `rdma` is the node's
+    /sys/class/infiniband.
     Raise Unavailable when the namespace is gone, Refused when it may not be entered.
     """
     with ExitStack() as stack:
         node = stack.enter_context(_Side())
         if netns is None:
-            yield GonePod(node.rtnl, node.rdma, FunctionDrivers(rdma))
+            yield _GonePod(node.rtnl, node.rdma, FunctionDrivers(rdma))
             return
         pod = stack.enter_context(open_inside(netns, _Side))
         links = PodLinks(node.rtnl, pod.rtnl, pod.namespace, node.namespace)
         announcer = stack.enter_context(closing(Announcer(pod.namespace, links.link)))
         sysfs = stack.enter_context(closing(PodSysfs(pod.namespace, rdma)))
         both = PodRdma(node.rdma, pod.rdma, sysfs.pci_of, rdma) if node.rdma and pod.rdma else None
-        yield LivePod(links, both, announcer, sysfs, patience)
+        yield _LivePod(links, both, announcer, sysfs, patience)
 
 
-class LivePod:
+class _LivePod:
     """A pod whose namespace is there."""
 
     def __init__(
@@ -133,7 +133,9 @@ class LivePod:
             steps.SetSysctl: self._set_sysctl,
             steps.MakeRdma: lambda step: make_device(self._rdma.pod, step),
             steps.MoveRdma: lambda step: self._rdma.move(step, links.namespace),
-            steps.AwaitPartition: self._await_partition,
+            steps.AwaitPartition: lambda step: self._functions.await_partition(
+                step, self._inside(step.pci)
+            ),
             steps.AwaitGid: lambda step: await_gid(step, sysfs.devices(step.device), patience),
             steps.Announce: announcer.announce,
         }
@@ -151,23 +153,18 @@ class LivePod:
 
     @property
     def inode(self) -> int | None:
-        """Return the inode of the namespace."""
         return os.fstat(self._links.namespace).st_ino
 
     def run(self, step: steps.Step) -> None:
-        """Run a step, see PodNetwork.run."""
         self._run[type(step)](step)
 
     def undo(self, undo: steps.Undo) -> None:
-        """Undo a step, see PodNetwork.undo."""
         self._undo[type(undo)](undo)
 
     def links(self) -> tuple[SeenLink, ...]:
-        """Return the links, see PodNetwork.links."""
         return seen_links(self._links.pod)
 
     def look(self, sysctls: Sequence[str] = (), functions: Sequence[FunctionPlace] = ()) -> PodView:
-        """Return the state, see PodNetwork.look."""
         pod = self._links.pod
         links = seen_links(pod)
         read = ((path, read_sysctl(self._links.namespace, path)) for path in sysctls)
@@ -201,9 +198,6 @@ class LivePod:
             self._functions.await_port(step.pci, self._inside(step.pci))
         self._links.take(step)
 
-    def _await_partition(self, step: steps.AwaitPartition) -> None:
-        self._functions.await_partition(step, self._inside(step.pci))
-
     def _inside(self, pci: PciAddress) -> Path | None:
         """The folder of a function's RDMA device where the pod has it."""
         device = self._rdma.inside(pci)
@@ -235,8 +229,11 @@ def seen_device(
     return SeenRdma(name, on, pci, tuple(pair for pair in mine if pair in own))
 
 
-class GonePod:
-    """A pod whose namespace is gone: what was virtual went with it, what was a card's came back."""
+class _GonePod:
+    """A pod whose namespace is gone: what was virtual went with it, what was a card's came back.
+
+    Only the links and functions of cards are left to restore, with the node's settings.
+    """
 
     inode = None
 
@@ -246,11 +243,9 @@ class GonePod:
         self._functions = functions
 
     def run(self, step: steps.Step) -> None:
-        """Raise Unavailable."""
         raise namespace_gone()
 
     def undo(self, undo: steps.Undo) -> None:
-        """Undo a step; only a card's link is left to restore, with the node's settings."""
         if isinstance(undo, steps.GiveBackLink):
             restore_on_node(self._node, undo)
         elif isinstance(undo, ResetFunction):
@@ -265,11 +260,9 @@ class GonePod:
             make_device(self._rdma, undo)
 
     def links(self) -> tuple[SeenLink, ...]:
-        """Raise Unavailable."""
         raise namespace_gone()
 
     def look(self, sysctls: Sequence[str] = (), functions: Sequence[FunctionPlace] = ()) -> PodView:
-        """Raise Unavailable."""
         raise namespace_gone()
 
 

@@ -1,18 +1,17 @@
-"""Makes and removes the virtual functions of a card: sriov_numvfs, one change of a card at a time.
+"""Makes and removes the virtual functions of a card, and gives them addresses from the beginning.
 
-pools/rules/functions plans a SetFunctions, agent runs it here in a thread. The kernel takes
-a number only where there is none (sriov_numvfs_store, drivers/pci/iov.c), so a change goes by way
-of zero. Where functions get addresses (addresses.py), the kernel binds no drivers until they have
-them: drivers ask for them once. Whoever else changes a card may lock its folder in sysfs likewise;
-against others the number is read again under the lock. Documentation/ABI/testing/sysfs-bus-pci,
-fake: kube_rdma_testing/kernel/sriov.py.
+pools/rules/functions plans a SetFunctions, agent runs it here in a thread, one change of a card at
+a time. The kernel takes a number in sriov_numvfs only where there is none (sriov_numvfs_store,
+drivers/pci/iov.c), so a change goes by way of zero. Where functions get addresses, the kernel binds
+no drivers until they have them: drivers ask for them once. Whoever else changes a card may lock its
+folder in sysfs likewise; against others the number is read again under the lock.
+Documentation/ABI/testing/sysfs-bus-pci, fake: kube_rdma_testing/kernel/sriov.py.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from hashlib import blake2b
@@ -39,9 +38,8 @@ NUMBER, AUTOPROBE = "sriov_numvfs", "sriov_drivers_autoprobe"
 PROBE = "drivers_probe"  # of the bus: binds a driver to the function whose address is written
 PATIENCE = 30.0  # seconds for the drivers of new functions, whose module udev may have to load
 _LOCK_PATIENCE = 10.0  # seconds
-_PAUSE = 0.02  # seconds
 
-_DOORS = ("net", "infiniband")  # what a driver makes of a network function, as folders in it
+_MADE = ("net", "infiniband")  # what a driver makes of a network function, as folders in it
 
 log = structlog.get_logger()
 
@@ -160,14 +158,13 @@ class SriovCards:
 
         The kernel announces them, but whoever waits for all has to look all the same.
         """
-        deadline = time.monotonic() + self._patience
-        while True:
-            missing -= {index for index in missing if _ready(place, index, act.autoprobe)}
-            if not missing:
-                return
-            if time.monotonic() >= deadline:
-                raise _unready(place, act, missing, self._patience)
-            time.sleep(_PAUSE)
+
+        def ready() -> bool:
+            missing.difference_update([n for n in missing if _ready(place, n, act.autoprobe)])
+            return not missing
+
+        if not locks.waited(ready, self._patience):
+            raise _unready(place, act, missing, self._patience)
 
 
 def _driverless(place: Path, act: SetFunctions) -> tuple[int, ...]:
@@ -181,7 +178,7 @@ def _ready(place: Path, index: int, autoprobe: bool) -> bool:
     if not autoprobe:
         return function.exists()
     return (function / "driver").exists() and any(
-        next((function / door).glob("*"), None) for door in _DOORS
+        next((function / folder).glob("*"), None) for folder in _MADE
     )
 
 
@@ -265,7 +262,7 @@ _MEANINGS = {
 }
 
 
-# Addresses that virtual functions have from the beginning: a MAC, on InfiniBand the GUIDs.
+# Addresses of virtual functions: a MAC, on InfiniBand the GUIDs.
 
 _MAC, _GUID = 6, 8  # octets
 _PORT = 23  # characters of the GUID at the end of an IPoIB interface's address

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import errno
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from kube_base.errors import KubeError, Refused, Unavailable
+from kube_rdma.adapters.kernel.locks import waited
 from kube_rdma.adapters.kernel.netlink.rtnl_vf import NO_GUIDS
 from kube_rdma.adapters.kernel.pod.errors import inactive_port, no_partition
 from kube_rdma.adapters.kernel.pod.gids import DEVICES
@@ -28,7 +28,6 @@ from kube_rdma.model.pools import RebindFunction
 PATIENCE = 30.0  # seconds; a function of mlx5 takes one to three
 FABRIC_PATIENCE = 10.0  # seconds; a subnet manager sweeps every few ones
 _LOCK_PATIENCE = 60.0  # seconds: many functions of the card may be bound just now
-_PAUSE = 0.02  # seconds
 
 
 class FunctionDrivers:
@@ -70,34 +69,26 @@ class FunctionDrivers:
                 )
             if not (bound and self._has(step)):
                 if bound:
-                    self._tell(step, "unbind")
-                self._tell(step, "bind")
+                    self._write_driver(step, "unbind")
+                self._write_driver(step, "bind")
             self._await(step)
 
     def await_partition(self, step: AwaitPartition, inside: Path | None) -> None:
         """Wait for a partition; `inside` is the device's folder where a pod has it."""
-        deadline = time.monotonic() + self._fabric_patience
-        while True:
-            pkeys = set(self._partitions(step, inside))
-            if step.pkey in {key & 0x7FFF for key in pkeys}:
-                return
-            if time.monotonic() >= deadline:
-                raise no_partition(step, sorted(pkeys - {0}))
-            time.sleep(_PAUSE)
+
+        def joined() -> bool:
+            return step.pkey in {key & 0x7FFF for key in self._partitions(step, inside)}
+
+        if not waited(joined, self._fabric_patience):
+            raise no_partition(step, sorted(set(self._partitions(step, inside)) - {0}))
 
     def await_port(self, pci: PciAddress, inside: Path | None) -> None:
         """Return when a port of the function is ACTIVE; `inside` as for await_partition.
 
         Raise Refused with its state when it is not in time.
         """
-        deadline = time.monotonic() + self._fabric_patience
-        while True:
-            states = tuple(self._states(pci, inside))
-            if PortState.ACTIVE in states:
-                return
-            if time.monotonic() >= deadline:
-                raise inactive_port(pci, states, self._fabric_patience)
-            time.sleep(_PAUSE)
+        if not waited(lambda: PortState.ACTIVE in self._states(pci, inside), self._fabric_patience):
+            raise inactive_port(pci, tuple(self._states(pci, inside)), self._fabric_patience)
 
     def _states(self, pci: PciAddress, inside: Path | None) -> Iterator[str]:
         """The word of each port, out of ``4: ACTIVE``."""
@@ -116,7 +107,7 @@ class FunctionDrivers:
         except OSError:
             return None
 
-    def _tell(self, step: RebindFunction, file: str) -> None:
+    def _write_driver(self, step: RebindFunction, file: str) -> None:
         try:
             self._write(self._bus / "drivers" / step.driver / file, step.pci)
         except OSError as error:
@@ -135,12 +126,13 @@ class FunctionDrivers:
                 yield ":".join(digits[at : at + 2] for at in range(0, len(digits), 2))
 
     def _await(self, step: RebindFunction) -> None:
-        deadline = time.monotonic() + self._patience
         interfaces = self._bus / "devices" / step.pci / "net"
-        while not (self._has(step) and interfaces.is_dir() and any(interfaces.iterdir())):
-            if time.monotonic() >= deadline:
-                raise self._unready(step)
-            time.sleep(_PAUSE)
+
+        def ready() -> bool:
+            return self._has(step) and interfaces.is_dir() and any(interfaces.iterdir())
+
+        if not waited(ready, self._patience):
+            raise self._unready(step)
 
     def _unready(self, step: RebindFunction) -> Unavailable:
         guids = ", ".join(self._guids(step))
