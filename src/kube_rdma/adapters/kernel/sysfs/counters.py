@@ -4,7 +4,8 @@ Asked at every scrape, so it walks each path once, reads through descriptors of 
 folder of counters only where it is new. What a driver does not have, what it refuses to say and
 what vanishes on the way costs its own value and nothing else. Which series follow is
 metrics/rules' business; names and units of files are those of
-Documentation/ABI/stable/sysfs-class-infiniband.
+Documentation/ABI/stable/sysfs-class-infiniband. The agent also reads the states of InfiniBand ports
+alone, which the kernel does not announce.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 from kube_base.errors import KubeError
 from kube_base.frozen import Frozen
 from kube_rdma.adapters.kernel.sysfs.devices import DEVICES, port_states
-from kube_rdma.adapters.kernel.sysfs.pci import lane_speed, lanes
+from kube_rdma.adapters.kernel.sysfs.pci import pcie_link, pcie_rate
 from kube_rdma.adapters.kernel.sysfs.pod import mount_inside
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.attach.attachment import Sandbox
@@ -182,21 +183,15 @@ class _CounterReader:
 
     def _pcie(self, device: int, pci: PciAddress) -> PcieLink | None:
         """The link of a card; None where there is none, or one of its ends does not say enough."""
-        now = None if _is_function(device) else self._link("device/current", device)
-        if now is None:
+        if _is_function(device):
             return None
-        ends = [self._link(f"{end}/max", device) for end in ("device", "device/..")]
-        able = [end for end in ends if end is not None]
-        if not able:
-            return None
-        most, fastest = min(end[0] for end in able), min(end[1] for end in able)
-        return PcieLink(pci, *now, most, fastest)
-
-    def _link(self, path: str, device: int) -> tuple[int, float] | None:
-        """Lanes, and GT/s of a lane; None where the kernel does not know either of them."""
-        width = lanes(self._text(f"{path}_link_width", device))
-        speed = lane_speed(self._text(f"{path}_link_speed", device)) if width else 0.0
-        return (width, speed) if width and speed else None
+        now, *ends = (
+            pcie_rate(
+                self._text(f"{end}_link_width", device), self._text(f"{end}_link_speed", device)
+            )
+            for end in ("device/current", "device/max", "device/../max")
+        )
+        return pcie_link(pci, now, ends)
 
     def _port(
         self, ports: int | None, port: PortName, gids: Callable[[PortName], int | None]
@@ -305,7 +300,7 @@ def _pci_of(device: int) -> PciAddress | None:
     return PciAddress(name) if _PCI.fullmatch(name) else None
 
 
-# The counters of RDMA devices that were moved into pods, read inside of the pods' namespaces.
+# Devices that were moved into pods: their counters are read inside of the pods' namespaces.
 
 Mount = Callable[[int], int]
 """A descriptor of the root of a sysfs of the namespace behind a descriptor."""
@@ -327,7 +322,11 @@ def read_inside(
             continue
         try:
             if os.fstat(namespace).st_ino == sandbox.netns_inode:
-                read.append(PodPlaceCounters(sandbox.netns_inode, _readings(namespace, mount)))
+                root = mount(namespace)
+                try:
+                    read.append(PodPlaceCounters(sandbox.netns_inode, read_counters(root)))
+                finally:
+                    os.close(root)
         except (OSError, KubeError):
             failures += 1
         finally:
@@ -335,15 +334,7 @@ def read_inside(
     return tuple(read), failures
 
 
-def _readings(namespace: int, mount: Mount) -> CounterReadings:
-    root = mount(namespace)
-    try:
-        return read_counters(root)
-    finally:
-        os.close(root)
-
-
-# The states of InfiniBand ports, read again and nothing else.
+# The states of ports, read again and nothing else.
 
 
 class PortReading(Frozen):

@@ -57,8 +57,8 @@ _DEVNAME = re.compile(r"^DEVNAME=(.+)$", re.MULTILINE)
 _SPELLINGS = {"<unknown>": "UNKNOWN"}
 
 
-def read_survey(root: SysfsRoot, *, brief: bool = False) -> Survey:
-    """Everything about RDMA that the sysfs tree at `root` shows.
+def read_survey(root: SysfsRoot | SysfsTree, *, brief: bool = False) -> Survey:
+    """Everything about RDMA that the sysfs tree at `root`, or one that is open already, shows.
 
     `brief`: of each GID table the first used entry alone, by which a port has an address; a table
     has hundreds of entries, each a file, and a node a thousand tables.
@@ -66,8 +66,18 @@ def read_survey(root: SysfsRoot, *, brief: bool = False) -> Survey:
     A tree without class/infiniband has no devices, which is not a fault. The namespace mode is not
     in sysfs and stays UNKNOWN. Never raises for what the tree holds or lacks: see Survey.faults.
     """
-    tree = SysfsTree(root)
-    return survey_tree(tree, brief=brief)
+    tree = root if isinstance(root, SysfsTree) else SysfsTree(root)
+    names = tree.names(DEVICES, required=False)
+    chars = _char_devices(tree, names)
+    pci = PciTree(tree)
+    read = (_device(tree, pci, name, tuple(chars[name]), brief=brief) for name in names)
+    devices = tuple(device for device in read if device is not None)
+    rdma_cm = _rdma_cm(tree)
+    functions = read_functions(tree, pci)
+    gpus = pci.gpus()
+    pci.check_relations()
+    _check_places(tree, devices)
+    return Survey(devices, rdma_cm, NamespaceMode.UNKNOWN, tuple(tree.faults), gpus, functions)
 
 
 def read_devices(root: Path, names: Iterable[str]) -> tuple[tuple[Device, ...], CharDevice | None]:
@@ -98,21 +108,6 @@ def _moved(tree: SysfsTree, name: str) -> Device | None:
     )
 
 
-def survey_tree(tree: SysfsTree, *, brief: bool = False) -> Survey:
-    """The same for a Tree that is already open."""
-    names = tree.names(DEVICES, required=False)
-    chars = _char_devices(tree, names)
-    pci = PciTree(tree)
-    read = (_device(tree, pci, name, tuple(chars[name]), brief=brief) for name in names)
-    devices = tuple(device for device in read if device is not None)
-    rdma_cm = _rdma_cm(tree)
-    functions = read_functions(tree, pci)
-    gpus = pci.gpus()
-    pci.check_relations()
-    _check_places(tree, devices)
-    return Survey(devices, rdma_cm, NamespaceMode.UNKNOWN, tuple(tree.faults), gpus, functions)
-
-
 def _rdma_cm(tree: SysfsTree) -> CharDevice | None:
     if "rdma_cm" not in tree.names("class/misc", required=False):
         return None
@@ -128,15 +123,14 @@ def _device(
         return None
     before = len(tree.faults)
     ports = tuple(
-        _port(tree, f"{path}/ports", int(number), brief=brief)
-        for number in sorted(tree.names(f"{path}/ports"), key=_as_number)
-        if number.isdecimal()
+        _port(tree, f"{path}/ports", number, brief=brief)
+        for number in sorted(int(n) for n in tree.names(f"{path}/ports") if n.isdecimal())
     )
     site = find_site(tree, pci, path, ports)
     device = Device(
         name=name,
         identity=site.identity,
-        node_guid=_matching(tree, f"{path}/node_guid", _GUID),
+        node_guid=tree.matching(f"{path}/node_guid", _GUID),
         node_type=_numbered(tree, f"{path}/node_type") or "<unknown>",
         driver=site.driver,
         firmware=tree.text(f"{path}/fw_ver", required=False),
@@ -165,15 +159,13 @@ def _check_places(tree: SysfsTree, devices: tuple[Device, ...]) -> None:
             tree.blame(path, f"leads to the same device as {owner}")
 
 
-def _as_number(name: str) -> int:
-    return int(name) if name.isdecimal() else -1
-
-
 def _port(tree: SysfsTree, ports: str, number: int, *, brief: bool) -> Port:
     path = f"{ports}/{number}"
     layer = _word(tree, f"{path}/link_layer", LinkLayer)
     fabric = layer is LinkLayer.INFINIBAND
     state, physical = port_states(tree, path)
+    # A tree without the file says nothing of partitions.
+    pkey = tree.matching(f"{path}/pkeys/0", _PKEY, required=False) if fabric else None
     return Port(
         number=number,
         state=state,
@@ -184,7 +176,7 @@ def _port(tree: SysfsTree, ports: str, number: int, *, brief: bool) -> Port:
         gids=_gids(tree, path, brief=brief),
         lid=_lid(tree, f"{path}/lid") if fabric else None,
         sm_lid=_lid(tree, f"{path}/sm_lid") if fabric else None,
-        pkey=_pkey(tree, f"{path}/pkeys/0") if fabric else None,
+        pkey=int(pkey, 16) if pkey else None,
     )
 
 
@@ -276,7 +268,7 @@ def _char_device(tree: SysfsTree, kind: CharKind, path: str) -> CharDevice | Non
     """Path from the uevent's DEVNAME, which is where devtmpfs puts the node."""
     if tree.place(path, required=True) is None:
         return None
-    numbers = _matching(tree, f"{path}/dev", _DEV)
+    numbers = tree.matching(f"{path}/dev", _DEV)
     named = _DEVNAME.search(tree.text(f"{path}/uevent", required=False) or "")
     if numbers is None:
         return None
@@ -303,18 +295,8 @@ def _spelled(tree: SysfsTree, path: str, text: str | None, words: type[Word]) ->
 
 def _numbered(tree: SysfsTree, path: str) -> str | None:
     """The words of ``4: ACTIVE``."""
-    text = _matching(tree, path, _NUMBERED)
+    text = tree.matching(path, _NUMBERED)
     return text.partition(": ")[2] if text else None
-
-
-def _matching(
-    tree: SysfsTree, path: str, pattern: re.Pattern[str], *, required: bool = True
-) -> str | None:
-    text = tree.text(path, required=required)
-    if text is None or pattern.fullmatch(text):
-        return text
-    tree.blame(path, f"says {text!r}, which is not of its form")
-    return None
 
 
 def _rate(tree: SysfsTree, path: str) -> float | None:
@@ -328,12 +310,6 @@ def _rate(tree: SysfsTree, path: str) -> float | None:
 
 def _lid(tree: SysfsTree, path: str) -> int | None:
     """A local identifier out of ``0x1a``; None while it is not assigned."""
-    text = _matching(tree, path, _LID)
+    text = tree.matching(path, _LID)
     lid = int(text, 16) if text else 0
     return None if lid in _NO_LID else lid
-
-
-def _pkey(tree: SysfsTree, path: str) -> int | None:
-    """A partition key out of ``0xffff``; a tree without the file says nothing of partitions."""
-    text = _matching(tree, path, _PKEY, required=False)
-    return int(text, 16) if text else None

@@ -1,9 +1,10 @@
-"""What an RDMA device sits on: function, driver, interfaces, and the identity that follows.
+"""What an RDMA device sits on, and the network functions of a sysfs tree.
 
-devices.py asks it once per device. Three kinds of site exist: a PCI function, a smaller device on
-one (an auxiliary device such as a mlx5 sub-function), and no hardware at all. rxe and siw are of
-the last kind since Linux 5.11 ("Make emulated devices virtual in the device tree"); before it they
-pointed at the card of their interface, which is why rxe's `parent` file is asked first.
+devices.py asks for the site of each device: function, driver, interfaces, and the identity that
+follows. Three kinds of site exist: a PCI function, a smaller device on one (an auxiliary device
+such as a mlx5 sub-function), and no hardware at all. rxe and siw are of the last kind since Linux
+5.11 ("Make emulated devices virtual in the device tree"); before it they pointed at the card of
+their interface, which is why rxe's `parent` file is asked first.
 """
 
 from __future__ import annotations
@@ -110,7 +111,20 @@ def find_site(tree: SysfsTree, pci: PciTree, path: str, ports: tuple[Port, ...])
     parent = netdev_name(tree, f"{path}/parent", parent_text)
     place = None if parent else tree.place(f"{path}/device")
     if place is not None:
-        return _hard_site(tree, pci, path, place)
+        # The last name is the function's own address, or the auxiliary device on it.
+        name = place.rpartition("/")[2]
+        seat = pci.seat(place)
+        auxiliary = name if is_auxiliary(name) else None
+        driver = tree.place(f"{path}/device/driver")
+        return DeviceSite(
+            identity=name,
+            seat=seat,
+            driver=driver.rpartition("/")[2] if driver else None,
+            numa_node=seat.numa_node if seat else None,
+            netdevs=_netdevs(tree, f"{path}/device/net"),
+            auxiliary=auxiliary,
+            subfunction=tree.number(f"{path}/device/sfnum") if auxiliary else None,
+        )
     netdev = parent if parent != _NO_PARENT else None
     if netdev is None:
         named = (gid.netdev for port in ports for gid in port.gids if gid.netdev)
@@ -135,41 +149,15 @@ def _seat_below(tree: SysfsTree, pci: PciTree, netdev: str) -> PciPosition | Non
     return seats.pop() if len(seats) == 1 else None
 
 
-def _hard_site(tree: SysfsTree, pci: PciTree, path: str, place: str) -> DeviceSite:
-    # The last name is the function's own address, or the auxiliary device on it.
-    name = place.rpartition("/")[2]
-    seat = pci.seat(place)
-    auxiliary = name if is_auxiliary(name) else None
-    driver = tree.place(f"{path}/device/driver")
-    return DeviceSite(
-        identity=name,
-        seat=seat,
-        driver=driver.rpartition("/")[2] if driver else None,
-        numa_node=seat.numa_node if seat else None,
-        netdevs=_netdevs(tree, f"{path}/device/net"),
-        auxiliary=auxiliary,
-        subfunction=_number(tree, f"{path}/device/sfnum") if auxiliary else None,
-    )
-
-
 def _netdevs(tree: SysfsTree, folder: str) -> tuple[SysfsNetdev, ...]:
     return tuple(
-        SysfsNetdev(name, _number(tree, f"{folder}/{name}/dev_port") or 0)
+        SysfsNetdev(name, tree.number(f"{folder}/{name}/dev_port") or 0)
         for name in tree.names(folder, required=False)
         if netdev_name(tree, folder, name)
     )
 
 
-def _number(tree: SysfsTree, path: str) -> int | None:
-    """A decimal number in a file that not every device has."""
-    text = tree.text(path, required=False)
-    if text is None or text.isdecimal():
-        return None if text is None else int(text)
-    tree.blame(path, f"is not a number: {text!r}")
-    return None
-
-
-# The network functions of a sysfs tree: what a card is besides its RDMA devices.
+# Network functions: what a card is besides its RDMA devices.
 
 NETDEVS = "class/net"
 LINK_TYPES = {"1": "ether", "32": "infiniband"}  # ARPHRD_*, include/uapi/linux/if_arp.h
@@ -196,7 +184,7 @@ def read_functions(tree: SysfsTree, pci: PciTree) -> tuple[Function, ...]:
             device=ids[1],
             driver=tree.link(f"{place}/driver"),
             netdevs=netdevs.get(place, ()),
-            acpi_index=pci.count(f"{place}/acpi_index"),
+            acpi_index=tree.number(f"{place}/acpi_index"),
             vf_index=pci.vf_index(place),
         )
         for virtual in _virtual(tree, pci, place, seat, netdevs):
@@ -248,10 +236,7 @@ def _functions_netdevs(tree: SysfsTree) -> _Netdevs:
 def _netdev(tree: SysfsTree, name: str) -> Netdev:
     path = f"{NETDEVS}/{name}"
     carrier = _carrier(tree, f"{path}/carrier")
-    flags = tree.text(f"{path}/flags", required=False)
-    if flags and not _FLAGS.fullmatch(flags):
-        tree.blame(f"{path}/flags", f"says {flags!r}, which is not of its form")
-        flags = None
+    flags = tree.matching(f"{path}/flags", _FLAGS, required=False)
     master = master_above(tree, name)
     return Netdev(
         name=name,

@@ -1,9 +1,10 @@
-"""The PCI side of a survey: where functions sit, how they are related, which of them are GPUs.
+"""PCI functions: where they sit, how they are related, which are GPUs, what their links can.
 
-netdev.py asks for the seat of each RDMA device, functions.py for the network functions;
-devices.py takes the GPUs from here. Names and formats: drivers/pci/pci-sysfs.c, drivers/pci/iov.c,
+netdev.py asks for the seat of each RDMA device and for the network functions; devices.py takes the
+GPUs from here. Names and formats: drivers/pci/pci-sysfs.c, drivers/pci/iov.c,
 Documentation/ABI/testing/sysfs-bus-pci. A card can have hundreds of virtual functions, so a
 function is read once, and of a virtual one no file whose content follows from its physical one.
+The doctor reads links, ACS of PCIe ports and IOMMU domains, which no survey has.
 """
 
 from __future__ import annotations
@@ -94,14 +95,6 @@ class PciTree:
         vendor, device = self._number(f"{place}/vendor"), self._number(f"{place}/device")
         return None if vendor is None or device is None else (vendor, device)
 
-    def count(self, path: str) -> int | None:
-        """A decimal number in a file that not every function has."""
-        text = self._tree.text(path, required=False)
-        if text is None or text.isdecimal():
-            return None if text is None else int(text)
-        self._tree.blame(path, f"is not a number: {text!r}")
-        return None
-
     def check_relations(self) -> None:
         """Blame the links of physical and virtual functions that contradict each other.
 
@@ -151,11 +144,16 @@ class PciTree:
         path = tuple(address for part in parts if (address := pci_address(part)))
         first = next(i for i, part in enumerate(parts) if pci_address(part))
         physical = tree.link(f"{function}/physfn")
-        total = None if physical else self.count(f"{function}/sriov_totalvfs")
+        total = None if physical else tree.number(f"{function}/sriov_totalvfs")
         if physical and not pci_address(physical):
             tree.blame(f"{function}/physfn", f"leads to {physical!r}, which is not a PCI function")
-        elif physical and (above := self._physical_place(function, physical)):
-            self._physical[function] = above
+        elif physical:
+            # The target of physfn is beside the function as a rule.
+            above: str | None = f"{function.rpartition('/')[0]}/{physical}"
+            if above not in self._seats:
+                above = tree.place(f"{function}/physfn", required=True)
+            if above:
+                self._physical[function] = above
         return PciPosition(
             pci=path[-1],
             root=parts[first - 1] if first else "",
@@ -165,13 +163,6 @@ class PciTree:
             virtual_functions=() if total is None else self._virtual(function),
             sriov_total=total,
         )
-
-    def _physical_place(self, function: str, physical: str) -> str | None:
-        """Return the place of `physical`, the target of physfn: beside the function as a rule."""
-        beside = f"{function.rpartition('/')[0]}/{physical}"
-        if beside in self._seats:
-            return beside
-        return self._tree.place(f"{function}/physfn", required=True)
 
     def _virtual(self, function: str) -> tuple[PciAddress, ...]:
         """The virtual functions that a physical one lists, in the order of their index."""
@@ -205,14 +196,11 @@ class PciTree:
 
     def _number(self, path: str, *, required: bool = True) -> int | None:
         """A hexadecimal number as PCI files have it (``0x15b3``)."""
-        text = self._tree.text(path, required=required)
-        if text is None or _HEX.fullmatch(text):
-            return None if text is None else int(text, 16)
-        self._tree.blame(path, f"says {text!r}, which is not of its form")
-        return None
+        text = self._tree.matching(path, _HEX, required=required)
+        return int(text, 16) if text else None
 
 
-# Reads what decides how data goes between card and GPU: ACS of PCIe ports, domains of an IOMMU.
+# What decides how data goes between card and GPU: ACS of PCIe ports, domains of an IOMMU.
 
 _SYSFS = Path("/sys")
 _CONVENTIONAL, _WHOLE = 256, 4096  # bytes; PCI_CFG_SPACE_SIZE, PCI_CFG_SPACE_EXP_SIZE
@@ -227,7 +215,17 @@ def read_bridges(
 ) -> tuple[ObservedBridge, ...]:
     """ACS Control of these ports; raise Unavailable where it cannot be read of any of them."""
     tree = SysfsTree(sysfs or _SYSFS)
-    return tuple(ObservedBridge(pci, _acs_of(tree, pci)) for pci in ports)
+    bridges = []
+    for pci in ports:
+        config = tree.data(f"{FUNCTIONS}/{pci}/config")
+        control = acs_control(config) if config else None
+        if control is None:
+            raise Unavailable(
+                f"the configuration of PCIe port {pci} cannot be read as a whole, which takes "
+                "CAP_SYS_ADMIN"
+            )
+        bridges.append(ObservedBridge(pci, control))
+    return tuple(bridges)
 
 
 def acs_control(config: bytes) -> int | None:
@@ -252,10 +250,7 @@ def read_domains(
     tree = SysfsTree(sysfs or _SYSFS)
     if not tree.holds("kernel/iommu_groups"):
         raise Unavailable("/sys/kernel/iommu_groups is not there")
-    return tuple(_domains(tree, functions))
-
-
-def _domains(tree: SysfsTree, functions: Iterable[PciAddress]) -> Iterator[ObservedDomain]:
+    domains = []
     for pci in functions:
         group = tree.link(f"{FUNCTIONS}/{pci}/iommu_group")
         if group is None:
@@ -263,18 +258,8 @@ def _domains(tree: SysfsTree, functions: Iterable[PciAddress]) -> Iterator[Obser
         kind = tree.text(f"kernel/iommu_groups/{group}/type", required=False)
         if kind is None:
             raise Unavailable(f"the kernel does not tell the type of IOMMU group {group}")
-        yield ObservedDomain(pci, kind)
-
-
-def _acs_of(tree: SysfsTree, pci: PciAddress) -> int:
-    config = tree.data(f"{FUNCTIONS}/{pci}/config")
-    control = acs_control(config) if config else None
-    if control is None:
-        raise Unavailable(
-            f"the configuration of PCIe port {pci} cannot be read as a whole, which takes "
-            "CAP_SYS_ADMIN"
-        )
-    return control
+        domains.append(ObservedDomain(pci, kind))
+    return tuple(domains)
 
 
 def _capabilities(config: bytes) -> Iterator[tuple[int, int]]:
@@ -288,26 +273,28 @@ def _capabilities(config: bytes) -> Iterator[tuple[int, int]]:
             return
 
 
-# What the kernel writes of a PCIe link, for the metrics and for the doctor.
+# PCIe links, for the metrics and for the doctor.
 
 _LANES = re.compile(r"[0-9]{1,3}")
 _SPEED = re.compile(r"([0-9]{1,3}(?:\.[0-9])?) GT/s")
 _UNKNOWN = 255  # PCIE_LNK_WIDTH_UNKNOWN of include/linux/pci.h
 
 
-def lanes(text: str) -> int:
-    """Return the number of lanes; 0 where it is not shown."""
-    number = int(text) if _LANES.fullmatch(text) else 0
-    return number if number < _UNKNOWN else 0
+def pcie_rate(width: str, speed: str) -> tuple[int, float] | None:
+    """Return lanes, and GT/s of a lane; None where the kernel does not know one of them."""
+    lanes = int(width) if _LANES.fullmatch(width) else 0
+    match = _SPEED.match(speed)
+    return (lanes, float(match[1])) if match and 0 < lanes < _UNKNOWN else None
 
 
-def lane_speed(text: str) -> float:
-    """GT/s of a lane; 0 where it is not told."""
-    match = _SPEED.match(text)
-    return float(match[1]) if match else 0.0
-
-
-# Reads the PCIe links of RDMA cards: what they run at, and what card and slot can.
+def pcie_link(
+    pci: PciAddress, now: tuple[int, float] | None, ends: Iterable[tuple[int, float] | None]
+) -> PcieLink | None:
+    """Return the link of a card, which can what both ends can; None where too little is known."""
+    able = [end for end in ends if end is not None]
+    if now is None or not able:
+        return None
+    return PcieLink(pci, *now, min(lanes for lanes, _ in able), min(speed for _, speed in able))
 
 
 def read_pcie(survey: Survey, sysfs: SysfsRoot | None = None) -> tuple[PcieLink, ...]:
@@ -316,37 +303,24 @@ def read_pcie(survey: Survey, sysfs: SysfsRoot | None = None) -> tuple[PcieLink,
     A virtual function has no link of its own, so that of its card is read.
     """
     tree = SysfsTree(sysfs or _SYSFS)
-    seats = tuple(_seats(survey))
-    links = tuple(link for seat in seats if (link := _link(tree, seat)))
+
+    def rate(pci: PciAddress, which: str) -> tuple[int, float] | None:
+        width, speed = (
+            tree.text(f"{FUNCTIONS}/{pci}/{which}_link_{what}", required=False) or ""
+            for what in ("width", "speed")
+        )
+        return pcie_rate(width, speed)
+
+    of_devices = (device.seat for device in survey.devices if device.seat)
+    wanted = dict.fromkeys(seat.physical_function or seat.pci for seat in of_devices)
+    by_address = {one.seat.pci: one.seat for one in survey.functions}
+    seats = [by_address[pci] for pci in wanted if pci in by_address]
+    read = (
+        # Two ends: the slot, if it is not the root complex itself, and the card.
+        pcie_link(seat.pci, rate(seat.pci, "current"), (rate(pci, "max") for pci in seat.path[-2:]))
+        for seat in seats
+    )
+    links = tuple(link for link in read if link)
     if seats and not links:
         raise Unavailable("the kernel tells no PCIe link of any card")
     return links
-
-
-def _seats(survey: Survey) -> Iterator[PciPosition]:
-    """Yield the position of each card once."""
-    of_devices = (device.seat for device in survey.devices if device.seat)
-    wanted = dict.fromkeys(seat.physical_function or seat.pci for seat in of_devices)
-    seats = {one.seat.pci: one.seat for one in survey.functions}
-    return (seats[pci] for pci in wanted if pci in seats)
-
-
-def _link(tree: SysfsTree, seat: PciPosition) -> PcieLink | None:
-    """The link of a card; None where its speed or its width is not told."""
-    ends = seat.path[-2:]  # the slot, if it is not the root complex itself, and the card
-    speed, width = _speed(tree, seat.pci, "current"), _width(tree, seat.pci, "current")
-    speeds = [one for pci in ends if (one := _speed(tree, pci, "max"))]
-    widths = [one for pci in ends if (one := _width(tree, pci, "max"))]
-    if not (speed and width and speeds and widths):
-        return None
-    return PcieLink(seat.pci, width, speed, min(widths), min(speeds))
-
-
-def _speed(tree: SysfsTree, pci: PciAddress, which: str) -> float:
-    """GT/s of a lane; 0 where it is not told."""
-    return lane_speed(tree.text(f"{FUNCTIONS}/{pci}/{which}_link_speed", required=False) or "")
-
-
-def _width(tree: SysfsTree, pci: PciAddress, which: str) -> int:
-    """Lanes; 0 where they are not told."""
-    return lanes(tree.text(f"{FUNCTIONS}/{pci}/{which}_link_width", required=False) or "")

@@ -25,7 +25,8 @@ from kube_base.errors import Refused, Unavailable
 from kube_base.foreign_json import decoded
 from kube_base.frozen import Frozen, asdict, field
 from kube_rdma.adapters.kernel.netlink.rdma_read import LinkDevice, LinkPort, LinkView
-from kube_rdma.model.device import PciAddress, PhysicalState, PortState
+from kube_rdma.adapters.kernel.sysfs.pci import function_above, pci_address
+from kube_rdma.model.device import PhysicalState, PortState
 from kube_rdma.model.survey import Fault, NamespaceMode
 
 _Answer = TypeVar("_Answer")
@@ -110,7 +111,7 @@ def record(
     routes: Callable[[], tuple[str, ...] | None],
     to: Path,
 ) -> tuple[int, tuple[Fault, ...]]:
-    """Copy what a survey reads of `sysfs`, and what the two doors to netlink answer, into `to`.
+    """Copy what a survey reads of `sysfs`, and what two readers of netlink answer, into `to`.
 
     They are read_links and read_default_routes, or what was recorded of them. Return how many files
     there are in it now, and what could not be copied. Raise Refused when `to` holds something
@@ -204,17 +205,13 @@ class _Copy:
             elif rule.files and re.fullmatch(rule.files, name):
                 self._file(below, rule.unused)
         above, _, last = path.rpartition("/")
-        if above and _is_function(last):
+        if pci_address(last):
             self._function(above, _BRIDGE)
 
     def _function(self, path: str, rule: _Rule) -> None:
         """Copy the nearest PCI function at or above `path`."""
-        while path:
-            above, _, last = path.rpartition("/")
-            if _is_function(last):
-                self.folder(path, rule)
-                return
-            path = above
+        if function := function_above(path):
+            self.folder(function, rule)
 
     def _entry(self, path: str, rule: _Rule) -> None:
         """Copy what has a folder's name: a folder, a link to one, or whatever is there instead."""
@@ -277,14 +274,6 @@ class _Copy:
         # The kernel's way to say that there is nothing to say: entries of a table that are unused.
         if error.errno not in {errno.EINVAL, errno.EOPNOTSUPP, errno.ENOENT}:
             self.faults.append(Fault(path, error.strerror or type(error).__name__))
-
-
-def _is_function(name: str) -> bool:
-    try:
-        PciAddress(name)
-    except ValueError:
-        return False
-    return True
 
 
 def _ask_netlink(ask: Callable[[], LinkView | tuple[str, ...] | None]) -> dict[str, object] | None:

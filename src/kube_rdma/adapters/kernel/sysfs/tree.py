@@ -8,6 +8,7 @@ mean is devices.py's business.
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -51,6 +52,22 @@ class SysfsTree:
         if text == "" and required:
             self.blame(path, "is empty")
         return text or None
+
+    def matching(self, path: str, pattern: re.Pattern[str], *, required: bool = True) -> str | None:
+        """Return the text of a file; None, and a fault, when it does not match `pattern`."""
+        text = self.text(path, required=required)
+        if text is None or pattern.fullmatch(text):
+            return text
+        self.blame(path, f"says {text!r}, which is not of its form")
+        return None
+
+    def number(self, path: str) -> int | None:
+        """Return the decimal number in a file; None where there is no such file."""
+        text = self.text(path, required=False)
+        if text is None or text.isdecimal():
+            return None if text is None else int(text)
+        self.blame(path, f"is not a number: {text!r}")
+        return None
 
     def data(self, path: str) -> bytes | None:
         """The first page of a file that is no text; None, and a fault, when it cannot be read."""

@@ -8,7 +8,7 @@ import pytest
 
 from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.netlink.rtnl_read import merge_holders, merge_routes
-from kube_rdma.adapters.kernel.sysfs.devices import read_survey, survey_tree
+from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma.adapters.kernel.sysfs.record import ROUTES_FILE
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.hardware.survey import take_survey
@@ -199,7 +199,7 @@ def test_an_interface_that_moves_into_a_pod_while_it_is_read_is_no_fault(root):
                 self.blame(path, "No such device")
             return super().text(path, required=required)
 
-    survey = survey_tree(Moving(root))
+    survey = read_survey(Moving(root))
     assert (by_address(survey)[PF].netdevs, survey.faults) == ((), ())
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kube_base.frozen import replace
-from kube_rdma.adapters.kernel.sysfs.devices import read_devices, read_survey, survey_tree
+from kube_rdma.adapters.kernel.sysfs.devices import read_devices, read_survey
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.device import CharKind, LinkLayer
 from kube_rdma.model.survey import Fault, NamespaceMode, Survey
@@ -178,7 +178,7 @@ def test_a_device_that_vanishes_while_it_is_read_is_one_fault(mlx5):
                 remove_device(mlx5, "mlx5_1")
             return text
 
-    survey = survey_tree(Unplugged(mlx5))
+    survey = read_survey(Unplugged(mlx5))
     assert [d.name for d in survey.devices] == ["mlx5_0"]
     assert survey.faults == (Fault(IB, "vanished while it was being read"),)
 
