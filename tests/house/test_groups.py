@@ -13,7 +13,7 @@ ALONE = [
     "tests/lab/machines/test_ack.py::test_x",
     "tests/vm/guest/test_steps.py::test_x",
 ]
-NATIVE = [f"tests/lab/native/{name}.py::test_x" for name in ("test_vke", "test_ipam")]
+NATIVE = [f"tests/lab/native/{name}.py::test_x" for name in ("test_vke", "test_older")]
 
 
 def test_each_native_file_is_a_group_and_all_machines_are_one() -> None:

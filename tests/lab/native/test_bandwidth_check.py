@@ -8,7 +8,7 @@ import json
 import pytest
 
 from kube_base.errors import Unavailable
-from kube_rdma_lab import cluster, waiting
+from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from tests.kit.pods import sleeping_pod
 
@@ -78,27 +78,6 @@ def test_what_no_controller_could_do_is_refused_at_once(lab, spec, words):
 def create(lab, document):
     words = ("create", "--validate=strict", "-f", "-")
     cluster.kubectl(lab, *words, stdin=json.dumps(document))
-
-
-def test_a_namespace_lets_the_controller_in_or_its_checks_say_what_is_missing(lab):
-    create(lab, check("trial", selector=SELECTOR))
-    words = ("bandwidthcheck/trial", "--for=condition=Complete")
-    cluster.wait(lab, *words)
-    assert 'resources: ["pods/exec"], verbs: ["get"]' in result(lab)
-    assert "pods/exec" in cluster.until_event(lab, "BandwidthNotMeasured", PODS[0])
-
-    cluster.kubectl(lab, "create", "role", RIGHT, "--verb=get,create", "--resource=pods/exec")
-    account = f"--serviceaccount={SPACE}:kube-rdma-controller"
-    cluster.kubectl(lab, "create", "rolebinding", RIGHT, f"--role={RIGHT}", account)
-    changed = check("trial", selector=SELECTOR, queuePairs=2)  # a change is another run, at once
-
-    def entered():
-        changed["spec"]["queuePairs"] += 1  # until the API server knows of the right
-        cluster.apply(lab, changed)
-        cluster.wait(lab, *words)
-        return "it has no RDMA device of its own" in result(lab)
-
-    waiting.until(lab, "the controller in the namespace", entered)
 
 
 def result(lab):

@@ -177,11 +177,6 @@ def namespaces(lab, path):
             cluster.kubectl(lab, "delete", "namespace", one["metadata"]["name"], "--wait")
 
 
-@pytest.mark.parametrize("node", NODES)
-def test_an_agent_changes_the_pods_of_its_own_node(lab, as_agent, node):
-    as_agent(pod_of(node), *annotate(node))
-
-
 @pytest.mark.parametrize(("node", "other"), [NODES, NODES[::-1]])
 def test_an_agent_is_refused_the_pods_of_another_node(lab, as_agent, node, other):
     """Although its role allows to patch every pod."""
@@ -352,14 +347,6 @@ async def test_an_agent_takes_the_startup_taint_off_and_no_other(lab, as_agent, 
 def taints(*some):
     """A patch by which a node has these taints."""
     return json.dumps({"spec": {"taints": some}})
-
-
-def test_an_agent_writes_no_lease_of_another_node(lab, as_agent, tmp_path):
-    for name in NODES:
-        (tmp_path / name).write_text(json.dumps(lease(name)))
-    as_agent(pod_of(NODES[0]), "create", "-f", str(tmp_path / NODES[0]))
-    with pytest.raises(Unavailable, match="may not change leases of node node-2"):
-        as_agent(pod_of(NODES[0]), "create", "-f", str(tmp_path / NODES[1]))
 
 
 def test_a_token_that_is_bound_to_no_node_changes_nothing(lab, as_agent):

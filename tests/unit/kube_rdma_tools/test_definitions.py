@@ -1,52 +1,20 @@
 """The definitions in config are what the models make, by the rules of structural schemas."""
 
 from pathlib import Path
-from typing import Annotated, Literal
 
 import pytest
 import yaml
-from msgspec import Meta
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel
 
 from kube_base.errors import Refused
-from kube_base.frozen import field
 from kube_rdma.cli.definitions import DEFINITIONS, OPERATOR_DEFINITIONS
 from kube_rdma.ipam import ip_pool
-from kube_rdma.lib.schema import LIST_KEYS, LIST_TYPE, definition, structural
+from kube_rdma.lib.schema import definition, structural
 from kube_rdma.lib.text.document import of_value
-from kube_rdma.model.card import CardId
-from kube_rdma.model.kubernetes import Condition, StatusPart
-from kube_rdma.model.pools import PolicyOutcome
 from kube_rdma_tools.definitions import files
 
 ROOT = Path(__file__).parents[3]
 FORBIDDEN = {"$ref", "$defs", "title", "examples", "anyOf", "const", "discriminator"}
-
-
-class Inner(BaseModel):
-    """An inner
-    object."""
-
-    word: Literal["one"]
-    share: float = Field(0.5, gt=0, lt=1)
-
-
-class Fact(Inner):
-    """One of each word."""
-
-    model_config = ConfigDict(json_schema_extra={"x-kubernetes-list-map-keys": ["word"]})
-
-
-class Outer(BaseModel):
-    inner: Inner
-    perhaps: Inner | None = None
-    count: int | None = Field(None, ge=1)
-    many: tuple[Inner, ...] = ()
-    facts: tuple[Fact, ...] = ()
-    named: dict[str, int] = Field(default_factory=dict)
-    size: int = 32
-    text: str = ""
-    keyed: Annotated[list[str], Field(json_schema_extra={"x-kubernetes-list-type": "set"})] = []
 
 
 @pytest.mark.parametrize("name", files())
@@ -126,100 +94,6 @@ def test_no_kind_has_floating_point_but_in_fields_that_go(one):
     assert numbers == OLD_NUMBERS.get(one.kind, set())
     for path in numbers:
         assert "it goes with the next release" in " ".join(found[path]["description"].split())
-
-
-def test_the_converter_turns_everything():
-    """References, nulls, constants, exclusive limits, defaults, maps and our extensions."""
-    found = structural(Outer)["properties"]
-    inner = {
-        "description": "An inner object.",
-        "type": "object",
-        "required": ["word"],
-        "properties": {
-            "word": {"type": "string", "enum": ["one"]},
-            "share": {
-                "type": "number",
-                "default": 0.5,
-                "minimum": 0,
-                "exclusiveMinimum": True,
-                "maximum": 1,
-                "exclusiveMaximum": True,
-            },
-        },
-    }
-    element = {key: value for key, value in inner.items() if key != "description"}
-    assert found == {
-        "inner": inner,
-        "perhaps": {**inner, "nullable": True},
-        "count": {"type": "integer", "minimum": 1, "nullable": True},
-        "many": {"type": "array", "items": element, "x-kubernetes-list-type": "atomic"},
-        "facts": {
-            "type": "array",
-            "items": element,
-            "x-kubernetes-list-type": "map",
-            "x-kubernetes-list-map-keys": ["word"],
-        },
-        "named": {"type": "object", "additionalProperties": {"type": "integer"}},
-        "size": {"type": "integer", "default": 32},
-        "text": {"type": "string"},
-        "keyed": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
-    }
-
-
-class Part(StatusPart):
-    """A part
-    of a status."""
-
-    state_now: PolicyOutcome
-    share: float | None = None
-    word: Annotated[str, Meta(max_length=3, pattern="^a$")] | None = None
-    count: Annotated[int, Meta(ge=1)] = 1
-
-
-class Whole(StatusPart, kw_only=True):
-    """All that a status may have."""
-
-    part: Part
-    perhaps: Part | None = None
-    parts: Annotated[tuple[Part, ...], Meta(max_length=2)] = ()
-    conditions: tuple[Condition, ...] = ()
-    choice: Literal["b", "a"]
-    flag: bool = False
-    id: CardId = field(name="name", default="")
-
-
-def test_a_struct_has_a_schema_as_a_model_has():
-    """Its fields as the wire has them, choices in their order."""
-    parts = structural(Whole)["properties"]
-    assert structural(Whole)["required"] == ["part", "choice"]
-    part = {
-        "required": ["stateNow"],
-        "type": "object",
-        "properties": {
-            "stateNow": {
-                "description": "",
-                "enum": ["applied", "pending", "refused", "overruled"],
-                "type": "string",
-            },
-            "share": {"type": "number", "description": "", "nullable": True},
-            "word": {
-                "maxLength": 3,
-                "pattern": "^a$",
-                "type": "string",
-                "description": "",
-                "nullable": True,
-            },
-            "count": {"default": 1, "description": "", "minimum": 1, "type": "integer"},
-        },
-    }
-    assert parts["part"] == {"description": "A part of a status.", **part}
-    assert parts["perhaps"] == {"description": "", **part, "nullable": True}
-    assert parts["parts"]["items"] == part
-    assert (parts["parts"]["maxItems"], parts["parts"][LIST_TYPE]) == (2, "atomic")
-    assert parts["conditions"][LIST_KEYS] == ["type"]
-    assert parts["choice"]["enum"] == ["b", "a"]
-    assert (parts["flag"]["type"], parts["flag"]["default"]) == ("boolean", False)
-    assert parts["name"]["type"] == "string"
 
 
 def test_a_status_in_a_document_of_people_is_a_struct_with_its_fault():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kube_base.errors import Unavailable
 from kube_rdma_lab.build.shell import Shell
-from kube_rdma_lab.build.store import BuildEvent, Store, build_seconds, key_of
+from kube_rdma_lab.build.store import BuildEvent, Store, key_of
 
 
 def write(text: str):
@@ -41,13 +41,6 @@ def test_key_depends_on_content_only(inputs):
     name = next(iter(inputs))
     assert key_of({**inputs, name: inputs[name] + "x"}) != key_of(inputs)
     assert key_of({**inputs, name + "\0": ""}) != key_of(inputs)
-
-
-@given(st.text(), st.text(), st.text(), st.text())
-def test_key_does_not_mix_names_and_values(a, b, c, d):
-    """Two inputs never run together into those of another artifact."""
-    if (a, b) != (c, d):
-        assert key_of({a: b}) != key_of({c: d})
 
 
 def test_second_get_makes_nothing(tmp_path):
@@ -112,17 +105,6 @@ def test_two_processes_make_one_artifact(tmp_path):
     assert made.value == 1
 
 
-def test_prune_keeps_the_last_used(tmp_path):
-    """The versions used last stay; using an old one again makes it young."""
-    paths = make_versions(tmp_path, 4)
-    with Store(tmp_path) as store:
-        store.get("part", {"n": "0"}, write("never"))
-    with Store(tmp_path) as store:
-        removed = store.prune(keep=2)
-    assert set(removed) == {paths[1], paths[2]}
-    assert [path.exists() for path in paths] == [True, False, False, True]
-
-
 def test_prune_spares_what_is_held(tmp_path):
     """What a running lab holds stays for as long as it runs."""
     paths = make_versions(tmp_path, 3)
@@ -154,29 +136,3 @@ def test_open_store_protects_what_it_gave_out(tmp_path):
         path = store.get("part", {}, write("x"))
         assert Store(tmp_path).prune(keep=0) == []
     assert Store(tmp_path).prune(keep=0) == [path]
-
-
-def test_first_build_is_remembered(tmp_path):
-    """The time from empty caches stays known when later builds take less."""
-    make_versions(tmp_path, 2)
-    (tmp_path / "part/.first-seconds").write_text("360.0\n")
-    make_versions(tmp_path, 3)
-    assert build_seconds(tmp_path) == {"part": 360.0}
-    assert build_seconds(tmp_path / "empty") == {}
-
-
-def test_hold_of_a_pruned_artifact_says_so(tmp_path):
-    """Whoever comes too late to hold an artifact is told to run again."""
-    store = Store(tmp_path)
-    with pytest.raises(Unavailable, match="run the command again"), store.hold(tmp_path / "a/b/c"):
-        pass
-
-
-def test_fresh_log_for_each_build(tmp_path):
-    """A log never shows what an earlier build printed."""
-    store = Store(tmp_path)
-    store.shell("part").run(["echo", "first"])
-    shell = store.shell("part")
-    shell.run(["echo", "second"])
-    assert "first" not in shell.log.read_text()
-    assert "second" in shell.log.read_text()
