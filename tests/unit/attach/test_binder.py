@@ -1,5 +1,7 @@
 """Late binding through the agent: Allocate promises, CNI binds, PreStartContainer lets through."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
 from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.agent import loop
+from kube_rdma.attach.late_binding import NoLateBinding, PendingLateBinding
 from kube_rdma.attach.rules.settings import ANNOTATION, TOPOLOGY, TOPOLOGY_FILE, topology_file
 from kube_rdma.model.attach.attachment import Sandbox
 from kube_rdma.model.late_binding import ContainerId, Edits, PodName, PodSandbox, UsedDevice
@@ -355,3 +358,51 @@ async def test_a_full_disk_gives_nothing_away(world):
         with pytest.raises(GRPCError, match="No space left"):
             await world.kubelet.allocate(VKE, 1)
         assert world.kubelet.held(VKE) == set()
+
+
+@pytest.fixture
+def early_world(tmp_path_factory, recording, monkeypatch):
+    monkeypatch.setattr(loop, "PENDING_SECONDS", 0.02)
+    found = World(tmp_path_factory.mktemp("w"), hard_card(0), hard_card(1))
+    found.label("shared")
+    return found
+
+
+class Runtime:
+    """What the container runtime answers, and how often it was asked."""
+
+    def __init__(self, early_world):
+        self.works, self.asked = False, 0
+        binding = early_world.doors(late=True).late
+        self.late = PendingLateBinding(
+            NoLateBinding("it is not known"), self.ask, lambda: binding, seconds=0.01
+        )
+
+    async def ask(self):
+        self.asked += 1
+        return self.works, "containerd is 2.1 and CDI is on."
+
+
+async def test_late_binding_comes_when_the_runtime_answers_and_no_pod_holds_a_share(
+    early_world, recording
+):
+    runtime = Runtime(early_world)
+    async with early_world.serving(replace(early_world.doors(), late=runtime.late)):
+        await early_world.kubelet.until(lambda: early_world.kubelet.healthy(VKE) == 2)
+        early = await early_world.kubelet.allocate(VKE, 1, place=ContainerPlace("early"))
+        assert early.devices, "given at Allocate"
+        await until(lambda: runtime.asked > 2)
+        assert not recording.of("mode change pending")
+        runtime.works = True
+        await recording.wait_for("mode change pending")
+        assert "default/early" in recording.of("mode change pending")[0]["what"]
+        early_world.kubelet.remove_pod("early")
+        await recording.wait_for("mode change applied")
+        await until(lambda: len(recording.of("registered")) == 2)
+        await early_world.kubelet.until(lambda: early_world.kubelet.healthy(VKE) == 2)
+        late = await early_world.kubelet.allocate(VKE, 1, place=ContainerPlace("late"))
+        assert not late.devices
+        assert [device.name for device in late.cdi_devices], "a name for what is bound later"
+        asked = runtime.asked
+    assert runtime.asked == asked, "it is asked no more"
+    assert len(recording.of("late binding available")) == 1

@@ -3,7 +3,7 @@
 ``python -m tests.unit.adapters.journal.samples FOLDER`` writes them as the agent does, one
 folder for each of its journals. The files under data/ were written so by the commit that their
 folder is named after; nobody writes them again, for disks hold what that commit wrote
-(test_golden.py).
+(test_codec.py).
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """Records survive what can happen to a disk and to a process, on a real folder and on the fake."""
 
+from __future__ import annotations
+
 import errno
 import json
 import os
@@ -11,10 +13,10 @@ from dataclasses import dataclass
 import pytest
 
 from kube_base.errors import Refused, Unavailable
-from kube_rdma.adapters.journal.codec import FORMS, RecordCodec, form
+from kube_rdma.adapters.journal.codec import BINDINGS, FORMS, RecordCodec, form
 from kube_rdma.adapters.journal.disk import Folder, needed, remove
-from kube_rdma.adapters.journal.journal import Journal, Loaded
-from kube_rdma.model.late_binding import Promise
+from kube_rdma.adapters.journal.journal import Journal, Loaded, glance, glances
+from kube_rdma.model.late_binding import Binding, Promise
 from kube_rdma_testing.disk import Failing, FakeDisk, Killed
 
 
@@ -394,3 +396,38 @@ def test_it_may_be_repeated(state):
 def test_a_record_of_a_network_is_needed(state, folder):
     (state / folder / "c1@net1.json").write_text("{}")
     assert needed(state) == (f"{folder}/c1@net1.json",)
+
+
+LEFT_PROMISE = Promise("n1", "rdma/hca", ("a-0",), ("a",), "kube-rdma.io/hca=a-0-n1", 1.0)
+
+
+def test_records_of_one_kind_are_read_while_another_writes(tmp_path):
+    folder = tmp_path / "bindings"
+    folder.mkdir()
+    with Journal(Folder(folder), BINDINGS) as journal:
+        journal.load()
+        journal.put("p", LEFT_PROMISE)
+        (folder / "half.json").write_text('{"kind": "promise", "data"')
+        (folder / "odd.json").write_text('{"kind": "promise", "data": 7}')
+        (folder / "word.json").write_text('"promise"')
+        (folder / "deep.json").write_text("[" * 2000 + "]" * 2000)
+        before = sorted(folder.iterdir())
+        assert glances(folder, "promise", Promise) == (("p", LEFT_PROMISE),)
+        assert glances(folder, "binding", Binding) == ()
+        assert sorted(folder.iterdir()) == before
+
+
+def test_a_record_that_is_nested_too_deeply_is_told(tmp_path):
+    (tmp_path / "a.json").write_text("[" * 2000 + "]" * 2000)
+    with pytest.raises(Unavailable, match="is not readable"):
+        glance(tmp_path, Promise)
+
+
+def test_no_folder_is_no_journal(tmp_path):
+    assert glances(tmp_path / "none", "promise", Promise) is None
+
+
+def test_what_is_no_folder_is_told(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Unavailable, match="are not readable"):
+        glances(tmp_path / "file", "promise", Promise)
