@@ -44,7 +44,7 @@ POINTS = (
     ("started", HANDLERS, "_start", False),
 )
 RECORDS = (f"{ATTACH}.executor:AttachmentJournal", "begin")
-STEPS = ("kube_rdma.adapters.kernel.pod.steps:LivePod", "run")
+STEPS = ("kube_rdma.adapters.kernel.pod.steps:_LivePod", "run")
 
 
 def stop(step: str) -> None:

@@ -238,7 +238,7 @@ def _metrics(data: bytes) -> None:
 def _manifest(data: bytes) -> None:
     pod = verify._manifest(as_file(data, "pod.yaml"))
     verify._namespace(pod)
-    copies.asked(pod)
+    copies.amounts(pod)
     claimed_pod(copies.pod_for(pod, "n", "r", "pod.yaml"))
 
 

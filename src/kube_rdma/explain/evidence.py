@@ -38,7 +38,6 @@ from kube_rdma.lib.part_reader import PartReader, first_sentence
 from kube_rdma.model.admission import AdmissionFacts, OfferedPool, PodTemplate
 from kube_rdma.model.attach.attachment import Attachment, HostNetwork
 from kube_rdma.model.claims.claim import ClaimName, ClaimParameters, ClaimWorld
-from kube_rdma.model.doctor import ObservedPod
 from kube_rdma.model.explain import ClaimsEvidence, NodeBasis, PodEvidence
 from kube_rdma.model.finding import Finding, NotSeen, Stage
 from kube_rdma.model.late_binding import Binding, PodName
@@ -147,7 +146,9 @@ async def _by_api(
         attachments, bindings = await asyncio.to_thread(_records, places.state, pod, whole.uid)
         evidence = replace(evidence, recorded=attachments, bindings=bindings)
         if seen.phase == _RUNNING:
-            inside = reader.part("the pod's processes", lambda: _with_processes(seen, whole))
+            inside = reader.part(
+                "the pod's processes", lambda: with_namespace(*with_containers(seen, whole))
+            )
             evidence = replace(evidence, seen=inside or seen)
     return await _judged(evidence, cluster, reader, places)
 
@@ -173,12 +174,6 @@ async def _claims_evidence(cluster: Cluster, pod: PodName) -> ClaimsEvidence | N
         misread,
         tuple(name for name, claim in read.items() if claim is None),
     )
-
-
-def _with_processes(seen: ObservedPod, whole: FullPod) -> ObservedPod:
-    """Add what processes and network namespace show; raise Unavailable or Refused."""
-    full, namespace = with_containers(seen, whole)
-    return with_namespace(full, namespace)
 
 
 def _records(state: Path, pod: PodName, uid: str = "") -> Records:

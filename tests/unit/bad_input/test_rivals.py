@@ -66,7 +66,7 @@ def said_of_definition(case):
         "kind": str(network.kind),
         "mac": network.mac,
         "mtu": network.mtu,
-        "guid": network.guid,
+        "guid": getattr(network, "guid", None),
         "sysctls": network.sysctls,
         "ipam_plugin": network.ipam_plugin,
         "warnings": list(meant.warnings),

@@ -42,7 +42,9 @@ def claims_of(pod: PodClaims, prepared: Iterable[PreparedClaim]) -> tuple[Prepar
     """
     names = {claim for _, claim in pod.claims}
     mine: dict[str, PreparedClaim] = {}
-    for booking in sorted(prepared, key=lambda claim: (_is_reserved(claim, pod), claim.when)):
+    for booking in sorted(
+        prepared, key=lambda claim: (any(user.uid == pod.uid for user in claim.users), claim.when)
+    ):
         if booking.claim.namespace == pod.namespace and booking.claim.name in names:
             mine[booking.claim.name] = booking
     return tuple(mine[name] for name in sorted(mine))
@@ -128,10 +130,6 @@ def _granted(share: ClaimShare, container: str, pools: Mapping[str, Pool]) -> Gr
         slots=share.slots,
         device_files=pool.spec.device_files,
     )
-
-
-def _is_reserved(claim: PreparedClaim, pod: PodClaims) -> bool:
-    return any(user.uid == pod.uid for user in claim.users)
 
 
 def _containers(pod: PodClaims, claim: PreparedClaim, share: ClaimShare) -> Iterator[str]:

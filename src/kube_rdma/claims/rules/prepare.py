@@ -378,9 +378,7 @@ def _attached(share: ClaimShare, interfaces: Sequence[AttachedInterface]) -> Dev
         f"{one.interface} of network {one.network} has {', '.join(addresses(one)) or 'no address'}"
         for one in interfaces
     )
-    return DeviceCondition(
-        NETWORK_READY, holds=True, reason="AttachedInterface", message=f"{message}."
-    )
+    return DeviceCondition(NETWORK_READY, holds=True, reason="Attached", message=f"{message}.")
 
 
 # The files by which programs in a container learn of the devices of its claims (KEP-5304).

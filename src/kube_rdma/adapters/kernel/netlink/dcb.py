@@ -64,7 +64,11 @@ def decode_flow_control(payload: bytes, interface: str, driver: str) -> Observed
     _, attributes = split(_MESSAGE, payload)
     ieee = values_by_type(attributes.get(_IEEE, b""))
     pfc = ieee.get(_PFC, b"")
-    enabled = _bits(pfc[_PFC_ENABLED]) if len(pfc) > _PFC_ENABLED else None
+    enabled = (
+        tuple(n for n in _PRIORITIES if pfc[_PFC_ENABLED] >> n & 1)
+        if len(pfc) > _PFC_ENABLED
+        else None
+    )
     return ObservedFlowControl(interface, enabled, _trust(ieee, driver))
 
 
@@ -102,7 +106,3 @@ def _trust(ieee: dict[int, bytes], driver: str) -> str:
         return ""
     entries = decode_attributes(ieee[_APP_TABLE])
     return "dscp" if any(one.value[:1] == bytes([_DSCP]) for one in entries) else "pcp"
-
-
-def _bits(mask: int) -> tuple[int, ...]:
-    return tuple(number for number in _PRIORITIES if mask >> number & 1)
