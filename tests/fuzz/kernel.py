@@ -114,9 +114,6 @@ DCB = struct.pack("=BBH", 0, 21, 0) + _attributes(
         ),
     ),
 )
-REFUSAL = (
-    struct.pack("=i", -19) + struct.pack("=IHHII", 32, 18, 5, 1, 0) + _attributes((1, b"no\0"))
-)
 UEVENT = b"\0".join(
     (
         *(b"add@/devices/x/infiniband/mlx5_0", b"ACTION=add", b"DEVPATH=/devices/x"),

@@ -11,7 +11,7 @@ import pytest
 from kube_base.errors import Refused, Unavailable
 from kube_rdma_lab.bare import InnerOutcome, InnerResult, Progress
 from kube_rdma_lab.bare.machine import command_line
-from kube_rdma_lab.bare.run import Silent, follow
+from kube_rdma_lab.bare.run import follow
 from kube_rdma_lab.build.qemu import Qemu
 from kube_rdma_lab.build.testroot import BareParts
 
@@ -73,23 +73,6 @@ def test_a_machine_that_falls_silent_names_its_test(followed):
     """How long it may be silent is measured by its boot."""
     with pytest.raises(Unavailable, match="said nothing for 0 s during x"):
         followed(f"say '{BEGUN}'; {BOOT}; cat heard; exec sleep 600", quiet_boots=0)
-
-
-class Machines:
-    """Machines that stand still in these tests, each once; `runs` is what they were given."""
-
-    def __init__(self, *still):
-        self._still = list(still)
-        self.runs = []
-
-    async def __call__(self, tests, home):
-        self.runs.append((list(tests), home))
-        for test in tests:
-            yield Progress(0, test, None)
-            if test in self._still:
-                self._still.remove(test)
-                raise Silent(f"stood still in {test}")
-            yield Progress(1, test, PASSED)
 
 
 @pytest.fixture

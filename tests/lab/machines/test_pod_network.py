@@ -15,10 +15,8 @@ from kube_rdma.verify.rules.copies import LABEL
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.demo.perftest import in_pod, measure
-from kube_rdma_lab.waiting import until
 from tests.documents.on_lab import followed
 from tests.documents.shell import Shell
-from tests.kit.chain import unchain
 from tests.kit.nccl_xml import read
 from tests.kit.pods import IMAGE, sleeping_pod
 
@@ -28,25 +26,15 @@ OWN = "kube-rdma.io/network-status"
 # Each pod names its own device and GID: left to itself, perftest takes the node's and "works" too.
 SCRIPT = 'exec ib_write_bw -d "$DEVICE" -x "$GID" -F --report_gbits -q 1 "$@"'
 WRITE_TEST = ("sh", "-c", SCRIPT, "perftest", "-n", "500")
-# The seed's own words, which try each size; fewer writes of each, for cards that are emulated.
-SIZES_TEST = ("sh", "-c", SCRIPT, "perftest", "-a", "-n", "5", "-u", "18")
 # By RDMA_CM the address of net1 says which device and GID are meant, as in the seed's transcript.
 CM_TEST = ("ib_write_bw", "-R", "-F", "--report_gbits", "-q", "1", "-n", "500", "-u", "18")
 
-AGENT = "kube-rdma agent --role=plugin --role=node --networks"
 TOPOLOGY = "/etc/kube-rdma/nccl-topology.xml"
 # The card's PCI function; the driver may have a device of its own below that.
 CARD = "readlink -f /sys/class/net/ens2f0/device | grep -oE '[0-9a-f:]{10}\\.[0-7]' | tail -n 1"
 # Of other tests than the seed's: the network's name is the pod's too.
 LIMITED = {"locking": "rdma/hca_shared_devices_a", "plain": None}
-LATE, LATE_ADDRESS = "late", "192.168.113.7"
 NETWORKS = {
-    LATE: {
-        "cniVersion": "1.0.0",
-        "type": "macvlan",
-        "master": "ens2f0",
-        "ipam": {"type": "static", "addresses": [{"address": f"{LATE_ADDRESS}/24"}]},
-    },
     # Nothing of ours: two binaries of the node's CNI folder make it.
     "bridged": {
         "cniVersion": "1.0.0",
@@ -161,11 +149,6 @@ def test_the_pods_reach_each_other_by_ping_and_by_verbs(networks):
     writes(networks, WRITE_TEST)
 
 
-@pytest.mark.slow  # the same writes in 23 sizes
-def test_writes_of_all_sizes_reach_the_other_pod(networks):
-    writes(networks, SIZES_TEST)
-
-
 def writes(lab, words):
     """Write from pod to pod; perftest names the addresses of both."""
     outcome = measure(lab, *(endpoint(lab, pod) for pod in PODS), words)
@@ -257,11 +240,6 @@ def put(lab, document):
     path = lab.home / f"{document['metadata']['name']}.json"
     path.write_text(json.dumps(document))
     cluster.kubectl(lab, "apply", "-f", str(path))
-
-
-def signal(lab, node, name):
-    """Signal the agent. Without a shell, whose own words would be found too."""
-    cluster.shell(lab, node, "pkill", name, "-f", AGENT)
 
 
 def definition(name):
@@ -366,36 +344,3 @@ def test_who_holds_a_share_may_lock_memory(networks, node):
         assert measure(networks, place, place, words).iterations == 5
     finally:
         cluster.kubectl(networks, "delete", "pod", *LIMITED)
-
-
-def test_a_pod_that_started_without_us_gets_net1_late(networks, node):
-    """It runs without its network until the agent is back, and keeps its container."""
-    signal(networks, node, "-STOP")
-    try:
-        unchain(networks, node)
-        put(networks, plain_pod(LATE, node))
-        cluster.ready(networks, LATE)
-        assert "net1" not in inside(networks, LATE, "ip", "-4", "-o", "addr", "show")
-    finally:
-        signal(networks, node, "-CONT")
-    status = "jsonpath={.metadata.annotations.kube-rdma\\.io/network-status}"
-    cluster.wait(networks, f"pod/{LATE}", f"--for={status}")
-    assert LATE_ADDRESS in inside(networks, LATE, "ip", "-4", "-o", "addr", "show")
-    (container,) = cluster.get(networks, f"pod/{LATE}")["status"]["containerStatuses"]
-    assert container["restartCount"] == 0
-
-
-def test_the_pod_is_told(networks, node):
-    """By an Event; the configuration is as it was before somebody rewrote it."""
-    cluster.until_chained(networks, node)
-    query = ("events", f"--field-selector=involvedObject.name={LATE},reason=NetworksAttachedLate")
-    until(
-        networks, "the event NetworksAttachedLate", lambda: cluster.get(networks, *query)["items"]
-    )
-
-
-def test_its_end_takes_the_network_back(networks, node):
-    """As if its ADD had been the runtime's."""
-    cluster.kubectl(networks, "delete", "pod", LATE)
-    with pytest.raises(Unavailable):
-        cluster.shell(networks, node, "ls /var/lib/kube-rdma/attachments | grep -q attached-")

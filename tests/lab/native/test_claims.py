@@ -160,14 +160,6 @@ def test_an_agent_that_is_replaced_knows_what_a_running_pod_has(lab):
             assert doors(lab, name)
 
 
-def test_a_claim_that_is_made_anew_under_its_name_is_another(lab):
-    """And the pod of the new one starts."""
-    for _ in range(2):
-        with applied(lab, claim("again"), pod("user", resourceClaimName="again")):
-            cluster.ready(lab, "user")
-            assert doors(lab, "user")
-
-
 def test_two_pods_of_one_claim_have_its_card(lab):
     """Each with an interface of its own."""
     pods = [pod(name, resourceClaimName="both") for name in ("left", "right")]
@@ -273,14 +265,6 @@ def test_a_pod_has_its_control_group_when_its_claims_are_prepared(lab):
             cluster.ready(lab, "early")
     finally:
         cluster.shell(lab, NODE, signal.format("CONT"))
-
-
-def test_parameters_that_are_wrong_are_an_event_of_the_pod(lab):
-    """With the sentence; nothing starts. A policy refuses an unknown field, not what lacks."""
-    with applied(lab, *of_template("wrong", {"mac": "02:00:00:00:00:01"})):
-        note = cluster.until_event(lab, FAILED, "a claim can say mac only beside network")
-        assert "request nic: mac" in note
-        assert cluster.get(lab, "pod/wrong")["status"]["phase"] == "Pending"
 
 
 def test_the_slices_come_back_after_the_kubelet_restarted(lab):

@@ -136,24 +136,3 @@ def test_an_interrupted_up_leaves_nothing_running(number):
     wait_until(lambda: not processes())
     # A process has no command line any more before its files are closed (do_exit, kernel/exit.c).
     wait_until(lambda: not state.is_held(state.home(NAME)))
-
-
-def test_a_second_up_is_refused_in_one_sentence():
-    labs.up(NAME, "control-plane", None, lambda event: None)
-    with start_up() as second:
-        _, words = second.communicate(timeout=60)
-    assert second.returncode == 3
-    assert words.count("\n") == 1
-    assert f"kube-rdma lab down --name {NAME}" in words
-
-
-def test_a_program_that_dies_is_told_by_status():
-    lab = labs.up(NAME, "control-plane", None, lambda event: None)
-    (scheduler,) = (pid for pid, line in processes().items() if "kube-scheduler" in line)
-    os.kill(scheduler, signal.SIGKILL)
-    wait_until(lambda: state.read(lab.home).losses)
-    status = subprocess.run(
-        [*COMMAND, "status", "--name", NAME], capture_output=True, text=True, check=False
-    )
-    assert status.returncode == 1
-    assert "LOST  kube-scheduler ended with code -9" in status.stdout

@@ -133,15 +133,6 @@ def annotate(node):
     return ("annotate", "--overwrite", "pod", f"agent-of-{node}", "kube-rdma.io/network-status=[]")
 
 
-def lease(node):
-    """A node's lease as agents write it."""
-    return {
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": {"name": f"ipam.{node}", "namespace": OWN},
-    }
-
-
 # Values, and a kind of an operator that the lab does not have.
 NO_OBJECTS = ("values.yaml", "nccl-tests.yaml")
 

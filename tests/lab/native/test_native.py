@@ -74,19 +74,6 @@ def test_seed_s2_runs_unchanged_on_recorded_cards(recorded):
         assert devices == {MANAGER}.union(*map(nodes_of, range(8)))
 
 
-def test_ports_that_go_down_take_the_shares_and_give_them_back(recorded):
-    """The pool of S2 is healthy while one of its cards is."""
-    replay = Replay(recorded, NODE)
-    try:
-        for card in CARDS:
-            replay.down(card)
-        cluster.wait_for_resource(recorded, scc.RESOURCE, 0, node=NODE)
-    finally:
-        for card in CARDS:
-            replay.up(card)
-    cluster.wait_for_resource(recorded, scc.RESOURCE, "1k", node=NODE)
-
-
 def test_a_card_that_is_pulled_is_given_to_no_pod_until_it_is_plugged_in_again(recorded):
     replay = Replay(recorded, NODE)
     address = replay.pull("mlx5_5")

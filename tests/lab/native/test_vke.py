@@ -58,12 +58,6 @@ def agent_log(lab):
     return cluster.kubectl(lab, "logs", "-n", NAMESPACE, pod)
 
 
-def events(lab, reason):
-    """The notes of Events of this reason about the node."""
-    words = ("events.events.k8s.io", "-A", f"--field-selector=reason={reason}")
-    return [each["note"] for each in cluster.get(lab, *words)["items"]]
-
-
 @contextmanager
 def pod(lab, name, **spec):
     """A pod on the node that holds one share; removed at the end."""
@@ -125,19 +119,6 @@ def test_a_change_of_mode_waits_for_a_pod(vke):
         label(vke, "shared-multi")
         cluster.until_event(vke, "ModeChangePending", f"default/{name}")
     wait_for(vke, 16 * CARDS)
-
-
-def test_a_link_that_goes_down_takes_its_share_and_gives_it_back(vke):
-    label(vke, "shared")
-    wait_for(vke, CARDS)
-    replay = Replay(vke, NODE)
-    replay.down("mlx5_3")
-    try:
-        wait_for(vke, CARDS - 1)
-        assert any("mlx5_3" in note for note in events(vke, "RDMACardUnhealthy"))
-    finally:
-        replay.up("mlx5_3")
-    wait_for(vke, CARDS)
 
 
 def card_status(lab, name):

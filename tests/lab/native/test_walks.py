@@ -276,28 +276,6 @@ def undone(lab, script, undo):
         cluster.shell(lab, NODE, undo)
 
 
-FAULTS = {
-    "wrong MTU": ("ip link set ib2 mtu 1400", "ip link set ib2 mtu 1500", "KR301", "ib2"),
-    "device file missing": (
-        "mv /dev/infiniband/uverbs3 /dev/uverbs3.aside",
-        "mv /dev/uverbs3.aside /dev/infiniband/uverbs3",
-        "KR105",
-        "uverbs3",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_of_the_node_stands_first(lab, on_call, name):
-    script, undo, code, about = FAULTS[name]
-    usual = cluster.shell(lab, NODE, "cat /proc/sys/net/ipv6/conf/ib2/mtu").strip()
-    with undone(lab, script, undo.replace("1500", usual)):
-        _, printed = on_call.does(DOCTOR, NODE=NODE)
-    first, subject = first_of(printed)
-    assert (first, about in subject) == (code, True)
-    cluster.wait_for_resource(lab, RESOURCE, SHARES, node=NODE)
-
-
 def test_an_address_that_vanished_in_a_pod_stands_first(lab, on_call, pod):
     """Once this ended in the sentence that nothing is wrong."""
     uid = cluster.get(lab, "-n", SPACE, f"pod/{pod}")["metadata"]["uid"]
@@ -306,19 +284,6 @@ def test_an_address_that_vanished_in_a_pod_stands_first(lab, on_call, pod):
     assert code == ExitCode.PROBLEM
     assert first_of(printed) == ("KR404", "net1")
     assert WELL not in printed
-
-
-def test_an_address_outside_of_its_pool_stands_first(lab, on_call, pod):
-    """The pool was made again with another subnet; an agent may read a network, and list none."""
-    cluster.kubectl(lab, "delete", "ippool", POOL)
-    cluster.apply(lab, pool("10.84.0.0/24"))
-    try:
-        code, printed = on_call.does(OF_POD, POD=pod, NAMESPACE=SPACE)
-        assert code == ExitCode.PROBLEM
-        assert first_of(printed)[0] == "KR321"
-    finally:
-        remove_pool(lab)
-        cluster.apply(lab, pool("10.83.0.0/24"))
 
 
 def begun_anew(lab):

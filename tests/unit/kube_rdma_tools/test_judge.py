@@ -108,31 +108,7 @@ def test_lines_say_what_they_were_made_of(wanted):
     assert sum(map(len, listed)) == len(wanted)
 
 
-def test_the_page_shows_clusters_presets_and_each_violation():
-    ran = CliRunner().invoke(main, ["--environment", "scc", "--preset", "scc", "--documents"])
-    assert ran.exit_code == 0, ran.output
-    head, row, *rest = ran.output.splitlines()
-    assert head.split() == ["environment", "scc"]
-    assert row.split()[:2] == ["scc", "2"]
-    text = "\n".join(rest)
-    assert "taken-name · Another installation has an object of this name" in text
-    assert "  DaemonSet/rdma-device-plugin\n" in text
-    assert "metadata.name: the SCC document" in text
-    assert "→ choose another name" in text
-    assert rest[-1] == "Presets: 1, environments: 1, violations: 2 (2 taken-name)"
-    assert max(map(len, rest[:-1])) <= 100
-
-
 def test_the_page_leaves_out_what_a_document_asks_for():
     ran = CliRunner().invoke(main, ["--environment", "scc", "--preset", "scc"])
     assert ran.exit_code == 0, ran.output
     assert ran.output.splitlines()[-1] == "Presets: 1, environments: 1, violations: 0"
-
-
-def test_the_page_can_be_of_one_rule_and_be_lines():
-    words = ["--rule", "taken-name", "--rule", "late-object", "--lines", "--environment", "scc"]
-    ran = CliRunner().invoke(main, [*words, "--documents"])
-    assert ran.output.splitlines() == [
-        "taken-name | ConfigMap/rdma-devices | - | scc | scc",
-        "taken-name | DaemonSet/rdma-device-plugin | - | scc | scc",
-    ]

@@ -193,42 +193,12 @@ def test_roles_and_their_bindings_agree():
         assert roles == bound
 
 
-def test_the_controllers_differ_by_their_namespace_alone():
-    texts = {
-        (ROOT / "examples" / folder / "controller.yaml").read_text().replace(namespace, "NAMESPACE")
-        for folder, namespace in NAMESPACES.items()
-    }
-    assert len(texts) == 1
-
-
-def test_the_agents_rights_are_the_same_in_every_example():
-    rules = [
-        [one["rules"] for one in installed(folder) if one["kind"] in ("ClusterRole", "Role")]
-        for folder in NAMESPACES
-    ]
-    assert rules[0] == rules[1] == rules[2]
-
-
 @pytest.mark.parametrize("folder", NAMESPACES)
 def test_the_right_to_write_a_node_s_status_is_for_its_condition_alone(folder):
     """One verb of one subresource; the policy in config/admission narrows it down further."""
     rules = [rule for one in installed(folder) for rule in one.get("rules", ())]
     (rule,) = (rule for rule in rules if "nodes/status" in rule["resources"])
     assert rule == {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]}
-
-
-@pytest.mark.parametrize("daemonset", list(daemonsets()))
-def test_a_bad_image_takes_a_tenth_of_the_nodes(daemonset):
-    assert daemonset["spec"]["updateStrategy"]["rollingUpdate"] == {"maxUnavailable": "10%"}
-
-
-@pytest.mark.parametrize("daemonset", list(daemonsets()))
-def test_selinux_lets_each_container_do_what_it_is_for(daemonset):
-    """Without networks the type for device plugins, which may speak to the kubelet alone."""
-    (container,) = daemonset["spec"]["template"]["spec"]["containers"]
-    networks = "--networks" in container.get("args", ())
-    expected = "spc_t" if networks else "container_device_plugin_t"
-    assert container["securityContext"]["seLinuxOptions"] == {"type": expected}
 
 
 @pytest.mark.parametrize("daemonset", list(daemonsets()))
@@ -349,10 +319,3 @@ def test_no_agent_may_evict(path):
     assert ("pods", "patch") in rights(path)
     assert not {right for right in rights(path) if right[0] == "pods/eviction"}
     assert ("pods", "delete") not in rights(path)
-
-
-def test_the_controller_may():
-    """It finds the pods by their label."""
-    assert {("pods", "list"), ("pods/eviction", "create")} <= set(
-        rights("s3-network/controller.yaml")
-    )

@@ -16,7 +16,6 @@ from .world import PATIENCE, run
 pytestmark = [pytest.mark.core, pytest.mark.kernel("lab.kernel=any")]
 
 NEW_LINK = 16
-LINK_GROUP = 1
 
 
 async def until_heard(events, news, card):

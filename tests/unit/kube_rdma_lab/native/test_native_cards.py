@@ -28,37 +28,11 @@ def tree(request, tmp_path):
     return tmp_path / "sys"
 
 
-@pytest.fixture
-def dgx(tmp_path):
-    """The tree with eight InfiniBand cards."""
-    cards.write("dgx-like", tmp_path / "sys")
-    return tmp_path / "sys"
-
-
 def test_a_node_shows_its_tree_and_nothing_is_wrong_with_it(tree):
     """What the node adds, its own interfaces and places to mount, is no fault of the survey."""
     survey = read_survey(tree)
     assert survey.faults == ()
     assert {"lo", "eth0"} <= {path.name for path in (tree / "class/net").iterdir()}
-
-
-def test_a_node_has_an_interface_for_each_of_its_functions_and_none_for_virtual_ones(tmp_path):
-    shown = cards.write("lab-node", tmp_path / "sys")
-    assert set(shown.interfaces) == {
-        "ens2f0",
-        "ens3f0",
-        "ens4f0",
-        *(f"ens4f0v{n}" for n in range(4)),
-    }
-    assert cards.write("mlx5-bond", tmp_path / "bond").interfaces == ("ens1f0np0", "ens1f1np1")
-
-
-def test_a_node_has_the_device_nodes_of_all_its_cards(dgx):
-    paths = [char.path for char in cards.read(dgx).devices]
-    assert sorted(paths) == sorted(
-        [f"/dev/infiniband/{kind}{n}" for kind in ("uverbs", "umad") for n in range(8)]
-        + ["/dev/infiniband/rdma_cm"]
-    )
 
 
 def test_a_port_goes_down_and_comes_back_for_every_kind_of_card(tree):
@@ -90,46 +64,6 @@ def test_a_function_is_gone_when_it_is_pulled_and_as_before_when_it_is_plugged(t
         assert not [device for device in between.devices if str(device.pci) == name]
         changes.plug(tree, tmp_path / "pulled", gone.address)
     assert shape(tree) == before
-
-
-def test_a_card_is_pulled_by_its_device_its_interface_or_its_address(dgx, tmp_path):
-    names = ("mlx5_1", "ib1", "0000:06:00.0")
-    functions = [changes.function(dgx, name) for name in names]
-    assert functions[0] == functions[1] == functions[2]
-    assert functions[0].interfaces == ("ib1",)
-    assert {member.subsystem for member in functions[0].members} == {
-        "infiniband",
-        "infiniband_mad",
-        "infiniband_verbs",
-        "net",
-        "pci",
-    }
-
-
-def test_virtual_functions_that_are_pulled_are_counted_by_their_physical_one(tmp_path):
-    root = tmp_path / "sys"
-    cards.write("mlx5-roce-pf-vfs", root)
-    physical = next(path.parent for path in root.glob("devices/**/sriov_numvfs"))
-    before = int((physical / "sriov_numvfs").read_text())
-    virtual = (physical / "virtfn0").resolve().name
-    changes.pull(root, tmp_path / "pulled", virtual)
-    assert (physical / "sriov_numvfs").read_text() == f"{before - 1}\n"
-    changes.plug(root, tmp_path / "pulled", virtual)
-    assert (physical / "sriov_numvfs").read_text() == f"{before}\n"
-
-
-@pytest.mark.parametrize(
-    ("act", "words"),
-    [
-        (lambda dgx: changes.ports(dgx, "mlx5_9", up=True), "shows no 'mlx5_9'. Choose an RDMA"),
-        (lambda dgx: changes.pull(dgx, dgx.parent / "p", "lo"), "lo is on no PCI function"),
-        (lambda dgx: changes.plug(dgx, dgx.parent / "p", "0000:04:00.0"), "Pull one first"),
-        (lambda dgx: trees.write("dgx", dgx.parent / "other"), "Choose one of bnxt-re, dgx-like"),
-    ],
-)
-def test_what_cannot_be_done_is_refused_with_what_can(dgx, act, words):
-    with pytest.raises(Refused, match=words):
-        act(dgx)
 
 
 def test_an_announcement_is_one_that_the_agent_believes():
