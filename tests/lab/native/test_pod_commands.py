@@ -5,21 +5,19 @@ import subprocess
 
 import pytest
 
-from kube_base.errors import Refused, Unavailable
+from kube_base.errors import Unavailable
 from kube_client.pod_commands import V4, V5, PodCommands
 from kube_rdma.adapters.cluster.connect import connect
 from kube_rdma_lab import cluster, waiting
-from tests.kit.cluster_users import impersonating
 from tests.kit.pods import sleeping_pod
 
 POD = "commanded"
 SPACE = "default"
-VERIFIER = "kube-rdma-verifier"
 
 
 @pytest.fixture(scope="module")
 def lab(native):
-    """A pod on native nodes, and an account with the rights of the role for `verify`."""
+    """A pod on native nodes."""
     cluster.apply(native, sleeping_pod(POD))
     cluster.ready(native, POD)
     yield native
@@ -31,19 +29,19 @@ def protocols(request):
     return request.param
 
 
-def ask(lab, protocols, work, kubeconfig=None):
+def ask(lab, protocols, work):
     """Do something with the commands of a client."""
 
     async def asked():
-        async with connect(kubeconfig or lab.kubeconfig) as door:
+        async with connect(lab.kubeconfig) as door:
             return await work(PodCommands(door, protocols))
 
     return asyncio.run(asked())
 
 
-def run(lab, protocols, script, stdin="", kubeconfig=None):
+def run(lab, protocols, script, stdin=""):
     argv = ("sh", "-c", script)
-    return ask(lab, protocols, lambda c: c.run(SPACE, POD, argv, stdin=stdin), kubeconfig)
+    return ask(lab, protocols, lambda c: c.run(SPACE, POD, argv, stdin=stdin))
 
 
 def test_words_and_output_travel_as_they_are(lab, protocols):
@@ -124,30 +122,3 @@ def test_the_end_of_a_pod_ends_its_commands(lab, protocols):
 
     with pytest.raises(Unavailable, match=f"{name}|WebSocket|connection"):
         ask(lab, protocols, work)
-
-
-def test_the_role_for_verify_is_enough_and_without_it_the_missing_rule_is_named(lab, tmp_path):
-    """As docs/verify.md says; the role as the chart has it."""
-    account = f"system:serviceaccount:{SPACE}:{VERIFIER}"
-    rules = [
-        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]},
-        {"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["get", "create"]},
-    ]
-    rbac = {"apiVersion": "rbac.authorization.k8s.io/v1"}
-    role = {**rbac, "kind": "Role", "metadata": {"name": VERIFIER}, "rules": rules}
-    words = ("create", "rolebinding", VERIFIER, f"--role={VERIFIER}")
-    kubeconfig = impersonating(lab, account, tmp_path)
-    try:
-        with pytest.raises(Refused, match=r'resources: \["pods/exec"\]'):
-            run(lab, (V5, V4), "true", kubeconfig=kubeconfig)
-        cluster.apply(lab, role)
-        cluster.kubectl(lab, *words, f"--serviceaccount={SPACE}:{VERIFIER}")
-        waiting.until(lab, "the right", lambda: allowed(lab, account))
-        assert run(lab, (V5, V4), "echo yes", kubeconfig=kubeconfig) == "yes\n"
-    finally:
-        cluster.kubectl(lab, "delete", "role,rolebinding", VERIFIER, "--ignore-not-found")
-
-
-def allowed(lab, account):
-    words = ("auth", "can-i", "create", "pods", "--subresource=exec", f"--as={account}")
-    return cluster.kubectl(lab, *words).strip() == "yes"

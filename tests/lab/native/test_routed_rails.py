@@ -23,7 +23,6 @@ EXAMPLE, NAMESPACE = scc.examples() / "s3-network", "mlnx-network-operator"
 NODES = ("node-1", "node-2")
 RAILS = range(4)
 CHOSEN = (0, 1)  # rails whose slices the pool names
-SHOW = ("ip", "-j", "-4", "address", "show")
 SPARE, FAR = "spare", "10.30.0.0/16"
 ACROSS = [(mine, other) for mine in RAILS for other in RAILS]
 

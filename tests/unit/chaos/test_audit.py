@@ -82,10 +82,6 @@ def test_a_planted_leak_is_called_by_its_name(thing):
     assert ("leaked", thing) in kinds(LEAKS[thing](WORLD.seen()))
 
 
-def without_addresses(space):
-    return tuple(replace(link, addresses=()) for link in space.links)
-
-
 LOSSES = {
     "share": fewer("bindings"),
     "address": lambda seen: in_namespace(
