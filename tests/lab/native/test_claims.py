@@ -160,6 +160,14 @@ def test_an_agent_that_is_replaced_knows_what_a_running_pod_has(lab):
             assert doors(lab, name)
 
 
+def test_a_claim_that_is_made_anew_under_its_name_is_another(lab):
+    """And the pod of the new one starts."""
+    for _ in range(2):
+        with applied(lab, claim("again"), pod("user", resourceClaimName="again")):
+            cluster.ready(lab, "user")
+            assert doors(lab, "user")
+
+
 def test_two_pods_of_one_claim_have_its_card(lab):
     """Each with an interface of its own."""
     pods = [pod(name, resourceClaimName="both") for name in ("left", "right")]
