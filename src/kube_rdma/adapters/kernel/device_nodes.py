@@ -1,4 +1,4 @@
-"""The doors of the cards: nodes below /dev/infiniband, and when they come and go.
+"""Device nodes of the cards, below /dev/infiniband, and when they come and go.
 
 A device can be there before its node is: devtmpfs makes it, udev may rename it, and the folder
 itself appears with the first RDMA module. The agent, where the host's /dev is mounted for it, looks

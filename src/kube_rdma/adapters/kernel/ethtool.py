@@ -37,8 +37,8 @@ def ask_kernel(interface: str, message: bytes) -> bytes:
     if len(name) > _LONGEST:
         raise OSError(0, "the kernel has no interface of such a long name")
     memory = array("B", message)
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as door:
-        fcntl.ioctl(door, _SIOCETHTOOL, _REQUEST.pack(name, memory.buffer_info()[0]))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as control:
+        fcntl.ioctl(control, _SIOCETHTOOL, _REQUEST.pack(name, memory.buffer_info()[0]))
     return memory.tobytes()
 
 

@@ -14,7 +14,6 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from enum import IntEnum, IntFlag
-from types import TracebackType
 from typing import Self
 
 from kube_base.errors import Unavailable
@@ -244,12 +243,7 @@ class Netlink:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._socket.close()
 
     def ask(

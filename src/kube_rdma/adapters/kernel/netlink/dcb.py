@@ -8,21 +8,14 @@ right. ECN of RoCE stands in files of MLNX_OFED and DOCA alone; the kernel's own
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from socket import AF_UNSPEC
 
 from kube_base.errors import Unavailable
 from kube_base.frozen import replace
-from kube_rdma.adapters.kernel.netlink.codec import (
-    Attribute,
-    Netlink,
-    decode_attributes,
-    encode_attributes,
-    split,
-    values_by_type,
-)
+from kube_rdma.adapters.kernel.netlink import codec
 from kube_rdma.adapters.kernel.netlink.rtnl_read import open_rtnl
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsRoot, SysfsTree
 from kube_rdma.model.doctor import ObservedFlowControl
@@ -53,22 +46,25 @@ def read_flow_control(
     wanted = tuple(dict.fromkeys(interfaces))
     tree = SysfsTree(sysfs or _SYSFS)
     with open_rtnl() as netlink:
-        read = tuple(_answers(netlink, tree, wanted))
+        read = []
+        for interface, driver in wanted:
+            with suppress(Unavailable):
+                for payload in netlink.ask(_GETDCB, request(interface)):
+                    seen = decode_flow_control(payload, interface, driver)
+                    read.append(replace(seen, ecn=read_ecn(tree, interface)))
     if wanted and not read:
         raise Unavailable("no driver of a RoCE port tells its PFC (Data Center Bridging netlink)")
-    return read
+    return tuple(read)
 
 
 def decode_flow_control(payload: bytes, interface: str, driver: str) -> ObservedFlowControl:
     """Decode one answer; raise Unavailable when it is cut short."""
-    _, attributes = split(_MESSAGE, payload)
-    ieee = values_by_type(attributes.get(_IEEE, b""))
+    _, attributes = codec.split(_MESSAGE, payload)
+    ieee = codec.values_by_type(attributes.get(_IEEE, b""))
     pfc = ieee.get(_PFC, b"")
-    enabled = (
-        tuple(n for n in _PRIORITIES if pfc[_PFC_ENABLED] >> n & 1)
-        if len(pfc) > _PFC_ENABLED
-        else None
-    )
+    enabled = None
+    if len(pfc) > _PFC_ENABLED:
+        enabled = tuple(n for n in _PRIORITIES if pfc[_PFC_ENABLED] >> n & 1)
     return ObservedFlowControl(interface, enabled, _trust(ieee, driver))
 
 
@@ -81,28 +77,18 @@ def read_ecn(tree: SysfsTree, interface: str) -> tuple[int, ...] | None:
     return tuple(number for number, value in values.items() if value == "1")
 
 
-def _answers(
-    netlink: Netlink, tree: SysfsTree, wanted: Iterable[tuple[str, str]]
-) -> Iterator[ObservedFlowControl]:
-    for interface, driver in wanted:
-        with suppress(Unavailable):
-            for payload in netlink.ask(_GETDCB, request(interface)):
-                seen = decode_flow_control(payload, interface, driver)
-                yield replace(seen, ecn=read_ecn(tree, interface))
-
-
 def request(interface: str) -> bytes:
     """Return the request for all that IEEE 802.1Qaz has of an interface."""
-    name = Attribute(_IFNAME, interface.encode() + b"\0")
-    return _MESSAGE.pack(AF_UNSPEC, _IEEE_GET, 0) + encode_attributes([name])
+    name = codec.Attribute(_IFNAME, interface.encode() + b"\0")
+    return _MESSAGE.pack(AF_UNSPEC, _IEEE_GET, 0) + codec.encode_attributes([name])
 
 
 def _trust(ieee: dict[int, bytes], driver: str) -> str:
     """The field that makes a packet's priority; "" where that is not told."""
     if _TRUST_TABLE in ieee:
-        selectors = (one.value[:1] for one in decode_attributes(ieee[_TRUST_TABLE]))
+        selectors = (one.value[:1] for one in codec.decode_attributes(ieee[_TRUST_TABLE]))
         return ", ".join(_TRUSTED.get(one[0], str(one[0])) for one in selectors if one)
     if driver not in _TELLING or _APP_TABLE not in ieee:
         return ""
-    entries = decode_attributes(ieee[_APP_TABLE])
+    entries = codec.decode_attributes(ieee[_APP_TABLE])
     return "dscp" if any(one.value[:1] == bytes([_DSCP]) for one in entries) else "pcp"

@@ -13,14 +13,7 @@ from enum import IntEnum
 
 from kube_base.errors import Unavailable
 from kube_base.frozen import Frozen, replace
-from kube_rdma.adapters.kernel.netlink.codec import (
-    Attribute,
-    Netlink,
-    decode_attributes,
-    encode_attributes,
-    number,
-    values_by_type,
-)
+from kube_rdma.adapters.kernel.netlink import codec
 from kube_rdma.adapters.kernel.sysfs.devices import DEVICES
 from kube_rdma.adapters.kernel.sysfs.netdev import soft_identity
 from kube_rdma.model.device import Device, PhysicalState, Port, PortState, QueuePair
@@ -113,7 +106,7 @@ def read_links() -> LinkView:
     after that (an old kernel without a namespace mode, a device that has just gone) is a fault.
     """
     try:
-        netlink = Netlink(NETLINK_RDMA)
+        netlink = codec.Netlink(NETLINK_RDMA)
     except OSError as error:
         raise Unavailable(
             f"the kernel offers no RDMA netlink ({error.strerror}); is ib_core loaded?"
@@ -140,7 +133,7 @@ def read_links() -> LinkView:
 def read_mode() -> NamespaceMode:
     """The namespace mode alone; UNKNOWN where read_links says so too, or raises."""
     try:
-        with Netlink(NETLINK_RDMA) as netlink:
+        with codec.Netlink(NETLINK_RDMA) as netlink:
             return decode_mode(*netlink.ask(NLDEV | Command.SYS_GET))
     except (OSError, Unavailable):
         return NamespaceMode.UNKNOWN
@@ -148,30 +141,30 @@ def read_mode() -> NamespaceMode:
 
 def by_index(device: LinkDevice) -> bytes:
     """Return the body of a request that means this device."""
-    return encode_attributes([Attribute(Attr.DEV_INDEX, _U32.pack(device.index))])
+    return codec.encode_attributes([codec.Attribute(Attr.DEV_INDEX, _U32.pack(device.index))])
 
 
 def decode_device(payload: bytes) -> LinkDevice:
     """A device out of one answer to GET; Unavailable when it is malformed or has no name."""
-    attributes = values_by_type(payload)
-    index, name = number(attributes, Attr.DEV_INDEX), _string(attributes, Attr.DEV_NAME)
+    attributes = codec.values_by_type(payload)
+    index, name = codec.number(attributes, Attr.DEV_INDEX), _string(attributes, Attr.DEV_NAME)
     if index is None or name is None:
         raise Unavailable("RDMA netlink: a device without index or name")
-    guid = number(attributes, Attr.NODE_GUID, _U64)
+    guid = codec.number(attributes, Attr.NODE_GUID, _U64)
     text = None if guid is None else guid.to_bytes(8).hex(":")
     return LinkDevice(index, name, _string(attributes, Attr.FW_VERSION), guid=text)
 
 
 def decode_port(payload: bytes) -> LinkPort:
     """A port out of one answer to PORT_GET; Unavailable when it is malformed or has no number."""
-    attributes = values_by_type(payload)
-    index = number(attributes, Attr.PORT_INDEX)
+    attributes = codec.values_by_type(payload)
+    index = codec.number(attributes, Attr.PORT_INDEX)
     if index is None:
         raise Unavailable("RDMA netlink: a port without a number")
     return LinkPort(
         index,
-        _STATES.get(number(attributes, Attr.PORT_STATE, _U8)),
-        _PHYSICAL_STATES.get(number(attributes, Attr.PORT_PHYS_STATE, _U8)),
+        _STATES.get(codec.number(attributes, Attr.PORT_STATE, _U8)),
+        _PHYSICAL_STATES.get(codec.number(attributes, Attr.PORT_PHYS_STATE, _U8)),
         _string(attributes, Attr.NDEV_NAME),
     )
 
@@ -179,7 +172,7 @@ def decode_port(payload: bytes) -> LinkPort:
 def decode_mode(*payloads: bytes) -> NamespaceMode:
     """The namespace mode out of the answer to SYS_GET; UNKNOWN before Linux 5.2, which has none."""
     for payload in payloads:
-        shared = number(values_by_type(payload), Attr.NETNS_MODE, _U8)
+        shared = codec.number(codec.values_by_type(payload), Attr.NETNS_MODE, _U8)
         if shared is not None:
             return NamespaceMode.SHARED if shared else NamespaceMode.EXCLUSIVE
     return NamespaceMode.UNKNOWN
@@ -275,7 +268,7 @@ _READY = 3  # IB_QPS_RTS: it may send
 def read_queue_pairs() -> tuple[QueuePair, ...]:
     """Return the queue pairs of processes in this thread's network namespace; raise Unavailable."""
     try:
-        netlink = Netlink(NETLINK_RDMA)
+        netlink = codec.Netlink(NETLINK_RDMA)
     except OSError as error:
         raise Unavailable(f"the kernel offers no RDMA netlink ({error.strerror})") from error
     pairs: list[QueuePair] = []
@@ -289,12 +282,12 @@ def read_queue_pairs() -> tuple[QueuePair, ...]:
 
 def decode_queue_pairs(device: str, payload: bytes) -> Iterator[QueuePair]:
     """Yield queue pairs of processes in an answer to RES_QP_GET; raise Unavailable for nonsense."""
-    table = values_by_type(payload).get(Attr.RES_QP, b"")
-    for entry in decode_attributes(table):
+    table = codec.values_by_type(payload).get(Attr.RES_QP, b"")
+    for entry in codec.decode_attributes(table):
         if entry.type != Attr.RES_QP_ENTRY:
             continue
-        fields = values_by_type(entry.value)
-        pid, kind = number(fields, Attr.RES_PID), number(fields, Attr.RES_TYPE, _U8)
+        fields = codec.values_by_type(entry.value)
+        pid, kind = codec.number(fields, Attr.RES_PID), codec.number(fields, Attr.RES_TYPE, _U8)
         if pid and kind is not None:
-            ready = number(fields, Attr.RES_STATE, _U8) == _READY
+            ready = codec.number(fields, Attr.RES_STATE, _U8) == _READY
             yield QueuePair(device, _TYPES.get(kind, str(kind)), pid, ready=ready)

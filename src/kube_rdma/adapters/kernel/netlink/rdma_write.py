@@ -22,16 +22,8 @@ from pathlib import Path
 from kube_base.errors import Unavailable
 from kube_base.frozen import Frozen, replace
 from kube_rdma.adapters.kernel import locks
+from kube_rdma.adapters.kernel.netlink import rdma_read
 from kube_rdma.adapters.kernel.netlink.codec import Attribute, Netlink, encode_attributes
-from kube_rdma.adapters.kernel.netlink.rdma_read import (
-    NLDEV,
-    Attr,
-    Command,
-    LinkDevice,
-    by_index,
-    decode_device,
-    decode_port,
-)
 from kube_rdma.adapters.kernel.pod.errors import errno_of, judged, no_device, rdma_taken, unmovable
 from kube_rdma.adapters.kernel.pod.gids import DEVICES
 from kube_rdma.model.attach.steps import GiveBackRdma, MakeRdma, MoveRdma, RemoveRdma, RestoreRdma
@@ -45,21 +37,23 @@ _END_PATIENCE, _PAUSE = 5.0, 0.02  # seconds
 _LOCK_PATIENCE = 30.0  # seconds; a device of mlx5 moves in less than one
 
 
-def devices(netlink: Netlink) -> tuple[LinkDevice, ...]:
+def devices(netlink: Netlink) -> tuple[rdma_read.LinkDevice, ...]:
     """The devices that the namespace of `netlink` can use; interfaces of others have no name."""
     rdma_devices = []
     for device in _listed(netlink):
         try:
-            ports = netlink.ask(NLDEV | Command.PORT_GET, by_index(device), dump=True)
+            ports = netlink.ask(
+                rdma_read.NLDEV | rdma_read.Command.PORT_GET, rdma_read.by_index(device), dump=True
+            )
         except Unavailable as error:
             if errno_of(error) is None:
                 raise
             continue  # it went between the two questions
-        rdma_devices.append(replace(device, ports=tuple(map(decode_port, ports))))
+        rdma_devices.append(replace(device, ports=tuple(map(rdma_read.decode_port, ports))))
     return tuple(rdma_devices)
 
 
-def netdev_of(device: LinkDevice) -> str | None:
+def netdev_of(device: rdma_read.LinkDevice) -> str | None:
     """The interface below a device, if it is in the asker's namespace."""
     return next((port.netdev for port in device.ports if port.netdev), None)
 
@@ -68,9 +62,9 @@ def new_device(step: MakeRdma | RestoreRdma) -> bytes:
     """The body of NEWLINK."""
     return encode_attributes(
         [
-            Attribute(Attr.DEV_NAME, step.name.encode() + b"\0"),
+            Attribute(rdma_read.Attr.DEV_NAME, step.name.encode() + b"\0"),
             Attribute(_LINK_TYPE, step.kind.encode() + b"\0"),
-            Attribute(Attr.NDEV_NAME, _interface(step).encode() + b"\0"),
+            Attribute(rdma_read.Attr.NDEV_NAME, _interface(step).encode() + b"\0"),
         ]
     )
 
@@ -86,7 +80,7 @@ def make_device(
     on, deadline = _interface(step), time.monotonic() + patience
     while True:
         try:
-            netlink.ask(NLDEV | _NEWLINK, new_device(step))
+            netlink.ask(rdma_read.NLDEV | _NEWLINK, new_device(step))
         except Unavailable as error:
             if errno_of(error) not in _TAKEN:
                 raise judged(f"the soft RDMA device {step.name} on {on}", error) from error
@@ -142,7 +136,7 @@ class PodRdma(Frozen):
                 raise no_device(undo.device)
             _move(self.pod, device, namespace)
 
-    def find(self, netlink: Netlink, act: MoveRdma | GiveBackRdma) -> LinkDevice | None:
+    def find(self, netlink: Netlink, act: MoveRdma | GiveBackRdma) -> rdma_read.LinkDevice | None:
         """Return the device by its PCI function where the act has one, else by its name."""
         rdma_devices = _listed(netlink)
         named = next((one for one in rdma_devices if one.name == act.device), None)
@@ -150,7 +144,7 @@ class PodRdma(Frozen):
             return named
         return next((one for one in rdma_devices if self.pci_of(one.name) == act.pci), None)
 
-    def inside(self, pci: PciAddress) -> LinkDevice | None:
+    def inside(self, pci: PciAddress) -> rdma_read.LinkDevice | None:
         """The RDMA device of a function that the pod can use."""
         return next((one for one in _listed(self.pod) if self.pci_of(one.name) == pci), None)
 
@@ -173,24 +167,30 @@ def _interface(step: MakeRdma | RestoreRdma) -> str:
     return step.on if isinstance(step, MakeRdma) else step.link.name
 
 
-def _listed(netlink: Netlink) -> tuple[LinkDevice, ...]:
+def _listed(netlink: Netlink) -> tuple[rdma_read.LinkDevice, ...]:
     """Return the devices without their ports."""
-    return tuple(map(decode_device, netlink.ask(NLDEV | Command.GET, dump=True)))
+    return tuple(
+        map(
+            rdma_read.decode_device, netlink.ask(rdma_read.NLDEV | rdma_read.Command.GET, dump=True)
+        )
+    )
 
 
-def _move(netlink: Netlink, device: LinkDevice, namespace: int) -> None:
-    body = by_index(device) + encode_attributes([Attribute(_NET_NS_FD, _U32.pack(namespace))])
+def _move(netlink: Netlink, device: rdma_read.LinkDevice, namespace: int) -> None:
+    body = rdma_read.by_index(device) + encode_attributes(
+        [Attribute(_NET_NS_FD, _U32.pack(namespace))]
+    )
     try:
-        netlink.ask(NLDEV | _SET, body)
+        netlink.ask(rdma_read.NLDEV | _SET, body)
     except Unavailable as error:
         if errno_of(error) == errno.EOPNOTSUPP:
             raise unmovable(device.name) from error
         raise judged(f"moving the RDMA device {device.name}", error) from error
 
 
-def _delete(netlink: Netlink, device: LinkDevice) -> None:
+def _delete(netlink: Netlink, device: rdma_read.LinkDevice) -> None:
     try:
-        netlink.ask(NLDEV | _DELLINK, by_index(device))
+        netlink.ask(rdma_read.NLDEV | _DELLINK, rdma_read.by_index(device))
     except Unavailable as error:
         if any(one.name == device.name for one in _listed(netlink)):
             raise judged(f"removing the RDMA device {device.name}", error) from error

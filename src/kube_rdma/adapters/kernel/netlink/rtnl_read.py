@@ -16,16 +16,7 @@ from socket import AF_INET, AF_INET6, NETLINK_ROUTE
 
 from kube_base.errors import Unavailable
 from kube_base.frozen import Frozen, replace
-from kube_rdma.adapters.kernel.netlink.codec import (
-    Attribute,
-    Netlink,
-    decode_attributes,
-    encode_attributes,
-    number,
-    split,
-    text,
-    values_by_type,
-)
+from kube_rdma.adapters.kernel.netlink import codec
 from kube_rdma.adapters.kernel.netlink.rtnl_write import GROUP, by_name
 from kube_rdma.adapters.kernel.pod.errors import errno_of
 from kube_rdma.adapters.kernel.sysfs.netdev import NETDEVS, lower_netdevs
@@ -62,7 +53,7 @@ _FRA_SRC, _FRA_PRIORITY, _FRA_TABLE = 2, 6, 15
 _UP, _CLONED, _UNICAST, _TO_TABLE = 0x1, 0x200, 1, 1
 MAIN_TABLE, _LOCAL = 254, 255  # RT_TABLE_*
 _FAMILIES: Mapping[int, int] = {AF_INET: 4, AF_INET6: 16}  # octets of an address
-_SKIP_STATS = encode_attributes([Attribute(_EXT_MASK, _U32.pack(1 << 3))])
+_SKIP_STATS = codec.encode_attributes([codec.Attribute(_EXT_MASK, _U32.pack(1 << 3))])
 
 _Attributes = Mapping[int, bytes]
 
@@ -92,33 +83,33 @@ class Interface(Frozen):
         return self.seen.alias == mark or (not self.seen.alias and self.group == GROUP)
 
 
-def open_rtnl() -> Netlink:
+def open_rtnl() -> codec.Netlink:
     """Open a socket of the routing family in this thread's network namespace; raise Unavailable."""
     try:
-        return Netlink(NETLINK_ROUTE)
+        return codec.Netlink(NETLINK_ROUTE)
     except OSError as error:
         raise Unavailable(f"the kernel offers no routing netlink ({error.strerror})") from error
 
 
-def interfaces(netlink: Netlink) -> tuple[Interface, ...]:
+def interfaces(netlink: codec.Netlink) -> tuple[Interface, ...]:
     """Every link of the namespace that `netlink` was opened in."""
     every = _LINK.pack(0, 0, 0, 0, 0) + _SKIP_STATS
     return tuple(map(decode_interface, netlink.ask(_GETLINK, every, dump=True)))
 
 
-def interface_named(netlink: Netlink, name: str) -> Interface | None:
+def interface_named(netlink: codec.Netlink, name: str) -> Interface | None:
     """The link of this name, None when there is none."""
     payload = ask_link(netlink, by_name(name) + _SKIP_STATS)
     return decode_interface(payload) if payload else None
 
 
-def interface_at(netlink: Netlink, index: int) -> Interface | None:
+def interface_at(netlink: codec.Netlink, index: int) -> Interface | None:
     """The link with this index, None when there is none."""
     payload = ask_link(netlink, _LINK.pack(0, 0, index, 0, 0) + _SKIP_STATS)
     return decode_interface(payload) if payload else None
 
 
-def ask_link(netlink: Netlink, which: bytes) -> bytes | None:
+def ask_link(netlink: codec.Netlink, which: bytes) -> bytes | None:
     """Return the answer to GETLINK for one link; None when there is no such link."""
     try:
         (payload,) = netlink.ask(_GETLINK, which)
@@ -129,14 +120,14 @@ def ask_link(netlink: Netlink, which: bytes) -> bytes | None:
     return payload
 
 
-def seen_links(netlink: Netlink) -> tuple[SeenLink, ...]:
+def seen_links(netlink: codec.Netlink) -> tuple[SeenLink, ...]:
     """Every link with its addresses."""
     addresses = _addresses(netlink)
     links = [interface.seen for interface in interfaces(netlink)]
     return tuple(replace(link, addresses=tuple(addresses.get(link.index, ()))) for link in links)
 
 
-def seen_named(netlink: Netlink, names: Iterable[str]) -> tuple[SeenLink, ...]:
+def seen_named(netlink: codec.Netlink, names: Iterable[str]) -> tuple[SeenLink, ...]:
     """The links of these names that are there, with their addresses; other links cost nothing.
 
     `netlink` is strict from now on.
@@ -149,7 +140,7 @@ def seen_named(netlink: Netlink, names: Iterable[str]) -> tuple[SeenLink, ...]:
     )
 
 
-def _addresses(netlink: Netlink, index: int = 0) -> dict[int, list[tuple[Address, int]]]:
+def _addresses(netlink: codec.Netlink, index: int = 0) -> dict[int, list[tuple[Address, int]]]:
     """Return addresses by link index; of one link alone where the kernel can filter."""
     addresses: dict[int, list[tuple[Address, int]]] = {}
     for payload in netlink.ask(_GETADDR, _ADDRESS.pack(0, 0, 0, 0, index), dump=True):
@@ -159,7 +150,7 @@ def _addresses(netlink: Netlink, index: int = 0) -> dict[int, list[tuple[Address
 
 
 def address_holders(
-    netlink: Netlink, addresses: Collection[Address]
+    netlink: codec.Netlink, addresses: Collection[Address]
 ) -> tuple[tuple[InterfaceName, Address], ...]:
     """The links that have one of these addresses, with it; one that is gone again has no name."""
     holders = []
@@ -170,7 +161,7 @@ def address_holders(
     return tuple(holders)
 
 
-def dynamic_addresses(netlink: Netlink) -> frozenset[tuple[int, Address]]:
+def dynamic_addresses(netlink: codec.Netlink) -> frozenset[tuple[int, Address]]:
     """Return index and address of each address that expires (`dynamic` in `ip address`)."""
     payloads = netlink.ask(_GETADDR, _ADDRESS.pack(0, 0, 0, 0, 0), dump=True)
     return frozenset(
@@ -181,14 +172,14 @@ def dynamic_addresses(netlink: Netlink) -> frozenset[tuple[int, Address]]:
     )
 
 
-def seen_routes(netlink: Netlink, links: Iterable[SeenLink]) -> tuple[AddRoute, ...]:
+def seen_routes(netlink: codec.Netlink, links: Iterable[SeenLink]) -> tuple[AddRoute, ...]:
     """The unicast routes of every table but the local one, over these links."""
     names = {link.index: link.name for link in links}
     payloads = netlink.ask(_GETROUTE, _ROUTE.pack(*[0] * 9), dump=True)
     return tuple(route for payload in payloads for route in decode_route(payload, names))
 
 
-def link_ways(netlink: Netlink, links: Iterable[SeenLink]) -> tuple[LinkWays, ...]:
+def link_ways(netlink: codec.Netlink, links: Iterable[SeenLink]) -> tuple[LinkWays, ...]:
     """Return how the node uses each of these links; unused ones are left out.
 
     A route of several next hops names no single link, and is not told.
@@ -212,7 +203,7 @@ def link_ways(netlink: Netlink, links: Iterable[SeenLink]) -> tuple[LinkWays, ..
     return tuple(way for way in ways if way.routes or way.rules)
 
 
-def seen_rules(netlink: Netlink) -> tuple[AddRule, ...]:
+def seen_rules(netlink: codec.Netlink) -> tuple[AddRule, ...]:
     """The rules that send one address to a table."""
     payloads = netlink.ask(_GETRULE, _ROUTE.pack(*[0] * 9), dump=True)
     return tuple(rule for payload in payloads for rule in decode_rule(payload))
@@ -220,34 +211,34 @@ def seen_rules(netlink: Netlink) -> tuple[AddRule, ...]:
 
 def decode_interface(payload: bytes) -> Interface:
     """One answer to GETLINK; Unavailable when it is malformed or has no name."""
-    (_, hardware, index, flags, _), attributes = split(_LINK, payload)
+    (_, hardware, index, flags, _), attributes = codec.split(_LINK, payload)
     if _IFNAME not in attributes:
         raise Unavailable(f"routing netlink: interface {index} has no name")
-    info = values_by_type(attributes.get(_LINKINFO, b""))
-    on_pci = text(attributes, _BUS) == "pci"
+    info = codec.values_by_type(attributes.get(_LINKINFO, b""))
+    on_pci = codec.text(attributes, _BUS) == "pci"
     link = SeenLink(
-        name=InterfaceName(text(attributes, _IFNAME)),
+        name=InterfaceName(codec.text(attributes, _IFNAME)),
         index=index,
-        mtu=number(attributes, _MTU) or 0,
+        mtu=codec.number(attributes, _MTU) or 0,
         mac=attributes.get(_MAC, b"").hex(":"),
         up=bool(flags & _UP),
-        kind=text(info, _INFO_KIND),
-        parent=number(attributes, _PARENT) or None,
-        alias=text(attributes, _ALIAS),
-        pci=_pci(text(attributes, _DEVICE)) if on_pci else None,
+        kind=codec.text(info, _INFO_KIND),
+        parent=codec.number(attributes, _PARENT) or None,
+        alias=codec.text(attributes, _ALIAS),
+        pci=_pci(codec.text(attributes, _DEVICE)) if on_pci else None,
     )
     permanent = attributes.get(_PERMANENT, b"").hex(":")
     return Interface(
         link,
         hardware,
-        number(attributes, _GROUP) or 0,
+        codec.number(attributes, _GROUP) or 0,
         permanent,
         frozenset(
             attribute.value.rstrip(b"\0").decode(errors="replace")
-            for attribute in decode_attributes(attributes.get(_PROPERTIES, b""))
+            for attribute in codec.decode_attributes(attributes.get(_PROPERTIES, b""))
             if attribute.type == _ALTERNATIVE_NAME
         ),
-        bool(number(attributes, _CARRIER, _U8)) if link.up else None,
+        bool(codec.number(attributes, _CARRIER, _U8)) if link.up else None,
     )
 
 
@@ -260,7 +251,7 @@ def _pci(address: str) -> PciAddress:
 
 def decode_address(payload: bytes) -> Iterator[tuple[int, Address, int]]:
     """Index, address and length of one answer to GETADDR; nothing for other families."""
-    (family, length, _, _, index), attributes = split(_ADDRESS, payload)
+    (family, length, _, _, index), attributes = codec.split(_ADDRESS, payload)
     # IFA_ADDRESS is the other end's on a point-to-point link, IFA_LOCAL is never.
     value = attributes.get(_IFA_LOCAL, attributes.get(_IFA_ADDRESS, b""))
     if len(value) == _FAMILIES.get(family):
@@ -272,9 +263,9 @@ def is_permanent(payload: bytes) -> bool:
 
     What DHCP clients and router advertisements give has a lifetime (IFA_F_PERMANENT is not set).
     """
-    (_, _, flags, _, _), attributes = split(_ADDRESS, payload)
+    (_, _, flags, _, _), attributes = codec.split(_ADDRESS, payload)
     # The octet in the head has room for the first eight flags only; the attribute has them all.
-    return bool((number(attributes, _IFA_FLAGS) or flags) & _IFA_F_PERMANENT)
+    return bool((codec.number(attributes, _IFA_FLAGS) or flags) & _IFA_F_PERMANENT)
 
 
 class UnicastRoute(Frozen):
@@ -294,12 +285,12 @@ class UnicastRoute(Frozen):
 
 def decode_unicast(payload: bytes) -> UnicastRoute | None:
     """The route of one answer to GETROUTE, None for one that is no way to anybody."""
-    (family, length, _, _, small, by, _, kind, flags), attributes = split(_ROUTE, payload)
+    (family, length, _, _, small, by, _, kind, flags), attributes = codec.split(_ROUTE, payload)
     if family not in _FAMILIES or kind != _UNICAST or flags & _CLONED:
         return None
     # Tables above 255 have room in the attribute alone.
-    table = number(attributes, _RTA_TABLE) or small
-    out = number(attributes, _RTA_OIF) or 0
+    table = codec.number(attributes, _RTA_TABLE) or small
+    out = codec.number(attributes, _RTA_OIF) or 0
     is_automatic, is_onlink = by in _AUTOMATIC, bool(flags & _ONLINK)
     return UnicastRoute(family, length, table, out, attributes, is_automatic, is_onlink)
 
@@ -324,18 +315,18 @@ def decode_route(
         _address(source) if source else None,
         None if route.table == MAIN_TABLE else route.table,
         route.is_onlink,
-        number(route.attributes, _RTA_PRIORITY) or 0,
+        codec.number(route.attributes, _RTA_PRIORITY) or 0,
     )
 
 
 def decode_rule(payload: bytes) -> Iterator[AddRule]:
     """The rule of one answer to GETRULE, if it sends one address to a table."""
-    (family, _, length, _, small, _, _, action, _), attributes = split(_ROUTE, payload)
+    (family, _, length, _, small, _, _, action, _), attributes = codec.split(_ROUTE, payload)
     source = attributes.get(_FRA_SRC, b"")
     if action != _TO_TABLE or len(source) != _FAMILIES.get(family) or length != 8 * len(source):
         return
-    table = number(attributes, _FRA_TABLE) or small
-    yield AddRule(_address(source), table, number(attributes, _FRA_PRIORITY) or 0)
+    table = codec.number(attributes, _FRA_TABLE) or small
+    yield AddRule(_address(source), table, codec.number(attributes, _FRA_PRIORITY) or 0)
 
 
 def _subnet(value: bytes, length: int) -> Subnet:
@@ -355,7 +346,7 @@ def _address(value: bytes) -> Address:
 # Default routes.
 
 
-def default_interfaces(netlink: Netlink) -> tuple[str, ...]:
+def default_interfaces(netlink: codec.Netlink) -> tuple[str, ...]:
     """The interfaces of the main table's default routes, IPv4 and IPv6, each once, sorted.
 
     Raise Unavailable when the kernel does not answer.
@@ -374,7 +365,7 @@ def default_interfaces(netlink: Netlink) -> tuple[str, ...]:
     return tuple(sorted(set(names(netlink, indexes))))
 
 
-def names(netlink: Netlink, indexes: Iterable[int]) -> Iterator[str]:
+def names(netlink: codec.Netlink, indexes: Iterable[int]) -> Iterator[str]:
     """The interfaces with these indexes; one that is gone again has no name, nor a route."""
     for index in indexes:
         if interface := interface_at(netlink, index):
@@ -386,7 +377,7 @@ def decode_default_route(payload: bytes) -> tuple[set[int], set[int]]:
     route = decode_unicast(payload)
     if route is None or route.length or route.table != MAIN_TABLE:
         return set(), set()
-    through = number(route.attributes, _RTA_NH_ID)
+    through = codec.number(route.attributes, _RTA_NH_ID)
     indexes = {route.out} if route.out else set()
     indexes |= set(_paths(route.attributes.get(_RTA_MULTIPATH, b"")))
     # The object's interfaces are told beside it unless net.ipv4.nexthop_compat_mode is 0.
@@ -398,12 +389,12 @@ def resolve_nexthops(wanted: set[int], payloads: tuple[bytes, ...]) -> set[int]:
     outs: dict[int, int] = {}
     groups: dict[int, set[int]] = {}
     for payload in payloads:
-        _, attributes = split(_NEXTHOP, payload)
-        me = number(attributes, _NHA_ID) or 0
+        _, attributes = codec.split(_NEXTHOP, payload)
+        me = codec.number(attributes, _NHA_ID) or 0
         group = attributes.get(_NHA_GROUP, b"")
         whole = len(group) - len(group) % _MEMBER.size
         groups[me] = {member for member, *_ in _MEMBER.iter_unpack(group[:whole])}
-        if out := number(attributes, _NHA_OIF):
+        if out := codec.number(attributes, _NHA_OIF):
             outs[me] = out
     members = set(wanted).union(*(groups.get(me, set()) for me in wanted))
     return {outs[me] for me in members if me in outs}

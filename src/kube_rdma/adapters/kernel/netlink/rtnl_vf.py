@@ -15,27 +15,9 @@ from typing import Any
 
 from kube_base.errors import Unavailable
 from kube_base.frozen import Frozen
-from kube_rdma.adapters.kernel.netlink.codec import (
-    Attribute,
-    Netlink,
-    decode_attributes,
-    encode_attributes,
-    values_by_type,
-)
-from kube_rdma.adapters.kernel.netlink.rtnl_read import (
-    Interface,
-    ask_link,
-    decode_interface,
-    interfaces,
-)
+from kube_rdma.adapters.kernel.netlink import codec, rtnl_read
 from kube_rdma.adapters.kernel.netlink.rtnl_write import NetlinkRequest, mac_bytes, send
-from kube_rdma.adapters.kernel.pod.errors import (
-    ETHERNET,
-    errno_of,
-    no_function,
-    no_physical,
-    setting_refused,
-)
+from kube_rdma.adapters.kernel.pod import errors
 from kube_rdma.model.pools import (
     FunctionPlace,
     FunctionSettings,
@@ -76,7 +58,7 @@ class Physical(Frozen):
     `seated`: the kernel says what it sits on, which it does since Linux 5.14.
     """
 
-    interface: Interface
+    interface: rtnl_read.Interface
     functions: Mapping[int, FunctionSettings]
     seated: bool
 
@@ -88,12 +70,12 @@ class Setting(Frozen):
     request: NetlinkRequest
 
 
-def set_function(node: Netlink, step: SetFunction) -> None:
+def set_function(node: codec.Netlink, step: SetFunction) -> None:
     """Set a virtual function; raise Refused where the card cannot, Unavailable when it is gone."""
     _set(node, step.place, step.wanted, undoing=False)
 
 
-def reset_function(node: Netlink, undo: ResetFunction) -> None:
+def reset_function(node: codec.Netlink, undo: ResetFunction) -> None:
     """Take the settings of a virtual function back; nothing when it is gone.
 
     Some drivers know no way back from an administrative MAC (be2net, qed: EINVAL for zeros). It
@@ -102,26 +84,28 @@ def reset_function(node: Netlink, undo: ResetFunction) -> None:
     _set(node, undo.place, undo.previous, undoing=True)
 
 
-def _set(node: Netlink, place: FunctionPlace, wanted: FunctionSettings, *, undoing: bool) -> None:
+def _set(
+    node: codec.Netlink, place: FunctionPlace, wanted: FunctionSettings, *, undoing: bool
+) -> None:
     physical = _find(node, place)
     if physical is None:
-        raise no_physical(place)
+        raise errors.no_physical(place)
     now = physical.functions.get(place.number)
     if now is None:
         if undoing:
             return
-        raise no_function(place, len(physical.functions))
+        raise errors.no_function(place, len(physical.functions))
     for setting in changes(physical.interface.seen.index, place.number, wanted, now):
         try:
             send(node, setting.request)
         except Unavailable as error:
-            may_stay = undoing and NO_MAC in setting.what and errno_of(error) == errno.EINVAL
+            may_stay = undoing and NO_MAC in setting.what and errors.errno_of(error) == errno.EINVAL
             if not may_stay:
-                raise setting_refused(place, setting.what, error) from error
+                raise errors.setting_refused(place, setting.what, error) from error
 
 
 def seen_functions(
-    node: Netlink, places: Collection[FunctionPlace]
+    node: codec.Netlink, places: Collection[FunctionPlace]
 ) -> tuple[tuple[FunctionPlace, FunctionSettings], ...]:
     """Return the settings of the functions that exist; each physical function is asked once."""
     above = {place.pci: place for place in places}
@@ -140,10 +124,10 @@ def changes(
     """The messages that lead from `now` to `wanted`, for the interface `index`."""
 
     def setting(what: str, which: int, value: bytes) -> Setting:
-        info = encode_attributes([Attribute(which, value)])
-        functions = encode_attributes([Attribute(_VF_INFO, info)])
+        info = codec.encode_attributes([codec.Attribute(which, value)])
+        functions = codec.encode_attributes([codec.Attribute(_VF_INFO, info)])
         body = _LINK.pack(0, 0, index, 0, 0)
-        body += encode_attributes([Attribute(_VFINFO_LIST, functions)])
+        body += codec.encode_attributes([codec.Attribute(_VFINFO_LIST, functions)])
         return Setting(what, NetlinkRequest(_SETLINK, 0, body))
 
     for what, which, flag, has in (
@@ -155,9 +139,9 @@ def changes(
     vlan, had = _vlan(wanted, now), _vlan(now, now)
     if vlan != had:
         tag, qos, protocol = vlan
-        info = Attribute(_VLAN_INFO, _VLAN.pack(number, tag, qos, _PROTOCOLS[protocol]))
+        info = codec.Attribute(_VLAN_INFO, _VLAN.pack(number, tag, qos, _PROTOCOLS[protocol]))
         text = f"VLAN {tag} ({protocol}, priority {qos})"
-        yield setting(text, _VLAN_LIST, encode_attributes([info]))
+        yield setting(text, _VLAN_LIST, codec.encode_attributes([info]))
     rates, had_rates = _rates(wanted, now), _rates(now, now)
     if rates != had_rates:
         least, most = rates
@@ -179,12 +163,12 @@ def changes(
 
 def decode_physical(payload: bytes) -> Physical:
     """One answer to GETLINK that was asked for functions; Unavailable when it is malformed."""
-    interface = decode_interface(payload)
-    attributes = values_by_type(payload[_LINK.size :])
+    interface = rtnl_read.decode_interface(payload)
+    attributes = codec.values_by_type(payload[_LINK.size :])
     functions = {}
-    for attribute in decode_attributes(attributes.get(_VFINFO_LIST, b"")):
+    for attribute in codec.decode_attributes(attributes.get(_VFINFO_LIST, b"")):
         if attribute.type == _VF_INFO:
-            facts = values_by_type(attribute.value)
+            facts = codec.values_by_type(attribute.value)
             number = _unpack(_VF_MAC, facts, _MAC)
             if number is not None:
                 functions[int(number[0])] = _settings(facts, interface.hardware)
@@ -193,11 +177,11 @@ def decode_physical(payload: bytes) -> Physical:
 
 def sent(body: bytes) -> FunctionSettings:
     """Decode the settings in a request made by `changes`."""
-    listed = values_by_type(body[_LINK.size :])[_VFINFO_LIST]
-    return _settings(values_by_type(values_by_type(listed)[_VF_INFO]), ETHERNET)
+    listed = codec.values_by_type(body[_LINK.size :])[_VFINFO_LIST]
+    return _settings(codec.values_by_type(codec.values_by_type(listed)[_VF_INFO]), errors.ETHERNET)
 
 
-def _find(node: Netlink, place: FunctionPlace) -> Physical | None:
+def _find(node: codec.Netlink, place: FunctionPlace) -> Physical | None:
     """Return the physical function: by its index at planning, else by its PCI function among all.
 
     In switchdev mode it has many interfaces, and one of them alone tells of virtual functions.
@@ -207,7 +191,7 @@ def _find(node: Netlink, place: FunctionPlace) -> Physical | None:
         here = None
     if here and here.functions:
         return here
-    others = [one.seen.index for one in interfaces(node) if one.seen.pci == place.pci]
+    others = [one.seen.index for one in rtnl_read.interfaces(node) if one.seen.pci == place.pci]
     candidates = [other for index in others if (other := _at(node, index))]
     return next((one for one in candidates if one.functions), here or next(iter(candidates), None))
 
@@ -218,10 +202,10 @@ def _is(physical: Physical, place: FunctionPlace) -> bool:
     return seen.pci == place.pci if physical.seated else seen.name == place.physical.name
 
 
-def _at(node: Netlink, index: int) -> Physical | None:
+def _at(node: codec.Netlink, index: int) -> Physical | None:
     request = _LINK.pack(0, 0, index, 0, 0)
-    request += encode_attributes([Attribute(_EXT_MASK, _U32.pack(_WITH_FUNCTIONS))])
-    payload = ask_link(node, request)
+    request += codec.encode_attributes([codec.Attribute(_EXT_MASK, _U32.pack(_WITH_FUNCTIONS))])
+    payload = rtnl_read.ask_link(node, request)
     return decode_physical(payload) if payload else None
 
 
@@ -230,11 +214,11 @@ def _settings(facts: Mapping[int, bytes], hardware: int) -> FunctionSettings:
     rate = _unpack(_RATE, facts, _VF_RATE)
     state = _word(facts, _STATE)
     # Its first entry is the one that can be set (MAX_VLAN_LIST_LEN is 1).
-    listed = values_by_type(facts.get(_VLAN_LIST, b""))
+    listed = codec.values_by_type(facts.get(_VLAN_LIST, b""))
     vlan = _unpack(_VLAN, listed, _VLAN_INFO)
     protocols = {value: protocol for protocol, value in _PROTOCOLS.items()}
     return FunctionSettings(
-        mac=mac[1][:6].hex(":") if mac and hardware == ETHERNET else None,
+        mac=mac[1][:6].hex(":") if mac and hardware == errors.ETHERNET else None,
         vlan=vlan[1] if vlan else None,
         qos=vlan[2] if vlan else None,
         protocol=protocols.get(vlan[3]) if vlan else None,

@@ -11,14 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from kube_base.errors import Broken, KubeError, Refused, Unavailable
-from kube_rdma.model.attach.steps import (
-    AwaitPartition,
-    GiveBackLink,
-    MakeLink,
-    Probe,
-    SetLink,
-    TakeLink,
-)
+from kube_rdma.model.attach import steps
 from kube_rdma.model.device import PciAddress, PlannedHostLink, PortState
 from kube_rdma.model.errors import HardwareGone
 from kube_rdma.model.ipam import Address
@@ -72,7 +65,7 @@ def mtu_too_large(name: str, mtu: int, parent: str, most: int) -> Refused:
     )
 
 
-def invalid_link(step: MakeLink, parent_mtu: int, hardware: int) -> Refused | None:
+def invalid_link(step: steps.MakeLink, parent_mtu: int, hardware: int) -> Refused | None:
     """Return the meaning of EINVAL for a new link, if its parent explains it."""
     if step.kind.value in {"macvlan", "ipvlan"} and hardware == INFINIBAND:
         return Refused(
@@ -89,7 +82,7 @@ def invalid_link(step: MakeLink, parent_mtu: int, hardware: int) -> Refused | No
     return None
 
 
-def name_taken(step: MakeLink | TakeLink | SetLink, by: str) -> Refused:
+def name_taken(step: steps.MakeLink | steps.TakeLink | steps.SetLink, by: str) -> Refused:
     """The pod has another link of the name that a Step wants."""
     return Refused(
         f"the pod has an interface {step.name} already, {by}",
@@ -102,7 +95,7 @@ def no_link_here(name: str) -> Unavailable:
     return Unavailable(f"the pod has no interface {name}")
 
 
-def no_carrier(step: Probe, seconds: float) -> Unavailable:
+def no_carrier(step: steps.Probe, seconds: float) -> Unavailable:
     """The link does not come up, so the network cannot be asked."""
     return Unavailable(
         f"{step.name} has no carrier after {seconds:g} s, so the network cannot be asked about "
@@ -110,7 +103,7 @@ def no_carrier(step: Probe, seconds: float) -> Unavailable:
     )
 
 
-def address_in_use(step: Probe, mac: str) -> Refused:
+def address_in_use(step: steps.Probe, mac: str) -> Refused:
     """Somebody else on the network has the address."""
     return Refused(
         f"{step.address} is in use already: {mac} answers for it on the network of {step.name}",
@@ -163,7 +156,7 @@ def lost(link: PlannedHostLink, name: str, *, for_good: bool = False) -> Hardwar
     return HardwareGone(sentence, for_good=for_good)
 
 
-def old_name_taken(undo: GiveBackLink, now: str) -> Broken:
+def old_name_taken(undo: steps.GiveBackLink, now: str) -> Broken:
     """Somebody on the node has the name that a card had."""
     return Broken(
         f"{now} cannot be called {undo.link.name} again: the node has another interface of this "
@@ -204,7 +197,7 @@ def no_device(device: str) -> Unavailable:
     return Unavailable(f"there is no RDMA device {device}")
 
 
-def no_partition(step: AwaitPartition, pkeys: Sequence[int]) -> Refused:
+def no_partition(step: steps.AwaitPartition, pkeys: Sequence[int]) -> Refused:
     """The subnet manager has not made the port a member."""
     has = ", ".join(f"0x{key:04x}" for key in pkeys) or "none"
     return Refused(

@@ -103,7 +103,11 @@ def await_gid(step: AwaitGid, devices: Path = DEVICES, patience: float = PATIENC
         if _listed(step, devices, gap=None if late or looks % _EVERY == 0 else _GAP):
             return
         if late:
-            raise _why_not(step, devices, patience)
+            for port in _ports(devices / step.device):
+                size = len(_numbers(port))
+                if size and sum(1 for _ in _entries(port, size)) == size:
+                    raise table_full(step.device, step.address, size, size)
+            raise no_gid(step.device, step.address, step.on, patience)
         time.sleep(pause)
         pause = min(pause * _GROWTH, _LAST_PAUSE)
 
@@ -114,15 +118,6 @@ def _listed(step: AwaitGid, devices: Path, gap: int | None) -> bool:
     if not ports:
         raise no_device(step.device)
     return any(wanted in _entries(port, gap) for port in ports)
-
-
-def _why_not(step: AwaitGid, devices: Path, patience: float) -> Exception:
-    for port in _ports(devices / step.device):
-        numbers = _numbers(port)
-        used = sum(1 for _ in _entries(port, len(numbers)))
-        if numbers and used == len(numbers):
-            return table_full(step.device, step.address, used, used)
-    return no_gid(step.device, step.address, step.on, patience)
 
 
 def _ports(device: Path) -> tuple[Path, ...]:

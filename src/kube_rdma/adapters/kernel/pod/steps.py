@@ -19,15 +19,10 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from kube_base.frozen import replace
+from kube_rdma.adapters.kernel.netlink import rtnl_read
 from kube_rdma.adapters.kernel.netlink.codec import Netlink
 from kube_rdma.adapters.kernel.netlink.rdma_read import NETLINK_RDMA
 from kube_rdma.adapters.kernel.netlink.rdma_write import PodRdma, devices, make_device, netdev_of
-from kube_rdma.adapters.kernel.netlink.rtnl_read import (
-    open_rtnl,
-    seen_links,
-    seen_routes,
-    seen_rules,
-)
 from kube_rdma.adapters.kernel.netlink.rtnl_vf import reset_function, seen_functions, set_function
 from kube_rdma.adapters.kernel.pod.errors import namespace_gone, no_rdma
 from kube_rdma.adapters.kernel.pod.gids import DEVICES, PATIENCE, await_gid, listed, pci_of
@@ -162,16 +157,16 @@ class _LivePod:
         self._undo[type(undo)](undo)
 
     def links(self) -> tuple[SeenLink, ...]:
-        return seen_links(self._links.pod)
+        return rtnl_read.seen_links(self._links.pod)
 
     def look(self, sysctls: Sequence[str] = (), functions: Sequence[FunctionPlace] = ()) -> PodView:
         pod = self._links.pod
-        links = seen_links(pod)
+        links = rtnl_read.seen_links(pod)
         read = ((path, read_sysctl(self._links.namespace, path)) for path in sysctls)
         return PodView(
             links=links,
-            routes=seen_routes(pod, links),
-            rules=seen_rules(pod),
+            routes=rtnl_read.seen_routes(pod, links),
+            rules=rtnl_read.seen_rules(pod),
             rdma=tuple(self._seen_rdma(links)),
             sysctls=tuple((path, value) for path, value in read if value is not None),
             functions=seen_functions(self._links.node, functions),
@@ -277,7 +272,7 @@ class _Side:
         with ExitStack() as stack:
             self.namespace = os.open(_HERE, os.O_RDONLY | os.O_CLOEXEC)
             stack.callback(os.close, self.namespace)
-            self.rtnl = stack.enter_context(open_rtnl())
+            self.rtnl = stack.enter_context(rtnl_read.open_rtnl())
             self.rdma: Netlink | None = None
             with suppress(OSError):
                 self.rdma = stack.enter_context(Netlink(NETLINK_RDMA))

@@ -17,15 +17,8 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from pathlib import Path
 from socket import AF_BRIDGE
 
-from kube_base.errors import Unavailable
-from kube_rdma.adapters.kernel.netlink.codec import Netlink, decode_attributes
-from kube_rdma.adapters.kernel.netlink.rtnl_read import (
-    dynamic_addresses,
-    open_rtnl,
-    seen_links,
-    seen_routes,
-    seen_rules,
-)
+from kube_rdma.adapters.kernel.netlink import rtnl_read
+from kube_rdma.adapters.kernel.netlink.codec import split
 from kube_rdma.adapters.kernel.sysfs.netdev import upper_netdevs
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.attach.attachment import SeenLink
@@ -50,13 +43,16 @@ def read_uses(
     Raise Unavailable when the kernel does not say.
     """
     tree = SysfsTree(sysfs)
-    with open_rtnl() as netlink:
-        every = seen_links(netlink)
+    with rtnl_read.open_rtnl() as netlink:
+        every = rtnl_read.seen_links(netlink)
         links = [link for link in every if link.name in names and _same(tree, link)]
-        routes = [one for one in seen_routes(netlink, every) if not one.to.is_link_local]
-        rules = seen_rules(netlink)
-        dynamic = dynamic_addresses(netlink)
-        guests = tuple(_guests(netlink))
+        routes = [one for one in rtnl_read.seen_routes(netlink, every) if not one.to.is_link_local]
+        rules = rtnl_read.seen_rules(netlink)
+        dynamic = rtnl_read.dynamic_addresses(netlink)
+        # Unicast addresses that interfaces receive for besides their own.
+        request = _NEIGHBOUR.pack(AF_BRIDGE, 0, 0, 0, 0)
+        answers = netlink.ask(_GETNEIGH, request, dump=True)
+        guests = [guest for answer in answers for guest in decode_guest(answer)]
     storage = [(what, _way(routes, server)) for what, server in storage_servers(tree, nfs)]
     return {
         link.name: Use(
@@ -119,25 +115,12 @@ def _same(tree: SysfsTree, link: SeenLink) -> bool:
     return (index, tree.text(f"{place}/address", required=False)) == (str(link.index), link.mac)
 
 
-def _guests(netlink: Netlink) -> Iterator[tuple[int, str]]:
-    """Yield index and MAC of unicast addresses that interfaces receive for besides their own."""
-    request = _NEIGHBOUR.pack(AF_BRIDGE, 0, 0, 0, 0)
-    for payload in netlink.ask(_GETNEIGH, request, dump=True):
-        yield from decode_guest(payload)
-
-
 def decode_guest(payload: bytes) -> Iterator[tuple[int, str]]:
     """Index and MAC of one answer to GETNEIGH; nothing for groups and for a bridge's entries."""
-    if len(payload) < _NEIGHBOUR.size:
-        size = _NEIGHBOUR.size
-        raise Unavailable(f"routing netlink: {len(payload)} bytes where {size} belong")
-    family, index, _, flags, _ = _NEIGHBOUR.unpack_from(payload)
-    for attribute in decode_attributes(payload[_NEIGHBOUR.size :]):
-        mac = attribute.value
-        if family != AF_BRIDGE or not flags & _SELF or attribute.type != _LLADDR or not mac:
-            continue
-        if not mac[0] & _GROUP_BIT:
-            yield index, mac.hex(":")
+    (family, index, _, flags, _), attributes = split(_NEIGHBOUR, payload)
+    mac = attributes.get(_LLADDR, b"")
+    if family == AF_BRIDGE and flags & _SELF and mac and not mac[0] & _GROUP_BIT:
+        yield index, mac.hex(":")
 
 
 _NFS = re.compile(r"v\d+ ([0-9a-f]{8}|[0-9a-f]{32}) ")  # as RPC_DISPLAY_HEX_ADDR prints it

@@ -116,7 +116,9 @@ class FunctionDrivers:
                 raise _judged(step, file, error) from error
 
     def _has(self, step: RebindFunction) -> bool:
-        return any(_same(guid, step.guid) for guid in self._guids(step))
+        # There are two ways to have none.
+        wanted = NO_GUIDS if step.guid in NO_GUIDS else {step.guid}
+        return not wanted.isdisjoint(self._guids(step))
 
     def _guids(self, step: RebindFunction) -> Iterator[str]:
         folder = self._bus / "devices" / step.pci / "infiniband"
@@ -147,11 +149,6 @@ class FunctionDrivers:
             for name in os.listdir(table):  # noqa: PTH208  # only the names
                 with suppress(OSError, ValueError):
                     yield int((table / name).read_text(), 16)
-
-
-def _same(has: str, wanted: str) -> bool:
-    """There are two ways to have none."""
-    return has == wanted or {has, wanted} <= NO_GUIDS
 
 
 def _judged(step: RebindFunction, file: str, error: OSError) -> KubeError:

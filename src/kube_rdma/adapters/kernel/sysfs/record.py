@@ -24,10 +24,9 @@ from typing import Any, TypeVar
 from kube_base.errors import Refused, Unavailable
 from kube_base.foreign_json import decoded
 from kube_base.frozen import Frozen, asdict, field
-from kube_rdma.adapters.kernel.netlink.rdma_read import LinkDevice, LinkPort, LinkView
+from kube_rdma.adapters.kernel.netlink.rdma_read import LinkView
 from kube_rdma.adapters.kernel.sysfs.pci import function_above, pci_address
-from kube_rdma.model.device import PhysicalState, PortState
-from kube_rdma.model.survey import Fault, NamespaceMode
+from kube_rdma.model.survey import Fault
 
 _Answer = TypeVar("_Answer")
 
@@ -148,25 +147,29 @@ def recorded_links(sysfs: Path) -> LinkView | None:
 
     Raise Unavailable as read_links did then, Refused when the file is not what `record` writes.
     """
-    return _recorded(sysfs / NETLINK_FILE, _view)
+    return _recorded(sysfs / NETLINK_FILE, LinkView)
 
 
 def recorded_routes(sysfs: Path) -> tuple[str, ...] | None:
     """The interfaces with a default route then; None, Unavailable and Refused as recorded_links."""
-    return _recorded(
-        sysfs / ROUTES_FILE, lambda document: tuple(map(str, list(document["interfaces"])))
-    )
+    routes = _recorded(sysfs / ROUTES_FILE, _Routes)
+    return routes.interfaces if routes else None
 
 
-def _recorded(path: Path, read: Callable[[dict[str, Any]], _Answer]) -> _Answer | None:
+class _Routes(Frozen):
+    interfaces: tuple[str, ...]
+
+
+def _recorded(path: Path, what: type[_Answer]) -> _Answer | None:
     try:
         with path.open("rb") as file:
-            document = decoded(file.read(_MOST), dict[str, Any], most=_MOST)
+            data = file.read(_MOST)
+        document = decoded(data, dict[str, Any], most=_MOST)
         if "unavailable" not in document:
-            return read(document)
+            return decoded(data, what, most=_MOST)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError) as error:
         raise Refused(
             f"it is not what --record writes ({type(error).__name__}: {error})",
             remedy="Record the node again, or remove the file to read the tree alone",
@@ -285,37 +288,3 @@ def _ask_netlink(ask: Callable[[], LinkView | tuple[str, ...] | None]) -> dict[s
     if answer is None:
         return None
     return asdict(answer) if isinstance(answer, LinkView) else {"interfaces": list(answer)}
-
-
-def _view(document: dict[str, list[dict[str, object]]]) -> LinkView:
-    """The inverse of asdict; raise what a wrong document makes Python raise."""
-    return LinkView(
-        devices=tuple(_device(dict(device)) for device in document["devices"]),
-        namespace_mode=NamespaceMode(str(document["namespace_mode"])),
-        faults=tuple(Fault(str(f["path"]), str(f["reason"])) for f in document["faults"]),
-    )
-
-
-def _device(document: dict[str, object]) -> LinkDevice:
-    index, ports = document["index"], document["ports"]
-    if not isinstance(index, int) or not isinstance(ports, list):
-        raise TypeError("a device without index or ports")
-    read = tuple(_port(dict(port)) for port in ports)
-    guid = _text(document.get("guid"))  # older files have none
-    return LinkDevice(index, str(document["name"]), _text(document["firmware"]), read, guid)
-
-
-def _port(document: dict[str, object]) -> LinkPort:
-    number, state, physical = document["number"], document["state"], document["physical_state"]
-    if not isinstance(number, int):
-        raise TypeError("a port without a number")
-    return LinkPort(
-        number,
-        None if state is None else PortState(str(state)),
-        None if physical is None else PhysicalState(str(physical)),
-        _text(document["netdev"]),
-    )
-
-
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)

@@ -40,7 +40,12 @@ def facts_of(nets: Iterable[PlacedNet], sysfs: SysfsRoot | None = None) -> Topol
                 functions[pci] = _function(tree, pci, above)
     if sysfs is not None:
         return TopologyFacts(functions)
-    return TopologyFacts(functions, _masks(tree), read_processor())
+    masks = {
+        int(match[1]): tree.text(f"{_NODES}/{match[0]}/cpumap", required=False) or ""
+        for match in map(_NODE.fullmatch, tree.names(_NODES, required=False))
+        if match
+    }
+    return TopologyFacts(functions, masks, read_processor())
 
 
 def read_processor(cpuinfo: Path = _CPUINFO, machine: str | None = None) -> Processor | None:
@@ -56,14 +61,6 @@ def read_processor(cpuinfo: Path = _CPUINFO, machine: str | None = None) -> Proc
     numbers = (facts.get(key, "") for key in ("cpu family", "model"))
     family, model = (int(text) if text.isdecimal() else 0 for text in numbers)
     return Processor(arch, facts.get("vendor_id", ""), family, model)
-
-
-def _masks(tree: SysfsTree) -> dict[int, str]:
-    masks = {}
-    for name in tree.names(_NODES, required=False):
-        if match := _NODE.fullmatch(name):
-            masks[int(match[1])] = tree.text(f"{_NODES}/{name}/cpumap", required=False) or ""
-    return masks
 
 
 def _function(tree: SysfsTree, pci: PciAddress, above: PciAddress | None) -> PciFacts:
