@@ -14,13 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
+from kube_rdma.adapters.kernel.netlink import rtnl_read
 from kube_rdma.adapters.kernel.netlink.rdma_read import merge, read_links, read_mode
-from kube_rdma.adapters.kernel.netlink.rtnl_read import (
-    merge_holders,
-    merge_routes,
-    read_default_routes,
-    read_holders,
-)
 from kube_rdma.adapters.kernel.sriov.netdev_usage import read_uses
 from kube_rdma.adapters.kernel.sysfs.devices import read_devices, read_survey
 from kube_rdma.adapters.kernel.sysfs.record import recorded_links, recorded_routes
@@ -113,8 +108,8 @@ def _with_links(survey: Survey, sysfs: Path | None) -> Survey:
 
 def _with_routes(survey: Survey, root: Path, sysfs: Path | None) -> Survey:
     try:
-        routes = recorded_routes(sysfs) if sysfs else read_default_routes()
-        return merge_routes(survey, root, routes) if routes else survey
+        routes = recorded_routes(sysfs) if sysfs else rtnl_read.read_default_routes()
+        return rtnl_read.merge_routes(survey, root, routes) if routes else survey
     except Unavailable as error:
         faults = (*survey.faults, Fault("default routes", str(error)))
         # Nobody knows which interfaces the node needs.
@@ -123,8 +118,8 @@ def _with_routes(survey: Survey, root: Path, sysfs: Path | None) -> Survey:
 
 def _with_own(survey: Survey, own: Mapping[str, str]) -> Survey:
     try:
-        holders = read_holders(own)
-        return merge_holders(survey, _SYSFS, holders) if holders else survey
+        holders = rtnl_read.read_holders(own)
+        return rtnl_read.merge_holders(survey, _SYSFS, holders) if holders else survey
     except Unavailable as error:
         return replace(survey, faults=(*survey.faults, Fault("addresses of the node", str(error))))
 

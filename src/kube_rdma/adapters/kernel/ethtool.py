@@ -45,12 +45,16 @@ def ask_kernel(interface: str, message: bytes) -> bytes:
 def read_statistics(interface: str, ask: Ask = ask_kernel) -> Mapping[str, int]:
     """The statistics of an interface by name; raise Unavailable where it has none."""
     try:
-        count = _count(ask(interface, _SETS.pack(_GSSET_INFO, 0, 1 << _STATISTICS, 0)))
+        answer = ask(interface, _SETS.pack(_GSSET_INFO, 0, 1 << _STATISTICS, 0))
+        _, _, sets, number = _SETS.unpack(answer)
+        count = min(number, _MOST) if sets else 0  # no set: the driver does not know it
         # The kernel asks the driver anew each time, and it may have more by then.
         room = 2 * count + _SPARE
         strings = _STRINGS.pack(_GSTRINGS, _STATISTICS, count) + bytes(room * _LENGTH)
         names = _names(ask(interface, strings), room)
-        numbers = _numbers(ask(interface, _NUMBERS.pack(_GSTATS, count) + bytes(room * 8)), room)
+        answer = ask(interface, _NUMBERS.pack(_GSTATS, count) + bytes(room * 8))
+        count = min(_NUMBERS.unpack_from(answer)[1], room)
+        numbers = struct.unpack_from(f"={count}Q", answer, _NUMBERS.size)
     except OSError as error:
         raise Unavailable(
             f"the driver of {interface} tells no statistics ({error.strerror})"
@@ -59,19 +63,8 @@ def read_statistics(interface: str, ask: Ask = ask_kernel) -> Mapping[str, int]:
     return dict(zip(names, numbers, strict=True)) if len(names) == len(numbers) else {}
 
 
-def _count(answer: bytes) -> int:
-    """Return the number of statistics; 0 where the driver does not know the set."""
-    _, _, sets, count = _SETS.unpack(answer)
-    return min(int(count), _MOST) if sets else 0
-
-
 def _names(answer: bytes, room: int) -> list[str]:
     """The names; mlx5 of older kernels has one that ends in a space."""
     count = min(_STRINGS.unpack_from(answer)[2], room)
     texts = struct.unpack_from(f"={f'{_LENGTH}s' * count}", answer, _STRINGS.size)
     return [text.partition(b"\0")[0].decode("ascii", "replace").strip() for text in texts]
-
-
-def _numbers(answer: bytes, room: int) -> tuple[int, ...]:
-    count = min(_NUMBERS.unpack_from(answer)[1], room)
-    return struct.unpack_from(f"={count}Q", answer, _NUMBERS.size)

@@ -18,14 +18,7 @@ from kube_base.frozen import Frozen
 from kube_rdma.adapters.kernel.netlink import codec, rtnl_read
 from kube_rdma.adapters.kernel.netlink.rtnl_write import NetlinkRequest, mac_bytes, send
 from kube_rdma.adapters.kernel.pod import errors
-from kube_rdma.model.pools import (
-    FunctionPlace,
-    FunctionSettings,
-    LinkState,
-    ResetFunction,
-    SetFunction,
-    VlanProtocol,
-)
+from kube_rdma.model import pools
 
 NO_MAC = "00:00:00:00:00:00"
 NO_GUIDS = {":".join(["00"] * 8), ":".join(["ff"] * 8)}
@@ -48,8 +41,12 @@ _VLAN_INFO = 1
 _WITH_FUNCTIONS = 1 << 0 | 1 << 3  # RTEXT_FILTER_VF, RTEXT_FILTER_SKIP_STATS
 _NOT_TOLD = 0xFFFFFFFF  # rtnl_fill_vfinfo presets -1
 
-_PROTOCOLS = {VlanProtocol.CUSTOMER: b"\x81\x00", VlanProtocol.PROVIDER: b"\x88\xa8"}
-_STATES = (LinkState.AUTO, LinkState.ENABLE, LinkState.DISABLE)  # IFLA_VF_LINK_STATE_*
+_PROTOCOLS = {pools.VlanProtocol.CUSTOMER: b"\x81\x00", pools.VlanProtocol.PROVIDER: b"\x88\xa8"}
+_STATES = (
+    pools.LinkState.AUTO,
+    pools.LinkState.ENABLE,
+    pools.LinkState.DISABLE,
+)  # IFLA_VF_LINK_STATE_*
 
 
 class Physical(Frozen):
@@ -59,7 +56,7 @@ class Physical(Frozen):
     """
 
     interface: rtnl_read.Interface
-    functions: Mapping[int, FunctionSettings]
+    functions: Mapping[int, pools.FunctionSettings]
     seated: bool
 
 
@@ -70,12 +67,12 @@ class Setting(Frozen):
     request: NetlinkRequest
 
 
-def set_function(node: codec.Netlink, step: SetFunction) -> None:
+def set_function(node: codec.Netlink, step: pools.SetFunction) -> None:
     """Set a virtual function; raise Refused where the card cannot, Unavailable when it is gone."""
     _set(node, step.place, step.wanted, undoing=False)
 
 
-def reset_function(node: codec.Netlink, undo: ResetFunction) -> None:
+def reset_function(node: codec.Netlink, undo: pools.ResetFunction) -> None:
     """Take the settings of a virtual function back; nothing when it is gone.
 
     Some drivers know no way back from an administrative MAC (be2net, qed: EINVAL for zeros). It
@@ -85,7 +82,11 @@ def reset_function(node: codec.Netlink, undo: ResetFunction) -> None:
 
 
 def _set(
-    node: codec.Netlink, place: FunctionPlace, wanted: FunctionSettings, *, undoing: bool
+    node: codec.Netlink,
+    place: pools.FunctionPlace,
+    wanted: pools.FunctionSettings,
+    *,
+    undoing: bool,
 ) -> None:
     physical = _find(node, place)
     if physical is None:
@@ -105,8 +106,8 @@ def _set(
 
 
 def seen_functions(
-    node: codec.Netlink, places: Collection[FunctionPlace]
-) -> tuple[tuple[FunctionPlace, FunctionSettings], ...]:
+    node: codec.Netlink, places: Collection[pools.FunctionPlace]
+) -> tuple[tuple[pools.FunctionPlace, pools.FunctionSettings], ...]:
     """Return the settings of the functions that exist; each physical function is asked once."""
     above = {place.pci: place for place in places}
     physical = {pci: _find(node, place) for pci, place in above.items()}
@@ -119,7 +120,7 @@ def seen_functions(
 
 
 def changes(
-    index: int, number: int, wanted: FunctionSettings, now: FunctionSettings
+    index: int, number: int, wanted: pools.FunctionSettings, now: pools.FunctionSettings
 ) -> Iterator[Setting]:
     """The messages that lead from `now` to `wanted`, for the interface `index`."""
 
@@ -175,13 +176,13 @@ def decode_physical(payload: bytes) -> Physical:
     return Physical(interface, functions, _PARENT_BUS in attributes)
 
 
-def sent(body: bytes) -> FunctionSettings:
+def sent(body: bytes) -> pools.FunctionSettings:
     """Decode the settings in a request made by `changes`."""
     listed = codec.values_by_type(body[_LINK.size :])[_VFINFO_LIST]
     return _settings(codec.values_by_type(codec.values_by_type(listed)[_VF_INFO]), errors.ETHERNET)
 
 
-def _find(node: codec.Netlink, place: FunctionPlace) -> Physical | None:
+def _find(node: codec.Netlink, place: pools.FunctionPlace) -> Physical | None:
     """Return the physical function: by its index at planning, else by its PCI function among all.
 
     In switchdev mode it has many interfaces, and one of them alone tells of virtual functions.
@@ -196,7 +197,7 @@ def _find(node: codec.Netlink, place: FunctionPlace) -> Physical | None:
     return next((one for one in candidates if one.functions), here or next(iter(candidates), None))
 
 
-def _is(physical: Physical, place: FunctionPlace) -> bool:
+def _is(physical: Physical, place: pools.FunctionPlace) -> bool:
     """Compare PCI functions; where the kernel names none, index and name have to agree."""
     seen = physical.interface.seen
     return seen.pci == place.pci if physical.seated else seen.name == place.physical.name
@@ -209,7 +210,7 @@ def _at(node: codec.Netlink, index: int) -> Physical | None:
     return decode_physical(payload) if payload else None
 
 
-def _settings(facts: Mapping[int, bytes], hardware: int) -> FunctionSettings:
+def _settings(facts: Mapping[int, bytes], hardware: int) -> pools.FunctionSettings:
     mac = _unpack(_VF_MAC, facts, _MAC)
     rate = _unpack(_RATE, facts, _VF_RATE)
     state = _word(facts, _STATE)
@@ -217,7 +218,7 @@ def _settings(facts: Mapping[int, bytes], hardware: int) -> FunctionSettings:
     listed = codec.values_by_type(facts.get(_VLAN_LIST, b""))
     vlan = _unpack(_VLAN, listed, _VLAN_INFO)
     protocols = {value: protocol for protocol, value in _PROTOCOLS.items()}
-    return FunctionSettings(
+    return pools.FunctionSettings(
         mac=mac[1][:6].hex(":") if mac and hardware == errors.ETHERNET else None,
         vlan=vlan[1] if vlan else None,
         qos=vlan[2] if vlan else None,
@@ -232,16 +233,18 @@ def _settings(facts: Mapping[int, bytes], hardware: int) -> FunctionSettings:
     )
 
 
-def _vlan(first: FunctionSettings, then: FunctionSettings) -> tuple[int, int, VlanProtocol]:
+def _vlan(
+    first: pools.FunctionSettings, then: pools.FunctionSettings
+) -> tuple[int, int, pools.VlanProtocol]:
     """VLAN, priority, protocol; what `first` leaves is as in `then`, else as without a VLAN."""
     return (
         _or(first.vlan, then.vlan, 0),
         _or(first.qos, then.qos, 0),
-        first.protocol or then.protocol or VlanProtocol.CUSTOMER,
+        first.protocol or then.protocol or pools.VlanProtocol.CUSTOMER,
     )
 
 
-def _rates(first: FunctionSettings, then: FunctionSettings) -> tuple[int, int]:
+def _rates(first: pools.FunctionSettings, then: pools.FunctionSettings) -> tuple[int, int]:
     return _or(first.min_rate, then.min_rate, 0), _or(first.max_rate, then.max_rate, 0)
 
 

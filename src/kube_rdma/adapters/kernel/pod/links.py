@@ -15,14 +15,8 @@ from pathlib import Path
 
 from kube_base.errors import KubeError, Refused, Unavailable
 from kube_base.frozen import Frozen, field, replace
-from kube_rdma.adapters.kernel.netlink import rtnl_write
+from kube_rdma.adapters.kernel.netlink import rtnl_read, rtnl_write
 from kube_rdma.adapters.kernel.netlink.codec import Netlink
-from kube_rdma.adapters.kernel.netlink.rtnl_read import (
-    Interface,
-    interface_at,
-    interface_named,
-    interfaces,
-)
 from kube_rdma.adapters.kernel.netlink.rtnl_write import NetlinkRequest
 from kube_rdma.adapters.kernel.pod import errors
 from kube_rdma.adapters.kernel.pod.namespaces import Namespace, open_inside
@@ -44,7 +38,7 @@ class PodLinks(Frozen):
     pod: Netlink
     namespace: int
     home: int
-    _seen: dict[InterfaceName, Interface] = field(default_factory=dict)
+    _seen: dict[InterfaceName, rtnl_read.Interface] = field(default_factory=dict)
 
     def make(self, step: steps.MakeLink) -> None:
         """Two messages: an alias cannot be given at birth."""
@@ -54,7 +48,7 @@ class PodLinks(Frozen):
         except Unavailable as error:
             if errors.errno_of(error) != errno.EEXIST:
                 raise self._not_made(step, error) from error
-            existing = interface_named(self.pod, step.name)
+            existing = rtnl_read.interface_named(self.pod, step.name)
             if existing is None:
                 self._make_apart(step)
             elif not existing.ours(step.mark):
@@ -75,7 +69,7 @@ class PodLinks(Frozen):
         except Unavailable as error:
             if errors.errno_of(error) != errno.EEXIST:  # else its maker died before it was renamed
                 raise self._not_made(step, error) from error
-        link = interface_named(self.pod, interim.name)
+        link = rtnl_read.interface_named(self.pod, interim.name)
         if link is None:
             raise errors.no_link_here(interim.name)
         act = f"naming {step.kind} {step.name}"
@@ -86,7 +80,7 @@ class PodLinks(Frozen):
         if not step.inside:
             _send(self.node, rtnl_write.make_link(step, self.namespace))
             return
-        parent = interface_named(self.pod, step.parent.name)
+        parent = rtnl_read.interface_named(self.pod, step.parent.name)
         if parent is None:
             raise errors.no_link_here(step.parent.name)
         here = replace(step, parent=replace(step.parent, index=parent.seen.index))
@@ -95,7 +89,7 @@ class PodLinks(Frozen):
     def take(self, step: steps.TakeLink) -> None:
         """Find it on either side, move and rename it in one message."""
         self._seen.clear()
-        inside = interfaces(self.pod)
+        inside = rtnl_read.interfaces(self.pod)
         link_in_pod = pick(inside, step, step.name)
         if link_in_pod and link_in_pod.seen.name == step.name:
             return
@@ -122,7 +116,7 @@ class PodLinks(Frozen):
         try:
             _send(self.pod, rtnl_write.set_link(step))
         except Unavailable as error:
-            link = interface_named(self.pod, step.name)
+            link = rtnl_read.interface_named(self.pod, step.name)
             if link is None:
                 raise errors.no_link_here(step.name) from error
             has, wanted = link.seen.mac, (step.mac or "").lower()
@@ -157,7 +151,7 @@ class PodLinks(Frozen):
         """Only with kube-rdma's mark: another link of this name is another's."""
         self._seen.clear()
         for name in (undo.name, rtnl_write.interim_name(undo.mark)):
-            link = interface_named(self.pod, name)
+            link = rtnl_read.interface_named(self.pod, name)
             if link and link.ours(undo.mark):
                 request = rtnl_write.remove_link(link.seen.index)
                 _send(self.pod, request, f"removing {name}", harmless=errno.ENODEV)
@@ -167,7 +161,7 @@ class PodLinks(Frozen):
         self._seen.clear()
         wanted = {one.name: one for one in undo.links}
         wanted |= {rtnl_write.interim_name(one.mark): one for one in undo.links}
-        inside = interfaces(self.pod)
+        inside = rtnl_read.interfaces(self.pod)
         grouped = {link.seen.name for link in inside if link.group == rtnl_write.GROUP}
         mine = {
             link.seen.name
@@ -187,9 +181,9 @@ class PodLinks(Frozen):
     def give_back(self, undo: steps.GiveBackLink) -> None:
         """Out of the pod under its old name; what is left to restore, restore_on_node does."""
         self._seen.clear()
-        link = pick(interfaces(self.pod), undo, undo.name, undo.link.name)
+        link = pick(rtnl_read.interfaces(self.pod), undo, undo.name, undo.link.name)
         if link:
-            other = interface_named(self.node, undo.link.name)
+            other = rtnl_read.interface_named(self.node, undo.link.name)
             if other:
                 raise errors.old_name_taken(undo, f"{undo.name} in the pod")
             try:
@@ -209,17 +203,17 @@ class PodLinks(Frozen):
                 raise errors.judged(act, error) from error
         restore_on_node(self.node, undo)
 
-    def _on_node(self, step: steps.TakeLink) -> Interface | None:
+    def _on_node(self, step: steps.TakeLink) -> rtnl_read.Interface | None:
         """Return the link by its index at planning, which is one small answer; else among all."""
-        here = interface_at(self.node, step.link.index)
+        here = rtnl_read.interface_at(self.node, step.link.index)
         if here and pick([here], step, step.link.name):
             return here
-        return pick(interfaces(self.node), step, step.link.name)
+        return pick(rtnl_read.interfaces(self.node), step, step.link.name)
 
-    def link(self, name: InterfaceName) -> Interface:
+    def link(self, name: InterfaceName) -> rtnl_read.Interface:
         """A link of the pod as it is since it was made, taken or set; raise Unavailable."""
         if name not in self._seen:
-            link = interface_named(self.pod, name)
+            link = rtnl_read.interface_named(self.pod, name)
             if link is None:
                 raise errors.no_link_here(name)
             self._seen[name] = link
@@ -227,9 +221,9 @@ class PodLinks(Frozen):
 
     def _not_made(self, step: steps.MakeLink, error: Unavailable) -> KubeError:
         parent = (
-            interface_named(self.pod, step.parent.name)
+            rtnl_read.interface_named(self.pod, step.parent.name)
             if step.inside
-            else interface_at(self.node, step.parent.index)
+            else rtnl_read.interface_at(self.node, step.parent.index)
         )
         if parent is None:
             return errors.no_parent(step.parent)
@@ -238,9 +232,11 @@ class PodLinks(Frozen):
             return reason
         return errors.judged(f"{step.kind} {step.name} on {step.parent.name}", error)
 
-    def _not_set(self, step: steps.SetLink, link: Interface, error: Unavailable) -> KubeError:
+    def _not_set(
+        self, step: steps.SetLink, link: rtnl_read.Interface, error: Unavailable
+    ) -> KubeError:
         if step.mtu and link.seen.kind in _OURS and link.seen.parent:
-            parent = interface_at(self.node, link.seen.parent)
+            parent = rtnl_read.interface_at(self.node, link.seen.parent)
             if parent and parent.seen.mtu < step.mtu:
                 return errors.mtu_too_large(step.name, step.mtu, parent.seen.name, parent.seen.mtu)
         return errors.judged(f"setting {step.name}", error)
@@ -253,7 +249,7 @@ def remove_returned(node: Netlink, undo: steps.RemoveLink | steps.RemoveLinks) -
     devN (netns_refund in ipoib_link_ops, default_device_exit_net in net/core/dev.c).
     """
     marks = {one.mark for one in (undo.links if isinstance(undo, steps.RemoveLinks) else (undo,))}
-    for link in interfaces(node):
+    for link in rtnl_read.interfaces(node):
         if link.seen.virtual and any(map(link.ours, marks)):
             request = rtnl_write.remove_link(link.seen.index)
             _send(node, request, f"removing {link.seen.name}", harmless=errno.ENODEV)
@@ -266,7 +262,7 @@ def restore_on_node(node: Netlink, undo: steps.GiveBackLink) -> None:
     had there, or as devN. Raise Gone when it is not there (yet), Broken when its name is another's;
     then all but the name is as it was.
     """
-    links = interfaces(node)
+    links = rtnl_read.interfaces(node)
     here = pick(links, undo, undo.link.name, undo.name)
     if here is None:
         gone = undo.pci is not None and not (_PCI / undo.pci).exists()
@@ -300,7 +296,7 @@ def restore_on_node(node: Netlink, undo: steps.GiveBackLink) -> None:
         raise errors.old_name_taken(undo, now.name)
 
 
-def _rename(netlink: Netlink, link: Interface, name: str) -> bool:
+def _rename(netlink: Netlink, link: rtnl_read.Interface, name: str) -> bool:
     """Rename a link and return whether it has the name now; another one may have taken it.
 
     That may be systemd-udevd, which gives the name to this very link, so a refusal is a reason to
@@ -315,14 +311,16 @@ def _rename(netlink: Netlink, link: Interface, name: str) -> bool:
                 raise
         else:
             return True
-        again = (each for each in interfaces(netlink) if each.seen.index == link.seen.index)
+        again = (
+            each for each in rtnl_read.interfaces(netlink) if each.seen.index == link.seen.index
+        )
         link = next(again, link)
         if not link.is_called(name):
             return False
     return False
 
 
-def _free_name(netlink: Netlink, link: Interface, name: str) -> None:
+def _free_name(netlink: Netlink, link: rtnl_read.Interface, name: str) -> None:
     """Take an alternative name off a link that is to have it as its name.
 
     The kernel refuses it else (dev_get_valid_name, net/core/dev.c), and systemd-udevd makes the
@@ -333,7 +331,7 @@ def _free_name(netlink: Netlink, link: Interface, name: str) -> None:
         _send(netlink, request, harmless=errno.ENOENT)
 
 
-def _restore(node: Netlink, here: Interface, undo: steps.GiveBackLink) -> None:
+def _restore(node: Netlink, here: rtnl_read.Interface, undo: steps.GiveBackLink) -> None:
     """MTU, MAC and state; a MAC that its physical function forbids is the one that it demands."""
     now = here.seen
     mtu = None if now.mtu == undo.mtu else undo.mtu
@@ -347,7 +345,7 @@ def _restore(node: Netlink, here: Interface, undo: steps.GiveBackLink) -> None:
         _send(node, rtnl_write.restore_link(now.index, mtu, None, up=undo.up))
 
 
-def _mac_of(here: Interface, undo: steps.GiveBackLink) -> str:
+def _mac_of(here: rtnl_read.Interface, undo: steps.GiveBackLink) -> str:
     """The MAC that it had; an IPoIB interface has that of its GUID and a number that changes."""
     return here.seen.mac if here.hardware == errors.INFINIBAND else undo.mac
 
@@ -360,20 +358,20 @@ def _mac_after_reset(netlink: Netlink, index: int) -> str:
     """
     _send(netlink, rtnl_write.restore_link(index, None, None, up=True))
     _send(netlink, rtnl_write.set_down(index))
-    now = interface_at(netlink, index)
+    now = rtnl_read.interface_at(netlink, index)
     return now.seen.mac if now else ""
 
 
 def pick(
-    links: Iterable[Interface], card: steps.TakeLink | steps.GiveBackLink, *names: str
-) -> Interface | None:
+    links: Iterable[rtnl_read.Interface], card: steps.TakeLink | steps.GiveBackLink, *names: str
+) -> rtnl_read.Interface | None:
     """The card's own link among these, None when it is not there.
 
     By the function that it sits on. The kernel does not tell one for every link (virtio, Linux
     before 5.14): then two of index, MAC and name have to agree, since each alone may be another's.
     """
 
-    def agreement(link: Interface) -> int:
+    def agreement(link: rtnl_read.Interface) -> int:
         macs = {link.seen.mac, link.permanent_mac}
         index = link.seen.index == card.link.index
         return index + (card.mac in macs) + (link.seen.name in names)
@@ -386,7 +384,7 @@ def pick(
     return max(likely, key=agreement, default=None)
 
 
-def described(link: Interface) -> str:
+def described(link: rtnl_read.Interface) -> str:
     """A link that stands in the way, in words."""
     kind = f"a {link.seen.kind}" if link.seen.kind else "a card's own"
     if link.seen.alias:

@@ -71,14 +71,11 @@ class Announcer:
                     self._packet = open_inside(self._namespace, packet_socket)
                 self._packet.sendto(frame, (step.name, _ARP))
             else:
-                self._advertise(step, step.address, mac)
-
-    def _advertise(self, step: Announce, address: IPv6Address, mac: bytes) -> None:
-        with open_inside(self._namespace, _icmp_socket) as raw:
-            raw.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS, _HOPS)
-            raw.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, step.name.encode())
-            raw.bind((str(address), 0))
-            raw.sendto(advertisement(mac, address), (_ALL_NODES, 0))
+                with open_inside(self._namespace, _icmp_socket) as icmp:
+                    icmp.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS, _HOPS)
+                    icmp.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, step.name.encode())
+                    icmp.bind((str(step.address), 0))
+                    icmp.sendto(advertisement(mac, step.address), (_ALL_NODES, 0))
 
 
 def arp_announcement(mac: bytes, address: IPv4Address) -> bytes:

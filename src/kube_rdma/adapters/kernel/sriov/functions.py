@@ -15,6 +15,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
 
 import structlog
@@ -25,14 +26,8 @@ from kube_rdma.adapters.kernel.netlink.codec import Netlink
 from kube_rdma.adapters.kernel.netlink.rtnl_read import Interface, interfaces, open_rtnl
 from kube_rdma.adapters.kernel.netlink.rtnl_vf import set_function
 from kube_rdma.adapters.kernel.pod.errors import INFINIBAND
+from kube_rdma.model import pools
 from kube_rdma.model.device import PlannedHostLink
-from kube_rdma.model.pools import (
-    FunctionPlace,
-    FunctionSettings,
-    LinkState,
-    SetFunction,
-    SetFunctions,
-)
 
 NUMBER, AUTOPROBE = "sriov_numvfs", "sriov_drivers_autoprobe"
 PROBE = "drivers_probe"  # of the bus: binds a driver to the function whose address is written
@@ -64,7 +59,7 @@ class SriovCards:
         self,
         root: Path = Path("/sys"),
         write: Callable[[Path, str], None] = write_attribute,
-        give: Callable[[SetFunctions, Sequence[int]], None] | None = None,
+        give: Callable[[pools.SetFunctions, Sequence[int]], None] | None = None,
         patience: float = PATIENCE,
         lock_patience: float = _LOCK_PATIENCE,
     ) -> None:
@@ -75,7 +70,7 @@ class SriovCards:
         self._patience = patience
         self._lock_patience = lock_patience
 
-    def make(self, act: SetFunctions) -> None:
+    def make(self, act: pools.SetFunctions) -> None:
         """Do it; when this returns, the functions are there and, with autoprobe, have drivers.
 
         To do it again changes nothing, but that functions get drivers that have none. Raise Refused
@@ -93,8 +88,13 @@ class SriovCards:
                 )
             if now != act.wanted:
                 self._change(place, act, now)
-            waiting = _driverless(place, act)
-            self._address(act, waiting)
+            existing = [n for n in range(act.wanted) if (place / f"virtfn{n}").exists()]
+            waiting = [n for n in existing if not (place / f"virtfn{n}/driver").exists()]
+            if self._give and waiting:
+                try:
+                    self._give(act, waiting)
+                except KubeError as error:
+                    log.warning("function addresses not set", card=act.name, why=str(error))
             if act.autoprobe:
                 self._bind(place, act, waiting)
             if (made := _number(place, act)) != act.wanted:
@@ -104,7 +104,7 @@ class SriovCards:
                 )
             self._await(place, act, set(waiting if now == act.wanted else range(act.wanted)))
 
-    def _change(self, place: Path, act: SetFunctions, now: int) -> None:
+    def _change(self, place: Path, act: pools.SetFunctions, now: int) -> None:
         """Make the functions; those that are to get addresses have no drivers yet."""
         try:
             self._switch(place, act, on=act.autoprobe and not (self._give and act.wanted))
@@ -117,15 +117,7 @@ class SriovCards:
                 self._switch(place, act, on=act.autoprobe)
             raise _judged(place, act, error) from error
 
-    def _address(self, act: SetFunctions, waiting: Sequence[int]) -> None:
-        """Give functions without drivers their addresses, where the card takes some."""
-        if self._give and waiting:
-            try:
-                self._give(act, waiting)
-            except KubeError as error:
-                log.warning("function addresses not set", card=act.name, why=str(error))
-
-    def _bind(self, place: Path, act: SetFunctions, waiting: Sequence[int]) -> None:
+    def _bind(self, place: Path, act: pools.SetFunctions, waiting: Sequence[int]) -> None:
         """Let the kernel bind drivers, also to functions that it has not tried yet."""
         try:
             self._switch(place, act, on=True)
@@ -139,7 +131,7 @@ class SriovCards:
                     raise _judged(place, act, error) from error
                 # Its driver does not like it; that is found out in a moment.
 
-    def _switch(self, place: Path, act: SetFunctions, *, on: bool) -> None:
+    def _switch(self, place: Path, act: pools.SetFunctions, *, on: bool) -> None:
         """Let the kernel bind drivers to new functions or not; before 4.12 there is no choice."""
         wanted, switch = str(int(on)), place / AUTOPROBE
         try:
@@ -153,7 +145,7 @@ class SriovCards:
         if now != wanted:
             self._write(switch, wanted)
 
-    def _await(self, place: Path, act: SetFunctions, missing: set[int]) -> None:
+    def _await(self, place: Path, act: pools.SetFunctions, missing: set[int]) -> None:
         """Wait until each of these was ready once: a pod may have taken one since.
 
         The kernel announces them, but whoever waits for all has to look all the same.
@@ -167,12 +159,6 @@ class SriovCards:
             raise _unready(place, act, missing, self._patience)
 
 
-def _driverless(place: Path, act: SetFunctions) -> tuple[int, ...]:
-    """The numbers of the functions that have no driver."""
-    existing = [index for index in range(act.wanted) if (place / f"virtfn{index}").exists()]
-    return tuple(index for index in existing if not (place / f"virtfn{index}/driver").exists())
-
-
 def _ready(place: Path, index: int, autoprobe: bool) -> bool:
     function = place / f"virtfn{index}"
     if not autoprobe:
@@ -182,7 +168,9 @@ def _ready(place: Path, index: int, autoprobe: bool) -> bool:
     )
 
 
-def _unready(place: Path, act: SetFunctions, missing: set[int], patience: float) -> Unavailable:
+def _unready(
+    place: Path, act: pools.SetFunctions, missing: set[int], patience: float
+) -> Unavailable:
     first = min(missing)
     function = place / f"virtfn{first}"
     lacks = "no driver" if not (function / "driver").exists() else "neither interface nor RDMA"
@@ -209,7 +197,7 @@ def locked(place: Path, name: str, patience: float) -> Iterator[None]:
         yield
 
 
-def _number(place: Path, act: SetFunctions) -> int:
+def _number(place: Path, act: pools.SetFunctions) -> int:
     try:
         return int((place / NUMBER).read_text())
     except (OSError, ValueError) as error:
@@ -220,7 +208,7 @@ def _gone(name: str) -> Unavailable:
     return Unavailable(f"{name} is gone, or shows no SR-IOV any more.")
 
 
-def _judged(place: Path, act: SetFunctions, error: OSError) -> KubeError:
+def _judged(place: Path, act: pools.SetFunctions, error: OSError) -> KubeError:
     """Return the error that an errno of the two files means."""
     if not (place / NUMBER).exists():
         return _gone(act.name)
@@ -268,7 +256,7 @@ _MAC, _GUID = 6, 8  # octets
 _PORT = 23  # characters of the GUID at the end of an IPoIB interface's address
 
 
-def give_addresses(act: SetFunctions, numbers: Sequence[int]) -> None:
+def give_addresses(act: pools.SetFunctions, numbers: Sequence[int]) -> None:
     """Tell the physical function the addresses of its virtual ones of these numbers.
 
     Raise Refused for what its driver does not take, Unavailable when it has no interface here.
@@ -277,22 +265,26 @@ def give_addresses(act: SetFunctions, numbers: Sequence[int]) -> None:
         tell(node, act, numbers)
 
 
-def tell(node: Netlink, act: SetFunctions, numbers: Sequence[int]) -> None:
+def tell(node: Netlink, act: pools.SetFunctions, numbers: Sequence[int]) -> None:
     """Set addresses on the node's socket, see give_addresses."""
     above = _interface(node, act)
     for number in numbers:
-        place = FunctionPlace(
+        place = pools.FunctionPlace(
             PlannedHostLink(above.seen.index, above.seen.name), act.physical, number
         )
-        set_function(node, SetFunction(place, settings(above, number), FunctionSettings()))
+        set_function(
+            node, pools.SetFunction(place, settings(above, number), pools.FunctionSettings())
+        )
 
 
-def settings(above: Interface, number: int) -> FunctionSettings:
+def settings(above: Interface, number: int) -> pools.FunctionSettings:
     """Return the own settings of the virtual function with this number."""
     if above.hardware == INFINIBAND:
         guid = made_of(above.seen.mac[-_PORT:], number, _GUID)
-        return FunctionSettings(link_state=LinkState.AUTO, node_guid=guid, port_guid=guid)
-    return FunctionSettings(mac=made_of(above.permanent_mac or above.seen.mac, number, _MAC))
+        return pools.FunctionSettings(
+            link_state=pools.LinkState.AUTO, node_guid=guid, port_guid=guid
+        )
+    return pools.FunctionSettings(mac=made_of(above.permanent_mac or above.seen.mac, number, _MAC))
 
 
 def made_of(own: str, number: int, octets: int) -> str:
@@ -302,15 +294,13 @@ def made_of(own: str, number: int, octets: int) -> str:
     return address.hex(":")
 
 
-def _interface(node: Netlink, act: SetFunctions) -> Interface:
+def _interface(node: Netlink, act: pools.SetFunctions) -> Interface:
     """Return the interface by PCI function; by name where the kernel does not tell it (before
     5.14).
     """
     candidates = [one for one in interfaces(node) if not one.seen.virtual]
-    for interface in candidates:
-        if interface.seen.pci == act.physical:
-            return interface
-    for interface in candidates:
-        if interface.seen.pci is None and interface.seen.name == act.name:
-            return interface
+    at_function = (one for one in candidates if one.seen.pci == act.physical)
+    by_name = (one for one in candidates if one.seen.pci is None and one.seen.name == act.name)
+    if interface := next(chain(at_function, by_name), None):
+        return interface
     raise Unavailable(f"{act.name} has no interface here, so the addresses cannot be set.")

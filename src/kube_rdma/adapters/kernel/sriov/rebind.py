@@ -134,15 +134,13 @@ class FunctionDrivers:
             return self._has(step) and interfaces.is_dir() and any(interfaces.iterdir())
 
         if not waited(ready, self._patience):
-            raise self._unready(step)
-
-    def _unready(self, step: RebindFunction) -> Unavailable:
-        guids = ", ".join(self._guids(step))
-        has = f"an RDMA device with the GUID {guids}" if guids else "no RDMA device"
-        return Unavailable(
-            f"{step.pci} is not ready {self._patience:g} s after its driver was bound: it has "
-            f"{has}, and it should have the GUID {step.guid} and an interface; dmesg may say why"
-        )
+            guids = ", ".join(self._guids(step))
+            has = f"an RDMA device with the GUID {guids}" if guids else "no RDMA device"
+            raise Unavailable(
+                f"{step.pci} is not ready {self._patience:g} s after its driver was bound: it has "
+                f"{has}, and it should have the GUID {step.guid} and an interface; dmesg may say "
+                "why"
+            )
 
     def _partitions(self, step: AwaitPartition, inside: Path | None) -> Iterator[int]:
         for table in self._port_files(step.pci, inside, "pkeys"):

@@ -14,7 +14,7 @@ import errno
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from kube_base.errors import KubeError
@@ -183,8 +183,9 @@ class _CounterReader:
 
     def _pcie(self, device: int, pci: PciAddress) -> PcieLink | None:
         """The link of a card; None where there is none, or one of its ends does not say enough."""
-        if _is_function(device):
-            return None
+        with suppress(OSError):
+            os.stat("device/physfn", dir_fd=device)
+            return None  # a virtual function has no link of its own
         now, *ends = (
             pcie_rate(
                 self._text(f"{end}_link_width", device), self._text(f"{end}_link_speed", device)
@@ -245,11 +246,9 @@ class _CounterReader:
 def _folder(path: str, above: int | None) -> Iterator[int | None]:
     """A folder while it is needed; None where there is none, or none any more."""
     descriptor = None
-    try:
+    with suppress(OSError):
         if above is not None:
             descriptor = os.open(path, _FOLDER, dir_fd=above)
-    except OSError:
-        pass
     try:
         yield descriptor
     finally:
@@ -276,15 +275,6 @@ def _names(folder: int | None) -> list[str]:
         return os.listdir(folder) if folder is not None else []  # noqa: PTH208  a descriptor
     except OSError:
         return []
-
-
-def _is_function(device: int) -> bool:
-    """Return whether an open device is that of a virtual function."""
-    try:
-        os.stat("device/physfn", dir_fd=device)
-    except OSError:
-        return False
-    return True
 
 
 def _pci_of(device: int) -> PciAddress | None:

@@ -189,22 +189,19 @@ def port_states(tree: SysfsTree, port: str) -> tuple[PortState, PhysicalState]:
 
 
 def _on_netdev(tree: SysfsTree, port: Port, site: DeviceSite, ports: int) -> Port:
-    netdev = _netdev_of(tree, port, site, ports)
-    return replace(port, netdev=netdev, bond=bond_above(tree, netdev)) if netdev else port
-
-
-def _netdev_of(tree: SysfsTree, port: Port, site: DeviceSite, ports: int) -> str | None:
-    """The interface of a port, as well as sysfs can tell; RDMA netlink knows better.
+    """Return the port with its interface, as well as sysfs can tell; RDMA netlink knows better.
 
     A device with one port owns every interface beside it (bnxt_en counts dev_port per card, not
     per function); with several ports dev_port tells them apart. Of the candidates the GID table
     names the uplink, where a switchdev card lists its representors as well.
     """
     named = [gid.netdev for gid in port.gids if gid.netdev]
-    if not site.netdevs:
-        return next((name for name in named if tree.holds(f"class/net/{name}")), None)
-    mine = [n.name for n in site.netdevs if ports == 1 or n.dev_port == port.number - 1]
-    return next((name for name in named if name in mine), mine[0] if mine else None)
+    if site.netdevs:
+        mine = [n.name for n in site.netdevs if ports == 1 or n.dev_port == port.number - 1]
+        netdev = next((name for name in named if name in mine), mine[0] if mine else None)
+    else:
+        netdev = next((name for name in named if tree.holds(f"class/net/{name}")), None)
+    return replace(port, netdev=netdev, bond=bond_above(tree, netdev)) if netdev else port
 
 
 def _gids(tree: SysfsTree, port: str, *, brief: bool) -> tuple[Gid, ...]:

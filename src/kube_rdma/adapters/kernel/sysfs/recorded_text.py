@@ -51,7 +51,9 @@ def _of_line(line: str) -> Iterator[TextEntry]:
     path, arrow, target = line.partition(" -> ")
     name, colon, content = line.partition(": ")
     if arrow:
-        yield TextEntry(path, target=_relative(path, target))
+        if target.startswith("/"):
+            target = posixpath.relpath(target, posixpath.dirname(f"/{path}"))
+        yield TextEntry(path, target=target)
     elif colon:
         written = content.replace("\\n", "\n") + "\n"
         yield from (TextEntry(one, written) for one in _expanded(name))
@@ -59,12 +61,6 @@ def _of_line(line: str) -> Iterator[TextEntry]:
         yield TextEntry(line.rstrip("/"))
     else:
         raise ValueError(f"neither file nor link nor directory: {line!r}")
-
-
-def _relative(path: str, target: str) -> str:
-    if not target.startswith("/"):
-        return target
-    return posixpath.relpath(target, posixpath.dirname(f"/{path}"))
 
 
 def _expanded(path: str) -> list[str]:

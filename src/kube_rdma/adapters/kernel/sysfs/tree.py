@@ -30,7 +30,14 @@ class SysfsTree:
     """One sysfs root. Every path given and every path in `faults` is relative to it."""
 
     def __init__(self, root: SysfsRoot) -> None:
-        self._store = root if isinstance(root, RecordedText) else _files(root)
+        self._store: RecordedText | SysfsFiles
+        if isinstance(root, RecordedText):
+            self._store = root
+        else:
+            # It opens files as Linux alone does, and a machine in memory is for any system.
+            from kube_rdma.adapters.kernel.sysfs.files import SysfsFiles
+
+            self._store = SysfsFiles(root)
         self.faults: list[Fault] = []
 
     def blame(self, path: str, reason: str) -> None:
@@ -178,13 +185,6 @@ class SysfsTree:
             return text
         self.blame(path if index is None else f"{path}/{index}", "is not text")
         return None
-
-
-def _files(root: Path) -> SysfsFiles:
-    """Late: it opens files as Linux alone does, and a machine in memory is for any system."""
-    from kube_rdma.adapters.kernel.sysfs.files import SysfsFiles
-
-    return SysfsFiles(root)
 
 
 def _reason(error: OSError) -> str:

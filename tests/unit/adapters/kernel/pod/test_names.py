@@ -19,7 +19,7 @@ class Kernel:
 
     def __init__(self, patch, meanwhile):
         self.links, self.meanwhile = [CARD], meanwhile
-        patch.setattr(links, "interfaces", lambda _: tuple(self.links))
+        patch.setattr(links.rtnl_read, "interfaces", lambda _: tuple(self.links))
         patch.setattr(links.rtnl_write, "send", lambda _, request: request())
         patch.setattr(
             links.rtnl_write, "rename_link", lambda index, name: lambda: self.rename(name)
