@@ -21,11 +21,12 @@ from kube_rdma.adapters.kernel.netlink.rdma_read import (
     decode_device,
     decode_mode,
     decode_port,
+    decode_queue_pairs,
     merge,
     read_links,
 )
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
-from kube_rdma.model.device import PhysicalState, PortState
+from kube_rdma.model.device import PhysicalState, PortState, QueuePair
 from kube_rdma.model.survey import Fault, NamespaceMode
 from kube_rdma_lab.native.tree_text import unpack
 
@@ -188,3 +189,62 @@ def test_the_running_kernel_answers_or_says_that_it_has_no_rdma():
         found = str(error)
     # /sys/class/infiniband is there exactly when ib_core is loaded.
     assert ("no RDMA netlink" in found) is not Path("/sys/class/infiniband").exists()
+
+
+NESTED = 0x8000  # NLA_F_NESTED
+QP, ENTRY, LQPN, QP_TYPE, QP_STATE, QP_PID, KERN_NAME = 19, 20, 21, 26, 27, 28, 29
+
+
+def entry(kind, state, pid=None, name=None):
+    """A queue pair: of a process it has a pid, of the kernel a name."""
+    parts = [
+        Attribute(LQPN, struct.pack("=I", 17)),
+        Attribute(QP_TYPE, struct.pack("=B", kind)),
+        Attribute(QP_STATE, struct.pack("=B", state)),
+    ]
+    if pid is not None:
+        parts.append(Attribute(QP_PID, struct.pack("=I", pid)))
+    if name is not None:
+        parts.append(Attribute(KERN_NAME, name.encode() + b"\0"))
+    return Attribute(ENTRY | NESTED, encode_attributes(parts))
+
+
+def table(*entries):
+    index = Attribute(1, struct.pack("=I", 3))
+    return encode_attributes([index, Attribute(QP | NESTED, encode_attributes(entries))])
+
+
+def test_queue_pairs_of_processes_are_read():
+    answer = table(
+        entry(1, 3, name="ib_core"),
+        entry(2, 3, 77),
+        entry(4, 1, 78),
+        entry(255, 3, 77),
+        entry(42, 0, 79),
+        entry(2, 3, 0),  # its process is a zombie
+    )
+    assert list(decode_queue_pairs("mlx5_0", answer)) == [
+        QueuePair("mlx5_0", "RC", 77, ready=True),
+        QueuePair("mlx5_0", "UD", 78),
+        QueuePair("mlx5_0", "DRIVER", 77, ready=True),
+        QueuePair("mlx5_0", "42", 79),
+    ]
+
+
+def test_a_device_without_queue_pairs_answers_an_empty_table():
+    assert list(decode_queue_pairs("mlx5_0", table())) == []
+    assert list(decode_queue_pairs("mlx5_0", b"")) == []
+
+
+@given(st.binary(max_size=200))
+def test_nonsense_of_queue_pairs_is_unavailable_or_nothing(payload):
+    try:
+        for pair in decode_queue_pairs("mlx5_0", payload):
+            assert pair.pid
+    except Unavailable:
+        pass
+
+
+def test_half_a_queue_pair_is_refused():
+    with pytest.raises(Unavailable):
+        list(decode_queue_pairs("mlx5_0", table(entry(2, 3, 7))[:-1]))

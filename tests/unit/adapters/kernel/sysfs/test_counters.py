@@ -12,11 +12,19 @@ from kube_base.errors import Unavailable
 from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.pod.namespaces import make_namespace
 from kube_rdma.adapters.kernel.sysfs import counters
-from kube_rdma.adapters.kernel.sysfs.counters import CounterFiles, as_number, read_inside
+from kube_rdma.adapters.kernel.sysfs.counters import (
+    CounterFiles,
+    PortReading,
+    as_number,
+    read_inside,
+    read_states,
+)
+from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma.adapters.kernel.sysfs.pod import mount_inside
 from kube_rdma.model.attach.attachment import Sandbox
-from kube_rdma.model.device import PcieLink
+from kube_rdma.model.device import PcieLink, PhysicalState, PortState
 from kube_rdma.model.late_binding import ContainerId, PodName
+from kube_rdma_lab.native.tree_text import unpack
 from kube_rdma_testing.kernel.tree import remove_device, write_tree
 from kube_rdma_testing.kernel.tree_counters import write_counters
 from kube_rdma_testing.kernel.tree_links import FULL, write_link
@@ -278,3 +286,37 @@ def test_a_sysfs_is_mounted_in_a_real_namespace():
         os.close(namespace)
     assert (read[0].readings.devices, failures) == ((), 0)
     assert shown == ["lo"]
+
+
+IB_TREE = Path(__file__).parents[4] / "data/trees/mlx5-ib-pf-vfs/tree.txt"
+
+
+@pytest.fixture
+def ib_root(tmp_path):
+    unpack(IB_TREE.read_text(), tmp_path)
+    return tmp_path
+
+
+def surveyed(ib_root):
+    return tuple(
+        PortReading(device.name, port.number, port.state, port.physical_state)
+        for device in read_survey(ib_root).devices
+        for port in device.ports
+    )
+
+
+def test_a_reading_is_what_a_survey_shows(ib_root):
+    before = surveyed(ib_root)
+    ports = [(reading.device, reading.number) for reading in before]
+    assert read_states(ib_root, ports) == before
+    (ib_root / "class/infiniband/mlx5_1/ports/1/state").write_text("4: ACTIVE\n")
+    after = read_states(ib_root, ports)
+    assert after == surveyed(ib_root) != before
+    assert read_states(ib_root, ports[::-1]) == after[::-1]
+
+
+def test_a_port_that_is_gone_is_unknown(ib_root):
+    remove_device(ib_root, "mlx5_0")
+    gone = PortReading("mlx5_0", 1, PortState.UNKNOWN, PhysicalState.UNKNOWN)
+    assert read_states(ib_root, [("mlx5_0", 1)]) == (gone,)
+    assert read_states(ib_root, []) == ()

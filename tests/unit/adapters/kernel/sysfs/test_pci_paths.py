@@ -1,4 +1,4 @@
-"""ACS of PCIe ports and domains of the IOMMU; what cannot be read whole is not seen."""
+"""ACS of PCIe ports, domains of the IOMMU, PCIe links of cards; what cannot be read is not seen."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_base.errors import Unavailable
-from kube_rdma.adapters.kernel.sysfs.pci import acs_control, read_bridges, read_domains
-from kube_rdma.model.device import PciAddress
+from kube_base.frozen import replace
+from kube_rdma.adapters.kernel.sysfs.pci import acs_control, read_bridges, read_domains, read_pcie
+from kube_rdma.model.device import PciAddress, PcieLink
 from kube_rdma.model.doctor import ObservedBridge, ObservedDomain
 from kube_rdma_lab.native.tree_text import link_to, write
+from tests.kit.nodes import device, function, node, seat
 from tests.kit.pci_config import config
 
 PORT = PciAddress("0000:17:02.0")
@@ -71,3 +73,58 @@ def test_a_group_that_tells_no_type_is_not_seen(tmp_path):
         read_domains([PORT], tmp_path)
     with pytest.raises(Unavailable):
         read_domains([PORT], tmp_path / "kernel")
+
+
+SLOT = "0000:80:01.0"
+CARD = seat(0x81)
+ABOVE = replace(CARD, path=(SLOT, CARD.pci))
+LINK = {
+    "current_link_speed": "16.0 GT/s PCIe",
+    "current_link_width": "8",
+    "max_link_speed": "32.0 GT/s PCIe",
+    "max_link_width": "16",
+}
+
+
+def survey(at=ABOVE, *functions):
+    on = function(at, "eth0")
+    return node(on, *functions, devices=(device(0, at, "eth0"),)).survey
+
+
+def put_files(root, pci, **facts):
+    folder = root / "bus/pci/devices" / pci
+    folder.mkdir(parents=True)
+    for name, text in facts.items():
+        (folder / name).write_text(f"{text}\n")
+
+
+def test_a_link_is_told_with_what_card_and_slot_can(tmp_path):
+    put_files(tmp_path, CARD.pci, **LINK)
+    put_files(tmp_path, SLOT, max_link_speed="16.0 GT/s PCIe", max_link_width="16")
+    assert read_pcie(survey(), tmp_path) == (PcieLink(CARD.pci, 8, 16.0, 16, 16.0),)
+
+
+def test_without_a_word_of_the_slot_the_card_counts(tmp_path):
+    put_files(tmp_path, CARD.pci, **LINK)
+    put_files(tmp_path, SLOT, max_link_speed="Unknown", max_link_width="255")
+    assert read_pcie(survey(), tmp_path) == (PcieLink(CARD.pci, 8, 16.0, 16, 32.0),)
+
+
+@pytest.mark.parametrize("missing", LINK)
+@pytest.mark.parametrize("text", ["Unknown", "", "0", "-8", "²", "9" * 40])
+def test_what_is_not_told_is_not_seen(tmp_path, missing, text):
+    put_files(tmp_path, CARD.pci, **{**LINK, missing: text})
+    with pytest.raises(Unavailable, match="tells no PCIe link"):
+        read_pcie(survey(), tmp_path)
+
+
+def test_a_machine_without_cards_has_no_link(tmp_path):
+    assert read_pcie(node().survey, tmp_path) == ()
+
+
+def test_the_link_of_a_virtual_function_is_its_cards(tmp_path):
+    part = replace(seat(0x81, 2), physical_function=CARD.pci, path=(SLOT, "0000:81:00.2"))
+    of_part = device(0, part, "eth1")
+    whole = node(function(ABOVE, "eth0"), function(part, "eth1"), devices=(of_part,)).survey
+    put_files(tmp_path, CARD.pci, **LINK)
+    assert [one.pci for one in read_pcie(whole, tmp_path)] == [CARD.pci]

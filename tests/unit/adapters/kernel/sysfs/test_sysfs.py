@@ -12,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kube_base.frozen import replace
+from kube_rdma.adapters.kernel.pod.namespaces import make_namespace
 from kube_rdma.adapters.kernel.sysfs.devices import read_devices, read_survey
+from kube_rdma.adapters.kernel.sysfs.pod import sysfs_inside
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.device import CharKind, LinkLayer
 from kube_rdma.model.survey import Fault, NamespaceMode, Survey
@@ -282,3 +284,18 @@ def test_a_folder_that_goes_while_it_is_looked_for_is_missing(
     monkeypatch.setattr(os, "open", open_and_remove)
     assert tree.place("card") is None
     assert tree.faults == []
+
+
+def test_the_tree_is_that_of_the_namespace_and_not_of_the_machine():
+    """Not what stands at the machine's ``/``, which is where such a mount seems to be."""
+    namespace = make_namespace()
+    try:
+        with sysfs_inside(namespace) as root:
+            tree = SysfsTree(root)
+            names = tree.names("class/net")
+            place = tree.place("class/net/lo")
+    finally:
+        os.close(namespace)
+    assert names == ("lo",)
+    assert place == "devices/virtual/net/lo"
+    assert not tree.faults
