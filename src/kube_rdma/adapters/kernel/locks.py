@@ -31,13 +31,16 @@ def waited(done: Callable[[], bool], patience: float) -> bool:
 
 
 @contextmanager
-def locked(folder: Path, patience: float, busy: str) -> Iterator[None]:
+def locked(folder: Path, patience: float, busy: str, gone: Unavailable) -> Iterator[None]:
     """Nobody else who asks for this folder is in the block meanwhile.
 
-    Raise OSError when the folder is not there, Unavailable with the sentence `busy` when somebody
+    Raise `gone` when the folder is not there, Unavailable with the sentence `busy` when somebody
     else has the lock for `patience` seconds.
     """
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise gone from error
     try:
         if not waited(lambda: _lock(descriptor), patience):
             raise Unavailable(busy)

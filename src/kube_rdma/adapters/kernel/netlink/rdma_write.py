@@ -15,8 +15,8 @@ from __future__ import annotations
 import errno
 import struct
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from kube_base.errors import Unavailable
@@ -148,19 +148,13 @@ class PodRdma(Frozen):
         """The RDMA device of a function that the pod can use."""
         return next((one for one in _listed(self.pod) if self.pci_of(one.name) == pci), None)
 
-    @contextmanager
-    def _alone(self, device: str) -> Iterator[None]:
+    def _alone(self, device: str) -> AbstractContextManager[None]:
         """Raise Unavailable where others move devices for too long, or the node has none."""
         busy = (
             f"other RDMA devices of this node have moved for {self.patience:g} s, {device} waits "
             "for them; it is tried again"
         )
-        with ExitStack() as stack:
-            try:
-                stack.enter_context(locks.locked(self.devices, self.patience, busy))
-            except OSError as error:
-                raise no_device(device) from error
-            yield
+        return locks.locked(self.devices, self.patience, busy, no_device(device))
 
 
 def _interface(step: MakeRdma | RestoreRdma) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from kube_base.frozen import Frozen
 from kube_rdma.adapters.kernel.pod.errors import no_device, no_gid, table_full
+from kube_rdma.adapters.kernel.sysfs.files import read_file
 from kube_rdma.model.attach.attachment import GidTable
 from kube_rdma.model.attach.steps import AwaitGid
 from kube_rdma.model.device import GidType, PciAddress
@@ -153,12 +154,6 @@ def _entries(port: Path, gap: int | None) -> Iterator[GidEntry]:
 def _read(path: str) -> str | None:
     """The text of a file; None when it cannot be read, as an attribute of an empty entry."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return read_file(path).decode(errors="replace").strip()
     except OSError:
         return None
-    try:
-        return os.read(descriptor, 4096).decode(errors="replace").strip()
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
 from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
@@ -182,19 +182,13 @@ def _unready(
     )
 
 
-@contextmanager
-def locked(place: Path, name: str, patience: float) -> Iterator[None]:
+def locked(place: Path, name: str, patience: float) -> AbstractContextManager[None]:
     """Nobody else who asks changes this card meanwhile; the lock ends with its holder."""
     busy = (
         f"another process has changed the virtual functions of {name} for {patience:g} s; it is "
         "tried again."
     )
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(locks.locked(place, patience, busy))
-        except OSError as error:
-            raise _gone(name) from error
-        yield
+    return locks.locked(place, patience, busy, _gone(name))
 
 
 def _number(place: Path, act: pools.SetFunctions) -> int:

@@ -20,6 +20,7 @@ from pathlib import Path
 from kube_base.errors import KubeError
 from kube_base.frozen import Frozen
 from kube_rdma.adapters.kernel.sysfs.devices import DEVICES, port_states
+from kube_rdma.adapters.kernel.sysfs.files import PAGE, read_file
 from kube_rdma.adapters.kernel.sysfs.pci import pcie_link, pcie_rate
 from kube_rdma.adapters.kernel.sysfs.pod import mount_inside
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
@@ -32,8 +33,6 @@ LISTED_LOOKS = 16  # for which the names of counters hold
 GID_TABLES = 2  # read anew in one look: each has up to 1024 files
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
-_PAGE = 4096
 _NUMBER_BYTES = 64  # more than a counter of 64 bits has, and than what stands for none
 # Kernels before 4.5 have the counters of 64 bits in the first of them.
 _FOLDERS = ("counters_ext", "counters", "hw_counters")
@@ -148,14 +147,10 @@ class _CounterReader:
             read = tuple(self._device(devices, name, gids) for name in names if name.isprintable())
         return CounterReadings(tuple(device for device in read if device), self.unread)
 
-    def page(self, path: str, folder: int, size: int = _PAGE) -> bytes | None:
+    def page(self, path: str, folder: int, size: int = PAGE) -> bytes | None:
         """The begin of a file without white space around it; None where it says nothing."""
         try:
-            descriptor = os.open(path, _FILE, dir_fd=folder)
-            try:
-                return os.read(descriptor, size).strip()
-            finally:
-                os.close(descriptor)
+            return read_file(path, folder, size).strip()
         except OSError as error:
             self.unread += error.errno not in _SILENT
             return None

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-_PAGE = 4096  # a sysfs file never holds more than one page (Documentation/filesystems/sysfs.rst)
+PAGE = 4096  # a sysfs file never holds more than one page (Documentation/filesystems/sysfs.rst)
 
 # A FIFO in a recorded tree must not block, and an attribute of a real sysfs is never a link.
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -33,7 +33,7 @@ class SysfsFiles:
 
     def read(self, path: str) -> bytes:
         """The first page of a file."""
-        return _read(f"{self._root}/{path}")
+        return read_file(f"{self._root}/{path}")
 
     def names(self, path: str) -> list[str]:
         """Return the names in a folder, in no order."""
@@ -46,7 +46,7 @@ class SysfsFiles:
         try:
             for index in indexes:
                 try:
-                    yield index, _read(str(index), folder)
+                    yield index, read_file(str(index), folder)
                 except OSError as error:
                     yield index, error
         finally:
@@ -92,10 +92,10 @@ def _real_path(path: str) -> str:
     return real
 
 
-def _read(path: str, folder: int | None = None) -> bytes:
-    """The first page of a file, in three system calls."""
+def read_file(path: str, folder: int | None = None, size: int = PAGE) -> bytes:
+    """Return the begin of a file, in three system calls; `folder` is open, `path` below it."""
     descriptor = os.open(path, _FLAGS, dir_fd=folder)
     try:
-        return os.read(descriptor, _PAGE)
+        return os.read(descriptor, size)
     finally:
         os.close(descriptor)

@@ -25,6 +25,7 @@ from kube_base.errors import Refused, Unavailable
 from kube_base.foreign_json import decoded
 from kube_base.frozen import Frozen, asdict, field
 from kube_rdma.adapters.kernel.netlink.rdma_read import LinkView
+from kube_rdma.adapters.kernel.sysfs.files import read_file
 from kube_rdma.adapters.kernel.sysfs.pci import function_above, pci_address
 from kube_rdma.model.survey import Fault
 
@@ -33,9 +34,7 @@ _Answer = TypeVar("_Answer")
 NETLINK_FILE = "rdma-netlink.json"
 ROUTES_FILE = "default-routes.json"
 
-_PAGE = 4096  # a sysfs file never holds more (Documentation/filesystems/sysfs.rst)
 _MOST = 1 << 24  # bytes of NETLINK_FILE that are read; 2000 devices have about 1 MiB
-_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 _UNUSED_GID = b"0000:0000:0000:0000:0000:0000:0000:0000"
 
 
@@ -261,11 +260,7 @@ class _Copy:
 
     def _read(self, path: str) -> bytes | None:
         try:
-            descriptor = os.open(f"{self._root}/{path}", _FLAGS)
-            try:
-                return os.read(descriptor, _PAGE)
-            finally:
-                os.close(descriptor)
+            return read_file(f"{self._root}/{path}")
         except OSError as error:
             self._blame(path, error)
             return None

@@ -347,7 +347,7 @@ def test_one_rdma_device_of_the_node_moves_at_a_time(tmp_path):
     """Another process has the lock; each device gets the numbers that it has left free."""
     node = Kernel(devices=[device(1, b"mlx5_0")])
     both = PodRdma(node, Kernel(), {"mlx5_0": PCI}.get, tmp_path, patience=0.0)
-    with locked(tmp_path, 0.0, "busy"):
+    with locked(tmp_path, 0.0, "busy", Unavailable("gone")):
         for act in (
             lambda: both.move(MoveRdma("mlx5_0", PCI), 3),
             lambda: both.give_back(GiveBackRdma("mlx5_0", PCI), 3),
