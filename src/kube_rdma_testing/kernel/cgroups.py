@@ -84,7 +84,7 @@ class FakeCgroups:
                 group.current[device, kind] -= count
 
     def read(self, path: str) -> str:
-        """As CgroupFiles.read."""
+        """As HostCgroups.read."""
         folder, name = self._file(path)
         group = self._groups[folder]
         if name == "cgroup.controllers":
@@ -96,7 +96,7 @@ class FakeCgroups:
         return self._table(group.current, 0)
 
     def write(self, path: str, text: str) -> None:
-        """As CgroupFiles.write."""
+        """As HostCgroups.write."""
         folder, name = self._file(path)
         self.writes.append((path, text))
         if name == "cgroup.subtree_control":
@@ -107,14 +107,14 @@ class FakeCgroups:
             raise _error(errno.EACCES)
 
     def groups(self, path: str) -> tuple[str, ...]:
-        """As CgroupFiles.groups."""
+        """As HostCgroups.groups."""
         if path not in self._groups:
             raise _error(errno.ENOENT)
         above = (one.rpartition("/") for one in self._groups if one)
         return tuple(sorted(name for folder, _, name in above if folder == path))
 
     def is_group(self, path: str) -> bool:
-        """As CgroupFiles.is_group."""
+        """As HostCgroups.is_group."""
         return path in self._groups
 
     def _file(self, path: str) -> tuple[str, str]:

@@ -1,6 +1,6 @@
 """Fakes of what the kernel announces, pushed by hand: uevents, interfaces, device nodes.
 
-Beside kernel/netlink/events.py, events.py and kernel/device_nodes.py. Each refuses an event
+Beside kernel/netlink/events.py and kernel/device_nodes.py. Each refuses an event
 that the real listener would never yield.
 """
 
