@@ -70,18 +70,6 @@ def places(kubepods: str, uid: str) -> tuple[str, ...]:
     return tuple(f"{above}/{prefix}-pod{pod}{_SLICE}" for above, prefix in parents)
 
 
-def pod_group(files: HostCgroups, uid: str) -> str:
-    """The path of a pod's group; raise Unavailable where it has none."""
-    for kubepods in _kubepods(files):
-        for place in places(kubepods, uid):
-            if files.is_group(place):
-                return place
-    raise Unavailable(
-        f"The node has no control group of the pod with uid {uid}: the kubelet makes one for each "
-        "pod, unless its configuration says cgroupsPerQOS: false."
-    )
-
-
 def _kubepods(files: HostCgroups) -> tuple[str, ...]:
     """Every group of this name, the uppermost first: a node may hold other nodes in containers."""
     level, places_of_it = [""], []
@@ -134,7 +122,14 @@ class RdmaGroups:
 
     def find(self, uid: str) -> str:
         """The path of a pod's group; raise Unavailable where it has none."""
-        return pod_group(self._files, uid)
+        for kubepods in _kubepods(self._files):
+            for place in places(kubepods, uid):
+                if self._files.is_group(place):
+                    return place
+        raise Unavailable(
+            f"The node has no control group of the pod with uid {uid}: the kubelet makes one for "
+            "each pod, unless its configuration says cgroupsPerQOS: false."
+        )
 
     def read(self, group: str) -> RdmaGroup:
         """Return limits and usage of a group; raise Unavailable where it cannot be read."""

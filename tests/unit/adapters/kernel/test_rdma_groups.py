@@ -15,7 +15,6 @@ from kube_rdma.adapters.kernel.cgroups import (
     RdmaGroups,
     line,
     places,
-    pod_group,
     read_current,
     read_limits,
 )
@@ -117,7 +116,7 @@ def test_the_group_of_a_pod_is_where_the_cgroupfs_driver_makes_it(above, quality
     files = FakeCgroups()
     files.make("system.slice/kubepods")
     files.make(path)
-    assert pod_group(files, UID) == path
+    assert RdmaGroups(files).find(UID) == path
 
 
 SLICES = [
@@ -132,14 +131,14 @@ def test_the_group_of_a_pod_is_where_the_systemd_driver_makes_it(form):
     path = form.format(UID.replace("-", "_"))
     files = FakeCgroups()
     files.make(path)
-    assert pod_group(files, UID) == path
+    assert RdmaGroups(files).find(UID) == path
 
 
 def test_of_two_kubelets_on_a_machine_the_one_with_the_pod_is_taken():
     files = FakeCgroups()
     files.make("kubepods/podother")
     files.make(f"node/kubepods/pod{UID}")
-    assert pod_group(files, UID) == f"node/kubepods/pod{UID}"
+    assert RdmaGroups(files).find(UID) == f"node/kubepods/pod{UID}"
 
 
 def test_the_places_of_two_pods_have_nothing_in_common():
