@@ -35,14 +35,7 @@ from kube_rdma.lib.phrases import listed
 from kube_rdma.lib.text.document import Document, ManifestDocument, Path, of_json, section
 from kube_rdma.lib.text.faults import no_fields
 from kube_rdma.lib.text.reader import read
-from kube_rdma.model.admission import (
-    USUAL,
-    AdmissionFacts,
-    AdmissionSettings,
-    ClaimFacts,
-    OfferedPool,
-    PodTemplate,
-)
+from kube_rdma.model import admission
 from kube_rdma.model.attach import kinds
 from kube_rdma.model.attach.attachment import Network
 from kube_rdma.model.finding import Finding, Severity
@@ -97,14 +90,14 @@ class WrittenStorage:
             volume = text_of(spec.get("volumeName"))
             self._claims.append(_WrittenClaim(space, manifest.name, name, volume))
 
-    def bound(self) -> Iterator[ClaimFacts]:
+    def bound(self) -> Iterator[admission.ClaimFacts]:
         """Yield each claim with the driver of its volume, or of its class."""
         by_name = {volume.name: volume for volume in self._volumes}
         by_claim = {volume.claim: volume for volume in self._volumes}
         for claim in self._claims:
             volume = by_name.get(claim.volume) or by_claim.get((claim.namespace, claim.name))
             driver = volume.driver if volume else self._classes.get(claim.storage_class, "")
-            yield ClaimFacts(claim.namespace, claim.name, driver, claim.storage_class)
+            yield admission.ClaimFacts(claim.namespace, claim.name, driver, claim.storage_class)
 
 
 def fields_of(value: object) -> Mapping[str, object]:
@@ -144,9 +137,9 @@ class _Checker:
 
     def __init__(self) -> None:
         self.objects: list[CheckedObject] = []
-        self.pods: list[tuple[PodSection, PodTemplate]] = []
+        self.pods: list[tuple[PodSection, admission.PodTemplate]] = []
         self.findings: list[Finding] = []
-        self.pools: list[OfferedPool] = []
+        self.pools: list[admission.OfferedPool] = []
         self.definitions: list[NetworkDefinition] = []
         self.ip_pools: list[IPPool] = []
         self.brought: list[PoolName] = []  # pools that networks bring along
@@ -175,10 +168,10 @@ class _Checker:
             look = partial(_LOOKS.get((manifest.group, manifest.kind), _Checker.of_pods), self)
             self._try(manifest.document, manifest.kind, manifest.name, partial(look, manifest))
 
-    def facts(self) -> AdmissionFacts:
+    def facts(self) -> admission.AdmissionFacts:
         """Return the facts of the files. Without any pool of addresses, pools are elsewhere."""
         names = (*(pool.name for pool in self.ip_pools), *self.brought)
-        return AdmissionFacts(
+        return admission.AdmissionFacts(
             pools=tuple(self.pools),
             networks=tuple(one.network for one in self.definitions),
             ip_pools=names if self.ip_pools else None,
@@ -238,7 +231,7 @@ class _Checker:
         parameters.of_document(manifest.document)
         return "parameters of a claim or class, to be written below opaque.parameters"
 
-    def _loaded(self, part: PodSection, manifest: Manifest) -> PodTemplate | None:
+    def _loaded(self, part: PodSection, manifest: Manifest) -> admission.PodTemplate | None:
         """Return a pod; warn in place of one that another project's controller may complete."""
         try:
             return pod_api.load(part, manifest.namespace, manifest.name)
@@ -250,7 +243,7 @@ class _Checker:
             return None
 
     def _misplaced(
-        self, manifest: Manifest, templates: Sequence[tuple[PodSection, PodTemplate]]
+        self, manifest: Manifest, templates: Sequence[tuple[PodSection, admission.PodTemplate]]
     ) -> None:
         """Add findings about annotations for pods that stand around their template."""
         if not templates or manifests.copies_annotations(manifest):
@@ -263,7 +256,7 @@ class _Checker:
 
     def _configuration(self, document: Document, selector: tuple[tuple[str, str], ...]) -> str:
         configuration = judged(config.of_document(document))
-        self.pools += (OfferedPool(spec, selector) for spec in configuration.pools)
+        self.pools += (admission.OfferedPool(spec, selector) for spec in configuration.pools)
         self.warn("", configuration.warnings)
         names = listed([spec.resource for spec in configuration.pools])
         return f"offers {names}" if names else "virtual functions"
@@ -275,7 +268,9 @@ class _Checker:
         meaning = self._configuration(document, ())
         labels = section(document, ("spec", "nodeSelector")).value
         selector = tuple(sorted((str(k), str(v)) for k, v in fields_of(labels).items()))
-        self.pools[before:] = [OfferedPool(one.spec, selector) for one in self.pools[before:]]
+        self.pools[before:] = [
+            admission.OfferedPool(one.spec, selector) for one in self.pools[before:]
+        ]
         return meaning
 
     def of_config_map(self, manifest: Manifest) -> str:
@@ -418,7 +413,7 @@ _LOOKS: Mapping[tuple[str, str], Callable[[_Checker, Manifest], str]] = {
 
 
 def check(
-    parts: Iterable[Document | Refused], settings: AdmissionSettings = USUAL
+    parts: Iterable[Document | Refused], settings: admission.AdmissionSettings = admission.USUAL
 ) -> ManifestCheck:
     """Return all findings about the documents of some files, in their order.
 
@@ -448,7 +443,7 @@ def check(
 class WrittenCluster(Frozen):
     """The pools of cards, networks and pools of addresses of some files."""
 
-    pools: tuple[OfferedPool, ...] = ()
+    pools: tuple[admission.OfferedPool, ...] = ()
     definitions: tuple[NetworkDefinition, ...] = ()
     ip_pools: tuple[IPPool, ...] = ()
 

@@ -8,16 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from kube_base.frozen import Frozen
-from kube_rdma.lib.page import (
-    Line,
-    Page,
-    PageRow,
-    PageState,
-    PageTable,
-    Sentence,
-    located,
-    sentence,
-)
+from kube_rdma.lib import page
 from kube_rdma.model.finding import Finding
 
 _HEAD = ("AT", "KIND", "NAME", "WHAT IT IS")
@@ -58,24 +49,25 @@ class ManifestCheck(Frozen):
         return tuple(one for one in self.findings if not one.is_error)
 
 
-def check_page(check: ManifestCheck) -> Page:
+def check_page(check: ManifestCheck) -> page.Page:
     """Return a table of the objects, then warnings and additions; errors are printed elsewhere."""
     rows = tuple(
-        PageRow((one.place, one.kind, one.name or _NONE, one.meaning))
+        page.PageRow((one.place, one.kind, one.name or _NONE, one.meaning))
         for one in check.objects
         if one.meaning
     )
     others = len(check.objects) - len(rows)
     return (
-        () if check.objects else (Line("There is no object."),),
-        (PageTable(_HEAD, rows, ranked=True),) if rows else (),
-        (Line(f"Objects that are not looked at: {others}"),) if others else (),
+        () if check.objects else (page.Line("There is no object."),),
+        (page.PageTable(_HEAD, rows, ranked=True),) if rows else (),
+        (page.Line(f"Objects that are not looked at: {others}"),) if others else (),
         *(
-            (Sentence(f"Warning: {sentence(one)}", "  ", PageState.WARNING),)
+            (page.Sentence(f"Warning: {page.sentence(one)}", "  ", page.PageState.WARNING),)
             for one in check.warnings
         ),
         tuple(
-            Sentence(f"Admission adds: {one.what} ({one.where})", "  ") for one in check.additions
+            page.Sentence(f"Admission adds: {one.what} ({one.where})", "  ")
+            for one in check.additions
         ),
     )
 
@@ -87,7 +79,7 @@ def check_document(check: ManifestCheck) -> dict[str, Any]:
             {"at": one.place, "kind": one.kind, "name": one.name, "meaning": one.meaning}
             for one in check.objects
         ],
-        "warnings": [located(one) for one in check.warnings],
+        "warnings": [page.located(one) for one in check.warnings],
         "additions": [{"where": one.where, "what": one.what} for one in check.additions],
-        "errors": [located(one) for one in check.errors],
+        "errors": [page.located(one) for one in check.errors],
     }

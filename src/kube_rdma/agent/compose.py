@@ -47,13 +47,8 @@ from kube_rdma.agent.changes import BOOT_ID, FunctionSources
 from kube_rdma.agent.loop import AgentDependencies
 from kube_rdma.agent.node.node_events import NodeEvent, NodeEvents
 from kube_rdma.agent.node.ready_file import ReadyFile
+from kube_rdma.attach import late_binding
 from kube_rdma.attach.binder import Binder, BinderDependencies, always
-from kube_rdma.attach.late_binding import (
-    EarlySettings,
-    LateBinding,
-    NoLateBinding,
-    PendingLateBinding,
-)
 from kube_rdma.attach.rules.late_binding import KUBELET, cdi_works, holders
 from kube_rdma.hardware.kernel_events import Announcements, KernelSources
 from kube_rdma.hardware.survey import OwnAddresses, SurveyCache, rerouted, take_survey
@@ -245,12 +240,12 @@ async def _with_node(
 
 async def _late(
     options: AgentOptions, folders: Folders, ask: Ask, make: Callable[[], Binder]
-) -> LateBinding:
+) -> late_binding.LateBinding:
     """Return late binding, where kubelet and runtime can do it now or once they can."""
     if folders.pod_resources is None:
         return _never(options, "the kubelet's pod-resources socket is not mounted")
     works, why = await ask()
-    return make() if works else PendingLateBinding(_never(options, why), ask, make)
+    return make() if works else late_binding.PendingLateBinding(_never(options, why), ask, make)
 
 
 def with_claims(
@@ -361,9 +356,9 @@ def _with_metrics(needs: AgentDependencies, options: AgentOptions) -> AgentDepen
     return replace(needs, metrics=Exporter(site, sources))
 
 
-def _never(options: AgentOptions, why: str) -> NoLateBinding:
+def _never(options: AgentOptions, why: str) -> late_binding.NoLateBinding:
     """Return no late binding, with settings on the host's disk where that is mounted."""
-    return NoLateBinding(why, EarlySettings(_early(options)))
+    return late_binding.NoLateBinding(why, late_binding.EarlySettings(_early(options)))
 
 
 def _early(options: AgentOptions) -> Path | None:

@@ -29,26 +29,12 @@ from kube_rdma.attach.rules import late_binding as rules
 from kube_rdma.attach.rules import settings
 from kube_rdma.attach.rules.requests import is_asking
 from kube_rdma.lib.records import Records, in_the_log
+from kube_rdma.model import late_binding
 from kube_rdma.model.attach.attachment import Sandbox
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.device import PodLink
 from kube_rdma.model.holdings import Holding
 from kube_rdma.model.kubernetes import PodState
-from kube_rdma.model.late_binding import (
-    Binding,
-    CdiFile,
-    ContainerId,
-    Edits,
-    HeldShare,
-    Nonce,
-    PodSandbox,
-    Promise,
-    RuntimeHook,
-    UsedDevice,
-    at_start,
-    lift_memlock,
-    merge_settings,
-)
 from kube_rdma.model.pools import Attach, Bind, Grant, Pool, PoolSpec, ShareId
 from kube_rdma.model.settings import PlacedNet, TopologyFacts
 from kube_rdma.pools.kubelet_view import KubeletView
@@ -72,12 +58,14 @@ async def always(_: PodState) -> bool:
 class BinderDependencies(Frozen):
     """All that the binder works with."""
 
-    journal: Journal[Promise | Binding]
+    journal: Journal[late_binding.Promise | late_binding.Binding]
     cdi: CdiFolder
     kubelet: KubeletView
     pods: Pods
     links_inside: Callable[[Path], tuple[PodLink, ...]]  # of a namespace; blocks, raises KubeError
-    sandboxes: Callable[[], Awaitable[Sequence[PodSandbox]]]  # the runtime's; raises Unavailable
+    sandboxes: Callable[
+        [], Awaitable[Sequence[late_binding.PodSandbox]]
+    ]  # the runtime's; raises Unavailable
     networks: bool = False  # pods get networks from the agent
     shim: Callable[[], str | None] = lambda: None  # a path of the host
     settings: SettingsFolder = field(default_factory=SettingsFolder)
@@ -103,12 +91,12 @@ class Binder(LateBinding):
         self._absent: Mapping[str, float] = {}
 
     @property
-    def _promises(self) -> tuple[Promise, ...]:
-        return tuple(one for one in self._records.values if isinstance(one, Promise))
+    def _promises(self) -> tuple[late_binding.Promise, ...]:
+        return tuple(one for one in self._records.values if isinstance(one, late_binding.Promise))
 
     @property
-    def _bindings(self) -> tuple[Binding, ...]:
-        return tuple(one for one in self._records.values if isinstance(one, Binding))
+    def _bindings(self) -> tuple[late_binding.Binding, ...]:
+        return tuple(one for one in self._records.values if isinstance(one, late_binding.Binding))
 
     def possible(self, specs: Sequence[PoolSpec]) -> tuple[PoolSpec, ...]:
         """Return the specs, for this node can bind late; pools/rules/modes adds networks."""
@@ -130,7 +118,7 @@ class Binder(LateBinding):
         async with self._lock:
             made = rules.promise(
                 given,
-                Nonce(secrets.token_hex(8)),
+                late_binding.Nonce(secrets.token_hex(8)),
                 time.time(),
                 self._promises,
                 self._bindings,
@@ -161,7 +149,7 @@ class Binder(LateBinding):
                         continue
                     case rules.Write(pod, uid, promises):
                         for promise in promises:
-                            sandbox = Sandbox(at_start(promise.nonce), pod, uid, "", 0)
+                            sandbox = Sandbox(late_binding.at_start(promise.nonce), pod, uid, "", 0)
                             given = self._edits(
                                 promise, {}, holdings, asked.annotations if asked else {}
                             )
@@ -173,10 +161,10 @@ class Binder(LateBinding):
     async def attach(
         self,
         sandbox: Sandbox,
-        edits: Mapping[HeldShare, Edits] = MappingProxyType({}),
+        edits: Mapping[late_binding.HeldShare, late_binding.Edits] = MappingProxyType({}),
         annotations: Mapping[str, str] = MappingProxyType({}),
         holdings: Sequence[Holding] | None = None,
-    ) -> tuple[Promise, ...]:
+    ) -> tuple[late_binding.Promise, ...]:
         """Bind every promise of the pod in this sandbox, at CNI ADD; raise KubeError.
 
         `edits` has by share what was made for the pod; other shares stand for the cards' nodes.
@@ -198,7 +186,7 @@ class Binder(LateBinding):
                 await self._bind(promise, sandbox, given)
         return decided.promises
 
-    async def detach(self, container: ContainerId) -> None:
+    async def detach(self, container: late_binding.ContainerId) -> None:
         """End what is bound in this sandbox, at CNI DEL; nothing there is not an error."""
         async with self._lock:
             for binding in [b for b in self._bindings if b.container == container]:
@@ -273,8 +261,10 @@ class Binder(LateBinding):
             for promise in old.promises:
                 await self._records.remove(_promise_name(promise.nonce))
 
-    async def _bind(self, promise: Promise, sandbox: Sandbox, given: Edits) -> None:
-        binding = Binding(
+    async def _bind(
+        self, promise: late_binding.Promise, sandbox: Sandbox, given: late_binding.Edits
+    ) -> None:
+        binding = late_binding.Binding(
             nonce=promise.nonce,
             container=sandbox.container,
             pod=sandbox.pod,
@@ -292,13 +282,15 @@ class Binder(LateBinding):
         await asyncio.to_thread(self._needs.cdi.write, binding, replace(given, hooks=hooks))
         log.info("bound", pod=str(binding.pod), cards=",".join(binding.cards), cdi=binding.cdi)
 
-    async def _end(self, binding: Binding) -> None:
+    async def _end(self, binding: late_binding.Binding) -> None:
         """Remove a binding's files first: without its record no container starts any more."""
         await asyncio.to_thread(self._needs.cdi.remove, binding.container, binding.nonce)
         await asyncio.to_thread(self._needs.settings.remove, binding.container, binding.nonce)
         await self._records.forget(_binding_name(binding))
 
-    def _hooks(self, binding: Binding, given: Edits) -> tuple[RuntimeHook, ...]:
+    def _hooks(
+        self, binding: late_binding.Binding, given: late_binding.Edits
+    ) -> tuple[late_binding.RuntimeHook, ...]:
         """Return the hooks for the container, where the host has the shim; one is for settings."""
         shim = self._needs.shim()
         if shim is None:
@@ -308,17 +300,17 @@ class Binder(LateBinding):
         topology = settings.topology_file(places, self._needs.topology(places)) if places else ""
         files = settings.settings_files(given.used, pool.spec.fabric if pool else None, topology)
         if not files:
-            return (lift_memlock(shim),)
+            return (late_binding.lift_memlock(shim),)
         folder = self._needs.settings.write(binding.container, binding.nonce, files)
-        return lift_memlock(shim), merge_settings(shim, str(folder))
+        return late_binding.lift_memlock(shim), late_binding.merge_settings(shim, str(folder))
 
     def _edits(
         self,
-        promise: Promise,
-        edits: Mapping[HeldShare, Edits],
+        promise: late_binding.Promise,
+        edits: Mapping[late_binding.HeldShare, late_binding.Edits],
         holdings: Sequence[Holding],
         annotations: Mapping[str, str],
-    ) -> Edits:
+    ) -> late_binding.Edits:
         """Return the device nodes that the container gets, and the devices in its settings.
 
         Nodes are of what its networks made, else of the promised cards; devices are all of its
@@ -336,9 +328,9 @@ class Binder(LateBinding):
         held = settings.together(promise.held, holdings)
         card_devices = {one: self._card_devices(*one) for one in held if one not in edits}
         used = settings.used_devices(held, edits, card_devices)
-        return Edits(tuple(sorted(paths)), used=settings.as_asked(used, annotations))
+        return late_binding.Edits(tuple(sorted(paths)), used=settings.as_asked(used, annotations))
 
-    def _card_devices(self, resource: str, share: ShareId) -> tuple[UsedDevice, ...]:
+    def _card_devices(self, resource: str, share: ShareId) -> tuple[late_binding.UsedDevice, ...]:
         """Return the devices of the cards of a share; none for shares of other plugins."""
         pool = self._pools.get(resource)
         if pool is None or share not in pool.index:
@@ -405,7 +397,7 @@ class Binder(LateBinding):
         return asked
 
 
-def _gone(bindings: Iterable[Binding]) -> frozenset[ContainerId]:
+def _gone(bindings: Iterable[late_binding.Binding]) -> frozenset[late_binding.ContainerId]:
     """Return the sandboxes whose namespace is gone, where the host's namespaces are seen."""
     return frozenset(
         one.container
@@ -414,9 +406,9 @@ def _gone(bindings: Iterable[Binding]) -> frozenset[ContainerId]:
     )
 
 
-def _promise_name(nonce: Nonce) -> str:
+def _promise_name(nonce: late_binding.Nonce) -> str:
     return f"promise-{nonce}"
 
 
-def _binding_name(bound: Binding | CdiFile) -> str:
+def _binding_name(bound: late_binding.Binding | late_binding.CdiFile) -> str:
     return f"binding-{bound.container}-{bound.nonce}"

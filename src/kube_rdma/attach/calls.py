@@ -22,12 +22,7 @@ import structlog
 from kube_base.errors import Broken, KubeError, Refused, Unavailable
 from kube_base.frozen import Frozen, replace
 from kube_rdma.adapters.files.device_info import DeviceInfoFolder
-from kube_rdma.attach.annotated_networks import (
-    AnnotatedNetworks,
-    asking,
-    claimed_definitions,
-    meant,
-)
+from kube_rdma.attach import annotated_networks
 from kube_rdma.attach.attach import (
     AttachDependencies,
     AttachPipeline,
@@ -116,7 +111,7 @@ class SandboxNetworks(_Endpoint):
             return None  # no pod of Kubernetes
         pod = await _pod(call, call.pod, self._needs)
         await _refuse_replaced(pod, call.network, self._needs.node)
-        asked = asking(pod, call.network)
+        asked = annotated_networks.asking(pod, call.network)
         devices = await self._needs.node.claimed(call.pod)
         node = self._needs.node
         if not asked.asks and asked.annotation == requests.POD_NETWORKS:
@@ -205,14 +200,16 @@ class SandboxNetworks(_Endpoint):
 
 
 async def _asked(
-    annotated: AnnotatedNetworks, devices: Sequence[ClaimDevice], needs: AttachDependencies
+    annotated: annotated_networks.AnnotatedNetworks,
+    devices: Sequence[ClaimDevice],
+    needs: AttachDependencies,
 ) -> RequestedNetworks:
     """Return all networks of a pod's annotation and claims, with the documents that they name."""
-    asks, definitions = await meant(annotated, needs.node, needs.everybodys)
+    asks, definitions = await annotated_networks.meant(annotated, needs.node, needs.everybodys)
     if devices:
         claimed = tuple(map(ask_of, devices))
         requests.refuse_isolated(annotated.namespace, claimed, needs.everybodys)
-        definitions |= await claimed_definitions(devices, needs.node)
+        definitions |= await annotated_networks.claimed_definitions(devices, needs.node)
         asks = with_claims(asks, claimed)
     networks = tuple(one.network for one in definitions.values())
     ipam = {name: one.ipam for name, one in definitions.items()}

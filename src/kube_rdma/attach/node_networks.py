@@ -37,20 +37,12 @@ from kube_rdma.adapters.kernel.netlink import rtnl_read
 from kube_rdma.adapters.kernel.netlink.rtnl_vf import seen_functions
 from kube_rdma.adapters.kernel.pod.steps import open_pod
 from kube_rdma.adapters.runtime.cri import read_netns, read_runtime, read_sandboxes
+from kube_rdma.attach import node_view
 from kube_rdma.attach.attach import AttachDependencies, OutdatedPods
 from kube_rdma.attach.calls import CniRouter
 from kube_rdma.attach.cluster import NetworkObjects, Restarts
 from kube_rdma.attach.executor import AttachmentJournal, Open, PlanExecutor, WorkerPools
 from kube_rdma.attach.late_binding import LateBinding
-from kube_rdma.attach.node_view import (
-    AskFunctions,
-    Links,
-    ModeWarnings,
-    NodeContext,
-    NodeView,
-    NodeViewDependencies,
-    no_mode_warnings,
-)
 from kube_rdma.attach.repair import (
     NodePodWatch,
     PodWatchDependencies,
@@ -130,7 +122,11 @@ class CniWiring:
     """
 
     def __init__(
-        self, host: Path, definitions: NetworkObjects, places: HostPlaces, context: NodeContext
+        self,
+        host: Path,
+        definitions: NetworkObjects,
+        places: HostPlaces,
+        context: node_view.NodeContext,
     ) -> None:
         self._host = host
         self._places = places
@@ -235,8 +231,8 @@ class NodeSources(Frozen):
     """Sources of NodeNetworks at the node; tests replace them."""
 
     survey: SurveyCache = field(default_factory=SurveyCache)
-    links: Links = host_links
-    functions: AskFunctions = host_functions
+    links: node_view.Links = host_links
+    functions: node_view.AskFunctions = host_functions
     ways: Callable[[Sequence[SeenLink]], tuple[LinkWays, ...]] = host_ways
     open_pod: Open = open_pod
     # of the namespace behind a descriptor
@@ -248,7 +244,7 @@ class NodeSources(Frozen):
     conf: FolderTiming = field(default_factory=FolderTiming)
     rails: NodeRails = field(default_factory=NodeRails)
     stopwatch: Stopwatch = field(default_factory=Stopwatch)
-    mode_warnings: ModeWarnings = no_mode_warnings
+    mode_warnings: node_view.ModeWarnings = node_view.no_mode_warnings
 
 
 class NodeNetworks:
@@ -270,14 +266,14 @@ class NodeNetworks:
         self._events = events
         self._kubelet = kubelet
         self._sources = sources or NodeSources()
-        self._context = NodeContext()
+        self._context = node_view.NodeContext()
         self._begun = asyncio.Event()  # the node was looked at
         self._needed = asyncio.Event()  # it has a card, or had one
         self._settled = asyncio.Event()  # who calls the agent for pods, or why nobody will
         self._standing = ""  # as a sentence
         self._places = HostPlaces(site.host, site.runtime)
         self._limits = ShareLimits(_groups(site.host), lambda: self._context.pools)
-        self._node: NodeView | None = None
+        self._node: node_view.NodeView | None = None
         self.limits = ShareLimitRounds(
             RoundDependencies(
                 limits=self._limits,
@@ -432,7 +428,7 @@ class NodeNetworks:
         ipam = IpamDependencies(self._cluster, site.namespace, Folder(site.state / "addresses"))
         boot = BootId((await asyncio.to_thread(BOOT_ID.read_text)).strip())
         giver = await stack.enter_async_context(NodeAddresses(NodeName(site.node), boot, ipam))
-        asked = NodeViewDependencies(
+        asked = node_view.NodeViewDependencies(
             cluster=self._cluster,
             kubelet=self._kubelet,
             context=self._context,
@@ -447,7 +443,7 @@ class NodeNetworks:
             warn=partial(_tell_pod, self._events),
             mode_warnings=sources.mode_warnings,
         )
-        self._node = NodeView(asked)
+        self._node = node_view.NodeView(asked)
         await self._places.find()
         tell = partial(self._tell, "JournalTrouble", warning=True)
         journal = AttachmentJournal(pods, singles, tell)

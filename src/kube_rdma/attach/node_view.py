@@ -32,17 +32,7 @@ from kube_rdma.ipam import ip_pool
 from kube_rdma.ipam.cluster import IP_POOL
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model.admission import USUAL
-from kube_rdma.model.attach.attachment import (
-    AttachedInterface,
-    GidTable,
-    GrantedShare,
-    HostNetwork,
-    LinkWays,
-    MatchedEntry,
-    Plan,
-    Sandbox,
-    SeenLink,
-)
+from kube_rdma.model.attach import attachment
 from kube_rdma.model.attach.cni import Call, ConfFile, Wiring
 from kube_rdma.model.card import CardId
 from kube_rdma.model.claims.claim import ClaimDevice
@@ -87,11 +77,11 @@ async def no_mode_warnings(_: PodState, __: PoolSpec) -> Sequence[str]:
     return ()
 
 
-async def _not_reported(_: PodName, __: Sequence[AttachedInterface]) -> None:
+async def _not_reported(_: PodName, __: Sequence[attachment.AttachedInterface]) -> None:
     pass
 
 
-Links = Callable[[Sequence[str] | None], tuple[SeenLink, ...]]
+Links = Callable[[Sequence[str] | None], tuple[attachment.SeenLink, ...]]
 AskFunctions = Callable[
     [Sequence[FunctionPlace]], tuple[tuple[FunctionPlace, FunctionSettings], ...]
 ]
@@ -110,12 +100,14 @@ class NodeViewDependencies(Frozen):
     # IPPools as a watch shows them, None while it shows none
     watched: Callable[[], Mapping[PoolName, IPPool] | None] = lambda: None
     # the node's routes over links; blocks
-    ways: Callable[[Sequence[SeenLink]], tuple[LinkWays, ...]] = lambda _: ()
+    ways: Callable[[Sequence[attachment.SeenLink]], tuple[attachment.LinkWays, ...]] = lambda _: ()
     # the GID tables without room for so many addresses more, by device; blocks
-    gids: Callable[[Mapping[str, int]], tuple[GidTable, ...]] = crowded
+    gids: Callable[[Mapping[str, int]], tuple[attachment.GidTable, ...]] = crowded
     rail: Callable[[CardId], int | None] = lambda _: None  # number of a card's rail
     # is called with the interfaces that networks made for a pod
-    attached: Callable[[PodName, Sequence[AttachedInterface]], Awaitable[None]] = _not_reported
+    attached: Callable[[PodName, Sequence[attachment.AttachedInterface]], Awaitable[None]] = (
+        _not_reported
+    )
     # records an Event about a pod: reason, sentence, is it a warning
     warn: Callable[[PodState, str, str, bool], None] = lambda *_: None
     # sentences about what in a pod does not suit the mode of a pool; raises KubeError
@@ -143,7 +135,7 @@ class NodeView:
             one.claim.namespace == pod.namespace for one in self._asked.kubelet.claims.booked
         )
 
-    async def settle(self, sandbox: Sandbox, pod: PodState) -> tuple[Holding, ...]:
+    async def settle(self, sandbox: attachment.Sandbox, pod: PodState) -> tuple[Holding, ...]:
         """Write settings for the containers of a pod without networks that hold shares by claims.
 
         Return what they hold where they may have claims; raise KubeError when nobody reports it.
@@ -156,7 +148,7 @@ class NodeView:
 
     async def made(
         self,
-        sandbox: Sandbox,
+        sandbox: attachment.Sandbox,
         edits: Mapping[HeldShare, Edits],
         annotations: Mapping[str, str],
         holdings: Sequence[Holding],
@@ -220,7 +212,7 @@ class NodeView:
         """Return what the pod's containers hold, by the kubelet; raise Unavailable."""
         return await self._asked.kubelet.holdings_of(pod)
 
-    def granted(self, holdings: Sequence[Holding]) -> tuple[GrantedShare, ...]:
+    def granted(self, holdings: Sequence[Holding]) -> tuple[attachment.GrantedShare, ...]:
         """Return the shares among the holdings, container by container; those by claims come last.
 
         Raise Unavailable for one of kube-rdma that cannot be looked up now: without it a network
@@ -247,12 +239,12 @@ class NodeView:
         )
         return (*by_plugin, *by_claim)
 
-    def _granted(self, pool: Pool, container: str, share: ShareId) -> GrantedShare:
+    def _granted(self, pool: Pool, container: str, share: ShareId) -> attachment.GrantedShare:
         """Return a share with what Allocate gave early; after a restart, what it would give now."""
         row, resource, shares = terms(pool.spec), pool.spec.resource, [pool.index[share]]
         early = row.attach is Attach.NONE
         nodes = self._asked.kubelet.given(resource, share) if early else ()
-        return GrantedShare(
+        return attachment.GrantedShare(
             container=container,
             resource=resource,
             share=share,
@@ -275,8 +267,10 @@ class NodeView:
         return pools
 
     async def host(
-        self, wishes: Sequence[MatchedEntry] | None = None, granted: Sequence[GrantedShare] = ()
-    ) -> HostNetwork:
+        self,
+        wishes: Sequence[attachment.MatchedEntry] | None = None,
+        granted: Sequence[attachment.GrantedShare] = (),
+    ) -> attachment.HostNetwork:
         """Return the node's links and RDMA now, as these networks need them; None: all of it."""
         host = await asyncio.to_thread(self._host, wishes, granted)
         if not any(wish.network.rails for wish in wishes or ()):
@@ -285,8 +279,10 @@ class NodeView:
         return replace(host, rails=tuple((i, n) for i, n in numbers.items() if n is not None))
 
     def _host(
-        self, wishes: Sequence[MatchedEntry] | None, granted: Sequence[GrantedShare]
-    ) -> HostNetwork:
+        self,
+        wishes: Sequence[attachment.MatchedEntry] | None,
+        granted: Sequence[attachment.GrantedShare],
+    ) -> attachment.HostNetwork:
         if wishes is not None:
             leaving = may_leave(wishes, granted)
             survey = self._asked.survey.last(leaving=leaving)
@@ -299,7 +295,7 @@ class NodeView:
         host = host_network(self._asked.survey.take(), links)
         return self._whose(with_ways(host, self._asked.ways(links)))
 
-    def _whose(self, host: HostNetwork) -> HostNetwork:
+    def _whose(self, host: attachment.HostNetwork) -> attachment.HostNetwork:
         """Return the host with the cards that belong to the holder of their share."""
         pools = [pool for pool in self._pools.values() if terms(pool.spec).owns]
         owned = tuple((card, pool.spec.resource) for pool in pools for card in pool.cards)
@@ -314,7 +310,7 @@ class NodeView:
         """
         return await asyncio.to_thread(self._asked.functions, functions) if functions else ()
 
-    async def refuse_full(self, planned: Sequence[Plan]) -> None:
+    async def refuse_full(self, planned: Sequence[attachment.Plan]) -> None:
         """Raise Refused where a card has no GIDs left for the addresses of these plans."""
         if wanted := gids_wanted(planned):
             for table in await asyncio.to_thread(self._asked.gids, wanted):
@@ -357,7 +353,7 @@ class NodeView:
         return [ip_pool.named(one.spec, one.name) for one in seen.objects]
 
     async def tell(
-        self, pod: PodState, interfaces: Sequence[AttachedInterface], call: Call
+        self, pod: PodState, interfaces: Sequence[attachment.AttachedInterface], call: Call
     ) -> None:
         """Write the pod's status annotations, the cluster's network first."""
         await self._networks.tell(pod, network_status.statuses(pod, interfaces, call))
@@ -367,7 +363,7 @@ class NodeView:
     async def tell_own(
         self,
         pod: PodState,
-        interfaces: Sequence[AttachedInterface],
+        interfaces: Sequence[attachment.AttachedInterface],
         others: frozenset[InterfaceName],
     ) -> None:
         """Write the own annotation, and keep its entries about the interfaces `others`."""

@@ -8,14 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from kube_rdma.model import pools
 from kube_rdma.model.attach import steps
-from kube_rdma.model.pools import (
-    FunctionPlace,
-    FunctionSettings,
-    RebindFunction,
-    ResetFunction,
-    SetFunction,
-)
 
 
 def describe(step: steps.Step | steps.Undo) -> str:
@@ -33,11 +27,11 @@ def _make_link(step: steps.MakeLink) -> str:
     return f"make {step.name}, {kind} on {step.parent.name}" + _with(more)
 
 
-def _function(place: FunctionPlace) -> str:
+def _function(place: pools.FunctionPlace) -> str:
     return f"virtual function {place.number} of {place.physical.name}"
 
 
-def _settings(settings: FunctionSettings) -> str:
+def _settings(settings: pools.FunctionSettings) -> str:
     words = {True: "on", False: "off"}
     facts = {
         "MAC": settings.mac,
@@ -88,8 +82,8 @@ TEXTS: Mapping[type[steps.Step | steps.Undo], Callable[[Any], str]] = {
         f"take {step.link.name} from the node as {step.name}"
         f"{', when its port is ACTIVE' if step.active else ''}"
     ),
-    SetFunction: lambda step: f"set up {_function(step.place)}: {_settings(step.wanted)}",
-    RebindFunction: lambda step: (
+    pools.SetFunction: lambda step: f"set up {_function(step.place)}: {_settings(step.wanted)}",
+    pools.RebindFunction: lambda step: (
         f"bind {step.driver} to {step.pci} again, which then has the GUID {step.guid}"
     ),
     steps.SetLink: lambda step: f"bring {step.name} up" + _with({"MTU": step.mtu, "MAC": step.mac}),
@@ -117,7 +111,9 @@ TEXTS: Mapping[type[steps.Step | steps.Undo], Callable[[Any], str]] = {
         f"remove {', '.join(link.name for link in step.links) or 'nothing'}"
     ),
     steps.GiveBackLink: _give_back,
-    ResetFunction: lambda undo: f"set {_function(undo.place)} back: {_settings(undo.previous)}",
+    pools.ResetFunction: lambda undo: (
+        f"set {_function(undo.place)} back: {_settings(undo.previous)}"
+    ),
     steps.RestoreRdma: lambda step: (
         f"make the {step.kind} device {step.name} on {step.link.name} again"
     ),

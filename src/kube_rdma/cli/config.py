@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kube_base.frozen import Frozen
-from kube_rdma.cli.options import (
-    ADMISSION_SET,
-    ClusterOptions,
-    choice_option,
-    cluster_options,
-    flag_option,
-)
+from kube_rdma.cli import options
 from kube_rdma.cli.output import ExitCode, ProgressLine, examples, show, show_document, tell
 from kube_rdma.cli.recorded import sysfs_option
 
@@ -37,7 +31,7 @@ class _Place(Frozen):
     sysfs: SysfsRoot | None
     node: bool
     node_name: str | None
-    cluster: ClusterOptions
+    cluster: options.ClusterOptions
 
 
 _STDIN = "-"
@@ -63,7 +57,7 @@ def config() -> None:
 )
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @sysfs_option("Also show which cards the pools have on a recorded node.")
-@flag_option("--node", help="Also show which cards the pools have on this node.")
+@options.flag_option("--node", help="Also show which cards the pools have on this node.")
 @click.option(
     "--node-name",
     envvar="NODE_NAME",
@@ -72,15 +66,15 @@ def config() -> None:
     help="Name of this node's Node object, for --node. Pools do not move cards that have its "
     "addresses.",
 )
-@cluster_options()
-@choice_option(
+@options.cluster_options()
+@options.choice_option(
     "-o",
     "--output",
     of=["table", "json"],
     default="table",
     help="Output format: table for people, json for programs.",
 )
-@ADMISSION_SET
+@options.ADMISSION_SET
 def check(
     files: tuple[str, ...],
     output: str,
@@ -89,7 +83,7 @@ def check(
     sysfs: SysfsRoot | None,
     node: bool,
     node_name: str | None,
-    cluster: ClusterOptions,
+    cluster: options.ClusterOptions,
 ) -> None:
     """Show what files mean, or their faults.
 

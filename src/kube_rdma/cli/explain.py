@@ -15,14 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kube_rdma.cli import completion
-from kube_rdma.cli.options import (
-    ClusterOptions,
-    cluster_options,
-    named_pod,
-    path_option,
-    root_of_host,
-)
+from kube_rdma.cli import completion, options
 from kube_rdma.cli.output import AS_JSON, TEXT_OUTPUT, ExitCode, ProgressLine, examples, show_result
 from kube_rdma.cli.recorded import sysfs_option
 
@@ -57,7 +50,7 @@ _CLAIMS = ("claim", "claims", "resourceclaim", "resourceclaims")
     default="",
     shell_complete=completion.pod_targets,
 )
-@path_option(
+@options.path_option(
     "-f",
     "--filename",
     help="Manifest of a pod that does not exist yet, or of a Job, Deployment or the like; - is "
@@ -79,10 +72,10 @@ _CLAIMS = ("claim", "claims", "resourceclaim", "resourceclaims")
     help="File with the pools of the recorded node, in any format of `kube-rdma config`, or with "
     "networks and IPPools. May be repeated.",
 )
-@cluster_options(namespace=True)
+@options.cluster_options(namespace=True)
 @TEXT_OUTPUT
 @AS_JSON
-@path_option(
+@options.path_option(
     "--state-dir",
     metavar="DIR",
     help="Folder of the agent's records, if this machine is the pod's node. Default: "
@@ -95,7 +88,7 @@ def explain(
     target: str,
     filename: Path | None,
     node: str | None,
-    cluster: ClusterOptions,
+    cluster: options.ClusterOptions,
     **more: Any,
 ) -> None:
     """Show what a pod asked for and got.
@@ -128,7 +121,7 @@ def explain(
         with ProgressLine("Reading the cluster."):
             evidence = asyncio.run(explain_manifest(places, template, node, connect))
     else:
-        pod = named_pod(target, lambda: cluster.usual_namespace(opener))
+        pod = options.named_pod(target, lambda: cluster.usual_namespace(opener))
         if pod is None:
             raise click.UsageError("Name a pod: pod/NAME or pod/NAMESPACE/NAME.")
         with ProgressLine("Reading the cluster, and the pod."):
@@ -160,7 +153,7 @@ def _places(state: Path | None) -> ExplainPlaces:
     return ExplainPlaces(
         here=os.environ.get("NODE_NAME") or os.uname().nodename,
         state=state or _STATE,
-        host=root_of_host(),
+        host=options.root_of_host(),
     )
 
 

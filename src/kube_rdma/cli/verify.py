@@ -19,21 +19,9 @@ import click
 
 from kube_base.foreign_json import Undecodable, decoded
 from kube_base.frozen import Frozen, replace
-from kube_rdma.cli import completion
+from kube_rdma.cli import completion, output
 from kube_rdma.cli.beside import beside
 from kube_rdma.cli.options import ClusterOptions, cluster_options, flag_option
-from kube_rdma.cli.output import (
-    ExitCode,
-    ProgressLine,
-    document_text,
-    examples,
-    for_people,
-    keep,
-    page_size,
-    tell,
-    writable,
-    written,
-)
 from kube_rdma.cli.verify_options import PodOptions, VerifyOptions, pod_options, verify_options
 from kube_rdma.lib.page import counted
 from kube_rdma.model.verify import PERFTEST_IMAGE, Pairing
@@ -62,14 +50,14 @@ def check_before(options: VerifyOptions) -> None:
     """Raise now what would be wrong at the end, before anything is measured."""
     _earlier(options)
     if options.svg is not None:
-        writable(options.svg)
+        output.writable(options.svg)
 
 
 async def measured(cluster: Cluster, who: Participants, options: VerifyOptions) -> PairProof:
     """Measure, and show it; in JSON all at the end."""
     before = _earlier(options)
     is_wanted = not (options.verbose and options.output == "table")  # rows come one by one
-    with ProgressLine("Looking at the pods.", is_wanted=is_wanted) as line:
+    with output.ProgressLine("Looking at the pods.", is_wanted=is_wanted) as line:
         proof, unshown = await _measured(cluster, who, options, before, line)
     _show(proof, options, unshown)
     return proof
@@ -80,7 +68,7 @@ async def _measured(
     who: Participants,
     options: VerifyOptions,
     before: Mapping[PairKey, float],
-    line: ProgressLine,
+    line: output.ProgressLine,
 ) -> tuple[PairProof, list[str]]:
     """Return the proof, and rows of it that the output did not take."""
     from kube_client.pod_commands import PodCommands
@@ -127,7 +115,7 @@ async def _claimed(cluster: Cluster, who: Participants) -> ClaimedCards:
 
     cards, why = await cards_or_why(cluster, who.taking.pods)
     if why:
-        tell(why)
+        output.tell(why)
     return cards
 
 
@@ -158,21 +146,21 @@ def _show(proof: PairProof, options: VerifyOptions, unshown: list[str]) -> None:
     from kube_rdma.verify.views import proof_document, proof_page
 
     if options.output == "table":
-        text = written(proof_page(proof, *page_size(), verbose=options.verbose))
+        text = output.written(proof_page(proof, *output.page_size(), verbose=options.verbose))
     else:
-        text = document_text(proof_document(proof), "json")
+        text = output.document_text(proof_document(proof), "json")
     try:
         if options.svg is not None and proof.rated:
-            keep(_drawn(proof), options.svg)
+            output.keep(_drawn(proof), options.svg)
     finally:
-        keep("\n".join([*unshown, text]))
+        output.keep("\n".join([*unshown, text]))
 
 
 class _Progress:
     """Shows pairs while they are measured: their rows, or their count in the line of progress."""
 
     def __init__(
-        self, options: VerifyOptions, table: PairTable, run: PairedRun, line: ProgressLine
+        self, options: VerifyOptions, table: PairTable, run: PairedRun, line: output.ProgressLine
     ) -> None:
         self._rows = options.verbose and options.output == "table"
         self._table, self._run, self._line = table, run, line
@@ -181,14 +169,14 @@ class _Progress:
         # reader that has gone does.
         self.unshown: list[str] = []
         if self._rows and run.due:
-            self._row(written(table.head))
+            self._row(output.written(table.head))
 
     def show(self, outcome: PairOutcome) -> None:
         """Show one more."""
         self._done += 1
         self._failed += not outcome.rows
         if self._rows:
-            self._row(written(self._table.row(outcome)))
+            self._row(output.written(self._table.row(outcome)))
         else:
             pairs = f"{self._done} of {self._run.due} pairs are measured"
             self._line.tell(f"{pairs}, {self._failed} failed.")
@@ -202,7 +190,7 @@ class _Progress:
         """Print a row; behind one that was not taken none is, so that all are in one place."""
         if not self.unshown:
             try:
-                click.echo(text, color=for_people() or None)
+                click.echo(text, color=output.for_people() or None)
             except BrokenPipeError:
                 raise
             except OSError:
@@ -255,13 +243,13 @@ def run_to_end(work: Coroutine[Any, Any, PairProof]) -> None:
         proof = asyncio.run(until_asked())
     except asyncio.CancelledError:
         click.echo("Interrupted.", err=True)
-        sys.exit(ExitCode.INTERRUPTED)
+        sys.exit(output.ExitCode.INTERRUPTED)
     if proof.interrupted:
-        sys.exit(ExitCode.INTERRUPTED)
+        sys.exit(output.ExitCode.INTERRUPTED)
     if not proof.rated:
-        sys.exit(ExitCode.REFUSED)
+        sys.exit(output.ExitCode.REFUSED)
     if not proof.is_well:
-        sys.exit(ExitCode.UNKNOWN if proof.holds else ExitCode.PROBLEM)
+        sys.exit(output.ExitCode.UNKNOWN if proof.holds else output.ExitCode.PROBLEM)
 
 
 # `kube-rdma verify pods` and `verify nodes`.
@@ -269,7 +257,7 @@ def run_to_end(work: Coroutine[Any, Any, PairProof]) -> None:
 
 @click.command(
     "pods",
-    epilog=examples(
+    epilog=output.examples(
         "kube-rdma verify pods w-0 w-1 w-2 -n train",
         "kube-rdma verify pods -l app=train -n train --test read -q 30",
         "kube-rdma verify pods -l app=train --latency --max-us 5",
@@ -307,7 +295,7 @@ def verify_pods(
 
     async def run() -> PairProof:
         async with cluster.open(opener) as api:
-            with ProgressLine("Asking the cluster for the pods."):
+            with output.ProgressLine("Asking the cluster for the pods."):
                 space = cluster.namespace or api.namespace
                 of_space = VerifyObjects(api).pods(space, names=pods, selector=selector or "")
                 documents = await of_space
@@ -321,7 +309,7 @@ def verify_pods(
 
 @click.command(
     "nodes",
-    epilog=examples(
+    epilog=output.examples(
         "kube-rdma verify nodes --pairs ring",
         "kube-rdma verify nodes node-17 --pairs star",
         "kube-rdma verify nodes -f pod.yaml -o json > today.json",
@@ -359,7 +347,7 @@ def verify_nodes(
 
     async def run() -> PairProof:
         async with cluster.open(opener) as api:
-            with ProgressLine("Asking the cluster for the nodes."):
+            with output.ProgressLine("Asking the cluster for the nodes."):
                 if manifest is None:
                     request, cards = await _own(api, pod)
                 else:
@@ -371,16 +359,18 @@ def verify_nodes(
                 async with copies(VerifyObjects(api), request) as made:
                     lines.close()
                     proof = await measured(api, Participants(made, centre, cards), options)
-                    lines.enter_context(ProgressLine("Deleting the pods of the measurement."))
+                    lines.enter_context(
+                        output.ProgressLine("Deleting the pods of the measurement.")
+                    )
             return proof
 
     check_before(options)
     run_to_end(run())
 
 
-def _starting() -> ProgressLine:
+def _starting() -> output.ProgressLine:
     """Return the line of the longest wait; where none is shown it is printed."""
-    line = ProgressLine("Starting a pod on each node.")
+    line = output.ProgressLine("Starting a pod on each node.")
     if not line.is_shown:
         click.echo("Starting a pod on each node …", err=True)
     return line
@@ -464,7 +454,7 @@ KINDS = "macvlan", "ipvlan", "ipoib", "take", "function"
 
 @click.group(
     invoke_without_command=True,
-    epilog=examples(
+    epilog=output.examples(
         "kube-rdma verify pods -l app=train -n train",
         "kube-rdma verify --hardware-selftest",
         "kube-rdma verify --hardware-selftest --yes --card mlx5_0 --kind macvlan",

@@ -20,14 +20,7 @@ from kube_rdma.cli.options import (
     text_option,
 )
 from kube_rdma.cli.output import OUTPUT
-from kube_rdma.model.verify import (
-    PERFTEST_IMAGE,
-    PROBE_SECONDS,
-    Operation,
-    Pairing,
-    PairStandard,
-    PerftestRun,
-)
+from kube_rdma.model import verify
 
 T = TypeVar("T", bound=Frozen)
 
@@ -37,9 +30,9 @@ _LATENCY_LIMIT = "--max-us"
 class VerifyOptions(Frozen):
     """The options that both commands have."""
 
-    run: PerftestRun
-    standard: PairStandard
-    pairing: Pairing
+    run: verify.PerftestRun
+    standard: verify.PairStandard
+    pairing: verify.Pairing
     both_ways: bool
     run_seconds: int
     probe_seconds: int
@@ -76,7 +69,7 @@ _POD_OPTIONS = (
         "--image",
         metavar="IMAGE",
         help="Image with perftest and a shell, without -f. No registry has the default: build it "
-        f"with Containerfile.perftest and push it to yours. Default: {PERFTEST_IMAGE}.",
+        f"with Containerfile.perftest and push it to yours. Default: {verify.PERFTEST_IMAGE}.",
     ),
     seconds_option(
         "--start-seconds", default=300, help="Longest time until the pods are Ready, in seconds."
@@ -86,8 +79,8 @@ _OPTIONS = (
     choice_option(
         "--pairs",
         "pairing",
-        of=Pairing,
-        default=Pairing.ALL.value,
+        of=verify.Pairing,
+        default=verify.Pairing.ALL.value,
         help="Pairs to measure. all: each pair, one rail at a time. ring: each card with two "
         "neighbours, all rails at once, in two or three rounds. star: the first one named with "
         "the others, or with all if only one node is named. ring and star measure each suspect "
@@ -96,8 +89,8 @@ _OPTIONS = (
     choice_option(
         "--test",
         "operation",
-        of=Operation,
-        default=Operation.WRITE.value,
+        of=verify.Operation,
+        default=verify.Operation.WRITE.value,
         help="RDMA operation that perftest measures.",
     ),
     flag_option("--latency", help="Measure latency instead of bandwidth."),
@@ -174,7 +167,7 @@ _OPTIONS = (
     ),
     seconds_option(
         "--probe-seconds",
-        default=PROBE_SECONDS,
+        default=verify.PROBE_SECONDS,
         envvar="KUBE_RDMA_PROBE_SECONDS",
         show_envvar=True,
         help="Longest time in which a pod says which devices it has, in seconds. A pod that takes "
@@ -206,7 +199,7 @@ def verify_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def with_options(**given: Any) -> None:
-        run = _taken(PerftestRun, given)
+        run = _taken(verify.PerftestRun, given)
         low, high = given.pop("low"), given.pop("high")
         if run.size is not None and run.all_sizes:
             raise click.UsageError("--size and --all-sizes exclude each other: leave one out.")
@@ -216,7 +209,7 @@ def verify_options(command: Callable[..., None]) -> Callable[..., None]:
         if not run.latency and high is not None:
             problem = f"{_LATENCY_LIMIT} is for latencies: say --latency, or --min-gbps."
             raise click.UsageError(problem)
-        standard = PairStandard(
+        standard = verify.PairStandard(
             latency=run.latency,
             limit=high if run.latency else low,
             line_share=given.pop("line_share") / 100,

@@ -27,11 +27,7 @@ from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.adapters.runtime.cri import find_socket, read_runtime
 from kube_rdma.attach.rules.conflist import networks, plan, plugins, type_of
 from kube_rdma.claims.cluster import node_slices
-from kube_rdma.doctor.beside_sysfs import (
-    read_beside_sysfs,
-    recorded_beside_sysfs,
-    with_beside_sysfs,
-)
+from kube_rdma.doctor import beside_sysfs
 from kube_rdma.doctor.cluster import address_ranges, address_uses, vpc_cni_version
 from kube_rdma.doctor.pod import OpenCluster, observed_links, observed_routes, pod_here
 from kube_rdma.doctor.rules.cards import bridges_of, functions_of
@@ -99,8 +95,8 @@ async def observe(places: DoctorPlaces, opener: OpenCluster) -> model.Observatio
             slices=part.slices,
             pod=part.pod,
         )
-    elif (beside := recorded_beside_sysfs(places.sysfs)) is not None:
-        seen = with_beside_sysfs(seen, beside)
+    elif (beside := beside_sysfs.recorded_beside_sysfs(places.sysfs)) is not None:
+        seen = beside_sysfs.with_beside_sysfs(seen, beside)
     return replace(seen, not_seen=(*reader.not_seen, *seen.not_seen))
 
 
@@ -191,7 +187,7 @@ async def _of_this_machine(
     seen: model.Observation, survey: Survey, places: DoctorPlaces, reader: PartReader
 ) -> model.Observation:
     beside, kubelet, runtime = await asyncio.gather(
-        read_beside_sysfs(survey, places.interval),  # as long as it takes
+        beside_sysfs.read_beside_sysfs(survey, places.interval),  # as long as it takes
         _kubelet(places, reader),
         reader.asked("runtime", lambda: read_runtime(_socket(places))),
     )
@@ -203,7 +199,7 @@ async def _of_this_machine(
         return tuple(model.ObservedRail(rail, card) for rail, card in places_of(record))
 
     return replace(
-        with_beside_sysfs(seen, beside),
+        beside_sysfs.with_beside_sysfs(seen, beside),
         versions=model.SystemVersions(__version__, read_kernel(), _system(places.host)),
         modules=reader.part("modules", proc.read_modules),
         absent=reader.part("absent", lambda: _absent(survey)),

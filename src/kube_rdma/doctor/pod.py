@@ -21,13 +21,8 @@ from kube_rdma.adapters.cni.conf.places import inside
 from kube_rdma.adapters.journal.journal import glances
 from kube_rdma.adapters.kernel import proc
 from kube_rdma.adapters.kernel.cgroups import HOST_CGROUPS, HostCgroups, RdmaGroups
+from kube_rdma.adapters.kernel.netlink import rtnl_read
 from kube_rdma.adapters.kernel.netlink.rdma_read import read_queue_pairs
-from kube_rdma.adapters.kernel.netlink.rtnl_read import (
-    interfaces,
-    open_rtnl,
-    seen_links,
-    seen_routes,
-)
 from kube_rdma.adapters.kernel.pod.namespaces import Namespace, open_inside
 from kube_rdma.adapters.kernel.pod.steps import PodNetwork, open_pod
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
@@ -171,9 +166,9 @@ def observed_links(below: Mapping[int, str] | None = None) -> tuple[model.Observ
 
     `below` are the node's names by index, for a namespace of a pod.
     """
-    with open_rtnl() as netlink:
-        links = seen_links(netlink)
-        carriers = {one.seen.index: one.carrier for one in interfaces(netlink)}
+    with rtnl_read.open_rtnl() as netlink:
+        links = rtnl_read.seen_links(netlink)
+        carriers = {one.seen.index: one.carrier for one in rtnl_read.interfaces(netlink)}
     return noted(links, carriers, below)
 
 
@@ -206,8 +201,8 @@ def noted(
 
 def observed_routes() -> tuple[model.ObservedRoute, ...]:
     """Return the unicast routes of this thread's namespace; raise Unavailable."""
-    with open_rtnl() as netlink:
-        routes = seen_routes(netlink, seen_links(netlink))
+    with rtnl_read.open_rtnl() as netlink:
+        routes = rtnl_read.seen_routes(netlink, rtnl_read.seen_links(netlink))
     return tuple(
         model.ObservedRoute(one.name, str(one.to), str(one.via or ""), one.table or 0)
         for one in routes
@@ -216,8 +211,8 @@ def observed_routes() -> tuple[model.ObservedRoute, ...]:
 
 def with_namespace(seen: model.ObservedPod, namespace: Path) -> model.ObservedPod:
     """Add links, routes and RDMA devices of its network namespace; raise Unavailable or Refused."""
-    with open_rtnl() as netlink:
-        below = {one.seen.index: str(one.seen.name) for one in interfaces(netlink)}
+    with rtnl_read.open_rtnl() as netlink:
+        below = {one.seen.index: str(one.seen.name) for one in rtnl_read.interfaces(netlink)}
     links = open_inside(namespace, partial(observed_links, below))
     routes = open_inside(namespace, observed_routes)
     try:

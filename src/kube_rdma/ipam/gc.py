@@ -25,18 +25,9 @@ from kube_rdma.adapters.cluster.events import About, Events
 from kube_rdma.adapters.cluster.kinds.node import NODE, node_state
 from kube_rdma.ipam import cluster as kinds
 from kube_rdma.ipam.effect_runner import EffectRunner, IpamTiming
+from kube_rdma.ipam.rules import reclaim
 from kube_rdma.ipam.rules.effects import Effects
 from kube_rdma.ipam.rules.pools import counted, overlaps
-from kube_rdma.ipam.rules.reclaim import (
-    ClusterView,
-    GcState,
-    conflicts,
-    foreign_nodes,
-    nearly_full,
-    operations,
-    outside,
-    usage,
-)
 from kube_rdma.ipam.rules.subpools import Subpool, given, key_of, subpools
 from kube_rdma.ipam.views import Holder, PoolState
 from kube_rdma.lib.mirror import Mirror, follow_all
@@ -69,7 +60,7 @@ async def run_gc(
     mirrors: tuple[Mirror[Any], ...] = (pools, blocks, leases, nodes)
     notices = Notices()
     walls = {kind: ObjectWalls(kind) for kind in _KINDS}
-    state = GcState(cooldown=0.0, timing=timing.agreed)
+    state = reclaim.GcState(cooldown=0.0, timing=timing.agreed)
     runner = EffectRunner(kinds.IpamObjects(cluster, namespace), timing)
     async with asyncio.TaskGroup() as tasks:
         await follow_all(tasks, cluster, timing.pause, *mirrors)
@@ -79,20 +70,22 @@ async def run_gc(
                 state.cooldown = max(
                     [state.cooldown, *(cooldown for cooldown, _ in pools.values.values())]
                 )
-                view = ClusterView(
+                view = reclaim.ClusterView(
                     {block.key: block for block in blocks.values.values()},
                     {lease.node: lease for lease in leases.values.values()},
                     tuple(queue for _, queue in pools.values.values()),
                     frozenset(ipam.NodeName(n) for n, serves in nodes.values.items() if serves),
                 )
                 with contained("addresses of gone nodes"):  # what was observed is not lost
-                    for kind, name, operation in operations(state, view, timing.clock()):
+                    for kind, name, operation in reclaim.operations(state, view, timing.clock()):
                         if any(mirror.trouble for mirror in mirrors):
                             break
                         about = About(kind, name, api_version=_KINDS[kind])
                         do = partial(_do, runner, events, operation, about)
                         await walls[kind].run(about, do)
-                for node in notices.news("foreign nodes", *foreign_nodes(state.observations)):
+                for node in notices.news(
+                    "foreign nodes", *reclaim.foreign_nodes(state.observations)
+                ):
                     why = f"there was never a lease ipam.{node} in namespace {namespace}"
                     log.warning("addresses left", node=node, why=why)
             await asyncio.sleep(timing.gc_interval)
@@ -174,8 +167,8 @@ def states(snapshot: Snapshot) -> tuple[PoolState, ...]:
     pool_states = []
     for name, pool in sorted(snapshot.pools.items()):
         parts = snapshot.subpools.get(name, ())
-        usages = usage(parts, snapshot.blocks)
-        notes = tuple(filter(None, map(nearly_full, usages)))
+        usages = reclaim.usage(parts, snapshot.blocks)
+        notes = tuple(filter(None, map(reclaim.nearly_full, usages)))
         if not parts:
             notes = tuple(
                 each.problem for each in snapshot.faults if f"IPPool {name}" in each.problem
@@ -203,9 +196,9 @@ def _block_findings(snapshot: Snapshot) -> Iterator[Finding]:
             for subpool in parts
             if subpool.network == block.key.network
         ]
-        for error in conflicts(block):
+        for error in reclaim.conflicts(block):
             yield Finding("", str(error), code="two holders")
-        for error in outside(block, here):
+        for error in reclaim.outside(block, here):
             yield Finding("", str(error), severity=Severity.WARNING, code="in no pool")
 
 
@@ -234,8 +227,8 @@ def _node_findings(snapshot: Snapshot) -> Iterator[Finding]:
 
 def _pool_findings(snapshot: Snapshot) -> Iterator[Finding]:
     for name, parts in snapshot.subpools.items():
-        for full in usage(parts, snapshot.blocks):
-            if sentence := nearly_full(full):
+        for full in reclaim.usage(parts, snapshot.blocks):
+            if sentence := reclaim.nearly_full(full):
                 yield Finding("", f"IPPool {name}: {sentence}", code="nearly full")
     usable = [snapshot.pools[name] for name in snapshot.subpools]
     for sentence in overlaps(usable):

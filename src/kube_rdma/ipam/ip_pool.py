@@ -18,20 +18,10 @@ from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 from kube_base.errors import Refused
 from kube_base.frozen import Frozen, replace
 from kube_rdma.ipam.objects import IPPoolStatus
+from kube_rdma.lib.text import words
 from kube_rdma.lib.text.document import Document, Value, of_json, of_value, shown
 from kube_rdma.lib.text.faults import Slip, slips, validate
 from kube_rdma.lib.text.typed import GoTyped, Many, OfPrograms, Typed
-from kube_rdma.lib.text.words import (
-    Cidr,
-    IpAddress,
-    IpSpan,
-    Label,
-    TextForm,
-    bounds,
-    meeting,
-    meets,
-    written,
-)
 from kube_rdma.model import ipam
 
 MOST_NODES = 10_000  # whose slices a range names
@@ -41,7 +31,7 @@ MOST_RANGES, MOST_EXCLUDES, MOST_NAMESPACES = 64, 4096, 1024
 MOST_EXCLUDED = 1024  # addresses that perNodeExclusions of a CIDRPool come to in all slices
 CIDR_POOL = ("nv-ipam.nvidia.com", "CIDRPool")  # API group and kind
 
-_NODE = TextForm(
+_NODE = words.TextForm(
     "[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?",
     "a node's name: lower-case letters, digits, dashes and dots",
     "worker-1",
@@ -53,9 +43,9 @@ class ChosenSlice(Typed):
 
     node: Annotated[str, _NODE] = Field(examples=["worker-1"])
     """node is the name of the node. Example: worker-1."""
-    subnet: Cidr = Field(examples=["10.0.0.0/31"])
+    subnet: words.Cidr = Field(examples=["10.0.0.0/31"])
     """subnet is the slice of the node. No other node gets it. Example: 10.0.0.0/31."""
-    gateway: IpAddress | None = None
+    gateway: words.IpAddress | None = None
     """gateway is the address of the router in subnet. Left out: the one that gatewayIndex says.
     Example: 10.0.0.0.
     """
@@ -165,15 +155,15 @@ Rail: TypeAlias = Annotated[int, Field(ge=0, le=1023)]
 class PoolRange(Typed):
     """A part of a subnet that the pool gives from."""
 
-    subnet: Cidr = Field(examples=["10.0.0.0/24"])
+    subnet: words.Cidr = Field(examples=["10.0.0.0/24"])
     """subnet is where the addresses are taken from. Its prefix length becomes that of the pod's
     address. Example: 10.0.0.0/24.
     """
-    start: IpAddress | None = None
+    start: words.IpAddress | None = None
     """start is the first address of subnet that pods can get. Left out: the first of subnet."""
-    end: IpAddress | None = None
+    end: words.IpAddress | None = None
     """end is the last address of subnet that pods can get. Left out: the last of subnet."""
-    gateway: IpAddress | None = None
+    gateway: words.IpAddress | None = None
     """gateway is the address of the router of subnet; no pod gets it. Packets from the pod's
     address leave subnet over it, and routes without gw lead to it. Left out: subnet has no router.
     """
@@ -251,9 +241,9 @@ class PoolRange(Typed):
 class PoolRoute(Typed):
     """A route of every pod of the pool."""
 
-    dst: Cidr = Field(examples=["10.0.0.0/8"])
+    dst: words.Cidr = Field(examples=["10.0.0.0/8"])
     """dst is the subnet that the route leads to. Example: 10.0.0.0/8."""
-    gw: IpAddress | None = None
+    gw: words.IpAddress | None = None
     """gw is the address of the next router, in a subnet of ranges. Left out: the gateway of the
     range that the pod's address is from.
     """
@@ -271,7 +261,7 @@ class PoolRoute(Typed):
 class IPPoolSpec(Typed):
     """A pool of addresses as an administrator writes it."""
 
-    network: Label = Field("default", examples=["default"])
+    network: words.Label = Field("default", examples=["default"])
     """network is the address space of the pool. Pools of one network share no address; pools of
     different networks can. Left out: default.
     """
@@ -282,7 +272,7 @@ class IPPoolSpec(Typed):
     of each family that the ranges for its rail have. Ranges of one pool cannot overlap. IPv4
     addresses that end in .0 are left out.
     """
-    excludes: Many[IpSpan] = Field((), max_length=MOST_EXCLUDES)
+    excludes: Many[words.IpSpan] = Field((), max_length=MOST_EXCLUDES)
     """excludes are addresses that no pod gets: single addresses, subnets, or two ends with a dash.
     Network, broadcast and gateway addresses need no entry. Left out: none. Example:
     10.0.0.1-10.0.0.9.
@@ -304,7 +294,7 @@ class IPPoolSpec(Typed):
     neighbour solicitation. If another machine answers, the pod does not start with this address. It
     has no effect on InfiniBand and ipvlan. Left out: false.
     """
-    namespaces: Many[Label] = Field(
+    namespaces: Many[words.Label] = Field(
         (), min_length=1, max_length=MOST_NAMESPACES, examples=[["team-a"]]
     )
     """namespaces are the namespaces whose pods can get addresses of the pool. Left out: all
@@ -328,9 +318,9 @@ class IPPoolSpec(Typed):
         if ranges is None:
             return excludes
         remedy = "Correct it, or remove it; other addresses are not assigned anyway"
-        of_use = meeting(one.span for one in ranges)
+        of_use = words.meeting(one.span for one in ranges)
         idle = [
-            Slip(f"{written(each)} is outside of every range", remedy, (index,))
+            Slip(f"{words.written(each)} is outside of every range", remedy, (index,))
             for index, each in enumerate(excludes)
             if not of_use(each)
         ]
@@ -355,7 +345,7 @@ class PoolMetadata(Typed):
 
     model_config = ConfigDict(extra="ignore")
 
-    name: Label = Field(examples=["rail-0"])
+    name: words.Label = Field(examples=["rail-0"])
     """name is the name of the pool, by which networks refer to it."""
 
 
@@ -405,7 +395,7 @@ def spec(pool: ipam.IPPool) -> dict[str, Value]:
     fields: dict[str, Value] = {
         "network": pool.network,
         "ranges": [_range(each) for each in pool.ranges],
-        "excludes": [written(each) for each in pool.excludes],
+        "excludes": [words.written(each) for each in pool.excludes],
         "routes": [
             {"dst": str(each.to), **({"gw": str(each.via)} if each.via else {})}
             for each in pool.routes
@@ -462,19 +452,22 @@ def _compiled(
 
 def _overlaps(ranges: tuple[PoolRange, ...]) -> Iterator[Slip]:
     """Yield a fault for each range that begins before an earlier one has ended."""
-    order = sorted(range(len(ranges)), key=lambda index: bounds(ranges[index].span))
+    order = sorted(range(len(ranges)), key=lambda index: words.bounds(ranges[index].span))
     widest = None
     for index in order:
         current = ranges[index]
-        if widest is not None and meets(ranges[widest].span, current.span):
+        if widest is not None and words.meets(ranges[widest].span, current.span):
             late, early = max(widest, index), min(widest, index)
             yield Slip(
-                f"{written(ranges[late].span)} and ranges[{early}], "
-                f"{written(ranges[early].span)}, have addresses in common",
+                f"{words.written(ranges[late].span)} and ranges[{early}], "
+                f"{words.written(ranges[early].span)}, have addresses in common",
                 "Set start and end so that each address is in one range",
                 (late,),
             )
-        if widest is None or bounds(current.span)[::2] >= bounds(ranges[widest].span)[::2]:
+        if (
+            widest is None
+            or words.bounds(current.span)[::2] >= words.bounds(ranges[widest].span)[::2]
+        ):
             widest = index
 
 
@@ -507,28 +500,28 @@ class IndexRange(GoTyped):
 class ExcludedRange(GoTyped):
     """Addresses from the first to the last."""
 
-    start_ip: IpAddress
-    end_ip: IpAddress
+    start_ip: words.IpAddress
+    end_ip: words.IpAddress
 
 
 class StaticAllocation(GoTyped):
     """The prefix of a node; without a node's name it is reserved."""
 
     node_name: str = ""
-    gateway: IpAddress | None = None
-    prefix: Cidr
+    gateway: words.IpAddress | None = None
+    prefix: words.Cidr
 
 
 class CidrRoute(GoTyped):
     """A route of each pod."""
 
-    dst: Cidr
+    dst: words.Cidr
 
 
 class CidrPoolSpec(GoTyped):
     """The fields of a CIDRPool."""
 
-    cidr: Cidr
+    cidr: words.Cidr
     gateway_index: int | None = Field(None, ge=0)
     per_node_network_prefix: int = Field(ge=1, le=128)
     exclusions: Many[ExcludedRange] = ()
@@ -544,7 +537,7 @@ class CidrPoolMetadata(GoTyped):
 
     model_config = ConfigDict(extra="ignore")
 
-    name: Label
+    name: words.Label
 
 
 class CidrPoolObject(GoTyped):

@@ -23,20 +23,8 @@ from kube_base.frozen import Frozen, replace
 from kube_rdma.lib.phrases import short_count
 from kube_rdma.lib.text.document import shown
 from kube_rdma.lib.text.words import LABEL, address, bits_of, span, spans_of, written
-from kube_rdma.model import ipam
+from kube_rdma.model import ipam, kubernetes
 from kube_rdma.model.ipam import BorrowRequest, FamilyName, IPPool, Usage
-from kube_rdma.model.kubernetes import (
-    NOT_OBSERVED,
-    Condition,
-    Sentence,
-    SparsePart,
-    StatusPart,
-    Word,
-    condition,
-    cut,
-    observed,
-    stalled,
-)
 
 T = TypeVar("T")
 
@@ -55,7 +43,7 @@ _WHY = re.compile(r"(?P<problem>.*?)(?: - at `\$(?P<path>.*)`)?", re.DOTALL)
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 
 
-class BlockHolding(SparsePart, forbid_unknown_fields=True):
+class BlockHolding(kubernetes.SparsePart, forbid_unknown_fields=True):
     """A node and its part of the block."""
 
     node: Annotated[str, Meta(pattern=_NODE, max_length=253)]
@@ -66,7 +54,7 @@ class BlockHolding(SparsePart, forbid_unknown_fields=True):
     """
 
 
-class BlockPin(SparsePart, forbid_unknown_fields=True):
+class BlockPin(kubernetes.SparsePart, forbid_unknown_fields=True):
     """The last address of an owner."""
 
     owner: Annotated[str, Meta(max_length=384)]
@@ -77,7 +65,7 @@ class BlockPin(SparsePart, forbid_unknown_fields=True):
     """address is the address that the owner had last. Example: 10.0.0.70."""
 
 
-class IPBlockSpec(SparsePart, forbid_unknown_fields=True):
+class IPBlockSpec(kubernetes.SparsePart, forbid_unknown_fields=True):
     """The addresses of a block, and which node holds which of them."""
 
     network: Annotated[str, Meta(pattern=f"^{LABEL.form}$", max_length=63)]
@@ -95,7 +83,7 @@ class IPBlockSpec(SparsePart, forbid_unknown_fields=True):
     """
 
 
-class IPBlockObject(StatusPart):
+class IPBlockObject(kubernetes.StatusPart):
     """IPBlock records which node holds which of 64 addresses of a network.
 
     Only kube-rdma writes it: a change by hand can give an address to two pods.
@@ -107,7 +95,7 @@ class IPBlockObject(StatusPart):
     """spec says which addresses the block has, and which nodes hold them."""
 
 
-class LeaseSpec(SparsePart, forbid_unknown_fields=True):
+class LeaseSpec(kubernetes.SparsePart, forbid_unknown_fields=True):
     """The fields of a coordination.k8s.io Lease that kube-rdma writes; any other is a fault."""
 
     # An int32 of the API server, which others may fill too.
@@ -115,7 +103,7 @@ class LeaseSpec(SparsePart, forbid_unknown_fields=True):
     journal: ipam.JournalId = field(name="holderIdentity", default=ipam.JournalId(""))
 
 
-class _LeaseNotes(StatusPart, forbid_unknown_fields=True):
+class _LeaseNotes(kubernetes.StatusPart, forbid_unknown_fields=True):
     """The annotations, without their prefix."""
 
     boot: ipam.BootId
@@ -260,20 +248,20 @@ MOST_CONFLICTS = 64  # that are written; earlier releases wrote all
 LongText = Annotated[str, Meta(max_length=4096)]  # 64 subnets
 
 
-class IPPoolStatus(StatusPart):
+class IPPoolStatus(kubernetes.StatusPart):
     """The whole status; nodes write `wants`, the controller all the rest."""
 
-    observed_generation: int = NOT_OBSERVED
+    observed_generation: int = kubernetes.NOT_OBSERVED
     """observedGeneration is metadata.generation of the pool that this status is about. -1: no
     controller has looked at the pool.
     """
     ranges: LongText = ""
     """ranges is the list of the pool's subnets as one text, for kubectl get."""
-    used: Word = ""
+    used: kubernetes.Word = ""
     """used is the number of addresses that nodes hold, as a text for kubectl get. With two families
     it has both numbers. Example: 12 v4, 8 v6.
     """
-    free: Word = ""
+    free: kubernetes.Word = ""
     """free is the number of addresses that no node holds, as a text for kubectl get. With two
     families it has both numbers. Example: 12 v4, 8 v6.
     """
@@ -283,12 +271,12 @@ class IPPoolStatus(StatusPart):
     """wants are the requests of nodes that lack addresses for pods. Nodes with spare addresses give
     them back. A node removes its entries when it no longer waits.
     """
-    conditions: Annotated[tuple[Condition, ...], Meta(max_length=16)] = ()
+    conditions: Annotated[tuple[kubernetes.Condition, ...], Meta(max_length=16)] = ()
     """conditions are Ready and NearlyFull. Ready: the pool can be used, and no address has two
     holders. NearlyFull: nodes hold at least 90 percent of the addresses of a family and rail. A
     pool that cannot be used as it is written has Stalled too.
     """
-    conflicts: Annotated[tuple[Sentence, ...], Meta(max_length=16 * MOST_CONFLICTS)] = ()
+    conflicts: Annotated[tuple[kubernetes.Sentence, ...], Meta(max_length=16 * MOST_CONFLICTS)] = ()
     """conflicts are sentences about addresses that two nodes hold by their IPBlocks, and about
     IPBlocks that cannot be read: until they can, usage stays as it was. Empty: there are none.
     """
@@ -324,12 +312,16 @@ def pool_status(
     return replace(
         before,
         observed_generation=findings.generation,
-        ranges=cut(", ".join(str(each.subnet) for each in (pool.ranges if pool else ())), 4096),
+        ranges=kubernetes.cut(
+            ", ".join(str(each.subnet) for each in (pool.ranges if pool else ())), 4096
+        ),
         used=counted((each.family, each.held) for each in findings.usages),
         free=counted((each.family, each.free) for each in findings.usages),
         usage=usage,
-        conditions=observed(_conditions(before.conditions, findings, now), findings.generation),
-        conflicts=tuple(cut(each) for each in findings.conflicts[:MOST_CONFLICTS]),
+        conditions=kubernetes.observed(
+            _conditions(before.conditions, findings, now), findings.generation
+        ),
+        conflicts=tuple(kubernetes.cut(each) for each in findings.conflicts[:MOST_CONFLICTS]),
     )
 
 
@@ -347,8 +339,8 @@ def counted(parts: Iterable[tuple[FamilyName, int]]) -> str:
 
 
 def _conditions(
-    old: tuple[Condition, ...], findings: PoolFindings, now: str
-) -> tuple[Condition, ...]:
+    old: tuple[kubernetes.Condition, ...], findings: PoolFindings, now: str
+) -> tuple[kubernetes.Condition, ...]:
     """Return Ready and NearlyFull, and Stalled where only another spec helps."""
     ready = ("Usable", "Nodes give addresses of it.")
     if findings.broken:
@@ -360,7 +352,7 @@ def _conditions(
         full = ("Scarce", " ".join(f"{each}." for each in findings.scarce))
     usable = not (findings.broken or findings.conflicts)
     return (
-        condition(old, now, "Ready", usable, ready),
-        condition(old, now, "NearlyFull", bool(findings.scarce), full),
-        *stalled(old, now, ready if findings.broken else None),
+        kubernetes.condition(old, now, "Ready", usable, ready),
+        kubernetes.condition(old, now, "NearlyFull", bool(findings.scarce), full),
+        *kubernetes.stalled(old, now, ready if findings.broken else None),
     )

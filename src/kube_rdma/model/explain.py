@@ -11,13 +11,7 @@ from enum import StrEnum
 
 from kube_base.frozen import Frozen
 from kube_rdma.model.admission import PodTemplate
-from kube_rdma.model.attach.attachment import (
-    AttachedInterface,
-    Attachment,
-    HostNetwork,
-    Network,
-    NetworkAsk,
-)
+from kube_rdma.model.attach import attachment
 from kube_rdma.model.attach.steps import Step
 from kube_rdma.model.card import CardId
 from kube_rdma.model.claims.claim import ClaimParameters, PodClaims, ResourceClaim
@@ -34,7 +28,7 @@ class NodeBasis(Frozen):
 
     name: str
     pools: tuple[Pool, ...]
-    host: HostNetwork
+    host: attachment.HostNetwork
     state: NodeState | None = None  # of its Node object
     # Not exact: made of the NodeReport, which has no MTU, no length of an address and no settings
     # of virtual functions; rules that need these are not asked.
@@ -71,14 +65,16 @@ class PodEvidence(Frozen):
     node: str = ""
     phase: str = ""  # "": the pod does not exist yet
     why: str = ""  # the reason that it waits for
-    asks: tuple[NetworkAsk, ...] = ()  # of its annotation, with the namespace of the network
-    networks: tuple[Network, ...] = ()  # those that it asks for
+    asks: tuple[
+        attachment.NetworkAsk, ...
+    ] = ()  # of its annotation, with the namespace of the network
+    networks: tuple[attachment.Network, ...] = ()  # those that it asks for
     ip_pools: Mapping[PoolName, IPPool] = {}  # of these networks
     unread: bool = False  # nobody could look for the networks
     pools_seen: bool = True
     misread: tuple[Finding, ...] = ()  # about documents that nobody understands
-    attached: tuple[AttachedInterface, ...] = ()  # by its status annotation
-    recorded: tuple[Attachment, ...] | None = None  # by its agent's journal
+    attached: tuple[attachment.AttachedInterface, ...] = ()  # by its status annotation
+    recorded: tuple[attachment.Attachment, ...] | None = None  # by its agent's journal
     bindings: tuple[Binding, ...] | None = None  # likewise
     basis: NodeBasis | None = None
     findings: tuple[Finding, ...] = ()

@@ -26,15 +26,8 @@ from kube_rdma.adapters.cluster.kinds.pod import (
     WorkloadStatus,
     status_of,
 )
+from kube_rdma.model import operator
 from kube_rdma.model.kubernetes import MIRROR
-from kube_rdma.model.operator import (
-    DRIVER_FIELDS,
-    ClusterPolicy,
-    DaemonSetProgress,
-    DrainPolicy,
-    DriverPod,
-    ShareHolder,
-)
 from kube_rdma.model.reports import NodeReport
 from kube_rdma.operator.documents import nic_cluster_policy
 from kube_rdma.operator.documents.nic_cluster_policy import NicClusterPolicyStatus
@@ -57,18 +50,18 @@ CLAIM = "resource.k8s.io/claim"  # stands for a pod's ResourceClaims, whatever d
 
 def driver_pod(
     pod: FullPod, template: Mapping[str, Any], *, unloads: bool, placed: bool
-) -> DriverPod:
+) -> operator.DriverPod:
     """Return a driver's pod as rules read it; `template` is the present one of its DaemonSet.
 
     A pod that is not `placed` any more is about to be deleted by its DaemonSet's controller.
     """
     images = [container["image"] for container in template["spec"]["containers"]]
-    fields = template["metadata"].get("annotations", {}).get(DRIVER_FIELDS)
-    return DriverPod(
+    fields = template["metadata"].get("annotations", {}).get(operator.DRIVER_FIELDS)
+    return operator.DriverPod(
         name=pod.name,
         uid=pod.uid,
         current=[container.image for container in pod.spec.containers] == images
-        and pod.annotation(DRIVER_FIELDS) == fields,
+        and pod.annotation(operator.DRIVER_FIELDS) == fields,
         ready=is_ready(pod),
         deleting=pod.deleting or not placed,
         unloads=unloads,
@@ -81,8 +74,8 @@ def is_ready(pod: FullPod) -> bool:
 
 
 async def using_pods(
-    cluster: Cluster, drain: DrainPolicy | None, wait_for: str
-) -> tuple[tuple[str, frozenset[str], ShareHolder], ...]:
+    cluster: Cluster, drain: operator.DrainPolicy | None, wait_for: str
+) -> tuple[tuple[str, frozenset[str], operator.ShareHolder], ...]:
     """Return node, resources and identity of every pod that runs or will run.
 
     Pods that `drain` leaves alone stay. A pod that the selector `wait_for` chooses stays and has
@@ -95,14 +88,14 @@ async def using_pods(
         (
             pod.spec.node_name,
             frozenset([*_resources(pod.spec), *([""] if pod.uid in awaited else [])]),
-            ShareHolder(
+            operator.ShareHolder(
                 pod.namespace,
                 pod.name,
                 pod.uid,
                 pod.deleting,
                 stays=pod.uid in awaited
                 or (drained is not None and pod.uid not in drained)
-                or _stays(pod, drain or DrainPolicy()),
+                or _stays(pod, drain or operator.DrainPolicy()),
             ),
         )
         for pod in pods
@@ -129,7 +122,7 @@ async def all_reports(
     return {report.name: report.status for report in own if report.status}, seen.unread
 
 
-def _stays(pod: FullPod, drain: DrainPolicy) -> bool:
+def _stays(pod: FullPod, drain: operator.DrainPolicy) -> bool:
     """Decide whether the pod would come back at once, or kubectl's drain would refuse it."""
     daemon = any(owner.kind == "DaemonSet" for owner in pod.owners)
     if daemon or pod.annotation(MIRROR) is not None:
@@ -150,10 +143,10 @@ def _resources(spec: FullPodSpec) -> Iterator[str]:
 
 def progress_of(
     stored: Stored[Json, WorkloadStatus], pods: Collection[FullPod] = ()
-) -> DaemonSetProgress:
+) -> operator.DaemonSetProgress:
     """Return how far a DaemonSet is; `pods` are its own that run or wait."""
     status = stored.status or WorkloadStatus()
-    return DaemonSetProgress(
+    return operator.DaemonSetProgress(
         status.desired_number_scheduled,
         status.number_available,
         current=status.observed_generation >= stored.generation,
@@ -216,7 +209,7 @@ async def apply_document(cluster: Cluster, kind: ObjectKind[Json, Any], document
 class PolicyText(Frozen):
     """The spec of a policy as it was written: the policy, or why it is refused."""
 
-    policy: ClusterPolicy | None
+    policy: operator.ClusterPolicy | None
     refusal: Refused | None = None
 
 
@@ -248,7 +241,9 @@ NIC_CLUSTER_POLICY_OF_CLUSTER = _kind(namespaced=False)
 NIC_CLUSTER_POLICY_STATUS = NIC_CLUSTER_POLICY.read_as(NOTHING, NIC_CLUSTER_POLICY.status)
 
 
-def policy_of(stored: Stored[PolicyText, Any], namespace: str = "") -> ClusterPolicy | None:
+def policy_of(
+    stored: Stored[PolicyText, Any], namespace: str = ""
+) -> operator.ClusterPolicy | None:
     """Return the policy of an object; None when it is refused.
 
     `namespace` is the operator's, where the objects of a cluster-wide policy go.

@@ -34,6 +34,7 @@ from kube_rdma.lib.mirror import Mirror, follow_all
 from kube_rdma.model.install import Values
 from kube_rdma.model.kubernetes import NOT_OBSERVED, moment
 from kube_rdma.model.operator import AppliedState, ClusterPolicy
+from kube_rdma.operator import upgrades
 from kube_rdma.operator.cluster import (
     NIC_CLUSTER_POLICY,
     NIC_CLUSTER_POLICY_OF_CLUSTER,
@@ -50,18 +51,6 @@ from kube_rdma.operator.rules.daemon_sets import COMPONENT_LABEL, MANAGED_LABEL,
 from kube_rdma.operator.rules.placement import policy_node
 from kube_rdma.operator.rules.sync import Component, components, judged, overall
 from kube_rdma.operator.rules.upgrade import upgrade_state
-from kube_rdma.operator.upgrades import (
-    CLOSED_MARK,
-    DRIVERS,
-    STARTING,
-    UpgradeOutcome,
-    Upgrades,
-    adopted,
-    is_used,
-    pods_of,
-    ready_marks,
-    waiting,
-)
 
 log = structlog.get_logger()
 
@@ -108,7 +97,7 @@ class Operator:
         self._config_maps = Mirror(CONFIG_MAP, _itself, self._changed, labelled)
         self._nodes = Mirror(NODE, _node, self._changed)
         self._pods = Mirror(FULL_POD, _itself, self._changed, labelled)
-        self._upgrades = Upgrades(cluster)
+        self._upgrades = upgrades.Upgrades(cluster)
         self._upgrading = False
         self._notices, self._walls = Notices(), ObjectWalls("NicClusterPolicy")
 
@@ -180,13 +169,13 @@ class Operator:
             return PolicyVerdict(AppliedState.ERROR, str(stored.spec.refusal), stalled=True)
         nodes = tuple(self._nodes.values.values())
         parts = components(policy, nodes, described("workloads"), self._place.values)
-        await self._upgrades.label(ready_marks(policy, nodes, self._pods.values))
+        await self._upgrades.label(upgrades.ready_marks(policy, nodes, self._pods.values))
         for part in parts:
             await self._write(policy, part)
         upgraded = await self._upgrade(policy, stored, now)
-        waits = waiting(policy, nodes, upgraded)
+        waits = upgrades.waiting(policy, nodes, upgraded)
         progress = {
-            name: progress_of(stored, pods_of(stored, self._pods.values))
+            name: progress_of(stored, upgrades.pods_of(stored, self._pods.values))
             for name, stored in self._daemon_sets.values.items()
             if _owned(stored, policy)
         }
@@ -197,7 +186,7 @@ class Operator:
 
     async def _upgrade(
         self, policy: ClusterPolicy | None, stored: StoredPolicy | None, now: datetime
-    ) -> UpgradeOutcome:
+    ) -> upgrades.UpgradeOutcome:
         """Bring drivers nearer to the policy as far as that may be, and tell of it."""
         nodes, drivers = tuple(self._nodes.values.values()), self._drivers()
         upgraded = await self._upgrades.look(policy, nodes, drivers, self._pods.values, now)
@@ -234,10 +223,10 @@ class Operator:
 
         DaemonSets of drivers that an earlier release wrote stay until their nodes have labels.
         """
-        if part.name in DRIVERS:
+        if part.name in upgrades.DRIVERS:
             nodes = tuple(self._nodes.values.values())
             drivers = [one for one in self._drivers() if one.label(COMPONENT_LABEL) == part.name]
-            lacking = adopted(nodes, drivers, self._pods.values)
+            lacking = upgrades.adopted(nodes, drivers, self._pods.values)
             if lacking:
                 await self._upgrades.label(lacking)
                 return
@@ -282,7 +271,11 @@ class Operator:
     async def _prune(self, kind: ObjectKind[Json, Any], stored: Stored[Json, Any]) -> None:
         """Delete an object that nobody wants; a driver's, when no node is left that has it."""
         nodes = tuple(self._nodes.values.values())
-        if kind is DAEMON_SET and _is_driver(stored) and is_used(stored, nodes, self._pods.values):
+        if (
+            kind is DAEMON_SET
+            and _is_driver(stored)
+            and upgrades.is_used(stored, nodes, self._pods.values)
+        ):
             return
         await self._cluster.delete(kind, stored, unchanged=False)
         log.info("object deleted", kind=kind.kind, name=stored.name)
@@ -344,15 +337,15 @@ def _itself(stored: Stored[Any, Any]) -> Stored[Any, Any]:
 def _daemon_set(stored: Stored[Any, Any]) -> Stored[Any, Any]:
     """Return the object; raise here for a driver's that is unusable, before all are looked at."""
     if _is_driver(stored):
-        is_used(stored, (), {})
+        upgrades.is_used(stored, (), {})
     return stored
 
 
 def _node(stored: Stored[Any, Any]) -> Any:
     addresses = stored.status.addresses if stored.status else ()
     conditions = stored.status.conditions if stored.status else ()
-    mark = stored.annotation(CLOSED_MARK)
-    changing = mark not in (None, STARTING)
+    mark = stored.annotation(upgrades.CLOSED_MARK)
+    changing = mark not in (None, upgrades.STARTING)
     return replace(
         policy_node(stored.name, dict(stored.labels)),
         closed=stored.spec.unschedulable,
@@ -379,7 +372,7 @@ def _is_driver(stored: Stored[Any, Any]) -> bool:
     own = stored.label(MANAGED_LABEL) == MANAGER or any(
         owner.kind == "NicClusterPolicy" for owner in stored.owners
     )
-    return own and stored.label(COMPONENT_LABEL) in DRIVERS
+    return own and stored.label(COMPONENT_LABEL) in upgrades.DRIVERS
 
 
 def _owned(stored: Stored[Any, Any], policy: ClusterPolicy) -> bool:

@@ -20,25 +20,8 @@ from kube_client.kinds import Stored
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.pod import FULL_POD, FullPod
 from kube_rdma.adapters.cluster.nodes import Nodes, Pods
+from kube_rdma.model import operator
 from kube_rdma.model.kubernetes import PodState, moment
-from kube_rdma.model.operator import (
-    PLUGINS,
-    Close,
-    ClusterPolicy,
-    ComponentName,
-    DriverPlace,
-    DriverPod,
-    EndDrivers,
-    Evict,
-    LabelDrivers,
-    Open,
-    PolicyNode,
-    ShareHolder,
-    UpgradeAct,
-    UpgradeNode,
-    UpgradePlan,
-    UpgradePolicy,
-)
 from kube_rdma.operator.cluster import all_reports, driver_pod, is_ready, using_pods
 from kube_rdma.operator.rules.daemon_sets import COMPONENT_LABEL
 from kube_rdma.operator.rules.driver_sets import is_share, needs
@@ -48,7 +31,7 @@ from kube_rdma.operator.rules.upgrade import is_outdated, upgrade_plan
 CLOSED_MARK = "kube-rdma.io/closed-for-upgrade"
 STARTING = "driver-not-ready"  # what the mark says where nothing is changed; else since when
 _UNREAD = ("for what its NodeReport says, which cannot be read",)
-DRIVERS = (ComponentName.DRIVER, ComponentName.PEER_DRIVER)
+DRIVERS = (operator.ComponentName.DRIVER, operator.ComponentName.PEER_DRIVER)
 
 log = structlog.get_logger()
 
@@ -58,8 +41,8 @@ DaemonSets = Sequence[Stored[Any, Any]]
 class UpgradeOutcome(Frozen):
     """The result of one look: the plan, its nodes, and sentences about what was done."""
 
-    plan: UpgradePlan
-    nodes: tuple[UpgradeNode, ...] = ()
+    plan: operator.UpgradePlan
+    nodes: tuple[operator.UpgradeNode, ...] = ()
     done: tuple[str, ...] = ()
 
 
@@ -72,8 +55,8 @@ class Upgrades:
 
     async def look(
         self,
-        policy: ClusterPolicy | None,
-        nodes: Sequence[PolicyNode],
+        policy: operator.ClusterPolicy | None,
+        nodes: Sequence[operator.PolicyNode],
         daemon_sets: DaemonSets,
         pods: Mapping[str, FullPod],
         now: datetime,
@@ -82,7 +65,7 @@ class Upgrades:
         seen = _seen(policy, nodes, daemon_sets, pods, now)
         if any(map(is_outdated, seen)):
             seen = await self._with_uses(policy, seen, {node.name: node for node in nodes})
-        plan = upgrade_plan(policy.upgrades if policy else UpgradePolicy(), seen)
+        plan = upgrade_plan(policy.upgrades if policy else operator.UpgradePolicy(), seen)
         done = [sentence for act in plan.acts if (sentence := await self._do(act, pods, now))]
         done += _unreported(plan, seen)
         return UpgradeOutcome(plan, tuple(seen), tuple(done))
@@ -96,15 +79,18 @@ class Upgrades:
                 log.warning("node not labelled", node=node, why=str(error))
 
     async def _with_uses(
-        self, policy: ClusterPolicy | None, seen: list[UpgradeNode], nodes: Mapping[str, PolicyNode]
-    ) -> list[UpgradeNode]:
+        self,
+        policy: operator.ClusterPolicy | None,
+        seen: list[operator.UpgradeNode],
+        nodes: Mapping[str, operator.PolicyNode],
+    ) -> list[operator.UpgradeNode]:
         """Return the nodes with who holds shares there, and what the nodes need their cards for."""
-        upgrades = policy.upgrades if policy else UpgradePolicy()
+        upgrades = policy.upgrades if policy else operator.UpgradePolicy()
         reports, unread = await all_reports(self._cluster, nodes)
         offered = {pool.resource for report in reports.values() for pool in report.pools}
         for plugin in policy.plugins if policy else ():
             offered |= set(plugin.resources)
-        holders: dict[str, tuple[ShareHolder, ...]] = {}
+        holders: dict[str, tuple[operator.ShareHolder, ...]] = {}
         for name, resources, holder in await using_pods(
             self._cluster, upgrades.drains, upgrades.wait_for
         ):
@@ -122,27 +108,29 @@ class Upgrades:
             for node in seen
         ]
 
-    async def _do(self, act: UpgradeAct, pods: Mapping[str, FullPod], now: datetime) -> str:
+    async def _do(
+        self, act: operator.UpgradeAct, pods: Mapping[str, FullPod], now: datetime
+    ) -> str:
         """Carry an act out; return a sentence about it, "" where it could not be done now."""
         try:
             match act:
-                case Close(node, change):
+                case operator.Close(node, change):
                     await self._nodes.close(node, CLOSED_MARK, moment(now) if change else STARTING)
                     sentence = f"node {node} takes no pods until its driver runs"
-                case Open(node):
+                case operator.Open(node):
                     await self._nodes.close(node, CLOSED_MARK, "")
                     sentence = f"node {node} takes pods again"
-                case Evict(node, pod):
+                case operator.Evict(node, pod):
                     await self._pods.evict(PodState(pod.namespace, pod.name, pod.uid, node=node))
                     sentence = f"pod {pod} was evicted from node {node}"
-                case EndDrivers(node, ended):
+                case operator.EndDrivers(node, ended):
                     for driver in ended:
                         # The watch goes on while acts are done: one may have ended by itself.
                         if present := pods.get(driver.name):
                             await self._cluster.delete(FULL_POD, present, unchanged=False)
                     names = ", ".join(driver.name for driver in ended)
                     sentence = f"node {node}: ended {names}"
-                case LabelDrivers(node, labels):
+                case operator.LabelDrivers(node, labels):
                     await self._nodes.label(node, dict(labels))
                     words = (
                         f"{key}={value}" if value else f"{key} taken away" for key, value in labels
@@ -155,10 +143,10 @@ class Upgrades:
         return sentence
 
 
-def _unreported(plan: UpgradePlan, seen: Sequence[UpgradeNode]) -> list[str]:
+def _unreported(plan: operator.UpgradePlan, seen: Sequence[operator.UpgradeNode]) -> list[str]:
     """Return sentences about nodes that are closed now without a report of their own traffic."""
     silent = {node.name for node in seen if not node.reported}
-    closed = [act.node for act in plan.acts if isinstance(act, Close) and act.change]
+    closed = [act.node for act in plan.acts if isinstance(act, operator.Close) and act.change]
     return [
         f"node {name} has no NodeReport: routes and storage over its cards are not known, "
         "and its driver is changed"
@@ -168,7 +156,7 @@ def _unreported(plan: UpgradePlan, seen: Sequence[UpgradeNode]) -> list[str]:
 
 
 def adopted(
-    nodes: Sequence[PolicyNode], daemon_sets: DaemonSets, pods: Mapping[str, FullPod]
+    nodes: Sequence[operator.PolicyNode], daemon_sets: DaemonSets, pods: Mapping[str, FullPod]
 ) -> Mapping[str, Mapping[str, str]]:
     """Return the labels that nodes lack on which drivers of an earlier release run, by node.
 
@@ -185,7 +173,7 @@ def adopted(
 
 
 def is_used(
-    stored: Stored[Any, Any], nodes: Sequence[PolicyNode], pods: Mapping[str, FullPod]
+    stored: Stored[Any, Any], nodes: Sequence[operator.PolicyNode], pods: Mapping[str, FullPod]
 ) -> bool:
     """Decide whether a driver's DaemonSet has pods, or a node that it is for."""
     key, value, _ = _place(stored)
@@ -193,7 +181,9 @@ def is_used(
 
 
 def ready_marks(
-    policy: ClusterPolicy, nodes: Sequence[PolicyNode], pods: Mapping[str, FullPod]
+    policy: operator.ClusterPolicy,
+    nodes: Sequence[operator.PolicyNode],
+    pods: Mapping[str, FullPod],
 ) -> Mapping[str, Mapping[str, str | None]]:
     """Return the labels by which device plugins start behind the driver of their node, by node.
 
@@ -204,8 +194,8 @@ def ready_marks(
     begun = {
         pod.spec.node_name
         for pod in pods.values()
-        if pod.label(COMPONENT_LABEL) in PLUGINS
-        or (pod.label(COMPONENT_LABEL) == ComponentName.DRIVER and is_ready(pod))
+        if pod.label(COMPONENT_LABEL) in operator.PLUGINS
+        or (pod.label(COMPONENT_LABEL) == operator.ComponentName.DRIVER and is_ready(pod))
     }
     return {
         node.name: {READY_LABEL: "true"}
@@ -215,11 +205,11 @@ def ready_marks(
 
 
 def waiting(
-    policy: ClusterPolicy, nodes: Sequence[PolicyNode], upgraded: UpgradeOutcome
-) -> Mapping[ComponentName, str]:
+    policy: operator.ClusterPolicy, nodes: Sequence[operator.PolicyNode], upgraded: UpgradeOutcome
+) -> Mapping[operator.ComponentName, str]:
     """Return why parts of a policy are not on all of their nodes yet, those that are left out."""
     sentences = {stage.node: stage.sentence for stage in upgraded.plan.stages}
-    reasons: dict[ComponentName, str] = {}
+    reasons: dict[operator.ComponentName, str] = {}
     for component, key in PLACE_LABELS.items():
         wanted = [
             (node.name, place)
@@ -237,7 +227,7 @@ def waiting(
         behind = [node for node in cards if READY_LABEL not in dict(node.labels)]
         if behind:
             count = f"{len(behind)} of {len(cards)} nodes wait for their driver"
-            reasons |= dict.fromkeys(PLUGINS, count)
+            reasons |= dict.fromkeys(operator.PLUGINS, count)
     return reasons
 
 
@@ -252,12 +242,12 @@ def pods_of(stored: Stored[Any, Any], pods: Mapping[str, FullPod]) -> list[FullP
 
 
 def _seen(
-    policy: ClusterPolicy | None,
-    nodes: Sequence[PolicyNode],
+    policy: operator.ClusterPolicy | None,
+    nodes: Sequence[operator.PolicyNode],
     daemon_sets: DaemonSets,
     pods: Mapping[str, FullPod],
     now: datetime,
-) -> list[UpgradeNode]:
+) -> list[operator.UpgradeNode]:
     """Return the nodes with their drivers' pods; who uses them is not looked up yet."""
     by_node: dict[str, list[tuple[Stored[Any, Any], FullPod]]] = {}
     for stored in daemon_sets:
@@ -272,21 +262,21 @@ def _seen(
 
 
 def _node(
-    node: PolicyNode,
-    wanted: Sequence[DriverPlace],
+    node: operator.PolicyNode,
+    wanted: Sequence[operator.DriverPlace],
     own: Sequence[tuple[Stored[Any, Any], FullPod]],
     now: datetime,
-) -> UpgradeNode:
+) -> operator.UpgradeNode:
     has = {place.key: place.has for place in wanted}
-    drivers: list[DriverPod] = []
+    drivers: list[operator.DriverPod] = []
     running: set[str] = set()
     for stored, pod in own:
         key, value, by_label = _place(stored)
         placed = not by_label or has[key] == value
-        unloads = key == PLACE_LABELS[ComponentName.DRIVER]
+        unloads = key == PLACE_LABELS[operator.ComponentName.DRIVER]
         drivers.append(driver_pod(pod, stored.spec["template"], unloads=unloads, placed=placed))
         running |= {key} if placed else set()
-    return UpgradeNode(
+    return operator.UpgradeNode(
         node.name,
         tuple(drivers),
         missing=any(value and key not in running for key, value in has.items()),

@@ -17,19 +17,9 @@ from kube_client import wire
 from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind, Stored, Where
 from kube_client.objects import Cluster
 from kube_rdma.adapters.bulkhead import object_failed
+from kube_rdma.adapters.cluster.kinds import pod
 from kube_rdma.adapters.cluster.kinds.node import NODE, node_state
 from kube_rdma.adapters.cluster.kinds.own import DEFINITION, NODE_REPORT
-from kube_rdma.adapters.cluster.kinds.pod import (
-    DAEMON_SETS,
-    DEPLOYMENTS,
-    FULL_POD,
-    Container,
-    ContainerStatus,
-    FullPod,
-    WorkloadSpec,
-    WorkloadStatus,
-    status_of,
-)
 from kube_rdma.attach.cluster import network_of
 from kube_rdma.attach.documents import networks, pod_networks
 from kube_rdma.ipam.cluster import IP_POOL_TEXT, pool_of_text
@@ -150,8 +140,8 @@ async def nodes(cluster: Cluster) -> tuple[NodeState, ...]:
 
 async def workloads(cluster: Cluster) -> tuple[SeenWorkload, ...]:
     """Return all DaemonSets and Deployments of the cluster, whoever they are of."""
-    sets = map(_daemon_set, await cluster.list(DAEMON_SETS))
-    return (*sets, *map(_deployment, await cluster.list(DEPLOYMENTS)))
+    sets = map(_daemon_set, await cluster.list(pod.DAEMON_SETS))
+    return (*sets, *map(_deployment, await cluster.list(pod.DEPLOYMENTS)))
 
 
 async def pods_of(cluster: Cluster, workload: SeenWorkload) -> tuple[ProgramPod, ...]:
@@ -159,7 +149,7 @@ async def pods_of(cluster: Cluster, workload: SeenWorkload) -> tuple[ProgramPod,
     labels = ",".join(f"{key}={value}" for key, value in workload.labels)
     where = Where(namespace=workload.namespace, labels=labels)
     title = f"{workload.namespace}/{workload.name}"
-    return tuple(_program_pod(each, title) for each in await cluster.list(FULL_POD, where))
+    return tuple(_program_pod(each, title) for each in await cluster.list(pod.FULL_POD, where))
 
 
 async def reports(cluster: Cluster) -> Mapping[str, NodeReport]:
@@ -191,7 +181,7 @@ async def definitions(cluster: Cluster) -> tuple[Network, ...]:
 async def waiting(cluster: Cluster) -> tuple[WaitingPod, ...]:
     """Return the pods that have not started."""
     pending = Where(fields="status.phase=Pending")
-    return tuple(map(_waiting, await cluster.list(FULL_POD, pending)))
+    return tuple(map(_waiting, await cluster.list(pod.FULL_POD, pending)))
 
 
 async def events(cluster: Cluster) -> tuple[ClusterEvent, ...]:
@@ -236,21 +226,21 @@ def _node_policy(stored: Stored[bytes, NodePolicyStatus]) -> NodePolicyState:
     )
 
 
-def _daemon_set(stored: Stored[WorkloadSpec, WorkloadStatus]) -> SeenWorkload:
-    status = stored.status or WorkloadStatus()
+def _daemon_set(stored: Stored[pod.WorkloadSpec, pod.WorkloadStatus]) -> SeenWorkload:
+    status = stored.status or pod.WorkloadStatus()
     counts = (status.desired_number_scheduled, status.number_ready, status.updated_number_scheduled)
     return _seen(stored, *counts)
 
 
-def _deployment(stored: Stored[WorkloadSpec, WorkloadStatus]) -> SeenWorkload:
-    status = stored.status or WorkloadStatus()
+def _deployment(stored: Stored[pod.WorkloadSpec, pod.WorkloadStatus]) -> SeenWorkload:
+    status = stored.status or pod.WorkloadStatus()
     return _seen(stored, stored.spec.replicas, status.ready_replicas, status.updated_replicas)
 
 
 def _seen(
-    stored: Stored[WorkloadSpec, WorkloadStatus], desired: int, ready: int, updated: int
+    stored: Stored[pod.WorkloadSpec, pod.WorkloadStatus], desired: int, ready: int, updated: int
 ) -> SeenWorkload:
-    container = next(iter(stored.spec.template.spec.containers), Container())
+    container = next(iter(stored.spec.template.spec.containers), pod.Container())
     return SeenWorkload(
         stored.namespace,
         stored.name,
@@ -262,8 +252,8 @@ def _seen(
     )
 
 
-def _program_pod(stored: FullPod, title: str) -> ProgramPod:
-    status = status_of(stored)
+def _program_pod(stored: pod.FullPod, title: str) -> ProgramPod:
+    status = pod.status_of(stored)
     states = status.container_statuses
     ready = bool(states) and all(each.ready for each in states) and not stored.deleting
     why = next((text for each in states if (text := _why(each))), "")
@@ -278,7 +268,7 @@ def _program_pod(stored: FullPod, title: str) -> ProgramPod:
     )
 
 
-def _why(container: ContainerStatus) -> str:
+def _why(container: pod.ContainerStatus) -> str:
     """Return what a container waits for, or why it ended."""
     if container.ready:
         return ""
@@ -334,7 +324,7 @@ def _pool(stored: Stored[bytes, IPPoolStatus]) -> AddressPool:
     )
 
 
-def _waiting(stored: FullPod) -> WaitingPod:
+def _waiting(stored: pod.FullPod) -> WaitingPod:
     names = dict.fromkeys(name for each in stored.spec.containers for name in each.extended)
     asks = any(stored.annotation(key) for key in (networks.ANNOTATION, pod_networks.ANNOTATION))
     return WaitingPod(stored.namespace, stored.name, stored.spec.node_name, tuple(names), asks)

@@ -15,23 +15,8 @@ from typing import TypeAlias
 
 from kube_base.frozen import Frozen
 from kube_base.natural import natural
+from kube_rdma.lib import page
 from kube_rdma.lib.json_values import json_list, json_object
-from kube_rdma.lib.page import (
-    Block,
-    Line,
-    Page,
-    PageTable,
-    Part,
-    Sentence,
-    also,
-    counted,
-    ended,
-    folded,
-    marked,
-    not_seen,
-    shortened,
-    titled,
-)
 from kube_rdma.lib.svg import BOLD, END, LETTER, MIDDLE, PictureSize, Tone, heading, picture, text
 from kube_rdma.model.finding import Finding
 from kube_rdma.model.kubernetes import NodeState
@@ -68,7 +53,7 @@ def status_page(
     *,
     problems_only: bool = False,
     wide: bool = False,
-) -> Page:
+) -> page.Page:
     """Return the whole page, or with `problems_only` what is not well.
 
     A `wide` one has a row for each node.
@@ -107,11 +92,13 @@ def status_page(
         tuple(
             part
             # Sentences about nodes name the programs' pods, and are alike but for them.
-            for finding, alike in folded(findings, frozenset(pod.name for pod in facts.pods or ()))
+            for finding, alike in page.folded(
+                findings, frozenset(pod.name for pod in facts.pods or ())
+            )
             for part in _parts(finding, alike)
         ),
-        tuple(not_seen(facts.not_seen, "read")),
-        (Sentence(_verdict(facts, findings)),),
+        tuple(page.not_seen(facts.not_seen, "read")),
+        (page.Sentence(_verdict(facts, findings)),),
     )
 
 
@@ -128,10 +115,12 @@ def node_names(
     ]
 
 
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]], problems_only: bool) -> Block:
+def _table(
+    head: tuple[str, ...], rows: Iterable[tuple[str, ...]], problems_only: bool
+) -> page.Block:
     """Return a table of the rows that are asked for, nothing without any."""
-    kept = marked(row for row in rows if not (problems_only and row[0] == _WELL))
-    return (PageTable(head, kept, spare=_SPARE, cut=_CUT),) if kept else ()
+    kept = page.marked(row for row in rows if not (problems_only and row[0] == _WELL))
+    return (page.PageTable(head, kept, spare=_SPARE, cut=_CUT),) if kept else ()
 
 
 def status_document(
@@ -274,7 +263,7 @@ def _agent(pods: Sequence[ProgramPod]) -> str:
     return "ready" if len(pods) == 1 else f"{ready} ready"
 
 
-def _rest(facts: ClusterFacts, marks: Mapping[str, str], most: int | None) -> Iterator[Line]:
+def _rest(facts: ClusterFacts, marks: Mapping[str, str], most: int | None) -> Iterator[page.Line]:
     """Yield how many nodes the table leaves out."""
     rows = _alike(facts, marks)
     well = [names for (mark, *_), names in rows.items() if mark == _WELL]
@@ -282,9 +271,9 @@ def _rest(facts: ClusterFacts, marks: Mapping[str, str], most: int | None) -> It
     ours = sum(map(len, rows.values()))
     others = len(facts.nodes or ()) - ours
     if hidden:
-        yield Line(f"{hidden} more nodes are well.")
+        yield page.Line(f"{hidden} more nodes are well.")
     if others and ours:
-        yield Line(f"{others} {'node has' if others == 1 else 'nodes have'} no agent.")
+        yield page.Line(f"{others} {'node has' if others == 1 else 'nodes have'} no agent.")
 
 
 def _node_policy_rows(facts: ClusterFacts, marks: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
@@ -294,24 +283,24 @@ def _node_policy_rows(facts: ClusterFacts, marks: Mapping[str, str]) -> Iterator
         yield mark, policy.name, *(str(n) if policy.seen else _NONE for n in counts)
 
 
-def _parts(finding: Finding, others: Sequence[str]) -> Iterator[Part]:
+def _parts(finding: Finding, others: Sequence[str]) -> Iterator[page.Part]:
     """Yield its code and object, the sentence, the next step, and of what else it is true."""
-    yield titled(_mark(finding), finding)
-    yield Sentence(f"    {ended(finding.problem)}", "    ")
-    yield Sentence(f"    → {ended(finding.remedy)}", "      ")
-    yield from also(others)
+    yield page.titled(_mark(finding), finding)
+    yield page.Sentence(f"    {page.ended(finding.problem)}", "    ")
+    yield page.Sentence(f"    → {page.ended(finding.remedy)}", "      ")
+    yield from page.also(others)
 
 
 def _verdict(facts: ClusterFacts, findings: Sequence[Finding]) -> str:
     wrong = sum(one.is_error for one in findings)
     advice = len(findings) - wrong
-    hints = f" {counted(advice, 'piece')} of advice." if advice else ""
+    hints = f" {page.counted(advice, 'piece')} of advice." if advice else ""
     if wrong:
-        more = counted(len(facts.not_seen), "part")
+        more = page.counted(len(facts.not_seen), "part")
         rest = f" {more} could not be read." if facts.not_seen else ""
-        return f"{counted(wrong, 'problem')}.{rest}{hints}"
+        return f"{page.counted(wrong, 'problem')}.{rest}{hints}"
     if facts.not_seen:
-        count = counted(len(facts.not_seen), "part")
+        count = page.counted(len(facts.not_seen), "part")
         return f"No problem in what could be read; {count} could not be read.{hints}"
     if facts.is_unreported:
         return f"No problem in what could be read; no agent reports cards and pools.{hints}"
@@ -375,7 +364,7 @@ def card_grid_svg(rows: Sequence[GridRow], title: str) -> str:
     """Return the whole picture; `title` is what people call the cluster."""
     grid = _laid_out(rows)
     states = Counter(card.state for row in rows for card in row.cards)
-    head = f"{counted(len(rows), 'node')}, {counted(states.total(), 'card')}"
+    head = f"{page.counted(len(rows), 'node')}, {page.counted(states.total(), 'card')}"
     parts = [
         heading(_MARGIN, title),
         text(_MARGIN, 50, f"{head}. Columns are rails: cards of a node by PCI address.", "faint"),
@@ -424,7 +413,7 @@ def _column(rows: Sequence[GridRow], grid: _Grid, left: int) -> Iterator[str]:
         name = text(
             first - 10,
             top + 14,
-            shortened(row.node, _LONGEST),
+            page.shortened(row.node, _LONGEST),
             more=END + ("" if is_well else BOLD),
         )
         yield f"<g><title>{escape(row.node)}</title>{name}</g>"

@@ -26,16 +26,9 @@ from kube_rdma.adapters.cluster.kinds.pod import FULL_POD, Container, FullPod, s
 from kube_rdma.adapters.cluster.kinds.resource_api import DEVICE_CLASS
 from kube_rdma.ipam.cluster import IP_POOL_TEXT, pool_of_text
 from kube_rdma.lib.part_reader import PartReader
+from kube_rdma.model import resources
 from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma.model.reports import ProgramRole
-from kube_rdma.model.resources import (
-    AuthorFacts,
-    CardClass,
-    HeldShares,
-    NamedNetwork,
-    NamespaceQuota,
-    NetworkPool,
-)
 from kube_rdma.reports import cluster as reports
 from kube_rdma.reports.rules.cluster import everybodys, program_role
 
@@ -47,10 +40,10 @@ _SHARED = ("default", "kube-system")  # whose networks pods may name where agent
 T = TypeVar("T")
 
 
-async def read(cluster: Cluster, namespace: str) -> AuthorFacts:
+async def read(cluster: Cluster, namespace: str) -> resources.AuthorFacts:
     """Return the facts for pods of a namespace; raise Unavailable without an answer."""
     look = _AuthorReader(cluster)
-    return AuthorFacts(
+    return resources.AuthorFacts(
         namespace,
         own_pods=await look.at(
             f"what pods of {namespace} hold", partial(pods, namespace=namespace)
@@ -88,7 +81,9 @@ class _AuthorReader:
             return None
 
 
-async def _networks(look: _AuthorReader, namespace: str) -> tuple[NamedNetwork, ...] | None:
+async def _networks(
+    look: _AuthorReader, namespace: str
+) -> tuple[resources.NamedNetwork, ...] | None:
     """Return the networks of all namespaces, else of those that may be read."""
     try:
         return await look.of_kind(networks)
@@ -155,17 +150,19 @@ class _NamedPlugin(msgspec.Struct, frozen=True):
     plugins: tuple[_NamedPlugin, ...] = ()
 
 
-async def pods(cluster: Cluster, namespace: str = "") -> tuple[HeldShares, ...]:
+async def pods(cluster: Cluster, namespace: str = "") -> tuple[resources.HeldShares, ...]:
     """Return the shares that pods of a namespace, or of all of them, hold or wait for."""
     stored = await cluster.list(FULL_POD, Where(namespace=namespace))
     return tuple(held for pod in stored if not status_of(pod).is_over for held in _held(pod))
 
 
-async def quotas(cluster: Cluster, namespace: str) -> tuple[NamespaceQuota, ...]:
+async def quotas(cluster: Cluster, namespace: str) -> tuple[resources.NamespaceQuota, ...]:
     """Return the limits of extended resources by the ResourceQuotas of the namespace."""
     stored = await cluster.list(QUOTA, Where(namespace=namespace))
     return tuple(
-        NamespaceQuota(name.removeprefix(_REQUESTS), whole(hard), whole(one.status.used[name]))
+        resources.NamespaceQuota(
+            name.removeprefix(_REQUESTS), whole(hard), whole(one.status.used[name])
+        )
         for one in stored
         if one.status
         for name, hard in one.status.hard.items()
@@ -173,26 +170,26 @@ async def quotas(cluster: Cluster, namespace: str) -> tuple[NamespaceQuota, ...]
     )
 
 
-async def networks(cluster: Cluster, namespace: str = "") -> tuple[NamedNetwork, ...]:
+async def networks(cluster: Cluster, namespace: str = "") -> tuple[resources.NamedNetwork, ...]:
     """Return the networks of a namespace, or of all of them."""
     return tuple(
-        NamedNetwork(
+        resources.NamedNetwork(
             one.namespace, one.name, one.annotation(RESOURCE) or "", named_pools(one.spec.config)
         )
         for one in await cluster.list(DEFINITION, Where(namespace=namespace))
     )
 
 
-async def classes(cluster: Cluster) -> tuple[CardClass, ...]:
+async def classes(cluster: Cluster) -> tuple[resources.CardClass, ...]:
     """Return the classes that choose devices of kube-rdma's claim driver."""
     return tuple(
-        CardClass(one.name, one.spec.extended_resource_name or "")
+        resources.CardClass(one.name, one.spec.extended_resource_name or "")
         for one in await cluster.list(DEVICE_CLASS)
         if any(DRIVER in selector.cel.expression for selector in one.spec.selectors)
     )
 
 
-async def ip_pools(cluster: Cluster) -> tuple[NetworkPool, ...]:
+async def ip_pools(cluster: Cluster) -> tuple[resources.NetworkPool, ...]:
     """Return the IPPools; one with a spec that is not understood is for no certain namespace."""
     pools = []
     for stored in (await cluster.see(IP_POOL_TEXT)).objects:
@@ -201,11 +198,11 @@ async def ip_pools(cluster: Cluster) -> tuple[NetworkPool, ...]:
             namespaces = pool_of_text(stored).namespaces
         except Refused:  # the controller names what is wrong
             namespaces = ()
-        pools.append(NetworkPool(stored.name, free, tuple(map(str, namespaces))))
+        pools.append(resources.NetworkPool(stored.name, free, tuple(map(str, namespaces))))
     return tuple(pools)
 
 
-def _held(pod: FullPod) -> Iterator[HeldShares]:
+def _held(pod: FullPod) -> Iterator[resources.HeldShares]:
     """Yield the shares of a pod: of its containers together, or of its greediest init container."""
     spec = pod.spec
     beside: Counter[str] = Counter()
@@ -214,7 +211,7 @@ def _held(pod: FullPod) -> Iterator[HeldShares]:
     for container in spec.init_containers:
         beside |= _limits(container)
     for resource, count in beside.items():
-        yield HeldShares(pod.namespace, spec.node_name, resource, count)
+        yield resources.HeldShares(pod.namespace, spec.node_name, resource, count)
 
 
 def _limits(container: Container) -> Counter[str]:

@@ -10,28 +10,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from kube_rdma.model import resources
 from kube_rdma.model.pools import Mode
 from kube_rdma.model.reports import ReportedPool
-from kube_rdma.model.resources import (
-    NAMED_LIKE_RDMA,
-    AllowedNetwork,
-    AuthorFacts,
-    HeldShares,
-    NamedNetwork,
-    NamedResource,
-    ResourceListing,
-)
 from kube_rdma.pools.rules.modes import MODES
 
 _NATIVE = ("kubernetes.io/", "requests.", "limits.")
 
 
-def resource_list(facts: AuthorFacts) -> ResourceListing:
+def resource_list(facts: resources.AuthorFacts) -> resources.ResourceListing:
     """Return the listing in the order of names; empty where nothing could be read."""
     every = facts.networks or ()
     allowed = [network for network in every if _may_name(facts, network)]
     free = {pool.name: pool.free for pool in facts.ip_pools or ()}
-    return ResourceListing(
+    return resources.ResourceListing(
         facts.namespace,
         tuple(_resource(facts, name, allowed) for name in sorted(_names(facts))),
         tuple(sorted(facts.classes or (), key=lambda one: one.name)),
@@ -41,7 +33,7 @@ def resource_list(facts: AuthorFacts) -> ResourceListing:
     )
 
 
-def _names(facts: AuthorFacts) -> set[str]:
+def _names(facts: resources.AuthorFacts) -> set[str]:
     """Return the names that kube-rdma's own objects have, and others that look like RDMA."""
     reported = {pool.resource for _, pool in _pools(facts)}
     classes = {one.resource for one in facts.classes or ()}
@@ -56,23 +48,25 @@ def _looks_like_rdma(name: str) -> bool:
     return (
         "/" in name
         and not name.startswith(_NATIVE)
-        and any(part in name.lower() for part in NAMED_LIKE_RDMA)
+        and any(part in name.lower() for part in resources.NAMED_LIKE_RDMA)
     )
 
 
-def _pools(facts: AuthorFacts) -> Iterator[tuple[str, ReportedPool]]:
+def _pools(facts: resources.AuthorFacts) -> Iterator[tuple[str, ReportedPool]]:
     """Yield each pool of a report, with the name of its node."""
     for node, report in (facts.reports or {}).items():
         for pool in report.pools:
             yield node, pool
 
 
-def _resource(facts: AuthorFacts, name: str, networks: list[NamedNetwork]) -> NamedResource:
+def _resource(
+    facts: resources.AuthorFacts, name: str, networks: list[resources.NamedNetwork]
+) -> resources.NamedResource:
     pools = [pool for _, pool in _pools(facts) if pool.resource == name]
     modes = tuple(dict.fromkeys(pool.mode for pool in pools))
     totals = _totals(facts, name)
     free = _free(facts, name, totals)
-    return NamedResource(
+    return resources.NamedResource(
         name=name,
         modes=modes,
         meaning=_meaning(modes),
@@ -94,7 +88,7 @@ def _meaning(modes: tuple[str, ...]) -> str:
     return MODES[Mode(modes[0])].meaning
 
 
-def _totals(facts: AuthorFacts, name: str) -> dict[str, int] | None:
+def _totals(facts: resources.AuthorFacts, name: str) -> dict[str, int] | None:
     """Return the shares of each node that the scheduler counts; None where nothing was read."""
     reported = {node: pool for node, pool in _pools(facts) if pool.resource == name}
     if facts.nodes is None:
@@ -111,14 +105,16 @@ def _totals(facts: AuthorFacts, name: str) -> dict[str, int] | None:
     return totals
 
 
-def _free(facts: AuthorFacts, name: str, totals: dict[str, int] | None) -> dict[str, int] | None:
+def _free(
+    facts: resources.AuthorFacts, name: str, totals: dict[str, int] | None
+) -> dict[str, int] | None:
     if totals is None or facts.pods is None:
         return None
     held = _held(facts.pods, name)
     return {node: max(total - held[node], 0) for node, total in totals.items()}
 
 
-def _held(pods: tuple[HeldShares, ...], name: str) -> Counter[str]:
+def _held(pods: tuple[resources.HeldShares, ...], name: str) -> Counter[str]:
     """Return the number of shares that pods hold on each node."""
     held: Counter[str] = Counter()
     for shares in pods:
@@ -127,13 +123,13 @@ def _held(pods: tuple[HeldShares, ...], name: str) -> Counter[str]:
     return held
 
 
-def _left(facts: AuthorFacts, name: str) -> int | None:
+def _left(facts: resources.AuthorFacts, name: str) -> int | None:
     """Return the shares that the tightest quota leaves; None without one."""
     rest = (one.hard - one.used for one in facts.quotas or () if one.resource == name)
     return min((max(count, 0) for count in rest), default=None)
 
 
-def _may_name(facts: AuthorFacts, network: NamedNetwork) -> bool:
+def _may_name(facts: resources.AuthorFacts, network: resources.NamedNetwork) -> bool:
     """Return whether the agents' isolation and the pools of the network allow the namespace."""
     own = network.namespace == facts.namespace
     if facts.everybodys is not None and not own and network.namespace not in facts.everybodys:
@@ -142,7 +138,7 @@ def _may_name(facts: AuthorFacts, network: NamedNetwork) -> bool:
     return all(not pool.namespaces or facts.namespace in pool.namespaces for pool in pools)
 
 
-def _allowed(network: NamedNetwork, free: Mapping[str, str]) -> AllowedNetwork:
+def _allowed(network: resources.NamedNetwork, free: Mapping[str, str]) -> resources.AllowedNetwork:
     counts = [free[name] for name in network.pools if free.get(name)]
     shown = ", ".join(dict.fromkeys(counts)) if len(counts) == len(network.pools) else ""
-    return AllowedNetwork(network.title, network.resource, shown, network.follows_card)
+    return resources.AllowedNetwork(network.title, network.resource, shown, network.follows_card)

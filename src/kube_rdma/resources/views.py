@@ -10,17 +10,7 @@ from collections.abc import Iterable, Sequence
 from shlex import quote
 
 from kube_base.frozen import asdict
-from kube_rdma.lib.page import (
-    Block,
-    Line,
-    Page,
-    PageRow,
-    PageTable,
-    Sentence,
-    counted,
-    ended,
-    not_seen,
-)
+from kube_rdma.lib import page
 from kube_rdma.model.resources import AllowedNetwork, CardClass, NamedResource, ResourceListing
 
 _NONE = "-"
@@ -31,7 +21,7 @@ _ANNOTATION = "k8s.v1.cni.cncf.io/networks"
 _NOTHING = "No resource, class or network for RDMA cards"
 
 
-def resources_page(listed: ResourceListing) -> Page:
+def resources_page(listed: ResourceListing) -> page.Page:
     """Return the whole."""
     networks = {network.title: network for network in listed.networks}
     return (
@@ -43,16 +33,16 @@ def resources_page(listed: ResourceListing) -> Page:
         ),
         _kept(listed),
         *(
-            (Sentence(_headline(one)), *_indented(pod_lines(one, networks)))
+            (page.Sentence(_headline(one)), *_indented(pod_lines(one, networks)))
             for one in listed.resources
         ),
         *(
-            (Line(f"As a claim of class {one.name}:"), *_indented(claim_lines(one)))
+            (page.Line(f"As a claim of class {one.name}:"), *_indented(claim_lines(one)))
             for one in listed.classes
             if not one.resource
         ),
         _nothing(listed),
-        tuple(not_seen(listed.not_seen)),
+        tuple(page.not_seen(listed.not_seen)),
     )
 
 
@@ -118,10 +108,10 @@ def claim_lines(card_class: CardClass) -> list[str]:
     ]
 
 
-def _table(head: tuple[str, ...], cells: Iterable[tuple[str, ...]]) -> Block:
+def _table(head: tuple[str, ...], cells: Iterable[tuple[str, ...]]) -> page.Block:
     """Return a table, nothing without rows."""
-    rows = tuple(map(PageRow, cells))
-    return (PageTable(head, rows),) if rows else ()
+    rows = tuple(map(page.PageRow, cells))
+    return (page.PageTable(head, rows),) if rows else ()
 
 
 def _resource_row(resource: NamedResource) -> tuple[str, ...]:
@@ -138,25 +128,25 @@ def _resource_row(resource: NamedResource) -> tuple[str, ...]:
     return (resource.name, f"{mode} by claims" if resource.by_claims else mode, *shown)
 
 
-def _kept(listed: ResourceListing) -> Block:
+def _kept(listed: ResourceListing) -> page.Block:
     """Return the number of networks that the table leaves out, as a sentence."""
     if not listed.kept_networks:
         return ()
-    count = counted(listed.kept_networks, "network")
-    return (Sentence(f"{count} more: pods of {listed.namespace} may not name them."),)
+    count = page.counted(listed.kept_networks, "network")
+    return (page.Sentence(f"{count} more: pods of {listed.namespace} may not name them."),)
 
 
 def _headline(resource: NamedResource) -> str:
     """Return the title of the lines below it, with the meaning of a share."""
-    means = f" A share is {ended(resource.meaning)}" if resource.meaning else ""
+    means = f" A share is {page.ended(resource.meaning)}" if resource.meaning else ""
     return f"For {resource.name}.{means}"
 
 
-def _indented(lines: Sequence[str]) -> Block:
-    return tuple(Line(f"    {line}") for line in lines)
+def _indented(lines: Sequence[str]) -> page.Block:
+    return tuple(page.Line(f"    {line}") for line in lines)
 
 
-def _nothing(listed: ResourceListing) -> Block:
+def _nothing(listed: ResourceListing) -> page.Block:
     if listed.resources or listed.classes or listed.networks:
         return ()
-    return (Line(f"{_NOTHING} {'could be seen' if listed.not_seen else 'is there'}."),)
+    return (page.Line(f"{_NOTHING} {'could be seen' if listed.not_seen else 'is there'}."),)

@@ -22,42 +22,18 @@ from kube_rdma.lib.text.document import of_json
 from kube_rdma.lib.text.faults import Slip, slips, validate
 from kube_rdma.lib.text.typed import Many, OfPrograms, Typed
 from kube_rdma.lib.text.words import Labels, LabelValue, ObjectName, TextForm
-from kube_rdma.model import measures
-from kube_rdma.model.kubernetes import (
-    Condition,
-    condition,
-    cut,
-    moment,
-    observed,
-)
+from kube_rdma.model import kubernetes, measures, verify
 from kube_rdma.model.measures import figure_text, gbps, microseconds
-from kube_rdma.model.verify import (
-    MOST_NAMES,
-    MOST_PAIRS,
-    REFUSED,
-    BandwidthCheckStatus,
-    BandwidthPlan,
-    LeftOutEntry,
-    Operation,
-    PairEntry,
-    Pairing,
-    PairProof,
-    PairStandard,
-    PerftestRun,
-    RatedPair,
-    Rating,
-    State,
-    Suspect,
-    SuspectEntry,
-)
 
 # The worst pairs stand first in a status.
-_WORST_FIRST = (Rating.FAILED, Rating.SLOW, Rating.WELL)
+_WORST_FIRST = (verify.Rating.FAILED, verify.Rating.SLOW, verify.Rating.WELL)
 
 
-def begun(old: BandwidthCheckStatus | None, generation: int, now: datetime) -> BandwidthCheckStatus:
+def begun(
+    old: verify.BandwidthCheckStatus | None, generation: int, now: datetime
+) -> verify.BandwidthCheckStatus:
     """Return the status of a run that begins; until it ends the figures of the last one stay."""
-    kept = old or BandwidthCheckStatus(observed_generation=generation, state="Measuring")
+    kept = old or verify.BandwidthCheckStatus(observed_generation=generation, state="Measuring")
     words = ("Measuring", "the pairs are being measured")
     before = kept.conditions
     return replace(
@@ -66,71 +42,77 @@ def begun(old: BandwidthCheckStatus | None, generation: int, now: datetime) -> B
         measured_generation=kept.figures_generation,
         state="Measuring",
         result="",
-        start_time=moment(now),
+        start_time=kubernetes.moment(now),
         completion_time=None,
         conditions=(
-            *observed((condition(before, moment(now), "Complete", False, words),), generation),
+            *kubernetes.observed(
+                (kubernetes.condition(before, kubernetes.moment(now), "Complete", False, words),),
+                generation,
+            ),
             *(each for each in before if each.type == "Well"),
         ),
     )
 
 
 def measured(
-    running: BandwidthCheckStatus, proof: PairProof, result: str, now: datetime
-) -> BandwidthCheckStatus:
+    running: verify.BandwidthCheckStatus, proof: verify.PairProof, result: str, now: datetime
+) -> verify.BandwidthCheckStatus:
     """Return the status of a run that ended with figures; `result` says them in one sentence."""
     rows = [pair.outcome.standing(latency=proof.run.latency) for pair in proof.rated]
     figures = [row.figure for row in rows if row is not None and math.isfinite(row.figure)]
     latency = proof.run.latency
     worst = sorted(proof.rated, key=lambda pair: _WORST_FIRST.index(pair.rating))
     ratings = [pair.rating for pair in proof.rated]
-    state: State = "Well" if proof.is_well else "NotWell"
-    return BandwidthCheckStatus(
+    state: verify.State = "Well" if proof.is_well else "NotWell"
+    return verify.BandwidthCheckStatus(
         observed_generation=running.observed_generation,
         measured_generation=running.observed_generation,
         state=state,
-        result=cut(result),
+        result=kubernetes.cut(result),
         start_time=running.start_time,
-        completion_time=moment(now),
+        completion_time=kubernetes.moment(now),
         pairs_measured=len(ratings),
-        pairs_slow=ratings.count(Rating.SLOW),
-        pairs_failed=ratings.count(Rating.FAILED),
+        pairs_slow=ratings.count(verify.Rating.SLOW),
+        pairs_failed=ratings.count(verify.Rating.FAILED),
         lowest_measured=figure_text(min(figures, default=None), latency=latency),
         highest_measured=figure_text(max(figures, default=None), latency=latency),
         pairs_unmeasured=proof.unmeasured,
-        suspects=tuple(_suspect(each, latency=latency) for each in proof.suspects[:MOST_NAMES]),
-        left_out=tuple(
-            LeftOutEntry(name=name, why=cut(why)) for name, why in proof.left_out[:MOST_NAMES]
+        suspects=tuple(
+            _suspect(each, latency=latency) for each in proof.suspects[: verify.MOST_NAMES]
         ),
-        pairs=tuple(_entry(pair, latency=latency) for pair in worst[:MOST_PAIRS]),
-        conditions=_ended(running, now, (state, cut(result)), well=proof.is_well),
+        left_out=tuple(
+            verify.LeftOutEntry(name=name, why=kubernetes.cut(why))
+            for name, why in proof.left_out[: verify.MOST_NAMES]
+        ),
+        pairs=tuple(_entry(pair, latency=latency) for pair in worst[: verify.MOST_PAIRS]),
+        conditions=_ended(running, now, (state, kubernetes.cut(result)), well=proof.is_well),
     )
 
 
 def not_measured(
-    running: BandwidthCheckStatus, why: str, now: datetime, *, refused: bool = False
-) -> BandwidthCheckStatus:
+    running: verify.BandwidthCheckStatus, why: str, now: datetime, *, refused: bool = False
+) -> verify.BandwidthCheckStatus:
     """Return the status of a run without figures; `refused`: only another spec can be better."""
-    reason = REFUSED if refused else "NotMeasured"
+    reason = verify.REFUSED if refused else "NotMeasured"
     return replace(
         running,
         state="NotMeasured",
-        result=cut(why),
-        completion_time=moment(now),
-        conditions=_ended(running, now, (reason, cut(why)), well=False),
+        result=kubernetes.cut(why),
+        completion_time=kubernetes.moment(now),
+        conditions=_ended(running, now, (reason, kubernetes.cut(why)), well=False),
     )
 
 
-def decode(data: bytes) -> BandwidthCheckStatus:
+def decode(data: bytes) -> verify.BandwidthCheckStatus:
     """Return a status read from JSON; raise ValueError for another shape."""
     document = decoded(data)
     if isinstance(document, dict) and isinstance(suspects := document.get("suspects"), list):
         # Before they had fields they were names; the next run says them anew.
         document["suspects"] = [each for each in suspects if not isinstance(each, str)]
-    return decoded(msgspec.json.encode(document), BandwidthCheckStatus)
+    return decoded(msgspec.json.encode(document), verify.BandwidthCheckStatus)
 
 
-def encode(status: BandwidthCheckStatus) -> bytes:
+def encode(status: verify.BandwidthCheckStatus) -> bytes:
     """Return a status as JSON, without the fields that it lacks."""
     return msgspec.json.encode(_without_nulls(msgspec.to_builtins(status)))
 
@@ -142,18 +124,18 @@ def _without_nulls(value: Any) -> Any:
 
 
 def _ended(
-    running: BandwidthCheckStatus, now: datetime, words: tuple[str, str], *, well: bool
-) -> tuple[Condition, ...]:
-    before, at = running.conditions, moment(now)
+    running: verify.BandwidthCheckStatus, now: datetime, words: tuple[str, str], *, well: bool
+) -> tuple[kubernetes.Condition, ...]:
+    before, at = running.conditions, kubernetes.moment(now)
     ended = (
-        condition(before, at, "Complete", True, ("Ended", "the run has ended")),
-        condition(before, at, "Well", well, words),
+        kubernetes.condition(before, at, "Complete", True, ("Ended", "the run has ended")),
+        kubernetes.condition(before, at, "Well", well, words),
     )
-    return observed(ended, running.observed_generation)
+    return kubernetes.observed(ended, running.observed_generation)
 
 
-def _suspect(suspect: Suspect, *, latency: bool) -> SuspectEntry:
-    return SuspectEntry(
+def _suspect(suspect: verify.Suspect, *, latency: bool) -> verify.SuspectEntry:
+    return verify.SuspectEntry(
         kind=suspect.kind,
         node=suspect.node,
         device=suspect.device,
@@ -163,21 +145,21 @@ def _suspect(suspect: Suspect, *, latency: bool) -> SuspectEntry:
         of=suspect.of,
         median_measured=figure_text(suspect.median, latency=latency),
         median_due=figure_text(suspect.due, latency=latency),
-        why=cut(suspect.why or ""),
+        why=kubernetes.cut(suspect.why or ""),
     )
 
 
-def _entry(pair: RatedPair, *, latency: bool) -> PairEntry:
+def _entry(pair: verify.RatedPair, *, latency: bool) -> verify.PairEntry:
     outcome = pair.outcome
     row = outcome.standing(latency=latency)
-    return PairEntry(
+    return verify.PairEntry(
         client=outcome.client,
         server=outcome.server,
         rail=outcome.rail,
         devices=outcome.devices,
         measured=None if row is None else figure_text(row.figure, latency=latency),
         rating=pair.rating,
-        why=cut(pair.why),
+        why=kubernetes.cut(pair.why),
     )
 
 
@@ -345,13 +327,13 @@ class BandwidthCheckSpec(Typed):
     """startSeconds is how long the copies of template may take to become Ready, in seconds. A copy
     that is not Ready then takes no part. Left out: 300.
     """
-    pairs: Annotated[Pairing, Strict(strict=False)] = Pairing.ALL
+    pairs: Annotated[verify.Pairing, Strict(strict=False)] = verify.Pairing.ALL
     """pairs are the pairs to measure. all: each pair, one rail at a time. ring: each card with two
     neighbours, all rails at once. star: the first of nodes with each other one; without nodes the
     first pod by name. ring and star measure each suspect once more, with a good card. Left out:
     all.
     """
-    test: Annotated[Operation, Strict(strict=False)] = Operation.WRITE
+    test: Annotated[verify.Operation, Strict(strict=False)] = verify.Operation.WRITE
     """test is the RDMA operation that perftest measures: write, read or send. Left out: write."""
     latency: bool = False
     """latency is true to measure latencies in microseconds, false to measure bandwidths in Gbit/s.
@@ -504,12 +486,12 @@ class BandwidthCheck(Typed):
     """spec says which pods are measured, how, and which figures are good. A change of it starts a
     new run.
     """
-    status: OfPrograms[BandwidthCheckStatus] | None = None
+    status: OfPrograms[verify.BandwidthCheckStatus] | None = None
     """status is the result of the last run, and whether one is under way. The controller writes it.
     """
 
 
-def load_plan(data: bytes, title: str) -> BandwidthPlan:
+def load_plan(data: bytes, title: str) -> verify.BandwidthPlan:
     """Return the plan that the JSON of a spec means; raise Refused with all of its faults."""
     document = of_json(data, f"BandwidthCheck {title}", ("spec",))
     spec = validate(BandwidthCheckSpec, document)
@@ -519,8 +501,8 @@ def load_plan(data: bytes, title: str) -> BandwidthPlan:
             remedy="Give a selector of running pods, or the template of a pod",
             where=document.where(()),
         )
-    return BandwidthPlan(
-        PerftestRun(
+    return verify.BandwidthPlan(
+        verify.PerftestRun(
             operation=spec.test,
             latency=spec.latency,
             size=spec.size,
@@ -531,7 +513,7 @@ def load_plan(data: bytes, title: str) -> BandwidthPlan:
             cuda=spec.cuda,
             seconds=spec.pair_seconds,
         ),
-        PairStandard(
+        verify.PairStandard(
             latency=spec.latency,
             limit=spec.limit,
             line_share=spec.line_share_percent / 100,

@@ -33,6 +33,7 @@ from kube_rdma.adapters.cluster.events import About, Events
 from kube_rdma.lib.mirror import Mirror, follow_all
 from kube_rdma.lib.turns import served
 from kube_rdma.model.verify import BandwidthCheckStatus, BandwidthPlan, Pairing, PairProof
+from kube_rdma.verify import pairs
 from kube_rdma.verify.bandwidth_check import begun, measured, not_measured
 from kube_rdma.verify.claimed_cards import cards_or_why
 from kube_rdma.verify.cluster import (
@@ -41,15 +42,6 @@ from kube_rdma.verify.cluster import (
     VerifyObjects,
     seen_check,
     write_status,
-)
-from kube_rdma.verify.pairs import (
-    BandwidthProof,
-    Copies,
-    CopyRequest,
-    Pacing,
-    PairedRun,
-    copies,
-    with_centre_first,
 )
 from kube_rdma.verify.rules.copies import CHECK_LABEL
 from kube_rdma.verify.rules.pairs import due
@@ -67,7 +59,7 @@ class CheckTiming(Frozen):
     again: float = 10.0  # seconds until the next look after the API server took no status
     pause: Callable[[int], float] = field(default=rarely)
     now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
-    pacing: Pacing = Pacing()  # of every run; whose turn it is, is decided here
+    pacing: pairs.Pacing = pairs.Pacing()  # of every run; whose turn it is, is decided here
 
 
 class _TooMany(Refused):
@@ -235,23 +227,23 @@ class BandwidthChecks:
     async def _proof(self, seen: SeenCheck, plan: BandwidthPlan) -> PairProof:
         """Measure as `kube-rdma verify pods` does, or with a template `kube-rdma verify nodes`."""
         pacing = replace(self._timing.pacing, turn=lambda: self._turn, run_seconds=plan.run_seconds)
-        measuring = BandwidthProof(self._commands, plan.run, pacing, brief=True)
+        measuring = pairs.BandwidthProof(self._commands, plan.run, pacing, brief=True)
         old = seen.status if plan.against_last else None
         before = old.figures_of(seen.generation) if old else {}
         async with AsyncExitStack() as stack:
             if plan.template is None:
                 pods_there = await self._objects.pods(seen.namespace, selector=plan.selector)
-                taking = Copies(tuple(pods_there))
+                taking = pairs.Copies(tuple(pods_there))
             else:
                 # Of a run whose controller ended without a word.
                 await self._objects.delete(seen.namespace, f"{CHECK_LABEL}={seen.name}")
-                asked = copies(self._objects, self._copies(seen, plan))
+                asked = pairs.copies(self._objects, self._copies(seen, plan))
                 taking = await stack.enter_async_context(asked)
             cards, remark = await cards_or_why(self._cluster, taking.pods)
             pods, silent = await measuring.all_probed(taking.pods, taking.left_out, cards)
             if plan.pairing is Pairing.STAR and plan.nodes:
-                pods = list(with_centre_first(pods, plan.nodes[0], silent))
-            run = PairedRun(pods, plan.pairing, both_ways=plan.both_ways)
+                pods = list(pairs.with_centre_first(pods, plan.nodes[0], silent))
+            run = pairs.PairedRun(pods, plan.pairing, both_ways=plan.both_ways)
             if (wanted := run.due) > plan.most_pairs:
                 if plan.template is not None:
                     nodes = len(taking.pods) + len(taking.left_out) - taking.excused
@@ -264,7 +256,7 @@ class BandwidthChecks:
         )
         return replace(proof, excused=taking.excused, pairing=plan.pairing, remark=remark)
 
-    def _copies(self, seen: SeenCheck, plan: BandwidthPlan) -> CopyRequest:
+    def _copies(self, seen: SeenCheck, plan: BandwidthPlan) -> pairs.CopyRequest:
         """Return a request for copies that the check owns: when it goes, they go too."""
         assert plan.template is not None
         excess = self._too_many.get(seen.uid)
@@ -274,7 +266,7 @@ class BandwidthChecks:
             if excess and excess.generation == seen.generation and nodes >= excess.nodes:
                 raise _TooMany(seen, plan.most_pairs, excess.pods, excess.wanted)
 
-        return CopyRequest(
+        return pairs.CopyRequest(
             plan.template,
             f"BandwidthCheck {seen.title}: spec.template",
             seen.namespace,

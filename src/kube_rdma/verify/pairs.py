@@ -24,20 +24,9 @@ from kube_base.frozen import Frozen, field, replace
 from kube_client.pod_commands import PodCommands
 from kube_client.silence import Silence
 from kube_rdma.adapters.runtime.settings import NCCL_ENV
+from kube_rdma.model import verify
 from kube_rdma.model.claims.devices import PublishedCard
 from kube_rdma.model.late_binding import PodName
-from kube_rdma.model.verify import (
-    PROBE_SECONDS,
-    PairedPod,
-    Pairing,
-    PairKey,
-    PairOutcome,
-    PairProof,
-    PairStandard,
-    PerftestRow,
-    PerftestRun,
-    PodDevice,
-)
 from kube_rdma.verify.claimed_cards import claim_offers
 from kube_rdma.verify.cluster import VerifyObjects
 from kube_rdma.verify.rules.copies import (
@@ -95,7 +84,7 @@ class Pacing(Frozen):
     turn: Callable[[], AbstractAsyncContextManager[object]] = field(default=nullcontext)
     clock: Callable[[], float] = field(default=time.monotonic)
     run_seconds: float = 86400.0  # of turns; after them no other begins
-    probe_seconds: float = PROBE_SECONDS  # in which a pod says which devices it has
+    probe_seconds: float = verify.PROBE_SECONDS  # in which a pod says which devices it has
 
 
 class BandwidthProof:
@@ -104,7 +93,7 @@ class BandwidthProof:
     def __init__(
         self,
         commands: PodCommands,
-        run: PerftestRun,
+        run: verify.PerftestRun,
         pacing: Pacing | None = None,
         *,
         brief: bool = False,
@@ -113,7 +102,7 @@ class BandwidthProof:
         self._run = run
         self._brief = brief
         self._pacing = pacing or Pacing()
-        self.outcomes: list[PairOutcome] = []
+        self.outcomes: list[verify.PairOutcome] = []
         self._spent = 0.0  # seconds of turns
         self._hung: Counter[tuple[str, str]] = Counter()  # by pod and device
         # Servers of a run that broke off may still listen: another run begins elsewhere.
@@ -122,7 +111,7 @@ class BandwidthProof:
 
     async def probed(
         self, document: dict[str, Any], cards: Sequence[PublishedCard] = ()
-    ) -> PairedPod:
+    ) -> verify.PairedPod:
         """Return a pod with what it measures with; raise Refused or Unavailable when it can not.
 
         `cards` are those of its ResourceClaims.
@@ -146,7 +135,7 @@ class BandwidthProof:
         documents: Sequence[dict[str, Any]],
         left_out: LeftOut = (),
         cards: ClaimedCards | None = None,
-    ) -> tuple[list[PairedPod], LeftOut]:
+    ) -> tuple[list[verify.PairedPod], LeftOut]:
         """Return the pods that can take part, and why others cannot, behind those `left_out`
         already.
 
@@ -154,7 +143,7 @@ class BandwidthProof:
         """
         some_at_once = asyncio.Semaphore(_PROBES)
 
-        async def answered(document: dict[str, Any]) -> PairedPod | tuple[str, str]:
+        async def answered(document: dict[str, Any]) -> verify.PairedPod | tuple[str, str]:
             async with some_at_once:
                 try:
                     return await self.probed(document, (cards or {}).get(_name(document), ()))
@@ -165,19 +154,19 @@ class BandwidthProof:
             tasks = [group.create_task(answered(document)) for document in documents]
         answers = [task.result() for task in tasks]
         silent = tuple(answer for answer in answers if isinstance(answer, tuple))
-        pods = with_rails([pod for pod in answers if isinstance(pod, PairedPod)])
+        pods = with_rails([pod for pod in answers if isinstance(pod, verify.PairedPod)])
         return pods, (*left_out, *silent)
 
     async def measure(
-        self, turns: Iterable[Turn], show: Callable[[PairOutcome], None] = lambda _: None
-    ) -> list[PairOutcome]:
+        self, turns: Iterable[Turn], show: Callable[[verify.PairOutcome], None] = lambda _: None
+    ) -> list[verify.PairOutcome]:
         """Measure all pairs, turn by turn; `show` gets each outcome when it is there.
 
         Pairs that are missing at the end of the run's time were not measured. `outcomes` has all
         that was measured by now, also after an interruption.
         """
 
-        async def measured(client: PairedPod, server: PairedPod, rail: int) -> None:
+        async def measured(client: verify.PairedPod, server: verify.PairedPod, rail: int) -> None:
             outcome = await self._outcome(client, server, rail)
             self.outcomes.append(outcome)
             show(outcome)
@@ -195,32 +184,34 @@ class BandwidthProof:
 
     def proof(
         self,
-        outcomes: Sequence[PairOutcome],
-        standard: PairStandard,
+        outcomes: Sequence[verify.PairOutcome],
+        standard: verify.PairStandard,
         left_out: LeftOut = (),
-        before: Mapping[PairKey, float] | None = None,
+        before: Mapping[verify.PairKey, float] | None = None,
         *,
         due: int = 0,
-    ) -> PairProof:
+    ) -> verify.PairProof:
         """Return the outcomes with ratings and suspects, also beside the figures of an earlier run.
 
         `due` is how many there had to be.
         """
         rated = rate(outcomes, standard, before)
         missing = max(0, due - len(outcomes))
-        return PairProof(self._run, rated, suspects(rated), left_out, missing)
+        return verify.PairProof(self._run, rated, suspects(rated), left_out, missing)
 
-    async def _outcome(self, client: PairedPod, server: PairedPod, rail: int) -> PairOutcome:
+    async def _outcome(
+        self, client: verify.PairedPod, server: verify.PairedPod, rail: int
+    ) -> verify.PairOutcome:
         near, far = client.by_rail[rail], server.by_rail[rail]
         lines = [device.gbps for device in (near, far) if device.gbps is not None]
-        rows: tuple[PerftestRow, ...] = ()
+        rows: tuple[verify.PerftestRow, ...] = ()
         failure = self._given_up((client.title, near.name), (server.title, far.name))
         if not failure:
             try:
                 rows = await self._rows((client, near), (server, far))
             except KubeError as error:
                 failure = str(error)
-        outcome = PairOutcome(
+        outcome = verify.PairOutcome(
             client=client.title,
             server=server.title,
             rail=rail,
@@ -233,8 +224,10 @@ class BandwidthProof:
         return replace(outcome, rows=(row,)) if self._brief and row else outcome
 
     async def _rows(
-        self, client: tuple[PairedPod, PodDevice], server: tuple[PairedPod, PodDevice]
-    ) -> tuple[PerftestRow, ...]:
+        self,
+        client: tuple[verify.PairedPod, verify.PodDevice],
+        server: tuple[verify.PairedPod, verify.PodDevice],
+    ) -> tuple[verify.PerftestRow, ...]:
         for number in range(1, TRIES + 1):
             try:
                 return await _aside(await self._once(client, server), table)
@@ -244,7 +237,9 @@ class BandwidthProof:
         raise AssertionError("the last try returns or raises")
 
     async def _once(
-        self, client: tuple[PairedPod, PodDevice], server: tuple[PairedPod, PodDevice]
+        self,
+        client: tuple[verify.PairedPod, verify.PodDevice],
+        server: tuple[verify.PairedPod, verify.PodDevice],
     ) -> str:
         """Return what a client prints; each port is used once, for an older server may still
         listen.
@@ -273,7 +268,7 @@ class BandwidthProof:
                 return f"{_HUNG} measurements over {device} of {title} did not end"
         return ""
 
-    def _dialled(self, pod: PairedPod, device: PodDevice) -> str:
+    def _dialled(self, pod: verify.PairedPod, device: verify.PodDevice) -> str:
         """Return the server's address; by RDMA_CM it is that of the device, else any of the pod."""
         if not self._run.rdma_cm:
             return pod.address
@@ -307,21 +302,23 @@ async def _aside(text: str, read: Callable[[str], T]) -> T:
 class PairedRun:
     """The measurements of given pods; `due` counts them, with repeated ones once they are known."""
 
-    def __init__(self, pods: Sequence[PairedPod], pairing: Pairing, *, both_ways: bool) -> None:
+    def __init__(
+        self, pods: Sequence[verify.PairedPod], pairing: verify.Pairing, *, both_ways: bool
+    ) -> None:
         self._pods, self._pairing, self._both_ways = pods, pairing, both_ways
         self.due = planned(pairing, pods, both_ways=both_ways)
 
     async def measure(
         self,
         measuring: BandwidthProof,
-        show: Callable[[PairOutcome], None],
-        standard: PairStandard,
-        before: Mapping[PairKey, float],
+        show: Callable[[verify.PairOutcome], None],
+        standard: verify.PairStandard,
+        before: Mapping[verify.PairKey, float],
     ) -> None:
         """Measure; a run whose time is over repeats nothing."""
         turns = turns_of(self._pairing, self._pods, both_ways=self._both_ways)
         outcomes = await measuring.measure(turns, show)
-        if self._pairing is Pairing.ALL or len(outcomes) < self.due:
+        if self._pairing is verify.Pairing.ALL or len(outcomes) < self.due:
             return
         again = retries(rate(outcomes, standard, before), self._pods)
         self.due += sum(map(len, again))
@@ -329,8 +326,8 @@ class PairedRun:
 
 
 def with_centre_first(
-    pods: Sequence[PairedPod], title: str, left_out: LeftOut = ()
-) -> Sequence[PairedPod]:
+    pods: Sequence[verify.PairedPod], title: str, left_out: LeftOut = ()
+) -> Sequence[verify.PairedPod]:
     """Return the pods of a star, its centre first; raise Refused when that takes no part."""
     centre = [pod for pod in pods if title in (pod.title, pod.name)]
     if pods and not centre:

@@ -25,11 +25,8 @@ from kube_base.errors import Broken, KubeError, Refused, Unavailable
 from kube_base.frozen import Frozen
 from kube_rdma.adapters.grpc_calls import CallFailed, answered, calling
 from kube_rdma.adapters.kubelet.folders import KUBELET_SOCKET, Folders, Identity, identity, watching
+from kube_rdma.adapters.kubelet.proto import deviceplugin_v1beta1_grpc
 from kube_rdma.adapters.kubelet.proto import deviceplugin_v1beta1_pb2 as pb
-from kube_rdma.adapters.kubelet.proto.deviceplugin_v1beta1_grpc import (
-    DevicePluginBase,
-    RegistrationStub,
-)
 from kube_rdma.adapters.kubelet.proto.pluginregistration_v1_pb2 import RegistrationStatus
 from kube_rdma.adapters.kubelet.rpc import PluginRegistration, Requests
 from kube_rdma.model.pools import Grant, Offer, Share, ShareId
@@ -129,7 +126,7 @@ class PluginHandlers(Frozen):
     start: Callable[[Sequence[ShareId]], Awaitable[None]] | None = None
 
 
-class PoolService(DevicePluginBase):
+class PoolService(deviceplugin_v1beta1_grpc.DevicePluginBase):
     """The DevicePlugin service of one resource on one socket."""
 
     def __init__(
@@ -503,7 +500,7 @@ class DevicePlugin(PluginServer):
         self._lost = False
         try:
             with calling(self._kubelet) as channel:
-                stub = RegistrationStub(channel)
+                stub = deviceplugin_v1beta1_grpc.RegistrationStub(channel)
                 await answered(stub.Register(request, timeout=_REGISTER_SECONDS))
         except CallFailed as failure:
             self._set_back()

@@ -20,16 +20,7 @@ from kube_rdma.attach.documents import networks, pod_networks
 from kube_rdma.lib.text.document import Document, shown
 from kube_rdma.lib.text.faults import Slip, near, slips, validate
 from kube_rdma.lib.text.typed import Many, Typed
-from kube_rdma.model.admission import (
-    USUAL,
-    AdmissionSettings,
-    ContainerRole,
-    ContainerTemplate,
-    NodeDemand,
-    PodTemplate,
-    ResourceAsk,
-    VolumeTemplate,
-)
+from kube_rdma.model import admission
 from kube_rdma.model.attach.attachment import NetworkAsk
 from kube_rdma.model.finding import FieldPath, Finding, Severity
 
@@ -248,7 +239,7 @@ class PodObject(PartialObject):
     spec: PodSpecFields = PodSpecFields.model_construct(node_selector={})
 
 
-def load(document: Document, namespace: str = "", name: str = "") -> PodTemplate:
+def load(document: Document, namespace: str = "", name: str = "") -> admission.PodTemplate:
     """Return the pod of a document; `namespace` and `name` stand for what it leaves out.
 
     Raise Refused with each field that does not have the form of a pod's.
@@ -257,7 +248,7 @@ def load(document: Document, namespace: str = "", name: str = "") -> PodTemplate
     meta, spec = pod.metadata, pod.spec
     space = namespace or meta.namespace or DEFAULT_NAMESPACE
     faults: list[Finding] = []
-    return PodTemplate(
+    return admission.PodTemplate(
         namespace=space,
         name=meta.name or meta.generate_name or name,
         annotations=tuple(sorted(meta.annotations.items())),
@@ -267,7 +258,7 @@ def load(document: Document, namespace: str = "", name: str = "") -> PodTemplate
         selector=tuple(sorted(spec.node_selector.items())),
         alternatives=tuple(
             tuple(
-                NodeDemand(one.key, one.values)
+                admission.NodeDemand(one.key, one.values)
                 for one in term.match_expressions
                 if one.operator == "In"
             )
@@ -281,26 +272,26 @@ def load(document: Document, namespace: str = "", name: str = "") -> PodTemplate
     )
 
 
-def _containers(spec: PodSpecFields) -> Iterator[ContainerTemplate]:
+def _containers(spec: PodSpecFields) -> Iterator[admission.ContainerTemplate]:
     for field, containers in (
         ("initContainers", spec.init_containers),
         ("containers", spec.containers),
     ):
         for number, container in enumerate(containers):
-            role = ContainerRole.MAIN
+            role = admission.ContainerRole.MAIN
             if field == "initContainers":
                 sidecar = container.restart_policy == "Always"
-                role = ContainerRole.SIDECAR if sidecar else ContainerRole.INIT
+                role = admission.ContainerRole.SIDECAR if sidecar else admission.ContainerRole.INIT
             yield _container(container, ("spec", field, number), role, spec.security_context)
 
 
 def _container(
-    container: PodContainer, path: FieldPath, role: ContainerRole, pod: SecurityContext
-) -> ContainerTemplate:
+    container: PodContainer, path: FieldPath, role: admission.ContainerRole, pod: SecurityContext
+) -> admission.ContainerTemplate:
     own = container.security_context
     user = pod.run_as_user if own.run_as_user is None else own.run_as_user
     non_root = pod.run_as_non_root if own.run_as_non_root is None else own.run_as_non_root
-    return ContainerTemplate(
+    return admission.ContainerTemplate(
         name=container.name,
         path=path,
         role=role,
@@ -313,7 +304,7 @@ def _container(
     )
 
 
-def _asks(resources: Resources, path: FieldPath) -> Iterator[ResourceAsk]:
+def _asks(resources: Resources, path: FieldPath) -> Iterator[admission.ResourceAsk]:
     """Yield the extended resources of a container, by limits where it has these."""
     fields = {**dict.fromkeys(resources.requests, "requests")}
     fields |= dict.fromkeys(resources.limits, "limits")
@@ -321,7 +312,7 @@ def _asks(resources: Resources, path: FieldPath) -> Iterator[ResourceAsk]:
         if "/" in resource:
             quantity = getattr(resources, field)[resource]
             request = resources.requests.get(resource)
-            yield ResourceAsk(
+            yield admission.ResourceAsk(
                 resource,
                 counted(quantity),
                 (*path, field, resource),
@@ -330,8 +321,8 @@ def _asks(resources: Resources, path: FieldPath) -> Iterator[ResourceAsk]:
             )
 
 
-def _volume(volume: PodVolume, number: int) -> VolumeTemplate:
-    return VolumeTemplate(
+def _volume(volume: PodVolume, number: int) -> admission.VolumeTemplate:
+    return admission.VolumeTemplate(
         name=volume.name,
         path=("spec", "volumes", number),
         in_memory=volume.empty_dir.medium == "Memory",
@@ -393,12 +384,12 @@ FIELDS = {
 SIZE = r"[1-9][0-9]{0,11}(?:[kMGTP]|[KMGTP]i)?"
 
 
-def load_settings(assignments: Iterable[str], where: str) -> AdmissionSettings:
+def load_settings(assignments: Iterable[str], where: str) -> admission.AdmissionSettings:
     """Return the usual settings with these assignments; `where` names the option in messages.
 
     Raise Refused for another name, or a size that is none.
     """
-    settings = USUAL
+    settings = admission.USUAL
     for text in assignments:
         name, equals, value = text.partition("=")
         if name not in FIELDS or not equals:

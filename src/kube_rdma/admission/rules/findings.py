@@ -9,23 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from kube_rdma.admission.rules import near_misses, networks
 from kube_rdma.admission.rules.completions import completions, wrong_words
-from kube_rdma.admission.rules.near_misses import (
-    misspelt,
-    unknown_network,
-    unknown_resource,
-    unread_annotation,
-)
-from kube_rdma.admission.rules.networks import (
-    BLOCKS,
-    NETWORKS,
-    block_count,
-    isolation,
-    network_shares,
-    no_address,
-    unfit_entries,
-    unreadable,
-)
 from kube_rdma.admission.rules.shares import (
     asked,
     candidates,
@@ -70,7 +55,11 @@ def networks_on_host(
     del facts, settings
     if not template.host_network or not names_networks(template.annotations):
         return
-    path = NETWORKS if dict(template.annotations).get(ANNOTATION, "").strip() else BLOCKS
+    path = (
+        networks.NETWORKS
+        if dict(template.annotations).get(ANNOTATION, "").strip()
+        else networks.BLOCKS
+    )
     yield Finding.of(
         "networks-on-host",
         path,
@@ -147,7 +136,7 @@ def misplaced(
     made = [dict(template.annotations) for template in templates]
     for annotation in above:
         key = annotation.key
-        meant = dict(misspelt([key])).get(key, key)
+        meant = dict(near_misses.misspelt([key])).get(key, key)
         if meant in _FOR_PODS and not all(meant in annotations for annotations in made):
             yield Finding.of(
                 "annotation-place",
@@ -173,10 +162,10 @@ def findings(
     settings = with_shares(settings, offered(facts))
     shares = any(True for _ in asked(template, settings.shares))
     rules = (*RULES, *OF_ANY_POD) if shares or template.blocks or template.faults else OF_ANY_POD
-    every = [*unreadable(template)]
+    every = [*networks.unreadable(template)]
     every += [finding for rule in rules for finding in rule(template, facts, settings)]
-    if any(one.path == BLOCKS for one in completions(template, settings)):
-        every = [one for one in every if one.path != BLOCKS]  # they are yet to be written
+    if any(one.path == networks.BLOCKS for one in completions(template, settings)):
+        every = [one for one in every if one.path != networks.BLOCKS]  # they are yet to be written
     return tuple(sorted(every, key=lambda one: not one.is_error))
 
 
@@ -313,22 +302,22 @@ def _inside(path: str, folder: str) -> bool:
 
 RULES: tuple[Rule, ...] = (
     _mgpu,
-    block_count,
+    networks.block_count,
     _vepfs,
     requests,
-    isolation,
-    unfit_entries,
+    networks.isolation,
+    networks.unfit_entries,
     _host_network,
     _gpu_in_shared_multi,
     _card_count,
-    no_address,
+    networks.no_address,
     wrong_words,
 )
 OF_ANY_POD: tuple[Rule, ...] = (
-    network_shares,
+    networks.network_shares,
     networks_on_host,
     sandboxed,
-    unknown_resource,
-    unknown_network,
-    unread_annotation,
+    near_misses.unknown_resource,
+    near_misses.unknown_network,
+    near_misses.unread_annotation,
 )

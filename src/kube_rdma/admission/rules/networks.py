@@ -11,14 +11,8 @@ from collections.abc import Iterator
 from kube_base.errors import Refused
 from kube_base.frozen import replace
 from kube_rdma.admission.rules.shares import asked, candidates, fixed_mode, held_shares
+from kube_rdma.attach.rules import requests
 from kube_rdma.attach.rules.addresses import refuse_reserved, unpooled
-from kube_rdma.attach.rules.requests import (
-    ANNOTATION,
-    POD_NETWORKS,
-    SHARED,
-    match_entries,
-    refuse_isolated,
-)
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model.admission import AdmissionFacts, AdmissionSettings, PodTemplate
 from kube_rdma.model.attach import kinds
@@ -31,8 +25,8 @@ from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.pools import Bind
 from kube_rdma.pools.rules.modes import MODES, terms
 
-NETWORKS = ("metadata", "annotations", ANNOTATION)
-BLOCKS = ("metadata", "annotations", POD_NETWORKS)
+NETWORKS = ("metadata", "annotations", requests.ANNOTATION)
+BLOCKS = ("metadata", "annotations", requests.POD_NETWORKS)
 
 
 def unreadable(template: PodTemplate) -> Iterator[Finding]:
@@ -102,7 +96,7 @@ def isolation(
     blocks = tuple(_shared(ask, facts) for ask in template.blocks or ())
     for path, asks in ((NETWORKS, template.networks), (BLOCKS, blocks)):
         try:
-            refuse_isolated(template.namespace, asks, settings.everybodys)
+            requests.refuse_isolated(template.namespace, asks, settings.everybodys)
         except Refused as refused:
             for fault in (refused, *refused.more):
                 problem = f"{fault.where}: {fault.problem}"
@@ -111,7 +105,7 @@ def isolation(
 
 def _shared(block: NetworkAsk, facts: AdmissionFacts) -> NetworkAsk:
     """Return a block with the namespace of its network, where that is the shared one."""
-    shared = replace(block, namespace=SHARED)
+    shared = replace(block, namespace=requests.SHARED)
     is_shared = network_of(block, facts) is None and network_of(shared, facts) is not None
     return shared if is_shared else block
 
@@ -131,7 +125,7 @@ def unfit_entries(
             try:
                 waits = isinstance(network, kinds.IbSriovNetwork) and network.configured
                 if network is not None and not waits:
-                    asked_addresses = unpooled(match_entries((ask,), (network,)))
+                    asked_addresses = unpooled(requests.match_entries((ask,), (network,)))
                     refuse_reserved(asked_addresses, template.namespace, facts.reserved)
             except Refused as refused:
                 severity = Severity.ERROR if path == BLOCKS else Severity.WARNING
@@ -167,7 +161,9 @@ def network_of(ask: NetworkAsk, facts: AdmissionFacts) -> Network | None:
 
 def _no_blocks(template: PodTemplate, cards: int, settings: AdmissionSettings) -> Iterator[Finding]:
     """Warn of cards without any block: the container opens them, and has no interface on them."""
-    asking = template.networks or template.faults or POD_NETWORKS in dict(template.annotations)
+    asking = (
+        template.networks or template.faults or requests.POD_NETWORKS in dict(template.annotations)
+    )
     if cards and not template.host_network and not asking:
         yield Finding.of(
             "block-count",

@@ -14,16 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from kube_base.frozen import replace
 from kube_rdma.attach.rules.requests import RESOURCE
-from kube_rdma.model.admission import (
-    VKE_LABEL,
-    AdmissionFacts,
-    AdmissionSettings,
-    ContainerRole,
-    ContainerTemplate,
-    OfferedPool,
-    PodTemplate,
-    ResourceAsk,
-)
+from kube_rdma.model import admission
 from kube_rdma.model.pools import Mode
 from kube_rdma.pools.rules.labels import MODE
 
@@ -33,18 +24,20 @@ def matches(resource: str, patterns: Sequence[str]) -> bool:
     return resource in patterns or f"{resource.partition('/')[0]}/*" in patterns
 
 
-def offered(facts: AdmissionFacts) -> tuple[str, ...]:
+def offered(facts: admission.AdmissionFacts) -> tuple[str, ...]:
     """Return every resource that the facts name, in order and once."""
     networks = (network.resource for network in facts.networks if network.resource)
     return tuple(dict.fromkeys((*of_pools(facts), *facts.resources, *networks)))
 
 
-def of_pools(facts: AdmissionFacts) -> tuple[str, ...]:
+def of_pools(facts: admission.AdmissionFacts) -> tuple[str, ...]:
     """Return the resources that kube-rdma itself offers, in order and once."""
     return tuple(dict.fromkeys(pool.spec.resource for pool in facts.pools))
 
 
-def with_shares(settings: AdmissionSettings, resources: Iterable[str]) -> AdmissionSettings:
+def with_shares(
+    settings: admission.AdmissionSettings, resources: Iterable[str]
+) -> admission.AdmissionSettings:
     """Return the settings with these shares too. A GPU is none, whatever network names it."""
     others = (*settings.gpus, *settings.mgpu)
     named = (one for one in resources if not matches(one, others))
@@ -52,8 +45,8 @@ def with_shares(settings: AdmissionSettings, resources: Iterable[str]) -> Admiss
 
 
 def asked(
-    template: PodTemplate, patterns: Sequence[str]
-) -> Iterator[tuple[ContainerTemplate, ResourceAsk]]:
+    template: admission.PodTemplate, patterns: Sequence[str]
+) -> Iterator[tuple[admission.ContainerTemplate, admission.ResourceAsk]]:
     """Yield each request for at least one of these resources, with its container."""
     for container in template.containers:
         for ask in container.asks:
@@ -61,12 +54,12 @@ def asked(
                 yield container, ask
 
 
-def held_shares(template: PodTemplate, resource: str) -> int:
+def held_shares(template: admission.PodTemplate, resource: str) -> int:
     """Return how many of a resource the pod holds when it runs, or its greediest init does."""
     beside, most = 0, 0
     for container in template.containers:
         count = sum(ask.count for ask in container.asks if ask.resource == resource)
-        if container.role is ContainerRole.INIT:
+        if container.role is admission.ContainerRole.INIT:
             most = max(most, count)
         else:
             beside += count
@@ -78,7 +71,7 @@ def held_shares(template: PodTemplate, resource: str) -> int:
 _MODES = frozenset(Mode)
 
 
-def possible(template: PodTemplate, label: str) -> frozenset[str] | None:
+def possible(template: admission.PodTemplate, label: str) -> frozenset[str] | None:
     """Return the values that a label of the pod's node can have; None where nothing says so."""
     values = [frozenset((value,)) for key, value in template.selector if key == label]
     choices = [
@@ -91,8 +84,8 @@ def possible(template: PodTemplate, label: str) -> frozenset[str] | None:
 
 
 def candidates(
-    template: PodTemplate, resource: str, facts: AdmissionFacts
-) -> tuple[OfferedPool, ...]:
+    template: admission.PodTemplate, resource: str, facts: admission.AdmissionFacts
+) -> tuple[admission.OfferedPool, ...]:
     """Return the pools of a resource on whose nodes the pod may run."""
     return tuple(
         pool
@@ -101,14 +94,16 @@ def candidates(
     )
 
 
-def fixed_mode(template: PodTemplate, resource: str, facts: AdmissionFacts) -> Mode | None:
+def fixed_mode(
+    template: admission.PodTemplate, resource: str, facts: admission.AdmissionFacts
+) -> Mode | None:
     """Return the mode of every card that the pod can get of a resource, None where there are
     several.
 
     A label that says the mode is believed; else one of the pools has to be on the pod's nodes for
     sure, and no other may differ.
     """
-    labels = (VKE_LABEL, MODE) if resource == RESOURCE else (MODE,)
+    labels = (admission.VKE_LABEL, MODE) if resource == RESOURCE else (MODE,)
     for label in labels:
         values = possible(template, label)
         if values is not None:
@@ -119,7 +114,7 @@ def fixed_mode(template: PodTemplate, resource: str, facts: AdmissionFacts) -> M
     return modes.pop() if sure and len(modes) == 1 else None
 
 
-def _elsewhere(template: PodTemplate, pool: OfferedPool) -> bool:
+def _elsewhere(template: admission.PodTemplate, pool: admission.OfferedPool) -> bool:
     """Decide whether the pod can run on no node with the labels of the pool."""
     for label, value in pool.selector:
         values = possible(template, label)
@@ -128,7 +123,7 @@ def _elsewhere(template: PodTemplate, pool: OfferedPool) -> bool:
     return False
 
 
-def _selected(template: PodTemplate, selector: tuple[tuple[str, str], ...]) -> bool:
+def _selected(template: admission.PodTemplate, selector: tuple[tuple[str, str], ...]) -> bool:
     """Decide whether each node on which the pod can run has these labels."""
     return all(possible(template, label) == frozenset((value,)) for label, value in selector)
 

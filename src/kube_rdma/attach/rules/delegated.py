@@ -14,26 +14,19 @@ from kube_base.frozen import replace
 from kube_rdma.attach.rules.placement import pod_nics
 from kube_rdma.attach.rules.plan import FIRST_TABLE
 from kube_rdma.attach.rules.requests import refused
-from kube_rdma.model.attach.attachment import (
-    AttachedInterface,
-    GrantedShare,
-    HostNetwork,
-    MatchedEntry,
-    Plan,
-    PodNic,
-)
+from kube_rdma.model.attach import attachment
 from kube_rdma.model.attach.cni import CniInterface, CniResult, LinkAddress, LinkRoute
 from kube_rdma.model.attach.steps import AddRoute, AddRule, MakeRdma
 from kube_rdma.model.pools import Bind
 
 
 def nic(
-    entry: MatchedEntry,
-    granted: Sequence[GrantedShare],
-    before: Sequence[Plan],
-    node: HostNetwork,
+    entry: attachment.MatchedEntry,
+    granted: Sequence[attachment.GrantedShare],
+    before: Sequence[attachment.Plan],
+    node: attachment.HostNetwork,
     table: int | None = None,
-) -> PodNic:
+) -> attachment.PodNic:
     """Return the NIC of the network, as one call for all networks would have placed it.
 
     `before` are the pod's other interfaces. `table` is the caller's own choice of a routing table.
@@ -64,12 +57,14 @@ def nic(
     return replace(placed, number=table - FIRST_TABLE)
 
 
-def without_rules(plan: Plan) -> Plan:
+def without_rules(plan: attachment.Plan) -> attachment.Plan:
     """Return the plan for a caller that makes the rules to its tables itself."""
     return replace(plan, steps=tuple(one for one in plan.steps if not isinstance(one, AddRule)))
 
 
-def device_names(plan: Plan, granted: Sequence[GrantedShare]) -> tuple[str, ...]:
+def device_names(
+    plan: attachment.Plan, granted: Sequence[attachment.GrantedShare]
+) -> tuple[str, ...]:
     """Return the RDMA devices of an interface that was attached in an earlier call."""
     made = tuple(step.name for step in plan.steps if isinstance(step, MakeRdma))
     cards = (card for one in granted if one.held == plan.held for card in one.cards)
@@ -82,7 +77,7 @@ def device_names(plan: Plan, granted: Sequence[GrantedShare]) -> tuple[str, ...]
     )
 
 
-def result(plan: Plan, attached: AttachedInterface, netns: str) -> CniResult:
+def result(plan: attachment.Plan, attached: attachment.AttachedInterface, netns: str) -> CniResult:
     """Return the answer to ADD: an interface of the pod, its addresses and main routes.
 
     Default routes are the caller's to set.
@@ -103,7 +98,9 @@ def result(plan: Plan, attached: AttachedInterface, netns: str) -> CniResult:
     )
 
 
-def _left(granted: Sequence[GrantedShare], before: Sequence[Plan]) -> Iterator[GrantedShare]:
+def _left(
+    granted: Sequence[attachment.GrantedShare], before: Sequence[attachment.Plan]
+) -> Iterator[attachment.GrantedShare]:
     """Yield the shares with those of their cards that no interface has yet."""
     taken = {(plan.held, plan.card) for plan in before}
     for share in granted:

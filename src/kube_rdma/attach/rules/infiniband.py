@@ -20,7 +20,7 @@ from types import MappingProxyType
 from kube_base.frozen import replace
 from kube_rdma.attach.rules.guids import NO_GUID, guid_of_address, guid_of_sysfs, is_usable_guid
 from kube_rdma.attach.rules.requests import asked_guid, refused
-from kube_rdma.model.attach import kinds
+from kube_rdma.model.attach import kinds, steps
 from kube_rdma.model.attach.attachment import (
     Attachment,
     GrantedShare,
@@ -29,15 +29,6 @@ from kube_rdma.model.attach.attachment import (
     MatchedEntry,
     PodNic,
     Way,
-)
-from kube_rdma.model.attach.steps import (
-    AwaitPartition,
-    MakeLink,
-    Mark,
-    SetLink,
-    SetSysctl,
-    Step,
-    VirtualKind,
 )
 from kube_rdma.model.card import Card
 from kube_rdma.model.device import PlannedHostLink
@@ -96,11 +87,11 @@ def rebinding(nic: PodNic) -> Iterator[RebindFunction]:
         yield RebindFunction(card.pci, place.pci, card.function.driver, request[1], previous_guid)
 
 
-def partition(nic: PodNic) -> Iterator[AwaitPartition]:
+def partition(nic: PodNic) -> Iterator[steps.AwaitPartition]:
     """Yield the wait for the partition that the pod's interface is in, if the network names one."""
     pkey = kinds.partition_of(nic.network)
     if pkey is not None and nic.link.pci is not None:
-        yield AwaitPartition(nic.link.pci, pkey)
+        yield steps.AwaitPartition(nic.link.pci, pkey)
 
 
 def taken_as(nic: PodNic) -> InterfaceName:
@@ -110,15 +101,15 @@ def taken_as(nic: PodNic) -> InterfaceName:
     return InterfaceName(f"ib{nic.number}")
 
 
-def child(nic: PodNic, mark: Mark) -> Iterator[Step]:
+def child(nic: PodNic, mark: steps.Mark) -> Iterator[steps.Step]:
     """Yield the Steps that make the interface of a partition on the link that was taken."""
     pkey, parent = kinds.partition_of(nic.network), taken_as(nic)
     if pkey is not None:
         if not nic.network.accept_ra:  # a router could give the pod its default route
-            yield SetSysctl(f"net/ipv6/conf/{parent}/accept_ra", "0", optional=True)
-        yield SetLink(parent)
-        yield MakeLink(
-            kind=VirtualKind.IPOIB,
+            yield steps.SetSysctl(f"net/ipv6/conf/{parent}/accept_ra", "0", optional=True)
+        yield steps.SetLink(parent)
+        yield steps.MakeLink(
+            kind=steps.VirtualKind.IPOIB,
             parent=PlannedHostLink(nic.link.index, parent),
             name=nic.interface,
             mark=mark,

@@ -21,23 +21,7 @@ from kube_rdma.attach.rules.infiniband import refuse_taken
 from kube_rdma.attach.rules.late_binding import refuse_renumbered
 from kube_rdma.attach.rules.placement import pod_nics, with_pods
 from kube_rdma.attach.rules.plan import begun, plans, plugin_calls
-from kube_rdma.model.attach import kinds
-from kube_rdma.model.attach.attachment import (
-    AssignedAddresses,
-    AttachedInterface,
-    Attachment,
-    GrantedShare,
-    HostNetwork,
-    MatchedEntry,
-    Network,
-    NetworkAsk,
-    Plan,
-    PluginResult,
-    PodNic,
-    PodView,
-    Sandbox,
-    Way,
-)
+from kube_rdma.model.attach import attachment, kinds
 from kube_rdma.model.attach.cni import CniResult
 from kube_rdma.model.attach.steps import CallPlugin
 from kube_rdma.model.device import Device
@@ -51,8 +35,8 @@ NO_CLAIMS: Mapping[str, str] = MappingProxyType({})
 class NetworkRequest(Frozen):
     """A pod's request: entries of its annotation, and the networks that they mean."""
 
-    asks: tuple[NetworkAsk, ...]
-    networks: tuple[Network, ...]
+    asks: tuple[attachment.NetworkAsk, ...]
+    networks: tuple[attachment.Network, ...]
     others: tuple[str, ...] = ()  # named by no entry; an entry without network may mean one
     called: bool = False  # a meta-plugin calls for this network alone; there may be more calls
     table: int | None = None  # that the caller leads the interface's own traffic through
@@ -62,8 +46,8 @@ class MatchedNetworks(Frozen):
     """First stage: every entry has its network, for a pod that holds these shares."""
 
     request: NetworkRequest
-    granted: tuple[GrantedShare, ...]
-    entries: tuple[MatchedEntry, ...]
+    granted: tuple[attachment.GrantedShare, ...]
+    entries: tuple[attachment.MatchedEntry, ...]
 
     @property
     def needs_plugins(self) -> bool:
@@ -71,12 +55,12 @@ class MatchedNetworks(Frozen):
         return bool(self.foreign) or any(entry.network.ipam_plugin for entry in self.entries)
 
     @property
-    def foreign(self) -> tuple[MatchedEntry, ...]:
+    def foreign(self) -> tuple[attachment.MatchedEntry, ...]:
         """Return the entries whose networks other plugins make."""
         return tuple(one for one in self.entries if isinstance(one.network, kinds.ForeignNetwork))
 
     @property
-    def unpooled(self) -> tuple[tuple[MatchedEntry, Address], ...]:
+    def unpooled(self) -> tuple[tuple[attachment.MatchedEntry, Address], ...]:
         """Return the asked addresses that no pool gives; IPAM looks at those of pools."""
         return addresses.unpooled(self.entries)
 
@@ -85,21 +69,21 @@ class LocatedNics(Frozen):
     """Second stage: every network of kube-rdma's has its card and link."""
 
     matched: MatchedNetworks
-    host: HostNetwork
-    nics: tuple[PodNic, ...]
-    beside: tuple[Plan, ...]  # of the sandbox's other interfaces
+    host: attachment.HostNetwork
+    nics: tuple[attachment.PodNic, ...]
+    beside: tuple[attachment.Plan, ...]  # of the sandbox's other interfaces
 
     @property
     def functions(self) -> tuple[FunctionPlace, ...]:
         """Return the virtual functions whose settings the next stage needs."""
-        moved = (nic.link.virtual for nic in self.nics if nic.way is Way.TAKE)
+        moved = (nic.link.virtual for nic in self.nics if nic.way is attachment.Way.TAKE)
         return tuple(place for place in moved if place)
 
 
 class SettledNics(LocatedNics):
     """Third stage: all that is known before anything is taken for the pod."""
 
-    called: tuple[Plan, ...]  # of other plugins
+    called: tuple[attachment.Plan, ...]  # of other plugins
 
     @property
     def plugin_calls(self) -> tuple[CallPlugin, ...]:
@@ -118,27 +102,27 @@ class AddressedNics(Frozen):
     """Fourth stage: IPAM and the cards have given their addresses."""
 
     placed: SettledNics
-    sandbox: Sandbox
-    addresses: tuple[AssignedAddresses, ...]
-    begun: tuple[Plan, ...]  # up to the call of the IPAM plugin that gives the addresses
+    sandbox: attachment.Sandbox
+    addresses: tuple[attachment.AssignedAddresses, ...]
+    begun: tuple[attachment.Plan, ...]  # up to the call of the IPAM plugin that gives the addresses
 
 
 class FullPlan(Frozen):
     """Fifth stage: all Steps."""
 
     placed: SettledNics
-    nics: tuple[PodNic, ...]
-    own: tuple[Plan, ...]  # kube-rdma's, one for each NIC
-    plans: tuple[Plan, ...]  # those of other plugins too, in the order of the annotation
+    nics: tuple[attachment.PodNic, ...]
+    own: tuple[attachment.Plan, ...]  # kube-rdma's, one for each NIC
+    plans: tuple[attachment.Plan, ...]  # those of other plugins too, in the order of the annotation
 
 
 class MadeNics(Frozen):
     """Sixth stage: the Steps were run."""
 
     planned: FullPlan
-    view: PodView
-    nics: tuple[PodNic, ...]
-    used: tuple[tuple[Plan, tuple[str, ...]], ...]  # RDMA devices by their current names
+    view: attachment.PodView
+    nics: tuple[attachment.PodNic, ...]
+    used: tuple[tuple[attachment.Plan, tuple[str, ...]], ...]  # RDMA devices by their current names
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -149,11 +133,11 @@ class MadeNics(Frozen):
 class Outcome(Frozen):
     """Last stage: the pod's interfaces, and what its containers get by share."""
 
-    interfaces: tuple[AttachedInterface, ...]
+    interfaces: tuple[attachment.AttachedInterface, ...]
     edits: Mapping[HeldShare, Edits]
 
 
-def match(request: NetworkRequest, granted: tuple[GrantedShare, ...]) -> MatchedNetworks:
+def match(request: NetworkRequest, granted: tuple[attachment.GrantedShare, ...]) -> MatchedNetworks:
     """Match entries with networks; raise Refused with all entries that cannot be met."""
     # Who calls for one network has chosen the plugin, so it is kube-rdma's without a share too.
     holding = request.called or bool(granted)
@@ -168,9 +152,9 @@ def match(request: NetworkRequest, granted: tuple[GrantedShare, ...]) -> Matched
 
 def locate(
     before: MatchedNetworks,
-    host: HostNetwork,
-    attachments: Iterable[Attachment] = (),
-    beside: tuple[Plan, ...] = (),
+    host: attachment.HostNetwork,
+    attachments: Iterable[attachment.Attachment] = (),
+    beside: tuple[attachment.Plan, ...] = (),
 ) -> LocatedNics:
     """Find card and link for each network; raise Refused when shares, cards or links do not fit.
 
@@ -187,7 +171,7 @@ def locate(
 def settle(
     before: LocatedNics,
     settings: Iterable[tuple[FunctionPlace, FunctionSettings]] | None = None,
-    others: Sequence[Attachment] = (),
+    others: Sequence[attachment.Attachment] = (),
     claimed: Mapping[str, str] = NO_CLAIMS,
 ) -> SettledNics:
     """Settle all that needs no address.
@@ -204,7 +188,7 @@ def settle(
     if any(requests.asked_guid(nic.entry) for nic in nics):
         refuse_taken(nics, others, host, claimed)
     addresses.refuse_doubled(nics, others, claimed)
-    called: tuple[Plan, ...] = ()
+    called: tuple[attachment.Plan, ...] = ()
     if asked.foreign:
         called = foreign_plugins.plans(asked.entries, asked.granted, host)
     return SettledNics(asked, host, nics, before.beside, called)
@@ -212,8 +196,8 @@ def settle(
 
 def address(
     before: SettledNics,
-    sandbox: Sandbox,
-    leased: Sequence[AssignedAddresses],
+    sandbox: attachment.Sandbox,
+    leased: Sequence[attachment.AssignedAddresses],
     pools: Iterable[IPPool] = (),
 ) -> AddressedNics:
     """Add what cards bring along to what IPAM has `leased`.
@@ -252,7 +236,7 @@ def plan(
     )
 
 
-def observe(before: FullPlan, view: PodView) -> MadeNics:
+def observe(before: FullPlan, view: attachment.PodView) -> MadeNics:
     """Take note of what the pod shows since the plans were run."""
     place = before.placed
     named = result.as_named(before.nics, view)
@@ -269,7 +253,7 @@ def conclude(
     before: MadeNics,
     devices: Sequence[Device],
     rdma_cm: str | None,
-    results: Sequence[PluginResult] = (),
+    results: Sequence[attachment.PluginResult] = (),
 ) -> Outcome:
     """Return what became of it all.
 
@@ -278,7 +262,7 @@ def conclude(
     """
     plan, entries = before.planned, before.planned.placed.matched.entries
     refuse_renumbered(plan.own, before.nics, devices)
-    called: tuple[AttachedInterface, ...] = ()
+    called: tuple[attachment.AttachedInterface, ...] = ()
     if plan.placed.called:
         called = foreign_plugins.attached(entries, plan.placed.called, before.view, results)
     dns = {one.interface: one.dns for one in results}

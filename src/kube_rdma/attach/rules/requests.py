@@ -19,21 +19,12 @@ from kube_base.foreign_json import decoded
 from kube_base.frozen import replace
 from kube_rdma.attach.rules.guids import wrong_guid
 from kube_rdma.lib.phrases import listed
-from kube_rdma.model.attach import kinds
-from kube_rdma.model.attach.attachment import (
-    AskedAddress,
-    AttachedInterface,
-    GrantedShare,
-    MatchedEntry,
-    Network,
-    NetworkAsk,
-    Plan,
-)
+from kube_rdma.model.attach import attachment, kinds
 from kube_rdma.model.ipam import Address
 from kube_rdma.model.kubernetes import PodState
 from kube_rdma.model.pools import Bind
 
-OfInterface = TypeVar("OfInterface", Plan, AttachedInterface)
+OfInterface = TypeVar("OfInterface", attachment.Plan, attachment.AttachedInterface)
 
 ANNOTATION = "k8s.v1.cni.cncf.io/networks"
 POD_NETWORKS = "k8s.volcengine.com/pod-networks"
@@ -79,7 +70,7 @@ def default_refused(pod: PodState, wanted: str, cluster: str) -> Refused:
 
 
 def refuse_host_network(
-    pod: PodState, asks: Sequence[NetworkAsk], annotation: str = ANNOTATION
+    pod: PodState, asks: Sequence[attachment.NetworkAsk], annotation: str = ANNOTATION
 ) -> None:
     """Raise Refused for a pod that asks for networks and has none of its own to put them into."""
     if pod.host_network and asks:
@@ -92,7 +83,7 @@ def refuse_host_network(
 
 
 def refuse_isolated(
-    namespace: str, asks: Sequence[NetworkAsk], everybodys: Collection[str] | None
+    namespace: str, asks: Sequence[attachment.NetworkAsk], everybodys: Collection[str] | None
 ) -> None:
     """Raise Refused for entries of a pod of `namespace` that name networks of other tenants.
 
@@ -115,12 +106,12 @@ def refuse_isolated(
 
 
 def match_entries(
-    asks: Sequence[NetworkAsk],
-    networks: Sequence[Network],
+    asks: Sequence[attachment.NetworkAsk],
+    networks: Sequence[attachment.Network],
     *,
     holding: bool = True,
     others: Sequence[str] = (),
-) -> tuple[MatchedEntry, ...]:
+) -> tuple[attachment.MatchedEntry, ...]:
     """Return each entry with its network; raise Refused with all entries that cannot be met.
 
     `others` are networks that no entry names: one of them may be meant by an entry without network.
@@ -129,13 +120,13 @@ def match_entries(
     """
     by_name = {network.name: network for network in networks}
     faults: list[Refused] = []
-    matched: list[MatchedEntry] = []
+    matched: list[attachment.MatchedEntry] = []
     for ask in asks:
         network = by_name.get(f"{ask.namespace}/{ask.network}")
         if network is None:
             faults.append(_unknown(ask, [*by_name, *others]))
             continue
-        entry = MatchedEntry(ask, _routed(network, ask))
+        entry = attachment.MatchedEntry(ask, _routed(network, ask))
         if ask.held is not None:
             faults.extend(_misfit(entry, ask.held[0]))
         if not holding and _is_plain(entry):
@@ -155,7 +146,7 @@ def match_entries(
     return tuple(matched)
 
 
-def refuse_traffic(entries: Sequence[MatchedEntry]) -> None:
+def refuse_traffic(entries: Sequence[attachment.MatchedEntry]) -> None:
     """Raise Refused for routes of entries whose interface other plugins make, and route."""
     faults = [
         refused(
@@ -172,7 +163,9 @@ def refuse_traffic(entries: Sequence[MatchedEntry]) -> None:
         raise Refused.all(faults)
 
 
-def refuse_count(entries: Sequence[MatchedEntry], granted: Sequence[GrantedShare]) -> None:
+def refuse_count(
+    entries: Sequence[attachment.MatchedEntry], granted: Sequence[attachment.GrantedShare]
+) -> None:
     """Raise Refused where a resource has not as many blocks as the pod holds shares of it.
 
     A share of a pool (mode hca) is not one card, so there the two may differ. Shares of RESOURCE
@@ -200,7 +193,11 @@ def refuse_count(entries: Sequence[MatchedEntry], granted: Sequence[GrantedShare
 
 
 def unknown(
-    asks: Sequence[NetworkAsk], names: Sequence[str], places: Sequence[str], *, apart: bool
+    asks: Sequence[attachment.NetworkAsk],
+    names: Sequence[str],
+    places: Sequence[str],
+    *,
+    apart: bool,
 ) -> Refused:
     """Return the refusal of entries whose network is nowhere.
 
@@ -231,14 +228,14 @@ def unknown(
 
 
 def in_order(
-    entries: Sequence[MatchedEntry], interfaces: Sequence[OfInterface]
+    entries: Sequence[attachment.MatchedEntry], interfaces: Sequence[OfInterface]
 ) -> tuple[OfInterface, ...]:
     """Return what belongs to interfaces, in the order of the annotation."""
     places = {entry.ask.interface: place for place, entry in enumerate(entries)}
     return tuple(sorted(interfaces, key=lambda one: places[one.interface]))
 
 
-def refused(entry: MatchedEntry, field: str, problem: str, remedy: str) -> Refused:
+def refused(entry: attachment.MatchedEntry, field: str, problem: str, remedy: str) -> Refused:
     """Return a refusal that names the entry, the network and the field of either."""
     ask = entry.ask
     is_said = {"ips": ask.addresses, "mac": ask.mac}.get(field.partition("[")[0])
@@ -247,7 +244,7 @@ def refused(entry: MatchedEntry, field: str, problem: str, remedy: str) -> Refus
     return Refused(problem, remedy=remedy, where=f"{ask.source} ({entry.network.name}): {field}")
 
 
-def asked_guid(entry: MatchedEntry) -> tuple[str, str] | None:
+def asked_guid(entry: attachment.MatchedEntry) -> tuple[str, str] | None:
     """Return the field that asks for a GUID and the GUID; None where none does."""
     own = entry.network.guid if isinstance(entry.network, kinds.IbSriovNetwork) else None
     for field, guid in (
@@ -260,7 +257,7 @@ def asked_guid(entry: MatchedEntry) -> tuple[str, str] | None:
     return None
 
 
-def _routed(network: Network, ask: NetworkAsk) -> Network:
+def _routed(network: attachment.Network, ask: attachment.NetworkAsk) -> attachment.Network:
     """Return the network with the routes and the MTU of the entry in place of its own."""
     destinations = {route.to for route in ask.routes}
     others = tuple(route for route in network.routes if route.to not in destinations)
@@ -268,7 +265,7 @@ def _routed(network: Network, ask: NetworkAsk) -> Network:
     return replace(network, routes=(*ask.routes, *others), mtu=mtu)
 
 
-def _misfit(entry: MatchedEntry, resource: str) -> Iterator[Refused]:
+def _misfit(entry: attachment.MatchedEntry, resource: str) -> Iterator[Refused]:
     """Yield refusals of a claim's parameters that the network cannot follow."""
     own, ask = entry.network.resource, entry.ask
     if own != resource:
@@ -283,14 +280,14 @@ def _misfit(entry: MatchedEntry, resource: str) -> Iterator[Refused]:
             yield refused(entry, field, problem, remedy)
 
 
-def _is_plain(entry: MatchedEntry) -> bool:
+def _is_plain(entry: attachment.MatchedEntry) -> bool:
     """Return whether it is a macvlan or ipvlan link of which nothing names the card."""
     network = entry.network
     named = entry.ask.device_id or network.device or network.resource
     return isinstance(network, kinds.MacvlanNetwork | kinds.IpvlanNetwork) and not named
 
 
-def _with_argued(entry: MatchedEntry) -> MatchedEntry:
+def _with_argued(entry: attachment.MatchedEntry) -> attachment.MatchedEntry:
     """Return the entry with the addresses of its cni-args, where it has no others."""
     if entry.ask.addresses:
         return _in_place(entry, "ips")
@@ -306,7 +303,7 @@ def _with_argued(entry: MatchedEntry) -> MatchedEntry:
     return _in_place(replace(entry, ask=replace(entry.ask, addresses=addresses)), "cni-args")
 
 
-def argued_ips(ask: NetworkAsk) -> Iterator[Address]:
+def argued_ips(ask: attachment.NetworkAsk) -> Iterator[Address]:
     """Yield the addresses of an entry's cni-args, which other plugins get as they are.
 
     To a plugin in Go `IPs` is the same key (encoding/json folds case).
@@ -318,22 +315,22 @@ def argued_ips(ask: NetworkAsk) -> Iterator[Address]:
                     yield _asked(ip).address
 
 
-def _in_place(entry: MatchedEntry, field: str) -> MatchedEntry:
+def _in_place(entry: attachment.MatchedEntry, field: str) -> attachment.MatchedEntry:
     """Return the entry without the network's own addresses, where the pod's replace them."""
     if field not in entry.network.yields_to:
         return entry
     return replace(entry, network=replace(entry.network, static=()))
 
 
-def _asked(entry: object) -> AskedAddress:
+def _asked(entry: object) -> attachment.AskedAddress:
     """Return the address; ValueError for what is none, or has a zone (fe80::1%eth0)."""
     if not isinstance(entry, str) or "%" in entry:
         raise ValueError(entry)
     parsed = ip_interface(entry)
-    return AskedAddress(parsed.ip, parsed.network.prefixlen if "/" in entry else None)
+    return attachment.AskedAddress(parsed.ip, parsed.network.prefixlen if "/" in entry else None)
 
 
-def _unknown(ask: NetworkAsk, names: Sequence[str]) -> Refused:
+def _unknown(ask: attachment.NetworkAsk, names: Sequence[str]) -> Refused:
     name = f"{ask.namespace}/{ask.network}"
     elsewhere = sorted(one for one in names if one.partition("/")[2] == ask.network)
     meant = elsewhere or get_close_matches(name, names, n=1)
@@ -346,7 +343,7 @@ def _unknown(ask: NetworkAsk, names: Sequence[str]) -> Refused:
     )
 
 
-def _unfit(entry: MatchedEntry) -> Iterator[Refused]:
+def _unfit(entry: attachment.MatchedEntry) -> Iterator[Refused]:
     """Yield refusals of what the entry asks for and an interface of kube-rdma cannot have."""
     ask, network = entry.ask, entry.network
     for name, _ in ask.capabilities:
@@ -377,7 +374,7 @@ def _unfit(entry: MatchedEntry) -> Iterator[Refused]:
         yield from _unplaced(entry)
 
 
-def _unfit_guid(entry: MatchedEntry, field: str, guid: str) -> Iterator[Refused]:
+def _unfit_guid(entry: attachment.MatchedEntry, field: str, guid: str) -> Iterator[Refused]:
     if why := wrong_guid(guid):
         remedy = 'Write that of one port, like "02:00:0a:00:00:00:00:01"'
         yield refused(entry, field, f"{guid} {why}", remedy)
@@ -387,13 +384,13 @@ def _unfit_guid(entry: MatchedEntry, field: str, guid: str) -> Iterator[Refused]
         yield refused(entry, field, problem, f"Remove {field}, or use type ib-sriov")
 
 
-def _unfit_mac(entry: MatchedEntry) -> Iterator[Refused]:
+def _unfit_mac(entry: attachment.MatchedEntry) -> Iterator[Refused]:
     if mac := entry.mac:
         problem = f"{entry.network.kind} links have the address of the card below them, not {mac}"
         yield refused(entry, "mac", problem, "Remove mac, or use a network of type macvlan")
 
 
-def _unfit_partition(entry: MatchedEntry, pkey: int | None) -> Iterator[Refused]:
+def _unfit_partition(entry: attachment.MatchedEntry, pkey: int | None) -> Iterator[Refused]:
     if pkey == 0:
         problem = "0 is not the number of a partition"
         yield refused(
@@ -401,7 +398,7 @@ def _unfit_partition(entry: MatchedEntry, pkey: int | None) -> Iterator[Refused]
         )
 
 
-def _unplaced(entry: MatchedEntry) -> Iterator[Refused]:
+def _unplaced(entry: attachment.MatchedEntry) -> Iterator[Refused]:
     """Yield refusals of addresses without a length, where no pool knows it."""
     for index, asked in enumerate(entry.ask.addresses):
         if asked.prefix is None:
@@ -410,7 +407,7 @@ def _unplaced(entry: MatchedEntry) -> Iterator[Refused]:
             yield refused(entry, f"ips[{index}]", problem, remedy)
 
 
-def _miscounted(resource: str, asking: Sequence[MatchedEntry], shares: int) -> Refused:
+def _miscounted(resource: str, asking: Sequence[attachment.MatchedEntry], shares: int) -> Refused:
     block = f'{{"cniConf": {{"name": "{asking[0].ask.network if asking else "rdma"}"}}}}'
     blocks = "block" if len(asking) == 1 else "blocks"
     times = "once" if shares == 1 else f"{shares} times"

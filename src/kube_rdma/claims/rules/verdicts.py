@@ -18,33 +18,23 @@ from kube_rdma.claims.rules.search import (
     DeviceChoice,
     NotJudged,
 )
-from kube_rdma.model.claims.claim import (
-    AllocationResult,
-    ClaimExplanation,
-    ClaimNode,
-    ClaimOutcome,
-    ClaimVerdict,
-    ClaimWorld,
-    DeviceVerdict,
-    Objection,
-    Reason,
-)
+from kube_rdma.model.claims import claim
 
 WORDS = {
-    Reason.POOL_INCOMPLETE: "of an incomplete pool",
-    Reason.POOL_INVALID: "of an invalid pool",
-    Reason.IN_USE: "in use",
-    Reason.CLASS_SELECTOR: "not of the class",
-    Reason.SELECTOR: "not selected",
-    Reason.NODE_SELECTOR: "for other nodes",
-    Reason.CAPACITY_UNKNOWN: "without the capacity",
-    Reason.CAPACITY: "short of capacity",
-    Reason.COUNTER: "short of a counter",
-    Reason.TAINT: "tainted",
-    Reason.CONSTRAINT: "against a constraint",
-    Reason.NOT_EVALUATED: "with a selector that is not evaluated",
+    claim.Reason.POOL_INCOMPLETE: "of an incomplete pool",
+    claim.Reason.POOL_INVALID: "of an invalid pool",
+    claim.Reason.IN_USE: "in use",
+    claim.Reason.CLASS_SELECTOR: "not of the class",
+    claim.Reason.SELECTOR: "not selected",
+    claim.Reason.NODE_SELECTOR: "for other nodes",
+    claim.Reason.CAPACITY_UNKNOWN: "without the capacity",
+    claim.Reason.CAPACITY: "short of capacity",
+    claim.Reason.COUNTER: "short of a counter",
+    claim.Reason.TAINT: "tainted",
+    claim.Reason.CONSTRAINT: "against a constraint",
+    claim.Reason.NOT_EVALUATED: "with a selector that is not evaluated",
 }
-_ORDER = list(ClaimOutcome)
+_ORDER = list(claim.ClaimOutcome)
 _ALONE = (
     "A pod's claims are allocated together, and the pod has to fit on the node too: this is about"
     " the claim alone."
@@ -55,45 +45,51 @@ _GATES = (
 )
 
 
-def explain_claim(world: ClaimWorld) -> ClaimExplanation:
+def explain_claim(world: claim.ClaimWorld) -> claim.ClaimExplanation:
     """Judge the claim on every node, the worst first; of those that fail the nearest first."""
     if world.claim.allocated is not None:
         held = world.claim.devices
         pools = ", ".join(dict.fromkeys(one.pool for one in held))
         has = f"The claim has {_devices(len(held))}, of pool {pools}"
-        return ClaimExplanation(world.claim, (), f"{has}: it does not wait for any.")
+        return claim.ClaimExplanation(world.claim, (), f"{has}: it does not wait for any.")
     selectors = Selectors()
     nodes = sorted(
         (judge(world, node, selectors) for node in world.nodes),
         key=lambda one: (_ORDER.index(one.outcome), one.lacking, one.node),
     )
-    return ClaimExplanation(world.claim, tuple(nodes), _headline(world, nodes), (_ALONE, _GATES))
+    return claim.ClaimExplanation(
+        world.claim, tuple(nodes), _headline(world, nodes), (_ALONE, _GATES)
+    )
 
 
-def judge(world: ClaimWorld, node: ClaimNode, selectors: Selectors | None = None) -> ClaimVerdict:
+def judge(
+    world: claim.ClaimWorld, node: claim.ClaimNode, selectors: Selectors | None = None
+) -> claim.ClaimVerdict:
     """Judge the claim on one node; callers with several nodes use the same `selectors` for all."""
     search = ClaimSearch(world, node, selectors or Selectors())
     try:
         choices = search.search()
     except ClaimRefused as error:
-        return ClaimVerdict(node.name, ClaimOutcome.REFUSED, why=str(error))
+        return claim.ClaimVerdict(node.name, claim.ClaimOutcome.REFUSED, why=str(error))
     except NotEvaluated as error:
         why = f"a selector is beyond what kube-rdma evaluates: {error}"
         devices = tuple(_against(search, 0))
-        return ClaimVerdict(node.name, ClaimOutcome.NOT_JUDGED, why=why, devices=devices)
+        return claim.ClaimVerdict(
+            node.name, claim.ClaimOutcome.NOT_JUDGED, why=why, devices=devices
+        )
     except NotJudged as error:
-        return ClaimVerdict(node.name, ClaimOutcome.NOT_JUDGED, why=str(error))
+        return claim.ClaimVerdict(node.name, claim.ClaimOutcome.NOT_JUDGED, why=str(error))
     if choices is not None:
         devices = tuple(map(_chosen, choices))
-        return ClaimVerdict(
-            node.name, ClaimOutcome.MET, tuple(map(_granted, choices)), devices=devices
+        return claim.ClaimVerdict(
+            node.name, claim.ClaimOutcome.MET, tuple(map(_granted, choices)), devices=devices
         )
     best = search.best
     search.to_best(world)
     stuck = world.claim.requests[best.request]
-    return ClaimVerdict(
+    return claim.ClaimVerdict(
         node.name,
-        ClaimOutcome.NOT_MET,
+        claim.ClaimOutcome.NOT_MET,
         wanted=best.wanted,
         lacking=max(best.wanted - len(best.choices), 1),
         stuck=stuck.name,
@@ -101,7 +97,7 @@ def judge(world: ClaimWorld, node: ClaimNode, selectors: Selectors | None = None
     )
 
 
-def _against(search: ClaimSearch, request: int) -> Iterator[DeviceVerdict]:
+def _against(search: ClaimSearch, request: int) -> Iterator[claim.DeviceVerdict]:
     """Yield each device that the request has not got, and what is against it."""
     for choice in search.claim.requests[request].choices:
         mine = {one.candidate.id for one in search.best.choices if one.request.name == choice.name}
@@ -111,17 +107,17 @@ def _against(search: ClaimSearch, request: int) -> Iterator[DeviceVerdict]:
             try:
                 objection = search.objection(choice, candidate)
             except (NotEvaluated, ClaimRefused) as error:  # the search did not come to it
-                objection = Objection(Reason.NOT_EVALUATED, str(error))
-            yield DeviceVerdict(candidate.id, choice.name, objection)
+                objection = claim.Objection(claim.Reason.NOT_EVALUATED, str(error))
+            yield claim.DeviceVerdict(candidate.id, choice.name, objection)
 
 
-def _chosen(choice: DeviceChoice) -> DeviceVerdict:
-    return DeviceVerdict(choice.candidate.id, choice.request.name, chosen=True)
+def _chosen(choice: DeviceChoice) -> claim.DeviceVerdict:
+    return claim.DeviceVerdict(choice.candidate.id, choice.request.name, chosen=True)
 
 
-def _granted(choice: DeviceChoice) -> AllocationResult:
+def _granted(choice: DeviceChoice) -> claim.AllocationResult:
     request, id_ = choice.request, choice.candidate.id
-    return AllocationResult(
+    return claim.AllocationResult(
         request.name,
         id_.driver,
         id_.pool,
@@ -131,18 +127,18 @@ def _granted(choice: DeviceChoice) -> AllocationResult:
     )
 
 
-def _headline(world: ClaimWorld, nodes: Sequence[ClaimVerdict]) -> str:
+def _headline(world: claim.ClaimWorld, nodes: Sequence[claim.ClaimVerdict]) -> str:
     """Return one sentence about all nodes."""
     if not nodes:
         return "There is no node."
-    met = [one for one in nodes if one.outcome == ClaimOutcome.MET]
-    if nodes[0].outcome == ClaimOutcome.REFUSED:
+    met = [one for one in nodes if one.outcome == claim.ClaimOutcome.MET]
+    if nodes[0].outcome == claim.ClaimOutcome.REFUSED:
         return f"The scheduler gives the claim up on every node: {nodes[0].why}."
     if met:
         names = ", ".join(one.node for one in met[:3]) + (", …" if len(met) > 3 else "")
         where = f"on {len(met)} of {len(nodes)} nodes ({names})"
         return f"The claim can be met now, {where}: a pod that names it waits for something else."
-    hidden = next((one for one in nodes if one.outcome == ClaimOutcome.NOT_JUDGED), None)
+    hidden = next((one for one in nodes if one.outcome == claim.ClaimOutcome.NOT_JUDGED), None)
     if hidden:
         return f"Whether the claim can be met is not known: {hidden.why}."
     nearest = nodes[0]
@@ -152,7 +148,7 @@ def _headline(world: ClaimWorld, nodes: Sequence[ClaimVerdict]) -> str:
     return f"{what}; nearest is {nearest.node}, which lacks {nearest.lacking}{objections(nearest)}."
 
 
-def objections(verdict: ClaimVerdict) -> str:
+def objections(verdict: claim.ClaimVerdict) -> str:
     """Return what is against its devices behind a colon, the most frequent first, or nothing."""
     counts = Counter(one.objection.reason for one in verdict.devices if one.objection)
     parts = [

@@ -16,15 +16,9 @@ from kube_rdma.doctor.rules import claimed_cards
 from kube_rdma.doctor.rules.check import Check, interfaces_of, unrouted
 from kube_rdma.doctor.rules.claimed_cards import pod_cards
 from kube_rdma.lib.phrases import listed
+from kube_rdma.model import doctor
 from kube_rdma.model.admission import USUAL
 from kube_rdma.model.device import Device, GidType, LinkLayer
-from kube_rdma.model.doctor import (
-    ContainerUse,
-    Observation,
-    ObservedContainer,
-    ObservedLink,
-    ObservedPod,
-)
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.holdings import Holding
 from kube_rdma.model.ipam import gid_of
@@ -48,19 +42,19 @@ def is_share(resource: str) -> bool:
     return matches(resource, USUAL.shares)
 
 
-def has_share(container: ObservedContainer) -> bool:
+def has_share(container: doctor.ObservedContainer) -> bool:
     """Return whether a container asks for such a resource."""
     return any(is_share(resource) for resource, _ in container.asks)
 
 
-def sharing(seen: Observation) -> list[ObservedContainer]:
+def sharing(seen: doctor.Observation) -> list[doctor.ObservedContainer]:
     """Return the containers that hold shares, or cards by claims."""
     by_claim = {one.container for one in pod_cards(seen)}
     every = (seen.pod.containers or ()) if seen.pod else ()
     return [one for one in every if has_share(one) or one.name in by_claim]
 
 
-def devices_of(seen: Observation) -> Iterator[tuple[ObservedContainer, Device]]:
+def devices_of(seen: doctor.Observation) -> Iterator[tuple[doctor.ObservedContainer, Device]]:
     """Yield the containers with the RDMA devices whose device nodes they have."""
     survey = seen.pod.survey if seen.pod else None
     for container in sharing(seen):
@@ -72,14 +66,14 @@ def devices_of(seen: Observation) -> Iterator[tuple[ObservedContainer, Device]]:
 # Documents of the pod, its attachments, interfaces and devices.
 
 
-def _documents(seen: Observation) -> Iterator[Finding]:
+def _documents(seen: doctor.Observation) -> Iterator[Finding]:
     for finding in _pod(seen).findings or ():
         cause = f"The pod contradicts itself (rule {finding.code})"
         severity = Severity.ADVICE if finding.code == "card-count" else finding.severity
         yield replace(finding, cause=cause, severity=severity)
 
 
-def _not_attached(seen: Observation) -> Iterator[Finding]:
+def _not_attached(seen: doctor.Observation) -> Iterator[Finding]:
     """Yield networks that the pod names and that its status does not have."""
     pod = _pod(seen)
     if pod.phase == _RUNNING and len(pod.attached or ()) < len(pod.networks):
@@ -92,7 +86,7 @@ def _not_attached(seen: Observation) -> Iterator[Finding]:
         )
 
 
-def _not_as_attached(seen: Observation) -> Iterator[Finding]:
+def _not_as_attached(seen: doctor.Observation) -> Iterator[Finding]:
     """Yield interfaces that are not as the agent made them, by its own CHECK."""
     for attachment in _pod(seen).attachments or ():
         if attachment.wrong:
@@ -104,7 +98,7 @@ def _not_as_attached(seen: Observation) -> Iterator[Finding]:
             )
 
 
-def _link_down(seen: Observation) -> Iterator[Finding]:
+def _link_down(seen: doctor.Observation) -> Iterator[Finding]:
     for link in _rails(_pod(seen)):
         if not link.up or link.carrier is False:
             state = "has no carrier" if link.up else "is down"
@@ -116,7 +110,7 @@ def _link_down(seen: Observation) -> Iterator[Finding]:
             )
 
 
-def _mtu(seen: Observation) -> Iterator[Finding]:
+def _mtu(seen: doctor.Observation) -> Iterator[Finding]:
     """Yield interfaces with another MTU than the card below them."""
     parents = {link.name: link for link in seen.links or ()}
     for link in _rails(_pod(seen)):
@@ -133,7 +127,7 @@ def _mtu(seen: Observation) -> Iterator[Finding]:
         )
 
 
-def _no_route(seen: Observation) -> Iterator[Finding]:
+def _no_route(seen: doctor.Observation) -> Iterator[Finding]:
     pod = _pod(seen)
     for link in _rails(pod):
         for address in unrouted(link, pod.routes or ()):
@@ -145,7 +139,7 @@ def _no_route(seen: Observation) -> Iterator[Finding]:
             )
 
 
-def _taken_route(seen: Observation) -> Iterator[Finding]:
+def _taken_route(seen: doctor.Observation) -> Iterator[Finding]:
     """Yield routes of networks that cover the address of eth0, and so more than their peers."""
     pod = _pod(seen)
     overlay = [link for link in pod.links or () if link.name == _OVERLAY]
@@ -164,7 +158,7 @@ def _taken_route(seen: Observation) -> Iterator[Finding]:
             )
 
 
-def _no_nodes(seen: Observation) -> Iterator[Finding]:
+def _no_nodes(seen: doctor.Observation) -> Iterator[Finding]:
     for container in sharing(seen):
         if container.nodes == ():
             cards = [str(one) for one in pod_cards(seen) if one.container == container.name]
@@ -177,7 +171,7 @@ def _no_nodes(seen: Observation) -> Iterator[Finding]:
             )
 
 
-def _closed_nodes(seen: Observation) -> Iterator[Finding]:
+def _closed_nodes(seen: doctor.Observation) -> Iterator[Finding]:
     """Yield device nodes that a volume shows, while the device cgroup stays closed.
 
     The cgroup opens for devices of the kubelet's plugins and claims, and wholly for privileged
@@ -194,7 +188,7 @@ def _closed_nodes(seen: Observation) -> Iterator[Finding]:
             )
 
 
-def _unseen_device(seen: Observation) -> Iterator[Finding]:
+def _unseen_device(seen: doctor.Observation) -> Iterator[Finding]:
     """Yield nodes of devices that the pod's namespace hides, which mode shared never does."""
     pod = _pod(seen)
     assert seen.survey is not None
@@ -215,7 +209,7 @@ def _unseen_device(seen: Observation) -> Iterator[Finding]:
             )
 
 
-def _no_gid(seen: Observation) -> Iterator[Finding]:
+def _no_gid(seen: doctor.Observation) -> Iterator[Finding]:
     """Yield devices of the pod without a GID for any address of the pod."""
     pod = _pod(seen)
     for container, device in devices_of(seen):
@@ -228,7 +222,7 @@ def _no_gid(seen: Observation) -> Iterator[Finding]:
             )
 
 
-def _stale_index(seen: Observation) -> Iterator[Finding]:
+def _stale_index(seen: doctor.Observation) -> Iterator[Finding]:
     """Yield GID indexes in the environment that are not those of the pod's addresses."""
     pod = _pod(seen)
     for container, device in devices_of(seen):
@@ -247,7 +241,7 @@ def _stale_index(seen: Observation) -> Iterator[Finding]:
                 )
 
 
-def _variables(seen: Observation) -> Iterator[Finding]:
+def _variables(seen: doctor.Observation) -> Iterator[Finding]:
     """Yield variables that keep NCCL or UCX from the devices of the container."""
     pod = _pod(seen)
     for container in sharing(seen):
@@ -263,7 +257,7 @@ def _variables(seen: Observation) -> Iterator[Finding]:
 
 
 def _contradictions(
-    values: Mapping[str, str], devices: set[str], links: tuple[ObservedLink, ...] | None
+    values: Mapping[str, str], devices: set[str], links: tuple[doctor.ObservedLink, ...] | None
 ) -> Iterator[tuple[str, str]]:
     if values.get("NCCL_IB_DISABLE", "0") not in ("", "0"):
         yield "NCCL_IB_DISABLE", " switches RDMA off"
@@ -289,7 +283,7 @@ def _names_any(text: str, devices: set[str], name: str) -> bool:
     return any(device.startswith(word) for device in devices for word in words)
 
 
-def _overlay(seen: Observation) -> Iterator[Finding]:
+def _overlay(seen: doctor.Observation) -> Iterator[Finding]:
     """Yield a pod with a share and no address on its card: RDMA_CM would take the overlay's."""
     pod = _pod(seen)
     devices = [(owner, device) for owner, device in devices_of(seen) if has_share(owner)]
@@ -308,7 +302,7 @@ def _overlay(seen: Observation) -> Iterator[Finding]:
         )
 
 
-def _node_address(seen: Observation, devices: Sequence[Device]) -> str:
+def _node_address(seen: doctor.Observation, devices: Sequence[Device]) -> str:
     """Return which address RDMA_CM has to take on the node's network, as a part of a sentence.
 
     It is one of an interface of the card, or of its bond, whose name the card's GIDs have.
@@ -323,7 +317,7 @@ def _node_address(seen: Observation, devices: Sequence[Device]) -> str:
     return ""
 
 
-def _no_lock(seen: Observation) -> Iterator[Finding]:
+def _no_lock(seen: doctor.Observation) -> Iterator[Finding]:
     for container in _unlocked(seen):
         if container.asked_lock is False:
             yield Finding(
@@ -334,7 +328,7 @@ def _no_lock(seen: Observation) -> Iterator[Finding]:
             )
 
 
-def _inert_lock(seen: Observation) -> Iterator[Finding]:
+def _inert_lock(seen: doctor.Observation) -> Iterator[Finding]:
     for container in _unlocked(seen):
         if container.asked_lock:
             yield Finding(
@@ -348,7 +342,7 @@ def _inert_lock(seen: Observation) -> Iterator[Finding]:
 # KR432: limits of shares that the kernel does not hold a pod to, or that are used up.
 
 
-def _limits(seen: Observation) -> Iterator[Finding]:
+def _limits(seen: doctor.Observation) -> Iterator[Finding]:
     pod = _pod(seen)
     names = {spec.resource for spec in seen.specs or () if spec.limits}
     resources = sorted({one.resource for one in _held(seen) if one.shares} & names)
@@ -390,22 +384,22 @@ def _limits(seen: Observation) -> Iterator[Finding]:
 _TRANSPORTS = ("UCX_TLS", "UCX_NET_DEVICES", "NCCL_NET", "NCCL_IB_HCA")
 
 
-def uses(seen: Observation) -> tuple[ContainerUse, ...]:
+def uses(seen: doctor.Observation) -> tuple[doctor.ContainerUse, ...]:
     """Return the use of RDMA by each container with a card, as far as it was seen."""
     return tuple(_use(seen, container) for container in sharing(seen))
 
 
-def _use(seen: Observation, container: ObservedContainer) -> ContainerUse:
+def _use(seen: doctor.Observation, container: doctor.ObservedContainer) -> doctor.ContainerUse:
     every = seen.pod.queue_pairs if seen.pod else None
     if every is None:
-        return ContainerUse(container.name, container.pinned)
+        return doctor.ContainerUse(container.name, container.pinned)
     pairs = tuple(one for one in every if one.container == container.name)
     mine = {device.name for owner, device in devices_of(seen) if owner == container}
     unused = sorted(mine - {one.device for one in pairs})
-    return ContainerUse(container.name, container.pinned, pairs, tuple(unused))
+    return doctor.ContainerUse(container.name, container.pinned, pairs, tuple(unused))
 
 
-def _unused(seen: Observation) -> Iterator[Finding]:
+def _unused(seen: doctor.Observation) -> Iterator[Finding]:
     pod = _pod(seen)
     if pod.phase != _RUNNING:
         return
@@ -431,7 +425,7 @@ def _unused(seen: Observation) -> Iterator[Finding]:
 # NUMA nodes, and pods that do not start.
 
 
-def _numa(seen: Observation) -> Iterator[Finding]:
+def _numa(seen: doctor.Observation) -> Iterator[Finding]:
     """Yield containers whose GPU and card are on different NUMA nodes."""
     pod = _pod(seen)
     assert seen.kubelet is not None
@@ -458,7 +452,7 @@ def _numa(seen: Observation) -> Iterator[Finding]:
             )
 
 
-def _refused(seen: Observation) -> tuple[str, str]:
+def _refused(seen: doctor.Observation) -> tuple[str, str]:
     """Return why kube-rdma refused the pod's network, and what to do; "" if it did not.
 
     The runtime and the kubelet put their own words before it.
@@ -469,7 +463,7 @@ def _refused(seen: Observation) -> tuple[str, str]:
     return (problem, remedy.rstrip(".")) if semicolon else (sentence.rstrip("."), "")
 
 
-def _pool_refuses(seen: Observation) -> Iterator[Finding]:
+def _pool_refuses(seen: doctor.Observation) -> Iterator[Finding]:
     """Yield a pod that waits for an address; the sentence is that of ipam/rules."""
     problem, remedy = _refused(seen)
     if problem.startswith(_POOL):
@@ -482,7 +476,7 @@ def _pool_refuses(seen: Observation) -> Iterator[Finding]:
         )
 
 
-def _waits(seen: Observation) -> Iterator[Finding]:
+def _waits(seen: doctor.Observation) -> Iterator[Finding]:
     pod = _pod(seen)
     problem, remedy = _refused(seen)
     if problem:
@@ -499,18 +493,18 @@ def _waits(seen: Observation) -> Iterator[Finding]:
         )
 
 
-def _pod(seen: Observation) -> ObservedPod:
+def _pod(seen: doctor.Observation) -> doctor.ObservedPod:
     assert seen.pod is not None
     return seen.pod
 
 
-def _held(seen: Observation) -> list[Holding]:
+def _held(seen: doctor.Observation) -> list[Holding]:
     """Return the shares of the pod, as the kubelet has them."""
     pod, every = _pod(seen), (seen.kubelet.holdings or ()) if seen.kubelet else ()
     return [one for one in every if (one.namespace, one.pod) == (pod.namespace, pod.name)]
 
 
-def _unlocked(seen: Observation) -> list[ObservedContainer]:
+def _unlocked(seen: doctor.Observation) -> list[doctor.ObservedContainer]:
     """Return the containers with cards that may lock next to nothing."""
     return [
         one
@@ -519,7 +513,7 @@ def _unlocked(seen: Observation) -> list[ObservedContainer]:
     ]
 
 
-def _rails(pod: ObservedPod) -> list[ObservedLink]:
+def _rails(pod: doctor.ObservedPod) -> list[doctor.ObservedLink]:
     """Return the pod's own interfaces, but those that every pod has; none on the node's network."""
     links = () if pod.host_network else pod.links or ()
     return [link for link in links if link.name not in ("lo", _OVERLAY)]
@@ -529,11 +523,11 @@ def _of_ethernet(device: Device) -> bool:
     return any(port.link_layer is LinkLayer.ETHERNET for port in device.ports)
 
 
-def _addresses(pod: ObservedPod) -> set[str]:
+def _addresses(pod: doctor.ObservedPod) -> set[str]:
     return {str(at.ip) for link in _rails(pod) for at in interfaces_of(link.addresses)}
 
 
-def _indexes(device: Device, pod: ObservedPod) -> list[int]:
+def _indexes(device: Device, pod: doctor.ObservedPod) -> list[int]:
     """Return the indexes of the pod's addresses in the device's GID table, as RoCE v2."""
     rails = {
         (link.name, gid_of(at.ip)) for link in _rails(pod) for at in interfaces_of(link.addresses)

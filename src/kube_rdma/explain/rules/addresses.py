@@ -15,21 +15,12 @@ from kube_rdma.ipam.rules.grant import nics_with_subpools
 from kube_rdma.ipam.rules.pools import refuse_namespace
 from kube_rdma.ipam.rules.subpools import Subpool, part, range_of, slice_of, slices_from, subpools
 from kube_rdma.lib.phrases import listed
+from kube_rdma.model import ipam
 from kube_rdma.model.attach.attachment import AssignedAddresses, AttachedInterface, PodNic
 from kube_rdma.model.explain import PodEvidence, StandIn
-from kube_rdma.model.ipam import (
-    Address,
-    AddressAllocation,
-    AddressRequest,
-    Family,
-    InterfaceName,
-    IPPool,
-    NicRequest,
-    PodUid,
-)
 from kube_rdma.model.late_binding import ContainerId
 
-Words = tuple[tuple[InterfaceName, StandIn], ...]
+Words = tuple[tuple[ipam.InterfaceName, StandIn], ...]
 
 _MOST = 64  # addresses that are looked through for stand-ins; a pod has fewer interfaces
 _WORDS: Mapping[int, str] = {4: "ADDRESS", 6: "ADDRESS6"}
@@ -49,10 +40,10 @@ def addresses(
         for name in dict.fromkeys(nic.pool for nic in request.nics)
         if (pool := evidence.ip_pools.get(name))
     }
-    allocations: dict[InterfaceName, list[AddressAllocation]] = {
+    allocations: dict[ipam.InterfaceName, list[ipam.AddressAllocation]] = {
         nic.interface: [] for nic in request.nics
     }
-    words, used = [], set[Address]()
+    words, used = [], set[ipam.Address]()
     for nic, whole in nics_with_subpools(request, catalog):
         subpool = _node_part(whole)
         asked = next((one for one in nic.addresses if one.version == subpool.family), None)
@@ -69,7 +60,7 @@ def addresses(
     return (*held, *fresh), tuple(words)
 
 
-def _request(evidence: PodEvidence, seats: Sequence[PodNic]) -> AddressRequest:
+def _request(evidence: PodEvidence, seats: Sequence[PodNic]) -> ipam.AddressRequest:
     """Return the request to IPAM, without pools that nobody could look for."""
     nics = []
     for seat in seats:
@@ -85,8 +76,10 @@ def _request(evidence: PodEvidence, seats: Sequence[PodNic]) -> AddressRequest:
             # A rail that the pool has addresses for: the card's own is known on its node alone.
             rails = [one.rail for one in own or ranges]
             rail = None if None in rails or not rails else rails[0]
-            nics.append(NicRequest(seat.entry.ask.interface, name, rail, asked))
-    return AddressRequest(ContainerId("none"), PodUid(""), tuple(nics), evidence.template.namespace)
+            nics.append(ipam.NicRequest(seat.entry.ask.interface, name, rail, asked))
+    return ipam.AddressRequest(
+        ContainerId("none"), ipam.PodUid(""), tuple(nics), evidence.template.namespace
+    )
 
 
 def _node_part(subpool: Subpool) -> Subpool:
@@ -98,21 +91,23 @@ def _node_part(subpool: Subpool) -> Subpool:
     return next((own for one in slices if (own := part(subpool, one))), subpool)
 
 
-def _first_free(subpool: Subpool, used: set[Address]) -> Address:
-    make = IPv4Address if subpool.family is Family.V4 else IPv6Address
+def _first_free(subpool: Subpool, used: set[ipam.Address]) -> ipam.Address:
+    make = IPv4Address if subpool.family is ipam.Family.V4 else IPv6Address
     numbers = (number for first, last in subpool.spans for number in range(first, last + 1))
     every = [make(number) for number in islice(numbers, _MOST)]
     return next((one for one in every if one not in used), every[0])
 
 
-def _allocation(name: InterfaceName, subpool: Subpool, address: Address) -> AddressAllocation:
+def _allocation(
+    name: ipam.InterfaceName, subpool: Subpool, address: ipam.Address
+) -> ipam.AddressAllocation:
     origin = range_of(subpool, address)
-    return AddressAllocation(
+    return ipam.AddressAllocation(
         subpool.network, name, subpool.pool, address, origin.subnet, origin.gateway
     )
 
 
-def _word(address: Address, subpool: Subpool, seat: PodNic, evidence: PodEvidence) -> StandIn:
+def _word(address: ipam.Address, subpool: Subpool, seat: PodNic, evidence: PodEvidence) -> StandIn:
     word, names = _WORDS[address.version], seat.entry.network.pools
     ranges = evidence.ip_pools[subpool.pool].ranges
     rails = {one.rail for one in ranges if one.subnet.version == address.version}
@@ -134,7 +129,7 @@ def _held_ones(evidence: PodEvidence, placed: Sequence[PodNic]) -> Iterator[Assi
 
 
 def _held(
-    name: InterfaceName, attached: AttachedInterface, pools: Sequence[IPPool]
+    name: ipam.InterfaceName, attached: AttachedInterface, pools: Sequence[ipam.IPPool]
 ) -> AssignedAddresses:
     """Return addresses with subnet, gateway and routes of the pool that they are of."""
     own = [one.address for one in attached.addresses]
@@ -156,7 +151,7 @@ def _held(
     return AssignedAddresses(name, attached.addresses)
 
 
-def _slice_with(subpool: Subpool, address: Address) -> Subpool:
+def _slice_with(subpool: Subpool, address: ipam.Address) -> Subpool:
     """Return the node's slice that has the address, with its subnet and gateway, or the subpool."""
     own = part(subpool, slice_of(subpool, address)) if subpool.per_node else None
     return own or subpool

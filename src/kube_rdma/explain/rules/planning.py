@@ -20,17 +20,7 @@ from kube_rdma.explain.rules.addresses import Words, addresses
 from kube_rdma.explain.rules.claims import claimed_shares
 from kube_rdma.explain.rules.node import WIDEST
 from kube_rdma.model.admission import ContainerRole, PodTemplate
-from kube_rdma.model.attach import kinds
-from kube_rdma.model.attach.attachment import (
-    AttachedInterface,
-    GrantedShare,
-    HostLink,
-    HostNetwork,
-    MatchedEntry,
-    Plan,
-    PodNic,
-    Sandbox,
-)
+from kube_rdma.model.attach import attachment, kinds
 from kube_rdma.model.attach.steps import MakeRdma
 from kube_rdma.model.card import CardId
 from kube_rdma.model.explain import NodeBasis, PodEvidence, StandIn
@@ -47,11 +37,11 @@ _ANEW = "Wait until the card is back, or create the pod again"
 class PodPlan(Frozen):
     """The plan of a pod's networks, as far as it could be made."""
 
-    entries: tuple[MatchedEntry, ...] = ()  # the networks that it asks for
-    granted: tuple[GrantedShare, ...] = ()
-    claimed: tuple[GrantedShare, ...] = ()  # those of `granted` that claims hold
-    nics: tuple[PodNic, ...] = ()
-    plans: tuple[Plan, ...] = ()
+    entries: tuple[attachment.MatchedEntry, ...] = ()  # the networks that it asks for
+    granted: tuple[attachment.GrantedShare, ...] = ()
+    claimed: tuple[attachment.GrantedShare, ...] = ()  # those of `granted` that claims hold
+    nics: tuple[attachment.PodNic, ...] = ()
+    plans: tuple[attachment.Plan, ...] = ()
     stand_ins: Words = ()
     refused: Refused | None = None  # why it got no further
     short: Refused | None = None  # the node has too few shares
@@ -80,7 +70,9 @@ def planned(evidence: PodEvidence, basis: NodeBasis) -> PodPlan:
         placed = procedure.settle(located)
         leased, stand_ins = addresses(evidence, placed.nics)
         pod = PodName(evidence.template.namespace, evidence.template.name)
-        sandbox = Sandbox(ContainerId("none"), pod, "", "", 0)  # in names alone, all stand-ins
+        sandbox = attachment.Sandbox(
+            ContainerId("none"), pod, "", "", 0
+        )  # in names alone, all stand-ins
         addressed = procedure.address(placed, sandbox, leased, evidence.ip_pools.values())
         plan = procedure.plan(addressed)
     except Refused as error:
@@ -91,7 +83,7 @@ def planned(evidence: PodEvidence, basis: NodeBasis) -> PodPlan:
 
 def _granted(
     evidence: PodEvidence, basis: NodeBasis
-) -> tuple[tuple[GrantedShare, ...] | None, Refused | None]:
+) -> tuple[tuple[attachment.GrantedShare, ...] | None, Refused | None]:
     """Return the shares; if there are too few why, and those of the node without other pods."""
     short = None
     for node in (basis, replace(basis, used_cards=())):
@@ -117,7 +109,9 @@ def is_unplannable(evidence: PodEvidence, basis: NodeBasis) -> bool:
     return not basis.exact and any(one.function for one in devices)
 
 
-def unreported(host: HostNetwork, entries: Sequence[MatchedEntry]) -> tuple[str, ...]:
+def unreported(
+    host: attachment.HostNetwork, entries: Sequence[attachment.MatchedEntry]
+) -> tuple[str, ...]:
     """Return the interfaces that networks name and that a report lacks: those of no RDMA card."""
     names = (entry.network.device for entry in entries)
     reported = {link.name for link in host.links}
@@ -126,20 +120,22 @@ def unreported(host: HostNetwork, entries: Sequence[MatchedEntry]) -> tuple[str,
     )
 
 
-def _with_unreported(host: HostNetwork, entries: Sequence[MatchedEntry]) -> HostNetwork:
+def _with_unreported(
+    host: attachment.HostNetwork, entries: Sequence[attachment.MatchedEntry]
+) -> attachment.HostNetwork:
     """Add these interfaces to the node, as if nothing stood against them."""
     links = list(host.links)
     for name in unreported(host, entries):
         networks = (entry.network for entry in entries if entry.network.device == name)
         on_ib = any(isinstance(one, kinds.IpoibNetwork) for one in networks)
         layer = "infiniband" if on_ib else "ether"
-        links.append(HostLink(len(links) + 1, name, WIDEST, "", True, None, layer))
+        links.append(attachment.HostLink(len(links) + 1, name, WIDEST, "", True, None, layer))
     return replace(host, links=tuple(links))
 
 
 def assumed_shares(
-    template: PodTemplate, basis: NodeBasis, attached: Sequence[AttachedInterface] = ()
-) -> Iterator[GrantedShare]:
+    template: PodTemplate, basis: NodeBasis, attached: Sequence[attachment.AttachedInterface] = ()
+) -> Iterator[attachment.GrantedShare]:
     """Yield the shares of the pod's cards by its status annotation, else those preferred now.
 
     Shares of cards that other pods have are left out. Raise Refused where there are too few.
@@ -193,9 +189,9 @@ def _must(pool: Pool, free: Sequence[ShareId], cards: Collection[CardId]) -> tup
     return tuple(chosen)
 
 
-def _share(container: str, pool: Pool, share: ShareId) -> GrantedShare:
+def _share(container: str, pool: Pool, share: ShareId) -> attachment.GrantedShare:
     row = terms(pool.spec)
-    return GrantedShare(
+    return attachment.GrantedShare(
         container=container,
         resource=pool.spec.resource,
         share=share,
@@ -208,7 +204,7 @@ def _share(container: str, pool: Pool, share: ShareId) -> GrantedShare:
 
 
 def _soft_names(
-    whole: Sequence[Plan], attached: Sequence[AttachedInterface]
+    whole: Sequence[attachment.Plan], attached: Sequence[attachment.AttachedInterface]
 ) -> Iterator[tuple[InterfaceName, StandIn]]:
     """Yield stand-ins for soft RDMA devices, which are named after the pod's sandbox."""
     names = {one.interface: one.rdma_device for one in attached}

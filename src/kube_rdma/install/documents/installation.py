@@ -38,18 +38,7 @@ from kube_rdma.lib.schema import LOOKAROUND
 from kube_rdma.lib.text.document import Document
 from kube_rdma.lib.text.faults import validate
 from kube_rdma.lib.text.typed import Many, Typed
-from kube_rdma.model.install import (
-    ABSENT,
-    UNSAID,
-    Blueprint,
-    ChartValue,
-    Hole,
-    Joined,
-    Node,
-    Spread,
-    When,
-    unless,
-)
+from kube_rdma.model import install
 from kube_rdma.pools.documents.config import untitled
 
 _GLOBAL = "global is a value of Helm itself, for all charts of a release. kube-rdma ignores it."
@@ -152,7 +141,7 @@ def check(document: Document) -> None:
     validate(Installation, document)
 
 
-def values() -> tuple[ChartValue, ...]:
+def values() -> tuple[install.ChartValue, ...]:
     """Return every value in the order of the models, still without the defaults of presets."""
     made = _whole()
     return tuple(value for value, _ in _below(made, made["$defs"], ""))
@@ -184,15 +173,15 @@ def _whole() -> dict[str, Any]:
 
 def _below(
     node: dict[str, Any], parts: dict[str, Any], path: str
-) -> Iterator[tuple[ChartValue, dict[str, Any]]]:
+) -> Iterator[tuple[install.ChartValue, dict[str, Any]]]:
     """Yield each value below a schema, and the schema of its own, which is a part of the whole."""
     for name, field in node.get("properties", {}).items():
         meant = _meant(field, parts)
         inner = _meant(meant.get("items", {}), parts)
-        value = ChartValue(
+        value = install.ChartValue(
             f"{path}{name}",
             " ".join(field.get("description", "").split()),
-            default=field.get("default", UNSAID),
+            default=field.get("default", install.UNSAID),
             required=name in node.get("required", ()),
             whole="properties" in meant,
         )
@@ -239,12 +228,12 @@ class _MarkLoader(yaml.CSafeLoader):
     """A loader of YAML that reads the marks as values of model/install."""
 
 
-def read(text: str) -> tuple[Blueprint, ...]:
+def read(text: str) -> tuple[install.Blueprint, ...]:
     """Return the objects of a file in their order."""
     return tuple(map(_blueprint, yaml.load_all(text, _MarkLoader)))
 
 
-def _blueprint(document: dict[str, Any]) -> Blueprint:
+def _blueprint(document: dict[str, Any]) -> install.Blueprint:
     conditions, over = document.pop("when", ()), document.pop("each", "")
     component = document.pop("component", "")
     metadata = document["metadata"]
@@ -257,41 +246,41 @@ def _blueprint(document: dict[str, Any]) -> Blueprint:
         metadata = {name: value for name, value in metadata.items() if name != "annotations"}
         document["metadata"] = metadata | ({"annotations": rest} if rest else {})
     hook = _UNINSTALL in notes.items()
-    return Blueprint(document, tuple(conditions), over, notes, hook, component)
+    return install.Blueprint(document, tuple(conditions), over, notes, hook, component)
 
 
-def _text(reader: _MarkLoader, node: yaml.ScalarNode) -> Node:
+def _text(reader: _MarkLoader, node: yaml.ScalarNode) -> install.Node:
     parts = _HOLE.split(reader.construct_scalar(node))
     if len(parts) == 1:
         return parts[0]
-    pieces = (Hole(part) if place % 2 else part for place, part in enumerate(parts))
+    pieces = (install.Hole(part) if place % 2 else part for place, part in enumerate(parts))
     joined = tuple(piece for piece in pieces if piece)
-    return joined[0] if len(joined) == 1 else Joined(joined)
+    return joined[0] if len(joined) == 1 else install.Joined(joined)
 
 
-def _when(reader: _MarkLoader, node: yaml.MappingNode) -> When:
+def _when(reader: _MarkLoader, node: yaml.MappingNode) -> install.When:
     branches = _branches(reader, node)
-    chosen: Any = branches.pop("else", ABSENT)
+    chosen: Any = branches.pop("else", install.ABSENT)
     for condition, then in reversed(branches.items()):
-        chosen = When(condition, then, chosen)
-    if not isinstance(chosen, When):
+        chosen = install.When(condition, then, chosen)
+    if not isinstance(chosen, install.When):
         raise yaml.constructor.ConstructorError(
             problem="!when has no condition", problem_mark=node.start_mark
         )
     return chosen
 
 
-def _branches(reader: _MarkLoader, node: yaml.MappingNode) -> dict[str, Node]:
+def _branches(reader: _MarkLoader, node: yaml.MappingNode) -> dict[str, install.Node]:
     return {str(name): value for name, value in reader.construct_mapping(node, deep=True).items()}
 
 
-def _unless(reader: _MarkLoader, node: yaml.MappingNode) -> When:
+def _unless(reader: _MarkLoader, node: yaml.MappingNode) -> install.When:
     ((condition, value),) = _branches(reader, node).items()
-    return unless(condition, value)
+    return install.unless(condition, value)
 
 
-def _all(reader: _MarkLoader, node: yaml.ScalarNode) -> Spread:
-    return Spread(str(reader.construct_scalar(node)))
+def _all(reader: _MarkLoader, node: yaml.ScalarNode) -> install.Spread:
+    return install.Spread(str(reader.construct_scalar(node)))
 
 
 _MarkLoader.add_constructor("!all", _all)

@@ -14,21 +14,7 @@ from typing import Any
 
 from kube_rdma.install.rules.pod_policies import completing_policy, pod_policies
 from kube_rdma.install.rules.release import PRODUCT, labelled
-from kube_rdma.model.install import (
-    ABSENT,
-    EITHER,
-    IS,
-    NAMESPACE,
-    Blueprint,
-    Hole,
-    Joined,
-    Json,
-    Node,
-    Spread,
-    Values,
-    When,
-    joined,
-)
+from kube_rdma.model import install
 
 PARTS = (
     "namespace",
@@ -51,11 +37,11 @@ _OF_OPERATOR = ("crds.install", "crds.nicClusterPolicies", "platform.operator")
 
 
 def parts(
-    described: Mapping[str, Sequence[Blueprint]],
-    definitions: Sequence[Json],
-    operator: Sequence[Json],
-    dashboards: Mapping[str, Json],
-) -> Mapping[str, list[Blueprint]]:
+    described: Mapping[str, Sequence[install.Blueprint]],
+    definitions: Sequence[install.Json],
+    operator: Sequence[install.Json],
+    dashboards: Mapping[str, install.Json],
+) -> Mapping[str, list[install.Blueprint]]:
     """Return every part with its blueprints.
 
     `described` has the blueprints of each of FILES; `operator` are definitions that only the
@@ -63,9 +49,12 @@ def parts(
     """
     before = {
         "definitions": [
-            *(Blueprint(_by_version(body), ("crds.install",), notes=_KEPT) for body in definitions),
             *(
-                Blueprint(_by_version(_scoped(body)), _OF_OPERATOR, notes=_KEPT)
+                install.Blueprint(_by_version(body), ("crds.install",), notes=_KEPT)
+                for body in definitions
+            ),
+            *(
+                install.Blueprint(_by_version(_scoped(body)), _OF_OPERATOR, notes=_KEPT)
                 for body in operator
             ),
         ],
@@ -73,7 +62,7 @@ def parts(
     }
     behind = {
         "metrics": [
-            Blueprint(_dashboard(name, board), ("metrics.dashboards",))
+            install.Blueprint(_dashboard(name, board), ("metrics.dashboards",))
             for name, board in dashboards.items()
         ]
     }
@@ -86,8 +75,8 @@ def parts(
     }
 
 
-def _scoped(definition: Json) -> Json:
-    scope = When("controller.policyScope == Cluster", "Cluster", "Namespaced")
+def _scoped(definition: install.Json) -> install.Json:
+    scope = install.When("controller.policyScope == Cluster", "Cluster", "Namespaced")
     return {**definition, "spec": {**definition["spec"], "scope": scope}}
 
 
@@ -95,20 +84,22 @@ def _by_version(node: Any) -> Any:
     """Return a definition whose rules are left out where the version of Kubernetes has none."""
     if isinstance(node, dict):
         return {
-            key: When("platform.definitionRules", value) if key == _RULES else _by_version(value)
+            key: install.When("platform.definitionRules", value)
+            if key == _RULES
+            else _by_version(value)
             for key, value in node.items()
         }
     return [_by_version(value) for value in node] if isinstance(node, list) else node
 
 
-def _dashboard(name: str, board: Json) -> Json:
+def _dashboard(name: str, board: install.Json) -> install.Json:
     """Return the ConfigMap of a dashboard, which Grafana's sidecar takes by its label."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {
-            "name": joined(Hole("platform.base"), name.removeprefix(PRODUCT)),
-            "namespace": NAMESPACE,
+            "name": install.joined(install.Hole("platform.base"), name.removeprefix(PRODUCT)),
+            "namespace": install.NAMESPACE,
             "labels": {"grafana_dashboard": "1"},
         },
         "data": {f"{name}.json": json.dumps(board)},
@@ -118,7 +109,9 @@ def _dashboard(name: str, board: Json) -> Json:
 # From blueprints to objects: holes are filled with values.
 
 
-def filled(blueprints: Sequence[Blueprint], values: Values) -> Iterator[Json]:
+def filled(
+    blueprints: Sequence[install.Blueprint], values: install.Values
+) -> Iterator[install.Json]:
     """Yield the objects that blueprints mean for these values, in their order, but Helm's own."""
     for blueprint in blueprints:
         if blueprint.for_helm or not all(_holds(one, values) for one in blueprint.conditions):
@@ -128,17 +121,17 @@ def filled(blueprints: Sequence[Blueprint], values: Values) -> Iterator[Json]:
             yield _filled(blueprint.body, values, entry)
 
 
-def _holds(condition: str, values: Values, entry: Values | None = None) -> bool:
+def _holds(condition: str, values: install.Values, entry: install.Values | None = None) -> bool:
     """Decide whether one of the alternatives of a condition holds."""
-    for alternative in condition.split(EITHER):
-        path, equals, text = alternative.partition(IS)
+    for alternative in condition.split(install.EITHER):
+        path, equals, text = alternative.partition(install.IS)
         value = _at(path, values, entry)
         if value == text if equals else value:
             return True
     return False
 
 
-def _at(path: str, values: Values, entry: Values | None = None) -> Any:
+def _at(path: str, values: install.Values, entry: install.Values | None = None) -> Any:
     """Return the value at a path; KeyError for a path that no layer of values has."""
     value: Any = values
     if path.startswith("."):
@@ -148,13 +141,13 @@ def _at(path: str, values: Values, entry: Values | None = None) -> Any:
     return value
 
 
-def _filled(node: Node, values: Values, entry: Values) -> Any:
+def _filled(node: install.Node, values: install.Values, entry: install.Values) -> Any:
     match node:
-        case Hole(path):
+        case install.Hole(path):
             return _at(path, values, entry)
-        case Joined(parts):
+        case install.Joined(parts):
             return "".join(str(_filled(part, values, entry)) for part in parts)
-        case When(condition, then, otherwise):
+        case install.When(condition, then, otherwise):
             return _filled(then if _holds(condition, values, entry) else otherwise, values, entry)
         case dict():
             return dict(_fields(node, values, entry))
@@ -164,22 +157,24 @@ def _filled(node: Node, values: Values, entry: Values) -> Any:
             return node
 
 
-def _fields(node: Json, values: Values, entry: Values) -> Iterator[tuple[str, Any]]:
+def _fields(
+    node: install.Json, values: install.Values, entry: install.Values
+) -> Iterator[tuple[str, Any]]:
     for key, value in node.items():
-        if isinstance(value, Spread):
+        if isinstance(value, install.Spread):
             others = _at(value.path, values, entry)
             yield from ((name, other) for name, other in others.items() if name not in node)
-        elif (made := _filled(value, values, entry)) is not ABSENT:
+        elif (made := _filled(value, values, entry)) is not install.ABSENT:
             yield key, made
 
 
-def _entries(node: Node, values: Values, entry: Values) -> Iterator[Any]:
+def _entries(node: install.Node, values: install.Values, entry: install.Values) -> Iterator[Any]:
     """Yield what an entry of a list comes to: itself, nothing, or the entries of a choice."""
-    if isinstance(node, When):
+    if isinstance(node, install.When):
         chosen = node.then if _holds(node.condition, values, entry) else node.otherwise
         for value in chosen if isinstance(chosen, list) else [chosen]:
             yield from _entries(value, values, entry)
-    elif isinstance(node, Spread):
+    elif isinstance(node, install.Spread):
         yield from _at(node.path, values, entry)
-    elif (made := _filled(node, values, entry)) is not ABSENT:
+    elif (made := _filled(node, values, entry)) is not install.ABSENT:
         yield made

@@ -17,16 +17,7 @@ from math import inf
 
 from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
-from kube_rdma.ipam.rules import blocks, effects, node_state
-from kube_rdma.ipam.rules.grant import (
-    GrantedAddresses,
-    LackingAddresses,
-    grant,
-    has_requests_of_others,
-    lendable,
-    surplus,
-    with_requests_of,
-)
+from kube_rdma.ipam.rules import blocks, effects, grant, node_state
 from kube_rdma.ipam.rules.pools import anchor_in, choose_slice, counted, own_part, strays
 from kube_rdma.ipam.rules.subpools import NONE, Subpool, anchor, key_of, mask
 from kube_rdma.lib.phrases import listed
@@ -129,7 +120,7 @@ def renew_lease(agent: effects.IpamAgentState) -> effects.Effects[None]:
 
 def add(
     agent: effects.IpamAgentState, request: ipam.AddressRequest
-) -> effects.Effects[GrantedAddresses]:
+) -> effects.Effects[grant.GrantedAddresses]:
     """Serve a request from the node's own addresses, from free ones, or from those of other nodes.
 
     Raises Refused, Unavailable and Broken as `grant` does, and Refused for a pool that stays full.
@@ -148,7 +139,7 @@ def add(
 
 def _add(
     agent: effects.IpamAgentState, request: ipam.AddressRequest
-) -> effects.Effects[GrantedAddresses]:
+) -> effects.Effects[grant.GrantedAddresses]:
     now: float = yield effects.Clock()
     deadline = now + agent.timing.patience
     last = now + _QUEUE * agent.timing.patience
@@ -157,8 +148,8 @@ def _add(
         if agent.is_rolled_back:
             raise _unavailable(agent, now)
         term = agent.state.term
-        agent.state, answer = grant(agent.state, wanted, agent.catalog, now)
-        if isinstance(answer, GrantedAddresses):
+        agent.state, answer = grant.grant(agent.state, wanted, agent.catalog, now)
+        if isinstance(answer, grant.GrantedAddresses):
             yield effects.Put(answer.record)
             now = yield effects.Clock()
             agent.state = node_state.with_record(agent.state, answer.record, now)
@@ -251,12 +242,12 @@ def _replenish(agent: effects.IpamAgentState) -> effects.Effects[None]:
         for key, bits in strays(agent.state.node, agent.state.holdings, sliced):
             yield from write(agent, key, give_back=bits)
     for subpool in _used_subpools(agent):
-        if has_requests_of_others(agent.queues.get(subpool.pool), agent.state.node):
+        if grant.has_requests_of_others(agent.queues.get(subpool.pool), agent.state.node):
             continue
         is_low = node_state.spare(agent.state, subpool) < subpool.block_size // 2
         if is_low and blocks.ahead_limit(agent.state, agent.blocks, subpool) >= subpool.block_size:
             yield from _acquire_from(agent, subpool, subpool.block_size)
-        for key, bits in surplus(agent.state, subpool) if subpool.is_shared else ():
+        for key, bits in grant.surplus(agent.state, subpool) if subpool.is_shared else ():
             yield from write(agent, key, give_back=bits)
 
 
@@ -354,7 +345,7 @@ def _writes_seen(agent: effects.IpamAgentState) -> int:
 def _without_preferred(
     agent: effects.IpamAgentState,
     request: ipam.AddressRequest,
-    insufficient: LackingAddresses,
+    insufficient: grant.LackingAddresses,
     now: float,
 ) -> ipam.AddressRequest:
     """Return the request without its owners' last addresses, once it has waited long enough.
@@ -378,7 +369,7 @@ def _without_preferred(
 
 
 def _acquire(
-    agent: effects.IpamAgentState, insufficient: LackingAddresses, *, ahead: bool
+    agent: effects.IpamAgentState, insufficient: grant.LackingAddresses, *, ahead: bool
 ) -> effects.Effects[_Outcome]:
     """Acquire what is lacking, and some more for the next requests."""
     result = _Outcome.NONE
@@ -396,7 +387,9 @@ def _acquire(
             result = max(result, _Outcome.MADE if done else _Outcome.LOST)
             continue
         count = shortage.count
-        if ahead and not has_requests_of_others(agent.queues.get(subpool.pool), agent.state.node):
+        if ahead and not grant.has_requests_of_others(
+            agent.queues.get(subpool.pool), agent.state.node
+        ):
             count = max(count, blocks.ahead_limit(agent.state, agent.blocks, subpool))
         acquired = yield from _acquire_from(agent, subpool, count)
         result = max(result, acquired)
@@ -435,7 +428,7 @@ def _lendable(
 ) -> tuple[tuple[ipam.BlockKey, ipam.Bits], ...]:
     """Return the addresses to give back now for the requests of a borrow queue."""
     pool_subpools = agent.catalog.get(pool, ())
-    return lendable(agent.state, queue, pool_subpools, bool(agent.waiting), agent.blocks)
+    return grant.lendable(agent.state, queue, pool_subpools, bool(agent.waiting), agent.blocks)
 
 
 def _end_cooldown(
@@ -476,7 +469,7 @@ def _publish_requests(
     for pool in sorted(pools):
         queue: ipam.BorrowQueue = yield effects.ReadBorrowQueue(pool)
         shortages = [shortage for waiting in agent.waiting.values() for shortage in waiting]
-        if changed := with_requests_of(queue, agent.state.node, shortages):
+        if changed := grant.with_requests_of(queue, agent.state.node, shortages):
             yield effects.WriteBorrowQueue(changed)
 
 
@@ -527,7 +520,7 @@ def _unavailable(agent: effects.IpamAgentState, now: float) -> Unavailable:
     )
 
 
-def _full(agent: effects.IpamAgentState, insufficient: LackingAddresses) -> Refused:
+def _full(agent: effects.IpamAgentState, insufficient: grant.LackingAddresses) -> Refused:
     """Return the error for a pool that stayed full."""
     shortage = insufficient.shortages[0]
     subpool, where = shortage.subpool, f"IPPool {shortage.subpool.pool}"

@@ -15,17 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kube_base.frozen import replace
+from kube_rdma.ipam.rules import subpools
 from kube_rdma.ipam.rules.node_state import LocalHolding, NodeAddressState, suspend_right
-from kube_rdma.ipam.rules.subpools import (
-    NONE,
-    Subpool,
-    anchor,
-    key_at,
-    key_of,
-    lowest,
-    mask,
-    start_block,
-)
 from kube_rdma.model import ipam
 
 _ROOMY = 256  # block sizes: room for so many nodes that acquire before they see each other
@@ -74,8 +65,8 @@ def plan(
     key: ipam.BlockKey,
     block: ipam.Block | None,
     *,
-    acquire: ipam.Bits = NONE,
-    give_back: ipam.Bits = NONE,
+    acquire: ipam.Bits = subpools.NONE,
+    give_back: ipam.Bits = subpools.NONE,
 ) -> tuple[NodeAddressState, ipam.Block]:
     """Return the next write of a block, and the state while it is under way.
 
@@ -176,7 +167,7 @@ def recall(
     holdings = dict(state.holdings)
     for key in {k for k, block in blocks.items() if held_by(block, state.node)} | set(holdings):
         holding = holdings.get(key, LocalHolding())
-        returning = ipam.Bits(_ALL & ~trusted.get(key, NONE) & ~state.needed(key))
+        returning = ipam.Bits(_ALL & ~trusted.get(key, subpools.NONE) & ~state.needed(key))
         holdings[key] = LocalHolding(
             in_use=holding.in_use, returning=returning, uncertain=True, kept=holding.kept
         )
@@ -217,7 +208,7 @@ def unsettled(state: NodeAddressState, blocks: Blocks) -> tuple[ipam.BlockKey, .
 
 
 def choose_addresses(
-    state: NodeAddressState, blocks: Blocks, subpool: Subpool, count: int
+    state: NodeAddressState, blocks: Blocks, subpool: subpools.Subpool, count: int
 ) -> tuple[tuple[ipam.BlockKey, ipam.Bits], ...]:
     """Return `count` free addresses of a subpool of any size, by block; fewer where it has no more.
 
@@ -230,19 +221,19 @@ def choose_addresses(
 
 
 def free_of(
-    block: ipam.Block | None, subpool: Subpool, key: ipam.BlockKey, count: int
+    block: ipam.Block | None, subpool: subpools.Subpool, key: ipam.BlockKey, count: int
 ) -> ipam.Bits:
     """Return up to `count` free addresses of the block, those without a pin first."""
-    free = mask(subpool, key) & ~held(block)
+    free = subpools.mask(subpool, key) & ~held(block)
     fresh = free & ~pinned(block)
-    return lowest(fresh or free, count)
+    return subpools.lowest(fresh or free, count)
 
 
-def vacancy(blocks: Blocks, subpool: Subpool) -> tuple[int, int]:
+def vacancy(blocks: Blocks, subpool: subpools.Subpool) -> tuple[int, int]:
     """Return the number of free addresses of the subpool, and that of nodes that hold some."""
     taken, nodes = 0, set()
     for key, block in blocks.items():
-        if block.holdings and (given := mask(subpool, key)):
+        if block.holdings and (given := subpools.mask(subpool, key)):
             for holding in block.holdings:
                 if bits := holding.bits & given:
                     taken += bits.bit_count()
@@ -250,7 +241,7 @@ def vacancy(blocks: Blocks, subpool: Subpool) -> tuple[int, int]:
     return subpool.size - taken, len(nodes)
 
 
-def ahead_limit(state: NodeAddressState, blocks: Blocks, subpool: Subpool) -> int:
+def ahead_limit(state: NodeAddressState, blocks: Blocks, subpool: subpools.Subpool) -> int:
     """Return how many addresses the node may acquire ahead, the block size at most.
 
     How many nodes will acquire is unknown. So a node takes half of an even share of what is left,
@@ -262,39 +253,42 @@ def ahead_limit(state: NodeAddressState, blocks: Blocks, subpool: Subpool) -> in
     if vacant >= _ROOMY * subpool.block_size:
         return share
     used = sum(
-        (holding.in_use & mask(subpool, key)).bit_count() for key, holding in state.holdings.items()
+        (holding.in_use & subpools.mask(subpool, key)).bit_count()
+        for key, holding in state.holdings.items()
     )
     return min(share, max(_FIRST, 2 * used))
 
 
-def last_of(blocks: Blocks, subpool: Subpool, owner: ipam.Owner) -> tuple[ipam.Address, ...]:
+def last_of(
+    blocks: Blocks, subpool: subpools.Subpool, owner: ipam.Owner
+) -> tuple[ipam.Address, ...]:
     """Return the addresses of the subpool that the owner had last."""
     return tuple(
         key.address(pin.offset)
         for key, block in blocks.items()
         for pin in block.pins
-        if pin.owner == owner and mask(subpool, key) >> pin.offset & 1
+        if pin.owner == owner and subpools.mask(subpool, key) >> pin.offset & 1
     )
 
 
 def _walk(
-    state: NodeAddressState, blocks: Blocks, subpool: Subpool, count: int, *, pins: bool
+    state: NodeAddressState, blocks: Blocks, subpool: subpools.Subpool, count: int, *, pins: bool
 ) -> tuple[tuple[ipam.BlockKey, ipam.Bits], ...]:
     chosen: list[tuple[ipam.BlockKey, ipam.Bits]] = []
-    origin = start_block(subpool, state.node)
+    origin = subpools.start_block(subpool, state.node)
     for step in range(min(subpool.block_count, len(blocks) + len(subpool.spans) + count)):
         if count <= 0:
             break
-        key = key_at(subpool, (origin + step) % subpool.block_count)
+        key = subpools.key_at(subpool, (origin + step) % subpool.block_count)
         holding = state.holdings.get(key)
         if holding and holding.uncertain:
             continue
         block = blocks.get(key)
-        free = mask(subpool, key) & ~held(block)
+        free = subpools.mask(subpool, key) & ~held(block)
         if not pins:
             free &= ~pinned(block)
         if free:
-            bits = lowest(free, count)
+            bits = subpools.lowest(free, count)
             chosen.append((key, bits))
             count -= bits.bit_count()
     return tuple(chosen)
@@ -317,11 +311,11 @@ def _tenants(
                 slices.add((allocation.network, allocation.node_slice))
             if only and not 0 <= int(allocation.address) - only.first < ipam.BLOCK_ADDRESSES:
                 continue
-            key, bit = key_of(allocation.network, allocation.address)
+            key, bit = subpools.key_of(allocation.network, allocation.address)
             if state.holdings[key].confirmed & bit:
                 tenants.setdefault(key, {})[bit.bit_length() - 1] = allocation.owner
     for network, node_slice in slices:
-        key, bits = anchor(network, node_slice)
+        key, bits = subpools.anchor(network, node_slice)
         offset = int(node_slice.network_address) - key.first
         if only in (None, key) and not bits & ~state.holdings[key].confirmed:
             own = tenants.setdefault(key, {})

@@ -17,6 +17,7 @@ from kube_base.frozen import Frozen
 from kube_rdma.lib.text.document import Document, of_json
 from kube_rdma.lib.text.faults import validate
 from kube_rdma.lib.text.typed import Many, OfPrograms, Typed
+from kube_rdma.model import operator
 from kube_rdma.model.kubernetes import (
     NOT_OBSERVED,
     Condition,
@@ -25,34 +26,7 @@ from kube_rdma.model.kubernetes import (
     observed,
     stalled,
 )
-from kube_rdma.model.operator import (
-    AppliedState,
-    ClusterPolicy,
-    ComponentImage,
-    ComponentName,
-    ComponentStatus,
-    DevicePluginSection,
-    PeerDriverSection,
-    PolicyNote,
-    UpgradeState,
-)
-from kube_rdma.operator.documents.driver import (
-    DriverSection,
-    ImageSection,
-    OpenSection,
-    PolicyAffinity,
-    Repository,
-    Resources,
-    Version,
-    affinity,
-    driver,
-    driver_notes,
-    note,
-    requirements,
-    resource_notes,
-    upgrades,
-    without_effect,
-)
+from kube_rdma.operator.documents import driver
 from kube_rdma.pools.documents import config
 
 # The status of a NicClusterPolicy: the fields and values of 0.1.0, and standard conditions.
@@ -65,7 +39,7 @@ class AppliedStateEntry(StatusPart):
     """name is the part: state-OFED (driver), state-RDMA-device-plugin, state-SRIOV-device-plugin or
     state-NV-Peer (peer-memory driver).
     """
-    state: AppliedState
+    state: operator.AppliedState
     """state is ready when all pods of the part run, notReady while they do not, and ignore when the
     policy does not have the part. error is not used here.
     """
@@ -102,28 +76,28 @@ class NicClusterPolicyStatus(StatusPart):
 
 
 _READY_REASONS = {
-    AppliedState.READY: "AllComponentsReady",
-    AppliedState.NOT_READY: "ComponentsNotReady",
-    AppliedState.ERROR: "PolicyRefused",
-    AppliedState.IGNORE: "NothingToDeploy",
+    operator.AppliedState.READY: "AllComponentsReady",
+    operator.AppliedState.NOT_READY: "ComponentsNotReady",
+    operator.AppliedState.ERROR: "PolicyRefused",
+    operator.AppliedState.IGNORE: "NothingToDeploy",
 }
 OWN_REASONS = frozenset(("PolicyRefused", "NothingToDeploy"))  # NVIDIA's operator has others
 _CONDITIONS = {  # as later releases of the operator call them
-    ComponentName.DRIVER: "OFEDDriverReady",
-    ComponentName.DEVICE_PLUGIN: "RDMASharedDevicePluginReady",
-    ComponentName.SRIOV_PLUGIN: "SRIOVDevicePluginReady",
-    ComponentName.PEER_DRIVER: "NVPeerDriverReady",
+    operator.ComponentName.DRIVER: "OFEDDriverReady",
+    operator.ComponentName.DEVICE_PLUGIN: "RDMASharedDevicePluginReady",
+    operator.ComponentName.SRIOV_PLUGIN: "SRIOVDevicePluginReady",
+    operator.ComponentName.PEER_DRIVER: "NVPeerDriverReady",
 }
 
 
 class PolicyVerdict(Frozen):
     """The operator's judgement of a policy, whole and part by part."""
 
-    state: AppliedState
+    state: operator.AppliedState
     reason: str
-    parts: tuple[ComponentStatus, ...] = ()
+    parts: tuple[operator.ComponentStatus, ...] = ()
     notes: tuple[str, ...] = ()
-    upgrade: UpgradeState | None = None
+    upgrade: operator.UpgradeState | None = None
     stalled: bool = False  # only people can help, by another spec or another policy
 
 
@@ -146,13 +120,13 @@ def _conditions(
     old: tuple[Condition, ...], verdict: PolicyVerdict, now: str
 ) -> Iterator[Condition]:
     """Yield Ready, Stalled, one condition for each wanted part, DriversCurrent, FieldsIgnored."""
-    ready = verdict.state is AppliedState.READY
+    ready = verdict.state is operator.AppliedState.READY
     words = (_READY_REASONS[verdict.state], verdict.reason)
     yield condition(old, now, "Ready", ready, words)
     yield from stalled(old, now, words if verdict.stalled else None)
     for part in verdict.parts:
-        if part.state is not AppliedState.IGNORE:
-            ready = part.state is AppliedState.READY
+        if part.state is not operator.AppliedState.IGNORE:
+            ready = part.state is operator.AppliedState.READY
             words = (part.reason, part.message)
             yield condition(old, now, _CONDITIONS[part.component], ready, words)
     if verdict.upgrade:
@@ -169,7 +143,7 @@ _SHARED_CONTAINERS = ("k8s-rdma-shared-dp-ds", "rdma-shared-dp")
 _SRIOV_CONTAINERS = ("kube-sriovdp",)
 
 
-class PluginSection(ImageSection):
+class PluginSection(driver.ImageSection):
     """A device plugin with its configuration."""
 
     config: str | None = None
@@ -178,13 +152,13 @@ class PluginSection(ImageSection):
     rdma-devices, or network-operator-sriovdp-config for sriovDevicePlugin. Example: {"mode":
     "hca"}.
     """
-    container_resources: Resources = ()
+    container_resources: driver.Resources = ()
     """containerResources is a list of requests and limits, by the name of the container. Left out:
     none.
     """
 
 
-class PeerSection(ImageSection):
+class PeerSection(driver.ImageSection):
     """The peer-memory driver."""
 
     gpu_driver_source_path: str | None = Field(None, examples=["/run/nvidia/driver"])
@@ -193,24 +167,24 @@ class PeerSection(ImageSection):
     """
 
 
-class SecondaryNetworkSection(OpenSection):
+class SecondaryNetworkSection(driver.OpenSection):
     """The image that attaches networks to pods, as later releases of NVIDIA's operator have it."""
 
-    cni_plugins: ImageSection | None = None
+    cni_plugins: driver.ImageSection | None = None
     """cniPlugins is the image that attaches networks to pods. Name kube-rdma's image here and as
     the shared or the SR-IOV device plugin: the same pods do both. Another image has no effect. Left
     out: device plugins attach no networks.
     """
 
 
-class GlobalSection(OpenSection):
+class GlobalSection(driver.OpenSection):
     """Parts of images for sections that leave them out."""
 
-    repository: Repository | None = None
+    repository: driver.Repository | None = None
     """repository is the registry and path of images for each section that names none. Left out:
     ofedDriver, the device plugin and nvPeerDriver must name their own. Example: mellanox.
     """
-    version: Version | None = None
+    version: driver.Version | None = None
     """version is the version of images for each section that names none. Left out: ofedDriver, the
     device plugin and nvPeerDriver must name their own. Example: 5.0-2.1.8.0.
     """
@@ -220,10 +194,10 @@ class GlobalSection(OpenSection):
     """
 
 
-class NicClusterPolicySpec(OpenSection):
+class NicClusterPolicySpec(driver.OpenSection):
     """The parts on nodes with NVIDIA's cards; a section that is missing is not deployed."""
 
-    ofed_driver: DriverSection | None = None
+    ofed_driver: driver.DriverSection | None = None
     """ofedDriver is the driver of the cards, as a container on each node with NVIDIA cards. Left
     out: the nodes use their own driver, and drivers that the operator deployed are removed node by
     node.
@@ -252,7 +226,7 @@ class NicClusterPolicySpec(OpenSection):
     """secondaryNetwork is what attaches networks to pods. Only cniPlugins in it has an effect. Left
     out: the device plugin attaches no networks.
     """
-    node_affinity: PolicyAffinity | None = None
+    node_affinity: driver.PolicyAffinity | None = None
     """nodeAffinity limits all parts of the policy to some nodes, written as in a pod. Preferences
     have no effect. Left out: all nodes with NVIDIA cards.
     """
@@ -266,12 +240,12 @@ class NicClusterPolicySpec(OpenSection):
     """
 
 
-def load(data: bytes, source: str) -> ClusterPolicy:
+def load(data: bytes, source: str) -> operator.ClusterPolicy:
     """Return the policy of a spec as JSON, without name and uid; Refused with all its faults."""
     return of_spec(of_json(data, source, ("spec",)))
 
 
-def of_spec(document: Document) -> ClusterPolicy:
+def of_spec(document: Document) -> operator.ClusterPolicy:
     """Return the policy of a document whose value is the spec; Refused with all its faults."""
     spec = validate(NicClusterPolicySpec, document)
     faults = []
@@ -307,7 +281,7 @@ def _plugins(spec: NicClusterPolicySpec) -> Mapping[str, PluginSection | None]:
     }
 
 
-def _policy(spec: NicClusterPolicySpec) -> ClusterPolicy:
+def _policy(spec: NicClusterPolicySpec) -> operator.ClusterPolicy:
     """Return the policy of a spec without faults."""
     common, ofed, peer = spec.global_, spec.ofed_driver, spec.nv_peer_driver
     shared, sriov = _plugins(spec).values()
@@ -315,20 +289,22 @@ def _policy(spec: NicClusterPolicySpec) -> ClusterPolicy:
     secrets = [*common.image_pull_secrets]
     for section in (ofed, shared, sriov, peer, _cni_plugins(spec) if server else None):
         secrets += section.image_pull_secrets if section else ()
-    return ClusterPolicy(
+    return operator.ClusterPolicy(
         name="",
         namespace="",
         uid="",
-        driver=driver(ofed, _image(ofed, common)) if ofed else None,
+        driver=driver.driver(ofed, _image(ofed, common)) if ofed else None,
         device_plugin=_plugin(shared, common, _SHARED_CONTAINERS, networks=server is shared),
         sriov_plugin=_plugin(sriov, common, _SRIOV_CONTAINERS, networks=server is sriov),
-        peer_driver=PeerDriverSection(_image(peer, common), peer.gpu_driver_source_path or "")
+        peer_driver=operator.PeerDriverSection(
+            _image(peer, common), peer.gpu_driver_source_path or ""
+        )
         if peer
         else None,
-        upgrades=upgrades(ofed.upgrade_policy if ofed else None),
+        upgrades=driver.upgrades(ofed.upgrade_policy if ofed else None),
         pull_secrets=tuple(dict.fromkeys(secrets)),
         tolerations=spec.tolerations,
-        affinity=affinity(spec.node_affinity),
+        affinity=driver.affinity(spec.node_affinity),
         notes=tuple(_notes(spec, server)),
     )
 
@@ -339,24 +315,26 @@ def _plugin(
     containers: Sequence[str],
     *,
     networks: bool,
-) -> DevicePluginSection | None:
+) -> operator.DevicePluginSection | None:
     """Return a device plugin; without a configuration nobody knows here what it offers."""
     if section is None:
         return None
     text = section.config
     pools = config.parse(text.encode(), "").pools if text is not None else ()
-    return DevicePluginSection(
+    return operator.DevicePluginSection(
         _image(section, common),
         text,
         networks,
         tuple(pool.resource for pool in pools),
-        requirements(section.container_resources, containers),
+        driver.requirements(section.container_resources, containers),
     )
 
 
-def _notes(spec: NicClusterPolicySpec, server: PluginSection | None) -> Iterator[PolicyNote]:
+def _notes(
+    spec: NicClusterPolicySpec, server: PluginSection | None
+) -> Iterator[operator.PolicyNote]:
     """Yield a note for each field that has no effect, or another than people may think."""
-    yield from without_effect(spec)
+    yield from driver.without_effect(spec)
     plugins = _plugins(spec)
     if _cni_plugins(spec):
         yield from _network_notes(spec, server)
@@ -364,25 +342,25 @@ def _notes(spec: NicClusterPolicySpec, server: PluginSection | None) -> Iterator
         plugins.items(), (_SHARED_CONTAINERS, _SRIOV_CONTAINERS), strict=True
     ):
         if section:
-            yield from resource_notes((field,), section.container_resources, names)
+            yield from driver.resource_notes((field,), section.container_resources, names)
     if spec.ofed_driver:
-        yield from driver_notes(spec.ofed_driver, _image(spec.ofed_driver, spec.global_))
+        yield from driver.driver_notes(spec.ofed_driver, _image(spec.ofed_driver, spec.global_))
 
 
 def _network_notes(
     spec: NicClusterPolicySpec, server: PluginSection | None
-) -> Iterator[PolicyNote]:
+) -> Iterator[operator.PolicyNote]:
     """Yield notes about the image of cniPlugins."""
     path = ("secondaryNetwork", "cniPlugins")
     spelling, other = _plugins(spec)
     if server is None:
-        yield note(
+        yield driver.note(
             path,
             f"has no effect: only the image of {spelling} or {other} serves networks",
             f"Name kube-rdma's image in cniPlugins and in {spelling}, or remove cniPlugins",
         )
     elif server is not spec.sriov_device_plugin and spec.sriov_device_plugin:
-        yield note(
+        yield driver.note(
             path,
             f"serves shares of {spelling} alone, not those of {other}",
             f"Write the pools of both as one NodePolicy into {spelling}.config (docs/config.md)",
@@ -402,12 +380,12 @@ def _network_server(spec: NicClusterPolicySpec) -> PluginSection | None:
     )
 
 
-def _cni_plugins(spec: NicClusterPolicySpec) -> ImageSection | None:
+def _cni_plugins(spec: NicClusterPolicySpec) -> driver.ImageSection | None:
     return spec.secondary_network.cni_plugins if spec.secondary_network else None
 
 
-def _image(section: ImageSection, common: GlobalSection) -> ComponentImage:
-    return ComponentImage(
+def _image(section: driver.ImageSection, common: GlobalSection) -> operator.ComponentImage:
+    return operator.ComponentImage(
         section.repository or common.repository or "",
         section.image,
         section.version or common.version or "",

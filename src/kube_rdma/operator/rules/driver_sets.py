@@ -13,18 +13,8 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from hashlib import sha256
 
+from kube_rdma.model import operator
 from kube_rdma.model.install import Values
-from kube_rdma.model.operator import (
-    DRIVER_FIELDS,
-    DRIVER_FILES,
-    ClusterPolicy,
-    ComponentName,
-    DriverContract,
-    HostFolder,
-    PeerDriverSection,
-    PolicyDriver,
-    contract_of,
-)
 from kube_rdma.model.reports import NodeReport
 from kube_rdma.operator.rules.daemon_sets import (
     Json,
@@ -45,7 +35,7 @@ _PEER_GRACE = 300  # seconds
 
 
 def driver_objects(
-    policy: ClusterPolicy, groups: Sequence[NodeGroup], values: Values | None = None
+    policy: operator.ClusterPolicy, groups: Sequence[NodeGroup], values: Values | None = None
 ) -> WantedObjects:
     """Return a driver DaemonSet for each group of nodes."""
     if policy.driver is None:
@@ -55,7 +45,7 @@ def driver_objects(
 
 
 def peer_objects(
-    policy: ClusterPolicy, groups: Sequence[NodeGroup], values: Values | None = None
+    policy: operator.ClusterPolicy, groups: Sequence[NodeGroup], values: Values | None = None
 ) -> WantedObjects:
     """Return a peer-memory DaemonSet for each group of nodes."""
     if policy.peer_driver is None:
@@ -64,9 +54,9 @@ def peer_objects(
     return _of_groups("nv-peer-mem-driver", make, groups, values)
 
 
-def driver_image(section: PolicyDriver, group: NodeGroup) -> str:
+def driver_image(section: operator.PolicyDriver, group: NodeGroup) -> str:
     """Return the image of a driver for a group of nodes, by the form of its contract."""
-    image, contract = section.image, contract_of(section.image)
+    image, contract = section.image, operator.contract_of(section.image)
     form = contract.kernel_form if section.precompiled and contract.kernel_form else contract.form
     by_tag = form.format(
         repository=image.repository,
@@ -96,9 +86,9 @@ def _of_groups(
 
 
 def _ofed_daemon_set(
-    policy: ClusterPolicy, section: PolicyDriver, name: str, group: NodeGroup
+    policy: operator.ClusterPolicy, section: operator.PolicyDriver, name: str, group: NodeGroup
 ) -> Json:
-    contract = contract_of(section.image)
+    contract = operator.contract_of(section.image)
     container = _driver(
         contract.container, driver_image(section, group), contract.ready, "lsmod | grep mlx5_core"
     )
@@ -110,7 +100,7 @@ def _ofed_daemon_set(
         container["resources"] = section.resources
     for probe, fields in section.probes.items():
         container[probe] |= fields
-    document = _driver_daemon_set(policy, ComponentName.DRIVER, name, group)
+    document = _driver_daemon_set(policy, operator.ComponentName.DRIVER, name, group)
     template = document["spec"]["template"]
     template["metadata"]["labels"] = {**template["metadata"]["labels"], **dict(contract.labels)}
     template["spec"] |= {
@@ -121,12 +111,12 @@ def _ofed_daemon_set(
     if section.env:  # its pods are outdated when it changes, as by another image
         text = json.dumps(section.env, sort_keys=True)
         template["metadata"]["annotations"] = {
-            DRIVER_FIELDS: sha256(text.encode()).hexdigest()[:16]
+            operator.DRIVER_FIELDS: sha256(text.encode()).hexdigest()[:16]
         }
     return document
 
 
-def _env(section: PolicyDriver, contract: DriverContract) -> list[Json]:
+def _env(section: operator.PolicyDriver, contract: operator.DriverContract) -> list[Json]:
     """Return the contract's variables that the policy does not set, and the policy's."""
     own = {entry["name"] for entry in section.env}
     usual = (_STAY_LOADED, *contract.env)
@@ -136,17 +126,17 @@ def _env(section: PolicyDriver, contract: DriverContract) -> list[Json]:
     ]
 
 
-def _mount(shared: HostFolder) -> Json:
+def _mount(shared: operator.HostFolder) -> Json:
     made = mount(shared.name, shared.mount, shared.propagation)
     return made | ({"readOnly": True} if shared.read_only else {})
 
 
 def _peer_daemon_set(
-    policy: ClusterPolicy, section: PeerDriverSection, name: str, group: NodeGroup
+    policy: operator.ClusterPolicy, section: operator.PeerDriverSection, name: str, group: NodeGroup
 ) -> Json:
     image = section.image
-    mounts = [mount("run-mofed", DRIVER_FILES, "HostToContainer")]
-    volumes = [folder("run-mofed", DRIVER_FILES)]
+    mounts = [mount("run-mofed", operator.DRIVER_FILES, "HostToContainer")]
+    volumes = [folder("run-mofed", operator.DRIVER_FILES)]
     if section.gpu_driver_path:
         mounts.append(mount("run-nvidia", GPU_FILES, "HostToContainer"))
         volumes.append(folder("run-nvidia", section.gpu_driver_path))
@@ -158,7 +148,7 @@ def _peer_daemon_set(
         "lsmod | grep nv_peer_mem",
     )
     container["volumeMounts"] = mounts
-    document = _driver_daemon_set(policy, ComponentName.PEER_DRIVER, name, group)
+    document = _driver_daemon_set(policy, operator.ComponentName.PEER_DRIVER, name, group)
     document["spec"]["template"]["spec"] |= {
         "containers": [container],
         "volumes": volumes,
@@ -168,7 +158,7 @@ def _peer_daemon_set(
 
 
 def _driver_daemon_set(
-    policy: ClusterPolicy, component: ComponentName, name: str, group: NodeGroup
+    policy: operator.ClusterPolicy, component: operator.ComponentName, name: str, group: NodeGroup
 ) -> Json:
     """Return the DaemonSet that both drivers share; operator/rules/upgrade alone moves its pods."""
     document = daemon_set(policy, component, name, {PLACE_LABELS[component]: value_of(group)})

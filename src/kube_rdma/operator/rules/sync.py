@@ -22,16 +22,9 @@ from kube_rdma.model.operator import (
     PolicyNode,
     contract_of,
 )
+from kube_rdma.operator.rules import placement
 from kube_rdma.operator.rules.daemon_sets import SRIOV, WantedObjects, account, plugin_objects
 from kube_rdma.operator.rules.driver_sets import driver_objects, peer_objects
-from kube_rdma.operator.rules.placement import (
-    CARDS_LABEL,
-    GPUS_LABEL,
-    allowed,
-    driver_groups,
-    peer_groups,
-    plugin_nodes,
-)
 
 
 class Component(Frozen):
@@ -55,12 +48,14 @@ def components(
 
     `workloads` are an installation's, and `values` those of the operator's own.
     """
-    nodes = allowed(policy, nodes)
-    away = sum(node.away for node in plugin_nodes(policy, nodes))
-    drivers, peers = driver_groups(nodes), peer_groups(nodes)
-    no_cards = "" if any(node.has_cards for node in nodes) else f"{CARDS_LABEL}=true"
+    nodes = placement.allowed(policy, nodes)
+    away = sum(node.away for node in placement.plugin_nodes(policy, nodes))
+    drivers, peers = placement.driver_groups(nodes), placement.peer_groups(nodes)
+    no_cards = "" if any(node.has_cards for node in nodes) else f"{placement.CARDS_LABEL}=true"
     both = any(node.has_cards and node.has_gpus for node in nodes)
-    no_gpus = no_cards or ("" if both else f"{CARDS_LABEL}=true and {GPUS_LABEL}=true")
+    no_gpus = no_cards or (
+        "" if both else f"{placement.CARDS_LABEL}=true and {placement.GPUS_LABEL}=true"
+    )
     return (
         Component(
             ComponentName.DRIVER,

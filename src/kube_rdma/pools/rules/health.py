@@ -28,16 +28,7 @@ from kube_rdma.model.device import (
 )
 from kube_rdma.model.pools import Attach, FunctionsSpec, Pool, PoolSpec, Variables
 from kube_rdma.model.survey import NamespaceMode, Survey, Verdict
-from kube_rdma.pools.rules.absence import (
-    DEVICE_GONE,
-    MOVED,
-    Assessment,
-    Health,
-    assess,
-    inside_pod,
-    is_away,
-    with_missing_nodes,
-)
+from kube_rdma.pools.rules import absence
 from kube_rdma.pools.rules.functions import outside
 from kube_rdma.pools.rules.modes import Takes, terms
 from kube_rdma.pools.rules.pools import Clash, Held, owners, resolve
@@ -314,7 +305,7 @@ class NodeVerdict(Frozen):
     cards: tuple[Card, ...]  # with what is wrong for the pool that has each, before it is damped
     pools: tuple[Pool, ...]
     clashes: tuple[Clash, ...]
-    assessment: Assessment
+    assessment: absence.Assessment
     taken: tuple[str, ...]  # cards that pods hold by another resource
     beyond: tuple[str, ...]  # ranges that choose functions which are not there
     spared: tuple[str, ...]  # cards that the node cannot do without
@@ -322,15 +313,17 @@ class NodeVerdict(Frozen):
 
 
 def evaluate(
-    facts: NodeFacts, health: Mapping[CardId, Health] | None = None, now: float = 0.0
+    facts: NodeFacts, health: Mapping[CardId, absence.Health] | None = None, now: float = 0.0
 ) -> NodeVerdict:
     """Return the judgement on a node; `health` is that of the last assessment, None at the first.
 
     `now` is in seconds of one clock that never goes back.
     """
     members = as_members(facts.specs, facts.cards, facts.survey, facts.placed)
-    judged = tuple(_seen(card, facts) for card in with_missing_nodes(members, facts.missing))
-    assessment = assess(health or {}, judged, now)
+    judged = tuple(
+        _seen(card, facts) for card in absence.with_missing_nodes(members, facts.missing)
+    )
+    assessment = absence.assess(health or {}, judged, now)
     free = not_free(facts.specs, assessment.cards, facts.held, facts.kept)
     pools, clashes = resolve(facts.specs, free, facts.survey, facts.placed)
     return NodeVerdict(
@@ -353,7 +346,7 @@ def node_cards(survey: Survey) -> tuple[Card, ...]:
 def _seen(card: Card, facts: NodeFacts) -> Card:
     """Return the card with what the node shows of it now: inside a pod, gone, to be removed."""
     if inside := facts.inside.get(card.id):
-        card = inside_pod(card, *inside)
+        card = absence.inside_pod(card, *inside)
     card = _gone(card, facts)
     return replace(card, reasons=(*card.reasons, LEAVING)) if card.id in facts.leaving else card
 
@@ -365,10 +358,14 @@ def _gone(card: Card, facts: NodeFacts) -> Card:
     """
     if card.id not in facts.gone:
         return card
-    if is_away(card):
-        return replace(card, reasons=(MOVED, *card.reasons))
+    if absence.is_away(card):
+        return replace(card, reasons=(absence.MOVED, *card.reasons))
     unbound = card.function is not None and card.function.driver is None
-    return card if unbound and card.reasons else replace(card, reasons=(DEVICE_GONE, *card.reasons))
+    return (
+        card
+        if unbound and card.reasons
+        else replace(card, reasons=(absence.DEVICE_GONE, *card.reasons))
+    )
 
 
 def _spared(facts: NodeFacts) -> Iterator[str]:

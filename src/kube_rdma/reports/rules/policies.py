@@ -9,34 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from kube_rdma.model.pools import (
-    ClusterNodePolicy,
-    PolicyAtNode,
-    PolicyOutcome,
-    PolicyRemark,
-    PolicyRollup,
-)
+from kube_rdma.model import pools
 
 Labels = frozenset[tuple[str, str]]
 Sourced = Iterable[tuple[str, str]]
 """Sentences, each behind the source of the pool that it is about."""
 
 _WORST_FIRST = (
-    PolicyOutcome.REFUSED,
-    PolicyOutcome.PENDING,
-    PolicyOutcome.OVERRULED,
-    PolicyOutcome.APPLIED,
+    pools.PolicyOutcome.REFUSED,
+    pools.PolicyOutcome.PENDING,
+    pools.PolicyOutcome.OVERRULED,
+    pools.PolicyOutcome.APPLIED,
 )
 _NO_REPORT = "no agent of this node has written a report"
 _NOT_SEEN = "the agent of this node has not looked at it yet"
 
 
 def at_node(
-    policies: Sequence[ClusterNodePolicy],
+    policies: Sequence[pools.ClusterNodePolicy],
     taken: Mapping[str, str],
     refused: Sourced,
     waits: Sourced,
-) -> tuple[PolicyAtNode, ...]:
+) -> tuple[pools.PolicyAtNode, ...]:
     """Return the outcome of each policy, the worst with the first sentence about it.
 
     `taken` says by resource the source of the pool that the node has, or will have when it can.
@@ -47,10 +41,10 @@ def at_node(
 
 
 def rollup(
-    policy: ClusterNodePolicy,
+    policy: pools.ClusterNodePolicy,
     nodes: Mapping[str, Labels],
-    reports: Mapping[str, Sequence[PolicyAtNode]],
-) -> PolicyRollup:
+    reports: Mapping[str, Sequence[pools.PolicyAtNode]],
+) -> pools.PolicyRollup:
     """Return the policy over the nodes that it selects; both mappings are by node."""
     outcomes = [
         _remark(policy, name, reports.get(name))
@@ -58,24 +52,24 @@ def rollup(
         if labels.issuperset(policy.selector)
     ]
     counts = [sum(each.outcome is outcome for each in outcomes) for outcome in _WORST_FIRST]
-    return PolicyRollup(
+    return pools.PolicyRollup(
         tuple(zip(_WORST_FIRST, counts, strict=True)),
         tuple(
             each
             for outcome in _WORST_FIRST
             for each in outcomes
-            if each.outcome is outcome is not PolicyOutcome.APPLIED
+            if each.outcome is outcome is not pools.PolicyOutcome.APPLIED
         ),
     )
 
 
 def _at_node(
-    policy: ClusterNodePolicy,
+    policy: pools.ClusterNodePolicy,
     priorities: Mapping[str, int],
     taken: Mapping[str, str],
     refused: Sequence[tuple[str, str]],
     waits: Sequence[tuple[str, str]],
-) -> PolicyAtNode:
+) -> pools.PolicyAtNode:
     own = {pool.source for pool in policy.pools} | {each.source for each in policy.functions}
     lost = [
         (pool, taken[pool.resource])
@@ -83,7 +77,7 @@ def _at_node(
         if taken.get(pool.resource, pool.source) != pool.source
     ]
     sentences = {
-        PolicyOutcome.REFUSED: [
+        pools.PolicyOutcome.REFUSED: [
             *(sentence for source, sentence in refused if source in own),
             *(
                 f"{pool.resource} is as {source} says, with the same priority; "
@@ -92,7 +86,7 @@ def _at_node(
                 if priorities.get(source) == policy.priority
             ),
         ],
-        PolicyOutcome.PENDING: [
+        pools.PolicyOutcome.PENDING: [
             *(sentence for source, sentence in waits if source in own),
             *(
                 f"{pool.resource} is not advertised yet"
@@ -100,21 +94,23 @@ def _at_node(
                 if pool.resource not in taken
             ),
         ],
-        PolicyOutcome.OVERRULED: [f"{pool.resource} is as {source} says" for pool, source in lost],
+        pools.PolicyOutcome.OVERRULED: [
+            f"{pool.resource} is as {source} says" for pool, source in lost
+        ],
     }
     for outcome, some in sentences.items():
         if some:
-            return PolicyAtNode(policy.name, policy.generation, outcome, some[0])
-    return PolicyAtNode(policy.name, policy.generation, PolicyOutcome.APPLIED)
+            return pools.PolicyAtNode(policy.name, policy.generation, outcome, some[0])
+    return pools.PolicyAtNode(policy.name, policy.generation, pools.PolicyOutcome.APPLIED)
 
 
 def _remark(
-    policy: ClusterNodePolicy, node: str, report: Sequence[PolicyAtNode] | None
-) -> PolicyRemark:
+    policy: pools.ClusterNodePolicy, node: str, report: Sequence[pools.PolicyAtNode] | None
+) -> pools.PolicyRemark:
     """Return the entry of a node, whose report has to be of this very generation."""
     if report is None:
-        return PolicyRemark(node, PolicyOutcome.PENDING, _NO_REPORT)
+        return pools.PolicyRemark(node, pools.PolicyOutcome.PENDING, _NO_REPORT)
     seen = next((each for each in report if each.name == policy.name), None)
     if seen is None or seen.generation != policy.generation:
-        return PolicyRemark(node, PolicyOutcome.PENDING, _NOT_SEEN)
-    return PolicyRemark(node, seen.outcome, seen.sentence)
+        return pools.PolicyRemark(node, pools.PolicyOutcome.PENDING, _NOT_SEEN)
+    return pools.PolicyRemark(node, seen.outcome, seen.sentence)

@@ -15,18 +15,7 @@ from collections.abc import Mapping
 from operator import ge, gt, le, lt
 from typing import Any
 
-from kube_rdma.claims.rules.cel import syntax
-from kube_rdma.claims.rules.cel.functions import (
-    EvaluationError,
-    Optional,
-    Quantity,
-    called,
-    equal,
-    kind,
-    operated,
-    ordered,
-    semver,
-)
+from kube_rdma.claims.rules.cel import functions, syntax
 from kube_rdma.claims.rules.cel.syntax import Expression, NotEvaluated
 from kube_rdma.model.claims.devices import DeviceAttribute, ListedDevice
 
@@ -114,14 +103,14 @@ class Selectors:
     def _stepped(self, name: str, left: object, values: list[object]) -> object:
         """Return the value of an operator between two values, or of a method of the left one."""
         if name in _COMPARED:
-            return _COMPARED[name](ordered(left, values[0]), 0)
+            return _COMPARED[name](functions.ordered(left, values[0]), 0)
         if name in ("==", "!="):
-            return equal(left, values[0], self._spend) is (name == "==")
+            return functions.equal(left, values[0], self._spend) is (name == "==")
         if name == "in":
             return self._within(left, values[0])
         if name in ("+", "-", "*", "/", "%"):
-            return operated(name, left, values[0])
-        return called(name, (left, *values), self._spend)
+            return functions.operated(name, left, values[0])
+        return functions.called(name, (left, *values), self._spend)
 
     def _called(self, name: str, arguments: Arguments, variables: Variables) -> object:
         if name in ("&&", "||"):
@@ -132,7 +121,9 @@ class Selectors:
             return self._has(arguments, variables)
         if name == "cel.bind":
             return self._bound(arguments, variables)
-        return called(name, [self._value(one, variables) for one in arguments], self._spend)
+        return functions.called(
+            name, [self._value(one, variables) for one in arguments], self._spend
+        )
 
     def _either(self, arguments: Arguments, variables: Variables, *, decides: bool) -> bool:
         """Evaluate `&&` or `||`: a side that decides counts even where others have no value."""
@@ -143,7 +134,7 @@ class Selectors:
                     return decides
             except NotEvaluated as error:
                 failure = error
-            except EvaluationError as error:
+            except functions.EvaluationError as error:
                 failure = failure or error
         if failure:
             raise failure
@@ -163,22 +154,22 @@ class Selectors:
             raise NotEvaluated("has() of this is not evaluated")
         target = self._followed(chain.start, chain.steps[:-1], variables)
         if not isinstance(target, Mapping) or not isinstance(field.key, syntax.Literal):
-            raise EvaluationError(f"{kind(target)} has no such field")
+            raise functions.EvaluationError(f"{functions.kind(target)} has no such field")
         return isinstance(target, _Domains) or field.key.value in target
 
     def _within(self, item: object, whole: object) -> bool:
         if isinstance(whole, Mapping):
             return isinstance(item, str) and item in whole
         if isinstance(whole, tuple):
-            return any(equal(item, one, self._spend) for one in whole)
-        raise EvaluationError(f"nothing is in {kind(whole)}")
+            return any(functions.equal(item, one, self._spend) for one in whole)
+        raise functions.EvaluationError(f"nothing is in {functions.kind(whole)}")
 
 
 def _variable(driver: str, device: ListedDevice) -> Mapping[str, object]:
     if DeviceAttribute() in device.attributes.values():
-        raise EvaluationError("an attribute of it has no value that is supported")
+        raise functions.EvaluationError("an attribute of it has no value that is supported")
     attributes = {
-        name: one.value if one.version is None else semver(one.version)
+        name: one.value if one.version is None else functions.semver(one.version)
         for name, one in device.attributes.items()
     }
     return {
@@ -186,13 +177,13 @@ def _variable(driver: str, device: ListedDevice) -> Mapping[str, object]:
         "allowMultipleAllocations": bool(device.shared),
         "attributes": _Domains(driver, attributes),
         "capacity": _Domains(
-            driver, {n: Quantity(one.value) for n, one in device.capacity.items()}
+            driver, {n: functions.Quantity(one.value) for n, one in device.capacity.items()}
         ),
     }
 
 
 def _at(target: Any, key: Any, *, optional: bool) -> object:
-    if isinstance(target, Optional):
+    if isinstance(target, functions.Optional):
         if not target.has:
             return target
         target, optional = target.value, True
@@ -201,15 +192,15 @@ def _at(target: Any, key: Any, *, optional: bool) -> object:
     elif isinstance(target, tuple) and type(key) is int:
         has = 0 <= key < len(target)
     else:
-        named = key if isinstance(key, str) else kind(key)
-        raise EvaluationError(f"{kind(target)} has no {named:.80}")
+        named = key if isinstance(key, str) else functions.kind(key)
+        raise functions.EvaluationError(f"{functions.kind(target)} has no {named:.80}")
     if not has and not optional:
-        raise EvaluationError(f"there is no {key!s:.80}")
+        raise functions.EvaluationError(f"there is no {key!s:.80}")
     value = target[key] if has else None
-    return Optional(value, has) if optional else value
+    return functions.Optional(value, has) if optional else value
 
 
 def _bool(value: object) -> bool:
     if not isinstance(value, bool):
-        raise EvaluationError(f"the value is {kind(value)}, not bool")
+        raise functions.EvaluationError(f"the value is {functions.kind(value)}, not bool")
     return value
