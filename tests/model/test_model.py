@@ -5,13 +5,17 @@ To see a failure again: Walk(seed).run(steps) breaks at the same step; `steps` s
 
 from __future__ import annotations
 
+from random import Random
 from time import monotonic
 
 import pytest
 
+from kube_rdma.ipam.rules.effects import WriteBlock
+from kube_rdma.model.ipam import Block, BlockKey, Family, NetworkName
+
 from .truth import Breach
-from .walk import Walk
-from .world import Flaw
+from .walk import NODES, POOLS, Walk
+from .world import RECONNECT, Flaw, World
 
 STEPS = 20_000
 # The seed that sees a flaw within some hundred steps; where it does no longer, others do.
@@ -82,3 +86,45 @@ def test_a_seed_repeats_its_walk() -> None:
     two.run(3000, calm_every=3000)
     assert one.world.store.blocks == two.world.store.blocks
     assert (one.steps, one.world.now) == (two.steps, two.world.now)
+
+
+def test_no_watch_is_silent_through_the_minute_of_a_recall() -> None:
+    """A node asks back what another one gives back, so it has to hear of that in time."""
+    world = World(Random(1), POOLS)  # noqa: S311 - a world that can be repeated
+    for name in NODES:
+        world.start(world.machine(name))
+    _pass(world, 2.0)
+    world.recall_end, world.undisturbed = world.now + 20.0, True
+    world.store.apply(WriteBlock(Block(BlockKey(NetworkName("a"), Family.V4, 0), (), edition=1)))
+    _pass(world, 5.0)
+    assert world.recalling
+    assert all(machine.shown == world.store.blocks for machine in world.machines.values())
+
+
+def test_a_node_that_is_cut_off_stays_unaware_of_blocks_that_somebody_deletes() -> None:
+    """What it grants after the minute may be another's by then, and that is no breach."""
+    world, (cut_off, near) = World(Random(1), POOLS), NODES[:2]  # noqa: S311 - as above
+    for name in (cut_off, near):
+        world.start(world.machine(name))
+    _pass(world, 2.0)
+    key = BlockKey(NetworkName("a"), Family.V4, 0)
+    world.store.apply(WriteBlock(Block(key, (), edition=1)))
+    world.machines[cut_off].cut_off = True
+    world.drop_blocks([key])
+    _pass(world, RECONNECT + 2.0)
+    assert {name: machine.unaware for name, machine in world.machines.items()} == {
+        cut_off: True,
+        near: False,
+    }
+    world.machines[cut_off].cut_off = False
+    _pass(world, 2.0)
+    assert not world.machines[cut_off].unaware
+
+
+def _pass(world: World, seconds: float) -> None:
+    """Let programs run and time pass, without the walk's news of watches."""
+    end = world.now + seconds
+    while world.now < end:
+        world.pass_(0.05)
+        for machine in world.machines.values():
+            world.turn(machine)

@@ -112,6 +112,7 @@ class World:
     names: int = 0
     refusals: int = 0
     recall_end: float = 0.0  # of the minute after the store went back
+    recall_begun: int = 0  # how much of the store's log was written by then
     undisturbed: bool = False  # in that minute every node can ask back what it has
 
     def __post_init__(self) -> None:
@@ -292,6 +293,7 @@ class World:
             if not machine.ready:  # what begins then cannot know of it
                 machine.crash()
         self.recall_end = self.now + RECONNECT + TIMING.recall - 1.0
+        self.recall_begun = len(self.store.log)
         ready = [m for m in self.machines.values() if self._can_ask_back(m)]
         self.truth.recalling = self.store
         self.undisturbed = len(ready) == len(self.machines) and self.random.random() < 0.7
@@ -348,6 +350,8 @@ class World:
                 )
             if self.now >= machine.next_tick and not machine.running("tick"):
                 machine.next_tick = self.now + 1.0
+                if self.recalling and self.undisturbed:
+                    self.sync(machine)  # a watch that is silent for most of the minute disturbs it
                 self._begin(machine, Task("tick", operations.tick(machine.agent), lambda _: None))
         if self.now >= self.next_gc and len(self.gc_rounds) < 3:
             self._begin_gc()
@@ -356,7 +360,7 @@ class World:
         """Its watch comes back after a restore, and who knows of one renews at once."""
         if machine.unaware and self.now >= machine.reconnects:
             self.sync(machine)
-            machine.unaware = machine.era != self.store.era
+            machine.unaware = machine.era != self.store.era or machine.heard < self.recall_begun
         if agent.is_rolled_back:
             machine.rewound = False
             machine.next_renew = self.now
