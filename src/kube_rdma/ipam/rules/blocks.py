@@ -135,13 +135,19 @@ def _number(version: ipam.Version | None) -> int:
     return int(version) if version and version.isdecimal() else 0
 
 
-def after_rollback(state: NodeAddressState, blocks: Blocks) -> NodeAddressState:
-    """Return the state without the right; addresses that other nodes had by then are theirs."""
+def after_rollback(
+    state: NodeAddressState, blocks: Blocks, trusted: Mapping[ipam.BlockKey, ipam.Bits]
+) -> NodeAddressState:
+    """Return the state without the right; addresses that other nodes had by then are theirs.
+
+    Not those `trusted` to be this node's: the blocks may show a part of the older store by now.
+    """
     taken = {
         key: ipam.Bits(
             (holding.in_use | holding.kept)
             & held(blocks.get(key))
             & ~held_by(blocks.get(key), state.node)
+            & ~trusted.get(key, NONE)
         )
         for key, holding in state.holdings.items()
     }

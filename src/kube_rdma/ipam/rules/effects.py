@@ -173,7 +173,7 @@ class IpamAgentState(Struct):
         self.recall_until = inf
         is_sure = not of_machine and now < self.state.right_until
         self.trusted = confirmed_bits(self.state) if is_sure else {}
-        self.state = after_rollback(self.state, self.blocks)
+        self.state = after_rollback(self.state, self.blocks, self.trusted)
 
     def observe(self, key: ipam.BlockKey, block: ipam.Block | None) -> None:
         """Keep a block that was read, written or shown by a watch, unless it is older."""

@@ -7,6 +7,7 @@ import pytest
 from kube_base.errors import Broken
 from kube_base.frozen import replace
 from kube_rdma.ipam.rules.blocks import after_rollback, confirm, is_rollback, plan, recall
+from kube_rdma.ipam.rules.effects import IpamAgentState
 from kube_rdma.ipam.rules.grant import (
     MOST_REQUESTS,
     Shortage,
@@ -139,12 +140,25 @@ def test_what_another_node_had_by_then_is_not_asked_back_first():
     own = state(0b1110)
     kept = replace(own, holdings={KEY0: replace(own.holdings[KEY0], in_use=0b110)})
     newest = Block(KEY0, (NodeHolding("n1", 0b1010), NodeHolding("n2", 0b100)), version="90")
-    lost = after_rollback(kept, {KEY0: newest})
+    lost = after_rollback(kept, {KEY0: newest}, {KEY0: 0b1010})
     back = recall(lost, {}, confirmed_bits(kept))
     _, written = plan(back, KEY0, None)
     assert written.holdings == (NodeHolding("n1", 0b10),)
     _, later = plan(replace(back, taken={}), KEY0, None)
     assert later.holdings == (NodeHolding("n1", 0b110),)
+
+
+def test_what_the_node_surely_holds_is_asked_back_though_its_blocks_show_the_older_store():
+    """A list shows one block after the other; the first may look newer, and a later one tells."""
+    own = state(0b1110)
+    kept = replace(own, holdings={KEY0: replace(own.holdings[KEY0], in_use=0b110)}, right_until=9.0)
+    agent = IpamAgentState(IDENTITY, kept, TIMING)
+    agent.observe(KEY0, Block(KEY0, (NodeHolding("n2", 0b100),), edition=48, version="90"))
+    agent.note_rollback(5.0)
+    assert agent.state.needed(KEY0) == 0b110
+    late = IpamAgentState(IDENTITY, kept, TIMING, blocks=dict(agent.blocks))
+    late.note_rollback(9.0)  # another node may have got it since the right ended
+    assert late.state.needed(KEY0) == 0b10
 
 
 def watched(*looks):
