@@ -210,18 +210,21 @@ def collect(
 def tick(agent: effects.IpamAgentState) -> effects.Effects[None]:
     """Do what no request waits for: settle blocks, end cool-downs, lend, acquire ahead.
 
-    After a rollback do nothing before the node has its lease again: no controller would reclaim the
-    addresses of a node without a lease.
+    Without the right write no block, and after a rollback do nothing before the node has its lease
+    again: no controller would reclaim the addresses of a node without a lease.
     """
     if agent.is_rolled_back:
         return
     now: float = yield effects.Clock()
+    for container in node_state.cooled_down(agent.state, now):
+        yield from _end_cooldown(agent, container)
+    now = yield effects.Clock()
+    if now >= agent.state.right_until:
+        return
     if now >= agent.recall_until and agent.state.taken:
         agent.state = replace(agent.state, taken={})
     yield from settle(agent)
     now = yield effects.Clock()
-    for container in node_state.cooled_down(agent.state, now):
-        yield from _end_cooldown(agent, container)
     for pool, queue in tuple(agent.queues.items()):
         is_asking = any(request.node == agent.state.node for request in queue.requests)
         if is_asking and not agent.waiting:

@@ -6,8 +6,9 @@ import pytest
 
 from kube_base.errors import Broken
 from kube_base.frozen import replace
+from kube_rdma.ipam.rules.agent import tick
 from kube_rdma.ipam.rules.blocks import after_rollback, confirm, is_rollback, plan, recall
-from kube_rdma.ipam.rules.effects import IpamAgentState
+from kube_rdma.ipam.rules.effects import Clock, IpamAgentState, ReadBlock
 from kube_rdma.ipam.rules.grant import (
     MOST_REQUESTS,
     Shortage,
@@ -159,6 +160,26 @@ def test_what_the_node_surely_holds_is_asked_back_though_its_blocks_show_the_old
     late = IpamAgentState(IDENTITY, kept, TIMING, blocks=dict(agent.blocks))
     late.note_rollback(9.0)  # another node may have got it since the right ended
     assert late.state.needed(KEY0) == 0b10
+
+
+def test_a_node_without_the_right_writes_no_block():
+    """It may have been fenced: what it wrote without a lease, no controller would take back."""
+    own = state(0b1110)
+    lacking = replace(own.holdings[KEY0], in_use=0b10, uncertain=True)
+    agent = IpamAgentState(IDENTITY, replace(own, holdings={KEY0: lacking}, right_until=9.0))
+    assert first_request(tick(agent), 8.0) == ReadBlock(KEY0)
+    assert first_request(tick(agent), 9.0) is None
+
+
+def first_request(operation, now):
+    """What it asks for first, but the time; None where it ends without."""
+    try:
+        effect = next(operation)
+        while isinstance(effect, Clock):
+            effect = operation.send(now)
+    except StopIteration:
+        return None
+    return effect
 
 
 def watched(*looks):
