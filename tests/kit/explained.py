@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.kinds import pod as kinds
 from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.own import DEFINITION, NODE_REPORT
 from kube_rdma.adapters.cluster.kinds.pod import POD
@@ -25,7 +26,7 @@ NETWORKS = "k8s.v1.cni.cncf.io/networks"
 NODE_NAME = "node-1"
 NOW = "2026-01-01T00:00:00Z"
 KINDS = (
-    *(objects.EVENT, objects.DAEMON_SETS, objects.DEPLOYMENTS),
+    *(objects.EVENT, kinds.DAEMON_SETS, kinds.DEPLOYMENTS),
     *(IP_POOL, DEFINITION, NODE_REPORT, NODE_POLICY),
 )
 GID = "0000:0000:0000:0000:0000:ffff:0a14:0005"

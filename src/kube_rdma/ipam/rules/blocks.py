@@ -147,7 +147,7 @@ def after_rollback(
             (holding.in_use | holding.kept)
             & held(blocks.get(key))
             & ~held_by(blocks.get(key), state.node)
-            & ~trusted.get(key, NONE)
+            & ~trusted.get(key, subpools.NONE)
         )
         for key, holding in state.holdings.items()
     }
