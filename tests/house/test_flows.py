@@ -16,7 +16,7 @@ UNIT = "tests/unit"
 OPERATOR = "test_on_each_node_the_driver_comes_first_and_the_others_when_it_is_ready"
 FLOWS = {
     "a card, ListAndWatch, Allocate": (
-        45,
+        42,
         f"{UNIT}/agent/test_plugin.py::test_a_node_with_two_cards",
     ),
     "an ADD with an address": (
@@ -33,7 +33,7 @@ FLOWS = {
         f"{UNIT}/cli/test_status.py::test_it_says_what_is_wrong_and_what_to_do_next",
     ),
     "a NicClusterPolicy": (
-        34,
+        29,
         f"{UNIT}/operator/test_reconcile.py::{OPERATOR}",
     ),
 }
