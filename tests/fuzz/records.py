@@ -15,16 +15,8 @@ from typing import Any
 from kube_base.errors import KubeError
 from kube_rdma.adapters.cni.conf import places
 from kube_rdma.adapters.files import bundle, host_release
+from kube_rdma.adapters.journal import codec
 from kube_rdma.adapters.journal import journal as glance
-from kube_rdma.adapters.journal.codec import (
-    ADDRESSES,
-    ATTACHMENTS,
-    BINDINGS,
-    CLAIMS,
-    FUNCTIONS,
-    POOLS,
-    RAILS,
-)
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.kernel.sysfs import record
 from kube_rdma.adapters.kernel.sysfs.recorded_text import RecordedText
@@ -36,13 +28,13 @@ from tests.kit.foreign_texts import as_file
 from tests.unit.adapters.journal.samples import RECORDS
 
 KINDS: Mapping[str, Any] = {
-    **ADDRESSES,
-    **ATTACHMENTS,
-    **BINDINGS,
-    **CLAIMS,
-    **FUNCTIONS,
-    **POOLS,
-    **RAILS,
+    **codec.ADDRESSES,
+    **codec.ATTACHMENTS,
+    **codec.BINDINGS,
+    **codec.CLAIMS,
+    **codec.FUNCTIONS,
+    **codec.POOLS,
+    **codec.RAILS,
 }
 """Every kind of record that an agent keeps, by its name on disk."""
 

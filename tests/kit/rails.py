@@ -3,16 +3,7 @@
 import random
 from functools import partial
 
-from kube_rdma.model.verify import (
-    PairedPod,
-    Pairing,
-    PairOutcome,
-    PairProof,
-    PairStandard,
-    PerftestRow,
-    PerftestRun,
-    PodDevice,
-)
+from kube_rdma.model import verify
 from kube_rdma.verify.rules.pairs import retries, turns_of
 from kube_rdma.verify.rules.pods import lonely, with_rails
 from kube_rdma.verify.rules.suspects import rate, suspects
@@ -27,8 +18,8 @@ def device(rail):
 
 def pod(node, rails):
     """A node's pod with a device on each of these rails."""
-    devices = tuple(PodDevice(device(rail), gbps=LINE) for rail in rails)
-    return PairedPod(node, "default", f"pod-{node}", "", devices)
+    devices = tuple(verify.PodDevice(device(rail), gbps=LINE) for rail in rails)
+    return verify.PairedPod(node, "default", f"pod-{node}", "", devices)
 
 
 def pods(count, rails):
@@ -39,12 +30,12 @@ def pods(count, rails):
 def outcome(client, server, rail, figure):
     """`figure` None is a pair that failed."""
     names = client.by_rail[rail].name, server.by_rail[rail].name
-    rows = () if figure is None else (PerftestRow(65536, 5000, figure),)
+    rows = () if figure is None else (verify.PerftestRow(65536, 5000, figure),)
     why = "" if rows else "no answer"
-    return PairOutcome(client.title, server.title, rail, names, LINE, rows, why)
+    return verify.PairOutcome(client.title, server.title, rail, names, LINE, rows, why)
 
 
-def rated(among, is_bad, pairing=Pairing.RING, figure=SLOW, noise=None):
+def rated(among, is_bad, pairing=verify.Pairing.RING, figure=SLOW, noise=None):
     """All that a run measures and what it is worth; `is_bad` is of a title and a device.
 
     Bad figures are those of `figure`, None for failures; they stray by some percent, as real ones.
@@ -61,14 +52,14 @@ def rated(among, is_bad, pairing=Pairing.RING, figure=SLOW, noise=None):
                 yield outcome(client, server, rail, figure and figure * noise.uniform(0.96, 1.04))
 
     first = [each for turn in turns_of(pairing, among) for each in measured(turn)]
-    again = retries(rate(first, PairStandard()), among)
+    again = retries(rate(first, verify.PairStandard()), among)
     every = [*first, *(each for turn in again for each in measured(turn))]
-    return rate(every, PairStandard())
+    return rate(every, verify.PairStandard())
 
 
-def proof(among, is_bad, pairing=Pairing.RING, figure=SLOW, left_out=()):
+def proof(among, is_bad, pairing=verify.Pairing.RING, figure=SLOW, left_out=()):
     """A whole run."""
     among = with_rails(among)
     pairs = rated(among, is_bad, pairing, figure)
     absent = (*left_out, *lonely(among))
-    return PairProof(PerftestRun(), pairs, suspects(pairs), absent, pairing=pairing)
+    return verify.PairProof(verify.PerftestRun(), pairs, suspects(pairs), absent, pairing=pairing)

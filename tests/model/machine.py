@@ -13,15 +13,7 @@ from typing import Any
 
 from kube_base.errors import KubeError
 from kube_rdma.ipam.rules.effects import Effect, Effects, IpamAgentState
-from kube_rdma.model.ipam import (
-    AllocationRecord,
-    Block,
-    BlockKey,
-    BootId,
-    ContainerId,
-    JournalId,
-    NodeName,
-)
+from kube_rdma.model import ipam
 
 NOTHING = object()
 
@@ -67,12 +59,12 @@ class Task:
 class Machine:
     """One node: what its disk holds, and its agent, if that runs."""
 
-    name: NodeName
-    journal: JournalId
-    boot: BootId
+    name: ipam.NodeName
+    journal: ipam.JournalId
+    boot: ipam.BootId
     offset: float  # of its clock, which begins again with each boot
-    disk: dict[ContainerId, AllocationRecord] = field(default_factory=dict)
-    cache: dict[ContainerId, AllocationRecord | None] = field(
+    disk: dict[ipam.ContainerId, ipam.AllocationRecord] = field(default_factory=dict)
+    cache: dict[ipam.ContainerId, ipam.AllocationRecord | None] = field(
         default_factory=dict
     )  # not yet on the disk
     up: bool = True
@@ -84,7 +76,7 @@ class Machine:
     ready: bool = False
     next_renew: float = 0.0
     next_tick: float = 0.0
-    shown: dict[BlockKey, Block] = field(default_factory=dict)  # what its watch showed
+    shown: dict[ipam.BlockKey, ipam.Block] = field(default_factory=dict)  # what its watch showed
     heard: int = 0  # how much of the store's log
     era: int = 0  # of the store that it watches
     shown_version: int = 0  # the version up to which its watch showed everything

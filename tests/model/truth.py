@@ -14,20 +14,11 @@ from kube_rdma.ipam.rules.blocks import held_by
 from kube_rdma.ipam.rules.grant import Catalog
 from kube_rdma.ipam.rules.reclaim import conflicts
 from kube_rdma.ipam.rules.subpools import key_of, mask
-from kube_rdma.model.ipam import (
-    Address,
-    AddressAllocation,
-    AddressRequest,
-    ContainerId,
-    NetworkName,
-    NodeName,
-    Owner,
-    PoolName,
-)
+from kube_rdma.model import ipam
 
 from .store import Store
 
-Place = tuple[NetworkName, Address]
+Place = tuple[ipam.NetworkName, ipam.Address]
 
 
 class Breach(AssertionError):
@@ -38,9 +29,9 @@ class Breach(AssertionError):
 class Pod:
     """A sandbox that lives and has its addresses."""
 
-    request: AddressRequest
-    node: NodeName
-    allocations: tuple[AddressAllocation, ...]
+    request: ipam.AddressRequest
+    node: ipam.NodeName
+    allocations: tuple[ipam.AddressAllocation, ...]
     at_risk: bool = False
 
 
@@ -49,17 +40,17 @@ class Truth:
     """The living pods, where they live, and when each address was last left."""
 
     catalog: Catalog
-    pods: dict[ContainerId, Pod] = field(default_factory=dict)
-    places: dict[Place, ContainerId] = field(default_factory=dict)
-    left: dict[Place, tuple[float, Owner | None]] = field(default_factory=dict)
+    pods: dict[ipam.ContainerId, Pod] = field(default_factory=dict)
+    places: dict[Place, ipam.ContainerId] = field(default_factory=dict)
+    left: dict[Place, tuple[float, ipam.Owner | None]] = field(default_factory=dict)
     granted: int = 0
     recalling: Store | None = None  # in the minute after it went back
 
     def lives(
         self,
-        request: AddressRequest,
-        node: NodeName,
-        allocations: tuple[AddressAllocation, ...],
+        request: ipam.AddressRequest,
+        node: ipam.NodeName,
+        allocations: tuple[ipam.AddressAllocation, ...],
         now: float,
         *,
         risky: bool,
@@ -80,10 +71,14 @@ class Truth:
         self.granted += len(allocations)
 
     def _check(
-        self, request: AddressRequest, node: NodeName, allocation: AddressAllocation, now: float
+        self,
+        request: ipam.AddressRequest,
+        node: ipam.NodeName,
+        allocation: ipam.AddressAllocation,
+        now: float,
     ) -> None:
         place = (allocation.network, allocation.address)
-        holder = self.pods.get(self.places.get(place, ContainerId("")))
+        holder = self.pods.get(self.places.get(place, ipam.ContainerId("")))
         if holder and not holder.at_risk:
             raise Breach(
                 f"{place} given to {request.container} on {node}, but {holder.request.container} "
@@ -100,7 +95,7 @@ class Truth:
         self._check_slice(request, node, allocation)
 
     def _check_slice(
-        self, request: AddressRequest, node: NodeName, allocation: AddressAllocation
+        self, request: ipam.AddressRequest, node: ipam.NodeName, allocation: ipam.AddressAllocation
     ) -> None:
         """No two nodes give from one slice; its router is in it, and no pod has that address."""
         node_slice = allocation.node_slice
@@ -116,7 +111,7 @@ class Truth:
             if is_same and pod.node != node and not pod.at_risk:
                 raise Breach(f"{node_slice}: {pod.node} and {node}, for {request.container}")
 
-    def dies(self, container: ContainerId, now: float) -> None:
+    def dies(self, container: ipam.ContainerId, now: float) -> None:
         """A pod is gone, and its interfaces with it."""
         pod = self.pods.pop(container, None)
         for allocation in pod.allocations if pod else ():
@@ -126,22 +121,22 @@ class Truth:
             if self.places.get(place) == container:
                 del self.places[place]
 
-    def _is_held(self, allocation: AddressAllocation, pod: Pod) -> bool:
+    def _is_held(self, allocation: ipam.AddressAllocation, pod: Pod) -> bool:
         """The node has it, or can still ask it back: in the minute of a recall only the former."""
         if self.recalling is None:
             return True
         key, bit = key_of(allocation.network, allocation.address)
         return bool(held_by(self.recalling.blocks.get(key), pod.node) & bit)
 
-    def of(self, node: NodeName) -> list[ContainerId]:
+    def of(self, node: ipam.NodeName) -> list[ipam.ContainerId]:
         """The node's living containers."""
         return [container for container, pod in self.pods.items() if pod.node == node]
 
-    def alive(self, owner: Owner) -> bool:
+    def alive(self, owner: ipam.Owner) -> bool:
         """A pod of this StatefulSet's place lives."""
         return any(nic.owner == owner for pod in self.pods.values() for nic in pod.request.nics)
 
-    def fenced(self, node: NodeName) -> None:
+    def fenced(self, node: ipam.NodeName) -> None:
         """The node was declared dead; what lives there from before is at risk."""
         for container in self.of(node):
             self.pods[container].at_risk = True
@@ -171,6 +166,6 @@ class Truth:
                 if not pod.at_risk and not held_by(store.blocks.get(key), pod.node) & bit:
                     raise Breach(f"{pod.node} does not hold {allocation.address} of a living pod")
 
-    def capacity(self, pool: PoolName) -> int:
+    def capacity(self, pool: ipam.PoolName) -> int:
         """How many pods with one NIC the pool serves."""
         return self.catalog[pool][0].size

@@ -15,39 +15,30 @@ from random import Random
 
 from kube_rdma.ipam.rules.node_state import lost
 from kube_rdma.ipam.rules.subpools import Subpool, mask, part, slices_from
-from kube_rdma.model.ipam import (
-    AddressRequest,
-    ContainerId,
-    InterfaceName,
-    IPPool,
-    IPRange,
-    NetworkName,
-    NicRequest,
-    NodeName,
-    Owner,
-    PerNode,
-    PodUid,
-    PoolName,
-    Span,
-)
+from kube_rdma.model import ipam
 
 from .machine import Machine
 from .truth import Breach
 from .world import TIMING, Flaw, Past, World
 
 REST = 5.0
-NODES = [NodeName(f"node-{n}") for n in range(5)]
-OWNERS = [Owner(f"default/sts-{n}/net1") for n in range(3)]
+NODES = [ipam.NodeName(f"node-{n}") for n in range(5)]
+OWNERS = [ipam.Owner(f"default/sts-{n}/net1") for n in range(3)]
 
 
-def _range(subnet: str, first: str = "", last: str = "", gateway: str = "") -> IPRange:
+def _range(subnet: str, first: str = "", last: str = "", gateway: str = "") -> ipam.IPRange:
     end = [ip_address(word) if word else None for word in (first, last, gateway)]
-    return IPRange(ip_network(subnet), end[0], end[1], end[2])
+    return ipam.IPRange(ip_network(subnet), end[0], end[1], end[2])
 
 
-def _pool(name: str, network: str, block_size: int, *ranges: IPRange, **more) -> IPPool:
-    return IPPool(
-        PoolName(name), ranges, NetworkName(network), block_size=block_size, cooldown=REST, **more
+def _pool(name: str, network: str, block_size: int, *ranges: ipam.IPRange, **more) -> ipam.IPPool:
+    return ipam.IPPool(
+        ipam.PoolName(name),
+        ranges,
+        ipam.NetworkName(network),
+        block_size=block_size,
+        cooldown=REST,
+        **more,
     )
 
 
@@ -61,14 +52,14 @@ POOLS = (
         3,
         _range("10.0.0.0/24", "10.0.0.58", "10.0.0.64"),
         _range("10.0.0.0/24", "10.0.0.120", "10.0.0.140"),
-        excludes=(Span(ip_address("10.0.0.125"), ip_address("10.0.0.134")),),
+        excludes=(ipam.Span(ip_address("10.0.0.125"), ip_address("10.0.0.134")),),
     ),
     _pool("dual", "c", 2, _range("10.1.0.0/28"), _range("fd00::/64", "fd00::3c", "fd00::48")),
 )
 
 
-def _sliced(subnet: str, prefix: int, gateway: int, **more) -> IPRange:
-    return IPRange(ip_network(subnet), per_node=PerNode(prefix, gateway, **more))
+def _sliced(subnet: str, prefix: int, gateway: int, **more) -> ipam.IPRange:
+    return ipam.IPRange(ip_network(subnet), per_node=ipam.PerNode(prefix, gateway, **more))
 
 
 SLICED = (
@@ -80,7 +71,7 @@ SLICED = (
         2,
         _sliced("10.3.0.0/23", 25, 1),
         excludes=tuple(
-            Span(
+            ipam.Span(
                 ip_address(f"10.3.{n // 2}.{n % 2 * 128 + a}"),
                 ip_address(f"10.3.{n // 2}.{n % 2 * 128 + b}"),
             )
@@ -111,13 +102,13 @@ class Walk:
     seed: int
     flaw: Flaw | None = None
     steps: int = 0
-    pools: tuple[IPPool, ...] = POOLS
-    old: list[tuple[NodeName, ContainerId]] = field(default_factory=list)
+    pools: tuple[ipam.IPPool, ...] = POOLS
+    old: list[tuple[ipam.NodeName, ipam.ContainerId]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.random = Random(self.seed)  # noqa: S311 - a walk that can be repeated
         self.world = World(self.random, self.pools, self.flaw, faults=0.08)
-        self.requests: list[tuple[NodeName, AddressRequest]] = []
+        self.requests: list[tuple[ipam.NodeName, ipam.AddressRequest]] = []
         self.backups = [self.world.store.backup()]
         self.past: list[Past] = []
         for name in NODES:
@@ -197,13 +188,15 @@ class Walk:
                 owner = self.random.choice(OWNERS)
                 if self._busy(owner) or any(nic.owner == owner for nic in nics):
                     continue
-            nic = InterfaceName(f"net{number}")
-            nics.append(NicRequest(nic, pool.name, addresses=addresses, owner=owner))
-        request = AddressRequest(ContainerId(world.name("c")), PodUid(world.name("p")), tuple(nics))
+            nic = ipam.InterfaceName(f"net{number}")
+            nics.append(ipam.NicRequest(nic, pool.name, addresses=addresses, owner=owner))
+        request = ipam.AddressRequest(
+            ipam.ContainerId(world.name("c")), ipam.PodUid(world.name("p")), tuple(nics)
+        )
         if nics:
             self._request(machine, request)
 
-    def _busy(self, owner: Owner) -> bool:
+    def _busy(self, owner: ipam.Owner) -> bool:
         """A pod of the owner lives or is being started."""
         started = any(
             nic.owner == owner and self.world.machines[node].running("add")
@@ -212,7 +205,7 @@ class Walk:
         )
         return started or self.world.truth.alive(owner)
 
-    def _request(self, machine: Machine, request: AddressRequest) -> None:
+    def _request(self, machine: Machine, request: ipam.AddressRequest) -> None:
         self.requests = [*self.requests[-40:], (machine.name, request)]
         self.old = [*self.old[-40:], (machine.name, request.container)]
         self.world.add(machine, request)
@@ -446,7 +439,7 @@ class Walk:
             self._wait(1)
         raise Breach("a request is never answered")
 
-    def _fill(self, pool: IPPool, alive: list[Machine]) -> None:
+    def _fill(self, pool: ipam.IPPool, alive: list[Machine]) -> None:
         """As many pods as the pool has addresses, on any nodes, and each gets its own."""
         if pool.ranges[0].per_node:
             self._fill_slices(pool, alive)
@@ -455,9 +448,9 @@ class Walk:
         size = waiting = min(subpool.size for subpool in subpools)
         for _ in range(6):
             for _ in range(waiting):
-                nic = NicRequest(InterfaceName("net1"), pool.name)
-                request = AddressRequest(
-                    ContainerId(world.name("c")), PodUid(world.name("p")), (nic,)
+                nic = ipam.NicRequest(ipam.InterfaceName("net1"), pool.name)
+                request = ipam.AddressRequest(
+                    ipam.ContainerId(world.name("c")), ipam.PodUid(world.name("p")), (nic,)
                 )
                 world.add(self.random.choice(alive), request)
             self._served(alive)
@@ -466,7 +459,7 @@ class Walk:
                 return
         raise self._unfilled(pool, waiting, size)
 
-    def _fill_slices(self, pool: IPPool, alive: list[Machine]) -> None:
+    def _fill_slices(self, pool: ipam.IPPool, alive: list[Machine]) -> None:
         """As many pods on each node as a slice has addresses: there are as many slices as nodes."""
         world, (subpool,) = self.world, self.world.truth.catalog[pool.name]
         size = min(part.size for part in parts(subpool))
@@ -476,15 +469,15 @@ class Walk:
                 lacking = size - len(world.truth.of(machine.name))
                 missing += lacking
                 for _ in range(lacking):
-                    nic = NicRequest(InterfaceName("net1"), pool.name)
-                    container, pod = ContainerId(world.name("c")), PodUid(world.name("p"))
-                    world.add(machine, AddressRequest(container, pod, (nic,)))
+                    nic = ipam.NicRequest(ipam.InterfaceName("net1"), pool.name)
+                    container, pod = ipam.ContainerId(world.name("c")), ipam.PodUid(world.name("p"))
+                    world.add(machine, ipam.AddressRequest(container, pod, (nic,)))
             if not missing:
                 return
             self._served(alive)
         raise self._unfilled(pool, missing, size * len(alive))
 
-    def _unfilled(self, pool: IPPool, waiting: int, size: int) -> Breach:
+    def _unfilled(self, pool: ipam.IPPool, waiting: int, size: int) -> Breach:
         world, subpools = self.world, self.world.truth.catalog[pool.name]
         held = {c.name: [bin(h.bits & mask(s, c)) + h.node for s in subpools for h in b.holdings]
                 for c, b in world.store.blocks.items()}  # fmt: skip

@@ -26,20 +26,7 @@ from kube_rdma.ipam.rules.grant import GrantedAddresses
 from kube_rdma.ipam.rules.node_state import load
 from kube_rdma.ipam.rules.reclaim import ClusterView, GcState
 from kube_rdma.ipam.rules.subpools import key_of, subpools
-from kube_rdma.model.ipam import (
-    Address,
-    AddressRequest,
-    Block,
-    BlockKey,
-    BootId,
-    ContainerId,
-    IPPool,
-    JournalId,
-    NetworkName,
-    NodeLease,
-    NodeName,
-    Timing,
-)
+from kube_rdma.model import ipam
 
 from .machine import NOTHING, Machine, Task
 from .store import Backup, Store, Write
@@ -53,7 +40,7 @@ REQUESTS = (
     *get_args(Write),
 )
 
-TIMING = Timing(contact=30.0, margin=3.0, patience=2.0, recall=25.0)
+TIMING = ipam.Timing(contact=30.0, margin=3.0, patience=2.0, recall=25.0)
 RECONNECT = 3.0  # seconds at most, from a restore to the lists of a node that can be reached
 
 
@@ -101,11 +88,11 @@ class World:
     """Everything there is; `turn` and the other verbs are what a walk can do with it."""
 
     random: Random
-    pools: tuple[IPPool, ...]
+    pools: tuple[ipam.IPPool, ...]
     flaw: Flaw | None = None
     faults: float = 0.0
     now: float = 1000.0
-    machines: dict[NodeName, Machine] = field(default_factory=dict)
+    machines: dict[ipam.NodeName, Machine] = field(default_factory=dict)
     controllers: list[tuple[GcState, float]] = field(default_factory=list)
     gc_rounds: list[Task] = field(default_factory=list)
     next_gc: float = 0.0
@@ -133,12 +120,12 @@ class World:
 
     # What people and hardware do.
 
-    def machine(self, name: NodeName) -> Machine:
+    def machine(self, name: ipam.NodeName) -> Machine:
         """A new machine under this name, with an empty disk."""
         old = self.machines.get(name)
         if old:
             self.power_off(old)
-        journal, boot = JournalId(self.name("j")), BootId(self.name("b"))
+        journal, boot = ipam.JournalId(self.name("j")), ipam.BootId(self.name("b"))
         self.machines[name] = Machine(name, journal, boot, self.random.uniform(-1e6, 1e6))
         return self.machines[name]
 
@@ -152,7 +139,7 @@ class World:
     def boot(self, machine: Machine) -> None:
         """It comes back with its disk; its clock begins again."""
         machine.up, machine.serving = True, True
-        machine.boot = BootId(self.name("b"))
+        machine.boot = ipam.BootId(self.name("b"))
         machine.offset = self.random.uniform(-1e6, 1e6)
 
     def crash(self, machine: Machine) -> None:
@@ -169,7 +156,7 @@ class World:
 
     def start(self, machine: Machine) -> None:
         """The agent starts: it has its disk, and knows nothing else."""
-        lease = NodeLease(machine.name, machine.journal, machine.boot, duration=TIMING.contact)
+        lease = ipam.NodeLease(machine.name, machine.journal, machine.boot, duration=TIMING.contact)
         state = load(machine.name, machine.disk.values(), self._clock(machine))
         kind = RollbackBlind if self.flaw is Flaw.OLD_STORE else effects.IpamAgentState
         timing = replace(TIMING, recall=0.0) if self.flaw is Flaw.NO_RECALL else TIMING
@@ -185,7 +172,7 @@ class World:
 
         self._begin(machine, Task("acquire", operations.acquire_lease(machine.agent), ready))
 
-    def add(self, machine: Machine, request: AddressRequest) -> None:
+    def add(self, machine: Machine, request: ipam.AddressRequest) -> None:
         """The runtime asks for a sandbox's addresses."""
 
         def answered(result: object) -> None:
@@ -202,7 +189,7 @@ class World:
         if machine.agent:
             self._begin(machine, Task("add", operations.add(machine.agent, request), answered))
 
-    def delete(self, machine: Machine, container: ContainerId) -> None:
+    def delete(self, machine: Machine, container: ipam.ContainerId) -> None:
         """The runtime removes a sandbox, perhaps late, perhaps again."""
         if machine.agent:
             if self.flaw is Flaw.DEL_BY_POD and (living := self.truth.of(machine.name)):
@@ -232,7 +219,7 @@ class World:
         self.store.restore(backup, bumped=bumped)
         self._recall()
 
-    def drop_blocks(self, keys: list[BlockKey]) -> None:
+    def drop_blocks(self, keys: list[ipam.BlockKey]) -> None:
         """Somebody deletes blocks by hand."""
         self._watches_are_near()
         for key in keys:
@@ -320,7 +307,7 @@ class World:
         is_own = lease is None or lease.journal == machine.journal
         return is_own or (own is not None and lease.heartbeat < own.heartbeat)
 
-    def _holder(self, network: NetworkName, address: Address) -> NodeName | None:
+    def _holder(self, network: ipam.NetworkName, address: ipam.Address) -> ipam.NodeName | None:
         key, bit = key_of(network, address)
         block = self.store.blocks.get(key)
         return next((h.node for h in block.holdings if h.bits & bit), None) if block else None
@@ -409,7 +396,7 @@ class World:
             machine.high = max(machine.high, version)
             self._show(machine, key, block)
 
-    def _show(self, machine: Machine, key: BlockKey, block: Block | None) -> None:
+    def _show(self, machine: Machine, key: ipam.BlockKey, block: ipam.Block | None) -> None:
         agent = machine.agent
         assert agent
         if is_rollback(machine.shown.get(key), block):
@@ -533,7 +520,7 @@ class World:
         if isinstance(effect, effects.Clock):
             return self.now + float(task.what)
         answer = self.store.request(effect, False, self.faults)
-        if self.flaw is Flaw.FORGOTTEN_FENCE and isinstance(answer, NodeLease):
+        if self.flaw is Flaw.FORGOTTEN_FENCE and isinstance(answer, ipam.NodeLease):
             return replace(answer, fenced=True)
         return answer
 

@@ -16,20 +16,7 @@ from kube_base.errors import Refused, Unavailable
 from kube_rdma.adapters.kernel.pod.errors import judged, refusal
 from kube_rdma.adapters.kernel.pod.probe import arp_announcement
 from kube_rdma.adapters.kernel.pod.steps import open_pod
-from kube_rdma.model.attach.steps import (
-    AddAddress,
-    AddRoute,
-    AddRule,
-    Announce,
-    AwaitGid,
-    MakeLink,
-    MakeRdma,
-    MoveRdma,
-    SetLink,
-    SetSysctl,
-    TakeLink,
-    VirtualKind,
-)
+from kube_rdma.model.attach import steps
 from kube_rdma.model.device import PlannedHostLink
 from kube_rdma.model.pools import FunctionPlace
 from kube_rdma_testing.kernel.network import KilledError
@@ -58,7 +45,7 @@ class FakeWorld:
         vf = self.kernel.add_link("vf0", mac=FUNCTION_MAC, pci="0000:81:00.1", **own)
         self.place = FunctionPlace(PlannedHostLink(eth.index, "eth1"), eth.pci, 0)
         self.parent = PlannedHostLink(eth.index, "eth1")
-        self.card = TakeLink(
+        self.card = steps.TakeLink(
             PlannedHostLink(vf.index, "vf0"), "net1", vf.pci, vf.mtu, FUNCTION_MAC, up=False
         )
         self.near = self.card
@@ -153,7 +140,7 @@ class RealWorld(NodeWays):
         ip("link", "add", "kr-card", "type", "veth", "peer", "name", "kr-peer")
         (found,) = json.loads(ip("-json", "link", "show", "kr-card"))
         where = PlannedHostLink(found["ifindex"], "kr-card")
-        self.card = TakeLink(where, "net1", None, found["mtu"], found["address"], up=False)
+        self.card = steps.TakeLink(where, "net1", None, found["mtu"], found["address"], up=False)
         self.near = self.card
 
     def open(self, **options):
@@ -251,7 +238,7 @@ class TestRealProbed(Probed):
 
 def test_macvlan_on_infiniband_is_refused_with_what_to_use(world):
     ib = world.kernel.add_link("ib0", mac="00:" * 19 + "01", hardware=32)
-    step = MakeLink(VirtualKind.MACVLAN, PlannedHostLink(ib.index, "ib0"), "net1", MARK)
+    step = steps.MakeLink(steps.VirtualKind.MACVLAN, PlannedHostLink(ib.index, "ib0"), "net1", MARK)
     with world.open() as pod, pytest.raises(Refused, match="ib0 is InfiniBand") as refused:
         pod.run(step)
     assert "ipoib" in refused.value.remedy
@@ -265,21 +252,23 @@ def test_a_device_moves_in_exclusive_mode_and_is_then_the_pod_s_alone():
     with kernel.open_pod(POD) as pod:
         assert pod.look().rdma == ()
         for _ in range(2):
-            pod.run(MoveRdma("mlx5_0", eth.pci))
+            pod.run(steps.MoveRdma("mlx5_0", eth.pci))
         assert [device.name for device in pod.look().rdma] == ["mlx5_0"]
     kernel.end(POD)
     assert kernel.rdma[0].space is kernel.node
 
 
 STEPS = (
-    MakeLink(VirtualKind.MACVLAN, PlannedHostLink(2, "eth1"), "net1", MARK, "bridge", 1400, MAC),
-    SetSysctl("net/ipv4/conf/net1/arp_ignore", "1"),
-    SetLink("net1", 1400),
-    AddAddress("net1", V4, 24),
-    MakeRdma("rxe-pod", "rxe", "net1"),
-    AddRoute("net1", ip_network("0.0.0.0/0"), ip_address("10.9.0.254"), None, TABLE),
-    AddRule(V4, TABLE, PRIORITY),
-    AwaitGid("rxe-pod", "net1", V4),
+    steps.MakeLink(
+        steps.VirtualKind.MACVLAN, PlannedHostLink(2, "eth1"), "net1", MARK, "bridge", 1400, MAC
+    ),
+    steps.SetSysctl("net/ipv4/conf/net1/arp_ignore", "1"),
+    steps.SetLink("net1", 1400),
+    steps.AddAddress("net1", V4, 24),
+    steps.MakeRdma("rxe-pod", "rxe", "net1"),
+    steps.AddRoute("net1", ip_network("0.0.0.0/0"), ip_address("10.9.0.254"), None, TABLE),
+    steps.AddRule(V4, TABLE, PRIORITY),
+    steps.AwaitGid("rxe-pod", "net1", V4),
 )
 
 
@@ -309,11 +298,11 @@ def test_announcements_arrive_at_the_other_end():
                 other.bind(("kr-peer", 3))
                 other.settimeout(20)
                 with world.open() as pod:
-                    for step in (world.card, SetLink("net1", mac=MAC)):
+                    for step in (world.card, steps.SetLink("net1", mac=MAC)):
                         pod.run(step)
                     for address, length in ((V4, 24), (V6, 64)):
-                        pod.run(AddAddress("net1", address, length))
-                        pod.run(Announce("net1", address))
+                        pod.run(steps.AddAddress("net1", address, length))
+                        pod.run(steps.Announce("net1", address))
                 while not (frame := other.recv(2048)).startswith(b"\xff" * 6):
                     pass
                 assert frame[:42] == arp_announcement(bytes.fromhex(MAC.replace(":", "")), V4)

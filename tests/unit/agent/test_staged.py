@@ -12,17 +12,13 @@ from kube_rdma.agent.changes import ModeChanges
 from kube_rdma.agent.compose import memory
 from kube_rdma.agent.node.node_events import NodeEvents
 from kube_rdma.attach.late_binding import NoLateBinding
+from kube_rdma.model import pools
 from kube_rdma.model.holdings import Holding
-from kube_rdma.model.pools import (
-    AppliedPools,
-    Mode,
-    PoolSpec,
-)
 from kube_rdma_testing.disk import FakeDisk
 from tests.unit.adapters.journal.samples import RECORDS
 
-OLD = PoolSpec("rdma/a", Mode.HCA, "c:1")
-NEW = PoolSpec("rdma/a", Mode.SHARED, "c:2")
+OLD = pools.PoolSpec("rdma/a", pools.Mode.HCA, "c:1")
+NEW = pools.PoolSpec("rdma/a", pools.Mode.SHARED, "c:2")
 POD = Holding("default", "a", "c", "rdma/a", ("hca-7",))
 
 
@@ -55,12 +51,12 @@ async def test_a_pod_that_started_while_the_node_was_looked_at_is_seen(recording
     assert not agent.pending
     await agent.meet([NEW], [])
     assert agent.pending
-    assert [spec.mode for spec in agent.specs] == [Mode.HCA]
-    assert node.written == [Mode.HCA]
+    assert [spec.mode for spec in agent.specs] == [pools.Mode.HCA]
+    assert node.written == [pools.Mode.HCA]
     node.later = ()
     await agent.meet([NEW], [])
     assert not agent.pending
-    assert node.written == [Mode.SHARED]
+    assert node.written == [pools.Mode.SHARED]
 
 
 async def test_the_next_agent_knows_also_what_nobody_wishes_for_any_more(recording):
@@ -71,9 +67,9 @@ async def test_the_next_agent_knows_also_what_nobody_wishes_for_any_more(recordi
     node.disk.crash()
     after = node.agent()
     await after.meet([], None)
-    assert [spec.mode for spec in after.kept] == [Mode.HCA]
+    assert [spec.mode for spec in after.kept] == [pools.Mode.HCA]
     await after.meet([NEW], [POD])
-    assert [spec.mode for spec in after.specs] == [Mode.HCA]
+    assert [spec.mode for spec in after.specs] == [pools.Mode.HCA]
 
 
 async def test_what_the_disk_has_after_a_failure_is_written_anew(recording):
@@ -85,9 +81,9 @@ async def test_what_the_disk_has_after_a_failure_is_written_anew(recording):
     await agent.meet([NEW], [])
     assert agent.pending
     node.disk.read_only = False
-    node.open().put("pools", AppliedPools((NEW,)))
+    node.open().put("pools", pools.AppliedPools((NEW,)))
     await agent.meet([OLD], [])
-    assert node.written == [Mode.HCA]
+    assert node.written == [pools.Mode.HCA]
 
 
 async def test_a_memory_is_a_journal_below_the_state_and_lasts(tmp_path):

@@ -15,13 +15,7 @@ from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
 from kube_rdma.model.attach.attachment import AttachmentKey
 from kube_rdma.model.attach.cni import CniResult
-from kube_rdma.model.claims.claim import (
-    ClaimDevice,
-    ClaimName,
-    ClaimParameters,
-    ClaimShare,
-    NetworkReference,
-)
+from kube_rdma.model.claims import claim
 from kube_rdma.model.pools import Mode, ShareId
 from kube_rdma_testing.kernel.network import KilledError
 from tests.unit.attach.network_world import World, card, config, container, share, site_ipam
@@ -67,7 +61,7 @@ def by_claim(of, mode):
 def claim_device(granted):
     """The interface that the parameters of the claim ask for."""
     (of,) = granted.cards
-    booked = ClaimShare(
+    booked = claim.ClaimShare(
         request="nic",
         pool="node-1",
         device=of.id,
@@ -77,12 +71,12 @@ def claim_device(granted):
         cards=(of.id,),
         slots=1,
         char_paths=(),
-        parameters=ClaimParameters(network=NetworkReference("net", "default")),
+        parameters=claim.ClaimParameters(network=claim.NetworkReference("net", "default")),
     )
-    return ClaimDevice(CLAIM, booked)
+    return claim.ClaimDevice(CLAIM, booked)
 
 
-CLAIM = ClaimName("default", "train-0-nic", "uid-claim")
+CLAIM = claim.ClaimName("default", "train-0-nic", "uid-claim")
 CARD, WIDE = card(0), card(0, virtual=True, wide=True)
 FUNCTION = {
     "mac": "02:00:00:00:09:01",

@@ -9,14 +9,8 @@ import pytest
 from kube_base.errors import Unavailable
 from kube_base.frozen import replace
 from kube_rdma.adapters.runtime.cri import read_netns, read_sandboxes
+from kube_rdma.attach import repair
 from kube_rdma.attach.node_view import NodeContext
-from kube_rdma.attach.repair import (
-    RepairDependencies,
-    RepairTiming,
-    ReturnedCards,
-    SandboxRepair,
-    open_netns,
-)
 from kube_rdma.attach.rules.repair import ABSENT, GRACE, LONGEST, REFUSALS
 from kube_rdma.model.attach.attachment import RESTART
 from kube_rdma.model.attach.cni import Verb
@@ -43,7 +37,7 @@ class Node:
         self.start()
 
     def start(self):
-        to = RepairDependencies(
+        to = repair.RepairDependencies(
             networks=self.world.networks,
             listed=self._listed,
             netns=partial(read_netns, self._socket),
@@ -54,7 +48,7 @@ class Node:
             tell=lambda pod, *what: self.told.append((pod.name, *what)),
             opened=self._opened,
         )
-        self.sandboxes = SandboxRepair(to, RepairTiming(0.0, 60.0, lambda: self.time))
+        self.sandboxes = repair.SandboxRepair(to, repair.RepairTiming(0.0, 60.0, lambda: self.time))
 
     def _owed(self, sandbox, pod):
         assert (sandbox.pod, sandbox.uid) == (PodName(pod.namespace, pod.name), pod.uid)
@@ -282,7 +276,10 @@ async def test_without_news_and_with_nothing_to_do_there_is_one_round(node):
 
 def test_a_namespace_that_cannot_be_opened_is_told_with_its_remedy(tmp_path):
     """Its folder is not mounted, or the sandbox has just ended."""
-    with pytest.raises(Unavailable, match="HostToContainer"), open_netns(str(tmp_path / "gone")):
+    with (
+        pytest.raises(Unavailable, match="HostToContainer"),
+        repair.open_netns(str(tmp_path / "gone")),
+    ):
         pass
 
 
@@ -299,7 +296,7 @@ class Returns:
 
     def __init__(self, world):
         self.world, self.told, self.looks, self.failing = world, [], 0, None
-        self.cards = ReturnedCards(
+        self.cards = repair.ReturnedCards(
             lambda: world.attachments.by_key,
             self._lost,
             lambda *words: self.told.append(words),

@@ -19,12 +19,7 @@ from kube_rdma.adapters.runtime.cdi import CdiFolder
 from kube_rdma.adapters.runtime.settings import ClaimFiles
 from kube_rdma.attach.node_view import NodeContext, NodeView, NodeViewDependencies
 from kube_rdma.attach.rules.claim_networks import granted
-from kube_rdma.claims.prepared_claims import (
-    ClaimDependencies,
-    ClaimMetadata,
-    ClaimStatuses,
-    PreparedClaims,
-)
+from kube_rdma.claims import prepared_claims
 from kube_rdma.claims.rules.names import device_name
 from kube_rdma.claims.rules.prepare import FOLDER
 from kube_rdma.model.attach.attachment import AttachedInterface, InterfaceAddress, Sandbox
@@ -82,7 +77,7 @@ def booking(folder, pool, configs=(), count=1, pod_claim="", **facts):
         return ()
 
     journal = Journal(FakeDisk(), CLAIMS)
-    to = ClaimDependencies(
+    to = prepared_claims.ClaimDependencies(
         journal=journal,
         cdi=CdiFolder(folder / "cdi"),
         read=read,
@@ -93,7 +88,7 @@ def booking(folder, pool, configs=(), count=1, pod_claim="", **facts):
         settled=0.0,
         **facts,
     )
-    claims = PreparedClaims(to)
+    claims = prepared_claims.PreparedClaims(to)
     claims.offered({RESOURCE: pool})
     return claims
 
@@ -185,7 +180,7 @@ class Server:
     def __init__(self, *answers):
         self.written, self.answers = [], list(answers)
         self.news = asyncio.Event()
-        self.statuses = ClaimStatuses(self.write)
+        self.statuses = prepared_claims.ClaimStatuses(self.write)
 
     async def write(self, claim, devices):
         if self.answers and (answer := self.answers.pop(0)):
@@ -306,7 +301,7 @@ MADE = f"{FOLDER}/resourceclaimtemplates/nic/nic/rdma.kube-rdma.io-metadata.json
 
 
 def claims_of(folder, **facts):
-    made = ClaimMetadata(ClaimFiles(folder / "metadata"), lambda: SHOWN)
+    made = prepared_claims.ClaimMetadata(ClaimFiles(folder / "metadata"), lambda: SHOWN)
     pool = pool_of(card(0), Mode.SHARED_MULTI)
     claims = booking(folder, pool, metadata=made, **facts)
     claims.seen(PodClaims(POD.namespace, POD.name, "uid", (("nic", CLAIM.name),)))
@@ -361,7 +356,7 @@ async def test_a_file_that_cannot_be_changed_holds_up_no_pod(tmp_path):
     (prepared,) = claims.booked
     blocked = tmp_path / "file"
     blocked.write_text("")
-    made = ClaimMetadata(ClaimFiles(blocked), lambda: SHOWN)
+    made = prepared_claims.ClaimMetadata(ClaimFiles(blocked), lambda: SHOWN)
     await made.attached(prepared, [interface(card(0))])
     await made.attached(replace(prepared, pod_claim=""), [])
     try:

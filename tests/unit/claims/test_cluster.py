@@ -32,6 +32,7 @@ from kube_rdma.claims.cluster import (
     node_slices,
     write_statuses,
 )
+from kube_rdma.model.claims import devices
 from kube_rdma.model.claims.claim import (
     AllocationResult,
     ClaimName,
@@ -45,24 +46,13 @@ from kube_rdma.model.claims.claim import (
     PodClaims,
     ResourceClaim,
 )
-from kube_rdma.model.claims.devices import (
-    DRIVER,
-    CapacityPolicy,
-    CapacityRange,
-    ClaimFeature,
-    DeviceCapacity,
-    DeviceTaint,
-    ListedDevice,
-    PublishedCard,
-    TaintEffect,
-)
 from kube_rdma.model.kubernetes import quantity_text
 from kube_rdma.model.late_binding import PodName
 from kube_rdma_testing.cluster.server import FakeServer
 from tests.kit.claim_worlds import world
 from tests.kit.claims import attributes, slice_of
 
-RESULT = {"request": "nic", "driver": DRIVER, "pool": "node-1", "device": "0000-81-00-0"}
+RESULT = {"request": "nic", "driver": devices.DRIVER, "pool": "node-1", "device": "0000-81-00-0"}
 
 
 def claim(*results, **status):
@@ -96,16 +86,16 @@ async def test_a_claim_is_read_with_all_that_the_scheduler_gave():
         "consumedCapacity": {"slots": "2", "bandwidth": "100G"},
         "tolerations": [{"operator": "Exists"}],
     }
-    admin = {**RESULT, "adminAccess": True, "consumedCapacity": {f"{DRIVER}/slots": "1k"}}
+    admin = {**RESULT, "adminAccess": True, "consumedCapacity": {f"{devices.DRIVER}/slots": "1k"}}
     users = [{"resource": "pods", "name": "job-0", "uid": "uid-job"}]
     now, is_now = await read(claim(RESULT, shared, admin, reservedFor=users))
     assert now == ResourceClaim(
         ClaimName("team", "c", is_now),
         allocated=(
-            AllocationResult("nic", DRIVER, "node-1", "0000-81-00-0"),
+            AllocationResult("nic", devices.DRIVER, "node-1", "0000-81-00-0"),
             AllocationResult(
                 "nics/fast",
-                DRIVER,
+                devices.DRIVER,
                 "node-1",
                 "0000-81-00-0",
                 "0c5f",
@@ -114,11 +104,11 @@ async def test_a_claim_is_read_with_all_that_the_scheduler_gave():
             ),
             AllocationResult(
                 "nic",
-                DRIVER,
+                devices.DRIVER,
                 "node-1",
                 "0000-81-00-0",
                 admin=True,
-                capacity={f"{DRIVER}/slots": Fraction(1000)},
+                capacity={f"{devices.DRIVER}/slots": Fraction(1000)},
             ),
         ),
         users=(ClaimUser("pods", "job-0", "uid-job"),),
@@ -218,7 +208,7 @@ async def test_the_status_of_a_claim_has_an_entry_for_each_device():
     }
     assert stored["status"]["devices"] == [
         {
-            "driver": DRIVER,
+            "driver": devices.DRIVER,
             "pool": "node-1",
             "device": "0000-81-00-0",
             "shareID": "0c5f",
@@ -230,7 +220,7 @@ async def test_the_status_of_a_claim_has_an_entry_for_each_device():
             },
         },
         {
-            "driver": DRIVER,
+            "driver": devices.DRIVER,
             "pool": "node-1",
             "device": "0000-a1-00-0",
             "conditions": [condition | {"status": "False"}],
@@ -259,11 +249,11 @@ def opaque(driver, parameters):
 
 async def test_configurations_come_in_their_order_with_who_wrote_them():
     made = await configs(
-        {"source": "FromClass", "requests": ["nic"], **opaque(DRIVER, {"mtu": 9000})},
+        {"source": "FromClass", "requests": ["nic"], **opaque(devices.DRIVER, {"mtu": 9000})},
         {"source": "FromClaim", **opaque("gpu.nvidia.com", {"sharing": "mps"})},
     )
     assert made == (
-        OpaqueConfig(ConfigOrigin.CLASS, DRIVER, b'{"mtu":9000}', ("nic",)),
+        OpaqueConfig(ConfigOrigin.CLASS, devices.DRIVER, b'{"mtu":9000}', ("nic",)),
         OpaqueConfig(ConfigOrigin.CLAIM, "gpu.nvidia.com", b'{"sharing":"mps"}'),
     )
 
@@ -274,15 +264,19 @@ async def test_a_configuration_of_a_kind_that_is_not_known_is_left_out():
 
 
 ONE, MANY = Fraction(1), Fraction(16)
-TAINT = DeviceTaint(f"{DRIVER}/unhealthy", TaintEffect.NO_SCHEDULE)
-DEVICE = ListedDevice(
+TAINT = devices.DeviceTaint(f"{devices.DRIVER}/unhealthy", devices.TaintEffect.NO_SCHEDULE)
+DEVICE = devices.ListedDevice(
     "0000-1a-00-0",
     attributes({"rail": 0, "rdmaDevice": "mlx5_0"}),
-    {"slots": DeviceCapacity(MANY, CapacityPolicy(ONE, (), CapacityRange(ONE, MANY, ONE)))},
+    {
+        "slots": devices.DeviceCapacity(
+            MANY, devices.CapacityPolicy(ONE, (), devices.CapacityRange(ONE, MANY, ONE))
+        )
+    },
     shared=True,
     taints=(TAINT,),
 )
-PART = replace(slice_of(DRIVER, DEVICE, name="000-slices"), owner="uid-1")
+PART = replace(slice_of(devices.DRIVER, DEVICE, name="000-slices"), owner="uid-1")
 EMPTY = replace(PART, spec=replace(PART.spec, devices=()))
 RAW = RESOURCE_SLICE.read_as(ObjectCodec(bytes, bytes), NOTHING)
 
@@ -319,10 +313,10 @@ async def test_a_slice_is_stored_as_it_was_meant(served):
 async def test_what_others_wrote_of_its_annotations_stays(served):
     _, cluster = served
     stored = await cluster.create(
-        RESOURCE_SLICE, wanted_slice(replace(PART, without=frozenset(ClaimFeature)))
+        RESOURCE_SLICE, wanted_slice(replace(PART, without=frozenset(devices.ClaimFeature)))
     )
     assert stored.annotation(WITHOUT) == "DRAConsumableCapacity,DRADeviceTaints"
-    assert resource_slice(stored).without == frozenset(ClaimFeature)
+    assert resource_slice(stored).without == frozenset(devices.ClaimFeature)
     stored = replace(stored, annotations=(("a", "b"), *stored.annotations))
     assert changed_slice(stored, PART).annotations == (("a", "b"),)
 
@@ -339,7 +333,7 @@ async def test_a_slice_that_another_wrote_since_is_not_written_over(served):
     await cluster.delete(RESOURCE_SLICE, stored, unchanged=False)
 
 
-@pytest.mark.parametrize("feature", ClaimFeature)
+@pytest.mark.parametrize("feature", devices.ClaimFeature)
 async def test_a_server_drops_what_its_gates_do_not_have_until_the_object_has_it(served, feature):
     server, cluster = served
     with_it = await cluster.create(RESOURCE_SLICE, wanted_slice(PART))
@@ -350,7 +344,7 @@ async def test_a_server_drops_what_its_gates_do_not_have_until_the_object_has_it
     (device,) = (
         await cluster.create(RESOURCE_SLICE, wanted_slice(replace(PART, name="001-slices")))
     ).spec.devices
-    capacity = feature is ClaimFeature.CONSUMABLE_CAPACITY
+    capacity = feature is devices.ClaimFeature.CONSUMABLE_CAPACITY
     assert (bool(device.shared), bool(device.taints)) == (not capacity, capacity)
 
 
@@ -418,7 +412,7 @@ async def read_cards(driver, attributes):
                 "dra.net/rdmaDevice": text("mlx5_1"),
                 "dra.net/numaNode": {"int": 1},
             },
-            PublishedCard("nic", "0000:81:00.0", "mlx5_1", "ens1", capable=True),
+            devices.PublishedCard("nic", "0000:81:00.0", "mlx5_1", "ens1", capable=True),
         ),
         (
             SRIOV,
@@ -429,22 +423,22 @@ async def read_cards(driver, attributes):
                 f"{SRIOV}/interfaceName": text("ens1v0"),
                 f"{SRIOV}/rdmaCapable": {"bool": False},
             },
-            PublishedCard("nic", "0000:81:00.2", "", "ens1v0", capable=False),
+            devices.PublishedCard("nic", "0000:81:00.2", "", "ens1v0", capable=False),
         ),
         (
-            DRIVER,
+            devices.DRIVER,
             {STANDARD: text("0000:81:00.0"), "rdmaDevice": text("mlx5_1")},
-            PublishedCard("nic", "0000:81:00.0", "mlx5_1"),
+            devices.PublishedCard("nic", "0000:81:00.0", "mlx5_1"),
         ),
         (
             "efa.example",
             {STANDARD: text("0000:10:19.0"), "x/pciAddress": text("0000:99:00.0")},
-            PublishedCard("nic", "0000:10:19.0"),
+            devices.PublishedCard("nic", "0000:10:19.0"),
         ),
         (
             "soft.example",
             {"soft.example/rdmaDevice": text("rxe0")},
-            PublishedCard("nic", "", "rxe0"),
+            devices.PublishedCard("nic", "", "rxe0"),
         ),
         ("strange.example", {"x/pciAddress": text("slot 4")}, None),
         ("numbers.example", {"x/pciAddress": {"int": 4}, "x/rdma": {"bool": True}}, None),

@@ -9,16 +9,10 @@ import pytest
 from click.testing import CliRunner
 
 from kube_base.errors import Refused
+from kube_rdma.cli import options
 from kube_rdma.cli.agent import _namespaces, agent
 from kube_rdma.cli.controller import controller
 from kube_rdma.cli.main import cli
-from kube_rdma.cli.options import (
-    ClusterOptions,
-    cluster_options,
-    listen_address,
-    named_pod,
-    program_options,
-)
 
 OF_PEOPLE = ("kubeconfig", "context", "user", "timeout")
 OF_PROGRAMS = ("kubeconfig", "context")
@@ -64,7 +58,7 @@ def test_whoever_takes_a_kubeconfig_takes_the_options_beside_it(words):
     own = {one.name: described(one) for one in dict(commands())[words].params}
     if "kubeconfig" not in own:
         return
-    people = shown(cluster_options())
+    people = shown(options.cluster_options())
     assert {name: own.get(name) for name in OF_PROGRAMS} == {
         name: people[name] for name in OF_PROGRAMS
     }
@@ -84,14 +78,14 @@ def test_the_namespace_of_own_objects_is_no_contexts(words, environment, namespa
     taken = []
 
     @click.command()
-    @program_options(namespace="usual")
+    @options.program_options(namespace="usual")
     def command(cluster):
         """Nothing."""
         taken.append(cluster)
 
     done = CliRunner().invoke(command, [*words, "--context", "c"], env=environment)
     assert done.exit_code == 0
-    assert taken == [ClusterOptions(context="c", namespace=namespace)]
+    assert taken == [options.ClusterOptions(context="c", namespace=namespace)]
 
 
 def test_who_ends_agents_names_their_namespace():
@@ -120,14 +114,14 @@ def test_a_program_takes_the_context_that_is_named(tmp_path):
 )
 def test_a_pod_is_named_as_kubectl_has_it(target, pod):
     """The namespace may be left out; nobody asks for the usual one where it is not."""
-    assert named_pod(target, lambda: "usual") == pod
+    assert options.named_pod(target, lambda: "usual") == pod
 
 
 @pytest.mark.parametrize("target", ["", "cluster", "pod", "pod/", "pod/train/", "deploy/x"])
 def test_what_names_no_pod_is_a_usage_error(target):
     """With the forms that a target has."""
     with pytest.raises(click.UsageError, match="node, pod/NAME or pod/NAMESPACE/NAME"):
-        named_pod(target, lambda: "usual")
+        options.named_pod(target, lambda: "usual")
 
 
 # Options of agent and controller for metrics and for namespaces, as people write them.
@@ -145,13 +139,13 @@ def test_what_names_no_pod_is_a_usage_error(target):
     ],
 )
 def test_an_address(text, address):
-    assert listen_address(text) == address
+    assert options.listen_address(text) == address
 
 
 @pytest.mark.parametrize("text", ["", "9879", ":", ":0", ":65536", "a:b", "a:b:80", ":٣"])
 def test_what_is_no_address_is_refused_with_the_option(text):
     with pytest.raises(click.BadParameter, match="is not an address: write HOST:PORT"):
-        listen_address(text)
+        options.listen_address(text)
 
 
 @pytest.mark.parametrize(

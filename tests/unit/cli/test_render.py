@@ -6,15 +6,7 @@ from click.testing import CliRunner
 
 from kube_base.errors import Refused
 from kube_rdma.cli.render import render
-from kube_rdma.install.rules.notes import (
-    DOCUMENTS_NAMES,
-    NO_DEFINITION,
-    NO_IMAGE,
-    NO_POOL,
-    NO_RAIL_POOL,
-    ONE_OPERATOR,
-    VKE_VERSIONS,
-)
+from kube_rdma.install.rules import notes
 from kube_rdma.install.rules.presets import PRESETS
 
 
@@ -51,12 +43,16 @@ def test_what_is_left_to_do_stands_first(tmp_path):
     path.write_text("preset: vke\npools: [{name: rdma, spec: {ranges: [{subnet: 10.0.0.0/24}]}}]\n")
     with_pool = ("--values", str(path))
     comments = [line for line in run("--preset", "vke").stdout.splitlines() if line.startswith("#")]
-    assert comments == [f"# {NO_IMAGE}", f"# {NO_POOL}", f"# {VKE_VERSIONS}"]
+    assert comments == [f"# {notes.NO_IMAGE}", f"# {notes.NO_POOL}", f"# {notes.VKE_VERSIONS}"]
     assert "no addresses" not in run(*with_pool).stdout
     assert "no addresses" in run(*with_pool, "--set", "pools=[]").stdout
     assert "no addresses" not in run("--preset", "ack").stdout
     rails = run("--preset", "rails").stdout.splitlines()
-    assert rails[:3] == [f"# {NO_IMAGE}", f"# {NO_RAIL_POOL}", f"# {NO_DEFINITION}"]
+    assert rails[:3] == [
+        f"# {notes.NO_IMAGE}",
+        f"# {notes.NO_RAIL_POOL}",
+        f"# {notes.NO_DEFINITION}",
+    ]
     whole = ("--preset", "rails", "--set", "crds.networkAttachmentDefinitions=true")
     assert "which Multus brings" not in run(*whole).stdout
 
@@ -64,11 +60,11 @@ def test_what_is_left_to_do_stands_first(tmp_path):
 def test_what_to_look_at_before_is_told_beside_the_pipe():
     """A missing definition, names of another program, another operator: kubectl shows no notes."""
     loaded = ("--set", "image.pullPolicy=Never")
-    assert run("--preset", "rails", *loaded).stderr == f"{NO_DEFINITION}\n"
-    assert run("--preset", "ack", *loaded).stderr == f"{DOCUMENTS_NAMES}\n"
+    assert run("--preset", "rails", *loaded).stderr == f"{notes.NO_DEFINITION}\n"
+    assert run("--preset", "ack", *loaded).stderr == f"{notes.DOCUMENTS_NAMES}\n"
     assert run("--preset", "nvidia-operator", *loaded).stderr.splitlines() == [
-        DOCUMENTS_NAMES,
-        ONE_OPERATOR,
+        notes.DOCUMENTS_NAMES,
+        notes.ONE_OPERATOR,
     ]
     assert run("--preset", "default", *loaded).stderr == ""
 
@@ -104,7 +100,7 @@ def test_for_an_older_version_it_is_said_what_is_left_out():
     by_value = run("--preset", "ib", "--set", "kubernetesVersion=v1.28.4")
     assert by_value.stdout == outcome.stdout
     newest = run("--preset", "ib", "--kubernetes-version", "v1.36.3")
-    assert newest.stderr == f"{NO_IMAGE}\n"
+    assert newest.stderr == f"{notes.NO_IMAGE}\n"
     assert newest.stdout == run("--preset", "ib").stdout
 
 

@@ -8,13 +8,7 @@ from kube_base.errors import Refused
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.pod import DAEMON_SET, POD
 from kube_rdma.attach.documents.network_status import OWN_ANNOTATION
-from kube_rdma.controller.retirement import (
-    WEBHOOK_CONFIGURATIONS,
-    Retirement,
-    available,
-    retire_drivers,
-    retire_webhook,
-)
+from kube_rdma.controller import retirement
 from kube_rdma_testing.cluster.server import FakeServer
 from kube_rdma_testing.recording import recorded
 from tests.unit.agent.world import until
@@ -29,7 +23,7 @@ class InstalledWorld:
     def __init__(self):
         self.server = FakeServer([DAEMON_SET, POD])
         self.line = self.server.line()
-        self.retirement = Retirement(Cluster(self.line), NAMESPACE, NAME)
+        self.retirement = retirement.Retirement(Cluster(self.line), NAMESPACE, NAME)
         meta = {"name": NAME, "namespace": NAMESPACE}
         spec = {"selector": {"matchLabels": LABELS}}
         self.server.put(DAEMON_SET, {"metadata": meta, "spec": spec})
@@ -94,7 +88,7 @@ def count(world, desired, ready, *, behind=0):
 async def test_every_node_is_waited_for(world):
     """Counts of before the controller has seen it are none."""
     count(world, 0, 0, behind=1)
-    task = asyncio.create_task(available(Cluster(world.line), NAMESPACE, NAME))
+    task = asyncio.create_task(retirement.available(Cluster(world.line), NAMESPACE, NAME))
     await until(lambda: world.line.watching == 1)
     count(world, 2, 1)
     await until(lambda: world.line.watching == 1)
@@ -105,21 +99,21 @@ async def test_every_node_is_waited_for(world):
 
 async def test_no_node_is_soon_left(world):
     count(world, 0, 0)
-    await available(Cluster(world.line), NAMESPACE, NAME)
+    await retirement.available(Cluster(world.line), NAMESPACE, NAME)
 
 
 async def test_an_operator_stays_while_its_drivers_run(world):
     cluster = Cluster(world.line)
-    await retire_drivers(cluster, NAMESPACE)
+    await retirement.retire_drivers(cluster, NAMESPACE)
     labels = {"kube-rdma.io/component": "state-OFED"}
     meta = {"name": "driver", "namespace": NAMESPACE, "labels": labels}
     world.server.put(DAEMON_SET, {"metadata": meta, "spec": {}})
     with pytest.raises(Refused, match="run by DaemonSet driver, and would all be unloaded"):
-        await retire_drivers(cluster, NAMESPACE)
+        await retirement.retire_drivers(cluster, NAMESPACE)
     pod = {"metadata": {**meta, "name": "p"}, "spec": {"nodeName": "node-1"}}
     world.server.put(POD, pod)
     with pytest.raises(Refused, match=r"run on nodes node-1, .*Delete the policy"):
-        await retire_drivers(cluster, NAMESPACE)
+        await retirement.retire_drivers(cluster, NAMESPACE)
 
 
 def webhook(name="kube-rdma-admission", namespace=NAMESPACE):
@@ -130,15 +124,15 @@ def webhook(name="kube-rdma-admission", namespace=NAMESPACE):
 @pytest.mark.parametrize("fullname", ["", "rdma-a"])
 async def test_what_asks_a_former_webhook_is_deleted(fullname):
     """`kubectl apply` of a later version leaves it, and each pod would wait for nobody's answer."""
-    server = FakeServer(WEBHOOK_CONFIGURATIONS)
+    server = FakeServer(retirement.WEBHOOK_CONFIGURATIONS)
     dot, dash = (f"{fullname}.", fullname) if fullname else ("", "kube-rdma")
     name, asked = f"{dot}pods.kube-rdma.io", webhook(f"{dash}-admission")
-    for kind in WEBHOOK_CONFIGURATIONS:
+    for kind in retirement.WEBHOOK_CONFIGURATIONS:
         for each in (name, "others"):
             server.put(kind, {"metadata": {"name": each}, "webhooks": [asked, asked]})
     for _ in range(2):  # nothing is left to do at the next start
-        await retire_webhook(Cluster(server.line()), NAMESPACE, fullname)
-        for kind in WEBHOOK_CONFIGURATIONS:
+        await retirement.retire_webhook(Cluster(server.line()), NAMESPACE, fullname)
+        for kind in retirement.WEBHOOK_CONFIGURATIONS:
             left = server.documents(kind.plural)
             assert [each["metadata"]["name"] for each in left] == ["others"]
 
@@ -154,18 +148,18 @@ async def test_what_asks_a_former_webhook_is_deleted(fullname):
 )
 async def test_what_asks_somebody_else_stays(entries):
     """Another installation's configurations have the same name."""
-    server = FakeServer(WEBHOOK_CONFIGURATIONS)
-    for kind in WEBHOOK_CONFIGURATIONS:
+    server = FakeServer(retirement.WEBHOOK_CONFIGURATIONS)
+    for kind in retirement.WEBHOOK_CONFIGURATIONS:
         server.put(kind, {"metadata": {"name": "pods.kube-rdma.io"}, "webhooks": entries})
-    await retire_webhook(Cluster(server.line()), NAMESPACE)
-    assert all(server.documents(kind.plural) for kind in WEBHOOK_CONFIGURATIONS)
+    await retirement.retire_webhook(Cluster(server.line()), NAMESPACE)
+    assert all(server.documents(kind.plural) for kind in retirement.WEBHOOK_CONFIGURATIONS)
 
 
 async def test_a_role_without_the_right_ends_no_part_of_the_controller():
     """An image may be newer than the chart's roles."""
-    server = FakeServer(WEBHOOK_CONFIGURATIONS)
-    for kind in WEBHOOK_CONFIGURATIONS:
+    server = FakeServer(retirement.WEBHOOK_CONFIGURATIONS)
+    for kind in retirement.WEBHOOK_CONFIGURATIONS:
         server.forbidden.add(("get", kind.plural))
     with recorded() as log:
-        await retire_webhook(Cluster(server.line()), NAMESPACE)
+        await retirement.retire_webhook(Cluster(server.line()), NAMESPACE)
     assert len(log.of("former webhook not looked for")) == 2

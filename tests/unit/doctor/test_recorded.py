@@ -18,14 +18,7 @@ from kube_rdma.adapters.files import bundle
 from kube_rdma.adapters.kernel.netlink.dcb import decode_flow_control
 from kube_rdma.adapters.kernel.proc import read_hypervisor
 from kube_rdma.adapters.kernel.sysfs.record import record
-from kube_rdma.doctor.beside_sysfs import (
-    KernelReaders,
-    read_beside_sysfs,
-    recorded_beside_sysfs,
-    watched_errors,
-    with_beside_sysfs,
-    write_beside_sysfs,
-)
+from kube_rdma.doctor import beside_sysfs
 from kube_rdma.doctor.evidence import DoctorPlaces, observe
 from kube_rdma.doctor.rules.diagnose import diagnose, diagnose_fleet
 from kube_rdma.model.doctor import NodeAnswer, Observation, ObservedLink
@@ -122,19 +115,21 @@ def readers(root, fault, statistics=lambda _interface: {}):
                 was = (COUNTERS | HARDWARE)[counter]
                 write_counters(root, f"{fault.device}/ports/1", folder, {counter: was + more})
 
-        return await watched_errors(seconds, read, root=root, pause=pause)
+        return await beside_sysfs.watched_errors(seconds, read, root=root, pause=pause)
 
-    return KernelReaders(flow_control, watch, statistics, lambda: read_hypervisor(root))
+    return beside_sysfs.KernelReaders(
+        flow_control, watch, statistics, lambda: read_hypervisor(root)
+    )
 
 
 async def seen(root, name, fault):
     """What the doctor sees there; netlink's part is what the kernel would answer."""
     plant(root, fault)
     observed: Observation = await observe(DoctorPlaces(name, sysfs=root), nobody)
-    beside = await read_beside_sysfs(observed.survey, 2.0, readers(root, fault))
+    beside = await beside_sysfs.read_beside_sysfs(observed.survey, 2.0, readers(root, fault))
     netdevs = [port.netdev for device in observed.survey.devices for port in device.ports]
     links = tuple(ObservedLink(netdev, fault.mtu, True, True) for netdev in netdevs)
-    return replace(with_beside_sysfs(observed, beside), links=links)
+    return replace(beside_sysfs.with_beside_sysfs(observed, beside), links=links)
 
 
 async def fleet_of(tmp_path, fault):
@@ -175,11 +170,11 @@ async def live_and_recorded(tmp_path, fault, **more):
     plant(live, fault)
     narrow(live)
     seen = await observe(DoctorPlaces("node-1", sysfs=live), nobody)
-    beside = await read_beside_sysfs(seen.survey, 2.0, readers(live, fault, **more))
+    beside = await beside_sysfs.read_beside_sysfs(seen.survey, 2.0, readers(live, fault, **more))
     _, faults = record(live, nothing, nothing, copy)
     assert faults == ()
-    write_beside_sysfs(beside, copy)
-    return with_beside_sysfs(seen, beside), await observe(
+    beside_sysfs.write_beside_sysfs(beside, copy)
+    return beside_sysfs.with_beside_sysfs(seen, beside), await observe(
         DoctorPlaces("node-1", sysfs=copy), nobody
     )
 
@@ -216,7 +211,7 @@ async def test_what_could_not_be_read_is_not_seen_in_the_recording_either(tmp_pa
 
 async def test_a_recording_of_an_older_release_lacks_these_parts_alone(tmp_path):
     unpack((TREES / "xe9680-like/tree.txt").read_text(), tmp_path)
-    assert recorded_beside_sysfs(tmp_path) is None
+    assert beside_sysfs.recorded_beside_sysfs(tmp_path) is None
     seen = await observe(DoctorPlaces("node-1", sysfs=tmp_path), nobody)
     assert (seen.errors, seen.flow_control, seen.virtual_machine) == (None, None, None)
 
@@ -225,7 +220,7 @@ async def test_a_recording_of_a_recording_is_the_same(tmp_path):
     _, recorded = await live_and_recorded(tmp_path, FAULTS[0])
     again = tmp_path / "again"
     record(tmp_path / "copy", nothing, nothing, again)
-    write_beside_sysfs(recorded_beside_sysfs(tmp_path / "copy"), again)
+    beside_sysfs.write_beside_sysfs(beside_sysfs.recorded_beside_sysfs(tmp_path / "copy"), again)
     assert await observe(DoctorPlaces("node-1", sysfs=again), nobody) == recorded
 
 
@@ -237,6 +232,6 @@ async def test_the_file_beside_the_tree_has_these_parts_alone(tmp_path):
         errors=recorded.errors,
         flow_control=recorded.flow_control,
         virtual_machine=recorded.virtual_machine,
-        not_seen=recorded_beside_sysfs(tmp_path / "copy").not_seen,
+        not_seen=beside_sysfs.recorded_beside_sysfs(tmp_path / "copy").not_seen,
     )
-    assert recorded_beside_sysfs(tmp_path / "copy") == alone
+    assert beside_sysfs.recorded_beside_sysfs(tmp_path / "copy") == alone

@@ -5,27 +5,11 @@ from ipaddress import ip_network
 from hypothesis import strategies as st
 
 from kube_base.frozen import replace
-from kube_rdma.model.ipam import (
-    BLOCK_ADDRESSES,
-    Block,
-    BlockKey,
-    BorrowQueue,
-    BorrowRequest,
-    Family,
-    IPPool,
-    IPRange,
-    NodeHolding,
-    NodeLease,
-    NodeSlice,
-    PerNode,
-    Pin,
-    Route,
-    Span,
-)
+from kube_rdma.model import ipam
 
 LABELS = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,9}[a-z0-9])?", fullmatch=True)
 NODES = st.from_regex(r"[a-z]([-a-z0-9.]{0,9}[a-z0-9])?", fullmatch=True)
-FAMILIES = st.sampled_from(Family)
+FAMILIES = st.sampled_from(ipam.Family)
 
 
 @st.composite
@@ -41,14 +25,14 @@ def ranges(draw, number, family):
     if draw(st.booleans()):
         router = draw(st.none() | gateway)
         per_node = draw(slices(subnet, router))
-        return IPRange(
+        return ipam.IPRange(
             subnet,
             gateway=router if per_node.is_one_subnet else None,
             rail=rail,
             source=source,
             per_node=per_node,
         )
-    return IPRange(
+    return ipam.IPRange(
         subnet,
         draw(st.none() | st.just(first)),
         draw(st.none() | st.just(last)),
@@ -69,10 +53,10 @@ def slices(draw, subnet, router):
     numbers = st.integers(0, (1 << (prefix - subnet.prefixlen)) - 1)
     chosen = draw(st.dictionaries(NODES, numbers, max_size=2))
     nodes = [
-        NodeSlice(node, ip_network((int(subnet[0]) + number * size, prefix)))
+        ipam.NodeSlice(node, ip_network((int(subnet[0]) + number * size, prefix)))
         for number, node in {number: node for node, number in chosen.items()}.items()
     ]
-    return PerNode(prefix, index, tuple(nodes), router is not None)
+    return ipam.PerNode(prefix, index, tuple(nodes), router is not None)
 
 
 def ends(one):
@@ -88,11 +72,11 @@ def pools(draw):
     spans, routes = [], []
     for one in draw(st.lists(st.sampled_from(found), max_size=3)):
         low, high = sorted(draw(st.tuples(st.sampled_from(ends(one)), st.sampled_from(ends(one)))))
-        spans.append(Span(low, high))
+        spans.append(ipam.Span(low, high))
         to = ip_network(("10.0.0.0/8", "fd00::/8")[one.subnet.version == 6])
-        routes.append(Route(to, one.subnet[1]))
+        routes.append(ipam.Route(to, one.subnet[1]))
     name = draw(LABELS)
-    return IPPool(
+    return ipam.IPPool(
         name,
         tuple(replace(r, source=r.source.format(name)) for r in found),
         draw(LABELS),
@@ -109,23 +93,23 @@ def pools(draw):
 def keys(draw):
     """A block anywhere in either family."""
     family = draw(FAMILIES)
-    most = 2 ** (32 if family == 4 else 128) // BLOCK_ADDRESSES - 1
-    return BlockKey(draw(LABELS), family, draw(st.integers(0, most)) * BLOCK_ADDRESSES)
+    most = 2 ** (32 if family == 4 else 128) // ipam.BLOCK_ADDRESSES - 1
+    return ipam.BlockKey(draw(LABELS), family, draw(st.integers(0, most)) * ipam.BLOCK_ADDRESSES)
 
 
-BITS = st.integers(0, 2**BLOCK_ADDRESSES - 1)
+BITS = st.integers(0, 2**ipam.BLOCK_ADDRESSES - 1)
 PINS = st.builds(
-    Pin, st.text("abc/-0", min_size=1, max_size=9), st.integers(0, BLOCK_ADDRESSES - 1)
+    ipam.Pin, st.text("abc/-0", min_size=1, max_size=9), st.integers(0, ipam.BLOCK_ADDRESSES - 1)
 )
 BLOCKS = st.builds(
-    Block,
+    ipam.Block,
     keys(),
-    st.lists(st.builds(NodeHolding, NODES, BITS), max_size=4).map(tuple),
+    st.lists(st.builds(ipam.NodeHolding, NODES, BITS), max_size=4).map(tuple),
     st.lists(PINS, max_size=3).map(tuple),
     st.integers(0, 2**40),
 )
 LEASES = st.builds(
-    NodeLease,
+    ipam.NodeLease,
     NODES,
     st.text("abc-0", max_size=9),
     st.text("abc-0", max_size=9),
@@ -135,11 +119,11 @@ LEASES = st.builds(
 )
 ADDRESSES = keys().map(lambda key: key.address(5))
 REQUESTS = st.builds(
-    BorrowRequest,
+    ipam.BorrowRequest,
     node=NODES,
     family=st.sampled_from(["IPv4", "IPv6"]),
     rail=st.none() | st.integers(0, 7),
     count=st.integers(1, 99),
     address=st.none() | ADDRESSES.map(str),
 )
-QUEUES = st.builds(BorrowQueue, LABELS, st.lists(REQUESTS, max_size=3).map(tuple))
+QUEUES = st.builds(ipam.BorrowQueue, LABELS, st.lists(REQUESTS, max_size=3).map(tuple))

@@ -5,62 +5,45 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from kube_rdma.ipam.views import (
-    Holder,
-    Migration,
-    PoolState,
-    findings_page,
-    migration_page,
-    pool_page,
-    pools_document,
-    pools_page,
-)
+from kube_rdma.ipam import views
 from kube_rdma.lib.page import page_text
+from kube_rdma.model import ipam
 from kube_rdma.model.finding import Finding, Severity
-from kube_rdma.model.ipam import (
-    BorrowQueue,
-    BorrowRequest,
-    IPPool,
-    IPRange,
-    Route,
-    Span,
-    Usage,
-)
 
-POOL = IPPool(
+POOL = ipam.IPPool(
     "training",
     (
-        IPRange(ip_network("10.10.0.0/24"), gateway=ip_address("10.10.0.1"), rail=0),
-        IPRange(ip_network("10.10.1.0/24"), first=ip_address("10.10.1.9"), rail=1),
+        ipam.IPRange(ip_network("10.10.0.0/24"), gateway=ip_address("10.10.0.1"), rail=0),
+        ipam.IPRange(ip_network("10.10.1.0/24"), first=ip_address("10.10.1.9"), rail=1),
     ),
     excludes=(
-        Span(ip_address("10.10.0.7"), ip_address("10.10.0.7")),
-        Span(ip_address("10.10.0.8"), ip_address("10.10.0.9")),
+        ipam.Span(ip_address("10.10.0.7"), ip_address("10.10.0.7")),
+        ipam.Span(ip_address("10.10.0.8"), ip_address("10.10.0.9")),
     ),
     routes=(
-        Route(ip_network("10.0.0.0/8")),
-        Route(ip_network("0.0.0.0/0"), ip_address("10.10.0.2")),
+        ipam.Route(ip_network("10.0.0.0/8")),
+        ipam.Route(ip_network("0.0.0.0/0"), ip_address("10.10.0.2")),
     ),
     cooldown=0.5,
 )
 
 
 def usage(rail, size, held, nodes):
-    return Usage(family="IPv4", rail=rail, size=size, held=held, free=size - held, nodes=nodes)
+    return ipam.Usage(family="IPv4", rail=rail, size=size, held=held, free=size - held, nodes=nodes)
 
 
-STATE = PoolState(
+STATE = views.PoolState(
     POOL,
     (usage(0, 250, 1, 1), usage(1, 246, 246, 9)),
     (
-        Holder("node-1", 246, ("10.10.1.9-10.10.1.254",)),
-        Holder("old", 1, ("10.10.0.3",), is_gone=True),
+        views.Holder("node-1", 246, ("10.10.1.9-10.10.1.254",)),
+        views.Holder("old", 1, ("10.10.0.3",), is_gone=True),
     ),
-    BorrowQueue(
+    ipam.BorrowQueue(
         "training",
         (
-            BorrowRequest(node="node-2", family="IPv4", rail=1, count=3),
-            BorrowRequest(node="node-3", family="IPv4", rail=1, count=1, address="10.10.1.20"),
+            ipam.BorrowRequest(node="node-2", family="IPv4", rail=1, count=3),
+            ipam.BorrowRequest(node="node-3", family="IPv4", rail=1, count=1, address="10.10.1.20"),
         ),
     ),
     ("246 of 246 are held",),
@@ -86,15 +69,15 @@ Node node-3 is short of 10.10.1.20."""
 
 def test_the_page_of_a_pool():
     """A rail is a row, one held address is seen, wants stand last."""
-    assert page_text(pool_page(STATE), 100) == PAGE
+    assert page_text(views.pool_page(STATE), 100) == PAGE
 
 
 def test_the_list_begins_as_the_page():
-    assert PAGE.startswith(page_text(pools_page([STATE]), 100))
+    assert PAGE.startswith(page_text(views.pools_page([STATE]), 100))
 
 
 def test_json_is_json_and_complete():
-    (found,) = json.loads(json.dumps(pools_document([STATE])))
+    (found,) = json.loads(json.dumps(views.pools_document([STATE])))
     assert found["ranges"][1] == {
         "subnet": "10.10.1.0/24",
         "start": "10.10.1.9",
@@ -117,7 +100,7 @@ def test_what_needs_somebody_comes_first():
         Finding("", "a " * 60, severity=Severity.WARNING, code="overlap"),
         Finding("", "b", code="edited"),
     ]
-    lines = page_text(findings_page(found), 80).splitlines()
+    lines = page_text(views.findings_page(found), 80).splitlines()
     assert (lines[0], lines[1][:8], len(lines)) == ("edited: b", "warning:", 3)
     assert max(map(len, lines)) <= 80
 
@@ -126,8 +109,8 @@ def test_what_needs_somebody_comes_first():
 def test_a_migration(is_done):
     """What is written and what is not; the sentences of what is left to do."""
     row = ("10.0.0.5", "default", "a/b", "net1", "node-1", "whereabouts-1")
-    found = Migration((("whereabouts-1", "create"),), (row,), ("x",), ("y",), ("z",))
-    text = page_text(migration_page(found, is_done=is_done), 100)
+    found = views.Migration((("whereabouts-1", "create"),), (row,), ("x",), ("y",), ("z",))
+    text = page_text(views.migration_page(found, is_done=is_done), 100)
     assert text.startswith("Nothing is written yet") is not is_done
     assert "+ IPPool whereabouts-1" in text
     assert text.endswith("Free: x.\nNot mapped: y.\nNote: z.")

@@ -6,30 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.lib.page import (
-    block_lines,
-    counted,
-    ended,
-    labelled,
-    located,
-    not_seen,
-    sentence,
-    titled,
-)
+from kube_rdma.lib import page
 from kube_rdma.model.finding import Finding, NotSeen
 
 FULL = Finding("node/node-1", "It is not ready", remedy="See its log", code="NodeNotReady")
 
 
 def test_a_title_has_no_blank_behind_it():
-    assert titled("✗", FULL).text == "✗ NodeNotReady  node/node-1"
-    assert titled("!", Finding("", "x", code="NoAgent")).text == "! NoAgent"
+    assert page.titled("✗", FULL).text == "✗ NodeNotReady  node/node-1"
+    assert page.titled("!", Finding("", "x", code="NoAgent")).text == "! NoAgent"
 
 
 def test_a_sentence_leaves_out_what_is_missing():
-    assert sentence(FULL) == "node/node-1: It is not ready. See its log."
-    assert sentence(Finding("", "two pools overlap")) == "two pools overlap."
-    assert located(FULL) == {
+    assert page.sentence(FULL) == "node/node-1: It is not ready. See its log."
+    assert page.sentence(Finding("", "two pools overlap")) == "two pools overlap."
+    assert page.located(FULL) == {
         "where": "node/node-1",
         "problem": "It is not ready",
         "remedy": "See its log",
@@ -39,7 +30,7 @@ def test_a_sentence_leaves_out_what_is_missing():
 @given(st.integers(30, 120), st.text("ab ", min_size=1, max_size=300))
 def test_texts_stand_below_each_other(width, text):
     texts = {"Seen": f"x{text}", "Cause": "y", "Fix": "z"}
-    lines = list(block_lines(labelled(texts), width))
+    lines = list(page.block_lines(page.labelled(texts), width))
     begins = [line for line in lines if not line.startswith(" " * 5)]
     assert [line.split()[0] for line in begins] == list(texts)
     assert {line[:11].strip() for line in lines if line not in begins} <= {""}
@@ -48,17 +39,19 @@ def test_texts_stand_below_each_other(width, text):
 
 def test_what_was_not_seen_has_its_reason_with_one_stop():
     parts = (NotSeen("cni", "no right"), NotSeen("Events", "forbidden."))
-    assert list(block_lines(not_seen(parts), 80)) == [
+    assert list(page.block_lines(page.not_seen(parts), 80)) == [
         "? Not seen: cni. no right.",
         "? Not seen: Events. forbidden.",
     ]
-    assert list(block_lines(not_seen(parts[:1], "read"), 80)) == ["? Not read: cni. no right."]
+    assert list(page.block_lines(page.not_seen(parts[:1], "read"), 80)) == [
+        "? Not read: cni. no right."
+    ]
 
 
 @pytest.mark.parametrize(("text", "whole"), [("a", "a."), ("a.", "a."), ("a…", "a…"), ("a?", "a?")])
 def test_a_sentence_has_one_stop(text, whole):
-    assert ended(text) == whole
+    assert page.ended(text) == whole
 
 
 def test_one_thing_is_singular():
-    assert [counted(n, "error") for n in (0, 1, 2)] == ["0 errors", "1 error", "2 errors"]
+    assert [page.counted(n, "error") for n in (0, 1, 2)] == ["0 errors", "1 error", "2 errors"]

@@ -10,38 +10,24 @@ import pytest
 from kube_base.frozen import replace
 from kube_rdma.lib.json_values import camel_case
 from kube_rdma.lib.page import page_text
+from kube_rdma.model import pools
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.pools import (
-    Attach,
-    Bind,
-    ExtraInfo,
-    FunctionRange,
-    Mode,
-    Pool,
-    PoolSpec,
-    Preference,
-    RdmaLimits,
-    Selector,
-    Share,
-    ShareId,
-    Variables,
-)
 from kube_rdma.pools.rules.modes import MODES
 from kube_rdma.pools.views import NodePools, PoollessCard, node_page, pools_document, specs_page
 from kube_rdma_tools.mode_page import modes_page
 
-TAKES = {mode: f"what {mode} takes" for mode in Mode}
-SHARED = PoolSpec(
+TAKES = {mode: f"what {mode} takes" for mode in pools.Mode}
+SHARED = pools.PoolSpec(
     "rdma/a",
-    Mode.HCA,
+    pools.Mode.HCA,
     "f:1",
     shares=1000,
-    bind=Bind.POOL,
-    attach=Attach.NONE,
-    prefer=Preference.PACK,
+    bind=pools.Bind.POOL,
+    attach=pools.Attach.NONE,
+    prefer=pools.Preference.PACK,
 )
-SELECTOR = Selector(
+SELECTOR = pools.Selector(
     source="f:3",
     vendors=("15b3",),
     device_ids=("101e",),
@@ -50,25 +36,28 @@ SELECTOR = Selector(
     link_types=("ether",),
     pci_addresses=(PciAddress("0000:81:00.1"),),
     acpi_indexes=(101,),
-    physical=(FunctionRange("ens2f0", ((0, 0), (2, 7))),),
-    roots=(FunctionRange("0000:81:00.0"),),
+    physical=(pools.FunctionRange("ens2f0", ((0, 0), (2, 7))),),
+    roots=(pools.FunctionRange("0000:81:00.0"),),
     auxiliary_types=("sf",),
     rdma_devices=("mlx5_0",),
     pkeys=(1, 0x7FFF),
     rdma=False,
 )
-FULL = PoolSpec(
+FULL = pools.PoolSpec(
     "intel.com/b",
-    Mode.SRIOV,
+    pools.Mode.SRIOV,
     "f:2",
-    selectors=(SELECTOR, Selector(rdma=True)),
+    selectors=(SELECTOR, pools.Selector(rdma=True)),
     shares=1,
-    bind=Bind.PER_CARD,
-    attach=Attach.AUTO,
-    prefer=Preference.LEAST_LOADED,
+    bind=pools.Bind.PER_CARD,
+    attach=pools.Attach.AUTO,
+    prefer=pools.Preference.LEAST_LOADED,
     numa_hints=False,
-    variables=Variables.PCIDEVICE,
-    extra_info=(ExtraInfo("*", (("a", "b"),)), ExtraInfo("0000:81:00.1", (("c", "d"),))),
+    variables=pools.Variables.PCIDEVICE,
+    extra_info=(
+        pools.ExtraInfo("*", (("a", "b"),)),
+        pools.ExtraInfo("0000:81:00.1", (("c", "d"),)),
+    ),
     extra_paths=("/dev/vhost-net", "/dev/net/tun"),
 )
 
@@ -96,9 +85,9 @@ def test_the_wishes_word_for_word():
 @pytest.mark.parametrize(
     ("limits", "words"),
     [
-        (RdmaLimits(1, 20000), "1 handle and 20000 objects"),
-        (RdmaLimits(objects=1), "1 object"),
-        (RdmaLimits(16), "16 handles"),
+        (pools.RdmaLimits(1, 20000), "1 handle and 20000 objects"),
+        (pools.RdmaLimits(objects=1), "1 object"),
+        (pools.RdmaLimits(16), "16 handles"),
     ],
 )
 def test_limits_of_a_share_are_shown_and_told(limits, words):
@@ -123,16 +112,18 @@ def card(name, *reasons):
 
 def shares(count, cards=(None,)):
     return tuple(
-        Share(ShareId(f"{c}-{n}"), healthy=True, card=c) for c in cards for n in range(count)
+        pools.Share(pools.ShareId(f"{c}-{n}"), healthy=True, card=c)
+        for c in cards
+        for n in range(count)
     )
 
 
 GOOD, ILL = card("one"), card("two", "no port is ACTIVE: check the cable", "no uverbs")
 NODE = NodePools(
     (
-        Pool(SHARED, shares(1000), (GOOD, ILL)),
-        Pool(FULL, shares(2, ("one", "two")), (GOOD, ILL)),
-        Pool(SHARED, (), ()),
+        pools.Pool(SHARED, shares(1000), (GOOD, ILL)),
+        pools.Pool(FULL, shares(2, ("one", "two")), (GOOD, ILL)),
+        pools.Pool(SHARED, (), ()),
     ),
     ("one belongs to both",),
     ("two is counted twice",),
@@ -183,10 +174,10 @@ def test_every_line_keeps_the_width_of_a_small_terminal():
 def test_the_document_has_every_field_of_a_wish():
     document = pools_document([FULL], 60, ["mind the gap"])
     (pool,) = document["pools"]
-    assert set(pool) == {*map(camel_case, PoolSpec.__struct_fields__)}
+    assert set(pool) == {*map(camel_case, pools.PoolSpec.__struct_fields__)}
     assert pool["extraInfo"] == {"*": {"a": "b"}, "0000:81:00.1": {"c": "d"}}
     first, second = pool["selectors"]
-    assert set(first) == {*map(camel_case, Selector.__struct_fields__)}
+    assert set(first) == {*map(camel_case, pools.Selector.__struct_fields__)}
     assert first["physical"] == ["ens2f0#0,2-7"]
     assert second == {"source": "", "rdma": True}
     assert (document["rescan"], document["warnings"]) == (60, ["mind the gap"])

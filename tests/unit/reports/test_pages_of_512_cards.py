@@ -14,29 +14,12 @@ from kube_rdma.explain.views import explain_page
 from kube_rdma.lib.page import page_text
 from kube_rdma.metrics.rules.throughput import busiest
 from kube_rdma.metrics.views import nodes_page, pods_page
+from kube_rdma.model import explain, reports
 from kube_rdma.model.card import CardId
 from kube_rdma.model.device import PhysicalState, PortState
-from kube_rdma.model.explain import (
-    ExplainedAsk,
-    ExplainedNetwork,
-    ExplainedShare,
-    Explanation,
-    SeenFrom,
-    SeenInterface,
-)
 from kube_rdma.model.finding import NotSeen
 from kube_rdma.model.kubernetes import NodeState
 from kube_rdma.model.metrics import TrafficKey, TrafficRate, TrafficTotals
-from kube_rdma.model.reports import (
-    AddressPool,
-    ClusterFacts,
-    NodeReport,
-    ProgramPod,
-    ProgramRole,
-    ReportedCard,
-    ReportedPool,
-    Workload,
-)
 from kube_rdma.reports.rules.cluster import findings
 from kube_rdma.reports.views import status_page
 from tests.unit.doctor.rules.healthy import HEALTHY, LINKS, SURVEY, card
@@ -52,12 +35,12 @@ GIGABIT = 125_000_000.0
 def cluster(ill=(), *, away=(), **parts):
     """A cluster whose `ill` are cards as (node, rail); agents of the nodes `away` do not run."""
     pods = [
-        ProgramPod("kube-rdma/kube-rdma-agent", "kube-rdma", f"agent-{n}", name, ready=True)
+        reports.ProgramPod("kube-rdma/kube-rdma-agent", "kube-rdma", f"agent-{n}", name, ready=True)
         for n, name in enumerate(NODES)
     ]
     pods = [replace(one, ready=one.node not in away, why=why(one, away)) for one in pods]
     ready = len(NODES) - len(away)
-    return ClusterFacts(
+    return reports.ClusterFacts(
         nodes=tuple(
             NodeState(
                 name,
@@ -69,8 +52,8 @@ def cluster(ill=(), *, away=(), **parts):
             for name in NODES
         ),
         workloads=(
-            Workload(
-                ProgramRole.AGENT,
+            reports.Workload(
+                reports.ProgramRole.AGENT,
                 "kube-rdma",
                 "kube-rdma-agent",
                 64,
@@ -79,11 +62,15 @@ def cluster(ill=(), *, away=(), **parts):
                 IMAGE,
                 reports=True,
             ),
-            Workload(ProgramRole.CONTROLLER, "kube-rdma", "kube-rdma-controller", 2, 2, 2, IMAGE),
+            reports.Workload(
+                reports.ProgramRole.CONTROLLER, "kube-rdma", "kube-rdma-controller", 2, 2, 2, IMAGE
+            ),
         ),
         pods=tuple(pods),
         reports={name: report(name, ill) for name in NODES},
-        pools=tuple(AddressPool(f"rail-{n}", f"10.{n}.0.0/20", "64", "4030") for n in range(8)),
+        pools=tuple(
+            reports.AddressPool(f"rail-{n}", f"10.{n}.0.0/20", "64", "4030") for n in range(8)
+        ),
         waiting=(),
         events=(),
         guarded=True,
@@ -97,7 +84,7 @@ def why(pod, away):
 
 def report(node, ill):
     cards = tuple(
-        ReportedCard(
+        reports.ReportedCard(
             CardId(f"0000:{0x10 + rail:02x}:00.0"),
             f"mlx5_{rail}",
             (f"rdma/rail{rail}",),
@@ -106,10 +93,12 @@ def report(node, ill):
         for rail in range(8)
     )
     pools = tuple(
-        ReportedPool(f"rdma/rail{rail}", "shared-multi", 16, 0 if (node, rail) in ill else 16, 1)
+        reports.ReportedPool(
+            f"rdma/rail{rail}", "shared-multi", 16, 0 if (node, rail) in ill else 16, 1
+        )
         for rail in range(8)
     )
-    return NodeReport("0.1.0", cards, (), pools)
+    return reports.NodeReport("0.1.0", cards, (), pools)
 
 
 def status(facts, **how):
@@ -142,25 +131,29 @@ def of_pods():
 def explanation():
     """A pod with eight rails, IPv6 as well."""
     rails = range(8)
-    return Explanation(
+    return explain.Explanation(
         "train/worker-0",
         "node-17",
         "Running",
         "",
-        (ExplainedAsk("main", "rdma/nic", 8, "eight cards of node-17"),),
+        (explain.ExplainedAsk("main", "rdma/nic", 8, "eight cards of node-17"),),
         tuple(
-            ExplainedNetwork(f"net{n + 1}", f"train/rail-{n}", f"macvlan on the card of rail {n}")
+            explain.ExplainedNetwork(
+                f"net{n + 1}", f"train/rail-{n}", f"macvlan on the card of rail {n}"
+            )
             for n in rails
         ),
         (),
         tuple(
-            ExplainedShare("rdma/nic", f"0000:{0x10 + n:02x}:00.0", f"mlx5_{n}", "main", f"{n}-3")
+            explain.ExplainedShare(
+                "rdma/nic", f"0000:{0x10 + n:02x}:00.0", f"mlx5_{n}", "main", f"{n}-3"
+            )
             for n in rails
         ),
         (),
         None,
         tuple(
-            SeenInterface(
+            explain.SeenInterface(
                 f"net{n + 1}",
                 addresses=(f"10.{n}.0.5/20", f"fd00:10:{n}::5/64"),
                 mtu=9000,
@@ -174,8 +167,8 @@ def explanation():
         (),
         (),
         (),
-        interfaces_from=SeenFrom.POD,
-        device_nodes_from=SeenFrom.POD,
+        interfaces_from=explain.SeenFrom.POD,
+        device_nodes_from=explain.SeenFrom.POD,
     )
 
 

@@ -11,28 +11,22 @@ import pytest
 
 from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
+from kube_rdma.model import pools
 from kube_rdma.model.attach.steps import SetLink
 from kube_rdma.model.device import PlannedHostLink
 from kube_rdma.model.errors import HardwareGone
-from kube_rdma.model.pools import (
-    FunctionSettings,
-    LinkState,
-    ResetFunction,
-    SetFunction,
-    VlanProtocol,
-)
 
 from .steps_contract import MAC, back, link
 
-WANTED = FunctionSettings(
+WANTED = pools.FunctionSettings(
     vlan=100,
     qos=3,
-    protocol=VlanProtocol.CUSTOMER,
+    protocol=pools.VlanProtocol.CUSTOMER,
     spoof_check=False,
     trust=True,
     max_rate=100,
 )
-WITH_MAC = FunctionSettings(mac=MAC)
+WITH_MAC = pools.FunctionSettings(mac=MAC)
 
 
 def now(world, pod):
@@ -46,12 +40,12 @@ def setting(world, pod, wanted):
     """The step that leads there from what is now."""
     found = now(world, pod)
     names = [name for name in found.__slots__ if getattr(wanted, name) is not None]
-    before = FunctionSettings(**{name: getattr(found, name) for name in names})
-    return SetFunction(world.place, wanted, before)
+    before = pools.FunctionSettings(**{name: getattr(found, name) for name in names})
+    return pools.SetFunction(world.place, wanted, before)
 
 
 def reset(step):
-    return ResetFunction(step.place, step.previous)
+    return pools.ResetFunction(step.place, step.previous)
 
 
 class Functions:
@@ -88,7 +82,7 @@ class Functions:
     def test_a_setting_that_the_driver_has_not_is_refused_by_its_name(self, world):
         with world.open() as pod:
             before = now(world, pod)
-            step = setting(world, pod, FunctionSettings(link_state=LinkState.ENABLE))
+            step = setting(world, pod, pools.FunctionSettings(link_state=pools.LinkState.ENABLE))
             with pytest.raises(Refused, match="takes no link state enable for its"):
                 pod.run(step)
             assert now(world, pod) == before
@@ -98,7 +92,7 @@ class Functions:
         for _ in range(2):  # the second time, the card has a MAC of its own to give back
             with world.open() as pod:
                 card = replace(world.card, up=was_up)
-                tag = setting(world, pod, FunctionSettings(vlan=7))
+                tag = setting(world, pod, pools.FunctionSettings(vlan=7))
                 mac = setting(world, pod, WITH_MAC)
                 for step in (tag, card, mac, SetLink("net1", mac=MAC)):
                     pod.run(step)
@@ -140,7 +134,7 @@ class Functions:
     def test_a_physical_function_is_found_under_another_index(self, world):
         moved = replace(world.place, physical=PlannedHostLink(4711, "elsewhere"))
         with world.open() as pod:
-            step = replace(setting(world, pod, FunctionSettings(trust=True)), place=moved)
+            step = replace(setting(world, pod, pools.FunctionSettings(trust=True)), place=moved)
             pod.run(step)
             assert now(world, pod).trust
             pod.undo(reset(step))
@@ -149,14 +143,14 @@ class Functions:
     def test_another_card_at_its_index_is_not_taken_for_it(self, world):
         other = replace(world.place, physical=world.parent)
         with world.open() as pod:
-            step = replace(setting(world, pod, FunctionSettings(trust=True)), place=other)
+            step = replace(setting(world, pod, pools.FunctionSettings(trust=True)), place=other)
             pod.run(step)
             assert now(world, pod).trust
             pod.undo(reset(step))
 
     def test_a_number_that_is_not_there_can_be_undone_and_not_done(self, world):
         none = replace(world.place, number=6)
-        step = SetFunction(none, WITH_MAC, FunctionSettings(mac=world.card.mac))
+        step = pools.SetFunction(none, WITH_MAC, pools.FunctionSettings(mac=world.card.mac))
         with world.open() as pod:
             with pytest.raises(Unavailable, match="no virtual function 6 any more: it has 1"):
                 pod.run(step)
@@ -165,7 +159,7 @@ class Functions:
 
     def test_without_the_physical_function_nothing_is_known(self, world):
         gone = replace(world.place, physical=PlannedHostLink(4711, "eth77"), pci="0000:ff:00.0")
-        step = SetFunction(gone, WITH_MAC, FunctionSettings(mac=world.card.mac))
+        step = pools.SetFunction(gone, WITH_MAC, pools.FunctionSettings(mac=world.card.mac))
         with world.open() as pod:
             for act in (lambda: pod.run(step), lambda: pod.undo(reset(step))):
                 with pytest.raises(Unavailable, match="no interface eth77 of 0000:ff:00"):

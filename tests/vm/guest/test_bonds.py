@@ -14,14 +14,7 @@ from pathlib import Path
 import pytest
 
 from kube_rdma.adapters.kernel.pod.steps import open_pod
-from kube_rdma.model.attach.steps import (
-    AddAddress,
-    AwaitGid,
-    MakeLink,
-    MakeRdma,
-    SetLink,
-    VirtualKind,
-)
+from kube_rdma.model.attach import steps
 from kube_rdma.model.device import PlannedHostLink, PortState
 
 from .masters import expected, facts
@@ -81,11 +74,13 @@ def pod(bond):
     parent = PlannedHostLink(int((NET / BOND / "ifindex").read_text()), BOND)
     with open_pod(Path("/run/netns", POD)) as door:
         for step in (
-            MakeLink(VirtualKind.MACVLAN, parent, "net1", "kube-rdma c1/net1", mode="bridge"),
-            AddAddress("net1", ip_address(PODS), 24),
-            SetLink("net1"),
-            MakeRdma("rxe-pod", "rxe", "net1"),
-            AwaitGid("rxe-pod", "net1", ip_address(PODS)),
+            steps.MakeLink(
+                steps.VirtualKind.MACVLAN, parent, "net1", "kube-rdma c1/net1", mode="bridge"
+            ),
+            steps.AddAddress("net1", ip_address(PODS), 24),
+            steps.SetLink("net1"),
+            steps.MakeRdma("rxe-pod", "rxe", "net1"),
+            steps.AwaitGid("rxe-pod", "net1", ip_address(PODS)),
         ):
             door.run(step)
     yield POD

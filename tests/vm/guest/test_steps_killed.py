@@ -40,13 +40,7 @@ from kube_rdma.adapters.kernel.pod.steps import open_pod
 from kube_rdma.attach.executor import AttachmentJournal, PlanExecutor
 from kube_rdma.attach.rules.host_links import host_network, with_ways
 from kube_rdma.hardware.survey import take_survey
-from kube_rdma.model.attach.attachment import (
-    Attachment,
-    AttachmentKey,
-    NetworkKind,
-    PodView,
-    SeenRdma,
-)
+from kube_rdma.model.attach import attachment
 from kube_rdma.pools.rules.health import judge
 from kube_rdma.pools.rules.selection import cards
 from kube_rdma_selftest.trial import SelftestScene
@@ -70,7 +64,7 @@ IFNAME, LINKINFO, NET_NS_FD, INFO_KIND, INFO_DATA, PEER = 3, 18, 28, 1, 2, 1
 def on_this_kernel():
     """Those of links that are made in the pod only now and then: each takes half a minute."""
     for name, wanted in PLANS.items():
-        made = any(want.kind is not NetworkKind.DEVICE for want in wanted)
+        made = any(want.kind is not attachment.NetworkKind.DEVICE for want in wanted)
         yield pytest.param(wanted, id=name, marks=[pytest.mark.slow] if made else [])
 
 
@@ -126,11 +120,13 @@ class RealWorld:
             open_rtnl() as node,
         ):
             found = seen_links(netlink)
-            return PodView(
+            return attachment.PodView(
                 found,
                 seen_routes(netlink, found),
                 seen_rules(netlink),
-                tuple(SeenRdma(device.name, netdev_of(device)) for device in devices(rdma)),
+                tuple(
+                    attachment.SeenRdma(device.name, netdev_of(device)) for device in devices(rdma)
+                ),
                 tuple((path, read_sysctl(namespace, path)) for path in sysctls),
                 seen_functions(node, functions),
             )
@@ -276,7 +272,7 @@ def test_a_process_that_was_killed_is_followed_by_one_that_reads_its_journal(wor
         with world.pod() as pod:
             path = f"/proc/{os.getpid()}/fd/{pod}"
             sandbox = replace(SANDBOX, netns_path=path, netns_inode=os.fstat(pod).st_ino)
-            wanted = Attachment(sandbox, plans)
+            wanted = attachment.Attachment(sandbox, plans)
             died = process_dies(after, lambda: asyncio.run(life(tmp_path, wanted, pod)))
             asyncio.run(recovery(tmp_path))
             clean(world, pod)
@@ -297,7 +293,7 @@ def attaching(folder):
 
 async def life(folder, wanted, namespace):
     """ADD and DEL."""
-    key = AttachmentKey(wanted.sandbox.container)
+    key = attachment.AttachmentKey(wanted.sandbox.container)
     with attaching(folder) as agent:
         await agent.begin(key, wanted.sandbox)
         await agent.attach(key, wanted, namespace)

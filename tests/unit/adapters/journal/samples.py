@@ -14,38 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from kube_base.frozen import replace
-from kube_rdma.adapters.journal.codec import (
-    ADDRESSES,
-    ATTACHMENTS,
-    BINDINGS,
-    CLAIMS,
-    FUNCTIONS,
-    POOLS,
-    RAILS,
-)
+from kube_rdma.adapters.journal import codec
 from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.model import pools as vf
-from kube_rdma.model.attach import steps
-from kube_rdma.model.attach.attachment import (
-    AskedAddress,
-    Attachment,
-    InterfaceAddress,
-    NetworkKind,
-    NetworkRoute,
-    Plan,
-    PluginResult,
-    Sandbox,
-)
+from kube_rdma.model.attach import attachment, steps
 from kube_rdma.model.attach.cni import Dns
-from kube_rdma.model.claims.claim import (
-    ClaimName,
-    ClaimParameters,
-    ClaimShare,
-    ClaimUser,
-    NetworkReference,
-    PreparedClaim,
-)
+from kube_rdma.model.claims import claim
 from kube_rdma.model.device import CharKind, PciAddress, PlannedHostLink
 from kube_rdma.model.ipam import AddressAllocation, AllocationRecord, JournalIdentity
 from kube_rdma.model.late_binding import Binding, PodName, Promise
@@ -74,7 +49,7 @@ PCI, PHYSICAL = PciAddress("0000:81:00.2"), PciAddress("0000:81:00.0")
 MAC = "02:00:00:00:00:01"
 PARENT = PlannedHostLink(3, "ens2f0")
 PLACE = vf.FunctionPlace(PARENT, PHYSICAL, 0)
-SANDBOX = Sandbox(
+SANDBOX = attachment.Sandbox(
     CONTAINER, PodName("default", "tr\u00e4iner-0"), "6f1d", "/run/netns/cni-1", 4026532666
 )
 
@@ -89,7 +64,7 @@ CALL = steps.CallPlugin(
 )
 
 PLANS = (
-    Plan(
+    attachment.Plan(
         "net1",
         "default/rail-1",
         PHYSICAL,
@@ -109,10 +84,10 @@ PLANS = (
             steps.AwaitGid("rxe-c-1", "net1", V4),
             steps.Announce("net1", V4),
         ),
-        (InterfaceAddress(V4, 24, GATEWAY), InterfaceAddress(V6, 64)),
+        (attachment.InterfaceAddress(V4, 24, GATEWAY), attachment.InterfaceAddress(V6, 64)),
         ("rdma/hca", "0000:81:00.0-0"),
     ),
-    Plan(
+    attachment.Plan(
         "net2",
         "default/vf",
         PCI,
@@ -169,7 +144,7 @@ PLANS = (
             ),
         ),
     ),
-    Plan(
+    attachment.Plan(
         "net3",
         "default/ib",
         PCI,
@@ -198,14 +173,14 @@ PLANS = (
             steps.MoveRdma("mlx5_3", None),
         ),
     ),
-    Plan("net4", "default/bridged", None, (CALL,), held=("rdma/hca", "shared-3")),
+    attachment.Plan("net4", "default/bridged", None, (CALL,), held=("rdma/hca", "shared-3")),
 )
 DNS = Dns(("192.168.111.53",), "cluster.local", ("svc.cluster.local",), ("ndots:5",))
 RESULTS = (
-    PluginResult("net4", b'{"cniVersion": "1.0.0"}', DNS),
-    PluginResult("net5", b"{}"),
+    attachment.PluginResult("net4", b'{"cniVersion": "1.0.0"}', DNS),
+    attachment.PluginResult("net5", b"{}"),
 )
-ATTACHMENT = Attachment(SANDBOX, PLANS, results=RESULTS)
+ATTACHMENT = attachment.Attachment(SANDBOX, PLANS, results=RESULTS)
 SHARES = ("0000:81:00.0-0", "0000:81:00.0-1")
 
 PROMISE = Promise(
@@ -308,11 +283,11 @@ BOOKING = AllocationRecord(
     12.25,
 )
 
-CLAIM = ClaimName("team", "job-0-nic-x7", "5b0e8b0a-1111-2222-3333-444455556666")
-PREPARED = PreparedClaim(
+CLAIM = claim.ClaimName("team", "job-0-nic-x7", "5b0e8b0a-1111-2222-3333-444455556666")
+PREPARED = claim.PreparedClaim(
     CLAIM,
     (
-        ClaimShare(
+        claim.ClaimShare(
             request="nic/fast",
             pool="node-1",
             device="0000-81-00-0",
@@ -324,7 +299,7 @@ PREPARED = PreparedClaim(
             char_paths=("/dev/infiniband/rdma_cm", "/dev/infiniband/uverbs0"),
             cdi=f"kube-rdma.io/claim={CLAIM.uid}_nic.fast_0c5f2f0e-aaaa-bbbb-cccc-ddddeeeeffff",
         ),
-        ClaimShare(
+        claim.ClaimShare(
             "look",
             "node-1",
             "0000-82-00-0",
@@ -337,18 +312,21 @@ PREPARED = PreparedClaim(
             admin=True,
         ),
     ),
-    (ClaimUser("pods", "job-0", "f3a0"),),
+    (claim.ClaimUser("pods", "job-0", "f3a0"),),
     "b00t",
     1764115200.25,
 )
 
 # Parameters of claims came later than claims.
-WORDS = ClaimParameters(
-    NetworkReference("rdma-net", "team"),
+WORDS = claim.ClaimParameters(
+    claim.NetworkReference("rdma-net", "team"),
     interface="rdma0",
     mtu=9000,
-    addresses=(AskedAddress(ip_address("10.0.0.10"), 24), AskedAddress(V6)),
-    routes=(NetworkRoute(ip_network("10.0.0.0/8"), GATEWAY), NetworkRoute(ip_network("::/0"))),
+    addresses=(attachment.AskedAddress(ip_address("10.0.0.10"), 24), attachment.AskedAddress(V6)),
+    routes=(
+        attachment.NetworkRoute(ip_network("10.0.0.0/8"), GATEWAY),
+        attachment.NetworkRoute(ip_network("::/0")),
+    ),
     default_route=True,
     mac=MAC,
     guid="02:00:0a:00:00:00:00:01",
@@ -360,32 +338,36 @@ INTERFACES = replace(
         for number, parameters in enumerate(
             (
                 WORDS,
-                ClaimParameters(kind=NetworkKind.MACVLAN, mode="bridge", pool="rail-0"),
-                *(ClaimParameters(kind=kind) for kind in NetworkKind),
+                claim.ClaimParameters(
+                    kind=attachment.NetworkKind.MACVLAN, mode="bridge", pool="rail-0"
+                ),
+                *(claim.ClaimParameters(kind=kind) for kind in attachment.NetworkKind),
             )
         )
     ),
 )
 
 RECORDS: dict[str, tuple[Any, dict[str, Any]]] = {
-    "fabrics": (POOLS, {"pools": ON_FABRICS}),
+    "fabrics": (codec.POOLS, {"pools": ON_FABRICS}),
     "attachments": (
-        ATTACHMENTS,
+        codec.ATTACHMENTS,
         {
             f"attached-{CONTAINER}": ATTACHMENT,
-            "attachment-1": Attachment(replace(SANDBOX, container="1"), (), complete=True),
+            "attachment-1": attachment.Attachment(
+                replace(SANDBOX, container="1"), (), complete=True
+            ),
         },
     ),
     "delegated": (
-        ATTACHMENTS,
+        codec.ATTACHMENTS,
         {
-            f"attached-{CONTAINER}@net2": Attachment(
+            f"attached-{CONTAINER}@net2": attachment.Attachment(
                 replace(SANDBOX, container=f"{CONTAINER}@net2"), PLANS[1:2]
             )
         },
     ),
     "bindings": (
-        BINDINGS,
+        codec.BINDINGS,
         {
             f"promise-{PROMISE.nonce}": PROMISE,
             f"binding-{CONTAINER}-{PROMISE.nonce}": BINDING,
@@ -395,24 +377,24 @@ RECORDS: dict[str, tuple[Any, dict[str, Any]]] = {
         },
     ),
     "functions": (
-        FUNCTIONS,
+        codec.FUNCTIONS,
         {
             PHYSICAL: MadeFunctions(PHYSICAL, "b00t", begun=True),
             "0000:82:00.0": MadeFunctions(PciAddress("0000:82:00.0"), "b00t"),
         },
     ),
-    "pools": (POOLS, {"pools": APPLIED}),
-    "serving": (POOLS, {"pools": SERVED}),
-    "limits": (POOLS, {"pools": LIMITED}),
-    "device-files": (POOLS, {"pools": OPENED}),
+    "pools": (codec.POOLS, {"pools": APPLIED}),
+    "serving": (codec.POOLS, {"pools": SERVED}),
+    "limits": (codec.POOLS, {"pools": LIMITED}),
+    "device-files": (codec.POOLS, {"pools": OPENED}),
     "rails": (
-        RAILS,
+        codec.RAILS,
         {"rails": RailRecord((PHYSICAL, "rxe0@eth0"), (("ens2f0", PHYSICAL),))},
     ),
-    "claims": (CLAIMS, {CLAIM.uid: PREPARED}),
-    "interfaces": (CLAIMS, {CLAIM.uid: INTERFACES}),
+    "claims": (codec.CLAIMS, {CLAIM.uid: PREPARED}),
+    "interfaces": (codec.CLAIMS, {CLAIM.uid: INTERFACES}),
     "addresses": (
-        ADDRESSES,
+        codec.ADDRESSES,
         {CONTAINER: BOOKING, "journal@id": JournalIdentity("2b7e151628aed2a6abf7158809cf4f3c")},
     ),
 }

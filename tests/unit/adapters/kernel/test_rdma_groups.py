@@ -10,14 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_base.errors import Refused, Unavailable
-from kube_rdma.adapters.kernel.cgroups import (
-    HostCgroups,
-    RdmaGroups,
-    line,
-    places,
-    read_current,
-    read_limits,
-)
+from kube_rdma.adapters.kernel import cgroups
 from kube_rdma.model.pools import MOST, DeviceLimits, DeviceUse, RdmaLimits
 from kube_rdma_testing.kernel.cgroups import FakeCgroups
 from tests.vm.guest.rdma_cgroup_contract import ONE, OTHER, Limits, Processes, Taken
@@ -36,7 +29,7 @@ class FakeWorld:
     def __init__(self):
         self.files = FakeCgroups()
         self.files.register(self.device)
-        self.groups = RdmaGroups(self.files)
+        self.groups = cgroups.RdmaGroups(self.files)
         for uid in (ONE, OTHER):
             self.files.make(self.place(uid), delegated=False)
             self.groups.switch_on(uid)
@@ -82,13 +75,13 @@ class TestTheFake(Limits, Processes):
 def test_nothing_is_written_where_every_parent_has_the_controller():
     files = FakeCgroups()
     files.make(f"kubepods/pod{ONE}")
-    RdmaGroups(files).switch_on(ONE)
+    cgroups.RdmaGroups(files).switch_on(ONE)
     assert files.writes == []
 
 
 def test_a_node_of_cgroup_v1_is_refused_in_one_sentence():
     with pytest.raises(Refused) as refused:
-        RdmaGroups(FakeCgroups(v1=True)).switch_on(UID)
+        cgroups.RdmaGroups(FakeCgroups(v1=True)).switch_on(UID)
     assert str(refused.value) == (
         "this node has cgroup v1, in which pods have no limits of RDMA objects. "
         "Boot it with cgroup v2, or remove rdmaLimits from the pools of this node."
@@ -97,14 +90,14 @@ def test_a_node_of_cgroup_v1_is_refused_in_one_sentence():
 
 def test_a_kernel_without_the_controller_is_refused():
     with pytest.raises(Refused, match="CONFIG_CGROUP_RDMA"):
-        RdmaGroups(FakeCgroups("cpu memory")).switch_on(UID)
+        cgroups.RdmaGroups(FakeCgroups("cpu memory")).switch_on(UID)
 
 
 def test_what_else_the_kernel_refuses_is_unavailable():
     """A name of two words is none of a device's, and the kernel takes the second for a number."""
     files = FakeCgroups()
     files.make(f"kubepods/pod{ONE}")
-    groups = RdmaGroups(files)
+    groups = cgroups.RdmaGroups(files)
     with pytest.raises(Unavailable, match=r"pod7a1c-01 cannot be .* \(Invalid argument\)"):
         groups.write(groups.find(ONE), [DeviceLimits("rxe0 rxe1", RdmaLimits())])
 
@@ -116,7 +109,7 @@ def test_the_group_of_a_pod_is_where_the_cgroupfs_driver_makes_it(above, quality
     files = FakeCgroups()
     files.make("system.slice/kubepods")
     files.make(path)
-    assert RdmaGroups(files).find(UID) == path
+    assert cgroups.RdmaGroups(files).find(UID) == path
 
 
 SLICES = [
@@ -131,25 +124,25 @@ def test_the_group_of_a_pod_is_where_the_systemd_driver_makes_it(form):
     path = form.format(UID.replace("-", "_"))
     files = FakeCgroups()
     files.make(path)
-    assert RdmaGroups(files).find(UID) == path
+    assert cgroups.RdmaGroups(files).find(UID) == path
 
 
 def test_of_two_kubelets_on_a_machine_the_one_with_the_pod_is_taken():
     files = FakeCgroups()
     files.make("kubepods/podother")
     files.make(f"node/kubepods/pod{UID}")
-    assert RdmaGroups(files).find(UID) == f"node/kubepods/pod{UID}"
+    assert cgroups.RdmaGroups(files).find(UID) == f"node/kubepods/pod{UID}"
 
 
 def test_the_places_of_two_pods_have_nothing_in_common():
     for kubepods in ("kubepods", "a.slice/a-kubepods.slice"):
-        assert not set(places(kubepods, "a-1")) & set(places(kubepods, "a-11"))
+        assert not set(cgroups.places(kubepods, "a-1")) & set(cgroups.places(kubepods, "a-11"))
 
 
 @given(NAMES, NUMBERS, NUMBERS)
 def test_a_line_is_read_as_it_was_written(device, handles, objects):
     limits = DeviceLimits(device, RdmaLimits(handles, objects))
-    assert list(read_limits(f"{line(limits)} \n")) == [limits]
+    assert list(cgroups.read_limits(f"{cgroups.line(limits)} \n")) == [limits]
 
 
 @given(NAMES, NUMBERS, NUMBERS)
@@ -158,26 +151,26 @@ def test_the_kernel_says_what_was_written(device, handles, objects):
     files.register(device)
     files.make(f"kubepods/pod{ONE}")
     limits = DeviceLimits(device, RdmaLimits(handles, objects))
-    groups = RdmaGroups(files)
+    groups = cgroups.RdmaGroups(files)
     groups.write(groups.find(ONE), [limits])
     assert groups.read(groups.find(ONE)).limits == (limits,)
 
 
 @given(st.text(max_size=80))
 def test_no_text_is_too_strange_to_be_read(text):
-    list(read_limits(text))
-    list(read_current(text))
+    list(cgroups.read_limits(text))
+    list(cgroups.read_current(text))
 
 
 def test_what_a_later_kernel_counts_besides_is_passed_by():
     text = "rxe0 hca_handle=1 hca_object=20 hca_new=7 \n\nrxe1 hca_object=max\n"
-    assert list(read_current(text)) == [DeviceUse("rxe0", 1, 20), DeviceUse("rxe1", 0, 0)]
+    assert list(cgroups.read_current(text)) == [DeviceUse("rxe0", 1, 20), DeviceUse("rxe1", 0, 0)]
 
 
 def test_the_real_files_are_not_made_where_there_is_none(tmp_path):
     (tmp_path / "kubepods").mkdir()
     (tmp_path / "cgroup.controllers").write_text("rdma\n")
-    files = HostCgroups(tmp_path)
+    files = cgroups.HostCgroups(tmp_path)
     assert (files.groups(""), files.read("cgroup.controllers")) == (("kubepods",), "rdma\n")
     assert (files.is_group("kubepods"), files.is_group("cgroup.controllers")) == (True, False)
     with pytest.raises(OSError, match="No such file") as missing:

@@ -6,12 +6,7 @@ import pytest
 from grpclib.client import Channel
 
 from kube_base.errors import Refused
-from kube_rdma.adapters.kubelet.claim_plugin import (
-    ClaimHandlers,
-    ClaimHealth,
-    ClaimPlugin,
-    shortened,
-)
+from kube_rdma.adapters.kubelet import claim_plugin
 from kube_rdma.adapters.kubelet.proto import dra_health_v1_pb2 as v1
 from kube_rdma.adapters.kubelet.proto import dra_health_v1alpha1_pb2 as v1alpha1
 from kube_rdma.adapters.kubelet.proto import dra_v1_pb2 as pb
@@ -55,13 +50,13 @@ def cards():
 
 @pytest.fixture
 def health():
-    return ClaimHealth(clock=lambda: 1700000000.5, repeat=0.01)
+    return claim_plugin.ClaimHealth(clock=lambda: 1700000000.5, repeat=0.01)
 
 
 @pytest.fixture
 async def channel(directory, cards, health):
-    answers = ClaimHandlers(cards.prepare, cards.unprepare)
-    plugin = ClaimPlugin(directory, DRIVER, answers, health)
+    answers = claim_plugin.ClaimHandlers(cards.prepare, cards.unprepare)
+    plugin = claim_plugin.ClaimPlugin(directory, DRIVER, answers, health)
     socket = directory / f"{DRIVER}.sock"
     task = asyncio.create_task(plugin.run())
     await until(socket.exists)
@@ -128,8 +123,8 @@ async def test_every_claim_that_ends_has_an_entry(channel):
 
 
 async def test_a_folder_that_is_not_there_is_refused(directory):
-    plugin = ClaimPlugin(
-        directory / "none", DRIVER, ClaimHandlers(Cards().prepare, Cards().unprepare)
+    plugin = claim_plugin.ClaimPlugin(
+        directory / "none", DRIVER, claim_plugin.ClaimHandlers(Cards().prepare, Cards().unprepare)
     )
     with pytest.raises(Refused, match="plugins_registry"):
         await plugin.run()
@@ -173,7 +168,7 @@ async def test_the_health_of_devices_is_told_at_once_and_again(channel, health, 
 
 
 def test_a_message_is_as_long_as_the_kubelet_keeps_it():
-    assert shortened("é" * 512) == "é" * 512
-    cut = shortened("é" * 513)
+    assert claim_plugin.shortened("é" * 512) == "é" * 512
+    cut = claim_plugin.shortened("é" * 513)
     assert cut.endswith("é...")
     assert len(cut.encode()) <= 1024

@@ -5,13 +5,7 @@ import asyncio
 import pytest
 
 from kube_base.errors import Unavailable
-from kube_rdma.adapters.runtime.cri import (
-    find_socket,
-    read_container,
-    read_netns,
-    read_runtime,
-    read_sandboxes,
-)
+from kube_rdma.adapters.runtime import cri
 from kube_rdma.model.late_binding import MadeContainer, PodName, PodSandbox, Runtime
 from kube_rdma_testing.runtime.cri import FakeCriRuntime
 
@@ -41,7 +35,7 @@ def socket(tmp_path_factory):
 )
 async def test_what_it_says_of_cdi(socket, config, cdi, dirs):
     async with FakeCriRuntime(socket, "containerd", "v2.4.2", config):
-        assert await read_runtime(socket) == Runtime("containerd", "v2.4.2", cdi, dirs)
+        assert await cri.read_runtime(socket) == Runtime("containerd", "v2.4.2", cdi, dirs)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +52,7 @@ async def test_what_it_says_of_cdi(socket, config, cdi, dirs):
 async def test_what_it_says_of_cni(socket, cni, conf, binaries):
     async with FakeCriRuntime(socket, "containerd", "v2.4.2", {}) as runtime:
         runtime.cni = cni
-        found = await read_runtime(socket)
+        found = await cri.read_runtime(socket)
     assert (found.cni_conf, found.cni_binaries) == (conf, binaries)
 
 
@@ -66,14 +60,14 @@ async def test_its_socket_is_the_first_that_is_there(socket):
     first, second = socket.with_name("a"), socket.with_name("b")
     first.touch()
     known = (first, second, socket)
-    assert find_socket(known) == first
+    assert cri.find_socket(known) == first
     async with FakeCriRuntime(socket, "containerd", "v2.4.2", {}):
-        assert find_socket(known) == socket
+        assert cri.find_socket(known) == socket
 
 
 async def test_no_runtime(socket):
     with pytest.raises(Unavailable, match=r"No such file or directory.*hostPath"):
-        await read_runtime(socket)
+        await cri.read_runtime(socket)
 
 
 @pytest.mark.parametrize("data", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\x00" * 1000])
@@ -85,7 +79,7 @@ async def test_something_else_on_its_socket(socket, data):
 
     server = await asyncio.start_unix_server(answer, str(socket))
     with pytest.raises(Unavailable, match="does not answer"):
-        await read_runtime(socket)
+        await cri.read_runtime(socket)
     server.close()
     await server.wait_closed()
 
@@ -106,26 +100,26 @@ async def runtime(socket):
 
 
 async def test_its_sandboxes(socket, runtime):
-    assert await read_sandboxes(socket) == (STOPPED, LIVING, HOST)
+    assert await cri.read_sandboxes(socket) == (STOPPED, LIVING, HOST)
     runtime.remove("c2")
-    assert await read_sandboxes(socket) == (STOPPED, LIVING)
+    assert await cri.read_sandboxes(socket) == (STOPPED, LIVING)
 
 
 async def test_where_a_sandbox_has_its_network_namespace(socket, runtime):
-    assert await read_netns(socket, "c1") == NETNS
-    assert await read_netns(socket, "c2") == ""
+    assert await cri.read_netns(socket, "c1") == NETNS
+    assert await cri.read_netns(socket, "c2") == ""
 
 
 @pytest.mark.parametrize("container", ["c0", "c9"])
 async def test_a_sandbox_that_has_ended_has_no_namespace(socket, runtime, container):
     with pytest.raises(Unavailable, match=f"sandbox {container}"):
-        await read_netns(socket, container)
+        await cri.read_netns(socket, container)
 
 
 async def test_a_runtime_that_starts_lists_nothing(socket, runtime):
     runtime.failing = True
     with pytest.raises(Unavailable, match="not initialized"):
-        await read_sandboxes(socket)
+        await cri.read_sandboxes(socket)
 
 
 SPEC = {
@@ -141,13 +135,13 @@ SPEC = {
 async def test_what_a_container_was_made_with(socket, runtime):
     runtime.make("c5", SPEC)
     made = MadeContainer((("A", "1=2"),), ("/dev/x",), (("/a", "/b"),))
-    assert await read_container(socket, "c5") == made
+    assert await cri.read_container(socket, "c5") == made
 
 
 @pytest.mark.parametrize("spec", [None, [], {}, {"process": 1}, {"process": {}}])
 async def test_a_container_without_a_spec_is_not_seen(socket, runtime, spec):
     runtime.make("c5", spec)
     with pytest.raises(Unavailable, match="container c5"):
-        await read_container(socket, "c5")
+        await cri.read_container(socket, "c5")
     with pytest.raises(Unavailable, match="container c6"):
-        await read_container(socket, "c6")
+        await cri.read_container(socket, "c6")

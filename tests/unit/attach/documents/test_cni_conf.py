@@ -5,20 +5,7 @@ import json
 import pytest
 
 from kube_base.errors import Refused
-from kube_rdma.attach.documents.cni_conf import (
-    PodNetworksBlock,
-    blocks,
-    built_in,
-    device_info_file,
-    is_built_in,
-    load,
-    names,
-    network,
-    network_name,
-    plugin_type,
-    resource,
-    text_of,
-)
+from kube_rdma.attach.documents import cni_conf
 from kube_rdma.model.attach.attachment import CardAddresses, NetworkKind
 from kube_rdma.model.attach.cni import Call, ConfFile, Verb
 from kube_rdma.model.ipam import InterfaceName
@@ -29,7 +16,7 @@ META = {"resourceName": "vke.volcengine.com/rdma", "ipRangesSource": "netDeviceS
 
 
 def configured(**conf):
-    found = load("default", "rdma", json.dumps({"name": "rdma", **conf}).encode())
+    found = cni_conf.load("default", "rdma", json.dumps({"name": "rdma", **conf}).encode())
     assert found.warnings == ()
     return found.network
 
@@ -44,9 +31,9 @@ def test_a_configuration_is_found_by_the_name_inside():
         ConfFile("12-x.conf", '{"name": 5}'),
         ConfFile("05-cluster.conflist", '{"name": "cbr0"}'),
     )
-    assert names(files) == ("cbr0", "rdma", "rdma")
-    assert text_of(files, "rdma") == files[1].text.encode()
-    assert text_of(files, "10-x") is None
+    assert cni_conf.names(files) == ("cbr0", "rdma", "rdma")
+    assert cni_conf.text_of(files, "rdma") == files[1].text.encode()
+    assert cni_conf.text_of(files, "10-x") is None
 
 
 @pytest.mark.parametrize(
@@ -79,18 +66,18 @@ def test_a_configuration_for_a_card_is_for_the_resource_of_blocks():
 
 def test_the_network_that_needs_no_configuration():
     """A share of the resource as its mode says; addresses of the pool rdma where that is."""
-    bare = built_in("train", pool=False)
+    bare = cni_conf.built_in("train", pool=False)
     assert (bare.network.name, bare.network.kind) == ("train/rdma", NetworkKind.CARD)
     assert bare.network.resource == "vke.volcengine.com/rdma"
     assert (bare.network.card_addresses, bare.ipam.pool_for(0)) == (CardAddresses.MOVE, None)
-    pooled = built_in("train", pool=True)
+    pooled = cni_conf.built_in("train", pool=True)
     assert (pooled.network.card_addresses, pooled.ipam.pool_for(0)) == (CardAddresses.MOVE, "rdma")
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b"7", b"null"])
 def test_what_is_no_object_is_refused(text):
     with pytest.raises(Refused, match="the document is"):
-        load("default", "x", text)
+        cni_conf.load("default", "x", text)
 
 
 def call_of(cni_args=(), **config):
@@ -101,7 +88,7 @@ def call_of(cni_args=(), **config):
 
 
 def called(cni_args=(), **config):
-    return network(call_of(cni_args, **config), "ml/rail", "rdma/a")
+    return cni_conf.network(call_of(cni_args, **config), "ml/rail", "rdma/a")
 
 
 def test_what_the_pod_asks_for_is_found_in_all_places():
@@ -155,8 +142,8 @@ def test_the_guid_of_a_call():
 
 
 def test_where_the_caller_wants_to_be_told_of_the_device():
-    assert device_info_file(call_of(runtimeConfig={"CNIDeviceInfoFile": "/a/b"})) == "/a/b"
-    assert device_info_file(call_of()) == ""
+    assert cni_conf.device_info_file(call_of(runtimeConfig={"CNIDeviceInfoFile": "/a/b"})) == "/a/b"
+    assert cni_conf.device_info_file(call_of()) == ""
 
 
 def test_what_others_would_do_is_kept_for_the_refusal():
@@ -197,19 +184,27 @@ def test_nonsense_is_refused_with_its_place(facts):
     ],
 )
 def test_the_type_of_a_network_is_that_of_its_first_plugin(text, found):
-    assert plugin_type(text) == found
+    assert cni_conf.plugin_type(text) == found
 
 
 @pytest.mark.parametrize("text", [b"{", b"[]", b"", b"3", b'{"name": 3, "meta": 3, "builtIn": 1}'])
 def test_what_is_no_configuration_says_nothing(text):
     """Neither a name nor a resource, and it is not ours."""
-    assert (network_name(text), resource(text), is_built_in(text)) == ("", None, False)
+    assert (cni_conf.network_name(text), cni_conf.resource(text), cni_conf.is_built_in(text)) == (
+        "",
+        None,
+        False,
+    )
 
 
 def test_what_a_configuration_says_of_itself():
     text = b'{"name": "rail", "builtIn": true, "meta": {"resourceName": "rdma/a"}}'
-    assert (network_name(text), resource(text), is_built_in(text)) == ("rail", "rdma/a", True)
-    assert resource(b'{"meta": {"resourceName": ""}}') is None
+    assert (cni_conf.network_name(text), cni_conf.resource(text), cni_conf.is_built_in(text)) == (
+        "rail",
+        "rdma/a",
+        True,
+    )
+    assert cni_conf.resource(b'{"meta": {"resourceName": ""}}') is None
 
 
 RDMA = {"cniConf": {"name": "rdma"}}
@@ -218,25 +213,25 @@ RDMA = {"cniConf": {"name": "rdma"}}
 def test_blocks_have_the_interfaces_and_tables_that_cello_gives_them():
     """By their place behind the cluster's network, unless they say it."""
     said = {"deviceConf": {"ifName": "rail0"}, **RDMA}
-    assert blocks(json.dumps([RDMA, said])) == (
-        PodNetworksBlock("rdma", "eth1", 101),
-        PodNetworksBlock("rdma", "rail0", 102),
+    assert cni_conf.blocks(json.dumps([RDMA, said])) == (
+        cni_conf.PodNetworksBlock("rdma", "eth1", 101),
+        cni_conf.PodNetworksBlock("rdma", "rail0", 102),
     )
     first = {"cniConf": {"name": "cello-chainer"}, "master": True}
-    assert blocks(json.dumps([first, RDMA])) == (
-        PodNetworksBlock("cello-chainer", "eth0", 100),
-        PodNetworksBlock("rdma", "eth1", 101),
+    assert cni_conf.blocks(json.dumps([first, RDMA])) == (
+        cni_conf.PodNetworksBlock("cello-chainer", "eth0", 100),
+        cni_conf.PodNetworksBlock("rdma", "eth1", 101),
     )
 
 
 @pytest.mark.parametrize("text", ["", "{", "{}", "null", "[]", "3"])
 def test_what_cello_does_not_understand_has_no_blocks(text):
-    assert blocks(text) == ()
+    assert cni_conf.blocks(text) == ()
 
 
 @pytest.mark.parametrize("entry", [3, None, {}, {"cniConf": 3}, {"cniConf": {"name": 3}}])
 def test_a_block_without_a_name_keeps_its_place(entry):
-    assert blocks(json.dumps([entry, RDMA])) == (
-        PodNetworksBlock("", "eth1", 101),
-        PodNetworksBlock("rdma", "eth2", 102),
+    assert cni_conf.blocks(json.dumps([entry, RDMA])) == (
+        cni_conf.PodNetworksBlock("", "eth1", 101),
+        cni_conf.PodNetworksBlock("rdma", "eth2", 102),
     )

@@ -7,14 +7,7 @@ from ipaddress import ip_address, ip_network
 
 from kube_base.frozen import replace
 from kube_rdma.attach.rules.placement import with_pods
-from kube_rdma.model.attach.attachment import (
-    AskedAddress,
-    Attachment,
-    HostNetwork,
-    InterfaceAddress,
-    NetworkKind,
-    NetworkRoute,
-)
+from kube_rdma.model.attach import attachment
 from kube_rdma.model.late_binding import PodName
 from kube_rdma.model.pools import FunctionSettings, Mode
 from kube_rdma.model.survey import NamespaceMode
@@ -27,10 +20,10 @@ WIDE_VIRTUAL = card(1, link_type="infiniband", virtual=True)
 GUID = "02:00:00:00:00:00:00:01"
 EXCLUSIVE = NamespaceMode.EXCLUSIVE
 MACVLAN, IPVLAN, IPOIB, DEVICE = (
-    NetworkKind.MACVLAN,
-    NetworkKind.IPVLAN,
-    NetworkKind.IPOIB,
-    NetworkKind.DEVICE,
+    attachment.NetworkKind.MACVLAN,
+    attachment.NetworkKind.IPVLAN,
+    attachment.NetworkKind.IPOIB,
+    attachment.NetworkKind.DEVICE,
 )
 
 
@@ -83,7 +76,7 @@ def physical(each):
 
 def static(text):
     """A network with an address of its own."""
-    return network(static=(InterfaceAddress(ip_address(text), 24),))
+    return network(static=(attachment.InterfaceAddress(ip_address(text), 24),))
 
 
 TEN = ip_address("10.0.0.1")
@@ -107,7 +100,7 @@ def holder(each):
     """A living pod that has this card."""
     found = node(each)
     plans = planned([wish()], [share(each, mode=Mode.EXCLUSIVE)], found)
-    return Attachment(replace(SANDBOX, pod=PodName("train", "b")), plans)
+    return attachment.Attachment(replace(SANDBOX, pod=PodName("train", "b")), plans)
 
 
 def nameless(of):
@@ -157,10 +150,10 @@ CASES = {
     "ib-sriov on a whole card": of_infiniband(WIDE),
     "MAC on ipvlan": pod(wish(of=network(kind=IPVLAN), mac="02:00:00:00:00:01")),
     "ipvlan in mode l3": pod(of_kind(IPVLAN, mode="l3")),
-    "address without a length": pod(wish(addresses=(AskedAddress(TEN),))),
+    "address without a length": pod(wish(addresses=(attachment.AskedAddress(TEN),))),
     "neither master nor resource": pod(of_kind(MACVLAN, resource=None)),
     "no share": pod(wish(), shares=[]),
-    "no share of anything": pod(of_kind(NetworkKind.CARD, resource=None), shares=[]),
+    "no share of anything": pod(of_kind(attachment.NetworkKind.CARD, resource=None), shares=[]),
     "share of another resource": pod(wish(of=network(resource="rdma/b"))),
     "more networks than shares": pod(wish(0), wish(1), wish(2), shares=[share(ONE), share(TWO)]),
     "more networks than cards of a pool": pod(
@@ -244,10 +237,12 @@ CASES = {
     "no such device": pod(of_kind(DEVICE, device="0000:99:00.0", resource=None)),
     "node without interfaces": pod(
         of_kind(MACVLAN, device="ens2f0", resource=None),
-        on=HostNetwork((), NamespaceMode.SHARED),
+        on=attachment.HostNetwork((), NamespaceMode.SHARED),
     ),
     "master is down": pod(wish(), on=node(ONE, up=False)),
-    "MTU above the master's": pod(of_kind(NetworkKind.CARD, mtu=9000), on=node(ONE, mtu=1500)),
+    "MTU above the master's": pod(
+        of_kind(attachment.NetworkKind.CARD, mtu=9000), on=node(ONE, mtu=1500)
+    ),
     "macvlan on InfiniBand": pod(of_kind(MACVLAN), shares=[share(WIDE)], on=node(WIDE)),
     "ipvlan on InfiniBand": pod(of_kind(IPVLAN), shares=[share(WIDE)], on=node(WIDE)),
     "ipoib on Ethernet": pod(of_kind(IPOIB)),
@@ -281,11 +276,11 @@ CASES = {
         wish(default_routes=(TEN,)), leases=[given(1, "10.0.1.7/24")]
     ),
     "route out of reach": pod(
-        wish(of=network(routes=(NetworkRoute(ip_network("10.8.0.0/16"), TEN),))),
+        wish(of=network(routes=(attachment.NetworkRoute(ip_network("10.8.0.0/16"), TEN),))),
         leases=[given(1, "10.0.1.7/24")],
     ),
     "default route without an address": pod(wish(default_routes=(TEN,))),
     "gateway on a link without an address": pod(
-        wish(routes=(NetworkRoute(ip_network("10.8.0.0/16"), TEN, onlink=True),))
+        wish(routes=(attachment.NetworkRoute(ip_network("10.8.0.0/16"), TEN, onlink=True),))
     ),
 }

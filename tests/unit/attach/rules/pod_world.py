@@ -10,28 +10,8 @@ from ipaddress import ip_network
 
 from kube_base.frozen import replace
 from kube_rdma.attach.rules.guids import guid_of_sysfs
+from kube_rdma.model.attach import steps
 from kube_rdma.model.attach.attachment import PodView, SeenLink, SeenRdma
-from kube_rdma.model.attach.steps import (
-    AddAddress,
-    AddRoute,
-    AddRule,
-    Announce,
-    AwaitGid,
-    AwaitPartition,
-    GiveBackLink,
-    GiveBackRdma,
-    MakeLink,
-    MakeRdma,
-    MoveRdma,
-    Probe,
-    RemoveLink,
-    RemoveRdma,
-    RemoveRule,
-    RestoreRdma,
-    SetLink,
-    SetSysctl,
-    TakeLink,
-)
 from kube_rdma.model.pools import RebindFunction, ResetFunction, SetFunction
 from kube_rdma.model.survey import NamespaceMode
 
@@ -297,26 +277,28 @@ def nothing(world, act):
 
 
 ACTS = {
-    MakeLink: make_link,
-    TakeLink: take_link,
+    steps.MakeLink: make_link,
+    steps.TakeLink: take_link,
     SetFunction: set_function,
     RebindFunction: rebind,
-    AwaitPartition: await_partition,
-    SetLink: set_link,
-    Probe: nothing,
-    AddAddress: add_address,
-    AddRoute: add_route,
-    AddRule: lambda w, step: w.rules.add(step),
-    SetSysctl: set_sysctl,
-    MakeRdma: make_rdma,
-    MoveRdma: move_rdma,
-    AwaitGid: await_gid,
-    Announce: nothing,
-    RemoveLink: remove_link,
-    GiveBackLink: give_back_link,
+    steps.AwaitPartition: await_partition,
+    steps.SetLink: set_link,
+    steps.Probe: nothing,
+    steps.AddAddress: add_address,
+    steps.AddRoute: add_route,
+    steps.AddRule: lambda w, step: w.rules.add(step),
+    steps.SetSysctl: set_sysctl,
+    steps.MakeRdma: make_rdma,
+    steps.MoveRdma: move_rdma,
+    steps.AwaitGid: await_gid,
+    steps.Announce: nothing,
+    steps.RemoveLink: remove_link,
+    steps.GiveBackLink: give_back_link,
     ResetFunction: set_function,
-    RestoreRdma: restore_rdma,
-    RemoveRule: lambda w, undo: w.rules.discard(AddRule(undo.source, undo.table, undo.priority)),
-    RemoveRdma: lambda w, undo: w.rdma.pop(undo.name, None),
-    GiveBackRdma: give_back_rdma,
+    steps.RestoreRdma: restore_rdma,
+    steps.RemoveRule: lambda w, undo: w.rules.discard(
+        steps.AddRule(undo.source, undo.table, undo.priority)
+    ),
+    steps.RemoveRdma: lambda w, undo: w.rdma.pop(undo.name, None),
+    steps.GiveBackRdma: give_back_rdma,
 }

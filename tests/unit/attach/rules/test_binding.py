@@ -6,27 +6,7 @@ from hypothesis import strategies as st
 
 from kube_base.errors import Refused
 from kube_base.frozen import replace
-from kube_rdma.attach.rules.late_binding import (
-    GRACE,
-    SETTLED,
-    AskPod,
-    BindDecision,
-    BindingSnapshot,
-    PodAnswer,
-    Stale,
-    Start,
-    Wait,
-    Write,
-    bind,
-    cdi_works,
-    doubtful,
-    gate,
-    promise,
-    refuse_renumbered,
-    renumbered,
-    stale,
-    suffices,
-)
+from kube_rdma.attach.rules import late_binding
 from kube_rdma.attach.rules.placement import pod_nics
 from kube_rdma.attach.rules.plan import plans
 from kube_rdma.model.attach.attachment import NetworkKind
@@ -60,12 +40,14 @@ def started(nonce="n1", pod=POD, uid="u1", **change):
 def known(promises=(), bindings=(), files=(), held=None, gone=()):
     held = {"s1": POD} if held is None else held
     holders = {(HCA, share): pod for share, pod in held.items()}
-    return BindingSnapshot(tuple(promises), tuple(bindings), tuple(files), holders, gone)
+    return late_binding.BindingSnapshot(
+        tuple(promises), tuple(bindings), tuple(files), holders, gone
+    )
 
 
 def ask(what, attach=Attach.REQUIRED, networked=True, now=10.0, ids=("s1",)):
-    said = None if networked is None else PodAnswer("u1", networked=networked)
-    return gate(what, HCA, ids, attach, said, now)
+    said = None if networked is None else late_binding.PodAnswer("u1", networked=networked)
+    return late_binding.gate(what, HCA, ids, attach, said, now)
 
 
 SETTLED_FILE = CdiFile("n1", "c1", 0.0)
@@ -83,15 +65,15 @@ SETTLED_FILE = CdiFile("n1", "c1", 0.0)
 def test_what_one_pod_holds_tells_whose_a_promise_is(held, shares, enough):
     """Unless the promise is of a share besides, which another pod may hold."""
     holding = Holding("default", "a", "main", HCA, held)
-    assert suffices([holding], [promised(shares=shares)]) is enough
+    assert late_binding.suffices([holding], [promised(shares=shares)]) is enough
 
 
 def test_a_binding_of_another_pod_with_a_share_of_this_one_needs_all_holdings():
     """n0 was for a pod of before; another pod has it bound, and only its own holdings tell so."""
     holding = Holding("default", "a", "main", HCA, ("s1", "s3"))
     mine = promised(shares=("s1", "s3"))
-    assert suffices([holding], [mine])
-    assert not suffices([holding], [mine], [bound("n0", "c2", shares=("s1", "s2"))])
+    assert late_binding.suffices([holding], [mine])
+    assert not late_binding.suffices([holding], [mine], [bound("n0", "c2", shares=("s1", "s2"))])
 
 
 @pytest.mark.parametrize(("later", "bound_too"), [(2.0, False), (-1.0, True)])
@@ -104,22 +86,22 @@ def test_a_share_that_went_on_to_another_pod_was_for_nobody_here(later, bound_to
     others = replace(promised("n3", ("s2", "s3")), when=later)
     what = known([old, mine, others], held={"s1": POD, "s2": OTHER})
     wanted = (old, mine) if bound_too else (mine,)
-    assert bind(what, POD, "u1", "c1") == BindDecision(wanted, ())
+    assert late_binding.bind(what, POD, "u1", "c1") == late_binding.BindDecision(wanted, ())
 
 
 def test_starts_when_attached():
     """Promise, binding and a file that the runtime has seen: go."""
-    assert ask(known([promised()], [bound()], [SETTLED_FILE])) == Start()
+    assert ask(known([promised()], [bound()], [SETTLED_FILE])) == late_binding.Start()
 
 
 def test_waits_until_the_runtime_has_seen_the_file():
     """A young file is not trusted yet; asked again after that time, it is."""
     file = CdiFile("n1", "c1", 9.98)
     answer = ask(known([promised()], [bound()], [file]))
-    assert isinstance(answer, Wait)
-    assert answer.seconds == pytest.approx(SETTLED - 0.02)
+    assert isinstance(answer, late_binding.Wait)
+    assert answer.seconds == pytest.approx(late_binding.SETTLED - 0.02)
     again = ask(known([promised()], [bound()], [file]), now=10.0 + answer.seconds + 1e-6)
-    assert again == Start()
+    assert again == late_binding.Start()
 
 
 @pytest.mark.parametrize(
@@ -155,23 +137,26 @@ def test_does_not_start_without_its_own_file(what):
 
 
 def test_a_pool_that_binds_at_allocate_has_no_gate():
-    assert ask(known(), Attach.NONE) == Start()
+    assert ask(known(), Attach.NONE) == late_binding.Start()
 
 
 def test_auto_writes_for_a_pod_without_a_network():
     """What is missing is bound at the start; with a network it is refused as ever."""
     what = known([promised(), promised("n2")], [started("n2")])
     what = replace(what, files=(CdiFile("n2", at_start("n2"), 0.0),))
-    assert ask(what, Attach.AUTO, networked=False) == Write(POD, "u1", (promised(),))
+    assert ask(what, Attach.AUTO, networked=False) == late_binding.Write(POD, "u1", (promised(),))
     with pytest.raises(Refused):
         ask(what, Attach.AUTO, networked=True)
 
 
 def test_auto_asks_only_what_decides():
     """A container that starts again has its binding, whatever its pod asks for."""
-    assert ask(known([promised()]), Attach.AUTO, networked=None) == AskPod()
+    assert ask(known([promised()]), Attach.AUTO, networked=None) == late_binding.AskPod()
     file = CdiFile("n1", "c1", 0.0)
-    assert ask(known([promised()], [bound()], [file]), Attach.AUTO, networked=None) == Start()
+    assert (
+        ask(known([promised()], [bound()], [file]), Attach.AUTO, networked=None)
+        == late_binding.Start()
+    )
     with pytest.raises(Refused):
         ask(known([promised()]), Attach.REQUIRED, networked=None)
 
@@ -181,7 +166,9 @@ def test_auto_does_not_write_while_another_pod_is_attached():
     what = known([promised("n2", replaces=("n1",))], [bound(pod=OTHER)])
     with pytest.raises(Refused, match="still attached to pod default/b, sandbox c1"):
         ask(what, Attach.AUTO, networked=False)
-    assert isinstance(ask(replace(what, gone=["c1"]), Attach.AUTO, networked=False), Write)
+    assert isinstance(
+        ask(replace(what, gone=["c1"]), Attach.AUTO, networked=False), late_binding.Write
+    )
 
 
 def test_a_lost_promise_asks_for_a_new_pod():
@@ -205,26 +192,28 @@ def test_add_binds_every_promise_of_the_pod():
     init, app = promised("n1", ("s1", "s2")), promised("n2")
     others = promised("n3", ("s3",)), promised("n4", ("s1", "s3"))
     what = known([init, app, *others], held={"s1": POD, "s3": OTHER})
-    assert bind(what, POD, "u1", "c1") == BindDecision((init, app), ())
+    assert late_binding.bind(what, POD, "u1", "c1") == late_binding.BindDecision((init, app), ())
 
 
 def test_add_again_changes_nothing():
     what = known([promised()], [bound()])
-    assert bind(what, POD, "u1", "c1") == BindDecision((promised(),), ())
+    assert late_binding.bind(what, POD, "u1", "c1") == late_binding.BindDecision((promised(),), ())
 
 
 def test_a_new_sandbox_ends_the_old_one_of_its_pod():
     """Two files of one CDI name would be none for the runtime."""
     what = known([promised()], [bound()])
-    assert bind(what, POD, "u1", "c2") == BindDecision((promised(),), (bound(),))
+    assert late_binding.bind(what, POD, "u1", "c2") == late_binding.BindDecision(
+        (promised(),), (bound(),)
+    )
 
 
 def test_add_refuses_a_share_of_a_living_sandbox():
     """Of the pod before, even when it has the same name."""
     what = known([promised("n2", replaces=("n1",))], [bound()])
     with pytest.raises(Refused, match=r"share s1 is still attached to pod default/a, sandbox c1"):
-        bind(what, POD, "u2", "c2")
-    assert bind(replace(what, gone=["c1"]), POD, "u2", "c2").promises == what.promises
+        late_binding.bind(what, POD, "u2", "c2")
+    assert late_binding.bind(replace(what, gone=["c1"]), POD, "u2", "c2").promises == what.promises
 
 
 def test_what_the_pod_before_left_is_not_held_against_the_next_but_one():
@@ -236,10 +225,12 @@ def test_what_the_pod_before_left_is_not_held_against_the_next_but_one():
         bound("n1", "c1", OTHER, "u-b", ("s1",)),
     ]
     what = known([old, of_b, of_a], bindings, held={"s1": OTHER, "s2": POD})
-    assert bind(what, POD, "u-a", "c2") == BindDecision((of_a,), (bindings[0],))
+    assert late_binding.bind(what, POD, "u-a", "c2") == late_binding.BindDecision(
+        (of_a,), (bindings[0],)
+    )
     forgotten = replace(what, holders={(HCA, "s2"): POD})  # pod b was deleted by force
     with pytest.raises(Refused, match=r"share s2 is still attached to pod default/b, sandbox c1"):
-        bind(forgotten, POD, "u-a", "c2")
+        late_binding.bind(forgotten, POD, "u-a", "c2")
 
 
 @pytest.mark.parametrize(
@@ -260,10 +251,10 @@ def test_what_a_living_pod_has_is_not_given_to_another(binding, owned):
     with pytest.raises(Refused, match=r"still (attached to|held by) pod default/"):
         ask(what, Attach.AUTO, networked=False)
     with pytest.raises(Refused, match=r"still (attached to|held by) pod default/"):
-        bind(what, POD, "u1", "c2")
+        late_binding.bind(what, POD, "u1", "c2")
     gone = replace(what, gone=[binding.container])
-    assert isinstance(ask(gone, Attach.AUTO, networked=False), Write)
-    assert bind(gone, POD, "u1", "c2").promises == (promised("n2"),)
+    assert isinstance(ask(gone, Attach.AUTO, networked=False), late_binding.Write)
+    assert late_binding.bind(gone, POD, "u1", "c2").promises == (promised("n2"),)
 
 
 @pytest.mark.parametrize(
@@ -273,7 +264,7 @@ def test_what_a_living_pod_has_is_not_given_to_another(binding, owned):
 )
 def test_what_is_no_other_pods_is_given(binding):
     what = known([promised("n2")], [binding])
-    assert isinstance(ask(what, Attach.AUTO, networked=False), Write)
+    assert isinstance(ask(what, Attach.AUTO, networked=False), late_binding.Write)
 
 
 def test_the_runtime_is_asked_about_what_the_kubelet_may_have_forgotten():
@@ -281,73 +272,77 @@ def test_the_runtime_is_asked_about_what_the_kubelet_may_have_forgotten():
     mine, replaced = started(), started("n0")
     promises = [promised("n0"), promised("n1", replaces=("n0",))]
     bindings = [mine, replaced, bound("n0", "c0")]
-    assert doubtful(promises, bindings, {(HCA, "s1"): POD}) == (replaced,)
+    assert late_binding.doubtful(promises, bindings, {(HCA, "s1"): POD}) == (replaced,)
     for held in ({}, {(HCA, "s1"): OTHER}):
-        assert doubtful(promises, bindings, held) == (mine, replaced)
+        assert late_binding.doubtful(promises, bindings, held) == (mine, replaced)
 
 
 def test_the_promise_of_the_pod_before_counts_no_more():
     """Its sandbox is gone, and so is its file: neither ADD nor the gate asks for it."""
     new = promised("n2", replaces=("n1",))
     what = known([promised(), new], [bound("n2", "c2", uid="u2")], [CdiFile("n2", "c2", 0.0)])
-    assert bind(what, POD, "u2", "c2").promises == (new,)
-    assert ask(what) == Start()
+    assert late_binding.bind(what, POD, "u2", "c2").promises == (new,)
+    assert ask(what) == late_binding.Start()
 
 
 def test_allocate_of_bound_shares_begins_a_new_generation():
     """What was bound before was another pod's; what was not may be of the same pod."""
     old, same = promised("n1"), promised("n2")
     grant = Grant(HCA, ("s1", "s@2"), (), cards=("card",))
-    made = promise(grant, "n3", 5.0, [old, same], [bound("n1")])
+    made = late_binding.promise(grant, "n3", 5.0, [old, same], [bound("n1")])
     assert made.replaces == ("n1",)
     assert (made.cdi, made.cards) == ("kube-rdma.io/hca=s1-n3", ("card",))
 
 
 def test_nothing_is_forgotten_while_it_is_held():
     what = known([promised()], [bound()], [SETTLED_FILE])
-    first = stale(what, {}, 0.0)
-    assert stale(what, first.absent, 10 * GRACE) == first
-    assert first == Stale((), (), (), {})
+    first = late_binding.stale(what, {}, 0.0)
+    assert late_binding.stale(what, first.absent, 10 * late_binding.GRACE) == first
+    assert first == late_binding.Stale((), (), (), {})
 
 
 def test_a_promise_is_forgotten_after_the_grace():
     """It counts from when the share was first missing, and again from the start when it is back."""
     what = known([promised()], held={})
-    first = stale(what, {}, 100.0)
+    first = late_binding.stale(what, {}, 100.0)
     assert first.absent == {"n1": 100.0}
-    assert stale(what, first.absent, 100.0 + GRACE).promises == ()
-    assert stale(what, first.absent, 100.1 + GRACE).promises == (promised(),)
-    assert stale(known([promised()]), first.absent, 120.0).absent == {}
+    assert late_binding.stale(what, first.absent, 100.0 + late_binding.GRACE).promises == ()
+    assert late_binding.stale(what, first.absent, 100.1 + late_binding.GRACE).promises == (
+        promised(),
+    )
+    assert late_binding.stale(known([promised()]), first.absent, 120.0).absent == {}
 
 
 def test_a_living_sandbox_is_never_forgotten():
     """A pod that was deleted by force goes on for a while, and so does its binding."""
     what = known([promised()], [bound()], [SETTLED_FILE], held={})
-    found = stale(what, {"n1": 0.0}, 10 * GRACE)
+    found = late_binding.stale(what, {"n1": 0.0}, 10 * late_binding.GRACE)
     assert (found.promises, found.bindings, found.files) == ((promised(),), (), ())
-    assert stale(known([], [started()], held={}), {}, 0.0).bindings == ()
-    assert stale(known([], [started()], held={}, gone=["start-n1"]), {}, 0.0).bindings
+    assert late_binding.stale(known([], [started()], held={}), {}, 0.0).bindings == ()
+    assert late_binding.stale(known([], [started()], held={}, gone=["start-n1"]), {}, 0.0).bindings
 
 
 def test_a_dead_sandbox_whose_delete_never_came():
     """It ends at once when its shares went to the next pod, else after the grace."""
     dead = known([promised()], [bound()], [SETTLED_FILE], gone=["c1"])
-    assert stale(dead, {}, 0.0).bindings == ()
-    late = stale(dead, {"c1": 0.0}, GRACE + 1)
+    assert late_binding.stale(dead, {}, 0.0).bindings == ()
+    late = late_binding.stale(dead, {"c1": 0.0}, late_binding.GRACE + 1)
     assert (late.bindings, late.files, late.promises) == ((bound(),), (SETTLED_FILE,), ())
     given_on = replace(dead, promises=(promised(), promised("n2", replaces=("n1",))))
-    now = stale(given_on, {}, 0.0)
+    now = late_binding.stale(given_on, {}, 0.0)
     assert (now.bindings, now.files, now.promises) == ((bound(),), (SETTLED_FILE,), (promised(),))
 
 
 def test_a_file_without_binding_is_a_leftover():
-    assert stale(known([promised()], files=[SETTLED_FILE]), {}, 0.0).files == (SETTLED_FILE,)
+    assert late_binding.stale(known([promised()], files=[SETTLED_FILE]), {}, 0.0).files == (
+        SETTLED_FILE,
+    )
 
 
 def test_replaced_promises_go_first():
     """Were the newer one removed alone, the older would count again."""
     old, new = promised("n2"), promised("n1", replaces=("n2",))
-    found = stale(known([new, old], held={}), {"n1": 0.0}, GRACE + 1)
+    found = late_binding.stale(known([new, old], held={}), {"n1": 0.0}, late_binding.GRACE + 1)
     assert found.promises == (old, new)
 
 
@@ -370,13 +365,13 @@ def numbered(number):
 
 
 def test_a_device_that_kept_its_number_is_what_the_container_was_given():
-    refuse_renumbered(*given_early(), numbered(0))
+    late_binding.refuse_renumbered(*given_early(), numbered(0))
 
 
 def test_a_device_with_another_number_is_not():
     """The kubelet tries again; it may be another pod's by now."""
     with pytest.raises(Outdated) as caught:
-        refuse_renumbered(*given_early(), numbered(3))
+        late_binding.refuse_renumbered(*given_early(), numbered(3))
     assert str(caught.value).rstrip(".") == (
         "mlx5_0 is /dev/infiniband/uverbs3 since it moved into the pod, and the container was "
         "given /dev/infiniband/uverbs0, so only a new pod can use it"
@@ -385,7 +380,7 @@ def test_a_device_with_another_number_is_not():
 
 @pytest.mark.parametrize("facts", [{"early": False}, {"mode": NamespaceMode.SHARED}])
 def test_who_gets_nodes_after_the_move_or_without_one_is_not_compared(facts):
-    refuse_renumbered(*given_early(**facts), numbered(3))
+    late_binding.refuse_renumbered(*given_early(**facts), numbered(3))
 
 
 @pytest.mark.parametrize(
@@ -403,7 +398,9 @@ def test_who_gets_nodes_after_the_move_or_without_one_is_not_compared(facts):
 def test_a_pool_that_binds_early_where_devices_move_is_warned_about(
     mode, attach, namespaces, warned
 ):
-    sentences = tuple(renumbered([PoolSpec("rdma/vf", mode, "test", attach=attach)], namespaces))
+    sentences = tuple(
+        late_binding.renumbered([PoolSpec("rdma/vf", mode, "test", attach=attach)], namespaces)
+    )
     assert len(sentences) == warned
     assert all(one.startswith("rdma/vf gives device nodes before") for one in sentences)
 
@@ -419,7 +416,7 @@ def test_a_pool_that_binds_early_where_devices_move_is_warned_about(
     ],
 )
 def test_where_it_works(kubelet, runtime, sentence):
-    works, why = cdi_works(kubelet, runtime)
+    works, why = late_binding.cdi_works(kubelet, runtime)
     assert works
     assert sentence in why
 
@@ -441,7 +438,7 @@ def test_where_it_works(kubelet, runtime, sentence):
     ],
 )
 def test_where_it_does_not(kubelet, runtime, sentence):
-    works, why = cdi_works(kubelet, runtime)
+    works, why = late_binding.cdi_works(kubelet, runtime)
     assert not works
     assert sentence in why
 
@@ -457,7 +454,7 @@ runtimes = st.builds(
 
 @given(st.none() | versions, st.none() | runtimes)
 def test_what_is_not_known_does_not_work(kubelet, runtime):
-    works, why = cdi_works(kubelet, runtime)
+    works, why = late_binding.cdi_works(kubelet, runtime)
     assert why.endswith(".")
     if works:
         assert kubelet

@@ -7,24 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_base.frozen import replace
-from kube_rdma.attach.rules.settings import (
-    ANNOTATION,
-    BIN,
-    NONE,
-    TOPOLOGY,
-    TOPOLOGY_FILE,
-    SettingsWay,
-    as_asked,
-    cdi_device,
-    folder_name,
-    known_devices,
-    mounts,
-    pool_files,
-    settings_files,
-    together,
-    used_devices,
-    way,
-)
+from kube_rdma.attach.rules import settings
 from kube_rdma.model.device import LinkLayer, PortState
 from kube_rdma.model.holdings import Holding
 from kube_rdma.model.late_binding import Edits, UsedDevice
@@ -49,7 +32,7 @@ def variables(text):
 
 
 def both(*used):
-    files = settings_files(used)
+    files = settings.settings_files(used)
     return variables(files["nccl.conf"]), variables(files["ucx.conf"])
 
 
@@ -78,7 +61,7 @@ def test_where_indexes_differ_none_is_guessed(first, second, shown):
     nccl, ucx = both(*used)
     assert "NCCL_IB_GID_INDEX" not in nccl
     assert "UCX_IB_GID_INDEX" not in ucx
-    files = settings_files(used)
+    files = settings.settings_files(used)
     for text in (files["nccl.conf"], files["ucx.conf"]):
         assert f"theirs are: {shown}." in text
 
@@ -89,7 +72,7 @@ def test_infiniband_needs_no_index():
 
 
 def test_without_devices_there_is_nothing_to_say():
-    assert settings_files(()) == {}
+    assert settings.settings_files(()) == {}
 
 
 @given(st.lists(DEVICES, min_size=1, max_size=16))
@@ -106,27 +89,29 @@ def test_every_device_once_and_an_index_that_all_have(used):
         assert "NCCL_IB_GID_INDEX" not in nccl
         assert "UCX_IB_GID_INDEX" not in ucx
     assert ("UCX_UD_VERBS_ETH_DGID_CHECK" in ucx) == (not all(one.infiniband for one in used))
-    for text in settings_files(used).values():
+    for text in settings.settings_files(used).values():
         assert re.fullmatch(r"(?:[^\n]+\n)+", text)
 
 
-@pytest.mark.parametrize("annotations", [{}, {ANNOTATION: "all"}, {"another": TOPOLOGY}])
+@pytest.mark.parametrize(
+    "annotations", [{}, {settings.ANNOTATION: "all"}, {"another": settings.TOPOLOGY}]
+)
 def test_a_pod_gets_settings_without_a_word(annotations):
-    assert as_asked(PLACED, annotations) == (roce("mlx5_0"),)
+    assert settings.as_asked(PLACED, annotations) == (roce("mlx5_0"),)
 
 
 def test_a_pod_may_do_without_or_ask_for_the_topology():
-    assert as_asked(PLACED, {ANNOTATION: NONE}) == ()
-    assert as_asked(PLACED, {ANNOTATION: TOPOLOGY}) == PLACED
+    assert settings.as_asked(PLACED, {settings.ANNOTATION: settings.NONE}) == ()
+    assert settings.as_asked(PLACED, {settings.ANNOTATION: settings.TOPOLOGY}) == PLACED
 
 
 def test_nccl_is_told_of_its_topology_file():
-    files = settings_files((roce("mlx5_0"),), topology="<system/>\n")
-    assert files[TOPOLOGY_FILE] == "<system/>\n"
+    files = settings.settings_files((roce("mlx5_0"),), topology="<system/>\n")
+    assert files[settings.TOPOLOGY_FILE] == "<system/>\n"
     path = variables(files["nccl.conf"])["NCCL_TOPO_FILE"]
-    assert path == f"/etc/kube-rdma/{TOPOLOGY_FILE}"
-    files = settings_files((roce("mlx5_0"),))
-    assert TOPOLOGY_FILE not in files
+    assert path == f"/etc/kube-rdma/{settings.TOPOLOGY_FILE}"
+    files = settings.settings_files((roce("mlx5_0"),))
+    assert settings.TOPOLOGY_FILE not in files
     assert "NCCL_TOPO_FILE" not in variables(files["nccl.conf"])
 
 
@@ -135,7 +120,7 @@ def test_what_the_fabric_says_is_said_to_both():
     fabric = FabricProfile(
         106, 3, 20, 5, 4, (("NCCL_IB_AR_THRESHOLD", "0"), ("UCX_RNDV_THRESH", "8k"))
     )
-    files = settings_files((roce("mlx5_0"),), fabric)
+    files = settings.settings_files((roce("mlx5_0"),), fabric)
     nccl, ucx = variables(files["nccl.conf"]), variables(files["ucx.conf"])
     assert nccl == {
         "NCCL_IB_HCA": "=mlx5_0:1",
@@ -161,7 +146,7 @@ def test_what_the_fabric_says_is_said_to_both():
 
 def test_a_fabric_that_says_nothing_changes_nothing():
     used = (roce("mlx5_0"),)
-    assert settings_files(used, FabricProfile()) == settings_files(used)
+    assert settings.settings_files(used, FabricProfile()) == settings.settings_files(used)
 
 
 CARDS = tuple(UsedDevice(f"mlx5_{n}", 1, "") for n in range(2))
@@ -182,14 +167,16 @@ RESOURCES = st.from_regex(r"[a-z][a-z0-9.-]{0,60}/[A-Za-z0-9][A-Za-z0-9_.-]{0,60
 @pytest.mark.parametrize("attach", Attach)
 def test_every_container_gets_its_settings_one_way(attach, cdi, shim):
     if not (cdi and shim):
-        assert way(attach, cdi=cdi, shim=shim) is SettingsWay.MOUNTED
+        assert settings.way(attach, cdi=cdi, shim=shim) is settings.SettingsWay.MOUNTED
     else:
-        expected = SettingsWay.NAMED if attach is Attach.NONE else SettingsWay.BOUND
-        assert way(attach, cdi=cdi, shim=shim) is expected
+        expected = (
+            settings.SettingsWay.NAMED if attach is Attach.NONE else settings.SettingsWay.BOUND
+        )
+        assert settings.way(attach, cdi=cdi, shim=shim) is expected
 
 
 def test_the_only_resource_of_a_node_names_its_devices():
-    files = pool_files(CARDS, FabricProfile(traffic_class=106), alone=True)
+    files = settings.pool_files(CARDS, FabricProfile(traffic_class=106), alone=True)
     assert variables(files["nccl.conf"]) == {
         "NCCL_IB_HCA": "=mlx5_0:1,mlx5_1:1",
         "NCCL_IB_TC": "106",
@@ -204,14 +191,14 @@ def test_the_only_resource_of_a_node_names_its_devices():
 
 def test_one_of_several_resources_names_none():
     """A container may hold the others too, and NCCL would take those of one file alone."""
-    files = pool_files(CARDS, None, alone=False)
+    files = settings.pool_files(CARDS, None, alone=False)
     assert variables(files["nccl.conf"]) == {}
     assert variables(files["ucx.conf"]) == {"UCX_UD_VERBS_ETH_DGID_CHECK": "n"}
     assert "other resources" in files["nccl.conf"]
 
 
 def test_infiniband_needs_no_word_about_indexes():
-    files = pool_files((UsedDevice("ibp1", 1, "", infiniband=True),), None, alone=True)
+    files = settings.pool_files((UsedDevice("ibp1", 1, "", infiniband=True),), None, alone=True)
     assert "GID" not in files["nccl.conf"]
     assert variables(files["ucx.conf"]) == {"UCX_NET_DEVICES": "ibp1:1"}
 
@@ -219,23 +206,23 @@ def test_infiniband_needs_no_word_about_indexes():
 @given(resource=RESOURCES, used=ANY_DEVICES)
 def test_a_folder_is_a_name_of_its_own_and_so_is_its_device(resource, used):
     """File names have 255 bytes at most, and names of CDI devices few signs."""
-    name = folder_name(resource, used)
+    name = settings.folder_name(resource, used)
     assert "/" not in name
     assert len(name) <= 120
-    assert name != BIN
-    kind, _, device = cdi_device(name).partition("=")
+    assert name != settings.BIN
+    kind, _, device = settings.cdi_device(name).partition("=")
     assert kind == "kube-rdma.io/settings"
     assert re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?", device)
     assert len(device) <= 140
 
 
 def test_other_devices_are_another_folder():
-    names = {folder_name("rdma/a", used) for used in (CARDS, CARDS[:1], CARDS[1:], ())}
+    names = {settings.folder_name("rdma/a", used) for used in (CARDS, CARDS[:1], CARDS[1:], ())}
     assert len(names) == 4
 
 
 def test_a_container_finds_each_resource_and_the_script_at_its_place():
-    assert mounts("rdma/a", "/host/a", "/host/bin") == (
+    assert settings.mounts("rdma/a", "/host/a", "/host/bin") == (
         FileMount("/host/bin", "/usr/share/kube-rdma/bin"),
         FileMount("/host/a", "/usr/share/kube-rdma/rdma/a"),
     )
@@ -260,7 +247,7 @@ HOLDINGS = st.lists(
 @given(held=st.sets(SHARES, min_size=1), holdings=HOLDINGS)
 def test_together_are_the_shares_of_the_same_containers(held, holdings):
     """Those asked about always; any other exactly if one container has both."""
-    found = together(held, holdings)
+    found = settings.together(held, holdings)
     assert held <= found
     containers = {
         (one.pod, one.container)
@@ -278,19 +265,22 @@ def test_together_are_the_shares_of_the_same_containers(held, holdings):
 
 def test_devices_of_two_resources_are_told_together():
     edits = {A: Edits(used=(MADE,))}
-    assert used_devices({A, B}, edits, {B: (OTHER,)}) == (MADE, OTHER)
+    assert settings.used_devices({A, B}, edits, {B: (OTHER,)}) == (MADE, OTHER)
 
 
 def test_a_resource_with_a_network_is_told_by_it_alone():
     """Its container can open no other device of the resource either."""
     second = ("rdma/a", "1")
     edits = {A: Edits(used=(MADE,))}
-    assert used_devices({A, second}, edits, {second: (OWN, OTHER)}) == (MADE,)
+    assert settings.used_devices({A, second}, edits, {second: (OWN, OTHER)}) == (MADE,)
 
 
 def test_a_device_of_many_shares_is_told_once():
     second = ("rdma/a", "1")
-    assert used_devices({A, second}, {}, {A: (OWN, OTHER), second: (OWN, OTHER)}) == (OWN, OTHER)
+    assert settings.used_devices({A, second}, {}, {A: (OWN, OTHER), second: (OWN, OTHER)}) == (
+        OWN,
+        OTHER,
+    )
 
 
 def test_known_are_ports_with_a_link_of_cards_that_can_be_used():
@@ -300,7 +290,7 @@ def test_known_are_ports_with_a_link_of_cards_that_can_be_used():
     third = replace(device.ports[0], number=3, link_layer=LinkLayer.INFINIBAND)
     many = replace(one, devices=(replace(device, ports=(*device.ports, down, third)),))
     ill = replace(card(2), reasons=("its link is down",))
-    found = known_devices([many, ill])
+    found = settings.known_devices([many, ill])
     assert [(each.name, each.port, each.infiniband) for each in found] == [
         (device.name, 1, False),
         (device.name, 3, True),
@@ -311,4 +301,4 @@ def test_known_are_ports_with_a_link_of_cards_that_can_be_used():
 
 @pytest.mark.parametrize("held", [frozenset(), frozenset({A})])
 def test_without_cards_nothing_is_told(held):
-    assert used_devices(held, {}, {}) == ()
+    assert settings.used_devices(held, {}, {}) == ()

@@ -12,20 +12,13 @@ from kube_rdma.attach.rules.foreign_plugins import attached, plans, refuse_missi
 from kube_rdma.attach.rules.requests import in_order
 from kube_rdma.attach.rules.step_table import undo
 from kube_rdma.attach.views import describe
-from kube_rdma.model.attach.attachment import (
-    AskedAddress,
-    NetworkKind,
-    NetworkRoute,
-    PluginResult,
-    PodView,
-    SeenLink,
-)
+from kube_rdma.model.attach import attachment
 from kube_rdma.model.attach.cni import Dns
 from kube_rdma.model.attach.steps import AddRoute, CallPlugin
 from kube_rdma.model.pools import Mode
 from tests.kit.pod_networks import RESOURCE, card, network, node, planned, share, wish
 
-OTHER = NetworkKind.OTHER
+OTHER = attachment.NetworkKind.OTHER
 PLUGINS = [{"type": "bridge", "capabilities": {"ips": True, "mac": True}}, {"type": "tuning"}]
 
 
@@ -87,7 +80,10 @@ def test_the_newest_version_that_we_speak_is_used(said, version):
 
 def test_what_is_asked_for_goes_to_who_declares_it():
     """As runtimeConfig, in the terms of the conventions of CNI."""
-    asked = (AskedAddress(ip_address("10.0.0.7"), 24), AskedAddress(ip_address("fd00::7")))
+    asked = (
+        attachment.AskedAddress(ip_address("10.0.0.7"), 24),
+        attachment.AskedAddress(ip_address("fd00::7")),
+    )
     _, told = called(other(listed(), addresses=asked, mac="02:00:00:00:00:01"))
     assert told[0]["runtimeConfig"] == {
         "ips": ["10.0.0.7/24", "fd00::7"],
@@ -165,7 +161,7 @@ def test_networks_of_both_kinds_take_shares_in_their_order():
 def test_routes_of_the_entry_follow_the_call():
     """Default routes last; the plugin has brought the interface up."""
     via, to = ip_address("10.0.0.1"), ip_network("10.8.0.0/16")
-    one = other({"type": "x"}, default_routes=(via,), routes=(NetworkRoute(to, via),))
+    one = other({"type": "x"}, default_routes=(via,), routes=(attachment.NetworkRoute(to, via),))
     ((_, *routes),) = (plan.steps for plan in plans([one], [], node()))
     assert routes == [AddRoute("net1", to, via), AddRoute("net1", ip_network("0.0.0.0/0"), via)]
 
@@ -179,7 +175,7 @@ def test_a_plugin_gets_no_default_route_to_put_into_the_main_table():
     assert (told["isGateway"], told["isDefaultGateway"]) == (True, False)
 
 
-SEEN = SeenLink(
+SEEN = attachment.SeenLink(
     "net1",
     7,
     1450,
@@ -192,8 +188,8 @@ SEEN = SeenLink(
 def test_an_interface_is_told_as_the_pod_shows_it():
     """Without the address that the kernel makes itself; DNS is what the plugins answered."""
     wishes = [other({"type": "x"}, default_routes=(ip_address("10.5.0.1"),))]
-    results = [PluginResult("net1", b"{}", Dns(("10.5.0.3",)))]
-    (one,) = attached(wishes, plans(wishes, [], node()), PodView((SEEN,)), results)
+    results = [attachment.PluginResult("net1", b"{}", Dns(("10.5.0.3",)))]
+    (one,) = attached(wishes, plans(wishes, [], node()), attachment.PodView((SEEN,)), results)
     assert (one.network, one.interface, one.mtu) == ("default/other", "net1", 1450)
     assert [str(each.address) for each in one.addresses] == ["10.5.0.2"]
     assert (one.default_routes, one.dns) == ((ip_address("10.5.0.1"),), Dns(("10.5.0.3",)))
@@ -202,7 +198,7 @@ def test_an_interface_is_told_as_the_pod_shows_it():
 def test_an_interface_that_is_not_there_contradicts_the_answer():
     wishes = [other({"type": "x"})]
     with pytest.raises(Broken, match=r"plugins of default/other reported .* no interface net1 in"):
-        attached(wishes, plans(wishes, [], node()), PodView(), [])
+        attached(wishes, plans(wishes, [], node()), attachment.PodView(), [])
 
 
 CLUSTER = {"name": "cluster", "plugins": [{"type": "x"}, {"type": "kube-rdma", "chain": True}]}

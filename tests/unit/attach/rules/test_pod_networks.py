@@ -14,16 +14,7 @@ from kube_rdma.attach.rules.plan import plans
 from kube_rdma.attach.rules.requests import is_asking, refuse_count, refuse_traffic, unknown
 from kube_rdma.attach.rules.requests import match_entries as met
 from kube_rdma.attach.rules.step_table import undo
-from kube_rdma.model.attach.attachment import (
-    AskedAddress,
-    AssignedAddresses,
-    CardAddresses,
-    HostNetwork,
-    InterfaceAddress,
-    LinkWays,
-    NetworkKind,
-    NetworkRoute,
-)
+from kube_rdma.model.attach import attachment
 from kube_rdma.model.attach.steps import AddRoute, AddRule, GiveBackLink
 from kube_rdma.model.kubernetes import PodState
 from kube_rdma.model.pools import Mode
@@ -31,7 +22,7 @@ from kube_rdma.model.survey import NamespaceMode
 from tests.kit.pod_networks import RESOURCE, SANDBOX, card, given, link, network, share, wish
 
 ONE, TWO = card(1), card(2)
-OWN = network(card_addresses=CardAddresses.REQUIRED)
+OWN = network(card_addresses=attachment.CardAddresses.REQUIRED)
 TEN = (ip_address("10.0.0.7"), 24)
 SIX = (ip_address("fd00::7"), 64)
 
@@ -39,7 +30,7 @@ SIX = (ip_address("fd00::7"), 64)
 def on(*cards, addresses=()):
     """The node, each of whose interfaces has these addresses."""
     links = tuple(replace(link(each), addresses=tuple(addresses)) for each in cards)
-    return HostNetwork(links, NamespaceMode.SHARED)
+    return attachment.HostNetwork(links, NamespaceMode.SHARED)
 
 
 def seated(*wishes, addresses=(), mode=Mode.EXCLUSIVE):
@@ -89,8 +80,8 @@ def test_resources_are_counted_one_by_one():
 
 
 VKE = "vke.volcengine.com/rdma"
-OTHER = network("lan", NetworkKind.OTHER, resource=None, plugin="bridge")
-MACVLAN = network("n", NetworkKind.MACVLAN, resource=None, device="ens1f0")
+OTHER = network("lan", attachment.NetworkKind.OTHER, resource=None, plugin="bridge")
+MACVLAN = network("n", attachment.NetworkKind.MACVLAN, resource=None, device="ens1f0")
 
 
 @pytest.mark.parametrize("blocks", [[], [wish(of=OTHER)]], ids=["none", "another plugin's"])
@@ -144,11 +135,11 @@ def test_a_card_brings_its_addresses_along():
     more = (ip_address("10.0.0.8"), 24)
     placed = seated(wish(of=OWN), addresses=[TEN, more, SIX])
     assert with_card_addresses(placed, ()) == (
-        AssignedAddresses(
+        attachment.AssignedAddresses(
             placed[0].entry.ask.interface,
             (
-                InterfaceAddress(*TEN, ip_address("10.0.0.1")),
-                InterfaceAddress(*SIX, ip_address("fd00::1")),
+                attachment.InterfaceAddress(*TEN, ip_address("10.0.0.1")),
+                attachment.InterfaceAddress(*SIX, ip_address("fd00::1")),
             ),
         ),
     )
@@ -167,7 +158,7 @@ def carried(address, *routes, rules=(), **asked):
     """The plan of a card that goes with this address and the node's routes over it."""
     text, _, prefix = address.partition("/")
     own = ip_address(text)
-    ways = LinkWays(
+    ways = attachment.LinkWays(
         "ens1f0",
         tuple(
             AddRoute("ens1f0", ip_network(to), ip_address(via) if via else None, None, table)
@@ -233,7 +224,7 @@ def test_a_default_route_may_lead_to_a_router_that_no_subnet_shows():
 
 def test_a_card_that_stays_or_gets_a_pool_s_address_gives_its_routes_back_all_the_same():
     """They are the node's: the kernel drops them when the link moves."""
-    ways = LinkWays("ens1f0", (AddRoute("ens1f0", ip_network("10.8.0.0/16"), None),))
+    ways = attachment.LinkWays("ens1f0", (AddRoute("ens1f0", ip_network("10.8.0.0/16"), None),))
     host = on(ONE, addresses=[TEN])
     host = replace(host, links=tuple(replace(one, ways=ways) for one in host.links))
     placed = pod_nics([wish()], [share(ONE, mode=Mode.EXCLUSIVE)], host)
@@ -254,7 +245,9 @@ def test_addresses_of_a_card_stand_behind_those_of_a_pool():
 def test_a_card_brings_no_addresses_where_others_were_given():
     """It takes the place of a pool that has none; where they are required it brings its own too."""
     leased = (given(1, "10.0.0.7/24"),)
-    lenient = seated(wish(of=network(card_addresses=CardAddresses.MOVE)), addresses=[TEN])
+    lenient = seated(
+        wish(of=network(card_addresses=attachment.CardAddresses.MOVE)), addresses=[TEN]
+    )
     assert with_card_addresses(lenient, leased) == leased
     required = seated(wish(of=OWN), addresses=[TEN])
     (both,) = with_card_addresses(required, leased)
@@ -273,7 +266,7 @@ def test_addresses_that_are_required_and_cannot_come(mode, addresses, sentence):
     with pytest.raises(Refused, match=sentence) as caught:
         with_card_addresses(placed, ())
     assert caught.value.where == "networks[0] (default/rdma-net): meta.ipRangesSource"
-    lenient = network(card_addresses=CardAddresses.MOVE)
+    lenient = network(card_addresses=attachment.CardAddresses.MOVE)
     placed = [replace(one, roce=False) for one in seated(wish(of=lenient), mode=mode)]
     assert with_card_addresses(placed, ()) == ()
 
@@ -281,12 +274,12 @@ def test_addresses_that_are_required_and_cannot_come(mode, addresses, sentence):
 @pytest.mark.parametrize("mode", [Mode.SHARED, Mode.EXCLUSIVE])
 def test_roce_without_any_address_is_refused(mode):
     """It would have no GID; an address of the entry is one."""
-    built_in = network("rdma", card_addresses=CardAddresses.MOVE)
+    built_in = network("rdma", card_addresses=attachment.CardAddresses.MOVE)
     (seat,) = seated(wish(of=built_in), mode=mode)
     seat = replace(seat, roce=True)
     with pytest.raises(Refused, match="no IPPool rdma is there to give net1 an address"):
         with_card_addresses([seat], ())
-    asked = replace(seat.entry.ask, addresses=(AskedAddress(TEN[0], TEN[1]),))
+    asked = replace(seat.entry.ask, addresses=(attachment.AskedAddress(TEN[0], TEN[1]),))
     own = replace(seat, entry=replace(seat.entry, ask=asked))
     assert with_card_addresses([own], ()) == ()
 
@@ -303,7 +296,7 @@ def test_a_default_route_leads_to_the_gateways_of_the_interface():
 
 
 def test_a_gateway_of_the_document_will_do():
-    static = InterfaceAddress(ip_address("10.0.0.7"), 24, ip_address("10.0.0.1"))
+    static = attachment.InterfaceAddress(ip_address("10.0.0.7"), 24, ip_address("10.0.0.1"))
     placed = seated(wish(of=network(static=(static,)), default=True))
     (found,) = with_default_routes(placed, ())
     assert found.entry.ask.default_routes == (static.gateway,)
@@ -318,14 +311,14 @@ def test_a_default_route_without_a_gateway_is_refused():
 
 def test_routes_of_an_entry_come_before_those_of_its_network():
     to, other = ip_network("10.8.0.0/16"), ip_network("10.9.0.0/16")
-    of = network(routes=(NetworkRoute(to), NetworkRoute(other)))
-    asked = wish(of=of, routes=(NetworkRoute(to, ip_address("10.0.0.1")),)).ask
+    of = network(routes=(attachment.NetworkRoute(to), attachment.NetworkRoute(other)))
+    asked = wish(of=of, routes=(attachment.NetworkRoute(to, ip_address("10.0.0.1")),)).ask
     (found,) = met([asked], [of])
-    assert found.network.routes == (*asked.routes, NetworkRoute(other))
+    assert found.network.routes == (*asked.routes, attachment.NetworkRoute(other))
 
 
 def test_routes_on_an_interface_of_another_plugin_are_refused():
-    of = network("b", NetworkKind.OTHER, plugin="ovs")
+    of = network("b", attachment.NetworkKind.OTHER, plugin="ovs")
     refuse_traffic([wish(0, of), wish(1, default=True)])
     with pytest.raises(Refused, match="networks of type ovs are made and routed") as caught:
         refuse_traffic([wish(0, of, default=True)])

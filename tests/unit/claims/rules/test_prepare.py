@@ -13,20 +13,8 @@ from hypothesis import strategies as st
 
 from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
+from kube_rdma.claims.rules import prepare
 from kube_rdma.claims.rules.names import device_name, slot_name
-from kube_rdma.claims.rules.prepare import (
-    FOLDER,
-    MOST_ADDRESSES,
-    BookingNode,
-    answer,
-    book,
-    device_statuses_of,
-    devices_of,
-    health,
-    metadata_files,
-    rebooked,
-    refuse_vanished,
-)
 from kube_rdma.claims.rules.shape import claim_offer, slices
 from kube_rdma.model.attach.attachment import AttachedInterface, InterfaceAddress
 from kube_rdma.model.claims.claim import (
@@ -54,7 +42,7 @@ PODS = (ClaimUser("pods", "job-0", "uid-job-0"),)
 def world(*specs, cards=(FIRST, SECOND), prepared=(), boot="b00t"):
     """A node of these wishes, as a booking sees it."""
     pools, _ = resolve(specs or (MULTI,), cards, SURVEY)
-    return BookingNode("node-1", boot, devices_of(pools), tuple(prepared))
+    return prepare.BookingNode("node-1", boot, prepare.devices_of(pools), tuple(prepared))
 
 
 def result(device="0000-81-00-0", request="nic", slots=None, **facts):
@@ -68,7 +56,7 @@ def claim(*results, name=CLAIM):
 
 
 def booked(claim_, where=None):
-    return book(claim_.claim, claim_, where or world(), 7.0)
+    return prepare.book(claim_.claim, claim_, where or world(), 7.0)
 
 
 def test_a_booking_has_what_the_device_opens_and_names_that_last():
@@ -80,7 +68,7 @@ def test_a_booking_has_what_the_device_opens_and_names_that_last():
     assert share.share == f"0000:81:00.0-{UID.replace('-', '')}.0"
     assert share.char_paths == ("/dev/infiniband/rdma_cm", "/dev/infiniband/uverbs0")
     assert share.cdi == f"kube-rdma.io/claim={UID}_nics.fast_s1"
-    assert answer(prepared) == (
+    assert prepare.answer(prepared) == (
         PreparedDevice("node-1", "0000-81-00-0", ("nics",), (share.cdi,), "s1"),
     )
     assert (prepared.users, prepared.boot, prepared.when) == (PODS, "b00t", 7.0)
@@ -154,7 +142,7 @@ REFUSALS = {
 def test_what_cannot_be_had_is_refused_in_one_sentence(why):
     allocated, where, sentence = REFUSALS[why]
     with pytest.raises((Refused, Unavailable), match=re.escape(sentence)) as caught:
-        book(CLAIM, allocated, where, 7.0)
+        prepare.book(CLAIM, allocated, where, 7.0)
     assert str(caught.value).startswith("claim team/nic: ")
     assert "\n" not in str(caught.value)
 
@@ -178,19 +166,19 @@ def test_a_claim_that_is_booked_already_does_not_stand_in_its_own_way():
 def test_after_a_reboot_shares_are_the_same_and_their_nodes_those_of_now():
     before = booked(claim(result()), world(EXCLUSIVE))
     moved = hard_card(0x81, 5, kinds=DOORS)
-    after = rebooked(before, world(EXCLUSIVE, cards=(moved,), boot="next"))
-    assert answer(after) == answer(before)
+    after = prepare.rebooked(before, world(EXCLUSIVE, cards=(moved,), boot="next"))
+    assert prepare.answer(after) == prepare.answer(before)
     assert after.boot == "next"
     assert "/dev/infiniband/uverbs5" in after.shares[0].char_paths
-    refuse_vanished(after, world(EXCLUSIVE, cards=(moved,)))
+    prepare.refuse_vanished(after, world(EXCLUSIVE, cards=(moved,)))
 
 
 def test_a_device_that_is_gone_after_a_reboot_has_no_nodes_and_is_refused():
     empty = world(EXCLUSIVE, cards=(SECOND,), boot="next")
-    after = rebooked(booked(claim(result()), world(EXCLUSIVE)), empty)
+    after = prepare.rebooked(booked(claim(result()), world(EXCLUSIVE)), empty)
     assert after.shares[0].char_paths == ()
     with pytest.raises(Refused, match="0000-81-00-0 has vanished"):
-        refuse_vanished(after, empty)
+        prepare.refuse_vanished(after, empty)
 
 
 def published(pools):
@@ -204,12 +192,12 @@ def test_parts_of_a_card_are_booked_and_counted_as_the_card():
     """Also those of other rows than there are now, and of a device whose name was cut for it."""
     first = booked(claim(result("0000-81-00-0-s0", share="s1", slots=1)))
     assert (first.shares[0].device, first.shares[0].cards) == ("0000-81-00-0-s0", (FIRST.id,))
-    assert answer(first)[0].device == "0000-81-00-0-s0"
+    assert prepare.answer(first)[0].device == "0000-81-00-0-s0"
     wanted = claim(result("0000-81-00-0-s99", share="s2", slots=4), name=replace(CLAIM, uid="u2"))
     with pytest.raises(Unavailable, match=r"0000-81-00-0-s99 has 4 slots, of which team/nic hold"):
         booked(wanted, world(prepared=[first]))
     long = "x" * 63
-    node = BookingNode("node-1", "b00t", {long: world().devices["0000-81-00-0"]})
+    node = prepare.BookingNode("node-1", "b00t", {long: world().devices["0000-81-00-0"]})
     assert node.whole(slot_name(long, 12)) == long
     assert node.whole("other-s1") == "other-s1"
 
@@ -230,14 +218,14 @@ def claims_on_nodes(draw):
 def test_no_more_is_booked_than_devices_have(world_):
     """Whatever is asked for; what is booked opens doors of its own cards alone."""
     pools, asked = world_
-    devices, prepared = devices_of(pools), []
-    where = BookingNode("node-1", "b00t", devices)
+    devices, prepared = prepare.devices_of(pools), []
+    where = prepare.BookingNode("node-1", "b00t", devices)
     for number, results in enumerate(asked):
         name = ClaimName("team", f"c{number}", f"uid-{number}")
-        where = BookingNode("node-1", "b00t", devices, tuple(prepared))
+        where = prepare.BookingNode("node-1", "b00t", devices, tuple(prepared))
         try:
             prepared.append(
-                book(name, ResourceClaim(name, allocated=tuple(results)), where, number)
+                prepare.book(name, ResourceClaim(name, allocated=tuple(results)), where, number)
             )
         except (Refused, Unavailable):
             continue
@@ -264,8 +252,8 @@ def test_no_more_is_booked_than_devices_have(world_):
 @given(claims_on_nodes())
 def test_every_device_has_its_health(world_):
     pools, _ = world_
-    told = health(pools, "node-1")
-    assert {one.device for one in told} >= set(devices_of(pools)) | published(pools)
+    told = prepare.health(pools, "node-1")
+    assert {one.device for one in told} >= set(prepare.devices_of(pools)) | published(pools)
     assert len({one.device for one in told}) == len(told)
     for one in told:
         assert one.healthy == (not one.message)
@@ -338,7 +326,7 @@ def conditions(status):
 
 
 def test_a_device_says_what_its_network_made():
-    left, right = device_statuses_of(PREPARED, [NET1])
+    left, right = prepare.device_statuses_of(PREPARED, [NET1])
     assert conditions(left) == {"Ready": (True, "Prepared"), "NetworkReady": (True, "Attached")}
     assert (left.interface, left.addresses, left.mac) == ("net1", ("10.9.0.4/24",), NET1.mac)
     assert left.conditions[1].message == "net1 of network team/rail has 10.9.0.4/24."
@@ -348,19 +336,21 @@ def test_a_device_says_what_its_network_made():
 
 
 def test_a_device_that_waits_for_its_network_is_not_ready():
-    (status,) = device_statuses_of(booked(claim(), world(replace(MULTI, attach=Attach.REQUIRED))))
+    (status,) = prepare.device_statuses_of(
+        booked(claim(), world(replace(MULTI, attach=Attach.REQUIRED)))
+    )
     assert conditions(status)["Ready"] == (False, "WaitsForNetwork")
 
 
 def test_a_look_at_a_device_has_no_network():
-    (status,) = device_statuses_of(booked(claim(result(admin=True))), [NET1])
+    (status,) = prepare.device_statuses_of(booked(claim(result(admin=True))), [NET1])
     assert conditions(status)["NetworkReady"] == (False, "NotAttached")
 
 
 def test_no_more_addresses_than_the_field_has_room_for():
     many = tuple(InterfaceAddress(ip_address(f"10.9.0.{n}"), 24) for n in range(40))
-    status, _ = device_statuses_of(PREPARED, [replace(NET1, addresses=many)])
-    assert len(status.addresses) == MOST_ADDRESSES
+    status, _ = prepare.device_statuses_of(PREPARED, [replace(NET1, addresses=many)])
+    assert len(status.addresses) == prepare.MOST_ADDRESSES
 
 
 FACTS = {"0000-81-00-0": {"resource.kubernetes.io/pciBusID": {"string": "0000:81:00.0"}}}
@@ -368,15 +358,15 @@ FACTS = {"0000-81-00-0": {"resource.kubernetes.io/pciBusID": {"string": "0000:81
 
 def test_a_container_finds_its_device_by_what_the_pods_document_says():
     """The claim's own name, or the pod's word for one that was made for it."""
-    direct = metadata_files(PREPARED, FACTS, [NET1])
-    made = metadata_files(replace(PREPARED, pod_claim="nic"), FACTS, [NET1])
+    direct = prepare.metadata_files(PREPARED, FACTS, [NET1])
+    made = prepare.metadata_files(replace(PREPARED, pod_claim="nic"), FACTS, [NET1])
     end = "rdma.kube-rdma.io-metadata.json"
     assert {request: path for request, (path, _) in direct.items()} == {
-        request: f"{FOLDER}/resourceclaims/job-0-nic-x7/{request}/{end}"
+        request: f"{prepare.FOLDER}/resourceclaims/job-0-nic-x7/{request}/{end}"
         for request in ("nics", "other")
     }
     path, text = made["nics"]
-    assert path == f"{FOLDER}/resourceclaimtemplates/nic/nics/{end}"
+    assert path == f"{prepare.FOLDER}/resourceclaimtemplates/nic/nics/{end}"
     assert json.loads(text) == {
         "apiVersion": "metadata.resource.k8s.io/v1alpha1",
         "kind": "DeviceMetadata",

@@ -6,14 +6,7 @@ from hypothesis import strategies as st
 
 from kube_base.errors import Refused
 from kube_base.frozen import replace
-from kube_rdma.claims.rules.serving import (
-    for_claims,
-    for_plugin,
-    plugin_shares,
-    ready,
-    refuse_claimed,
-    waiting,
-)
+from kube_rdma.claims.rules import serving
 from kube_rdma.model.claims.claim import ClaimName, ClaimShare, PreparedClaim
 from kube_rdma.model.holdings import Holding
 from kube_rdma.model.kubernetes import NodeState
@@ -67,8 +60,10 @@ def node(**allocatable):
 def test_slots_and_held_shares_are_never_more_than_the_card_has(mode, data):
     made = served(Serving.CLAIMS, mode)
     held = data.draw(st.sets(st.sampled_from([share.id for share in made.shares]), max_size=40))
-    offered = {one.name: one.slots for one in for_claims([made], {HCA: held}, no_rail).cards}
-    whole = {one.name: one.slots for one in for_claims([made], {}, no_rail).cards}
+    offered = {
+        one.name: one.slots for one in serving.for_claims([made], {HCA: held}, no_rail).cards
+    }
+    whole = {one.name: one.slots for one in serving.for_claims([made], {}, no_rail).cards}
     taken = {}
     for share in held:
         card = card_of(made.spec, share)
@@ -85,7 +80,7 @@ def test_healthy_shares_and_claims_are_never_more_than_the_card_has(mode, slots,
     card = None if mode is Mode.HCA else made.cards[0]
     held = data.draw(st.sets(st.sampled_from([share.id for share in made.shares]), max_size=4))
     booked = [claim(made, card, slots, admin=is_admin)]
-    (left,) = for_plugin([made], booked, {HCA: held}, frozenset())
+    (left,) = serving.for_plugin([made], booked, {HCA: held}, frozenset())
     assert [share.id for share in left.shares] == [share.id for share in made.shares]
     assert all(share.healthy for share in left.shares if share.id in held)
     own = [share for share in left.shares if card is None or share.card == card.id]
@@ -98,10 +93,10 @@ def test_healthy_shares_and_claims_are_never_more_than_the_card_has(mode, slots,
 
 def test_devices_wait_until_the_scheduler_counts_no_share_any_more():
     """It takes the way of claims where allocatable is 0; until then a pod may come for a share."""
-    offered = for_claims([served(Serving.CLAIMS)], {}, no_rail)
-    assert ready(offered, node(**{HCA: 32})) == ()
-    assert ready(offered, node(**{HCA: 0})) == offered.cards
-    assert ready(offered, node()) == offered.cards
+    offered = serving.for_claims([served(Serving.CLAIMS)], {}, no_rail)
+    assert serving.ready(offered, node(**{HCA: 32})) == ()
+    assert serving.ready(offered, node(**{HCA: 0})) == offered.cards
+    assert serving.ready(offered, node()) == offered.cards
 
 
 def test_the_list_of_a_pool_of_claims_is_empty_and_asks_for_no_call():
@@ -114,18 +109,18 @@ def test_the_list_of_a_pool_of_claims_is_empty_and_asks_for_no_call():
 @pytest.mark.parametrize("published", [None, {HCA}], ids=["not known", "published"])
 def test_shares_wait_until_no_slice_has_the_pool(published):
     made = served(Serving.PLUGIN)
-    (left,) = for_plugin([made], (), {}, published)
+    (left,) = serving.for_plugin([made], (), {}, published)
     assert offer(left).shares == ()
-    assert waiting([made], [left], ())
-    (left,) = for_plugin([made], (), {}, frozenset({"rdma/other"}))
+    assert serving.waiting([made], [left], ())
+    (left,) = serving.for_plugin([made], (), {}, frozenset({"rdma/other"}))
     assert left is made
-    assert not waiting([made], [left], ())
+    assert not serving.waiting([made], [left], ())
 
 
 def test_while_claims_hold_shares_the_node_is_looked_at_again():
     made = served(Serving.PLUGIN)
     booked = [claim(made, made.cards[0])]
-    assert waiting([made], for_plugin([made], booked, {}, frozenset()), booked)
+    assert serving.waiting([made], serving.for_plugin([made], booked, {}, frozenset()), booked)
 
 
 def test_what_claims_hold_is_not_held_by_the_plugin():
@@ -133,8 +128,8 @@ def test_what_claims_hold_is_not_held_by_the_plugin():
     booked = claim(made, made.cards[0])
     own = booked.shares[0].share
     listed = (holding(made.shares[0].id), holding(own, pod="new"))
-    assert plugin_shares(listed, [booked]) == {HCA: {made.shares[0].id}}
-    assert plugin_shares(None, [booked]) is None
+    assert serving.plugin_shares(listed, [booked]) == {HCA: {made.shares[0].id}}
+    assert serving.plugin_shares(None, [booked]) is None
 
 
 def test_the_kubelet_gets_no_share_of_a_pool_of_claims():
@@ -145,18 +140,18 @@ def test_the_kubelet_gets_no_share_of_a_pool_of_claims():
 
 def test_a_pool_that_says_nothing_is_as_before():
     made = served(None)
-    assert for_plugin([made], (), None, None) == (made,)
-    assert for_claims([made], {}, no_rail).cards
-    assert ready(for_claims([made], {}, no_rail), node(**{HCA: 32}))
+    assert serving.for_plugin([made], (), None, None) == (made,)
+    assert serving.for_claims([made], {}, no_rail).cards
+    assert serving.ready(serving.for_claims([made], {}, no_rail), node(**{HCA: 32}))
     assert replace(made, spec=replace(made.spec, serve=Serving.PLUGIN)).shares == made.shares
 
 
 def test_while_nobody_tells_what_is_held_the_plugin_gives_nothing_beside_claims():
     """Another share than the one that a pod holds would be withheld, and given twice."""
     made = served(Serving.PLUGIN, cards=1)
-    (left,) = for_plugin([made], [claim(made, made.cards[0])], None, frozenset())
+    (left,) = serving.for_plugin([made], [claim(made, made.cards[0])], None, frozenset())
     assert offer(left).shares == ()
-    (left,) = for_plugin([made], (), None, frozenset())
+    (left,) = serving.for_plugin([made], (), None, frozenset())
     assert left is made, "claims hold nothing of it"
 
 
@@ -172,7 +167,7 @@ def test_allocate_gives_no_share_beyond_what_claims_and_pods_leave(mode, slots, 
     fits = not slots or len(held | wanted) + slots <= len(names) or wanted <= held
     booked = [claim(made, card, slots)] if slots else []
     if fits:
-        refuse_claimed(made, wanted, booked, holders)
+        serving.refuse_claimed(made, wanted, booked, holders)
     else:
         with pytest.raises(Refused, match=r"held by claims \(team/claim-5b0e\)"):
-            refuse_claimed(made, wanted, booked, holders)
+            serving.refuse_claimed(made, wanted, booked, holders)

@@ -13,19 +13,8 @@ from kube_base.frozen import replace
 from kube_client import wire
 from kube_rdma.adapters.cluster.kinds.resource_api import RESOURCE_SLICE as KIND
 from kube_rdma.adapters.cluster.kinds.resource_api import resource_slice, wanted_slice
+from kube_rdma.claims.rules import shape
 from kube_rdma.claims.rules.publication import PoolSite, pool_slices
-from kube_rdma.claims.rules.shape import (
-    DEGRADED,
-    MOST,
-    MOST_TAINTED,
-    ROWS,
-    UNHEALTHY,
-    claim_offer,
-    fewer,
-    row_count,
-    row_sizes,
-    slices,
-)
 from kube_rdma.model.claims.devices import ClaimFeature, OfferedCard, TaintEffect
 from kube_rdma.model.device import PortState
 from kube_rdma.model.pools import Bind, Mode
@@ -39,7 +28,7 @@ def values(card):
 
 
 def only(*given, rail=lambda _: None):
-    (card,) = claim_offer(given, rail).cards
+    (card,) = shape.claim_offer(given, rail).cards
     return card
 
 
@@ -84,9 +73,9 @@ def test_each_mode_has_its_devices():
         (Mode.SHARED, 2, False),
         (Mode.SHARED_MULTI, 2, True),
     ):
-        offered = claim_offer([pool(*cards, mode=mode)]).cards
+        offered = shape.claim_offer([pool(*cards, mode=mode)]).cards
         assert ([card.shared for card in offered]) == [shared] * count
-    offered = claim_offer([pool(*functions(3), mode=Mode.SRIOV)]).cards
+    offered = shape.claim_offer([pool(*functions(3), mode=Mode.SRIOV)]).cards
     assert [values(card)["kind"] for card in offered] == ["vf"] * 3
     assert {card.group for card in offered} == {"0000:81:00.0"}
 
@@ -98,7 +87,7 @@ def test_a_pool_of_all_cards_says_what_they_have_in_common():
     assert values(card)["kind"] == "pool"
     assert values(card)["vendor"] == "15b3"
     assert "rdmaDevice" not in values(card)
-    assert claim_offer([pool(mode=Mode.HCA)]).cards == ()
+    assert shape.claim_offer([pool(mode=Mode.HCA)]).cards == ()
 
 
 def with_port(card, **facts):
@@ -118,12 +107,14 @@ def test_a_pool_whose_cards_differ_does_not_say_in_what():
 
 def test_a_shared_card_by_the_pool_s_word():
     spread = pool(*fleet(2), mode=Mode.HCA, bind=Bind.PER_CARD, shares=4)
-    assert [(card.slots, card.shared) for card in claim_offer([spread]).cards] == [(4, True)] * 2
+    assert [(card.slots, card.shared) for card in shape.claim_offer([spread]).cards] == [
+        (4, True)
+    ] * 2
 
 
 def test_a_card_that_cannot_be_used_is_tainted():
     cards = fleet(2, DOWN)
-    taints = [card.taints for card in claim_offer([pool(*cards)]).cards]
+    taints = [card.taints for card in shape.claim_offer([pool(*cards)]).cards]
     assert [[taint.effect for taint in some] for some in taints] == [[TaintEffect.NO_SCHEDULE], []]
     (taint,) = only(pool(*cards, mode=Mode.HCA)).taints
     assert taint.effect == TaintEffect.NONE
@@ -142,7 +133,7 @@ def test_a_card_with_one_dead_port_of_two_is_degraded():
 def test_a_card_of_two_pools_belongs_to_the_first_and_one_sentence_says_so():
     cards = fleet(3)
     first, second = pool(cards[0]), pool(*cards, resource="rdma/other")
-    offer = claim_offer([first, second])
+    offer = shape.claim_offer([first, second])
     assert [values(card)["resource"] for card in offer.cards] == [
         "rdma/hca",
         *["rdma/other"] * 2,
@@ -155,14 +146,14 @@ def test_a_card_of_two_pools_belongs_to_the_first_and_one_sentence_says_so():
 
 
 def test_a_pool_of_all_cards_beside_another_pool_of_them_is_not_offered():
-    offer = claim_offer([pool(*fleet(2)), pool(*fleet(2), mode=Mode.HCA, resource="rdma/ib")])
+    offer = shape.claim_offer([pool(*fleet(2)), pool(*fleet(2), mode=Mode.HCA, resource="rdma/ib")])
     assert len(offer.cards) == 2
     (why,) = offer.refusals
     assert "claims get no rdma/ib" in why
 
 
 def test_two_devices_of_one_name_are_one_with_a_sentence():
-    offer = claim_offer(
+    offer = shape.claim_offer(
         [
             pool(*fleet(1), mode=Mode.HCA, resource="rdma/a.b"),
             pool(*fleet(2)[1:], mode=Mode.HCA, resource="rdma/a-b"),
@@ -175,7 +166,7 @@ def test_two_devices_of_one_name_are_one_with_a_sentence():
 
 @given(pools())
 def test_no_card_is_offered_twice(made):
-    offered = claim_offer(made).cards
+    offered = shape.claim_offer(made).cards
     assert len({card.name for card in offered}) == len(offered)
     addresses = [values(card).get("resource.kubernetes.io/pciBusID") for card in offered]
     kinds = [values(card)["kind"] for card in offered]
@@ -188,9 +179,9 @@ def shared(count, resource="rdma/multi"):
     return [OfferedCard(f"{resource}{n}", "g", alike, 16, shared=True) for n in range(count)]
 
 
-@given(st.integers(1, 3000), st.sampled_from([1, 2, 4, ROWS]))
+@given(st.integers(1, 3000), st.sampled_from([1, 2, 4, shape.ROWS]))
 def test_rows_have_every_share_and_grow(slots, most):
-    sizes = row_sizes(slots, most)
+    sizes = shape.row_sizes(slots, most)
     assert sum(sizes) == slots
     assert len(sizes) == min(slots, most)
     assert min(sizes) >= 1
@@ -199,25 +190,25 @@ def test_rows_have_every_share_and_grow(slots, most):
 
 @given(st.integers(1, 128))
 def test_with_eight_rows_none_is_larger_than_all_before_it(slots):
-    sizes = row_sizes(slots, ROWS)
+    sizes = shape.row_sizes(slots, shape.ROWS)
     assert sizes[0] == 1
     assert all(size <= sum(sizes[:row]) for row, size in enumerate(sizes) if row)
 
 
 def test_sixteen_and_sixty_four_shares():
-    assert row_sizes(16, ROWS) == (1, 1, 1, 1, 2, 2, 3, 5)
-    assert row_sizes(64, ROWS) == (1, 1, 2, 3, 5, 9, 16, 27)
+    assert shape.row_sizes(16, shape.ROWS) == (1, 1, 1, 1, 2, 2, 3, 5)
+    assert shape.row_sizes(64, shape.ROWS) == (1, 1, 2, 3, 5, 9, 16, 27)
 
 
 def test_a_card_more_or_less_seldom_changes_the_rows():
-    assert [row_count(shared(count), 64) for count in (1, 2, 8, 9, 16, 17, 32, 33)] == [
+    assert [shape.row_count(shared(count), 64) for count in (1, 2, 8, 9, 16, 17, 32, 33)] == [
         *(1, 8, 8, 4, 4, 2, 2, 1)
     ]
 
 
 def test_cards_of_two_pools_share_the_room():
     cards = [*shared(4), *shared(8, "rdma/more"), *shared(1, "rdma/alone")]
-    assert row_count(cards, 64) == 4
+    assert shape.row_count(cards, 64) == 4
 
 
 OFF = frozenset(ClaimFeature)
@@ -246,7 +237,7 @@ def untimed(devices):
 
 
 def offered(*given):
-    return claim_offer(given).cards
+    return shape.claim_offer(given).cards
 
 
 def own_names(devices):
@@ -273,7 +264,7 @@ def cards(draw):
     for number in range(count):
         mode = draw(st.sampled_from(["exclusive", "shared-multi"]))
         said = attributes({"mode": mode, "rateGbps": draw(st.sampled_from([1, 100]))})
-        taints = draw(st.sampled_from([(), (UNHEALTHY,), (DEGRADED,)]))
+        taints = draw(st.sampled_from([(), (shape.UNHEALTHY,), (shape.DEGRADED,)]))
         slots = draw(st.sampled_from([1, 2, 16])) if mode == "shared-multi" else 1
         shared = mode == "shared-multi"
         group = f"g{draw(st.integers(0, 9))}"
@@ -281,9 +272,9 @@ def cards(draw):
     return made
 
 
-@given(st.one_of(cards(), pools().map(lambda made: claim_offer(made).cards)), FEATURES)
+@given(st.one_of(cards(), pools().map(lambda made: shape.claim_offer(made).cards)), FEATURES)
 def test_slices_are_within_the_limits_of_the_api(offer, without):
-    parts = slices(offer, {}, without)
+    parts = shape.slices(offer, {}, without)
     assert parts
     for document in documents(parts):
         assert list(faults(document["spec"])) == []
@@ -294,7 +285,7 @@ def test_slices_are_within_the_limits_of_the_api(offer, without):
 @given(pools(), FEATURES)
 def test_the_same_pools_give_the_same_bytes(made, without):
     def written():
-        return documents(slices(claim_offer(made).cards, {}, without))
+        return documents(shape.slices(shape.claim_offer(made).cards, {}, without))
 
     assert msgspec.json.encode(written()) == msgspec.json.encode(written())
 
@@ -305,38 +296,40 @@ def test_a_change_of_one_card_changes_one_slice(offer, data):
         return
     number = data.draw(st.integers(0, len(offer) - 1))
     other = list(offer)
-    taints = () if offer[number].taints else (UNHEALTHY,)
+    taints = () if offer[number].taints else (shape.UNHEALTHY,)
     other[number] = replace(offer[number], taints=taints)
-    before, after = slices(offer, {}), slices(other, {})
+    before, after = shape.slices(offer, {}), shape.slices(other, {})
     assert len(before) == len(after)
     assert sum(a != b for a, b in zip(before, after, strict=True)) == 1
 
 
 @given(cards(), FEATURES)
 def test_what_is_written_is_read_the_same(offer, without):
-    parts = slices(offer, {}, without)
+    parts = shape.slices(offer, {}, without)
     for devices, document in zip(parts, documents(parts), strict=True):
         stored = wire.stored(KIND, msgspec.json.encode(document))
         assert resource_slice(stored).spec.devices == devices
 
 
 def test_one_slice_has_all_while_it_can():
-    assert len(slices(offered(pool(*functions(MOST_TAINTED), mode=Mode.SRIOV)), {})) == 1
+    assert (
+        len(shape.slices(offered(pool(*functions(shape.MOST_TAINTED), mode=Mode.SRIOV)), {})) == 1
+    )
     many = offered(
         pool(*functions(33), mode=Mode.SRIOV),
         pool(*functions(32, bus=0x91), mode=Mode.SRIOV, resource="rdma/b"),
     )
-    assert [len(devices) for devices in slices(many, {})] == [33, 32]
-    assert len(slices(many, {}, NO_TAINTS)) == 1
+    assert [len(devices) for devices in shape.slices(many, {})] == [33, 32]
+    assert len(shape.slices(many, {}, NO_TAINTS)) == 1
 
 
 def test_the_functions_of_a_card_that_are_too_many_for_a_slice():
-    many = offered(pool(*functions(MOST_TAINTED + 1), mode=Mode.SRIOV))
-    assert [len(devices) for devices in slices(many, {})] == [MOST_TAINTED, 1]
+    many = offered(pool(*functions(shape.MOST_TAINTED + 1), mode=Mode.SRIOV))
+    assert [len(devices) for devices in shape.slices(many, {})] == [shape.MOST_TAINTED, 1]
 
 
 def test_a_request_that_names_nothing_takes_one_slot_and_no_bandwidth():
-    ((device,),) = slices(offered(pool(*fleet(1))), {})
+    ((device,),) = shape.slices(offered(pool(*fleet(1))), {})
     slots, bandwidth = device.capacity["slots"], device.capacity["bandwidth"]
     assert device.shared
     policy = slots.request_policy
@@ -345,14 +338,14 @@ def test_a_request_that_names_nothing_takes_one_slot_and_no_bandwidth():
 
 
 def test_a_card_for_one_pod_has_facts_and_no_policy():
-    ((device,),) = slices(offered(pool(*fleet(1), mode=Mode.EXCLUSIVE)), {})
+    ((device,),) = shape.slices(offered(pool(*fleet(1), mode=Mode.EXCLUSIVE)), {})
     assert not device.shared
     assert [capacity.request_policy for capacity in device.capacity.values()] == [None, None]
 
 
 def test_without_consumable_capacity_shares_are_devices_card_by_card():
     multi = pool(*fleet(2), shares=3)
-    ((*devices,),) = slices(offered(multi), {}, NO_CAPACITY)
+    ((*devices,),) = shape.slices(offered(multi), {}, NO_CAPACITY)
     first, second = "0000-10-00-0", "0000-11-00-0"
     assert [device.name for device in devices] == [
         f"{card}-s{slot}" for slot in range(3) for card in (first, second)
@@ -362,7 +355,7 @@ def test_without_consumable_capacity_shares_are_devices_card_by_card():
 
 @pytest.mark.parametrize(("cards", "shares"), [(8, 8), (4, 8), (2, 16)])
 def test_first_fit_over_rows_is_even_while_rows_are_of_one_share(cards, shares):
-    (devices,) = slices(offered(pool(*fleet(cards), shares=shares)), {})
+    (devices,) = shape.slices(offered(pool(*fleet(cards), shares=shares)), {})
     taken = Counter()
     for name in first_fit(devices, cards * 4):
         taken[name] += 1
@@ -371,9 +364,9 @@ def test_first_fit_over_rows_is_even_while_rows_are_of_one_share(cards, shares):
 
 @given(st.integers(2, 32), st.integers(1, 200))
 def test_rows_have_all_shares_of_each_card_and_no_card_has_twice_the_pods_of_another(cards, shares):
-    parts = slices(offered(pool(*fleet(cards), shares=shares)), {})
+    parts = shape.slices(offered(pool(*fleet(cards), shares=shares)), {})
     (devices,) = parts
-    assert len(devices) <= MOST_TAINTED
+    assert len(devices) <= shape.MOST_TAINTED
     taken = list(first_fit(devices, cards * shares + 1))
     assert set(Counter(taken).values()) == {shares}
     if cards > 8 or shares > 128:
@@ -385,15 +378,15 @@ def test_rows_have_all_shares_of_each_card_and_no_card_has_twice_the_pods_of_ano
 
 
 def test_bandwidth_of_a_card_is_counted_once():
-    (devices,) = slices(offered(pool(*fleet(8), shares=16)), {})
-    assert len(devices) == MOST_TAINTED
+    (devices,) = shape.slices(offered(pool(*fleet(8), shares=16)), {})
+    assert len(devices) == shape.MOST_TAINTED
     counted = [device.name for device in devices if "bandwidth" in device.capacity]
     assert counted == own_names(devices) == [device.name for device in devices[-8:]]
 
 
 def test_a_pool_for_itself_is_one_device_and_so_is_a_card_without_another():
     for one in (pool(*fleet(8), mode=Mode.HCA), pool(*fleet(1))):
-        assert [len(devices) for devices in slices(offered(one), {})] == [1]
+        assert [len(devices) for devices in shape.slices(offered(one), {})] == [1]
 
 
 def test_where_other_devices_need_the_slice_there_are_fewer_rows():
@@ -401,34 +394,34 @@ def test_where_other_devices_need_the_slice_there_are_fewer_rows():
     for others, rows in ((0, 8), (32, 4), (48, 2), (56, 1), (64, 1)):
         vfs = pool(*functions(others), mode=Mode.SRIOV, resource="rdma/vf")
         multi = pool(*fleet(8), resource="rdma/multi")
-        parts = slices(offered(vfs, multi), {})
+        parts = shape.slices(offered(vfs, multi), {})
         assert sum(map(len, parts)) == others + rows * 8
         assert (len(parts) == 1) == (others < 64)
 
 
 def test_a_pool_of_more_shares_than_devices_says_so():
     hca = offered(pool(*fleet(2), mode=Mode.HCA))
-    (devices,) = slices(hca, {}, OFF)
-    assert len(devices) == MOST
-    assert "128 of 1000 shares" in fewer(hca)
-    assert fewer(offered(pool(*fleet(8)))) is None
+    (devices,) = shape.slices(hca, {}, OFF)
+    assert len(devices) == shape.MOST
+    assert "128 of 1000 shares" in shape.fewer(hca)
+    assert shape.fewer(offered(pool(*fleet(8)))) is None
 
 
 def test_without_taints_a_card_that_cannot_be_used_is_left_out():
     cards = offered(pool(*fleet(2, DOWN)))
-    (devices,) = slices(cards, {}, NO_TAINTS)
+    (devices,) = shape.slices(cards, {}, NO_TAINTS)
     second = "0000-11-00-0"
     assert [device.name for device in devices] == [*(f"{second}-s{n}" for n in range(7)), second]
     degraded = offered(pool(*fleet(2, DOWN), mode=Mode.HCA))
-    ((device,),) = slices(degraded, {}, NO_TAINTS)
+    ((device,),) = shape.slices(degraded, {}, NO_TAINTS)
     assert device.taints == ()
 
 
 @given(cards(), FEATURES)
 def test_times_of_taints_are_carried_over(offer, without):
-    before = slices(offer, {}, without)
+    before = shape.slices(offer, {}, without)
     stored = shown(device for devices in before for device in devices)
-    after = slices(offer, stored, without)
+    after = shape.slices(offer, stored, without)
     assert [untimed(devices) for devices in after] == [untimed(devices) for devices in before]
     assert all(t.time_added for devices in after for device in devices for t in device.taints)
 
@@ -436,10 +429,10 @@ def test_times_of_taints_are_carried_over(offer, without):
 def test_a_taint_of_another_effect_has_no_time_yet():
     healthy = pool(*fleet(2), mode=Mode.HCA)
     degraded, ill = (pool(*fleet(n, DOWN), mode=Mode.HCA) for n in (2, 1))
-    (devices,) = slices(offered(degraded), {})
-    ((device,),) = slices(offered(ill), shown(devices))
+    (devices,) = shape.slices(offered(degraded), {})
+    ((device,),) = shape.slices(offered(ill), shown(devices))
     assert [taint.time_added for taint in device.taints] == [""]
-    ((device,),) = slices(offered(healthy), shown(devices))
+    ((device,),) = shape.slices(offered(healthy), shown(devices))
     assert device.taints == ()
 
 
@@ -448,31 +441,33 @@ def test_a_card_inside_of_a_pod_is_still_what_it_was():
     (card,) = fleet(1)
     inside = replace(card, devices=(), function=replace(card.function, netdevs=()))
     for without in ((), OFF):
-        (before,) = slices(offered(pool(card)), {}, without)
-        (after,) = slices(offered(pool(inside)), shown(before), without)
+        (before,) = shape.slices(offered(pool(card)), {}, without)
+        (after,) = shape.slices(offered(pool(inside)), shown(before), without)
         assert before == after
 
 
 def test_a_pool_says_no_more_what_its_cards_differ_in():
     first, second = fleet(2)
-    (before,) = slices(offered(pool(first, second, mode=Mode.HCA)), {})
+    (before,) = shape.slices(offered(pool(first, second, mode=Mode.HCA)), {})
     (port,) = second.devices[0].ports
     fast = replace(second.devices[0], ports=(replace(port, rate_gbps=200.0),))
     other = pool(first, replace(second, devices=(fast,)), mode=Mode.HCA)
-    ((device,),) = slices(offered(other), shown(before))
+    ((device,),) = shape.slices(offered(other), shown(before))
     assert "rateGbps" not in device.attributes
 
 
 def test_a_card_that_is_left_out_changes_nothing_of_the_others():
     """Where shares are devices, and more than fit."""
     well, ill = (offered(pool(*fleet(10, *reasons))) for reasons in ((), (DOWN,)))
-    names = [{device.name for part in slices(c, {}, OFF) for device in part} for c in (well, ill)]
+    names = [
+        {device.name for part in shape.slices(c, {}, OFF) for device in part} for c in (well, ill)
+    ]
     assert names[1] == {name for name in names[0] if not name.startswith("0000-10-")}
 
 
 def test_another_card_at_the_place_is_not_what_the_first_was():
     (card,) = offered(pool(*fleet(1)))
-    ((device,),) = slices([card], {})
+    ((device,),) = shape.slices([card], {})
     bare = replace(card, attributes=attributes({"kind": "vf"}))
-    ((after,),) = slices([bare], {device.name: device})
+    ((after,),) = shape.slices([bare], {device.name: device})
     assert after.attributes == bare.attributes

@@ -5,29 +5,10 @@ from __future__ import annotations
 from kube_base.frozen import replace
 from kube_rdma.doctor.rules.diagnose import diagnose
 from kube_rdma.doctor.rules.kubelet import KUBELET_SOCKET, socket_of
+from kube_rdma.model import doctor
 from kube_rdma.model.card import Netdev
 from kube_rdma.model.claims.devices import ClaimedDevice, DeviceSlice, PublishedCard, SliceDevice
 from kube_rdma.model.device import CharKind, Gid, GidType, Gpu, PciAddress, PcieLink
-from kube_rdma.model.doctor import (
-    AddressRange,
-    AddressUse,
-    Observation,
-    ObservedAttachment,
-    ObservedBridge,
-    ObservedCni,
-    ObservedContainer,
-    ObservedDomain,
-    ObservedErrors,
-    ObservedFlowControl,
-    ObservedFolder,
-    ObservedKubelet,
-    ObservedLink,
-    ObservedNeighbour,
-    ObservedPod,
-    ObservedRail,
-    ObservedRoute,
-    SystemVersions,
-)
 from kube_rdma.model.holdings import Holding
 from kube_rdma.model.late_binding import Runtime
 from kube_rdma.model.pools import Mode, PoolSpec, ShareId
@@ -52,21 +33,23 @@ FUNCTIONS, DEVICES = zip(*(card(n, bus) for n, bus in enumerate(BUSES)), strict=
 GPUS = tuple(Gpu(seat(0xC0 + n, numa=n), 0x030200, 0x10DE, 0x2330, "nvidia") for n in range(2))
 SURVEY = replace(node(*FUNCTIONS, devices=DEVICES).survey, gpus=GPUS)
 LINKS = tuple(
-    ObservedLink(f"eth{n}", 9000, True, True, "", "", FUNCTIONS[n].seat.pci, (f"10.{n}.0.1/16",))
+    doctor.ObservedLink(
+        f"eth{n}", 9000, True, True, "", "", FUNCTIONS[n].seat.pci, (f"10.{n}.0.1/16",)
+    )
     for n in range(2)
 )
-ROUTES = tuple(ObservedRoute(f"eth{n}", f"10.{n}.0.0/16") for n in range(2))
+ROUTES = tuple(doctor.ObservedRoute(f"eth{n}", f"10.{n}.0.0/16") for n in range(2))
 
-HEALTHY = Observation(
+HEALTHY = doctor.Observation(
     "node-1",
     "2026-01-01T00:00:00Z",
-    versions=SystemVersions("0.1.0", "6.8.0-40-generic", "Debian", "v1.36.3"),
+    versions=doctor.SystemVersions("0.1.0", "6.8.0-40-generic", "Debian", "v1.36.3"),
     survey=SURVEY,
     modules=("ib_uverbs", "mlx5_core", "mlx5_ib", "nvidia_peermem", "rdma_ucm"),
     absent=(),
     links=LINKS,
     routes=ROUTES,
-    neighbours=(ObservedNeighbour("eth0", "10.0.0.2", True),),
+    neighbours=(doctor.ObservedNeighbour("eth0", "10.0.0.2", True),),
     settings=tuple(
         (f"net/ipv4/conf/{name}/{word}", "0")
         for name in ("all", "eth0", "eth1")
@@ -74,8 +57,8 @@ HEALTHY = Observation(
     ),
     specs=(SPEC,),
     refusals=(),
-    rails=tuple(ObservedRail(str(n), one.seat.pci) for n, one in enumerate(FUNCTIONS)),
-    kubelet=ObservedKubelet(
+    rails=tuple(doctor.ObservedRail(str(n), one.seat.pci) for n, one in enumerate(FUNCTIONS)),
+    kubelet=doctor.ObservedKubelet(
         (KUBELET_SOCKET, socket_of(RESOURCE)),
         ((RESOURCE, 2),),
         (
@@ -84,9 +67,9 @@ HEALTHY = Observation(
         ),
         "best-effort",
     ),
-    folders=(ObservedFolder("/var/lib/kube-rdma", 1 << 30),),
+    folders=(doctor.ObservedFolder("/var/lib/kube-rdma", 1 << 30),),
     runtime=Runtime("containerd", "v2.4.2", True),
-    cni=ObservedCni(
+    cni=doctor.ObservedCni(
         (("10-cilium.conflist", ("ptp", "kube-rdma")),),
         "chain",
         "10-cilium.conflist",
@@ -95,14 +78,14 @@ HEALTHY = Observation(
     ),
     problems=(),
     uses=(
-        AddressUse("default/train", "default/rdma", "net1", "10.0.1.1"),
-        AddressUse("default/other", "default/rdma", "net1", "10.0.1.2"),
+        doctor.AddressUse("default/train", "default/rdma", "net1", "10.0.1.1"),
+        doctor.AddressUse("default/other", "default/rdma", "net1", "10.0.1.2"),
     ),
-    ranges=(AddressRange("default/rdma", ("10.0.0.0/16",)),),
+    ranges=(doctor.AddressRange("default/rdma", ("10.0.0.0/16",)),),
     slices=(),
-    bridges=(ObservedBridge(FUNCTIONS[0].seat.path[0], 0x11),),
-    domains=tuple(ObservedDomain(one.seat.pci, "identity") for one in FUNCTIONS),
-    flow_control=tuple(ObservedFlowControl(f"eth{n}", (3,), "dscp", (3,)) for n in range(2)),
+    bridges=(doctor.ObservedBridge(FUNCTIONS[0].seat.path[0], 0x11),),
+    domains=tuple(doctor.ObservedDomain(one.seat.pci, "identity") for one in FUNCTIONS),
+    flow_control=tuple(doctor.ObservedFlowControl(f"eth{n}", (3,), "dscp", (3,)) for n in range(2)),
     errors=(),
     virtual_machine=False,
     pcie=tuple(PcieLink(one.seat.pci, 16, 32.0, 16, 32.0) for one in FUNCTIONS),
@@ -118,7 +101,7 @@ INSIDE = replace(
         DEVICES[1],
     ),
 )
-CONTAINER = ObservedContainer(
+CONTAINER = doctor.ObservedContainer(
     "main",
     ((RESOURCE, 1),),
     user=1000,
@@ -130,7 +113,7 @@ CONTAINER = ObservedContainer(
     pinned=64 << 20,
     variables=(("NCCL_IB_GID_INDEX", "5"), ("NCCL_IB_HCA", "=mlx5_0:1")),
 )
-POD = ObservedPod(
+POD = doctor.ObservedPod(
     "default",
     "train",
     "node-1",
@@ -140,13 +123,15 @@ POD = ObservedPod(
     findings=(),
     containers=(CONTAINER,),
     links=(
-        ObservedLink("eth0", 1500, True, True, "veth", addresses=("10.244.0.7/24",)),
-        ObservedLink("net1", 9000, True, True, "macvlan", "eth0", addresses=("10.0.1.1/16",)),
+        doctor.ObservedLink("eth0", 1500, True, True, "veth", addresses=("10.244.0.7/24",)),
+        doctor.ObservedLink(
+            "net1", 9000, True, True, "macvlan", "eth0", addresses=("10.0.1.1/16",)
+        ),
     ),
-    routes=(ObservedRoute("net1", "10.0.0.0/16"),),
+    routes=(doctor.ObservedRoute("net1", "10.0.0.0/16"),),
     survey=INSIDE,
     limits=(),
-    attachments=(ObservedAttachment("net1", "default/rdma"),),
+    attachments=(doctor.ObservedAttachment("net1", "default/rdma"),),
 )
 WITH_POD = replace(HEALTHY, pod=POD)
 
@@ -166,7 +151,7 @@ CLAIMING = replace(
     slices=(DeviceSlice("dra.net", "node-1", 1, cards=(NIC,)),),
     links=LINKS[:1],
     routes=ROUTES[:1],
-    pod=ObservedPod(
+    pod=doctor.ObservedPod(
         "team",
         "job",
         "node-1",
@@ -175,7 +160,7 @@ CLAIMING = replace(
         findings=(),
         containers=(BY_CLAIM,),
         links=(POD.links[0], MOVED),
-        routes=(ObservedRoute("eth1", "10.1.0.0/16"),),
+        routes=(doctor.ObservedRoute("eth1", "10.1.0.0/16"),),
         limits=(),
         survey=replace(
             SURVEY,
@@ -231,7 +216,7 @@ def codes(seen):
 def rising(*counters, device="mlx5_0", **facts):
     """The same where these counters of a port rise by 7 while they are watched."""
     rises = tuple((name, 7) for name in counters)
-    return replace(HEALTHY, errors=(ObservedErrors(device, 1, 2.0, rises),), **facts)
+    return replace(HEALTHY, errors=(doctor.ObservedErrors(device, 1, 2.0, rises),), **facts)
 
 
 def flow_control(**facts):
@@ -243,7 +228,9 @@ def flow_control(**facts):
 def four_ports(**facts):
     """A node of four RoCE ports, the first of which does otherwise about congestion."""
     made = [card(number, 0x81 + number) for number in range(4)]
-    controls = [ObservedFlowControl(f"eth{number}", (3,), "dscp", (3,)) for number in range(4)]
+    controls = [
+        doctor.ObservedFlowControl(f"eth{number}", (3,), "dscp", (3,)) for number in range(4)
+    ]
     controls[0] = replace(controls[0], **facts)
     whole = replace(
         SURVEY, functions=tuple(f for f, _ in made), devices=tuple(d for _, d in made), gpus=()
@@ -271,5 +258,7 @@ def below_a_switch(acs, **facts):
         devices=(replace(DEVICES[0], seat=seats[0]), DEVICES[1]),
         gpus=(replace(GPUS[0], seat=seats[1]), GPUS[1]),
     )
-    bridges = tuple(ObservedBridge(pci, control) for pci, control in zip(sides, acs, strict=True))
+    bridges = tuple(
+        doctor.ObservedBridge(pci, control) for pci, control in zip(sides, acs, strict=True)
+    )
     return replace(HEALTHY, survey=made, bridges=bridges, **facts)

@@ -7,17 +7,9 @@ import pytest
 from kube_base.frozen import replace
 from kube_rdma.doctor.rules.diagnose import CHECKS, diagnose
 from kube_rdma.doctor.rules.kubelet import KUBELET_SOCKET
+from kube_rdma.model import doctor
 from kube_rdma.model.claims.devices import ClaimedDevice, DeviceSlice, SliceDevice
 from kube_rdma.model.device import CharKind, LinkLayer, PhysicalState, PortState
-from kube_rdma.model.doctor import (
-    ObservedAttachment,
-    ObservedDomain,
-    ObservedFolder,
-    ObservedLimit,
-    ObservedNeighbour,
-    ObservedRail,
-    ObservedRoute,
-)
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.pools import Mode, RdmaLimits, Selector
 from kube_rdma.model.survey import NamespaceMode
@@ -74,7 +66,7 @@ def with_pcie(**facts):
     return replace(HEALTHY, pcie=(replace(first, **facts), *others))
 
 
-DMA = tuple(ObservedDomain(one.seat.pci, "DMA-FQ") for one in FUNCTIONS[:1])
+DMA = tuple(doctor.ObservedDomain(one.seat.pci, "DMA-FQ") for one in FUNCTIONS[:1])
 
 
 def offers(count):
@@ -107,12 +99,12 @@ BY_CLAIM = replace(
     ),
     slices=(DeviceSlice("gpu.nvidia.com", "node-1", 1, (("gpu-0", (GPUS[1].seat.pci,)),)),),
 )
-COUNTED = ObservedLimit("mlx5_1", 1, 20, 4, 100)
+COUNTED = doctor.ObservedLimit("mlx5_1", 1, 20, 4, 100)
 
 
 def routed(to, interface="net1", table=0):
     """The pod has one more route."""
-    return with_pod(routes=(*POD.routes, ObservedRoute(interface, to, "10.0.0.1", table)))
+    return with_pod(routes=(*POD.routes, doctor.ObservedRoute(interface, to, "10.0.0.1", table)))
 
 
 def limited(*limits):
@@ -135,7 +127,7 @@ FULL = f"{ADD}IPPool narrow: the pool is full: 2 of 2 addresses are held; Add a 
 # The pod as it is, and what CNI CHECK says of it; the device has lost the GID of the address.
 VANISHED = with_pod(
     attachments=(
-        ObservedAttachment(
+        doctor.ObservedAttachment(
             "net1", "default/rdma", ("net1 (default/rdma): the address 10.0.1.1/16 is missing",)
         ),
     ),
@@ -213,7 +205,7 @@ FAULTS = {
     ),
     "a card left its rail": (
         "KR135",
-        replace(HEALTHY, rails=(*HEALTHY.rails, ObservedRail("2", "0000:83:00.0"))),
+        replace(HEALTHY, rails=(*HEALTHY.rails, doctor.ObservedRail("2", "0000:83:00.0"))),
     ),
     "a pool that opens the fabric": (
         "KR136",
@@ -234,14 +226,14 @@ FAULTS = {
         "KR302",
         replace(
             links(addresses=("10.1.0.9/16",)),
-            routes=(ObservedRoute("eth0", "10.1.0.0/16"), ROUTES[1]),
+            routes=(doctor.ObservedRoute("eth0", "10.1.0.0/16"), ROUTES[1]),
         ),
     ),
     "strict reverse path": ("KR303", setting("eth1", "rp_filter", "1")),
     "route of a rail removed": ("KR304", replace(HEALTHY, routes=ROUTES[1:])),
     "silent peer": (
         "KR305",
-        replace(HEALTHY, neighbours=(ObservedNeighbour("eth0", "10.0.0.2", False),)),
+        replace(HEALTHY, neighbours=(doctor.ObservedNeighbour("eth0", "10.0.0.2", False),)),
     ),
     "two meta-plugins": ("KR310", cni(refused="two claim the pods. Keep one.")),
     "conflist owned by Cilium": ("KR311", cni(pending=True)),
@@ -278,8 +270,8 @@ FAULTS = {
     ),
     "missing IPC_LOCK": ("KR430", with_container(memlock=65536)),
     "memlock": ("KR431", with_container(memlock=65536, asked_lock=True)),
-    "limits that nobody wrote": ("KR432", limited(ObservedLimit("mlx5_0", 1, 9))),
-    "limits used up": ("KR432", limited(ObservedLimit("mlx5_0", 1, 100, 4, 100), COUNTED)),
+    "limits that nobody wrote": ("KR432", limited(doctor.ObservedLimit("mlx5_0", 1, 9))),
+    "limits used up": ("KR432", limited(doctor.ObservedLimit("mlx5_0", 1, 100, 4, 100), COUNTED)),
     "a driver that counts nothing": ("KR432", limited(COUNTED)),
     "a program that chose TCP": ("KR433", with_container(pinned=0)),
     "GPU far away": (
@@ -324,14 +316,19 @@ FAULTS = {
         ),
     ),
     "pod waits": ("KR490", with_pod(phase="Pending", why="0/3 nodes: untolerated taint")),
-    "disk full": ("KR207", replace(HEALTHY, folders=(ObservedFolder("/var/lib/kube-rdma", 0),))),
+    "disk full": (
+        "KR207",
+        replace(HEALTHY, folders=(doctor.ObservedFolder("/var/lib/kube-rdma", 0),)),
+    ),
     "no inode left": (
         "KR207",
-        replace(HEALTHY, folders=(ObservedFolder("/var/lib/kube-rdma", 1 << 30, inodes=0),)),
+        replace(HEALTHY, folders=(doctor.ObservedFolder("/var/lib/kube-rdma", 1 << 30, inodes=0),)),
     ),
     "disk read-only": (
         "KR207",
-        replace(HEALTHY, folders=(ObservedFolder("/run/kube-rdma", 1 << 30, read_only=True),)),
+        replace(
+            HEALTHY, folders=(doctor.ObservedFolder("/run/kube-rdma", 1 << 30, read_only=True),)
+        ),
     ),
     "old Kubernetes": ("KR208", of_versions("v1.20.15-gke.1")),
     "old VKE": ("KR208", of_versions("v1.24.15-vke.11")),

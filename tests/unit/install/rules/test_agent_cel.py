@@ -8,15 +8,9 @@ import pytest
 from kube_rdma.attach.documents import network_status
 from kube_rdma.install.installation import objects
 from kube_rdma.ipam.rules.grant import MOST_REQUESTS
+from kube_rdma.model import ipam
 from kube_rdma.model.attach.attachment import RESTART
 from kube_rdma.model.claims.devices import DRIVER
-from kube_rdma.model.ipam import (
-    BLOCK_ADDRESSES,
-    MOST_MADE_EXCLUDES,
-    MOST_MADE_RANGES,
-    IPPool,
-    PoolName,
-)
 from kube_rdma.operator.rules.placement import PLACE_LABELS, READY_LABEL
 from kube_rdma.operator.upgrades import CLOSED_MARK
 from kube_rdma.pools.rules.holdings import EFFECT
@@ -31,7 +25,7 @@ WRITTEN = {
     RESTART,
 }
 OTHERS = ("k8s.v1.cni.cncf.io/networks", "x.kube-rdma.io/network-status", "kube-rdma.io/test", "")
-MADE = IPPool(PoolName(""), ())  # what an agent chooses of a pool beside its addresses
+MADE = ipam.IPPool(ipam.PoolName(""), ())  # what an agent chooses of a pool beside its addresses
 
 
 def test_an_agent_tells_pods_what_it_has_to_tell():
@@ -54,11 +48,11 @@ def test_an_agent_marks_a_pod_with_one_label():
         f"taint.key in {list(STARTUP_TAINTS)} && taint.effect == '{EFFECT}'",
         f".spec.driver == '{DRIVER}' && ",
         f"object.metadata.name.substring({len(f'000-{DRIVER}-')}) == variables.node",
-        f"one.?addresses.orValue([]).size() <= {BLOCK_ADDRESSES})",
-        f"variables.pins.size() <= {BLOCK_ADDRESSES} ",
-        f"0 <= place && place < {BLOCK_ADDRESSES})",
-        f"object.spec.ranges.size() <= {MOST_MADE_RANGES} ",
-        f"object.spec.?excludes.orValue([]).size() <= {MOST_MADE_EXCLUDES} ",
+        f"one.?addresses.orValue([]).size() <= {ipam.BLOCK_ADDRESSES})",
+        f"variables.pins.size() <= {ipam.BLOCK_ADDRESSES} ",
+        f"0 <= place && place < {ipam.BLOCK_ADDRESSES})",
+        f"object.spec.ranges.size() <= {ipam.MOST_MADE_RANGES} ",
+        f"object.spec.?excludes.orValue([]).size() <= {ipam.MOST_MADE_EXCLUDES} ",
         f"object.spec.?restSeconds.orValue({MADE.cooldown:.0f}) == {MADE.cooldown:.0f} ",
         f"object.spec.?blockSize.orValue({MADE.block_size}) == {MADE.block_size} ",
         f"want.node == variables.node).size() <= {MOST_REQUESTS}",

@@ -6,6 +6,7 @@ import pytest
 
 from kube_base.errors import Broken, Unavailable
 from kube_base.frozen import replace
+from kube_rdma.ipam.rules import node_state
 from kube_rdma.ipam.rules.agent import write
 from kube_rdma.ipam.rules.blocks import (
     ahead_limit,
@@ -20,52 +21,31 @@ from kube_rdma.ipam.rules.blocks import (
 )
 from kube_rdma.ipam.rules.effects import IpamAgentState, ReadBlock, WriteBlock
 from kube_rdma.ipam.rules.grant import GrantedAddresses, LackingAddresses, grant
-from kube_rdma.ipam.rules.node_state import (
-    NodeAddressState,
-    cooled_down,
-    end_cooldown,
-    extend_right,
-    load,
-    lost,
-    release,
-    suspend_right,
-    with_record,
-    without_record,
-)
 from kube_rdma.ipam.rules.subpools import subpools
-from kube_rdma.model.ipam import (
-    AddressRequest,
-    Block,
-    BlockKey,
-    Family,
-    IPPool,
-    IPRange,
-    NicRequest,
-    NodeHolding,
-    NodeLease,
-    Pin,
-)
+from kube_rdma.model import ipam
 
-POOL = IPPool("p", (IPRange(ip_network("10.0.0.0/26")),), cooldown=60.0)
+POOL = ipam.IPPool("p", (ipam.IPRange(ip_network("10.0.0.0/26")),), cooldown=60.0)
 CATALOG = {"p": subpools(POOL)}
-KEY0 = BlockKey("default", Family.V4, int(ip_address("10.0.0.0")))
+KEY0 = ipam.BlockKey("default", ipam.Family.V4, int(ip_address("10.0.0.0")))
 
 
 def holding(bits, node="n1"):
     """A node that has just confirmed these addresses of the only block."""
-    state = extend_right(NodeAddressState(node), 0.0, 600.0)
+    state = node_state.extend_right(node_state.NodeAddressState(node), 0.0, 600.0)
     state, block = plan(state, KEY0, None, acquire=bits)
     return confirm(state, block), block
 
 
 def request(container="c1", *nics):
-    return AddressRequest(container, f"pod-{container}", nics or (NicRequest("net1", "p"),))
+    return ipam.AddressRequest(
+        container, f"pod-{container}", nics or (ipam.NicRequest("net1", "p"),)
+    )
 
 
 def granted(state, wish, now=1.0):
     state, answer = grant(state, wish, CATALOG, now)
     assert isinstance(answer, GrantedAddresses)
-    return with_record(state, answer.record, now), [
+    return node_state.with_record(state, answer.record, now), [
         str(allocation.address) for allocation in answer.allocations
     ]
 
@@ -73,7 +53,7 @@ def granted(state, wish, now=1.0):
 def test_all_nics_or_none():
     """Two NICs and one address: nothing is taken, and the answer says the shortage."""
     state, _ = holding(0b10)
-    two = request("c1", NicRequest("net1", "p"), NicRequest("net2", "p"))
+    two = request("c1", ipam.NicRequest("net1", "p"), ipam.NicRequest("net2", "p"))
     after, answer = grant(state, two, CATALOG, 1.0)
     assert isinstance(answer, LackingAddresses)
     assert [shortage.count for shortage in answer.shortages] == [1]
@@ -85,9 +65,9 @@ def test_a_late_del_touches_nothing_of_the_new_sandbox():
     state, _ = holding(0b1110)
     state, _ = granted(state, request("old"))
     state, fresh = granted(state, replace(request("new"), pod="pod-old"))
-    state = with_record(state, release(state, "old"), 2.0)
-    assert release(state, "old") is None
-    assert release(state, "unknown") is None
+    state = node_state.with_record(state, node_state.release(state, "old"), 2.0)
+    assert node_state.release(state, "old") is None
+    assert node_state.release(state, "unknown") is None
     assert [str(allocation.address) for allocation in state.records["new"].live] == fresh
 
 
@@ -96,12 +76,12 @@ def test_an_address_cools_down_before_it_is_given_again():
     state, _ = holding(0b10)
     state, _ = granted(state, request("c1"))
     assert isinstance(grant(state, request("c2"), CATALOG, 2.0)[1], LackingAddresses)
-    state = with_record(state, release(state, "c1"), 2.0)
-    assert cooled_down(state, 61.9) == ()
-    assert cooled_down(state, 62.0) == ("c1",)
-    assert end_cooldown(state, "c1").allocations == ()
+    state = node_state.with_record(state, node_state.release(state, "c1"), 2.0)
+    assert node_state.cooled_down(state, 61.9) == ()
+    assert node_state.cooled_down(state, 62.0) == ("c1",)
+    assert node_state.end_cooldown(state, "c1").allocations == ()
     assert isinstance(grant(state, request("c2"), CATALOG, 70.0)[1], LackingAddresses)
-    _, answer = grant(without_record(state, "c1"), request("c2"), CATALOG, 70.0)
+    _, answer = grant(node_state.without_record(state, "c1"), request("c2"), CATALOG, 70.0)
     assert isinstance(answer, GrantedAddresses)
 
 
@@ -110,13 +90,13 @@ def test_a_restart_begins_every_cooldown_again_and_holds_nothing():
     state, block = holding(0b110)
     state, _ = granted(state, request("c1"))
     state, _ = granted(state, request("c2"))
-    state = with_record(state, release(state, "c1"), 2.0)
-    again = load("n1", state.records.values(), 9000.0)
+    state = node_state.with_record(state, node_state.release(state, "c1"), 2.0)
+    again = node_state.load("n1", state.records.values(), 9000.0)
     assert again.cooldown_ends == {"c1": 9060.0}
     with pytest.raises(Unavailable):
         grant(again, request("c2"), CATALOG, 9001.0)
     assert unsettled(again, {KEY0: block}) == (KEY0,)
-    again = extend_right(again, 9000.0, 600.0)
+    again = node_state.extend_right(again, 9000.0, 600.0)
     with pytest.raises(Unavailable):
         grant(again, request("c2"), CATALOG, 9001.0)
     again, written = plan(again, KEY0, block)
@@ -128,12 +108,12 @@ def test_a_fenced_node_asks_back_and_tells_what_is_gone():
     state, block = holding(0b110)
     state, _ = granted(state, request("c1"))
     state, _ = granted(state, request("c2"))
-    taken = replace(block, holdings=(NodeHolding("n2", 0b10),), edition=7)
-    state = extend_right(suspend_right(state), 1000.0, 600.0)
+    taken = replace(block, holdings=(ipam.NodeHolding("n2", 0b10),), edition=7)
+    state = node_state.extend_right(node_state.suspend_right(state), 1000.0, 600.0)
     state, written = plan(state, KEY0, taken)
     assert (held_by(written, "n1"), held_by(written, "n2")) == (0b100, 0b10)
     state = confirm(state, written)
-    assert [(b.container, str(allocation.address)) for b, allocation in lost(state)] == [
+    assert [(b.container, str(allocation.address)) for b, allocation in node_state.lost(state)] == [
         ("c1", "10.0.0.1")
     ]
     with pytest.raises(Broken, match=r"10\.0\.0\.1 of container c1.*default\.10-0-0-0"):
@@ -156,8 +136,8 @@ def test_what_is_given_back_is_not_granted_until_a_write_says_that_it_stayed():
 def test_a_node_pins_nothing_at_an_address_that_another_node_has_by_now():
     """The API server would refuse the whole write, and so each one after it."""
     state, block = holding(0b110)
-    state, _ = granted(state, request("c1", NicRequest("net1", "p", owner="ns/db-0/net1")))
-    taken = replace(block, holdings=(NodeHolding("n2", 0b110),))
+    state, _ = granted(state, request("c1", ipam.NicRequest("net1", "p", owner="ns/db-0/net1")))
+    taken = replace(block, holdings=(ipam.NodeHolding("n2", 0b110),))
     _, written = plan(state, KEY0, taken, acquire=0b1000)
     assert (held_by(written, "n1"), written.pins) == (0b1000, ())
     _, written = plan(state, KEY0, block)
@@ -167,13 +147,13 @@ def test_a_node_pins_nothing_at_an_address_that_another_node_has_by_now():
 def test_an_owner_keeps_its_address():
     """At once during its cool-down on the same node; others take a pinned address last."""
     state, block = holding(0b1110)
-    sticky = (NicRequest("net1", "p", owner="ns/db-0/net1"),)
+    sticky = (ipam.NicRequest("net1", "p", owner="ns/db-0/net1"),)
     state, first = granted(state, request("c1", *sticky))
     state, written = plan(state, KEY0, block)
     assert [(pin.owner, pin.offset) for pin in written.pins] == [("ns/db-0/net1", 1)]
-    state = with_record(confirm(state, written), release(state, "c1"), 2.0)
+    state = node_state.with_record(confirm(state, written), node_state.release(state, "c1"), 2.0)
     assert granted(state, request("c2", *sticky), 3.0)[1] == first
-    state = without_record(state, "c1")
+    state = node_state.without_record(state, "c1")
     state, others = granted(state, request("x"), 70.0)
     state, more = granted(state, request("y"), 70.0)
     assert first[0] not in (*others, *more)
@@ -183,24 +163,26 @@ def test_an_owner_keeps_its_address():
 def test_a_choice_in_a_huge_pool_looks_at_few_blocks():
     """A /10 and a /64 are acquired from at the node's own start block."""
     for subnet in ("10.64.0.0/10", "fd00::/64"):
-        (subpool,) = subpools(IPPool("p", (IPRange(ip_network(subnet)),)))
-        ((key, bits),) = choose_addresses(NodeAddressState("n1"), {}, subpool, 16)
+        (subpool,) = subpools(ipam.IPPool("p", (ipam.IPRange(ip_network(subnet)),)))
+        ((key, bits),) = choose_addresses(node_state.NodeAddressState("n1"), {}, subpool, 16)
         assert bits.bit_count() == 16
-        full = {key: Block(key, (NodeHolding("n2", 2**64 - 1),))}
-        ((other, _),) = choose_addresses(NodeAddressState("n1"), full, subpool, 16)
+        full = {key: ipam.Block(key, (ipam.NodeHolding("n2", 2**64 - 1),))}
+        ((other, _),) = choose_addresses(node_state.NodeAddressState("n1"), full, subpool, 16)
         assert other != key
 
 
 def test_a_node_acquires_ahead_what_the_pool_has_for_each():
     """All of a block in a wide pool, little at first in a small one, nothing of the last ones."""
-    (wide,) = subpools(IPPool("p", (IPRange(ip_network("10.0.0.0/10")),)))
-    assert ahead_limit(NodeAddressState("n1"), {}, wide) == wide.block_size
+    (wide,) = subpools(ipam.IPPool("p", (ipam.IPRange(ip_network("10.0.0.0/10")),)))
+    assert ahead_limit(node_state.NodeAddressState("n1"), {}, wide) == wide.block_size
     (small,) = CATALOG["p"]
-    assert ahead_limit(NodeAddressState("n1"), {}, small) == 4
+    assert ahead_limit(node_state.NodeAddressState("n1"), {}, small) == 4
     held_by = {
-        KEY0: Block(KEY0, tuple(NodeHolding(f"n{n}", 0b111111 << 6 * n) for n in range(1, 9)))
+        KEY0: ipam.Block(
+            KEY0, tuple(ipam.NodeHolding(f"n{n}", 0b111111 << 6 * n) for n in range(1, 9))
+        )
     }
-    assert ahead_limit(NodeAddressState("n1"), held_by, small) == 0
+    assert ahead_limit(node_state.NodeAddressState("n1"), held_by, small) == 0
     state = holding(0b1111110)[0]
     for number in range(4):
         state, _ = granted(state, request(f"c{number}"))
@@ -211,26 +193,26 @@ def test_a_write_takes_what_is_free_by_now():
     """Where another node was first, others of the same block do as well; old pins come last."""
     (subpool,) = CATALOG["p"]
     assert free_of(None, subpool, KEY0, 2) == 0b110
-    taken = Block(KEY0, (NodeHolding("n2", 0b110),), (Pin("ns/db-0/net1", 3),))
+    taken = ipam.Block(KEY0, (ipam.NodeHolding("n2", 0b110),), (ipam.Pin("ns/db-0/net1", 3),))
     assert free_of(taken, subpool, KEY0, 2) == 0b110000
-    last = Block(KEY0, (NodeHolding("n2", 2**64 - 1 - 0b1000),), taken.pins)
+    last = ipam.Block(KEY0, (ipam.NodeHolding("n2", 2**64 - 1 - 0b1000),), taken.pins)
     assert free_of(last, subpool, KEY0, 2) == 0b1000
 
 
 def test_an_uncertain_block_is_forgotten_only_where_the_node_has_nothing():
     """Neither by what it believes, nor by what the block says."""
-    uncertain, _ = plan(NodeAddressState("n1"), KEY0, None, acquire=0b110)
-    assert forgettable(uncertain, KEY0, Block(KEY0, (NodeHolding("n2", 0b110),)))
-    assert not forgettable(uncertain, KEY0, Block(KEY0, (NodeHolding("n1", 0b110),)))
+    uncertain, _ = plan(node_state.NodeAddressState("n1"), KEY0, None, acquire=0b110)
+    assert forgettable(uncertain, KEY0, ipam.Block(KEY0, (ipam.NodeHolding("n2", 0b110),)))
+    assert not forgettable(uncertain, KEY0, ipam.Block(KEY0, (ipam.NodeHolding("n1", 0b110),)))
     state, block = holding(0b110)
     returning, _ = plan(state, KEY0, block, give_back=0b110)
-    assert not forgettable(returning, KEY0, Block(KEY0, ()))
+    assert not forgettable(returning, KEY0, ipam.Block(KEY0, ()))
 
 
 def test_a_write_whose_block_is_read_in_an_outage_ends():
     """The store that answers may have gone back, and show addresses of others as free."""
-    state = extend_right(NodeAddressState("n1"), 0.0, 600.0)
-    node = IpamAgentState(NodeLease("n1", "journal", "boot"), state)
+    state = node_state.extend_right(node_state.NodeAddressState("n1"), 0.0, 600.0)
+    node = IpamAgentState(ipam.NodeLease("n1", "journal", "boot"), state)
     acquiring = write(node, KEY0, acquire=lambda block: 0b10)
     assert isinstance(next(acquiring), WriteBlock)
     node.is_watch_interrupted = lambda: True

@@ -10,19 +10,13 @@ from kube_base.errors import Refused
 from kube_base.frozen import replace
 from kube_rdma.ipam.rules.pools import lost, overlaps, refuse_namespace
 from kube_rdma.ipam.rules.subpools import key_of
-from kube_rdma.model.ipam import (
-    AddressRequest,
-    Block,
-    IPPool,
-    IPRange,
-    NicRequest,
-    NodeHolding,
-    Span,
-)
+from kube_rdma.model import ipam
 
 
 def pool(name, *subnets, network="default", **more):
-    return IPPool(name, tuple(IPRange(ip_network(each)) for each in subnets), network, **more)
+    return ipam.IPPool(
+        name, tuple(ipam.IPRange(ip_network(each)) for each in subnets), network, **more
+    )
 
 
 def block(node, *addresses):
@@ -31,7 +25,7 @@ def block(node, *addresses):
     bits = 0
     for _, bit in keys:
         bits |= bit
-    return Block(keys[0][0], (NodeHolding(node, bits),))
+    return ipam.Block(keys[0][0], (ipam.NodeHolding(node, bits),))
 
 
 def test_pools_of_a_network_that_share_addresses_are_named():
@@ -39,7 +33,7 @@ def test_pools_of_a_network_that_share_addresses_are_named():
     assert said.startswith("IPPool a and IPPool b both give 10.0.0.129-10.0.0.254 of network")
 
 
-ONE = Span(ip_address("10.0.0.1"), ip_address("10.0.0.1"))
+ONE = ipam.Span(ip_address("10.0.0.1"), ip_address("10.0.0.1"))
 
 
 @pytest.mark.parametrize(
@@ -97,7 +91,7 @@ def test_exactly_what_is_lost_is_counted(held, excluded):
     """An address that is held and newly excluded is named in the warning, any other is not."""
     base = ip_address("10.0.0.0")
     blocks = [block("n", str(base + each)) for each in held]
-    spans = tuple(Span(base + each, base + each) for each in excluded)
+    spans = tuple(ipam.Span(base + each, base + each) for each in excluded)
     said = lost(OLD, replace(OLD, excludes=spans), blocks)
     count = len(held & excluded)
     assert f"takes {count} address" in said if count else said == ""
@@ -111,9 +105,9 @@ OPEN_TO = st.lists(NAMESPACES.filter(bool), max_size=3, unique=True).map(tuple)
 def test_a_pool_with_namespaces_is_for_their_pods_alone(open_to, namespace):
     """One pool of a request that is closed refuses it, by name; unnamed callers get none of it."""
     pools = {f"p{n}": pool(f"p{n}", "10.0.0.0/24", namespaces=of) for n, of in enumerate(open_to)}
-    nics = tuple(NicRequest(f"net{n}", name) for n, name in enumerate(pools))
+    nics = tuple(ipam.NicRequest(f"net{n}", name) for n, name in enumerate(pools))
     closed = [name for name, of in zip(pools, open_to, strict=True) if of and namespace not in of]
-    request = AddressRequest("c", "uid", nics, namespace)
+    request = ipam.AddressRequest("c", "uid", nics, namespace)
     if not closed:
         refuse_namespace(request, pools)
         return
@@ -124,4 +118,4 @@ def test_a_pool_with_namespaces_is_for_their_pods_alone(open_to, namespace):
 
 
 def test_a_pool_that_is_not_there_is_left_to_who_grants():
-    refuse_namespace(AddressRequest("c", "uid", (NicRequest("net1", "gone"),), "a"), {})
+    refuse_namespace(ipam.AddressRequest("c", "uid", (ipam.NicRequest("net1", "gone"),), "a"), {})

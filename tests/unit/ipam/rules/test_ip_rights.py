@@ -6,6 +6,7 @@ import pytest
 
 from kube_base.errors import Broken
 from kube_base.frozen import replace
+from kube_rdma.ipam.rules import reclaim
 from kube_rdma.ipam.rules.agent import tick
 from kube_rdma.ipam.rules.blocks import after_rollback, confirm, is_rollback, plan, recall
 from kube_rdma.ipam.rules.effects import Clock, IpamAgentState, ReadBlock
@@ -25,18 +26,6 @@ from kube_rdma.ipam.rules.node_state import (
     is_ours,
     lease_acquisition,
     renewal,
-)
-from kube_rdma.ipam.rules.reclaim import (
-    EMPTY,
-    conflicts,
-    expired,
-    foreign_nodes,
-    nearly_full,
-    observe_leases,
-    outside,
-    usage,
-    without_holder,
-    without_stale_requests,
 )
 from kube_rdma.ipam.rules.subpools import subpools
 from kube_rdma.model.ipam import (
@@ -184,10 +173,10 @@ def first_request(operation, now):
 
 def watched(*looks):
     """The watch after looks of (now, lease, nodes that serve)."""
-    observations = EMPTY
+    observations = reclaim.EMPTY
     for now, there, serving in looks:
         leases = {"n1": there} if there else {}
-        observations = observe_leases(
+        observations = reclaim.observe_leases(
             observations, leases, frozenset({"n1"}), frozenset(serving), now
         )
     return observations
@@ -196,50 +185,50 @@ def watched(*looks):
 def test_only_a_node_that_is_gone_and_silent_is_fenced():
     """Silent for T plus margin, gone for the longest cool-down, each since it was seen to be so."""
     gone = watched((0, lease(), {"n1"}), (5, lease(), ()))
-    assert expired(gone, TIMING, 60, 659.9) == ()
-    assert expired(gone, TIMING, 60, 660) == ("n1",)
-    assert expired(gone, TIMING, 700, 704) == ()
-    assert expired(watched((0, lease(), {"n1"})), TIMING, 60, 1e9) == ()
+    assert reclaim.expired(gone, TIMING, 60, 659.9) == ()
+    assert reclaim.expired(gone, TIMING, 60, 660) == ("n1",)
+    assert reclaim.expired(gone, TIMING, 700, 704) == ()
+    assert reclaim.expired(watched((0, lease(), {"n1"})), TIMING, 60, 1e9) == ()
     renewed = watched((0, lease(), ()), (600, lease(heartbeat=8), ()))
-    assert expired(renewed, TIMING, 60, 1259) == ()
+    assert reclaim.expired(renewed, TIMING, 60, 1259) == ()
     back = watched((0, lease(), ()), (600, lease(), {"n1"}), (640, lease(), ()))
-    assert expired(back, TIMING, 60, 699) == ()
-    assert expired(watched((0, lease(duration=900.0), ())), TIMING, 60, 959) == ()
-    assert expired(watched((0, lease(fenced=True), ())), TIMING, 60, 1e9) == ()
+    assert reclaim.expired(back, TIMING, 60, 699) == ()
+    assert reclaim.expired(watched((0, lease(duration=900.0), ())), TIMING, 60, 959) == ()
+    assert reclaim.expired(watched((0, lease(fenced=True), ())), TIMING, 60, 1e9) == ()
 
 
 def test_a_holder_that_never_had_a_lease_here_is_not_fenced():
     """It is another release's; one whose lease was deleted is still the controller's own."""
     foreign = watched((0, None, {"n1"}), (1, None, ()))
-    assert expired(foreign, TIMING, 60, 1e9) == ()
-    assert foreign_nodes(foreign) == ("n1",)
+    assert reclaim.expired(foreign, TIMING, 60, 1e9) == ()
+    assert reclaim.foreign_nodes(foreign) == ("n1",)
     deleted = watched((0, lease(), {"n1"}), (1, None, ()))
-    assert expired(deleted, TIMING, 60, 661) == ("n1",)
-    assert foreign_nodes(deleted) == ()
+    assert reclaim.expired(deleted, TIMING, 60, 661) == ("n1",)
+    assert reclaim.foreign_nodes(deleted) == ()
 
 
 def test_reclaiming_leaves_the_others():
     """The edition goes up; where the node holds nothing, nothing is written."""
     block = Block(KEY0, (NodeHolding("n1", 0b10), NodeHolding("n2", 0b100)), edition=3, version="9")
-    left = without_holder(block, "n1")
+    left = reclaim.without_holder(block, "n1")
     assert left == replace(block, holdings=(NodeHolding("n2", 0b100),), edition=4)
-    assert without_holder(left, "n1") is None
+    assert reclaim.without_holder(left, "n1") is None
 
 
 def test_status_and_faults_of_blocks():
     """Counts per subpool; two holders and foreign addresses name object, field and addresses."""
     full = Block(KEY0, (NodeHolding("n1", 0b11110), NodeHolding("n2", (1 << 63) - 1 - 0b11111)))
-    (seen,) = usage(SUBPOOLS, [full])
+    (seen,) = reclaim.usage(SUBPOOLS, [full])
     assert (seen.size, seen.held, seen.nodes, seen.free) == (62, 62, 2, 0)
-    assert nearly_full(seen).startswith("62 of 62 IPv4 addresses are held by 2 nodes")
-    assert nearly_full(replace(seen, held=40)) == ""
+    assert reclaim.nearly_full(seen).startswith("62 of 62 IPv4 addresses are held by 2 nodes")
+    assert reclaim.nearly_full(replace(seen, held=40)) == ""
     both = Block(KEY0, (NodeHolding("n1", 0b110), NodeHolding("n2", 0b100)))
-    (conflict,) = conflicts(both)
+    (conflict,) = reclaim.conflicts(both)
     assert str(conflict).startswith(
         "IPBlock default.10-0-0-0, spec.holdings: 10.0.0.2 is held by node n1 and node n2"
     )
-    assert conflicts(full) == ()
-    (stray,) = outside(Block(KEY0, (NodeHolding("n1", 0b11),)), SUBPOOLS)
+    assert reclaim.conflicts(full) == ()
+    (stray,) = reclaim.outside(Block(KEY0, (NodeHolding("n1", 0b11),)), SUBPOOLS)
     assert "10.0.0.0 is held by node n1, but no IPPool of network default" in str(stray)
 
 
@@ -318,9 +307,9 @@ def test_what_a_burst_left_is_given_back():
 def test_a_forgotten_borrow_request_is_dropped():
     """After six times a request's patience, seen unchanged by the controller."""
     queue = BorrowQueue("p", (wanting(),))
-    observations, changed = without_stale_requests(EMPTY, [queue], TIMING, 100.0)
+    observations, changed = reclaim.without_stale_requests(reclaim.EMPTY, [queue], TIMING, 100.0)
     assert changed == ()
-    observations, changed = without_stale_requests(observations, [queue], TIMING, 129.0)
+    observations, changed = reclaim.without_stale_requests(observations, [queue], TIMING, 129.0)
     assert changed == ()
-    _, changed = without_stale_requests(observations, [queue], TIMING, 130.0)
+    _, changed = reclaim.without_stale_requests(observations, [queue], TIMING, 130.0)
     assert changed == (replace(queue, requests=()),)

@@ -7,17 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_base.errors import Refused
-from kube_rdma.ipam.rules.subpools import (
-    key_at,
-    key_of,
-    lowest,
-    mask,
-    offsets,
-    range_of,
-    start_block,
-    subpools,
-    subpools_for,
-)
+from kube_rdma.ipam.rules import subpools
 from kube_rdma.model.ipam import BLOCK_ADDRESSES, BlockKey, Family, IPPool, IPRange, Span
 
 BASE = int(ip_address("10.0.0.0"))
@@ -29,9 +19,9 @@ def pool(*ranges, **more):
 
 def addresses(subpool):
     return {
-        key_at(subpool, n).address(offset)
+        subpools.key_at(subpool, n).address(offset)
         for n in range(subpool.block_count)
-        for offset in offsets(mask(subpool, key_at(subpool, n)))
+        for offset in subpools.offsets(subpools.mask(subpool, subpools.key_at(subpool, n)))
     }
 
 
@@ -57,13 +47,13 @@ def test_a_subpool_is_what_the_ranges_say(ranges, excludes):
     } - {ip_address(n) for low, high in excludes for n in range(int(low), int(high) + 1)}
     if not expected:
         with pytest.raises(Refused) as caught:
-            subpools(wish)
+            subpools.subpools(wish)
         assert "nothing is left to give" in caught.value.problem
         return
-    (subpool,) = subpools(wish)
+    (subpool,) = subpools.subpools(wish)
     assert addresses(subpool) == expected
     assert subpool.size == len(expected)
-    assert all(range_of(subpool, address).subnet == subnet for address in expected)
+    assert all(subpools.range_of(subpool, address).subnet == subnet for address in expected)
 
 
 @pytest.mark.parametrize(
@@ -82,16 +72,16 @@ def test_a_subpool_is_what_the_ranges_say(ranges, excludes):
 )
 def test_any_prefix_costs_the_same(subnet, size):
     """From one address to 2**96 of them: what is reserved is missing, nothing is enumerated."""
-    (subpool,) = subpools(pool(IPRange(ip_network(subnet))))
+    (subpool,) = subpools.subpools(pool(IPRange(ip_network(subnet))))
     assert subpool.size == size
     for number in (
         0,
         subpool.block_count // 2,
         subpool.block_count - 1,
-        start_block(subpool, "node-1"),
+        subpools.start_block(subpool, "node-1"),
     ):
-        key = key_at(subpool, number)
-        assert mask(subpool, key)
+        key = subpools.key_at(subpool, number)
+        assert subpools.mask(subpool, key)
         assert key.address(0) in ip_network(subnet) or subpool.size < BLOCK_ADDRESSES
 
 
@@ -102,19 +92,19 @@ def test_families_and_rails_are_subpools_of_their_own():
         IPRange(ip_network("10.0.1.0/24"), rail=1),
         IPRange(ip_network("fd00::/64"), rail=0),
     )
-    found = subpools(wish)
-    assert [(z.family, z.rail) for z in subpools_for(found, 0)] == [(4, 0), (6, 0)]
-    assert [(z.family, z.rail) for z in subpools_for(found, 1)] == [(4, 1)]
-    assert subpools_for(found, 2) == ()
-    every = subpools(pool(IPRange(ip_network("10.0.0.0/24"))))
-    assert subpools_for(every, 5) == every
+    found = subpools.subpools(wish)
+    assert [(z.family, z.rail) for z in subpools.subpools_for(found, 0)] == [(4, 0), (6, 0)]
+    assert [(z.family, z.rail) for z in subpools.subpools_for(found, 1)] == [(4, 1)]
+    assert subpools.subpools_for(found, 2) == ()
+    every = subpools.subpools(pool(IPRange(ip_network("10.0.0.0/24"))))
+    assert subpools.subpools_for(every, 5) == every
 
 
 def test_wrong_ranges_are_all_named():
     subnet, outside = ip_network("10.0.0.0/24"), ip_address("10.1.0.0")
     backwards = IPRange(subnet, ip_address("10.0.0.9"), ip_address("10.0.0.2"), source="ranges[1]")
     with pytest.raises(Refused) as caught:
-        subpools(pool(IPRange(subnet, gateway=outside, source="ranges[0]"), backwards))
+        subpools.subpools(pool(IPRange(subnet, gateway=outside, source="ranges[0]"), backwards))
     first, second = str(caught.value).splitlines()
     assert first.startswith("ranges[0]: 10.1.0.0 is outside of 10.0.0.0/24")
     assert second.startswith("ranges[1]: the range ends at 10.0.0.2, before its start")
@@ -122,7 +112,7 @@ def test_wrong_ranges_are_all_named():
 
 def test_names_of_blocks_are_dns_names_and_differ():
     keys = [BlockKey("a", Family.V4, BASE + 64), BlockKey("b", Family.V4, BASE + 64)]
-    keys.append(key_of("a", ip_address("fd00::40"))[0])
+    keys.append(subpools.key_of("a", ip_address("fd00::40"))[0])
     assert [key.name for key in keys] == [
         "a.10-0-0-64",
         "b.10-0-0-64",
@@ -132,5 +122,5 @@ def test_names_of_blocks_are_dns_names_and_differ():
 
 @given(st.integers(0, 2**BLOCK_ADDRESSES - 1), st.integers(0, BLOCK_ADDRESSES))
 def test_bits_are_sets(bits, count):
-    chosen = lowest(bits, count)
-    assert list(offsets(chosen)) == list(offsets(bits))[:count]
+    chosen = subpools.lowest(bits, count)
+    assert list(subpools.offsets(chosen)) == list(subpools.offsets(bits))[:count]

@@ -9,18 +9,9 @@ from hypothesis import strategies as st
 
 from kube_base.errors import Refused
 from kube_base.frozen import replace
-from kube_rdma.ipam.rules import blocks
+from kube_rdma.ipam.rules import blocks, node_state
 from kube_rdma.ipam.rules.blocks import confirm, held_by, plan, recall
 from kube_rdma.ipam.rules.grant import LackingAddresses, grant
-from kube_rdma.ipam.rules.node_state import (
-    NodeAddressState,
-    end_cooldown,
-    extend_right,
-    release,
-    spare,
-    with_record,
-    without_record,
-)
 from kube_rdma.ipam.rules.pools import anchor_in, choose_slice, own_part, strays
 from kube_rdma.ipam.rules.reclaim import outside, usage, without_holder
 from kube_rdma.ipam.rules.subpools import anchor, key_at, mask, offsets, part, slices_from, subpools
@@ -55,7 +46,7 @@ def test_a_node_without_an_entry_looks_once_at_those_of_others():
             for n in range(count)
         )
         subpool = sliced(31, None, nodes, subnet=f"10.0.0.0/{length}")
-        fresh = extend_right(NodeAddressState("other"), 0.0, 600.0)
+        fresh = node_state.extend_right(node_state.NodeAddressState("other"), 0.0, 600.0)
         begin = process_time()
         assert choose_slice(fresh, {}, subpool) is None
         return process_time() - begin
@@ -78,7 +69,7 @@ class Cluster:
         self.subpool, self.blocks, self.states = subpool, {}, {}
 
     def state(self, node):
-        fresh = extend_right(NodeAddressState(node), 0.0, 600.0)
+        fresh = node_state.extend_right(node_state.NodeAddressState(node), 0.0, 600.0)
         return self.states.setdefault(node, fresh)
 
     def write(self, node, key, acquire=0):
@@ -100,7 +91,7 @@ class Cluster:
         state, answer = grant(self.state(node), request, {"p": (self.subpool,)}, 1.0)
         if isinstance(answer, LackingAddresses):
             return []
-        self.states[node] = with_record(state, answer.record, 1.0)
+        self.states[node] = node_state.with_record(state, answer.record, 1.0)
         for key in blocks.unsettled(self.states[node], self.blocks):
             self.write(node, key)
         return [allocation.address for allocation in answer.allocations]
@@ -108,9 +99,9 @@ class Cluster:
     def end(self, node, container):
         """The pod is gone, and its address has cooled down."""
         state = self.states[node]
-        state = with_record(state, release(state, container), 2.0)
-        assert not end_cooldown(state, container).allocations
-        self.states[node] = without_record(state, container)
+        state = node_state.with_record(state, node_state.release(state, container), 2.0)
+        assert not node_state.end_cooldown(state, container).allocations
+        self.states[node] = node_state.without_record(state, container)
 
     def gone(self, node):
         """The controller takes back what a node held that is gone for good."""
@@ -300,7 +291,7 @@ def test_after_a_restore_a_node_asks_back_its_slice_and_gives_nothing_before():
     cluster.add("n1", "c1")
     key, bits = anchor("default", mine)
     state = recall(cluster.states["n1"], {}, {})
-    state = extend_right(state, 0.0, 600.0)
+    state = node_state.extend_right(state, 0.0, 600.0)
     assert own_part("n1", state.holdings, cluster.subpool) is None
     assert blocks.unsettled(state, {}) == (key,)
     state, block = plan(state, key, Block(key))
@@ -321,7 +312,7 @@ def test_a_slice_that_another_node_got_is_not_asked_back_in_part():
     key, _ = anchor("default", mine)
     state, block = plan(recall(old, cluster.blocks, {}), key, cluster.blocks[key])
     assert held_by(block, "n1") == 0
-    state = extend_right(confirm(state, block), 0.0, 600.0)
+    state = node_state.extend_right(confirm(state, block), 0.0, 600.0)
     request = AddressRequest("c2", "u", (NicRequest("net1", "p"),))
     _, answer = grant(state, request, {"p": (cluster.subpool,)}, 1.0)
     assert isinstance(answer, LackingAddresses)
@@ -336,7 +327,7 @@ def test_held_slices_are_in_the_pool():
     (full,) = usage((cluster.subpool,), (block,))
     assert (full.size, full.held, full.nodes) == (256, 2, 1)
     own = own_part("n1", cluster.states["n1"].holdings, cluster.subpool)
-    assert spare(cluster.states["n1"], own) == 1
+    assert node_state.spare(cluster.states["n1"], own) == 1
 
 
 def test_ranges_of_one_rail_agree_about_their_slices():

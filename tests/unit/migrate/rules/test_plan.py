@@ -13,14 +13,7 @@ from kube_base.errors import Refused
 from kube_base.frozen import replace
 from kube_rdma.migrate.rules import commands
 from kube_rdma.migrate.rules.plan import plan
-from kube_rdma.model.migrate import (
-    HolderPod,
-    MigratingNode,
-    MigrationOptions,
-    MigrationView,
-    PluginConfig,
-    VendorPolicy,
-)
+from kube_rdma.model import migrate
 from tests.kit import device_plugins as kit
 from tests.unit.migrate.rules.views import (
     CLUSTER_POLICY,
@@ -32,7 +25,7 @@ from tests.unit.migrate.rules.views import (
     view,
 )
 
-ANY = MigrationOptions()
+ANY = migrate.MigrationOptions()
 STARTS = starts()
 OF_NODES = {"cordon": "uncordon", "uncordon": "cordon", "drain": "uncordon"}
 
@@ -104,7 +97,7 @@ def test_a_policy_of_2020_lets_go_before_its_daemonset_is_patched():
 def test_a_node_policy_is_patched_as_what_it_is():
     document = kit.nvidia()
     document["metadata"]["ownerReferences"][0] |= {"kind": "NicNodePolicy", "name": "a"}
-    policy = VendorPolicy("NicNodePolicy", "", "a", "rdmaSharedDevicePlugin", {})
+    policy = migrate.VendorPolicy("NicNodePolicy", "", "a", "rdmaSharedDevicePlugin", {})
     seen = replace(STARTS["nvidia-operator"], plugins=(plugin(document),), policies=(policy,))
     assert any("kubectl patch nicnodepolicy a " in one for one in words(plan(seen, ANY).steps))
 
@@ -147,10 +140,10 @@ def test_two_plugins_are_taken_one_at_a_time():
     )
     with pytest.raises(Refused, match="3 device plugins serve RDMA cards: kube-system/rdma-dev"):
         plan(both, ANY)
-    chosen = plan(both, MigrationOptions("kube-system/ack-rdma-dp-ds"))
+    chosen = plan(both, migrate.MigrationOptions("kube-system/ack-rdma-dp-ds"))
     assert chosen.source.start == "ack"
     with pytest.raises(Refused, match="there is no device plugin a/b"):
-        plan(both, MigrationOptions("a/b"))
+        plan(both, migrate.MigrationOptions("a/b"))
 
 
 def unknown_owner():
@@ -172,23 +165,23 @@ def unknown_owner():
 def test_what_is_not_known_is_refused_by_its_name(document):
     meta = document["metadata"]
     with pytest.raises(Refused, match=rf"DaemonSet {meta['namespace']}/{meta['name']} \(image"):
-        plan(MigrationView((plugin(document),), nodes=nodes("rdma/x", "4", "a")), ANY)
+        plan(migrate.MigrationView((plugin(document),), nodes=nodes("rdma/x", "4", "a")), ANY)
 
 
 def test_plugins_of_other_devices_are_no_start():
     """A GPU's plugin beside kube-rdma's is no reason for anything."""
     gpu = plugin(kit.daemon_set("gpu", "nvidia-device-plugin", {"app": "gpu"}))
-    made = plan(MigrationView((gpu, ours())), ANY)
+    made = plan(migrate.MigrationView((gpu, ours())), ANY)
     assert (made.source, made.steps, made.back) == (None, (), ())
     assert made.notes[0].startswith("kube-rdma serves the nodes already (kube-rdma/rdma-dev")
     with pytest.raises(Refused, match="gpu/nvidia-device-plugin"):
-        plan(MigrationView((gpu,)), ANY)
+        plan(migrate.MigrationView((gpu,)), ANY)
 
 
 def test_half_way_the_rest_is_moved_and_all_of_it_comes_back():
     """A node between the two offers nothing, so its number is that of the configuration."""
     (first, second) = nodes(kit.SHARED_RESOURCE, "12", "done", "open")
-    stuck = MigratingNode("stuck", {kit.SHARED_RESOURCE: "0"}, "moving", unschedulable=True)
+    stuck = migrate.MigratingNode("stuck", {kit.SHARED_RESOURCE: "0"}, "moving", unschedulable=True)
     seen = STARTS["shared-plugin"]
     held = replace(seen.plugins[0], spec=patched(seen.plugins[0].spec, seen.plugins[0]))
     made = plan(
@@ -206,9 +199,9 @@ def test_pods_that_hold_shares_are_told_and_others_are_not():
     seen = replace(
         STARTS["ack"],
         holders=(
-            HolderPod("default", "a", "node-1", ("rdma/hca",)),
-            HolderPod("default", "b", "node-1", ("nvidia.com/gpu",)),
-            HolderPod("default", "c", "elsewhere", ("rdma/hca",)),
+            migrate.HolderPod("default", "a", "node-1", ("rdma/hca",)),
+            migrate.HolderPod("default", "b", "node-1", ("nvidia.com/gpu",)),
+            migrate.HolderPod("default", "c", "elsewhere", ("rdma/hca",)),
         ),
     )
     assert [one.title for one in plan(seen, ANY).holders] == ["default/a"]
@@ -218,7 +211,7 @@ def test_without_shares_there_is_no_plan():
     seen = replace(STARTS["ack"], nodes=nodes("rdma/hca", "0", "a"))
     with pytest.raises(Refused, match="no node offers rdma/hca"):
         plan(seen, ANY)
-    config = PluginConfig("", {"rdma/x": 1})
+    config = migrate.PluginConfig("", {"rdma/x": 1})
     other = view(kit.shared(), "rdma/x", "1")
     with pytest.raises(Refused, match="reads ConfigMap kube-system/rdma-devices, which is not"):
         plan(other, ANY)
@@ -230,7 +223,7 @@ def test_without_shares_there_is_no_plan():
     [("r:5000/a/kube-rdma", "r:5000/a/kube-rdma", None), ("r/a:1.0", "r/a", "1.0")],
 )
 def test_an_image_has_its_place_in_the_values(image, repository, tag):
-    first = words(plan(STARTS["ack"], MigrationOptions(image=image)).steps)[0]
+    first = words(plan(STARTS["ack"], migrate.MigrationOptions(image=image)).steps)[0]
     values = yaml.safe_load(first.partition("\n")[2].removesuffix("VALUES"))
     assert values["image"] == {"repository": repository} | ({"tag": tag} if tag else {})
     assert values["agent"]["nodeSelector"] == {"kube-rdma.io/agent": "on"}
@@ -327,7 +320,7 @@ def clusters(draw):
         st.lists(st.from_regex(r"[a-z]{2,5}-[0-9]", fullmatch=True), min_size=1, unique=True)
     )
     some = tuple(
-        MigratingNode(
+        migrate.MigratingNode(
             name,
             {resource: draw(st.sampled_from(["1", "12", "1k", "0"]))},
             draw(st.sampled_from(["", "on", "moving"])),

@@ -1,20 +1,14 @@
 """Views of clusters that `kube-rdma migrate plan` begins from, as values."""
 
-from kube_rdma.model.migrate import (
-    MigratingNode,
-    MigrationView,
-    PluginConfig,
-    PluginDaemonSet,
-    VendorPolicy,
-)
+from kube_rdma.model import migrate
 from tests.kit import device_plugins as kit
 
 OPERATOR = "nvidia-network-operator/network-operator"
 SECTION = {"image": "k8s-rdma-shared-dev-plugin", "config": kit.SHARED_TEXT}
-CLUSTER_POLICY = VendorPolicy(
+CLUSTER_POLICY = migrate.VendorPolicy(
     "NicClusterPolicy", "", "nic-cluster-policy", "rdmaSharedDevicePlugin", SECTION
 )
-SPACE_POLICY = VendorPolicy(
+SPACE_POLICY = migrate.VendorPolicy(
     "NicClusterPolicy", "mlnx-network-operator", "example-nicclusterpolicy", "devicePlugin", SECTION
 )
 
@@ -25,7 +19,7 @@ def plugin(document, **more):
     owners = meta.get("ownerReferences", ())
     owner = next(((one["kind"], one["name"]) for one in owners), ())
     more = {"ready": 2} | more
-    return PluginDaemonSet(meta["namespace"], meta["name"], document["spec"], owner, **more)
+    return migrate.PluginDaemonSet(meta["namespace"], meta["name"], document["spec"], owner, **more)
 
 
 def ours(namespace="kube-rdma"):
@@ -36,15 +30,17 @@ def ours(namespace="kube-rdma"):
 
 def nodes(resource, quantity, *names, **more):
     """Nodes that offer so many shares."""
-    return tuple(MigratingNode(name, {resource: quantity}, **more) for name in names)
+    return tuple(migrate.MigratingNode(name, {resource: quantity}, **more) for name in names)
 
 
 def view(document, resource, quantity, *, names=("node-1", "node-2"), text="", **more):
     """A cluster with one plugin; `text` is its configuration."""
     seen = plugin(document)
     shares = {resource: 1000 if quantity == "1k" else int(quantity)}
-    configs = {f"{seen.namespace}/rdma-devices": PluginConfig(text, shares)} if text else {}
-    return MigrationView((seen,), nodes=nodes(resource, quantity, *names), configs=configs, **more)
+    configs = {f"{seen.namespace}/rdma-devices": migrate.PluginConfig(text, shares)} if text else {}
+    return migrate.MigrationView(
+        (seen,), nodes=nodes(resource, quantity, *names), configs=configs, **more
+    )
 
 
 def starts():

@@ -8,28 +8,22 @@ from kube_base.frozen import replace
 from kube_rdma.install.installation import described
 from kube_rdma.install.rules.parts import filled
 from kube_rdma.install.rules.presets import DISTRIBUTIONS, merged
-from kube_rdma.model.operator import (
-    ClusterPolicy,
-    ComponentImage,
-    DevicePluginSection,
-    PeerDriverSection,
-    PolicyDriver,
-)
+from kube_rdma.model import operator
 from kube_rdma.operator.rules.daemon_sets import DRIVER_ACCOUNT, SRIOV, holds, plugin_objects
 from kube_rdma.operator.rules.driver_sets import driver_objects, peer_objects
 from kube_rdma.operator.rules.placement import CARDS_LABEL, READY_LABEL, NodeGroup, policy_node
 from kube_rdma.operator.rules.sync import components
 
-IMAGE = ComponentImage("registry.example.com/rdma", "kube-rdma", "1.0")
+IMAGE = operator.ComponentImage("registry.example.com/rdma", "kube-rdma", "1.0")
 WORKLOADS = described("workloads")
 GROUP = NodeGroup("amd64", "debian", "12", "7.3.4_deb13-amd64")
 
 
 def policy(*, networks=False, image=IMAGE, env=(), **more):
-    plugin = DevicePluginSection(image, "{}", networks)
-    peer = PeerDriverSection(image, "/run/nvidia/driver")
-    driver = PolicyDriver(image, env)
-    return ClusterPolicy(
+    plugin = operator.DevicePluginSection(image, "{}", networks)
+    peer = operator.PeerDriverSection(image, "/run/nvidia/driver")
+    driver = operator.PolicyDriver(image, env)
+    return operator.ClusterPolicy(
         "a", "b", "c", driver=driver, device_plugin=plugin, peer_driver=peer, **more
     )
 
@@ -156,7 +150,7 @@ def test_images_that_can_leave_the_modules_loaded_are_told_to():
 
 def test_a_digest_names_the_image_of_all_kernels():
     digest = f"sha256:{'0' * 64}"
-    by_digest = ComponentImage("registry.example.com/rdma", "kube-rdma", digest)
+    by_digest = operator.ComponentImage("registry.example.com/rdma", "kube-rdma", digest)
     given = policy(image=by_digest)
     for made in (
         driver_objects(given, [GROUP]),
@@ -193,8 +187,10 @@ def test_nodes_that_are_away_come_on_top_of_a_roll_out():
 
 
 def functions(config="{}", **more):
-    section = DevicePluginSection(IMAGE, config, **more)
-    return ClusterPolicy("a", "b", "c", driver=PolicyDriver(IMAGE), sriov_plugin=section)
+    section = operator.DevicePluginSection(IMAGE, config, **more)
+    return operator.ClusterPolicy(
+        "a", "b", "c", driver=operator.PolicyDriver(IMAGE), sriov_plugin=section
+    )
 
 
 def test_the_plugin_of_functions_has_names_and_folders_of_the_original():

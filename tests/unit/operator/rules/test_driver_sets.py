@@ -19,22 +19,14 @@ from kube_rdma.model.operator import (
     PolicyDriver,
     contract_of,
 )
+from kube_rdma.operator.rules import placement
 from kube_rdma.operator.rules.driver_sets import driver_image, driver_objects, is_share
-from kube_rdma.operator.rules.placement import (
-    ARCHITECTURE_LABEL,
-    CARDS_LABEL,
-    DISTRIBUTION_LABEL,
-    KERNEL_LABEL,
-    RELEASE_LABEL,
-    NodeGroup,
-    policy_node,
-)
 from kube_rdma.operator.rules.sync import components, judged
 
 REPOSITORY = "registry.example.com/cards"
 DIGEST = f"sha256:{'1f' * 32}"
-GROUP = NodeGroup("amd64", "ubuntu", "24.04", "6.8.0-45-generic")
-REDHAT = NodeGroup("arm64", "rhcos", "4.16", "5.14.0-427.22.1.el9_4.aarch64")
+GROUP = placement.NodeGroup("amd64", "ubuntu", "24.04", "6.8.0-45-generic")
+REDHAT = placement.NodeGroup("arm64", "rhcos", "4.16", "5.14.0-427.22.1.el9_4.aarch64")
 TAG = re.compile(r"[\w][\w.-]{0,127}")  # as the distribution specification has it
 
 
@@ -192,14 +184,14 @@ def test_each_volume_of_a_contract_has_a_name_and_a_place_of_its_own(contract):
         assert len(set(values)) == len(values)
 
 
-NODE = policy_node(
+NODE = placement.policy_node(
     "a",
     {
-        CARDS_LABEL: "true",
-        ARCHITECTURE_LABEL: "amd64",
-        DISTRIBUTION_LABEL: "rhcos",
-        RELEASE_LABEL: "4.16",
-        KERNEL_LABEL: "5.14.0",
+        placement.CARDS_LABEL: "true",
+        placement.ARCHITECTURE_LABEL: "amd64",
+        placement.DISTRIBUTION_LABEL: "rhcos",
+        placement.RELEASE_LABEL: "4.16",
+        placement.KERNEL_LABEL: "5.14.0",
     },
 )
 

@@ -10,24 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from kube_base.frozen import replace
-from kube_rdma.model.operator import (
-    Close,
-    ClusterPolicy,
-    ComponentImage,
-    DrainPolicy,
-    DriverPod,
-    EndDrivers,
-    Evict,
-    LabelDrivers,
-    Open,
-    PeerDriverSection,
-    PolicyDriver,
-    PolicyNode,
-    ShareHolder,
-    UpgradeNode,
-    UpgradePolicy,
-    UpgradeStage,
-)
+from kube_rdma.model import operator
 from kube_rdma.operator.rules.placement import (
     DRIVER_LABEL,
     PEER_LABEL,
@@ -48,9 +31,13 @@ FOUND = {
     f"{FEATURE}/system-os_release.ID": "ubuntu",
     f"{FEATURE}/system-os_release.VERSION_ID": "24.04",
 }
-IMAGE = ComponentImage("r", "ofed-driver", "1")
-POLICY = ClusterPolicy(
-    "p", "n", "u", driver=PolicyDriver(IMAGE), peer_driver=PeerDriverSection(IMAGE)
+IMAGE = operator.ComponentImage("r", "ofed-driver", "1")
+POLICY = operator.ClusterPolicy(
+    "p",
+    "n",
+    "u",
+    driver=operator.PolicyDriver(IMAGE),
+    peer_driver=operator.PeerDriverSection(IMAGE),
 )
 EXCLUDING = {
     REQUIRED: {
@@ -58,7 +45,10 @@ EXCLUDING = {
     }
 }
 UPGRADES = st.builds(
-    UpgradePolicy, st.booleans(), st.integers(0, 3), st.none() | st.just(DrainPolicy())
+    operator.UpgradePolicy,
+    st.booleans(),
+    st.integers(0, 3),
+    st.none() | st.just(operator.DrainPolicy()),
 )
 POLICIES = st.none() | st.builds(
     replace,
@@ -92,7 +82,7 @@ class OneNode:
             for key, (value, pod) in self.pods.items()
         )
         running = {key for key, (value, _) in self.pods.items() if has[key] == value}
-        return UpgradeNode(
+        return operator.UpgradeNode(
             name,
             pods,
             missing=any(value and key not in running for key, value in has.items()),
@@ -111,13 +101,13 @@ class World(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.policy = replace(POLICY, upgrades=UpgradePolicy(automatic=True))
+        self.policy = replace(POLICY, upgrades=operator.UpgradePolicy(automatic=True))
         self.nodes = {name: OneNode() for name in NAMES}
         self.serial = 0
 
     @property
     def upgrades(self):
-        return self.policy.upgrades if self.policy else UpgradePolicy()
+        return self.policy.upgrades if self.policy else operator.UpgradePolicy()
 
     def seen(self):
         return [node.seen(name, self.policy) for name, node in self.nodes.items()]
@@ -128,7 +118,9 @@ class World(RuleBasedStateMachine):
         between = [n for n in before if is_between(n) and (n.changing or not n.away)]
         plan = upgrade_plan(self.upgrades, before)
         assert [stage.node for stage in plan.stages] == list(NAMES)
-        begun = {a.node for a in plan.acts if isinstance(a, EndDrivers | LabelDrivers)}
+        begun = {
+            a.node for a in plan.acts if isinstance(a, operator.EndDrivers | operator.LabelDrivers)
+        }
         if begun and self.upgrades.parallel:
             assert len(between) + len(begun) <= self.upgrades.parallel
         for act in plan.acts:
@@ -144,23 +136,23 @@ class World(RuleBasedStateMachine):
     def do(self, act, seen):
         node = self.nodes[act.node]
         match act:
-            case EndDrivers(pods=pods):
+            case operator.EndDrivers(pods=pods):
                 self.end(node, pods, seen)
-            case LabelDrivers(labels=labels):
+            case operator.LabelDrivers(labels=labels):
                 self.place(node, dict(labels), seen)
-            case Evict(pod=pod):
+            case operator.Evict(pod=pod):
                 assert self.upgrades.drains
                 assert seen.closed
                 assert not pod.stays
                 node.holders = tuple(
                     replace(p, deleting=True) if p == pod else p for p in node.holders
                 )
-            case Close(change=change):
+            case operator.Close(change=change):
                 assert not seen.closed or (seen.ours and change)
                 node.closed = node.ours = True
                 node.changing = change
                 self.not_too_many(node)
-            case Open():
+            case operator.Open():
                 assert seen.ours, "what people closed is theirs to open"
                 node.closed = node.ours = node.changing = False
 
@@ -211,7 +203,7 @@ class World(RuleBasedStateMachine):
                 node.pods[key] = value, replace(pod, ready=True)
             elif has:
                 self.serial += 1
-                pod = DriverPod(f"{name}-{self.serial}", "", current=True, ready=False)
+                pod = operator.DriverPod(f"{name}-{self.serial}", "", current=True, ready=False)
                 node.pods[key] = has, replace(pod, unloads=key == DRIVER_LABEL)
 
     @rule(name=names, stays=st.booleans())
@@ -219,7 +211,9 @@ class World(RuleBasedStateMachine):
         node = self.nodes[name]
         if (stays or not node.closed) and not node.away and len(node.holders) < 3:
             self.serial += 1
-            holder = ShareHolder("default", f"p{self.serial}", str(self.serial), stays=stays)
+            holder = operator.ShareHolder(
+                "default", f"p{self.serial}", str(self.serial), stays=stays
+            )
             node.holders = (*node.holders, holder)
 
     @rule(name=names)
@@ -270,9 +264,9 @@ class World(RuleBasedStateMachine):
     def what_stands_still_is_explained(self):
         for stage in upgrade_plan(self.upgrades, self.seen()).stages:
             node = self.nodes[stage.node].seen(stage.node, self.policy)
-            if stage.stage is UpgradeStage.CURRENT:
+            if stage.stage is operator.UpgradeStage.CURRENT:
                 assert not is_outdated(node)
-            elif stage.stage is not UpgradeStage.STARTING:
+            elif stage.stage is not operator.UpgradeStage.STARTING:
                 assert stage.sentence
 
     @rule()
@@ -312,12 +306,12 @@ def labelled(**labels):
 def test_labels_that_vanish_leave_a_driver_where_it_is():
     """Node Feature Discovery that is uninstalled says nothing about cards."""
     placed = places(POLICY, labelled(driver="x"))
-    lost = PolicyNode("a", labels=((DRIVER_LABEL, placed[0].wants),))
+    lost = operator.PolicyNode("a", labels=((DRIVER_LABEL, placed[0].wants),))
     assert placed[0].wants == "amd64-ubuntu24.04-kver6.8.0"
     assert [place.wants for place in places(POLICY, lost)] == [placed[0].wants, ""]
 
 
 def test_a_driver_that_goes_takes_the_mark_of_a_ready_node_along():
-    node = UpgradeNode("a", places=places(None, labelled(driver="x")), closed=True)
-    (act,) = upgrade_plan(UpgradePolicy(), [node]).acts
-    assert act == LabelDrivers("a", ((DRIVER_LABEL, None), (READY_LABEL, None)))
+    node = operator.UpgradeNode("a", places=places(None, labelled(driver="x")), closed=True)
+    (act,) = upgrade_plan(operator.UpgradePolicy(), [node]).acts
+    assert act == operator.LabelDrivers("a", ((DRIVER_LABEL, None), (READY_LABEL, None)))

@@ -15,16 +15,7 @@ from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding import ContainerId, PodName
 from kube_rdma.model.pools import Mode, PoolSpec
 from kube_rdma.model.survey import NamespaceMode
-from kube_rdma.pools.rules.absence import (
-    ASK,
-    CONFIRM,
-    ENDING,
-    MOVED,
-    Absences,
-    absent,
-    attached_cards,
-    is_away,
-)
+from kube_rdma.pools.rules import absence
 from kube_rdma.pools.rules.health import NodeFacts, evaluate, node_cards
 from tests.kit.nodes import device, function, node, physical_with_virtual, seat
 
@@ -45,7 +36,7 @@ def survey(*functions, devices=(), mode=NamespaceMode.SHARED):
 
 def away(of, *beside, devices=()):
     cards = {card.id: card for card in node_cards(survey(of, *beside, devices=devices))}
-    return is_away(cards[of.seat.pci])
+    return absence.is_away(cards[of.seat.pci])
 
 
 def gone(of, **facts):
@@ -79,12 +70,12 @@ def test_a_sub_function_is_away_when_its_port_has_no_interface():
     for netdev, is_gone in (("ens1s4", False), (None, True)):
         sub = rdma(WHOLE, netdev, auxiliary=name, identity=name)
         (card,) = (c for c in node_cards(survey(WHOLE, devices=(sub,))) if c.id == name)
-        assert is_away(card) is is_gone
+        assert absence.is_away(card) is is_gone
 
 
 def test_a_tree_without_facts_of_functions_says_nothing():
     (card,) = node_cards(survey(devices=(rdma(WHOLE),)))
-    assert not is_away(card)
+    assert not absence.is_away(card)
 
 
 @pytest.mark.parametrize("mode", list(Mode))
@@ -103,7 +94,7 @@ def test_in_every_mode_a_moved_card_is_unhealthy_and_back_it_is_good(mode, names
     assert all(one.healthy for one in before.pools[0].shares)
     assert [one.id for one in moved.pools[0].shares] == [one.id for one in before.pools[0].shares]
     assert not any(one.healthy for one in moved.pools[0].shares)
-    assert moved.pools[0].cards[0].reasons[0] == MOVED
+    assert moved.pools[0].cards[0].reasons[0] == absence.MOVED
     later = evaluate(NodeFacts(here, node_cards(here), (spec,)), moved.assessment.health, 10.0)
     again = evaluate(NodeFacts(here, node_cards(here), (spec,)), later.assessment.health, 20.0)
     assert all(one.healthy for one in again.pools[0].shares)
@@ -114,31 +105,33 @@ NAME = CardId(WHOLE.seat.pci)
 
 
 def look(before, now, explained=frozenset()):
-    return absent(before, OUT, explained, now)
+    return absence.absent(before, OUT, explained, now)
 
 
 def test_after_a_pod_of_kube_rdma_its_last_plugin_has_time_to_give_the_interface_back():
-    held = look(Absences(), 0.0, {NAME})
+    held = look(absence.Absences(), 0.0, {NAME})
     assert (held.moved, held.again) == (frozenset(), None)
     ended = look(held, 1000.0)
-    assert (ended.moved, ended.again) == (frozenset(), ENDING)
+    assert (ended.moved, ended.again) == (frozenset(), absence.ENDING)
     unsure = look(look(held, 500.0, None), 1000.0)
     assert unsure == ended
-    assert look(ended, 1000.0 + ENDING).moved == {NAME}
+    assert look(ended, 1000.0 + absence.ENDING).moved == {NAME}
 
 
 def test_while_nobody_can_say_who_has_a_card_nothing_new_is_said():
-    assert look(Absences(), 0.0, None) == Absences(frozenset({NAME}), again=ASK)
-    known = look(look(Absences(), 0.0), CONFIRM)
+    assert look(absence.Absences(), 0.0, None) == absence.Absences(
+        frozenset({NAME}), again=absence.ASK
+    )
+    known = look(look(absence.Absences(), 0.0), absence.CONFIRM)
     assert look(known, 50.0, None).moved == {NAME}
-    doubtful = look(look(Absences(), 0.0), 50.0, None)
+    doubtful = look(look(absence.Absences(), 0.0), 50.0, None)
     assert look(doubtful, 60.0).moved == frozenset()
 
 
 IDS = [CardId(f"0000:{bus:02x}:00.0") for bus in (1, 2, 3)]
 LOOKS = st.lists(
     st.tuples(
-        st.floats(0.0, 2 * ENDING),  # seconds since the look before
+        st.floats(0.0, 2 * absence.ENDING),  # seconds since the look before
         st.fixed_dictionaries(dict.fromkeys(IDS, st.sampled_from(["here", "ours", "away"]))),
         st.booleans(),  # whether anybody can say who has a card
     ),
@@ -149,9 +142,9 @@ LOOKS = st.lists(
 @given(LOOKS)
 def test_only_what_is_away_without_a_record_for_long_enough_is_called_moved(looks):
     """And that in every case; no card that a pod has or is getting, whatever came before."""
-    state, now = Absences(), 0.0
+    state, now = absence.Absences(), 0.0
     strange = {}  # since which look a card is away, known to be nobody's, and how long that takes
-    patience = dict.fromkeys(IDS, CONFIRM)
+    patience = dict.fromkeys(IDS, absence.CONFIRM)
     for seconds, where, known in looks:
         now += seconds
         functions = [
@@ -159,11 +152,11 @@ def test_only_what_is_away_without_a_record_for_long_enough_is_called_moved(look
             for bus, name in zip((1, 2, 3), IDS, strict=True)
         ]
         explained = {name for name in IDS if where[name] == "ours"} if known else None
-        before, state = state, absent(state, node_cards(survey(*functions)), explained, now)
+        before, state = state, absence.absent(state, node_cards(survey(*functions)), explained, now)
         for name in IDS:
             if where[name] == "here" or (known and where[name] == "ours"):
                 strange.pop(name, None)
-                patience[name] = CONFIRM if where[name] == "here" else ENDING
+                patience[name] = absence.CONFIRM if where[name] == "here" else absence.ENDING
                 assert name not in state.moved
             elif not known:
                 assert (name in state.moved) == (name in before.moved)
@@ -181,5 +174,8 @@ def test_a_record_of_an_attachment_has_the_cards_of_its_plans_and_of_the_links_t
     sandbox = Sandbox(ContainerId("c"), PodName("default", "a"), "u", "/run/netns/a", 1)
     given_card = Plan(InterfaceName("net0"), "default/n", IDS[0], ())
     taken = Plan(InterfaceName("net1"), "default/n", None, (take, replace(take, pci=None)))
-    assert set(attached_cards([Attachment(sandbox, (given_card, taken))])) == {IDS[0], IDS[1]}
-    assert set(attached_cards([Attachment(sandbox, ())])) == set()
+    assert set(absence.attached_cards([Attachment(sandbox, (given_card, taken))])) == {
+        IDS[0],
+        IDS[1],
+    }
+    assert set(absence.attached_cards([Attachment(sandbox, ())])) == set()

@@ -10,18 +10,8 @@ from hypothesis import strategies as st
 
 from kube_base.errors import Refused
 from kube_base.frozen import replace
+from kube_rdma.model import pools
 from kube_rdma.model.device import CharKind
-from kube_rdma.model.pools import (
-    Bind,
-    DeviceInfo,
-    ExtraInfo,
-    Mode,
-    Pool,
-    PoolSpec,
-    Share,
-    ShareId,
-    Variables,
-)
 from kube_rdma.pools.documents.config import label_pools, parse
 from kube_rdma.pools.rules.allocation import (
     allocate,
@@ -45,8 +35,8 @@ from tests.kit.nodes import (
 )
 
 SURVEY = node().survey
-HCA = PoolSpec("rdma/hca", Mode.HCA, "config.json:1")
-MULTI = PoolSpec("rdma/multi", Mode.SHARED_MULTI, "config.json:1", shares=2)
+HCA = pools.PoolSpec("rdma/hca", pools.Mode.HCA, "config.json:1")
+MULTI = pools.PoolSpec("rdma/multi", pools.Mode.SHARED_MULTI, "config.json:1", shares=2)
 FIRST, SECOND = hard_card(0x81, 0, kinds=DOORS), hard_card(0xA1, 1, kinds=DOORS)
 
 
@@ -90,7 +80,7 @@ def test_a_grant_opens_the_doors_of_its_cards_and_no_other(question):
     held = grant(pool, shares)
     row = terms(pool.spec)
     cards = pool.cards
-    if row.bind is Bind.PER_CARD:
+    if row.bind is pools.Bind.PER_CARD:
         cards = [c for c in pool.cards if c.id in {share.card for share in shares}]
     assert {card.id for card in granted_cards(pool, shares)} == {card.id for card in cards}
     assert set(held.cards) == {card.id for card in cards}
@@ -134,12 +124,12 @@ OTHER_PLUGINS = {
 def opened(spec):
     """The kinds of device files that a share of the pool opens."""
     card = hard_card(0x81, 0, kinds=DOORS)
-    share = Share(ShareId("a"), healthy=True, card=card.id)
-    paths = grant(Pool(spec, (share,), (card,), RDMA_CM.path), [share]).char_paths
+    share = pools.Share(pools.ShareId("a"), healthy=True, card=card.id)
+    paths = grant(pools.Pool(spec, (share,), (card,), RDMA_CM.path), [share]).char_paths
     return {path.rpartition("/")[2].rstrip("0") for path in paths}
 
 
-@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("mode", pools.Mode)
 def test_a_share_sends_no_management_packets_unless_its_pool_asks(mode):
     """On InfiniBand umad reaches the fabric's management, and issm announces a subnet manager."""
     (usual,) = parse((POLICY % mode).encode(), "a").pools
@@ -201,14 +191,14 @@ def test_an_unhealthy_share_names_its_own_card_alone():
     )
 
 
-VF = PoolSpec(
+VF = pools.PoolSpec(
     "nvidia.com/vf-a",
-    Mode.SRIOV,
+    pools.Mode.SRIOV,
     "config.json:1",
-    variables=Variables.PCIDEVICE,
+    variables=pools.Variables.PCIDEVICE,
     extra_info=(
-        ExtraInfo("0000:81:00.2", (("rail", "1"),)),
-        ExtraInfo("*", (("rail", "0"), ("fabric", "blue"))),
+        pools.ExtraInfo("0000:81:00.2", (("rail", "1"),)),
+        pools.ExtraInfo("*", (("rail", "0"), ("fabric", "blue"))),
     ),
 )
 
@@ -244,14 +234,14 @@ def test_every_granted_card_is_told_to_cni_plugins():
     """Whatever document the pool comes from, as long as a share is a card."""
     above, part = physical_with_virtual(0x81, 1)
     found = node(above, part, devices=(device(4, part.seat),))
-    wish = PoolSpec("rdma/vf", Mode.SRIOV, "policy:1")
+    wish = pools.PoolSpec("rdma/vf", pools.Mode.SRIOV, "policy:1")
     ((pool,), _) = resolve([wish], found.cards, found.survey)
     given = allocate(pool, ["0000:81:00.1"])
-    info = DeviceInfo("0000:81:00.1", ("mlx5_4",), "0000:81:00.0")
+    info = pools.DeviceInfo("0000:81:00.1", ("mlx5_4",), "0000:81:00.0")
     assert device_infos(pool, given) == (("0000:81:00.1", info),)
     ours = pool_of(MULTI, FIRST, SECOND)
     (told,) = device_infos(ours, allocate(ours, ["0000:81:00.0-1"]))
-    assert told == ("0000:81:00.0-1", DeviceInfo("0000:81:00.0", ("mlx5_0",)))
+    assert told == ("0000:81:00.0-1", pools.DeviceInfo("0000:81:00.0", ("mlx5_0",)))
 
 
 def test_a_share_of_a_whole_pool_is_no_card():
@@ -264,7 +254,7 @@ def test_the_name_of_a_soft_device_is_not_told_before_it_is_made():
     soft = replace(FIRST.devices[0], identity="mlx5_0@eth0", pci=None)
     pool = pool_of(MULTI, replace(FIRST, devices=(soft,)))
     ((_, info),) = device_infos(pool, allocate(pool, ["0000:81:00.0-0"]))
-    assert info == DeviceInfo("0000:81:00.0", ())
+    assert info == pools.DeviceInfo("0000:81:00.0", ())
 
 
 def test_facts_say_no_connection_manager_where_there_is_none():

@@ -10,15 +10,7 @@ from hypothesis import strategies as st
 
 from kube_base.frozen import replace
 from kube_rdma.model.device import CharKind, PciAddress, PodLink
-from kube_rdma.pools.rules.absence import (
-    HOLD,
-    LONGEST_HOLD,
-    WINDOW,
-    HealthChange,
-    assess,
-    inside_pod,
-    with_missing_nodes,
-)
+from kube_rdma.pools.rules import absence
 from tests.kit.nodes import DOWN, hard_card
 
 GOOD = hard_card(0x81)
@@ -43,7 +35,7 @@ class Teller:
         self.last = None
 
     def look(self, card):
-        self.last = assess(self.health, [card] if card else [], self.now)
+        self.last = absence.assess(self.health, [card] if card else [], self.now)
         self.health = self.last.health
         self.reported += [(self.now, change) for change in self.last.changes]
         return self.last
@@ -77,7 +69,7 @@ def test_what_is_told_follows_what_is_true(history):
             assert state is GOOD or judged.reasons == (DOWN,)
         if state is not GOOD:
             assert not any(health.reported for health in found.health.values())
-        assert found.again is None or 0 < found.again <= LONGEST_HOLD
+        assert found.again is None or 0 < found.again <= absence.LONGEST_HOLD
 
 
 @given(HISTORIES)
@@ -85,7 +77,7 @@ def test_changes_take_turns(history):
     teller = Teller()
     teller.live(history)
     for (at, was), (then, now) in pairwise(teller.reported):
-        forgotten = then - at >= WINDOW and not now.healthy
+        forgotten = then - at >= absence.WINDOW and not now.healthy
         assert was.healthy is not now.healthy or forgotten
     assert all(change.healthy is not bool(change.reasons) for _, change in teller.reported)
 
@@ -95,7 +87,7 @@ def test_a_card_that_stays_good_is_healthy_in_time(history):
     teller = Teller()
     teller.live(history)
     teller.look(GOOD)
-    teller.stay(GOOD, LONGEST_HOLD + 0.001)
+    teller.stay(GOOD, absence.LONGEST_HOLD + 0.001)
     assert teller.health[GOOD.id].reported
 
 
@@ -105,7 +97,7 @@ def test_a_card_that_flaps_is_not_told_all_the_time(history):
     teller.live(history)
     times = [at for at, _ in teller.reported]
     for start in times:
-        assert sum(start <= at < start + WINDOW for at in times) <= 13
+        assert sum(start <= at < start + absence.WINDOW for at in times) <= 13
 
 
 @given(HISTORIES)
@@ -113,7 +105,7 @@ def test_nothing_is_kept_for_ever(history):
     teller = Teller()
     state = teller.live(history)
     teller.look(state)
-    teller.stay(state, WINDOW + 0.001)
+    teller.stay(state, absence.WINDOW + 0.001)
     teller.look(state)
     assert all(not health.returns for health in teller.health.values() if state)
     assert set(teller.health) == ({GOOD.id} if state else set())
@@ -124,12 +116,12 @@ def test_a_card_comes_back_when_it_was_good_for_a_second():
     teller.look(BAD)
     teller.now += 100
     back = teller.look(GOOD)
-    assert (back.changes, back.again) == ((), HOLD)
+    assert (back.changes, back.again) == ((), absence.HOLD)
     assert back.cards[0].reasons == ("it has just come back and has to stay good for 1 s",)
-    teller.now += HOLD / 2
-    assert teller.look(GOOD).again == HOLD / 2
-    teller.now += HOLD / 2
-    assert teller.look(GOOD).changes == (HealthChange(GOOD.id, True, ()),)
+    teller.now += absence.HOLD / 2
+    assert teller.look(GOOD).again == absence.HOLD / 2
+    teller.now += absence.HOLD / 2
+    assert teller.look(GOOD).changes == (absence.HealthChange(GOOD.id, True, ()),)
     assert teller.last.again is None
 
 
@@ -151,16 +143,16 @@ def test_a_quiet_minute_is_forgiven():
     teller = Teller()
     for state in (BAD, GOOD) * 5:
         teller.look(state)
-    teller.stay(GOOD, WINDOW)
+    teller.stay(GOOD, absence.WINDOW)
     teller.look(BAD)
-    assert teller.look(GOOD).again == HOLD
+    assert teller.look(GOOD).again == absence.HOLD
 
 
 def test_who_falls_after_it_flapped_says_so():
     teller = Teller()
     for state in (BAD, GOOD) * 2:
         teller.look(state)
-    teller.stay(GOOD, 2 * HOLD)
+    teller.stay(GOOD, 2 * absence.HOLD)
     (change,) = teller.look(BAD).changes
     assert change.reasons[0] == DOWN
     assert change.reasons[1].startswith("flapping: came back 2 times")
@@ -176,7 +168,7 @@ def test_a_card_that_vanishes_and_returns_has_flapped():
     assert "gone" in change.reasons[0]
     teller.now += 5
     assert teller.look(GONE).changes == ()
-    assert teller.look(GOOD).again == HOLD
+    assert teller.look(GOOD).again == absence.HOLD
 
 
 def test_a_card_that_was_gone_for_long_is_new():
@@ -184,21 +176,21 @@ def test_a_card_that_was_gone_for_long_is_new():
     teller.look(GOOD)
     for _ in range(3):
         teller.look(GONE)
-        teller.now += WINDOW / 3
-    assert teller.look(GOOD).changes == (HealthChange(GOOD.id, True, ()),)
+        teller.now += absence.WINDOW / 3
+    assert teller.look(GOOD).changes == (absence.HealthChange(GOOD.id, True, ()),)
 
 
 def test_a_missing_device_node_names_the_way_to_make_it():
     card = hard_card(0x81, 3, kinds=(CharKind.UVERBS, CharKind.UMAD))
     path = "/dev/infiniband/uverbs3"
-    found, untouched = with_missing_nodes([card, GOOD], {path})
+    found, untouched = absence.with_missing_nodes([card, GOOD], {path})
     (reason,) = found.reasons
     assert reason == (
         "uverbs3 is missing in /dev/infiniband: "
         "mknod /dev/infiniband/uverbs3 c 231 3, or load its module again"
     )
     assert untouched == GOOD
-    assert with_missing_nodes([BAD], {"/dev/infiniband/uverbs0"})[0].reasons[0] == DOWN
+    assert absence.with_missing_nodes([BAD], {"/dev/infiniband/uverbs0"})[0].reasons[0] == DOWN
 
 
 AWAY = replace(GOOD, devices=(), function=replace(GOOD.function, netdevs=()))
@@ -206,7 +198,7 @@ NET1 = PodLink("net1", True, False, GOOD.pci)
 
 
 def test_a_card_inside_a_pod_is_judged_by_its_link_there():
-    found = inside_pod(AWAY, "jobs/train-0", [replace(NET1, name="lo", pci=None), NET1])
+    found = absence.inside_pod(AWAY, "jobs/train-0", [replace(NET1, name="lo", pci=None), NET1])
     assert found.reasons == (
         "in pod jobs/train-0: net1 has no carrier: check the cable and the switch port behind it",
     )
@@ -223,10 +215,10 @@ def test_a_card_inside_a_pod_is_judged_by_its_link_there():
     ],
 )
 def test_another_link_or_one_that_the_pod_has_set_down_says_nothing(link):
-    assert inside_pod(AWAY, "jobs/train-0", [link]) == AWAY
+    assert absence.inside_pod(AWAY, "jobs/train-0", [link]) == AWAY
 
 
 def test_a_card_with_its_interface_here_is_not_in_the_pod():
-    assert inside_pod(GOOD, "jobs/train-0", [NET1]) == GOOD
+    assert absence.inside_pod(GOOD, "jobs/train-0", [NET1]) == GOOD
     soft = replace(GOOD, function=None)
-    assert inside_pod(soft, "jobs/train-0", [NET1]) == soft
+    assert absence.inside_pod(soft, "jobs/train-0", [NET1]) == soft

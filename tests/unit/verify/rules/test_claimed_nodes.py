@@ -6,14 +6,7 @@ from hypothesis import strategies as st
 
 from kube_base.errors import Refused
 from kube_rdma.model.claims.claim import DeviceClass
-from kube_rdma.verify.rules.copies import (
-    ClaimOffers,
-    amounts,
-    claim_templates,
-    claims_for,
-    fitting,
-    not_started,
-)
+from kube_rdma.verify.rules import copies
 
 HELD = "Cards that claims of other pods hold are not measured."
 
@@ -25,24 +18,24 @@ def pod(*limits, claims=()):
 
 def test_a_pod_asks_for_what_its_containers_ask_for_together():
     asked = pod({"rdma/hca": 1, "cpu": "2"}, {"rdma/hca": "1k", "nvidia.com/gpu": "8"})
-    assert amounts(asked) == {"rdma/hca": 1001, "nvidia.com/gpu": 8}
-    assert amounts(pod({"rdma/hca": "much"})) == {"rdma/hca": 1}
+    assert copies.amounts(asked) == {"rdma/hca": 1001, "nvidia.com/gpu": 8}
+    assert copies.amounts(pod({"rdma/hca": "much"})) == {"rdma/hca": 1}
 
 
 def test_templates_are_named_once_and_claims_by_name_are_refused():
     by_template = {"name": "a", "resourceClaimTemplateName": "nics"}
-    assert claim_templates(pod({}, claims=[by_template, by_template]), "f") == ("nics",)
+    assert copies.claim_templates(pod({}, claims=[by_template, by_template]), "f") == ("nics",)
     with pytest.raises(Refused, match="cannot share the claim mine"):
-        claim_templates(pod({}, claims=[{"name": "a", "resourceClaimName": "mine"}]), "f")
+        copies.claim_templates(pod({}, claims=[{"name": "a", "resourceClaimName": "mine"}]), "f")
 
 
 def test_a_class_stands_for_its_resource_and_for_its_own_name():
     classes = (DeviceClass("hcas", (), "rdma/hca"), DeviceClass("others"))
-    (claim,) = claims_for("rdma/hca", 3, classes)
+    (claim,) = copies.claims_for("rdma/hca", 3, classes)
     assert claim.requests[0].choices[0].count == 3
-    (claim,) = claims_for("deviceclass.resource.kubernetes.io/others", 1, classes)
+    (claim,) = copies.claims_for("deviceclass.resource.kubernetes.io/others", 1, classes)
     assert claim.requests[0].choices[0].device_class == "others"
-    assert not claims_for("rdma/other", 1, classes)
+    assert not copies.claims_for("rdma/other", 1, classes)
 
 
 @given(
@@ -57,8 +50,8 @@ def test_a_node_takes_part_if_shares_or_claims_give_all(shares, served, unmet, c
         "spec": {"unschedulable": cordoned},
         "status": {"allocatable": shares},
     }
-    offers = ClaimOffers({name: {"n": ""} for name in served}, {"n": unmet})
-    ((name, why),) = fitting([node], (), ("a/a", "b/b"), offers)
+    offers = copies.ClaimOffers({name: {"n": ""} for name in served}, {"n": unmet})
+    ((name, why),) = copies.fitting([node], (), ("a/a", "b/b"), offers)
     given_all = all(shares.get(one, "0") != "0" or one in served for one in ("a/a", "b/b"))
     assert name == "n"
     assert (why == "") is (given_all and not unmet and not cordoned)
@@ -71,5 +64,5 @@ def waiting(message):
 
 def test_a_copy_whose_cards_others_hold_says_that_they_are_not_measured():
     why = "0/2 nodes are available: 1 cannot allocate all claims."
-    assert not_started(waiting(why)) == f"{why} {HELD}"
-    assert not_started(waiting("Insufficient cpu")) == "Insufficient cpu"
+    assert copies.not_started(waiting(why)) == f"{why} {HELD}"
+    assert copies.not_started(waiting("Insufficient cpu")) == "Insufficient cpu"

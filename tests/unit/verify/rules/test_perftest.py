@@ -10,16 +10,7 @@ from hypothesis import strategies as st
 
 from kube_base.errors import Unavailable
 from kube_rdma.model.verify import Operation, PerftestRow, PerftestRun, PodDevice
-from kube_rdma.verify.rules.perftest import (
-    LISTENING,
-    MOST_COLUMNS,
-    client_script,
-    is_worth_a_try,
-    perftest_words,
-    rows_of,
-    server_script,
-    table,
-)
+from kube_rdma.verify.rules import perftest
 
 GIGABITS = " #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]"
 MEGABYTES = " #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]"
@@ -46,7 +37,7 @@ def printed(header, rows, glue="\n"):
 
 @pytest.mark.parametrize("glue", ["\n", " "], ids=["lines", "one line"])
 def test_the_seed_s_transcript(glue):
-    rows = table(printed(GIGABITS, TRANSCRIPT, glue))
+    rows = perftest.table(printed(GIGABITS, TRANSCRIPT, glue))
     assert [(row.size, row.figure) for row in rows] == [
         (2, 0.082376),
         (4096, 90.05),
@@ -56,7 +47,7 @@ def test_the_seed_s_transcript(glue):
 
 def test_megabytes_are_binary_ones():
     """5,500 MB/s, which seed S2's document calls Mbit/s, are 46 Gbit/s."""
-    (row,) = table(printed(MEGABYTES, [(65536, 1000, "5501.00", "5500.00", "0.088")]))
+    (row,) = perftest.table(printed(MEGABYTES, [(65536, 1000, "5501.00", "5500.00", "0.088")]))
     assert row.figure == pytest.approx(46.137, abs=0.001)
 
 
@@ -65,31 +56,31 @@ def test_megabytes_are_binary_ones():
 )
 def test_messages_tell_what_two_digits_do_not(messages, figure):
     """A soft device on a busy machine: eight messages of 64 KiB a second are 4.2 Mbit/s."""
-    (row,) = table(printed(GIGABITS, [(65536, 1000, "0.00", "0.00", messages)]))
+    (row,) = perftest.table(printed(GIGABITS, [(65536, 1000, "0.00", "0.00", messages)]))
     assert row.figure == pytest.approx(figure, rel=1e-3)
 
 
 def test_latencies_with_their_percentile():
     cells = (2, 1000, "1.01", "9.80", "1.07", "1.08", "0.11", "1.31", "9.80")
-    assert table(printed(LATENCIES, [cells])) == (PerftestRow(2, 1000, 1.08, 1.31),)
+    assert perftest.table(printed(LATENCIES, [cells])) == (PerftestRow(2, 1000, 1.08, 1.31),)
 
 
 def test_a_warning_in_the_table_is_no_row():
     warned = printed(GIGABITS, TRANSCRIPT).replace(
         "\n4096", "\nConflicting CPU frequency values detected: 800.000000 != 2600.000000.\n4096"
     )
-    assert table(warned) == table(printed(GIGABITS, TRANSCRIPT))
+    assert perftest.table(warned) == perftest.table(printed(GIGABITS, TRANSCRIPT))
 
 
 def test_more_columns_of_other_versions():
     rows = [(65536, 1000, "97", "96", "0.18", "12.5")]
-    (row,) = table(printed(f"{GIGABITS}   CPU_Util[%]", rows))
+    (row,) = perftest.table(printed(f"{GIGABITS}   CPU_Util[%]", rows))
     assert row.figure == 96
 
 
 @given(st.lists(st.tuples(NUMBERS, NUMBERS, FIGURES, FIGURES, FIGURES), min_size=1, max_size=30))
 def test_every_row_is_read(rows):
-    read = table(printed(GIGABITS, rows))
+    read = perftest.table(printed(GIGABITS, rows))
     assert [(row.size, row.iterations) for row in read] == [row[:2] for row in rows]
     averages = [float(row[3]) for row in rows]
     assert [row.figure for row, average in zip(read, averages, strict=True) if average] == [
@@ -101,7 +92,7 @@ def test_every_row_is_read(rows):
 def test_no_text_breaks_it(text):
     """A table with rows, or a sentence."""
     with suppress(Unavailable):
-        assert table(text)
+        assert perftest.table(text)
 
 
 @pytest.mark.parametrize(
@@ -118,31 +109,31 @@ def test_no_text_breaks_it(text):
 def test_no_output_keeps_it_busy(text):
     """Of a pod that means ill; the expressions go over it once."""
     with pytest.raises(Unavailable):
-        table(text)
+        perftest.table(text)
 
 
 def test_what_it_printed_instead_is_shown():
     with pytest.raises(Unavailable, match=r"Couldn't connect to 192\.0\.2\.7:18515"):
-        table("Couldn't connect to 192.0.2.7:18515\n")
+        perftest.table("Couldn't connect to 192.0.2.7:18515\n")
 
 
 def test_words_of_a_bandwidth():
     run = PerftestRun(Operation.READ, size=4096, iterations=10, queue_pairs=30, cuda=0)
-    assert " ".join(perftest_words(run, DEVICE, 18520)) == (
+    assert " ".join(perftest.perftest_words(run, DEVICE, 18520)) == (
         "ib_read_bw -F -d mlx5_1 -i 1 -p 18520 -x 3 --report_gbits -q 30 -s 4096 -n 10 --use_cuda=0"
     )
 
 
 def test_words_of_a_latency_on_infiniband_by_rdma_cm():
     run = PerftestRun(Operation.SEND, latency=True, all_sizes=True, rdma_cm=True)
-    assert " ".join(perftest_words(run, PodDevice("mlx5_0"), 18515)) == (
+    assert " ".join(perftest.perftest_words(run, PodDevice("mlx5_0"), 18515)) == (
         "ib_send_lat -F -d mlx5_0 -i 1 -p 18515 -a -R"
     )
 
 
 def test_a_server_is_awaited_at_its_own_port():
-    words = perftest_words(PerftestRun(), DEVICE, 0x4853)
-    assert "':4853 0*:0000 0A'" in server_script(words, 0x4853, 60)
+    words = perftest.perftest_words(PerftestRun(), DEVICE, 0x4853)
+    assert "':4853 0*:0000 0A'" in perftest.server_script(words, 0x4853, 60)
 
 
 class CountedWords(Sequence):
@@ -160,34 +151,34 @@ class CountedWords(Sequence):
         return taken
 
 
-@given(st.integers(1, MOST_COLUMNS), st.lists(st.sampled_from(["1", "1.5", "nan", "x"])))
+@given(st.integers(1, perftest.MOST_COLUMNS), st.lists(st.sampled_from(["1", "1.5", "nan", "x"])))
 def test_a_word_is_looked_at_once_for_each_column(count, words):
     counted = CountedWords(words * 20)
-    list(rows_of(counted, count))
+    list(perftest.rows_of(counted, count))
     assert counted.looks <= (count + 2) * len(counted)
 
 
 def test_a_table_as_wide_as_its_output_is_none():
     """A header of thousands of columns made the reader look at each word thousands of times."""
-    columns = " ".join("a[b]" for _ in range(MOST_COLUMNS + 1))
+    columns = " ".join("a[b]" for _ in range(perftest.MOST_COLUMNS + 1))
     with pytest.raises(Unavailable):
-        table(f"#bytes #iterations {columns}\n{'1 ' * (MOST_COLUMNS + 3)}")
+        perftest.table(f"#bytes #iterations {columns}\n{'1 ' * (perftest.MOST_COLUMNS + 3)}")
 
 
 @pytest.mark.parametrize("figure", ["nan", "inf", "-1.0", "NaN"])
 def test_what_is_no_figure_is_never_a_measurement(figure):
     with pytest.raises(Unavailable, match="measured nothing"):
-        table(printed(GIGABITS, [(65536, 1000, "97.50", figure, "0.18")]))
+        perftest.table(printed(GIGABITS, [(65536, 1000, "97.50", figure, "0.18")]))
     with pytest.raises(Unavailable, match="measured nothing"):
-        table(printed(LATENCIES, [(2, 1000, "1", "1", "1", figure, "1", "1", "1")]))
+        perftest.table(printed(LATENCIES, [(2, 1000, "1", "1", "1", figure, "1", "1", "1")]))
 
 
 def test_what_a_pod_prints_moves_no_cursor():
     with pytest.raises(Unavailable) as error:
-        table("\x1b[2J\x1b]0;title\x07\u202eCouldn't connect\x9b31m")
+        perftest.table("\x1b[2J\x1b]0;title\x07\u202eCouldn't connect\x9b31m")
     assert str(error.value).isprintable()
     with pytest.raises(Unavailable) as error:
-        table("#bytes #iterations a\x1b[b] x\x1b[2J[c]\n1 1 1 1")
+        perftest.table("#bytes #iterations a\x1b[b] x\x1b[2J[c]\n1 1 1 1")
     assert str(error.value).isprintable()
 
 
@@ -210,11 +201,11 @@ def script(tmp_path):
 
 
 def server(words):
-    return server_script(words, 18515, 600)
+    return perftest.server_script(words, 18515, 600)
 
 
 def client(words):
-    return client_script(words, 600)
+    return perftest.client_script(words, 600)
 
 
 def serving(argv):
@@ -224,7 +215,7 @@ def serving(argv):
 
 def begun(process):
     """Both lines have come, in whatever order."""
-    return {process.stdout.readline() for _ in range(2)} == {"begun\n", f"{LISTENING}\n"}
+    return {process.stdout.readline() for _ in range(2)} == {"begun\n", f"{perftest.LISTENING}\n"}
 
 
 def test_a_server_ends_when_its_stdin_does(script):
@@ -247,7 +238,7 @@ def test_a_server_ends_with_its_stdin_when_its_shell_was_killed(script):
 
 def test_a_server_that_ends_by_itself_leaves_none_that_waits_for_its_stdin(script):
     with serving(script(server, "exit 3")) as process:
-        assert process.stdout.read() == f"{LISTENING}\n"
+        assert process.stdout.read() == f"{perftest.LISTENING}\n"
         assert process.wait() == 3
 
 
@@ -264,5 +255,5 @@ def test_a_client_that_a_signal_ended_asks_no_more(script, tmp_path):
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "REJECTED; a client was ended by signal 11\n" in done.stderr
-    assert is_worth_a_try(done.stderr)
+    assert perftest.is_worth_a_try(done.stderr)
     assert (tmp_path / "runs").read_text() == "run\n"

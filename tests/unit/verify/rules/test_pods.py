@@ -13,17 +13,9 @@ from kube_rdma.model.claims.devices import PublishedCard
 from kube_rdma.model.pools import Mode
 from kube_rdma.model.reports import NodeReport, ReportedCard, ReportedPool
 from kube_rdma.model.verify import PerftestRun, PodDevice
+from kube_rdma.verify.rules import pods
 from kube_rdma.verify.rules.copies import amounts, pod_for
 from kube_rdma.verify.rules.perftest import perftest_words
-from kube_rdma.verify.rules.pods import (
-    OWN_STATUS,
-    PLACES,
-    PORT_RATES,
-    PROBE,
-    names_devices,
-    own_pods,
-    paired_pod,
-)
 
 CARDS = "port mlx5_0 1 card 400 Gb/sec (4X NDR)\nport mlx5_1 2 card 100 Gb/sec (4X EDR)\n"
 SOFT = "port rxe-1 1 soft 2.5 Gb/sec (1X SDR)\n"
@@ -41,8 +33,8 @@ def pod(**annotations):
 
 
 def devices(answer, *networks):
-    annotations = {OWN_STATUS: json.dumps(networks)} if networks else {}
-    return paired_pod(pod(**annotations), answer).devices
+    annotations = {pods.OWN_STATUS: json.dumps(networks)} if networks else {}
+    return pods.paired_pod(pod(**annotations), answer).devices
 
 
 def test_networks_of_kube_rdma_say_device_gid_and_address():
@@ -75,13 +67,13 @@ BY_PLACE, BY_NAME = PublishedCard("nic", "0000:82:00.0"), PublishedCard("nic", r
 def test_of_cards_by_claims_only_these_count(card):
     """A privileged pod may open every device of its node."""
     answer = f"{PLACED}{CARDS}{SCRIPT}"
-    own = paired_pod(pod(), answer, [card]).devices
+    own = pods.paired_pod(pod(), answer, [card]).devices
     assert own == (PodDevice("mlx5_1", 2, 3, None, 100.0),)
 
 
 def test_a_card_by_a_claim_is_no_reason_to_skip_a_pod_that_the_script_finds_nothing_in():
     answer = f"{PLACED}{CARDS}{{}}"
-    assert paired_pod(pod(), answer, [BY_PLACE]).devices == (
+    assert pods.paired_pod(pod(), answer, [BY_PLACE]).devices == (
         PodDevice("mlx5_1", 2, None, None, 100.0),
     )
 
@@ -90,12 +82,12 @@ def test_cards_of_claims_that_the_pod_does_not_show_say_nothing():
     """GPUs have a place, too."""
     gpu = PublishedCard("gpu-0", "0000:c0:00.0")
     answer = f"{PLACED}{CARDS}{SCRIPT}"
-    assert paired_pod(pod(), answer, [gpu]).devices == devices(answer)
+    assert pods.paired_pod(pod(), answer, [gpu]).devices == devices(answer)
 
 
 def test_networks_of_kube_rdma_count_before_claims():
-    document = pod(**{OWN_STATUS: '[{"rdmaDevice": "mlx5_0"}]'})
-    own = paired_pod(document, f"{PLACED}{CARDS}", [BY_PLACE]).devices
+    document = pod(**{pods.OWN_STATUS: '[{"rdmaDevice": "mlx5_0"}]'})
+    own = pods.paired_pod(document, f"{PLACED}{CARDS}", [BY_PLACE]).devices
     assert [one.name for one in own] == ["mlx5_0"]
 
 
@@ -110,7 +102,7 @@ def test_the_shell_alone_says_where_devices_sit(tmp_path):
     folder.mkdir(parents=True)
     (folder / "mlx5_0").symlink_to(function / "infiniband/mlx5_0")
     (folder / "rxe0").symlink_to(soft)
-    script = PLACES.replace("/sys/", f"{tmp_path}/")
+    script = pods.PLACES.replace("/sys/", f"{tmp_path}/")
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("place mlx5_0 0000:81:00.0\n", "")
 
@@ -128,20 +120,20 @@ def test_the_shell_alone_says_where_devices_sit(tmp_path):
 )
 def test_only_a_pod_whose_annotation_has_a_device_is_not_asked_for_devices(annotation, named):
     """Whoever is not asked has one by the annotation: nothing it prints can be needed."""
-    document = pod(**{OWN_STATUS: annotation})
-    assert names_devices(document) is named
+    document = pod(**{pods.OWN_STATUS: annotation})
+    assert pods.names_devices(document) is named
     if named:
-        assert paired_pod(document, "").devices[0].name == "mlx5_0"
+        assert pods.paired_pod(document, "").devices[0].name == "mlx5_0"
     else:
         with pytest.raises(Refused, match="no RDMA device of its own"):
-            paired_pod(document, "")
-    assert not names_devices(pod())
+            pods.paired_pod(document, "")
+    assert not pods.names_devices(pod())
 
 
 def test_the_rates_of_ports_need_no_input_and_no_program():
     """The shell alone reads them, on this machine too, whether it has such ports or not."""
     done = subprocess.run(
-        ["sh", "-c", PORT_RATES],
+        ["sh", "-c", pods.PORT_RATES],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -149,7 +141,7 @@ def test_the_rates_of_ports_need_no_input_and_no_program():
     )
     assert not done.stderr
     assert all(re.match(r"port \S+ \d+ (card|soft) ", line) for line in done.stdout.splitlines())
-    assert PROBE.startswith(PORT_RATES)
+    assert pods.PROBE.startswith(pods.PORT_RATES)
 
 
 @pytest.mark.parametrize("answer", ["", CARDS, "{}", '{"UCX_NET_DEVICES": ""}'])
@@ -161,16 +153,16 @@ def test_a_pod_without_a_device_is_refused(answer):
 def test_a_pod_that_does_not_run_is_refused():
     waiting = pod() | {"status": {"phase": "Pending"}}
     with pytest.raises(Refused, match="does not run"):
-        paired_pod(waiting, "")
+        pods.paired_pod(waiting, "")
 
 
 @given(JSONS, JSONS, st.text())
 def test_nothing_that_a_pod_says_breaks_it(annotation, variables, text):
     """It becomes words of a command line, never options or a shell's own signs."""
-    document = pod(**{OWN_STATUS: json.dumps(annotation)})
+    document = pod(**{pods.OWN_STATUS: json.dumps(annotation)})
     try:
         answer = f"{text}\n{json.dumps(variables)}"
-        pods_own = paired_pod(document, answer, [PublishedCard("nic", rdma=text)]).devices
+        pods_own = pods.paired_pod(document, answer, [PublishedCard("nic", rdma=text)]).devices
     except Refused:
         return
     for device in pods_own:
@@ -208,7 +200,7 @@ REASONS = st.lists(st.sampled_from(["", "", "its port is down"]), min_size=1, ma
 @given(st.sampled_from(Mode), REASONS, st.integers(0, 40))
 def test_shares_are_never_more_than_are_healthy(mode, reasons, healthy):
     """With more the pod would wait for ever."""
-    made = own_pods({"a": report(mode, reasons, healthy)}, "", "image")
+    made = pods.own_pods({"a": report(mode, reasons, healthy)}, "", "image")
     if mode is Mode.SRIOV or not healthy:
         assert not made.by_node
         assert made.left_out["a"]
@@ -222,7 +214,7 @@ def test_shares_are_never_more_than_are_healthy(mode, reasons, healthy):
 
 
 def test_the_pod_is_on_the_node_s_network_and_is_placed_on_tainted_nodes():
-    made = own_pods({"a": report("hca", [""], 1000)}, HCA, "registry.example.com/perftest:1")
+    made = pods.own_pods({"a": report("hca", [""], 1000)}, HCA, "registry.example.com/perftest:1")
     spec = pod_for(made.by_node["a"], "a", "run", "file")["spec"]
     assert spec["hostNetwork"] is True
     assert spec["tolerations"] == [{"operator": "Exists", "effect": "NoSchedule"}]
@@ -232,7 +224,7 @@ def test_the_pod_is_on_the_node_s_network_and_is_placed_on_tainted_nodes():
 
 def test_nodes_without_the_resource_are_told():
     reports = {"a": report("hca", [""], 1000), "b": report("hca", [""], 1000, IB)}
-    made = own_pods(reports, HCA, "image")
+    made = pods.own_pods(reports, HCA, "image")
     assert (set(made.by_node), made.left_out) == (
         {"a"},
         {"b": "its NodeReport has no pool rdma/hca"},
@@ -254,5 +246,5 @@ def test_nodes_without_the_resource_are_told():
 )
 def test_without_one_resource_it_is_refused_with_what_to_do(reports, wanted, words):
     with pytest.raises(Refused) as refusal:
-        own_pods(reports, wanted, "image")
+        pods.own_pods(reports, wanted, "image")
     assert words in str(refusal.value)

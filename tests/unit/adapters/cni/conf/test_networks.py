@@ -12,16 +12,7 @@ from kube_rdma.adapters.cni.conf.folder import FolderTiming, remove
 from kube_rdma.attach.rules.callers import Role, role
 from kube_rdma.attach.rules.conflist import ENTRY, plan, plugins, type_of, unplan
 from kube_rdma.attach.rules.requests import ANNOTATION
-from kube_rdma.model.attach.cni import (
-    ANNOTATIONS,
-    PLUGIN,
-    CniInterface,
-    CniResult,
-    ConfFile,
-    LinkAddress,
-    LinkRoute,
-    Wiring,
-)
+from kube_rdma.model.attach import cni
 from tests.kit.libcni import as_given, previous, valid
 from tests.unit.adapters.cni.conf.host import Host
 
@@ -35,7 +26,7 @@ class Node:
 
     default: str
     version: str
-    wiring: Wiring = Wiring.CHAIN
+    wiring: cni.Wiring = cni.Wiring.CHAIN
     guard: str = ""
 
 
@@ -50,9 +41,9 @@ NODES = {
     "terway-old": Node("10-terway.conf", "0.3.0"),
     "terway": Node("10-terway.conflist", "0.4.0", guard="Cilium"),
     "cello": Node("10-cello.conflist", "0.3.1", guard="Cilium"),
-    "vke": Node("01-cello-meta.conflist", "0.3.1", Wiring.DELEGATE),
+    "vke": Node("01-cello-meta.conflist", "0.3.1", cni.Wiring.DELEGATE),
     "ovn-kubernetes": Node("10-ovn-kubernetes.conf", "0.4.0"),
-    "openshift": Node("00-multus.conf", "0.3.1", Wiring.DELEGATE),
+    "openshift": Node("00-multus.conf", "0.3.1", cni.Wiring.DELEGATE),
     "kindnet": Node("10-kindnet.conflist", "0.3.1"),
     "kindnet-networking": Node("10-kindnet.conflist", "0.4.0"),
     "antrea": Node("10-antrea.conflist", "0.3.0"),
@@ -63,12 +54,12 @@ NODES = {
     "crio": Node("10-crio-bridge.conflist", "1.0.0"),
     "weave": Node("10-weave.conflist", "0.3.0"),
 }
-CHAINED = [name for name, node in NODES.items() if node.wiring is Wiring.CHAIN]
+CHAINED = [name for name, node in NODES.items() if node.wiring is cni.Wiring.CHAIN]
 
 
 def files(name):
     return tuple(
-        ConfFile(path.name, path.read_text()) for path in sorted((FOLDERS / name).iterdir())
+        cni.ConfFile(path.name, path.read_text()) for path in sorted((FOLDERS / name).iterdir())
     )
 
 
@@ -79,11 +70,11 @@ def called(name):
 
 
 def address(text, gateway, link):
-    return LinkAddress(ip_interface(text), ip_address(gateway), link)
+    return cni.LinkAddress(ip_interface(text), ip_address(gateway), link)
 
 
 def route(to, via):
-    return LinkRoute(ip_network(to), ip_address(via))
+    return cni.LinkRoute(ip_network(to), ip_address(via))
 
 
 def test_every_folder_is_in_the_table():
@@ -99,7 +90,7 @@ def test_the_entry_goes_in_and_leaves_no_trace(name):
     after = {file.name: file for file in (*before, *made.writes)}
     default = json.loads(next(file.text for file in before if file.name == node.default))
     assert default["cniVersion"] == node.version
-    if node.wiring is Wiring.CHAIN:
+    if node.wiring is cni.Wiring.CHAIN:
         assert called(name)["plugins"] == [*plugins(default), ENTRY]
     assert not plan(tuple(after.values())).changes
     undone = unplan(tuple(after.values()))
@@ -120,7 +111,7 @@ async def test_the_keeper_writes_it_and_uninstall_takes_it_out(name, tmp_path):
         await host.until(1)
         texts = [path.read_text() for path in host.folder.path.iterdir()]
         chained = sum('"chain": true' in text for text in texts)
-        assert chained == (NODES[name].wiring is Wiring.CHAIN)
+        assert chained == (NODES[name].wiring is cni.Wiring.CHAIN)
     (kept,) = host.told
     assert (kept.error, kept.plan.wiring) == (None, NODES[name].wiring)
     remove(host.folder, host.binaries, unplan)
@@ -135,10 +126,10 @@ def test_a_call_from_there_is_understood(name, verb):
     environment, text = as_given(document, verb, annotations={ANNOTATION: "rdma"})
     call = wire.decode(environment, text, 7)
     assert (call.version, call.network) == (NODES[name].version, document["name"])
-    assert (call.plugin, call.marked, role(call)) == (PLUGIN, True, Role.CHAIN)
+    assert (call.plugin, call.marked, role(call)) == (cni.PLUGIN, True, Role.CHAIN)
     assert call.annotations == ((ANNOTATION, "rdma"),)
-    assert call.previous == CniResult(
-        (CniInterface("veth1"), CniInterface("eth0", "", "/run/netns/a")),
+    assert call.previous == cni.CniResult(
+        (cni.CniInterface("veth1"), cni.CniInterface("eth0", "", "/run/netns/a")),
         (address("10.1.2.3/24", "10.1.2.1", 1), address("fd00::3/64", "fd00::1", 1)),
         (route("0.0.0.0/0", "10.1.2.1"),),
     )
@@ -149,15 +140,15 @@ def test_an_answer_has_the_form_of_its_version(name):
     """What libcni checks when it reads the result again; what was before is all in it."""
     environment, text = as_given(called(name), "ADD", annotations={ANNOTATION: "rdma"})
     call = wire.decode(environment, text, 7)
-    ours = CniResult(
-        (CniInterface("net1", "02:00:00:00:00:01", "/run/netns/a", 9000),),
+    ours = cni.CniResult(
+        (cni.CniInterface("net1", "02:00:00:00:00:01", "/run/netns/a", 9000),),
         (address("192.168.1.5/24", "192.168.1.1", 0),),
         (route("192.168.0.0/16", "192.168.1.1"),),
     )
     answer = json.loads(wire.encode(call, ours))
     assert valid(answer, NODES[name].version)
     assert answer["ips"][:2] == previous(NODES[name].version)["ips"]
-    assert json.loads(wire.encode(call, CniResult())) == previous(NODES[name].version)
+    assert json.loads(wire.encode(call, cni.CniResult())) == previous(NODES[name].version)
 
 
 @pytest.mark.parametrize("version", ["0.3.0", "0.3.1", "0.4.0"])
@@ -165,7 +156,7 @@ def test_a_result_of_later_versions_becomes_one_of_its_own(version):
     """Some runtime hands over what a newer plugin said as it is: families are told before 1.0.0."""
     listed = {"cniVersion": version, "name": "net", "plugins": [{"type": "ptp"}, ENTRY]}
     environment, text = as_given(listed, "ADD", shape="1.1.0")
-    answer = json.loads(wire.encode(wire.decode(environment, text, 7), CniResult()))
+    answer = json.loads(wire.encode(wire.decode(environment, text, 7), cni.CniResult()))
     assert [one["version"] for one in answer["ips"]] == ["4", "6"]
     assert valid(answer, version)
-    assert ANNOTATIONS in json.loads(text)["runtimeConfig"]
+    assert cni.ANNOTATIONS in json.loads(text)["runtimeConfig"]

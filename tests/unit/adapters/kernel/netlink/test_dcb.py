@@ -9,13 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_base.errors import Unavailable
+from kube_rdma.adapters.kernel.netlink import dcb
 from kube_rdma.adapters.kernel.netlink.codec import decode_attributes
-from kube_rdma.adapters.kernel.netlink.dcb import (
-    decode_flow_control,
-    read_ecn,
-    read_flow_control,
-    request,
-)
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.doctor import ObservedFlowControl
 from kube_rdma_lab.native.tree_text import write
@@ -35,13 +30,13 @@ from tests.kit.dcb import answer
     ],
 )
 def test_an_answer_tells_priorities_and_the_trusted_field(facts, driver, seen):
-    decoded = decode_flow_control(answer("eth0", **facts), "eth0", driver)
+    decoded = dcb.decode_flow_control(answer("eth0", **facts), "eth0", driver)
     assert decoded == ObservedFlowControl("eth0", *seen)
 
 
 def test_a_request_names_the_interface():
     """DCB_CMD_IEEE_GET with DCB_ATTR_IFNAME, a text that ends with a zero."""
-    asked = request("ens1f0np0")
+    asked = dcb.request("ens1f0np0")
     assert asked[:4] == bytes([0, 21, 0, 0])
     (name,) = decode_attributes(asked[4:])
     assert (name.type, name.value) == (1, b"ens1f0np0\0")
@@ -50,7 +45,7 @@ def test_a_request_names_the_interface():
 @given(st.binary(max_size=200))
 def test_no_answer_is_too_strange(payload):
     try:
-        seen = decode_flow_control(payload, "eth0", "mlx5_core")
+        seen = dcb.decode_flow_control(payload, "eth0", "mlx5_core")
     except Unavailable:
         return
     assert set(seen.pfc or ()) <= set(range(8))
@@ -58,7 +53,7 @@ def test_no_answer_is_too_strange(payload):
 
 @given(st.integers(0, 255))
 def test_every_priority_of_the_mask_is_told(mask):
-    seen = decode_flow_control(answer("eth0", pfc=mask), "eth0", "")
+    seen = dcb.decode_flow_control(answer("eth0", pfc=mask), "eth0", "")
     assert sum(1 << number for number in seen.pfc) == mask
 
 
@@ -67,19 +62,19 @@ def test_ecn_is_told_by_files_for_each_priority(tmp_path):
     for number in range(8):
         write(tmp_path, f"{folder}/{number}", str(int(number in (3, 5))))
     tree = SysfsTree(tmp_path)
-    assert read_ecn(tree, "eth0") == (3, 5)
-    assert read_ecn(tree, "eth1") is None
+    assert dcb.read_ecn(tree, "eth0") == (3, 5)
+    assert dcb.read_ecn(tree, "eth1") is None
     (tmp_path / folder / "7").unlink()
-    assert read_ecn(tree, "eth0") is None
+    assert dcb.read_ecn(tree, "eth0") is None
 
 
 def test_this_kernel_says_nothing_of_an_interface_without_dcb():
     """The loopback interface has no driver that could."""
     with pytest.raises(Unavailable, match="no driver of a RoCE port"):
-        read_flow_control([("lo", "")])
-    assert read_flow_control([]) == ()
+        dcb.read_flow_control([("lo", "")])
+    assert dcb.read_flow_control([]) == ()
 
 
 def test_a_struct_that_is_too_short_tells_no_pfc():
     cut = struct.pack("=BBH", 0, 21, 0) + struct.pack("=HH", 8, 13) + struct.pack("=HH", 4, 2)
-    assert decode_flow_control(cut, "eth0", "").pfc is None
+    assert dcb.decode_flow_control(cut, "eth0", "").pfc is None

@@ -12,19 +12,8 @@ from hypothesis import strategies as st
 
 from kube_base.errors import Unavailable
 from kube_base.frozen import replace
+from kube_rdma.adapters.kernel.netlink import rdma_read
 from kube_rdma.adapters.kernel.netlink.codec import Attribute, encode_attributes
-from kube_rdma.adapters.kernel.netlink.rdma_read import (
-    Attr,
-    LinkDevice,
-    LinkPort,
-    LinkView,
-    decode_device,
-    decode_mode,
-    decode_port,
-    decode_queue_pairs,
-    merge,
-    read_links,
-)
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma.model.device import PhysicalState, PortState, QueuePair
 from kube_rdma.model.survey import Fault, NamespaceMode
@@ -37,7 +26,7 @@ def payload(**values):
     """An answer's payload: numbers as (format, number), strings as themselves."""
     return encode_attributes(
         Attribute(
-            Attr[name],
+            rdma_read.Attr[name],
             value.encode() + b"\0" if isinstance(value, str) else struct.pack(*value),
         )
         for name, value in values.items()
@@ -52,7 +41,7 @@ def payload(**values):
 def test_a_device_is_read_from_its_attributes(index, name, firmware):
     values = {"DEV_INDEX": ("=I", index), "DEV_NAME": name}
     values |= {"FW_VERSION": firmware} if firmware else {}
-    assert decode_device(payload(**values)) == LinkDevice(index, name, firmware)
+    assert rdma_read.decode_device(payload(**values)) == rdma_read.LinkDevice(index, name, firmware)
 
 
 @pytest.mark.parametrize(
@@ -62,11 +51,15 @@ def test_a_port_is_read_from_its_attributes(number, state):
     data = payload(
         PORT_INDEX=("=I", 1), PORT_STATE=("=B", number), PORT_PHYS_STATE=("=B", 5), NDEV_NAME="eth0"
     )
-    assert decode_port(data) == LinkPort(1, state, PhysicalState.LINK_UP, "eth0")
+    assert rdma_read.decode_port(data) == rdma_read.LinkPort(
+        1, state, PhysicalState.LINK_UP, "eth0"
+    )
 
 
 def test_what_an_answer_does_not_carry_is_not_made_up():
-    assert decode_port(payload(PORT_INDEX=("=I", 2))) == LinkPort(2, None, None, None)
+    assert rdma_read.decode_port(payload(PORT_INDEX=("=I", 2))) == rdma_read.LinkPort(
+        2, None, None, None
+    )
 
 
 @pytest.mark.parametrize(
@@ -79,12 +72,12 @@ def test_what_an_answer_does_not_carry_is_not_made_up():
     ],
 )
 def test_the_namespace_mode_is_shared_exclusive_or_not_told(answers, mode):
-    assert decode_mode(*answers) is mode
+    assert rdma_read.decode_mode(*answers) is mode
 
 
 @given(st.binary(max_size=60))
 def test_garbage_is_a_value_or_unavailable(garbage):
-    for read in (decode_device, decode_port, decode_mode):
+    for read in (rdma_read.decode_device, rdma_read.decode_port, rdma_read.decode_mode):
         with suppress(Unavailable):
             read(garbage)
 
@@ -95,12 +88,12 @@ def test_garbage_is_a_value_or_unavailable(garbage):
         payload(DEV_INDEX=("=B", 1), DEV_NAME="rxe0"),
         payload(DEV_INDEX=("=I", 1)),
         payload(DEV_NAME="rxe0"),
-        encode_attributes([Attribute(Attr.DEV_NAME, b"\xff")]),
+        encode_attributes([Attribute(rdma_read.Attr.DEV_NAME, b"\xff")]),
     ],
 )
 def test_a_device_without_index_or_name_is_refused(data):
     with pytest.raises(Unavailable):
-        decode_device(data)
+        rdma_read.decode_device(data)
 
 
 @pytest.fixture(scope="module")
@@ -123,18 +116,18 @@ def view_of(survey, netdev="same", **changes):
     for index, device in enumerate(survey.devices):
         ports = tuple(
             replace(
-                LinkPort(p.number, p.state, p.physical_state, p.netdev),
+                rdma_read.LinkPort(p.number, p.state, p.physical_state, p.netdev),
                 **changes | ({} if netdev == "same" else {"netdev": netdev}),
             )
             for p in device.ports
         )
-        devices.append(LinkDevice(index, device.name, device.firmware, ports))
-    return LinkView(tuple(devices), NamespaceMode.SHARED)
+        devices.append(rdma_read.LinkDevice(index, device.name, device.firmware, ports))
+    return rdma_read.LinkView(tuple(devices), NamespaceMode.SHARED)
 
 
 def test_where_both_agree_only_the_namespace_mode_is_new(hard, soft):
     for survey in (hard, soft):
-        assert merge(survey, view_of(survey)) == replace(
+        assert rdma_read.merge(survey, view_of(survey)) == replace(
             survey, namespace_mode=NamespaceMode.SHARED
         )
 
@@ -142,7 +135,7 @@ def test_where_both_agree_only_the_namespace_mode_is_new(hard, soft):
 def test_netlink_wins_on_state_firmware_and_interface(hard):
     view = view_of(hard, netdev="bond0", state=PortState.ARMED)
     view = replace(view, devices=tuple(replace(d, firmware="99") for d in view.devices))
-    device = merge(hard, view).devices[0]
+    device = rdma_read.merge(hard, view).devices[0]
     port = device.ports[0]
     assert (port.state, port.netdev, device.firmware) == (PortState.ARMED, "bond0", "99")
     assert (port.gids, port.rate_gbps) == (hard.devices[0].ports[0].gids, 100.0)
@@ -152,31 +145,31 @@ def test_netlink_wins_on_state_firmware_and_interface(hard):
 def test_a_bond_stays_unless_netlink_names_another_interface(hard, netdev, bond):
     port = replace(hard.devices[0].ports[0], bond="bond0")
     bonded = replace(hard, devices=(replace(hard.devices[0], ports=(port,)),))
-    assert merge(bonded, view_of(bonded, netdev=netdev)).devices[0].ports[0].bond == bond
+    assert rdma_read.merge(bonded, view_of(bonded, netdev=netdev)).devices[0].ports[0].bond == bond
 
 
 def test_silence_of_netlink_takes_nothing_from_hardware(hard):
     view = view_of(hard, netdev=None, state=None, physical_state=None)
-    assert merge(hard, view).devices == hard.devices
+    assert rdma_read.merge(hard, view).devices == hard.devices
 
 
 def test_a_soft_link_in_a_pod_has_no_interface_here_and_keeps_its_identity(soft):
-    device = merge(soft, view_of(soft, netdev=None)).devices[0]
+    device = rdma_read.merge(soft, view_of(soft, netdev=None)).devices[0]
     assert (device.identity, device.ports[0].netdev) == ("rxe0@eth0", None)
     assert (device.seat, device.numa_node) == (None, None)
 
 
 def test_a_soft_link_that_sysfs_cannot_place_is_placed_by_netlink(soft):
     unplaced = replace(soft, devices=(replace(soft.devices[0], identity="rxe0"),))
-    assert merge(unplaced, view_of(soft)).devices[0].identity == "rxe0@eth0"
+    assert rdma_read.merge(unplaced, view_of(soft)).devices[0].identity == "rxe0@eth0"
 
 
 def test_a_device_that_only_one_of_them_shows_is_a_fault(soft):
     view = view_of(soft)
-    faults = merge(replace(soft, devices=soft.devices[:1]), view).faults
+    faults = rdma_read.merge(replace(soft, devices=soft.devices[:1]), view).faults
     assert [f.path for f in faults] == ["class/infiniband/rxe1"]
     assert "sysfs does not" in faults[0].reason
-    faults = merge(soft, replace(view, devices=view.devices[1:])).faults
+    faults = rdma_read.merge(soft, replace(view, devices=view.devices[1:])).faults
     assert faults == (
         Fault("class/infiniband/rxe0", "sysfs shows this device, RDMA netlink does not"),
     )
@@ -184,7 +177,7 @@ def test_a_device_that_only_one_of_them_shows_is_a_fault(soft):
 
 def test_the_running_kernel_answers_or_says_that_it_has_no_rdma():
     try:
-        found = " ".join(device.name for device in read_links().devices)
+        found = " ".join(device.name for device in rdma_read.read_links().devices)
     except Unavailable as error:
         found = str(error)
     # /sys/class/infiniband is there exactly when ib_core is loaded.
@@ -223,7 +216,7 @@ def test_queue_pairs_of_processes_are_read():
         entry(42, 0, 79),
         entry(2, 3, 0),  # its process is a zombie
     )
-    assert list(decode_queue_pairs("mlx5_0", answer)) == [
+    assert list(rdma_read.decode_queue_pairs("mlx5_0", answer)) == [
         QueuePair("mlx5_0", "RC", 77, ready=True),
         QueuePair("mlx5_0", "UD", 78),
         QueuePair("mlx5_0", "DRIVER", 77, ready=True),
@@ -232,14 +225,14 @@ def test_queue_pairs_of_processes_are_read():
 
 
 def test_a_device_without_queue_pairs_answers_an_empty_table():
-    assert list(decode_queue_pairs("mlx5_0", table())) == []
-    assert list(decode_queue_pairs("mlx5_0", b"")) == []
+    assert list(rdma_read.decode_queue_pairs("mlx5_0", table())) == []
+    assert list(rdma_read.decode_queue_pairs("mlx5_0", b"")) == []
 
 
 @given(st.binary(max_size=200))
 def test_nonsense_of_queue_pairs_is_unavailable_or_nothing(payload):
     try:
-        for pair in decode_queue_pairs("mlx5_0", payload):
+        for pair in rdma_read.decode_queue_pairs("mlx5_0", payload):
             assert pair.pid
     except Unavailable:
         pass
@@ -247,4 +240,4 @@ def test_nonsense_of_queue_pairs_is_unavailable_or_nothing(payload):
 
 def test_half_a_queue_pair_is_refused():
     with pytest.raises(Unavailable):
-        list(decode_queue_pairs("mlx5_0", table(entry(2, 3, 7))[:-1]))
+        list(rdma_read.decode_queue_pairs("mlx5_0", table(entry(2, 3, 7))[:-1]))

@@ -12,18 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_base.errors import Unavailable
+from kube_rdma.adapters.kernel.netlink import rtnl_read
 from kube_rdma.adapters.kernel.netlink.codec import Attribute, encode_attributes
-from kube_rdma.adapters.kernel.netlink.rtnl_read import (
-    decode_default_route,
-    decode_interface,
-    interfaces,
-    names,
-    open_rtnl,
-    read_default_routes,
-    read_holders,
-    resolve_nexthops,
-    seen_links,
-)
 
 MAIN, LOCAL = 254, 255
 UNICAST, UNREACHABLE = 1, 7
@@ -53,7 +43,7 @@ GATEWAY = encode_attributes([Attribute(5, bytes((10, 0, 0, 1)))])
 
 @pytest.mark.parametrize("family", [AF_INET, AF_INET6])
 def test_a_default_route_names_its_interface(family):
-    assert decode_default_route(route(family, oif=u32(4))) == ({4}, set())
+    assert rtnl_read.decode_default_route(route(family, oif=u32(4))) == ({4}, set())
 
 
 @pytest.mark.parametrize(
@@ -66,22 +56,22 @@ def test_a_default_route_names_its_interface(family):
     ],
 )
 def test_other_routes_name_none(other):
-    assert decode_default_route(route(**other, oif=u32(4))) == (set(), set())
+    assert rtnl_read.decode_default_route(route(**other, oif=u32(4))) == (set(), set())
 
 
 def test_the_number_of_a_large_table_stands_in_an_attribute():
     payload = route(table=MAIN, oif=u32(4)) + attributes(table=u32(1000))
-    assert decode_default_route(payload) == (set(), set())
+    assert rtnl_read.decode_default_route(payload) == (set(), set())
 
 
 def test_a_multipath_route_names_all_its_interfaces():
     hops = hop(4, GATEWAY) + hop(7)
-    assert decode_default_route(route(multipath=hops)) == ({4, 7}, set())
+    assert rtnl_read.decode_default_route(route(multipath=hops)) == ({4, 7}, set())
 
 
 def test_a_route_over_a_nexthop_object_is_resolved_only_where_the_kernel_does_not():
-    assert decode_default_route(route(nh_id=u32(9))) == (set(), {9})
-    assert decode_default_route(route(nh_id=u32(9), oif=u32(4))) == ({4}, set())
+    assert rtnl_read.decode_default_route(route(nh_id=u32(9))) == (set(), {9})
+    assert rtnl_read.decode_default_route(route(nh_id=u32(9), oif=u32(4))) == ({4}, set())
 
 
 def nexthop(number, *, oif=None, group=()):
@@ -93,62 +83,64 @@ def nexthop(number, *, oif=None, group=()):
 
 def test_nexthop_objects_and_groups_of_them_lead_to_interfaces():
     objects = (nexthop(1, oif=4), nexthop(2, oif=7), nexthop(3, oif=8), nexthop(9, group=(1, 2)))
-    assert resolve_nexthops({9}, objects) == {4, 7}
-    assert resolve_nexthops({3, 10}, objects) == {8}
+    assert rtnl_read.resolve_nexthops({9}, objects) == {4, 7}
+    assert rtnl_read.resolve_nexthops({3, 10}, objects) == {8}
 
 
 def test_an_interface_names_the_function_it_sits_on():
     head = struct.pack("=BxHiII", 0, 32, 5, 0x1, 0)
     facts = {"name": b"ib0\0", "carrier": b"\x01"}
     there = {"parent": b"0000:81:00.0\0", "bus": b"pci\0"}
-    link = decode_interface(head + attributes(**facts, **there))
+    link = rtnl_read.decode_interface(head + attributes(**facts, **there))
     assert (link.seen.name, link.seen.index, link.hardware) == ("ib0", 5, 32)
     assert (link.seen.up, link.carrier, link.seen.pci) == (True, True, "0000:81:00.0")
-    virtio = decode_interface(head + attributes(**facts, parent=b"virtio2\0", bus=b"virtio\0"))
+    virtio = rtnl_read.decode_interface(
+        head + attributes(**facts, parent=b"virtio2\0", bus=b"virtio\0")
+    )
     assert virtio.seen.pci is None
     with pytest.raises(Unavailable, match="not a PCI address: '0000'"):
-        decode_interface(head + attributes(**facts, parent=b"0000\0", bus=b"pci\0"))
+        rtnl_read.decode_interface(head + attributes(**facts, parent=b"0000\0", bus=b"pci\0"))
 
 
 def test_the_carrier_of_an_interface_that_is_down_says_nothing():
     head = struct.pack("=BxHiII", 0, 1, 5, 0, 0)
-    link = decode_interface(head + attributes(name=b"eth0\0", carrier=b"\x01"))
+    link = rtnl_read.decode_interface(head + attributes(name=b"eth0\0", carrier=b"\x01"))
     assert (link.seen.up, link.carrier, link.seen.pci) == (False, None, None)
 
 
 @given(st.binary(max_size=80))
 def test_garbage_is_a_value_or_unavailable(garbage):
-    readers = (decode_interface, decode_default_route)
-    for read in (*readers, lambda data: resolve_nexthops({1}, (data,))):
+    readers = (rtnl_read.decode_interface, rtnl_read.decode_default_route)
+    for read in (*readers, lambda data: rtnl_read.resolve_nexthops({1}, (data,))):
         with suppress(Unavailable):
             read(garbage)
 
 
 def test_a_hop_that_is_cut_short_is_said_to_be():
     with pytest.raises(Unavailable, match="cut short"):
-        decode_default_route(route(multipath=bytes(8)))
+        rtnl_read.decode_default_route(route(multipath=bytes(8)))
 
 
 def test_the_running_kernel_tells_what_sysfs_and_proc_tell():
-    with open_rtnl() as netlink:
-        found = {link.seen.name: link.seen for link in interfaces(netlink)}
+    with rtnl_read.open_rtnl() as netlink:
+        found = {link.seen.name: link.seen for link in rtnl_read.interfaces(netlink)}
     for name, link in found.items():
         assert int(Path(f"/sys/class/net/{name}/ifindex").read_text()) == link.index
     lines = [line.split() for line in Path("/proc/net/route").read_text().splitlines()[1:]]
     defaults = {words[0] for words in lines if words[1] == words[7] == "00000000"}
-    assert defaults <= set(read_default_routes()) <= set(found)
+    assert defaults <= set(rtnl_read.read_default_routes()) <= set(found)
 
 
 def test_an_address_of_the_node_is_on_the_interface_that_has_it():
     """Asked of the running kernel; one that no interface has is nowhere."""
-    assert read_holders({"192.0.2.77": "nobody's"}) == read_holders({}) == {}
-    with open_rtnl() as netlink:
-        links = [link for link in seen_links(netlink) if link.addresses]
+    assert rtnl_read.read_holders({"192.0.2.77": "nobody's"}) == rtnl_read.read_holders({}) == {}
+    with rtnl_read.open_rtnl() as netlink:
+        links = [link for link in rtnl_read.seen_links(netlink) if link.addresses]
     for link in links:
         address, _ = link.addresses[0]
-        assert link.name in read_holders({str(address): "it"})
+        assert link.name in rtnl_read.read_holders({str(address): "it"})
 
 
 def test_an_interface_that_is_gone_again_has_no_name():
-    with open_rtnl() as netlink:
-        assert list(names(netlink, [0x7FFFFFF0, 1])) == ["lo"]
+    with rtnl_read.open_rtnl() as netlink:
+        assert list(rtnl_read.names(netlink, [0x7FFFFFF0, 1])) == ["lo"]

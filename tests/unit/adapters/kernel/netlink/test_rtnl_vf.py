@@ -14,15 +14,8 @@ from hypothesis import strategies as st
 
 from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
+from kube_rdma.adapters.kernel.netlink import rtnl_vf
 from kube_rdma.adapters.kernel.netlink.codec import Attribute, encode_attributes
-from kube_rdma.adapters.kernel.netlink.rtnl_vf import (
-    changes,
-    decode_physical,
-    reset_function,
-    seen_functions,
-    sent,
-    set_function,
-)
 from kube_rdma.model.pools import (
     FunctionSettings,
     LinkState,
@@ -90,7 +83,7 @@ def test_each_setting_is_sent_as_iproute2_sends_it(words):
 
 def messages(now=AS_MADE, **wanted):
     """What is sent to get there, without struct ifinfomsg."""
-    found = list(changes(INDEX, NUMBER, FunctionSettings(**wanted), now))
+    found = list(rtnl_vf.changes(INDEX, NUMBER, FunctionSettings(**wanted), now))
     for one in found:
         assert (one.request.kind, one.request.flags) == (19, 0)
         assert one.request.body[:16] == struct.pack("=BxHiII", 0, 0, INDEX, 0, 0)
@@ -154,7 +147,9 @@ def test_what_is_right_already_is_not_sent():
 def test_what_is_set_keeps_its_order():
     """The VLAN before the MAC, which resets many a function."""
     wanted = {"mac": "02:00:00:00:00:01", "vlan": 7, "trust": True, "max_rate": 9}
-    words = [one.what for one in changes(INDEX, NUMBER, FunctionSettings(**wanted), AS_MADE)]
+    words = [
+        one.what for one in rtnl_vf.changes(INDEX, NUMBER, FunctionSettings(**wanted), AS_MADE)
+    ]
     assert words == [
         "trust on",
         "VLAN 7 (802.1q, priority 0)",
@@ -164,7 +159,9 @@ def test_what_is_set_keeps_its_order():
 
 
 def test_an_answer_tells_every_function():
-    found = decode_physical(answer(function(0), function(1, told=False, vlan=7, tag=b"\x88\xa8")))
+    found = rtnl_vf.decode_physical(
+        answer(function(0), function(1, told=False, vlan=7, tag=b"\x88\xa8"))
+    )
     assert (found.interface.seen.name, found.seated) == ("ens1f0", True)
     mac = "02:00:00:00:00:01"
     plain = FunctionSettings(mac, 0, 0, VlanProtocol.CUSTOMER, True, True, LinkState.AUTO, 1, 100)
@@ -174,13 +171,13 @@ def test_an_answer_tells_every_function():
 
 def test_a_card_without_functions_has_none():
     head = struct.pack("=BxHiII", 0, 1, INDEX, 1, 0)
-    found = decode_physical(head + encode_attributes([Attribute(3, b"eth0\0")]))
+    found = rtnl_vf.decode_physical(head + encode_attributes([Attribute(3, b"eth0\0")]))
     assert (found.functions, found.seated) == ({}, False)
 
 
 def test_an_infiniband_function_has_no_mac():
     """Its link layer address is made of a GUID, and not set by this."""
-    assert decode_physical(answer(function(0), hardware=32)).functions[0].mac is None
+    assert rtnl_vf.decode_physical(answer(function(0), hardware=32)).functions[0].mac is None
 
 
 def test_an_infiniband_function_has_guids():
@@ -190,15 +187,15 @@ def test_an_infiniband_function_has_guids():
         Attribute(11, bytes(VfGuid(0, 0))),
     ]
     told = Attribute(1, function(0).value + encode_attributes(guids))
-    found = decode_physical(answer(told, hardware=32)).functions[0]
+    found = rtnl_vf.decode_physical(answer(told, hardware=32)).functions[0]
     assert (found.node_guid, found.port_guid) == (GUID, ZEROS)
-    silent = decode_physical(answer(function(0), hardware=32)).functions[0]
+    silent = rtnl_vf.decode_physical(answer(function(0), hardware=32)).functions[0]
     assert (silent.node_guid, silent.port_guid) == (None, None)
 
 
 def test_as_many_functions_as_a_card_has_are_told_in_one_answer():
     """An attribute has room for 64 KiB."""
-    many = decode_physical(answer(*map(function, range(256)))).functions
+    many = rtnl_vf.decode_physical(answer(*map(function, range(256)))).functions
     assert len(many) == 256
     assert many[255] == many[0]
 
@@ -208,7 +205,7 @@ def test_as_many_functions_as_a_card_has_are_told_in_one_answer():
 def test_noise_is_a_value_or_unavailable(noise):
     for payload in (noise, answer(Attribute(1, noise)), answer(function(0), Attribute(1, noise))):
         with suppress(Unavailable):
-            decode_physical(payload)
+            rtnl_vf.decode_physical(payload)
 
 
 GUIDS = st.binary(min_size=8, max_size=8).map(lambda octets: octets.hex(":"))
@@ -239,8 +236,8 @@ def test_all_messages_together_lead_to_what_is_wanted(wanted, now):
         **dict(parts(now)),
     )
     before = then
-    for one in changes(INDEX, NUMBER, wanted, now):
-        then = replace(then, **dict(parts(sent(one.request.body))))
+    for one in rtnl_vf.changes(INDEX, NUMBER, wanted, now):
+        then = replace(then, **dict(parts(rtnl_vf.sent(one.request.body))))
     assert then == replace(before, **dict(parts(wanted)))
 
 
@@ -265,26 +262,26 @@ TRUST = SetFunction(PLACE, FunctionSettings(trust=False), FunctionSettings(trust
 )
 def test_the_physical_function_is_found(interfaces, index):
     kernel = Kernel(*interfaces)
-    set_function(kernel, TRUST)
+    rtnl_vf.set_function(kernel, TRUST)
     assert kernel.set == [(index, FunctionSettings(trust=False))]
 
 
 def test_one_question_for_all_functions_of_a_card():
     """Those that are not there are left out."""
     places = [replace(PLACE, number=number) for number in range(3)]
-    found = dict(seen_functions(Kernel(answer(function(0), function(2))), places))
+    found = dict(rtnl_vf.seen_functions(Kernel(answer(function(0), function(2))), places))
     assert list(found) == [places[0], places[2]]
 
 
 def test_a_driver_that_takes_no_mac_back_keeps_it():
     """EINVAL for zeros; anything else is told."""
     undo = ResetFunction(PLACE, FunctionSettings(mac=NO_MAC))
-    reset_function(Kernel(answer(function(0)), refuse=errno.EINVAL), undo)
+    rtnl_vf.reset_function(Kernel(answer(function(0)), refuse=errno.EINVAL), undo)
     for code, kind in ((errno.EBUSY, Unavailable), (errno.EPERM, Refused)):
         with pytest.raises(kind, match="virtual function 0 of ens1f0, MAC 00:00"):
-            reset_function(Kernel(answer(function(0)), refuse=code), undo)
+            rtnl_vf.reset_function(Kernel(answer(function(0)), refuse=code), undo)
     with pytest.raises(Refused, match="what the card allows"):
-        reset_function(
+        rtnl_vf.reset_function(
             Kernel(answer(function(0)), refuse=errno.EINVAL),
             ResetFunction(PLACE, FunctionSettings(max_rate=0)),
         )

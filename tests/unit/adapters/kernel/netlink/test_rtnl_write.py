@@ -22,16 +22,7 @@ from kube_rdma.adapters.kernel.netlink.rtnl_read import (
     decode_rule,
 )
 from kube_rdma.adapters.kernel.pod.probe import advertisement, arp_announcement
-from kube_rdma.model.attach.steps import (
-    AddAddress,
-    AddRoute,
-    AddRule,
-    MakeLink,
-    MakeRdma,
-    SetLink,
-    TakeLink,
-    VirtualKind,
-)
+from kube_rdma.model.attach import steps
 from kube_rdma.model.device import PlannedHostLink
 
 CREATE_ONLY, CREATE_OR_REPLACE = 0x600, 0x500
@@ -58,8 +49,10 @@ def head(body):
     return struct.unpack_from("=BxHiII", body)[2:]
 
 
-def make(kind=VirtualKind.MACVLAN, **facts):
-    return rtnl_write.make_link(MakeLink(kind, PARENT, "net1", "kube-rdma c/net1", **facts), 9)
+def make(kind=steps.VirtualKind.MACVLAN, **facts):
+    return rtnl_write.make_link(
+        steps.MakeLink(kind, PARENT, "net1", "kube-rdma c/net1", **facts), 9
+    )
 
 
 def test_a_virtual_link_is_one_request_that_never_changes_another():
@@ -81,11 +74,11 @@ def test_a_virtual_link_is_one_request_that_never_changes_another():
 @pytest.mark.parametrize(
     ("kind", "mode", "pkey", "data"),
     [
-        (VirtualKind.MACVLAN, "", None, {1: u32(4)}),
-        (VirtualKind.IPVLAN, "", None, {1: u16(0)}),
-        (VirtualKind.IPVLAN, "l3s", None, {1: u16(2)}),
-        (VirtualKind.IPOIB, "", None, {2: u16(0)}),
-        (VirtualKind.IPOIB, "connected", 0x8005, {1: u16(0x8005), 2: u16(1)}),
+        (steps.VirtualKind.MACVLAN, "", None, {1: u32(4)}),
+        (steps.VirtualKind.IPVLAN, "", None, {1: u16(0)}),
+        (steps.VirtualKind.IPVLAN, "l3s", None, {1: u16(2)}),
+        (steps.VirtualKind.IPOIB, "", None, {2: u16(0)}),
+        (steps.VirtualKind.IPOIB, "connected", 0x8005, {1: u16(0x8005), 2: u16(1)}),
     ],
 )
 def test_each_kind_has_data_of_its_own(kind, mode, pkey, data):
@@ -94,27 +87,27 @@ def test_each_kind_has_data_of_its_own(kind, mode, pkey, data):
 
 
 def test_a_card_s_link_is_moved_and_renamed_in_one_request():
-    step = TakeLink(PlannedHostLink(7, "eth1"), "net1", None, 1500, MAC, up=True)
+    step = steps.TakeLink(PlannedHostLink(7, "eth1"), "net1", None, 1500, MAC, up=True)
     request = rtnl_write.take_link(step, 12, 9)
     assert (request.kind, head(request.body)) == (19, (12, 0, 0))
     assert found(request.body) == {28: u32(9), 3: b"net1\0"}
 
 
 def test_a_link_is_set_by_name_and_brought_up_in_one_request():
-    request = rtnl_write.set_link(SetLink("net1", 9000, MAC))
+    request = rtnl_write.set_link(steps.SetLink("net1", 9000, MAC))
     assert head(request.body) == (0, 1, 1)
     assert found(request.body) == {3: b"net1\0", 4: u32(9000), 1: bytes.fromhex("020000000001")}
-    assert found(rtnl_write.set_link(SetLink("net1")).body) == {3: b"net1\0"}
+    assert found(rtnl_write.set_link(steps.SetLink("net1")).body) == {3: b"net1\0"}
 
 
 def test_an_address_has_its_broadcast_and_no_duplicate_detection():
-    request = rtnl_write.add_address(AddAddress("net1", V4, 24), 3)
+    request = rtnl_write.add_address(steps.AddAddress("net1", V4, 24), 3)
     assert request.flags == CREATE_OR_REPLACE
     assert struct.unpack_from("=BBBBI", request.body) == (AF_INET, 24, 0, 0, 3)
     everyone = ip_address("10.9.0.255").packed
     assert found(request.body, 8) == {2: V4.packed, 1: V4.packed, 4: everyone}
-    assert 4 not in found(rtnl_write.add_address(AddAddress("net1", V4, 32), 3).body, 8)
-    six = rtnl_write.add_address(AddAddress("net1", V6, 64), 3)
+    assert 4 not in found(rtnl_write.add_address(steps.AddAddress("net1", V4, 32), 3).body, 8)
+    six = rtnl_write.add_address(steps.AddAddress("net1", V6, 64), 3)
     assert struct.unpack_from("=BBBBI", six.body) == (AF_INET6, 64, 2, 0, 3)
 
 
@@ -128,7 +121,7 @@ def test_a_route_is_read_as_it_was_written(to, direct, table):
     if table == 255:
         return
     via = None if direct else to.network_address + 0
-    route = AddRoute("net1", to, via, None, table)
+    route = steps.AddRoute("net1", to, via, None, table)
     request = rtnl_write.add_route(route, 3)
     assert request.flags == CREATE_OR_REPLACE
     assert list(decode_route(request.body, {3: "net1"})) == [route]
@@ -138,25 +131,25 @@ def test_a_route_is_read_as_it_was_written(to, direct, table):
 def test_a_next_hop_in_no_subnet_has_its_flag():
     """RTNH_F_ONLINK, in struct rtmsg."""
     for onlink, flags in ((False, 0), (True, 4)):
-        step = AddRoute("net1", ip_network("10.8.0.0/16"), V4, None, None, onlink)
+        step = steps.AddRoute("net1", ip_network("10.8.0.0/16"), V4, None, None, onlink)
         assert struct.unpack_from("=8BI", rtnl_write.add_route(step, 3).body)[8] == flags
 
 
 @given(st.ip_addresses(), st.integers(1, 2**31), st.integers(1, 2**31))
 def test_a_rule_is_read_as_it_was_written(source, table, priority):
-    request = rtnl_write.add_rule(AddRule(source, table, priority))
+    request = rtnl_write.add_rule(steps.AddRule(source, table, priority))
     assert request.flags == CREATE_ONLY
-    assert list(decode_rule(request.body)) == [AddRule(source, table, priority)]
+    assert list(decode_rule(request.body)) == [steps.AddRule(source, table, priority)]
 
 
 def test_a_soft_device_is_named_by_its_interface():
-    body = new_device(MakeRdma("rxe0", "rxe", "net1"))
+    body = new_device(steps.MakeRdma("rxe0", "rxe", "net1"))
     assert found(body, 0) == {2: b"rxe0\0", 65: b"rxe\0", 51: b"net1\0"}
 
 
 def test_words_that_the_kernel_could_not_be_told_are_refused():
     with pytest.raises(Refused, match="Choose one of l2, l3, l3s"):
-        make(VirtualKind.IPVLAN, mode="bridge")
+        make(steps.VirtualKind.IPVLAN, mode="bridge")
     with pytest.raises(Refused, match="is not a MAC"):
         make(mac="02:00:00:00:00:0g")
 

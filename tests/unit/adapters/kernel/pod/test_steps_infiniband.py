@@ -20,6 +20,7 @@ from kube_rdma.adapters.kernel.netlink.rdma_read import decode_device
 from kube_rdma.adapters.kernel.netlink.rdma_write import PodRdma
 from kube_rdma.adapters.kernel.pod.errors import INFINIBAND, refusal
 from kube_rdma.adapters.kernel.pod.links import PodLinks, remove_returned, restore_on_node
+from kube_rdma.model import pools
 from kube_rdma.model.attach.steps import (
     AwaitPartition,
     GiveBackLink,
@@ -35,14 +36,6 @@ from kube_rdma.model.attach.steps import (
 )
 from kube_rdma.model.device import PciAddress, PlannedHostLink
 from kube_rdma.model.ipam import InterfaceName
-from kube_rdma.model.pools import (
-    FunctionPlace,
-    FunctionSettings,
-    LinkState,
-    RebindFunction,
-    ResetFunction,
-    SetFunction,
-)
 from kube_rdma_testing.kernel.network_kernel import FakeKernel
 from tests.kit.pod_networks import WIDE_MADE
 
@@ -73,12 +66,12 @@ class World:
             self.kernel.rdma[-1].guid, self.kernel.rdma[-1].partitions = OWN, (0xFFFF, 0x8012)
         self.kernel.add_pod(POD)
         self.above, (self.link, _) = above, [one for one in self.kernel.links if one.physical]
-        place = FunctionPlace(PlannedHostLink(above.index, above.name), PHYSICAL, 0)
-        wanted = FunctionSettings(node_guid=GUID, port_guid=GUID)
-        found = FunctionSettings(node_guid=OWN, port_guid=OWN)
-        self.set = SetFunction(place, wanted, found)
-        self.reset = ResetFunction(place, found)
-        self.rebind = RebindFunction(PCI, PHYSICAL, "mlx5_core", GUID, OWN)
+        place = pools.FunctionPlace(PlannedHostLink(above.index, above.name), PHYSICAL, 0)
+        wanted = pools.FunctionSettings(node_guid=GUID, port_guid=GUID)
+        found = pools.FunctionSettings(node_guid=OWN, port_guid=OWN)
+        self.set = pools.SetFunction(place, wanted, found)
+        self.reset = pools.ResetFunction(place, found)
+        self.rebind = pools.RebindFunction(PCI, PHYSICAL, "mlx5_core", GUID, OWN)
         self.bind_back = replace(self.rebind, guid=OWN, previous=GUID)
         host = PlannedHostLink(self.link.index, "ibs0v0")
         self.take = TakeLink(host, net1, PCI, 2044, self.link.mac, up=True)
@@ -213,7 +206,7 @@ def test_a_function_is_taken_when_its_port_is_active(world):
     waits = replace(world.take, active=True)
     now = world.above.functions[0]
     with world.kernel.open_pod(POD) as pod:
-        world.above.functions[0] = replace(now, link_state=LinkState.DISABLE)
+        world.above.functions[0] = replace(now, link_state=pools.LinkState.DISABLE)
         with pytest.raises(Refused, match="is DOWN after"):
             pod.run(waits)
         world.above.functions[0] = now

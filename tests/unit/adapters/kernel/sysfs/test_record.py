@@ -13,14 +13,8 @@ from hypothesis import strategies as st
 
 from kube_base.errors import Refused, Unavailable
 from kube_rdma.adapters.kernel.netlink.rdma_read import LinkDevice, LinkPort, LinkView, merge
+from kube_rdma.adapters.kernel.sysfs import record
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
-from kube_rdma.adapters.kernel.sysfs.record import (
-    NETLINK_FILE,
-    ROUTES_FILE,
-    record,
-    recorded_links,
-    recorded_routes,
-)
 from kube_rdma.model.device import PhysicalState, PortState
 from kube_rdma.model.survey import Fault, NamespaceMode
 from kube_rdma_lab.native.tree_text import unpack
@@ -54,21 +48,21 @@ def files(root):
 
 def test_the_copy_of_every_tree_has_the_same_survey(tree, tmp_path):
     copy = tmp_path / "copy"
-    count, faults = record(tree, nothing, nothing, copy)
+    count, faults = record.record(tree, nothing, nothing, copy)
     assert read_survey(copy) == read_survey(tree)
     assert faults == ()
     assert count == sum(not (copy / name).is_symlink() for name in files(copy))
 
 
 def test_a_copy_of_a_copy_is_the_same_files(tree, tmp_path):
-    record(tree, nothing, nothing, tmp_path / "one")
-    record(tmp_path / "one", nothing, nothing, tmp_path / "two")
+    record.record(tree, nothing, nothing, tmp_path / "one")
+    record.record(tmp_path / "one", nothing, nothing, tmp_path / "two")
     assert files(tmp_path / "one") == files(tmp_path / "two")
 
 
 def test_every_link_is_relative_and_stays_inside(tree, tmp_path):
     copy = tmp_path / "copy"
-    record(tree, nothing, nothing, copy)
+    record.record(tree, nothing, nothing, copy)
     for name in files(copy):
         if (copy / name).is_symlink():
             assert not (copy / name).readlink().is_absolute()
@@ -85,7 +79,7 @@ def test_any_node_that_a_kernel_can_show_is_copied(tmp_path, devices, data):
     for folder in (source, copy):
         shutil.rmtree(folder, ignore_errors=True)
     write_tree(source, devices, RDMA_CM, (), data.draw(functions(devices)))
-    record(source, nothing, nothing, copy)
+    record.record(source, nothing, nothing, copy)
     assert read_survey(copy) == read_survey(source)
 
 
@@ -98,12 +92,12 @@ def test_damage_is_copied_too(mlx5, data, how):
     """The faults of the survey are the same, whatever is wrong with one file."""
     probe = mlx5.parent / "probe"
     if not probe.exists():
-        record(mlx5, nothing, nothing, probe)
+        record.record(mlx5, nothing, nothing, probe)
     names = [name for name in files(probe) if not (probe / name).is_symlink()]
     copy = mlx5.parent / "copy"
     shutil.rmtree(copy, ignore_errors=True)
     with damaged(mlx5, data.draw(st.sampled_from(names)), how):
-        record(mlx5, nothing, nothing, copy)
+        record.record(mlx5, nothing, nothing, copy)
         assert read_survey(copy) == read_survey(mlx5)
 
 
@@ -116,7 +110,7 @@ def test_nothing_but_what_is_listed_is_taken_along(mlx5, tmp_path):
     (mlx5 / "kernel/notes").parent.mkdir()
     (mlx5 / "kernel/notes").write_text("secret")
     copy = tmp_path / "copy"
-    record(mlx5, nothing, nothing, copy)
+    record.record(mlx5, nothing, nothing, copy)
     assert not [n for n in files(copy) if b"secret" in (copy / n).read_bytes()]
     assert not (copy / "kernel/notes").exists()
 
@@ -127,7 +121,7 @@ def test_of_configurations_those_of_ports_above_functions_are_taken(mlx5, tmp_pa
     for folder in (card, card.parent):
         (folder / "config").write_bytes(bytes(range(256)) * 16)
     copy = tmp_path / "copy"
-    record(mlx5, nothing, nothing, copy)
+    record.record(mlx5, nothing, nothing, copy)
     place = copy / card.relative_to(mlx5.resolve())
     assert (place.parent / "config").read_bytes() == bytes(range(256)) * 16
     assert not (place / "config").exists()
@@ -135,7 +129,7 @@ def test_of_configurations_those_of_ports_above_functions_are_taken(mlx5, tmp_pa
 
 def test_unused_gids_are_left_out(mlx5, tmp_path):
     copy = tmp_path / "copy"
-    record(mlx5, nothing, nothing, copy)
+    record.record(mlx5, nothing, nothing, copy)
     gids = copy / "class/infiniband/mlx5_0/ports/1/gids"
     assert sorted(path.name for path in gids.iterdir()) == ["0", "1", "2", "3", "5"]
 
@@ -150,7 +144,7 @@ def test_links_in_circles_and_links_out_of_the_tree_are_not_followed(mlx5, tmp_p
     (devices / "absolute").symlink_to(tmp_path / "outside")
     (devices / "mlx5_0/ports/1/gids/again").symlink_to("..")
     copy = tmp_path / "copy"
-    _, faults = record(mlx5, nothing, nothing, copy)
+    _, faults = record.record(mlx5, nothing, nothing, copy)
     assert {fault.path for fault in faults} == {
         "class/infiniband/absolute",
         "class/infiniband/away",
@@ -164,22 +158,22 @@ def test_a_pipe_does_not_block(mlx5, tmp_path):
     state = mlx5 / "class/infiniband/mlx5_0/ports/1/state"
     state.unlink()
     os.mkfifo(state)
-    record(mlx5, nothing, nothing, tmp_path / "copy")
+    record.record(mlx5, nothing, nothing, tmp_path / "copy")
     assert read_survey(tmp_path / "copy") == read_survey(mlx5)
 
 
 def test_a_name_that_is_not_text_is_copied_as_it_is(mlx5, tmp_path):
     (mlx5 / os.fsdecode(b"class/infiniband/\xff\n")).mkdir()
-    record(mlx5, nothing, nothing, tmp_path / "copy")
+    record.record(mlx5, nothing, nothing, tmp_path / "copy")
     assert (tmp_path / "copy" / os.fsdecode(b"class/infiniband/\xff\n")).is_dir()
 
 
 def test_an_unplugged_card_and_an_empty_tree(mlx5, tmp_path):
     remove_device(mlx5, "mlx5_1")
-    record(mlx5, nothing, nothing, tmp_path / "copy")
+    record.record(mlx5, nothing, nothing, tmp_path / "copy")
     assert read_survey(tmp_path / "copy") == read_survey(mlx5)
     (tmp_path / "empty/class").mkdir(parents=True)
-    assert record(tmp_path / "empty", nothing, nothing, tmp_path / "none") == (0, ())
+    assert record.record(tmp_path / "empty", nothing, nothing, tmp_path / "none") == (0, ())
     assert (tmp_path / "none/class").is_dir()
 
 
@@ -187,7 +181,7 @@ def test_a_folder_that_is_not_empty_is_refused_untouched(mlx5, tmp_path):
     (tmp_path / "copy").mkdir()
     (tmp_path / "copy/mine").write_text("mine")
     with pytest.raises(Refused, match="is not empty") as caught:
-        record(mlx5, nothing, nothing, tmp_path / "copy")
+        record.record(mlx5, nothing, nothing, tmp_path / "copy")
     assert caught.value.remedy == "Give the name of a new folder"
     assert files(tmp_path / "copy") == ["mine"]
 
@@ -195,12 +189,12 @@ def test_a_folder_that_is_not_empty_is_refused_untouched(mlx5, tmp_path):
 def test_a_place_that_cannot_be_written_is_refused(mlx5, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(Refused, match="cannot be written: Not a directory"):
-        record(mlx5, nothing, nothing, tmp_path / "file/copy")
+        record.record(mlx5, nothing, nothing, tmp_path / "file/copy")
 
 
 def test_an_empty_folder_is_taken(mlx5, tmp_path):
     (tmp_path / "copy").mkdir()
-    assert record(mlx5, nothing, nothing, tmp_path / "copy")[0] > 0
+    assert record.record(mlx5, nothing, nothing, tmp_path / "copy")[0] > 0
 
 
 LINKS = LinkView(
@@ -224,32 +218,32 @@ LINKS = LinkView(
 
 def test_what_netlink_said_is_said_again(mlx5, tmp_path):
     copy = tmp_path / "copy"
-    record(mlx5, lambda: LINKS, nothing, copy)
-    assert recorded_links(copy) == LINKS
-    assert merge(read_survey(copy), recorded_links(copy)) == merge(read_survey(mlx5), LINKS)
+    record.record(mlx5, lambda: LINKS, nothing, copy)
+    assert record.recorded_links(copy) == LINKS
+    assert merge(read_survey(copy), record.recorded_links(copy)) == merge(read_survey(mlx5), LINKS)
 
 
 def test_what_netlink_refused_is_refused_again(mlx5, tmp_path):
     def refuse():
         raise Unavailable("the kernel offers no RDMA netlink")
 
-    record(mlx5, refuse, refuse, tmp_path / "copy")
+    record.record(mlx5, refuse, refuse, tmp_path / "copy")
     with pytest.raises(Unavailable, match=r"^the kernel offers no RDMA netlink$"):
-        recorded_links(tmp_path / "copy")
+        record.recorded_links(tmp_path / "copy")
     with pytest.raises(Unavailable, match=r"^the kernel offers no RDMA netlink$"):
-        recorded_routes(tmp_path / "copy")
+        record.recorded_routes(tmp_path / "copy")
 
 
 def test_default_routes_are_said_again(mlx5, tmp_path):
-    record(mlx5, nothing, lambda: ("bond0", "eth0"), tmp_path / "copy")
-    assert recorded_routes(tmp_path / "copy") == ("bond0", "eth0")
-    record(tmp_path / "copy", nothing, lambda: (), tmp_path / "none")
-    assert recorded_routes(tmp_path / "none") == ()
+    record.record(mlx5, nothing, lambda: ("bond0", "eth0"), tmp_path / "copy")
+    assert record.recorded_routes(tmp_path / "copy") == ("bond0", "eth0")
+    record.record(tmp_path / "copy", nothing, lambda: (), tmp_path / "none")
+    assert record.recorded_routes(tmp_path / "none") == ()
 
 
 def test_a_tree_without_the_file_says_nothing_of_netlink(mlx5):
-    assert recorded_links(mlx5) is None
-    assert recorded_routes(mlx5) is None
+    assert record.recorded_links(mlx5) is None
+    assert record.recorded_routes(mlx5) is None
 
 
 GOOD = {"devices": [], "namespace_mode": "shared", "faults": []}
@@ -274,15 +268,15 @@ GOOD = {"devices": [], "namespace_mode": "shared", "faults": []}
     ],
 )
 def test_a_file_that_was_not_recorded_is_refused(tmp_path, text):
-    (tmp_path / NETLINK_FILE).write_text(text)
+    (tmp_path / record.NETLINK_FILE).write_text(text)
     with pytest.raises(Refused, match="is not what --record writes") as caught:
-        recorded_links(tmp_path)
-    assert caught.value.where == str(tmp_path / NETLINK_FILE)
+        record.recorded_links(tmp_path)
+    assert caught.value.where == str(tmp_path / record.NETLINK_FILE)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "3", "{}", '{"interfaces": 3}'])
 def test_routes_that_were_not_recorded_are_refused(tmp_path, text):
-    (tmp_path / ROUTES_FILE).write_text(text)
+    (tmp_path / record.ROUTES_FILE).write_text(text)
     with pytest.raises(Refused, match="is not what --record writes") as caught:
-        recorded_routes(tmp_path)
-    assert caught.value.where == str(tmp_path / ROUTES_FILE)
+        record.recorded_routes(tmp_path)
+    assert caught.value.where == str(tmp_path / record.ROUTES_FILE)
