@@ -297,7 +297,7 @@ async def life(folder, wanted, namespace):
     with attaching(folder) as agent:
         await agent.begin(key, wanted.sandbox)
         await agent.attach(key, wanted, namespace)
-        await agent.complete(key)
+        await agent.journal.complete(key)
         await agent.detach(key)
         await agent.forget(key)
 

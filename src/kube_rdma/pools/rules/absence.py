@@ -186,7 +186,7 @@ class Absences(Frozen):
     """The cards that are away from the node, and when each may be called moved."""
 
     away: frozenset[CardId] = frozenset()  # all of the card, or a part of it
-    ours: frozenset[CardId] = frozenset()  # last known to be with a pod of kube-rdma
+    ours: frozenset[CardId] = frozenset()  # a pod of kube-rdma has or had them since they went
     due: Mapping[CardId, float] = field(default_factory=dict)  # of the others: moved from then on
     moved: frozenset[CardId] = frozenset()
     again: float | None = None  # seconds until the next look though nothing was announced
@@ -209,8 +209,9 @@ def absent(
     if explained is None:
         due = {name: before.due[name] for name in away & before.moved}
         return Absences(away, before.ours & away, due, frozenset(due), ASK if away else None)
-    ours = away.intersection(explained)
-    patience = {name: ENDING if name in before.ours else CONFIRM for name in away - ours}
+    held = away.intersection(explained)
+    ours = held | (before.ours & away)
+    patience = {name: ENDING if name in ours else CONFIRM for name in away - held}
     due = {name: before.due.get(name, now + seconds) for name, seconds in patience.items()}
     moved = frozenset(name for name, when in due.items() if when <= now)
     waits = (due[name] - now for name in due.keys() - moved)

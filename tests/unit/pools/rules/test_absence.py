@@ -118,6 +118,13 @@ def test_after_a_pod_of_kube_rdma_its_last_plugin_has_time_to_give_the_interface
     assert look(ended, 1000.0 + absence.ENDING).moved == {NAME}
 
 
+def test_a_doubt_after_a_pod_s_end_shortens_no_time_to_give_back():
+    ended = look(look(absence.Absences(), 0.0, {NAME}), 0.0)
+    again = look(look(ended, 1.0, None), 2.0)
+    assert look(again, 2.0 + absence.CONFIRM).moved == frozenset()
+    assert look(again, 2.0 + absence.ENDING).moved == {NAME}
+
+
 def test_while_nobody_can_say_who_has_a_card_nothing_new_is_said():
     assert look(absence.Absences(), 0.0, None) == absence.Absences(
         frozenset({NAME}), again=absence.ASK
