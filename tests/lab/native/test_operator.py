@@ -12,6 +12,7 @@ POLICY = "nicclusterpolicy/example-nicclusterpolicy"
 PLUGIN = "daemonset/rdma-shared-dp-ds"
 RESOURCE = "rdma/hca_shared_devices_a"
 CARD = "mlx5_0"  # of the recorded nodes
+DEFINITION = "nicclusterpolicies.mellanox.com"
 
 
 @pytest.fixture(scope="module")
@@ -19,8 +20,11 @@ def lab(native):
     """Native nodes: an operator writes objects, and recorded cards are offered."""
     examples, root = scc.examples(), scc.examples().parent
     cluster.kubectl(native, "label", "node", "--all", f"{cluster.CARDS_LABEL}-")  # of other files
+    # Another file may have left a definition of this name that is about to go.
+    cluster.kubectl(native, "delete", "crd", DEFINITION, "--ignore-not-found", "--wait")
     cluster.kubectl(native, "apply", "-f", f"{root}/config/operator")
     cluster.kubectl(native, "apply", "-f", f"{root}/config/crds")
+    cluster.wait(native, "crd", "--all", "--for=condition=Established")
     cluster.kubectl(native, "apply", "-f", f"{examples}/s3-network/operator.yaml")
     cluster.wait(
         native, "-n", NAMESPACE, "deployment/kube-rdma-operator", "--for=condition=Available"
