@@ -21,7 +21,7 @@ from bench.attach_node import KUBELET, Node, Scene, running
 from kube_rdma.hardware.survey import take_survey
 from kube_rdma.model.device import PortState
 from kube_rdma.model.pools import Mode, Pool, PoolSpec, Selector
-from kube_rdma.pools.rules.health import judge
+from kube_rdma.pools.rules.discovery import judge
 from kube_rdma.pools.rules.pools import resolve
 from kube_rdma.pools.rules.selection import cards
 

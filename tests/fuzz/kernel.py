@@ -18,7 +18,7 @@ from kube_rdma.adapters.kernel import ethtool, proc
 from kube_rdma.adapters.kernel.netlink import codec, dcb, events, rdma_read, rtnl_read, rtnl_vf
 from kube_rdma.adapters.kernel.pod import gids, probe
 from kube_rdma.adapters.kernel.sriov import netdev_usage
-from kube_rdma.adapters.kernel.sysfs import counters, devices, pci, topology_facts
+from kube_rdma.adapters.kernel.sysfs import counters, devices, pci, pci_paths, topology_facts
 from kube_rdma.adapters.kernel.sysfs.recorded_text import RecordedText
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.adapters.metrics import process
@@ -214,15 +214,15 @@ def _sysfs(data: bytes) -> None:
     addresses = [function.seat.pci for function in survey.functions]
     each(
         lambda _: pci.read_pcie(survey, root),
-        lambda _: pci.read_bridges(addresses, root),
-        lambda _: pci.read_domains(addresses, root),
+        lambda _: pci_paths.read_bridges(addresses, root),
+        lambda _: pci_paths.read_domains(addresses, root),
     )(data)
 
 
 def _pci_config(data: bytes) -> None:
-    pci.acs_control(data)
-    pci.acs_control(data.ljust(4096, b"\0")[:4096])
-    pci.acs_control((bytes(256) + data).ljust(4096, b"\0")[:4096])
+    pci_paths.acs_control(data)
+    pci_paths.acs_control(data.ljust(4096, b"\0")[:4096])
+    pci_paths.acs_control((bytes(256) + data).ljust(4096, b"\0")[:4096])
 
 
 PROC = {

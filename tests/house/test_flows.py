@@ -16,7 +16,7 @@ UNIT = "tests/unit"
 OPERATOR = "test_on_each_node_the_driver_comes_first_and_the_others_when_it_is_ready"
 FLOWS = {
     "a card, ListAndWatch, Allocate": (
-        42,
+        43,
         f"{UNIT}/agent/test_plugin.py::test_a_node_with_two_cards",
     ),
     "an ADD with an address": (

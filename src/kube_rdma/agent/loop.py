@@ -56,7 +56,7 @@ from kube_rdma.pools import servers
 from kube_rdma.pools.config import ConfigSource
 from kube_rdma.pools.kubelet_view import KubeletView
 from kube_rdma.pools.rails import NodeRails
-from kube_rdma.pools.rules import health
+from kube_rdma.pools.rules import discovery, health
 from kube_rdma.pools.rules.absence import Absences, Health, absent, is_away, is_bare
 from kube_rdma.pools.rules.condition import CardsState, next_state
 from kube_rdma.pools.rules.holdings import held_cards, pods_of, pods_with, pooled
@@ -355,7 +355,7 @@ class _Plugin:
         self._relevance.surveyed(survey)
         before, self._reported.survey = self._reported.survey, survey
         servers.log_faults(before, survey)
-        for note in self._reported.notices.news("note", *health.notes(survey)):
+        for note in self._reported.notices.news("note", *discovery.notes(survey)):
             log.warning("note", text=note)
         await self._staged.meet(wanted, holdings)
         if self._needs.keepers or asked_uses(self._staged.specs):  # a report shows them

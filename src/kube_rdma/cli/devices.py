@@ -40,7 +40,7 @@ from kube_rdma.hardware.recorded_survey import survey_at
 from kube_rdma.hardware.views.documents import document
 from kube_rdma.hardware.views.table import device_names, devices_page
 from kube_rdma.model.survey import Survey
-from kube_rdma.pools.rules.health import judge, notes
+from kube_rdma.pools.rules.discovery import judge, notes
 
 _SYSFS = Path("/sys")
 _WATCHED = 2.0  # seconds in which counters that rise are recorded, as `kube-rdma doctor` waits

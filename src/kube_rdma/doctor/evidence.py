@@ -21,7 +21,8 @@ from kube_rdma.adapters.files.host_release import read_kernel, read_os_release, 
 from kube_rdma.adapters.journal.journal import glance
 from kube_rdma.adapters.kernel import proc
 from kube_rdma.adapters.kernel.device_nodes import missing
-from kube_rdma.adapters.kernel.sysfs.pci import read_bridges, read_domains, read_pcie
+from kube_rdma.adapters.kernel.sysfs.pci import read_pcie
+from kube_rdma.adapters.kernel.sysfs.pci_paths import read_bridges, read_domains
 from kube_rdma.adapters.kubelet.folders import FIXED, KNOWN, find_folders, sockets, topology_policy
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.adapters.runtime.cri import find_socket, read_runtime

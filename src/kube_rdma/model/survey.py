@@ -1,6 +1,6 @@
 """Defines the survey: the one picture of a node that everything else is computed from.
 
-adapters/kernel takes it, pools/rules/health judges it, hardware/views/table shows it.
+adapters/kernel takes it, pools/rules/discovery judges it, hardware/views/table shows it.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from kube_base.frozen import replace
 from kube_rdma.agent.handlers import Handlers
 from kube_rdma.model.device import PortState
 from kube_rdma.model.pools import Mode, PoolSpec
-from kube_rdma.pools.rules.health import judge
+from kube_rdma.pools.rules.discovery import judge
 from kube_rdma.pools.rules.pools import resolve
 from kube_rdma.pools.rules.selection import cards
 from kube_rdma.pools.servers import ResourceServers

@@ -112,6 +112,14 @@ class World(Node):
             self._binder(view, cluster, node) if late else self.never(),
         )
 
+    async def again(self, count):
+        """Let the agent look so many times more."""
+        for _ in range(count):
+            looks = self.looks
+            self.change(*self.survey.devices)
+            await until(lambda before=looks: self.looks > before)
+        await asyncio.sleep(0)
+
     async def listed(self):
         return self.sandboxes
 

@@ -62,13 +62,6 @@ class ClaimWorld(World):
         keeper = SlicePublisher(cluster, NODE_NAME, doors.rails.number, AT_ONCE, dranet=dranet)
         return replace(doors, keepers=(keeper,))
 
-    async def again(self, count):
-        """Let the agent look so many times more."""
-        for _ in range(count):
-            looks = self.looks
-            self.change(*self.survey.devices)
-            await until(lambda before=looks: self.looks > before)
-
 
 @pytest.fixture
 def world(tmp_path_factory):

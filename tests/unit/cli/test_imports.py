@@ -34,7 +34,10 @@ CERTIFICATES = ("cryptography",)  # the lab makes them
 # A module stands for all that is in it.
 NEEDLESS = {
     "bare_python": (),
-    "devices": (*API, *DOCUMENTS, *GRPC, *LOOP, "rich", "importlib.metadata", "email"),
+    "devices": (
+        *(*API, *DOCUMENTS, *GRPC, *LOOP, "rich", "importlib.metadata", "email"),
+        *("kube_rdma.model.doctor", "kube_rdma.model.pools"),  # and what these bring
+    ),
     "lab": (*API, *DOCUMENTS, *GRPC, "structlog", "rich"),
     "agent": (
         *(*API, *LATER, *NETWORKS, *PEOPLE, *CERTIFICATES),

@@ -41,7 +41,7 @@ from kube_rdma.attach.executor import AttachmentJournal, PlanExecutor
 from kube_rdma.attach.rules.host_links import host_network, with_ways
 from kube_rdma.hardware.survey import take_survey
 from kube_rdma.model.attach import attachment
-from kube_rdma.pools.rules.health import judge
+from kube_rdma.pools.rules.discovery import judge
 from kube_rdma.pools.rules.selection import cards
 from kube_rdma_selftest.trial import SelftestScene
 from kube_rdma_testing.cni.plugins import FakeHost

@@ -12,7 +12,7 @@ import pytest
 from kube_rdma.hardware.survey import take_survey
 from kube_rdma.model.device import CharKind, GidType, LinkLayer, PhysicalState, PortState
 from kube_rdma.model.survey import NamespaceMode
-from kube_rdma.pools.rules.health import judge
+from kube_rdma.pools.rules.discovery import judge
 
 from .world import device, links, port_of, run, until
 

@@ -32,7 +32,7 @@ from kube_rdma.model.doctor import Observation
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.pools import DATA_FILES
 from kube_rdma.model.survey import NamespaceMode, Survey
-from kube_rdma.pools.rules import health
+from kube_rdma.pools.rules import discovery, health
 from kube_rdma.pools.rules.rails import physical
 from kube_rdma.pools.rules.selection import moves, why_not
 
@@ -119,10 +119,10 @@ def _no_device(seen: Observation) -> Iterator[Finding]:
 
 
 def _device_files(seen: Observation) -> Iterator[Finding]:
-    """Yield what a device lacks for good; sentences of pools/rules/health."""
+    """Yield what a device lacks for good; sentences of pools/rules/discovery."""
     survey = _survey(seen)
     for device in survey.devices:
-        for sentence in health.lasting(device, managed=survey.rdma_cm is not None):
+        for sentence in discovery.lasting(device, managed=survey.rdma_cm is not None):
             yield _worded(device.name, sentence, "A module of the RDMA core is not loaded")
 
 
@@ -139,7 +139,7 @@ def _absent_nodes(seen: Observation) -> Iterator[Finding]:
 def _manager(seen: Observation) -> Iterator[Finding]:
     survey = _survey(seen)
     if survey.rdma_cm is None:
-        for sentence in health.notes(survey):
+        for sentence in discovery.notes(survey):
             if "rdma_cm" in sentence:
                 yield _worded(
                     "rdma_cm", sentence, "Module rdma_ucm is not loaded", Severity.WARNING
@@ -158,7 +158,7 @@ def _namespace_mode(seen: Observation) -> Iterator[Finding]:
 def _bonds(seen: Observation) -> Iterator[Finding]:
     """Yield ports in a bond: no pod may take them, and their GIDs are of the bond's device."""
     survey = _survey(seen)
-    usable = {one.device.name for one in health.judge(survey) if one.usable}
+    usable = {one.device.name for one in discovery.judge(survey) if one.usable}
     moved = any(map(moves, seen.specs or ()))
     for device in survey.devices:
         for port in device.ports:
@@ -185,7 +185,7 @@ _PORT_CAUSES: Mapping[str, str] = MappingProxyType(
 def _ports(seen: Observation, *, lacking: str) -> Iterator[Finding]:
     """Yield devices whose ports carry no traffic, if the first port lacks just this."""
     for device in _survey(seen).devices:
-        sentence = health.idle(device)
+        sentence = discovery.idle(device)
         if sentence and _lack(device.ports[0], _survey(seen)) == lacking:
             yield _worded(device.name, sentence, _PORT_CAUSES[lacking])
 
@@ -211,8 +211,8 @@ def _no_gid(seen: Observation) -> Iterator[Finding]:
     """Yield what is left of a verdict: the device works, and nobody can address it."""
     survey = _survey(seen)
     managed = survey.rdma_cm is not None
-    for judged in health.judge(survey):
-        others = {*health.lasting(judged.device, managed=managed), health.idle(judged.device)}
+    for judged in discovery.judge(survey):
+        others = {*discovery.lasting(judged.device, managed=managed), discovery.idle(judged.device)}
         for sentence in judged.reasons:
             if sentence not in others:
                 yield _worded(
@@ -276,7 +276,7 @@ def _clashes(seen: Observation) -> Iterator[Finding]:
 def _ill_cards(seen: Observation) -> Iterator[Finding]:
     """Yield cards of pools that are unusable for reasons that no other check of this file has."""
     survey = _survey(seen)
-    judged = {reason for one in health.judge(survey) for reason in one.reasons}
+    judged = {reason for one in discovery.judge(survey) for reason in one.reasons}
     judged |= {reason for spec in seen.specs or () for reason in health.hidden(spec)}
     absent = tuple(path.rpartition("/")[2] for path in seen.absent or ())
     for pool in verdict(seen).pools:

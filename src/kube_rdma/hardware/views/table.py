@@ -1,7 +1,7 @@
 """Shows the node's RDMA devices: a table for people, and the lines of ibdev2netdev.
 
 The last step of `kube-rdma devices`: everything shown was found by the survey and judged by
-pools/rules/health. hardware/views/documents has the same for programs.
+pools/rules/discovery. hardware/views/documents has the same for programs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """The condition of a node: as its cards are, one patch for each change, gone with the agent."""
 
-import asyncio
-
 import msgspec
 import pytest
 
@@ -51,13 +49,6 @@ class ConditionWorld(World):
     async def listed(self):
         """Wait until the kubelet has the list: an agent that ends before leaves a socket."""
         await self.kubelet.until(lambda: self.kubelet.healthy(VKE) == 4)
-
-    async def again(self, count):
-        for _ in range(count):
-            looks = self.looks
-            self.change(*self.survey.devices)
-            await until(lambda before=looks: self.looks > before)
-        await asyncio.sleep(0)
 
 
 @pytest.fixture

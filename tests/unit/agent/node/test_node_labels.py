@@ -74,13 +74,6 @@ class LabelWorld(World):
         nodes = Nodes(Cluster(line or self.server.line()))
         return NodeLabels(nodes, HOST, removes=removes, pace=WritePace(after=lambda *_: 0.0))
 
-    async def again(self, count):
-        for _ in range(count):
-            looks = self.looks
-            self.change(*self.survey.devices)
-            await until(lambda before=looks: self.looks > before)
-        await asyncio.sleep(0)
-
 
 @pytest.fixture
 def world(tmp_path_factory):

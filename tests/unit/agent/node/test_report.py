@@ -63,13 +63,6 @@ class ReportWorld(World):
             await self.kubelet.until(lambda: any(self.kubelet.devices.values()))
             yield task
 
-    async def again(self, count):
-        for _ in range(count):
-            looks = self.looks
-            self.change(*self.survey.devices)
-            await until(lambda before=looks: self.looks > before)
-        await asyncio.sleep(0)
-
 
 @pytest.fixture
 def world(tmp_path_factory):

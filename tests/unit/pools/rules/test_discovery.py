@@ -19,7 +19,7 @@ from kube_rdma.model.device import (
     PortState,
 )
 from kube_rdma.model.survey import NamespaceMode, Survey
-from kube_rdma.pools.rules.health import judge, notes
+from kube_rdma.pools.rules.discovery import judge, notes
 
 GID = Gid(1, "fe80:0000:0000:0000:bace:f6ff:fe0a:1c50", GidType.ROCE_V2, "eth1")
 UP = Port(1, PortState.ACTIVE, PhysicalState.LINK_UP, LinkLayer.ETHERNET, 100.0, "eth1", (GID,))

@@ -4,13 +4,12 @@ netdev.py asks for the seat of each RDMA device and for the network functions; d
 GPUs from here. Names and formats: drivers/pci/pci-sysfs.c, drivers/pci/iov.c,
 Documentation/ABI/testing/sysfs-bus-pci. A card can have hundreds of virtual functions, so a
 function is read once, and of a virtual one no file whose content follows from its physical one.
-The doctor reads links, ACS of PCIe ports and IOMMU domains, which no survey has.
+The doctor and the metrics read links, which no survey has.
 """
 
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -18,7 +17,6 @@ from pathlib import Path
 from kube_base.errors import Unavailable
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsRoot, SysfsTree
 from kube_rdma.model.device import Gpu, PciAddress, PcieLink, PciPosition
-from kube_rdma.model.doctor import ObservedBridge, ObservedDomain
 from kube_rdma.model.survey import Survey
 
 FUNCTIONS = "bus/pci/devices"
@@ -200,81 +198,9 @@ class PciTree:
         return int(text, 16) if text else None
 
 
-# What decides how data goes between card and GPU: ACS of PCIe ports, domains of an IOMMU.
-
-_SYSFS = Path("/sys")
-_CONVENTIONAL, _WHOLE = 256, 4096  # bytes; PCI_CFG_SPACE_SIZE, PCI_CFG_SPACE_EXP_SIZE
-_EXTENDED = 0x100  # where extended capabilities begin
-_ACS, _ACS_CONTROL = 0x0D, 0x06  # PCI_EXT_CAP_ID_ACS, PCI_ACS_CTRL (uapi/linux/pci_regs.h)
-_MOST = (_WHOLE - _EXTENDED) // 8  # capabilities; the list of a broken device may be a circle
-_HEADER, _REGISTER = struct.Struct("<I"), struct.Struct("<H")
-
-
-def read_bridges(
-    ports: Iterable[PciAddress], sysfs: SysfsRoot | None = None
-) -> tuple[ObservedBridge, ...]:
-    """ACS Control of these ports; raise Unavailable where it cannot be read of any of them."""
-    tree = SysfsTree(sysfs or _SYSFS)
-    bridges = []
-    for pci in ports:
-        config = tree.data(f"{FUNCTIONS}/{pci}/config")
-        control = acs_control(config) if config else None
-        if control is None:
-            raise Unavailable(
-                f"the configuration of PCIe port {pci} cannot be read as a whole, which takes "
-                "CAP_SYS_ADMIN"
-            )
-        bridges.append(ObservedBridge(pci, control))
-    return tuple(bridges)
-
-
-def acs_control(config: bytes) -> int | None:
-    """ACS Control in a function's configuration, 0 without ACS; None where too little is there."""
-    if len(config) == _CONVENTIONAL:
-        return 0
-    if len(config) < _WHOLE:
-        return None
-    at = next((at for number, at in _capabilities(config) if number == _ACS), None)
-    if at is None or at + _ACS_CONTROL + _REGISTER.size > _WHOLE:
-        return 0
-    return int(_REGISTER.unpack_from(config, at + _ACS_CONTROL)[0])
-
-
-def read_domains(
-    functions: Iterable[PciAddress], sysfs: SysfsRoot | None = None
-) -> tuple[ObservedDomain, ...]:
-    """The types of these functions' IOMMU domains; raise Unavailable where a group tells none.
-
-    A function without a group has no IOMMU in front of it.
-    """
-    tree = SysfsTree(sysfs or _SYSFS)
-    if not tree.holds("kernel/iommu_groups"):
-        raise Unavailable("/sys/kernel/iommu_groups is not there")
-    domains = []
-    for pci in functions:
-        group = tree.link(f"{FUNCTIONS}/{pci}/iommu_group")
-        if group is None:
-            continue
-        kind = tree.text(f"kernel/iommu_groups/{group}/type", required=False)
-        if kind is None:
-            raise Unavailable(f"the kernel does not tell the type of IOMMU group {group}")
-        domains.append(ObservedDomain(pci, kind))
-    return tuple(domains)
-
-
-def _capabilities(config: bytes) -> Iterator[tuple[int, int]]:
-    """Numbers and places of extended capabilities: 16 bits number, 4 version, 12 next."""
-    at = _EXTENDED
-    for _ in range(_MOST):
-        header = int(_HEADER.unpack_from(config, at)[0])
-        yield header & 0xFFFF, at
-        at = header >> 20 & 0xFFC
-        if at < _EXTENDED:
-            return
-
-
 # PCIe links, for the metrics and for the doctor.
 
+_SYSFS = Path("/sys")
 _LANES = re.compile(r"[0-9]{1,3}")
 _SPEED = re.compile(r"([0-9]{1,3}(?:\.[0-9])?) GT/s")
 _UNKNOWN = 255  # PCIE_LNK_WIDTH_UNKNOWN of include/linux/pci.h

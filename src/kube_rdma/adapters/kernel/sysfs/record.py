@@ -79,7 +79,7 @@ _GROUP = _Rule("type")
 _NETDEVS = {"net": _Rule(folders={_ANY: _NETDEV}), "driver": _EMPTY, "iommu_group": _GROUP}
 _RELATED = _Rule(_ATTRIBUTES, _NETDEVS)
 _FUNCTION = _Rule(_ATTRIBUTES, {**_NETDEVS, rf"physfn|virtfn{_NUMBER}": _RELATED})
-# Of the PCIe ports above functions alone: it has their ACS (pci.py).
+# Of the PCIe ports above functions alone: it has their ACS (pci_paths.py).
 _BRIDGE = _Rule(f"{_ATTRIBUTES}|config", _NETDEVS)
 _DEVICE = _Rule(
     "node_guid|node_type|fw_ver|parent",

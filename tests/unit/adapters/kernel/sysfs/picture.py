@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kube_rdma.pools.rules.health import judge
+from kube_rdma.pools.rules.discovery import judge
 
 TREES = Path(__file__).parents[4] / "data/trees"
 HEADING = "## What the survey must show\n"

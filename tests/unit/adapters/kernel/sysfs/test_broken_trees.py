@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from kube_base.frozen import asdict
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
-from kube_rdma.pools.rules.health import judge, notes
+from kube_rdma.pools.rules.discovery import judge, notes
 from kube_rdma_lab.native.tree_text import unpack
 from kube_rdma_testing.kernel.tree import Damage, damaged
 from tests.unit.adapters.kernel.sysfs.picture import TREES

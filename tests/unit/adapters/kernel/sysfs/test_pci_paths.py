@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from kube_base.errors import Unavailable
 from kube_base.frozen import replace
-from kube_rdma.adapters.kernel.sysfs.pci import acs_control, read_bridges, read_domains, read_pcie
+from kube_rdma.adapters.kernel.sysfs.pci import read_pcie
+from kube_rdma.adapters.kernel.sysfs.pci_paths import acs_control, read_bridges, read_domains
 from kube_rdma.model.device import PciAddress, PcieLink
 from kube_rdma.model.doctor import ObservedBridge, ObservedDomain
 from kube_rdma_lab.native.tree_text import link_to, write

@@ -1,0 +1,114 @@
+"""Judges devices, each by itself: the reasons why a pod cannot use one, and remarks on the node.
+
+`kube-rdma devices` needs no more, so what pools make of cards stands in health.py, which asks here
+first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from shlex import quote
+
+from kube_rdma.model.device import CharKind, Device, LinkLayer, PhysicalState, Port, PortState
+from kube_rdma.model.survey import NamespaceMode, Survey, Verdict
+
+_IWARP = "RNIC"  # node type
+_NO_CONNECTION_MANAGER = frozenset({"unspecified", "usNIC", "usNIC UDP"})  # node types
+
+
+def judge(survey: Survey) -> tuple[Verdict, ...]:
+    """Return a verdict on each device, in the order of the survey."""
+    managed = survey.rdma_cm is not None
+    return tuple(
+        Verdict(device, tuple(_reasons(device, managed=managed))) for device in survey.devices
+    )
+
+
+def lasting(device: Device, *, managed: bool) -> Iterator[str]:
+    """Yield the reasons against `device` that no change of its link removes.
+
+    `managed` says that the node has a connection manager.
+    """
+    if not any(char.kind is CharKind.UVERBS for char in device.char_devices):
+        yield "no uverbs device, so no program can open it: modprobe ib_uverbs"
+    if not device.ports:
+        yield "no port: the driver has registered none, dmesg may say why"
+    if device.node_type == _IWARP and not managed:
+        yield "no connection manager, through which alone iWARP connects: modprobe rdma_ucm"
+
+
+def idle(device: Device) -> str | None:
+    """Return why none of its ports carries traffic; None when one does, or there is none."""
+    if not device.ports or any(port.state is PortState.ACTIVE for port in device.ports):
+        return None
+    inactive = (
+        f"port {port.number} is {port.state} ({port.physical_state}): {_remedy(device, port)}"
+        for port in device.ports
+    )
+    return "no port is ACTIVE; " + "; ".join(inactive)
+
+
+def _reasons(device: Device, *, managed: bool) -> Iterator[str]:
+    """Yield the reasons against `device` as it is now."""
+    yield from lasting(device, managed=managed)
+    if link := idle(device):
+        yield link
+        return
+    # RoCE peers meet by GID. iWARP has the IP addresses of its interface, and an InfiniBand port
+    # makes its first GID of its own GUID, so its table is never empty.
+    active = [port for port in device.ports if port.state is PortState.ACTIVE]
+    lacking = [p for p in active if not p.gids and p.link_layer is LinkLayer.ETHERNET]
+    if active and lacking == active and device.node_type != _IWARP:
+        yield "no peer can address it; " + "; ".join(map(_without_gid, active))
+
+
+def _without_gid(port: Port) -> str:
+    """Name the remedy for a RoCE port with an empty GID table, which its interface fills."""
+    has_none = f"port {port.number} has no GID"
+    if port.netdev is None:
+        return f"{has_none}: set its interface up and give it an IP address"
+    if port.bond:
+        bond = f"{port.bond}, which {port.netdev} is enslaved to"
+        return f"{has_none}: use the device that carries {bond}, or take it out of the bond"
+    return f"{has_none}: ip link set {quote(port.netdev)} up and give it an IP address"
+
+
+def _remedy(device: Device, port: Port) -> str:
+    if port.state is PortState.UNKNOWN:
+        return "its state could not be read, see the faults"
+    disabled = port.physical_state is PhysicalState.DISABLED
+    if disabled and port.link_layer is LinkLayer.ETHERNET:
+        return f"ip link set {quote(port.netdev)} up" if port.netdev else "set its interface up"
+    if disabled:
+        return "enable the port (ibportstate)"
+    if port.physical_state is PhysicalState.LINK_UP and port.link_layer is LinkLayer.INFINIBAND:
+        return _fabric_remedy(device, port)
+    behind = f" behind {port.netdev}" if port.netdev else ""
+    return f"check the cable and the switch port{behind}"
+
+
+def _fabric_remedy(device: Device, port: Port) -> str:
+    """Name the remedy for an InfiniBand port whose cable is fine: somebody has to bring it up."""
+    physical = device.seat.physical_function if device.seat else None
+    if port.state is PortState.DOWN and physical:
+        return f"its virtual link is down, on {physical}: ip link set INTERFACE vf N state auto"
+    if port.sm_lid is None:
+        return "the cable is fine, but there is no subnet manager; start opensm or ask for one"
+    return f"the subnet manager at LID {port.sm_lid} has not activated it; its log says why"
+
+
+def notes(survey: Survey) -> tuple[str, ...]:
+    """Return remarks on the node as a whole; none of them makes a device unusable."""
+    remarks = []
+    managed = any(d.node_type not in _NO_CONNECTION_MANAGER for d in survey.devices)
+    if survey.rdma_cm is None and managed:
+        remarks.append(
+            "/dev/infiniband/rdma_cm is missing, so iWARP and programs that connect through "
+            "librdmacm will not work: modprobe rdma_ucm"
+        )
+    if survey.namespace_mode is NamespaceMode.EXCLUSIVE:
+        remarks.append(
+            "RDMA devices belong to one network namespace each: a pod sees a card only after it "
+            "was moved there, and Soft-RoCE does not work in pods"
+        )
+    return tuple(remarks)
