@@ -38,7 +38,7 @@ from kube_rdma.model.attach.attachment import PodView
 from kube_rdma.model.attach.steps import SetSysctl, Step, Undo
 from kube_rdma.model.card import CardId
 from kube_rdma.model.pools import SetFunction
-from kube_rdma.pools.rules.health import node_cards
+from kube_rdma.pools.rules.node_health import node_cards
 from kube_rdma_selftest.choice import differences, trials
 from kube_rdma_selftest.trial import (
     SelftestRequest,

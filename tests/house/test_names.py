@@ -94,8 +94,8 @@ def test_a_planted_twin_is_found() -> None:
 def test_a_planted_stale_reference_is_found() -> None:
     text = (
         '"""See pools/drive.py and pace.py."""\n'
-        "x = 1  # as in tests/gone.py and model/gone, not in pools/rules/health or model/a.b\n"
+        "x = 1  # as in tests/gone.py and model/gone, not in pools/rules/node_health or model/a.b\n"
     )
-    names = endings(["src/kube_rdma_lab/pace.py", "src/kube_rdma/pools/rules/health.py"])
+    names = endings(["src/kube_rdma_lab/pace.py", "src/kube_rdma/pools/rules/node_health.py"])
     missing = ["pools/drive.py", "tests/gone.py", "model/gone"]
     assert list(stale("x.py", text, names)) == [f"x.py: {word}" for word in missing]

@@ -45,7 +45,7 @@ USES = {
     "src/kube_rdma/doctor/rules/cards.py _slow_port": "its rate is made up",
     "src/kube_rdma/doctor/rules/errors.py _facts": "likewise, and it has no firmware",
     "src/kube_rdma/pools/rules/functions.py _Node._use": "its function is in use",
-    "src/kube_rdma/pools/rules/health.py _Members.__init__": "not the function's own",
+    "src/kube_rdma/pools/rules/node_health.py _Members.__init__": "not the function's own",
     "src/kube_rdma/pools/rules/allocation.py device_infos": "its name is known in the pod alone",
 }
 

@@ -56,7 +56,7 @@ from kube_rdma.pools import servers
 from kube_rdma.pools.config import ConfigSource
 from kube_rdma.pools.kubelet_view import KubeletView
 from kube_rdma.pools.rails import NodeRails
-from kube_rdma.pools.rules import discovery, health
+from kube_rdma.pools.rules import discovery, node_health
 from kube_rdma.pools.rules.absence import Absences, Health, absent, is_away, is_bare
 from kube_rdma.pools.rules.condition import CardsState, next_state
 from kube_rdma.pools.rules.holdings import held_cards, pods_of, pods_with, pooled
@@ -150,7 +150,7 @@ class AbsentCards:
         self._lost: frozenset[CardId] = frozenset()  # those of them that no pod can have
 
     def look(
-        self, node: Sequence[Card], held: health.Holders | None, pools: Mapping[str, Pool]
+        self, node: Sequence[Card], held: node_health.Holders | None, pools: Mapping[str, Pool]
     ) -> None:
         """Compare the cards of a survey with the records, which have to be read later.
 
@@ -209,7 +209,7 @@ class _Gathered(Frozen):
     wanted: tuple[PoolSpec, ...]
     followed: tuple[ClusterNodePolicy, ...]
     holdings: Sequence[Holding] | None
-    facts: health.NodeFacts
+    facts: node_health.NodeFacts
     changing: float | None
 
 
@@ -332,7 +332,9 @@ class _Plugin:
         # Gathered: what is desired, who holds what, what the kernel shows.
         gathered = await self._gather(offers)
         # Judged: what the node comes to, by rules alone.
-        verdict = health.evaluate(gathered.facts, self._health, asyncio.get_running_loop().time())
+        verdict = node_health.evaluate(
+            gathered.facts, self._health, asyncio.get_running_loop().time()
+        )
         # Told: people first, who may ask why; then the kubelet, and all that follow its pools.
         self._report(gathered, verdict)
         served = self._served(gathered, verdict)
@@ -374,15 +376,15 @@ class _Plugin:
         missing: Collection[str],
         holdings: Sequence[Holding] | None,
         offers: ResourceServers,
-    ) -> health.NodeFacts:
+    ) -> node_health.NodeFacts:
         """Return what is known of the node now; the records are read after the survey."""
         specs, kept = self._staged.specs, self._staged.kept
         held = held_cards(holdings or (), (*specs, *kept))
-        alone = health.node_cards(survey)
+        alone = node_health.node_cards(survey)
         # A function that is being made has no interface until its driver is through with it.
         unsure = holdings is None or self._making
         self._absent.look(alone, None if unsure else held, offers.pools)
-        return health.NodeFacts(
+        return node_health.NodeFacts(
             survey,
             alone,
             specs,
@@ -396,7 +398,7 @@ class _Plugin:
             stays=self._absent.stays(offers.pools, specs),
         )
 
-    def _served(self, gathered: _Gathered, verdict: health.NodeVerdict) -> _Served:
+    def _served(self, gathered: _Gathered, verdict: node_health.NodeVerdict) -> _Served:
         """Take out of the pools what claims have, so that nothing is given twice."""
         booked, pools = self._kubelet.claims.booked, verdict.pools
         held = plugin_shares(gathered.holdings, booked)
@@ -405,7 +407,7 @@ class _Plugin:
         return _Served(pools, booked, held)
 
     def _next_look(
-        self, gathered: _Gathered, verdict: health.NodeVerdict, served: _Served
+        self, gathered: _Gathered, verdict: node_health.NodeVerdict, served: _Served
     ) -> float | None:
         """Return the seconds after which something may have changed that nobody announces."""
         facts = gathered.facts
@@ -452,7 +454,7 @@ class _Plugin:
             keeper.doubted()
 
     def _tell_keepers(
-        self, gathered: _Gathered, verdict: health.NodeVerdict, served: _Served
+        self, gathered: _Gathered, verdict: node_health.NodeVerdict, served: _Served
     ) -> None:
         """Hand the look to those that write about this node to the cluster."""
         survey, staged = gathered.facts.survey, self._staged
@@ -509,7 +511,7 @@ class _Plugin:
             self._tell_once("use of cards unknown", [str(error)])
         return self._last_uses
 
-    def _report(self, gathered: _Gathered, verdict: health.NodeVerdict) -> None:
+    def _report(self, gathered: _Gathered, verdict: node_health.NodeVerdict) -> None:
         """Report what is new and remarkable about cards and pools."""
         facts = gathered.facts
         self._tell_cards(verdict, facts.held, gathered.holdings or ())
@@ -522,7 +524,10 @@ class _Plugin:
         self._tell_once("card configured by others", verdict.dynamic)
 
     def _tell_cards(
-        self, verdict: health.NodeVerdict, held: health.Holders, holdings: Sequence[Holding]
+        self,
+        verdict: node_health.NodeVerdict,
+        held: node_health.Holders,
+        holdings: Sequence[Holding],
     ) -> None:
         """Report changes of the cards that are or were in pools, to the log and as Events."""
         changes = verdict.assessment.changes
@@ -552,7 +557,7 @@ class _Plugin:
         if self._health:
             servers.log_cards(before, names, reported)
 
-    async def _number_rails(self, gathered: _Gathered, verdict: health.NodeVerdict) -> None:
+    async def _number_rails(self, gathered: _Gathered, verdict: node_health.NodeVerdict) -> None:
         """Report rails that no card is on: pools of addresses may have no range for others."""
         rails, holdings = self._needs.rails, gathered.holdings
         offered = [card for pool in verdict.pools for card in pool.cards]

@@ -39,8 +39,8 @@ from kube_rdma.model.pools import Attach, Bind, Grant, Pool, PoolSpec, ShareId
 from kube_rdma.model.settings import PlacedNet, TopologyFacts
 from kube_rdma.pools.kubelet_view import KubeletView
 from kube_rdma.pools.rules.allocation import grant, granted_cards
-from kube_rdma.pools.rules.health import LinksInside
 from kube_rdma.pools.rules.modes import terms, with_networks
+from kube_rdma.pools.rules.node_health import LinksInside
 
 if TYPE_CHECKING:
     from kube_rdma.adapters.cluster.nodes import Pods

@@ -3,7 +3,7 @@
 attach/attach decides what a pod gets; adapters/kernel/pod/steps does steps in the kernel, and
 adapters/cni/plugins calls other plugins. The whole attachment is in the journal before the first
 step. Whatever ends in between (a refusal, a crash, a namespace that goes) is taken back by the same
-undo, which may run as often as one likes. attach/rules/repair has the names of records on disk.
+undo, which may run as often as one likes. attach/rules/records has the names of records on disk.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kube_rdma.adapters.cni.socket import Turns, refuse_hung_up, set_aside
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.kernel.pod.namespaces import Namespace
 from kube_rdma.adapters.kernel.pod.steps import PodNetwork
-from kube_rdma.attach.rules import repair
+from kube_rdma.attach.rules import records
 from kube_rdma.attach.rules.plan import plugin_calls
 from kube_rdma.attach.rules.step_table import check, looked_at, undo_by_plan
 from kube_rdma.lib.records import Records, in_the_log
@@ -75,7 +75,7 @@ class WorkerPools:
 
 
 class AttachmentJournal:
-    """The attachments of this node on disk, by key (attach/rules/repair).
+    """The attachments of this node on disk, by key (attach/rules/records).
 
     `pods` and `interfaces` are the journals of the two folders. `tell` is called with a sentence
     for each record that cannot be read.
@@ -88,47 +88,49 @@ class AttachmentJournal:
         tell: Callable[[str], None] = in_the_log,
     ) -> None:
         """Read both, which blocks; raise Unavailable when the disk fails."""
-        self._pods = Records(pods, tell, read=repair.as_read)
-        self._interfaces = Records(interfaces, tell, read=repair.as_read)
+        self._pods = Records(pods, tell, read=records.as_read)
+        self._interfaces = Records(interfaces, tell, read=records.as_read)
 
     @property
     def attachments(self) -> dict[AttachmentKey, Attachment]:
         """Return every attachment by key, those of whole pods first."""
-        values = [(repair.key_of(one, split=False), one) for one in self._pods.values]
-        values += [(repair.key_of(one, split=True), one) for one in self._interfaces.values]
-        return {key: repair.plain(key, one) for key, one in values}
+        values = [(records.key_of(one, split=False), one) for one in self._pods.values]
+        values += [(records.key_of(one, split=True), one) for one in self._interfaces.values]
+        return {key: records.plain(key, one) for key, one in values}
 
     @property
     def foreign(self) -> frozenset[AttachmentKey]:
         """Return the keys with a record that this version of kube-rdma does not understand."""
-        pods = (repair.key_named(name, split=False) for name in self._pods.foreign_names)
-        interfaces = (repair.key_named(name, split=True) for name in self._interfaces.foreign_names)
+        pods = (records.key_named(name, split=False) for name in self._pods.foreign_names)
+        interfaces = (
+            records.key_named(name, split=True) for name in self._interfaces.foreign_names
+        )
         return frozenset((*pods, *interfaces))
 
     def get(self, key: AttachmentKey) -> Attachment | None:
         """Return the attachment of this key."""
         folder = self._of(key)
-        record = folder.get(repair.complete_name(key)) or folder.get(repair.begun_name(key))
-        return record and repair.plain(key, record)
+        record = folder.get(records.complete_name(key)) or folder.get(records.begun_name(key))
+        return record and records.plain(key, record)
 
     async def refuse_foreign(self, key: AttachmentKey) -> None:
         """Raise Unavailable for a key with such a record: half an undo would be worse than none."""
-        await self._of(key).refuse_foreign(repair.begun_name(key), repair.complete_name(key))
+        await self._of(key).refuse_foreign(records.begun_name(key), records.complete_name(key))
 
     def begin(self, key: AttachmentKey, attachment: Attachment) -> None:
         """Write an attachment that is not complete, from a thread; as Records.begin."""
-        self._of(key).begin(repair.begun_name(key), repair.written(key, attachment))
+        self._of(key).begin(records.begun_name(key), records.written(key, attachment))
 
     async def complete(self, key: AttachmentKey) -> None:
         """Mark an attachment as complete by its name, a third of the cost of a new record."""
-        folder, begun = self._of(key), repair.begun_name(key)
+        folder, begun = self._of(key), records.begun_name(key)
         record = folder.get(begun)
         assert record
-        await folder.rename(begun, repair.complete_name(key), replace(record, complete=True))
+        await folder.rename(begun, records.complete_name(key), replace(record, complete=True))
 
     async def remove(self, key: AttachmentKey) -> None:
         """Forget it, complete or not; a disk that fails keeps it for the next process."""
-        await self._of(key).forget(repair.complete_name(key), repair.begun_name(key))
+        await self._of(key).forget(records.complete_name(key), records.begun_name(key))
 
     def _of(self, key: AttachmentKey) -> Records[Attachment]:
         return self._pods if key.interface is None else self._interfaces

@@ -28,8 +28,8 @@ from kube_rdma.model.holdings import Holding
 from kube_rdma.model.late_binding import ContainerId, Edits, HeldShare, lift_memlock, merge_settings
 from kube_rdma.model.pools import Attach, Grant, Pool, PoolSpec, ShareId
 from kube_rdma.pools.rules.allocation import granted_cards
-from kube_rdma.pools.rules.health import LinksInside
 from kube_rdma.pools.rules.modes import terms
+from kube_rdma.pools.rules.node_health import LinksInside
 
 ASK_SECONDS = 60.0
 

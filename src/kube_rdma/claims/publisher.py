@@ -64,7 +64,7 @@ from kube_rdma.model.claims.devices import (
 from kube_rdma.model.device import Gpu
 from kube_rdma.model.kubernetes import NodeState
 from kube_rdma.pools.kubelet_view import NodeSlices
-from kube_rdma.pools.rules.topology import ClaimGpus, gpus_of, starting_pods
+from kube_rdma.pools.rules.nearness import ClaimGpus, gpus_of, starting_pods
 from kube_rdma.reports.node_keeper import REFUSED_SECONDS, NodeKeeper, WritePace
 from kube_rdma.reports.rules.node_report import AgentLook
 

@@ -271,7 +271,7 @@ def _own_addresses(place: _Place) -> Mapping[str, str]:
 def _on_node(configuration: Config, place: _Place) -> NodePools:
     """Return the pools on this node, or on that of a recorded tree."""
     from kube_rdma.hardware.recorded_survey import survey_at
-    from kube_rdma.pools.rules.health import NodeFacts, evaluate, node_cards
+    from kube_rdma.pools.rules.node_health import NodeFacts, evaluate, node_cards
     from kube_rdma.pools.rules.selection import asked_uses, why_not
     from kube_rdma.pools.views import NodePools, PoollessCard
 

@@ -42,8 +42,8 @@ from kube_rdma.model.explain import ClaimsEvidence, NodeBasis, PodEvidence
 from kube_rdma.model.finding import Finding, NotSeen, Stage
 from kube_rdma.model.late_binding import Binding, PodName
 from kube_rdma.model.survey import NamespaceMode
-from kube_rdma.pools.rules.health import NodeFacts, evaluate, node_cards
 from kube_rdma.pools.rules.modes import terms
+from kube_rdma.pools.rules.node_health import NodeFacts, evaluate, node_cards
 
 Records = tuple[tuple[Attachment, ...] | None, tuple[Binding, ...] | None]
 

@@ -28,7 +28,7 @@ from kube_rdma.model.explain import PodEvidence
 from kube_rdma.model.finding import NotSeen
 from kube_rdma.model.ipam import PoolName
 from kube_rdma.pools.rules.condition import CardsState
-from kube_rdma.pools.rules.health import NodeFacts, evaluate, node_cards
+from kube_rdma.pools.rules.node_health import NodeFacts, evaluate, node_cards
 from kube_rdma.reports.rules.node_report import AgentLook, node_report
 
 _NO_CLUSTER = NotSeen("labels, taints and other pods", "no cluster is asked about a recorded node")

@@ -9,16 +9,12 @@ cli/definitions lists the kinds, tools/crds writes config/crds. The rules are Ku
 
 from __future__ import annotations
 
-import ast
-import inspect
 import json
 import re
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from enum import Enum
 from functools import cache
-from itertools import pairwise
-from types import ModuleType, NoneType, UnionType
+from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
 
 import yaml
@@ -26,52 +22,12 @@ from msgspec import Meta, Struct, structs
 from pydantic import BaseModel
 
 from kube_base.frozen import Frozen
+from kube_rdma.lib import field_descriptions
 from kube_rdma.model.kubernetes import NOT_OBSERVED, Condition
 
 GROUP, VERSION, CATEGORY = "kube-rdma.io", "v1alpha1", "kube-rdma"
 LIST_TYPE, LIST_KEYS = "x-kubernetes-list-type", "x-kubernetes-list-map-keys"
 OBSERVED = ["observedGeneration"]
-
-# The sentences of fields: each stands below its field in the model.
-
-
-def sentences(model: type) -> dict[str, str]:
-    """Return the sentences of a model's fields, by attribute; a field without one is missing.
-
-    A sentence is the text that follows the field in the class, as PEP 257 calls it an attribute
-    docstring. Fields of base classes have theirs there.
-    """
-    texts: dict[str, str] = {}
-    for part in reversed(model.__mro__):
-        if part.__module__.startswith("kube_rdma."):
-            texts |= _in_class(sys.modules[part.__module__]).get(part.__name__, {})
-    return texts
-
-
-def add(schema: dict[str, Any], aliases: dict[str, str], model: type) -> None:
-    """Write the sentences into the properties of a JSON schema, which are named by `aliases`."""
-    properties = schema.get("properties", {})
-    for field, text in sentences(model).items():
-        if isinstance(part := properties.get(aliases.get(field, field)), dict):
-            part["description"] = text
-
-
-@cache
-def _in_class(module: ModuleType) -> dict[str, dict[str, str]]:
-    tree = ast.parse(inspect.getsource(module))
-    classes = (node for node in tree.body if isinstance(node, ast.ClassDef))
-    return {each.name: dict(_in_body(each.body)) for each in classes}
-
-
-def _in_body(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:
-    for field, below in pairwise(body):
-        match field, below:
-            case (
-                ast.AnnAssign(target=ast.Name(id=name)),
-                ast.Expr(value=ast.Constant(value=str(text))),
-            ):
-                yield name, " ".join(text.split())
-
 
 # The JSON schema of a Struct, for what programs write: the statuses of kinds, whole reports.
 
@@ -92,7 +48,7 @@ def struct_schema(kind: type[Struct]) -> Json:
         schema["required"] = required
     if kind is Condition:  # so a client that applies one condition takes no other away
         schema[LIST_KEYS] = ["type"]
-    add(schema, {each.name: each.encode_name for each in fields}, kind)
+    field_descriptions.add(schema, {each.name: each.encode_name for each in fields}, kind)
     return dict(sorted(schema.items()))
 
 

@@ -36,7 +36,7 @@ from kube_rdma.model.holdings import (
 from kube_rdma.model.kubernetes import PodState
 from kube_rdma.model.late_binding import ContainerId, HeldShare, PodName
 from kube_rdma.model.pools import Grant, ShareId
-from kube_rdma.pools.rules import topology
+from kube_rdma.pools.rules import nearness
 from kube_rdma.pools.rules.claimed_cards import ClaimedCard, claimed_cards
 from kube_rdma.pools.rules.holdings import card_of, completed, differs, running, unreported
 from kube_rdma.pools.rules.pools import offer
@@ -148,7 +148,7 @@ class NodeSlices:
         return ()
 
     async def expected(
-        self, resource: str, held: Sequence[ClaimedDevice], gpus: topology.ClaimGpus
+        self, resource: str, held: Sequence[ClaimedDevice], gpus: nearness.ClaimGpus
     ) -> tuple[Gpu, ...]:
         """Return the GPUs of pods that may just be asking for `resource`; none if unknown."""
         return ()
@@ -250,11 +250,11 @@ class KubeletView:
         if answer is None:
             return ()
         held, allocatable = answer
-        free = topology.free_gpus(allocatable, held.shares, self.gpus)
-        gpus = topology.claim_gpus(self.slices.slices(), self.gpus)
+        free = nearness.free_gpus(allocatable, held.shares, self.gpus)
+        gpus = nearness.claim_gpus(self.slices.slices(), self.gpus)
         if gpus and (expected := await self.slices.expected(resource, held.devices, gpus)):
-            return topology.as_free(expected)
-        return (*free, *topology.as_free(topology.free_claim_gpus(gpus, held.devices)))
+            return nearness.as_free(expected)
+        return (*free, *nearness.as_free(nearness.free_claim_gpus(gpus, held.devices)))
 
     def granted(self, grant: Grant) -> None:
         """Take note of an Allocate: `report` will log how near the GPUs are."""
@@ -289,7 +289,7 @@ class KubeletView:
 
     async def distances(
         self, offers: ResourceServers
-    ) -> tuple[tuple[Container, topology.Distance], ...]:
+    ) -> tuple[tuple[Container, nearness.Distance], ...]:
         """Return the distances of containers that had none before."""
         answer = await self._ask(allocatable=True)
         if answer is None:
@@ -300,14 +300,14 @@ class KubeletView:
             key = (one.namespace, one.pod, one.container)
             containers.setdefault(key, []).append(one)
             now[key] = now.get(key, frozenset()).union((one.resource, s) for s in one.shares)
-        claims = topology.claim_gpus(self.slices.slices(), self.gpus)
-        distances: list[tuple[Container, topology.Distance]] = []
+        claims = nearness.claim_gpus(self.slices.slices(), self.gpus)
+        distances: list[tuple[Container, nearness.Distance]] = []
         without: set[Container] = set()
         for key, held in containers.items():
             if self._reported.get(key) == now[key]:  # another pod of the name may have others
                 continue
-            gpus = topology.held_gpus(held, answer[1], self.gpus)
-            gpus = (*gpus, *topology.claimed_gpus(key, answer[0].devices, claims))
+            gpus = nearness.held_gpus(held, answer[1], self.gpus)
+            gpus = (*gpus, *nearness.claimed_gpus(key, answer[0].devices, claims))
             distances += ((key, distance) for distance in _distances(offers, held, gpus))
             if claims and not gpus:
                 without.add(key)
@@ -362,11 +362,11 @@ class KubeletView:
 
 def _distances(
     offers: ResourceServers, held: Sequence[Holding], gpus: Sequence[HeldGpu]
-) -> tuple[topology.Distance, ...]:
+) -> tuple[nearness.Distance, ...]:
     names: set[CardId | None] = set()
     cards: dict[CardId, Card] = {}
     for holding in held:
         if pool := offers.pools.get(holding.resource):
             names |= {card_of(pool.spec, share) for share in holding.shares}
             cards |= {card.id: card for card in pool.cards}
-    return topology.gpu_distances([cards[name] for name in cards if name in names], gpus)
+    return nearness.gpu_distances([cards[name] for name in cards if name in names], gpus)

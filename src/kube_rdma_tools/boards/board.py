@@ -23,7 +23,7 @@ from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma.model.pools import RailRecord
 from kube_rdma.model.survey import Survey
 from kube_rdma.pools.config import parse_config
-from kube_rdma.pools.rules.health import node_cards
+from kube_rdma.pools.rules.node_health import node_cards
 from kube_rdma.pools.rules.pools import resolve
 from kube_rdma.pools.rules.rails import numbers, recorded
 from kube_rdma_lab.ghost.claim_driver import DRIVER as GPU_DRIVER

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from kube_rdma.cli.output import ExitCode
-from kube_rdma.pools.rules.topology import nearness
+from kube_rdma.pools.rules.nearness import nearness
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.ghost import install
 from tests.documents.shell import Shell

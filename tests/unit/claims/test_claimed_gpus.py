@@ -14,8 +14,8 @@ from kube_rdma.model.claims.devices import ClaimedDevice, SliceDevice
 from kube_rdma.model.device import Gpu
 from kube_rdma.model.pools import Grant, Mode, PoolSpec
 from kube_rdma.pools.kubelet_view import KubeletView
+from kube_rdma.pools.rules.nearness import claim_gpus
 from kube_rdma.pools.rules.pools import resolve
-from kube_rdma.pools.rules.topology import claim_gpus
 from kube_rdma_testing.cluster.server import FakeServer
 from kube_rdma_testing.kubelet.devices import ContainerPlace
 from kube_rdma_testing.kubelet.kubelet import FakeKubelet

@@ -27,8 +27,8 @@ from kube_rdma.model.card import Netdev
 from kube_rdma.model.device import PciAddress, PlannedHostLink
 from kube_rdma.model.pools import FunctionPlace
 from kube_rdma.model.survey import Survey
-from kube_rdma.pools.rules.health import node_cards
 from kube_rdma.pools.rules.modes import MODES
+from kube_rdma.pools.rules.node_health import node_cards
 
 _OWN = ("", VirtualKind.IPOIB)  # kinds of a card's own link
 

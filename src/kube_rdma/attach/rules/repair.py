@@ -5,7 +5,7 @@ sandbox lives without the networks that its pod asks for, and will not heal by i
 that nobody heard leaves an attachment behind. attach/repair looks again and again and does what
 `decide` says; where only a new pod helps, the agent asks for that and the controller evicts the pod
 (controller/evictions). Rules of time: a state goes in and the next one comes out; `now` is of a
-monotonic clock, in seconds. The last section names the records of attachments on disk.
+monotonic clock, in seconds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kube_base.foreign_json import Undecodable, decoded
 from kube_base.frozen import Frozen, replace
 from kube_rdma.attach.rules.requests import is_asking
 from kube_rdma.lib.turns import served
-from kube_rdma.model.attach.attachment import Attachment, AttachmentKey, RestartRequest
+from kube_rdma.model.attach.attachment import Attachment, RestartRequest
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.kubernetes import PodState, moment
 from kube_rdma.model.late_binding import ContainerId, PodName, PodSandbox
@@ -330,60 +330,3 @@ def _may_go(pod: PodState, request: RestartRequest) -> bool:
         is_there = pod.phase == "Running"
     ends = is_there and not pod.deleting and not pod.is_static
     return ends and bool(pod.node) and pod.node == request.node
-
-
-# Names of an attachment's record on disk, by its key.
-
-_BEGUN, _COMPLETE = "attachment", "attached"  # what a record's name begins with
-
-
-def begun_name(key: AttachmentKey) -> str:
-    """Return the name of a record whose ADD has not answered yet."""
-    return f"{_BEGUN}-{_spelled(key)}"
-
-
-def complete_name(key: AttachmentKey) -> str:
-    """Return the name of a record that only DEL ends."""
-    return f"{_COMPLETE}-{_spelled(key)}"
-
-
-def key_of(record: Attachment, *, split: bool) -> AttachmentKey:
-    """Return the key of a record; `split`: it stands in the folder of single interfaces."""
-    return _read(record.sandbox.container, split=split)
-
-
-def key_named(name: str, *, split: bool) -> AttachmentKey:
-    """Return the key of a record of which only the name is understood."""
-    return _read(name.partition("-")[2], split=split)
-
-
-def written(key: AttachmentKey, attachment: Attachment) -> Attachment:
-    """Return an attachment as the record has it."""
-    return replace(attachment, sandbox=replace(attachment.sandbox, container=_spelled(key)))
-
-
-def plain(key: AttachmentKey, record: Attachment) -> Attachment:
-    """Return a record with the container's own id."""
-    if key.interface is None:
-        return record
-    return replace(record, sandbox=replace(record.sandbox, container=key.container))
-
-
-def as_read(name: str, record: Attachment) -> Attachment:
-    """Return a record as it was read; its name alone may say that it is complete."""
-    complete = record.complete or name == f"{_COMPLETE}-{record.sandbox.container}"
-    return replace(record, complete=complete)
-
-
-def _spelled(key: AttachmentKey) -> ContainerId:
-    """Return the name on disk of the sandbox of this key; a container's id has no @."""
-    if key.interface is None:
-        return key.container
-    return ContainerId(f"{key.container}@{key.interface}")
-
-
-def _read(text: str, *, split: bool) -> AttachmentKey:
-    if not split:
-        return AttachmentKey(ContainerId(text))
-    container, _, interface = text.partition("@")
-    return AttachmentKey(ContainerId(container), InterfaceName(interface))

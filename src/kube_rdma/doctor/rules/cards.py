@@ -1,8 +1,8 @@
 """KR1xx: finds what stands between the kernel and a card that pods could use.
 
 From the bottom up: driver, modules, device nodes, namespace mode, ports, addresses, pools. Whether
-a device or a card can be given away is judged by pools/rules/health; here its sentences get a code,
-by which of its rules they come from, and an order.
+a device or a card can be given away is judged by pools/rules/node_health; here its sentences get a
+code, by which of its rules they come from, and an order.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from kube_rdma.model.doctor import Observation
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.pools import DATA_FILES
 from kube_rdma.model.survey import NamespaceMode, Survey
-from kube_rdma.pools.rules import discovery, health
+from kube_rdma.pools.rules import discovery, node_health
 from kube_rdma.pools.rules.rails import physical
 from kube_rdma.pools.rules.selection import moves, why_not
 
@@ -54,14 +54,14 @@ _GPU_VENDOR = 0x10DE  # NVIDIA, whose drivers need a module or DMA-BUF for GPUDi
 PEER_MODULES = frozenset({"nvidia_peermem", "nv_peer_mem"})
 
 
-def verdict(seen: Observation) -> health.NodeVerdict:
-    """Judge the node by pools/rules/health, with all that was seen of it."""
+def verdict(seen: Observation) -> node_health.NodeVerdict:
+    """Judge the node by pools/rules/node_health, with all that was seen of it."""
     assert seen.survey is not None
     specs = seen.specs or ()
-    facts = health.NodeFacts(
-        seen.survey, health.node_cards(seen.survey), specs, missing=seen.absent or ()
+    facts = node_health.NodeFacts(
+        seen.survey, node_health.node_cards(seen.survey), specs, missing=seen.absent or ()
     )
-    return health.evaluate(facts)
+    return node_health.evaluate(facts)
 
 
 def _no_driver(seen: Observation) -> Iterator[Finding]:
@@ -151,7 +151,7 @@ def _namespace_mode(seen: Observation) -> Iterator[Finding]:
     if _survey(seen).namespace_mode is not NamespaceMode.EXCLUSIVE:
         return
     for spec in seen.specs or ():
-        for sentence in health.hidden(spec):
+        for sentence in node_health.hidden(spec):
             yield _worded(spec.resource, sentence, f"Mode {spec.mode} shares cards that stay here")
 
 
@@ -277,7 +277,7 @@ def _ill_cards(seen: Observation) -> Iterator[Finding]:
     """Yield cards of pools that are unusable for reasons that no other check of this file has."""
     survey = _survey(seen)
     judged = {reason for one in discovery.judge(survey) for reason in one.reasons}
-    judged |= {reason for spec in seen.specs or () for reason in health.hidden(spec)}
+    judged |= {reason for spec in seen.specs or () for reason in node_health.hidden(spec)}
     absent = tuple(path.rpartition("/")[2] for path in seen.absent or ())
     for pool in verdict(seen).pools:
         for card in pool.unusable:
@@ -297,7 +297,7 @@ def _taken_over(seen: Observation) -> Iterator[Finding]:
 
 def _lost_rails(seen: Observation) -> Iterator[Finding]:
     """Yield rails of which the node has no card: more are configured than there are cards."""
-    present = set(map(physical, health.node_cards(_survey(seen))))
+    present = set(map(physical, node_health.node_cards(_survey(seen))))
     rails = seen.rails or ()
     gone = [one for one in rails if one.card not in present]
     if gone:

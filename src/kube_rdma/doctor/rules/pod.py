@@ -23,7 +23,7 @@ from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.holdings import Holding
 from kube_rdma.model.ipam import gid_of
 from kube_rdma.model.survey import NamespaceMode
-from kube_rdma.pools.rules.topology import claim_gpus, claimed_gpus
+from kube_rdma.pools.rules.nearness import claim_gpus, claimed_gpus
 
 _RUNNING = "Running"
 _ENOUGH = 1 << 30  # bytes of locked memory; queues and buffers of a small job

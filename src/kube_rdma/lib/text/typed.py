@@ -75,13 +75,11 @@ class Typed(BaseModel):
         cls, core: Any, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
         """Return the schema, in which each field has its sentence."""
-        from kube_rdma.lib import (
-            schema as descriptions,  # it parses sources, which schemas alone need
-        )
+        from kube_rdma.lib import field_descriptions  # it parses sources: schemas alone need it
 
         schema = handler(core)
         aliases = {name: field.alias or name for name, field in cls.model_fields.items()}
-        descriptions.add(handler.resolve_ref_schema(schema), aliases, cls)
+        field_descriptions.add(handler.resolve_ref_schema(schema), aliases, cls)
         return schema
 
 

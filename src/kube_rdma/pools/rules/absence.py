@@ -1,6 +1,6 @@
 """Finds cards whose interface another program has taken out of the node: DRANET, another plugin.
 
-Between what the agent's records say and pools/rules/health, which gives such a card a
+Between what the agent's records say and pools/rules/node_health, which gives such a card a
 reason. An interface that is not in the node's network namespace is in a pod's, and whose pod that
 is nobody can see from here. Two sorts of pods may have it: those of kube-rdma, each of which the
 kubelet or a record of the agent knows, and all others, beside which the card cannot be given away.

@@ -19,7 +19,7 @@ from kube_rdma.model.claims.devices import (
     SliceDevice,
 )
 from kube_rdma.model.device import PciAddress
-from kube_rdma.pools.rules.topology import newest
+from kube_rdma.pools.rules.nearness import newest
 
 
 class NamedDevice(Protocol):

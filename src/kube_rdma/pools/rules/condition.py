@@ -1,6 +1,6 @@
 """Says in one condition of the Node object how all cards of this node's pools are.
 
-The agent's loop hands in each verdict of pools/rules/health, and agent/node/marks writes the
+The agent's loop hands in each verdict of pools/rules/node_health, and agent/node/marks writes the
 condition when it differs from what the Node object has. Its type and the three fields follow the
 API conventions for conditions, so whoever heals nodes by conditions can read it.
 """
@@ -16,7 +16,7 @@ from kube_rdma.model.kubernetes import NodeCondition
 from kube_rdma.model.pools import PoolSpec
 from kube_rdma.model.survey import Survey
 from kube_rdma.pools.rules.absence import VANISHED
-from kube_rdma.pools.rules.health import LEAVING, NodeVerdict
+from kube_rdma.pools.rules.node_health import LEAVING, NodeVerdict
 
 LONGEST = 1024  # bytes of a message, as of an Event's note
 

@@ -1,7 +1,7 @@
 """Judges devices, each by itself: the reasons why a pod cannot use one, and remarks on the node.
 
-`kube-rdma devices` needs no more, so what pools make of cards stands in health.py, which asks here
-first.
+`kube-rdma devices` needs no more, so what pools make of cards stands in node_health.py, which
+asks here first.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from kube_rdma.model.device import Device, LinkLayer, Port, PortState
 from kube_rdma.model.kubernetes import LabelChange, NodeState
 from kube_rdma.model.pools import Mode
 from kube_rdma.model.survey import NamespaceMode, Survey
-from kube_rdma.pools.rules.topology import Nearness, nearness
+from kube_rdma.pools.rules.nearness import Nearness, nearness
 
 # The table of node labels: every key that kube-rdma writes or reads as topology, and its meaning.
 

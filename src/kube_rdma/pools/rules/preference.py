@@ -19,7 +19,7 @@ from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.holdings import FreeGpu
 from kube_rdma.model.pools import Pool, Preference, Share, ShareId
 from kube_rdma.pools.rules.modes import terms
-from kube_rdma.pools.rules.topology import rank, way
+from kube_rdma.pools.rules.nearness import rank, way
 
 
 class _Rail(Frozen):

@@ -1,6 +1,6 @@
 """Makes a node's report out of one look of its agent, and the grid of all nodes' cards.
 
-The loop of role plugin hands in what a look came to (pools/rules/health and condition), and
+The loop of role plugin hands in what a look came to (pools/rules/node_health and condition), and
 agent/node/report writes the report when it differs from the object. Counters and times are left
 out, or a node at rest would write.
 """
@@ -38,7 +38,7 @@ from kube_rdma.model.reports import (
 )
 from kube_rdma.model.survey import Survey
 from kube_rdma.pools.rules.condition import CardsState
-from kube_rdma.pools.rules.health import NodeVerdict
+from kube_rdma.pools.rules.node_health import NodeVerdict
 from kube_rdma.pools.rules.selection import interfaces
 from kube_rdma.pools.rules.staging import PendingPool
 from kube_rdma.reports.rules.policies import at_node

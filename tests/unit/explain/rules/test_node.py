@@ -12,9 +12,9 @@ from kube_rdma.model.pools import Attach, Bind, Mode, PoolSpec
 from kube_rdma.model.settings import FabricProfile
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.pools.rules.condition import CardsState
-from kube_rdma.pools.rules.health import NodeFacts, evaluate
 from kube_rdma.pools.rules.labels import NAMESPACES
 from kube_rdma.pools.rules.modes import terms
+from kube_rdma.pools.rules.node_health import NodeFacts, evaluate
 from kube_rdma.reports.rules.node_report import AgentLook, node_report
 from tests.kit import explained as kit
 from tests.kit.nodes import nodes

@@ -16,7 +16,7 @@ from kube_rdma.model.late_binding import ContainerId, PodName
 from kube_rdma.model.pools import Mode, PoolSpec
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.pools.rules import absence
-from kube_rdma.pools.rules.health import NodeFacts, evaluate, node_cards
+from kube_rdma.pools.rules.node_health import NodeFacts, evaluate, node_cards
 from tests.kit.nodes import device, function, node, physical_with_virtual, seat
 
 WHOLE = function(seat(0x81), "ens1")

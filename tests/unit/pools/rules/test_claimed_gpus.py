@@ -7,7 +7,7 @@ from kube_rdma.model.claims.claim import PodClaims
 from kube_rdma.model.claims.devices import ClaimedDevice, DeviceSlice, SliceDevice
 from kube_rdma.model.device import Gpu
 from kube_rdma.model.holdings import FreeGpu, HeldGpu
-from kube_rdma.pools.rules import topology
+from kube_rdma.pools.rules import nearness
 from tests.kit.nodes import seat
 
 GPUS = tuple(Gpu(seat(bus, numa=bus >> 7), 0x030200, 0x10DE, 0x2330, "nvidia") for bus in (3, 0x83))
@@ -26,7 +26,7 @@ def held(name, part=NVIDIA, container="c"):
 
 def test_a_device_is_a_gpu_by_its_place():
     nic = DeviceSlice("dra.net", "node-1", 1, (("mlx5-0", ("0000:05:00.0",)),))
-    assert topology.claim_gpus([NVIDIA, PART, nic], GPUS) == {
+    assert nearness.claim_gpus([NVIDIA, PART, nic], GPUS) == {
         device("gpu-0"): GPUS[0],
         device("gpu-1"): GPUS[1],
         device("gpu-1-part-0", PART): GPUS[1],
@@ -35,23 +35,23 @@ def test_a_device_is_a_gpu_by_its_place():
 
 def test_an_outdated_slice_counts_no_more():
     old = DeviceSlice("gpu.nvidia.com", "node-1", 1, (("gone", (NEAR,)),))
-    assert device("gone") not in topology.claim_gpus([old, NVIDIA], GPUS)
-    assert device("gone") in topology.claim_gpus([old], GPUS)
+    assert device("gone") not in nearness.claim_gpus([old, NVIDIA], GPUS)
+    assert device("gone") in nearness.claim_gpus([old], GPUS)
 
 
 def test_of_a_gpu_in_parts_one_part_takes_it():
-    gpus = topology.claim_gpus([NVIDIA, PART], GPUS)
-    assert topology.free_claim_gpus(gpus, []) == GPUS
-    assert topology.free_claim_gpus(gpus, [held("gpu-1-part-0", PART)]) == GPUS[:1]
-    assert topology.free_claim_gpus(gpus, [held("gpu-0"), held("strange")]) == GPUS[1:]
+    gpus = nearness.claim_gpus([NVIDIA, PART], GPUS)
+    assert nearness.free_claim_gpus(gpus, []) == GPUS
+    assert nearness.free_claim_gpus(gpus, [held("gpu-1-part-0", PART)]) == GPUS[:1]
+    assert nearness.free_claim_gpus(gpus, [held("gpu-0"), held("strange")]) == GPUS[1:]
 
 
 def test_what_one_container_holds():
-    gpus = topology.claim_gpus([NVIDIA], GPUS)
+    gpus = nearness.claim_gpus([NVIDIA], GPUS)
     devices = [held("gpu-1"), held("gpu-0", container="other"), held("strange")]
-    (gpu,) = topology.claimed_gpus(("team", "train", "c"), devices, gpus)
+    (gpu,) = nearness.claimed_gpus(("team", "train", "c"), devices, gpus)
     assert gpu == HeldGpu(FAR, (1,), GPUS[1].seat)
-    assert topology.as_free(GPUS[:1]) == (FreeGpu((0,), GPUS[0].seat),)
+    assert nearness.as_free(GPUS[:1]) == (FreeGpu((0,), GPUS[0].seat),)
 
 
 PODS = st.builds(
@@ -72,7 +72,7 @@ HELD = st.builds(
 
 @given(st.lists(PODS), st.lists(HELD))
 def test_a_pod_that_may_ask_wants_the_resource_and_has_nothing_yet(pods, holders):
-    chosen = topology.starting_pods(pods, "rdma/hca", holders)
+    chosen = nearness.starting_pods(pods, "rdma/hca", holders)
     past = {(one.namespace, one.pod) for one in holders}
     for pod in pods:
         may = "rdma/hca" in pod.resources and (pod.namespace, pod.name) not in past
@@ -81,7 +81,7 @@ def test_a_pod_that_may_ask_wants_the_resource_and_has_nothing_yet(pods, holders
 
 @given(st.lists(st.sampled_from(["gpu-0", "gpu-1", "strange"])))
 def test_each_gpu_of_claims_is_named_once(names):
-    chosen = topology.gpus_of([device(name) for name in names], topology.claim_gpus([NVIDIA], GPUS))
+    chosen = nearness.gpus_of([device(name) for name in names], nearness.claim_gpus([NVIDIA], GPUS))
     wanted = {NEAR for name in names if name == "gpu-0"} | {
         FAR for name in names if name == "gpu-1"
     }

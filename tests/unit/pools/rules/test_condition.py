@@ -10,7 +10,7 @@ from kube_rdma.model.pools import Mode, Pool, PoolSpec
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.pools.rules.absence import VANISHED, Assessment
 from kube_rdma.pools.rules.condition import LONGEST, CardsState, condition, next_state
-from kube_rdma.pools.rules.health import LEAVING, NodeVerdict
+from kube_rdma.pools.rules.node_health import LEAVING, NodeVerdict
 
 SPECS = (PoolSpec("rdma/a", Mode.HCA, "test"),)
 PHYSICAL = PciAddress("0000:80:00.0")

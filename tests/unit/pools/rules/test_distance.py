@@ -10,7 +10,7 @@ from kube_base.frozen import replace
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.device import PciAddress, PciPosition
 from kube_rdma.model.holdings import HeldGpu
-from kube_rdma.pools.rules.topology import Distance, Nearness, Side, gpu_distances, rank, way
+from kube_rdma.pools.rules.nearness import Distance, Nearness, Side, gpu_distances, rank, way
 from tests.kit.nodes import device, hard_card, seat
 
 

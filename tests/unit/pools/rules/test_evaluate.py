@@ -13,7 +13,7 @@ from kube_rdma.model.card import Use
 from kube_rdma.model.device import Gid, GidType
 from kube_rdma.model.pools import Mode, PoolSpec
 from kube_rdma.pools.rules.absence import DEVICE_GONE
-from kube_rdma.pools.rules.health import LEAVING, UNMANAGED, NodeFacts, evaluate, node_cards
+from kube_rdma.pools.rules.node_health import LEAVING, UNMANAGED, NodeFacts, evaluate, node_cards
 from tests.kit.nodes import device, function, node, nodes, seat, specs
 
 SHARED = PoolSpec("rdma/shared", Mode.SHARED, "c:1")

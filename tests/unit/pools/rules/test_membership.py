@@ -11,7 +11,7 @@ from kube_rdma.model.device import LinkLayer, PhysicalState, PortState
 from kube_rdma.model.pools import Attach, Mode, PoolSpec, Selector, Variables
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.pools.rules.discovery import judge
-from kube_rdma.pools.rules.health import as_members, not_free
+from kube_rdma.pools.rules.node_health import as_members, not_free
 from kube_rdma.pools.rules.pools import resolve
 from kube_rdma.pools.rules.selection import cards
 from tests.kit.nodes import device, function, node, nodes, physical_with_virtual, seat, specs

@@ -24,7 +24,7 @@ from kube_rdma.model.reports import (
 )
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.pools.rules.condition import CardsState, next_state
-from kube_rdma.pools.rules.health import NodeFacts, evaluate, node_cards
+from kube_rdma.pools.rules.node_health import NodeFacts, evaluate, node_cards
 from kube_rdma.pools.rules.staging import PendingPool
 from kube_rdma.reports.rules.node_report import MOST_CARDS, AgentLook, card_grid, node_report
 from tests.unit.agent.conftest import RDMA_CM, card

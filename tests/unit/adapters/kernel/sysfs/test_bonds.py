@@ -8,7 +8,7 @@ from kube_rdma.attach.rules.host_links import host_network
 from kube_rdma.hardware.survey import take_survey
 from kube_rdma.model.attach.attachment import SeenLink
 from kube_rdma.model.pools import Mode, PoolSpec
-from kube_rdma.pools.rules.health import node_cards
+from kube_rdma.pools.rules.node_health import node_cards
 from kube_rdma.pools.rules.selection import why_not
 from kube_rdma_lab.native.tree_text import unpack
 from tests.unit.adapters.kernel.pod.test_namespaces import needs_root

@@ -1,15 +1,13 @@
 """Finds how near PCI functions are: what a GPU and a card have to cross to reach each other.
 
-A survey shows where everything sits. `kube-rdma devices --topology` shows the matrix and the
-picture, GetPreferredAllocation ranks cards by their free GPUs, and the log says after a grant how
-near the card is. The classes are those of `nvidia-smi topo -m` and of NVML
-(nvmlGpuTopologyLevel_t), which count a PCIe switch as one bridge, although the kernel shows each
-of its ports as one of its own.
+GetPreferredAllocation ranks cards by their free GPUs, and the log says after a grant how near the
+card is; `kube-rdma devices --topology` shows them all (hardware/rules/topology). The classes are
+those of `nvidia-smi topo -m` and of NVML (nvmlGpuTopologyLevel_t), which count a PCIe switch as one
+bridge, although the kernel shows each of its ports as one of its own.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import takewhile
@@ -18,20 +16,8 @@ from kube_base.frozen import Frozen
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.claims.claim import PodClaims
 from kube_rdma.model.claims.devices import ClaimedDevice, DeviceSlice, SliceDevice
-from kube_rdma.model.device import Gpu, PciAddress, PciPosition
+from kube_rdma.model.device import Gpu, PciPosition
 from kube_rdma.model.holdings import Allocatable, FreeGpu, HeldGpu, Holding
-from kube_rdma.model.pools import RailRecord
-from kube_rdma.model.survey import (
-    NodeTopology,
-    PlacedCard,
-    PlacedGpu,
-    Survey,
-    TopologyBridge,
-    TopologyGroup,
-    TopologySocket,
-)
-from kube_rdma.pools.rules.health import node_cards
-from kube_rdma.pools.rules.rails import numbers, physical, recorded
 
 # Steps below the last shared bridge, for functions of one switch: a downstream port is one of them.
 _ONE_SWITCH = 2
@@ -69,99 +55,6 @@ def nearness(a: PciPosition, b: PciPosition) -> Nearness:
         return Nearness.PHB
     below = max(len(a.path), len(b.path)) - shared
     return Nearness.PIX if below <= _ONE_SWITCH else Nearness.PXB
-
-
-def matrix(survey: Survey) -> tuple[tuple[Nearness | None, ...], ...]:
-    """Return every GPU, then every RDMA device, against all of them, in the order of the survey.
-
-    A soft device has the seat of the function below its interface. Without a seat only different
-    NUMA nodes say something: SYS; None stands for not known.
-    """
-    places: list[tuple[PciPosition | None, int | None]] = []
-    places += [(gpu.seat, gpu.seat.numa_node) for gpu in survey.gpus]
-    places += [(device.seat, device.numa_node) for device in survey.devices]
-
-    def between(a: int, b: int) -> Nearness | None:
-        (seat, numa), (other_seat, other_numa) = places[a], places[b]
-        if a == b:
-            return Nearness.SELF
-        if seat and other_seat:
-            return nearness(seat, other_seat)
-        both_known = numa is not None and other_numa is not None
-        return Nearness.SYS if both_known and numa != other_numa else None
-
-    order = range(len(places))
-    return tuple(tuple(between(a, b) for b in order) for a in order)
-
-
-# The tree of a node: GPUs and cards below their NUMA node, host bridge and PCIe switch.
-
-_BELOW_A_SWITCH = 4  # ports on the way: a root port, both sides of a switch, the function itself
-
-
-Spot = tuple[int | None, str, PciAddress | None]
-"""The place of a card or GPU: NUMA node, host bridge ("": not known) and PCIe switch."""
-
-
-def node_topology(survey: Survey) -> NodeTopology:
-    """Return the node by what its parts sit below, in the order of their addresses."""
-    gpus: dict[Spot, list[PlacedGpu]] = defaultdict(list)
-    for number, gpu in enumerate(survey.gpus):
-        gpus[_spot(gpu.seat, gpu.seat.numa_node)].append(PlacedGpu(number, gpu))
-    cards: dict[Spot, list[PlacedCard]] = defaultdict(list)
-    for placed in _placed(node_cards(survey)):
-        cards[_spot(placed.card.seat, placed.card.numa_node)].append(placed)
-    tree: dict[int | None, dict[str, list[TopologyGroup]]] = {}
-    for spot in sorted({*gpus, *cards}, key=_order):
-        numa_node, root, switch = spot
-        group = TopologyGroup(switch, tuple(gpus.get(spot, ())), tuple(cards.get(spot, ())))
-        tree.setdefault(numa_node, {}).setdefault(root, []).append(group)
-    return NodeTopology(
-        tuple(
-            TopologySocket(
-                node, tuple(TopologyBridge(root, tuple(groups)) for root, groups in below.items())
-            )
-            for node, below in tree.items()
-        )
-    )
-
-
-def _order(spot: Spot) -> tuple[bool, int, bool, str, str]:
-    """Return the sort key, by which what is not known comes last."""
-    numa_node, root, switch = spot
-    return numa_node is None, numa_node or 0, not root, root, switch or ""
-
-
-def switch_above(seat: PciPosition) -> PciAddress | None:
-    """Return the upper side of the PCIe switch that a function is right below, if any.
-
-    The kernel shows each port of a switch as a bridge: the upper side, then one for each way down.
-    """
-    return seat.path[-3] if len(seat.path) >= _BELOW_A_SWITCH else None
-
-
-def _spot(seat: PciPosition | None, numa_node: int | None) -> Spot:
-    return (numa_node, seat.root, switch_above(seat)) if seat else (numa_node, "", None)
-
-
-def _placed(cards: Sequence[Card]) -> Iterable[PlacedCard]:
-    """Yield each physical card once; a function without its physical one stands for itself."""
-    ids = {card.id for card in cards}
-    above = {card.id: _above(card, ids) for card in cards}
-    whole = [card for card in cards if above[card.id] == card.id]
-    offered = [card for card in cards if card.devices]
-    rails = numbers(recorded(RailRecord(), offered, cards, (), idle=True), cards, ())
-    for card in whole:
-        parts = tuple(one for one in cards if above[one.id] == card.id and one is not card)
-        virtual = sum(1 for one in parts if one.seat and one.seat.physical_function)
-        with_devices = tuple(one for one in parts if one.devices)
-        yield PlacedCard(card, rails.get(card.id), virtual, with_devices)
-
-
-def _above(card: Card, ids: set[CardId]) -> CardId:
-    """Return the card that this one is a part of, itself as a rule."""
-    above = physical(card)
-    return above if above in ids else card.id
 
 
 # Cards beside GPUs: a rank before a grant, and the distance that a container really has.

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma.hardware import machines
+from kube_rdma.hardware.rules.topology import matrix, node_topology
 from kube_rdma.model.device import (
     Device,
     Gpu,
@@ -20,8 +21,8 @@ from kube_rdma.model.device import (
     PortState,
 )
 from kube_rdma.model.survey import NamespaceMode, Survey
-from kube_rdma.pools.rules.health import node_cards
-from kube_rdma.pools.rules.topology import Nearness, matrix, nearness, node_topology
+from kube_rdma.pools.rules.nearness import Nearness, nearness
+from kube_rdma.pools.rules.node_health import node_cards
 
 SELF, PIX, PXB, PHB, NODE, SYS = Nearness
 

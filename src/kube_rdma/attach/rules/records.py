@@ -1,0 +1,66 @@
+"""Names the records of attachments on disk: attachment-ID while ADD runs, attached-ID after it.
+
+attach/executor writes and reads them (adapters/journal). One interface of a container that another
+runtime adds alone is a record of its own, ID@INTERFACE, in a folder of single interfaces.
+"""
+
+from __future__ import annotations
+
+from kube_base.frozen import replace
+from kube_rdma.model.attach.attachment import Attachment, AttachmentKey
+from kube_rdma.model.ipam import InterfaceName
+from kube_rdma.model.late_binding import ContainerId
+
+_BEGUN, _COMPLETE = "attachment", "attached"  # what a record's name begins with
+
+
+def begun_name(key: AttachmentKey) -> str:
+    """Return the name of a record whose ADD has not answered yet."""
+    return f"{_BEGUN}-{_spelled(key)}"
+
+
+def complete_name(key: AttachmentKey) -> str:
+    """Return the name of a record that only DEL ends."""
+    return f"{_COMPLETE}-{_spelled(key)}"
+
+
+def key_of(record: Attachment, *, split: bool) -> AttachmentKey:
+    """Return the key of a record; `split`: it stands in the folder of single interfaces."""
+    return _read(record.sandbox.container, split=split)
+
+
+def key_named(name: str, *, split: bool) -> AttachmentKey:
+    """Return the key of a record of which only the name is understood."""
+    return _read(name.partition("-")[2], split=split)
+
+
+def written(key: AttachmentKey, attachment: Attachment) -> Attachment:
+    """Return an attachment as the record has it."""
+    return replace(attachment, sandbox=replace(attachment.sandbox, container=_spelled(key)))
+
+
+def plain(key: AttachmentKey, record: Attachment) -> Attachment:
+    """Return a record with the container's own id."""
+    if key.interface is None:
+        return record
+    return replace(record, sandbox=replace(record.sandbox, container=key.container))
+
+
+def as_read(name: str, record: Attachment) -> Attachment:
+    """Return a record as it was read; its name alone may say that it is complete."""
+    complete = record.complete or name == f"{_COMPLETE}-{record.sandbox.container}"
+    return replace(record, complete=complete)
+
+
+def _spelled(key: AttachmentKey) -> ContainerId:
+    """Return the name on disk of the sandbox of this key; a container's id has no @."""
+    if key.interface is None:
+        return key.container
+    return ContainerId(f"{key.container}@{key.interface}")
+
+
+def _read(text: str, *, split: bool) -> AttachmentKey:
+    if not split:
+        return AttachmentKey(ContainerId(text))
+    container, _, interface = text.partition("@")
+    return AttachmentKey(ContainerId(container), InterfaceName(interface))

@@ -1,0 +1,1 @@
+"""Decides what a survey means, without reading anything."""

@@ -1,0 +1,116 @@
+"""Decides what the picture of a node shows: its tree of GPUs and cards, and how near they are.
+
+A survey says where everything sits. `kube-rdma devices --topology` prints the matrix, `--draw`
+the tree (hardware/views/topology); pools/rules/nearness measures each way.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from kube_rdma.model.card import Card, CardId
+from kube_rdma.model.device import PciAddress, PciPosition
+from kube_rdma.model.pools import RailRecord
+from kube_rdma.model.survey import (
+    NodeTopology,
+    PlacedCard,
+    PlacedGpu,
+    Survey,
+    TopologyBridge,
+    TopologyGroup,
+    TopologySocket,
+)
+from kube_rdma.pools.rules.nearness import Nearness, nearness
+from kube_rdma.pools.rules.node_health import node_cards
+from kube_rdma.pools.rules.rails import numbers, physical, recorded
+
+_BELOW_A_SWITCH = 4  # ports on the way: a root port, both sides of a switch, the function itself
+
+
+def matrix(survey: Survey) -> tuple[tuple[Nearness | None, ...], ...]:
+    """Return every GPU, then every RDMA device, against all of them, in the order of the survey.
+
+    A soft device has the seat of the function below its interface. Without a seat only different
+    NUMA nodes say something: SYS; None stands for not known.
+    """
+    places: list[tuple[PciPosition | None, int | None]] = []
+    places += [(gpu.seat, gpu.seat.numa_node) for gpu in survey.gpus]
+    places += [(device.seat, device.numa_node) for device in survey.devices]
+
+    def between(a: int, b: int) -> Nearness | None:
+        (seat, numa), (other_seat, other_numa) = places[a], places[b]
+        if a == b:
+            return Nearness.SELF
+        if seat and other_seat:
+            return nearness(seat, other_seat)
+        both_known = numa is not None and other_numa is not None
+        return Nearness.SYS if both_known and numa != other_numa else None
+
+    order = range(len(places))
+    return tuple(tuple(between(a, b) for b in order) for a in order)
+
+
+Spot = tuple[int | None, str, PciAddress | None]
+"""The place of a card or GPU: NUMA node, host bridge ("": not known) and PCIe switch."""
+
+
+def node_topology(survey: Survey) -> NodeTopology:
+    """Return the node by what its parts sit below, in the order of their addresses."""
+    gpus: dict[Spot, list[PlacedGpu]] = defaultdict(list)
+    for number, gpu in enumerate(survey.gpus):
+        gpus[_spot(gpu.seat, gpu.seat.numa_node)].append(PlacedGpu(number, gpu))
+    cards: dict[Spot, list[PlacedCard]] = defaultdict(list)
+    for placed in _placed(node_cards(survey)):
+        cards[_spot(placed.card.seat, placed.card.numa_node)].append(placed)
+    tree: dict[int | None, dict[str, list[TopologyGroup]]] = {}
+    for spot in sorted({*gpus, *cards}, key=_order):
+        numa_node, root, switch = spot
+        group = TopologyGroup(switch, tuple(gpus.get(spot, ())), tuple(cards.get(spot, ())))
+        tree.setdefault(numa_node, {}).setdefault(root, []).append(group)
+    return NodeTopology(
+        tuple(
+            TopologySocket(
+                node, tuple(TopologyBridge(root, tuple(groups)) for root, groups in below.items())
+            )
+            for node, below in tree.items()
+        )
+    )
+
+
+def _order(spot: Spot) -> tuple[bool, int, bool, str, str]:
+    """Return the sort key, by which what is not known comes last."""
+    numa_node, root, switch = spot
+    return numa_node is None, numa_node or 0, not root, root, switch or ""
+
+
+def switch_above(seat: PciPosition) -> PciAddress | None:
+    """Return the upper side of the PCIe switch that a function is right below, if any.
+
+    The kernel shows each port of a switch as a bridge: the upper side, then one for each way down.
+    """
+    return seat.path[-3] if len(seat.path) >= _BELOW_A_SWITCH else None
+
+
+def _spot(seat: PciPosition | None, numa_node: int | None) -> Spot:
+    return (numa_node, seat.root, switch_above(seat)) if seat else (numa_node, "", None)
+
+
+def _placed(cards: Sequence[Card]) -> Iterable[PlacedCard]:
+    """Yield each physical card once; a function without its physical one stands for itself."""
+    ids = {card.id for card in cards}
+    above = {card.id: _above(card, ids) for card in cards}
+    whole = [card for card in cards if above[card.id] == card.id]
+    offered = [card for card in cards if card.devices]
+    rails = numbers(recorded(RailRecord(), offered, cards, (), idle=True), cards, ())
+    for card in whole:
+        parts = tuple(one for one in cards if above[one.id] == card.id and one is not card)
+        virtual = sum(1 for one in parts if one.seat and one.seat.physical_function)
+        with_devices = tuple(one for one in parts if one.devices)
+        yield PlacedCard(card, rails.get(card.id), virtual, with_devices)
+
+
+def _above(card: Card, ids: set[CardId]) -> CardId:
+    """Return the card that this one is a part of, itself as a rule."""
+    above = physical(card)
+    return above if above in ids else card.id
