@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import shutil
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,6 +60,16 @@ def _direct(pki: Path, api: str, started: float) -> _Direct:
 
 def _of(lab: Lab) -> _Direct:
     return _direct(lab.home / "pki", lab.api, lab.state.started)
+
+
+def delete_definition(lab: Lab, name: str) -> None:
+    """Delete a CustomResourceDefinition, and forget the scope that its kind had.
+
+    kubectl and the lab read the kinds once; a later definition of the name may have another scope.
+    """
+    kubectl(lab, "delete", "crd", name, "--ignore-not-found")
+    shutil.rmtree(lab.home / "kubectl", ignore_errors=True)
+    _direct.cache_clear()
 
 
 def get(lab: Lab, *words: str) -> dict[str, Any]:

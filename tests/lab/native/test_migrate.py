@@ -171,8 +171,7 @@ def install(lab, stack, start):
         cluster.apply(lab, space)
         kind = operators.definition(namespaced=start != "nvidia-operator")
         cluster.apply(lab, kind, *origin.objects)
-        name = f"crd/{kind['metadata']['name']}"
-        stack.callback(cluster.kubectl, lab, "delete", name, *GONE)
+        stack.callback(cluster.delete_definition, lab, kind["metadata"]["name"])
         known_to_kubectl(lab, namespaced=start != "nvidia-operator")
         wanted = policy_of(start, origin)
         cluster.apply(lab, wanted)

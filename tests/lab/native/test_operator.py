@@ -20,8 +20,7 @@ def lab(native):
     """Native nodes: an operator writes objects, and recorded cards are offered."""
     examples, root = scc.examples(), scc.examples().parent
     cluster.kubectl(native, "label", "node", "--all", f"{cluster.CARDS_LABEL}-")  # of other files
-    # Another file may have left a definition of this name that is about to go.
-    cluster.kubectl(native, "delete", "crd", DEFINITION, "--ignore-not-found", "--wait")
+    cluster.delete_definition(native, DEFINITION)  # another file's may have another scope
     cluster.kubectl(native, "apply", "-f", f"{root}/config/operator")
     cluster.kubectl(native, "apply", "-f", f"{root}/config/crds")
     cluster.wait(native, "crd", "--all", "--for=condition=Established")

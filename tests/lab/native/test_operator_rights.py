@@ -189,7 +189,7 @@ def test_an_operator_is_not_installed_where_another_one_runs(lab, trial):
 
 
 def test_an_operator_is_not_installed_beside_a_definition_of_another_scope(lab, trial):
-    cluster.kubectl(lab, "delete", "crd", DEFINITION, "--ignore-not-found")
+    cluster.delete_definition(lab, DEFINITION)
     (ours,) = [
         each
         for each in objects((), "nvidia-operator", "definitions")
@@ -202,7 +202,7 @@ def test_an_operator_is_not_installed_beside_a_definition_of_another_scope(lab, 
         assert "has scope Cluster, and controller.policyScope is Namespaced" in told
         assert "set controller.policyScope=Cluster" in told
     finally:
-        cluster.kubectl(lab, "delete", "crd", DEFINITION)
+        cluster.delete_definition(lab, DEFINITION)
 
 
 @pytest.fixture
@@ -218,7 +218,7 @@ def taking(lab, tmp_path):
 
 def test_a_status_is_written_where_the_definition_has_fewer_fields(lab, taking):
     """NVIDIA's before 26.7 have no conditions; an apply of one field too many is refused."""
-    cluster.kubectl(lab, "delete", "crd", DEFINITION, "--ignore-not-found")
+    cluster.delete_definition(lab, DEFINITION)
     (theirs,) = [
         each
         for each in objects([], "nvidia-operator", "definitions")
@@ -248,12 +248,12 @@ def test_a_status_is_written_where_the_definition_has_fewer_fields(lab, taking):
         assert (stored.status.state, stored.status.reason) == ("error", "why")
         assert not stored.status.conditions
     finally:
-        cluster.kubectl(lab, "delete", "crd", DEFINITION)
+        cluster.delete_definition(lab, DEFINITION)
 
 
 def test_a_definition_for_the_whole_cluster_takes_a_policy_that_names_a_namespace(lab, taking):
     """So one file fits both scopes, as `config check` says; the namespace is dropped."""
-    cluster.kubectl(lab, "delete", "crd", DEFINITION, "--ignore-not-found")
+    cluster.delete_definition(lab, DEFINITION)
     (ours,) = [
         each
         for each in objects(
@@ -271,4 +271,4 @@ def test_a_definition_for_the_whole_cluster_takes_a_policy_that_names_a_namespac
             assert "namespace" not in stored["metadata"]
             assert stored["spec"].keys() == policy["spec"].keys()
     finally:
-        cluster.kubectl(lab, "delete", "crd", DEFINITION)
+        cluster.delete_definition(lab, DEFINITION)
