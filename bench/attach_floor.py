@@ -31,7 +31,7 @@ from kube_rdma.adapters.kernel.pod.gids import await_gid
 from kube_rdma.adapters.kernel.pod.namespaces import open_inside
 from kube_rdma.adapters.kernel.pod.probe import arp_announcement, packet_socket
 from kube_rdma.adapters.kernel.pod.steps import open_pod
-from kube_rdma.attach.rules.step_table import undo_by_plan
+from kube_rdma.attach.rules.undo import undo_by_plan
 from kube_rdma.model.attach.attachment import Plan
 from kube_rdma.model.attach.steps import (
     AddAddress,

@@ -32,7 +32,7 @@ from kube_rdma.adapters.kernel.pod.steps import PodNetwork, open_pod
 from kube_rdma.adapters.kernel.sysfs.netdev import upper_netdevs
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.attach.rules.host_links import host_network, with_ways
-from kube_rdma.attach.rules.step_table import check, undo
+from kube_rdma.attach.rules.undo import check, undo
 from kube_rdma.hardware.survey import take_survey
 from kube_rdma.model.attach.attachment import PodView
 from kube_rdma.model.attach.steps import SetSysctl, Step, Undo

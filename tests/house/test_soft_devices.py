@@ -35,7 +35,7 @@ USES = {
     f"{ATTACH}/placement.py soft_links": "a card's, by name",
     f"{ATTACH}/plan.py _taken": "those to make again when the interface comes back",
     f"{ATTACH}/plan.py _talk": "of real devices nothing is made",
-    f"{ATTACH}/step_table.py _given_back": "made again when the interface comes back",
+    f"{ATTACH}/undo.py _given_back": "made again when the interface comes back",
     f"{ATTACH}/delegated.py device_names": "a card's soft device is not the pod's own",
     f"{ATTACH}/vf.py refuse_late_mac": "its GUID is of its MAC: nobody has to set it",
     "src/kube_rdma/explain/rules/node.py basis": "as host_network, from a report",

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.attach.rules.step_table import ROWS, lacks, undone
+from kube_rdma.attach.rules.undo import ROWS, lacks, undone
 from kube_rdma.attach.views import TEXTS, describe
 from kube_rdma.model.attach.attachment import PodView
 from kube_rdma.model.attach.steps import (
@@ -43,7 +43,7 @@ def faults(rows: Collection[type], texts: Collection[type], runner: str) -> Iter
     """One sentence for each kind that is forgotten somewhere; `runner` is the source of KERNEL."""
     for kind in STEPS:
         if kind not in rows:
-            yield f"{kind.__name__} has no row in attach/rules/step_table"
+            yield f"{kind.__name__} has no row in attach/rules/undo"
     for kind in dict.fromkeys((*STEPS, *UNDOS)):
         if kind not in texts:
             yield f"{kind.__name__} has no sentence in attach/views"
@@ -61,9 +61,9 @@ def test_no_kind_is_forgotten() -> None:
 @pytest.mark.parametrize(
     ("kind", "sentences"),
     [
-        (SetLink, ["has no row in attach/rules/step_table", "has no sentence in attach/views"]),
+        (SetLink, ["has no row in attach/rules/undo", "has no sentence in attach/views"]),
         (RemoveLink, ["has no sentence in attach/views"]),
-        (MakeLink, ["has no row in attach/rules/step_table", "has no sentence in attach/views"]),
+        (MakeLink, ["has no row in attach/rules/undo", "has no sentence in attach/views"]),
     ],
 )
 def test_a_planted_fault_is_found(kind: type, sentences: list[str]) -> None:

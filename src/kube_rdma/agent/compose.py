@@ -262,7 +262,7 @@ def with_claims(
     `plugins_registry` is the kubelet's folder, None where it is not there.
     """
     # Few agents serve claims and need the memory.
-    from kube_rdma.adapters.cni.state import ClaimedNamespaces
+    from kube_rdma.adapters.cni.shim_files import ClaimedNamespaces
     from kube_rdma.adapters.journal.codec import CLAIMS
     from kube_rdma.adapters.runtime.settings import ClaimFiles, PodSettings
     from kube_rdma.attach.claim_settings import ClaimSettings

@@ -25,7 +25,7 @@ from kube_rdma.adapters.kernel.pod.namespaces import Namespace
 from kube_rdma.adapters.kernel.pod.steps import PodNetwork
 from kube_rdma.attach.rules import records
 from kube_rdma.attach.rules.plan import plugin_calls
-from kube_rdma.attach.rules.step_table import check, looked_at, undo_by_plan
+from kube_rdma.attach.rules.undo import check, looked_at, undo_by_plan
 from kube_rdma.lib.records import Records, in_the_log
 from kube_rdma.model.attach.attachment import (
     Attachment,

@@ -26,8 +26,8 @@ from kube_rdma.adapters.cluster.events import About, Events
 from kube_rdma.adapters.cni.conf.folder import ConfFolder, FolderRound, FolderTiming, Keeper
 from kube_rdma.adapters.cni.conf.places import CniPlaces, find, inside, names, places, shim
 from kube_rdma.adapters.cni.plugins import HostPlugins, Plugins
+from kube_rdma.adapters.cni.shim_files import MissedDeletes
 from kube_rdma.adapters.cni.socket import CniSocket
-from kube_rdma.adapters.cni.state import MissedDeletes
 from kube_rdma.adapters.files.device_info import DeviceInfoFolder
 from kube_rdma.adapters.journal.codec import ATTACHMENTS
 from kube_rdma.adapters.journal.disk import Folder

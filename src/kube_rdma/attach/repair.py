@@ -30,7 +30,7 @@ from kube_client.objects import Cluster
 from kube_client.watching import Changed, Deleted, Synced
 from kube_rdma.adapters.bulkhead import contained, object_failed
 from kube_rdma.adapters.cluster.kinds.pod import POD, pod_state
-from kube_rdma.adapters.cni.state import AskingPods, Mark
+from kube_rdma.adapters.cni.shim_files import AskingPods, Mark
 from kube_rdma.attach.annotated_networks import asking
 from kube_rdma.attach.calls import SandboxNetworks
 from kube_rdma.attach.executor import is_there

@@ -26,7 +26,7 @@ from kube_base.frozen import Frozen, replace
 from kube_base.notices import Notices
 from kube_client.errors import Conflict
 from kube_rdma.adapters.bulkhead import object_failed
-from kube_rdma.adapters.cni.state import ClaimedNamespaces
+from kube_rdma.adapters.cni.shim_files import ClaimedNamespaces
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.runtime.cdi import CdiFolder
 from kube_rdma.adapters.runtime.settings import ClaimFiles

@@ -148,7 +148,7 @@ def _show(survey: Survey, output: str) -> None:
 
 def _topology(survey: Survey, output: str) -> None:
     """Show the matrix, or the whole document with the key ``topology``."""
-    from kube_rdma.hardware.rules.topology import matrix
+    from kube_rdma.hardware.rules.node_picture import matrix
     from kube_rdma.hardware.views.topology import topology_document, topology_text
     from kube_rdma.lib.page import lines_of
 
@@ -211,7 +211,7 @@ def _watch(sysfs: SysfsRoot | None, output: str) -> None:
 def _draw(sysfs: SysfsRoot | None, file: Path) -> None:
     """Draw the node, with the same numbers of rails as its cards have by themselves."""
     from kube_rdma.hardware.recorded_survey import called
-    from kube_rdma.hardware.rules.topology import node_topology
+    from kube_rdma.hardware.rules.node_picture import node_topology
     from kube_rdma.hardware.views.topology import topology_svg
 
     name = "this node" if sysfs is None else called(sysfs)

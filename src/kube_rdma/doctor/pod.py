@@ -31,7 +31,7 @@ from kube_rdma.admission.cluster import whole_pod
 from kube_rdma.admission.rules.findings import findings
 from kube_rdma.attach.documents import network_status
 from kube_rdma.attach.rules.records import as_read
-from kube_rdma.attach.rules.step_table import check, looked_at
+from kube_rdma.attach.rules.undo import check, looked_at
 from kube_rdma.doctor import containers
 from kube_rdma.doctor.cluster import present
 from kube_rdma.lib.part_reader import PartReader

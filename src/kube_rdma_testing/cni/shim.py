@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from kube_rdma.adapters.cni import protocol
+from kube_rdma.adapters.cni.shim_files import ASKING, CLAIMED, MISSED
 from kube_rdma.adapters.cni.socket import SOCKET
-from kube_rdma.adapters.cni.state import ASKING, CLAIMED, MISSED
 from kube_rdma.model.attach.cni import ANNOTATIONS, CHAINED, PLUGIN
 
 _ASKING = {

@@ -16,7 +16,7 @@ from kube_rdma.adapters.cluster.events import Events
 from kube_rdma.adapters.cluster.kinds.own import DEFINITION
 from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.adapters.cluster.nodes import Pods
-from kube_rdma.adapters.cni.state import AskingPods
+from kube_rdma.adapters.cni.shim_files import AskingPods
 from kube_rdma.agent.node.node_events import NodeEvents
 from kube_rdma.attach.node_networks import (
     HostPlaces,

@@ -10,7 +10,7 @@ import pytest
 from kube_client.objects import Cluster
 from kube_client.watching import Changed, Deleted, Synced
 from kube_rdma.adapters.cluster.kinds.pod import POD, pod_state
-from kube_rdma.adapters.cni.state import AskingPods
+from kube_rdma.adapters.cni.shim_files import AskingPods
 from kube_rdma.attach import repair
 from kube_rdma.attach.annotated_networks import asking
 from kube_rdma.attach.node_view import NodeContext

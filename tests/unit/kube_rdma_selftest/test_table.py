@@ -1,7 +1,7 @@
 """What a person reads of a self-test: a row each, a sentence for each failure, what to send."""
 
 from kube_base.frozen import replace
-from kube_rdma.attach.rules.step_table import undo
+from kube_rdma.attach.rules.undo import undo
 from kube_rdma.lib.page import page_text
 from kube_rdma_selftest.choice import trials
 from kube_rdma_selftest.report import report

@@ -4,8 +4,8 @@ import asyncio
 import json
 from contextlib import asynccontextmanager, suppress
 
+from kube_rdma.adapters.cni.shim_files import AskingPods, ClaimedNamespaces
 from kube_rdma.adapters.cni.socket import CniSocket
-from kube_rdma.adapters.cni.state import AskingPods, ClaimedNamespaces
 from kube_rdma.attach.rules.conflist import ENTRY
 from kube_rdma.model.attach.cni import ANNOTATIONS
 

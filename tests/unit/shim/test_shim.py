@@ -11,7 +11,7 @@ import pytest
 
 from kube_base.errors import Refused
 from kube_rdma.adapters.cni import protocol
-from kube_rdma.adapters.cni.state import MissedDeletes
+from kube_rdma.adapters.cni.shim_files import MissedDeletes
 from kube_rdma.attach.rules.conflist import ENTRY
 from kube_rdma.model.attach.cni import CniAttachment, CniInterface, CniResult, Verb
 from kube_rdma.model.late_binding import PodName

@@ -14,7 +14,7 @@ from typing import Protocol
 import pytest
 
 from kube_base.frozen import replace
-from kube_rdma.attach.rules.step_table import check, undo_by_plan
+from kube_rdma.attach.rules.undo import check, undo_by_plan
 from kube_rdma.model.attach.attachment import PodView
 from kube_rdma.model.attach.steps import AwaitGid, SetSysctl, TakeLink
 from kube_rdma.model.pools import SetFunction

@@ -1,7 +1,7 @@
 """Plans the Steps that put networks into a pod, in an order in which each finds what it needs.
 
 Third of the rules of an attachment: attach/rules/placement has found card and link, IPAM has given
-addresses. The plan is journalled before its first Step is run; attach/rules/step_table takes it
+addresses. The plan is journalled before its first Step is run; attach/rules/undo takes it
 back, repairs and checks it.
 
 The order: the link comes, with its sysctls before it is up; then addresses, each after the question

@@ -2,7 +2,7 @@
 
 Rows, columns, marks and the two-space ``NIC0: mlx5_0`` lines are those of `nvidia-smi topo -m`, so
 that what reads its output by fields reads this. Added to it: the NUMA node of NICs, and a legend
-of the GPUs, for their numbers follow the PCI address here. rules/topology finds the marks;
+of the GPUs, for their numbers follow the PCI address here. rules/node_picture finds the marks;
 they come as text.
 """
 
@@ -43,7 +43,7 @@ _NOTHING = "No GPUs and no RDMA devices, so there is nothing to be near to."
 
 
 def topology_text(survey: Survey, marks: Marks) -> str:
-    """Return the matrix with its legends; `marks` as hardware/rules/topology.matrix orders them."""
+    """Return the matrix with its legends; `marks` in the order of rules/node_picture.matrix."""
     gpus, nics = _labels(survey)
     if not marks:
         return _NOTHING

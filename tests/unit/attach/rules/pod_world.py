@@ -63,7 +63,7 @@ class World:
         return {f"net/ipv6/conf/{one.name}/accept_ra": "1" for one in self.pod.values()}
 
     def view(self):
-        """The fresh look that attach/rules/step_table compares with."""
+        """The fresh look that attach/rules/undo compares with."""
         devices = []
         for name, (there, on) in self.rdma.items():
             if there == "pod" or not self.exclusive:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kube_base.errors import Refused
 from kube_base.frozen import replace
 from kube_rdma.attach.rules.plan import gid_room, soft_name
-from kube_rdma.attach.rules.step_table import lacks, undo
+from kube_rdma.attach.rules.undo import lacks, undo
 from kube_rdma.attach.views import describe
 from kube_rdma.model.attach.attachment import (
     AskedAddress,

@@ -9,7 +9,7 @@ from kube_rdma.attach.rules.infiniband import refuse_taken
 from kube_rdma.attach.rules.placement import pod_nics
 from kube_rdma.attach.rules.requests import asked_guid
 from kube_rdma.attach.rules.result import as_named
-from kube_rdma.attach.rules.step_table import check, undo
+from kube_rdma.attach.rules.undo import check, undo
 from kube_rdma.attach.views import describe
 from kube_rdma.model.attach.attachment import Attachment, NetworkKind, PodView, SeenLink, SeenRdma
 from kube_rdma.model.attach.steps import AwaitPartition, MakeLink, MoveRdma, TakeLink

@@ -7,7 +7,7 @@ import pytest
 from kube_base.errors import Refused
 from kube_rdma.attach.rules.placement import pod_nics
 from kube_rdma.attach.rules.plan import plans as attach_plans
-from kube_rdma.attach.rules.step_table import check
+from kube_rdma.attach.rules.undo import check
 from kube_rdma.model.attach.attachment import NetworkKind, NetworkRoute, Plan
 from kube_rdma.model.attach.steps import AddRoute, AddRule, SetSysctl
 from tests.kit.pod_networks import SANDBOX, card, network, node, planned, share, wish

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.attach.rules.step_table import check, lacks, undo, undo_by_plan
+from kube_rdma.attach.rules.undo import check, lacks, undo, undo_by_plan
 from kube_rdma.model.attach.steps import (
     AddAddress,
     AddRule,

@@ -6,7 +6,7 @@ from kube_base.errors import Refused
 from kube_base.frozen import replace
 from kube_rdma.attach.rules.placement import pod_nics
 from kube_rdma.attach.rules.procedure import LocatedNics
-from kube_rdma.attach.rules.step_table import check, undo
+from kube_rdma.attach.rules.undo import check, undo
 from kube_rdma.attach.rules.vf import with_settings
 from kube_rdma.attach.views import describe
 from kube_rdma.model.attach.attachment import HostLink, NetworkKind, PodView

@@ -13,7 +13,7 @@ from kube_rdma.attach.rules.addresses import of_answer, with_calls
 from kube_rdma.attach.rules.foreign_plugins import refuse_missing
 from kube_rdma.attach.rules.placement import pod_nics
 from kube_rdma.attach.rules.plan import begun, plans
-from kube_rdma.attach.rules.step_table import check
+from kube_rdma.attach.rules.undo import check
 from kube_rdma.attach.views import describe
 from kube_rdma.model.attach.attachment import AskedAddress, NetworkKind, NetworkRoute, PodView
 from kube_rdma.model.attach.cni import CniResult, LinkAddress, LinkRoute

@@ -10,7 +10,7 @@ from kube_base.errors import Broken, Refused
 from kube_base.frozen import replace
 from kube_rdma.attach.rules.foreign_plugins import attached, plans, refuse_missing
 from kube_rdma.attach.rules.requests import in_order
-from kube_rdma.attach.rules.step_table import undo
+from kube_rdma.attach.rules.undo import undo
 from kube_rdma.attach.views import describe
 from kube_rdma.model.attach import attachment
 from kube_rdma.model.attach.cni import Dns

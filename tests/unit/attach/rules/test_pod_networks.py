@@ -13,7 +13,7 @@ from kube_rdma.attach.rules.placement import pod_nics
 from kube_rdma.attach.rules.plan import plans
 from kube_rdma.attach.rules.requests import is_asking, refuse_count, refuse_traffic, unknown
 from kube_rdma.attach.rules.requests import match_entries as met
-from kube_rdma.attach.rules.step_table import undo
+from kube_rdma.attach.rules.undo import undo
 from kube_rdma.model.attach import attachment
 from kube_rdma.model.attach.steps import AddRoute, AddRule, GiveBackLink
 from kube_rdma.model.kubernetes import PodState

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma.cli.devices import devices
 from kube_rdma.hardware import machines
-from kube_rdma.hardware.rules.topology import node_topology
+from kube_rdma.hardware.rules.node_picture import node_topology
 from kube_rdma.hardware.views.topology import topology_svg
 from kube_rdma.lib.svg import NestedBox, drawn, size
 from kube_rdma.model.survey import NodeTopology

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma.hardware import machines
-from kube_rdma.hardware.rules.topology import matrix, node_topology
+from kube_rdma.hardware.rules.node_picture import matrix, node_topology
 from kube_rdma.model.device import (
     Device,
     Gpu,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_base.errors import Unavailable
-from kube_rdma.adapters.cni.state import AskingPods, Mark, MissedDeletes
+from kube_rdma.adapters.cni.shim_files import AskingPods, Mark, MissedDeletes
 from kube_rdma.model.attach.cni import CniAttachment
 from kube_rdma.model.late_binding import PodName
 
