@@ -1,33 +1,36 @@
-"""Puts drawn faults into a copy of the source, one at a time, and runs the tests on it.
+"""Puts drawn faults into copies of the source, one at a time, and runs the tests on them.
 
-Last of `make mutants`: between places.py, which says what to run, and __main__.py, which shows it.
-The checkout itself stays as it is; the tests are its own, and import the copy by PYTHONPATH.
+Last of `make mutants`: between places.py, which says where faults may be, and __main__.py, which
+shows them. One run of all tests on a noting copy (calls.py) says which test calls which function.
+Faults inside of functions are then tried by hosts (host.py); one of what runs at import needs a
+process of its own, with the tests that call or import the file. The checkout stays as it is; the
+tests are its own, and import a copy by PYTHONPATH.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kube_base.errors import Unavailable
 from kube_base.frozen import Frozen
+from kube_rdma_tools.mutants.calls import noting
 from kube_rdma_tools.mutants.faults import Mutation, faults
-from kube_rdma_tools.mutants.places import stages
+from kube_rdma_tools.mutants.host import CALLS, FAULTS, changed_functions
 
-# A fault may make a program wait or loop for ever: tests that take so many times what they take
-# without it have noticed it.
-PATIENCE = 20
-LEAST_SECONDS = 120.0
-
-_PYTEST = ("-q", "-x", "-p", "no:cacheprovider", "--hypothesis-profile=quick")
+TESTS = ("tests/unit", "tests/model")
+_PYTEST = ("-q", "-p", "no:cacheprovider", "--hypothesis-profile=quick")
+_UNIT = ("-m", "not slow and not lab")
+_HOST = ("-p", "kube_rdma_tools.mutants.host")
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+_PATIENCE = 1200.0  # seconds for the tests of one file; a fault may make a program loop for ever
 
 
 class DrawnFault(Frozen):
@@ -38,19 +41,37 @@ class DrawnFault(Frozen):
 
 
 class MutationOutcome(Frozen):
-    """The outcome of a fault: the test that failed ("": all passed), and the seconds."""
+    """The outcome of a fault: the test that failed, "" if all passed."""
 
     drawn: DrawnFault
     noticed_by: str
-    seconds: float
 
 
-class _Run(Frozen):
-    """One run of pytest: whether it passed, the first test that did not, seconds."""
+class _Calls(Frozen):
+    """What one run of all tests called: ``FILE NAME`` of functions."""
 
-    passed: bool
-    failed: str
-    seconds: float
+    of_test: dict[str, frozenset[str]]
+
+    def tests(self, functions: Sequence[str]) -> list[str]:
+        """Return the tests that call one of these, those that call the fewest functions first."""
+        chosen = [name for name, called in self.of_test.items() if called & frozenset(functions)]
+        return sorted(chosen, key=lambda name: (len(self.of_test[name]), name))
+
+    def files(self, file: Path, checkout: Path) -> list[str]:
+        """Return the files of tests that call a function of a file, or import it by name."""
+        prefix, module = f"{file} ", ".".join(file.with_suffix("").parts[1:])
+        functions = {name for called in self.of_test.values() for name in called}
+        calling = self.tests([name for name in functions if name.startswith(prefix)])
+        names = [name.partition("::")[0] for name in calling]
+        others = (
+            str(path.relative_to(checkout)) for path in checkout.glob("tests/unit/**/test_*.py")
+        )
+        names += [
+            name
+            for name in others
+            if name not in names and module in (checkout / name).read_text(encoding="utf-8")
+        ]
+        return names
 
 
 def draw(checkout: Path, files: Sequence[Path], seed: int, count: int) -> list[DrawnFault]:
@@ -66,66 +87,119 @@ def draw(checkout: Path, files: Sequence[Path], seed: int, count: int) -> list[D
     return random.Random(seed).sample(possible, min(count, len(possible)))  # noqa: S311 - a draw
 
 
-class MutationTrial:
-    """A copy of the source in `folder`, and how long the tests take on it without a fault."""
+def outcomes(
+    checkout: Path, folder: Path, drawn: Sequence[DrawnFault], workers: int
+) -> Iterator[MutationOutcome]:
+    """Yield what becomes of each fault; `folder` is for the copies of the source."""
+    calls = _calls(checkout, folder / "noting", workers)
+    inside: list[dict[str, object]] = []
+    at_import: list[DrawnFault] = []
+    for number, mutated in enumerate(drawn):
+        try:
+            tests = calls.tests(_functions(checkout, mutated))
+        except ValueError:
+            at_import.append(mutated)
+            continue
+        fault = {"file": str(mutated.file), "source": mutated.fault.source}
+        inside.append({"number": number, "tests": tests, **fault})
+    for number, noticed_by in _hosts(checkout, folder, inside, workers):
+        yield MutationOutcome(drawn[number], noticed_by)
+    for mutated in at_import:
+        files = calls.files(mutated.file, checkout)
+        yield MutationOutcome(mutated, _alone(checkout, folder / "alone", mutated, files))
 
-    def __init__(self, checkout: Path, folder: Path, workers: int) -> None:
-        self._checkout = checkout
-        self._workers = workers
-        self._source = folder / "src"
-        shutil.copytree(checkout / "src", self._source)
-        self._without: dict[tuple[str, ...], float] = {}
 
-    def outcomes(self, drawn: Sequence[DrawnFault]) -> Iterator[MutationOutcome]:
-        """Yield what becomes of each fault, as it comes."""
-        for mutated in drawn:
-            begin = time.monotonic()
-            yield MutationOutcome(mutated, self._noticed_by(mutated), time.monotonic() - begin)
+def _copy(checkout: Path, folder: Path) -> Path:
+    """Copy the source and link what lies beside it, where some of it looks; return the copy."""
+    shutil.copytree(checkout / "src", folder / "src")
+    for beside in checkout.iterdir():
+        if beside.name != "src":
+            (folder / beside.name).symlink_to(beside)
+    return folder / "src"
 
-    def _noticed_by(self, drawn: DrawnFault) -> str:
-        mutated = self._source / drawn.file.relative_to("src")
-        original = (self._checkout / drawn.file).read_text(encoding="utf-8")
-        for stage in stages(self._checkout, drawn.file):
-            limit = max(LEAST_SECONDS, PATIENCE * self._usual(tuple(stage)))
-            mutated.write_text(drawn.fault.source, encoding="utf-8")
+
+def _functions(checkout: Path, drawn: DrawnFault) -> list[str]:
+    """Return the functions that a fault is in; raise ValueError when it is in none."""
+    source = (checkout / drawn.file).read_text(encoding="utf-8")
+    changed = changed_functions(source, drawn.fault.source, str(drawn.file))
+    if any("<lambda>" in code.co_qualname for code in changed):
+        raise ValueError("calls of a lambda are not noted")
+    return [f"{drawn.file} {code.co_qualname}" for code in changed]
+
+
+def _calls(checkout: Path, folder: Path, workers: int) -> _Calls:
+    """Run all tests on a copy whose functions note that they are called."""
+    source = _copy(checkout, folder)
+    for path in (source / "kube_rdma").rglob("*.py"):
+        name = str(path.relative_to(folder))
+        path.write_text(noting(path.read_text(encoding="utf-8"), name), encoding="utf-8")
+    (folder / "calls").mkdir()
+    parallel = ("-n", str(workers), "--dist", "loadfile")
+    words = (*_HOST, *parallel, *TESTS)
+    with _pytest(checkout, source, words, {CALLS: str(folder / "calls")}) as process:
+        process.communicate()  # a test that reads the source may fail, and is noted all the same
+    lines = [
+        json.loads(line)
+        for path in (folder / "calls").iterdir()
+        for line in path.read_text(encoding="utf-8").splitlines()
+    ]
+    if not lines:
+        raise Unavailable("the tests did not run on a copy of the source")
+    return _Calls({test: frozenset(called) for test, called in lines})
+
+
+def _hosts(
+    checkout: Path, folder: Path, tried: Sequence[dict[str, object]], workers: int
+) -> Iterator[tuple[int, str]]:
+    """Yield the number of each fault with the test that notices it."""
+    running = []
+    for worker in range(workers):
+        home = folder / f"host{worker}"
+        source = _copy(checkout, home)
+        mine = [{**one, "path": str(home / str(one["file"]))} for one in tried[worker::workers]]
+        (home / "faults").write_text("".join(f"{json.dumps(one)}\n" for one in mine))
+        variables = {FAULTS: str(home / "faults")}
+        running.append((home, _pytest(checkout, source, (*_HOST, *TESTS), variables)))
+    for home, process in running:
+        printed, _ = process.communicate()
+        path = home / "faults.outcomes"
+        if process.returncode or not path.exists():
+            raise Unavailable(f"the tests could not be collected: {printed[-2000:]}")
+        yield from (json.loads(line) for line in path.read_text().splitlines())
+
+
+def _alone(checkout: Path, folder: Path, drawn: DrawnFault, files: Sequence[str]) -> str:
+    """Return the test that fails in a process of its own with a fault."""
+    if not folder.exists():
+        _copy(checkout, folder)
+    mutated = folder / drawn.file
+    mutated.write_text(drawn.fault.source, encoding="utf-8")
+    try:
+        with _pytest(checkout, folder / "src", ("-x", *files), {}) as process:
             try:
-                run = self._pytest(stage, limit)
-            finally:
-                mutated.write_text(original, encoding="utf-8")
-            if not run.passed:
-                return run.failed
-        return ""
-
-    def _usual(self, stage: tuple[str, ...]) -> float:
-        """Return the seconds of these tests without a fault; raise Unavailable if one fails."""
-        if stage not in self._without:
-            run = self._pytest(stage, None)
-            if not run.passed:
-                raise Unavailable(f"{run.failed} fails without a fault: what it notices is nothing")
-            self._without[stage] = run.seconds
-        return self._without[stage]
-
-    def _pytest(self, tests: Sequence[str], limit: float | None) -> _Run:
-        parallel = ("-n", str(self._workers), "--dist", "loadfile") if self._workers > 1 else ()
-        words = [sys.executable, "-m", "pytest", *_PYTEST, *parallel, "-m", "not slow and not lab"]
-        path = os.pathsep.join((str(self._source), str(self._checkout)))
-        environment = os.environ | {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
-        begin = time.monotonic()
-        with subprocess.Popen(
-            [*words, *tests],
-            cwd=self._checkout,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        ) as process:
-            try:
-                printed, _ = process.communicate(timeout=limit)
+                printed, _ = process.communicate(timeout=_PATIENCE)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, 9)
                 process.communicate()
-                return _Run(False, f"no end within {limit:.0f} s", time.monotonic() - begin)
-        failed = _FAILED.search(printed)
-        name = failed[1] if failed else f"pytest ended with {process.returncode}"
-        return _Run(process.returncode == 0, name, time.monotonic() - begin)
+                return f"no end within {_PATIENCE:.0f} s"
+    finally:
+        shutil.copy2(checkout / drawn.file, mutated)
+    if not process.returncode:
+        return ""
+    failed = _FAILED.search(printed)
+    return failed[1] if failed else f"pytest ended with {process.returncode}"
+
+
+def _pytest(
+    checkout: Path, source: Path, words: Sequence[str], variables: dict[str, str]
+) -> subprocess.Popen[str]:
+    path = os.pathsep.join((str(source), str(checkout)))
+    return subprocess.Popen(
+        [sys.executable, "-m", "pytest", *_PYTEST, *_UNIT, *words],
+        cwd=checkout,
+        env=os.environ | variables | {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
