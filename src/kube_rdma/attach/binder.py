@@ -253,9 +253,7 @@ class Binder(LateBinding):
                 await asyncio.to_thread(self._needs.settings.remove, file.container, file.nonce)
             for binding in old.bindings:
                 log.info(
-                    "binding ended without DEL",
-                    pod=str(binding.pod),
-                    cards=",".join(binding.cards),
+                    "binding ended without DEL", pod=str(binding.pod), cards=",".join(binding.cards)
                 )
                 await self._end(binding)
             for promise in old.promises:

@@ -205,11 +205,7 @@ class PlanExecutor:
         await asyncio.to_thread(self.journal.begin, key, Attachment(sandbox, ()))
 
     async def attach(
-        self,
-        key: AttachmentKey,
-        wanted: Attachment,
-        namespace: int,
-        done: Sequence[Plan] = (),
+        self, key: AttachmentKey, wanted: Attachment, namespace: int, done: Sequence[Plan] = ()
     ) -> PodView:
         """Do all steps; return the links in the pod's namespace then, and what has a new name.
 

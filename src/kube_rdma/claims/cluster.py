@@ -24,10 +24,7 @@ from kube_rdma.adapters.cluster.kinds.resource_api import (
     resource_claim,
 )
 from kube_rdma.model.claims.claim import ClaimName, DeviceStatus, PodClaims, ResourceClaim
-from kube_rdma.model.claims.devices import (
-    DeviceSlice,
-    SliceDevice,
-)
+from kube_rdma.model.claims.devices import DeviceSlice, SliceDevice
 from kube_rdma.model.late_binding import PodName
 
 

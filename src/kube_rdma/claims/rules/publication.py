@@ -69,10 +69,7 @@ def publication(
 
 
 def pool_slices(
-    site: PoolSite,
-    generation: int,
-    wanted: Slices,
-    without: frozenset[ClaimFeature] = frozenset(),
+    site: PoolSite, generation: int, wanted: Slices, without: frozenset[ClaimFeature] = frozenset()
 ) -> tuple[ResourceSlice, ...]:
     """Return the slices of a node's pool, one for each group of devices."""
     pool = SlicePool(site.node, generation, len(wanted))

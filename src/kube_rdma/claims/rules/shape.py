@@ -98,12 +98,7 @@ def claim_offer(pools: Iterable[Pool], rail: RailOf = lambda _: None) -> ClaimOf
 
 def _single(pool: Pool, card: Card, rail: RailOf) -> OfferedCard:
     """Return one card, tainted where it cannot be used or a port of it carries no traffic."""
-    facts = {
-        **_facts(card),
-        "rail": rail(card.id),
-        "kind": _kind(card),
-        **_pool_facts(pool),
-    }
+    facts = {**_facts(card), "rail": rail(card.id), "kind": _kind(card), **_pool_facts(pool)}
     states = {port.state is PortState.ACTIVE for device in card.devices for port in device.ports}
     taints: tuple[DeviceTaint, ...] = ()
     if not card.usable or len(states) > 1:

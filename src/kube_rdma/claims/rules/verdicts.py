@@ -12,12 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from kube_rdma.claims.rules.cel.evaluate import Selectors
 from kube_rdma.claims.rules.cel.syntax import NotEvaluated
-from kube_rdma.claims.rules.search import (
-    ClaimRefused,
-    ClaimSearch,
-    DeviceChoice,
-    NotJudged,
-)
+from kube_rdma.claims.rules.search import ClaimRefused, ClaimSearch, DeviceChoice, NotJudged
 from kube_rdma.model.claims import claim
 
 WORDS = {
@@ -118,12 +113,7 @@ def _chosen(choice: DeviceChoice) -> claim.DeviceVerdict:
 def _granted(choice: DeviceChoice) -> claim.AllocationResult:
     request, id_ = choice.request, choice.candidate.id
     return claim.AllocationResult(
-        request.name,
-        id_.driver,
-        id_.pool,
-        id_.name,
-        admin=request.admin,
-        capacity=choice.capacity,
+        request.name, id_.driver, id_.pool, id_.name, admin=request.admin, capacity=choice.capacity
     )
 
 
