@@ -20,12 +20,12 @@ FLOWS = {
         f"{UNIT}/agent/test_plugin.py::test_a_node_with_two_cards",
     ),
     "an ADD with an address": (
-        48,
+        47,
         f"{UNIT}/attach/test_one_add.py::test_one_add",
         f"{UNIT}/ipam/test_contract.py::test_every_nic_gets_an_address_of_its_own",
     ),
     "a claim with its ADD": (
-        54,
+        52,
         f"{UNIT}/claims/test_attached.py::test_a_pod_by_a_claim_has_what_a_pod_by_a_share_has",
     ),
     "kube-rdma status": (

@@ -6,7 +6,7 @@ from ipaddress import ip_address
 
 from kube_base.frozen import replace
 from kube_client import wire
-from kube_rdma.claims.rules.names import slice_name
+from kube_rdma.claims.rules.shape import slice_name
 from kube_rdma.ipam.objects import encode_block
 from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma.model.ipam import Bits, Block, BlockKey, Family, NetworkName, NodeHolding, NodeName

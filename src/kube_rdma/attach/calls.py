@@ -35,8 +35,8 @@ from kube_rdma.attach.attach import (
 from kube_rdma.attach.node_view import NodeContext
 from kube_rdma.attach.rules import delegated, requests
 from kube_rdma.attach.rules.addresses import owner
-from kube_rdma.attach.rules.callers import Role, role, stranded, turned
 from kube_rdma.attach.rules.claim_networks import ask_of, with_claims
+from kube_rdma.attach.rules.conflist import Role, role, stranded, turned
 from kube_rdma.attach.rules.placement import is_link
 from kube_rdma.attach.rules.procedure import NetworkRequest
 from kube_rdma.model.attach.attachment import (

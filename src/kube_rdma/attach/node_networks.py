@@ -52,12 +52,12 @@ from kube_rdma.attach.repair import (
     SandboxRepair,
 )
 from kube_rdma.attach.rules import conflist
-from kube_rdma.attach.rules.callers import proven
 from kube_rdma.attach.rules.conflist import (
     describe_plan,
     name_of,
     named_by_pods,
     plan,
+    proven,
     shut_out,
     with_leftovers,
 )

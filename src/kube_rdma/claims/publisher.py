@@ -35,6 +35,7 @@ from kube_rdma.adapters.cluster.kinds.resource_api import (
     wanted_slice,
 )
 from kube_rdma.claims.cluster import devices_of, pending_pods
+from kube_rdma.claims.rules import shape
 from kube_rdma.claims.rules.prepare import MetadataAttributes
 from kube_rdma.claims.rules.publication import (
     PoolSite,
@@ -44,14 +45,6 @@ from kube_rdma.claims.rules.publication import (
     published_devices,
 )
 from kube_rdma.claims.rules.serving import PluginShares, for_claims, ready
-from kube_rdma.claims.rules.shape import (
-    ClaimOffer,
-    RailOf,
-    fewer,
-    slices,
-    with_dranet_names,
-    without_dranet_names,
-)
 from kube_rdma.lib.mirror import Mirror
 from kube_rdma.model.claims.devices import (
     DRIVER,
@@ -79,7 +72,7 @@ _SENTENCES = {
 log = structlog.get_logger()
 
 
-class SlicePublisher(NodeKeeper[ClaimOffer]):
+class SlicePublisher(NodeKeeper[shape.ClaimOffer]):
     """Keeps the slices of one agent's node."""
 
     part = "slices"
@@ -89,7 +82,7 @@ class SlicePublisher(NodeKeeper[ClaimOffer]):
         self,
         cluster: Cluster,
         node: str,
-        rail: RailOf,
+        rail: shape.RailOf,
         pace: WritePace = SLICE_PACE,
         *,
         dranet: bool = False,  # devices have DRANET's names of attributes too
@@ -117,7 +110,7 @@ class SlicePublisher(NodeKeeper[ClaimOffer]):
         resources = (device.attributes.get("resource") for device in devices)
         return frozenset(one.string for one in resources if one and one.string)
 
-    def _wanted(self, look: AgentLook) -> ClaimOffer:
+    def _wanted(self, look: AgentLook) -> shape.ClaimOffer:
         if look.plugin_shares is not None:
             self._held = look.plugin_shares
         pools = look.verdict.pools if self._held is not None else ()
@@ -126,10 +119,10 @@ class SlicePublisher(NodeKeeper[ClaimOffer]):
             log.warning("card not in slices", what=sentence)
         return offer
 
-    def _agrees(self, node: NodeState, wanted: ClaimOffer) -> bool:
+    def _agrees(self, node: NodeState, wanted: shape.ClaimOffer) -> bool:
         return not self._synced or not self._publication(node, wanted)
 
-    async def _write(self, node: NodeState, wanted: ClaimOffer) -> NodeState:
+    async def _write(self, node: NodeState, wanted: shape.ClaimOffer) -> NodeState:
         for _ in range(1 + len(ClaimFeature)):  # each may turn out to be off
             missing = await self._publish(self._publication(node, wanted))
             if not missing:
@@ -159,22 +152,22 @@ class SlicePublisher(NodeKeeper[ClaimOffer]):
         self._take(stored)
         return dropped(part.spec.devices, stored.spec.devices)
 
-    def _do_without(self, missing: frozenset[ClaimFeature], wanted: ClaimOffer) -> None:
+    def _do_without(self, missing: frozenset[ClaimFeature], wanted: shape.ClaimOffer) -> None:
         """Log the features that the server has not, each once, and what follows."""
         self._without |= missing
         for feature in sorted(missing):
             for so in self._notices.news(feature, _SENTENCES[feature]):
                 log.warning("feature gate off", gate=feature, so=so)
         apart = ClaimFeature.CONSUMABLE_CAPACITY in self._without
-        short = fewer(wanted.cards) if apart else None
+        short = shape.fewer(wanted.cards) if apart else None
         for why in self._notices.news("shares", *filter(None, [short])):
             log.warning("shares not in slices", why=why)
 
-    def _publication(self, node: NodeState, wanted: ClaimOffer) -> Publication:
+    def _publication(self, node: NodeState, wanted: shape.ClaimOffer) -> Publication:
         """Return what has to be written now."""
-        devices = slices(ready(wanted, node), self._shown, self._without)
+        devices = shape.slices(ready(wanted, node), self._shown, self._without)
         if self._dranet:
-            devices = with_dranet_names(devices)
+            devices = shape.with_dranet_names(devices)
         stored = map(resource_slice, self._stored.values())
         return publication(PoolSite(node.name, node.uid), stored, devices, self._without)
 
@@ -218,7 +211,7 @@ class SlicePublisher(NodeKeeper[ClaimOffer]):
 
     def _take(self, stored: StoredSlice) -> None:
         self._stored[stored.name] = stored
-        self._shown.update(without_dranet_names(published_devices([resource_slice(stored)])))
+        self._shown.update(shape.without_dranet_names(published_devices([resource_slice(stored)])))
 
 
 # GPUs that drivers hand out by ResourceClaims: those of the node, and those of a starting pod.

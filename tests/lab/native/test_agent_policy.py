@@ -23,8 +23,8 @@ from kube_rdma.adapters.cluster.kinds.resource_api import (
 from kube_rdma.adapters.cluster.nodes import Pods
 from kube_rdma.attach.cluster import NetworkObjects, Restarts
 from kube_rdma.claims.cluster import write_statuses
-from kube_rdma.claims.rules.names import slice_name
 from kube_rdma.claims.rules.publication import PoolSite, pool_slices
+from kube_rdma.claims.rules.shape import slice_name
 from kube_rdma.install.installation import assignment, objects
 from kube_rdma.ipam.cluster import IP_BLOCK, IP_POOL
 from kube_rdma.ipam.effect_runner import IpamTiming

@@ -15,9 +15,9 @@ import yaml
 from kube_base.errors import Refused
 from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.sriov.functions import settings
-from kube_rdma.attach.rules.guids import is_usable_guid
 from kube_rdma.ipam import ip_pool
 from kube_rdma.lib.text.reader import read
+from kube_rdma.model.device import is_usable_guid
 from kube_rdma.model.pools import Attach, Mode
 from kube_rdma.pools.documents import node_policy
 from kube_rdma.pools.rules.modes import terms

@@ -20,8 +20,8 @@ from kube_rdma.adapters.runtime.settings import ClaimFiles
 from kube_rdma.attach.node_view import NodeContext, NodeView, NodeViewDependencies
 from kube_rdma.attach.rules.claim_networks import granted
 from kube_rdma.claims import prepared_claims
-from kube_rdma.claims.rules.names import device_name
 from kube_rdma.claims.rules.prepare import FOLDER
+from kube_rdma.claims.rules.shape import device_name
 from kube_rdma.model.attach.attachment import AttachedInterface, InterfaceAddress, Sandbox
 from kube_rdma.model.claims.claim import (
     AllocationResult,

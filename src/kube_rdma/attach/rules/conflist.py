@@ -6,19 +6,20 @@ once, and everything else in it stays as it is. A file with a lone plugin has no
 one: a list of its own is then put before it, with both plugins, and removed to undo it. Where a
 meta-plugin comes first it is the one that calls kube-rdma; nothing is chained: the entry is also
 taken out of the copy of the cluster's list that such a plugin may keep in its own file, and an own
-list that it calls for the cluster's network stays, without it. The entry bears a mark, by which the
-agent distinguishes its calls from those for a network of its type.
+list that it calls for the cluster's network stays, without it. The entry bears a mark, by which
+`role` distinguishes its calls from those for a network of its type.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from enum import StrEnum
 from json.decoder import scanstring  # type: ignore[attr-defined]  # not in typeshed
 from types import MappingProxyType
 from typing import Any
 
-from kube_base.errors import Refused
+from kube_base.errors import Refused, Unavailable
 from kube_base.foreign_json import Undecodable, decoded
 from kube_base.frozen import Frozen, replace
 from kube_rdma.attach.rules.requests import (
@@ -28,17 +29,8 @@ from kube_rdma.attach.rules.requests import (
     RESOURCE,
 )
 from kube_rdma.lib.phrases import listed
-from kube_rdma.model.attach.cni import (
-    ANNOTATIONS,
-    BUILT_IN,
-    CHAINED,
-    PLUGIN,
-    SET_ASIDE,
-    ConfFile,
-    ConfPlan,
-    UndoneWrites,
-    Wiring,
-)
+from kube_rdma.model.attach import cni
+from kube_rdma.model.ipam import FIRST
 from kube_rdma.model.kubernetes import PodState
 
 # The text of a list: a plugin is put in or taken out, and every other byte stays as it is.
@@ -109,10 +101,10 @@ def _skip(text: str, at: int) -> int:
 ENDINGS = (".conf", ".conflist", ".json")
 
 Document = dict[str, Any]
-Network = tuple[ConfFile, Document]
+Network = tuple[cni.ConfFile, Document]
 
 
-def documents(files: Iterable[ConfFile]) -> list[Network]:
+def documents(files: Iterable[cni.ConfFile]) -> list[Network]:
     """Return all that can be read as an object, in the order of a runtime; it skips the rest."""
     readable = []
     for file in sorted(files, key=lambda file: file.name.encode()):
@@ -127,7 +119,7 @@ def documents(files: Iterable[ConfFile]) -> list[Network]:
     return readable
 
 
-def networks(files: Iterable[ConfFile]) -> list[Network]:
+def networks(files: Iterable[cni.ConfFile]) -> list[Network]:
     """Return those that a runtime would take, in its order."""
     return [
         (file, document)
@@ -176,11 +168,13 @@ def guard(document: Document) -> str:
     return next((GUARDS[kind] for kind in map(type_of, plugins(document)) if kind in GUARDS), "")
 
 
-def shut_out(plan: ConfPlan, undone: UndoneWrites) -> Refused | None:
+def shut_out(plan: cni.ConfPlan, undone: cni.UndoneWrites) -> Refused | None:
     """Return the refusal to write once more, where the guard surely undoes it again."""
     if not plan.guard or (undone.at_once < ENOUGH and not undone.set_aside):
         return None
-    acts = [f"renamed {', '.join(undone.set_aside)} to *{SET_ASIDE}"] if undone.set_aside else []
+    acts = (
+        [f"renamed {', '.join(undone.set_aside)} to *{cni.SET_ASIDE}"] if undone.set_aside else []
+    )
     if undone.at_once >= ENOUGH:
         acts.append("took kube-rdma out again within a second, each time")
     return Refused(
@@ -290,17 +284,17 @@ def unread(pod: PodState, read: Mapping[str, str]) -> Refused | None:
     )
 
 
-def rdma_conf() -> ConfFile:
+def rdma_conf() -> cni.ConfFile:
     """Return the configuration by which Cello calls kube-rdma for blocks that name ``rdma``."""
     document = {
         "cniVersion": "1.0.0",
         "name": RDMA,
-        "type": PLUGIN,
-        BUILT_IN: True,
+        "type": cni.PLUGIN,
+        cni.BUILT_IN: True,
         "capabilities": {"deviceID": True, "ips": True, "mac": True},
         "meta": {"resourceName": RESOURCE},
     }
-    return ConfFile(RDMA_CONF, json.dumps(document, indent=2) + "\n")
+    return cni.ConfFile(RDMA_CONF, json.dumps(document, indent=2) + "\n")
 
 
 def _is_meta(plugin: object) -> bool:
@@ -365,7 +359,7 @@ def _two(first: ConfiguredMetaPlugin, second: ConfiguredMetaPlugin, remedy: str)
 SAVED = ".kube-rdma-saved"  # the end of a name that no runtime and no Cello reads
 
 
-def left_by_vke(files: Iterable[ConfFile]) -> tuple[str, ...]:
+def left_by_vke(files: Iterable[cni.ConfFile]) -> tuple[str, ...]:
     """Return the names of the files that hold the network of VKE's own component."""
     return tuple(
         file.name
@@ -374,7 +368,11 @@ def left_by_vke(files: Iterable[ConfFile]) -> tuple[str, ...]:
     )
 
 
-ENTRY: dict[str, Any] = {"type": PLUGIN, CHAINED: True, "capabilities": {ANNOTATIONS: True}}
+ENTRY: dict[str, Any] = {
+    "type": cni.PLUGIN,
+    cni.CHAINED: True,
+    "capabilities": {cni.ANNOTATIONS: True},
+}
 
 # Names of kube-rdma's own list, the first that sorts before the file it stands in for.
 OWN_LISTS = ("00-kube-rdma.conflist", "0-kube-rdma.conflist", "!kube-rdma.conflist")
@@ -382,19 +380,19 @@ OWN_FILES = (*OWN_LISTS, RDMA_CONF)
 
 # Who calls kube-rdma, for people.
 _SENTENCES = {
-    Wiring.CHAIN: "Pods get networks from kube-rdma, which is chained in {}.",
-    Wiring.DELEGATE: (
+    cni.Wiring.CHAIN: "Pods get networks from kube-rdma, which is chained in {}.",
+    cni.Wiring.DELEGATE: (
         "Pods get networks from the meta-plugin of {}; kube-rdma is not chained and makes those of "
         "its own type when it is called for them."
     ),
-    Wiring.NONE: "This node has no CNI configuration yet, so nothing calls kube-rdma.",
+    cni.Wiring.NONE: "This node has no CNI configuration yet, so nothing calls kube-rdma.",
 }
 
 # Before this version there were no lists, and no previous result that could be passed on.
 OLDEST = (0, 3, 0)
 
 
-def plan(files: tuple[ConfFile, ...]) -> ConfPlan:
+def plan(files: tuple[cni.ConfFile, ...]) -> cni.ConfPlan:
     """Return what to change so that kube-rdma is called once for each pod.
 
     `files` are all of the folder. Raise Refused when the configuration cannot be chained, or two
@@ -403,7 +401,7 @@ def plan(files: tuple[ConfFile, ...]) -> ConfPlan:
     present = networks(files)
     foreign = [one for one in present if one[0].name not in OWN_FILES]
     if not foreign:
-        return _compared(files, {}, ConfPlan(Wiring.NONE))
+        return _compared(files, {}, cni.ConfPlan(cni.Wiring.NONE))
     wanted = {file.name: without(file.text) for file, _ in foreign}
     default, document = foreign[0]
     if meta := readers(foreign):
@@ -416,10 +414,10 @@ def plan(files: tuple[ConfFile, ...]) -> ConfPlan:
         wanted[name] = chained(default.text)
     else:
         wanted[_own_name(default)] = _written(_wrapped(document, ENTRY))
-    return _compared(files, wanted, ConfPlan(Wiring.CHAIN, name, guard=guard(document)))
+    return _compared(files, wanted, cni.ConfPlan(cni.Wiring.CHAIN, name, guard=guard(document)))
 
 
-def unplan(files: tuple[ConfFile, ...]) -> ConfPlan:
+def unplan(files: tuple[cni.ConfFile, ...]) -> cni.ConfPlan:
     """Return what to change so that nothing calls kube-rdma any more."""
     present = networks(files)
     wanted = {file.name: without(file.text) for file, _ in present if file.name not in OWN_FILES}
@@ -428,12 +426,12 @@ def unplan(files: tuple[ConfFile, ...]) -> ConfPlan:
         f"{name} stays, without kube-rdma: a meta-plugin calls it for the cluster's network"
         for name in stays
     )
-    return _compared(files, wanted | stays, ConfPlan(Wiring.NONE, notes=notes))
+    return _compared(files, wanted | stays, cni.ConfPlan(cni.Wiring.NONE, notes=notes))
 
 
 def named_by_pods(
-    files: Iterable[ConfFile], installed: Collection[str]
-) -> tuple[tuple[ConfFile, ...], tuple[str, ...]]:
+    files: Iterable[cni.ConfFile], installed: Collection[str]
+) -> tuple[tuple[cni.ConfFile, ...], tuple[str, ...]]:
     """Return the files that a pod may mean by a name, and the names of those passed over.
 
     kube-rdma's own `rdma` says nothing that the agent does not know. That of VKE's own component
@@ -444,7 +442,7 @@ def named_by_pods(
     return tuple(kept_files), over
 
 
-def with_leftovers(made: ConfPlan, over: Collection[str]) -> ConfPlan:
+def with_leftovers(made: cni.ConfPlan, over: Collection[str]) -> cni.ConfPlan:
     """Return the plan with a sentence for each file that named_by_pods passes over.
 
     Cello passes over nothing: it calls the plugin that is gone, and the pod does not start.
@@ -463,13 +461,13 @@ def with_leftovers(made: ConfPlan, over: Collection[str]) -> ConfPlan:
     return replace(made, notes=(*(note for note in made.notes if note not in wrong), *right))
 
 
-def name_of(files: tuple[ConfFile, ...], default: str) -> str:
+def name_of(files: tuple[cni.ConfFile, ...], default: str) -> str:
     """Return the name of the cluster's network, in the file `default`; "" for none."""
     names = [document.get("name") for file, document in networks(files) if file.name == default]
     return str(names[0] or "") if names else ""
 
 
-def describe_plan(made: ConfPlan) -> str:
+def describe_plan(made: cni.ConfPlan) -> str:
     """Return who calls kube-rdma by this plan, as a sentence."""
     readers = (f"{product} reads {key}." for key, product in made.readers)
     notes = (f"{note}." for note in made.notes)
@@ -531,10 +529,10 @@ def _others(listed: Sequence[Any]) -> list[Any]:
 
 def _behind(
     meta: Sequence[ConfiguredMetaPlugin], default: str, present: Sequence[Network]
-) -> tuple[ConfPlan, dict[str, str]]:
+) -> tuple[cni.ConfPlan, dict[str, str]]:
     """Return what holds behind these meta-plugins, and kube-rdma's file there, by its name."""
     read = tuple((one.plugin.reads, one.plugin.product) for one in meta)
-    goal = ConfPlan(Wiring.DELEGATE, default, readers=read)
+    goal = cni.ConfPlan(cni.Wiring.DELEGATE, default, readers=read)
     if POD_NETWORKS not in dict(read):
         return goal, {}
     others = [one for one in present if one[1].get("name") == RDMA and one[0].name != RDMA_CONF]
@@ -543,7 +541,7 @@ def _behind(
         return goal, {conf.name: conf.text}
     file, document = others[0]
     kind = first_type(document)
-    notes = () if kind == PLUGIN else (_answers(file.name, kind),)
+    notes = () if kind == cni.PLUGIN else (_answers(file.name, kind),)
     return replace(goal, notes=notes), {}
 
 
@@ -560,7 +558,7 @@ def _still_called(present: Sequence[Network]) -> dict[str, str]:
     }
 
 
-def _plain(own: ConfFile, document: Document, present: Sequence[Network]) -> str:
+def _plain(own: cni.ConfFile, document: Document, present: Sequence[Network]) -> str:
     """Return an own list without the entry; its lone file may have changed since."""
     for file, lone in present:
         stands_in = not is_list(lone) and lone.get("name") == document.get("name")
@@ -574,16 +572,16 @@ def _is_entry(plugin: object) -> bool:
 
     A plugin of this type with anything to say is a network of its own, and somebody else's.
     """
-    return _is_marked(plugin) or plugin == {"type": PLUGIN}
+    return _is_marked(plugin) or plugin == {"type": cni.PLUGIN}
 
 
 def _is_marked(plugin: object) -> bool:
     if not isinstance(plugin, dict):
         return False
-    return type_of(plugin) == PLUGIN and plugin.get(CHAINED) is True
+    return type_of(plugin) == cni.PLUGIN and plugin.get(cni.CHAINED) is True
 
 
-def _refuse_old(default: ConfFile, document: dict[str, Any]) -> None:
+def _refuse_old(default: cni.ConfFile, document: dict[str, Any]) -> None:
     version = document.get("cniVersion")
     try:
         numbers = tuple(int(part) for part in str(version or "0.1.0").split("."))
@@ -598,7 +596,7 @@ def _refuse_old(default: ConfFile, document: dict[str, Any]) -> None:
         )
 
 
-def _own_name(default: ConfFile) -> str:
+def _own_name(default: cni.ConfFile) -> str:
     for name in OWN_LISTS:
         if name.encode() < default.name.encode():
             return name
@@ -619,10 +617,80 @@ def _written(document: Document) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
-def _compared(files: Iterable[ConfFile], wanted: dict[str, str], goal: ConfPlan) -> ConfPlan:
+def _compared(
+    files: Iterable[cni.ConfFile], wanted: dict[str, str], goal: cni.ConfPlan
+) -> cni.ConfPlan:
     current = {file.name: file.text for file in files}
     writes = tuple(
-        ConfFile(name, text) for name, text in wanted.items() if current.get(name) != text
+        cni.ConfFile(name, text) for name, text in wanted.items() if current.get(name) != text
     )
     removes = tuple(name for name in current if name in OWN_FILES and name not in wanted)
     return replace(goal, writes=writes, removes=removes)
+
+
+# Who calls kube-rdma: a runtime, a meta-plugin, or the IPAM part of another plugin. One binary by
+# two names serves all three, and what distinguishes them is in the configuration that comes along.
+
+
+class Role(StrEnum):
+    """The subject of a call."""
+
+    CHAIN = "chain"  # all networks of a pod, which its annotation names
+    DELEGATE = "delegate"  # the one network whose configuration came
+    ADDRESSES = "addresses"  # those of the interface that another plugin makes
+    UNTOLD = "untold"  # the end of something; only the agent's records say of what
+
+
+def role(call: cni.Call) -> Role:
+    """Return the subject of a call; raise Refused for a place where kube-rdma can do nothing.
+
+    A call of a meta-plugin has no previous result when it begins. Later it has that of kube-rdma,
+    so other verbs show nothing. Entries that were written before there was a mark are still about.
+    """
+    if call.plugin != cni.PLUGIN:
+        return Role.ADDRESSES
+    if call.marked or call.verb in (cni.Verb.GC, cni.Verb.STATUS):
+        return Role.CHAIN
+    if call.verb is not cni.Verb.ADD:
+        return Role.UNTOLD
+    if call.previous is None:
+        return Role.DELEGATE
+    if call.interface == FIRST:
+        return Role.CHAIN
+    raise Refused(
+        "kube-rdma stands behind another plugin that has made the interface",
+        remedy='Let {"type": "kube-rdma"} be the first of its plugins, or the only one',
+        where=f"network {call.network}",
+    )
+
+
+def stranded(call: cni.Call) -> Unavailable:
+    """Return the error for a pod that was about to have a card for its only network."""
+    return Unavailable(
+        "No cluster network is configured on this node, so pod "
+        f"{call.pod} cannot start yet; the kubelet will retry"
+    )
+
+
+def turned(call: cni.Call) -> Unavailable:
+    """Return the error for a pod whose networks would have been read twice, or by nobody."""
+    return Unavailable(
+        f"A meta-plugin has just become this node's network, and pod {call.pod} was started before "
+        "that; the kubelet starts it again"
+    )
+
+
+def proven(
+    made: cni.ConfPlan, files: tuple[cni.ConfFile, ...], binaries: Collection[str]
+) -> cni.ConfPlan:
+    """Return the plan if its list can be chained, else one that takes kube-rdma out of it.
+
+    The folder of CNI binaries that the agent sees may not be the one that the runtime looks in.
+    `binaries` are the names beside kube-rdma's.
+    """
+    called = [document for file, document in networks(files) if file.name == made.default]
+    types = dict.fromkeys(type_of(one) for document in called for one in plugins(document))
+    missing = tuple(one for one in types if one not in (cni.PLUGIN, *binaries))
+    if not missing or made.wiring is not cni.Wiring.CHAIN:
+        return replace(made, missing=missing)
+    return replace(unplan(files), default=made.default, missing=missing)

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from kube_base.frozen import replace
-from kube_rdma.attach.rules.guids import guid_of_sysfs, is_usable_guid
 from kube_rdma.attach.rules.placement import named, soft_links
 from kube_rdma.model.attach import kinds
 from kube_rdma.model.attach.attachment import (
@@ -24,7 +23,7 @@ from kube_rdma.model.attach.attachment import (
 )
 from kube_rdma.model.attach.steps import VirtualKind
 from kube_rdma.model.card import Netdev
-from kube_rdma.model.device import PciAddress, PlannedHostLink
+from kube_rdma.model.device import PciAddress, PlannedHostLink, guid_of_sysfs, is_usable_guid
 from kube_rdma.model.pools import FunctionPlace
 from kube_rdma.model.survey import Survey
 from kube_rdma.pools.rules.modes import MODES

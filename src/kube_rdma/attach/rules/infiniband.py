@@ -18,7 +18,6 @@ from shlex import quote
 from types import MappingProxyType
 
 from kube_base.frozen import replace
-from kube_rdma.attach.rules.guids import NO_GUID, guid_of_address, guid_of_sysfs, is_usable_guid
 from kube_rdma.attach.rules.requests import asked_guid, refused
 from kube_rdma.model.attach import kinds, steps
 from kube_rdma.model.attach.attachment import (
@@ -31,7 +30,13 @@ from kube_rdma.model.attach.attachment import (
     Way,
 )
 from kube_rdma.model.card import Card
-from kube_rdma.model.device import PlannedHostLink
+from kube_rdma.model.device import (
+    NO_GUID,
+    PlannedHostLink,
+    guid_of_address,
+    guid_of_sysfs,
+    is_usable_guid,
+)
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.pools import FunctionSettings, LinkState, RebindFunction, SetFunction
 

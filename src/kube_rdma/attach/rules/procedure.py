@@ -12,22 +12,24 @@ FullPlan. So neither can leave a rule out, nor take two in another order.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from kube_base.frozen import Frozen, replace
-from kube_rdma.attach.rules import addresses, delegated, foreign_plugins, requests, result, vf
+from kube_rdma.attach.rules import addresses, delegated, foreign_plugins, requests, vf
 from kube_rdma.attach.rules.infiniband import refuse_taken
 from kube_rdma.attach.rules.late_binding import refuse_renumbered
 from kube_rdma.attach.rules.placement import pod_nics, with_pods
 from kube_rdma.attach.rules.plan import begun, plans, plugin_calls
 from kube_rdma.model.attach import attachment, kinds
 from kube_rdma.model.attach.cni import CniResult
-from kube_rdma.model.attach.steps import CallPlugin
-from kube_rdma.model.device import Device
-from kube_rdma.model.ipam import Address, InterfaceName, IPPool
-from kube_rdma.model.late_binding import Edits, HeldShare
+from kube_rdma.model.attach.steps import CallPlugin, MakeRdma
+from kube_rdma.model.card import Card
+from kube_rdma.model.device import CharKind, Device, Gid, GidType, LinkLayer
+from kube_rdma.model.ipam import Address, InterfaceName, IPPool, gid_of
+from kube_rdma.model.late_binding import Edits, HeldShare, UsedDevice
 from kube_rdma.model.pools import FunctionPlace, FunctionSettings
+from kube_rdma.model.settings import PlacedNet
 
 NO_CLAIMS: Mapping[str, str] = MappingProxyType({})
 
@@ -239,10 +241,9 @@ def plan(
 def observe(before: FullPlan, view: attachment.PodView) -> MadeNics:
     """Take note of what the pod shows since the plans were run."""
     place = before.placed
-    named = result.as_named(before.nics, view)
+    named = as_named(before.nics, view)
     used = [
-        (plan, result.rdma_names((plan,), (nic,)))
-        for plan, nic in zip(before.own, named, strict=True)
+        (plan, rdma_names((plan,), (nic,))) for plan, nic in zip(before.own, named, strict=True)
     ]
     # Interfaces of earlier calls belong to the same containers, whose files are written as a whole.
     used += [(plan, delegated.device_names(plan, place.matched.granted)) for plan in place.beside]
@@ -269,10 +270,140 @@ def conclude(
     own = (
         replace(one, dns=dns.get(one.interface, nic.network.dns))
         for one, nic in zip(
-            result.attached(plan.own, before.nics, before.view, devices), before.nics, strict=True
+            attached(plan.own, before.nics, before.view, devices), before.nics, strict=True
         )
     )
     return Outcome(
         requests.in_order(entries, (*own, *called)),
-        result.edits(before.used, plan.placed.matched.granted, devices, rdma_cm),
+        edits(before.used, plan.placed.matched.granted, devices, rdma_cm),
     )
+
+
+# What became of an attachment, for status and late binding: its plan, and a fresh look at the pod.
+# Which GID index an address has is known only now, and differs from pod to pod.
+
+
+def as_named(
+    placed: Sequence[attachment.PodNic], view: attachment.PodView
+) -> tuple[attachment.PodNic, ...]:
+    """Return the NICs with the names that their RDMA devices have now.
+
+    A driver that was bound again has made them again, and the old name may be another device's.
+    """
+    return tuple(replace(nic, devices=tuple(_names(nic, view))) for nic in placed)
+
+
+def rdma_names(
+    plans: Sequence[attachment.Plan], nics: Sequence[attachment.PodNic]
+) -> tuple[str, ...]:
+    """Return the RDMA devices that the pod uses: made for it, or those of its cards."""
+    made = [step.name for plan in plans for step in plan.steps if isinstance(step, MakeRdma)]
+    return tuple(dict.fromkeys((*made, *(name for nic in nics for name in nic.devices))))
+
+
+def attached(
+    plans: Sequence[attachment.Plan],
+    nics: Sequence[attachment.PodNic],
+    view: attachment.PodView,
+    devices: Sequence[Device],
+) -> tuple[attachment.AttachedInterface, ...]:
+    """Return each interface as it is in the pod, in the order of the annotation."""
+    links = {link.name: link for link in view.links}
+    by_name = {device.name: device for device in devices}
+    interfaces = []
+    for plan, nic in zip(plans, nics, strict=True):
+        link = links[plan.interface]
+        names = [name for name in rdma_names((plan,), (nic,)) if name in by_name]
+        device = by_name[names[0]] if names else None
+        gid = _gid(device, plan) if device else None
+        place = nic.card.seat if nic.card else None
+        interfaces.append(
+            attachment.AttachedInterface(
+                network=plan.network,
+                interface=plan.interface,
+                mac=link.mac,
+                mtu=link.mtu,
+                addresses=plan.addresses,
+                rdma_device=device.name if device else None,
+                gid=gid.value if gid else None,
+                gid_index=gid.index if gid else None,
+                card=plan.card,
+                pci=place.pci if place else None,
+                physical=place.physical_function if place else None,
+                default_routes=nic.entry.ask.default_routes,
+            )
+        )
+    return tuple(interfaces)
+
+
+def char_paths(
+    devices: Sequence[Device], rdma_cm: str | None, gives: Collection[CharKind]
+) -> tuple[str, ...]:
+    """Return the device nodes that a pool opens, sorted; rdma_cm only beside others."""
+    nodes = (char for device in devices for char in device.char_devices)
+    paths = {char.path for char in nodes if char.kind in gives}
+    if rdma_cm and paths and CharKind.RDMA_CM in gives:
+        paths.add(rdma_cm)
+    return tuple(sorted(paths))
+
+
+def edits(
+    interfaces: Iterable[tuple[attachment.Plan, Sequence[str]]],
+    granted: Sequence[attachment.GrantedShare],
+    devices: Sequence[Device],
+    rdma_cm: str | None,
+) -> dict[HeldShare, Edits]:
+    """Return by share the device nodes of its interfaces, and how their RDMA devices are used.
+
+    So each container gets its own. `granted` and `devices` are all of the pod's, as they are now.
+    """
+    gives = {share.held: share.device_files for share in granted}
+    cards = [card for share in granted for card in share.cards]
+    by_share: dict[HeldShare, Edits] = {}
+    for plan, names in interfaces:
+        own = [device for device in devices if device.name in names]
+        if plan.held in gives and own:
+            before = by_share.get(plan.held, Edits())
+            paths = {*before.char_paths, *char_paths(own, rdma_cm, gives[plan.held])}
+            place = next((card for card in cards if card.id == plan.card), None)
+            used = (*before.used, *(_used(device, plan, place) for device in own if device.ports))
+            by_share[plan.held] = Edits(tuple(sorted(paths)), used=used)
+    return by_share
+
+
+def _used(device: Device, plan: attachment.Plan, card: Card | None) -> UsedDevice:
+    """Return how the pod uses a device.
+
+    One that was made on an interface of the pod sits where the card does.
+    """
+    gid = _gid(device, plan)
+    ports = [port for port in device.ports if gid in port.gids] or list(device.ports)
+    return UsedDevice(
+        device.name,
+        ports[0].number,
+        plan.interface,
+        infiniband=ports[0].link_layer is LinkLayer.INFINIBAND,
+        gid_index=gid.index if gid else None,
+        place=PlacedNet(
+            device.name,
+            device.seat or (card.seat if card else None),
+            card.numa_node if card else device.numa_node,
+        ),
+    )
+
+
+def _names(nic: attachment.PodNic, view: attachment.PodView) -> Iterator[str]:
+    pci = {device.name: device.pci for device in nic.card.devices} if nic.card else {}
+    for name in nic.devices:
+        current = [one.name for one in view.rdma if one.pci and one.pci == pci.get(name)]
+        yield name if name in current or not current else current[0]
+
+
+def _gid(device: Device, plan: attachment.Plan) -> Gid | None:
+    """Return the RoCE v2 entry of the interface's first address, which is the pod's own."""
+    for address in plan.addresses:
+        for port in device.ports:
+            for gid in port.gids:
+                if gid.type is GidType.ROCE_V2 and gid.value == gid_of(address.address):
+                    return gid
+    return None

@@ -17,9 +17,9 @@ from typing import TypeVar
 from kube_base.errors import Refused
 from kube_base.foreign_json import decoded
 from kube_base.frozen import replace
-from kube_rdma.attach.rules.guids import wrong_guid
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model.attach import attachment, kinds
+from kube_rdma.model.device import wrong_guid
 from kube_rdma.model.ipam import Address
 from kube_rdma.model.kubernetes import PodState
 from kube_rdma.model.pools import Bind

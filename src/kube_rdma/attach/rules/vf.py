@@ -27,12 +27,12 @@ from shlex import quote
 
 from kube_base.errors import Refused
 from kube_base.frozen import replace
-from kube_rdma.attach.rules.guids import guid_of_sysfs, is_usable_guid
 from kube_rdma.attach.rules.infiniband import function_settings, with_own_guids
 from kube_rdma.attach.rules.requests import refused
 from kube_rdma.model.attach import kinds
 from kube_rdma.model.attach.attachment import HostLink, MatchedEntry, PodNic, PodView
 from kube_rdma.model.card import Card
+from kube_rdma.model.device import guid_of_sysfs, is_usable_guid
 from kube_rdma.model.pools import FunctionPlace, FunctionSettings, SetFunction
 
 _INFINIBAND = "infiniband"

@@ -18,8 +18,7 @@ from types import MappingProxyType
 
 from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import Frozen, replace
-from kube_rdma.claims.rules.names import device_name, slot_name, slot_of
-from kube_rdma.claims.rules.shape import slot_count
+from kube_rdma.claims.rules.shape import device_name, slot_count, slot_name, slot_of
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model.attach.attachment import AttachedInterface
 from kube_rdma.model.card import Card

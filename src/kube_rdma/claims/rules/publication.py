@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from kube_base.frozen import Frozen, replace
-from kube_rdma.claims.rules.names import slice_name
-from kube_rdma.claims.rules.shape import PublishedDevices, Slices
+from kube_rdma.claims.rules.shape import PublishedDevices, Slices, slice_name
 from kube_rdma.model.claims.devices import (
     DRIVER,
     ClaimFeature,

@@ -18,8 +18,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from kube_base.errors import Refused
 from kube_base.frozen import replace
-from kube_rdma.claims.rules.names import device_name
-from kube_rdma.claims.rules.shape import ClaimOffer, RailOf, claim_offer
+from kube_rdma.claims.rules.shape import ClaimOffer, RailOf, claim_offer, device_name
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model.card import CardId
 from kube_rdma.model.claims.claim import PreparedClaim

@@ -11,7 +11,7 @@ from ipaddress import ip_interface
 
 from kube_base.frozen import replace
 from kube_rdma.attach.rules.placement import link_of
-from kube_rdma.attach.rules.result import rdma_names
+from kube_rdma.attach.rules.procedure import rdma_names
 from kube_rdma.attach.rules.settings import (
     ANNOTATION,
     NONE,

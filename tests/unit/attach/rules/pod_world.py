@@ -9,9 +9,9 @@ from __future__ import annotations
 from ipaddress import ip_network
 
 from kube_base.frozen import replace
-from kube_rdma.attach.rules.guids import guid_of_sysfs
 from kube_rdma.model.attach import steps
 from kube_rdma.model.attach.attachment import PodView, SeenLink, SeenRdma
+from kube_rdma.model.device import guid_of_sysfs
 from kube_rdma.model.pools import RebindFunction, ResetFunction, SetFunction
 from kube_rdma.model.survey import NamespaceMode
 

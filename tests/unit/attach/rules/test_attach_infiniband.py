@@ -4,16 +4,15 @@ import pytest
 
 from kube_base.errors import Refused
 from kube_base.frozen import replace
-from kube_rdma.attach.rules.guids import NO_GUID
 from kube_rdma.attach.rules.infiniband import refuse_taken
 from kube_rdma.attach.rules.placement import pod_nics
+from kube_rdma.attach.rules.procedure import as_named
 from kube_rdma.attach.rules.requests import asked_guid
-from kube_rdma.attach.rules.result import as_named
 from kube_rdma.attach.rules.undo import check, undo
 from kube_rdma.attach.views import describe
 from kube_rdma.model.attach.attachment import Attachment, NetworkKind, PodView, SeenLink, SeenRdma
 from kube_rdma.model.attach.steps import AwaitPartition, MakeLink, MoveRdma, TakeLink
-from kube_rdma.model.device import PlannedHostLink
+from kube_rdma.model.device import NO_GUID, PlannedHostLink
 from kube_rdma.model.pools import (
     FunctionSettings,
     LinkState,

@@ -7,7 +7,7 @@ import pytest
 from kube_base.frozen import replace
 from kube_rdma.attach.rules.placement import pod_nics
 from kube_rdma.attach.rules.plan import plans, soft_name
-from kube_rdma.attach.rules.result import attached, char_paths, edits, rdma_names
+from kube_rdma.attach.rules.procedure import attached, char_paths, edits, rdma_names
 from kube_rdma.model.attach.attachment import NetworkKind, PodView, SeenLink
 from kube_rdma.model.device import CharKind, Gid, GidType
 from kube_rdma.model.pools import DATA_FILES, Mode, Pool, PoolSpec, Share, ShareId

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from kube_base.errors import Refused
-from kube_rdma.attach.rules.callers import Role, proven, role
-from kube_rdma.attach.rules.conflist import plan
+from kube_rdma.attach.rules.conflist import Role, plan, proven, role
 from kube_rdma.model.attach.cni import (
     HOOK_PROGRAM,
     IPAM_PLUGIN,

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_base.frozen import replace
-from kube_rdma.claims.rules.names import device_name, slice_name, slot_name
+from kube_rdma.claims.rules.shape import device_name, slice_name, slot_name
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma.model.pools import Mode

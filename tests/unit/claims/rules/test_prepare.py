@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
 from kube_rdma.claims.rules import prepare
-from kube_rdma.claims.rules.names import device_name, slot_name
-from kube_rdma.claims.rules.shape import claim_offer, slices
+from kube_rdma.claims.rules.shape import claim_offer, device_name, slices, slot_name
 from kube_rdma.model.attach.attachment import AttachedInterface, InterfaceAddress
 from kube_rdma.model.claims.claim import (
     AllocationResult,

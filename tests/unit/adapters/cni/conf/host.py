@@ -8,8 +8,7 @@ from pathlib import PurePosixPath
 from kube_base.errors import Unavailable
 from kube_rdma.adapters.cni.conf.folder import ConfFolder, FolderTiming, Keeper
 from kube_rdma.adapters.cni.conf.places import CniPlaces
-from kube_rdma.attach.rules.callers import proven
-from kube_rdma.attach.rules.conflist import plan, shut_out
+from kube_rdma.attach.rules.conflist import plan, proven, shut_out
 
 AT_ONCE = FolderTiming(settle=0.0, first=0.0, longest=0.0, calm=600.0, proof=0.0)
 OTHERS = ("bridge", "ptp", "multus")

@@ -9,8 +9,7 @@ import pytest
 
 from kube_rdma.adapters.cni import protocol as wire
 from kube_rdma.adapters.cni.conf.folder import FolderTiming, remove
-from kube_rdma.attach.rules.callers import Role, role
-from kube_rdma.attach.rules.conflist import ENTRY, plan, plugins, type_of, unplan
+from kube_rdma.attach.rules.conflist import ENTRY, Role, plan, plugins, role, type_of, unplan
 from kube_rdma.attach.rules.requests import ANNOTATION
 from kube_rdma.model.attach import cni
 from tests.kit.libcni import as_given, previous, valid

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.sriov.functions import made_of, tell
-from kube_rdma.attach.rules.guids import is_usable_guid
-from kube_rdma.model.device import PlannedHostLink
+from kube_rdma.model.device import PlannedHostLink, is_usable_guid
 from kube_rdma.model.pools import FunctionPlace, FunctionSettings, LinkState, SetFunctions
 from tests.unit.adapters.kernel.vf_answers import INDEX, PLACE, Kernel, answer, function
 
