@@ -12,7 +12,7 @@ callers act on more (kube_client/errors.py, kube_rdma/model/errors.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 MOST_FAULTS = 20
 """The number of faults of one document that are shown; the others are counted."""
@@ -53,6 +53,12 @@ class Refused(KubeError):
             count = Refused(f"there are {hidden} more faults", remedy="Mend these first")
             more[MOST_FAULTS - 1 :] = [count]
         return cls(first.problem, remedy=first.remedy, where=first.where, more=tuple(more))
+
+
+def refuse_all(faults: Iterable[Refused]) -> None:
+    """Raise one error of all faults as Refused.all has it, or return where there are none."""
+    if listed := tuple(faults):
+        raise Refused.all(listed)
 
 
 class Unavailable(KubeError):

@@ -15,7 +15,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, field_validator, model_validator
 
-from kube_base.errors import Refused
+from kube_base.errors import Refused, refuse_all
 from kube_base.frozen import Frozen
 from kube_rdma.attach.documents.network_definition import Mtu
 from kube_rdma.attach.documents.networks import AskedIp, Guid, Mac, PodInterface
@@ -28,7 +28,7 @@ from kube_rdma.claims.rules.parameters import (
     unbacked,
 )
 from kube_rdma.lib.text.document import Document, Path, Section, Value, of_json, section, shown
-from kube_rdma.lib.text.faults import Slip, near, slips, validate
+from kube_rdma.lib.text.faults import Slip, near, raise_slips, slips, validate
 from kube_rdma.lib.text.typed import Many, Typed
 from kube_rdma.lib.text.words import Cidr, IpAddress, Label, TextForm
 from kube_rdma.model.attach.attachment import AskedAddress, NetworkKind, NetworkRoute
@@ -157,10 +157,9 @@ class ClaimParametersObject(Typed):
     @classmethod
     def _differ(cls, addresses: tuple[AskedAddress, ...] | None) -> tuple[AskedAddress, ...] | None:
         written = [one.address for one in addresses or ()]
-        twice = [n for n, one in enumerate(written) if one in written[:n]]
-        if twice:
-            problem = "the address stands here twice"
-            raise slips(*(Slip(problem, "Remove one of the two", (n,)) for n in twice))
+        twice = (n for n, one in enumerate(written) if one in written[:n])
+        problem = "the address stands here twice"
+        raise_slips(Slip(problem, "Remove one of the two", (n,)) for n in twice)
         return addresses
 
     def value(self) -> ClaimParameters:
@@ -217,12 +216,10 @@ def parameters_by_request(claim: ResourceClaim) -> dict[str, ClaimParameters]:
     made = {name: parameters_of(claim.configs, name, where) for name in requests}
     given = [one.request for one in mine if not one.admin]
     asked = [AskedDevices(name, given.count(name), made[name]) for name in dict.fromkeys(given)]
-    faults = [
+    refuse_all(
         Refused(fault.problem, remedy=fault.remedy, where=f"{where}: request {name}: {fault.field}")
         for name, fault in clashes(asked)
-    ]
-    if faults:
-        raise Refused.all(faults)
+    )
     return made
 
 
@@ -250,8 +247,7 @@ def parameters_of(configs: Iterable[OpaqueConfig], request: str, claim: str) -> 
             Refused(fault.problem, remedy=fault.remedy, where=f"{place}: {fault.field}")
             for fault in (*contradictions(whole), *gaps(whole), *unbacked(own, whole))
         )
-    if faults:
-        raise Refused.all(faults)
+    refuse_all(faults)
     return whole
 
 
@@ -312,8 +308,7 @@ def load(document: Document, place: Path) -> WrittenClaim:
             faults.append(refused)
         else:
             configs += (config,) if config else ()
-    if faults:
-        raise Refused.all(faults)
+    refuse_all(faults)
     return WrittenClaim(requests, tuple(configs))
 
 
@@ -338,8 +333,7 @@ def _config(
         meant = of_document(part)
     except Refused as refused:
         raise Refused.all([*faults, refused]) from None
-    if faults:
-        raise Refused.all(faults)
+    refuse_all(faults)
     return WrittenConfig(names, meant, part)
 
 
@@ -408,10 +402,7 @@ def judged(document: Document, place: Path) -> WrittenClaim:
     """Return the claim at a place; raise Refused with all faults of its parameters."""
     claim = load(document, place)
     faults = dict.fromkeys(_faults(claim))
-    if faults:
-        raise Refused.all(
-            [Refused(problem, remedy=remedy, where=where) for where, problem, remedy in faults]
-        )
+    refuse_all(Refused(problem, remedy=remedy, where=where) for where, problem, remedy in faults)
     return claim
 
 

@@ -24,7 +24,7 @@ from typing import Any
 
 from pydantic_core import PydanticCustomError
 
-from kube_base.errors import Refused
+from kube_base.errors import Refused, refuse_all
 from kube_base.frozen import Frozen
 from kube_rdma.attach.documents.networks import OBJECT_NAME
 from kube_rdma.claims.parameters import NETWORK
@@ -137,8 +137,7 @@ def parse_options(options: Mapping[str, Any]) -> ClaimOptions:
     if within and not near:
         problem = "it says how near a card has to be, and nothing asks for a near one"
         faults.append(Refused(problem, remedy="Add --near", where="--within"))
-    if faults:
-        raise Refused.all(faults)
+    refuse_all(faults)
     same = ("name", "cards", "rails", "gpus", "shared", "card_class", "gpu_class", "network")
     return ClaimOptions(
         **{name: options[name] for name in same},
@@ -163,12 +162,10 @@ def claim_objects(options: ClaimOptions) -> tuple[Json, Json]:
 
     Raise Refused with all that contradicts itself, or that this version of Kubernetes cannot say.
     """
-    faults = [
+    refuse_all(
         Refused(problem, remedy=remedy, where=option)
         for option, problem, remedy in (*_contradictions(options), *_unsupported(options))
-    ]
-    if faults:
-        raise Refused.all(faults)
+    )
     devices: Json = {"requests": list(_requests(options))}
     if constraints := list(_constraints(options)):
         devices["constraints"] = constraints

@@ -21,7 +21,7 @@ from kube_base.errors import Refused
 from kube_base.frozen import Frozen, replace
 from kube_rdma.ipam import ip_pool
 from kube_rdma.lib.text.document import Document, shown
-from kube_rdma.lib.text.faults import Slip, near, slips, validate
+from kube_rdma.lib.text.faults import Slip, near, raise_slips, slips, validate
 from kube_rdma.lib.text.typed import GoTyped, Many
 from kube_rdma.lib.text.words import (
     Cidr,
@@ -258,10 +258,9 @@ class KubeRdmaIpam(GoTyped):
     @field_validator("pools")
     @classmethod
     def _by_rail(cls, pools: dict[str, str]) -> dict[str, str]:
-        wrong = [rail for rail in pools if not re.fullmatch("[0-9]{1,4}", rail)]
-        if wrong:
-            remedy = 'Write the index of the NIC, such as "0"'
-            raise slips(*(Slip(f"{shown(w)} is not a rail", remedy, (w,)) for w in wrong))
+        wrong = (rail for rail in pools if not re.fullmatch("[0-9]{1,4}", rail))
+        remedy = 'Write the index of the NIC, such as "0"'
+        raise_slips(Slip(f"{shown(w)} is not a rail", remedy, (w,)) for w in wrong)
         return pools
 
 
@@ -528,12 +527,9 @@ def _with_pool(base: IpamConf, draft: ipam.IPPool, document: Document) -> IpamCo
         ip_pool.decode(json.dumps(spec).encode())
     except Refused as error:
         where = document.where(("ipam",))  # not of the made pool, but of the block it is made from
-        raise Refused.all(
-            [
-                Refused(each.problem, remedy=each.remedy, where=where)
-                for each in (error, *error.more)
-            ]
-        ) from None
+        faults = (error, *error.more)
+        placed = [Refused(each.problem, remedy=each.remedy, where=where) for each in faults]
+        raise Refused.all(placed) from None
     named = json.dumps(ip_pool.content(pool)).encode()
     name = ipam.PoolName(f"{draft.name}-{blake2b(named, digest_size=_NAME_BYTES).hexdigest()}")
     source = document.where(("ipam",))

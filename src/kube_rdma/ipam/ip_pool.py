@@ -20,7 +20,7 @@ from kube_base.frozen import Frozen, replace
 from kube_rdma.ipam.objects import IPPoolStatus
 from kube_rdma.lib.text import words
 from kube_rdma.lib.text.document import Document, Value, of_json, of_value, shown
-from kube_rdma.lib.text.faults import Slip, slips, validate
+from kube_rdma.lib.text.faults import Slip, raise_slips, slips, validate
 from kube_rdma.lib.text.typed import GoTyped, Many, OfPrograms, Typed
 from kube_rdma.model import ipam
 
@@ -220,9 +220,7 @@ class PoolRange(Typed):
     def _divides(cls, per_node: PoolSlices | None, info: ValidationInfo) -> PoolSlices | None:
         subnet: ipam.Subnet | None = info.data.get("subnet")
         ends = [(name, info.data.get(name)) for name in ("start", "end", "gateway")]
-        faults = tuple(per_node.faults(subnet, ends)) if per_node and subnet else ()
-        if faults:
-            raise slips(*faults)
+        raise_slips(per_node.faults(subnet, ends) if per_node and subnet else ())
         return per_node
 
     @property
@@ -304,9 +302,7 @@ class IPPoolSpec(Typed):
     @field_validator("ranges")
     @classmethod
     def _apart(cls, ranges: tuple[PoolRange, ...]) -> tuple[PoolRange, ...]:
-        overlaps = tuple(_overlaps(ranges))
-        if overlaps:
-            raise slips(*overlaps)
+        raise_slips(_overlaps(ranges))
         return ranges
 
     @field_validator("excludes")
@@ -319,13 +315,11 @@ class IPPoolSpec(Typed):
             return excludes
         remedy = "Correct it, or remove it; other addresses are not assigned anyway"
         of_use = words.meeting(one.span for one in ranges)
-        idle = [
+        raise_slips(
             Slip(f"{words.written(each)} is outside of every range", remedy, (index,))
             for index, each in enumerate(excludes)
             if not of_use(each)
-        ]
-        if idle:
-            raise slips(*idle)
+        )
         return excludes
 
     @field_validator("routes")
@@ -334,9 +328,7 @@ class IPPoolSpec(Typed):
         cls, routes: tuple[PoolRoute, ...], info: ValidationInfo
     ) -> tuple[PoolRoute, ...]:
         ranges: tuple[PoolRange, ...] | None = info.data.get("ranges")
-        unreachable = tuple(_unreachable(routes, ranges)) if ranges else ()
-        if unreachable:
-            raise slips(*unreachable)
+        raise_slips(_unreachable(routes, ranges) if ranges else ())
         return routes
 
 

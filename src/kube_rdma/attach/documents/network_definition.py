@@ -20,7 +20,7 @@ from kube_rdma.attach.documents.networks import Guid, Mac
 from kube_rdma.ipam import ip_conf
 from kube_rdma.ipam.ip_conf import IpamConf
 from kube_rdma.lib.text.document import Document, Path, Section, section, shown
-from kube_rdma.lib.text.faults import Slip, near, no_fields, slips, validate
+from kube_rdma.lib.text.faults import Slip, near, no_fields, raise_slips, slips, validate
 from kube_rdma.lib.text.reader import read
 from kube_rdma.lib.text.typed import GoTyped
 from kube_rdma.lib.text.words import Pci, PKey, TextForm, partition
@@ -215,8 +215,7 @@ class SriovNetwork(FunctionPlugin):
         if most and least > most:
             problem = f"the least rate, {least}, is above the highest, {most}"
             problems.append(Slip(problem, f"Write {most} or less", ("min_tx_rate",)))
-        if problems:
-            raise slips(*problems)
+        raise_slips(problems)
         return self
 
     @property

@@ -21,10 +21,10 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, Field, field_validator
 
-from kube_base.errors import MOST_FAULTS, Refused
+from kube_base.errors import MOST_FAULTS, Refused, refuse_all
 from kube_base.frozen import Frozen, replace
 from kube_rdma.lib.text.document import Document, Path, TextPosition, Value, name, shown
-from kube_rdma.lib.text.faults import Slip, near, slips, validate
+from kube_rdma.lib.text.faults import Slip, near, raise_slips, validate
 from kube_rdma.lib.text.reader import read
 from kube_rdma.lib.text.typed import GoTyped, Many, Typed, fields_of
 from kube_rdma.lib.text.words import IpAddress, Label, TextForm, address
@@ -170,8 +170,7 @@ class NetworkList(Typed):
     @field_validator("networks")
     @classmethod
     def _fit(cls, networks: tuple[NetworkEntry, ...]) -> tuple[NetworkEntry, ...]:
-        if clashes := tuple(_clashes(networks)):
-            raise slips(*clashes)
+        raise_slips(_clashes(networks))
         return networks
 
 
@@ -348,8 +347,7 @@ def _of_names(text: str, source: str) -> Document:
             remedy = "Write names with commas between: rdma-net, other/net@net5"
             faults.append(Refused(problem, remedy=remedy, where=where))
         at += len(part) + 1
-    if faults:
-        raise Refused.all(faults)
+    refuse_all(faults)
     return Document(source, {_FIELD: entries}, places, {})
 
 

@@ -17,7 +17,7 @@ from pydantic import ConfigDict, Field, field_validator
 from kube_base.errors import Refused, Unavailable
 from kube_rdma.attach.documents.networks import AnnotationAsks, AskedIp, Mac, PodInterface, entries
 from kube_rdma.lib.text.document import Document, shown
-from kube_rdma.lib.text.faults import Slip, slips, validate
+from kube_rdma.lib.text.faults import Slip, raise_slips, validate
 from kube_rdma.lib.text.typed import GoTyped, Many, Typed
 from kube_rdma.lib.text.words import TextForm, address
 from kube_rdma.model.attach.attachment import NetworkAsk, NetworkRoute
@@ -154,13 +154,8 @@ class PodNetworksList(Typed):
     @field_validator("entries")
     @classmethod
     def _fit(cls, networks: tuple[PodNetworksEntry, ...]) -> tuple[PodNetworksEntry, ...]:
-        if wrong := (
-            *_unserved(networks),
-            *_masters(networks),
-            *_defaults(networks),
-            *_clashes(networks),
-        ):
-            raise slips(*wrong)
+        checks = (_unserved, _masters, _defaults, _clashes)
+        raise_slips(slip for check in checks for slip in check(networks))
         return networks
 
 

@@ -16,7 +16,7 @@ from ipaddress import ip_network
 from itertools import filterfalse
 from typing import Any
 
-from kube_base.errors import Broken, Refused
+from kube_base.errors import Broken, Refused, refuse_all
 from kube_base.foreign_json import Undecodable, decoded
 from kube_rdma.attach.rules.placement import Choice, choices, not_lent
 from kube_rdma.attach.rules.requests import refused
@@ -68,9 +68,7 @@ def refuse_missing(entries: Sequence[MatchedEntry], folder: str, installed: Sequ
         for one in entries
         if isinstance(one.network, kinds.ForeignNetwork) or one.network.ipam_plugin
     )
-    faults = [fault for entry in called for fault in _missing(entry, folder, names)]
-    if faults:
-        raise Refused.all(faults)
+    refuse_all(fault for entry in called for fault in _missing(entry, folder, names))
 
 
 def plans(
@@ -292,8 +290,7 @@ def _refuse_untaken(entry: MatchedEntry, plugins: Sequence[Json], asked: Json) -
                 f"remove {field} from this entry"
             )
             faults.append(refused(entry, field, problem, remedy))
-    if faults:
-        raise Refused.all(faults)
+    refuse_all(faults)
 
 
 def _missing(entry: MatchedEntry, folder: str, installed: frozenset[str]) -> Iterator[Refused]:

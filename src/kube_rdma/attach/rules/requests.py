@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from ipaddress import ip_interface
 from typing import TypeVar
 
-from kube_base.errors import Refused
+from kube_base.errors import Refused, refuse_all
 from kube_base.foreign_json import decoded
 from kube_base.frozen import replace
 from kube_rdma.lib.phrases import listed
@@ -90,7 +90,7 @@ def refuse_isolated(
     `everybodys` are the namespaces whose networks pods of all others may use; None: any may.
     """
     mine = (namespace, *(everybodys or ()))
-    faults = [
+    refuse_all(
         Refused(
             f"the network {ask.namespace}/{ask.network} is for pods of {ask.namespace}, and this "
             f"pod is of namespace {namespace}",
@@ -100,9 +100,7 @@ def refuse_isolated(
         )
         for ask in asks
         if everybodys is not None and ask.namespace not in mine
-    ]
-    if faults:
-        raise Refused.all(faults)
+    )
 
 
 def match_entries(
@@ -141,14 +139,13 @@ def match_entries(
                 faults.append(fault)
             faults.extend(_unfit(entry))
         matched.append(entry)
-    if faults:
-        raise Refused.all(faults)
+    refuse_all(faults)
     return tuple(matched)
 
 
 def refuse_traffic(entries: Sequence[attachment.MatchedEntry]) -> None:
     """Raise Refused for routes of entries whose interface other plugins make, and route."""
-    faults = [
+    refuse_all(
         refused(
             entry,
             "traffic",
@@ -158,9 +155,7 @@ def refuse_traffic(entries: Sequence[attachment.MatchedEntry]) -> None:
         for entry in entries
         if isinstance(entry.network, kinds.ForeignNetwork)
         and (entry.ask.routes or entry.ask.default)
-    ]
-    if faults:
-        raise Refused.all(faults)
+    )
 
 
 def refuse_count(
@@ -188,8 +183,7 @@ def refuse_count(
         if resource is None or pooled or len(asking) == len(shares):
             continue
         faults.append(_miscounted(resource, asking, len(shares)))
-    if faults:
-        raise Refused.all(faults)
+    refuse_all(faults)
 
 
 def unknown(

@@ -13,7 +13,7 @@ from hashlib import blake2b
 from ipaddress import IPv4Network, IPv6Network
 from itertools import accumulate
 
-from kube_base.errors import Refused
+from kube_base.errors import Refused, refuse_all
 from kube_base.frozen import Frozen, replace
 from kube_rdma.model import ipam
 
@@ -65,8 +65,7 @@ def subpools(pool: ipam.IPPool) -> tuple[Subpool, ...]:
     faults = [fault for r in pool.ranges for fault in _faults(r)]
     if not pool.ranges:
         faults = [Refused("it has no ranges", remedy="Add a range", where=f"IPPool {pool.name}")]
-    if faults:
-        raise Refused.all(faults)
+    refuse_all(faults)
     excluded = [(int(span.first), int(span.last), span.first.version) for span in pool.excludes]
     compiled = []
     keys = sorted({(r.subnet.version, r.rail) for r in pool.ranges}, key=str)

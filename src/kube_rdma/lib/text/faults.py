@@ -8,7 +8,7 @@ and how many there are. A rule that pydantic does not have raises `slips` in a v
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from enum import Enum
 from inspect import isclass
@@ -40,6 +40,12 @@ class Slip(Frozen):
 def slips(*faults: Slip) -> PydanticCustomError:
     """Return the error that a validator raises for its faults."""
     return PydanticCustomError(_SLIPS, "see the context", {_SLIPS: faults})
+
+
+def raise_slips(faults: Iterable[Slip]) -> None:
+    """Raise the error of a validator for its faults, or return where there are none."""
+    if listed := tuple(faults):
+        raise slips(*listed)
 
 
 def validate(model: type[Dialect], document: Document) -> Dialect:
