@@ -169,9 +169,8 @@ async def _by_name(
         name: await _named(space, name, node, apart=apart) for name, space in names.items()
     }
     if missing := [ask for ask in asks if definitions[ask.network] is None]:
-        names_here = dict.fromkeys(
-            (*(() if apart else await node.configurations()), DEFAULT_NETWORK)
-        )
+        names_here = () if apart else await node.configurations()
+        names_here = tuple(dict.fromkeys((*names_here, DEFAULT_NETWORK)))
         raise unknown(missing, tuple(names_here), _places(missing[0].namespace), apart=apart)
     by_name = {name: one for name, one in definitions.items() if one}
     placed = tuple(

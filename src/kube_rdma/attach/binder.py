@@ -150,9 +150,8 @@ class Binder(LateBinding):
                     case rules.Write(pod, uid, promises):
                         for promise in promises:
                             sandbox = Sandbox(late_binding.at_start(promise.nonce), pod, uid, "", 0)
-                            given = self._edits(
-                                promise, {}, holdings, asked.annotations if asked else {}
-                            )
+                            notes = asked.annotations if asked else {}
+                            given = self._edits(promise, {}, holdings, notes)
                             await self._bind(promise, sandbox, given)
                         continue
             assert isinstance(decision, rules.Wait)
@@ -382,11 +381,9 @@ class Binder(LateBinding):
         asked = rules.PodAnswer()
         for name in pods:
             pod = await self._needs.pods.read(name.namespace, name.name)
-            asked = (
-                rules.PodAnswer(pod.runtime_uid, dict(pod.annotations))
-                if pod
-                else rules.PodAnswer()
-            )
+            asked = rules.PodAnswer()
+            if pod:
+                asked = rules.PodAnswer(pod.runtime_uid, dict(pod.annotations))
             try:
                 if pod and is_asking(pod) and await self._needs.concerned(pod):
                     return replace(asked, networked=True)

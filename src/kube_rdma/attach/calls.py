@@ -549,9 +549,8 @@ class CniRouter:
         The annotations that the runtime passes of a pod without networks are enough.
         """
         if call.verb is Verb.ADD and call.annotations is not None:
-            asks = requests.names_networks(call.annotations) or requests.names_default(
-                call.annotations
-            )
+            notes = call.annotations
+            asks = requests.names_networks(notes) or requests.names_default(notes)
             if not asks and not (call.pod and self._needs.node.has_claims(call.pod)):
                 return CniResult()
         if call.verb is Verb.ADD and self._context.wiring is Wiring.DELEGATE and call.pod:

@@ -80,9 +80,8 @@ class ClaimSettings:
         held = {
             one: settings.known_devices(of) for one, of in cards.items() if one not in pod.edits
         }
-        used = settings.as_asked(
-            settings.used_devices(cards.keys(), pod.edits, held), pod.annotations
-        )
+        used = settings.used_devices(cards.keys(), pod.edits, held)
+        used = settings.as_asked(used, pod.annotations)
         places = tuple(device.place for device in used if device.place)
         topology = settings.topology_file(places, self._topology(places)) if places else ""
         files = settings.settings_files(used, pool.spec.fabric if pool else None, topology)

@@ -102,9 +102,8 @@ class AttachmentJournal:
     def foreign(self) -> frozenset[AttachmentKey]:
         """Return the keys with a record that this version of kube-rdma does not understand."""
         pods = (records.key_named(name, split=False) for name in self._pods.foreign_names)
-        interfaces = (
-            records.key_named(name, split=True) for name in self._interfaces.foreign_names
-        )
+        names = self._interfaces.foreign_names
+        interfaces = (records.key_named(name, split=True) for name in names)
         return frozenset((*pods, *interfaces))
 
     def get(self, key: AttachmentKey) -> Attachment | None:
@@ -341,6 +340,5 @@ def is_there(sandbox: Sandbox) -> bool:
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise Unavailable(
-            f"{sandbox.netns_path} cannot be looked at ({error.strerror})."
-        ) from error
+        why = f"{sandbox.netns_path} cannot be looked at ({error.strerror})."
+        raise Unavailable(why) from error

@@ -64,9 +64,8 @@ class EarlySettings:
     async def give(self, pool: Pool, grant: Grant) -> Grant:
         """Return the grant with its container's settings, unless these come when it is bound."""
         shim = self._shim()
-        how = settings.way(
-            terms(pool.spec).attach, cdi=self._cdi is not None, shim=shim is not None
-        )
+        attach, cdi = terms(pool.spec).attach, self._cdi is not None
+        how = settings.way(attach, cdi=cdi, shim=shim is not None)
         if how is settings.SettingsWay.BOUND:
             return grant
         alone = self._offered == {grant.resource}

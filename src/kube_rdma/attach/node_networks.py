@@ -205,18 +205,17 @@ class NetworkSite(Frozen):
 def host_links(names: Sequence[str] | None) -> tuple[SeenLink, ...]:
     """Return the interfaces of the node's namespace: those of these names, or (None) all."""
     with rtnl_read.open_rtnl() as netlink:
-        return (
-            rtnl_read.seen_links(netlink) if names is None else rtnl_read.seen_named(netlink, names)
-        )
+        if names is None:
+            return rtnl_read.seen_links(netlink)
+        return rtnl_read.seen_named(netlink, names)
 
 
 def host_ways(links: Sequence[SeenLink]) -> tuple[LinkWays, ...]:
     """Return how the node uses these interfaces; one that is another's by now is left out."""
     with rtnl_read.open_rtnl() as netlink:
         now = {(one.seen.index, one.seen.mac) for one in rtnl_read.interfaces(netlink)}
-        return rtnl_read.link_ways(
-            netlink, [link for link in links if (link.index, link.mac) in now]
-        )
+        own = [link for link in links if (link.index, link.mac) in now]
+        return rtnl_read.link_ways(netlink, own)
 
 
 def host_functions(

@@ -131,9 +131,8 @@ class NodeView:
 
     def has_claims(self, pod: PodName) -> bool:
         """Return whether a claim of the pod's namespace is prepared here, without asking anyone."""
-        return any(
-            one.claim.namespace == pod.namespace for one in self._asked.kubelet.claims.booked
-        )
+        booked = self._asked.kubelet.claims.booked
+        return any(one.claim.namespace == pod.namespace for one in booked)
 
     async def settle(self, sandbox: attachment.Sandbox, pod: PodState) -> tuple[Holding, ...]:
         """Write settings for the containers of a pod without networks that hold shares by claims.

@@ -223,9 +223,8 @@ class ShareLimitRounds:
         """
         limits = self._needs.limits
         mine = [one for one in holdings if PodName(one.namespace, one.pod) == pod]
-        used = allocation.used_devices(
-            one for one in self._needs.attachments() if one.sandbox.pod == pod
-        )
+        attached = (one for one in self._needs.attachments() if one.sandbox.pod == pod)
+        used = allocation.used_devices(attached)
         if not any(held.resource in limits.by_resource for held in mine):
             with suppress(KubeError):
                 await limits.lift(uid, self._needs.granted(mine), used)

@@ -230,9 +230,8 @@ def addresses(call: Call) -> tuple[IpamConf, tuple[Address, ...], str | None]:
     """
     document = read(call.config, f"network {call.network}")
     conf = validate(_Called, document)
-    wanted = ip_conf.requested_addresses(
-        (), _texts(call, conf), document.where(("runtimeConfig", "ips"))
-    )
+    where = document.where(("runtimeConfig", "ips"))
+    wanted = ip_conf.requested_addresses((), _texts(call, conf), where)
     device = conf.runtime_config.device_id or conf.device_id or conf.master
     return ip_conf.load(document), wanted, device or None
 
@@ -346,9 +345,8 @@ def _with_gateway(address: InterfaceAddress, call: Call) -> InterfaceAddress:
 def _mac(call: Call) -> str | None:
     """Return the MAC that Multus passes on to plugins that declare no capability."""
     arguments: Value = {key: value for key, value in call.args if key == "MAC"}
-    document = Document(
-        f"CNI_ARGS of network {call.network}", arguments, {(): TextPosition(1, 1)}, {}
-    )
+    source = f"CNI_ARGS of network {call.network}"
+    document = Document(source, arguments, {(): TextPosition(1, 1)}, {})
     return validate(_OldArgs, document).mac
 
 

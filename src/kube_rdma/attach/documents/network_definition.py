@@ -446,9 +446,8 @@ def _definition(base: kinds.ForeignNetwork, parts: Sequence[Section]) -> Network
             meant = None  # a plugin of its own, such as amd-host-device
         guess = f"; did you mean {shown(meant)}?" if meant else ""
         warning = f"kube-rdma does not serve {kind} itself, its binary is called{guess}"
-        return NetworkDefinition(
-            base, warnings=(f"{first.where(('type',))}: {warning}",) if meant else ()
-        )
+        notes = (f"{first.where(('type',))}: {warning}",) if meant else ()
+        return NetworkDefinition(base, warnings=notes)
     plugins = [(first, validate(MAIN[kind], first))]
     for part in chained:
         if (model := CHAINED.get(_type(part))) is None:

@@ -45,15 +45,13 @@ def of_allocations(
 ) -> AssignedAddresses:
     """Return addresses and routes of an interface, out of the allocations of its container."""
     own = [one for one in allocations if one.interface == interface]
-    addresses = tuple(
-        InterfaceAddress(one.address, one.subnet.prefixlen, one.gateway) for one in own
-    )
+    addresses = (InterfaceAddress(one.address, one.subnet.prefixlen, one.gateway) for one in own)
     routes = tuple(
         NetworkRoute(one.to, one.via)
         for one in pool.routes
         if any(_reaches(allocation, one) for allocation in own)
     )
-    return AssignedAddresses(interface, addresses, routes, pool.probe)
+    return AssignedAddresses(interface, tuple(addresses), routes, pool.probe)
 
 
 def unpooled(entries: Iterable[MatchedEntry]) -> tuple[tuple[MatchedEntry, Address], ...]:
@@ -129,9 +127,8 @@ def sole(nic: PodNic) -> dict[str, tuple[str, str]]:
 
 def _had(plan: Plan) -> Iterator[str]:
     """Yield the keys of what an interface was given, as `sole` has them."""
-    macs = [
-        one.mac.lower() for one in plan.steps if isinstance(one, MakeLink | SetLink) and one.mac
-    ]
+    links = (one for one in plan.steps if isinstance(one, MakeLink | SetLink))
+    macs = [one.mac.lower() for one in links if one.mac]
     for value in (*(str(one.address) for one in plan.addresses), *macs):
         yield from (f"{place} {value}" for place in (plan.network, plan.card))
 

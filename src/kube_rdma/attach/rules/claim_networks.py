@@ -136,9 +136,8 @@ def _containers(pod: PodClaims, claim: PreparedClaim, share: ClaimShare) -> Iter
     """Yield the containers that name the share's request, or NOBODY."""
     own_names = {name for name, real in pod.claims if real == claim.claim.name}
     request = share.request.partition("/")[0]
-    users = [
-        use.container for use in pod.uses if use.claim in own_names and use.request in ("", request)
-    ]
+    uses = (use for use in pod.uses if use.claim in own_names)
+    users = [use.container for use in uses if use.request in ("", request)]
     yield from dict.fromkeys(users) or (NOBODY,)
 
 

@@ -172,9 +172,8 @@ def shut_out(plan: cni.ConfPlan, undone: cni.UndoneWrites) -> Refused | None:
     """Return the refusal to write once more, where the guard surely undoes it again."""
     if not plan.guard or (undone.at_once < ENOUGH and not undone.set_aside):
         return None
-    acts = (
-        [f"renamed {', '.join(undone.set_aside)} to *{cni.SET_ASIDE}"] if undone.set_aside else []
-    )
+    renamed = ", ".join(undone.set_aside)
+    acts = [f"renamed {renamed} to *{cni.SET_ASIDE}"] if renamed else []
     if undone.at_once >= ENOUGH:
         acts.append("took kube-rdma out again within a second, each time")
     return Refused(
@@ -368,11 +367,8 @@ def left_by_vke(files: Iterable[cni.ConfFile]) -> tuple[str, ...]:
     )
 
 
-ENTRY: dict[str, Any] = {
-    "type": cni.PLUGIN,
-    cni.CHAINED: True,
-    "capabilities": {cni.ANNOTATIONS: True},
-}
+_CAPABILITIES = {cni.ANNOTATIONS: True}
+ENTRY: dict[str, Any] = {"type": cni.PLUGIN, cni.CHAINED: True, "capabilities": _CAPABILITIES}
 
 # Names of kube-rdma's own list, the first that sorts before the file it stands in for.
 OWN_LISTS = ("00-kube-rdma.conflist", "0-kube-rdma.conflist", "!kube-rdma.conflist")
@@ -502,9 +498,7 @@ def without(text: str) -> str:
     document = decoded(text)
     lists = [plugin_list for plugin_list in (document, *kept(document)) if is_list(plugin_list)]
     left = [(plugin_list, _others(plugin_list["plugins"])) for plugin_list in lists]
-    changed = [
-        (plugin_list, others) for plugin_list, others in left if others != plugin_list["plugins"]
-    ]
+    changed = [(one, others) for one, others in left if others != one["plugins"]]
     if len(changed) == 1 and changed[0][0] is document and not _is_marked(document["plugins"][0]):
         listed = document["plugins"]
         for place in reversed([n for n, one in enumerate(listed) if n and _is_entry(one)]):

@@ -167,10 +167,8 @@ def call(
     if device := pci or lent:
         asked["deviceID"] = device
     version = max(_version(document), oldest, key=numbers)
-    common = {
-        "name": document.get("name") or entry.network.name.rpartition("/")[2],
-        "cniVersion": version,
-    }
+    name = document.get("name") or entry.network.name.rpartition("/")[2]
+    common = {"name": name, "cniVersion": version}
     return CallPlugin(
         entry.ask.interface,
         tuple(
@@ -338,9 +336,8 @@ def _document(entry: MatchedEntry) -> Json:
     except Undecodable:
         document = None
     if not isinstance(document, dict):
-        problem = (
-            f"the configuration is not a JSON object, and {entry.network.plugin} reads nothing else"
-        )
+        plugin = entry.network.plugin
+        problem = f"the configuration is not a JSON object, and {plugin} reads nothing else"
         raise refused(entry, "config", problem, "Write spec.config as JSON")
     return document
 

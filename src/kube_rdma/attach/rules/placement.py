@@ -93,9 +93,8 @@ def is_named_by_pod(entry: MatchedEntry) -> bool:
 
 def not_lent(entry: MatchedEntry) -> Refused:
     """Return the refusal of a card that the pod names without a share or a network that lends."""
-    problem = (
-        f"the network lends no cards, and the pod holds no share of {entry.ask.device_id} for it"
-    )
+    device = entry.ask.device_id
+    problem = f"the network lends no cards, and the pod holds no share of {device} for it"
     remedy = (
         "Remove deviceID, or ask for a share of the card; an administrator may write "
         '"capabilities": {"deviceID": true} into a network without master and device'
@@ -294,10 +293,8 @@ def _refuse_moved(
     refuse_infiniband(entry, Way.TAKE, link, card, share)
     if link.virtual:
         refuse_late_mac(entry, link, card)
-    isolated, mode = (
-        isinstance(network, kinds.IbSriovNetwork) and network.isolated,
-        node.namespace_mode,
-    )
+    isolated = isinstance(network, kinds.IbSriovNetwork) and network.isolated
+    mode = node.namespace_mode
     if isolated and mode is not NamespaceMode.EXCLUSIVE:
         problem = f"the node is in RDMA namespace mode {mode}, so every pod sees the RDMA device"
         remedy = "Boot it with ib_core.netns_mode=0, or remove rdmaIsolation"
@@ -370,9 +367,8 @@ def _refuse_enslaved(entry: MatchedEntry, link: HostLink, card: Card | None) -> 
 
     RoCE LAG may name the bond itself as the interface of its port, so the card's own count too.
     """
-    own = (
-        (one.name, one.master) for one in (card.function.netdevs if card and card.function else ())
-    )
+    netdevs = card.function.netdevs if card and card.function else ()
+    own = ((one.name, one.master) for one in netdevs)
     for name, master in ((link.name, link.master), *own):
         if master:
             problem = f"{name} is enslaved to {master}, which would not get it back"

@@ -387,9 +387,8 @@ def _refuse_twice(placed: Sequence[tuple[PodNic, AssignedAddresses]]) -> None:
     for nic, given in placed:
         for address in given.addresses:
             if other := first.get(address.address):
-                problem = (
-                    f"{address.address} is taken twice, {other.entry.ask.source} has it already"
-                )
+                source = other.entry.ask.source
+                problem = f"{address.address} is taken twice, {source} has it already"
                 raise refused(nic.entry, "ips", problem, "Write another address for one of them")
             first[address.address] = nic
 

@@ -233,18 +233,15 @@ def plan(
     own = plans(before.sandbox, routed, given, place.host, place.called, alone=alone)
     if request.table is not None:
         own = tuple(map(delegated.without_rules, own))
-    return FullPlan(
-        place, routed, own, requests.in_order(place.matched.entries, (*own, *place.called))
-    )
+    every = requests.in_order(place.matched.entries, (*own, *place.called))
+    return FullPlan(place, routed, own, every)
 
 
 def observe(before: FullPlan, view: attachment.PodView) -> MadeNics:
     """Take note of what the pod shows since the plans were run."""
     place = before.placed
     named = as_named(before.nics, view)
-    used = [
-        (plan, rdma_names((plan,), (nic,))) for plan, nic in zip(before.own, named, strict=True)
-    ]
+    used = [(p, rdma_names((p,), (nic,))) for p, nic in zip(before.own, named, strict=True)]
     # Interfaces of earlier calls belong to the same containers, whose files are written as a whole.
     used += [(plan, delegated.device_names(plan, place.matched.granted)) for plan in place.beside]
     return MadeNics(before, view, named, tuple(used))

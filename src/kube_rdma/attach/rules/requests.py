@@ -387,9 +387,8 @@ def _unfit_mac(entry: attachment.MatchedEntry) -> Iterator[Refused]:
 def _unfit_partition(entry: attachment.MatchedEntry, pkey: int | None) -> Iterator[Refused]:
     if pkey == 0:
         problem = "0 is not the number of a partition"
-        yield refused(
-            entry, "pkey", problem, "Write that of a partition of the fabric, like 0x8001"
-        )
+        remedy = "Write that of a partition of the fabric, like 0x8001"
+        yield refused(entry, "pkey", problem, remedy)
 
 
 def _unplaced(entry: attachment.MatchedEntry) -> Iterator[Refused]:

@@ -88,9 +88,8 @@ def before_move(nic: PodNic) -> Iterator[SetFunction]:
         remedy = 'Use a card whose driver reports it, or write "type": "host-device"'
         raise refused(nic.entry, "type", problem, remedy)
     previous = with_own_guids(nic, link.settings) if wide else link.settings
-    restored = {
-        name: getattr(previous, name) for name in _FIELDS if getattr(wanted, name) is not None
-    }
+    asked_fields = (name for name in _FIELDS if getattr(wanted, name) is not None)
+    restored = {name: getattr(previous, name) for name in asked_fields}
     yield SetFunction(link.virtual, wanted, replace(FunctionSettings(), **restored))
 
 
