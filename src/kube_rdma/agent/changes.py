@@ -39,7 +39,7 @@ from kube_rdma.model.pools import (
 from kube_rdma.model.survey import Survey
 from kube_rdma.pools.rules.functions import held_functions, in_question, plan_functions
 from kube_rdma.pools.rules.modes import terms
-from kube_rdma.pools.rules.staging import PendingPool, StagedPools, stage
+from kube_rdma.pools.rules.staging import StagedPools, stage
 
 log = structlog.get_logger()
 
@@ -70,29 +70,14 @@ class ModeChanges:
         self._ask = ask
         self._late = late
         self._node = node
-        self._stage = StagedPools(())
+        self.stage = StagedPools(())  # those in force, those that are kept, and what waits
         self._recorded: tuple[PoolSpec, ...] | None = ()  # None: what the disk has is not known
         self._loaded = False
         self._notices = Notices()
 
-    @property
-    def specs(self) -> tuple[PoolSpec, ...]:
-        """Return the pool specs in force."""
-        return self._stage.specs
-
-    @property
-    def kept(self) -> tuple[PoolSpec, ...]:
-        """Return the specs that are no longer desired and whose shares pods still hold."""
-        return self._stage.kept
-
-    @property
-    def pending(self) -> tuple[PendingPool, ...]:
-        """Return the changes that wait."""
-        return self._stage.pending
-
     async def meet(self, wanted: Sequence[PoolSpec], holdings: Sequence[Holding] | None) -> None:
         """Apply the changes that can be made now, and report those that wait."""
-        previous = self._stage.remembered if self._loaded else await self._recall()
+        previous = self.stage.remembered if self._loaded else await self._recall()
         desired = self._late.possible(wanted)
         staged = stage(previous, desired, holdings)
         if staged.applied:  # a survey was taken since they were asked: a pod may have started
@@ -100,7 +85,7 @@ class ModeChanges:
             staged = stage(previous, desired, holdings)
         if not await self._record(staged.remembered) and staged.applied:
             staged = stage(previous, desired, holdings, durable=False)
-        self._stage = staged
+        self.stage = staged
         self._tell(staged)
 
     async def _holdings(self) -> tuple[Holding, ...] | None:

@@ -12,7 +12,7 @@ again, and the kubelet hears of a pool only when it changed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -236,7 +236,7 @@ class _Plugin:
         self._kubelet = needs.kubelet
         limits = needs.networks.limits if needs.networks else None
         self._handlers = Handlers(needs.kubelet, needs.late, needs.device_infos, limits)
-        self._staged = ModeChanges(needs.applied, needs.kubelet.holdings, needs.late, needs.node)
+        self._modes = ModeChanges(needs.applied, needs.kubelet.holdings, needs.late, needs.node)
         records = [needs.late.cards]
         records += [needs.networks.cards] if needs.networks else []
         records += [needs.claims.claims.cards] if needs.claims else []
@@ -262,27 +262,22 @@ class _Plugin:
                 if self._needs.functions:
                     sources, node = self._needs.functions, self._needs.node
                     self._functions = VirtualFunctions(sources, tasks, node, self._changes.touch)
-                start(tasks, self._kernel_parts(announcements), ends=KubeError)
+                # Where a listener breaks off the agent ends, to listen again.
+                heard = kernel_events.listeners(
+                    announcements, self._changes, self._relevance.concern
+                )
+                start(tasks, heard, ends=KubeError)
                 start(tasks, self._parts(offers))
                 deaf = len(announcements) < len(self._needs.kernel.announcements)
 
                 async def follow() -> None:
-                    heard = False
+                    burst = False
                     while True:
-                        waits = [await self._look(offers), SETTLE if heard else None]
+                        waits = [await self._look(offers), SETTLE if burst else None]
                         waits += [DEAF_SECONDS if deaf else None, self._desired.rescan]
-                        heard = await self._wait(min(filter(None, waits), default=None))
+                        burst = await self._wait(min(filter(None, waits), default=None))
 
                 await kept("device plugin", follow, ends=KubeError)
-
-    def _kernel_parts(self, announcements: Iterable[AsyncIterator[object]]) -> Mapping[str, Part]:
-        """Return the listeners; where one breaks off the agent ends, to listen again."""
-        return {
-            f"kernel events {number}": partial(
-                kernel_events.hear, stream, self._changes, self._relevance.concern
-            )
-            for number, stream in enumerate(announcements)
-        }
 
     def _parts(self, offers: ResourceServers) -> Mapping[str, Part]:
         """Return all that runs beside the loop, by name."""
@@ -340,7 +335,7 @@ class _Plugin:
         served = self._served(gathered, verdict)
         offers.publish(served.pools)
         if metrics := self._needs.metrics:
-            kept_resources = [spec.resource for spec in self._staged.kept]
+            kept_resources = [spec.resource for spec in self._modes.stage.kept]
             metrics.looked(offers.pools, kept_resources, gathered.facts.survey.namespace_mode)
             metrics.judged(verdict.assessment, self._health)  # the health before this look
         self._health = verdict.assessment.health
@@ -359,8 +354,8 @@ class _Plugin:
         servers.log_faults(before, survey)
         for note in self._reported.notices.news("note", *discovery.notes(survey)):
             log.warning("note", text=note)
-        await self._staged.meet(wanted, holdings)
-        if self._needs.keepers or asked_uses(self._staged.specs):  # a report shows them
+        await self._modes.meet(wanted, holdings)
+        if self._needs.keepers or asked_uses(self._modes.stage.specs):  # a report shows them
             survey = survey.with_uses(await self._uses(survey))
         changing = None
         if self._functions:
@@ -378,7 +373,7 @@ class _Plugin:
         offers: ResourceServers,
     ) -> node_health.NodeFacts:
         """Return what is known of the node now; the records are read after the survey."""
-        specs, kept = self._staged.specs, self._staged.kept
+        specs, kept = self._modes.stage.specs, self._modes.stage.kept
         held = held_cards(holdings or (), (*specs, *kept))
         alone = node_health.node_cards(survey)
         # A function that is being made has no interface until its driver is through with it.
@@ -413,7 +408,7 @@ class _Plugin:
         facts = gathered.facts
         withheld = any(facts.held.get(spec.resource) for spec in facts.kept)
         waits = [verdict.assessment.again, self._absent.now.again, gathered.changing]
-        waits += [PENDING_SECONDS if self._staged.pending else None]
+        waits += [PENDING_SECONDS if self._modes.stage.pending else None]
         waits += [KEPT_SECONDS if withheld else None]
         if self._needs.claims:
             unready = waiting(verdict.pools, served.pools, served.booked)
@@ -457,7 +452,7 @@ class _Plugin:
         self, gathered: _Gathered, verdict: node_health.NodeVerdict, served: _Served
     ) -> None:
         """Hand the look to those that write about this node to the cluster."""
-        survey, staged = gathered.facts.survey, self._staged
+        survey, staged = gathered.facts.survey, self._modes.stage
         self._cards = next_state(self._cards, verdict, staged.specs, survey)
         look = AgentLook(
             __version__,
@@ -494,7 +489,7 @@ class _Plugin:
         if self._needs.claims:
             self._needs.claims.offered(offers.pools)
         if self._needs.networks:
-            kept = [spec.resource for spec in self._staged.kept]
+            kept = [spec.resource for spec in self._modes.stage.kept]
             self._needs.networks.offered(offers.pools, kept)
 
     @property

@@ -28,8 +28,9 @@ from kube_base.foreign_json import decoded
 from kube_base.frozen import Frozen, replace
 from kube_base.notices import Notices
 from kube_client.errors import Conflict
-from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind, Stored, Wanted
+from kube_client.kinds import ObjectCodec, Stored, Wanted
 from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.kinds.own import lease_kind
 from kube_rdma.model.election import ElectionRecord, ElectionTiming
 
 FAREWELL_SECONDS = 2.0  # for the last write of a copy that ends
@@ -72,15 +73,7 @@ def _encode(record: ElectionRecord) -> bytes:
     )
 
 
-ELECTION = ObjectKind(
-    "coordination.k8s.io",
-    "v1",
-    "Lease",
-    "leases",
-    namespaced=True,
-    spec=ObjectCodec(_decode, _encode),
-    status=NOTHING,
-)
+ELECTION = lease_kind(ObjectCodec(_decode, _encode))
 
 
 class ElectionLease:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 import structlog
 
 from kube_base.errors import Unavailable
 from kube_base.frozen import Frozen
+from kube_rdma.adapters.bulkhead import Part
 from kube_rdma.adapters.kernel.netlink.events import LOST, News, RtnlEvent, Uevent
 from kube_rdma.adapters.kernel.sysfs.counters import PortReading
 from kube_rdma.lib.debounce import Debounce
@@ -57,6 +59,18 @@ async def listen(kernel: KernelSources, stack: AsyncExitStack) -> tuple[AsyncIte
                 remedy="let the pod open netlink sockets (seccomp, sandbox)",
             )
     return tuple(opened)
+
+
+def listeners(
+    announcements: Iterable[AsyncIterator[object]],
+    changes: Debounce,
+    concern: Callable[[object], bool],
+) -> dict[str, Part]:
+    """Return a listener for each of the announcements, by name; it raises where one breaks off."""
+    return {
+        f"kernel events {number}": partial(hear, stream, changes, concern)
+        for number, stream in enumerate(announcements)
+    }
 
 
 async def hear(

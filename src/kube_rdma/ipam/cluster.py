@@ -16,7 +16,7 @@ from kube_base.errors import Broken, Unavailable
 from kube_base.frozen import replace
 from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind, Stored, Wanted, Where
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.kinds.own import own_kind
+from kube_rdma.adapters.cluster.kinds.own import lease_kind, own_kind
 from kube_rdma.ipam import ip_pool, objects
 from kube_rdma.ipam.objects import IPPoolStatus, LeaseSpec
 from kube_rdma.model import ipam
@@ -42,15 +42,7 @@ def pool_of_text(stored: Stored[bytes, IPPoolStatus]) -> ipam.IPPool:
 
 _BLOCK = ObjectCodec(objects.decode_block, objects.encode_block)
 IP_BLOCK = own_kind("IPBlock", "ipblocks", _BLOCK, NOTHING)
-LEASE = ObjectKind(
-    "coordination.k8s.io",
-    "v1",
-    "Lease",
-    "leases",
-    namespaced=True,
-    spec=ObjectCodec(objects.decode_lease, msgspec.json.encode),
-    status=NOTHING,
-)
+LEASE = lease_kind(ObjectCodec(objects.decode_lease, msgspec.json.encode))
 LEASES = Where(labels="=".join(objects.LEASE_LABEL))
 
 S = TypeVar("S")

@@ -342,7 +342,6 @@ class AddressProvider(Protocol):
         namespace), Unavailable (no contact, a disk that is full) and Broken (another node has its
         addresses). When the caller gives up, the request goes on to its end: repeat it, or delete.
         """
-        ...
 
     async def delete(
         self, container: ipam.ContainerId, interface: ipam.InterfaceName | None = None
@@ -351,19 +350,15 @@ class AddressProvider(Protocol):
 
         Raise Unavailable when the disk fails: the container still has them.
         """
-        ...
 
     def now(self) -> float:
         """Return seconds of the clock of `collect`; ask before the runtime lists its containers."""
-        ...
 
     async def collect(self, living: frozenset[ipam.ContainerId], since: float) -> None:
         """Release what containers had that are gone: not among `living`, listed after `since`."""
-        ...
 
     async def check(self) -> tuple[Broken, ...]:
         """Return a sentence for each address of a living container that another node holds now.
 
         Raise Unavailable or Broken while no address can be given.
         """
-        ...

@@ -48,14 +48,14 @@ async def test_a_pod_that_started_while_the_node_was_looked_at_is_seen(recording
     node = Node(later=(POD,))
     agent = node.agent()
     await agent.meet([OLD], [])
-    assert not agent.pending
+    assert not agent.stage.pending
     await agent.meet([NEW], [])
-    assert agent.pending
-    assert [spec.mode for spec in agent.specs] == [pools.Mode.HCA]
+    assert agent.stage.pending
+    assert [spec.mode for spec in agent.stage.specs] == [pools.Mode.HCA]
     assert node.written == [pools.Mode.HCA]
     node.later = ()
     await agent.meet([NEW], [])
-    assert not agent.pending
+    assert not agent.stage.pending
     assert node.written == [pools.Mode.SHARED]
 
 
@@ -67,9 +67,9 @@ async def test_the_next_agent_knows_also_what_nobody_wishes_for_any_more(recordi
     node.disk.crash()
     after = node.agent()
     await after.meet([], None)
-    assert [spec.mode for spec in after.kept] == [pools.Mode.HCA]
+    assert [spec.mode for spec in after.stage.kept] == [pools.Mode.HCA]
     await after.meet([NEW], [POD])
-    assert [spec.mode for spec in after.specs] == [pools.Mode.HCA]
+    assert [spec.mode for spec in after.stage.specs] == [pools.Mode.HCA]
 
 
 async def test_what_the_disk_has_after_a_failure_is_written_anew(recording):
@@ -79,7 +79,7 @@ async def test_what_the_disk_has_after_a_failure_is_written_anew(recording):
     await agent.meet([OLD], [])
     node.disk.read_only = True
     await agent.meet([NEW], [])
-    assert agent.pending
+    assert agent.stage.pending
     node.disk.read_only = False
     node.open().put("pools", pools.AppliedPools((NEW,)))
     await agent.meet([OLD], [])

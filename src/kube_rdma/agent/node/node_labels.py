@@ -135,12 +135,7 @@ async def run_labeller(sources: LabelSources) -> None:
         # Listening begins before the first look, so that nothing falls between the two.
         announcements = await kernel_events.listen(sources.kernel, stack)
         async with asyncio.TaskGroup() as tasks:
-            heard = {
-                f"kernel events {number}": partial(
-                    kernel_events.hear, stream, changes, relevance.concern
-                )
-                for number, stream in enumerate(announcements)
-            }
+            heard = kernel_events.listeners(announcements, changes, relevance.concern)
             start(tasks, heard, ends=KubeError)
             follow = partial(sources.node.follow, labels.seen)
             start(tasks, {"node": follow, labels.part: labels.run})

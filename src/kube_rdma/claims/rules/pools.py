@@ -38,6 +38,12 @@ class DevicePool(Frozen):
         """The reason why nothing is allocated from it; empty: devices are."""
         return self.incomplete or self.invalid
 
+    @property
+    def has_bindings(self) -> bool:
+        """True if a device may be had only once its binding conditions hold."""
+        devices = () if self.fault else self.devices()
+        return any(device.binding_conditions is not None for _, device, _ in devices)
+
     def devices(self) -> Iterator[tuple[SliceDevice, ListedDevice, ResourceSlice]]:
         """Yield the devices for the node, in their order."""
         for part in self.slices:
@@ -59,7 +65,7 @@ def pools_of(node: ClaimNode, slices: Sequence[ResourceSlice]) -> tuple[DevicePo
         if not parts or _generation(part) == _generation(parts[0]):
             parts.append(part)
     pools = filter(None, (_pool(parts, slices) for parts in newest.values()))
-    return tuple(sorted(pools, key=lambda one: (_has_bindings(one), one.driver, one.name)))
+    return tuple(sorted(pools, key=lambda one: (one.has_bindings, one.driver, one.name)))
 
 
 def is_for(choice: NodeChoice, node: ClaimNode) -> bool:
@@ -137,9 +143,3 @@ def _unknown_counter(parts: Iterable[ResourceSlice], sets: Mapping[str, CounterS
             if unknown:
                 return f"device {device.name} uses counter {unknown[0]}, there is none"
     return ""
-
-
-def _has_bindings(pool: DevicePool) -> bool:
-    return not pool.fault and any(
-        device.binding_conditions is not None for _, device, _ in pool.devices()
-    )

@@ -18,6 +18,7 @@ from math import inf
 from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
 from kube_rdma.ipam.rules import blocks, effects, grant, node_state
+from kube_rdma.ipam.rules.effects import Effects, IpamAgentState
 from kube_rdma.ipam.rules.pools import anchor_in, choose_slice, counted, own_part, strays
 from kube_rdma.ipam.rules.subpools import NONE, Subpool, anchor, key_of, mask
 from kube_rdma.lib.phrases import listed
@@ -43,7 +44,7 @@ def _exactly(bits: ipam.Bits) -> Callable[[ipam.Block | None], ipam.Bits]:
 _NOTHING = _exactly(NONE)
 
 
-def acquire_lease(agent: effects.IpamAgentState) -> effects.Effects[None]:
+def acquire_lease(agent: IpamAgentState) -> Effects[None]:
     """Get the right to grant, then confirm all holdings; wait while another journal has it."""
     seen: ipam.NodeLease | None = None
     since: float = yield effects.Clock()
@@ -70,7 +71,7 @@ def acquire_lease(agent: effects.IpamAgentState) -> effects.Effects[None]:
     yield from settle(agent)
 
 
-def _list(agent: effects.IpamAgentState, sent: float, *, is_kept: bool) -> effects.Effects[None]:
+def _list(agent: IpamAgentState, sent: float, *, is_kept: bool) -> Effects[None]:
     """Read all blocks; after a rollback of the store, recall the node's addresses before all else.
 
     `is_kept`: the node kept its right, so the blocks must list what its pods have.
@@ -88,7 +89,7 @@ def _list(agent: effects.IpamAgentState, sent: float, *, is_kept: bool) -> effec
         agent.recall_until = now + agent.timing.recall
 
 
-def renew_lease(agent: effects.IpamAgentState) -> effects.Effects[None]:
+def renew_lease(agent: IpamAgentState) -> Effects[None]:
     """Keep the right; where it was revoked, stop granting at once and acquire it again."""
     for _ in range(2):
         if agent.is_rolled_back:
@@ -118,9 +119,7 @@ def renew_lease(agent: effects.IpamAgentState) -> effects.Effects[None]:
     yield from acquire_lease(agent)
 
 
-def add(
-    agent: effects.IpamAgentState, request: ipam.AddressRequest
-) -> effects.Effects[grant.GrantedAddresses]:
+def add(agent: IpamAgentState, request: ipam.AddressRequest) -> Effects[grant.GrantedAddresses]:
     """Serve a request from the node's own addresses, from free ones, or from those of other nodes.
 
     Raises Refused, Unavailable and Broken as `grant` does, and Refused for a pool that stays full.
@@ -137,9 +136,7 @@ def add(
     return granted
 
 
-def _add(
-    agent: effects.IpamAgentState, request: ipam.AddressRequest
-) -> effects.Effects[grant.GrantedAddresses]:
+def _add(agent: IpamAgentState, request: ipam.AddressRequest) -> Effects[grant.GrantedAddresses]:
     now: float = yield effects.Clock()
     deadline = now + agent.timing.patience
     last = now + _QUEUE * agent.timing.patience
@@ -176,10 +173,10 @@ def _add(
 
 
 def delete(
-    agent: effects.IpamAgentState,
+    agent: IpamAgentState,
     container: ipam.ContainerId,
     interface: ipam.InterfaceName | None = None,
-) -> effects.Effects[None]:
+) -> Effects[None]:
     """Release the container's addresses into their cool-down; a container without any is no error.
 
     A full or read-only disk delays no pod's end: the addresses then cool down in memory, and no
@@ -199,15 +196,15 @@ def delete(
 
 
 def collect(
-    agent: effects.IpamAgentState, living: frozenset[ipam.ContainerId], since: float
-) -> effects.Effects[None]:
+    agent: IpamAgentState, living: frozenset[ipam.ContainerId], since: float
+) -> Effects[None]:
     """Release what containers had that are gone: not among `living`, listed after `since`."""
     for container in node_state.abandoned(agent.state, living, since):
         if container not in agent.serving:
             yield from delete(agent, container)
 
 
-def tick(agent: effects.IpamAgentState) -> effects.Effects[None]:
+def tick(agent: IpamAgentState) -> Effects[None]:
     """Do what no request waits for: settle blocks, end cool-downs, lend, acquire ahead.
 
     Without the right write no block, and after a rollback do nothing before the node has its lease
@@ -239,7 +236,7 @@ def tick(agent: effects.IpamAgentState) -> effects.Effects[None]:
         yield from _replenish(agent)
 
 
-def _replenish(agent: effects.IpamAgentState) -> effects.Effects[None]:
+def _replenish(agent: IpamAgentState) -> Effects[None]:
     """Acquire ahead where spare addresses run low, and give back where they are too many."""
     for sliced in chain.from_iterable(agent.catalog.values()):
         for key, bits in strays(agent.state.node, agent.state.holdings, sliced):
@@ -254,19 +251,19 @@ def _replenish(agent: effects.IpamAgentState) -> effects.Effects[None]:
             yield from write(agent, key, give_back=bits)
 
 
-def settle(agent: effects.IpamAgentState) -> effects.Effects[None]:
+def settle(agent: IpamAgentState) -> Effects[None]:
     """Write each block that is uncertain or differs from what the node believes."""
     for key in blocks.unsettled(agent.state, agent.blocks):
         yield from write(agent, key)
 
 
 def write(
-    agent: effects.IpamAgentState,
+    agent: IpamAgentState,
     key: ipam.BlockKey,
     *,
     acquire: Callable[[ipam.Block | None], ipam.Bits] = _NOTHING,
     give_back: ipam.Bits = NONE,
-) -> effects.Effects[bool]:
+) -> Effects[bool]:
     """Write one block until a write surely succeeds; False: it is busy, or stays uncertain.
 
     `acquire` says which addresses to take of a block as it was just read, for other nodes may have
@@ -312,9 +309,7 @@ def write(
         agent.busy.discard(key)
 
 
-def _read(
-    agent: effects.IpamAgentState, key: ipam.BlockKey, latest: ipam.Block | None
-) -> effects.Effects[bool]:
+def _read(agent: IpamAgentState, key: ipam.BlockKey, latest: ipam.Block | None) -> Effects[bool]:
     """Read a block; True when it is gone or garbled though a node held addresses of it."""
     shown, term = agent.blocks.get(key), agent.state.term
     block: ipam.Block | None = yield effects.ReadBlock(key)
@@ -326,27 +321,25 @@ def _read(
     return is_rolled_back and block is None
 
 
-def _note_rollback(agent: effects.IpamAgentState) -> effects.Effects[None]:
+def _note_rollback(agent: IpamAgentState) -> Effects[None]:
     now: float = yield effects.Clock()
     agent.note_rollback(now)
 
 
-def _wait_for_turn(
-    agent: effects.IpamAgentState, container: ipam.ContainerId
-) -> effects.Effects[None]:
+def _wait_for_turn(agent: IpamAgentState, container: ipam.ContainerId) -> Effects[None]:
     """Wait until no other operation serves the container: its records must not cross."""
     while container in agent.serving:
         yield effects.Pause(_MOMENT)
     agent.serving.add(container)
 
 
-def _writes_seen(agent: effects.IpamAgentState) -> int:
+def _writes_seen(agent: IpamAgentState) -> int:
     """Return the number of writes in the visible blocks; it grows while any node succeeds."""
     return sum(block.edition for block in agent.blocks.values())
 
 
 def _without_preferred(
-    agent: effects.IpamAgentState,
+    agent: IpamAgentState,
     request: ipam.AddressRequest,
     insufficient: grant.LackingAddresses,
     now: float,
@@ -372,8 +365,8 @@ def _without_preferred(
 
 
 def _acquire(
-    agent: effects.IpamAgentState, insufficient: grant.LackingAddresses, *, ahead: bool
-) -> effects.Effects[_Outcome]:
+    agent: IpamAgentState, insufficient: grant.LackingAddresses, *, ahead: bool
+) -> Effects[_Outcome]:
     """Acquire what is lacking, and some more for the next requests."""
     result = _Outcome.NONE
     for shortage in insufficient.shortages:
@@ -399,9 +392,7 @@ def _acquire(
     return result
 
 
-def _acquire_from(
-    agent: effects.IpamAgentState, subpool: Subpool, count: int
-) -> effects.Effects[_Outcome]:
+def _acquire_from(agent: IpamAgentState, subpool: Subpool, count: int) -> Effects[_Outcome]:
     """Acquire up to `count` addresses of the subpool."""
     result = _Outcome.NONE
     for key, bits in blocks.choose_addresses(agent.state, agent.blocks, subpool, count):
@@ -411,7 +402,7 @@ def _acquire_from(
     return result
 
 
-def _acquire_slice(agent: effects.IpamAgentState, subpool: Subpool) -> effects.Effects[_Outcome]:
+def _acquire_slice(agent: IpamAgentState, subpool: Subpool) -> Effects[_Outcome]:
     """Acquire a slice of the subpool for this node, unless it has one by now."""
     chosen = choose_slice(agent.state, agent.blocks, subpool)
     if chosen is None:
@@ -427,16 +418,14 @@ def _acquire_slice(agent: effects.IpamAgentState, subpool: Subpool) -> effects.E
 
 
 def _lendable(
-    agent: effects.IpamAgentState, pool: ipam.PoolName, queue: ipam.BorrowQueue
+    agent: IpamAgentState, pool: ipam.PoolName, queue: ipam.BorrowQueue
 ) -> tuple[tuple[ipam.BlockKey, ipam.Bits], ...]:
     """Return the addresses to give back now for the requests of a borrow queue."""
     pool_subpools = agent.catalog.get(pool, ())
     return grant.lendable(agent.state, queue, pool_subpools, bool(agent.waiting), agent.blocks)
 
 
-def _end_cooldown(
-    agent: effects.IpamAgentState, container: ipam.ContainerId
-) -> effects.Effects[None]:
+def _end_cooldown(agent: IpamAgentState, container: ipam.ContainerId) -> Effects[None]:
     """End a container's cool-down: first in the journal, then in memory."""
     if container in agent.serving or container not in agent.state.cooldown_ends:
         return
@@ -454,9 +443,7 @@ def _end_cooldown(
         agent.serving.discard(container)
 
 
-def _withdraw_requests(
-    agent: effects.IpamAgentState, container: ipam.ContainerId
-) -> effects.Effects[None]:
+def _withdraw_requests(agent: IpamAgentState, container: ipam.ContainerId) -> Effects[None]:
     """Withdraw the borrow requests of a container; what fails now, the next tick repeats."""
     shortages = agent.waiting.pop(container, ())
     try:
@@ -465,9 +452,7 @@ def _withdraw_requests(
         return
 
 
-def _publish_requests(
-    agent: effects.IpamAgentState, pools: Iterable[ipam.PoolName]
-) -> effects.Effects[None]:
+def _publish_requests(agent: IpamAgentState, pools: Iterable[ipam.PoolName]) -> Effects[None]:
     """Write what all requests of this node lack into the borrow queues."""
     for pool in sorted(pools):
         queue: ipam.BorrowQueue = yield effects.ReadBorrowQueue(pool)
@@ -476,7 +461,7 @@ def _publish_requests(
             yield effects.WriteBorrowQueue(changed)
 
 
-def _with_pins(agent: effects.IpamAgentState, request: ipam.AddressRequest) -> ipam.AddressRequest:
+def _with_pins(agent: IpamAgentState, request: ipam.AddressRequest) -> ipam.AddressRequest:
     """Return the request, with the addresses that its owners had last."""
     nics = []
     for nic in request.nics:
@@ -488,26 +473,20 @@ def _with_pins(agent: effects.IpamAgentState, request: ipam.AddressRequest) -> i
     return replace(request, nics=tuple(nics))
 
 
-def _used_subpools(agent: effects.IpamAgentState) -> tuple[Subpool, ...]:
+def _used_subpools(agent: IpamAgentState) -> tuple[Subpool, ...]:
     """Return the subpools that the node allocates from: it acquires ahead only for these."""
     pools = {a.pool for record in agent.state.records.values() for a in record.allocations}
+    node, holdings = agent.state.node, agent.state.holdings
     return tuple(
         subpool
         for pool in sorted(pools & set(agent.catalog))
         for whole in agent.catalog[pool]
-        if (subpool := _part_of(agent, whole))
-        and any(h.in_use & mask(subpool, key) for key, h in agent.state.holdings.items())
+        if (subpool := own_part(node, holdings, whole))
+        and any(h.in_use & mask(subpool, key) for key, h in holdings.items())
     )
 
 
-def _part_of(agent: effects.IpamAgentState, subpool: Subpool) -> Subpool | None:
-    """Return the part of a subpool that this node may acquire: all of it, or its own slice."""
-    if subpool.per_node is None:
-        return subpool
-    return own_part(agent.state.node, agent.state.holdings, subpool)
-
-
-def _unavailable(agent: effects.IpamAgentState, now: float) -> Unavailable:
+def _unavailable(agent: IpamAgentState, now: float) -> Unavailable:
     """Return the error for a store that went back, or may have."""
     if now >= agent.recall_until:
         return Unavailable(
@@ -523,7 +502,7 @@ def _unavailable(agent: effects.IpamAgentState, now: float) -> Unavailable:
     )
 
 
-def _full(agent: effects.IpamAgentState, insufficient: grant.LackingAddresses) -> Refused:
+def _full(agent: IpamAgentState, insufficient: grant.LackingAddresses) -> Refused:
     """Return the error for a pool that stayed full."""
     shortage = insufficient.shortages[0]
     subpool, where = shortage.subpool, f"IPPool {shortage.subpool.pool}"
@@ -557,7 +536,7 @@ def _full(agent: effects.IpamAgentState, insufficient: grant.LackingAddresses) -
     )
 
 
-def _without_slice(agent: effects.IpamAgentState, subpool: Subpool) -> Refused:
+def _without_slice(agent: IpamAgentState, subpool: Subpool) -> Refused:
     """Return the error for a node that gets no slice."""
     assert subpool.per_node
     node, where = agent.state.node, f"IPPool {subpool.pool}"

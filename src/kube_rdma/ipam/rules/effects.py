@@ -26,95 +26,83 @@ from kube_rdma.ipam.rules.node_state import NodeAddressState, confirmed_bits, su
 from kube_rdma.model import ipam
 
 
-class Clock(Frozen):
+class Effect(Frozen):
+    """A request of an operation to its program; each kind says → what the operation is sent."""
+
+
+class Clock(Effect):
     """→ float: seconds of a clock that only goes on, suspended or not (CLOCK_BOOTTIME)."""
 
 
-class Put(Frozen):
+class Put(Effect):
     """→ None: the record is in the journal and survives a loss of power (fsync)."""
 
     record: ipam.AllocationRecord
 
 
-class Remove(Frozen):
+class Remove(Effect):
     """→ None: the journal durably has no record of the container."""
 
     container: ipam.ContainerId
 
 
-class ListBlocks(Frozen):
+class ListBlocks(Effect):
     """→ dict[BlockKey, Block]: all blocks, as the API server has them now (no cache)."""
 
 
-class ReadBlock(Frozen):
+class ReadBlock(Effect):
     """→ Block | None: as the API server has it now."""
 
     key: ipam.BlockKey
 
 
-class WriteBlock(Frozen):
+class WriteBlock(Effect):
     """→ Block | None: create where `version` is None, else replace exactly that version."""
 
     block: ipam.Block
 
 
-class DropBlock(Frozen):
+class DropBlock(Effect):
     """→ None: delete exactly this version, if it is still there."""
 
     block: ipam.Block
 
 
-class ReadLease(Frozen):
+class ReadLease(Effect):
     """→ NodeLease | None: as the API server has it now."""
 
     node: ipam.NodeName
 
 
-class WriteLease(Frozen):
+class WriteLease(Effect):
     """→ NodeLease | None: like WriteBlock."""
 
     lease: ipam.NodeLease
 
 
-class DropLease(Frozen):
+class DropLease(Effect):
     """→ None: like DropBlock."""
 
     lease: ipam.NodeLease
 
 
-class ReadBorrowQueue(Frozen):
+class ReadBorrowQueue(Effect):
     """→ BorrowQueue: as the API server has it now; empty where the pool has no borrow requests."""
 
     pool: ipam.PoolName
 
 
-class WriteBorrowQueue(Frozen):
+class WriteBorrowQueue(Effect):
     """→ BorrowQueue | None: like WriteBlock."""
 
     queue: ipam.BorrowQueue
 
 
-class Pause(Frozen):
+class Pause(Effect):
     """→ None: go on after `seconds`, or earlier when a block or borrow queue changed."""
 
     seconds: float
 
-
-Effect = (
-    Clock
-    | Put
-    | Remove
-    | ListBlocks
-    | ReadBlock
-    | WriteBlock
-    | DropBlock
-    | ReadLease
-    | WriteLease
-    | DropLease
-    | ReadBorrowQueue
-    | WriteBorrowQueue
-    | Pause
-)
 
 T = TypeVar("T")
 Effects = Generator[Effect, Any, T]

@@ -88,7 +88,7 @@ def grant(
     for nic, subpool in nics_with_subpools(request, catalog):
         allocation = _existing(state, before, nic, subpool)
         if allocation is None:
-            own = subpool if subpool.per_node is None else own_part(state.node, holdings, subpool)
+            own = own_part(state.node, holdings, subpool)
             _refuse_elsewhere(nic, own, state)
             picked = _pick(state, holdings, nic, own) if own else Shortage(subpool, 1)
             if isinstance(picked, Shortage):

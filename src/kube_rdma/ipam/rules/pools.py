@@ -135,8 +135,11 @@ Holdings = Mapping[ipam.BlockKey, LocalHolding]
 def own_part(node: ipam.NodeName, holdings: Holdings, subpool: Subpool) -> Subpool | None:
     """Return the part of a subpool that is this node's own; None while it owns no slice of it.
 
-    Of several, which a change of the pool leaves, the one that containers have addresses of.
+    All of it where nodes share it. Of several slices, which a change of the pool leaves, the one
+    that containers have addresses of.
     """
+    if subpool.per_node is None:
+        return subpool
     owned = []
     for key, holding in holdings.items():
         sure = holding.confirmed & ~holding.returning

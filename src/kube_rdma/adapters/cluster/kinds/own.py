@@ -25,6 +25,11 @@ def own_kind(
     return ObjectKind("kube-rdma.io", "v1alpha1", kind, plural, namespaced, spec, status)
 
 
+def lease_kind(spec: ObjectCodec[S]) -> ObjectKind[S, None]:
+    """Return the kind Lease, of which kube-rdma reads its own; `spec` is what it reads of one."""
+    return ObjectKind("coordination.k8s.io", "v1", "Lease", "leases", True, spec, NOTHING)
+
+
 # NodeReports have nothing but a status, and the Node as the owner, so one goes when its node does.
 
 NODE_REPORT = own_kind("NodeReport", "nodereports", NOTHING, ObjectCodec.of(NodeReportStatus))
