@@ -317,9 +317,8 @@ class VirtualFunctions:
             refused = sentence in refusals
             event = "virtual functions refused" if refused else "virtual functions pending"
             log.warning(event, what=sentence)
-            self._node.tell(
-                NodeEvent.FUNCTIONS_REFUSED if refused else NodeEvent.FUNCTIONS_PENDING, sentence
-            )
+            reason = NodeEvent.FUNCTIONS_REFUSED if refused else NodeEvent.FUNCTIONS_PENDING
+            self._node.tell(reason, sentence)
 
 
 def _ends(survey: Survey, begun: Collection[PciAddress]) -> Iterator[SetFunctions]:

@@ -309,9 +309,8 @@ def with_claims(
         )
     )
     needs.kubelet.claims = claims
-    driver = ClaimDriver(
-        claims, plugins_registry, options.node, works, statuses.run, slices.offered
-    )
+    offered = slices.offered
+    driver = ClaimDriver(claims, plugins_registry, options.node, works, statuses.run, offered)
     return replace(needs, keepers=(*needs.keepers, slices), claims=driver)
 
 

@@ -263,9 +263,8 @@ class _Plugin:
                     sources, node = self._needs.functions, self._needs.node
                     self._functions = VirtualFunctions(sources, tasks, node, self._changes.touch)
                 # Where a listener breaks off the agent ends, to listen again.
-                heard = kernel_events.listeners(
-                    announcements, self._changes, self._relevance.concern
-                )
+                concern = self._relevance.concern
+                heard = kernel_events.listeners(announcements, self._changes, concern)
                 start(tasks, heard, ends=KubeError)
                 start(tasks, self._parts(offers))
                 deaf = len(announcements) < len(self._needs.kernel.announcements)
@@ -300,9 +299,8 @@ class _Plugin:
             parts["claims"] = needs.claims.run
         if needs.ready:
             networks = (needs.networks.until_settled,) if needs.networks else ()
-            parts["ready file"] = partial(
-                needs.ready.run, partial(self._until_registered, offers), *networks
-            )
+            registered = partial(self._until_registered, offers)
+            parts["ready file"] = partial(needs.ready.run, registered, *networks)
         if needs.policies:
             parts["node policies"] = partial(needs.policies.follow, self._policies_seen)
         return parts
@@ -327,9 +325,8 @@ class _Plugin:
         # Gathered: what is desired, who holds what, what the kernel shows.
         gathered = await self._gather(offers)
         # Judged: what the node comes to, by rules alone.
-        verdict = node_health.evaluate(
-            gathered.facts, self._health, asyncio.get_running_loop().time()
-        )
+        now = asyncio.get_running_loop().time()
+        verdict = node_health.evaluate(gathered.facts, self._health, now)
         # Told: people first, who may ask why; then the kubelet, and all that follow its pools.
         self._report(gathered, verdict)
         served = self._served(gathered, verdict)

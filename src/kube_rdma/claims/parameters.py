@@ -341,9 +341,8 @@ def _strangers(
     document: Document, base: Path, names: Sequence[str], requests: Sequence[WrittenRequest]
 ) -> Iterator[Refused]:
     """Yield a fault for each name that is no request."""
-    every = dict.fromkeys(
-        name for one in requests for name in (one.name.partition("/")[0], one.name)
-    )
+    whole = [one.name for one in requests]
+    every = dict.fromkeys(name for one in whole for name in (one.partition("/")[0], one))
     for number, name in enumerate(names):
         if name in every:
             continue

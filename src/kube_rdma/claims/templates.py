@@ -183,11 +183,8 @@ def claim_objects(options: ClaimOptions) -> tuple[Json, Json]:
         "metadata": {"name": options.name},
         "spec": {"spec": {"devices": devices}},
     }
-    container = {
-        "name": "main",
-        "image": "your-image",
-        "resources": {"claims": [{"name": options.name}]},
-    }
+    resources = {"claims": [{"name": options.name}]}
+    container = {"name": "main", "image": "your-image", "resources": resources}
     claims = [{"name": options.name, "resourceClaimTemplateName": options.name}]
     pod: Json = {
         "apiVersion": "v1",
@@ -291,11 +288,8 @@ def _placed(device: Json, reach: Reach) -> Json:
     """Return the second of a pair, with a NUMA node, or, where any device will do, without one."""
     if reach is not Reach.ANY:
         return {"exactly": device}
-    conditions = {_KNOWN: _HAS_NUMA, _UNKNOWN: f"!({_HAS_NUMA})"}
-    choices = [
-        {"name": name, **device, "selectors": [_cel(condition)]}
-        for name, condition in conditions.items()
-    ]
+    selectors = {_KNOWN: _cel(_HAS_NUMA), _UNKNOWN: _cel(f"!({_HAS_NUMA})")}
+    choices = [{"name": name, **device, "selectors": [one]} for name, one in selectors.items()]
     return {"firstAvailable": choices}
 
 

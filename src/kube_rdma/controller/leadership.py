@@ -203,9 +203,8 @@ class Leadership:
             if not await self._lease.write(mine):
                 return False
         except KubeError as error:
-            self._notices.warn(
-                log, "lease not written", "lease", str(error), lease=self._lease.name
-            )
+            name, why = self._lease.name, str(error)
+            self._notices.warn(log, "lease not written", "lease", why, lease=name)
             return False
         self._notices.over("lease")
         self._seen = observed(self._seen, mine, now)

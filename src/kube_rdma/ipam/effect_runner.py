@@ -49,9 +49,8 @@ class AddressJournal:
             self._records = Records(journal, threads=self._threads)
             _refuse(self._records.broken)
             values = self._records.values
-            self.records = tuple(
-                value for value in values if isinstance(value, ipam.AllocationRecord)
-            )
+            records = (value for value in values if isinstance(value, ipam.AllocationRecord))
+            self.records = tuple(records)
             ids = [value.journal for value in values if isinstance(value, ipam.JournalIdentity)]
             self.journal = ids[0] if ids else self._create_id(disk.path)
         except BaseException:

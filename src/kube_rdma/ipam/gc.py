@@ -67,9 +67,8 @@ async def run_gc(
         while True:
             if not any(mirror.trouble for mirror in mirrors):
                 # Never less than before: addresses of a deleted pool may still cool down.
-                state.cooldown = max(
-                    [state.cooldown, *(cooldown for cooldown, _ in pools.values.values())]
-                )
+                cooldowns = (cooldown for cooldown, _ in pools.values.values())
+                state.cooldown = max([state.cooldown, *cooldowns])
                 view = reclaim.ClusterView(
                     {block.key: block for block in blocks.values.values()},
                     {lease.node: lease for lease in leases.values.values()},
@@ -170,9 +169,8 @@ def states(snapshot: Snapshot) -> tuple[PoolState, ...]:
         usages = reclaim.usage(parts, snapshot.blocks)
         notes = tuple(filter(None, map(reclaim.nearly_full, usages)))
         if not parts:
-            notes = tuple(
-                each.problem for each in snapshot.faults if f"IPPool {name}" in each.problem
-            )
+            problems = (each.problem for each in snapshot.faults)
+            notes = tuple(problem for problem in problems if f"IPPool {name}" in problem)
         holders = tuple(_holders(parts, snapshot))
         pool_states.append(PoolState(pool, usages, holders, snapshot.queues.get(name), notes))
     return tuple(pool_states)
@@ -180,12 +178,8 @@ def states(snapshot: Snapshot) -> tuple[PoolState, ...]:
 
 def findings(snapshot: Snapshot) -> tuple[Finding, ...]:
     """Return every finding about pools, blocks, leases and nodes, as `ip check` lists them."""
-    return (
-        *snapshot.faults,
-        *_block_findings(snapshot),
-        *_node_findings(snapshot),
-        *_pool_findings(snapshot),
-    )
+    judged = (_block_findings, _node_findings, _pool_findings)
+    return (*snapshot.faults, *(one for judge in judged for one in judge(snapshot)))
 
 
 def _block_findings(snapshot: Snapshot) -> Iterator[Finding]:
@@ -265,9 +259,8 @@ async def find_holders(cluster: Cluster, network: str, address: ipam.Address) ->
     """Return the address with the nodes that hold it; raise Refused when none does."""
     key, bit = key_of(ipam.NetworkName(network), address)
     stored = await cluster.get(kinds.IP_BLOCK, key.name)
-    holders = (
-        [h.node for h in kinds.stored_block(stored).holdings if h.bits & bit] if stored else []
-    )
+    holdings = kinds.stored_block(stored).holdings if stored else ()
+    holders = [h.node for h in holdings if h.bits & bit]
     if stored is None or not holders:
         raise Refused(
             f"no node holds {address} of network {network}",

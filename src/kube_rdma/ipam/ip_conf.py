@@ -501,10 +501,8 @@ def _kube_rdma(document: Document) -> IpamConf:
             remedy='Add "pool": "rail-0", or "pools": {"0": "rail-0", "1": "rail-1"}',
             where=document.where(("ipam",)),
         )
-    return IpamConf(
-        pools=tuple((rail, ipam.PoolName(name)) for rail, name in named),
-        routes=_routes(block.routes),
-    )
+    by_rail = tuple((rail, ipam.PoolName(name)) for rail, name in named)
+    return IpamConf(pools=by_rail, routes=_routes(block.routes))
 
 
 def _with_pool(base: IpamConf, draft: ipam.IPPool, document: Document) -> IpamConf:
@@ -516,11 +514,8 @@ def _with_pool(base: IpamConf, draft: ipam.IPPool, document: Document) -> IpamCo
         return base
     of_use = meeting(each.span for each in draft.ranges)
     used = tuple(each for each in draft.excludes if of_use(each))
-    idle = [
-        f"exclude {written(each)} is outside of every range"
-        for each in draft.excludes
-        if not of_use(each)
-    ]
+    others = (written(each) for each in draft.excludes if not of_use(each))
+    idle = [f"exclude {text} is outside of every range" for text in others]
     pool = replace(draft, excludes=used)
     spec = ip_pool.spec(pool)
     try:

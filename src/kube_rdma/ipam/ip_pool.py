@@ -187,9 +187,8 @@ class PoolRange(Typed):
             problem = f"{address} is IPv{address.version}, the subnet {subnet} IPv{subnet.version}"
             raise slips(Slip(problem, "Make a range of its own for each family"))
         if address not in subnet:
-            raise slips(
-                Slip(f"{address} is outside of {subnet}", f"Write an address inside of {subnet}")
-            )
+            remedy = f"Write an address inside of {subnet}"
+            raise slips(Slip(f"{address} is outside of {subnet}", remedy))
         return address
 
     @field_validator("end")
@@ -198,9 +197,8 @@ class PoolRange(Typed):
         start: ipam.Address | None = info.data.get("start")
         if end is None or start is None or end.version != start.version or int(start) <= int(end):
             return end
-        raise slips(
-            Slip(f"the range ends at {end}, before its start {start}", "Exchange start and end")
-        )
+        problem = f"the range ends at {end}, before its start {start}"
+        raise slips(Slip(problem, "Exchange start and end"))
 
     @field_validator("gateway")
     @classmethod
@@ -568,11 +566,8 @@ def translate_cidr_pool(document: Document) -> TranslatedPool:
 
 
 def _per_node(spec: CidrPoolSpec) -> dict[str, Value]:
-    nodes = [
-        entry(one.node_name, one.prefix, one.gateway)
-        for one in spec.static_allocations
-        if one.node_name
-    ]
+    named = (one for one in spec.static_allocations if one.node_name)
+    nodes = [entry(one.node_name, one.prefix, one.gateway) for one in named]
     per_node: dict[str, Value] = {"prefix": spec.per_node_network_prefix}
     if nodes:
         per_node["nodes"] = nodes

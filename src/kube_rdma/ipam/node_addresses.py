@@ -82,13 +82,11 @@ class NodeAddresses:
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
-            journal = self._journal = await asyncio.to_thread(
-                AddressJournal, self._dependencies.disk
-            )
+            disk = self._dependencies.disk
+            journal = self._journal = await asyncio.to_thread(AddressJournal, disk)
             stack.callback(journal.close)
-            identity = ipam.NodeLease(
-                self._node, journal.journal, self._boot, duration=self._timing.agreed.contact
-            )
+            contact = self._timing.agreed.contact
+            identity = ipam.NodeLease(self._node, journal.journal, self._boot, duration=contact)
             state = load(self._node, journal.records, self.now())
             self._agent = effects.IpamAgentState(identity, state, self._timing.agreed)
             self._agent.is_watch_interrupted = lambda: bool(self._blocks and self._blocks.trouble)

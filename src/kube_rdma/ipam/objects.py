@@ -140,9 +140,8 @@ def encode_block(block: ipam.Block) -> bytes:
     holdings = (BlockHolding(h.node, tuple(spans_of(key, h.bits))) for h in block.holdings)
     pins = (BlockPin(pin.owner, str(key.address(pin.offset))) for pin in block.pins)
     first = str(key.address(0))
-    return msgspec.json.encode(
-        IPBlockSpec(key.network, first, block.edition, tuple(holdings), tuple(pins))
-    )
+    spec = IPBlockSpec(key.network, first, block.edition, tuple(holdings), tuple(pins))
+    return msgspec.json.encode(spec)
 
 
 def lease_name(node: ipam.NodeName) -> str:
@@ -332,10 +331,8 @@ def counted(parts: Iterable[tuple[FamilyName, int]]) -> str:
         sums[family] = sums.get(family, 0) + count
     if len(sums) == 1:
         return "".join(map(short_count, sums.values()))
-    return ", ".join(
-        f"{short_count(count)} {family.removeprefix('IP')}"
-        for family, count in sorted(sums.items())
-    )
+    texts = ((short_count(count), family) for family, count in sorted(sums.items()))
+    return ", ".join(f"{count} {family.removeprefix('IP')}" for count, family in texts)
 
 
 def _conditions(

@@ -58,12 +58,10 @@ def pools_page(states: Sequence[PoolState]) -> Page:
     if not states:
         return ((Line("There are no pools. Create an IPPool; docs/ip.md has an example."),),)
     rows = (tuple(_rows(state)) for state in states)
-    table = PageTable(
-        _LIST, tuple(PageRow(first, parts=tuple(rest)) for first, *rest in rows), _LIST_RIGHT
-    )
-    notes = (
-        Sentence(f"{state.pool.name}: {note}", "  ") for state in states for note in state.notes
-    )
+    page_rows = tuple(PageRow(first, parts=tuple(rest)) for first, *rest in rows)
+    table = PageTable(_LIST, page_rows, _LIST_RIGHT)
+    pairs = ((state.pool.name, note) for state in states for note in state.notes)
+    notes = (Sentence(f"{name}: {note}", "  ") for name, note in pairs)
     return ((table, *notes),)
 
 
@@ -149,9 +147,9 @@ def migration_document(migration: Migration) -> dict[str, object]:
 
 
 def _finding(finding: Finding) -> Sentence:
-    code, state = (
-        (finding.code, PageState.UNHEALTHY) if finding.is_error else ("warning", PageState.WARNING)
-    )
+    code, state = "warning", PageState.WARNING
+    if finding.is_error:
+        code, state = finding.code, PageState.UNHEALTHY
     return Sentence(f"{code}: {finding.problem}", "  ", state)
 
 
@@ -168,11 +166,8 @@ def _rows(state: PoolState) -> Iterator[tuple[str, ...]]:
     if not state.usages:
         yield (name, network, *([_NONE] * 5), ", ".join(str(r.subnet) for r in pool.ranges))
     for usage in state.usages:
-        ranges = [
-            r
-            for r in pool.ranges
-            if (f"IPv{r.subnet.version}", r.rail) == (usage.family, usage.rail)
-        ]
+        part = (usage.family, usage.rail)
+        ranges = [r for r in pool.ranges if (f"IPv{r.subnet.version}", r.rail) == part]
         subnets = ", ".join(dict.fromkeys(str(r.subnet) for r in ranges))
         rail = "" if usage.rail is None else f" rail {usage.rail}"
         share = usage.held / usage.size if usage.size else 1.0

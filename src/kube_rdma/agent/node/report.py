@@ -66,9 +66,9 @@ class NodeReporter(NodeKeeper[NodeReport]):
         if not self._synced:
             return True
         stored = self._stored
-        return stored is not None and (
-            is_owned(stored, node) and stored.status == self._status(wanted)
-        )
+        if stored is None or not is_owned(stored, node):
+            return False
+        return stored.status == self._status(wanted)
 
     async def _write(self, node: NodeState, wanted: NodeReport) -> NodeState:
         heard = self._heard

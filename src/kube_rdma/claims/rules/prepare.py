@@ -316,9 +316,8 @@ def _refuse_excess(
     taken = sum(held.values())
     if taken + share.slots > room:
         names = listed(list(held))
-        raise DeviceInUse(
-            f"{where}: {share.device} has {_slots(room)}, of which {names} hold {taken}. {_WAIT}."
-        )
+        taken_by = f"of which {names} hold {taken}. {_WAIT}."
+        raise DeviceInUse(f"{where}: {share.device} has {_slots(room)}, {taken_by}")
 
 
 def _slots(count: int) -> str:

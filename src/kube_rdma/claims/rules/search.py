@@ -272,11 +272,9 @@ class DeviceState:
         counted = self._needs_counters(candidate)
         if counted:
             self._consume(candidate, 1)
-        taken = (
-            taken_capacity(candidate.device.capacity, request.capacity)
-            if candidate.device.shared
-            else {}
-        )
+        device, taken = candidate.device, {}
+        if device.shared:
+            taken = taken_capacity(device.capacity, request.capacity)
         self.choices.append(DeviceChoice(request, candidate, taken, counted))
         return None
 

@@ -345,10 +345,8 @@ def _interleaved(cards: Iterable[OfferedCard]) -> Iterator[ListedDevice]:
         for slot in range(max(counts)):
             for card, count in zip(pool, counts, strict=True):
                 if slot < count:
-                    name, capacity = (
-                        slot_name(card.name, slot),
-                        {SLOTS: DeviceCapacity(Fraction(1))},
-                    )
+                    name = slot_name(card.name, slot)
+                    capacity = {SLOTS: DeviceCapacity(Fraction(1))}
                     yield ListedDevice(name, card.attributes, capacity, taints=card.taints)
 
 
@@ -431,11 +429,8 @@ def _timed(device: ListedDevice, before: PublishedDevices) -> ListedDevice:
     last = before.get(device.name)
     if last is None or not device.taints:
         return device
-    times = {(taint.key, taint.effect): taint.time_added for taint in last.taints}
-    taints = (
-        replace(taint, time_added=times.get((taint.key, taint.effect), ""))
-        for taint in device.taints
-    )
+    old = {(one.key, one.effect): one.time_added for one in last.taints}
+    taints = (replace(one, time_added=old.get((one.key, one.effect), "")) for one in device.taints)
     return replace(device, taints=tuple(taints))
 
 

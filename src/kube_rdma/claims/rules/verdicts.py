@@ -52,9 +52,8 @@ def explain_claim(world: claim.ClaimWorld) -> claim.ClaimExplanation:
         (judge(world, node, selectors) for node in world.nodes),
         key=lambda one: (_ORDER.index(one.outcome), one.lacking, one.node),
     )
-    return claim.ClaimExplanation(
-        world.claim, tuple(nodes), _headline(world, nodes), (_ALONE, _GATES)
-    )
+    headline = _headline(world, nodes)
+    return claim.ClaimExplanation(world.claim, tuple(nodes), headline, (_ALONE, _GATES))
 
 
 def judge(
@@ -69,16 +68,14 @@ def judge(
     except NotEvaluated as error:
         why = f"a selector is beyond what kube-rdma evaluates: {error}"
         devices = tuple(_against(search, 0))
-        return claim.ClaimVerdict(
-            node.name, claim.ClaimOutcome.NOT_JUDGED, why=why, devices=devices
-        )
+        outcome = claim.ClaimOutcome.NOT_JUDGED
+        return claim.ClaimVerdict(node.name, outcome, why=why, devices=devices)
     except NotJudged as error:
         return claim.ClaimVerdict(node.name, claim.ClaimOutcome.NOT_JUDGED, why=str(error))
     if choices is not None:
         devices = tuple(map(_chosen, choices))
-        return claim.ClaimVerdict(
-            node.name, claim.ClaimOutcome.MET, tuple(map(_granted, choices)), devices=devices
-        )
+        granted, outcome = tuple(map(_granted, choices)), claim.ClaimOutcome.MET
+        return claim.ClaimVerdict(node.name, outcome, granted, devices=devices)
     best = search.best
     search.to_best(world)
     stuck = world.claim.requests[best.request]

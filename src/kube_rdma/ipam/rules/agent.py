@@ -96,9 +96,8 @@ def renew_lease(agent: IpamAgentState) -> Effects[None]:
             break
         if agent.lease:
             sent: float = yield effects.Clock()
-            written: ipam.NodeLease | None = yield effects.WriteLease(
-                node_state.renewal(agent.lease)
-            )
+            lease = node_state.renewal(agent.lease)
+            written: ipam.NodeLease | None = yield effects.WriteLease(lease)
             if written:
                 agent.lease = written
                 agent.state = node_state.extend_right(agent.state, sent, written.duration)
@@ -419,7 +418,7 @@ def _acquire_slice(agent: IpamAgentState, subpool: Subpool) -> Effects[_Outcome]
 
 def _lendable(
     agent: IpamAgentState, pool: ipam.PoolName, queue: ipam.BorrowQueue
-) -> tuple[tuple[ipam.BlockKey, ipam.Bits], ...]:
+) -> blocks.BlockAddresses:
     """Return the addresses to give back now for the requests of a borrow queue."""
     pool_subpools = agent.catalog.get(pool, ())
     return grant.lendable(agent.state, queue, pool_subpools, bool(agent.waiting), agent.blocks)
@@ -525,9 +524,8 @@ def _full(agent: IpamAgentState, insufficient: grant.LackingAddresses) -> Refuse
             remedy="Delete pods of this node, or write a shorter perNode.prefix",
             where=where,
         )
-    parts = [
-        (blocks.held(block) & mask(subpool, key)).bit_count() for key, block in agent.blocks.items()
-    ]
+    seen = agent.blocks.items()
+    parts = [(blocks.held(block) & mask(subpool, key)).bit_count() for key, block in seen]
     return Refused(
         f"the pool is full: {sum(parts)} of {subpool.size} addresses are held, and no node gave "
         f"back the {shortage.count} that node {agent.state.node} lacks",

@@ -26,6 +26,9 @@ _Tenants = Mapping[
     int, ipam.Owner | None
 ]  # who has the address at each offset of a block; None: not sticky
 
+BlockAddresses = tuple[tuple[ipam.BlockKey, ipam.Bits], ...]
+"""Addresses of several blocks, by block."""
+
 Blocks = Mapping[ipam.BlockKey, ipam.Block]
 """The blocks as the node sees them, perhaps late; a key that is missing has no object."""
 
@@ -192,10 +195,8 @@ def forgettable(state: NodeAddressState, key: ipam.BlockKey, block: ipam.Block |
 
 def forget(state: NodeAddressState, key: ipam.BlockKey) -> NodeAddressState:
     """Return the state without the block."""
-    return replace(
-        state,
-        holdings={other: holding for other, holding in state.holdings.items() if other != key},
-    )
+    left = {other: holding for other, holding in state.holdings.items() if other != key}
+    return replace(state, holdings=left)
 
 
 def unsettled(state: NodeAddressState, blocks: Blocks) -> tuple[ipam.BlockKey, ...]:
@@ -215,7 +216,7 @@ def unsettled(state: NodeAddressState, blocks: Blocks) -> tuple[ipam.BlockKey, .
 
 def choose_addresses(
     state: NodeAddressState, blocks: Blocks, subpool: subpools.Subpool, count: int
-) -> tuple[tuple[ipam.BlockKey, ipam.Bits], ...]:
+) -> BlockAddresses:
     """Return `count` free addresses of a subpool of any size, by block; fewer where it has no more.
 
     The walk begins at the node's own start block and visits no more blocks than there are objects:
@@ -279,7 +280,7 @@ def last_of(
 
 def _walk(
     state: NodeAddressState, blocks: Blocks, subpool: subpools.Subpool, count: int, *, pins: bool
-) -> tuple[tuple[ipam.BlockKey, ipam.Bits], ...]:
+) -> BlockAddresses:
     chosen: list[tuple[ipam.BlockKey, ipam.Bits]] = []
     origin = subpools.start_block(subpool, state.node)
     for step in range(min(subpool.block_count, len(blocks) + len(subpool.spans) + count)):

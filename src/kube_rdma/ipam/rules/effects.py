@@ -146,9 +146,8 @@ class IpamAgentState(Struct):
     @property
     def cooldown(self) -> float:
         """Return the longest cool-down of any pool, in seconds."""
-        return max(
-            (subpool.cooldown for pool in self.catalog.values() for subpool in pool), default=0.0
-        )
+        every = (subpool for pool in self.catalog.values() for subpool in pool)
+        return max((subpool.cooldown for subpool in every), default=0.0)
 
     def note_rollback(self, now: float, *, of_machine: bool = False) -> None:
         """Grant and acquire nothing until the node has acquired its lease again.

@@ -12,9 +12,9 @@ from ipaddress import ip_address
 
 from kube_base.errors import Broken, Refused, Unavailable
 from kube_base.frozen import Frozen, replace
-from kube_rdma.ipam.rules.blocks import Blocks, vacancy
+from kube_rdma.ipam.rules.blocks import BlockAddresses, Blocks, vacancy
 from kube_rdma.ipam.rules.node_state import (
-    LocalHolding,
+    Holdings,
     NodeAddressState,
     is_lost,
     mark_in_use,
@@ -105,9 +105,8 @@ def grant(
         old = before.allocations if before else ()
         record = ipam.AllocationRecord(request.container, request.pod, (*old, *fresh), now)
     records = {**state.records, request.container: record}
-    return replace(state, holdings=holdings, records=records), GrantedAddresses(
-        tuple(allocations), record
-    )
+    granted = GrantedAddresses(tuple(allocations), record)
+    return replace(state, holdings=holdings, records=records), granted
 
 
 def describe_loss(
@@ -135,9 +134,7 @@ def nics_with_subpools(
             )
         subpools = subpools_for(catalog[nic.pool], nic.rail)
         if not subpools:
-            rails = sorted(
-                {subpool.rail for subpool in catalog[nic.pool] if subpool.rail is not None}
-            )
+            rails = sorted({s.rail for s in catalog[nic.pool] if s.rail is not None})
             raise Refused(
                 f"IPPool {nic.pool} has no range for rail {nic.rail}; it has rails {rails}",
                 remedy="Add a range for the rail, or one without a rail",
@@ -181,13 +178,9 @@ def _existing(
 ) -> ipam.AddressAllocation | None:
     """Return the allocation that the same key already has; the node must still hold its address."""
     for allocation in record.live if record else ():
-        having = (
-            allocation.network,
-            allocation.interface,
-            allocation.pool,
-            allocation.address.version,
-        )
-        if having != (subpool.network, nic.interface, subpool.pool, subpool.family):
+        having = (allocation.network, allocation.interface, allocation.pool)
+        is_same = having == (subpool.network, nic.interface, subpool.pool)
+        if not is_same or allocation.address.version != subpool.family:
             continue
         if record and is_lost(state, allocation):
             raise Broken(describe_loss(state, record, allocation))
@@ -200,16 +193,15 @@ def _existing(
 
 def _pick(
     state: NodeAddressState,
-    holdings: Mapping[ipam.BlockKey, LocalHolding],
+    holdings: Holdings,
     nic: ipam.NicRequest,
     subpool: Subpool,
 ) -> ipam.Address | Shortage:
     """Return an address that can be granted: the static one, the owner's last, else any."""
     for address in nic.addresses:
         if address.version == subpool.family:
-            return (
-                address if _is_spare(holdings, subpool, address) else Shortage(subpool, 1, address)
-            )
+            spare = _is_spare(holdings, subpool, address)
+            return address if spare else Shortage(subpool, 1, address)
     if nic.owner:
         kept = _kept(state, nic, subpool)
         if kept and kept not in nic.prefer:
@@ -227,25 +219,20 @@ def _kept(state: NodeAddressState, nic: ipam.NicRequest, subpool: Subpool) -> ip
     taken = {allocation.address for b in state.records.values() for allocation in b.live}
     for container in state.cooldown_ends:
         for allocation in state.records[container].allocations:
-            own = (
-                allocation.cooling
-                and allocation.owner == nic.owner
-                and allocation.pool == subpool.pool
-            )
-            if own and _has(subpool, allocation.address) and allocation.address not in taken:
+            own = allocation.cooling and allocation.owner == nic.owner
+            is_here = allocation.pool == subpool.pool and _has(subpool, allocation.address)
+            if own and is_here and allocation.address not in taken:
                 key, bit = key_of(allocation.network, allocation.address)
                 return allocation.address if state.holdings[key].confirmed & bit else None
     return None
 
 
-def _is_spare(
-    holdings: Mapping[ipam.BlockKey, LocalHolding], subpool: Subpool, address: ipam.Address
-) -> bool:
+def _is_spare(holdings: Holdings, subpool: Subpool, address: ipam.Address) -> bool:
     key, bit = key_of(subpool.network, address)
     return key in holdings and bool(holdings[key].spare & bit)
 
 
-def _any(holdings: Mapping[ipam.BlockKey, LocalHolding], subpool: Subpool) -> ipam.Address | None:
+def _any(holdings: Holdings, subpool: Subpool) -> ipam.Address | None:
     """Return a spare address, one without a pin if there is one."""
     second: ipam.Address | None = None
     for key, holding in holdings.items():
@@ -277,12 +264,8 @@ def _summed(shortages: Iterable[Shortage]) -> tuple[Shortage, ...]:
     """Return the shortages, one for each subpool and one for each address."""
     sums: dict[tuple[ipam.PoolName, int, int | None, ipam.Address | None], Shortage] = {}
     for shortage in shortages:
-        key = (
-            shortage.subpool.pool,
-            shortage.subpool.family,
-            shortage.subpool.rail,
-            shortage.address,
-        )
+        part = shortage.subpool
+        key = (part.pool, part.family, part.rail, shortage.address)
         sums[key] = replace(shortage, count=sums[key].count + 1) if key in sums else shortage
     return tuple(sums.values())
 
@@ -324,7 +307,7 @@ def lendable(
     pool: tuple[Subpool, ...],
     waiting: bool,
     blocks: Blocks,
-) -> tuple[tuple[ipam.BlockKey, ipam.Bits], ...]:
+) -> BlockAddresses:
     """Return the addresses to give back for the requests of others.
 
     A node that is `waiting` itself serves only requests before its own. Free addresses serve a
@@ -351,9 +334,7 @@ def lendable(
     return tuple((key, ipam.Bits(bits)) for key, bits in lent.items())
 
 
-def surplus(
-    state: NodeAddressState, subpool: Subpool
-) -> tuple[tuple[ipam.BlockKey, ipam.Bits], ...]:
+def surplus(state: NodeAddressState, subpool: Subpool) -> BlockAddresses:
     """Return the addresses to give back unasked, by block.
 
     Else a node would keep the addresses of many pods that ended.

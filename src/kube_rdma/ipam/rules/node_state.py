@@ -37,11 +37,14 @@ class LocalHolding(Frozen):
         return ipam.Bits(self.confirmed & ~self.in_use & ~self.returning)
 
 
+Holdings = Mapping[ipam.BlockKey, LocalHolding]
+
+
 class NodeAddressState(Frozen):
     """The knowledge of a node's agent about addresses."""
 
     node: ipam.NodeName
-    holdings: Mapping[ipam.BlockKey, LocalHolding] = field(default_factory=dict)
+    holdings: Holdings = field(default_factory=dict)
     records: Mapping[ipam.ContainerId, ipam.AllocationRecord] = field(default_factory=dict)
     cooldown_ends: Mapping[ipam.ContainerId, float] = field(default_factory=dict)
     right_until: float = -inf
@@ -114,11 +117,9 @@ def release(
         else allocation
         for allocation in record.allocations
     )
-    return (
-        dataclasses.replace(record, allocations=allocations)
-        if allocations != record.allocations
-        else None
-    )
+    if allocations == record.allocations:
+        return None
+    return dataclasses.replace(record, allocations=allocations)
 
 
 def cooled_down(state: NodeAddressState, now: float) -> tuple[ipam.ContainerId, ...]:
@@ -191,22 +192,17 @@ def lost(
 
 def spare(state: NodeAddressState, subpool: Subpool) -> int:
     """Return the number of addresses of the subpool that can be granted now."""
-    return sum(
-        (holding.spare & mask(subpool, key)).bit_count() for key, holding in state.holdings.items()
-    )
+    free = (one.spare & mask(subpool, key) for key, one in state.holdings.items())
+    return sum(bits.bit_count() for bits in free)
 
 
 def _cooldown(record: ipam.AllocationRecord) -> float:
     """Return the cool-down of its released addresses, in seconds; 0 where there are none."""
-    return max(
-        (allocation.cooldown for allocation in record.allocations if allocation.cooling),
-        default=0.0,
-    )
+    released = (one for one in record.allocations if one.cooling)
+    return max((one.cooldown for one in released), default=0.0)
 
 
-def mark_in_use(
-    holdings: Mapping[ipam.BlockKey, LocalHolding], allocations: Iterable[ipam.AddressAllocation]
-) -> Mapping[ipam.BlockKey, LocalHolding]:
+def mark_in_use(holdings: Holdings, allocations: Iterable[ipam.AddressAllocation]) -> Holdings:
     """Return the holdings, with the addresses of `allocations` marked as in use."""
     changed = dict(holdings)
     for allocation in allocations:

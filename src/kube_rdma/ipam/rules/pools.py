@@ -14,8 +14,8 @@ from hashlib import blake2b
 from itertools import combinations
 
 from kube_base.errors import Refused
-from kube_rdma.ipam.rules.blocks import Blocks, held, held_by, slice_owner
-from kube_rdma.ipam.rules.node_state import LocalHolding, NodeAddressState
+from kube_rdma.ipam.rules.blocks import BlockAddresses, Blocks, held, held_by, slice_owner
+from kube_rdma.ipam.rules.node_state import Holdings, NodeAddressState
 from kube_rdma.ipam.rules.subpools import (
     NONE,
     Subpool,
@@ -42,10 +42,8 @@ def overlaps(pools: Iterable[ipam.IPPool]) -> tuple[str, ...]:
     for (pool, own_subpools), (other, other_subpools) in combinations(compiled, 2):
         if pool.network != other.network:
             continue
-        common = sorted(
-            {span for a in own_subpools for b in other_subpools for span in _common(a, b)}
-        )
-        if common:
+        spans = {span for a in own_subpools for b in other_subpools for span in _common(a, b)}
+        if common := sorted(spans):
             family, first, last = common[0]
             more = f" and {len(common) - 1} more ranges" if len(common) > 1 else ""
             warnings.append(
@@ -129,8 +127,6 @@ def _common(subpool: Subpool, other: Subpool) -> Iterator[tuple[ipam.Family, int
 
 # Slices of nodes.
 
-Holdings = Mapping[ipam.BlockKey, LocalHolding]
-
 
 def own_part(node: ipam.NodeName, holdings: Holdings, subpool: Subpool) -> Subpool | None:
     """Return the part of a subpool that is this node's own; None while it owns no slice of it.
@@ -150,9 +146,7 @@ def own_part(node: ipam.NodeName, holdings: Holdings, subpool: Subpool) -> Subpo
     return part(subpool, min(owned, key=lambda entry: entry[:2])[2]) if owned else None
 
 
-def strays(
-    node: ipam.NodeName, holdings: Holdings, subpool: Subpool
-) -> tuple[tuple[ipam.BlockKey, ipam.Bits], ...]:
+def strays(node: ipam.NodeName, holdings: Holdings, subpool: Subpool) -> BlockAddresses:
     """Return addresses of other slices that the node holds and does not use, to be given back.
 
     A change of the pool leaves them, or two requests at once. Other nodes need the slice whole.

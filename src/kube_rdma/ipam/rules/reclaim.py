@@ -214,12 +214,10 @@ class GcState(Struct):
 def operations(state: GcState, view: ClusterView, now: float) -> Iterator[Operation]:
     """Yield the operations of one round, in this order; each may fail without the others."""
     holders = frozenset(h.node for block in view.blocks.values() for h in block.holdings)
-    observations = state.observations = observe_leases(
-        state.observations, view.leases, holders, view.serving, now
-    )
-    state.observations, queues = without_stale_requests(
-        state.observations, view.queues, state.timing, now
-    )
+    before, leases = state.observations, view.leases
+    observations = observe_leases(before, leases, holders, view.serving, now)
+    observations, queues = without_stale_requests(observations, view.queues, state.timing, now)
+    state.observations = observations
     for node in expired(observations, state.timing, state.cooldown, now):
         yield "Node", node, _do(effects.WriteLease(fence(node, observations.nodes[node].lease)))
     for node, seen in observations.nodes.items():

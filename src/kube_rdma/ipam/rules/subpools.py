@@ -77,9 +77,8 @@ def subpools(pool: ipam.IPPool) -> tuple[Subpool, ...]:
         holes = [(first, last) for first, last, v in excluded if v == version]
         holes += [(int(r.gateway), int(r.gateway)) for r in ranges if r.gateway]
         holes += [hole for r in ranges for hole in _reserved(r.subnet)]
-        spans = _without(
-            _merged((int(r.span.first), int(r.span.last)) for r in ranges), _merged(holes)
-        )
+        whole = _merged((int(r.span.first), int(r.span.last)) for r in ranges)
+        spans = _without(whole, _merged(holes))
         if sum(last - first + 1 - _zeros(version, first, last) for first, last in spans) == 0:
             raise Refused(
                 "nothing is left to give: excludes, gateway and reserved addresses cover it",
@@ -133,9 +132,8 @@ def key_at(subpool: Subpool, number: int) -> ipam.BlockKey:
 def key_of(network: ipam.NetworkName, address: ipam.Address) -> tuple[ipam.BlockKey, ipam.Bits]:
     """Return the block of an address, and the address as a set of one."""
     number = int(address)
-    key = ipam.BlockKey(
-        network, ipam.Family(address.version), number - number % ipam.BLOCK_ADDRESSES
-    )
+    first = number - number % ipam.BLOCK_ADDRESSES
+    key = ipam.BlockKey(network, ipam.Family(address.version), first)
     return key, ipam.Bits(1 << number % ipam.BLOCK_ADDRESSES)
 
 
@@ -244,9 +242,8 @@ def _subpool(
 
 def _touched(spans: tuple[Interval, ...]) -> tuple[tuple[Interval, ...], tuple[int, ...]]:
     """Return the blocks that the spans touch: `runs` and `before` of a Subpool."""
-    runs = _merged(
-        (first // ipam.BLOCK_ADDRESSES, last // ipam.BLOCK_ADDRESSES) for first, last in spans
-    )
+    size = ipam.BLOCK_ADDRESSES
+    runs = _merged((first // size, last // size) for first, last in spans)
     counts = [last - first + 1 for first, last in runs]
     return runs, (0, *accumulate(counts[:-1]))
 

@@ -121,9 +121,8 @@ class Selectors:
             return self._has(arguments, variables)
         if name == "cel.bind":
             return self._bound(arguments, variables)
-        return functions.called(
-            name, [self._value(one, variables) for one in arguments], self._spend
-        )
+        values = [self._value(one, variables) for one in arguments]
+        return functions.called(name, values, self._spend)
 
     def _either(self, arguments: Arguments, variables: Variables, *, decides: bool) -> bool:
         """Evaluate `&&` or `||`: a side that decides counts even where others have no value."""
