@@ -53,6 +53,7 @@ from kube_rdma.attach import binder
 from kube_rdma.attach.attach import AttachDependencies
 from kube_rdma.attach.calls import CniRouter, SandboxNetworks
 from kube_rdma.attach.executor import AttachmentJournal, PlanExecutor
+from kube_rdma.attach.late_binding import LateBindingChoice
 from kube_rdma.attach.node_networks import host_functions, host_links
 from kube_rdma.attach.node_view import NodeContext, NodeView, NodeViewDependencies
 from kube_rdma.attach.rules.requests import ANNOTATION
@@ -355,7 +356,7 @@ async def running(folder: Path, scene: Scene, watch: Watch = UNWATCHED) -> Async
         to = AttachDependencies(
             node=watch.part("node", NodeView(asked)),
             giver=watch.part("addresses", giver),
-            late=watch.part("binding", late),
+            late=LateBindingChoice(watch.part("binding", late)),
             attachments=node.attachments,
             inode=lambda at: os.fstat(at).st_ino,
         )

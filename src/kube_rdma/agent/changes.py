@@ -21,7 +21,7 @@ from kube_base.notices import Notices
 from kube_rdma.adapters.bulkhead import contained
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.agent.node.node_events import NodeEvent, NodeEvents
-from kube_rdma.attach.late_binding import LateBinding
+from kube_rdma.attach.late_binding import LateBindingChoice
 from kube_rdma.lib.records import Records
 from kube_rdma.model.card import CardId, Use
 from kube_rdma.model.device import PciAddress
@@ -62,7 +62,7 @@ class ModeChanges:
         self,
         journal: OpenJournal | None,
         ask: Callable[[], Awaitable[Sequence[Holding] | None]],
-        late: LateBinding,
+        late: LateBindingChoice,
         node: NodeEvents,
     ) -> None:
         self._open = journal
@@ -78,7 +78,7 @@ class ModeChanges:
     async def meet(self, wanted: Sequence[PoolSpec], holdings: Sequence[Holding] | None) -> None:
         """Apply the changes that can be made now, and report those that wait."""
         previous = self.stage.remembered if self._loaded else await self._recall()
-        desired = self._late.possible(wanted)
+        desired = self._late.now.possible(wanted)
         staged = stage(previous, desired, holdings)
         if staged.applied:  # a survey was taken since they were asked: a pod may have started
             holdings = await self._holdings()
@@ -92,7 +92,7 @@ class ModeChanges:
         """Return what the kubelet reports, and what it may have forgotten of pods that run."""
         holdings = await self._ask()
         try:
-            return None if holdings is None else (*holdings, *await self._late.held())
+            return None if holdings is None else (*holdings, *await self._late.now.held())
         except Unavailable as error:
             self._notices.warn(log, "share holders unknown", "bound", str(error))
             return None
@@ -110,7 +110,7 @@ class ModeChanges:
             return ()
         self._recorded = specs = next((record.specs for record in self._records.values), ())
         # What cannot be bound late any more is given at Allocate, or no pod would get it at all.
-        possible = self._late.possible(specs)
+        possible = self._late.now.possible(specs)
         return tuple(
             here if terms(here).attach is Attach.NONE else spec
             for spec, here in zip(specs, possible, strict=True)

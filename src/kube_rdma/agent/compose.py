@@ -125,7 +125,7 @@ async def opened(options: AgentOptions) -> AsyncIterator[AgentDependencies]:
         kernel=_kernel(kept),
         serve=partial(serve, options.registry, folders),
         kubelet=kubelet,
-        late=_never(options, "the agent runs without role node"),
+        late=late_binding.LateBindingChoice(_never(options, "the agent runs without role node")),
         device_infos=DeviceInfoFolder() if FOLDER.parent.parent.is_dir() else None,
         own=own,
         ready=ReadyFile(options.ready_file) if options.ready_file else None,
@@ -233,12 +233,15 @@ async def _with_node(
 
 async def _late(
     options: AgentOptions, folders: Folders, ask: Ask, make: Callable[[], Binder]
-) -> late_binding.LateBinding:
+) -> late_binding.LateBindingChoice:
     """Return late binding, where kubelet and runtime can do it now or once they can."""
     if folders.pod_resources is None:
-        return _never(options, "the kubelet's pod-resources socket is not mounted")
+        why = "the kubelet's pod-resources socket is not mounted"
+        return late_binding.LateBindingChoice(_never(options, why))
     works, why = await ask()
-    return make() if works else late_binding.PendingLateBinding(_never(options, why), ask, make)
+    if works:
+        return late_binding.LateBindingChoice(make())
+    return late_binding.LateBindingChoice(_never(options, why), ask, make)
 
 
 def with_claims(
@@ -279,7 +282,7 @@ def with_claims(
 
     async def holders_of(resources: Collection[str]) -> Mapping[HeldShare, str]:
         # Late binding knows also those that the kubelet has forgotten.
-        bound = holders(await needs.late.held())
+        bound = holders(await needs.late.now.held())
         named = {share: f"pod {pod}" for share, pod in bound.items()}
         return named | await needs.kubelet.plugin_holders(resources)
 

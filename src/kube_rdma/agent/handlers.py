@@ -16,7 +16,7 @@ import structlog
 from kube_base.errors import KubeError, Unavailable
 from kube_rdma.adapters.files.device_info import DeviceInfoFolder
 from kube_rdma.adapters.kubelet.device_plugin import Choice, PluginHandlers
-from kube_rdma.attach.late_binding import LateBinding
+from kube_rdma.attach.late_binding import LateBindingChoice
 from kube_rdma.claims.rules.serving import refuse_claimed
 from kube_rdma.model.holdings import FreeGpu
 from kube_rdma.model.pools import DeviceInfo, Grant, Pool, PoolSpec, Preference, ShareId, Variables
@@ -37,7 +37,7 @@ class Handlers:
     def __init__(
         self,
         kubelet: KubeletView,
-        late: LateBinding,
+        late: LateBindingChoice,
         infos: DeviceInfoFolder | None,
         limits: ShareLimitRounds | None = None,
     ) -> None:
@@ -73,7 +73,7 @@ class Handlers:
         pool = now()
         try:
             await self._refuse_claimed(pool, wanted)
-            grant = await self._late.promise(pool, allocate(pool, wanted))
+            grant = await self._late.now.promise(pool, allocate(pool, wanted))
             for share, info in device_infos(pool, grant):
                 await self._tell(pool.spec, share, info)
         except KubeError as error:
@@ -110,7 +110,7 @@ class Handlers:
     async def _start(self, now: Callable[[], Pool], shares: Sequence[ShareId]) -> None:
         pool = now()
         try:
-            await self._late.start(pool, shares)
+            await self._late.now.start(pool, shares)
             if pool.spec.limits and self._limits is None:
                 raise unheld(pool.spec.resource)
             if pool.spec.limits and self._limits:

@@ -31,7 +31,7 @@ from kube_rdma.adapters.kubelet.device_plugin import PluginHandlers, PluginServe
 from kube_rdma.agent.changes import FunctionSources, ModeChanges, OpenJournal, VirtualFunctions
 from kube_rdma.agent.handlers import Handlers
 from kube_rdma.agent.node.node_events import NodeEvent, NodeEvents
-from kube_rdma.attach.late_binding import LateBinding, NoLateBinding
+from kube_rdma.attach.late_binding import LateBindingChoice, NoLateBinding
 from kube_rdma.attach.rules import late_binding
 from kube_rdma.claims.rules.serving import PluginShares, for_plugin, plugin_shares, waiting
 from kube_rdma.hardware import kernel_events
@@ -97,8 +97,8 @@ class AgentDependencies(Frozen):
     kubelet: KubeletView = field(default_factory=lambda: KubeletView(None))
     node: NodeEvents = field(default_factory=NodeEvents)
     # Without it every pool gives plain device nodes.
-    late: LateBinding = field(
-        default_factory=lambda: NoLateBinding("the agent runs without role node")
+    late: LateBindingChoice = field(
+        default_factory=lambda: LateBindingChoice(NoLateBinding("the agent runs without role node"))
     )
     device_infos: DeviceInfoFolder | None = None
     networks: NodeNetworks | None = None  # pod networks beside the plugin
@@ -237,7 +237,11 @@ class _Plugin:
         limits = needs.networks.limits if needs.networks else None
         self._handlers = Handlers(needs.kubelet, needs.late, needs.device_infos, limits)
         self._modes = ModeChanges(needs.applied, needs.kubelet.holdings, needs.late, needs.node)
-        records = [needs.late.cards]
+
+        def bound() -> frozenset[CardId] | None:
+            return needs.late.now.cards()
+
+        records = [bound]
         records += [needs.networks.cards] if needs.networks else []
         records += [needs.claims.claims.cards] if needs.claims else []
         self._absent = AbsentCards(records)
@@ -384,7 +388,7 @@ class _Plugin:
             kept=kept,
             held=held,
             missing=missing,
-            inside=await self._needs.late.links_inside(alone),
+            inside=await self._needs.late.now.links_inside(alone),
             leaving=self._functions.leaving if self._functions else (),
             gone=self._absent.gone,
             stays=self._absent.stays(offers.pools, specs),
@@ -481,7 +485,7 @@ class _Plugin:
 
     async def _tell_followers(self, offers: ResourceServers) -> None:
         """Hand the offer to late binding, Allocate's answers, claims and pod networks."""
-        self._needs.late.offered(offers.pools)
+        self._needs.late.now.offered(offers.pools)
         await self._handlers.offered(offers.pools)
         if self._needs.claims:
             self._needs.claims.offered(offers.pools)

@@ -173,9 +173,8 @@ async def _by_name(
         names_here = tuple(dict.fromkeys((*names_here, DEFAULT_NETWORK)))
         raise unknown(missing, tuple(names_here), _places(missing[0].namespace), apart=apart)
     by_name = {name: one for name, one in definitions.items() if one}
-    placed = tuple(
-        replace(ask, namespace=by_name[ask.network].network.name.partition("/")[0]) for ask in asks
-    )
+    spaces = {name: one.network.name.partition("/")[0] for name, one in by_name.items()}
+    placed = tuple(replace(ask, namespace=spaces[ask.network]) for ask in asks)
     return placed, {one.network.name: one for one in by_name.values()}
 
 

@@ -27,7 +27,7 @@ from kube_base.errors import Broken, KubeError, Unavailable
 from kube_base.frozen import Frozen, field
 from kube_rdma.adapters.cni.protocol import decoded_result
 from kube_rdma.attach.executor import PlanExecutor, calls_plugins, is_there
-from kube_rdma.attach.late_binding import LateBinding
+from kube_rdma.attach.late_binding import LateBindingChoice
 from kube_rdma.attach.rules import procedure
 from kube_rdma.attach.rules.addresses import is_of_card, of_allocations, owner
 from kube_rdma.attach.rules.foreign_plugins import refuse_missing
@@ -258,7 +258,7 @@ class AttachDependencies(Frozen, kw_only=True):
 
     node: NodeView
     giver: AddressProvider
-    late: LateBinding
+    late: LateBindingChoice
     attachments: PlanExecutor
     inode: Callable[[int], int]  # of the namespace behind a descriptor
     stopwatch: Stopwatch = field(default_factory=Stopwatch)
@@ -394,15 +394,14 @@ class AttachPipeline:
         with self._needs.stopwatch.timed(families.IPAM):
             granted = await self._needs.giver.add(ask)
         pools = {name: await self._needs.node.pool(name) for name in {nic.pool for nic in nics}}
-        return tuple(
-            of_allocations(nic.interface, granted.allocations, pools[nic.pool]) for nic in nics
-        )
+        made = granted.allocations
+        return tuple(of_allocations(nic.interface, made, pools[nic.pool]) for nic in nics)
 
     async def _make(
         self, request: AttachRequest, decision: AttachDecision, given: tuple[AssignedAddresses, ...]
     ) -> AttachResult:
         """Plan all steps and do them, and bind the pod's devices to what was made."""
-        node, late, placed = self._needs.node, self._needs.late, decision.placed
+        node, late, placed = self._needs.node, self._needs.late.now, decision.placed
         # Planned: an IPAM plugin is asked through its link (DHCP), so that is made before.
         pools = await node.ip_pools() if placed.matched.unpooled else ()
         addressed = procedure.address(placed, request.sandbox, given, pools)
@@ -427,7 +426,7 @@ class AttachPipeline:
         return AttachResult(given, planned.own, outcome.interfaces, placed.beside)
 
     async def _unbind(self, container: ContainerId) -> None:
-        await self._needs.late.detach(container)
+        await self._needs.late.now.detach(container)
         await self._needs.node.ended(container)
 
     async def _limit(
@@ -567,8 +566,7 @@ def _log(request: AttachRequest, result: AttachResult) -> None:
         pairs = (f"{one.interface}={one.network}" for one in result.interfaces)
         log.info("attached", pod=pod, networks=",".join(pairs))
     else:
-        addresses = (
-            f"{one.address}/{one.prefix}" for each in result.given for one in each.addresses
-        )
+        every = (one for each in result.given for one in each.addresses)
+        addresses = (f"{one.address}/{one.prefix}" for one in every)
         interface = request.key.interface
         log.info("addresses assigned", pod=pod, interface=interface, addresses=",".join(addresses))

@@ -215,9 +215,8 @@ class Binder(LateBinding):
         """
         if self._records.foreign_names:
             return None
-        whole = {
-            resource for resource, pool in self._pools.items() if terms(pool.spec).bind is Bind.POOL
-        }
+        binds = {resource: terms(pool.spec).bind for resource, pool in self._pools.items()}
+        whole = {resource for resource, bind in binds.items() if bind is Bind.POOL}
         records = (one for one in self._records.values if one.resource not in whole)
         return frozenset(card for one in records for card in one.cards)
 
@@ -251,9 +250,8 @@ class Binder(LateBinding):
                 await asyncio.to_thread(self._needs.cdi.remove, file.container, file.nonce)
                 await asyncio.to_thread(self._needs.settings.remove, file.container, file.nonce)
             for binding in old.bindings:
-                log.info(
-                    "binding ended without DEL", pod=str(binding.pod), cards=",".join(binding.cards)
-                )
+                cards = ",".join(binding.cards)
+                log.info("binding ended without DEL", pod=str(binding.pod), cards=cards)
                 await self._end(binding)
             for promise in old.promises:
                 await self._records.remove(_promise_name(promise.nonce))

@@ -77,9 +77,8 @@ class ClaimSettings:
         cards: Mapping[HeldShare, Sequence[Card]],
         pool: Pool | None,
     ) -> None:
-        held = {
-            one: settings.known_devices(of) for one, of in cards.items() if one not in pod.edits
-        }
+        others = ((one, of) for one, of in cards.items() if one not in pod.edits)
+        held = {one: settings.known_devices(of) for one, of in others}
         used = settings.used_devices(cards.keys(), pod.edits, held)
         used = settings.as_asked(used, pod.annotations)
         places = tuple(device.place for device in used if device.place)

@@ -212,9 +212,8 @@ class PlanExecutor:
         forget. Raise Unavailable, with no step done, when the caller has hung up meanwhile.
         """
         called = calls_plugins(wanted.plans)
-        return await self._threads.run(
-            partial(self._run, done=done), key, wanted, namespace, plugins=called, begins=True
-        )
+        run = partial(self._run, done=done)
+        return await self._threads.run(run, key, wanted, namespace, plugins=called, begins=True)
 
     async def detach(self, key: AttachmentKey) -> None:
         """Take all steps of a key back, as far as they were done; its record stays.
@@ -309,9 +308,8 @@ class PlanExecutor:
             for plan, act in acts:
                 try:
                     if isinstance(act, EndPlugin):
-                        self._plugins.delete(
-                            act.call, attachment.sandbox, _result(attachment, act.call)
-                        )
+                        before = _result(attachment, act.call)
+                        self._plugins.delete(act.call, attachment.sandbox, before)
                     elif plan not in stuck:
                         pod.undo(act)
                 except KubeError as error:

@@ -154,9 +154,6 @@ class LateBinding:
         """Return what is bound for running pods, whatever the kubelet knows; raise Unavailable."""
         return ()
 
-    async def follow(self, changed: Callable[[], None]) -> None:
-        """Call `changed` whenever `possible` may answer otherwise; return when it never will."""
-
     async def sweep(self) -> None:
         """Remove what is not needed any more, until cancelled."""
 
@@ -202,84 +199,45 @@ class NoLateBinding(LateBinding):
         return await self._early.give(pool, grant)
 
 
-class PendingLateBinding(LateBinding):
-    """No late binding until the runtime is known to read CDI files; from then on, that of `make`.
+class LateBindingChoice:
+    """The late binding of a node `now`; another one once the runtime is known to read CDI files.
 
-    `ask` returns whether CDI works, and why. `make` may raise KubeError, and is tried again.
+    `ask` returns whether CDI works, and why; without it nothing changes. `make` may raise
+    KubeError, and is tried again.
     """
 
     def __init__(
         self,
-        never: NoLateBinding,
-        ask: Callable[[], Awaitable[tuple[bool, str]]],
-        make: Callable[[], LateBinding],
+        now: LateBinding,
+        ask: Callable[[], Awaitable[tuple[bool, str]]] | None = None,
+        make: Callable[[], LateBinding] = LateBinding,
         seconds: float = ASK_SECONDS,
     ) -> None:
-        self._now: LateBinding = never
+        self.now = now
         self._ask = ask
         self._make = make
         self._seconds = seconds
-        self._works = asyncio.Event()
+        self._certain = asyncio.Event()
+        if ask is None:
+            self._certain.set()
 
     async def follow(self, changed: Callable[[], None]) -> None:
         """Ask until it works, then call `changed`."""
-        while not self._works.is_set():
+        while self._ask and not self._certain.is_set():
             await asyncio.sleep(self._seconds)
             works, why = await self._ask()
             if not works:
                 continue
             try:
-                self._now = self._make()
+                self.now = self._make()
             except KubeError as error:
                 log.warning("late binding not available", why=str(error))
                 continue
             log.info("late binding available", why=why)
-            self._works.set()
+            self._certain.set()
             changed()
 
     async def sweep(self) -> None:
         """Remove what is not needed any more, once anything is promised, until cancelled."""
-        await self._works.wait()
-        await self._now.sweep()
-
-    def possible(self, specs: Sequence[PoolSpec]) -> tuple[PoolSpec, ...]:
-        """Return the specs with `attach` as this node can do it now."""
-        return self._now.possible(specs)
-
-    def offered(self, pools: Mapping[str, Pool]) -> None:
-        """Take note of what is offered now, by resource."""
-        self._now.offered(pools)
-
-    async def promise(self, pool: Pool, grant: Grant) -> Grant:
-        """Return the grant as Allocate answers it."""
-        return await self._now.promise(pool, grant)
-
-    async def start(self, pool: Pool, shares: Sequence[ShareId]) -> None:
-        """Return when the container that holds these shares may start; raise Refused before."""
-        await self._now.start(pool, shares)
-
-    async def links_inside(self, node: Sequence[Card]) -> LinksInside:
-        """Return the pod and its links for each card of the node that sits inside one."""
-        return await self._now.links_inside(node)
-
-    def cards(self) -> frozenset[CardId] | None:
-        """Return the cards that are promised or bound; None where a record is not understood."""
-        return self._now.cards()
-
-    async def held(self) -> tuple[Holding, ...]:
-        """Return what is bound for running pods, whatever the kubelet knows."""
-        return await self._now.held()
-
-    async def attach(
-        self,
-        sandbox: Sandbox,
-        edits: Mapping[HeldShare, Edits],
-        annotations: Mapping[str, str],
-        holdings: Sequence[Holding] | None = None,
-    ) -> object:
-        """Bind every promise of a pod."""
-        return await self._now.attach(sandbox, edits, annotations, holdings)
-
-    async def detach(self, container: ContainerId) -> None:
-        """End what is bound in a sandbox."""
-        await self._now.detach(container)
+        await self._certain.wait()
+        await self.now.sweep()

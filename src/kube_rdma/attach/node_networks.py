@@ -42,7 +42,7 @@ from kube_rdma.attach.attach import AttachDependencies, OutdatedPods
 from kube_rdma.attach.calls import CniRouter
 from kube_rdma.attach.cluster import NetworkObjects, Restarts
 from kube_rdma.attach.executor import AttachmentJournal, Open, PlanExecutor, WorkerPools
-from kube_rdma.attach.late_binding import LateBinding
+from kube_rdma.attach.late_binding import LateBindingChoice
 from kube_rdma.attach.repair import (
     NodePodWatch,
     PodWatchDependencies,
@@ -343,7 +343,7 @@ class NodeNetworks:
         """Return whether kube-rdma has to make a network that a pod asks for; see CniWiring."""
         return await self._wired.concerned(pod)
 
-    async def run(self, late: LateBinding) -> None:
+    async def run(self, late: LateBindingChoice) -> None:
         """Serve until cancelled; `late` binds devices to what is attached."""
         site = self._site
         async with AsyncExitStack() as stack:
@@ -356,9 +356,8 @@ class NodeNetworks:
             await self._make_up(calls, missed)
             socket = await stack.enter_async_context(CniSocket(site.socket, calls.answer))
             tell = partial(_tell_pod, self._events)
-            pods = NodePodWatch(
-                PodWatchDependencies(self._cluster, site.node, site.state, self._context, tell)
-            )
+            watch = PodWatchDependencies(self._cluster, site.node, site.state, self._context, tell)
+            pods = NodePodWatch(watch)
             rounds = SandboxRepair(
                 RepairDependencies(
                     networks=calls.pods,
@@ -416,7 +415,7 @@ class NodeNetworks:
         await keeper.run()
 
     async def _attach_dependencies(
-        self, stack: AsyncExitStack, late: LateBinding
+        self, stack: AsyncExitStack, late: LateBindingChoice
     ) -> AttachDependencies:
         """Open the journal and the addresses of this node."""
         site, sources = self._site, self._sources

@@ -384,9 +384,8 @@ class NodeView:
         try:
             warnings = await self._asked.mode_warnings(pod, pool.spec)
         except KubeError as error:
-            log.warning(
-                "pod not judged by its mode", pod=f"{pod.namespace}/{pod.name}", why=str(error)
-            )
+            name = f"{pod.namespace}/{pod.name}"
+            log.warning("pod not judged by its mode", pod=name, why=str(error))
             return
         for warning in warnings:
             self._asked.warn(pod, "UnsuitableMode", warning, True)
@@ -436,11 +435,8 @@ class NodeView:
         if stored is None:
             self._made.discard(pool.name)
             raise Unavailable(f"IPPool {pool.name} was just deleted.")
-        differing = [
-            key
-            for key, value in ip_pool.content(pool).items()
-            if value != ip_pool.content(stored.spec)[key]
-        ]
+        other = ip_pool.content(stored.spec)
+        differing = [key for key, value in ip_pool.content(pool).items() if value != other[key]]
         is_edited = stored.annotation(EDITED) == "true" or stored.annotation(IMPORTED) is not None
         if is_edited or not differing:
             self._notices.over(("pool", pool.name))

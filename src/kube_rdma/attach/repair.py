@@ -212,9 +212,8 @@ class SandboxRepair:
 
     async def _failed(self, sandbox: PodSandbox, pod: PodState, error: KubeError) -> None:
         container = sandbox.container
-        self._state = rules.failed(
-            self._state, container, self._pace.clock(), refused=isinstance(error, Refused)
-        )
+        now, is_refused = self._pace.clock(), isinstance(error, Refused)
+        self._state = rules.failed(self._state, container, now, refused=is_refused)
         note = f"The pod lacks networks that it asks for: {error}"
         try:
             hopeless = rules.is_hopeless(self._state, container, pod)

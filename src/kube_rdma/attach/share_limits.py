@@ -112,11 +112,8 @@ class ShareLimits:
             )
         group = await asyncio.to_thread(self._groups.switch_on, uid)
         counted = {entry.device for entry in await _compare(self._groups, uid, group, wanted)}
-        return tuple(
-            entry.device
-            for entry in wanted
-            if entry.limits != RdmaLimits() and entry.device not in counted
-        )
+        limited = (entry.device for entry in wanted if entry.limits != RdmaLimits())
+        return tuple(device for device in limited if device not in counted)
 
 
 async def _compare(

@@ -19,11 +19,8 @@ def describe(step: steps.Step | steps.Undo) -> str:
 
 def _make_link(step: steps.MakeLink) -> str:
     kind = f"{step.kind} ({step.mode})" if step.mode else str(step.kind)
-    more = {
-        "MTU": step.mtu,
-        "MAC": step.mac,
-        "partition": None if step.pkey is None else f"0x{step.pkey:04x}",
-    }
+    partition = None if step.pkey is None else f"0x{step.pkey:04x}"
+    more = {"MTU": step.mtu, "MAC": step.mac, "partition": partition}
     return f"make {step.name}, {kind} on {step.parent.name}" + _with(more)
 
 

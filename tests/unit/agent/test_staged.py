@@ -11,7 +11,7 @@ from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.agent.changes import ModeChanges
 from kube_rdma.agent.compose import memory
 from kube_rdma.agent.node.node_events import NodeEvents
-from kube_rdma.attach.late_binding import NoLateBinding
+from kube_rdma.attach.late_binding import LateBindingChoice, NoLateBinding
 from kube_rdma.model import pools
 from kube_rdma.model.holdings import Holding
 from kube_rdma_testing.disk import FakeDisk
@@ -30,7 +30,8 @@ class Node:
     later: tuple[Holding, ...] | None = ()
 
     def agent(self):
-        return ModeChanges(self.open, self.ask, NoLateBinding("the test has none"), NodeEvents())
+        late = LateBindingChoice(NoLateBinding("the test has none"))
+        return ModeChanges(self.open, self.ask, late, NodeEvents())
 
     def open(self):
         return Journal(self.disk, POOLS)

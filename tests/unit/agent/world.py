@@ -23,7 +23,7 @@ from kube_rdma.adapters.runtime.settings import SettingsFolder
 from kube_rdma.agent.loop import AgentDependencies, run_plugin
 from kube_rdma.agent.node.node_events import NodeEvent, NodeEvents
 from kube_rdma.attach.binder import Binder, BinderDependencies
-from kube_rdma.attach.late_binding import EarlySettings, NoLateBinding
+from kube_rdma.attach.late_binding import EarlySettings, LateBindingChoice, NoLateBinding
 from kube_rdma.model.card import Function, Netdev
 from kube_rdma.model.device import PciAddress, PciPosition, PortState
 from kube_rdma.pools.kubelet_view import KubeletView
@@ -109,7 +109,7 @@ class World(Node):
             partial(serve, Registry.DEVICE_PLUGINS, folders),
             view,
             node := NodeEvents(cluster, NODE_NAME, Events(cluster, NODE_NAME)),
-            self._binder(view, cluster, node) if late else self.never(),
+            LateBindingChoice(self._binder(view, cluster, node) if late else self.never()),
         )
 
     async def again(self, count):

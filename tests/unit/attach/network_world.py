@@ -19,6 +19,7 @@ from kube_rdma.attach.calls import CniRouter
 from kube_rdma.attach.documents import cni_conf, network_definition
 from kube_rdma.attach.documents.network_status import statuses
 from kube_rdma.attach.executor import AttachmentJournal, PlanExecutor
+from kube_rdma.attach.late_binding import LateBindingChoice
 from kube_rdma.attach.node_view import NodeContext
 from kube_rdma.attach.rules.plan import gid_room, gids_wanted
 from kube_rdma.attach.rules.requests import ANNOTATION
@@ -298,7 +299,7 @@ class World:
         to = AttachDependencies(
             node=self.node,
             giver=self.addresses(life),
-            late=self.late(life),
+            late=LateBindingChoice(self.late(life)),
             attachments=self.attachments,
             inode=lambda fd: self._files[fd].stat().st_ino,
             everybodys=self.everybodys,

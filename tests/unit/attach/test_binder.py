@@ -12,7 +12,7 @@ from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
 from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.agent import loop
-from kube_rdma.attach.late_binding import NoLateBinding, PendingLateBinding
+from kube_rdma.attach.late_binding import LateBindingChoice, NoLateBinding
 from kube_rdma.attach.rules.settings import ANNOTATION, TOPOLOGY, TOPOLOGY_FILE, topology_file
 from kube_rdma.model.attach.attachment import Sandbox
 from kube_rdma.model.late_binding import ContainerId, Edits, PodName, PodSandbox, UsedDevice
@@ -373,8 +373,8 @@ class Runtime:
 
     def __init__(self, early_world):
         self.works, self.asked = False, 0
-        binding = early_world.doors(late=True).late
-        self.late = PendingLateBinding(
+        binding = early_world.doors(late=True).late.now
+        self.late = LateBindingChoice(
             NoLateBinding("it is not known"), self.ask, lambda: binding, seconds=0.01
         )
 

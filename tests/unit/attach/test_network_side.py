@@ -18,6 +18,7 @@ from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.adapters.cluster.nodes import Pods
 from kube_rdma.adapters.cni.shim_files import AskingPods
 from kube_rdma.agent.node.node_events import NodeEvents
+from kube_rdma.attach.late_binding import LateBindingChoice
 from kube_rdma.attach.node_networks import (
     HostPlaces,
     NetworkSite,
@@ -108,7 +109,7 @@ class Node:
             kept.take()
             side.offered({})
         lists = self.runtime.lists
-        task = asyncio.create_task(side.run(Late()))
+        task = asyncio.create_task(side.run(LateBindingChoice(Late())))
         online = NodeEvents(cluster, NODE_NAME, events).follow(lambda _: None)
         writer = asyncio.create_task(online)
         try:
@@ -213,7 +214,7 @@ async def test_a_node_without_cards_is_left_as_it_is_until_one_comes(node, recor
     cluster = Cluster(node.server.line())
     side = NodeNetworks(node.site, cluster, Events(cluster, NODE_NAME), Kubelet(None), machine)
     assert side.cards() is None, "the journal is not read"
-    task = asyncio.create_task(side.run(Late()))
+    task = asyncio.create_task(side.run(LateBindingChoice(Late())))
     kept.take()
     side.offered({})
     assert side.shim_of_host() is None
@@ -244,7 +245,7 @@ async def test_what_is_told_waits_in_the_one_table_of_the_process(node):
     side = NodeNetworks(node.site, cluster, events, Kubelet(None), machine)
     kept.take()
     side.offered({})
-    task = asyncio.create_task(side.run(Late()))
+    task = asyncio.create_task(side.run(LateBindingChoice(Late())))
     await until(lambda: node.is_chained)
     await node.many_rounds()
     assert not node.server.documents("events")
@@ -334,7 +335,7 @@ async def test_a_pod_with_outdated_device_nodes_is_ended_though_it_waits(node):
     async with AsyncExitStack() as stack:
         machine = NodeSources(SurveyCache(node._survey), node._links, open_pod=node._open)
         side = NodeNetworks(node.site, cluster, events, Kubelet(None), machine)
-        to = await side._attach_dependencies(stack, Late())
+        to = await side._attach_dependencies(stack, LateBindingChoice(Late()))
         for name in ("a", "bare", "a", "bare"):
             pod = await pods.read("default", name)
             await to.outdated.refused(pod, None, Outdated("mlx5_0 is uverbs3"))

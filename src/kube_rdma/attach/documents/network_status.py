@@ -163,11 +163,8 @@ def _joined(entries: Iterable[Json]) -> str:
 def _entry(attached: AttachedInterface) -> Json:
     device_info: Json = {}
     if attached.pci is not None:
-        names = {
-            "pci-address": attached.pci,
-            "rdma-device": attached.rdma_device,
-            "pf-pci-address": attached.physical,
-        }
+        own, above = attached.pci, attached.physical
+        names = {"pci-address": own, "rdma-device": attached.rdma_device, "pf-pci-address": above}
         pci = _without_empty(**names)
         device_info = {"type": "pci", "version": DEVICE_INFO_VERSION, "pci": pci}
     return _multus_entry(

@@ -317,10 +317,10 @@ def _filtered(value: Value, model: type[BaseModel], path: Path, strays: _Strays)
         if inner and isinstance(field_value, list):
             parts = enumerate(field_value)
             fields[key] = [_filtered(one, inner, (*path, key, at), strays) for at, one in parts]
+        elif inner:
+            fields[key] = _filtered(field_value, inner, (*path, key), strays)
         else:
-            fields[key] = (
-                _filtered(field_value, inner, (*path, key), strays) if inner else field_value
-            )
+            fields[key] = field_value
     return fields
 
 

@@ -170,9 +170,8 @@ def of_answer(nic: PodNic, result: CniResult) -> AssignedAddresses:
             "or ask for no address"
         )
         raise refused(entry, "ips", problem, remedy)
-    routes = tuple(
-        NetworkRoute(one.to, one.via) for one in result.routes if one.table in (None, _MAIN_TABLE)
-    )
+    led = (one for one in result.routes if one.table in (None, _MAIN_TABLE))
+    routes = tuple(NetworkRoute(one.to, one.via) for one in led)
     return AssignedAddresses(entry.ask.interface, addresses, routes)
 
 

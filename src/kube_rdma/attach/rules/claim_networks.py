@@ -102,10 +102,8 @@ def granted(
         for share in reversed(one.shares)
         if (one.resource, share) in booked
     }
-    return tuple(
-        _granted(booked[key], container, pools)
-        for key, container in reversed(tuple(shares.items()))
-    )
+    in_order = reversed(tuple(shares.items()))
+    return tuple(_granted(booked[key], container, pools) for key, container in in_order)
 
 
 def _granted(share: ClaimShare, container: str, pools: Mapping[str, Pool]) -> GrantedShare:

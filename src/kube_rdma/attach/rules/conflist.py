@@ -418,10 +418,8 @@ def unplan(files: tuple[cni.ConfFile, ...]) -> cni.ConfPlan:
     present = networks(files)
     wanted = {file.name: without(file.text) for file, _ in present if file.name not in OWN_FILES}
     stays = _still_called(present)
-    notes = tuple(
-        f"{name} stays, without kube-rdma: a meta-plugin calls it for the cluster's network"
-        for name in stays
-    )
+    why = "without kube-rdma: a meta-plugin calls it for the cluster's network"
+    notes = tuple(f"{name} stays, {why}" for name in stays)
     return _compared(files, wanted | stays, cni.ConfPlan(cni.Wiring.NONE, notes=notes))
 
 
@@ -444,16 +442,12 @@ def with_leftovers(made: cni.ConfPlan, over: Collection[str]) -> cni.ConfPlan:
     Cello passes over nothing: it calls the plugin that is gone, and the pod does not start.
     """
     if POD_NETWORKS not in dict(made.readers):
-        notes = (
-            f"{name} is passed over, for its plugin {CELLO_RDMA} is not there" for name in over
-        )
+        why = f"for its plugin {CELLO_RDMA} is not there"
+        notes = (f"{name} is passed over, {why}" for name in over)
         return replace(made, notes=(*made.notes, *notes))
     wrong = {_answers(name, CELLO_RDMA) for name in over}
-    right = (
-        f"Pods that name {RDMA} fail until {name} is removed, for its plugin {CELLO_RDMA} is not "
-        "there; then they go to kube-rdma"
-        for name in over
-    )
+    why = f"for its plugin {CELLO_RDMA} is not there; then they go to kube-rdma"
+    right = (f"Pods that name {RDMA} fail until {name} is removed, {why}" for name in over)
     return replace(made, notes=(*(note for note in made.notes if note not in wrong), *right))
 
 
@@ -615,9 +609,8 @@ def _compared(
     files: Iterable[cni.ConfFile], wanted: dict[str, str], goal: cni.ConfPlan
 ) -> cni.ConfPlan:
     current = {file.name: file.text for file in files}
-    writes = tuple(
-        cni.ConfFile(name, text) for name, text in wanted.items() if current.get(name) != text
-    )
+    changed = ((name, text) for name, text in wanted.items() if current.get(name) != text)
+    writes = tuple(cni.ConfFile(name, text) for name, text in changed)
     removes = tuple(name for name in current if name in OWN_FILES and name not in wanted)
     return replace(goal, writes=writes, removes=removes)
 

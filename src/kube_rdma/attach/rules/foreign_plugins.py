@@ -19,6 +19,7 @@ from typing import Any
 from kube_base.errors import Broken, Refused, refuse_all
 from kube_base.foreign_json import Undecodable, decoded
 from kube_rdma.attach.rules.placement import Choice, choices, not_lent
+from kube_rdma.attach.rules.plan import everywhere
 from kube_rdma.attach.rules.requests import refused
 from kube_rdma.model.attach import kinds
 from kube_rdma.model.attach.attachment import (
@@ -64,9 +65,7 @@ def refuse_missing(entries: Sequence[MatchedEntry], folder: str, installed: Sequ
     """Raise Refused for networks whose plugins are not in the node's folder of CNI binaries."""
     names = frozenset(installed)
     called = (
-        one
-        for one in entries
-        if isinstance(one.network, kinds.ForeignNetwork) or one.network.ipam_plugin
+        one for one in entries if one.network.ipam_plugin or one.network.kind is NetworkKind.OTHER
     )
     refuse_all(fault for entry in called for fault in _missing(entry, folder, names))
 
@@ -135,10 +134,7 @@ def _plan(entry: MatchedEntry, choice: Choice | None, lent: str | None) -> Plan:
         remedy = "Remove default, or write the route with its gateway"
         raise refused(entry, "traffic.routes.default", problem, remedy)
     wanted = [(route.to, route.via) for route in entry.ask.routes]
-    wanted += [
-        (ip_network("0.0.0.0/0" if via.version == 4 else "::/0"), via)
-        for via in entry.ask.default_routes
-    ]
+    wanted += [(everywhere(via), via) for via in entry.ask.default_routes]
     return Plan(
         interface=name,
         network=entry.network.name,
@@ -304,11 +300,8 @@ def _missing(entry: MatchedEntry, folder: str, installed: frozenset[str]) -> Ite
             remedy = f'{remedy}, or make it the first one with "master": true'
         yield refused(entry, "name", problem, remedy)
         return
-    types = [
-        kind
-        for one in plugins
-        for kind in (str(one["type"]), str(_object(one, "ipam").get("type") or ""))
-    ]
+    pairs = ((one["type"], _object(one, "ipam").get("type") or "") for one in plugins)
+    types = [str(kind) for pair in pairs for kind in pair]
     for kind in dict.fromkeys(filter(None, types)):
         if kind == PLUGIN:
             problem = f"{PLUGIN} cannot be called for this network: it does not make such a link"

@@ -65,9 +65,8 @@ def wanted(
             return None  # a MAC, or a card that is not known
     physical = [above[at[name]] for name in interfaces if name in at]
     interfaces += [name for pci in physical if pci for name in on.get(pci, ())]
-    bonds = {
-        each.name: each.master for one in survey.functions for each in one.netdevs if each.bonded
-    }
+    netdevs = [each for one in survey.functions for each in one.netdevs]
+    bonds = {each.name: each.master for each in netdevs if each.bonded}
     interfaces += [bond for name in interfaces if (bond := bonds.get(name))]
     return tuple(dict.fromkeys(interfaces))
 

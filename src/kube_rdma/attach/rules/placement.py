@@ -443,11 +443,8 @@ def _rdma(
 
 def soft_links(card: Card) -> tuple[tuple[str, str], ...]:
     """Return the soft RDMA devices of a card, name and kind: siw speaks iWARP, rxe RoCE."""
-    return tuple(
-        (one.name, "siw" if one.node_type == _IWARP else "rxe")
-        for one in card.devices
-        if one.is_soft
-    )
+    soft = (one for one in card.devices if one.is_soft)
+    return tuple((one.name, "siw" if one.node_type == _IWARP else "rxe") for one in soft)
 
 
 def _refuse_too_many(entries: Sequence[MatchedEntry], granted: Sequence[GrantedShare]) -> None:
@@ -457,10 +454,8 @@ def _refuse_too_many(entries: Sequence[MatchedEntry], granted: Sequence[GrantedS
         if resource is None or any(one.bind is Bind.POOL for one in shares):
             continue
         if shares and len(asking) > len(shares):
-            problem = (
-                f"{len(asking)} networks need a share of {resource} each, and the pod holds "
-                f"{len(shares)}"
-            )
+            need = f"{len(asking)} networks need a share of {resource} each"
+            problem = f"{need}, and the pod holds {len(shares)}"
             remedy = f"Ask for {resource}: {len(asking)}, or remove networks"
             raise refused(asking[len(shares)], "resource", problem, remedy)
 

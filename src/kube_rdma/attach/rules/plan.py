@@ -334,7 +334,7 @@ def _main_routes(
                 beyond = _is_beyond(route.via, given)
                 own.append(steps.AddRoute(name, route.to, _via(route, given), onlink=beyond))
         own += [
-            steps.AddRoute(name, _everywhere(hop), hop, onlink=_is_beyond(hop, given))
+            steps.AddRoute(name, everywhere(hop), hop, onlink=_is_beyond(hop, given))
             for hop in nic.entry.ask.default_routes
         ]
         routes[name] = tuple(own)
@@ -351,10 +351,10 @@ def _own_table(given: AssignedAddresses, table: int) -> Iterator[steps.Step]:
             routes.setdefault(subnet, steps.AddRoute(name, subnet, None, address.address, table))
     for address in given.addresses:
         if address.gateway:
-            everywhere = _everywhere(address.gateway)
+            default = everywhere(address.gateway)
             beyond = _is_beyond(address.gateway, given)
-            leads = steps.AddRoute(name, everywhere, address.gateway, None, table, beyond)
-            routes.setdefault(everywhere, leads)
+            leads = steps.AddRoute(name, default, address.gateway, None, table, beyond)
+            routes.setdefault(default, leads)
     for route in given.routes:
         if any(address.address.version == route.to.version for address in given.addresses):
             hop, beyond = _via(route, given), _is_beyond(route.via, given)
@@ -377,7 +377,8 @@ def _is_beyond(gateway: Address | None, given: AssignedAddresses) -> bool:
     return gateway is not None and not any(gateway in subnet for subnet in subnets)
 
 
-def _everywhere(gateway: Address) -> Subnet:
+def everywhere(gateway: Address) -> Subnet:
+    """Return the destination of a default route over a gateway of this family."""
     return ip_network("0.0.0.0/0" if gateway.version == 4 else "::/0")
 
 

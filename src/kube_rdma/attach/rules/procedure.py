@@ -143,9 +143,8 @@ def match(request: NetworkRequest, granted: tuple[attachment.GrantedShare, ...])
     """Match entries with networks; raise Refused with all entries that cannot be met."""
     # Who calls for one network has chosen the plugin, so it is kube-rdma's without a share too.
     holding = request.called or bool(granted)
-    entries = requests.match_entries(
-        request.asks, request.networks, holding=holding, others=request.others
-    )
+    asks, networks, others = request.asks, request.networks, request.others
+    entries = requests.match_entries(asks, networks, holding=holding, others=others)
     if any(ask.by_pod_networks for ask in request.asks):
         requests.refuse_traffic(entries)
         requests.refuse_count(entries, granted)

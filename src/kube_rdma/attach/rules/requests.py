@@ -128,9 +128,8 @@ def match_entries(
         if ask.held is not None:
             faults.extend(_misfit(entry, ask.held[0]))
         if not holding and _is_plain(entry):
-            shared = {
-                name: getattr(network, name) for name in kinds.ForeignNetwork.__struct_fields__
-            }
+            fields = kinds.ForeignNetwork.__struct_fields__
+            shared = {name: getattr(network, name) for name in fields}
             entry = replace(entry, network=kinds.ForeignNetwork(**shared))
         if not isinstance(entry.network, kinds.ForeignNetwork):
             try:

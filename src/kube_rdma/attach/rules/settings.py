@@ -154,9 +154,8 @@ def _gid_index(used: Sequence[UsedDevice]) -> tuple[int | None, str]:
         return indexes.pop(), ""
     if not ethernet:
         return None, ""
-    shown = ", ".join(
-        f"{one.name} {'none' if one.gid_index is None else one.gid_index}" for one in ethernet
-    )
+    indexes_shown = ((one.name, one.gid_index) for one in ethernet)
+    shown = ", ".join(f"{name} {'none' if at is None else at}" for name, at in indexes_shown)
     return None, f"# No GID index, for there is one for all devices, and theirs are: {shown}.\n"
 
 

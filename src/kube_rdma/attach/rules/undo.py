@@ -130,10 +130,8 @@ def _made_rdma(step: steps.MakeRdma, seen: PodView) -> str:
 
 
 def _moved_rdma(step: steps.MoveRdma, seen: PodView) -> str:
-    is_there = any(
-        one.name == step.device or (step.pci is not None and one.pci == step.pci)
-        for one in seen.rdma
-    )
+    by_pci = step.pci is not None and any(one.pci == step.pci for one in seen.rdma)
+    is_there = by_pci or any(one.name == step.device for one in seen.rdma)
     return "" if is_there else f"the RDMA device {step.device} is not there"
 
 

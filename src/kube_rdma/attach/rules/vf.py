@@ -125,11 +125,8 @@ def refuse_late_mac(entry: MatchedEntry, link: HostLink, card: Card | None) -> N
         return
     asked = entry.mac and entry.network.rdma
     devices = card.devices if card else ()
-    lacking = [
-        one
-        for one in devices
-        if one.node_guid and not one.is_soft and not is_usable_guid(guid_of_sysfs(one.node_guid))
-    ]
+    hard = [one for one in devices if one.node_guid and not one.is_soft]
+    lacking = [one for one in hard if not is_usable_guid(guid_of_sysfs(one.node_guid))]
     if asked and lacking:
         place = link.virtual
         problem = (
