@@ -303,7 +303,12 @@ class _Plugin:
             parts["claims"] = needs.claims.run
         if needs.ready:
             networks = (needs.networks.until_settled,) if needs.networks else ()
-            registered = partial(self._until_registered, offers)
+
+            async def registered() -> str:
+                await self._sure.wait()
+                resources = await offers.until_registered()
+                return f"Resources: {', '.join(resources) or 'none'}."
+
             parts["ready file"] = partial(needs.ready.run, registered, *networks)
         if needs.policies:
             parts["node policies"] = partial(needs.policies.follow, self._policies_seen)
@@ -477,11 +482,6 @@ class _Plugin:
             self._doubt()
         else:
             self._sure.set()
-
-    async def _until_registered(self, offers: ResourceServers) -> str:
-        await self._sure.wait()
-        resources = await offers.until_registered()
-        return f"Resources: {', '.join(resources) or 'none'}."
 
     async def _tell_followers(self, offers: ResourceServers) -> None:
         """Hand the offer to late binding, Allocate's answers, claims and pod networks."""
