@@ -206,12 +206,8 @@ class VirtualFunctions:
         now = asyncio.get_running_loop().time()
         self._leaving = {act: self._leaving.get(act, now) for act in plan.acts if act.now}
         physical = {act.physical for act in self._leaving}
-        self._gone_soon = frozenset(
-            CardId(address)
-            for function in survey.functions
-            if function.seat.pci in physical
-            for address in function.seat.virtual_functions
-        )
+        above = (one.seat for one in survey.functions if one.seat.pci in physical)
+        self._gone_soon = frozenset(CardId(at) for seat in above for at in seat.virtual_functions)
         self._failed = {act: at for act, at in self._failed.items() if act in plan.acts}
         unended = _ends(survey, self._begun.intersection(plan.kept))
         times = {act: self._due(act, now) for act in (*plan.acts, *unended)}

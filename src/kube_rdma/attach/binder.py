@@ -349,11 +349,8 @@ class Binder(LateBinding):
         if doubted := rules.doubtful(promises, bindings, held):
             living = [one for one in await self._needs.sandboxes() if one.ready]
             uids, pods = {one.uid for one in living}, {one.pod for one in living}
-            gone |= {
-                one.container
-                for one in doubted
-                if not (one.uid in uids if one.uid else one.pod in pods)
-            }
+            ended = [b for b in doubted if not (b.uid in uids if b.uid else b.pod in pods)]
+            gone |= {one.container for one in ended}
         pools = (pool for pool in self._pools.values() if terms(pool.spec).owns)
         owned = {card.id for pool in pools for card in pool.cards}
         return rules.BindingSnapshot(promises, bindings, files, held, gone, owned)

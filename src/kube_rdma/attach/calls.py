@@ -437,14 +437,11 @@ class PluginAddresses(_Endpoint):
         routes = (*conf.routes, *(LinkRoute(one.to, one.via) for one in given.routes))
         if call.interface != FIRST:  # the plugin would put them into the pod's main table
             routes = tuple(one for one in routes if not is_default(one.to))
-        return CniResult(
-            addresses=tuple(
-                LinkAddress(ip_interface((one.address, one.prefix)), one.gateway)
-                for one in given.addresses
-            ),
-            routes=routes,
-            dns=conf.dns,
+        addresses = tuple(
+            LinkAddress(ip_interface((one.address, one.prefix)), one.gateway)
+            for one in given.addresses
         )
+        return CniResult(addresses=addresses, routes=routes, dns=conf.dns)
 
     async def _nic(self, call: Call) -> NicRequest:
         """Return the request to IPAM; raise Refused with all faults of the block."""

@@ -174,12 +174,9 @@ class PlanExecutor:
 
     def beside(self, key: AttachmentKey) -> tuple[Plan, ...]:
         """Return the plans of other keys of the same sandbox, made or being made."""
-        return tuple(
-            plan
-            for other, attachment in self.by_key.items()
-            if other.container == key.container and other != key
-            for plan in attachment.plans
-        )
+        every = self.by_key.items()
+        same = ((other, one) for other, one in every if other.container == key.container)
+        return tuple(plan for other, one in same if other != key for plan in one.plans)
 
     async def ready(self, calls: Iterable[CallPlugin]) -> None:
         """Raise for CNI plugins that this machine cannot run, before anything is begun."""

@@ -78,7 +78,7 @@ from kube_rdma.model.card import CardId
 from kube_rdma.model.holdings import Holding
 from kube_rdma.model.ipam import BootId, NodeName
 from kube_rdma.model.kubernetes import PodState
-from kube_rdma.model.pools import FunctionPlace, FunctionSettings, PodDeviceUse, Pool
+from kube_rdma.model.pools import FunctionPlace, FunctionReports, PodDeviceUse, Pool
 from kube_rdma.pools.kubelet_view import KubeletView
 from kube_rdma.pools.rails import NodeRails
 from kube_rdma.pools.rules.absence import attached_cards
@@ -218,9 +218,7 @@ def host_ways(links: Sequence[SeenLink]) -> tuple[LinkWays, ...]:
         return rtnl_read.link_ways(netlink, own)
 
 
-def host_functions(
-    places: Sequence[FunctionPlace],
-) -> tuple[tuple[FunctionPlace, FunctionSettings], ...]:
+def host_functions(places: Sequence[FunctionPlace]) -> FunctionReports:
     """Return the settings of virtual functions whose physical one is in the node's namespace."""
     with rtnl_read.open_rtnl() as netlink:
         return seen_functions(netlink, places)

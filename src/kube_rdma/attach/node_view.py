@@ -49,7 +49,7 @@ from kube_rdma.model.ipam import (
 )
 from kube_rdma.model.kubernetes import PodState
 from kube_rdma.model.late_binding import ContainerId, Edits, HeldShare, PodName
-from kube_rdma.model.pools import Attach, FunctionPlace, FunctionSettings, Pool, PoolSpec, ShareId
+from kube_rdma.model.pools import Attach, FunctionPlace, FunctionReports, Pool, PoolSpec, ShareId
 from kube_rdma.pools.kubelet_view import KubeletView
 from kube_rdma.pools.rules.allocation import grant, granted_cards
 from kube_rdma.pools.rules.modes import terms
@@ -82,9 +82,7 @@ async def _not_reported(_: PodName, __: Sequence[attachment.AttachedInterface]) 
 
 
 Links = Callable[[Sequence[str] | None], tuple[attachment.SeenLink, ...]]
-AskFunctions = Callable[
-    [Sequence[FunctionPlace]], tuple[tuple[FunctionPlace, FunctionSettings], ...]
-]
+AskFunctions = Callable[[Sequence[FunctionPlace]], FunctionReports]
 
 
 class NodeViewDependencies(Frozen):
@@ -300,9 +298,7 @@ class NodeView:
         owned = tuple((card, pool.spec.resource) for pool in pools for card in pool.cards)
         return replace(host, owned=owned)
 
-    async def settings(
-        self, functions: Sequence[FunctionPlace]
-    ) -> tuple[tuple[FunctionPlace, FunctionSettings], ...]:
+    async def settings(self, functions: Sequence[FunctionPlace]) -> FunctionReports:
         """Return the present settings of these virtual functions.
 
         Their physical functions alone are asked: one answer has all of its virtual ones.

@@ -184,12 +184,8 @@ def findings(snapshot: Snapshot) -> tuple[Finding, ...]:
 
 def _block_findings(snapshot: Snapshot) -> Iterator[Finding]:
     for block in snapshot.blocks:
-        here = [
-            subpool
-            for parts in snapshot.subpools.values()
-            for subpool in parts
-            if subpool.network == block.key.network
-        ]
+        every = (subpool for parts in snapshot.subpools.values() for subpool in parts)
+        here = [subpool for subpool in every if subpool.network == block.key.network]
         for error in reclaim.conflicts(block):
             yield Finding("", str(error), code="two holders")
         for error in reclaim.outside(block, here):
@@ -204,19 +200,15 @@ def _node_findings(snapshot: Snapshot) -> Iterator[Finding]:
             holders[holding.node] = holders.get(holding.node, 0) + count
     for node, count in sorted(holders.items()):
         if node not in snapshot.nodes:
-            yield Finding(
-                "",
+            problem = (
                 f"node {node} is gone and holds {counted(count)}; the controller frees them "
-                "when the node's Lease is old enough, `kube-rdma ip release` frees one now",
-                code="node gone",
+                "when the node's Lease is old enough, `kube-rdma ip release` frees one now"
             )
+            yield Finding("", problem, code="node gone")
     for lease in snapshot.leases:
         if lease.node not in snapshot.nodes and lease.node not in holders:
-            yield Finding(
-                "",
-                f"node {lease.node} is gone, and its lease ipam.{lease.node} is left",
-                code="node gone",
-            )
+            problem = f"node {lease.node} is gone, and its lease ipam.{lease.node} is left"
+            yield Finding("", problem, code="node gone")
 
 
 def _pool_findings(snapshot: Snapshot) -> Iterator[Finding]:

@@ -417,12 +417,8 @@ def _whereabouts(document: Document) -> IpamConf:
     gateways = (*(each.gateway for each in ranges), *(each.gateway for each in addresses))
     routes, left_out = _with_gateway(_routes(block.routes), gateways, [block.gateway])
     notes += left_out
-    base = IpamConf(
-        addresses=addresses,
-        routes=routes,
-        dns=block.dns.value() if block.dns else None,
-        notes=tuple(notes),
-    )
+    dns = block.dns.value() if block.dns else None
+    base = IpamConf(addresses=addresses, routes=routes, dns=dns, notes=tuple(notes))
     pool = ipam.IPPool(ipam.PoolName(block.type), ranges, network, excludes)
     return _with_pool(base, pool, document)
 

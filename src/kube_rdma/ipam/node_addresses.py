@@ -304,10 +304,8 @@ class NodeAddresses:
 
     def _is_low(self, pool: ipam.PoolName, rail: int | None) -> bool:
         pool_subpools = subpools_for(self._agent.catalog.get(pool, ()), rail)
-        return any(
-            subpool.is_shared and spare(self._agent.state, subpool) < subpool.block_size // 2
-            for subpool in pool_subpools
-        )
+        shared = (subpool for subpool in pool_subpools if subpool.is_shared)
+        return any(spare(self._agent.state, one) < one.block_size // 2 for one in shared)
 
     def _lost(self) -> tuple[Broken, ...]:
         if self.now() < self._agent.recall_until:

@@ -166,11 +166,8 @@ def lease(
     if not name.startswith(LEASE_PREFIX):
         remedy = f"Take its label {LEASE_LABEL[0]} away"
         raise Refused("it is not a node's lease for IPAM", remedy=remedy, where=f"Lease {name}")
-    ours = {
-        key.removeprefix(_ANNOTATION): value
-        for key, value in annotations.items()
-        if key.startswith(_ANNOTATION)
-    }
+    marked = [pair for pair in annotations.items() if pair[0].startswith(_ANNOTATION)]
+    ours = {key.removeprefix(_ANNOTATION): value for key, value in marked}
     place = f"Lease {name}: metadata.annotations"
     notes = _part(msgspec.json.encode(ours), _LeaseNotes, place)
     return ipam.NodeLease(

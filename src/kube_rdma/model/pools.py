@@ -63,6 +63,10 @@ class FunctionPlace(Frozen):
     number: int
 
 
+FunctionReports = tuple[tuple[FunctionPlace, FunctionSettings], ...]
+"""The settings of virtual functions as their physical ones report them."""
+
+
 class SetFunction(Frozen):
     """Set up a virtual function through its physical one, which stays on the node.
 

@@ -41,11 +41,8 @@ class NodeEvent(StrEnum):
     @property
     def is_warning(self) -> bool:
         """Return whether a person has to act; the others end by themselves."""
-        return self not in {
-            self.MODE_CHANGE_PENDING,
-            self.MODE_CHANGE_APPLIED,
-            self.FUNCTIONS_PENDING,
-        }
+        changes = (self.MODE_CHANGE_PENDING, self.MODE_CHANGE_APPLIED)
+        return self not in (*changes, self.FUNCTIONS_PENDING)
 
 
 class NodeEvents:

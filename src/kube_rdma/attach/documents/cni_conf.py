@@ -204,6 +204,10 @@ def network(call: Call, name: str, resource: str | None) -> tuple[NetworkDefinit
     if definition.ipam.yields:
         definition, addresses = _of_static(call, definition, document, conf)
     others = decoded(call.config).get("runtimeConfig") or {}
+    # The MAC that Multus passes on to plugins that declare no capability.
+    arguments: Value = {key: value for key, value in call.args if key == "MAC"}
+    place = f"CNI_ARGS of network {call.network}"
+    old = Document(place, arguments, {(): TextPosition(1, 1)}, {})
     return definition, NetworkAsk(
         namespace=namespace,
         network=own_name,
@@ -211,7 +215,7 @@ def network(call: Call, name: str, resource: str | None) -> tuple[NetworkDefinit
         source=definition.network.source,
         addresses=addresses,
         passed_on=passed_on,
-        mac=runtime.mac or _mac(call),
+        mac=runtime.mac or validate(_OldArgs, old).mac,
         guid=runtime.guid,
         argued_guid=with_colons(conf.args.cni.guid).lower() or None,
         configured=conf.args.cni.configured == "configured",
@@ -340,14 +344,6 @@ def _with_gateway(address: InterfaceAddress, call: Call) -> InterfaceAddress:
     subnet = ip_network((address.address, address.prefix), strict=False)
     inside = [gateway for gateway in gateways if gateway in subnet]
     return replace(address, gateway=inside[-1]) if inside else address
-
-
-def _mac(call: Call) -> str | None:
-    """Return the MAC that Multus passes on to plugins that declare no capability."""
-    arguments: Value = {key: value for key, value in call.args if key == "MAC"}
-    source = f"CNI_ARGS of network {call.network}"
-    document = Document(source, arguments, {(): TextPosition(1, 1)}, {})
-    return validate(_OldArgs, document).mac
 
 
 def _asked(texts: Iterable[str], document: Document) -> tuple[AskedAddress, ...]:

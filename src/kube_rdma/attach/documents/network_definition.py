@@ -464,12 +464,9 @@ def _definition(base: kinds.ForeignNetwork, parts: Sequence[Section]) -> Network
     for _, plugin in plugins[1:]:
         if isinstance(plugin, Tuning):
             settings = plugin.settings
-            network = replace(
-                network,
-                mac=settings.mac or network.mac,
-                mtu=settings.mtu or network.mtu,
-                sysctls=(*network.sysctls, *settings.sysctls),
-            )
+            mac, mtu = settings.mac or network.mac, settings.mtu or network.mtu
+            sysctls = (*network.sysctls, *settings.sysctls)
+            network = replace(network, mac=mac, mtu=mtu, sysctls=sysctls)
     return NetworkDefinition(network, ipam, tuple(warnings))
 
 

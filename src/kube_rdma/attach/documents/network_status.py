@@ -76,15 +76,9 @@ def pod_networks_status(
         addresses = [str(one.address.ip) for one in result.addresses]
         mac = link.mac if link else ""
         entries.append(_block(cluster, link.name if link else "", addresses, mac))
-    entries += [
-        _block(
-            one.network.partition("/")[2],
-            one.interface,
-            [str(each.address) for each in one.addresses],
-            one.mac,
-        )
-        for one in attached
-    ]
+    for one in attached:
+        addresses = [str(each.address) for each in one.addresses]
+        entries.append(_block(one.network.partition("/")[2], one.interface, addresses, one.mac))
     return _joined(entries)
 
 

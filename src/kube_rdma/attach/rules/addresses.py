@@ -157,10 +157,8 @@ def of_answer(nic: PodNic, result: CniResult) -> AssignedAddresses:
     Routes of other tables are left out: kube-rdma gives each interface one of its own. Raise
     Refused where the pod asks for an address that is not in the answer.
     """
-    addresses = tuple(
-        InterfaceAddress(one.address.ip, one.address.network.prefixlen, one.gateway)
-        for one in result.addresses
-    )
+    pairs = ((one.address, one.gateway) for one in result.addresses)
+    addresses = tuple(InterfaceAddress(at.ip, at.network.prefixlen, via) for at, via in pairs)
     entry, got = nic.entry, [one.address for one in addresses]
     if untaken := [str(one.address) for one in entry.ask.addresses if one.address not in got]:
         plugin = entry.network.ipam_plugin

@@ -121,16 +121,12 @@ def documents(files: Iterable[cni.ConfFile]) -> list[Network]:
 
 def networks(files: Iterable[cni.ConfFile]) -> list[Network]:
     """Return those that a runtime would take, in its order."""
-    return [
-        (file, document)
-        for file, document in documents(files)
-        if (_is_full_list(document) if file.name.endswith(".conflist") else type_of(document))
-    ]
-
-
-def _is_full_list(document: Document) -> bool:
-    listed = document.get("plugins")
-    return isinstance(listed, list) and bool(listed) and all(map(type_of, listed))
+    taken = []
+    for file, document in documents(files):
+        listed = document.get("plugins") if file.name.endswith(".conflist") else [document]
+        if isinstance(listed, list) and listed and all(map(type_of, listed)):
+            taken.append((file, document))
+    return taken
 
 
 def is_list(document: Document) -> bool:
@@ -508,11 +504,7 @@ def _others(listed: Sequence[Any]) -> list[Any]:
 
     What has no mark and comes first is a network of kube-rdma's type that has nothing to say.
     """
-    return [
-        one
-        for place, one in enumerate(listed)
-        if not (_is_entry(one) if place else _is_marked(one))
-    ]
+    return [one for n, one in enumerate(listed) if not (_is_entry(one) if n else _is_marked(one))]
 
 
 def _behind(

@@ -68,13 +68,8 @@ def device_names(
     """Return the RDMA devices of an interface that was attached in an earlier call."""
     made = tuple(step.name for step in plan.steps if isinstance(step, MakeRdma))
     cards = (card for one in granted if one.held == plan.held for card in one.cards)
-    return made or tuple(
-        device.name
-        for card in cards
-        if card.id == plan.card
-        for device in card.devices
-        if not device.is_soft
-    )
+    devices = (device for card in cards if card.id == plan.card for device in card.devices)
+    return made or tuple(device.name for device in devices if not device.is_soft)
 
 
 def result(plan: attachment.Plan, attached: attachment.AttachedInterface, netns: str) -> CniResult:

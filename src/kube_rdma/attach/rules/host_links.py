@@ -100,11 +100,8 @@ def with_ways(host: HostNetwork, ways: Iterable[LinkWays]) -> HostNetwork:
 
 def host_network(survey: Survey, links: Sequence[SeenLink]) -> HostNetwork:
     """Return the node's interfaces, each with the function below it, without those of pods."""
-    netdevs = {
-        netdev.name: (function.seat.pci, netdev)
-        for function in survey.functions
-        for netdev in function.netdevs
-    }
+    pairs = ((one, netdev) for one in survey.functions for netdev in one.netdevs)
+    netdevs = {netdev.name: (one.seat.pci, netdev) for one, netdev in pairs}
     numbers = {str(link.name): link.index for link in links}
     virtual = dict(_virtual(survey, numbers))
     host_links = []
@@ -131,11 +128,8 @@ def host_network(survey: Survey, links: Sequence[SeenLink]) -> HostNetwork:
     soft = any(device.is_soft for device in survey.devices)
     cards = node_cards(survey) if soft else ()
     soft_kind = next((kind for card in cards for _, kind in soft_links(card)), None)
-    guids = tuple(
-        (device.name, device.pci, guid)
-        for device in survey.devices
-        if (guid := _usable_guid(device.node_guid))
-    )
+    usable = ((device, _usable_guid(device.node_guid)) for device in survey.devices)
+    guids = tuple((device.name, device.pci, guid) for device, guid in usable if guid)
     return HostNetwork(tuple(host_links), survey.namespace_mode, soft_kind, guids)
 
 

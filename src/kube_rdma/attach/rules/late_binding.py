@@ -115,11 +115,8 @@ class Stale(Frozen):
 
 def holders(holdings: Iterable[Holding]) -> dict[HeldShare, PodName]:
     """Return by share the pod that holds it."""
-    return {
-        (one.resource, share): PodName(one.namespace, one.pod)
-        for one in holdings
-        for share in one.shares
-    }
+    each = ((one, share) for one in holdings for share in one.shares)
+    return {(one.resource, share): PodName(one.namespace, one.pod) for one, share in each}
 
 
 def promise(

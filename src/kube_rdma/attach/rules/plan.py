@@ -187,11 +187,8 @@ def _whole(nic: PodNic, leased: Mapping[InterfaceName, AssignedAddresses]) -> As
     """Return all addresses and routes of the interface: of pool, documents and pod."""
     network, ask = nic.network, nic.entry.ask
     given = leased.get(ask.interface, AssignedAddresses(ask.interface))
-    asked = [
-        InterfaceAddress(one.address, one.prefix)
-        for one in ask.addresses
-        if one.prefix is not None and not network.pools and not network.ipam_plugin
-    ]
+    own = () if network.pools or network.ipam_plugin else ask.addresses
+    asked = [InterfaceAddress(one.address, one.prefix) for one in own if one.prefix is not None]
     routes = tuple(dict.fromkeys((*network.routes, *given.routes)))
     return replace(given, addresses=(*given.addresses, *network.static, *asked), routes=routes)
 
@@ -398,12 +395,8 @@ def _refuse_default_routes(
     placed: Sequence[tuple[PodNic, AssignedAddresses]], called: Sequence[Plan]
 ) -> None:
     """Raise Refused for a second default route of a family."""
-    first = {
-        step.to.version: str(step.name)
-        for plan in called
-        for step in plan.steps
-        if isinstance(step, steps.AddRoute) and is_default(step.to)
-    }
+    routes = (one for plan in called for one in plan.steps if isinstance(one, steps.AddRoute))
+    first = {one.to.version: str(one.name) for one in routes if is_default(one.to)}
     for nic, _ in placed:
         for index, gateway in enumerate(nic.entry.ask.default_routes):
             if other := first.get(gateway.version):

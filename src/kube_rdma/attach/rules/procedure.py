@@ -28,7 +28,7 @@ from kube_rdma.model.card import Card
 from kube_rdma.model.device import CharKind, Device, Gid, GidType, LinkLayer
 from kube_rdma.model.ipam import Address, InterfaceName, IPPool, gid_of
 from kube_rdma.model.late_binding import Edits, HeldShare, UsedDevice
-from kube_rdma.model.pools import FunctionPlace, FunctionSettings
+from kube_rdma.model.pools import FunctionPlace, FunctionReports
 from kube_rdma.model.settings import PlacedNet
 
 NO_CLAIMS: Mapping[str, str] = MappingProxyType({})
@@ -171,7 +171,7 @@ def locate(
 
 def settle(
     before: LocatedNics,
-    settings: Iterable[tuple[FunctionPlace, FunctionSettings]] | None = None,
+    settings: FunctionReports | None = None,
     others: Sequence[attachment.Attachment] = (),
     claimed: Mapping[str, str] = NO_CLAIMS,
 ) -> SettledNics:
@@ -263,16 +263,12 @@ def conclude(
     if plan.placed.called:
         called = foreign_plugins.attached(entries, plan.placed.called, before.view, results)
     dns = {one.interface: one.dns for one in results}
-    own = (
-        replace(one, dns=dns.get(one.interface, nic.network.dns))
-        for one, nic in zip(
-            attached(plan.own, before.nics, before.view, devices), before.nics, strict=True
-        )
-    )
-    return Outcome(
-        requests.in_order(entries, (*own, *called)),
-        edits(before.used, plan.placed.matched.granted, devices, rdma_cm),
-    )
+    made = attached(plan.own, before.nics, before.view, devices)
+    seen = zip(made, before.nics, strict=True)
+    own = (replace(one, dns=dns.get(one.interface, nic.network.dns)) for one, nic in seen)
+    interfaces = requests.in_order(entries, (*own, *called))
+    by_share = edits(before.used, plan.placed.matched.granted, devices, rdma_cm)
+    return Outcome(interfaces, by_share)
 
 
 # What became of an attachment, for status and late binding: its plan, and a fresh look at the pod.

@@ -94,11 +94,8 @@ def decide(seen: RepairView, before: RepairState, now: float) -> RepairDecision:
         content=before.content & {one.container for one in seen.sandboxes},
     )
     missing = tuple(one for one in lacking.values() if _due(state, one.container) <= now)
-    orphans = tuple(
-        container
-        for container, since in state.absent.items()
-        if container in seen.gone or since + ABSENT <= now
-    )
+    unknown = state.absent.items()
+    orphans = tuple(key for key, since in unknown if key in seen.gone or since + ABSENT <= now)
     return RepairDecision(missing, orphans, state)
 
 
@@ -261,11 +258,8 @@ def evictable(
     future is judged like one from the past. A pod that replaces an evicted one waits, each time
     twice as long.
     """
-    return [
-        one
-        for one in asked
-        if _may_go(*one) and abs(now - one[1].at) <= FRESH and not _waits(one[0], now, turns)
-    ]
+    fresh = (one for one in asked if _may_go(*one) and abs(now - one[1].at) <= FRESH)
+    return [one for one in fresh if not _waits(one[0], now, turns)]
 
 
 def turn(asked: RestartCandidate, turns: EvictionTurns) -> tuple[object, ...]:

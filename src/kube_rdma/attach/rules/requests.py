@@ -172,12 +172,8 @@ def refuse_count(
         pooled = any(one.bind is Bind.POOL for one in shares)
         asking = [entry for entry in entries if entry.network.resource == resource]
         if len(shares) > len(asking) and resource == RESOURCE:
-            free = [
-                one
-                for one in entries
-                if one.network.resource is None
-                and not isinstance(one.network, kinds.ForeignNetwork)
-            ]
+            untied = (one for one in entries if one.network.resource is None)
+            free = [one for one in untied if not isinstance(one.network, kinds.ForeignNetwork)]
             asking += free[: len(shares) - len(asking)]
         if resource is None or pooled or len(asking) == len(shares):
             continue

@@ -231,8 +231,5 @@ def looked_at(plans: Sequence[Plan]) -> tuple[tuple[str, ...], tuple[FunctionPla
 
 def check(plan: Plan, seen: PodView) -> tuple[str, ...]:
     """Return what is wrong with an attachment, one sentence each; none when it is as planned."""
-    return tuple(
-        f"{plan.interface} ({plan.network}): {problem}"
-        for step in plan.steps
-        if (problem := lacks(step, seen))
-    )
+    faults = (lacks(step, seen) for step in plan.steps)
+    return tuple(f"{plan.interface} ({plan.network}): {fault}" for fault in faults if fault)

@@ -22,7 +22,7 @@ refused here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from shlex import quote
 
 from kube_base.errors import Refused
@@ -33,7 +33,7 @@ from kube_rdma.model.attach import kinds
 from kube_rdma.model.attach.attachment import HostLink, MatchedEntry, PodNic, PodView
 from kube_rdma.model.card import Card
 from kube_rdma.model.device import guid_of_sysfs, is_usable_guid
-from kube_rdma.model.pools import FunctionPlace, FunctionSettings, SetFunction
+from kube_rdma.model.pools import FunctionReports, FunctionSettings, SetFunction
 
 _INFINIBAND = "infiniband"
 _USER_SPACE = ("vfio-pci", "uio_pci_generic", "igb_uio")  # drivers that make no interface
@@ -57,9 +57,7 @@ _CALLED = {
 UNTIL_IT_ENDS = "Wait until the pod that has it ends; the kubelet tries again"
 
 
-def with_settings(
-    nics: tuple[PodNic, ...], settings: Iterable[tuple[FunctionPlace, FunctionSettings]]
-) -> tuple[PodNic, ...]:
+def with_settings(nics: tuple[PodNic, ...], settings: FunctionReports) -> tuple[PodNic, ...]:
     """Return the NICs with what is known of their virtual functions."""
     by_place = dict(settings)
     return tuple(

@@ -299,11 +299,9 @@ class DeviceState:
 
     def _shares(self, candidate: Candidate) -> list[DeviceChoice]:
         """Return the choices of a device that may be had several times."""
-        return [
-            choice
-            for choice in self.choices
-            if choice.candidate.id == candidate.id and candidate.device.shared
-        ]
+        if not candidate.device.shared:
+            return []
+        return [choice for choice in self.choices if choice.candidate.id == candidate.id]
 
     def _needs_counters(self, candidate: Candidate) -> bool:
         """Return whether counters have to be left; a shared device with a holder took its own."""
@@ -490,11 +488,8 @@ class ClaimSearch:
                 text = f"request {request.name} asks for all devices, and pool {pool.name}"
                 raise ClaimRefused(f"{text} cannot be used now: {pool.fault}")
         self._look(len(self.candidates))
-        devices = tuple(
-            one
-            for one in self.candidates
-            if not (self._unselected(request, one) or self.state.short(request, one))
-        )
+        selected = (one for one in self.candidates if not self._unselected(request, one))
+        devices = tuple(one for one in selected if not self.state.short(request, one))
         return _PreparedRequest(request, len(devices), devices)
 
     def _unfit(self, request: ClaimRequest, candidate: Candidate) -> Objection | None:

@@ -159,10 +159,8 @@ def _facts(card: Card) -> Facts:
 def _pool_facts(pool: Pool) -> Facts:
     """Return what a device has of its pool; classes select by the resource."""
     resource = pool.spec.resource
-    return {
-        "mode": pool.spec.mode.value,
-        "resource": resource if len(resource.encode()) <= _TEXT else None,
-    }
+    known = resource if len(resource.encode()) <= _TEXT else None
+    return {"mode": pool.spec.mode.value, "resource": known}
 
 
 def _interface(card: Card, ports: Sequence[Port]) -> str | None:
@@ -314,11 +312,8 @@ def slices(
     devices = tuple(device for group in lists for device in group)
     if len(devices) <= most:
         return (devices,)
-    return tuple(
-        tuple(group[start : start + most])
-        for group in lists
-        for start in range(0, len(group), most)
-    )
+    parts = ((group, at) for group in lists for at in range(0, len(group), most))
+    return tuple(tuple(group[at : at + most]) for group, at in parts)
 
 
 def _rows(pool: Sequence[OfferedCard], most: int) -> Iterator[ListedDevice]:

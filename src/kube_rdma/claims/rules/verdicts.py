@@ -138,10 +138,8 @@ def _headline(world: claim.ClaimWorld, nodes: Sequence[claim.ClaimVerdict]) -> s
 def objections(verdict: claim.ClaimVerdict) -> str:
     """Return what is against its devices behind a colon, the most frequent first, or nothing."""
     counts = Counter(one.objection.reason for one in verdict.devices if one.objection)
-    parts = [
-        f"{count} {'is' if count == 1 else 'are'} {WORDS[reason]}"
-        for reason, count in counts.most_common()
-    ]
+    common = counts.most_common()
+    parts = [f"{count} {'is' if count == 1 else 'are'} {WORDS[why]}" for why, count in common]
     return f": {', '.join(parts)}" if parts else ""
 
 

@@ -159,10 +159,8 @@ def after_rollback(
 
 def missing(state: NodeAddressState, blocks: Blocks) -> bool:
     """Return whether the blocks lack addresses in use of a node whose right was not revoked."""
-    return any(
-        (holding.in_use | holding.kept) & ~held_by(blocks.get(key), state.node)
-        for key, holding in state.holdings.items()
-    )
+    needed = ((key, one.in_use | one.kept) for key, one in state.holdings.items())
+    return any(bits & ~held_by(blocks.get(key), state.node) for key, bits in needed)
 
 
 def recall(
@@ -259,10 +257,8 @@ def ahead_limit(state: NodeAddressState, blocks: Blocks, subpool: subpools.Subpo
     share = min(subpool.block_size, vacant // (2 * max(nodes, 1)))
     if vacant >= _ROOMY * subpool.block_size:
         return share
-    used = sum(
-        (holding.in_use & subpools.mask(subpool, key)).bit_count()
-        for key, holding in state.holdings.items()
-    )
+    own = (one.in_use & subpools.mask(subpool, key) for key, one in state.holdings.items())
+    used = sum(bits.bit_count() for bits in own)
     return min(share, max(_FIRST, 2 * used))
 
 
@@ -337,10 +333,7 @@ def _pins(block: ipam.Block | None, tenants: _Tenants, own: ipam.Bits) -> tuple[
     """
     tenants = {offset: owner for offset, owner in tenants.items() if own >> offset & 1}
     owners = set(tenants.values())
-    kept = [
-        pin
-        for pin in (block.pins if block else ())
-        if pin.offset not in tenants and pin.owner not in owners
-    ]
+    pins = block.pins if block else ()
+    kept = [pin for pin in pins if pin.offset not in tenants and pin.owner not in owners]
     kept += [ipam.Pin(owner, offset) for offset, owner in tenants.items() if owner]
     return tuple(sorted(kept, key=lambda pin: (pin.offset, pin.owner)))

@@ -247,17 +247,9 @@ def _allocation(
     nic: ipam.NicRequest, subpool: Subpool, address: ipam.Address
 ) -> ipam.AddressAllocation:
     r = range_of(subpool, address)
-    return ipam.AddressAllocation(
-        subpool.network,
-        nic.interface,
-        subpool.pool,
-        address,
-        r.subnet,
-        r.gateway,
-        subpool.cooldown,
-        nic.owner,
-        node_slice=subpool.node_slice,
-    )
+    place = (subpool.network, nic.interface, subpool.pool, address, r.subnet, r.gateway)
+    node_slice = subpool.node_slice
+    return ipam.AddressAllocation(*place, subpool.cooldown, nic.owner, node_slice=node_slice)
 
 
 def _summed(shortages: Iterable[Shortage]) -> tuple[Shortage, ...]:

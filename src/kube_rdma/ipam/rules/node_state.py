@@ -87,10 +87,8 @@ def suspend_right(state: NodeAddressState) -> NodeAddressState:
 
 def confirmed_bits(state: NodeAddressState) -> Mapping[ipam.BlockKey, ipam.Bits]:
     """Return the addresses that the node surely holds as long as it has the right."""
-    return {
-        key: ipam.Bits(holding.confirmed & ~holding.returning)
-        for key, holding in state.holdings.items()
-    }
+    held = state.holdings.items()
+    return {key: ipam.Bits(holding.confirmed & ~holding.returning) for key, holding in held}
 
 
 def extend_right(state: NodeAddressState, sent: float, duration: float) -> NodeAddressState:
@@ -112,10 +110,8 @@ def release(
     if record is None:
         return None
     allocations = tuple(
-        replace(allocation, cooling=True)
-        if interface in (None, allocation.interface)
-        else allocation
-        for allocation in record.allocations
+        replace(one, cooling=True) if interface in (None, one.interface) else one
+        for one in record.allocations
     )
     if allocations == record.allocations:
         return None

@@ -255,8 +255,5 @@ def _slices_in(subpool: Subpool, key: ipam.BlockKey) -> Iterator[ipam.Subnet]:
 
 def _taken(state: NodeAddressState, blocks: Blocks, subpool: Subpool) -> list[int]:
     """Return the first addresses of blocks in which other nodes hold addresses, sorted."""
-    return sorted(
-        key.first
-        for key, block in blocks.items()
-        if held(block) & ~held_by(block, state.node) & mask(subpool, key)
-    )
+    others = ((key, held(one) & ~held_by(one, state.node)) for key, one in blocks.items())
+    return sorted(key.first for key, bits in others if bits & mask(subpool, key))

@@ -88,11 +88,8 @@ def expired(
 
 def foreign_nodes(observations: Observations) -> tuple[ipam.NodeName, ...]:
     """Return the nodes that are gone and hold addresses, and never had a lease here."""
-    return tuple(
-        node
-        for node, seen in observations.nodes.items()
-        if not seen.is_own and seen.gone_since is not None
-    )
+    others = ((node, seen) for node, seen in observations.nodes.items() if not seen.is_own)
+    return tuple(node for node, seen in others if seen.gone_since is not None)
 
 
 def without_holder(block: ipam.Block, node: ipam.NodeName) -> ipam.Block | None:

@@ -205,15 +205,8 @@ def part(subpool: Subpool, node_slice: ipam.Subnet) -> Subpool | None:
     subnet = whole.subnet if per_node.is_one_subnet else node_slice
     ranges = (replace(whole, subnet=subnet, gateway=gateway, per_node=None),)
     runs, before = _touched(spans)
-    return replace(
-        subpool,
-        spans=spans,
-        ranges=ranges,
-        per_node=None,
-        node_slice=node_slice,
-        runs=runs,
-        before=before,
-    )
+    sliced = replace(subpool, spans=spans, ranges=ranges, runs=runs, before=before)
+    return replace(sliced, per_node=None, node_slice=node_slice)
 
 
 def slice_of(subpool: Subpool, address: ipam.Address) -> ipam.Subnet:
@@ -227,17 +220,9 @@ def slice_of(subpool: Subpool, address: ipam.Address) -> ipam.Subnet:
 def _subpool(
     pool: ipam.IPPool, ranges: tuple[ipam.IPRange, ...], spans: tuple[Interval, ...]
 ) -> Subpool:
-    return Subpool(
-        pool.name,
-        pool.network,
-        ipam.Family(ranges[0].subnet.version),
-        ranges[0].rail,
-        spans,
-        ranges,
-        *_touched(spans),
-        pool.block_size,
-        pool.cooldown,
-    )
+    family, rail = ipam.Family(ranges[0].subnet.version), ranges[0].rail
+    whole = (pool.name, pool.network, family, rail, spans, ranges)
+    return Subpool(*whole, *_touched(spans), pool.block_size, pool.cooldown)
 
 
 def _touched(spans: tuple[Interval, ...]) -> tuple[tuple[Interval, ...], tuple[int, ...]]:
@@ -315,17 +300,11 @@ def _faults(r: ipam.IPRange) -> Iterator[Refused]:
     ends = [end for end in (r.first, r.last, r.gateway) if end is not None]
     for end in ends:
         if end not in r.subnet:
-            yield Refused(
-                f"{end} is outside of {r.subnet}",
-                remedy="Write an address inside the subnet",
-                where=r.source,
-            )
+            problem = f"{end} is outside of {r.subnet}"
+            yield Refused(problem, remedy="Write an address inside the subnet", where=r.source)
     if r.first is not None and r.last is not None and int(r.first) > int(r.last):
-        yield Refused(
-            f"the range ends at {r.last}, before its start {r.first}",
-            remedy="Exchange start and end",
-            where=r.source,
-        )
+        problem = f"the range ends at {r.last}, before its start {r.first}"
+        yield Refused(problem, remedy="Exchange start and end", where=r.source)
 
 
 def _reserved(subnet: ipam.Subnet) -> Iterator[Interval]:
