@@ -137,6 +137,21 @@ EVICTED = (
 ALONE = "No controller owns the pod: delete it and create it again."
 
 
+Restart = Callable[[PodState, str | None], Awaitable[None]]
+
+
+async def request_restart(restart: Restart, pod: PodState, why: str | None) -> None:
+    """Ask for a pod's eviction, or (None) no more; what fails is asked for again by the next try.
+
+    A request that stays ends by its age.
+    """
+    try:
+        await restart(pod, why)
+    except KubeError as error:
+        name = f"{pod.namespace}/{pod.name}"
+        log.warning("restart request not written", pod=name, why=str(error))
+
+
 class OutdatedPods:
     """The pods of one node that hold the device nodes of another device, and their eviction.
 
@@ -146,7 +161,7 @@ class OutdatedPods:
 
     def __init__(
         self,
-        restart: Callable[[PodState, str | None], Awaitable[None]],
+        restart: Restart,
         tell: Callable[[PodState, str, str, bool], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -167,7 +182,7 @@ class OutdatedPods:
         why = f"{str(error).rstrip('.')}."
         remade = is_remade(pod)
         if remade:
-            await self._ask(pod, why)
+            await request_restart(self._restart, pod, why)
         self._tell(pod, "DeviceNodesOutdated", f"{why} {EVICTED if remade else ALONE}", True)
 
     async def attached(self, pod: PodState, interface: InterfaceName | None) -> None:
@@ -176,15 +191,7 @@ class OutdatedPods:
         self._refusals = {each: one for each, one in self._refusals.items() if each != key}
         others = any(uid == pod.uid for uid, _ in self._refusals)
         if RESTART in dict(pod.labels) and not others:
-            await self._ask(pod, None)
-
-    async def _ask(self, pod: PodState, why: str | None) -> None:
-        """Write the request; what fails is written at the next refusal, what stays ends by age."""
-        try:
-            await self._restart(pod, why)
-        except KubeError as error:
-            name = f"{pod.namespace}/{pod.name}"
-            log.warning("restart request not written", pod=name, why=str(error))
+            await request_restart(self._restart, pod, None)
 
 
 # The procedure of one call, between the endpoint that reads it and the executor.

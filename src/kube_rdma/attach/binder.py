@@ -389,11 +389,8 @@ class Binder(LateBinding):
 
 def _gone(bindings: Iterable[late_binding.Binding]) -> frozenset[late_binding.ContainerId]:
     """Return the sandboxes whose namespace is gone, where the host's namespaces are seen."""
-    return frozenset(
-        one.container
-        for one in bindings
-        if one.netns and Path(one.netns).parent.is_dir() and not Path(one.netns).exists()
-    )
+    seen = (one for one in bindings if one.netns and Path(one.netns).parent.is_dir())
+    return frozenset(one.container for one in seen if not Path(one.netns).exists())
 
 
 def _promise_name(nonce: late_binding.Nonce) -> str:

@@ -24,7 +24,7 @@ from kube_rdma.adapters.cluster.nodes import Pods
 from kube_rdma.adapters.kernel.pod.gids import crowded
 from kube_rdma.attach.cluster import NetworkObjects
 from kube_rdma.attach.documents import network_status
-from kube_rdma.attach.rules.claim_networks import granted
+from kube_rdma.attach.rules.claim_networks import granted, granted_share
 from kube_rdma.attach.rules.host_links import agree, host_network, may_leave, wanted, with_ways
 from kube_rdma.attach.rules.plan import gid_room, gids_wanted
 from kube_rdma.hardware.survey import SurveyCache
@@ -49,7 +49,7 @@ from kube_rdma.model.ipam import (
 )
 from kube_rdma.model.kubernetes import PodState
 from kube_rdma.model.late_binding import ContainerId, Edits, HeldShare, PodName
-from kube_rdma.model.pools import Attach, FunctionPlace, FunctionReports, Pool, PoolSpec, ShareId
+from kube_rdma.model.pools import FunctionPlace, FunctionReports, Pool, PoolSpec, ShareId
 from kube_rdma.pools.kubelet_view import KubeletView
 from kube_rdma.pools.rules.allocation import grant, granted_cards
 from kube_rdma.pools.rules.modes import terms
@@ -238,20 +238,12 @@ class NodeView:
 
     def _granted(self, pool: Pool, container: str, share: ShareId) -> attachment.GrantedShare:
         """Return a share with what Allocate gave early; after a restart, what it would give now."""
-        row, resource, shares = terms(pool.spec), pool.spec.resource, [pool.index[share]]
-        early = row.attach is Attach.NONE
-        nodes = self._asked.kubelet.given(resource, share) if early else ()
-        return attachment.GrantedShare(
-            container=container,
-            resource=resource,
-            share=share,
-            cards=granted_cards(pool, shares),
-            mode=pool.spec.mode,
-            bind=row.bind,
-            early=early,
-            device_files=pool.spec.device_files,
-            char_paths=nodes or (grant(pool, shares).char_paths if early else ()),
-        )
+        shares = [pool.index[share]]
+        whole = granted_share(container, pool, share, granted_cards(pool, shares))
+        if not whole.early:
+            return whole
+        given = self._asked.kubelet.given(whole.resource, share)
+        return replace(whole, char_paths=given or grant(pool, shares).char_paths)
 
     @property
     def _pools(self) -> Mapping[str, Pool]:

@@ -32,6 +32,7 @@ from kube_rdma.adapters.bulkhead import contained, object_failed
 from kube_rdma.adapters.cluster.kinds.pod import POD, pod_state
 from kube_rdma.adapters.cni.shim_files import AskingPods, Mark
 from kube_rdma.attach.annotated_networks import asking
+from kube_rdma.attach.attach import Restart, request_restart
 from kube_rdma.attach.calls import SandboxNetworks
 from kube_rdma.attach.executor import is_there
 from kube_rdma.attach.node_view import NodeContext
@@ -79,7 +80,7 @@ class RepairDependencies(Frozen):
     owed: Callable[[PodSandbox, PodState], bool]
     context: NodeContext
     # asks the controller to end a pod, with the reason, or (None) no more; raises KubeError
-    restart: Callable[[PodState, str | None], Awaitable[None]]
+    restart: Restart
     # records an Event about a pod: reason, sentence, is it a warning
     tell: Callable[[PodState, str, str, bool], None]
     # returns why a pod cannot have what it asks for on this node
@@ -186,7 +187,7 @@ class SandboxRepair:
         else:
             self._state = rules.asks_for_nothing(self._state, sandbox.container)
         if RESTART in dict(pod.labels):
-            await self._want(pod, None)
+            await request_restart(self._needs.restart, pod, None)
 
     async def _attach(self, sandbox: PodSandbox, pod: PodState) -> None:
         """Make the ADD that never came, as the runtime would have made it."""
@@ -218,19 +219,11 @@ class SandboxRepair:
         try:
             hopeless = rules.is_hopeless(self._state, container, pod)
             if hopeless and await asyncio.to_thread(self._needs.owed, sandbox, pod):
-                await self._want(pod, note)
+                await request_restart(self._needs.restart, pod, note)
                 note = f"{note} kube-rdma's controller evicts it; without a controller, delete it."
         except KubeError as why:
             log.warning("disk not readable", pod=str(sandbox.pod), why=str(why))
         self._needs.tell(pod, "NetworksMissing", note, True)
-
-    async def _want(self, pod: PodState, why: str | None) -> None:
-        """Ask for a pod's restart, or no more; what fails is done by the next try."""
-        try:
-            await self._needs.restart(pod, why)
-        except KubeError as error:
-            name = f"{pod.namespace}/{pod.name}"
-            log.warning("restart request not written", pod=name, why=str(error))
 
 
 def _gone(attachments: tuple[Attachment, ...]) -> frozenset[ContainerId]:

@@ -13,7 +13,6 @@ from kube_rdma.lib.page import Line, Page, Sentence, state_of
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model.claims.claim import (
     AllocationResult,
-    ClaimConstraint,
     ClaimExplanation,
     ClaimOutcome,
     ClaimRequest,
@@ -104,20 +103,16 @@ def _asked(claim: ResourceClaim) -> Iterator[Sentence]:
             yield Sentence(f"{lead}{either}{_wanted(choice)}", _DEEP)
             for selector in choice.selectors:
                 yield Sentence(f"{_DEEP}with {' '.join(selector.split())}", _DEEP * 2)
-    for constraint in claim.constraints:
-        yield Sentence(f"{_INDENT}{_constraint(constraint)}", _DEEP)
+    for one in claim.constraints:
+        verb = "differ" if one.distinct else "agree"
+        whose = f"devices of {', '.join(one.requests)}" if one.requests else "all devices"
+        yield Sentence(f"{_INDENT}{whose} {verb} in {one.attribute}", _DEEP)
 
 
 def _wanted(choice: ClaimRequest) -> str:
     count = "all devices" if choice.every else f"{choice.count} ×"
     admin = ", with admin access" if choice.admin else ""
     return f"{count} of class {choice.device_class}{admin}".replace("× of class", "× class")
-
-
-def _constraint(constraint: ClaimConstraint) -> str:
-    verb = "differ" if constraint.distinct else "agree"
-    whose = f"devices of {', '.join(constraint.requests)}" if constraint.requests else "all devices"
-    return f"{whose} {verb} in {constraint.attribute}"
 
 
 def _held(held: Iterable[AllocationResult]) -> Iterator[Sentence]:

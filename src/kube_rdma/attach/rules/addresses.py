@@ -97,11 +97,9 @@ def refuse_doubled(
     """
     for nic in placed:
         for key, (field, value) in sole(nic).items():
+            plans = ((one.sandbox.pod, plan) for one in attachments for plan in one.plans)
             holders = (
-                f"{one.sandbox.pod} has it, on {plan.interface}"
-                for one in attachments
-                for plan in one.plans
-                if key in _had(plan)
+                f"{pod} has it, on {plan.interface}" for pod, plan in plans if key in _had(plan)
             )
             if holder := reserved.get(key) or next(holders, None):
                 remedy = f"Wait until that pod has ended, or give each pod its own {field}"

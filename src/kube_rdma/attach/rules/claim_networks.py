@@ -19,6 +19,7 @@ from kube_base.frozen import replace
 from kube_rdma.model.attach import kinds
 from kube_rdma.model.attach.attachment import GrantedShare, Network, NetworkAsk, NetworkKind
 from kube_rdma.model.attach.cni import Wiring
+from kube_rdma.model.card import Card
 from kube_rdma.model.claims.claim import (
     ClaimDevice,
     ClaimShare,
@@ -28,7 +29,7 @@ from kube_rdma.model.claims.claim import (
 )
 from kube_rdma.model.holdings import Holding
 from kube_rdma.model.ipam import InterfaceName
-from kube_rdma.model.pools import Attach, Pool
+from kube_rdma.model.pools import Attach, Pool, ShareId
 from kube_rdma.pools.rules.modes import terms
 
 NOBODY = ""  # the container of a share that no container names
@@ -110,22 +111,29 @@ def _granted(share: ClaimShare, container: str, pools: Mapping[str, Pool]) -> Gr
     pool = pools.get(share.resource)
     if pool is None:
         raise Unavailable(f"{share.resource} is not allocatable on this node now.")
-    row = terms(pool.spec)
     by_id = {card.id: card for card in pool.cards}
     lost = [name for name in share.cards if name not in by_id]
     if lost and len(lost) == len(share.cards):
         raise Unavailable(f"{share.resource} has no card {', '.join(lost)} on this node now.")
-    early = row.attach is Attach.NONE
+    cards = tuple(by_id[name] for name in share.cards if name in by_id)
+    whole = granted_share(container, pool, share.share, cards)
+    paths = share.char_paths if whole.early else ()
+    return replace(whole, char_paths=paths, slots=share.slots)
+
+
+def granted_share(
+    container: str, pool: Pool, share: ShareId, cards: tuple[Card, ...]
+) -> GrantedShare:
+    """Return a share of the pool with what the pool says of all its shares."""
+    row = terms(pool.spec)
     return GrantedShare(
         container=container,
-        resource=share.resource,
-        share=share.share,
-        cards=tuple(by_id[name] for name in share.cards if name in by_id),
+        resource=pool.spec.resource,
+        share=share,
+        cards=cards,
         mode=pool.spec.mode,
         bind=row.bind,
-        early=early,
-        char_paths=share.char_paths if early else (),
-        slots=share.slots,
+        early=row.attach is Attach.NONE,
         device_files=pool.spec.device_files,
     )
 
@@ -148,12 +156,8 @@ def interfaces(pod: PodClaims, prepared: Iterable[PreparedClaim]) -> tuple[Claim
     """Return the devices of the pod's claims that become interfaces, in the order of the claims."""
     by_name = {one.claim.name: one for one in claims_of(pod, prepared)}
     names = dict.fromkeys(name for _, name in pod.claims if name in by_name)
-    return tuple(
-        ClaimDevice(by_name[name].claim, share)
-        for name in names
-        for share in by_name[name].shares
-        if share.makes_interface
-    )
+    shares = ((by_name[name].claim, share) for name in names for share in by_name[name].shares)
+    return tuple(ClaimDevice(claim, share) for claim, share in shares if share.makes_interface)
 
 
 def refuse_uncalled(prepared: PreparedClaim, wiring: Wiring) -> None:

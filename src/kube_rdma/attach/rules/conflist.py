@@ -356,11 +356,8 @@ SAVED = ".kube-rdma-saved"  # the end of a name that no runtime and no Cello rea
 
 def left_by_vke(files: Iterable[cni.ConfFile]) -> tuple[str, ...]:
     """Return the names of the files that hold the network of VKE's own component."""
-    return tuple(
-        file.name
-        for file, document in documents(files)
-        if document.get("name") == RDMA and first_type(document) == CELLO_RDMA
-    )
+    rdma = ((file, one) for file, one in documents(files) if one.get("name") == RDMA)
+    return tuple(file.name for file, one in rdma if first_type(one) == CELLO_RDMA)
 
 
 _CAPABILITIES = {cni.ANNOTATIONS: True}
@@ -531,11 +528,8 @@ def _answers(name: str, kind: str) -> str:
 
 def _still_called(present: Sequence[Network]) -> dict[str, str]:
     """Return the own list that a meta-plugin has found and calls, as its lone plugin is now."""
-    return {
-        file.name: _plain(file, document, present)
-        for file, document in present
-        if file.name in OWN_LISTS and is_called(file.name, present)
-    }
+    own = ((file, one) for file, one in present if file.name in OWN_LISTS)
+    return {f.name: _plain(f, one, present) for f, one in own if is_called(f.name, present)}
 
 
 def _plain(own: cni.ConfFile, document: Document, present: Sequence[Network]) -> str:

@@ -265,12 +265,8 @@ def _asked(entry: MatchedEntry) -> Json:
         str(one.address) if one.prefix is None else f"{one.address}/{one.prefix}"
         for one in ask.addresses
     ]
-    wanted = {
-        "ips": ips,
-        "mac": ask.mac,
-        "infiniband-guid": ask.guid,
-        **{name: decoded(value) for name, value in ask.capabilities},
-    }
+    more = {name: decoded(value) for name, value in ask.capabilities}
+    wanted = {"ips": ips, "mac": ask.mac, "infiniband-guid": ask.guid, **more}
     return {_CAPABILITIES[field]: value for field, value in wanted.items() if value}
 
 

@@ -146,11 +146,8 @@ def bind(snapshot: BindingSnapshot, pod: PodName, uid: str, container: Container
     Every promise of the pod is meant, also those of its init containers. A repeated ADD gives the
     same. Raise Refused while a share is attached to another pod, whose DEL is still to come.
     """
-    mine = tuple(
-        one
-        for one in _current(snapshot.promises)
-        if _owner(snapshot, one) == pod and not _is_overtaken(snapshot, one, pod)
-    )
+    own = (one for one in _current(snapshot.promises) if _owner(snapshot, one) == pod)
+    mine = tuple(one for one in own if not _is_overtaken(snapshot, one, pod))
     attached = _conflicts(snapshot, mine, pod, uid)
     names = {one.nonce for one in mine}
     others = (b for b in snapshot.bindings if b.nonce in names and b.container != container)
@@ -255,11 +252,8 @@ def stale(snapshot: BindingSnapshot, absent: Mapping[str, float], now: float) ->
     old = [one for one in snapshot.promises if one.nonce in replaced]
     lost = [one for one in snapshot.promises if one.nonce in late and one.nonce not in replaced]
     kept = {one.nonce for one in snapshot.promises} - replaced - late
-    ended = tuple(
-        one
-        for one in snapshot.bindings
-        if one.container in snapshot.gone and (one.nonce not in kept or one.container in late)
-    )
+    over = [one for one in snapshot.bindings if one.container in snapshot.gone]
+    ended = tuple(one for one in over if one.nonce not in kept or one.container in late)
     alive = {(one.container, one.nonce) for one in snapshot.bindings if one not in ended}
     files = tuple(one for one in snapshot.files if (one.container, one.nonce) not in alive)
     return Stale(files, ended, (*old, *lost), since)

@@ -411,11 +411,8 @@ def _refuse_far(nic: PodNic, given: AssignedAddresses) -> None:
     asked = enumerate(nic.entry.ask.default_routes)
     hops = [(_default(at), via) for at, via in asked if via not in own]
     families = {one.address.version for one in given.addresses}
-    hops += [
-        (f"route to {route.to}", route.via)
-        for route in given.routes
-        if route.via and not (route.onlink and route.via.version in families)
-    ]
+    led = (r for r in given.routes if r.via and not (r.onlink and r.via.version in families))
+    hops += [(f"route to {route.to}", route.via) for route in led if route.via]
     for field, gateway in hops:
         if _is_beyond(gateway, given):
             problem = f"the gateway {gateway} is in no subnet of {given.interface}"

@@ -427,11 +427,8 @@ def _metadata_device(
     if published := attributes.get(share.device):
         device["attributes"] = dict(published)
     if mine := _interfaces_on(share, interfaces):
-        device["networkData"] = {
-            "interfaceName": mine[0].interface,
-            "ips": list(addresses(mine[0])),
-            "hardwareAddress": mine[0].mac,
-        }
+        name, ips, mac = mine[0].interface, list(addresses(mine[0])), mine[0].mac
+        device["networkData"] = {"interfaceName": name, "ips": ips, "hardwareAddress": mac}
     return device
 
 

@@ -433,11 +433,8 @@ class ClaimSearch:
         self.claim, self.node = world.claim, node
         self._selectors = selectors
         self.pools = pools_of(node, world.slices)
-        self.candidates = tuple(
-            Candidate(id_, device, part, pool)
-            for pool in self.pools
-            for id_, device, part in pool.devices()
-        )
+        reached = [(pool, *one) for pool in self.pools for one in pool.devices()]
+        self.candidates = tuple(Candidate(id_, one, part, pool) for pool, id_, one, part in reached)
         self._classes = {one.name: one for one in world.classes}
         self.state = _fresh(world)
         self._usable = tuple(one for one in self.candidates if not one.pool.fault)

@@ -443,13 +443,7 @@ _NAMES = {
 
 def with_dranet_names(parts: Slices) -> Slices:
     """Return the devices of slices, each with both names of its attributes."""
-    return tuple(
-        tuple(
-            replace(one, attributes={**one.attributes, **_dranet(one.attributes)})
-            for one in devices
-        )
-        for devices in parts
-    )
+    return tuple(tuple(map(_with_dranet_names, devices)) for devices in parts)
 
 
 def without_dranet_names(devices: PublishedDevices) -> dict[str, ListedDevice]:
@@ -461,7 +455,8 @@ def without_dranet_names(devices: PublishedDevices) -> dict[str, ListedDevice]:
     return {name: replace(device, attributes=own[name]) for name, device in devices.items()}
 
 
-def _dranet(attributes: Attributes) -> Attributes:
+def _with_dranet_names(device: ListedDevice) -> ListedDevice:
+    attributes = device.attributes
     layer, kind = attributes.get("linkLayer"), attributes.get("kind")
     values = {f"{DOMAIN}{new}": attributes[own] for own, new in _NAMES.items() if own in attributes}
     if layer:  # as netlink calls it (rtnl_link, ARPHRD_ETHER)
@@ -469,7 +464,7 @@ def _dranet(attributes: Attributes) -> Attributes:
         values[f"{DOMAIN}encapsulation"] = DeviceAttribute("ether") if is_ethernet else layer
     values[f"{DOMAIN}isSriovVf"] = DeviceAttribute.of(kind == DeviceAttribute("vf"))
     values[f"{DOMAIN}rdma"] = DeviceAttribute.of("rdmaDevice" in attributes)
-    return values
+    return replace(device, attributes={**attributes, **values})
 
 
 # Names of cards and pools as devices, and of slices. claims/rules/prepare looks them up: a name has

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import Frozen, replace
 from kube_rdma.attach.rules import procedure
+from kube_rdma.attach.rules.claim_networks import granted_share
 from kube_rdma.attach.rules.placement import link_of
 from kube_rdma.attach.rules.procedure import NetworkRequest
 from kube_rdma.attach.rules.requests import match_entries
@@ -26,7 +27,7 @@ from kube_rdma.model.card import CardId
 from kube_rdma.model.explain import NodeBasis, PodEvidence, StandIn
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding import ContainerId, PodName
-from kube_rdma.model.pools import Attach, Pool, ShareId
+from kube_rdma.model.pools import Pool, ShareId
 from kube_rdma.pools.rules.allocation import granted_cards
 from kube_rdma.pools.rules.modes import terms
 from kube_rdma.pools.rules.preference import prefer
@@ -155,7 +156,9 @@ def assumed_shares(
             must = _must(pool, free, cards)[: ask.count]
             chosen = prefer(pool, free, must, ask.count)
             used.update(chosen)
-            yield from (_share(container.name, pool, one) for one in chosen)
+            for share in chosen:
+                own = granted_cards(pool, [pool.index[share]])
+                yield granted_share(container.name, pool, share, own)
 
 
 def _of_others(pool: Pool, basis: NodeBasis) -> Iterator[ShareId]:
@@ -187,20 +190,6 @@ def _must(pool: Pool, free: Sequence[ShareId], cards: Collection[CardId]) -> tup
             left.remove(share)
             chosen.append(share)
     return tuple(chosen)
-
-
-def _share(container: str, pool: Pool, share: ShareId) -> attachment.GrantedShare:
-    row = terms(pool.spec)
-    return attachment.GrantedShare(
-        container=container,
-        resource=pool.spec.resource,
-        share=share,
-        cards=granted_cards(pool, [pool.index[share]]),
-        mode=pool.spec.mode,
-        bind=row.bind,
-        early=row.attach is Attach.NONE,
-        device_files=pool.spec.device_files,
-    )
 
 
 def _soft_names(

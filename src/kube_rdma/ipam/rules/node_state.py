@@ -160,11 +160,8 @@ def abandoned(
     state: NodeAddressState, living: frozenset[ipam.ContainerId], since: float
 ) -> tuple[ipam.ContainerId, ...]:
     """Return the containers to release: not among `living`, whose listing began at `since`."""
-    return tuple(
-        container
-        for container, record in state.records.items()
-        if record.live and container not in living and record.began < since
-    )
+    others = ((key, one) for key, one in state.records.items() if key not in living)
+    return tuple(key for key, one in others if one.live and one.began < since)
 
 
 def is_lost(state: NodeAddressState, allocation: ipam.AddressAllocation) -> bool:
@@ -178,12 +175,8 @@ def lost(
     state: NodeAddressState,
 ) -> tuple[tuple[ipam.AllocationRecord, ipam.AddressAllocation], ...]:
     """Return the addresses of living containers that another node holds now, with their records."""
-    return tuple(
-        (record, allocation)
-        for record in state.records.values()
-        for allocation in record.live
-        if is_lost(state, allocation)
-    )
+    live = ((record, one) for record in state.records.values() for one in record.live)
+    return tuple(pair for pair in live if is_lost(state, pair[1]))
 
 
 def spare(state: NodeAddressState, subpool: Subpool) -> int:

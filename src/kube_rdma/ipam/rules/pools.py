@@ -208,11 +208,8 @@ def anchor_in(
 def _may_have(node: ipam.NodeName, subpool: Subpool, node_slice: ipam.Subnet) -> bool:
     """Return whether the node may have the slice by the entries that people wrote."""
     entries = subpool.per_node.nodes if subpool.per_node else ()
-    return all(
-        (entry.node == node) == (entry.subnet == node_slice)
-        for entry in entries
-        if entry.node == node or entry.subnet == node_slice
-    )
+    about = [one for one in entries if one.node == node or one.subnet == node_slice]
+    return all((one.node == node) == (one.subnet == node_slice) for one in about)
 
 
 def _in_order(node: ipam.NodeName, blocks: Blocks, subpool: Subpool) -> Iterator[ipam.Subnet]:

@@ -122,11 +122,8 @@ def given(pool: Iterable[Subpool], key: ipam.BlockKey) -> ipam.Bits:
 def key_at(subpool: Subpool, number: int) -> ipam.BlockKey:
     """Return the subpool's block of this number: 0 to `subpool.block_count` - 1, by address."""
     at = bisect_right(subpool.before, number) - 1
-    return ipam.BlockKey(
-        subpool.network,
-        subpool.family,
-        (subpool.runs[at][0] + number - subpool.before[at]) * ipam.BLOCK_ADDRESSES,
-    )
+    number += subpool.runs[at][0] - subpool.before[at]
+    return ipam.BlockKey(subpool.network, subpool.family, number * ipam.BLOCK_ADDRESSES)
 
 
 def key_of(network: ipam.NetworkName, address: ipam.Address) -> tuple[ipam.BlockKey, ipam.Bits]:
