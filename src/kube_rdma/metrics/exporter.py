@@ -29,21 +29,7 @@ from kube_rdma.adapters import bulkhead
 from kube_rdma.adapters.kernel.sysfs.counters import CounterFiles, read_inside
 from kube_rdma.adapters.metrics import local
 from kube_rdma.adapters.metrics.process import read_process
-from kube_rdma.metrics.rules import families
-from kube_rdma.metrics.rules.series import (
-    HealthCounts,
-    SeenDevices,
-    away,
-    device_series,
-    health_counts,
-    health_series,
-    held_devices,
-    limit_series,
-    pod_series,
-    resource_series,
-    with_claims,
-    without_pods,
-)
+from kube_rdma.metrics.rules import families, series
 from kube_rdma.metrics.stopwatch import Stopwatch
 from kube_rdma.model.attach.attachment import Attachment, Sandbox
 from kube_rdma.model.card import CardId
@@ -109,7 +95,7 @@ class Exporter:
         self._files = CounterFiles(sources.sysfs)
         self._lines: dict[bool, KeptExposition] = {}
         self._look = _Offered()
-        self._health: HealthCounts = {}
+        self._health: series.HealthCounts = {}
         self._turn = asyncio.Lock()
         # The last answers with pods and without, and when each was read.
         self._kept: dict[bool, tuple[float, bytes]] = {}
@@ -130,7 +116,9 @@ class Exporter:
 
     def judged(self, assessment: Assessment, before: Collection[CardId]) -> None:
         """Count changes of health; `before` are the cards that had been seen."""
-        self._health = health_counts(self._health, assessment.changes, before, assessment.health)
+        self._health = series.health_counts(
+            self._health, assessment.changes, before, assessment.health
+        )
 
     async def run(self) -> None:
         """Answer over the network until cancelled; raise Refused without the address."""
@@ -181,17 +169,17 @@ class Exporter:
 
         begin = time.perf_counter()
         node = self._files.read()
-        sandboxes = away(scrape.attachments, scrape.look.mode)
+        sandboxes = series.away(scrape.attachments, scrape.look.mode)
         inside, failures = self._sources.read_inside(sandboxes)
         when = self._sources.clock()
-        series = list(scrape.series(SeenDevices(node, inside), node))
-        values: list[MetricSeries | Durations] = [*series, *health_series(self._health)]
-        values += limit_series(self._sources.uses())
+        read = list(scrape.values(series.SeenDevices(node, inside), node))
+        values: list[MetricSeries | Durations] = [*read, *series.health_series(self._health)]
+        values += series.limit_series(self._sources.uses())
         values += self._sources.stopwatch.durations
         unread = node.unread + sum(place.readings.unread for place in inside)
         values += _own(scrape, unread, failures, time.perf_counter() - begin)
         lines = self._lines.setdefault(pods, KeptExposition())
-        return when, lines.text(values if pods else without_pods(values))
+        return when, lines.text(values if pods else series.without_pods(values))
 
 
 class _Scrape(Frozen):
@@ -203,16 +191,16 @@ class _Scrape(Frozen):
     names: tuple[MetricNames, ...]
     cards: tuple[ClaimedCard, ...] = ()
 
-    def series(self, devices: SeenDevices, node: CounterReadings) -> Iterator[MetricSeries]:
+    def values(self, devices: series.SeenDevices, node: CounterReadings) -> Iterator[MetricSeries]:
         """Yield all series but those of the agent itself."""
         look, holdings = self.look, self.holdings
-        yield from device_series(node.devices, self.names)
-        yield from resource_series(look.pools, holdings)
+        yield from series.device_series(node.devices, self.names)
+        yield from series.resource_series(look.pools, holdings)
         if holdings is not None:
-            shares = held_devices(holdings, look.pools, self.attachments, look.mode)
-            held = with_claims(shares, self.cards, node.devices)
+            shares = series.held_devices(holdings, look.pools, self.attachments, look.mode)
+            held = series.with_claims(shares, self.cards, node.devices)
             resources = (*look.pools, *look.withdrawn)
-            yield from pod_series(holdings, resources, held, devices)
+            yield from series.pod_series(holdings, resources, held, devices)
 
 
 def _own(scrape: _Scrape, unread: int, failures: int, seconds: float) -> Iterator[MetricSeries]:

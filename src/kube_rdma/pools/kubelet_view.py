@@ -19,20 +19,12 @@ from kube_base.frozen import replace
 from kube_base.notices import Notices
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.lib.debounce import Debounce
+from kube_rdma.model import holdings as model
 from kube_rdma.model.attach.attachment import AttachedInterface
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.claims.claim import ClaimDevice, PreparedClaim
 from kube_rdma.model.claims.devices import ClaimedDevice, DeviceSlice
 from kube_rdma.model.device import Gpu
-from kube_rdma.model.holdings import (
-    Allocatable,
-    ClaimingSandbox,
-    FreeGpu,
-    HeldGpu,
-    Holding,
-    NodeHoldings,
-    RecordedGrant,
-)
 from kube_rdma.model.kubernetes import PodState
 from kube_rdma.model.late_binding import ContainerId, HeldShare, PodName
 from kube_rdma.model.pools import Grant, ShareId
@@ -60,7 +52,7 @@ class KubeletRecord:
 
     def __init__(
         self,
-        read: Callable[[], tuple[RecordedGrant, ...]],
+        read: Callable[[], tuple[model.RecordedGrant, ...]],
         pods: Callable[[], Awaitable[Sequence[PodState]]],
     ) -> None:
         self._read = read
@@ -69,7 +61,7 @@ class KubeletRecord:
         self._ended: frozenset[str] = frozenset()  # by uid: no pod comes back
         self._notices = Notices()
 
-    async def read(self) -> tuple[RecordedGrant, ...]:
+    async def read(self) -> tuple[model.RecordedGrant, ...]:
         """Return the grants, of ended pods too; nothing while the record cannot be read."""
         try:
             recorded = await asyncio.to_thread(self._read)
@@ -83,8 +75,8 @@ class KubeletRecord:
         return recorded
 
     async def complete(
-        self, recorded: Sequence[RecordedGrant], answer: NodeHoldings
-    ) -> tuple[Holding, ...]:
+        self, recorded: Sequence[model.RecordedGrant], answer: model.NodeHoldings
+    ) -> tuple[model.Holding, ...]:
         """Return the kubelet's shares with those of running pods that it reported before its start.
 
         The record has to be older than the answer. Raise KubeError when nobody tells who runs.
@@ -115,11 +107,11 @@ class NodeClaims:
         """Return every claim that is prepared."""
         return ()
 
-    def holdings(self) -> tuple[Holding, ...]:
+    def holdings(self) -> tuple[model.Holding, ...]:
         """Return what is held by claims on this node."""
         return ()
 
-    async def holdings_of(self, pod: PodName) -> tuple[Holding, ...]:
+    async def holdings_of(self, pod: PodName) -> tuple[model.Holding, ...]:
         """Return what the containers of a pod hold by claims; raise KubeError."""
         return ()
 
@@ -127,7 +119,7 @@ class NodeClaims:
         """Return what the parameters of a pod's claims ask for; raise KubeError."""
         return ()
 
-    async def settle(self, pod: ClaimingSandbox) -> None:
+    async def settle(self, pod: model.ClaimingSandbox) -> None:
         """Write at CNI ADD what claims stand for, and for containers the devices that they hold."""
 
     async def detach(self, sandbox: ContainerId) -> None:
@@ -170,7 +162,7 @@ class KubeletView:
         self.claims = NodeClaims()
         self.record: KubeletRecord | None = None  # None: the kubelet is taken at its word
 
-    async def holdings(self) -> tuple[Holding, ...] | None:
+    async def holdings(self) -> tuple[model.Holding, ...] | None:
         """Return who holds what on this node, by shares and by kube-rdma's own claims.
 
         None when the kubelet cannot be asked now.
@@ -178,7 +170,7 @@ class KubeletView:
         held = await self.all_held()
         return held.shares if held else None
 
-    async def all_held(self) -> NodeHoldings | None:
+    async def all_held(self) -> model.NodeHoldings | None:
         """Return the holdings and what containers hold by claims of any driver; None if unknown."""
         held = await self._complete(await self.record.read() if self.record else ())
         return replace(held, shares=(*held.shares, *self.claims.holdings())) if held else None
@@ -207,7 +199,7 @@ class KubeletView:
             if one.resource in resources
         }
 
-    async def _complete(self, recorded: Sequence[RecordedGrant]) -> NodeHoldings | None:
+    async def _complete(self, recorded: Sequence[model.RecordedGrant]) -> model.NodeHoldings | None:
         """Return the kubelet's answer, completed by a record that was read before it was asked."""
         answer = await self._ask()
         if answer is None or self.record is None:
@@ -220,7 +212,7 @@ class KubeletView:
         self._notices.over("untold")
         return replace(answer[0], shares=shares)
 
-    def claimed_cards(self, held: NodeHoldings) -> tuple[ClaimedCard, ...]:
+    def claimed_cards(self, held: model.NodeHoldings) -> tuple[ClaimedCard, ...]:
         """Return the held devices that may be network cards, as far as slices are known."""
         return claimed_cards(held.devices, self.slices.slices())
 
@@ -230,7 +222,7 @@ class KubeletView:
         with self._pod_resources.connected() if self._pod_resources else nullcontext():
             yield
 
-    async def holdings_of(self, pod: PodName) -> tuple[Holding, ...]:
+    async def holdings_of(self, pod: PodName) -> tuple[model.Holding, ...]:
         """Return what the containers of one pod hold, by shares and by claims.
 
         Raise Unavailable when the kubelet does not tell, or the API server of a pod with claims.
@@ -240,7 +232,7 @@ class KubeletView:
         held = await self._pod_resources.holdings_of(pod.namespace, pod.name)
         return (*held, *await self.claims.holdings_of(pod))
 
-    async def free_gpus(self, resource: str) -> tuple[FreeGpu, ...]:
+    async def free_gpus(self, resource: str) -> tuple[model.FreeGpu, ...]:
         """Return the GPUs beside which shares of a resource are wanted now.
 
         These are GPUs of the claims of starting pods that ask for it, else all that no container
@@ -294,7 +286,7 @@ class KubeletView:
         answer = await self._ask(allocatable=True)
         if answer is None:
             return ()
-        containers: dict[Container, list[Holding]] = {}
+        containers: dict[Container, list[model.Holding]] = {}
         now: dict[Container, frozenset[HeldShare]] = {}
         for one in answer[0].shares:
             key = (one.namespace, one.pod, one.container)
@@ -347,7 +339,7 @@ class KubeletView:
 
     async def _ask(
         self, *, allocatable: bool = False
-    ) -> tuple[NodeHoldings, tuple[Allocatable, ...]] | None:
+    ) -> tuple[model.NodeHoldings, tuple[model.Allocatable, ...]] | None:
         if self._pod_resources is None:
             return None
         try:
@@ -361,7 +353,7 @@ class KubeletView:
 
 
 def _distances(
-    offers: ResourceServers, held: Sequence[Holding], gpus: Sequence[HeldGpu]
+    offers: ResourceServers, held: Sequence[model.Holding], gpus: Sequence[model.HeldGpu]
 ) -> tuple[nearness.Distance, ...]:
     names: set[CardId | None] = set()
     cards: dict[CardId, Card] = {}

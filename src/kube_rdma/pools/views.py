@@ -12,19 +12,8 @@ from typing import Any
 from kube_base.frozen import Frozen
 from kube_rdma.lib.json_values import json_list, json_object
 from kube_rdma.lib.page import Block, Line, Page, PageRow, PageState, PageTable, Part, Sentence
+from kube_rdma.model import pools as model
 from kube_rdma.model.card import Card
-from kube_rdma.model.pools import (
-    DATA_FILES,
-    Bind,
-    FunctionsSpec,
-    Mode,
-    Pool,
-    PoolSpec,
-    RdmaLimits,
-    Selector,
-    Serving,
-    Variables,
-)
 from kube_rdma.model.settings import FabricProfile
 
 _NONE = "-"
@@ -67,14 +56,14 @@ class PoollessCard(Frozen):
 class NodePools(Frozen):
     """The pools of a configuration on one node."""
 
-    pools: tuple[Pool, ...]
+    pools: tuple[model.Pool, ...]
     clashes: tuple[str, ...] = ()  # about cards that two pools mean and only one can have
     warnings: tuple[str, ...] = ()  # about cards that both have, and missing virtual functions
     left_out: tuple[PoollessCard, ...] = ()
 
 
 def specs_page(
-    specs: Sequence[PoolSpec], takes: Mapping[Mode, str], warnings: Sequence[str] = ()
+    specs: Sequence[model.PoolSpec], takes: Mapping[model.Mode, str], warnings: Sequence[str] = ()
 ) -> Page:
     """Return the pools as they are written, each with the cards that it means.
 
@@ -82,7 +71,7 @@ def specs_page(
     """
     rows = []
     for spec in specs:
-        whole = spec.bind is Bind.POOL
+        whole = spec.bind is model.Bind.POOL
         shares = f"{spec.shares}/{'pool' if whole else 'card'}"
         prefer = _NONE if whole or spec.prefer is None else spec.prefer.value
         cells = (spec.resource, spec.mode.value, shares, spec.attach or _NONE, prefer)
@@ -94,7 +83,7 @@ def specs_page(
     )
 
 
-def functions_page(specs: Sequence[FunctionsSpec]) -> Page:
+def functions_page(specs: Sequence[model.FunctionsSpec]) -> Page:
     """Return how many virtual functions which cards are to have; nothing if none is asked for."""
     rows = (
         (
@@ -134,11 +123,11 @@ def formats_page(rows: Sequence[tuple[str, str, str]]) -> Page:
 
 
 def pools_document(
-    specs: Sequence[PoolSpec],
+    specs: Sequence[model.PoolSpec],
     rescan: int,
     warnings: Sequence[str] = (),
     node: NodePools | None = None,
-    functions: Sequence[FunctionsSpec] = (),
+    functions: Sequence[model.FunctionsSpec] = (),
 ) -> dict[str, object]:
     """Return all of it as JSON values. Keys are stable: only added to, never renamed or removed.
 
@@ -169,21 +158,21 @@ def pools_document(
     }
 
 
-def _besides(spec: PoolSpec) -> Iterator[str]:
+def _besides(spec: model.PoolSpec) -> Iterator[str]:
     """Yield what else is special about a pool."""
-    if spec.variables is Variables.PCIDEVICE:
+    if spec.variables is model.Variables.PCIDEVICE:
         yield "containers get the PCIDEVICE variables of the SR-IOV network device plugin"
         if spec.extra_info:  # no other variable has it
             cards = ("every card" if one.card == "*" else one.card for one in spec.extra_info)
             yield f"containers get further facts about {' and '.join(cards)}"
-    if spec.device_files != DATA_FILES:
+    if spec.device_files != model.DATA_FILES:
         yield f"containers open {', '.join(spec.device_files)}"
     if spec.extra_paths:
         yield f"containers also get {' and '.join(spec.extra_paths)}"
     if spec.host_network:
         yield "its pods use the node's own network"
     if spec.serve:
-        way = "claims serve" if spec.serve is Serving.CLAIMS else "the device plugin serves"
+        way = "claims serve" if spec.serve is model.Serving.CLAIMS else "the device plugin serves"
         yield f"{way} it, whatever the node's label says"
     if spec.fabric:
         yield f"programs get {', '.join(_fabric(spec.fabric))}"
@@ -201,13 +190,13 @@ def _fabric(fabric: FabricProfile) -> Iterator[str]:
     yield from (f"{name}={value}" for name, value in variables)
 
 
-def _limits(limits: RdmaLimits) -> str:
+def _limits(limits: model.RdmaLimits) -> str:
     """Return 2 handles and 20000 objects."""
     counts = ((limits.handles, "handle"), (limits.objects, "object"))
     return " and ".join(f"{n} {word}{'' if n == 1 else 's'}" for n, word in counts if n is not None)
 
 
-def _selector(selector: Selector) -> str:
+def _selector(selector: model.Selector) -> str:
     """Return vendor 15b3, interface ens2f0 or ens2f1."""
     parts = [
         f"{word} {' or '.join(map(str, choice))}"
@@ -221,7 +210,7 @@ def _selector(selector: Selector) -> str:
     return ", ".join(parts)
 
 
-def _cards(pool: Pool) -> Iterator[tuple[str, ...]]:
+def _cards(pool: model.Pool) -> Iterator[tuple[str, ...]]:
     """Yield a row for each card; shares that stand for the pool are counted in the first."""
     resource, whole = pool.spec.resource, sum(share.card is None for share in pool.shares)
     for card in pool.cards:
@@ -235,7 +224,7 @@ def _cards(pool: Pool) -> Iterator[tuple[str, ...]]:
         yield resource, _NONE, _NONE, _NONE, "0", _NONE
 
 
-def _pool_row(pool: Pool) -> PageRow:
+def _pool_row(pool: model.Pool) -> PageRow:
     """Return the cards of a pool, and what is wrong with them."""
     first, *rest = _cards(pool)
     if not pool.cards:
@@ -269,7 +258,7 @@ def _marked(mark: str, sentences: Sequence[str], state: PageState) -> Block:
     return tuple(Sentence(f"{mark}: {sentence}.", "    ", state) for sentence in sentences)
 
 
-def _selector_document(selector: Selector) -> dict[str, Any]:
+def _selector_document(selector: model.Selector) -> dict[str, Any]:
     """Return the fields that are given; ranges of virtual functions are texts."""
     given = [field for _, field in _FIELDS if getattr(selector, field)]
     if selector.rdma is not None:

@@ -9,18 +9,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from kube_rdma.model import survey as model
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.device import PciAddress, PciPosition
 from kube_rdma.model.pools import RailRecord
-from kube_rdma.model.survey import (
-    NodeTopology,
-    PlacedCard,
-    PlacedGpu,
-    Survey,
-    TopologyBridge,
-    TopologyGroup,
-    TopologySocket,
-)
 from kube_rdma.pools.rules.nearness import Nearness, nearness
 from kube_rdma.pools.rules.node_health import node_cards
 from kube_rdma.pools.rules.rails import numbers, physical, recorded
@@ -28,7 +20,7 @@ from kube_rdma.pools.rules.rails import numbers, physical, recorded
 _BELOW_A_SWITCH = 4  # ports on the way: a root port, both sides of a switch, the function itself
 
 
-def matrix(survey: Survey) -> tuple[tuple[Nearness | None, ...], ...]:
+def matrix(survey: model.Survey) -> tuple[tuple[Nearness | None, ...], ...]:
     """Return every GPU, then every RDMA device, against all of them, in the order of the survey.
 
     A soft device has the seat of the function below its interface. Without a seat only different
@@ -55,23 +47,24 @@ Spot = tuple[int | None, str, PciAddress | None]
 """The place of a card or GPU: NUMA node, host bridge ("": not known) and PCIe switch."""
 
 
-def node_topology(survey: Survey) -> NodeTopology:
+def node_topology(survey: model.Survey) -> model.NodeTopology:
     """Return the node by what its parts sit below, in the order of their addresses."""
-    gpus: dict[Spot, list[PlacedGpu]] = defaultdict(list)
+    gpus: dict[Spot, list[model.PlacedGpu]] = defaultdict(list)
     for number, gpu in enumerate(survey.gpus):
-        gpus[_spot(gpu.seat, gpu.seat.numa_node)].append(PlacedGpu(number, gpu))
-    cards: dict[Spot, list[PlacedCard]] = defaultdict(list)
+        gpus[_spot(gpu.seat, gpu.seat.numa_node)].append(model.PlacedGpu(number, gpu))
+    cards: dict[Spot, list[model.PlacedCard]] = defaultdict(list)
     for placed in _placed(node_cards(survey)):
         cards[_spot(placed.card.seat, placed.card.numa_node)].append(placed)
-    tree: dict[int | None, dict[str, list[TopologyGroup]]] = {}
+    tree: dict[int | None, dict[str, list[model.TopologyGroup]]] = {}
     for spot in sorted({*gpus, *cards}, key=_order):
         numa_node, root, switch = spot
-        group = TopologyGroup(switch, tuple(gpus.get(spot, ())), tuple(cards.get(spot, ())))
+        group = model.TopologyGroup(switch, tuple(gpus.get(spot, ())), tuple(cards.get(spot, ())))
         tree.setdefault(numa_node, {}).setdefault(root, []).append(group)
-    return NodeTopology(
+    return model.NodeTopology(
         tuple(
-            TopologySocket(
-                node, tuple(TopologyBridge(root, tuple(groups)) for root, groups in below.items())
+            model.TopologySocket(
+                node,
+                tuple(model.TopologyBridge(root, tuple(groups)) for root, groups in below.items()),
             )
             for node, below in tree.items()
         )
@@ -96,7 +89,7 @@ def _spot(seat: PciPosition | None, numa_node: int | None) -> Spot:
     return (numa_node, seat.root, switch_above(seat)) if seat else (numa_node, "", None)
 
 
-def _placed(cards: Sequence[Card]) -> Iterable[PlacedCard]:
+def _placed(cards: Sequence[Card]) -> Iterable[model.PlacedCard]:
     """Yield each physical card once; a function without its physical one stands for itself."""
     ids = {card.id for card in cards}
     above = {card.id: _above(card, ids) for card in cards}
@@ -107,7 +100,7 @@ def _placed(cards: Sequence[Card]) -> Iterable[PlacedCard]:
         parts = tuple(one for one in cards if above[one.id] == card.id and one is not card)
         virtual = sum(1 for one in parts if one.seat and one.seat.physical_function)
         with_devices = tuple(one for one in parts if one.devices)
-        yield PlacedCard(card, rails.get(card.id), virtual, with_devices)
+        yield model.PlacedCard(card, rails.get(card.id), virtual, with_devices)
 
 
 def _above(card: Card, ids: set[CardId]) -> CardId:

@@ -12,15 +12,8 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from kube_rdma.lib.svg import STYLE, BoxLook, NestedBox, drawn, size
+from kube_rdma.model import survey as model
 from kube_rdma.model.device import LinkLayer, Port, PortState
-from kube_rdma.model.survey import (
-    NodeTopology,
-    PlacedCard,
-    PlacedGpu,
-    Survey,
-    TopologyBridge,
-    TopologyGroup,
-)
 
 Marks = Sequence[Sequence[str | None]]  # GPUs, then devices, as rows and as columns
 
@@ -42,7 +35,7 @@ _NVLINK = "NVLink is not shown: it is not part of the PCIe tree."
 _NOTHING = "No GPUs and no RDMA devices, so there is nothing to be near to."
 
 
-def topology_text(survey: Survey, marks: Marks) -> str:
+def topology_text(survey: model.Survey, marks: Marks) -> str:
     """Return the matrix with its legends; `marks` in the order of rules/node_picture.matrix."""
     gpus, nics = _labels(survey)
     if not marks:
@@ -69,7 +62,7 @@ def topology_text(survey: Survey, marks: Marks) -> str:
     return "\n".join(lines)
 
 
-def topology_document(survey: Survey, marks: Marks) -> dict[str, object]:
+def topology_document(survey: model.Survey, marks: Marks) -> dict[str, object]:
     """Return the matrix as JSON values, null where a mark is not known. Keys are stable.
 
     ``gpus``: label to PCI address; ``nics``: label to device name; ``nearness``: label to label to
@@ -90,7 +83,7 @@ def topology_document(survey: Survey, marks: Marks) -> dict[str, object]:
     }
 
 
-def _labels(survey: Survey) -> tuple[list[str], list[str]]:
+def _labels(survey: model.Survey) -> tuple[list[str], list[str]]:
     gpus = [f"GPU{i}" for i in range(len(survey.gpus))]
     return gpus, [f"NIC{i}" for i in range(len(survey.devices))]
 
@@ -133,7 +126,7 @@ _PICTURE_LEGEND = (
 )
 
 
-def topology_svg(topology: NodeTopology, name: str) -> str:
+def topology_svg(topology: model.NodeTopology, name: str) -> str:
     """Return the whole picture; `name` is what people call the node."""
     sockets = []
     for socket in topology.sockets:
@@ -179,7 +172,7 @@ def _rows(sockets: Sequence[NestedBox]) -> Iterator[list[NestedBox]]:
     yield row
 
 
-def _bridge(bridge: TopologyBridge) -> NestedBox:
+def _bridge(bridge: model.TopologyBridge) -> NestedBox:
     title = f"host bridge {bridge.root}" if bridge.root else "on no PCI function"
     rows: list[tuple[NestedBox, ...]] = []
     switches = []
@@ -194,20 +187,20 @@ def _bridge(bridge: TopologyBridge) -> NestedBox:
     return NestedBox(title, rows=tuple(rows), look=_BRIDGE)
 
 
-def _tenants(group: TopologyGroup) -> Iterator[tuple[NestedBox, ...]]:
+def _tenants(group: model.TopologyGroup) -> Iterator[tuple[NestedBox, ...]]:
     """Yield GPUs above, cards below them."""
     for boxes in (list(map(_gpu, group.gpus)), list(map(_card, group.cards))):
         for start in range(0, len(boxes), _ACROSS):
             yield tuple(boxes[start : start + _ACROSS])
 
 
-def _gpu(placed: PlacedGpu) -> NestedBox:
+def _gpu(placed: model.PlacedGpu) -> NestedBox:
     gpu = placed.gpu
     lines = (gpu.seat.pci, f"{gpu.vendor:04x}:{gpu.device:04x}", gpu.driver or "no driver")
     return NestedBox(f"GPU{placed.number}", lines, look=_GPU)
 
 
-def _card(placed: PlacedCard) -> NestedBox:
+def _card(placed: model.PlacedCard) -> NestedBox:
     card = placed.card
     lines = tuple(_card_lines(placed))
     if placed.rail is None:
@@ -220,7 +213,7 @@ def _card(placed: PlacedCard) -> NestedBox:
     return NestedBox(card.name, lines, look=look, strip=strip, tip=tip)
 
 
-def _card_lines(placed: PlacedCard) -> Iterator[str]:
+def _card_lines(placed: model.PlacedCard) -> Iterator[str]:
     card = placed.card
     if card.seat and card.name != card.seat.pci:
         yield card.seat.pci

@@ -16,15 +16,7 @@ import json
 import re
 
 from kube_base.errors import Refused
-from kube_rdma.lib.text.document import (
-    MAX_DEPTH,
-    Document,
-    ManifestDocument,
-    Path,
-    TextPosition,
-    Value,
-    plain,
-)
+from kube_rdma.lib.text import document as texts
 
 MAX_BYTES = 1 << 20  # a ConfigMap cannot hold more
 MOST_OF_MANIFESTS = 16 << 20  # bytes; of others' definitions too, which are long and deep
@@ -37,7 +29,7 @@ _SIGN = re.compile(  # of JSON, behind blanks
 _LONGEST_NAME = 1000  # characters; YAML's limit is near, and its reader says so
 
 
-def read(data: bytes, source: str) -> Document:
+def read(data: bytes, source: str) -> texts.Document:
     """Return the document in `data`; `source` names it in messages.
 
     Raise Refused, with all faults found, when it cannot be read as one JSON or YAML document.
@@ -50,26 +42,26 @@ def read(data: bytes, source: str) -> Document:
     return yaml_manifests.read(text, data, source)
 
 
-def read_all(data: bytes, source: str) -> tuple[ManifestDocument | Refused, ...]:
+def read_all(data: bytes, source: str) -> tuple[texts.ManifestDocument | Refused, ...]:
     """Return all documents of manifests; an unreadable one is its Refused, an empty one left out.
 
     Raise Refused where the whole file is no text.
     """
     text = _decode(data, source, MOST_OF_MANIFESTS)
     if document := _json(text, source):
-        return (ManifestDocument(source, document.value, document.values, document.keys),)
+        return (texts.ManifestDocument(source, document.value, document.values, document.keys),)
     from kube_rdma.lib.text import yaml_manifests  # late: see above
 
     return tuple(yaml_manifests.read_all(text, source))
 
 
-def _json(text: str, source: str) -> Document | None:
+def _json(text: str, source: str) -> texts.Document | None:
     """Return the document of what is JSON to the letter."""
     if text.lstrip()[:1] not in {"{", "["}:
         return None
     reader = _JsonReader(text)
     try:
-        return Document(source, reader.document(), reader.values, reader.keys)
+        return texts.Document(source, reader.document(), reader.values, reader.keys)
     except _NotPlainError:
         return None
 
@@ -82,13 +74,13 @@ class _JsonReader:
     """Reads a text from sign to sign: brackets, commas, colons, texts, words and numbers."""
 
     def __init__(self, text: str) -> None:
-        self.values: dict[Path, TextPosition] = {}
-        self.keys: dict[Path, TextPosition] = {}
+        self.values: dict[texts.Path, texts.TextPosition] = {}
+        self.keys: dict[texts.Path, texts.TextPosition] = {}
         self._text = text
         self._start = self._end = 0  # of the sign
         self._line, self._begin = 1, 0  # in which the sign stands, and where that begins
 
-    def document(self) -> Value:
+    def document(self) -> texts.Value:
         """Return the value that is the whole text."""
         value = self._value(self._next(), ())
         if self._text[self._end :].strip(" \n"):
@@ -106,21 +98,21 @@ class _JsonReader:
         self._end = match.end()
         return match[1]
 
-    def _place(self) -> TextPosition:
-        return TextPosition(self._line, self._start - self._begin + 1)
+    def _place(self) -> texts.TextPosition:
+        return texts.TextPosition(self._line, self._start - self._begin + 1)
 
-    def _value(self, sign: str, path: Path) -> Value:
+    def _value(self, sign: str, path: texts.Path) -> texts.Value:
         self.values[path] = self._place()
-        if sign in {"]", "}", ",", ":"} or len(path) > MAX_DEPTH:
+        if sign in {"]", "}", ",", ":"} or len(path) > texts.MAX_DEPTH:
             raise _NotPlainError
         if sign == "{":
             return self._mapping(path)
         if sign == "[":
             return self._sequence(path)
-        return _string(sign) if sign[0] == '"' else plain(sign)
+        return _string(sign) if sign[0] == '"' else texts.plain(sign)
 
-    def _mapping(self, path: Path) -> dict[str, Value]:
-        mapping: dict[str, Value] = {}
+    def _mapping(self, path: texts.Path) -> dict[str, texts.Value]:
+        mapping: dict[str, texts.Value] = {}
         sign = self._next()
         while sign != "}":
             key = _string(sign)
@@ -134,8 +126,8 @@ class _JsonReader:
             sign = self._further("}")
         return mapping
 
-    def _sequence(self, path: Path) -> list[Value]:
-        sequence: list[Value] = []
+    def _sequence(self, path: texts.Path) -> list[texts.Value]:
+        sequence: list[texts.Value] = []
         sign = self._next()
         while sign != "]":
             sequence.append(self._value(sign, (*path, len(sequence))))

@@ -22,17 +22,7 @@ from yaml.error import Mark
 
 from kube_base.errors import MOST_FAULTS, Refused
 from kube_base.frozen import Frozen
-from kube_rdma.lib.text.document import (
-    MAX_DEPTH,
-    Document,
-    ManifestDocument,
-    Path,
-    TextPosition,
-    Value,
-    located,
-    plain,
-    shown,
-)
+from kube_rdma.lib.text import document as texts
 
 _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # C where PyYAML was built with it
 _OF_INDENTATION = (  # libyaml's words for a line that is indented more or less than those beside it
@@ -41,7 +31,7 @@ _OF_INDENTATION = (  # libyaml's words for a line that is indented more or less 
 )
 
 
-def read(text: str, data: bytes, source: str) -> Document:
+def read(text: str, data: bytes, source: str) -> texts.Document:
     """Return the document in `text`, which came as `data`; Refused with all faults."""
     reader = YamlReader(source, text)
     document = None
@@ -63,7 +53,7 @@ class YamlReader:
     """
 
     def __init__(
-        self, source: str, text: str, deepest: int = MAX_DEPTH, lines_before: int = 0
+        self, source: str, text: str, deepest: int = texts.MAX_DEPTH, lines_before: int = 0
     ) -> None:
         """Read `text`, which follows `lines_before` lines of its file."""
         self.source = source
@@ -71,16 +61,16 @@ class YamlReader:
         self.deepest = deepest
         self.lines_before = lines_before
         self.faults: list[Refused] = []
-        self.values: dict[Path, TextPosition] = {}
-        self.keys: dict[Path, TextPosition] = {}
+        self.values: dict[texts.Path, texts.TextPosition] = {}
+        self.keys: dict[texts.Path, texts.TextPosition] = {}
         self._events: Iterator[yaml.Event] = yaml.parse(text, Loader=_LOADER)
 
-    def only(self) -> Document:
+    def only(self) -> texts.Document:
         """Return the only document of the text; its value is None for blanks and comments."""
         documents = self._documents()
         first = next(documents, None)
         if first is None:
-            return Document(self.source, None, {(): TextPosition(1, 1)}, {})
+            return texts.Document(self.source, None, {(): texts.TextPosition(1, 1)}, {})
         next(self._events)  # end of the document
         after = next(self._events)
         if not isinstance(after, yaml.StreamEndEvent):
@@ -88,20 +78,20 @@ class YamlReader:
             self._stop(after, (), problem, "Keep one document and no line of three dashes")
         return first
 
-    def place(self, mark: Mark | MarkInC | None) -> TextPosition:
+    def place(self, mark: Mark | MarkInC | None) -> texts.TextPosition:
         """Return the position of the parser's mark in the file."""
         if mark is None:
-            return TextPosition(self.lines_before + 1, 1)
-        return TextPosition(self.lines_before + mark.line + 1, mark.column + 1)
+            return texts.TextPosition(self.lines_before + 1, 1)
+        return texts.TextPosition(self.lines_before + mark.line + 1, mark.column + 1)
 
-    def _documents(self) -> Iterator[Document]:
+    def _documents(self) -> Iterator[texts.Document]:
         next(self._events)  # start of the stream
         while not isinstance(next(self._events), yaml.StreamEndEvent):
             self.values, self.keys = {}, {}
             value = self._value(next(self._events), ())
-            yield Document(self.source, value, self.values, self.keys)
+            yield texts.Document(self.source, value, self.values, self.keys)
 
-    def _value(self, event: yaml.Event, path: Path) -> Value:
+    def _value(self, event: yaml.Event, path: texts.Path) -> texts.Value:
         self.values[path] = self.place(event.start_mark)
         if len(path) > self.deepest:
             problem = f"the document is nested more than {self.deepest} levels deep"
@@ -115,10 +105,10 @@ class YamlReader:
         if isinstance(event, yaml.SequenceStartEvent):
             return self._sequence(path)
         assert isinstance(event, yaml.ScalarEvent)
-        return event.value if event.style else plain(event.value)
+        return event.value if event.style else texts.plain(event.value)
 
-    def _mapping(self, path: Path) -> dict[str, Value]:
-        mapping: dict[str, Value] = {}
+    def _mapping(self, path: texts.Path) -> dict[str, texts.Value]:
+        mapping: dict[str, texts.Value] = {}
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             if not isinstance(event, yaml.ScalarEvent):
                 self._stop(event, path, "a key must be a word", "Write a name before the colon")
@@ -131,35 +121,35 @@ class YamlReader:
             mapping[key] = self._value(next(self._events), inside)
         return mapping
 
-    def _sequence(self, path: Path) -> list[Value]:
-        sequence: list[Value] = []
+    def _sequence(self, path: texts.Path) -> list[texts.Value]:
+        sequence: list[texts.Value] = []
         while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
             sequence.append(self._value(event, (*path, len(sequence))))
         return sequence
 
-    def _alias(self, event: yaml.AliasEvent, path: Path) -> Value:
+    def _alias(self, event: yaml.AliasEvent, path: texts.Path) -> texts.Value:
         """Note the fault of an alias, and return None."""
         self.faults.append(
             self._at(event, path, "aliases (*name) are not read", "Write the value out here")
         )
         return None
 
-    def _tagged(self, event: yaml.Event, path: Path) -> None:
+    def _tagged(self, event: yaml.Event, path: texts.Path) -> None:
         """Note the fault of a tag, such as ``!!str``, before a value."""
-        problem = f"tags ({shown(getattr(event, 'tag', None))}) are not read"
+        problem = f"tags ({texts.shown(getattr(event, 'tag', None))}) are not read"
         self.faults.append(self._at(event, path, problem, "Leave the tag out"))
 
-    def _twice(self, event: yaml.ScalarEvent, path: Path) -> None:
+    def _twice(self, event: yaml.ScalarEvent, path: texts.Path) -> None:
         """Note the fault of a key that its object has already."""
         remedy = f"Keep one of them, the first is in line {self.keys[path].line}"
         self.faults.append(self._at(event, path, "the field is given twice", remedy))
 
-    def _at(self, event: yaml.Event, path: Path, problem: str, remedy: str) -> Refused:
+    def _at(self, event: yaml.Event, path: texts.Path, problem: str, remedy: str) -> Refused:
         """Return the error at an event."""
-        where = located(self.source, self.place(event.start_mark), path)
+        where = texts.located(self.source, self.place(event.start_mark), path)
         return Refused(problem, remedy=remedy, where=where)
 
-    def _stop(self, event: yaml.Event, path: Path, problem: str, remedy: str) -> NoReturn:
+    def _stop(self, event: yaml.Event, path: texts.Path, problem: str, remedy: str) -> NoReturn:
         """Raise a fault that leaves nothing sensible to read."""
         raise self._at(event, path, problem, remedy)
 
@@ -184,16 +174,16 @@ def _syntax(error: yaml.MarkedYAMLError, reader: YamlReader) -> Refused:
         remedy = "Replace it with spaces"
     elif error.problem in _OF_INDENTATION:
         remedy = "Indent this line as its neighbours are, and look at quotes and colons before it"
-    return Refused(problem, remedy=remedy, where=located(reader.source, place))
+    return Refused(problem, remedy=remedy, where=texts.located(reader.source, place))
 
 
 def _character(error: yaml.reader.ReaderError, reader: YamlReader, data: bytes) -> Refused:
     """Return the error for a character that no text holds; the parser counts bytes."""
     before = data[: error.position].decode(errors="ignore").split("\n")
-    place = TextPosition(reader.lines_before + len(before), len(before[-1]) + 1)
+    place = texts.TextPosition(reader.lines_before + len(before), len(before[-1]) + 1)
     problem = "a control character stands here"
     remedy = "Remove it, or name the right file"
-    return Refused(problem, remedy=remedy, where=located(reader.source, place))
+    return Refused(problem, remedy=remedy, where=texts.located(reader.source, place))
 
 
 # Manifests, which are read less strictly.
@@ -207,7 +197,7 @@ _OF_YAML = "tag:yaml.org,2002:"
 _MERGE = "<<"
 
 
-def read_all(text: str, source: str) -> Iterator[ManifestDocument | Refused]:
+def read_all(text: str, source: str) -> Iterator[texts.ManifestDocument | Refused]:
     """Yield every document of a text that is not empty, or the faults of one, in their order."""
     lines_before = 0
     for part in _parts(text):
@@ -227,7 +217,7 @@ def _parts(text: str) -> Iterator[str]:
         begin = cut
 
 
-def _documents(reader: _ManifestReader) -> Iterator[ManifestDocument | Refused]:
+def _documents(reader: _ManifestReader) -> Iterator[texts.ManifestDocument | Refused]:
     """Yield the documents of one part of the text: one where nobody ended it by dots."""
     try:
         for document in reader.all():
@@ -244,19 +234,19 @@ def _documents(reader: _ManifestReader) -> Iterator[ManifestDocument | Refused]:
 class _Anchored(Frozen):
     """A value that has an anchor, and how many values it is made of."""
 
-    value: Value
+    value: texts.Value
     size: int
 
 
 class _ManifestReader(YamlReader):
     """Reads what is surprising too, and remembers it."""
 
-    def all(self) -> Iterator[ManifestDocument]:
+    def all(self) -> Iterator[texts.ManifestDocument]:
         """Yield every document, while `faults` are those of this one."""
         self._forget()
         for document in self._documents():
             remarks = (*self._aliases(), *self._remarks)
-            yield ManifestDocument(
+            yield texts.ManifestDocument(
                 document.source, document.value, document.values, document.keys, remarks
             )
             next(self._events)  # end of the document
@@ -268,7 +258,7 @@ class _ManifestReader(YamlReader):
         self._remarks: list[Refused] = []
         self._anchors: dict[str, _Anchored] = {}
         self._size = self._repeated = 0  # values so far, and those that aliases stand for
-        self._used: list[tuple[TextPosition, Path, str]] = []
+        self._used: list[tuple[texts.TextPosition, texts.Path, str]] = []
 
     def _aliases(self) -> Iterator[Refused]:
         """Yield one remark about all YAML aliases of the document."""
@@ -276,12 +266,12 @@ class _ManifestReader(YamlReader):
             place, path, name = self._used[0]
             count = f"{len(self._used)} aliases are" if self._used[1:] else "an alias is"
             yield Refused(
-                f"{count} read as what the anchor marks, here {shown(name)}",
+                f"{count} read as what the anchor marks, here {texts.shown(name)}",
                 remedy="Write the values out where other programs read this file",
-                where=located(self.source, place, path),
+                where=texts.located(self.source, place, path),
             )
 
-    def _value(self, event: yaml.Event, path: Path) -> Value:
+    def _value(self, event: yaml.Event, path: texts.Path) -> texts.Value:
         self._size += 1
         before = self._size
         value = super()._value(event, path)
@@ -292,10 +282,10 @@ class _ManifestReader(YamlReader):
             self._anchors[anchor] = _Anchored(value, self._size - before + 1)
         return value
 
-    def _alias(self, event: yaml.AliasEvent, path: Path) -> Value:
+    def _alias(self, event: yaml.AliasEvent, path: texts.Path) -> texts.Value:
         meant = self._anchors.get(str(event.anchor))
         if meant is None:
-            problem = f"no anchor before the alias is called {shown(event.anchor)}"
+            problem = f"no anchor before the alias is called {texts.shown(event.anchor)}"
             self.faults.append(self._at(event, path, problem, f"Write &{event.anchor} before it"))
             return None
         self._size += meant.size
@@ -309,11 +299,11 @@ class _ManifestReader(YamlReader):
         self._used.append((self.place(event.start_mark), path, f"*{event.anchor}"))
         return meant.value
 
-    def _tagged(self, event: yaml.Event, path: Path) -> None:
+    def _tagged(self, event: yaml.Event, path: texts.Path) -> None:
         if not str(getattr(event, "tag", "")).startswith(_OF_YAML):
             super()._tagged(event, path)
 
-    def _twice(self, event: yaml.ScalarEvent, path: Path) -> None:
+    def _twice(self, event: yaml.ScalarEvent, path: texts.Path) -> None:
         """Note a remark, and forget the places of the value before: the last one counts."""
         if len(self._remarks) == MOST_FAULTS:
             return  # enough is said, and a text of nothing else would cost
@@ -325,7 +315,7 @@ class _ManifestReader(YamlReader):
                 del places[inside]
         self.keys[path] = self.place(event.start_mark)
 
-    def _mapping(self, path: Path) -> dict[str, Value]:
+    def _mapping(self, path: texts.Path) -> dict[str, texts.Value]:
         """Return an object with what its merge key brings, which its own fields come before."""
         mapping = super()._mapping(path)
         merged = mapping.get(_MERGE)
@@ -338,7 +328,7 @@ class _ManifestReader(YamlReader):
         return mapping
 
 
-def _height(value: Value) -> int:
+def _height(value: texts.Value) -> int:
     """Return the number of levels below a value; each value was counted when it was read."""
     height, level = 0, [value]
     while level := [inner for outer in level for inner in _inside(outer)]:
@@ -346,7 +336,7 @@ def _height(value: Value) -> int:
     return height
 
 
-def _inside(value: Value) -> list[Value]:
+def _inside(value: texts.Value) -> list[texts.Value]:
     if isinstance(value, dict):
         return list(value.values())
     return value if isinstance(value, list) else []

@@ -12,13 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kube_base.frozen import replace
 from kube_rdma.metrics.rules import families
-from kube_rdma.model.metrics import (
-    AgentScrape,
-    ScrapedSample,
-    TrafficKey,
-    TrafficRate,
-    TrafficTotals,
-)
+from kube_rdma.model import metrics as model
 
 # Files of counters by their role. Others than mlx5's and hfi1's are in kube_rdma_hw_stat: rxe has
 # rcvd_bytes (drivers/infiniband/sw/rxe/rxe_hw_counters.c), EFA and bnxt_re rx_bytes.
@@ -35,25 +29,25 @@ _STATES = frozenset({families.STATE.name, families.POD_STATE.name})
 _LINKS = frozenset({families.RATE.name, families.POD_RATE.name})
 
 
-def totals(samples: Iterable[ScrapedSample]) -> dict[TrafficKey, TrafficTotals]:
+def totals(samples: Iterable[model.ScrapedSample]) -> dict[model.TrafficKey, model.TrafficTotals]:
     """Return the traffic of one scrape by port of a node, and by device of a pod."""
-    read: dict[TrafficKey, TrafficTotals] = {}
+    read: dict[model.TrafficKey, model.TrafficTotals] = {}
     for sample in samples:
         if sample.name == families.POD_DEVICE.name:
             # One that a container shares with others has a row, and no figures of its own.
             if sample.labels.get("access") == "shared":
-                read[_key(sample.labels)] = TrafficTotals(shared=True)
+                read[_key(sample.labels)] = model.TrafficTotals(shared=True)
         elif change := _change(sample, read):
             read.update([change])
     return read
 
 
-def rates(before: AgentScrape | None, now: AgentScrape) -> Iterator[TrafficRate]:
+def rates(before: model.AgentScrape | None, now: model.AgentScrape) -> Iterator[model.TrafficRate]:
     """Yield a row for each device of `now`, with the rates since `before` where there are any."""
     seconds = now.when - before.when if before else 0.0
-    earlier: Mapping[TrafficKey, TrafficTotals] = before.totals if before else {}
+    earlier: Mapping[model.TrafficKey, model.TrafficTotals] = before.totals if before else {}
     for key, current in now.totals.items():
-        row = TrafficRate(now.node, key, current)
+        row = model.TrafficRate(now.node, key, current)
         first = earlier.get(key)
         if first is None or seconds <= 0:
             yield row
@@ -71,7 +65,7 @@ def rates(before: AgentScrape | None, now: AgentScrape) -> Iterator[TrafficRate]
         )
 
 
-def busiest(rows: Iterable[TrafficRate]) -> Sequence[TrafficRate]:
+def busiest(rows: Iterable[model.TrafficRate]) -> Sequence[model.TrafficRate]:
     """Return rows with traffic or errors first, the busiest at the top; others by their names."""
     return sorted(
         rows,
@@ -93,8 +87,8 @@ def _rate(before: float | None, now: float | None, seconds: float) -> float | No
     return (now - before) / seconds
 
 
-def _key(labels: Mapping[str, str]) -> TrafficKey:
-    return TrafficKey(
+def _key(labels: Mapping[str, str]) -> model.TrafficKey:
+    return model.TrafficKey(
         labels.get("device", ""),
         labels.get("port", ""),
         labels.get("namespace", ""),
@@ -104,11 +98,11 @@ def _key(labels: Mapping[str, str]) -> TrafficKey:
 
 
 def _change(
-    sample: ScrapedSample, read: Mapping[TrafficKey, TrafficTotals]
-) -> tuple[TrafficKey, TrafficTotals] | None:
+    sample: model.ScrapedSample, read: Mapping[model.TrafficKey, model.TrafficTotals]
+) -> tuple[model.TrafficKey, model.TrafficTotals] | None:
     """Return a device's totals with a sample; None for a series that is no traffic."""
     key = _key(sample.labels)
-    before = read.get(key, TrafficTotals())
+    before = read.get(key, model.TrafficTotals())
     if sample.name in _STATES:
         return key, replace(before, state=int(sample.value))
     if sample.name in _LINKS:

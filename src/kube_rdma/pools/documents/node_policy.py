@@ -27,21 +27,8 @@ from kube_rdma.lib.text import words
 from kube_rdma.lib.text.document import Document, Path, of_json, shown
 from kube_rdma.lib.text.faults import Slip, slips, validate
 from kube_rdma.lib.text.typed import MOST_SHARES, Config, Many, Typed
+from kube_rdma.model import pools as specs
 from kube_rdma.model.device import CharKind, PciAddress
-from kube_rdma.model.pools import (
-    DATA_FILES,
-    MOST,
-    Attach,
-    Bind,
-    ClusterNodePolicy,
-    FunctionsSpec,
-    Mode,
-    PoolSpec,
-    Preference,
-    RdmaLimits,
-    Selector,
-    Serving,
-)
 from kube_rdma.model.settings import FabricProfile
 
 # `fabric` of a NodePolicy's pool: what programs on this fabric should use.
@@ -162,11 +149,11 @@ class PolicyLimits(Typed):
         }
     )
 
-    hca_handle: int | None = Field(None, ge=1, le=MOST, examples=[16])
+    hca_handle: int | None = Field(None, ge=1, le=specs.MOST, examples=[16])
     """hcaHandle is how many times the programs of a pod may have a device open, for each share.
     Left out: no limit. Example: 16.
     """
-    hca_object: int | None = Field(None, ge=1, le=MOST, examples=[20000])
+    hca_object: int | None = Field(None, ge=1, le=specs.MOST, examples=[20000])
     """hcaObject is how many objects a pod may have on a device, for each share: queue pairs, memory
     regions, completion queues, protection domains and all others, counted together. Left out: no
     limit. Example: 20000.
@@ -179,9 +166,9 @@ class PolicyLimits(Typed):
             raise slips(Slip("these limits limit nothing", remedy))
         return self
 
-    def limits(self) -> RdmaLimits:
+    def limits(self) -> specs.RdmaLimits:
         """Return the limits that it means."""
-        return RdmaLimits(self.hca_handle, self.hca_object)
+        return specs.RdmaLimits(self.hca_handle, self.hca_object)
 
 
 MOST_FUNCTIONS = 0xFFFF  # of one card: sriov_numvfs has 16 bits
@@ -317,7 +304,7 @@ class PolicyPool(Typed):
 
     resource: Annotated[words.Resource, Field(max_length=317)] = Field(examples=["rdma/hca"])
     """resource is the resource name that containers ask for. Example: rdma/hca."""
-    mode: Annotated[Mode, _Named]
+    mode: Annotated[specs.Mode, _Named]
     """mode says what a share gives to a container. hca: the cards of the pool, shared with other
     containers. exclusive: a physical card. shared: a virtual interface, one on each card.
     shared-multi: a virtual interface, many on each card. sriov: a virtual function, or a card
@@ -332,17 +319,17 @@ class PolicyPool(Typed):
     1000 in mode hca, 16 in shared-multi, 1 in other modes. At most 1000 in shared-multi; 1 in
     exclusive, shared and sriov.
     """
-    bind: Annotated[Bind, _Named] | None = None
+    bind: Annotated[specs.Bind, _Named] | None = None
     """bind says what a share stands for: pool (all cards of the pool, only in mode hca) or per-card
     (one card). Left out: pool in mode hca, per-card in other modes.
     """
-    attach: Annotated[Attach, _Named] | None = None
+    attach: Annotated[specs.Attach, _Named] | None = None
     """attach says when a container gets device files. none: when the kubelet allocates shares.
     required: when the pod's network is attached. auto: like required, or at the start if the pod
     has no networks. On nodes without CDI it is none. Left out: auto; none in sriov, and in hca on
     nodes without networks of kube-rdma.
     """
-    prefer: Annotated[Preference, _Named] | None = None
+    prefer: Annotated[specs.Preference, _Named] | None = None
     """prefer says which free shares a container gets. pack: on the fullest cards. spread: on as
     many cards as possible. least-loaded: on the least used cards. numa: on cards near the GPUs of
     the pod's claims, else near free GPUs.
@@ -354,7 +341,7 @@ class PolicyPool(Typed):
     manager. It has no effect with bind pool. Left out: true.
     """
     device_files: Annotated[Many[Annotated[CharKind, _Named]], Field(max_length=len(CharKind))] = (
-        DATA_FILES
+        specs.DATA_FILES
     )
     """deviceFiles is which files in /dev/infiniband of its cards a container opens: uverbs,
     rdma_cm, umad, issm. On InfiniBand, umad and issm reach the management of the whole fabric; see
@@ -368,7 +355,7 @@ class PolicyPool(Typed):
     """hostNetwork is true if all pods of the pool have hostNetwork: true. Shares are then healthy
     also in RDMA namespace mode exclusive, where other pods see no shared cards. Left out: false.
     """
-    serve: Annotated[Serving, _Named] | None = None
+    serve: Annotated[specs.Serving, _Named] | None = None
     """serve says by which way pods get the cards. plugin: as shares of the device plugin. claims:
     by ResourceClaims, and by the same resource name where a DeviceClass has it; needs --claims and
     Kubernetes 1.36. Left out: what the label kube-rdma.io/serve of the node says, else plugin.
@@ -398,10 +385,10 @@ class PolicyPool(Typed):
 
     @field_validator("bind")
     @classmethod
-    def _pool_of_hca(cls, bind: Bind | None, info: ValidationInfo) -> Bind | None:
+    def _pool_of_hca(cls, bind: specs.Bind | None, info: ValidationInfo) -> specs.Bind | None:
         """Refuse `bind: pool` outside of mode hca: there a part of one card goes into the pod."""
-        mode = info.data.get("mode", Mode.HCA)
-        if bind is Bind.POOL and mode is not Mode.HCA:
+        mode = info.data.get("mode", specs.Mode.HCA)
+        if bind is specs.Bind.POOL and mode is not specs.Mode.HCA:
             problem = f"in mode {mode} a share stands for one card, not for the pool"
             raise slips(Slip(problem, 'Write "bind": "per-card", or "mode": "hca"'))
         return bind
@@ -520,11 +507,11 @@ def load(document: Document) -> Config:
     )
 
 
-def load_object(data: bytes, name: str) -> ClusterNodePolicy:
+def load_object(data: bytes, name: str) -> specs.ClusterNodePolicy:
     """Return the meaning of the JSON of an object's spec; raise Refused with all of its faults."""
     document = of_json(data, f"NodePolicy {name}", ("spec",))
     spec = validate(PolicySpec, document)
-    return ClusterNodePolicy(
+    return specs.ClusterNodePolicy(
         name,
         tuple(sorted(spec.node_selector.items())),
         spec.priority,
@@ -534,10 +521,10 @@ def load_object(data: bytes, name: str) -> ClusterNodePolicy:
     )
 
 
-def _functions(spec: PolicySpec, document: Document, base: Path) -> Iterator[FunctionsSpec]:
+def _functions(spec: PolicySpec, document: Document, base: Path) -> Iterator[specs.FunctionsSpec]:
     for index, functions in enumerate(spec.virtual_functions):
         path = (*base, "virtualFunctions", index)
-        yield FunctionsSpec(
+        yield specs.FunctionsSpec(
             tuple(
                 _cards(each, document.where((*path, "selectors", n)))
                 for n, each in enumerate(functions.selectors)
@@ -549,10 +536,10 @@ def _functions(spec: PolicySpec, document: Document, base: Path) -> Iterator[Fun
         )
 
 
-def _pools(spec: PolicySpec, document: Document, base: Path) -> Iterator[PoolSpec]:
+def _pools(spec: PolicySpec, document: Document, base: Path) -> Iterator[specs.PoolSpec]:
     for index, pool in enumerate(spec.pools):
         path = (*base, "pools", index)
-        yield PoolSpec(
+        yield specs.PoolSpec(
             pool.resource,
             pool.mode,
             source=document.where(path),
@@ -574,8 +561,8 @@ def _pools(spec: PolicySpec, document: Document, base: Path) -> Iterator[PoolSpe
         )
 
 
-def _cards(selector: CardSelector, source: str) -> Selector:
-    return Selector(
+def _cards(selector: CardSelector, source: str) -> specs.Selector:
+    return specs.Selector(
         source,
         vendors=tuple(v.lower() for v in selector.vendors),
         device_ids=tuple(d.lower() for d in selector.device_ids),
@@ -585,7 +572,7 @@ def _cards(selector: CardSelector, source: str) -> Selector:
     )
 
 
-def _selector(selector: PoolSelector, source: str) -> Selector:
+def _selector(selector: PoolSelector, source: str) -> specs.Selector:
     return replace(
         _cards(selector, source),
         link_types=selector.link_types,

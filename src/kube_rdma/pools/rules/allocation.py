@@ -11,33 +11,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kube_base.errors import Refused
 from kube_rdma.lib.phrases import listed
+from kube_rdma.model import pools as model
 from kube_rdma.model.attach.attachment import Attachment, GrantedShare, Plan
 from kube_rdma.model.attach.steps import MakeRdma, MoveRdma
 from kube_rdma.model.card import Card
 from kube_rdma.model.device import CharKind
-from kube_rdma.model.pools import (
-    MOST,
-    Bind,
-    DeviceInfo,
-    DeviceLimits,
-    Grant,
-    Pool,
-    RdmaLimits,
-    Serving,
-    Share,
-    ShareId,
-    Variables,
-)
 from kube_rdma.pools.rules.modes import terms
 
 
-def allocate(pool: Pool, wanted: Sequence[ShareId]) -> Grant:
+def allocate(pool: model.Pool, wanted: Sequence[model.ShareId]) -> model.Grant:
     """Return the grant of the shares `wanted`, in their order and each once, as if bound at once.
 
     Raise Refused for no share, for ids that the pool does not have, for shares that are unhealthy,
     with the reasons of the cards, and for a pool that claims serve by now.
     """
-    if pool.spec.serve is Serving.CLAIMS:
+    if pool.spec.serve is model.Serving.CLAIMS:
         problem = "claims serve it on this node now, and not the device plugin"
         raise _refused(pool, problem, "Create the pod again, so that the scheduler places it")
     if not wanted:
@@ -62,10 +50,10 @@ def allocate(pool: Pool, wanted: Sequence[ShareId]) -> Grant:
     return grant(pool, given)
 
 
-def grant(pool: Pool, shares: Sequence[Share]) -> Grant:
+def grant(pool: model.Pool, shares: Sequence[model.Share]) -> model.Grant:
     """Return what a container that holds these shares of the pool gets."""
     cards = granted_cards(pool, shares)
-    return Grant(
+    return model.Grant(
         resource=pool.spec.resource,
         shares=tuple(share.id for share in shares),
         char_paths=tuple(sorted({*_device_paths(pool, cards), *pool.spec.extra_paths})),
@@ -74,15 +62,15 @@ def grant(pool: Pool, shares: Sequence[Share]) -> Grant:
     )
 
 
-def granted_cards(pool: Pool, shares: Sequence[Share]) -> tuple[Card, ...]:
+def granted_cards(pool: model.Pool, shares: Sequence[model.Share]) -> tuple[Card, ...]:
     """Return the cards that the shares stand for: all of the pool, or those they name."""
-    if terms(pool.spec).bind is Bind.POOL:
+    if terms(pool.spec).bind is model.Bind.POOL:
         return pool.cards
     cards = {card.id: card for card in pool.cards}
     return tuple(cards[name] for name in dict.fromkeys(s.card for s in shares if s.card))
 
 
-def _device_paths(pool: Pool, cards: Sequence[Card]) -> Iterator[str]:
+def _device_paths(pool: model.Pool, cards: Sequence[Card]) -> Iterator[str]:
     """Yield the character devices that the pool opens; rdma_cm only where devices are."""
     gives = pool.spec.device_files
     devices = [device for card in cards for device in card.devices]
@@ -91,9 +79,9 @@ def _device_paths(pool: Pool, cards: Sequence[Card]) -> Iterator[str]:
         yield pool.rdma_cm
 
 
-def _variables(pool: Pool, cards: Sequence[Card]) -> Iterator[tuple[str, str]]:
+def _variables(pool: model.Pool, cards: Sequence[Card]) -> Iterator[tuple[str, str]]:
     """Yield PCIDEVICE_<RESOURCE> and its _INFO, as the SR-IOV device plugin names them."""
-    if pool.spec.variables is not Variables.PCIDEVICE:
+    if pool.spec.variables is not model.Variables.PCIDEVICE:
         return
     name = "PCIDEVICE_" + "".join(c if c.isalnum() else "_" for c in pool.spec.resource).upper()
     yield name, ",".join(card.id for card in cards)
@@ -101,7 +89,7 @@ def _variables(pool: Pool, cards: Sequence[Card]) -> Iterator[tuple[str, str]]:
     yield f"{name}_INFO", json.dumps(facts, separators=(",", ":"))
 
 
-def card_facts(pool: Pool, card: Card) -> dict[str, dict[str, str]]:
+def card_facts(pool: model.Pool, card: Card) -> dict[str, dict[str, str]]:
     """Return one card's entry of the _INFO variable: generic, rdma, extra facts of the document."""
     facts: dict[str, dict[str, str]] = {"generic": {"deviceID": card.id}}
     rdma = {str(char.kind): char.path for device in card.devices for char in device.char_devices}
@@ -115,16 +103,18 @@ def card_facts(pool: Pool, card: Card) -> dict[str, dict[str, str]]:
     return facts | ({"extraInfo": extra} if extra else {})
 
 
-def _refused(pool: Pool, problem: str, remedy: str) -> Refused:
+def _refused(pool: model.Pool, problem: str, remedy: str) -> Refused:
     return Refused(problem, remedy=remedy, where=pool.spec.resource)
 
 
-def device_infos(pool: Pool, given: Grant) -> tuple[tuple[ShareId, DeviceInfo], ...]:
+def device_infos(
+    pool: model.Pool, given: model.Grant
+) -> tuple[tuple[model.ShareId, model.DeviceInfo], ...]:
     """Return what CNI plugins need to know of the granted cards, by share.
 
     A share of a whole pool is no card. The name of a soft RDMA device is known only in the pod.
     """
-    if terms(pool.spec).bind is Bind.POOL:
+    if terms(pool.spec).bind is model.Bind.POOL:
         return ()
     cards = {card.id: card for card in pool.cards}
     infos = []
@@ -133,7 +123,7 @@ def device_infos(pool: Pool, given: Grant) -> tuple[tuple[ShareId, DeviceInfo], 
         if card and card.seat:
             names = tuple(device.name for device in card.devices if not device.is_soft)
             physical = card.seat.physical_function
-            infos.append((share.id, DeviceInfo(card.seat.pci, names, physical)))
+            infos.append((share.id, model.DeviceInfo(card.seat.pci, names, physical)))
     return tuple(infos)
 
 
@@ -143,7 +133,7 @@ UsedDevices = Sequence[tuple[Plan, tuple[str, ...]]]
 """The RDMA devices of each interface, by their current names."""
 
 
-def limited(pools: Mapping[str, Pool]) -> dict[str, RdmaLimits]:
+def limited(pools: Mapping[str, model.Pool]) -> dict[str, model.RdmaLimits]:
     """Return the limits of a share by resource; leave out resources without any."""
     limits = {name: pool.spec.limits for name, pool in pools.items()}
     return {name: one for name, one in limits.items() if one is not None}
@@ -159,23 +149,23 @@ def unheld(resource: str) -> Refused:
 
 
 def device_limits(
-    granted: Iterable[GrantedShare], limits: Mapping[str, RdmaLimits], used: UsedDevices = ()
-) -> tuple[DeviceLimits, ...]:
+    granted: Iterable[GrantedShare], limits: Mapping[str, model.RdmaLimits], used: UsedDevices = ()
+) -> tuple[model.DeviceLimits, ...]:
     """Return what a pod with these shares may take of each of their devices, by name.
 
     A device of a share without limits has none, whatever other shares of it say.
     """
-    shares: dict[str, list[RdmaLimits]] = {}
+    shares: dict[str, list[model.RdmaLimits]] = {}
     for share in granted:
         names = {device.name for card in share.cards for device in card.devices}
         names |= {name for plan, devices in used if plan.held == share.held for name in devices}
         for name in names:
-            own = limits.get(share.resource, RdmaLimits())
+            own = limits.get(share.resource, model.RdmaLimits())
             shares.setdefault(name, []).extend([own] * share.slots)
     return tuple(
-        DeviceLimits(
+        model.DeviceLimits(
             name,
-            RdmaLimits(
+            model.RdmaLimits(
                 _added([one.handles for one in shares[name]]),
                 _added([one.objects for one in shares[name]]),
             ),
@@ -201,8 +191,8 @@ def used_devices(attachments: Iterable[Attachment]) -> UsedDevices:
 
 
 def differing(
-    wanted: Iterable[DeviceLimits], seen: Iterable[DeviceLimits]
-) -> tuple[DeviceLimits, ...]:
+    wanted: Iterable[model.DeviceLimits], seen: Iterable[model.DeviceLimits]
+) -> tuple[model.DeviceLimits, ...]:
     """Return those of `wanted` that the kernel does not have; leave out devices that are gone."""
     now = {one.device: one.limits for one in seen}
     return tuple(one for one in wanted if one.device in now and now[one.device] != one.limits)
@@ -212,4 +202,4 @@ def _added(numbers: Sequence[int | None]) -> int | None:
     """Return the sum; None where one number has no limit, or the kernel could not count so far."""
     counts = [number for number in numbers if number is not None]
     total = sum(counts)
-    return total if len(counts) == len(numbers) and total <= MOST else None
+    return total if len(counts) == len(numbers) and total <= model.MOST else None

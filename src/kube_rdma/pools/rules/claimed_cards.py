@@ -11,13 +11,7 @@ from collections.abc import Iterable
 from typing import Protocol, TypeVar
 
 from kube_base.frozen import Frozen
-from kube_rdma.model.claims.devices import (
-    DRIVER,
-    ClaimedDevice,
-    DeviceSlice,
-    PublishedCard,
-    SliceDevice,
-)
+from kube_rdma.model.claims import devices as claims
 from kube_rdma.model.device import PciAddress
 from kube_rdma.pools.rules.nearness import newest
 
@@ -40,8 +34,8 @@ D = TypeVar("D", bound=NamedDevice)
 class ClaimedCard(Frozen):
     """A device that a container holds by a claim, with what its driver published of it."""
 
-    held: ClaimedDevice
-    card: PublishedCard
+    held: claims.ClaimedDevice
+    card: claims.PublishedCard
 
     @property
     def driver(self) -> str:
@@ -51,11 +45,11 @@ class ClaimedCard(Frozen):
     @property
     def is_own(self) -> bool:
         """Decide whether kube-rdma's own driver handed it out."""
-        return self.driver == DRIVER
+        return self.driver == claims.DRIVER
 
 
 def claimed_cards(
-    held: Iterable[ClaimedDevice], slices: Iterable[DeviceSlice]
+    held: Iterable[claims.ClaimedDevice], slices: Iterable[claims.DeviceSlice]
 ) -> tuple[ClaimedCard, ...]:
     """Return the held devices that may be cards, each once for a container, in their order."""
     published = published_cards(slices)
@@ -66,16 +60,18 @@ def claimed_cards(
     )
 
 
-def published_cards(slices: Iterable[DeviceSlice]) -> dict[SliceDevice, PublishedCard]:
+def published_cards(
+    slices: Iterable[claims.DeviceSlice],
+) -> dict[claims.SliceDevice, claims.PublishedCard]:
     """Return the devices of the slices that count and may be cards."""
     return {
-        SliceDevice(part.driver, part.pool, card.name): card
+        claims.SliceDevice(part.driver, part.pool, card.name): card
         for part in newest(slices)
         for card in part.cards
     }
 
 
-def rdma_devices(card: PublishedCard, devices: Iterable[D]) -> tuple[D, ...]:
+def rdma_devices(card: claims.PublishedCard, devices: Iterable[D]) -> tuple[D, ...]:
     """Return the RDMA device that a card is, among those seen; nothing where it is not there.
 
     The function counts before the name, which another device may have by now. Where several

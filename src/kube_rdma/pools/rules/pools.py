@@ -12,21 +12,8 @@ from itertools import combinations
 
 from kube_base.errors import Refused
 from kube_base.frozen import Frozen, replace
+from kube_rdma.model import pools as model
 from kube_rdma.model.card import Card, CardId
-from kube_rdma.model.pools import (
-    Attach,
-    Bind,
-    ClusterNodePolicy,
-    FunctionRange,
-    NodeSpecs,
-    Offer,
-    Pool,
-    PoolSpec,
-    Selector,
-    Serving,
-    Share,
-    ShareId,
-)
 from kube_rdma.model.survey import Survey
 from kube_rdma.pools.rules.modes import MODES, terms
 from kube_rdma.pools.rules.selection import Functions, why_not
@@ -38,8 +25,8 @@ class Clash(Frozen):
     """A card that two specs mean; `first` alone has it when it is `fatal`, else both have it."""
 
     card: Card
-    first: PoolSpec
-    second: PoolSpec
+    first: model.PoolSpec
+    second: model.PoolSpec
     fatal: bool  # a mode of the two owns its cards
 
     def __str__(self) -> str:
@@ -55,8 +42,8 @@ class Clash(Frozen):
 
 
 def resolve(
-    specs: Sequence[PoolSpec], node: Sequence[Card], survey: Survey, held: Held | None = None
-) -> tuple[tuple[Pool, ...], tuple[Clash, ...]]:
+    specs: Sequence[model.PoolSpec], node: Sequence[Card], survey: Survey, held: Held | None = None
+) -> tuple[tuple[model.Pool, ...], tuple[Clash, ...]]:
     """Return the pool of each spec, in their order, and the cards that several specs mean.
 
     A card that two specs mean belongs to both, or to the first alone when a mode of them owns its
@@ -82,15 +69,15 @@ def resolve(
                 cards[index].append(card)
     rdma_cm = survey.rdma_cm.path if survey.rdma_cm else None
     pools = (
-        Pool(spec, tuple(shares_of(spec, mine)), tuple(mine), rdma_cm)
+        model.Pool(spec, tuple(shares_of(spec, mine)), tuple(mine), rdma_cm)
         for spec, mine in zip(specs, cards, strict=True)
     )
     return tuple(pools), tuple(clashes)
 
 
 def owners(
-    specs: Sequence[PoolSpec], node: Sequence[Card], held: Held | None = None
-) -> dict[CardId, PoolSpec]:
+    specs: Sequence[model.PoolSpec], node: Sequence[Card], held: Held | None = None
+) -> dict[CardId, model.PoolSpec]:
     """Return by card the spec that has it, alone or before others; leave out cards in no pool."""
     functions: Functions = {card.function.seat.pci: card.function for card in node if card.function}
     by_card = ((card.id, _candidates(card, specs, functions, held or {})) for card in node)
@@ -98,7 +85,7 @@ def owners(
 
 
 def _candidates(
-    card: Card, specs: Sequence[PoolSpec], functions: Functions, held: Held
+    card: Card, specs: Sequence[model.PoolSpec], functions: Functions, held: Held
 ) -> Sequence[int]:
     """Return the indexes of the specs that mean `card`: first whose pods hold it, then in order."""
     holding = [card.id in held.get(spec.resource, ()) for spec in specs]
@@ -110,7 +97,7 @@ def _candidates(
     return sorted(meaning, key=lambda place: not holding[place])
 
 
-def offer(pool: Pool) -> Offer:
+def offer(pool: model.Pool) -> model.Offer:
     """Return the Offer that the kubelet receives for `pool`.
 
     The kubelet asks before a container starts where that waits for a network, or for kernel
@@ -120,32 +107,32 @@ def offer(pool: Pool) -> Offer:
     registered: without that the kubelet would refuse the pods of claims as long as older pods hold
     shares (GetDeviceRunContainerOptions): docs/decisions/0107.
     """
-    if pool.spec.serve is Serving.CLAIMS:
-        return Offer(pool.spec.resource, ())
+    if pool.spec.serve is model.Serving.CLAIMS:
+        return model.Offer(pool.spec.resource, ())
     row = terms(pool.spec)
-    return Offer(
+    return model.Offer(
         pool.spec.resource,
         pool.shares,
-        prefers=row.bind is Bind.PER_CARD,
-        gated=row.attach is not Attach.NONE or pool.spec.limits is not None,
+        prefers=row.bind is model.Bind.PER_CARD,
+        gated=row.attach is not model.Attach.NONE or pool.spec.limits is not None,
     )
 
 
-def shares_of(spec: PoolSpec, cards: Sequence[Card]) -> Iterator[Share]:
+def shares_of(spec: model.PoolSpec, cards: Sequence[Card]) -> Iterator[model.Share]:
     """Yield the shares of a pool of these cards, card by card."""
     row = terms(spec)
-    if row.bind is Bind.POOL:
+    if row.bind is model.Bind.POOL:
         healthy = any(card.usable for card in cards)
         count = row.shares if cards else 0
         prefix = "" if spec.bare_ids else f"{spec.mode}-"
-        yield from (Share(ShareId(f"{prefix}{n}"), healthy) for n in range(count))
+        yield from (model.Share(model.ShareId(f"{prefix}{n}"), healthy) for n in range(count))
         return
     for card in cards:
         hint = card.numa_node if spec.numa_hints else None
         nodes = () if hint is None else (hint,)
         slots = [f"{card.id}-{slot}" for slot in range(row.shares)] if row.numbered else [card.id]
         for name in slots:
-            yield Share(ShareId(name), card.usable, nodes, card.id)
+            yield model.Share(model.ShareId(name), card.usable, nodes, card.id)
 
 
 # Specs among themselves, before any node is looked at.
@@ -156,13 +143,13 @@ _RANGES = ("physical", "roots")
 _NARROWING = ("vendors", "device_ids", "drivers", "link_types", "auxiliary_types", "pkeys")
 
 
-def with_defaults(spec: PoolSpec) -> PoolSpec:
+def with_defaults(spec: model.PoolSpec) -> model.PoolSpec:
     """Return the spec with every field that it leaves to its mode filled in."""
     row = terms(spec)
     return replace(spec, shares=row.shares, bind=row.bind, attach=row.attach, prefer=row.prefer)
 
 
-def faults(specs: Sequence[PoolSpec]) -> tuple[Refused, ...]:
+def faults(specs: Sequence[model.PoolSpec]) -> tuple[Refused, ...]:
     """Return what makes these specs impossible on every node, in their order."""
     refusals: list[Refused] = []
     for index, spec in enumerate(specs):
@@ -175,7 +162,7 @@ def faults(specs: Sequence[PoolSpec]) -> tuple[Refused, ...]:
     return tuple(refusals)
 
 
-def warnings(specs: Sequence[PoolSpec]) -> tuple[str, ...]:
+def warnings(specs: Sequence[model.PoolSpec]) -> tuple[str, ...]:
     """Return sentences about specs that are possible and probably not meant."""
     return tuple(
         f"{first.resource} ({first.source}) and {second.resource} ({second.source}) both have "
@@ -185,7 +172,7 @@ def warnings(specs: Sequence[PoolSpec]) -> tuple[str, ...]:
     )
 
 
-def _beside(spec: PoolSpec, before: Sequence[PoolSpec]) -> Iterator[Refused]:
+def _beside(spec: model.PoolSpec, before: Sequence[model.PoolSpec]) -> Iterator[Refused]:
     """Yield what keeps `spec` from standing beside those before it."""
     if twin := next((first for first in before if first.resource == spec.resource), None):
         problem = f"the resource {spec.resource} is given twice"
@@ -200,12 +187,12 @@ def _beside(spec: PoolSpec, before: Sequence[PoolSpec]) -> Iterator[Refused]:
             yield Refused(problem, remedy=remedy, where=spec.source)
 
 
-def _owner(first: PoolSpec, second: PoolSpec) -> str | None:
+def _owner(first: model.PoolSpec, second: model.PoolSpec) -> str | None:
     """Return the mode that has its cards for itself, when one of the two has one."""
     return next((spec.mode for spec in (first, second) if MODES[spec.mode].owns), None)
 
 
-def _common(first: PoolSpec, second: PoolSpec) -> str | None:
+def _common(first: model.PoolSpec, second: model.PoolSpec) -> str | None:
     """Name cards that both pools mean wherever one does; None when that is not certain."""
     if not first.selectors and not second.selectors:
         return "every card"
@@ -213,7 +200,7 @@ def _common(first: PoolSpec, second: PoolSpec) -> str | None:
     return next((what for pair in pairs if (what := meeting(*pair))), None)
 
 
-def meeting(first: Selector, second: Selector) -> str | None:
+def meeting(first: model.Selector, second: model.Selector) -> str | None:
     """Name what both selectors name, when nothing else that they demand keeps them apart."""
     named: dict[str, str] = {}
     for name in _NAMING:
@@ -230,7 +217,7 @@ def meeting(first: Selector, second: Selector) -> str | None:
     return named[name] if _within(first, second, name) or _within(second, first, name) else None
 
 
-def _within(narrow: Selector, wide: Selector, name: str) -> bool:
+def _within(narrow: model.Selector, wide: model.Selector, name: str) -> bool:
     """Decide whether `narrow` demands, besides `name`, everything that `wide` does."""
     for field in (*_NAMING, *_RANGES, *_NARROWING):
         wanted = set(getattr(wide, field))
@@ -239,13 +226,15 @@ def _within(narrow: Selector, wide: Selector, name: str) -> bool:
     return wide.rdma is None or wide.rdma is narrow.rdma
 
 
-def _crossing(first: Sequence[FunctionRange], second: Sequence[FunctionRange]) -> str | None:
+def _crossing(
+    first: Sequence[model.FunctionRange], second: Sequence[model.FunctionRange]
+) -> str | None:
     """Return the physical function of which both have the same virtual ones."""
     pairs = ((a, b) for a in first for b in second if a.parent == b.parent)
     return next((a.parent for a, b in pairs if _ranges_cross(a, b)), None)
 
 
-def _ranges_cross(left: FunctionRange, right: FunctionRange) -> bool:
+def _ranges_cross(left: model.FunctionRange, right: model.FunctionRange) -> bool:
     if not left.indexes or not right.indexes:
         return True
     return any(a <= last and first <= b for a, b in left.indexes for first, last in right.indexes)
@@ -255,15 +244,15 @@ def _ranges_cross(left: FunctionRange, right: FunctionRange) -> bool:
 
 
 def node_specs(
-    policies: Iterable[ClusterNodePolicy], labels: Iterable[tuple[str, str]]
-) -> NodeSpecs:
+    policies: Iterable[model.ClusterNodePolicy], labels: Iterable[tuple[str, str]]
+) -> model.NodeSpecs:
     """Return what the policies that select a node with these labels ask of it."""
     node_labels = frozenset(labels)
     own = sorted(  # the winner of each pair first
         (policy for policy in policies if node_labels.issuperset(policy.selector)),
         key=lambda policy: (-policy.priority, policy.name),
     )
-    pools: dict[str, tuple[ClusterNodePolicy, PoolSpec]] = {}
+    pools: dict[str, tuple[model.ClusterNodePolicy, model.PoolSpec]] = {}
     overlaps = []
     for policy in own:
         for pool in policy.pools:
@@ -277,7 +266,7 @@ def node_specs(
         for policy in rails[1:]
         if policy.priority == rails[0].priority and policy.rails != rails[0].rails
     ]
-    return NodeSpecs(
+    return model.NodeSpecs(
         tuple(pool for _, pool in pools.values()),
         tuple(spec for policy in own for spec in policy.functions),
         rails[0].rails if rails else (),
@@ -286,7 +275,7 @@ def node_specs(
     )
 
 
-def _overlap(winner: ClusterNodePolicy, policy: ClusterNodePolicy, what: str) -> str:
+def _overlap(winner: model.ClusterNodePolicy, policy: model.ClusterNodePolicy, what: str) -> str:
     return (
         f"NodePolicy {winner.name} and NodePolicy {policy.name} both {what} with priority "
         f"{policy.priority}; {winner.name} counts. Give one of them a higher priority"

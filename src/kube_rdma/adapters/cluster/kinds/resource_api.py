@@ -20,32 +20,8 @@ from kube_base.frozen import replace
 from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind, Owner, Stored, Wanted
 from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.pod import POD, Container, ContainerResources
-from kube_rdma.model.claims.claim import (
-    AllocationResult,
-    ClaimConstraint,
-    ClaimName,
-    ClaimRequest,
-    ClaimUse,
-    ClaimUser,
-    ConfigOrigin,
-    DeviceClass,
-    DeviceStatus,
-    DeviceToleration,
-    OpaqueConfig,
-    PodClaims,
-    RequestChoices,
-    ResourceClaim,
-)
-from kube_rdma.model.claims.devices import (
-    DRIVER,
-    Attributes,
-    ClaimFeature,
-    DeviceSlice,
-    ListedDevice,
-    PublishedCard,
-    ResourceSlice,
-    SliceSpec,
-)
+from kube_rdma.model.claims import claim as model
+from kube_rdma.model.claims import devices as slices
 from kube_rdma.model.kubernetes import quantity, quantity_text
 
 GROUP, VERSION = "resource.k8s.io", "v1"
@@ -102,7 +78,7 @@ class _ExactRequest(msgspec.Struct, frozen=True, rename="camel"):
     allocation_mode: str = "ExactCount"
     count: int = 1
     admin_access: bool | None = None
-    tolerations: tuple[DeviceToleration, ...] = ()
+    tolerations: tuple[model.DeviceToleration, ...] = ()
     capacity: _Capacity | None = None
 
 
@@ -154,7 +130,7 @@ class _AllocationConfig(msgspec.Struct, frozen=True):
 
 
 class _AllocatedDevices(msgspec.Struct, frozen=True):
-    results: tuple[AllocationResult, ...] = ()
+    results: tuple[model.AllocationResult, ...] = ()
     config: tuple[_AllocationConfig, ...] = ()
 
 
@@ -166,7 +142,7 @@ class ResourceClaimStatus(msgspec.Struct, frozen=True, rename="camel"):
     """The part of a claim's status that is read."""
 
     allocation: _Allocation | None = None
-    reserved_for: tuple[ClaimUser, ...] = ()
+    reserved_for: tuple[model.ClaimUser, ...] = ()
 
 
 RESOURCE_CLAIM = ObjectKind(
@@ -198,12 +174,12 @@ DEVICE_CLASS = ObjectKind(
 )
 
 
-def resource_claim(stored: Stored[ResourceClaimSpec, ResourceClaimStatus]) -> ResourceClaim:
+def resource_claim(stored: Stored[ResourceClaimSpec, ResourceClaimStatus]) -> model.ResourceClaim:
     """Return the model value of a ResourceClaim."""
     status = stored.status or ResourceClaimStatus()
     given = status.allocation.devices if status.allocation else None
     return replace(
-        _unallocated(ClaimName(stored.namespace, stored.name, stored.uid), stored.spec),
+        _unallocated(model.ClaimName(stored.namespace, stored.name, stored.uid), stored.spec),
         allocated=given.results if given else None,
         users=status.reserved_for,
         configs=tuple(_config(one, one.opaque) for one in given.config if one.opaque)
@@ -213,38 +189,44 @@ def resource_claim(stored: Stored[ResourceClaimSpec, ResourceClaimStatus]) -> Re
     )
 
 
-def claim_of_template(stored: Stored[ClaimTemplateSpec, None]) -> ResourceClaim:
+def claim_of_template(stored: Stored[ClaimTemplateSpec, None]) -> model.ResourceClaim:
     """Return the claim that a pod gets from a ResourceClaimTemplate."""
-    return _unallocated(ClaimName(stored.namespace, stored.name, stored.uid), stored.spec.spec)
+    return _unallocated(
+        model.ClaimName(stored.namespace, stored.name, stored.uid), stored.spec.spec
+    )
 
 
-def device_class(stored: Stored[DeviceClassSpec, None]) -> DeviceClass:
+def device_class(stored: Stored[DeviceClassSpec, None]) -> model.DeviceClass:
     """Return the model value of a DeviceClass."""
     spec = stored.spec
-    return DeviceClass(stored.name, _expressions(spec.selectors), spec.extended_resource_name or "")
+    return model.DeviceClass(
+        stored.name, _expressions(spec.selectors), spec.extended_resource_name or ""
+    )
 
 
-def _unallocated(claim: ClaimName, spec: ResourceClaimSpec) -> ResourceClaim:
+def _unallocated(claim: model.ClaimName, spec: ResourceClaimSpec) -> model.ResourceClaim:
     constraints = (
-        ClaimConstraint(
+        model.ClaimConstraint(
             one.match_attribute or one.distinct_attribute or "",
             one.match_attribute is None,
             one.requests,
         )
         for one in spec.devices.constraints
     )
-    return ResourceClaim(claim, tuple(map(_choices, spec.devices.requests)), tuple(constraints))
+    return model.ResourceClaim(
+        claim, tuple(map(_choices, spec.devices.requests)), tuple(constraints)
+    )
 
 
-def _choices(request: _RequestEntry) -> RequestChoices:
+def _choices(request: _RequestEntry) -> model.RequestChoices:
     if request.exactly is not None:
-        return RequestChoices(request.name, (_request(request.exactly, request.name),))
+        return model.RequestChoices(request.name, (_request(request.exactly, request.name),))
     choices = (_request(one, f"{request.name}/{one.name}") for one in request.first_available)
-    return RequestChoices(request.name, tuple(choices))
+    return model.RequestChoices(request.name, tuple(choices))
 
 
-def _request(exactly: _ExactRequest, name: str) -> ClaimRequest:
-    return ClaimRequest(
+def _request(exactly: _ExactRequest, name: str) -> model.ClaimRequest:
+    return model.ClaimRequest(
         name=name,
         device_class=exactly.device_class_name,
         selectors=_expressions(exactly.selectors),
@@ -260,11 +242,11 @@ def _expressions(selectors: tuple[_CelSelector, ...]) -> tuple[str, ...]:
     return tuple(one.cel.expression for one in selectors)
 
 
-def _config(config: _AllocationConfig, opaque: _Opaque) -> OpaqueConfig:
+def _config(config: _AllocationConfig, opaque: _Opaque) -> model.OpaqueConfig:
     """Return a configuration; its writer is the class or the claim (AllocationConfigSource)."""
     of_class = config.source == "FromClass"
-    origin = ConfigOrigin.CLASS if of_class else ConfigOrigin.CLAIM
-    return OpaqueConfig(origin, opaque.driver, bytes(opaque.parameters), config.requests)
+    origin = model.ConfigOrigin.CLASS if of_class else model.ConfigOrigin.CLAIM
+    return model.OpaqueConfig(origin, opaque.driver, bytes(opaque.parameters), config.requests)
 
 
 # The status of devices that a driver writes into a claim.
@@ -279,7 +261,7 @@ class ClaimDevicesStatus(msgspec.Struct, frozen=True):
 CLAIM_STATUS = RESOURCE_CLAIM.read_as(NOTHING, ObjectCodec.of(ClaimDevicesStatus))
 
 
-def device_statuses(statuses: Sequence[DeviceStatus], now: str) -> ClaimDevicesStatus:
+def device_statuses(statuses: Sequence[model.DeviceStatus], now: str) -> ClaimDevicesStatus:
     """Return the entries of status.devices; `now` is the time of all conditions, in RFC 3339.
 
     The key of an entry is driver, pool, device and share (resource/v1, AllocatedDeviceStatus).
@@ -287,9 +269,9 @@ def device_statuses(statuses: Sequence[DeviceStatus], now: str) -> ClaimDevicesS
     return ClaimDevicesStatus(tuple(_status_entry(status, now) for status in statuses))
 
 
-def _status_entry(status: DeviceStatus, now: str) -> dict[str, object]:
+def _status_entry(status: model.DeviceStatus, now: str) -> dict[str, object]:
     entry: dict[str, object] = {
-        "driver": DRIVER,
+        "driver": slices.DRIVER,
         "pool": status.pool,
         "device": status.device,
         "conditions": [
@@ -322,25 +304,25 @@ RESOURCE_SLICE = ObjectKind(
     "ResourceSlice",
     "resourceslices",
     namespaced=False,
-    spec=_codec(SliceSpec, writes=True),
+    spec=_codec(slices.SliceSpec, writes=True),
     status=NOTHING,
 )
-StoredSlice: TypeAlias = Stored[SliceSpec, None]
+StoredSlice: TypeAlias = Stored[slices.SliceSpec, None]
 
 
-def resource_slice(stored: StoredSlice) -> ResourceSlice:
+def resource_slice(stored: StoredSlice) -> slices.ResourceSlice:
     """Return the model value of a ResourceSlice."""
     owners = (owner.uid for owner in stored.owners if owner.kind == NODE.kind)
     without = (stored.annotation(WITHOUT) or "").split(",")
-    features = frozenset(feature for feature in ClaimFeature if feature in without)
-    return ResourceSlice(stored.name, stored.spec, next(owners, ""), features)
+    features = frozenset(feature for feature in slices.ClaimFeature if feature in without)
+    return slices.ResourceSlice(stored.name, stored.spec, next(owners, ""), features)
 
 
-def device_slice(stored: StoredSlice) -> DeviceSlice:
+def device_slice(stored: StoredSlice) -> slices.DeviceSlice:
     """Return the part of a ResourceSlice that says where devices sit."""
     spec = stored.spec
     addresses = ((device.name, _addresses(device.attributes)) for device in spec.devices)
-    return DeviceSlice(
+    return slices.DeviceSlice(
         driver=spec.driver,
         pool=spec.pool.name,
         generation=spec.pool.generation,
@@ -349,14 +331,14 @@ def device_slice(stored: StoredSlice) -> DeviceSlice:
     )
 
 
-def _addresses(attributes: Attributes) -> tuple[str, ...]:
+def _addresses(attributes: slices.Attributes) -> tuple[str, ...]:
     """Return the PCI addresses among the attributes, that of the standard's name first."""
     names = sorted(attributes, key=lambda name: (name != PCI_BUS_ID, name))
     matches = (_ADDRESS.fullmatch((attributes[name].string or "").lower()) for name in names)
     return tuple(dict.fromkeys(match[1] for match in matches if match))
 
 
-def _card(device: ListedDevice) -> PublishedCard | None:
+def _card(device: slices.ListedDevice) -> slices.PublishedCard | None:
     """Return the card that the attributes describe, None where nothing leads to one.
 
     Names are those of DRANET (dra.net/pciAddress, ifName, rdmaDevice, rdma; kubernetes-sigs/dranet
@@ -369,7 +351,7 @@ def _card(device: ListedDevice) -> PublishedCard | None:
     pci = _text(bare, ("pciAddress", "pciBusID")) if standard is None else standard.string or ""
     address = _ADDRESS.fullmatch(pci.lower())
     capable = (bare[name].truth for name in ("rdma", "rdmaCapable") if name in bare)
-    card = PublishedCard(
+    card = slices.PublishedCard(
         device.name,
         address[1] if address else "",
         _text(bare, ("rdmaDevice",)),
@@ -379,11 +361,11 @@ def _card(device: ListedDevice) -> PublishedCard | None:
     return card if card.pci or card.rdma or card.interface else None
 
 
-def _text(attributes: Attributes, names: Iterable[str]) -> str:
+def _text(attributes: slices.Attributes, names: Iterable[str]) -> str:
     return next((attributes[name].string or "" for name in names if name in attributes), "")
 
 
-def wanted_slice(part: ResourceSlice) -> Wanted[SliceSpec]:
+def wanted_slice(part: slices.ResourceSlice) -> Wanted[slices.SliceSpec]:
     """Return the object to create for a slice of a node."""
     node = part.spec.node_name or ""
     without = ((WITHOUT, ",".join(sorted(part.without))),) if part.without else ()
@@ -391,7 +373,7 @@ def wanted_slice(part: ResourceSlice) -> Wanted[SliceSpec]:
     return Wanted(part.name, spec=part.spec, annotations=without, owners=(owner,))
 
 
-def changed_slice(stored: StoredSlice, part: ResourceSlice) -> StoredSlice:
+def changed_slice(stored: StoredSlice, part: slices.ResourceSlice) -> StoredSlice:
     """Return the stored object with what the slice says from now on."""
     wanted = wanted_slice(part)
     others = (pair for pair in stored.annotations if pair[0] != WITHOUT)
@@ -452,7 +434,7 @@ CLAIMING_POD = POD.read_as(
 )
 
 
-def pod_claims(pod: Stored[ClaimingSpec, ClaimingStatus]) -> PodClaims:
+def pod_claims(pod: Stored[ClaimingSpec, ClaimingStatus]) -> model.PodClaims:
     """Return the claims of a pod.
 
     Names of claims made from a template stand in the status, those of others in the spec.
@@ -464,7 +446,7 @@ def pod_claims(pod: Stored[ClaimingSpec, ClaimingStatus]) -> PodClaims:
     extended = status.extended_resource_claim_status
     if extended and extended.resource_claim_name:
         claims.append((extended.resource_claim_name, extended.resource_claim_name))
-    return PodClaims(
+    return model.PodClaims(
         pod.namespace,
         pod.name,
         pod.uid,
@@ -475,11 +457,13 @@ def pod_claims(pod: Stored[ClaimingSpec, ClaimingStatus]) -> PodClaims:
     )
 
 
-def _uses(containers: Sequence[_Container], extended: _ExtendedClaim | None) -> Iterator[ClaimUse]:
+def _uses(
+    containers: Sequence[_Container], extended: _ExtendedClaim | None
+) -> Iterator[model.ClaimUse]:
     for container in containers:
         for use in container.resources.claims:
-            yield ClaimUse(container.name, use.name, use.request)
+            yield model.ClaimUse(container.name, use.name, use.request)
     if extended:
         claim = extended.resource_claim_name
         for entry in extended.request_mappings:
-            yield ClaimUse(entry.container_name, claim, entry.request_name)
+            yield model.ClaimUse(entry.container_name, claim, entry.request_name)

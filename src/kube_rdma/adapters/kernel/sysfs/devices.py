@@ -14,13 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from kube_base.frozen import replace
-from kube_rdma.adapters.kernel.sysfs.netdev import (
-    DeviceSite,
-    bond_above,
-    find_site,
-    netdev_name,
-    read_functions,
-)
+from kube_rdma.adapters.kernel.sysfs import netdev as sites
 from kube_rdma.adapters.kernel.sysfs.pci import PciTree
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsRoot, SysfsTree
 from kube_rdma.model.device import (
@@ -73,7 +67,7 @@ def read_survey(root: SysfsRoot | SysfsTree, *, brief: bool = False) -> Survey:
     read = (_device(tree, pci, name, tuple(chars[name]), brief=brief) for name in names)
     devices = tuple(device for device in read if device is not None)
     rdma_cm = _rdma_cm(tree)
-    functions = read_functions(tree, pci)
+    functions = sites.read_functions(tree, pci)
     gpus = pci.gpus()
     pci.check_relations()
     _check_places(tree, devices)
@@ -126,7 +120,7 @@ def _device(
         _port(tree, f"{path}/ports", number, brief=brief)
         for number in sorted(int(n) for n in tree.names(f"{path}/ports") if n.isdecimal())
     )
-    site = find_site(tree, pci, path, ports)
+    site = sites.find_site(tree, pci, path, ports)
     device = Device(
         name=name,
         identity=site.identity,
@@ -188,7 +182,7 @@ def port_states(tree: SysfsTree, port: str) -> tuple[PortState, PhysicalState]:
     )
 
 
-def _on_netdev(tree: SysfsTree, port: Port, site: DeviceSite, ports: int) -> Port:
+def _on_netdev(tree: SysfsTree, port: Port, site: sites.DeviceSite, ports: int) -> Port:
     """Return the port with its interface, as well as sysfs can tell; RDMA netlink knows better.
 
     A device with one port owns every interface beside it (bnxt_en counts dev_port per card, not
@@ -201,7 +195,7 @@ def _on_netdev(tree: SysfsTree, port: Port, site: DeviceSite, ports: int) -> Por
         netdev = next((name for name in named if name in mine), mine[0] if mine else None)
     else:
         netdev = next((name for name in named if tree.holds(f"class/net/{name}")), None)
-    return replace(port, netdev=netdev, bond=bond_above(tree, netdev)) if netdev else port
+    return replace(port, netdev=netdev, bond=sites.bond_above(tree, netdev)) if netdev else port
 
 
 def _gids(tree: SysfsTree, port: str, *, brief: bool) -> tuple[Gid, ...]:
@@ -221,7 +215,7 @@ def _gids(tree: SysfsTree, port: str, *, brief: bool) -> tuple[Gid, ...]:
             index,
             value,
             _spelled(tree, f"{types}/{index}", type_of.get(index), GidType),
-            netdev_name(tree, f"{netdevs}/{index}", netdev_of.get(index)),
+            sites.netdev_name(tree, f"{netdevs}/{index}", netdev_of.get(index)),
         )
         for index, value in used.items()
     )
