@@ -17,6 +17,7 @@ from pathlib import Path
 
 from asyncinotify import Mask
 
+from kube_base import whole_files
 from kube_rdma.adapters.cni.conf import places
 from kube_rdma.adapters.inotify import open_inotify
 from kube_rdma.adapters.kernel.pod.steps import open_pod
@@ -37,7 +38,7 @@ def connect(path):
 
 
 def write_configuration():
-    places.replace(CONF / "10-test.conflist", b"{}", 0o644)
+    whole_files.replace(CONF / "10-test.conflist", b"{}", 0o644)
     assert (CONF / "10-test.conflist").read_bytes() == b"{}"
 
 
@@ -83,21 +84,21 @@ def listen_for_shim():
 
 
 def write_cdi():
-    places.replace(Path("/var/run/cdi/kube-rdma.json"), b"{}", 0o644)
+    whole_files.replace(Path("/var/run/cdi/kube-rdma.json"), b"{}", 0o644)
 
 
 def write_state():
-    places.replace(Path("/var/lib/kube-rdma/record"), b"{}", 0o600)
+    whole_files.replace(Path("/var/lib/kube-rdma/record"), b"{}", 0o600)
 
 
 def write_device_information():
     folder = Path("/var/run/k8s.cni.cncf.io/devinfo/dp")
     folder.mkdir(parents=True, exist_ok=True)
-    places.replace(folder / "x.json", b"{}", 0o644)
+    whole_files.replace(folder / "x.json", b"{}", 0o644)
 
 
 def write_foreign_state():
-    places.replace(HOST / "var/lib/cni/kube-rdma", b"{}", 0o644)
+    whole_files.replace(HOST / "var/lib/cni/kube-rdma", b"{}", 0o644)
 
 
 def survey():

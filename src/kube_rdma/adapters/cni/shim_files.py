@@ -10,10 +10,10 @@ and the times of the agent's files tell its next life since when something is so
 from __future__ import annotations
 
 import re
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
-from kube_base.errors import Unavailable
+from kube_base.whole_files import needed
 from kube_rdma.model.attach.cni import CniAttachment
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding import ContainerId, PodName
@@ -39,7 +39,7 @@ class AskingPods:
     def keep(self, pods: frozenset[PodName]) -> None:
         """Keep just these pods; raise Unavailable when the folder cannot be changed."""
         kept = self.present()
-        try:
+        with _used(self.path):
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             for pod in sorted(pods - kept, key=str):
                 # Anything else is no name that Kubernetes gives, and would be a path.
@@ -51,8 +51,6 @@ class AskingPods:
                 (self.path / pod.namespace / pod.name).unlink(missing_ok=True)
                 with suppress(OSError):  # others of the namespace are still there
                     (self.path / pod.namespace).rmdir()
-        except OSError as error:
-            raise _unavailable(self.path, error) from error
 
     def since(self, pod: PodName) -> int | None:
         """Return when a pod was first kept, in nanoseconds of the wall clock; None if it is not."""
@@ -60,10 +58,8 @@ class AskingPods:
 
     def present(self) -> frozenset[PodName]:
         """Return the pods that are kept; raise Unavailable when the folder cannot be read."""
-        try:
+        with _used(self.path):
             return frozenset(PodName(file.parent.name, file.name) for file in self.path.glob("*/*"))
-        except OSError as error:
-            raise _unavailable(self.path, error) from error
 
 
 class ClaimedNamespaces:
@@ -78,7 +74,7 @@ class ClaimedNamespaces:
 
     def keep(self, namespaces: frozenset[str]) -> None:
         """Keep just these namespaces; raise Unavailable when the folder cannot be changed."""
-        try:
+        with _used(self.path):
             kept = {each.name for each in self.path.iterdir()} if self.path.is_dir() else set()
             if kept == namespaces:
                 return
@@ -87,8 +83,6 @@ class ClaimedNamespaces:
                 (self.path / name).touch(mode=0o600)
             for name in kept - namespaces:
                 (self.path / name).unlink(missing_ok=True)
-        except OSError as error:
-            raise _unavailable(self.path, error) from error
 
 
 class Mark:
@@ -99,19 +93,15 @@ class Mark:
 
     def set(self) -> None:
         """Set the mark, if it is not set. Raise Unavailable if the file cannot be made."""
-        try:
+        with _used(self.path):
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with suppress(FileExistsError):
                 self.path.touch(mode=0o600, exist_ok=False)
-        except OSError as error:
-            raise _unavailable(self.path, error) from error
 
     def clear(self) -> None:
         """Remove the mark. Raise Unavailable if the file cannot be removed."""
-        try:
+        with _used(self.path):
             self.path.unlink(missing_ok=True)
-        except OSError as error:
-            raise _unavailable(self.path, error) from error
 
     def since(self) -> int | None:
         """Return the moment in nanoseconds of the wall clock; None without a mark."""
@@ -124,17 +114,13 @@ class MissedDeletes:
     def __init__(self, path: Path = MISSED) -> None:
         """The shim writes only into a folder that is there: raise Unavailable if it cannot be."""
         self.path = path
-        try:
+        with _used(path):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise _unavailable(path, error) from error
 
     def present(self) -> tuple[CniAttachment, ...]:
         """Return every DEL, sorted by name; raise Unavailable when the folder cannot be read."""
-        try:
+        with _used(self.path):
             names = sorted(path.name for path in self.path.iterdir())
-        except OSError as error:
-            raise _unavailable(self.path, error) from error
         parts = [name.partition("@") for name in names]
         return tuple(
             CniAttachment(ContainerId(container), InterfaceName(interface))
@@ -143,24 +129,17 @@ class MissedDeletes:
 
     def forget(self, attachment: CniAttachment) -> None:
         """Remove a DEL that is done; raise Unavailable when the folder cannot be changed."""
-        try:
+        with _used(self.path):
             path = self.path / f"{attachment.container}@{attachment.interface}"
             path.unlink(missing_ok=True)
-        except OSError as error:
-            raise _unavailable(self.path, error) from error
 
 
 def _made(path: Path) -> int | None:
-    try:
+    with _used(path), suppress(FileNotFoundError):
         return path.stat().st_mtime_ns
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise _unavailable(path, error) from error
+    return None
 
 
-def _unavailable(path: Path, error: OSError) -> Unavailable:
-    return Unavailable(
-        f"{path} cannot be used ({error.strerror}): it has to be the host's folder, writable and "
-        "with room."
-    )
+def _used(path: Path) -> AbstractContextManager[None]:
+    """Raise Unavailable for an OSError of the block, which reads or changes `path`."""
+    return needed(path, "used", "it has to be the host's folder, writable and with room")

@@ -11,13 +11,13 @@ network may be made in between.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from kube_base import whole_files
 from kube_base.errors import Unavailable
 from kube_base.foreign_json import Undecodable, decoded
 from kube_rdma.model.pools import DeviceInfo, ShareId
@@ -106,16 +106,7 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 def _replace(target: Path, content: bytes, mode: int) -> None:
     """Write a file in one step, over an earlier one; raise Unavailable."""
-    temporary = target.with_name(f".{target.name}.tmp")
-    try:
+    needs = "networks of this pod would not find their device; mount the host's folder writable"
+    with whole_files.needed(target, "written", needs):
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(content)
-        temporary.chmod(mode)
-        os.replace(temporary, target)  # noqa: PTH105
-    except OSError as error:
-        with suppress(OSError):
-            temporary.unlink()
-        raise Unavailable(
-            f"{target} cannot be written ({error.strerror}): networks of this pod would not find "
-            "their device; mount the host's folder writable."
-        ) from error
+        whole_files.replace(target, content, mode)

@@ -12,6 +12,7 @@ import os
 from pathlib import Path
 from typing import Protocol
 
+from kube_base import whole_files
 from kube_base.errors import Refused, Unavailable
 
 LOCK = ".lock"
@@ -61,15 +62,11 @@ class Folder:
     def __init__(self, path: Path) -> None:
         """Raise Refused while another process writes there, Unavailable if it cannot be opened."""
         self._path = path
-        try:
+        needs = "the journal needs a folder of the host that stays over restarts and that kube-rdma"
+        with whole_files.needed(path, "opened", f"{needs} may write"):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.chmod(0o700)
             self._folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except OSError as error:
-            raise Unavailable(
-                f"{path} cannot be opened ({error.strerror}): the journal needs a folder of the "
-                "host that stays over restarts and that kube-rdma may write."
-            ) from error
         try:
             self._lock = self._locked()
         except BaseException:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
@@ -23,6 +23,7 @@ import msgspec
 
 from kube_base.errors import Broken, Refused, Unavailable
 from kube_base.frozen import Frozen
+from kube_base.whole_files import needed
 from kube_rdma.adapters.journal.codec import CODEC, RecordCodec
 from kube_rdma.adapters.journal.disk import Disk
 
@@ -87,19 +88,20 @@ class Journal(Generic[T]):
         """
         target, temporary = self._file(name), f".{name}{_TEMPORARY}"
         content = self._encoded(name, value)
-        try:
-            handle = self._disk.create(temporary)
+        with self._needed(target, "written"):
             try:
-                self._disk.write(handle, content)
-                self._disk.fsync(handle)
-            finally:
-                self._disk.close(handle)
-            self._disk.rename(temporary, target)
-            self._disk.fsync_folder()
-        except OSError as error:
-            with suppress(OSError):
-                self._disk.unlink(temporary)
-            raise self._unavailable(target, "written", error) from error
+                handle = self._disk.create(temporary)
+                try:
+                    self._disk.write(handle, content)
+                    self._disk.fsync(handle)
+                finally:
+                    self._disk.close(handle)
+                self._disk.rename(temporary, target)
+                self._disk.fsync_folder()
+            except OSError:
+                with suppress(OSError):
+                    self._disk.unlink(temporary)
+                raise
 
     def rename(self, old: str, new: str) -> None:
         """Give a record another name; a name can say what changes of it, for a third of a put.
@@ -107,11 +109,9 @@ class Journal(Generic[T]):
         Raise Unavailable when there is none or the disk fails: it then has one name or the other.
         """
         source, target = self._file(old), self._file(new)
-        try:
+        with self._needed(source, "renamed"):
             self._disk.rename(source, target)
             self._disk.fsync_folder()
-        except OSError as error:
-            raise self._unavailable(source, "renamed", error) from error
         self._whole.pop(new, None)
         if old in self._whole:
             self._whole[new] = self._whole.pop(old)
@@ -119,13 +119,11 @@ class Journal(Generic[T]):
     def remove(self, *names: str) -> None:
         """Remove records for good; no error where there is none. Raise Unavailable."""
         targets = [self._file(name) for name in names]
-        try:
+        with self._needed(next(iter(targets), ""), "removed"):
             for target in targets:
                 with suppress(FileNotFoundError):
                     self._disk.unlink(target)
             self._disk.fsync_folder()
-        except OSError as error:
-            raise self._unavailable(targets[0], "removed", error) from error
         for name in names:
             self._whole.pop(name, None)
 
@@ -146,10 +144,8 @@ class Journal(Generic[T]):
         `NAME.broken`. Both are told as faults each time until a person, or the version that wrote
         the record, takes them away. Raise Unavailable when the folder cannot be listed.
         """
-        try:
+        with self._needed("", "listed"):
             names = self._disk.names()
-        except OSError as error:
-            raise self._unavailable("", "listed", error) from error
         self._foreign.clear()
         self._whole.clear()
         records: list[tuple[str, T]] = []
@@ -238,11 +234,11 @@ class Journal(Generic[T]):
             "it was about, then remove it."
         )
 
-    def _unavailable(self, file: str, verb: str, error: OSError) -> Unavailable:
-        return Unavailable(
-            f"{self._disk.path}/{file} cannot be {verb} ({error.strerror}): the journal needs a "
-            "disk that is writable and has room; nothing is done without it."
-        )
+    def _needed(self, file: str, verb: str) -> AbstractContextManager[None]:
+        """Raise Unavailable for an OSError of the block, which has `file` written, removed, …"""
+        needs = "the journal needs a disk that is writable and has room"
+        path = f"{self._disk.path}/{file}"
+        return needed(path, verb, f"{needs}; nothing is done without it")
 
 
 def _file(name: str) -> str:

@@ -11,12 +11,12 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
-from kube_base.errors import Broken, Refused, Unavailable
-from kube_rdma.adapters.runtime.whole_files import replace
+from kube_base import whole_files
+from kube_base.errors import Broken, Refused
 from kube_rdma.model.late_binding import Binding, CdiFile, ContainerId, Edits, Nonce
 
 CDI_FOLDER = Path("/var/run/cdi")
@@ -125,7 +125,7 @@ class CdiFolder:
     def _put(self, target: Path, content: bytes) -> None:
         with self._needed(target, "written"):
             self.path.mkdir(mode=0o755, parents=True, exist_ok=True)
-            replace(target, content, 0o600)  # read by the runtime alone, which is root
+            whole_files.replace(target, content, 0o600)  # read by the runtime alone, which is root
 
     def remove(self, container: ContainerId, nonce: Nonce | None = None) -> None:
         """Remove the files of a sandbox, or its one file of this nonce; none is no error.
@@ -158,16 +158,10 @@ class CdiFolder:
             return sorted(self.path.iterdir())
         return []
 
-    @contextmanager
-    def _needed(self, path: Path, verb: str) -> Iterator[None]:
+    def _needed(self, path: Path, verb: str) -> AbstractContextManager[None]:
         """Raise Unavailable for an OSError of the block, which has `path` read, written, …"""
-        try:
-            yield
-        except OSError as error:
-            raise Unavailable(
-                f"{path} cannot be {verb} ({error.strerror}): {self.path} has to be the host's "
-                "folder of CDI files, writable and with room."
-            ) from error
+        needs = f"{self.path} has to be the host's folder of CDI files, writable and with room"
+        return whole_files.needed(path, verb, needs)
 
 
 def file_name(container: ContainerId, nonce: Nonce) -> str:

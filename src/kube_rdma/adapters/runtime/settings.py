@@ -10,12 +10,11 @@ allocations do. Each is the host's, at the path that the runtime sees.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
-from kube_base.errors import Unavailable
-from kube_rdma.adapters.runtime.whole_files import replace
+from kube_base import whole_files
 from kube_rdma.model.late_binding import ContainerId, Nonce
 
 NCCL_ENV = Path(__file__).with_name("nccl_env.sh")  # for containers, which may source it
@@ -147,16 +146,10 @@ def _keep(target: Path, text: str, mode: int) -> None:
     with suppress(FileNotFoundError):
         if target.read_text() == text:
             return
-    replace(target, text.encode(), mode)
+    whole_files.replace(target, text.encode(), mode)
 
 
-@contextmanager
-def _needed(root: Path, folder: Path, verb: str) -> Iterator[None]:
+def _needed(root: Path, folder: Path, verb: str) -> AbstractContextManager[None]:
     """Raise Unavailable for an OSError of the block, which has `folder` written, removed, …"""
-    try:
-        yield
-    except OSError as error:
-        raise Unavailable(
-            f"{folder} cannot be {verb} ({error.strerror}): {root} has to be the host's "
-            "folder, writable and with room."
-        ) from error
+    needs = f"{root} has to be the host's folder, writable and with room"
+    return whole_files.needed(folder, verb, needs)

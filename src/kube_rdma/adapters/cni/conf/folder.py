@@ -11,11 +11,12 @@ from __future__ import annotations
 import asyncio
 import stat
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from asyncinotify import Event, Inotify, Mask
 
+from kube_base import whole_files
 from kube_base.errors import KubeError, Refused, Unavailable
 from kube_base.frozen import Frozen
 from kube_base.notices import Notices
@@ -66,11 +67,9 @@ class ConfFolder:
 
     def read(self) -> Files:
         """Return every file that a runtime may look at, by name; raise Unavailable."""
-        try:
+        with self._used():
             self.path.mkdir(mode=0o755, parents=True, exist_ok=True)
             paths = sorted(path for path in self.path.iterdir() if path.suffix in ENDINGS)
-        except OSError as error:
-            raise self._unavailable(error) from error
         return tuple(file for path in paths if (file := self._read(path)))
 
     def apply(self, plan: ConfPlan, seen: Files) -> bool:
@@ -79,29 +78,25 @@ class ConfFolder:
         Raise Unavailable when the folder cannot be changed.
         """
         files_by_name = {file.name: file for file in seen}
-        try:
+        with self._used():
             for file in plan.writes:
                 target = self.path / file.name
                 if self._read(target) != files_by_name.get(file.name):
                     return False
-                binary.replace(target, file.text.encode(), _mode(target))
+                whole_files.replace(target, file.text.encode(), _mode(target))
             for name in plan.removes:
                 (self.path / name).unlink(missing_ok=True)
-        except OSError as error:
-            raise self._unavailable(error) from error
         return True
 
     def set_aside(self, names: Iterable[str], ending: str) -> None:
         """Give files a name that no runtime reads; raise Unavailable when that fails."""
-        try:
+        with self._used():
             for name in names:
                 (self.path / name).replace(self.path / f"{name}{ending}")
-        except OSError as error:
-            raise self._unavailable(error) from error
 
     def put_back(self, ending: str) -> tuple[str, ...]:
         """Undo `set_aside` and return the names; a file that has come again meanwhile stays."""
-        try:
+        with self._used():
             saved = sorted(path for path in self.path.iterdir() if path.name.endswith(ending))
             for path in saved:
                 target = path.with_name(path.name.removesuffix(ending))
@@ -109,8 +104,6 @@ class ConfFolder:
                     path.unlink()
                 else:
                     path.rename(target)
-        except OSError as error:
-            raise self._unavailable(error) from error
         return tuple(path.name.removesuffix(ending) for path in saved)
 
     def _read(self, path: Path) -> ConfFile | None:
@@ -121,11 +114,10 @@ class ConfFolder:
                 return ConfFile(path.name, path.read_text(encoding="utf-8"))
         return None
 
-    def _unavailable(self, error: OSError) -> Unavailable:
-        return Unavailable(
-            f"{self.path} cannot be used ({error.strerror}): the folder of the CNI configuration "
-            "has to be the host's, writable and with room."
-        )
+    def _used(self) -> AbstractContextManager[None]:
+        """Raise Unavailable for an OSError of the block."""
+        needs = "the folder of the CNI configuration has to be the host's, writable and with room"
+        return whole_files.needed(self.path, "used", needs)
 
 
 class Keeper(Frozen):
@@ -328,13 +320,8 @@ class _Changes:
 def _watching(folders: tuple[Path, ...]) -> Iterator[_Changes]:
     with open_inotify() as inotify:
         for folder in folders:
-            try:
+            with whole_files.needed(folder, "watched", "it has to be a folder of the host"):
                 inotify.add_watch(folder, _CHANGED | _GONE | Mask.ONLYDIR)
-            except OSError as error:
-                raise Unavailable(
-                    f"{folder} cannot be watched ({error.strerror}): it has to be a folder of the "
-                    "host."
-                ) from error
         yield _Changes(inotify, folders)
 
 

@@ -8,17 +8,17 @@ mounted. The host's root is seen under a prefix, so links are followed inside of
 
 from __future__ import annotations
 
-import os
 import platform
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from kube_base.errors import Refused, Unavailable
+from kube_base.errors import Refused
 from kube_base.frozen import Frozen
+from kube_base.whole_files import needed, replace
 from kube_rdma.model.attach.cni import HOOK_PROGRAM, IPAM_PLUGIN, PLUGIN
 
 NAMES = (PLUGIN, IPAM_PLUGIN, HOOK_PROGRAM)
@@ -196,13 +196,9 @@ def _list(value: object) -> list[Any]:
 def shim(folder: Path = SHIMS) -> bytes:
     """Return the binary for this machine; raise Unavailable when this installation has none."""
     path = folder / platform.machine() / PLUGIN
-    try:
+    none = f"this installation of kube-rdma has no shim for {platform.machine()}"
+    with needed(path, "read", f"{none}; the image and the wheel have one"):
         return path.read_bytes()
-    except OSError as error:
-        raise Unavailable(
-            f"{path} cannot be read ({error.strerror}): this installation of kube-rdma has no shim "
-            f"for {platform.machine()}; the image and the wheel have one."
-        ) from error
 
 
 def install(content: bytes, folder: Path) -> bool:
@@ -224,40 +220,19 @@ def names(folders: Iterable[Path]) -> frozenset[str]:
 
 
 def _install(content: bytes, target: Path) -> bool:
-    try:
+    with _changed(target):
         if _is_there(target, content):
             return False
         target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         replace(target, content, 0o755)
-    except OSError as error:
-        raise _unavailable(target, error) from error
     return True
 
 
 def uninstall(folder: Path) -> None:
     """Remove the shim once no configuration names it; raise Unavailable if that fails."""
     for name in NAMES:
-        try:
+        with _changed(folder / name):
             (folder / name).unlink(missing_ok=True)
-        except OSError as error:
-            raise _unavailable(folder / name, error) from error
-
-
-def replace(target: Path, content: bytes, mode: int) -> None:
-    """Write `target` with this content in one step and for good; may raise OSError."""
-    temporary = target.with_name(f".{target.name}.kube-rdma")  # of no ending that a runtime reads
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        with open(os.open(temporary, flags, mode), "wb") as file:  # noqa: PTH123
-            os.fchmod(file.fileno(), mode)
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.rename(target)
-    except OSError:
-        with suppress(OSError):
-            temporary.unlink()
-        raise
 
 
 def _is_there(target: Path, content: bytes) -> bool:
@@ -267,8 +242,7 @@ def _is_there(target: Path, content: bytes) -> bool:
         return False
 
 
-def _unavailable(path: Path, error: OSError) -> Unavailable:
-    return Unavailable(
-        f"{path} cannot be changed ({error.strerror}): the folder of CNI binaries has to be the "
-        "host's, writable and with room."
-    )
+def _changed(path: Path) -> AbstractContextManager[None]:
+    """Raise Unavailable for an OSError of the block, which changes `path`."""
+    needs = "the folder of CNI binaries has to be the host's, writable and with room"
+    return needed(path, "changed", needs)

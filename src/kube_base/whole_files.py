@@ -1,0 +1,42 @@
+"""Replaces files that others read at any moment: a reader finds the old or the new one, never half.
+
+And says which file an error of the operating system was about, and what a person has to do.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from kube_base.errors import Unavailable
+
+
+def replace(target: Path, content: bytes, mode: int) -> None:
+    """Write `target` with this content, in one step and for good; may raise OSError."""
+    temporary = target.with_name(f".{target.name}.tmp")  # of no ending that a runtime reads
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with open(os.open(temporary, flags, mode), "wb") as file:  # noqa: PTH123
+            os.fchmod(file.fileno(), mode)  # whatever the umask is
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.rename(target)
+    except OSError:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+@contextmanager
+def needed(path: Path | str, verb: str, needs: str) -> Iterator[None]:
+    """Raise Unavailable for an OSError of the block, which has `path` read, written, …
+
+    `needs` is what has to be so, as the end of the sentence.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise Unavailable(f"{path} cannot be {verb} ({error.strerror}): {needs}.") from error
