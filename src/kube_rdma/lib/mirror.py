@@ -92,9 +92,8 @@ class Mirror(Generic[V]):
                     object_failed(self._kind.kind, key, bug)
                 self._fault(key, Unavailable(why))
             case Synced() | Cut():
-                if isinstance(
-                    event, Synced
-                ):  # what it did not show was deleted between two watches
+                if isinstance(event, Synced):
+                    # What it did not show was deleted between two watches.
                     for key in self._unseen:
                         self._well(key)
                         self._set(key, None)

@@ -150,9 +150,8 @@ class Device(Frozen):
     numa_node: int | None
     ports: tuple[Port, ...]
     char_devices: tuple[CharDevice, ...]
-    seat: PciPosition | None = (
-        None  # of the PCI function at or above it, or below a soft device's netdev
-    )
+    # Of the PCI function at or above it, or below a soft device's netdev.
+    seat: PciPosition | None = None
     auxiliary: str | None = None  # the auxiliary device below it (mlx5_core.sf.4)
     subfunction: int | None = None  # user's number of a sub-function (sysfs sfnum)
 

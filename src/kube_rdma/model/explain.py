@@ -65,9 +65,8 @@ class PodEvidence(Frozen):
     node: str = ""
     phase: str = ""  # "": the pod does not exist yet
     why: str = ""  # the reason that it waits for
-    asks: tuple[
-        attachment.NetworkAsk, ...
-    ] = ()  # of its annotation, with the namespace of the network
+    # Of its annotation, with the namespace of the network.
+    asks: tuple[attachment.NetworkAsk, ...] = ()
     networks: tuple[attachment.Network, ...] = ()  # those that it asks for
     ip_pools: Mapping[PoolName, IPPool] = {}  # of these networks
     unread: bool = False  # nobody could look for the networks

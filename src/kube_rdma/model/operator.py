@@ -52,9 +52,8 @@ class DriverPod(Frozen):
     current: bool  # of the DaemonSet's present template
     ready: bool
     deleting: bool = False
-    unloads: bool = (
-        True  # its end takes the cards' driver away; False: one on top, as of peer memory
-    )
+    # Its end takes the cards' driver away; False: one on top, as of peer memory.
+    unloads: bool = True
 
 
 class DriverPlace(Frozen):

@@ -261,10 +261,9 @@ def _plain(of: Any, data: Json) -> object:
 
 # The disk format: the tag of each recorded class and the key of each of its fields.
 
-# The kinds of record that each journal holds, by the word in their envelope.
-ATTACHMENTS: Mapping[str, type[attachment.Attachment]] = {
-    "attachment": attachment.Attachment
-}  # attachments, delegated
+# The kinds of record that each journal holds, by the word in their envelope. ATTACHMENTS are those
+# of the journals attachments and delegated.
+ATTACHMENTS: Mapping[str, type[attachment.Attachment]] = {"attachment": attachment.Attachment}
 BINDINGS: Mapping[str, type[Promise | Binding]] = {"promise": Promise, "binding": Binding}
 FUNCTIONS: Mapping[str, type[pools.MadeFunctions]] = {"made-functions": pools.MadeFunctions}
 POOLS: Mapping[str, type[pools.AppliedPools]] = {"applied-pools": pools.AppliedPools}
@@ -275,15 +274,7 @@ ADDRESSES: Mapping[str, type[AllocationRecord | JournalIdentity]] = {
     "identity": JournalIdentity,
 }
 
-RECORDS: tuple[Mapping[str, type], ...] = (
-    ATTACHMENTS,
-    BINDINGS,
-    FUNCTIONS,
-    POOLS,
-    RAILS,
-    CLAIMS,
-    ADDRESSES,
-)
+RECORDS = (ATTACHMENTS, BINDINGS, FUNCTIONS, POOLS, RAILS, CLAIMS, ADDRESSES)
 
 _SETTINGS = (
     "mac vlan qos protocol spoof_check trust link_state min_rate max_rate node_guid port_guid"

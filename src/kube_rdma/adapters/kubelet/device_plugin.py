@@ -284,9 +284,8 @@ class PluginServer(ABC):
         self.registered = asyncio.Event()
         """Set from when the kubelet took the resource for the first time."""
         self._running: _RunningServer | None = None
-        self._ending: _RunningServer | None = (
-            None  # is being closed, perhaps by a call that was cancelled
-        )
+        # The one that is being closed, perhaps by a call that was cancelled.
+        self._ending: _RunningServer | None = None
         self._lost = False  # the last ListAndWatch on the socket has ended
         self._anew = False
         self._failures = 0

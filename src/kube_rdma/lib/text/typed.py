@@ -83,6 +83,12 @@ class Typed(BaseModel):
         return schema
 
 
+def validations(*rules: tuple[str, str]) -> dict[str, Any]:
+    """Return the keyword of a schema that has the API server check rules in CEL, with messages."""
+    pairs = [{"rule": rule, "message": message} for rule, message in rules]
+    return {"x-kubernetes-validations": pairs}
+
+
 class Config(Frozen):
     """A compiled configuration file."""
 

@@ -24,9 +24,7 @@ PLUGIN = "kube-rdma"  # its type in a configuration, and so the name of the bina
 IPAM_PLUGIN = "kube-rdma-ipam"  # its type in an ``ipam`` block: the same binary by a second name
 HOOK_PROGRAM = "kube-rdma-hook"  # the same binary again, for CDI files alone
 CHAINED = "chain"  # the key by which kube-rdma's entry in the cluster's list says that it is that
-BUILT_IN = (
-    "builtIn"  # the key of kube-rdma's own configuration `rdma`, which has nothing else to say
-)
+BUILT_IN = "builtIn"  # key of kube-rdma's own configuration `rdma`, which says nothing else
 
 ANNOTATIONS = "io.kubernetes.cri.pod-annotations"
 """The capability by which containerd and CRI-O tell a plugin the pod's annotations."""

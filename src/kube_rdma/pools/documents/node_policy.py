@@ -26,7 +26,7 @@ from kube_base.frozen import replace
 from kube_rdma.lib.text import words
 from kube_rdma.lib.text.document import Document, Path, of_json, shown
 from kube_rdma.lib.text.faults import Slip, slips, validate
-from kube_rdma.lib.text.typed import MOST_SHARES, Config, Many, Typed
+from kube_rdma.lib.text.typed import MOST_SHARES, Config, Many, Typed, validations
 from kube_rdma.model import pools as specs
 from kube_rdma.model.device import CharKind, PciAddress
 from kube_rdma.model.settings import FabricProfile
@@ -38,23 +38,23 @@ OWN = ("NCCL_IB_HCA", "NCCL_IB_GID_INDEX", "UCX_NET_DEVICES", "UCX_IB_GID_INDEX"
 _NAME = "(NCCL|UCX)_[A-Z0-9_]{1,60}"
 _VALUE = "[!-~]([ -~]{0,254}[!-~])?"
 _MOST = 32  # variables
-_RULES = [
-    {
-        "rule": f"!has(self.variables) || self.variables.all(k, k.matches('^{_NAME}$') && "
-        f"self.variables[k].matches('^{_VALUE}$'))",
-        "message": "a variable is of NCCL_ or UCX_, in capitals; its value one line of ASCII",
-    },
-    {
-        "rule": "!has(self.variables) || !self.variables.exists(k, k in "
-        f"[{', '.join(repr(name) for name in OWN)}])",
-        "message": "devices and GID indexes are each container's own: kube-rdma writes them",
-    },
-]
+_LEGAL = f"self.variables.all(k, k.matches('^{_NAME}$') && self.variables[k].matches('^{_VALUE}$'))"
+_RESERVED = f"self.variables.exists(k, k in [{', '.join(map(repr, OWN))}])"
+_RULES = validations(
+    (
+        f"!has(self.variables) || {_LEGAL}",
+        "a variable is of NCCL_ or UCX_, in capitals; its value one line of ASCII",
+    ),
+    (
+        f"!has(self.variables) || !{_RESERVED}",
+        "devices and GID indexes are each container's own: kube-rdma writes them",
+    ),
+)
 
 
 def _bounded(schema: dict[str, Any]) -> None:
     """Add the lengths that the API server needs to bound the cost of its rules."""
-    schema["x-kubernetes-validations"] = _RULES
+    schema |= _RULES
     schema["properties"]["variables"]["maxProperties"] = _MOST
     schema["properties"]["variables"]["additionalProperties"]["maxLength"] = 256
 
@@ -138,15 +138,12 @@ class PolicyLimits(Typed):
     """Limits that the kernel holds, for each share and each RDMA device."""
 
     model_config = ConfigDict(
-        json_schema_extra={
-            "x-kubernetes-validations": [
-                {
-                    "rule": "has(self.hcaHandle) || has(self.hcaObject)",
-                    "message": "these limits limit nothing: "
-                    "add hcaHandle or hcaObject, or remove rdmaLimits",
-                }
-            ]
-        }
+        json_schema_extra=validations(
+            (
+                "has(self.hcaHandle) || has(self.hcaObject)",
+                "these limits limit nothing: add hcaHandle or hcaObject, or remove rdmaLimits",
+            )
+        )
     )
 
     hca_handle: int | None = Field(None, ge=1, le=specs.MOST, examples=[16])
@@ -173,9 +170,8 @@ class PolicyLimits(Typed):
 
 MOST_FUNCTIONS = 0xFFFF  # of one card: sriov_numvfs has 16 bits
 
-MOST_ENTRIES = (
-    64  # entries of a list; a node of more cards chooses them by what they have in common
-)
+# Entries of a list; a node of more cards chooses them by what they have in common.
+MOST_ENTRIES = 64
 
 # The pattern of a resource in CEL: Go's regular expressions have no lookahead.
 _RESOURCE_RULE = (
@@ -194,7 +190,7 @@ def _chooses(schema: dict[str, Any], model: type[BaseModel]) -> None:
     lists = [f"has(self.{name}) && size(self.{name}) > 0" for name in fields if name != "rdma"]
     rule = " || ".join([*lists, *(["has(self.rdma)"] if "rdma" in fields else [])])
     message = "this selector chooses nothing: remove it, or add a field that chooses"
-    schema["x-kubernetes-validations"] = [{"rule": rule, "message": message}]
+    schema |= validations((rule, message))
 
 
 class CardSelector(Typed):
@@ -281,25 +277,20 @@ class PolicyPool(Typed):
     """One resource; what is left out, pools/rules/modes says."""
 
     model_config = ConfigDict(
-        json_schema_extra={
-            "x-kubernetes-validations": [
-                {
-                    "rule": _RESOURCE_RULE,
-                    "message": "a resource is named like rdma/hca, below a domain that is not "
-                    "kubernetes.io",
-                },
-                {
-                    "rule": "!has(self.bind) || self.bind != 'pool' || self.mode == 'hca'",
-                    "message": "only in mode hca a share stands for the pool: "
-                    "leave bind out, or write per-card",
-                },
-                {
-                    "rule": "!has(self.deviceFiles) || 'uverbs' in self.deviceFiles",
-                    "message": "without uverbs a container can use no card: "
-                    "add it, or leave deviceFiles out",
-                },
-            ]
-        }
+        json_schema_extra=validations(
+            (
+                _RESOURCE_RULE,
+                "a resource is named like rdma/hca, below a domain that is not kubernetes.io",
+            ),
+            (
+                "!has(self.bind) || self.bind != 'pool' || self.mode == 'hca'",
+                "only in mode hca a share stands for the pool: leave bind out, or write per-card",
+            ),
+            (
+                "!has(self.deviceFiles) || 'uverbs' in self.deviceFiles",
+                "without uverbs a container can use no card: add it, or leave deviceFiles out",
+            ),
+        )
     )
 
     resource: Annotated[words.Resource, Field(max_length=317)] = Field(examples=["rdma/hca"])
@@ -426,19 +417,16 @@ class PolicySpec(Typed):
     """The nodes of a policy and all that they are to offer."""
 
     model_config = ConfigDict(
-        json_schema_extra={
-            "x-kubernetes-validations": [
-                {
-                    "rule": "self.pools.all(a, self.pools.exists_one(b, a.resource == b.resource))",
-                    "message": "a resource has one pool: give the others another name",
-                },
-                {
-                    "rule": "!has(self.rails) || "
-                    "self.rails.all(a, self.rails.exists_one(b, a == b))",
-                    "message": "a card has one rail: write each card once",
-                },
-            ]
-        }
+        json_schema_extra=validations(
+            (
+                "self.pools.all(a, self.pools.exists_one(b, a.resource == b.resource))",
+                "a resource has one pool: give the others another name",
+            ),
+            (
+                "!has(self.rails) || self.rails.all(a, self.rails.exists_one(b, a == b))",
+                "a card has one rail: write each card once",
+            ),
+        )
     )
 
     node_selector: words.Labels = Field(default_factory=dict)
