@@ -159,10 +159,7 @@ class Agents:
 
 
 async def find_agents(
-    cluster: Cluster,
-    namespaces: Sequence[str],
-    at_once: int = AT_ONCE,
-    seconds: float = PATIENCE,
+    cluster: Cluster, namespaces: Sequence[str], at_once: int = AT_ONCE, seconds: float = PATIENCE
 ) -> Agents:
     """Return the agents of those namespaces that may be read; raise Refused without any."""
     refused: Refused | None = None

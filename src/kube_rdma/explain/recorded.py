@@ -78,7 +78,5 @@ async def explain_recorded(
         tuple(OfferedPool(spec) for spec in specs), full.networks, tuple(full.ip_pools)
     )
     return replace(
-        full,
-        findings=findings(template, facts),
-        not_seen=(_NO_CLUSTER, *reader.not_seen),
+        full, findings=findings(template, facts), not_seen=(_NO_CLUSTER, *reader.not_seen)
     )

@@ -264,10 +264,7 @@ def _card_count(
 
 
 def _mode_in(
-    modes: Sequence[Mode],
-    template: PodTemplate,
-    facts: AdmissionFacts,
-    settings: AdmissionSettings,
+    modes: Sequence[Mode], template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
 ) -> Mode | None:
     """Return the one of `modes` which a share of the pod has on every node where it can run."""
     for _, ask in asked(template, settings.shares):

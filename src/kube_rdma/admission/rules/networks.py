@@ -16,11 +16,7 @@ from kube_rdma.attach.rules.addresses import refuse_reserved, unpooled
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model.admission import AdmissionFacts, AdmissionSettings, PodTemplate
 from kube_rdma.model.attach import kinds
-from kube_rdma.model.attach.attachment import (
-    CardAddresses,
-    Network,
-    NetworkAsk,
-)
+from kube_rdma.model.attach.attachment import CardAddresses, Network, NetworkAsk
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.pools import Bind
 from kube_rdma.pools.rules.modes import MODES, terms

@@ -18,12 +18,7 @@ from kube_rdma.doctor.rules.pod import uses
 from kube_rdma.model import doctor as model
 from kube_rdma.model.finding import Finding, Severity
 
-CHECKS: tuple[Check, ...] = (
-    *cards.CHECKS,
-    *kubelet.CHECKS,
-    *network.CHECKS,
-    *pod.CHECKS,
-)
+CHECKS: tuple[Check, ...] = (*cards.CHECKS, *kubelet.CHECKS, *network.CHECKS, *pod.CHECKS)
 _BY_CODE = {check.code: check for check in CHECKS}
 _ORDER = {check.code: place for place, check in enumerate(CHECKS)}
 _SEVERITIES = tuple(Severity)

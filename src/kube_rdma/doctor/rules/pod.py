@@ -543,12 +543,7 @@ def _indexes(device: Device, pod: doctor.ObservedPod) -> list[int]:
 _INSIDE = ("pod", "pod.containers")
 _NODES = (*_INSIDE, "pod.containers.nodes")
 _DEVICES = (*_NODES, "pod.links", "pod.survey")
-_LOCKS = (
-    *_INSIDE,
-    "pod.containers.memlock",
-    "pod.containers.locks",
-    "pod.containers.asked_lock",
-)
+_LOCKS = (*_INSIDE, "pod.containers.memlock", "pod.containers.locks", "pod.containers.asked_lock")
 _HIDDEN = (*_NODES, "pod.survey", "survey", "survey.namespace_mode")
 _CLOSED = (*_NODES, "pod.containers.granted")
 _WORDS = (*_INSIDE, "pod.containers.variables")

@@ -18,12 +18,7 @@ from kube_rdma.attach.rules.claim_networks import granted, holdings, interfaces
 from kube_rdma.claims.rules.prepare import NO_PARAMETERS, BookingNode, book, devices_of
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model.attach.attachment import GrantedShare
-from kube_rdma.model.claims.claim import (
-    AllocationResult,
-    ClaimDevice,
-    PreparedClaim,
-    ResourceClaim,
-)
+from kube_rdma.model.claims.claim import AllocationResult, ClaimDevice, PreparedClaim, ResourceClaim
 from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma.model.explain import ClaimsEvidence, ExplainedClaim, NodeBasis, PodEvidence
 from kube_rdma.model.finding import Finding, Severity, Stage

@@ -54,8 +54,7 @@ Size: TypeAlias = Annotated[
     str, TextForm(r"[1-9][0-9]{0,11}([kMGTP]|[KMGTP]i)?", "a size of memory", "8Gi")
 ]
 KubernetesVersion: TypeAlias = Annotated[
-    str,
-    TextForm(r"(v?1\.[0-9]{1,2}(\.[0-9]{1,3}([+-].*)?)?)?", "a version of Kubernetes", "1.28"),
+    str, TextForm(r"(v?1\.[0-9]{1,2}(\.[0-9]{1,3}([+-].*)?)?)?", "a version of Kubernetes", "1.28")
 ]
 ObjectName: TypeAlias = Annotated[
     str, TextForm(r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?", "the name of an object", "kube-rdma")

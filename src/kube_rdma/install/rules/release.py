@@ -22,16 +22,7 @@ PRODUCT = "kube-rdma"
 FULL_NAME = "fullnameOverride"
 MANAGER = PRODUCT  # of what no Helm manages
 # The values that `with_release` adds below `platform`.
-NAMES = (
-    "base",
-    "prefix",
-    "own",
-    "controller",
-    "agentAccount",
-    "instance",
-    "manager",
-    "version",
-)
+NAMES = ("base", "prefix", "own", "controller", "agentAccount", "instance", "manager", "version")
 
 
 def with_release(values: Values) -> Json:

@@ -16,11 +16,7 @@ from kube_rdma.install.rules.parts import filled
 from kube_rdma.install.rules.presets import merged
 from kube_rdma.install.rules.release import GROUP, MANAGER, recommended, version_label
 from kube_rdma.model.install import Blueprint, Values
-from kube_rdma.model.operator import (
-    ClusterPolicy,
-    ComponentImage,
-    ComponentName,
-)
+from kube_rdma.model.operator import ClusterPolicy, ComponentImage, ComponentName
 from kube_rdma.operator.rules.placement import CARDS_LABEL, READY_LABEL, label_value
 
 Json: TypeAlias = dict[str, Any]

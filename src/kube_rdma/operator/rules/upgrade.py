@@ -197,10 +197,7 @@ def _outdated(
             return UpgradeStage.CLOSED, sentence
         return UpgradeStage.STARTING, ""
     if _must_wait(policy, node):
-        return (
-            UpgradeStage.WAITING_FOR_PODS,
-            f"node {node.name} waits for {_names(node)} to end",
-        )
+        return (UpgradeStage.WAITING_FOR_PODS, f"node {node.name} waits for {_names(node)} to end")
     return UpgradeStage.WAITING_FOR_OTHERS, f"node {node.name} waits for {listed(turn.ahead)}"
 
 
