@@ -30,10 +30,7 @@ FOLLOWED = (
 )
 
 # It tells each module on standard error.
-with (
-    redirect_stderr(io.StringIO()),
-    atheris.instrument_imports(include=list(FOLLOWED)),
-):
+with redirect_stderr(io.StringIO()), atheris.instrument_imports(include=list(FOLLOWED)):
     from tests.fuzz import corpus
     from tests.fuzz.target import FuzzTarget, ReaderDefect, tried
 

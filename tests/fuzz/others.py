@@ -314,9 +314,7 @@ OTHERS = (
         (text_of(TEMPLATE),),
     ),
     FuzzTarget(
-        "DeviceClass",
-        _of(resource_api.DEVICE_CLASS, resource_api.device_class),
-        (text_of(CLASS),),
+        "DeviceClass", _of(resource_api.DEVICE_CLASS, resource_api.device_class), (text_of(CLASS),)
     ),
     FuzzTarget("Node", _of(node.NODE, node.node_state), (text_of(NODE),)),
     FuzzTarget("pod with claims", _claiming, (text_of(CLAIMING),)),

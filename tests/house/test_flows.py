@@ -32,10 +32,7 @@ FLOWS = {
         21,
         f"{UNIT}/cli/test_status.py::test_it_says_what_is_wrong_and_what_to_do_next",
     ),
-    "a NicClusterPolicy": (
-        29,
-        f"{UNIT}/operator/test_reconcile.py::{OPERATOR}",
-    ),
+    "a NicClusterPolicy": (29, f"{UNIT}/operator/test_reconcile.py::{OPERATOR}"),
 }
 OF_OTHER_KINDS = {
     *(f"attach/rules/{name}.py" for name in ("delegated", "foreign_plugins", "infiniband", "vf")),

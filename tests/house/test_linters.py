@@ -61,27 +61,13 @@ def test_shell_scripts_parse() -> None:
 )
 def test_style_finds(code: str, rule: str) -> None:
     """Too many parameters, too many branches, no docstring, a catch of everything."""
-    command = [
-        "ruff",
-        "check",
-        "--no-cache",
-        "--stdin-filename",
-        "src/kube_rdma/lib/x.py",
-        "-",
-    ]
+    command = ["ruff", "check", "--no-cache", "--stdin-filename", "src/kube_rdma/lib/x.py", "-"]
     assert rule in run(*command, stdin=code).stdout
 
 
 def test_format_finds_a_file_that_is_not_formatted() -> None:
     """Two statements in a line are not our format."""
-    command = [
-        "ruff",
-        "format",
-        "--check",
-        "--stdin-filename",
-        "src/kube_rdma/lib/x.py",
-        "-",
-    ]
+    command = ["ruff", "format", "--check", "--stdin-filename", "src/kube_rdma/lib/x.py", "-"]
     assert run(*command, stdin="x = 1; y = 2\n").returncode
 
 

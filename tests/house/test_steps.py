@@ -28,10 +28,7 @@ from .tree import ROOT
 
 STEPS, UNDOS = get_args(Step), get_args(Undo)
 KERNEL = ROOT / "src/kube_rdma/adapters/kernel/pod/steps.py"  # the fake has the same tests
-PLUGINS = {
-    CallPlugin,
-    EndPlugin,
-}  # run by binaries of others, in attach/executor
+PLUGINS = {CallPlugin, EndPlugin}  # run by binaries of others, in attach/executor
 
 
 def _runs(kind: type) -> re.Pattern[str]:

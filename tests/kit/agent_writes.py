@@ -26,9 +26,7 @@ def request(verb, kind, name="", body=None, *, part="", namespace=""):
     written = wire.ApiRequest(verb, group, version, kind, namespace, name, part)
     types = {"patch": wire.STRATEGIC if part else wire.MERGE}
     return replace(
-        written,
-        body=json.dumps(body or {}).encode(),
-        content_type=types.get(verb, wire.JSON),
+        written, body=json.dumps(body or {}).encode(), content_type=types.get(verb, wire.JSON)
     )
 
 

@@ -71,11 +71,7 @@ def ours(verdict):
     if not verdict.granted:
         return str(verdict.outcome)
     return [
-        (
-            (one.request, one.driver, one.pool, one.device),
-            bool(one.admin),
-            dict(one.capacity),
-        )
+        ((one.request, one.driver, one.pool, one.device), bool(one.admin), dict(one.capacity))
         for one in verdict.granted
     ]
 

@@ -71,10 +71,7 @@ SCHEMA = {
                 "openAPIV3Schema": {
                     "type": "object",
                     "properties": {
-                        "spec": {
-                            "type": "object",
-                            "properties": {"size": NUMBER, "colour": TEXT},
-                        },
+                        "spec": {"type": "object", "properties": {"size": NUMBER, "colour": TEXT}},
                         "status": {"type": "object", "properties": {"seen": NUMBER}},
                     },
                 }

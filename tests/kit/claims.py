@@ -6,12 +6,7 @@ from hypothesis import strategies as st
 
 from kube_base.frozen import replace
 from kube_rdma.model.card import Card, CardId
-from kube_rdma.model.claims.devices import (
-    DeviceAttribute,
-    ResourceSlice,
-    SlicePool,
-    SliceSpec,
-)
+from kube_rdma.model.claims.devices import DeviceAttribute, ResourceSlice, SlicePool, SliceSpec
 from kube_rdma.model.device import PciAddress, PciPosition
 from kube_rdma.model.pools import Mode, Pool, PoolSpec
 from kube_rdma.pools.rules.pools import resolve, shares_of

@@ -274,10 +274,7 @@ FILE_PARSERS: Mapping[str, tuple[object, Parser]] = {
     "error of a CNI plugin": (PLUGIN_ERROR, _failed),
     "answer of a CNI plugin": (PLUGIN_RESULT, _failed),
     "Lease of an election": (ELECTED, _elected),
-    "Lease of a node": (
-        NODE_LEASE,
-        lambda data: ipam.lease(wire.stored(ipam.LEASE, data)),
-    ),
+    "Lease of a node": (NODE_LEASE, lambda data: ipam.lease(wire.stored(ipam.LEASE, data))),
     "IPBlock": (BLOCK, lambda data: ipam.stored_block(wire.stored(ipam.IP_BLOCK, data))),
     "NodeReport": (REPORT, _report),
     "ExecCredential": (CREDENTIAL, _login),
@@ -292,10 +289,7 @@ FILE_PARSERS: Mapping[str, tuple[object, Parser]] = {
     "pools of a network": (MACVLAN, lambda data: named_pools(as_text(data))),
     "recorded routes": (ROUTES, _recorded),
     "earlier run": (EARLIER, _earlier),
-    "network of whereabouts": (
-        META | {"spec": {"config": json.dumps(MACVLAN)}},
-        _whereabouts,
-    ),
+    "network of whereabouts": (META | {"spec": {"config": json.dumps(MACVLAN)}}, _whereabouts),
     "configuration of webhooks": (
         WEBHOOKS,
         lambda data: wire.stored(WEBHOOK_CONFIGURATIONS[0], data),

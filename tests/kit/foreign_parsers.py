@@ -178,10 +178,7 @@ def _result(data: bytes) -> object:
 
 
 PARSERS: Mapping[str, tuple[object, Parser]] = {
-    "request to restart a pod": (
-        {"node": "n", "at": 1_000_000, "why": "x"},
-        _restart,
-    ),
+    "request to restart a pod": ({"node": "n", "at": 1_000_000, "why": "x"}, _restart),
     "list": ({"metadata": {"resourceVersion": "1"}, "items": [POD_OBJECT] * 2}, wire.page),
     "line of a watch": ({"type": "ADDED", "object": POD_OBJECT}, wire.line),
     "identity": (POD_OBJECT, wire.identity),

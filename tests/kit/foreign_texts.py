@@ -290,10 +290,7 @@ def _manifests(data: bytes) -> None:
                 findings(pod_manifest.load(pod))
 
 
-PEER = META | {
-    "spec": {"nodeName": "n"},
-    "status": {"podIP": "10.0.0.1", "phase": "Running"},
-}
+PEER = META | {"spec": {"nodeName": "n"}, "status": {"podIP": "10.0.0.1", "phase": "Running"}}
 DIALECTS = {"configList": YAML_CONFIG, "resourceList": RESOURCE_LIST, "NodePolicy": NODE_POLICY}
 TEXT_PARSERS: Mapping[str, tuple[object, Parser]] = {
     "annotation networks": (ENTRIES, _asked),

@@ -42,7 +42,7 @@ NETWORKS = {
         "type": "bridge",
         "bridge": "bridged0",
         "ipam": {"type": "host-local", "subnet": "10.77.0.0/24"},
-    },
+    }
 }
 
 

@@ -296,8 +296,7 @@ POOL_HARMS = {
     "rest": lambda pool: pool_of(MADE, restSeconds=86400),
     "probe": lambda pool: pool_of(MADE, probe=True),
     "slices of nodes": lambda pool: pool_of(
-        MADE,
-        ranges=[{"subnet": "10.92.0.0/24", "perNode": {"prefix": 31, "nodes": [CHOSEN]}}],
+        MADE, ranges=[{"subnet": "10.92.0.0/24", "perNode": {"prefix": 31, "nodes": [CHOSEN]}}]
     ),
     "mark of an administrator": lambda pool: pool_of(MADE, {EDITED: "true"}),
     "many wants": lambda pool: status(

@@ -116,11 +116,7 @@ def test_the_reasons_are_those_that_the_allocator_logs(program):
                     if name in logged:
                         assert one.objection.reason in LOGGED[logged[name]], (made, name)
                         seen.add(one.objection.reason)
-    assert seen >= set(Reason) - {
-        Reason.POOL_INCOMPLETE,
-        Reason.POOL_INVALID,
-        Reason.NOT_EVALUATED,
-    }
+    assert seen >= set(Reason) - {Reason.POOL_INCOMPLETE, Reason.POOL_INVALID, Reason.NOT_EVALUATED}
 
 
 def wants_one_device(made):

@@ -8,10 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-NAMES = (
-    *("test_contract.py", "test_contract_core.py", "test_election.py"),
-    "test_admission.py",
-)
+NAMES = (*("test_contract.py", "test_contract_core.py", "test_election.py"), "test_admission.py")
 TESTS = tuple(f"tests/contract/cluster/{name}" for name in NAMES)
 
 
@@ -30,12 +27,7 @@ def test_the_contract_holds_on_a_real_api_server(lab):
     }
     command = [*enter, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTS]
     result = subprocess.run(
-        command,
-        cwd=ROOT,
-        env={**os.environ, **keys},
-        capture_output=True,
-        text=True,
-        check=False,
+        command, cwd=ROOT, env={**os.environ, **keys}, capture_output=True, text=True, check=False
     )
     if result.returncode:
         pytest.fail(result.stdout + result.stderr, pytrace=False)

@@ -293,13 +293,7 @@ class Process:
         ports, paths = set(), set()
         for name in ("tcp", "tcp6"):
             for row in read(self._home / "net" / name).decode().splitlines()[1:]:
-                (
-                    _,
-                    local,
-                    _,
-                    state,
-                    *_,
-                ) = fields = row.split()
+                _, local, _, state, *_ = fields = row.split()
                 if state == "0A" and f"socket:[{fields[9]}]" in mine:
                     ports.add(int(local.rpartition(":")[2], 16))
         for row in read(self._home / "net/unix").decode().splitlines()[1:]:

@@ -137,12 +137,7 @@ def test_the_door_of_addresses_on_a_real_api_server(installed, lab):
     keys = {"KUBE_RDMA_TEST_KUBECONFIG": f"{lab.home}/pki/admin.kubeconfig"}
     command = [*enter, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", TESTS]
     result = subprocess.run(
-        command,
-        cwd=ROOT,
-        env={**os.environ, **keys},
-        capture_output=True,
-        text=True,
-        check=False,
+        command, cwd=ROOT, env={**os.environ, **keys}, capture_output=True, text=True, check=False
     )
     if result.returncode:
         pytest.fail(result.stdout + result.stderr, pytrace=False)

@@ -355,10 +355,7 @@ def test_cilium_s_own_plugin_makes_the_network_that_the_chain_stands_behind(lab,
     run = node(lab, "mkdir -p /var/run/cilium && readlink -f /var/run/cilium").strip()
     words = (cilium_agent.__file__, in_node(lab, f"{run}/cilium.sock"), HOST, POD)
     program = built("cilium") / "cilium-cni"
-    with (
-        beside(lab, log, sys.executable, *words),
-        folder(lab, "cilium", {"cilium-cni": program}),
-    ):
+    with beside(lab, log, sys.executable, *words), folder(lab, "cilium", {"cilium-cni": program}):
         cluster.until_on_node(lab, NODE, f"grep -qs '\"{PLUGIN}\"' {FOLDER}/*")
 
         def attached():

@@ -23,13 +23,7 @@ from kube_rdma_testing.kubelet.devices import ContainerPlace
 from tests.unit.agent.world import VKE, hard_card, running, until
 from tests.unit.agent.world import World as NodeWorld
 from tests.unit.attach.delegate_world import DelegateWorld
-from tests.unit.attach.network_world import (
-    World,
-    card,
-    config,
-    container,
-    share,
-)
+from tests.unit.attach.network_world import World, card, config, container, share
 
 CARD = card(0)
 FOREIGN = "does not understand it"

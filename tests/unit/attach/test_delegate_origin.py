@@ -57,10 +57,7 @@ async def test_the_resource_of_the_document_decides_between_ids_that_are_the_sam
     await world.meta("ADD", 1, "net2", name="net-a", deviceID="hca-0")
     assert given(world) == {"net1": "mlx5_1", "net2": "mlx5_0"}
     bound = {held: edits.char_paths[0] for held, edits in world.bound[container(1)].items()}
-    assert bound == {
-        (A, "hca-0"): "/dev/infiniband/mlx5_0",
-        (B, "hca-0"): "/dev/infiniband/mlx5_1",
-    }
+    assert bound == {(A, "hca-0"): "/dev/infiniband/mlx5_0", (B, "hca-0"): "/dev/infiniband/mlx5_1"}
 
 
 async def test_an_id_that_may_mean_two_cards_is_refused(world):

@@ -30,14 +30,7 @@ from kube_rdma.model.holdings import Holding
 from kube_rdma.model.ipam import EDITED, IMPORTED, IPPool, IPRange, Route, Span
 from kube_rdma.model.kubernetes import MIRROR, PodState
 from kube_rdma.model.late_binding import PodName
-from kube_rdma.model.pools import (
-    Grant,
-    Mode,
-    Pool,
-    PoolSpec,
-    Share,
-    ShareId,
-)
+from kube_rdma.model.pools import Grant, Mode, Pool, PoolSpec, Share, ShareId
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.pools.kubelet_view import KubeletView
 from kube_rdma.pools.rails import NodeRails

@@ -5,11 +5,7 @@ import pytest
 from kube_base.errors import Broken, KubeError, Refused, Unavailable
 from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.cgroups import RdmaGroups
-from kube_rdma.attach.share_limits import (
-    RoundDependencies,
-    ShareLimitRounds,
-    ShareLimits,
-)
+from kube_rdma.attach.share_limits import RoundDependencies, ShareLimitRounds, ShareLimits
 from kube_rdma.model.attach.attachment import Attachment, Sandbox
 from kube_rdma.model.claims.claim import ClaimName, ClaimUser, PreparedClaim
 from kube_rdma.model.holdings import Holding

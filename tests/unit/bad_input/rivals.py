@@ -94,10 +94,7 @@ IPAM = {
     "host-local: a gateway elsewhere": Case(
         f"{PLUGINS} plugins/ipam/host-local/backend/allocator/range.go: Canonicalize",
         {"type": "host-local", "subnet": "10.7.0.0/24", "gateway": "10.8.0.1"},
-        {
-            "ranges": ["10.7.0.0/24 - - -"],
-            "notes": [CLUSTER, "10.8.0.1 is outside of 10.7.0.0/24"],
-        },
+        {"ranges": ["10.7.0.0/24 - - -"], "notes": [CLUSTER, "10.8.0.1 is outside of 10.7.0.0/24"]},
     ),
     "host-local: ranges of a set that overlap": Case(
         f"{HOST_LOCAL}: Should detect overlap within rangeset",
@@ -190,12 +187,7 @@ DEFINITIONS = {
     ),
     "tuning: promiscuous mode from args": Case(
         f"{TUNING}: configures and deconfigures promiscuous mode from args with ADD/DEL",
-        {
-            "plugins": [
-                _MACVLAN,
-                {"type": "tuning", "args": {"cni": {"promisc": True}}},
-            ]
-        },
+        {"plugins": [_MACVLAN, {"type": "tuning", "args": {"cni": {"promisc": True}}}]},
         {"kind": "other", "warnings": ["promisc is set"]},
     ),
     "tuning: promiscuous mode taken back by args": Case(

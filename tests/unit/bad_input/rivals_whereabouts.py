@@ -89,10 +89,7 @@ IPAM = {
             "range_start": "10.7.0.50",
             "range_end": "10.7.0.40",
         },
-        {
-            "ranges": ["10.7.0.0/24 10.7.0.50 - -"],
-            "notes": ["range_end 10.7.0.40 is ignored"],
-        },
+        {"ranges": ["10.7.0.0/24 10.7.0.50 - -"], "notes": ["range_end 10.7.0.40 is ignored"]},
     ),
     "whereabouts: a range and a list of them": Case(
         f"{WHEREABOUTS} README.md: Example IPAM config for assigning multiple IP addresses",

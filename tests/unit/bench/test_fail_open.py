@@ -6,11 +6,7 @@ import pytest
 
 from bench.fail_open import stopping_agent
 from bench.fail_open.faults import ACTS, Target, script
-from bench.fail_open.steps import (
-    BREAKING,
-    CLAIMS,
-    SHARES,
-)
+from bench.fail_open.steps import BREAKING, CLAIMS, SHARES
 from kube_rdma.model.attach import steps as kernel_steps
 
 

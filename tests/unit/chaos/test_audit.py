@@ -221,10 +221,7 @@ MOVED = SeenTransfer("pod-0", "pod-2", "ib0")
     ("wrong", "left"),
     [
         ("lost", (("rxe-uid-0-1", "net1"),)),
-        (
-            "doubled",
-            (("rxe-uid-0-1", "net1"), ("rxe-uid-0-2", "net2"), ("rxe-uid-0-3", "net2")),
-        ),
+        ("doubled", (("rxe-uid-0-1", "net1"), ("rxe-uid-0-2", "net2"), ("rxe-uid-0-3", "net2"))),
     ],
 )
 def test_each_interface_of_a_pod_has_one_rdma_device_where_there_are_verbs(wrong, left):

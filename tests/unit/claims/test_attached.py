@@ -37,15 +37,7 @@ from kube_rdma.model.pools import Attach, Mode, Pool, PoolSpec, Share, ShareId
 from kube_rdma.pools.kubelet_view import KubeletView
 from kube_rdma_testing.disk import FakeDisk
 from kube_rdma_testing.runtime.cdi import FakeCdiRuntime
-from tests.unit.attach.network_world import (
-    POD,
-    RESOURCE,
-    UID,
-    World,
-    card,
-    config,
-    share,
-)
+from tests.unit.attach.network_world import POD, RESOURCE, UID, World, card, config, share
 
 CLAIM = ClaimName(POD.namespace, "train-0-nic", "uid-claim")
 

@@ -19,14 +19,7 @@ from kube_rdma.model.ipam import IPPool, IPRange, PoolName
 from kube_rdma.model.pools import Mode
 from kube_rdma_testing.ipam import FakeAddresses
 from kube_rdma_testing.kernel.network import KilledError
-from tests.unit.attach.network_world import (
-    POD,
-    RESOURCE,
-    World,
-    card,
-    config,
-    share,
-)
+from tests.unit.attach.network_world import POD, RESOURCE, World, card, config, share
 from tests.unit.claims.test_attached import CLAIM, ClaimWorld, booking, pool_of
 
 OWN = "kube-rdma.io/network-status"

@@ -26,12 +26,7 @@ from kube_rdma.adapters.cluster.kinds.resource_api import (
     resource_slice,
     wanted_slice,
 )
-from kube_rdma.claims.cluster import (
-    allocated,
-    claims_of_pod,
-    node_slices,
-    write_statuses,
-)
+from kube_rdma.claims.cluster import allocated, claims_of_pod, node_slices, write_statuses
 from kube_rdma.model.claims import devices
 from kube_rdma.model.claims.claim import (
     AllocationResult,

@@ -86,10 +86,7 @@ def test_every_field_has_its_meaning():
         interface="rdma0",
         mtu=9000,
         pool="rail-0",
-        addresses=(
-            AskedAddress(ip_address("10.0.0.10"), 24),
-            AskedAddress(ip_address("fd00::10")),
-        ),
+        addresses=(AskedAddress(ip_address("10.0.0.10"), 24), AskedAddress(ip_address("fd00::10"))),
         routes=(
             NetworkRoute(ip_network("10.0.0.0/8"), ip_address("10.0.0.1")),
             NetworkRoute(ip_network("fd00::/8")),

@@ -157,7 +157,7 @@ def pod(uid, annotations=(), **facts):
             ),
         ),
         unique_by=lambda one: one[0].uid,
-    ),
+    )
 )
 def test_only_fresh_requests_of_the_pods_own_node_count(asked):
     found = evictable(asked, 0.0, EvictionTurns())

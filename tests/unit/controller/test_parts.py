@@ -22,10 +22,7 @@ def parts(cluster):
     options = ControllerOptions("kube-rdma", policies=True)
     events = Events(cluster, "controller")
     exporter = ControllerExporter("127.0.0.1", 0, lambda: True)
-    return (
-        always(events, exporter),
-        leading(cluster, events, options, exporter),
-    )
+    return (always(events, exporter), leading(cluster, events, options, exporter))
 
 
 NAMES = [name for group in parts(Cluster(FakeServer().line())) for name in group]

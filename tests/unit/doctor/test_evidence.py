@@ -37,10 +37,7 @@ from kube_rdma.model.pools import RailRecord
 from kube_rdma.reports import cluster as objects
 from kube_rdma_testing.cluster.server import FakeServer
 
-KINDS = (
-    *(DAEMON_SETS, DEPLOYMENTS, objects.EVENT, objects.BINDING),
-    *(IP_POOL, DEFINITION, POD),
-)
+KINDS = (*(DAEMON_SETS, DEPLOYMENTS, objects.EVENT, objects.BINDING), *(IP_POOL, DEFINITION, POD))
 HCA = "rdma/hca"
 NETWORKS = "k8s.v1.cni.cncf.io/networks"
 

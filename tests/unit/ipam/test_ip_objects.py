@@ -69,10 +69,7 @@ def test_a_lease_survives_its_document(lease):
             {"holdings": [{"node": "n", "addresses": ["10.0.0.70-10.0.0.65"]}]},
             'holdings[0].addresses[0]: "10.0.0.70-10.0.0.65" is not an address',
         ),
-        (
-            {"holdings": [{"node": "n", "more": 1}]},
-            "spec.holdings[0].more: there is no such field",
-        ),
+        ({"holdings": [{"node": "n", "more": 1}]}, "spec.holdings[0].more: there is no such field"),
         ({"extra": 1}, "spec.extra: there is no such field"),
     ],
 )

@@ -137,10 +137,7 @@ def test_faults_of_an_object_name_object_and_field():
     with pytest.raises(Refused) as caught:
         ip_pool.load(of_value(whole(spec), "IPPool rail-0"))
     places = [line.split(": ")[:2] for line in str(caught.value).splitlines()]
-    assert places == [
-        ["IPPool rail-0", "spec.blockSize"],
-        ["IPPool rail-0", "spec.ranges[0].end"],
-    ]
+    assert places == [["IPPool rail-0", "spec.blockSize"], ["IPPool rail-0", "spec.ranges[0].end"]]
 
 
 @given(QUEUES)

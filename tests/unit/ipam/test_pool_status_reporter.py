@@ -62,10 +62,7 @@ async def test_whoever_asks_is_told_how_full_all_pools_are(cluster):
     assert [
         [(name, one.held, one.size) for name, parts in look.items() for one in parts]
         for look in heard
-    ] == [
-        [("pool", 10, 62)],
-        [("pool", 10, 62)],
-    ]
+    ] == [[("pool", 10, 62)], [("pool", 10, 62)]]
 
 
 class Looks:

@@ -45,8 +45,7 @@ def test_what_cannot_be_read_is_undecodable(data, why):
 
 
 @pytest.mark.parametrize(
-    "data",
-    [b'{"x":' + nested(3000) + b"}", b'{"rest":' + nested(3000) + b"}", b'{"count":1e400}'],
+    "data", [b'{"x":' + nested(3000) + b"}", b'{"rest":' + nested(3000) + b"}", b'{"count":1e400}']
 )
 def test_types_do_not_change_that(data):
     """Also not for fields that the type leaves out, or leaves unread."""

@@ -247,10 +247,7 @@ async def test_a_clients_certificate(tmp_path, inline):
     pair = AUTHORITY.issue("first")
     pair.write(tmp_path, "client")
     files = {"client-certificate": "client.crt", "client-key": "client.key"}
-    data = {
-        "client-certificate-data": b64(pair.certificate),
-        "client-key-data": b64(pair.key),
-    }
+    data = {"client-certificate-data": b64(pair.certificate), "client-key-data": b64(pair.key)}
     async with server.running() as port:
         url = f"https://127.0.0.1:{port}"
         config = kubeconfig(tmp_path, url, data if inline else files, **TRUST)
@@ -310,10 +307,7 @@ async def test_a_plugin_is_asked_again_for_what_is_refused(tmp_path):
     status.write_text('{"token": "old"}')
     refused = answer({"code": 401}, 401)
     server = Server(answer(OBJECT), refused, answer(OBJECT), refused, refused)
-    async with (
-        server.running(tmp_path, **with_plugin(tmp_path)) as config,
-        connect(config) as door,
-    ):
+    async with server.running(tmp_path, **with_plugin(tmp_path)) as config, connect(config) as door:
         await door.get(TRIAL, "a")
         status.write_text('{"token": "new"}')
         await door.get(TRIAL, "a")

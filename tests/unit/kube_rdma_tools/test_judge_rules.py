@@ -46,11 +46,7 @@ QUOTA["metadata"]["namespace"] = "team"
 QUOTA["spec"] = {
     "scopeSelector": {
         "matchExpressions": [
-            {
-                "scopeName": "PriorityClass",
-                "operator": "In",
-                "values": ["system-node-critical"],
-            }
+            {"scopeName": "PriorityClass", "operator": "In", "values": ["system-node-critical"]}
         ]
     }
 }
@@ -141,13 +137,7 @@ PLANTED = (
         [workload("Deployment", nodeSelector={"disk": "fast"})],
         [workload("Deployment", nodeSelector={"kubernetes.io/arch": "amd64"})],
     ),
-    (
-        "unfit-node",
-        "Windows",
-        "windows",
-        [workload("Job")],
-        [workload("Job", nodeSelector=LINUX)],
-    ),
+    ("unfit-node", "Windows", "windows", [workload("Job")], [workload("Job", nodeSelector=LINUX)]),
     (
         "unfit-node",
         "a virtual node that is tolerated",
@@ -321,10 +311,7 @@ PLANTED = (
         "a ConfigMap that is not rendered",
         "kubeadm-1.36",
         [RENDERED, workload(volumes=[{"name": "x", "configMap": {"name": "rdma-devices"}}])],
-        [
-            RENDERED,
-            workload(volumes=[{"name": "x", "configMap": {"name": "x", "optional": True}}]),
-        ],
+        [RENDERED, workload(volumes=[{"name": "x", "configMap": {"name": "x", "optional": True}}])],
     ),
     (
         "late-object",
@@ -337,14 +324,8 @@ PLANTED = (
         "late-object",
         "an object before its definition",
         "kubeadm-1.36",
-        [
-            plain("example.com/v1", "Widget", "one"),
-            definition("widgets.example.com", "Widget"),
-        ],
-        [
-            definition("widgets.example.com", "Widget"),
-            plain("example.com/v1", "Widget", "one"),
-        ],
+        [plain("example.com/v1", "Widget", "one"), definition("widgets.example.com", "Widget")],
+        [definition("widgets.example.com", "Widget"), plain("example.com/v1", "Widget", "one")],
     ),
     (
         "unlabelled",

@@ -90,8 +90,7 @@ def programs(folder, *names):
 
 
 @pytest.mark.parametrize(
-    ("starter", "allowed"),
-    [("containerd-shim-runc-v2", SHOWN), ("conmon", str(SOME // 1024))],
+    ("starter", "allowed"), [("containerd-shim-runc-v2", SHOWN), ("conmon", str(SOME // 1024))]
 )
 def test_what_the_pod_starts_later_may_lock_as_much(binary, tmp_path, starter, allowed):
     """`kubectl exec` starts from the process that has started the runtime; no other is changed."""

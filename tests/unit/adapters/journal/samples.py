@@ -387,10 +387,7 @@ RECORDS: dict[str, tuple[Any, dict[str, Any]]] = {
     "serving": (codec.POOLS, {"pools": SERVED}),
     "limits": (codec.POOLS, {"pools": LIMITED}),
     "device-files": (codec.POOLS, {"pools": OPENED}),
-    "rails": (
-        codec.RAILS,
-        {"rails": RailRecord((PHYSICAL, "rxe0@eth0"), (("ens2f0", PHYSICAL),))},
-    ),
+    "rails": (codec.RAILS, {"rails": RailRecord((PHYSICAL, "rxe0@eth0"), (("ens2f0", PHYSICAL),))}),
     "claims": (codec.CLAIMS, {CLAIM.uid: PREPARED}),
     "interfaces": (codec.CLAIMS, {CLAIM.uid: INTERFACES}),
     "addresses": (

@@ -118,10 +118,7 @@ async def test_no_container_starts_without_its_plugin(directory):
 
 async def test_cdi_devices_are_named(directory):
     desk = Desk(paths=(), cdi=("kube-rdma.io/hca=0000_81_00.0-0-x7",))
-    async with (
-        FakeKubelet(directory) as kubelet,
-        running(directory, make_offer(), desk.answers()),
-    ):
+    async with FakeKubelet(directory) as kubelet, running(directory, make_offer(), desk.answers()):
         await kubelet.until(lambda: kubelet.healthy(HCA))
         response = await kubelet.allocate(HCA, 1)
         assert [device.name for device in response.cdi_devices] == list(desk.cdi)
@@ -146,10 +143,7 @@ class TestNews:
             assert bool(desk.starts) == change.get("gated", False)
 
     async def test_an_equal_offer_is_told_again_on_demand(self, directory):
-        async with (
-            FakeKubelet(directory) as kubelet,
-            running(directory, make_offer(3)) as plugin,
-        ):
+        async with FakeKubelet(directory) as kubelet, running(directory, make_offer(3)) as plugin:
             await kubelet.until(lambda: kubelet.states.get(HCA) == 1)
             plugin.publish(make_offer(3), again=True)
             await kubelet.until(lambda: kubelet.states[HCA] == 2)
@@ -157,10 +151,7 @@ class TestNews:
             assert kubelet.healthy(HCA) == 3
 
     async def test_it_begins_anew_on_demand(self, directory):
-        async with (
-            FakeKubelet(directory) as kubelet,
-            running(directory, make_offer(3)) as plugin,
-        ):
+        async with FakeKubelet(directory) as kubelet, running(directory, make_offer(3)) as plugin:
             for times in (1, 2, 3):
                 await kubelet.until(
                     lambda times=times: (

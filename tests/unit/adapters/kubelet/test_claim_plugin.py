@@ -74,11 +74,7 @@ async def test_it_says_who_it_is(channel, recording):
     assert info == registration.PluginInfo(
         type="DRAPlugin",
         name=DRIVER,
-        supported_versions=[
-            "v1.DRAPlugin",
-            "v1.DRAResourceHealth",
-            "v1alpha1.DRAResourceHealth",
-        ],
+        supported_versions=["v1.DRAPlugin", "v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth"],
     )
     await stub.NotifyRegistrationStatus(registration.RegistrationStatus(plugin_registered=True))
     await recording.wait_for("registered")

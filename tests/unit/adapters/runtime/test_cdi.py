@@ -102,9 +102,7 @@ def test_remove_takes_the_files_of_one_sandbox(folder):
     (folder.path / ".kube-rdma-c1-n9.json.tmp").touch()
     folder.remove("c1")
     folder.remove("c1")
-    assert names(folder) == sorted(
-        [*foreign, "kube-rdma-c1-x-n3.json", "kube-rdma-c2-n4.json"],
-    )
+    assert names(folder) == sorted([*foreign, "kube-rdma-c1-x-n3.json", "kube-rdma-c2-n4.json"])
 
 
 def test_remove_one_file(folder):

@@ -8,11 +8,7 @@ import pytest
 from kube_base.errors import Refused
 from kube_rdma.attach.documents.network_definition import LONGEST, load
 from kube_rdma.model.attach import kinds
-from kube_rdma.model.attach.attachment import (
-    InterfaceAddress,
-    NetworkKind,
-    NetworkRoute,
-)
+from kube_rdma.model.attach.attachment import InterfaceAddress, NetworkKind, NetworkRoute
 from kube_rdma.model.pools import FunctionSettings, LinkState, VlanProtocol
 
 RESOURCE = "rdma/hca_shared_devices_a"

@@ -259,9 +259,7 @@ CASES = {
     ),
     "shared card in RDMA namespace mode exclusive": pod(wish(), on=node(ONE, mode=EXCLUSIVE)),
     "address taken twice": pod(
-        wish(0, static("10.0.0.7")),
-        wish(1, static("10.0.0.7")),
-        shares=[share(ONE), share(TWO)],
+        wish(0, static("10.0.0.7")), wish(1, static("10.0.0.7")), shares=[share(ONE), share(TWO)]
     ),
     "address of the pool is a static one": pod(
         wish(0, static("10.0.0.7")), leases=[given(1, "10.0.0.7/24")]

@@ -118,12 +118,7 @@ def test_without_a_guid_the_driver_is_left_alone():
 
 @pytest.mark.parametrize(
     ("told", "own", "back"),
-    [
-        (ZERO, OWN, OWN),
-        (None, OWN, OWN),
-        (ZERO, ZERO, NO_GUID),
-        (GUID, OWN, GUID),
-    ],
+    [(ZERO, OWN, OWN), (None, OWN, OWN), (ZERO, ZERO, NO_GUID), (GUID, OWN, GUID)],
     ids=["never set", "not told", "none at all", "set"],
 )
 def test_what_is_set_back_is_what_the_function_had(told, own, back):

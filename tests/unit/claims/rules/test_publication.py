@@ -5,12 +5,7 @@ from hypothesis import strategies as st
 
 from kube_base.frozen import replace
 from kube_rdma.claims.rules.publication import PoolSite, dropped, publication
-from kube_rdma.model.claims.devices import (
-    ClaimFeature,
-    DeviceTaint,
-    ListedDevice,
-    TaintEffect,
-)
+from kube_rdma.model.claims.devices import ClaimFeature, DeviceTaint, ListedDevice, TaintEffect
 
 SITE = PoolSite("node-1", "uid-1")
 TAINT = DeviceTaint("rdma.kube-rdma.io/unhealthy", TaintEffect.NO_SCHEDULE)

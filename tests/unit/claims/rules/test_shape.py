@@ -134,10 +134,7 @@ def test_a_card_of_two_pools_belongs_to_the_first_and_one_sentence_says_so():
     cards = fleet(3)
     first, second = pool(cards[0]), pool(*cards, resource="rdma/other")
     offer = shape.claim_offer([first, second])
-    assert [values(card)["resource"] for card in offer.cards] == [
-        "rdma/hca",
-        *["rdma/other"] * 2,
-    ]
+    assert [values(card)["resource"] for card in offer.cards] == ["rdma/hca", *["rdma/other"] * 2]
     (why,) = offer.refusals
     assert why == (
         "rdma/hca (config.json:1) and rdma/other (config.json:1) both have mlx5_0, which claims "

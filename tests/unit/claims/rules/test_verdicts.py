@@ -203,10 +203,7 @@ def test_a_selector_of_one_sign_has_a_verdict(selector, outcome):
 @pytest.mark.parametrize("value", ["false", "device.x == 1"])
 def test_a_long_selector_is_not_repeated_for_each_device(value):
     """It may have 10 KiB, and there are thousands of devices and nodes."""
-    found = verdict(
-        asked(selectors=(f"{value} //{'x' * 9_000}",)),
-        offered(ListedDevice("a")),
-    )
+    found = verdict(asked(selectors=(f"{value} //{'x' * 9_000}",)), offered(ListedDevice("a")))
     assert len(found.why) < 600
     assert all(len(one.objection.text) < 500 for one in found.devices)
 

@@ -274,10 +274,7 @@ FAULTS = {
     "limits used up": ("KR432", limited(doctor.ObservedLimit("mlx5_0", 1, 100, 4, 100), COUNTED)),
     "a driver that counts nothing": ("KR432", limited(COUNTED)),
     "a program that chose TCP": ("KR433", with_container(pinned=0)),
-    "GPU far away": (
-        "KR440",
-        replace(WITH_POD, kubelet=replace(HEALTHY.kubelet, holdings=FAR)),
-    ),
+    "GPU far away": ("KR440", replace(WITH_POD, kubelet=replace(HEALTHY.kubelet, holdings=FAR))),
     "GPU of a claim far away": ("KR440", BY_CLAIM),
     "card of a claim gone": (
         "KR441",

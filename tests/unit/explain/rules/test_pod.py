@@ -17,13 +17,7 @@ from kube_rdma.explain.views import explain_document, explain_page, step_texts
 from kube_rdma.lib.page import page_text
 from kube_rdma.model.admission import ContainerRole, ContainerTemplate, PodTemplate, ResourceAsk
 from kube_rdma.model.attach import kinds
-from kube_rdma.model.attach.attachment import (
-    AskedAddress,
-    Attachment,
-    NetworkRoute,
-    Plan,
-    Sandbox,
-)
+from kube_rdma.model.attach.attachment import AskedAddress, Attachment, NetworkRoute, Plan, Sandbox
 from kube_rdma.model.doctor import ObservedContainer, ObservedLink, ObservedPod
 from kube_rdma.model.explain import PodEvidence
 from kube_rdma.model.finding import Stage

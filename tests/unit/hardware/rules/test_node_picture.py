@@ -157,12 +157,7 @@ def test_a_soft_device_is_near_to_the_gpus_of_the_card_below_its_interface():
 
 def test_without_a_seat_only_another_numa_node_is_known():
     survey = Survey(
-        (
-            device("mlx5_0", NIC),
-            device("rxe0", numa=0),
-            device("rxe1", numa=1),
-            device("siw0"),
-        ),
+        (device("mlx5_0", NIC), device("rxe0", numa=0), device("rxe1", numa=1), device("siw0")),
         None,
         NamespaceMode.UNKNOWN,
     )

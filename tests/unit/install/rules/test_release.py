@@ -92,11 +92,7 @@ def test_all_names_of_a_release_with_an_own_one_begin_with_it(preset):
         assert (
             begins
             or of_policy
-            or (kind, name)
-            in {
-                ("PodMonitor", "rdma-a"),
-                ("PrometheusRule", "rdma-a"),
-            }
+            or (kind, name) in {("PodMonitor", "rdma-a"), ("PrometheusRule", "rdma-a")}
         )
 
 
@@ -196,11 +192,7 @@ def test_without_a_version_it_is_the_newest(values):
     ],
 )
 def test_what_is_asked_for_and_left_out_is_said(preset, pods, version, kinds):
-    given_values = {
-        "preset": preset,
-        "kubernetesVersion": version,
-        "admission": {"pods": pods},
-    }
+    given_values = {"preset": preset, "kubernetesVersion": version, "admission": {"pods": pods}}
     sentences = lacking(merged(given_values))
     assert [sentence.split()[4].rstrip(",") for sentence in sentences] == kinds
     assert all(sentence.startswith(f"Kubernetes {version} has no ") for sentence in sentences)

@@ -113,11 +113,7 @@ def test_wrong_ranges_are_all_named():
 def test_names_of_blocks_are_dns_names_and_differ():
     keys = [BlockKey("a", Family.V4, BASE + 64), BlockKey("b", Family.V4, BASE + 64)]
     keys.append(subpools.key_of("a", ip_address("fd00::40"))[0])
-    assert [key.name for key in keys] == [
-        "a.10-0-0-64",
-        "b.10-0-0-64",
-        "a.fd00-0-0-0-0-0-0-40",
-    ]
+    assert [key.name for key in keys] == ["a.10-0-0-64", "b.10-0-0-64", "a.fd00-0-0-0-0-0-0-40"]
 
 
 @given(st.integers(0, 2**BLOCK_ADDRESSES - 1), st.integers(0, BLOCK_ADDRESSES))

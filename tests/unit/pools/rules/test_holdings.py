@@ -43,10 +43,7 @@ def told(*holdings, pods=()):
     return NodeHoldings(holdings, pods=(*own, *map(name, pods)))
 
 
-@given(
-    st.lists(st.sampled_from(["told", "silent", "ended", "over"]), max_size=12),
-    st.booleans(),
-)
+@given(st.lists(st.sampled_from(["told", "silent", "ended", "over"]), max_size=12), st.booleans())
 def test_what_is_held_is_what_pods_that_run_hold_however_far_the_kubelet_is(fates, asked_before):
     recorded = [grant(n, f"hca-{n}") for n in range(len(fates))]
     answer = told(*(holding(n, f"hca-{n}") for n, fate in enumerate(fates) if fate == "told"))

@@ -59,12 +59,7 @@ def test_a_wish_that_says_nothing_gets_the_row():
 
 @pytest.mark.parametrize(
     "said",
-    [
-        {"shares": 4},
-        {"bind": Bind.POOL},
-        {"attach": Attach.REQUIRED},
-        {"prefer": Preference.NUMA},
-    ],
+    [{"shares": 4}, {"bind": Bind.POOL}, {"attach": Attach.REQUIRED}, {"prefer": Preference.NUMA}],
 )
 def test_what_a_wish_says_goes_before_the_row(said):
     row = MODES[Mode.SHARED_MULTI]

@@ -21,17 +21,7 @@ from kube_rdma.model.pools import (
 from kube_rdma.pools.rules.modes import MODES, terms
 from kube_rdma.pools.rules.pools import faults, node_specs, offer, resolve, warnings, with_defaults
 from kube_rdma.pools.rules.selection import cards, why_not
-from tests.kit.nodes import (
-    DOWN,
-    RDMA_CM,
-    device,
-    function,
-    hard_card,
-    node,
-    nodes,
-    seat,
-    specs,
-)
+from tests.kit.nodes import DOWN, RDMA_CM, device, function, hard_card, node, nodes, seat, specs
 
 SURVEY = node().survey
 HCA = PoolSpec("rdma/hca", Mode.HCA, "config.json:1")
@@ -250,10 +240,7 @@ APART = {
     "other address": (S(pci_addresses=(BOTH,)), S(pci_addresses=(ONE,))),
     "other ranges": (S(physical=(spans("a", (0, 3)),)), S(physical=(spans("a", (4, 5)),))),
     "other parent": (S(physical=(spans("a"),)), S(physical=(spans("b"),))),
-    "other driver": (
-        S(interfaces=("a",), drivers=("x",)),
-        S(interfaces=("a",), drivers=("y",)),
-    ),
+    "other driver": (S(interfaces=("a",), drivers=("x",)), S(interfaces=("a",), drivers=("y",))),
     "perhaps": (S(interfaces=("a",), drivers=("x",)), S(interfaces=("a",), vendors=("15b3",))),
     "with and without RDMA": (S(interfaces=("a",), rdma=True), S(interfaces=("a",), rdma=False)),
     "vendor and interface": (S(vendors=("15b3",)), S(interfaces=("a",))),

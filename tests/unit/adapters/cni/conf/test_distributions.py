@@ -67,8 +67,7 @@ DISTRIBUTIONS = {
     "aks": _containerd("azure"),
     "aks-overlay": _containerd("azure-overlay"),
     "aks-kubenet": _containerd(
-        "aks-kubenet",
-        f'{_CRI_2}\n{_BOTH}conf_template = "/etc/containerd/kubenet_template.conf"\n',
+        "aks-kubenet", f'{_CRI_2}\n{_BOTH}conf_template = "/etc/containerd/kubenet_template.conf"\n'
     ),
     "gke": _containerd("gke", _GKE_CNI, **_GKE),
     "gke-dataplane-v2": _containerd("gke-dataplane-v2", _GKE_CNI, **_GKE),

@@ -47,13 +47,7 @@ def test_a_default_route_names_its_interface(family):
 
 
 @pytest.mark.parametrize(
-    "other",
-    [
-        {"bits": 24},
-        {"table": LOCAL},
-        {"kind": UNREACHABLE},
-        {"flags": 0x200},
-    ],
+    "other", [{"bits": 24}, {"table": LOCAL}, {"kind": UNREACHABLE}, {"flags": 0x200}]
 )
 def test_other_routes_name_none(other):
     assert rtnl_read.decode_default_route(route(**other, oif=u32(4))) == (set(), set())

@@ -35,12 +35,7 @@ def test_a_mac_besides_its_own_is_a_guest_s():
 
 @pytest.mark.parametrize(
     "other",
-    [
-        {"mac": bytes.fromhex("333300000001")},
-        {"mac": b""},
-        {"flags": MASTER},
-        {"family": INET},
-    ],
+    [{"mac": bytes.fromhex("333300000001")}, {"mac": b""}, {"flags": MASTER}, {"family": INET}],
 )
 def test_groups_and_entries_of_a_bridge_are_none(other):
     assert list(decode_guest(neighbour(**other))) == []

@@ -294,8 +294,7 @@ def test_a_master_that_is_no_bond_is_none(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("file", "text"),
-    [("class", "3D"), ("vendor", "10de"), ("device", ""), ("numa_node", "left")],
+    ("file", "text"), [("class", "3D"), ("vendor", "10de"), ("device", ""), ("numa_node", "left")]
 )
 def test_a_gpu_with_a_garbled_file_is_a_fault_that_names_it(switched, file, text):
     gpu = "bus/pci/devices/0000:23:00.0"

@@ -67,8 +67,7 @@ def test_a_function_without_vendor_is_a_fault_and_no_function(root):
 
 
 @pytest.mark.parametrize(
-    ("file", "text"),
-    [("acpi_index", "-1"), ("net/eth0/flags", "up"), ("net/eth0/carrier", "2")],
+    ("file", "text"), [("acpi_index", "-1"), ("net/eth0/flags", "up"), ("net/eth0/carrier", "2")]
 )
 def test_a_garbled_file_is_a_fault_that_names_it(root, file, text):
     (root / f"{BUS}/{PF}/{file}").write_text(f"{text}\n")

@@ -72,10 +72,7 @@ def rxe(tmp_path):
 
 @settings(max_examples=settings().max_examples * 3 // 5)
 @given(
-    devices=worlds(),
-    rdma_cm=st.sampled_from([None, RDMA_CM]),
-    accelerators=gpus(),
-    data=st.data(),
+    devices=worlds(), rdma_cm=st.sampled_from([None, RDMA_CM]), accelerators=gpus(), data=st.data()
 )
 def test_what_the_kernel_shows_is_read_back_unchanged(devices, rdma_cm, accelerators, data):
     cards = data.draw(functions(devices))
