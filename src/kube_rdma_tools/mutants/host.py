@@ -55,6 +55,8 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     """Try every fault of the file that the variable names; write a line for each as it comes."""
     if (path := os.environ.get(FAULTS)) is None:
         return None
+    if session.testsfailed:
+        raise session.Interrupted("a file of tests cannot be collected")
     session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # noqa: SLF001 - one for all forks
     trial = _Trial(session)
     with Path(f"{path}.outcomes").open("w", encoding="utf-8") as outcomes:
