@@ -9,17 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kube_rdma.cli.options import (
-    KUBELET_ROOT,
-    METRICS_ADDRESS,
-    RUNTIME_SOCKET,
-    ClusterOptions,
-    choice_option,
-    flag_option,
-    listen_address,
-    path_option,
-    program_options,
-)
+from kube_rdma.cli import options
 
 if TYPE_CHECKING:
     from kube_rdma.model.metrics import MetricNames
@@ -28,7 +18,6 @@ if TYPE_CHECKING:
 CONFIG = Path("/k8s-rdma-sriov-dev-plugin/config.json")
 SHARED_CONFIG = Path("/k8s-rdma-shared-dev-plugin/config.json")
 SRIOV_CONFIG = Path("/etc/pcidp/config.json")
-FOLDER = click.Path(path_type=Path)
 _OF_PLUGIN = ("networks", "claims", "startup_taint", "metrics_address", "ready_file")
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
@@ -45,42 +34,36 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
     "node's mode label, writes labels and events, and binds devices to pods' networks. node alone "
     "only labels the node. May be given twice.",
 )
-@path_option(
+@options.path_option(
     "--config",
     help="File of the pools to offer, JSON or YAML; `kube-rdma config check` explains it. "
     f"Default: {SHARED_CONFIG} or {SRIOV_CONFIG}, whose folder exists, else {CONFIG}. No default "
     "with role node.",
 )
-@click.option(
-    "--node-name",
-    envvar="NODE_NAME",
-    metavar="NAME",
-    show_envvar=True,
-    help="Name of this node's Node object. Role node needs it.",
-)
-@program_options(namespace="kube-rdma")
-@KUBELET_ROOT
-@choice_option(
+@options.node_name_option("Name of this node's Node object. Role node needs it.")
+@options.program_options(namespace="kube-rdma")
+@options.KUBELET_ROOT
+@options.choice_option(
     "--registry",
     of=["device-plugins", "plugins_registry"],
     default="device-plugins",
     help="Folder of the kubelet to register in. device-plugins works with every Kubernetes, "
     "plugins_registry from 1.12 on.",
 )
-@path_option(
+@options.path_option(
     "--state-dir",
     metavar="DIR",
     default="/var/lib/kube-rdma",
     help="Folder of the agent's records, which role node needs after a restart.",
 )
-@path_option(
+@options.path_option(
     "--cdi-dir",
     metavar="DIR",
     default="/var/run/cdi",
     help="Folder in which the container runtime looks for CDI files. Role node writes them there.",
 )
-@RUNTIME_SOCKET
-@flag_option(
+@options.RUNTIME_SOCKET
+@options.flag_option(
     "--networks",
     help="Put networks into pods. Needs role node, CAP_NET_ADMIN, CAP_SYS_ADMIN, CAP_NET_RAW and "
     "the host's CNI folders.",
@@ -94,32 +77,32 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
     "default,shared, and no CNI configuration of the node. Without a list: default,kube-system. "
     "Needs --networks. Default: a pod may name networks of any namespace.",
 )
-@flag_option(
+@options.flag_option(
     "--startup-taint",
     help="Take the taint kube-rdma.io/starting:NoSchedule off this node when it offers every "
     "resource, or startup-taint.cluster-autoscaler.kubernetes.io/kube-rdma:NoSchedule. Needs role "
     "node and the right to patch nodes.",
 )
-@path_option(
+@options.path_option(
     "--ready-file",
     help="File that the agent writes when its node is ready for pods. All resources are registered "
     "with the kubelet then. With --networks the agent is also in the CNI configuration, or has "
     "logged why not. The file must exist and be empty, such as /dev/termination-log. "
     "Default: no file.",
 )
-@flag_option(
+@options.flag_option(
     "--claims",
     help="Let ResourceClaims have the cards of pools that the node's label kube-rdma.io/serve or "
     "the configuration gives to them, as devices of the driver rdma.kube-rdma.io. Alpha. Needs "
     "role node, Kubernetes 1.34 or later, the host's folder plugins_registry and the right to "
     "write resourceslices.",
 )
-@flag_option(
+@options.flag_option(
     "--dranet-attributes",
     help="Publish the devices of --claims under DRANET's names of attributes too: "
     "dra.net/encapsulation, ifName, isSriovVf, numaNode, pciAddress, rdma and rdmaDevice.",
 )
-@choice_option(
+@options.choice_option(
     "--node-labels",
     of=["write", "write-nfd", "leave", "remove"],
     default="write",
@@ -127,7 +110,7 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
     "also those of Node Feature Discovery, by which operators start drivers. leave: change none. "
     "remove: remove the labels that an agent wrote. Needs the right to patch nodes.",
 )
-@METRICS_ADDRESS
+@options.METRICS_ADDRESS
 @click.option(
     "--metrics-names",
     type=click.Choice(["node-exporter", "vke", "none"]),
@@ -137,17 +120,17 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
     help="Names for the counters of the node's ports; none leaves these counters out. May be given "
     "twice. Avoid names that another exporter on the node uses: sums then count each port twice.",
 )
-@flag_option(
+@options.flag_option(
     "--metrics-pods",
     help="Serve the series of pods too, without asking for a credential: namespaces, names and "
     "traffic. docs/monitoring.md says how to guard the port.",
 )
-@path_option(
+@options.path_option(
     "--socket",
     default="/run/kube-rdma/agent.sock",
     help="Socket on which the agent answers the CNI shim, for --networks.",
 )
-@path_option(
+@options.path_option(
     "--host",
     metavar="DIR",
     default="/host",
@@ -158,7 +141,7 @@ def agent(
     roles: tuple[str, ...],
     config: Path | None,
     node_name: str | None,
-    cluster: ClusterOptions,
+    cluster: options.ClusterOptions,
     **more: Any,
 ) -> None:
     """Serve a node's cards; the DaemonSet runs it.
@@ -175,7 +158,7 @@ def agent(
     from kube_rdma.lib.logs import until_signal
 
     _check(roles, node_name, config, more)
-    options = AgentOptions(
+    agent_options = AgentOptions(
         config=config if config or "node" in roles else _mounted(),
         node=node_name if "node" in roles else None,
         connect=cluster.open,
@@ -186,7 +169,7 @@ def agent(
         claims=more.pop("claims"),
         dranet=more.pop("dranet_attributes"),
         labels=LabelMode(more.pop("node_labels")),
-        metrics=listen_address(more.pop("metrics_address")),
+        metrics=options.listen_address(more.pop("metrics_address")),
         metrics_pods=more.pop("metrics_pods"),
         metric_names=_names(more.pop("metrics_names")),
         namespace=cluster.namespace,
@@ -197,10 +180,10 @@ def agent(
         if "plugin" not in roles:
             from kube_rdma.agent.node.node_labels import run_labeller
 
-            async with labelling(options) as sources:
+            async with labelling(agent_options) as sources:
                 await run_labeller(sources)
             return
-        async with opened(options) as doors:
+        async with opened(agent_options) as doors:
             await run_plugin(doors)
 
     logs.configure()

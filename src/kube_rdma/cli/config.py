@@ -58,13 +58,8 @@ def config() -> None:
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @sysfs_option("Also show which cards the pools have on a recorded node.")
 @options.flag_option("--node", help="Also show which cards the pools have on this node.")
-@click.option(
-    "--node-name",
-    envvar="NODE_NAME",
-    metavar="NAME",
-    show_envvar=True,
-    help="Name of this node's Node object, for --node. Pools do not move cards that have its "
-    "addresses.",
+@options.node_name_option(
+    "Name of this node's Node object, for --node. Pools do not move cards that have its addresses."
 )
 @options.cluster_options()
 @options.choice_option(
@@ -170,6 +165,16 @@ def _text_of(name: str) -> _Text | Refused:
 def read_parts(name: str) -> Sequence[Document | Refused]:
     """Return the documents of a file, or why one of them, or the file, cannot be read."""
     return _parts(_text_of(name))
+
+
+def read_documents(name: str) -> Sequence[Document]:
+    """Return the documents of a file; raise the Refused of the first that cannot be read."""
+    documents = []
+    for part in read_parts(name):
+        if isinstance(part, Exception):
+            raise part
+        documents.append(part)
+    return documents
 
 
 def _parts(text: _Text | Refused) -> Sequence[Document | Refused]:

@@ -8,7 +8,6 @@ by it.
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,20 +20,8 @@ import click
 from kube_base.errors import Refused
 from kube_rdma.adapters.kernel.sysfs.recorded_text import RecordedText
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsRoot
+from kube_rdma.cli import output as out
 from kube_rdma.cli.options import flag_option, path_option
-from kube_rdma.cli.output import (
-    DOCUMENTS,
-    LIST_FORMATS,
-    LIST_HELP,
-    ExitCode,
-    examples,
-    keep,
-    remember_output,
-    show,
-    show_document,
-    show_names,
-    show_sentence,
-)
 from kube_rdma.cli.recorded import sysfs_option
 from kube_rdma.hardware.recorded_survey import survey_at
 from kube_rdma.hardware.views.documents import document
@@ -47,7 +34,7 @@ _WATCHED = 2.0  # seconds in which counters that rise are recorded, as `kube-rdm
 
 
 @click.command(
-    epilog=examples(
+    epilog=out.examples(
         "kube-rdma devices",
         "kube-rdma devices --topology",
         "kube-rdma devices --sysfs dgx-like --svg topology.svg",
@@ -55,15 +42,10 @@ _WATCHED = 2.0  # seconds in which counters that rise are recorded, as `kube-rdm
         "kube-rdma devices --sysfs /tmp/node-1 -o json",
     )
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice([*LIST_FORMATS, "ibdev2netdev", "nccl"]),
-    default="table",
-    show_default=True,
-    callback=remember_output,
-    help=f"{LIST_HELP} ibdev2netdev prints lines like those of Mellanox's tool. nccl prints NCCL's "
-    "topology file and needs --topology.",
+@out.output_option(
+    (*out.LIST_FORMATS, "ibdev2netdev", "nccl"),
+    f"{out.LIST_HELP} ibdev2netdev prints lines like those of Mellanox's tool. nccl prints "
+    "NCCL's topology file and needs --topology.",
 )
 @sysfs_option("Recorded node to show instead of this one.")
 @flag_option(
@@ -111,7 +93,7 @@ def devices(
     elif output == "ibdev2netdev":
         from kube_rdma.hardware.views.table import ibdev2netdev
 
-        show_names(ibdev2netdev(survey_at(sysfs)).splitlines())
+        out.show_names(ibdev2netdev(survey_at(sysfs)).splitlines())
     else:
         _show(survey_at(sysfs), output)
 
@@ -136,14 +118,14 @@ def _check(output: str, **modes: bool) -> None:
 def _show(survey: Survey, output: str) -> None:
     verdicts = judge(survey)
     wide = output == "wide"
-    if output in DOCUMENTS:
-        show_document(document(verdicts, survey, notes(survey)), output)
+    if output in out.DOCUMENTS:
+        out.show_document(document(verdicts, survey, notes(survey)), output)
     elif output == "name":
-        show_names(device_names(verdicts))
+        out.show_names(device_names(verdicts))
     else:
-        show(devices_page(verdicts, survey, notes(survey), wide=wide), wide=wide)
+        out.show(devices_page(verdicts, survey, notes(survey), wide=wide), wide=wide)
     if not any(verdict.usable for verdict in verdicts):
-        sys.exit(ExitCode.PROBLEM)
+        sys.exit(out.ExitCode.PROBLEM)
 
 
 def _topology(survey: Survey, output: str) -> None:
@@ -153,12 +135,12 @@ def _topology(survey: Survey, output: str) -> None:
     from kube_rdma.lib.page import lines_of
 
     marks = matrix(survey)
-    if output in DOCUMENTS:
+    if output in out.DOCUMENTS:
         whole = document(judge(survey), survey, notes(survey))
         whole["topology"] = topology_document(survey, marks)
-        show_document(whole, output)
+        out.show_document(whole, output)
     else:
-        show((lines_of(topology_text(survey, marks)),))
+        out.show((lines_of(topology_text(survey, marks)),))
 
 
 def _nccl(sysfs: SysfsRoot | None) -> None:
@@ -193,19 +175,15 @@ def _watch(sysfs: SysfsRoot | None, output: str) -> None:
             if output == "json":
                 click.echo(json.dumps(entry(change, now)))
             else:
-                show_sentence(line(change, now))
+                out.show_sentence(line(change, now))
 
     async def follow() -> None:
         # Said from inside the loop: only here does Ctrl-C end it in order.
         click.echo("Watching this node's RDMA devices; Ctrl-C ends it.", err=True)
         await watch(take_survey, (Uevents(), RtnlEvents()), tell)
 
-    try:
-        with suppress(KeyboardInterrupt):
-            asyncio.run(follow())
-    except BrokenPipeError:
-        # The reader has gone (`| head`); nor must Python's last flush complain about it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with suppress(KeyboardInterrupt):
+        asyncio.run(follow())
 
 
 def _draw(sysfs: SysfsRoot | None, file: Path) -> None:
@@ -215,8 +193,8 @@ def _draw(sysfs: SysfsRoot | None, file: Path) -> None:
     from kube_rdma.hardware.views.topology import topology_svg
 
     name = "this node" if sysfs is None else called(sysfs)
-    keep(topology_svg(node_topology(survey_at(sysfs)), name), file)
-    show_sentence(f"{file}: the topology of {name}.")
+    out.keep(topology_svg(node_topology(survey_at(sysfs)), name), file)
+    out.show_sentence(f"{file}: the topology of {name}.")
 
 
 def _record(sysfs: SysfsRoot | None, to: Path) -> None:
@@ -253,4 +231,4 @@ def _record(sysfs: SysfsRoot | None, to: Path) -> None:
         files += 1
     lines = (f"{to}: {files} files; kube-rdma devices --sysfs {to} shows them.",)
     left = (f"  not copied: {fault.path}: {fault.reason}" for fault in faults)
-    show_sentence("\n".join((*lines, *left)))
+    out.show_sentence("\n".join((*lines, *left)))

@@ -17,19 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kube_base.frozen import Frozen, replace
-from kube_rdma.cli import completion
-from kube_rdma.cli.options import (
-    KUBELET_ROOT,
-    RUNTIME_SOCKET,
-    THIS_NODE,
-    ClusterOptions,
-    cluster_options,
-    flag_option,
-    named_pod,
-    path_option,
-    root_of_host,
-    text_option,
-)
+from kube_rdma.cli import completion, options
 from kube_rdma.cli.output import AS_JSON, TEXT_OUTPUT, ExitCode, ProgressLine, examples, show_result
 
 if TYPE_CHECKING:
@@ -39,7 +27,7 @@ if TYPE_CHECKING:
 
 # `doctor`, `bundle` and `top` reach nodes elsewhere through the agents of a namespace.
 
-AGENT_NAMESPACE = text_option(
+AGENT_NAMESPACE = options.text_option(
     "--agent-namespace",
     help="Namespace of the agents through which nodes are reached. Default: the namespaces that "
     "the presets install them in.",
@@ -47,7 +35,7 @@ AGENT_NAMESPACE = text_option(
 
 
 async def every_node(
-    options: ClusterOptions, agents: str, opener: Opener | None
+    at: options.ClusterOptions, agents: str, opener: Opener | None
 ) -> tuple[NodeAnswer, ...]:
     """Return what all nodes with an agent see of themselves."""
     from kube_rdma.doctor.agents import find_agents
@@ -57,18 +45,18 @@ async def every_node(
         def tell(over: int, nodes: int) -> None:
             line.tell(f"Asking the agents of all nodes: {over} of {nodes} have answered.")
 
-        async with options.open(opener) as cluster:
+        async with at.open(opener) as cluster:
             return await (await find_agents(cluster, agent_namespaces(agents))).every_node(tell)
 
 
 async def seen_by_agent(
-    target: str | PodName, options: ClusterOptions, agents: str, opener: Opener | None
+    target: str | PodName, at: options.ClusterOptions, agents: str, opener: Opener | None
 ) -> Observation:
     """Return what a node of this name sees of itself, or a pod's node of itself and of the pod."""
     from kube_rdma.doctor.agents import find_agents
 
     with ProgressLine("Asking the node's agent."):
-        async with options.open(opener) as cluster:
+        async with at.open(opener) as cluster:
             asked = await find_agents(cluster, agent_namespaces(agents))
             if isinstance(target, str):
                 return await asked.node(target)
@@ -82,7 +70,6 @@ def agent_namespaces(agents: str) -> tuple[str, ...]:
     return (agents,) if agents else namespaces()
 
 
-_PATH = click.Path(path_type=Path)
 _NODES = ("node", "nodes", "no")  # as kubectl calls them
 
 
@@ -106,11 +93,11 @@ class DoctorTarget(Frozen):
 @click.argument(
     "target",
     metavar="[node|node/NAME|pod/[NAMESPACE/]NAME]",
-    default=THIS_NODE,
+    default=options.THIS_NODE,
     shell_complete=completion.node_and_pod_targets,
 )
-@cluster_options(namespace=True)
-@flag_option(
+@options.cluster_options(namespace=True)
+@options.flag_option(
     "--all-nodes",
     "whole",
     help="Check all nodes that have an agent, and show each finding once with its nodes.",
@@ -118,30 +105,26 @@ class DoctorTarget(Frozen):
 @AGENT_NAMESPACE
 @TEXT_OUTPUT
 @AS_JSON
-@path_option("--collect", help="Write all that was seen to this file, for --bundle; - is stdout.")
-@path_option(
+@options.path_option(
+    "--collect", help="Write all that was seen to this file, for --bundle; - is stdout."
+)
+@options.path_option(
     "--bundle",
     help="Judge a file that --collect wrote, on any machine, instead of this node; with "
     "--all-nodes one that kube-rdma bundle wrote.",
 )
-@path_option(
+@options.path_option(
     "--config",
     help="Configuration of the pools that this node should offer. Default: the agent's record.",
 )
-@path_option(
+@options.path_option(
     "--sysfs",
     metavar="DIR",
     help="Judge a recorded tree, and nothing else of this machine; `kube-rdma devices --record` "
     "writes DIR.",
 )
-@click.option(
-    "--node-name",
-    envvar="NODE_NAME",
-    show_envvar=True,
-    metavar="NAME",
-    help="Name of this node's Node object. Default: the host name.",
-)
-@path_option(
+@options.node_name_option("Name of this node's Node object. Default: the host name.")
+@options.path_option(
     "--host",
     metavar="DIR",
     help="Folder in which the host's root is mounted. Default: /host if it has /host/etc, else /.",
@@ -155,9 +138,9 @@ class DoctorTarget(Frozen):
     help="Seconds between two readings of the error counters of ports, up to 60. 0: they are not "
     "checked. Agents of nodes elsewhere take the default.",
 )
-@KUBELET_ROOT
-@RUNTIME_SOCKET
-@path_option(
+@options.KUBELET_ROOT
+@options.RUNTIME_SOCKET
+@options.path_option(
     "--state-dir",
     metavar="DIR",
     default="/var/lib/kube-rdma",
@@ -169,7 +152,7 @@ def doctor(
     /,
     target: str,
     output: str,
-    cluster: ClusterOptions,
+    cluster: options.ClusterOptions,
     *,
     as_json: bool,
     whole: bool,
@@ -199,7 +182,7 @@ def doctor(
         return
     aim = _target(target, lambda: cluster.usual_namespace(opener))
     collect, source = more.pop("collect"), more.pop("bundle")
-    more["host"] = more["host"] or root_of_host()
+    more["host"] = more["host"] or options.root_of_host()
     # This machine is a node if its name was given, or if its agent has records here.
     is_node = more["node_name"] or more["sysfs"] or more["state_dir"].is_dir()
     if source:
@@ -241,19 +224,19 @@ def _target(text: str, usual: Callable[[], str]) -> DoctorTarget:
         if not name or "/" in name:
             raise click.UsageError("Name a node: node/NAME, as kubectl get nodes shows it.")
         return DoctorTarget(node=name)
-    return DoctorTarget(pod=named_pod(text, usual))
+    return DoctorTarget(pod=options.named_pod(text, usual))
 
 
 def _refuse_beside(target: str, more: dict[str, Any]) -> None:
     """Raise a usage error for what --all-nodes leaves no room for."""
     given = [f"--{word}" for word in ("collect", "config", "sysfs") if more[word]]
-    given += [target] if target != THIS_NODE else []
+    given += [target] if target != options.THIS_NODE else []
     if given:
         raise click.UsageError(f"--all-nodes and {given[0]} exclude each other: leave one out.")
 
 
 def _answers(
-    source: Path | None, cluster: ClusterOptions, agents: str, opener: Opener | None
+    source: Path | None, cluster: options.ClusterOptions, agents: str, opener: Opener | None
 ) -> tuple[NodeAnswer, ...]:
     """Return what all nodes answer now, or answered when their bundle was written."""
     from kube_rdma.adapters.files import bundle
@@ -275,23 +258,14 @@ def _show_fleet(answers: tuple[NodeAnswer, ...], output: str) -> None:
 async def _observed(
     words: dict[str, Any],
     pod: tuple[str, str] | None,
-    cluster: ClusterOptions,
+    cluster: options.ClusterOptions,
     opener: Opener | None,
 ) -> Observation:
     """Return what there is to see of this node now."""
     from kube_rdma.doctor.evidence import DoctorPlaces, observe
 
-    places = DoctorPlaces(
-        node=words["node_name"] or os.uname().nodename,
-        config=words["config"],
-        sysfs=words["sysfs"],
-        host=words["host"],
-        kubelet_root=words["kubelet_root"],
-        runtime_socket=words["runtime_socket"],
-        state=words["state_dir"],
-        pod=pod,
-        interval=words["interval"],
-    )
+    node, state = words.pop("node_name") or os.uname().nodename, words.pop("state_dir")
+    places = DoctorPlaces(node, state=state, pod=pod, **words)
     taken = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     with ProgressLine("Looking at this node."):
         seen = await observe(places, partial(cluster.open, opener))

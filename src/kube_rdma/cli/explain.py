@@ -22,16 +22,12 @@ from kube_rdma.cli.recorded import sysfs_option
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kube_base.errors import Refused
     from kube_rdma.cli.options import Opener
     from kube_rdma.doctor.pod import OpenCluster
     from kube_rdma.explain.evidence import ExplainPlaces
-    from kube_rdma.lib.text.document import Document
     from kube_rdma.model.admission import PodTemplate
     from kube_rdma.model.explain import PodEvidence
 
-_PATH = click.Path(path_type=Path)
-_STDIN = Path("-")
 _STATE = Path("/var/lib/kube-rdma")
 _CLAIMS = ("claim", "claims", "resourceclaim", "resourceclaims")
 
@@ -183,14 +179,10 @@ def _template(file: Path, namespace: str, usual: Callable[[], str]) -> PodTempla
     """
     from kube_base.errors import Refused
     from kube_rdma.admission.documents import manifests, pod_manifest
-    from kube_rdma.lib.text import document, reader
+    from kube_rdma.cli.config import read_documents
 
-    name = "stdin" if file == _STDIN else str(file)
-    try:
-        data = sys.stdin.buffer.read() if file == _STDIN else file.read_bytes()
-    except OSError as error:
-        raise document.unreadable(name, error) from error
-    documents = [_read(part) for part in reader.read_all(data, name)]
+    name = "stdin" if file == Path("-") else str(file)
+    documents = read_documents(str(file))
     if len(documents) != 1:
         raise Refused(
             f"it holds {len(documents)} documents, and exactly 1 is needed",
@@ -208,13 +200,6 @@ def _template(file: Path, namespace: str, usual: Callable[[], str]) -> PodTempla
     manifest, part = parts[0]
     space = namespace or manifest.namespace or usual()
     return pod_manifest.load(part, space, manifest.name)
-
-
-def _read(part: Document | Refused) -> Document:
-    """Return a document of a file; raise Refused where it could not be read."""
-    if isinstance(part, Exception):
-        raise part
-    return part
 
 
 def _show(evidence: PodEvidence, output: str) -> None:

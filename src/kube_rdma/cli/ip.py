@@ -11,17 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kube_rdma.cli import output as out
 from kube_rdma.cli.beside import beside
 from kube_rdma.cli.options import ClusterOptions, cluster_options, flag_option, text_option
-from kube_rdma.cli.output import (
-    OUTPUT,
-    ExitCode,
-    examples,
-    show_document,
-    show_result,
-    show_sentence,
-    tell,
-)
 
 if TYPE_CHECKING:
     from kube_rdma.cli.options import Opener
@@ -38,9 +30,9 @@ def ip() -> None:
     """
 
 
-@ip.command("list", epilog=examples("kube-rdma ip list", "kube-rdma ip list -o json"))
+@ip.command("list", epilog=out.examples("kube-rdma ip list", "kube-rdma ip list -o json"))
 @cluster_options()
-@OUTPUT
+@out.OUTPUT
 @click.pass_obj
 def list_(opener: Opener | None, cluster: ClusterOptions, output: str) -> None:
     """List the pools and how full they are.
@@ -51,13 +43,13 @@ def list_(opener: Opener | None, cluster: ClusterOptions, output: str) -> None:
     from kube_rdma.ipam.views import pools_document, pools_page
 
     pool_states = states(_snapshot(opener, cluster))
-    show_result(pools_page(pool_states), pools_document(pool_states), output)
+    out.show_result(pools_page(pool_states), pools_document(pool_states), output)
 
 
-@ip.command(epilog=examples("kube-rdma ip show rdma"))
+@ip.command(epilog=out.examples("kube-rdma ip show rdma"))
 @click.argument("pool")
 @cluster_options()
-@OUTPUT
+@out.OUTPUT
 @click.pass_obj
 def show(opener: Opener | None, pool: str, cluster: ClusterOptions, output: str) -> None:
     """Show a pool and who holds its addresses.
@@ -68,12 +60,12 @@ def show(opener: Opener | None, pool: str, cluster: ClusterOptions, output: str)
     from kube_rdma.ipam.views import pool_page, pools_document
 
     pool_state = _named(_snapshot(opener, cluster), pool)
-    show_result(pool_page(pool_state), pools_document([pool_state])[0], output)
+    out.show_result(pool_page(pool_state), pools_document([pool_state])[0], output)
 
 
-@ip.command(epilog=examples("kube-rdma ip check"))
+@ip.command(epilog=out.examples("kube-rdma ip check"))
 @cluster_options()
-@OUTPUT
+@out.OUTPUT
 @click.pass_obj
 def check(opener: Opener | None, cluster: ClusterOptions, output: str) -> None:
     """Check the pools for faults.
@@ -87,12 +79,12 @@ def check(opener: Opener | None, cluster: ClusterOptions, output: str) -> None:
     from kube_rdma.ipam.views import findings_document, findings_page
 
     problems = findings(_snapshot(opener, cluster))
-    show_result(findings_page(problems), findings_document(problems), output)
+    out.show_result(findings_page(problems), findings_document(problems), output)
     if any(each.is_error for each in problems):
-        sys.exit(ExitCode.PROBLEM)
+        sys.exit(out.ExitCode.PROBLEM)
 
 
-@ip.command(epilog=examples("kube-rdma ip release 10.10.0.7"))
+@ip.command(epilog=out.examples("kube-rdma ip release 10.10.0.7"))
 @click.argument("address")
 @text_option(
     "--network",
@@ -101,7 +93,7 @@ def check(opener: Opener | None, cluster: ClusterOptions, output: str) -> None:
 )
 @flag_option("--yes", help="Free the address without asking first.")
 @cluster_options()
-@OUTPUT
+@out.OUTPUT
 @click.pass_obj
 def release(
     opener: Opener | None,
@@ -121,21 +113,21 @@ def release(
     wanted = _address(address)
     held = cluster.ask(lambda api: find_holders(api, network, wanted), opener)
     if output == "table":
-        show_sentence(held.risk)
+        out.show_sentence(held.risk)
     if not yes:
         click.confirm(f"Free {wanted}?", abort=True, err=True)
     cluster.ask(lambda api: free(api, held), opener)
     if output == "json":
         document = {"address": str(wanted), "network": network, "from": list(held.nodes)}
-        show_document(document, "json")
+        out.show_document(document, "json")
     else:
-        show_sentence(f"{wanted} is free.")
+        out.show_sentence(f"{wanted} is free.")
 
 
-@ip.command(epilog=examples("kube-rdma ip migrate --dry-run", "kube-rdma ip migrate"))
+@ip.command(epilog=out.examples("kube-rdma ip migrate --dry-run", "kube-rdma ip migrate"))
 @flag_option("--dry-run", help="Only show what would be written.")
 @cluster_options()
-@OUTPUT
+@out.OUTPUT
 @click.pass_obj
 def migrate(opener: Opener | None, dry_run: bool, cluster: ClusterOptions, output: str) -> None:
     """Take over pools from whereabouts.
@@ -152,12 +144,12 @@ def migrate(opener: Opener | None, dry_run: bool, cluster: ClusterOptions, outpu
     plan = cluster.ask(lambda api: whereabouts.take_over(api, is_dry=dry_run), opener)
     migration = whereabouts.shown(plan)
     page = migration_page(migration, is_done=not dry_run)
-    show_result(page, migration_document(migration), output)
+    out.show_result(page, migration_document(migration), output)
     if migration.unmapped:
-        sys.exit(ExitCode.PROBLEM)
+        sys.exit(out.ExitCode.PROBLEM)
 
 
-@ip.command(epilog=examples("kube-rdma ip translate cidrpools.yaml > ippools.yaml"))
+@ip.command(epilog=out.examples("kube-rdma ip translate cidrpools.yaml > ippools.yaml"))
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 def translate(files: tuple[str, ...]) -> None:
     """Print IPPools for CIDRPools of nv-ipam.
@@ -184,7 +176,7 @@ def translate(files: tuple[str, ...]) -> None:
         raise Refused("there is no CIDRPool in what was read", remedy=remedy)
     for entry in pools:
         for note in entry.notes:
-            tell(f"{entry.pool.name}: {note}.")
+            out.tell(f"{entry.pool.name}: {note}.")
     click.echo(manifests(ip_pool.manifest(entry.pool) for entry in pools), nl=False)
 
 

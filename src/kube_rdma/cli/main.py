@@ -21,18 +21,7 @@ from click.exceptions import NoSuchCommand
 from kube_base.errors import KubeError
 from kube_base.plain_text import plain
 from kube_rdma import __version__
-from kube_rdma.cli.output import (
-    DOCUMENTS,
-    MEANINGS,
-    META,
-    ExitCode,
-    error_document,
-    exit_code,
-    program,
-    sentence,
-    show_document,
-    typed,
-)
+from kube_rdma.cli import output as out
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
@@ -42,37 +31,25 @@ if TYPE_CHECKING:
 GARBAGE_AFTER = 10_000
 COMPLETE_VARIABLE = "_KUBE_RDMA_COMPLETE"  # by which a shell asks what it may offer
 
-# name -> (module, attribute, first line of its help). Importing a module costs; listing must not.
+# name -> first line of its help. Importing a module costs; listing must not.
 COMMANDS = {
-    "agent": ("kube_rdma.cli.agent", "agent", "Serve a node's cards; the DaemonSet runs it."),
-    "bundle": ("kube_rdma.cli.bundle", "bundle", "Collect what the doctor sees of all nodes."),
-    "claim": ("kube_rdma.cli.claim", "claim", "Write a claim template for pods."),
-    "config": ("kube_rdma.cli.config", "config", "Check configurations and manifests."),
-    "controller": (
-        "kube_rdma.cli.controller",
-        "controller",
-        "Do cluster-wide work; the Deployment runs it.",
-    ),
-    "devices": ("kube_rdma.cli.devices", "devices", "Show the RDMA devices of this node."),
-    "doctor": ("kube_rdma.cli.doctor", "doctor", "Find out why RDMA does not work here."),
-    "explain": ("kube_rdma.cli.explain", "explain", "Show what a pod asked for and got."),
-    "ip": ("kube_rdma.cli.ip", "ip", "Show and check pools of IP addresses."),
-    "migrate": ("kube_rdma.cli.migrate", "migrate", "Plan the move from another device plugin."),
-    "nccl-env": (
-        "kube_rdma.cli.nccl_env",
-        "nccl_env",
-        "Print variables for NCCL, UCX and NVSHMEM.",
-    ),
-    "network": ("kube_rdma.cli.network", "network", "Clean up nodes; Helm's uninstall runs it."),
-    "render": ("kube_rdma.cli.render", "render", "Print an installation as plain manifests."),
-    "resources": (
-        "kube_rdma.cli.resources",
-        "resources",
-        "Show what pods of a namespace can ask for.",
-    ),
-    "status": ("kube_rdma.cli.status", "status", "Show the cluster's state and its problems."),
-    "top": ("kube_rdma.cli.top", "top", "Show RDMA traffic by node or by pod."),
-    "verify": ("kube_rdma.cli.verify", "verify", "Measure RDMA between pods, or test cards."),
+    "agent": "Serve a node's cards; the DaemonSet runs it.",
+    "bundle": "Collect what the doctor sees of all nodes.",
+    "claim": "Write a claim template for pods.",
+    "config": "Check configurations and manifests.",
+    "controller": "Do cluster-wide work; the Deployment runs it.",
+    "devices": "Show the RDMA devices of this node.",
+    "doctor": "Find out why RDMA does not work here.",
+    "explain": "Show what a pod asked for and got.",
+    "ip": "Show and check pools of IP addresses.",
+    "migrate": "Plan the move from another device plugin.",
+    "nccl-env": "Print variables for NCCL, UCX and NVSHMEM.",
+    "network": "Clean up nodes; Helm's uninstall runs it.",
+    "render": "Print an installation as plain manifests.",
+    "resources": "Show what pods of a namespace can ask for.",
+    "status": "Show the cluster's state and its problems.",
+    "top": "Show RDMA traffic by node or by pod.",
+    "verify": "Measure RDMA between pods, or test cards.",
 }
 
 
@@ -111,8 +88,8 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return one command, or None when there is no such name."""
         if cmd_name in COMMANDS:
-            module, attribute, _ = COMMANDS[cmd_name]
-            command = getattr(importlib.import_module(module), attribute)
+            word = cmd_name.replace("-", "_")  # of a command's module, and of its function
+            command = getattr(importlib.import_module(f"kube_rdma.cli.{word}"), word)
         else:
             entry_points = _of_others().select(name=cmd_name)
             if not entry_points:
@@ -131,12 +108,12 @@ class LazyGroup(click.Group):
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(widest), self._line(ctx, name)) for name in names])
                 if example:
-                    formatter.write_text(f"Example: {typed(example)}")
+                    formatter.write_text(f"Example: {out.typed(example)}")
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the exit codes of all commands."""
         with formatter.section("Exit codes"):
-            formatter.write_dl([(str(int(code)), text) for code, text in MEANINGS.items()])
+            formatter.write_dl([(str(int(code)), text) for code, text in out.MEANINGS.items()])
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the subcommand; where JSON was asked for, an error is told in it too."""
@@ -146,15 +123,15 @@ class LazyGroup(click.Group):
             _leave_stdout()
             raise click.exceptions.Exit(0) from None
         except (KubeError, OSError) as error:
-            output = ctx.meta.get(META)
-            if output in DOCUMENTS:
+            output = ctx.meta.get(out.META)
+            if output in out.DOCUMENTS:
                 with suppress(OSError):
-                    show_document(error_document(error), output)
+                    out.show_document(out.error_document(error), output)
             raise
 
     def _line(self, ctx: click.Context, name: str) -> str:
         if name in COMMANDS:
-            return COMMANDS[name][2]
+            return COMMANDS[name]
         command = self.get_command(ctx, name)
         return command.get_short_help_str() if command else ""
 
@@ -168,7 +145,7 @@ def _of_others() -> EntryPoints:
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(
-    __version__, prog_name=program().replace(" ", "-"), message="%(prog)s %(version)s"
+    __version__, prog_name=out.program().replace(" ", "-"), message="%(prog)s %(version)s"
 )
 def cli() -> None:
     """Run and check RDMA networking for Kubernetes.
@@ -181,24 +158,23 @@ def cli() -> None:
 def main() -> None:
     """Run the command and turn what it raises into one sentence and an exit code."""
     gc.set_threshold(GARBAGE_AFTER)
-    atexit.register(
-        gc.freeze
-    )  # else Python looks for garbage thrice more, in all that ends with it
+    # Else Python looks for garbage thrice more, in all that ends with it.
+    atexit.register(gc.freeze)
     try:
-        cli.main(prog_name=program(), complete_var=COMPLETE_VARIABLE, standalone_mode=False)
+        cli.main(prog_name=out.program(), complete_var=COMPLETE_VARIABLE, standalone_mode=False)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
     except click.Abort:
         click.echo("Interrupted.", err=True)
-        sys.exit(ExitCode.INTERRUPTED)
+        sys.exit(out.ExitCode.INTERRUPTED)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
     except (KubeError, OSError) as error:
-        click.echo(f"kube-rdma: {plain(sentence(error))}", err=True)
+        click.echo(f"kube-rdma: {plain(out.sentence(error))}", err=True)
         if not isinstance(error, KubeError):
             _leave_stdout()
-        sys.exit(exit_code(error))
+        sys.exit(out.exit_code(error))
 
 
 def _leave_stdout() -> None:

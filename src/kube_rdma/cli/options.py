@@ -79,6 +79,13 @@ def number_option(
     return click.option(*names, default=default, **more)
 
 
+def node_name_option(purpose: str) -> Callable[[F], F]:
+    """Return the option for the Node object of this machine; `purpose` is its help."""
+    return click.option(
+        "--node-name", envvar="NODE_NAME", metavar="NAME", show_envvar=True, help=purpose
+    )
+
+
 def seconds_option(name: str, **more: Any) -> Callable[[F], F]:
     """Return an option for a time in whole seconds."""
     return number_option(name, metavar="SECONDS", least=1, **more)

@@ -15,7 +15,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from pathlib import Path
 from threading import Lock, Timer
@@ -46,35 +46,27 @@ def remember_output(context: click.Context, _: click.Parameter, value: str) -> s
     return value
 
 
-def _output(usual: str) -> Callable[[Command], Command]:
-    """Return the option -o of a command: `usual` for people, or JSON."""
+def output_option(formats: Sequence[str], purpose: str) -> Callable[[Command], Command]:
+    """Return the option -o of a command, whose default is the first of the formats."""
     return click.option(
         "-o",
         "--output",
-        type=click.Choice([usual, "json"]),
-        default=usual,
+        type=click.Choice(formats),
+        default=formats[0],
         show_default=True,
         callback=remember_output,
-        help=f"Output format: {usual} for people, json for programs.",
+        help=purpose,
     )
 
 
-OUTPUT = _output("table")
+OUTPUT = output_option(("table", "json"), "Output format: table for people, json for programs.")
 LIST_FORMATS = ("table", "wide", "name", *DOCUMENTS)
 LIST_HELP = (
     "Output format: table for people, wide for a table that nothing is cut or folded in, name for "
     "names alone, json or yaml for programs."
 )
-LIST_OUTPUT = click.option(
-    "-o",
-    "--output",
-    type=click.Choice(LIST_FORMATS),
-    default="table",
-    show_default=True,
-    callback=remember_output,
-    help=LIST_HELP,
-)
-TEXT_OUTPUT = _output("text")
+LIST_OUTPUT = output_option(LIST_FORMATS, LIST_HELP)
+TEXT_OUTPUT = output_option(("text", "json"), "Output format: text for people, json for programs.")
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, the same as -o json.")
 
 

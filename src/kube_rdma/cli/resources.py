@@ -10,28 +10,20 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kube_rdma.cli import output as out
 from kube_rdma.cli.options import ClusterOptions, cluster_options
-from kube_rdma.cli.output import (
-    DOCUMENTS,
-    LIST_OUTPUT,
-    ExitCode,
-    examples,
-    show,
-    show_document,
-    show_names,
-)
 
 if TYPE_CHECKING:
     from kube_rdma.cli.options import Opener
 
 
 @click.command(
-    epilog=examples(
+    epilog=out.examples(
         "kube-rdma resources", "kube-rdma resources -n train", "kube-rdma resources -o json"
     )
 )
 @cluster_options(namespace=True)
-@LIST_OUTPUT
+@out.LIST_OUTPUT
 @click.pass_obj
 def resources(opener: Opener | None, cluster: ClusterOptions, output: str) -> None:
     """Show what pods of a namespace can ask for.
@@ -49,11 +41,11 @@ def resources(opener: Opener | None, cluster: ClusterOptions, output: str) -> No
     namespace = cluster.usual_namespace(opener)
     facts = cluster.ask(lambda api: read(api, namespace), opener, "Reading the cluster.")
     listed = resource_list(facts)
-    if output in DOCUMENTS:
-        show_document(resources_document(listed), output)
+    if output in out.DOCUMENTS:
+        out.show_document(resources_document(listed), output)
     elif output == "name":
-        show_names([resource.name for resource in listed.resources])
+        out.show_names([resource.name for resource in listed.resources])
     else:
-        show(resources_page(listed), wide=output == "wide")
+        out.show(resources_page(listed), wide=output == "wide")
     if listed.not_seen and not (listed.resources or listed.classes or listed.networks):
-        sys.exit(ExitCode.UNKNOWN)
+        sys.exit(out.ExitCode.UNKNOWN)

@@ -13,26 +13,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kube_rdma.cli.options import (
-    ClusterOptions,
-    cluster_options,
-    duration,
-    flag_option,
-    path_option,
-)
-from kube_rdma.cli.output import (
-    DOCUMENTS,
-    LIST_OUTPUT,
-    ExitCode,
-    ProgressLine,
-    examples,
-    keep,
-    show,
-    show_document,
-    show_names,
-    tell,
-    writable,
-)
+from kube_rdma.cli import options
+from kube_rdma.cli import output as out
 
 if TYPE_CHECKING:
     from kube_rdma.cli.options import Opener
@@ -40,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    epilog=examples(
+    epilog=out.examples(
         "kube-rdma status",
         "kube-rdma status --problems-only",
         "kube-rdma status --wait --timeout 5m",
@@ -49,27 +31,27 @@ if TYPE_CHECKING:
         "kube-rdma status --svg cards.svg",
     )
 )
-@flag_option("--problems-only", help="Show only what is not well; JSON has everything.")
-@flag_option("--wait", help="Look again until all is well or the time is over.")
+@options.flag_option("--problems-only", help="Show only what is not well; JSON has everything.")
+@options.flag_option("--wait", help="Look again until all is well or the time is over.")
 @click.option(
     "--timeout",
     "seconds",
     default="5m",
     show_default=True,
     metavar="TIME",
-    callback=duration,
+    callback=options.duration,
     help="Longest time for --wait, such as 90s or 1m30s; a plain number is seconds.",
 )
-@path_option(
+@options.path_option(
     "--svg", help="Draw the state of all cards, node by rail, and write the picture to FILE."
 )
-@cluster_options()
-@LIST_OUTPUT
+@options.cluster_options()
+@out.LIST_OUTPUT
 @click.pass_obj
 def status(
     opener: Opener | None,
     /,
-    cluster: ClusterOptions,
+    cluster: options.ClusterOptions,
     *,
     output: str,
     problems_only: bool,
@@ -90,22 +72,22 @@ def status(
     from kube_rdma.reports.views import node_names, status_document, status_page
 
     if svg:
-        writable(svg)
+        out.writable(svg)
     look = asyncio.run(_look(opener, cluster, seconds if wait else 0.0))
     if svg:
         _draw(look, svg)
     wide = output == "wide"
-    if output in DOCUMENTS:
-        show_document(status_document(look.facts, look.findings, look.health), output)
+    if output in out.DOCUMENTS:
+        out.show_document(status_document(look.facts, look.findings, look.health), output)
     elif output == "name":
-        show_names(node_names(look.facts, look.findings, problems_only=problems_only))
+        out.show_names(node_names(look.facts, look.findings, problems_only=problems_only))
     else:
         page = status_page(look.facts, look.findings, problems_only=problems_only, wide=wide)
-        show(page, wide=wide)
+        out.show(page, wide=wide)
     codes = {
-        ClusterHealth.HEALTHY: ExitCode.OK,
-        ClusterHealth.PROBLEMS: ExitCode.PROBLEM,
-        ClusterHealth.UNKNOWN: ExitCode.UNKNOWN,
+        ClusterHealth.HEALTHY: out.ExitCode.OK,
+        ClusterHealth.PROBLEMS: out.ExitCode.PROBLEM,
+        ClusterHealth.UNKNOWN: out.ExitCode.UNKNOWN,
     }
     sys.exit(codes[look.health])
 
@@ -115,13 +97,13 @@ def _draw(look: ClusterLook, file: Path) -> None:
     from kube_rdma.reports.rules.node_report import card_grid
     from kube_rdma.reports.views import card_grid_svg
 
-    keep(card_grid_svg(card_grid(look.facts), "State of the cards"), file)
+    out.keep(card_grid_svg(card_grid(look.facts), "State of the cards"), file)
 
 
-async def _look(opener: Opener | None, options: ClusterOptions, seconds: float) -> ClusterLook:
+async def _look(opener: Opener | None, at: options.ClusterOptions, seconds: float) -> ClusterLook:
     from kube_rdma.reports.gather import take, until_well
 
-    with ProgressLine("Reading the cluster.") as line:
-        async with options.open(opener) as cluster:
-            show_progress = line.tell if line.is_shown else tell
+    with out.ProgressLine("Reading the cluster.") as line:
+        async with at.open(opener) as cluster:
+            show_progress = line.tell if line.is_shown else out.tell
             return await until_well(partial(take, cluster), seconds, show_progress)

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import sys
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
 from functools import partial
@@ -21,17 +19,9 @@ from kube_base.frozen import Frozen
 from kube_base.plain_text import plain
 from kube_client.objects import Cluster
 from kube_rdma.adapters.metrics.local import SOCKET, ask, samples
+from kube_rdma.cli import output as out
 from kube_rdma.cli.doctor import AGENT_NAMESPACE, agent_namespaces
 from kube_rdma.cli.options import ClusterOptions, cluster_options, flag_option
-from kube_rdma.cli.output import (
-    LIST_OUTPUT,
-    ProgressLine,
-    document_text,
-    examples,
-    is_terminal,
-    show,
-    show_names,
-)
 from kube_rdma.doctor.agents import Agents, find_agents
 from kube_rdma.metrics.rules.throughput import rates, totals
 from kube_rdma.model.metrics import AgentScrape, TrafficRate
@@ -75,13 +65,13 @@ class TopPage(Frozen):
     once: bool
 
 
-@top.command(epilog=examples("kube-rdma top nodes", "kube-rdma top nodes --once -o json"))
+@top.command(epilog=out.examples("kube-rdma top nodes", "kube-rdma top nodes --once -o json"))
 @_ALL
 @_INTERVAL
 @_ONCE
 @cluster_options()
 @AGENT_NAMESPACE
-@LIST_OUTPUT
+@out.LIST_OUTPUT
 @click.pass_obj
 def nodes(
     opener: Opener | None, /, cluster: ClusterOptions, agent_namespace: str, **options: Any
@@ -98,13 +88,13 @@ def nodes(
     _follow(opener, cluster, agent_namespace, page)
 
 
-@top.command(epilog=examples("kube-rdma top pods -A", "kube-rdma top pods -n train --all"))
+@top.command(epilog=out.examples("kube-rdma top pods -A", "kube-rdma top pods -n train --all"))
 @_ALL
 @_INTERVAL
 @_ONCE
 @cluster_options(namespace=True, every=True)
 @AGENT_NAMESPACE
-@LIST_OUTPUT
+@out.LIST_OUTPUT
 @click.pass_obj
 def pods(
     opener: Opener | None, /, cluster: ClusterOptions, agent_namespace: str, **options: Any
@@ -120,7 +110,7 @@ def pods(
     _follow(opener, cluster, agent_namespace, page)
 
 
-@top.command(epilog=examples("kube-rdma top scrape"))
+@top.command(epilog=out.examples("kube-rdma top scrape"))
 def scrape() -> None:
     """Print the metrics of this container's agent.
 
@@ -131,11 +121,8 @@ def scrape() -> None:
 
 
 def _follow(opener: Opener | None, cluster: ClusterOptions, agents: str, page: TopPage) -> None:
-    try:
-        with suppress(KeyboardInterrupt):
-            asyncio.run(_show(opener, cluster, agents, page))
-    except BrokenPipeError:  # the reader has gone (`| head`)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with suppress(KeyboardInterrupt):
+        asyncio.run(_show(opener, cluster, agents, page))
 
 
 def _print(page: TopPage, rows: Sequence[TrafficRate], silent: Mapping[str, str]) -> None:
@@ -145,12 +132,12 @@ def _print(page: TopPage, rows: Sequence[TrafficRate], silent: Mapping[str, str]
     if page.output == "json":
         click.echo(json.dumps(top_document(rows, silent)))
     elif page.output == "yaml":
-        click.echo(f"---\n{document_text(top_document(rows, silent), page.output)}", nl=False)
+        click.echo(f"---\n{out.document_text(top_document(rows, silent), page.output)}", nl=False)
     elif page.output == "name":
-        show_names(names(rows))
+        out.show_names(names(rows))
     else:
-        home = _HOME if is_terminal() and not page.once else ""
-        show(page.made(rows, silent), wide=page.output == "wide", before=home)
+        home = _HOME if out.is_terminal() and not page.once else ""
+        out.show(page.made(rows, silent), wide=page.output == "wide", before=home)
 
 
 async def _show(opener: Opener | None, options: ClusterOptions, agents: str, page: TopPage) -> None:
@@ -161,7 +148,9 @@ async def _show(opener: Opener | None, options: ClusterOptions, agents: str, pag
         AsyncExitStack() as until_first,
         aclosing(watch_traffic(cluster, agent_namespaces(agents), page.interval)) as looks,
     ):
-        until_first.enter_context(ProgressLine("Reading counters, and once more for their rates."))
+        until_first.enter_context(
+            out.ProgressLine("Reading counters, and once more for their rates.")
+        )
         async for traffic in looks:
             await until_first.aclose()
             space = None if options.every_namespace else options.namespace or cluster.namespace

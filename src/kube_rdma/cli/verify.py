@@ -403,19 +403,11 @@ def _namespace(manifest: dict[str, Any]) -> str:
 def _manifest(file: Path) -> dict[str, Any]:
     """Return the pod of a file; raise Refused."""
     from kube_base.errors import Refused
-    from kube_rdma.lib.text import document, reader
+    from kube_rdma.cli.config import read_documents
 
     where, remedy = str(file), "Give the manifest of one pod, as your jobs have it"
-    try:
-        parts = reader.read_all(file.read_bytes(), where)
-    except OSError as error:
-        raise document.unreadable(where, error) from error
-    pods: list[dict[str, Any]] = []
-    for part in parts:
-        if isinstance(part, Refused):
-            raise part
-        if isinstance(part.value, dict) and part.value.get("kind") == "Pod":
-            pods.append(part.value)
+    values = [document.value for document in read_documents(where)]
+    pods = [each for each in values if isinstance(each, dict) and each.get("kind") == "Pod"]
     if len(pods) != 1:
         problem = f"it holds {len(pods)} pods, and exactly 1 is needed"
         raise Refused(problem, remedy=remedy, where=where)

@@ -144,7 +144,7 @@ async def _of_cluster(
                     reader,
                     host=places.host,
                     state=places.state,
-                    runtime=_socket(places),
+                    runtime=places.runtime_socket or find_socket(),
                 )
                 seen = replace(seen, pod=pod)
             facts, uses, slices = await asyncio.gather(
@@ -177,10 +177,6 @@ async def _of_cluster(
     )
 
 
-def _socket(places: DoctorPlaces) -> Path:
-    return places.runtime_socket or find_socket()
-
-
 # The parts of this machine: its kernel, kubelet, runtime and CNI configuration.
 
 
@@ -190,7 +186,7 @@ async def _of_this_machine(
     beside, kubelet, runtime = await asyncio.gather(
         beside_sysfs.read_beside_sysfs(survey, places.interval),  # as long as it takes
         _kubelet(places, reader),
-        reader.asked("runtime", lambda: read_runtime(_socket(places))),
+        reader.asked("runtime", lambda: read_runtime(places.runtime_socket or find_socket())),
     )
     interfaces = ["all", *(p.netdev for d in survey.devices for p in d.ports if p.netdev)]
     sysctls = [f"net/ipv4/conf/{name}/{word}" for name in interfaces for word in _SYSCTLS]

@@ -14,23 +14,14 @@ import msgspec
 from kube_base.frozen import replace
 from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind, Stored, Where
 from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.kinds import pod as kinds
 from kube_rdma.adapters.cluster.kinds.node import NODE, NodeObjectSpec, NodeStatus, units
 from kube_rdma.adapters.cluster.kinds.own import NODE_REPORT
-from kube_rdma.adapters.cluster.kinds.pod import (
-    CONFIG_MAP,
-    DAEMON_SET,
-    DEPLOYMENTS,
-    DOCUMENT,
-    FULL_POD,
-    FullPodSpec,
-    PodStatus,
-    status_of,
-)
 from kube_rdma.adapters.cluster.kinds.resource_api import DEVICE_CLASS
 from kube_rdma.model import migrate as model
 from kube_rdma.operator.cluster import NIC_CLUSTER_POLICY
 
-CLUSTER_POLICIES = NIC_CLUSTER_POLICY.read_as(DOCUMENT, NOTHING)  # of the cluster too
+CLUSTER_POLICIES = NIC_CLUSTER_POLICY.read_as(kinds.DOCUMENT, NOTHING)  # of the cluster too
 NODE_POLICIES = replace(CLUSTER_POLICIES, kind="NicNodePolicy", plural="nicnodepolicies")
 
 
@@ -42,12 +33,12 @@ class _ExtendedNames(msgspec.Struct, frozen=True, rename="camel"):
     request_mappings: tuple[_Mapped, ...] = ()
 
 
-class _SharingStatus(PodStatus, frozen=True, rename="camel"):
+class _SharingStatus(kinds.PodStatus, frozen=True, rename="camel"):
     extended_resource_claim_status: _ExtendedNames | None = None
 
 
-_SHARING_POD = FULL_POD.read_as(
-    ObjectCodec.of(FullPodSpec, writes=False), ObjectCodec.of(_SharingStatus, writes=False)
+_SHARING_POD = kinds.FULL_POD.read_as(
+    ObjectCodec.of(kinds.FullPodSpec, writes=False), ObjectCodec.of(_SharingStatus, writes=False)
 )
 _KEY = "config.json"
 _OPERATOR = "network-operator"
@@ -58,7 +49,7 @@ _FIELDS = ("devicePlugin", "rdmaSharedDevicePlugin")
 async def daemon_sets(cluster: Cluster) -> tuple[model.PluginDaemonSet, ...]:
     """Return all DaemonSets of the cluster."""
     sets = []
-    for stored in await cluster.list(DAEMON_SET):
+    for stored in await cluster.list(kinds.DAEMON_SET):
         owner = next((one for one in stored.owners if one.controller), None)
         sets.append(
             model.PluginDaemonSet(
@@ -94,8 +85,8 @@ async def holders(cluster: Cluster) -> tuple[model.HolderPod, ...]:
     """Return the pods that ask for an extended resource and are on a node."""
     return tuple(
         model.HolderPod(each.namespace, each.name, each.spec.node_name, resources)
-        for each in await cluster.list(FULL_POD)
-        if each.spec.node_name and not status_of(each).is_over
+        for each in await cluster.list(kinds.FULL_POD)
+        if each.spec.node_name and not kinds.status_of(each).is_over
         if (resources := tuple(dict.fromkeys(n for c in each.spec.containers for n in c.extended)))
     )
 
@@ -104,7 +95,7 @@ async def operators(cluster: Cluster) -> tuple[str, ...]:
     """Return the namespace/name of ready Deployments of NVIDIA's network operator."""
     return tuple(
         f"{each.namespace}/{each.name}"
-        for each in await cluster.list(DEPLOYMENTS)
+        for each in await cluster.list(kinds.DEPLOYMENTS)
         if each.status and each.status.ready_replicas
         if any(_OPERATOR in one.image for one in each.spec.template.spec.containers)
         or _OPERATOR in each.name
@@ -113,7 +104,7 @@ async def operators(cluster: Cluster) -> tuple[str, ...]:
 
 async def config_text(cluster: Cluster, namespace: str, name: str) -> str | None:
     """Return the plugin's configuration in a ConfigMap, None without one."""
-    stored = await cluster.get(CONFIG_MAP, name, namespace)
+    stored = await cluster.get(kinds.CONFIG_MAP, name, namespace)
     text = (stored.spec or {}).get(_KEY) if stored else None
     return text if isinstance(text, str) else None
 
@@ -159,7 +150,7 @@ async def sharing_pods(cluster: Cluster, node: str) -> tuple[model.SharingPod, .
     return tuple(pod for pod in pods if pod.asked)
 
 
-def _sharing(pod: Stored[FullPodSpec, _SharingStatus]) -> model.SharingPod:
+def _sharing(pod: Stored[kinds.FullPodSpec, _SharingStatus]) -> model.SharingPod:
     asked: dict[str, int] = {}
     for container in (*pod.spec.init_containers, *pod.spec.containers):
         for name in container.extended:

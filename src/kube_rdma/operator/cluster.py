@@ -16,16 +16,9 @@ from kube_client.errors import NotInstalled
 from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind, Owner, Stored, Wanted, Where
 from kube_client.objects import Cluster
 from kube_rdma.adapters.bulkhead import object_failed
+from kube_rdma.adapters.cluster.kinds import pod as kinds
 from kube_rdma.adapters.cluster.kinds.node import whole
 from kube_rdma.adapters.cluster.kinds.own import NODE_REPORT
-from kube_rdma.adapters.cluster.kinds.pod import (
-    FULL_POD,
-    FullPod,
-    FullPodSpec,
-    Json,
-    WorkloadStatus,
-    status_of,
-)
 from kube_rdma.model import operator
 from kube_rdma.model.kubernetes import MIRROR
 from kube_rdma.model.reports import NodeReport
@@ -49,7 +42,7 @@ CLAIM = "resource.k8s.io/claim"  # stands for a pod's ResourceClaims, whatever d
 
 
 def driver_pod(
-    pod: FullPod, template: Mapping[str, Any], *, unloads: bool, placed: bool
+    pod: kinds.FullPod, template: Mapping[str, Any], *, unloads: bool, placed: bool
 ) -> operator.DriverPod:
     """Return a driver's pod as rules read it; `template` is the present one of its DaemonSet.
 
@@ -68,9 +61,11 @@ def driver_pod(
     )
 
 
-def is_ready(pod: FullPod) -> bool:
+def is_ready(pod: kinds.FullPod) -> bool:
     """Decide whether the pod's condition Ready holds."""
-    return any(each.type == "Ready" and each.status == "True" for each in status_of(pod).conditions)
+    return any(
+        each.type == "Ready" and each.status == "True" for each in kinds.status_of(pod).conditions
+    )
 
 
 async def using_pods(
@@ -81,7 +76,7 @@ async def using_pods(
     Pods that `drain` leaves alone stay. A pod that the selector `wait_for` chooses stays and has
     the resource ``""``. Needs the verb list of pods; Refused for a selector that is none.
     """
-    pods = await cluster.list(FULL_POD)
+    pods = await cluster.list(kinds.FULL_POD)
     drained = await _chosen(cluster, drain.selector) if drain and drain.selector else None
     awaited = await _chosen(cluster, wait_for) if wait_for else frozenset()
     return tuple(
@@ -99,13 +94,13 @@ async def using_pods(
             ),
         )
         for pod in pods
-        if pod.spec.node_name and not status_of(pod).is_over
+        if pod.spec.node_name and not kinds.status_of(pod).is_over
     )
 
 
 async def _chosen(cluster: Cluster, selector: str) -> frozenset[str]:
     """Return the uids of the pods that a label selector chooses; the API server reads it."""
-    return frozenset(pod.uid for pod in await cluster.list(FULL_POD, Where(labels=selector)))
+    return frozenset(pod.uid for pod in await cluster.list(kinds.FULL_POD, Where(labels=selector)))
 
 
 async def all_reports(
@@ -122,7 +117,7 @@ async def all_reports(
     return {report.name: report.status for report in own if report.status}, seen.unread
 
 
-def _stays(pod: FullPod, drain: operator.DrainPolicy) -> bool:
+def _stays(pod: kinds.FullPod, drain: operator.DrainPolicy) -> bool:
     """Decide whether the pod would come back at once, or kubectl's drain would refuse it."""
     daemon = any(owner.kind == "DaemonSet" for owner in pod.owners)
     if daemon or pod.annotation(MIRROR) is not None:
@@ -132,7 +127,7 @@ def _stays(pod: FullPod, drain: operator.DrainPolicy) -> bool:
     return (bare and not drain.force) or (local and not drain.delete_empty_dir)
 
 
-def _resources(spec: FullPodSpec) -> Iterator[str]:
+def _resources(spec: kinds.FullPodSpec) -> Iterator[str]:
     for container in (*spec.containers, *spec.init_containers):
         for name, amount in container.resources.limits.items():
             if "/" in name and whole(str(amount)):
@@ -142,10 +137,10 @@ def _resources(spec: FullPodSpec) -> Iterator[str]:
 
 
 def progress_of(
-    stored: Stored[Json, WorkloadStatus], pods: Collection[FullPod] = ()
+    stored: Stored[kinds.Json, kinds.WorkloadStatus], pods: Collection[kinds.FullPod] = ()
 ) -> operator.DaemonSetProgress:
     """Return how far a DaemonSet is; `pods` are its own that run or wait."""
-    status = stored.status or WorkloadStatus()
+    status = stored.status or kinds.WorkloadStatus()
     return operator.DaemonSetProgress(
         status.desired_number_scheduled,
         status.number_available,
@@ -154,7 +149,7 @@ def progress_of(
     )
 
 
-def _unpulled(pods: Collection[FullPod]) -> str:
+def _unpulled(pods: Collection[kinds.FullPod]) -> str:
     """Return a sentence about an image that nodes cannot pull; "" where all can.
 
     The kubelet changes between the two words of a try and the pause behind it, so both are named:
@@ -170,16 +165,18 @@ def _unpulled(pods: Collection[FullPod]) -> str:
     return f"node {pod.spec.node_name} cannot pull {why}; see {where}{more}"
 
 
-def _pull_fault(pod: FullPod) -> str:
+def _pull_fault(pod: kinds.FullPod) -> str:
     images = {container.name: container.image for container in pod.spec.containers}
-    for status in status_of(pod).container_statuses:
+    for status in kinds.status_of(pod).container_statuses:
         word = status.state.waiting.reason if status.state.waiting else ""
         if word in _PULL_FAULTS:
             return f"{images.get(status.name, status.name)} ({_PULL_FAULTS[word]})"
     return ""
 
 
-async def apply_document(cluster: Cluster, kind: ObjectKind[Json, Any], document: Json) -> None:
+async def apply_document(
+    cluster: Cluster, kind: ObjectKind[kinds.Json, Any], document: kinds.Json
+) -> None:
     """Write a document, taking its fields from whoever else wrote them; made if missing."""
     meta = document["metadata"]
     owners = tuple(

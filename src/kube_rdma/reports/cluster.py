@@ -24,20 +24,11 @@ from kube_rdma.attach.cluster import network_of
 from kube_rdma.attach.documents import networks, pod_networks
 from kube_rdma.ipam.cluster import IP_POOL_TEXT, pool_of_text
 from kube_rdma.ipam.objects import IPPoolStatus
+from kube_rdma.model import reports as model
 from kube_rdma.model.attach.attachment import Network
 from kube_rdma.model.kubernetes import NodeState
 from kube_rdma.model.operator import ComponentName
 from kube_rdma.model.pools import ClusterNodePolicy
-from kube_rdma.model.reports import (
-    AddressPool,
-    ClusterEvent,
-    NodePolicyState,
-    NodeReport,
-    PolicyState,
-    ProgramPod,
-    ProgramTemplate,
-    WaitingPod,
-)
 from kube_rdma.operator.cluster import NIC_CLUSTER_POLICY_STATUS
 from kube_rdma.operator.documents.nic_cluster_policy import OWN_REASONS, NicClusterPolicyStatus
 from kube_rdma.pools.kind import NODE_POLICY, policy_of
@@ -126,7 +117,7 @@ class SeenWorkload(Frozen):
 
     namespace: str
     name: str
-    template: ProgramTemplate
+    template: model.ProgramTemplate
     desired: int  # pods that there are to be
     ready: int
     updated: int  # to the present template
@@ -144,7 +135,7 @@ async def workloads(cluster: Cluster) -> tuple[SeenWorkload, ...]:
     return (*sets, *map(_deployment, await cluster.list(pod.DEPLOYMENTS)))
 
 
-async def pods_of(cluster: Cluster, workload: SeenWorkload) -> tuple[ProgramPod, ...]:
+async def pods_of(cluster: Cluster, workload: SeenWorkload) -> tuple[model.ProgramPod, ...]:
     """Return the pods of a workload."""
     labels = ",".join(f"{key}={value}" for key, value in workload.labels)
     where = Where(namespace=workload.namespace, labels=labels)
@@ -152,23 +143,23 @@ async def pods_of(cluster: Cluster, workload: SeenWorkload) -> tuple[ProgramPod,
     return tuple(_program_pod(each, title) for each in await cluster.list(pod.FULL_POD, where))
 
 
-async def reports(cluster: Cluster) -> Mapping[str, NodeReport]:
+async def reports(cluster: Cluster) -> Mapping[str, model.NodeReport]:
     """Return the reports of all nodes; one that is not understood counts as none."""
     seen = await cluster.see(NODE_REPORT)
     return {each.name: each.status for each in seen.objects if each.status}
 
 
-async def policies(cluster: Cluster) -> tuple[PolicyState, ...]:
+async def policies(cluster: Cluster) -> tuple[model.PolicyState, ...]:
     """Return the NicClusterPolicies of all namespaces."""
     return tuple(map(_policy, (await cluster.see(NIC_CLUSTER_POLICY_STATUS)).objects))
 
 
-async def node_policies(cluster: Cluster) -> tuple[NodePolicyState, ...]:
+async def node_policies(cluster: Cluster) -> tuple[model.NodePolicyState, ...]:
     """Return the NodePolicies."""
     return tuple(map(_node_policy, (await cluster.see(NODE_POLICY_STATUS)).objects))
 
 
-async def pools(cluster: Cluster) -> tuple[AddressPool, ...]:
+async def pools(cluster: Cluster) -> tuple[model.AddressPool, ...]:
     """Return the IPPools."""
     return tuple(map(_pool, (await cluster.see(IP_POOL_TEXT)).objects))
 
@@ -178,18 +169,18 @@ async def definitions(cluster: Cluster) -> tuple[Network, ...]:
     return tuple(filter(None, map(network_of, await cluster.list(DEFINITION))))
 
 
-async def waiting(cluster: Cluster) -> tuple[WaitingPod, ...]:
+async def waiting(cluster: Cluster) -> tuple[model.WaitingPod, ...]:
     """Return the pods that have not started."""
     pending = Where(fields="status.phase=Pending")
     return tuple(map(_waiting, await cluster.list(pod.FULL_POD, pending)))
 
 
-async def events(cluster: Cluster) -> tuple[ClusterEvent, ...]:
+async def events(cluster: Cluster) -> tuple[model.ClusterEvent, ...]:
     """Return the Events of scheduler, kubelets and agents about pods and nodes of the last hour.
 
     They are read by what the server can choose, for a cluster may have tens of thousands.
     """
-    every: list[ClusterEvent] = []
+    every: list[model.ClusterEvent] = []
     for choice in _EVENTS:
         request = wire.ApiRequest("list", "", "v1", "events", query=(("fieldSelector", choice),))
         documents = wire.page(await cluster.write(request)).items
@@ -207,13 +198,13 @@ async def guarded(cluster: Cluster, namespaces: Iterable[str]) -> bool:
     return GUARD in names or bound.issuperset(namespaces)
 
 
-def _node_policy(stored: Stored[bytes, NodePolicyStatus]) -> NodePolicyState:
+def _node_policy(stored: Stored[bytes, NodePolicyStatus]) -> model.NodePolicyState:
     status = stored.status
     if status is None or status.observed_generation != stored.generation:
-        return NodePolicyState(stored.name)
+        return model.NodePolicyState(stored.name)
     # Ready says the same as the first of its parts that does not hold.
     wrong = next((c for c in status.conditions if c.status != "True" and c.type != "Ready"), None)
-    return NodePolicyState(
+    return model.NodePolicyState(
         stored.name,
         seen=True,
         nodes=status.nodes,
@@ -244,7 +235,7 @@ def _seen(
     return SeenWorkload(
         stored.namespace,
         stored.name,
-        ProgramTemplate(stored.name, container.image, (*container.command, *container.args)),
+        model.ProgramTemplate(stored.name, container.image, (*container.command, *container.args)),
         desired,
         ready,
         updated,
@@ -252,12 +243,12 @@ def _seen(
     )
 
 
-def _program_pod(stored: pod.FullPod, title: str) -> ProgramPod:
+def _program_pod(stored: pod.FullPod, title: str) -> model.ProgramPod:
     status = pod.status_of(stored)
     states = status.container_statuses
     ready = bool(states) and all(each.ready for each in states) and not stored.deleting
     why = next((text for each in states if (text := _why(each))), "")
-    return ProgramPod(
+    return model.ProgramPod(
         title,
         stored.namespace,
         stored.name,
@@ -280,7 +271,7 @@ def _why(container: pod.ContainerStatus) -> str:
     return ""
 
 
-def _policy(stored: Stored[None, NicClusterPolicyStatus]) -> PolicyState:
+def _policy(stored: Stored[None, NicClusterPolicyStatus]) -> model.PolicyState:
     # The status of a new policy, with the defaults of its definition, is nobody's.
     status = stored.status if stored.status != NicClusterPolicyStatus() else None
     notes = [
@@ -288,7 +279,7 @@ def _policy(stored: Stored[None, NicClusterPolicyStatus]) -> PolicyState:
         for part in (status.conditions if status else ())
         if part.status == "False" and part.type != "Ready"
     ]
-    return PolicyState(
+    return model.PolicyState(
         f"{stored.namespace}/{stored.name}".lstrip("/"),
         status.state if status else "",
         status.reason if status else "",
@@ -305,14 +296,14 @@ def _is_ours(status: NicClusterPolicyStatus) -> bool:
     )
 
 
-def _pool(stored: Stored[bytes, IPPoolStatus]) -> AddressPool:
+def _pool(stored: Stored[bytes, IPPoolStatus]) -> model.AddressPool:
     status = stored.status or IPPoolStatus()
     routed = False
     with suppress(Refused):  # its status says so
         routed = pool_of_text(stored).routed
     conditions = {each.type: each for each in status.conditions}
     ready, full = conditions.get("Ready"), conditions.get("NearlyFull")
-    return AddressPool(
+    return model.AddressPool(
         stored.name,
         status.ranges,
         status.used,
@@ -324,15 +315,17 @@ def _pool(stored: Stored[bytes, IPPoolStatus]) -> AddressPool:
     )
 
 
-def _waiting(stored: pod.FullPod) -> WaitingPod:
+def _waiting(stored: pod.FullPod) -> model.WaitingPod:
     names = dict.fromkeys(name for each in stored.spec.containers for name in each.extended)
     asks = any(stored.annotation(key) for key in (networks.ANNOTATION, pod_networks.ANNOTATION))
-    return WaitingPod(stored.namespace, stored.name, stored.spec.node_name, tuple(names), asks)
+    return model.WaitingPod(
+        stored.namespace, stored.name, stored.spec.node_name, tuple(names), asks
+    )
 
 
-def _event(event: _Event) -> ClusterEvent:
+def _event(event: _Event) -> model.ClusterEvent:
     about, series = event.involved_object, event.series
     last = (series and series.last_observed_time) or event.last_timestamp or event.event_time
-    return ClusterEvent(
+    return model.ClusterEvent(
         about.kind, about.namespace, about.name, event.reason, event.message, last or ""
     )

@@ -18,18 +18,9 @@ from kube_base.natural import natural
 from kube_rdma.lib import page
 from kube_rdma.lib.json_values import json_list, json_object
 from kube_rdma.lib.svg import BOLD, END, LETTER, MIDDLE, PictureSize, Tone, heading, picture, text
+from kube_rdma.model import reports as model
 from kube_rdma.model.finding import Finding
 from kube_rdma.model.kubernetes import NodeState
-from kube_rdma.model.reports import (
-    CardState,
-    ClusterFacts,
-    ClusterHealth,
-    GridRow,
-    NodeReport,
-    ProgramPod,
-    ProgramRole,
-    ReportedPool,
-)
 
 _NONE = "-"
 _WELL, _ILL, _ADVICE, _UNKNOWN = "✓", "✗", "!", "?"
@@ -48,7 +39,7 @@ _NodeCells: TypeAlias = tuple[str, ...]
 
 
 def status_page(
-    facts: ClusterFacts,
+    facts: model.ClusterFacts,
     findings: Sequence[Finding],
     *,
     problems_only: bool = False,
@@ -103,7 +94,7 @@ def status_page(
 
 
 def node_names(
-    facts: ClusterFacts, findings: Sequence[Finding], *, problems_only: bool = False
+    facts: model.ClusterFacts, findings: Sequence[Finding], *, problems_only: bool = False
 ) -> list[str]:
     """Return the lines of `-o name`: nodes with agent or report, those with a problem first."""
     rows = _alike(facts, _marks(findings)).items()
@@ -124,7 +115,7 @@ def _table(
 
 
 def status_document(
-    facts: ClusterFacts, findings: Sequence[Finding], health: ClusterHealth
+    facts: model.ClusterFacts, findings: Sequence[Finding], health: model.ClusterHealth
 ) -> dict[str, object]:
     """Return the same as JSON values. Keys are stable: only added to, never renamed or removed."""
     reports, pods = facts.reports or {}, facts.agents
@@ -167,9 +158,9 @@ def _mark(finding: Finding) -> str:
     return _ILL if finding.is_error else _ADVICE
 
 
-def _program_rows(facts: ClusterFacts, marks: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
+def _program_rows(facts: model.ClusterFacts, marks: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
     for program in facts.workloads or ():
-        kind = "daemonset" if program.role is ProgramRole.AGENT else "deployment"
+        kind = "daemonset" if program.role is model.ProgramRole.AGENT else "deployment"
         mark = marks.get(f"{kind}/{program.title}", _WELL)
         if program.ready < program.desired:
             mark = _ILL
@@ -177,7 +168,7 @@ def _program_rows(facts: ClusterFacts, marks: Mapping[str, str]) -> Iterator[tup
         yield mark, program.role.value, program.title, ready, program.image
 
 
-def _alike(facts: ClusterFacts, marks: Mapping[str, str]) -> dict[_NodeCells, list[str]]:
+def _alike(facts: model.ClusterFacts, marks: Mapping[str, str]) -> dict[_NodeCells, list[str]]:
     """Return the names of nodes by the cells of their row, those with a problem first."""
     pods, reports = facts.agents, facts.reports or {}
     ours = [n for n in facts.nodes or () if n.name in pods or n.name in reports]
@@ -196,7 +187,7 @@ def _alike(facts: ClusterFacts, marks: Mapping[str, str]) -> dict[_NodeCells, li
 
 
 def _node_rows(
-    facts: ClusterFacts, marks: Mapping[str, str], most: int | None
+    facts: model.ClusterFacts, marks: Mapping[str, str], most: int | None
 ) -> Iterator[tuple[str, ...]]:
     """Yield a row for each node, and one for all that are alike where they are more than a few.
 
@@ -213,7 +204,9 @@ def _node_rows(
             yield from ((mark, name, *cells) for name in names)
 
 
-def _report_cells(node: NodeState, report: NodeReport | None) -> tuple[str, str, str, str, str]:
+def _report_cells(
+    node: NodeState, report: model.NodeReport | None
+) -> tuple[str, str, str, str, str]:
     if report is None:
         return (_NONE,) * 5
     allocatable = dict(node.allocatable)
@@ -235,15 +228,15 @@ def _report_cells(node: NodeState, report: NodeReport | None) -> tuple[str, str,
 
 
 def _same_pools(
-    pools: Sequence[ReportedPool], allocatable: Mapping[str, int]
-) -> dict[str, list[ReportedPool]]:
+    pools: Sequence[model.ReportedPool], allocatable: Mapping[str, int]
+) -> dict[str, list[model.ReportedPool]]:
     """Return pools by name; those that say the same under names with other numbers, as one."""
-    groups: dict[tuple[str, str, int], list[ReportedPool]] = {}
+    groups: dict[tuple[str, str, int], list[model.ReportedPool]] = {}
     for pool in pools:
         name = _NUMBER.sub("*", pool.resource)
         words = str(pool).removeprefix(pool.resource)
         groups.setdefault((name, words, allocatable.get(pool.resource, 0)), []).append(pool)
-    named: dict[str, list[ReportedPool]] = {}
+    named: dict[str, list[model.ReportedPool]] = {}
     for (name, _, _), alike in groups.items():
         if len(alike) > _ALIKE_POOLS and name not in named:
             named[name] = alike
@@ -253,7 +246,7 @@ def _same_pools(
     return dict(sorted(named.items(), key=lambda row: len(row[1])))
 
 
-def _agent(pods: Sequence[ProgramPod]) -> str:
+def _agent(pods: Sequence[model.ProgramPod]) -> str:
     """Return the state of a node's agents: two are possible, for two examples beside each other."""
     if not pods:
         return "missing"
@@ -263,7 +256,9 @@ def _agent(pods: Sequence[ProgramPod]) -> str:
     return "ready" if len(pods) == 1 else f"{ready} ready"
 
 
-def _rest(facts: ClusterFacts, marks: Mapping[str, str], most: int | None) -> Iterator[page.Line]:
+def _rest(
+    facts: model.ClusterFacts, marks: Mapping[str, str], most: int | None
+) -> Iterator[page.Line]:
     """Yield how many nodes the table leaves out."""
     rows = _alike(facts, marks)
     well = [names for (mark, *_), names in rows.items() if mark == _WELL]
@@ -276,7 +271,9 @@ def _rest(facts: ClusterFacts, marks: Mapping[str, str], most: int | None) -> It
         yield page.Line(f"{others} {'node has' if others == 1 else 'nodes have'} no agent.")
 
 
-def _node_policy_rows(facts: ClusterFacts, marks: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
+def _node_policy_rows(
+    facts: model.ClusterFacts, marks: Mapping[str, str]
+) -> Iterator[tuple[str, ...]]:
     for policy in facts.node_policies or ():
         mark = marks.get(f"nodepolicy/{policy.name}", _WELL)
         counts = (policy.nodes, policy.applied, policy.pending, policy.refused, policy.overruled)
@@ -291,7 +288,7 @@ def _parts(finding: Finding, others: Sequence[str]) -> Iterator[page.Part]:
     yield from page.also(others)
 
 
-def _verdict(facts: ClusterFacts, findings: Sequence[Finding]) -> str:
+def _verdict(facts: model.ClusterFacts, findings: Sequence[Finding]) -> str:
     wrong = sum(one.is_error for one in findings)
     advice = len(findings) - wrong
     hints = f" {page.counted(advice, 'piece')} of advice." if advice else ""
@@ -308,7 +305,7 @@ def _verdict(facts: ClusterFacts, findings: Sequence[Finding]) -> str:
 
 
 def _node_document(
-    node: NodeState, report: NodeReport | None, pods: Sequence[ProgramPod]
+    node: NodeState, report: model.NodeReport | None, pods: Sequence[model.ProgramPod]
 ) -> dict[str, object]:
     document: dict[str, object] = {
         "name": node.name,
@@ -352,7 +349,7 @@ class _Grid(Frozen):
 
     name: int
     across: int
-    columns: tuple[tuple[GridRow, ...], ...]
+    columns: tuple[tuple[model.GridRow, ...], ...]
 
     @property
     def width(self) -> int:
@@ -360,7 +357,7 @@ class _Grid(Frozen):
         return self.name + self.across * _CELL
 
 
-def card_grid_svg(rows: Sequence[GridRow], title: str) -> str:
+def card_grid_svg(rows: Sequence[model.GridRow], title: str) -> str:
     """Return the whole picture; `title` is what people call the cluster."""
     grid = _laid_out(rows)
     states = Counter(card.state for row in rows for card in row.cards)
@@ -382,7 +379,7 @@ def card_grid_svg(rows: Sequence[GridRow], title: str) -> str:
     return picture(size, f"{title}: {head}", _TONES, (*parts, *legend))
 
 
-def _laid_out(rows: Sequence[GridRow]) -> _Grid:
+def _laid_out(rows: Sequence[model.GridRow]) -> _Grid:
     """Return as many columns of nodes beside each other as a page takes, all about as high."""
     letters = min(_LONGEST, max((len(row.node) for row in rows), default=0))
     across = min(_ACROSS, max((len(row.cards) for row in rows), default=0))
@@ -394,11 +391,11 @@ def _laid_out(rows: Sequence[GridRow]) -> _Grid:
     return _Grid(name, across, columns)
 
 
-def _height(row: GridRow) -> int:
+def _height(row: model.GridRow) -> int:
     return _LINE * max(1, -(-len(row.cards) // _ACROSS))
 
 
-def _column(rows: Sequence[GridRow], grid: _Grid, left: int) -> Iterator[str]:
+def _column(rows: Sequence[model.GridRow], grid: _Grid, left: int) -> Iterator[str]:
     first = left + grid.name
     for rail in range(min(grid.across, max(len(row.cards) for row in rows))):
         yield text(first + rail * _CELL + _CELL // 2, _HEAD, str(rail), "faint", MIDDLE)
@@ -409,7 +406,7 @@ def _column(rows: Sequence[GridRow], grid: _Grid, left: int) -> Iterator[str]:
                 f'<rect class="stripe" x="{left - 4}" y="{top}" width="{grid.width + 8}" '
                 f'height="{_height(row)}"/>'
             )
-        is_well = all(card.state is CardState.WELL for card in row.cards) and not row.why
+        is_well = all(card.state is model.CardState.WELL for card in row.cards) and not row.why
         name = text(
             first - 10,
             top + 14,
@@ -428,19 +425,19 @@ def _column(rows: Sequence[GridRow], grid: _Grid, left: int) -> Iterator[str]:
         top += _height(row)
 
 
-def _shape(state: CardState, x: int, y: int) -> str:
+def _shape(state: model.CardState, x: int, y: int) -> str:
     match state:
-        case CardState.WELL:
+        case model.CardState.WELL:
             return f'<circle class="well" cx="{x}" cy="{y}" r="5"/>'
-        case CardState.PORT_DOWN:
+        case model.CardState.PORT_DOWN:
             return f'<path class="port" d="M {x - 7} {y + 6} L {x} {y - 7} L {x + 7} {y + 6} Z"/>'
-        case CardState.ILL:
+        case model.CardState.ILL:
             return (
                 f'<rect class="bad" x="{x - 7}" y="{y - 7}" width="14" height="14" rx="2"/>'
                 f'<path class="cross" d="M {x - 3} {y - 3} L {x + 3} {y + 3} '
                 f'M {x + 3} {y - 3} L {x - 3} {y + 3}" stroke-width="2" fill="none"/>'
             )
-        case CardState.GONE:
+        case model.CardState.GONE:
             return (
                 f'<rect class="gone" x="{x - 6.5}" y="{y - 6.5}" width="13" height="13" rx="2" '
                 'fill="none" stroke-width="1.5" stroke-dasharray="3 2"/>'
@@ -451,11 +448,11 @@ def _shape(state: CardState, x: int, y: int) -> str:
             )
 
 
-def _legend(states: Counter[CardState], top: int, right: int) -> Iterator[str]:
+def _legend(states: Counter[model.CardState], top: int, right: int) -> Iterator[str]:
     """Yield a line for each state that a card has, with how many have it."""
     yield f'<path class="faint" d="M {_MARGIN} {top - 10} H {right} v 1 H {_MARGIN} Z"/>'
     y = top + 10
-    for state in CardState:
+    for state in model.CardState:
         if states[state]:
             yield _shape(state, _MARGIN + 8, y)
             yield text(_MARGIN + 70, y + 4, str(states[state]), more=END + BOLD)

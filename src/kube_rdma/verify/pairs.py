@@ -29,17 +29,8 @@ from kube_rdma.model.claims.devices import PublishedCard
 from kube_rdma.model.late_binding import PodName
 from kube_rdma.verify.claimed_cards import claim_offers
 from kube_rdma.verify.cluster import VerifyObjects
-from kube_rdma.verify.rules.copies import (
-    LABEL,
-    amounts,
-    away,
-    claim_templates,
-    fitting,
-    not_started,
-    owned,
-    pod_for,
-    without_image,
-)
+from kube_rdma.verify.rules import copies as copy_rules
+from kube_rdma.verify.rules import pods as pod_rules
 from kube_rdma.verify.rules.pairs import Turn, planned, retries, turns_of
 from kube_rdma.verify.rules.perftest import (
     LISTENING,
@@ -48,16 +39,6 @@ from kube_rdma.verify.rules.perftest import (
     perftest_words,
     server_script,
     table,
-)
-from kube_rdma.verify.rules.pods import (
-    END_OF_INPUT,
-    PLACES,
-    PORT_RATES,
-    PROBE,
-    names_devices,
-    paired_pod,
-    short_title,
-    with_rails,
 )
 from kube_rdma.verify.rules.suspects import rate, suspects
 
@@ -118,17 +99,17 @@ class BandwidthProof:
         """
         metadata = document["metadata"]
         namespace, name = metadata["namespace"], metadata["name"]
-        script, asks = PROBE, f"{NCCL_ENV.read_text()}{END_OF_INPUT}"
-        if names_devices(document):  # a shell on a busy node takes long for the rest
-            script, asks = PORT_RATES, ""
+        script, asks = pod_rules.PROBE, f"{NCCL_ENV.read_text()}{pod_rules.END_OF_INPUT}"
+        if pod_rules.names_devices(document):  # a shell on a busy node takes long for the rest
+            script, asks = pod_rules.PORT_RATES, ""
         elif cards:
-            script = f"{PLACES}{PROBE}"
+            script = f"{pod_rules.PLACES}{pod_rules.PROBE}"
         try:
             async with self._pacing.limit(self._pacing.probe_seconds + GRACE):
                 answer = await self._commands.run(namespace, name, ("sh", "-c", script), stdin=asks)
         except TimeoutError as error:
             raise _endless(f"sh in pod {name}", self._pacing.probe_seconds) from error
-        return await _aside(answer, lambda text: paired_pod(document, text, cards))
+        return await _aside(answer, lambda text: pod_rules.paired_pod(document, text, cards))
 
     async def all_probed(
         self,
@@ -148,13 +129,13 @@ class BandwidthProof:
                 try:
                     return await self.probed(document, (cards or {}).get(_name(document), ()))
                 except KubeError as error:
-                    return short_title(document), str(error)
+                    return pod_rules.short_title(document), str(error)
 
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(answered(document)) for document in documents]
         answers = [task.result() for task in tasks]
         silent = tuple(answer for answer in answers if isinstance(answer, tuple))
-        pods = with_rails([pod for pod in answers if isinstance(pod, verify.PairedPod)])
+        pods = pod_rules.with_rails([pod for pod in answers if isinstance(pod, verify.PairedPod)])
         return pods, (*left_out, *silent)
 
     async def measure(
@@ -392,25 +373,27 @@ async def copies(objects: VerifyObjects, request: CopyRequest) -> AsyncIterator[
             remedy="See `kubectl get nodes`",
             where="NODE",
         )
-    templates = claim_templates(request.manifest, request.where)
+    templates = copy_rules.claim_templates(request.manifest, request.where)
     named = [each for each in nodes if each["metadata"]["name"] in (request.nodes or names)]
     claims = await claim_offers(objects, named, request.manifest, templates, namespace)
-    chosen = dict(fitting(nodes, request.nodes, amounts(request.manifest), claims))
+    chosen = dict(
+        copy_rules.fitting(nodes, request.nodes, copy_rules.amounts(request.manifest), claims)
+    )
     left_out = {node: why for node, why in chosen.items() if why}
     excused = 0 if request.nodes else len(left_out)
     request.admit(len(chosen) - len(left_out))
-    silent = away(nodes)
+    silent = copy_rules.away(nodes)
     for node in chosen.keys() - left_out.keys():
         if why := silent.get(node) or request.hindered(node):
             left_out[node] = why
     made: list[str] = []
-    selector = f"{LABEL}={run}"
+    selector = f"{copy_rules.LABEL}={run}"
     try:
         for node in chosen.keys() - left_out.keys():
-            document = pod_for(request.manifest_for(node), node, run, request.where)
+            document = copy_rules.pod_for(request.manifest_for(node), node, run, request.where)
             document["metadata"]["namespace"] = namespace
             if request.owner:
-                owned(document, request.owner)
+                copy_rules.owned(document, request.owner)
             try:
                 await objects.create(namespace, document)
                 made.append(node)
@@ -430,10 +413,10 @@ async def _ready(
     deadline = asyncio.get_running_loop().time() + seconds
     while True:
         pods = await objects.pods(namespace, selector=selector)
-        reasons = {pod["metadata"]["name"]: not_started(pod) for pod in pods}
+        reasons = {pod["metadata"]["name"]: copy_rules.not_started(pod) for pod in pods}
         failed = sum(pod.get("status", {}).get("phase") == "Failed" for pod in pods)
         settled = failed + sum(not why for why in reasons.values())
-        if pods and all(map(without_image, pods)):  # none can pull it: its name is wrong
+        if pods and all(map(copy_rules.without_image, pods)):  # none can pull it: its name is wrong
             settled = count
         if settled >= count or asyncio.get_running_loop().time() > deadline:
             ready = [pod for pod in pods if not reasons[pod["metadata"]["name"]]]

@@ -18,32 +18,22 @@ from kube_base.natural import natural
 from kube_rdma.lib.json_values import json_list, json_object
 from kube_rdma.lib.page import Line, Page, PageRow, PageTable, state_of, wrapped
 from kube_rdma.lib.svg import PictureSize, Tone, heading, picture, text
-from kube_rdma.model.verify import (
-    PairedPod,
-    Pairing,
-    PairKey,
-    PairOutcome,
-    PairProof,
-    PerftestRun,
-    RatedPair,
-    Rating,
-    Suspect,
-    SuspectKind,
-)
+from kube_rdma.model import verify
 
-_MARKS = {Rating.WELL: "✓", Rating.SLOW: "!", Rating.FAILED: "✗"}
+_MARKS = {verify.Rating.WELL: "✓", verify.Rating.SLOW: "!", verify.Rating.FAILED: "✗"}
 _RIGHT = (4, 5)
 _OF_MAP = 3  # pods from which on a map says more than rows
 _NAMES = 3  # of those that are left out for one reason
 _LOOK = {
-    SuspectKind.CARD: "Look at the card's cable and port, and at the card",
-    SuspectKind.NODE: "Look at what the node's cards share: PCIe, driver, power, settings",
-    SuspectKind.RAIL: "Look at what the rail's cards share: the leaf switch behind them",
-    SuspectKind.PAIR: "Look at what lies between the two; no end of it is bad with most others",
+    verify.SuspectKind.CARD: "Look at the card's cable and port, and at the card",
+    verify.SuspectKind.NODE: "Look at what the node's cards share: PCIe, driver, power, settings",
+    verify.SuspectKind.RAIL: "Look at what the rail's cards share: the leaf switch behind them",
+    verify.SuspectKind.PAIR: "Look at what lies between the two; no end of it is bad with most "
+    "others",
 }
 
 
-def unit(run: PerftestRun) -> str:
+def unit(run: verify.PerftestRun) -> str:
     """Return the unit of a run's figures."""
     return "µs" if run.latency else "Gb/s"
 
@@ -51,7 +41,7 @@ def unit(run: PerftestRun) -> str:
 class PairTable:
     """A table whose rows come one by one, so its widths are known before its rows."""
 
-    def __init__(self, pods: Sequence[PairedPod], run: PerftestRun) -> None:
+    def __init__(self, pods: Sequence[verify.PairedPod], run: verify.PerftestRun) -> None:
         """For measurements among these pods."""
         devices = [device.name for pod in pods for device in pod.devices]
         title = max((len(pod.title) for pod in pods), default=0)
@@ -67,7 +57,7 @@ class PairTable:
         """Return the names of the columns."""
         return ((self._table,),)
 
-    def row(self, outcome: PairOutcome) -> Page:
+    def row(self, outcome: verify.PairOutcome) -> Page:
         """Return a measurement as it came; what it is worth is known when all are there."""
         row = outcome.standing(latency=self._run.latency)
         devices = " → ".join(outcome.devices)
@@ -80,7 +70,9 @@ class PairTable:
         return ((replace(self._table, rows=(PageRow(cells, state_of(mark)),), headless=True),),)
 
 
-def proof_page(proof: PairProof, width: int, height: int = 24, *, verbose: bool = False) -> Page:
+def proof_page(
+    proof: verify.PairProof, width: int, height: int = 24, *, verbose: bool = False
+) -> Page:
     """Return the map, where it fits, what is wrong, and the verdict; on one screen.
 
     It is wrapped here already, for lines of it are counted.
@@ -114,7 +106,7 @@ def _cut(lines: list[Line], most: int | None) -> list[Line]:
     return [*lines[: most - 1], Line(more)]
 
 
-def _suspect_lines(proof: PairProof, width: int) -> list[Line]:
+def _suspect_lines(proof: verify.PairProof, width: int) -> list[Line]:
     """Return a line for each, and behind those of a kind where to look."""
     lines: list[Line] = []
     for kind, group in groupby(proof.suspects, lambda suspect: suspect.kind):
@@ -124,7 +116,7 @@ def _suspect_lines(proof: PairProof, width: int) -> list[Line]:
     return lines
 
 
-def suspect_text(suspect: Suspect, its_unit: str) -> str:
+def suspect_text(suspect: verify.Suspect, its_unit: str) -> str:
     """Return the name of a suspect, and what its pairs have."""
     who = _who(suspect)
     why = (suspect.why or "").rstrip(".")
@@ -137,12 +129,12 @@ def suspect_text(suspect: Suspect, its_unit: str) -> str:
     return f"{who}: {count} at ~{_short(suspect.median)} {its_unit}{due}"
 
 
-def _who(suspect: Suspect) -> str:
+def _who(suspect: verify.Suspect) -> str:
     who = {
-        SuspectKind.CARD: f"{suspect.node} {suspect.device}",
-        SuspectKind.NODE: f"{suspect.node}, all devices",
-        SuspectKind.RAIL: f"rail {suspect.rail} ({suspect.device})",
-        SuspectKind.PAIR: f"{suspect.node} → {suspect.peer}",
+        verify.SuspectKind.CARD: f"{suspect.node} {suspect.device}",
+        verify.SuspectKind.NODE: f"{suspect.node}, all devices",
+        verify.SuspectKind.RAIL: f"rail {suspect.rail} ({suspect.device})",
+        verify.SuspectKind.PAIR: f"{suspect.node} → {suspect.peer}",
     }[suspect.kind]
     if not suspect.peer_device:
         return who
@@ -154,7 +146,7 @@ def _short(figure: float) -> str:
     return f"{figure:.0f}" if figure >= 100 else f"{figure:.3g}"
 
 
-def _pair_lines(proof: PairProof, width: int) -> list[Line]:
+def _pair_lines(proof: verify.PairProof, width: int) -> list[Line]:
     """Return each bad pair, where none is to blame more than the others."""
     lines: list[Line] = []
     for pair in proof.rated:
@@ -164,7 +156,7 @@ def _pair_lines(proof: PairProof, width: int) -> list[Line]:
     return lines
 
 
-def _absent_lines(proof: PairProof, width: int) -> list[Line]:
+def _absent_lines(proof: verify.PairProof, width: int) -> list[Line]:
     """Return who takes no part; those for the same reason together."""
     names: dict[str, list[str]] = {}
     for name, why in proof.left_out:
@@ -179,7 +171,7 @@ def _absent_lines(proof: PairProof, width: int) -> list[Line]:
     return lines
 
 
-def _comparison_lines(proof: PairProof, width: int) -> list[Line]:
+def _comparison_lines(proof: verify.PairProof, width: int) -> list[Line]:
     """Compare the run with an earlier one as a whole; ratings of pairs have their own part."""
     compared = proof.comparison
     if compared is None:
@@ -193,12 +185,12 @@ def _comparison_lines(proof: PairProof, width: int) -> list[Line]:
     return _lines(f"{text}.", width, "    ")
 
 
-def _between(pair: RatedPair) -> str:
+def _between(pair: verify.RatedPair) -> str:
     outcome = pair.outcome
     return f"{outcome.client} → {outcome.server} ({' → '.join(outcome.devices)})"
 
 
-def verdict(proof: PairProof, *, details: bool = True) -> str:
+def verdict(proof: verify.PairProof, *, details: bool = True) -> str:
     """Return all of it in one sentence; with `details` the first suspect has its figures."""
     rated, run = proof.rated, proof.run
     rows = [pair.outcome.standing(latency=run.latency) for pair in rated]
@@ -212,7 +204,7 @@ def verdict(proof: PairProof, *, details: bool = True) -> str:
     rest = "".join(f"; {gap}" for gap in _gaps(proof))
     if proof.holds:
         return f"Well as far as it goes: {count}, {spread}{rest}."
-    wrong = sum(pair.rating is not Rating.WELL for pair in rated)
+    wrong = sum(pair.rating is not verify.Rating.WELL for pair in rated)
     whose = ""
     if proof.suspects:
         more = f", and {len(proof.suspects) - 1} more" if len(proof.suspects) > 1 else ""
@@ -221,7 +213,7 @@ def verdict(proof: PairProof, *, details: bool = True) -> str:
     return f"Not well: {wrong} of {count}, {spread}{whose}{rest}."
 
 
-def _gaps(proof: PairProof) -> Iterator[str]:
+def _gaps(proof: verify.PairProof) -> Iterator[str]:
     """Yield what was to be measured and was not."""
     if proof.unseen:
         yield f"{proof.unseen} could not take part"
@@ -236,7 +228,7 @@ def _pairs(count: int) -> str:
     return "1 pair" if count == 1 else f"{count} pairs"
 
 
-def proof_document(proof: PairProof) -> dict[str, object]:
+def proof_document(proof: verify.PairProof) -> dict[str, object]:
     """Return the same as JSON values. Keys are stable: only added to, never renamed or removed.
 
     `figure`, `median` and `due` are in `unit` everywhere; `unmeasured` counts pairs, `unseen` those
@@ -263,12 +255,12 @@ def proof_document(proof: PairProof) -> dict[str, object]:
     }
 
 
-def perftest_name(run: PerftestRun) -> str:
+def perftest_name(run: verify.PerftestRun) -> str:
     """Return perftest's name of a run's program."""
     return f"ib_{run.operation}_{'lat' if run.latency else 'bw'}"
 
 
-def _pair_document(pair: RatedPair, *, latency: bool) -> dict[str, Any]:
+def _pair_document(pair: verify.RatedPair, *, latency: bool) -> dict[str, Any]:
     outcome = pair.outcome
     return {
         **json_object(outcome, without=("rows", "failure")),
@@ -282,8 +274,8 @@ def _pair_document(pair: RatedPair, *, latency: bool) -> dict[str, Any]:
 
 
 def earlier_figures(
-    document: Any, run: PerftestRun, where: str, pairing: Pairing | None = None
-) -> Mapping[PairKey, float]:
+    document: Any, run: verify.PerftestRun, where: str, pairing: verify.Pairing | None = None
+) -> Mapping[verify.PairKey, float]:
     """Return the figures of an earlier run's document; raise Refused for another one.
 
     Rails that were measured all at once are not compared with rails one at a time: `pairing` has to
@@ -302,7 +294,7 @@ def earlier_figures(
             remedy="Give a result of the same test",
             where=where,
         )
-    theirs = document.get("pairing", Pairing.ALL.value)
+    theirs = document.get("pairing", verify.Pairing.ALL.value)
     if pairing is not None and theirs != pairing.value:
         raise Refused(
             f"it has --pairs {theirs}, and this run has --pairs {pairing.value}",
@@ -332,17 +324,17 @@ _COLOURS = ("#8c2d04", "#e6842a", "#f6e8c3", "#67a9cf", "#2166ac")
 _GREY = "#bbbbbb"
 
 
-def pods_of(rated: Sequence[RatedPair]) -> list[str]:
+def pods_of(rated: Sequence[verify.RatedPair]) -> list[str]:
     """Return the titles in the order of a map's rows: w-2 before w-10."""
     return sorted({end for p in rated for end in (p.outcome.client, p.outcome.server)}, key=natural)
 
 
-def rails_of(rated: Sequence[RatedPair]) -> list[int]:
+def rails_of(rated: Sequence[verify.RatedPair]) -> list[int]:
     """Return the rails that were measured."""
     return sorted({pair.outcome.rail for pair in rated})
 
 
-def heat_map_text(rated: Sequence[RatedPair], *, latency: bool) -> list[str]:
+def heat_map_text(rated: Sequence[verify.RatedPair], *, latency: bool) -> list[str]:
     """Return a line for each client: figures while these fit, else shades."""
     pods, cells = pods_of(rated), _worst_cells(rated)
     best = _best(rated, latency=latency)
@@ -358,7 +350,7 @@ def heat_map_text(rated: Sequence[RatedPair], *, latency: bool) -> list[str]:
     return lines
 
 
-def heat_map_svg(rated: Sequence[RatedPair], title: str, *, latency: bool) -> str:
+def heat_map_svg(rated: Sequence[verify.RatedPair], title: str, *, latency: bool) -> str:
     """Return the same as an SVG picture; a cell's tooltip has its devices and what is wrong."""
     pods, cells = pods_of(rated), _worst_cells(rated)
     best = _best(rated, latency=latency)
@@ -386,24 +378,24 @@ def heat_map_svg(rated: Sequence[RatedPair], title: str, *, latency: bool) -> st
     return "\n".join((*parts, "</g></svg>\n"))
 
 
-def _worst_cells(rated: Sequence[RatedPair]) -> Mapping[tuple[str, str], RatedPair]:
+def _worst_cells(rated: Sequence[verify.RatedPair]) -> Mapping[tuple[str, str], verify.RatedPair]:
     """Return the worst rail of each two."""
-    return _cells(sorted(rated, key=lambda pair: list(Rating).index(pair.rating)))
+    return _cells(sorted(rated, key=lambda pair: list(verify.Rating).index(pair.rating)))
 
 
-def _cells(rated: Sequence[RatedPair]) -> Mapping[tuple[str, str], RatedPair]:
+def _cells(rated: Sequence[verify.RatedPair]) -> Mapping[tuple[str, str], verify.RatedPair]:
     """Return the last measurement of each two; the other way's where there is none."""
     ways = {(pair.outcome.client, pair.outcome.server): pair for pair in rated}
     return {(server, client): pair for (client, server), pair in ways.items()} | ways
 
 
-def pair_figure(pair: RatedPair, *, latency: bool) -> float | None:
+def pair_figure(pair: verify.RatedPair, *, latency: bool) -> float | None:
     """Return the figure that stands for a pair, in the unit of its run; None where it failed."""
     row = pair.outcome.standing(latency=latency)
     return None if row is None else row.figure
 
 
-def _best(rated: Sequence[RatedPair], *, latency: bool) -> float:
+def _best(rated: Sequence[verify.RatedPair], *, latency: bool) -> float:
     figures = [f for p in rated if (f := pair_figure(p, latency=latency)) is not None]
     return (min if latency else max)(figures, default=0.0)
 
@@ -415,20 +407,20 @@ def goodness(figure: float, best: float, *, latency: bool) -> float:
     return figure / best if best > 0 else 1.0
 
 
-def _entry(pair: RatedPair | None, best: float, *, few: bool, latency: bool) -> str:
+def _entry(pair: verify.RatedPair | None, best: float, *, few: bool, latency: bool) -> str:
     if pair is None:
         return _NOBODY
     figure = pair_figure(pair, latency=latency)
     if figure is None:
         return _FAILED
     if few:
-        return f"{'!' if pair.rating is Rating.SLOW else ''}{figure:.4g}"
+        return f"{'!' if pair.rating is verify.Rating.SLOW else ''}{figure:.4g}"
     share = goodness(figure, best, latency=latency)
     return _SHADES[min(int(share * len(_SHADES)), len(_SHADES) - 1)] * 2
 
 
 def _picture(
-    pair: RatedPair, place: tuple[int, int], best: float, *, latency: bool
+    pair: verify.RatedPair, place: tuple[int, int], best: float, *, latency: bool
 ) -> Iterator[str]:
     y, x = place
     figure = pair_figure(pair, latency=latency)
@@ -439,7 +431,7 @@ def _picture(
         step = min(int(share * len(_COLOURS)), len(_COLOURS) - 1)
         colour, label = _COLOURS[step], f"{figure:.3g}"
         ink = "black" if step in (1, 2, 3) else "white"
-    edge = ' stroke="black" stroke-width="2"' if pair.rating is not Rating.WELL else ""
+    edge = ' stroke="black" stroke-width="2"' if pair.rating is not verify.Rating.WELL else ""
     tip = f"{pair.outcome.client} → {pair.outcome.server}: {pair.why or label}"
     yield (
         f'<g><title>{escape(tip)}</title><rect x="{x + 1}" y="{y + 1}" width="{_CELL - 2}" '
@@ -485,7 +477,7 @@ class _Layout(Frozen):
         return _MARGIN + column * step, _HEAD + _TITLE + row * (step + _TITLE)
 
 
-def rail_maps_svg(rated: Sequence[RatedPair], title: str, *, latency: bool) -> str:
+def rail_maps_svg(rated: Sequence[verify.RatedPair], title: str, *, latency: bool) -> str:
     """Return a map for each rail; `title` says what was measured, and in which unit."""
     pods, rails = pods_of(rated), rails_of(rated)
     layout = _laid_out(len(pods))
@@ -504,7 +496,7 @@ def rail_maps_svg(rated: Sequence[RatedPair], title: str, *, latency: bool) -> s
     for number, rail in enumerate(rails):
         of_rail = [pair for pair in rated if pair.outcome.rail == rail]
         corner = layout.place(number)
-        bad = sum(pair.rating is not Rating.WELL for pair in of_rail)
+        bad = sum(pair.rating is not verify.Rating.WELL for pair in of_rail)
         words = f"rail {rail}" + (f" · {bad} not well" if bad else "")
         parts.append(text(corner[0], corner[1] - 7, words))
         cells = _cells(of_rail)  # a retry counts, not what it repeats
@@ -530,7 +522,7 @@ def _laid_out(pods: int) -> _Layout:
     return _Layout(mark, side, max(1, (_WIDE - 2 * _MARGIN + _GAP) // (side + _GAP)))
 
 
-def _kinds(pair: RatedPair | None, best: float, *, latency: bool) -> tuple[str, ...]:
+def _kinds(pair: verify.RatedPair | None, best: float, *, latency: bool) -> tuple[str, ...]:
     """Return the classes of a mark's parts."""
     if pair is None:
         return (_UNTOLD.name,)
@@ -539,11 +531,11 @@ def _kinds(pair: RatedPair | None, best: float, *, latency: bool) -> tuple[str, 
         return (_CROSS.name,)
     share = goodness(figure, best, latency=latency)
     tone = next(tone.name for least, tone, _ in _SHARES if share >= least)
-    return (tone,) if pair.rating is Rating.WELL else (tone, _MISSED.name)
+    return (tone,) if pair.rating is verify.Rating.WELL else (tone, _MISSED.name)
 
 
 def _mark(
-    pair: RatedPair | None, kinds: Sequence[str], at: tuple[int, int], size: int
+    pair: verify.RatedPair | None, kinds: Sequence[str], at: tuple[int, int], size: int
 ) -> Iterator[str]:
     parts = "".join(_shape(kind, at, size) for kind in kinds)
     if pair is None:

@@ -42,17 +42,17 @@ def threads(monkeypatch):
     """In which threads the readers ran, by their names."""
     found = {}
 
-    def noting(name):
-        read = getattr(pairs, name)
+    def noting(module, name):
+        read = getattr(module, name)
 
         def noted(*args):
             found.setdefault(name, set()).add(threading.current_thread())
             return read(*args)
 
-        monkeypatch.setattr(pairs, name, noted)
+        monkeypatch.setattr(module, name, noted)
 
-    noting("paired_pod")
-    noting("table")
+    noting(pairs.pod_rules, "paired_pod")
+    noting(pairs, "table")
     return found
 
 

@@ -10,21 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from kube_rdma.admission.rules import near_misses, networks
+from kube_rdma.admission.rules import shares as share_rules
 from kube_rdma.admission.rules.completions import completions, wrong_words
-from kube_rdma.admission.rules.shares import (
-    asked,
-    candidates,
-    fixed_mode,
-    matches,
-    offered,
-    with_shares,
-)
-from kube_rdma.attach.rules.requests import (
-    ANNOTATION,
-    POD_NETWORKS,
-    POD_NETWORKS_DEFINITION,
-    names_networks,
-)
+from kube_rdma.attach.rules import requests as pod_requests
 from kube_rdma.model.admission import (
     NOTHING_KNOWN,
     USUAL,
@@ -42,7 +30,11 @@ from kube_rdma.model.pools import Mode, PoolSpec
 
 _MACHINES = ("kata", "firecracker", "peer-pods")  # in names of classes, and in handlers
 _SANDBOXES = ("gvisor", "runsc")
-_FOR_PODS = (ANNOTATION, POD_NETWORKS, POD_NETWORKS_DEFINITION)
+_FOR_PODS = (
+    pod_requests.ANNOTATION,
+    pod_requests.POD_NETWORKS,
+    pod_requests.POD_NETWORKS_DEFINITION,
+)
 
 
 def networks_on_host(
@@ -53,11 +45,11 @@ def networks_on_host(
     attach/rules/requests refuses it where the agent is asked nevertheless.
     """
     del facts, settings
-    if not template.host_network or not names_networks(template.annotations):
+    if not template.host_network or not pod_requests.names_networks(template.annotations):
         return
     path = (
         networks.NETWORKS
-        if dict(template.annotations).get(ANNOTATION, "").strip()
+        if dict(template.annotations).get(pod_requests.ANNOTATION, "").strip()
         else networks.BLOCKS
     )
     yield Finding.of(
@@ -78,8 +70,8 @@ def sandboxed(
     Kata gives a guest PCI devices by VFIO (kata-containers docs/use-cases/using-SRIOV-and-kata.md);
     gVisor passes verbs on where runsc runs with --rdmaproxy (google/gvisor#13779, 2026-07).
     """
-    shares = [ask.resource for _, ask in asked(template, settings.shares)]
-    named = names_networks(template.annotations)
+    shares = [ask.resource for _, ask in share_rules.asked(template, settings.shares)]
+    named = pod_requests.names_networks(template.annotations)
     name = template.runtime_class
     if not name or not (shares or named):
         return
@@ -110,7 +102,7 @@ def requests(
     See kubernetes@v1.34 pkg/apis/core/validation, ValidateContainerResourceRequirements.
     """
     del facts
-    for container, ask in asked(template, settings.shares):
+    for container, ask in share_rules.asked(template, settings.shares):
         if not ask.limited:
             yield Finding.of(
                 "requests",
@@ -159,8 +151,8 @@ def findings(
 
     Where the pod asks for nothing of RDMA, only what it surely means otherwise is named.
     """
-    settings = with_shares(settings, offered(facts))
-    shares = any(True for _ in asked(template, settings.shares))
+    settings = share_rules.with_shares(settings, share_rules.offered(facts))
+    shares = any(True for _ in share_rules.asked(template, settings.shares))
     rules = (*RULES, *OF_ANY_POD) if shares or template.blocks or template.faults else OF_ANY_POD
     every = [*networks.unreadable(template)]
     every += [finding for rule in rules for finding in rule(template, facts, settings)]
@@ -182,10 +174,10 @@ def _host_network(
     """S0: warn of a pod without hostNetwork that asks for cards of the node's own network."""
     if template.host_network or not template.whole:
         return
-    for _, ask in asked(template, settings.shares):
-        pools = candidates(template, ask.resource, facts)
+    for _, ask in share_rules.asked(template, settings.shares):
+        pools = share_rules.candidates(template, ask.resource, facts)
         on_host = bool(pools) and all(pool.spec.host_network for pool in pools)
-        if on_host or matches(ask.resource, settings.on_host):
+        if on_host or share_rules.matches(ask.resource, settings.on_host):
             yield Finding.of(
                 "host-network",
                 ("spec", "hostNetwork"),
@@ -201,8 +193,8 @@ def _mgpu(
 ) -> Iterator[Finding]:
     """S1: RDMA and mGPU cannot be used together."""
     del facts
-    rdma = [ask.resource for _, ask in asked(template, settings.shares)]
-    for _, ask in asked(template, settings.mgpu) if rdma else ():
+    rdma = [ask.resource for _, ask in share_rules.asked(template, settings.shares)]
+    for _, ask in share_rules.asked(template, settings.mgpu) if rdma else ():
         yield Finding.of(
             "mgpu",
             ask.path,
@@ -234,7 +226,7 @@ def _gpu_in_shared_multi(
 ) -> Iterator[Finding]:
     """S1: shared-multi is not recommended with a GPU."""
     mode = _mode_in(settings.without_gpus, template, facts, settings)
-    for _, ask in asked(template, settings.gpus) if mode else ():
+    for _, ask in share_rules.asked(template, settings.gpus) if mode else ():
         yield Finding.of(
             "gpu-in-shared-multi",
             ask.path,
@@ -250,7 +242,7 @@ def _card_count(
 ) -> Iterator[Finding]:
     """S1: 2 or 4 cards for a container perform best."""
     del facts
-    for container, ask in asked(template, (settings.counted,)):
+    for container, ask in share_rules.asked(template, (settings.counted,)):
         if settings.advised and ask.count not in settings.advised:
             advised = " or ".join(map(str, settings.advised))
             yield Finding.of(
@@ -267,8 +259,8 @@ def _mode_in(
     modes: Sequence[Mode], template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
 ) -> Mode | None:
     """Return the one of `modes` which a share of the pod has on every node where it can run."""
-    for _, ask in asked(template, settings.shares):
-        mode = fixed_mode(template, ask.resource, facts)
+    for _, ask in share_rules.asked(template, settings.shares):
+        mode = share_rules.fixed_mode(template, ask.resource, facts)
         if mode in modes:
             return mode
     return None

@@ -10,15 +10,9 @@ from collections.abc import Iterator, Sequence
 from ipaddress import ip_interface
 
 from kube_base.frozen import replace
+from kube_rdma.attach.rules import settings as rules
 from kube_rdma.attach.rules.placement import link_of
 from kube_rdma.attach.rules.procedure import rdma_names
-from kube_rdma.attach.rules.settings import (
-    ANNOTATION,
-    NONE,
-    TOPOLOGY,
-    known_devices,
-    settings_files,
-)
 from kube_rdma.explain.rules.planning import PodPlan
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model.attach.attachment import AttachedInterface, GrantedShare, Plan, PodNic
@@ -211,14 +205,16 @@ def _names(made: Plan, nic: PodNic, plan: PodPlan) -> list[str]:
 
 def settings(evidence: PodEvidence, plan: PodPlan) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield by file its lines without comments; nothing where late binding writes none."""
-    asked = dict(evidence.template.annotations).get(ANNOTATION)
-    if asked == NONE:
+    asked = dict(evidence.template.annotations).get(rules.ANNOTATION)
+    if asked == rules.NONE:
         return
-    topology = TOPOLOGY if asked == TOPOLOGY else ""  # its text is not shown, only that it is named
+    topology = (
+        rules.TOPOLOGY if asked == rules.TOPOLOGY else ""
+    )  # its text is not shown, only that it is named
     groups = list(_used_by_container(evidence, plan))
     for container, used, fabric in groups:
         where = f" in {container}" if len(groups) > 1 and container else ""
-        for name, text in settings_files(used, fabric, topology).items():
+        for name, text in rules.settings_files(used, fabric, topology).items():
             if name in _FILES:
                 yield f"{_FILES[name]}{where}", tuple(text.splitlines()[1:])
 
@@ -253,7 +249,7 @@ def _used_by_container(
                 known = status.rdma_device if status else None
                 names = [known] if known else _names(one, nic, plan)
                 used_here += (_used(one.interface, status, nic, name) for name in names)
-        used_here += known_devices(
+        used_here += rules.known_devices(
             card for one in shares if one.resource not in networked for card in one.cards
         )
         fabric = next((fabrics.get(resource) for resource, _ in sorted(held)), None)

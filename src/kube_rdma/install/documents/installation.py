@@ -17,23 +17,7 @@ from typing import Any, Literal
 
 import yaml
 
-from kube_rdma.install.documents.values import (
-    FullName,
-    HostFolders,
-    InstalledAgent,
-    InstalledClaims,
-    InstalledController,
-    InstalledDefinitions,
-    InstalledImage,
-    InstalledLabeller,
-    InstalledMetrics,
-    InstalledNamespace,
-    InstalledNetworks,
-    InstalledPolicy,
-    InstalledPool,
-    InstalledRoles,
-    KubernetesVersion,
-)
+from kube_rdma.install.documents import values as documents
 from kube_rdma.lib.schema import LOOKAROUND
 from kube_rdma.lib.text.document import Document
 from kube_rdma.lib.text.faults import validate
@@ -73,64 +57,64 @@ class Installation(Typed):
     chart creates the namespace. openshift: binds the constraint privileged, and names no user.
     kubernetes: all others.
     """
-    kubernetes_version: KubernetesVersion = ""
+    kubernetes_version: documents.KubernetesVersion = ""
     """
     kubernetesVersion is the version of Kubernetes, in quotes. The chart and render leave out what
     it does not have, such as admission policies before 1.30. Empty: Helm asks the cluster, and
     render writes for the newest. Example: "1.28".
     """
-    fullname_override: FullName = ""
+    fullname_override: documents.FullName = ""
     """
     fullnameOverride is what the names of all objects begin with, in place of those of the preset.
     Every release with one of its own can share a namespace and a cluster with others. Set it when
     you install: a change replaces all objects. Example: rdma-a.
     """
-    image: InstalledImage = InstalledImage()
+    image: documents.InstalledImage = documents.InstalledImage()
     """image is the container image of everything that the chart deploys."""
-    namespace: InstalledNamespace = InstalledNamespace()
+    namespace: documents.InstalledNamespace = documents.InstalledNamespace()
     """namespace is the namespace of the installation."""
-    agent: InstalledAgent = InstalledAgent()
+    agent: documents.InstalledAgent = documents.InstalledAgent()
     """
     agent has the settings of the agents. One runs on each node and offers the node's cards as
     resources.
     """
-    controller: InstalledController = InstalledController()
+    controller: documents.InstalledController = documents.InstalledController()
     """
     controller has the settings of the controller, which works for the whole cluster. It keeps the
     addresses in order, evicts pods that have to restart, and writes the status of objects. With
     preset nvidia-operator it is the operator too.
     """
-    labeller: InstalledLabeller = InstalledLabeller()
+    labeller: documents.InstalledLabeller = documents.InstalledLabeller()
     """
     labeller is a second DaemonSet, which labels nodes for others that select them. See
     docs/labels.md.
     """
-    claims: InstalledClaims = InstalledClaims()
+    claims: documents.InstalledClaims = documents.InstalledClaims()
     """
     claims has the settings of dynamic resource allocation, by which pods ask for cards with
     ResourceClaims.
     """
-    roles: InstalledRoles = InstalledRoles()
+    roles: documents.InstalledRoles = documents.InstalledRoles()
     """
     roles are the roles for people. An administrator binds kube-rdma-view, kube-rdma-verify,
     kube-rdma-bandwidth-check and the Role of a doctor; the chart creates no bindings of them. With
     kube-rdma-aggregate-to-view and -edit, view and edit of Kubernetes take in kube-rdma's kinds;
     view takes in NetworkAttachmentDefinitions too.
     """
-    pools: Many[InstalledPool] = ()
+    pools: Many[documents.InstalledPool] = ()
     """pools lists the IPPools that Helm creates when it installs; an upgrade does not change them.
     Preset vke needs one named rdma for RoCE. Example:
     [{name: rdma, spec: {ranges: [{subnet: 10.0.0.0/24}]}}].
     """
-    networks: InstalledNetworks = InstalledNetworks()
+    networks: documents.InstalledNetworks = documents.InstalledNetworks()
     """networks are NetworkAttachmentDefinitions by rail. See docs/networks.md."""
-    crds: InstalledDefinitions = InstalledDefinitions()
+    crds: documents.InstalledDefinitions = documents.InstalledDefinitions()
     """crds are the custom resource definitions (CRDs). Uninstalling keeps them."""
-    admission: InstalledPolicy = InstalledPolicy()
+    admission: documents.InstalledPolicy = documents.InstalledPolicy()
     """admission has the settings of what the API server checks of agents and of pods."""
-    metrics: InstalledMetrics = InstalledMetrics()
+    metrics: documents.InstalledMetrics = documents.InstalledMetrics()
     """metrics has the settings for Prometheus and Grafana. See docs/metrics.md."""
-    host: HostFolders = HostFolders()
+    host: documents.HostFolders = documents.HostFolders()
     """
     host has the folders of the nodes. Set what differs from your distribution, see docs/agent.md.
     """

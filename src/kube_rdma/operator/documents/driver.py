@@ -16,16 +16,7 @@ from pydantic import AfterValidator, ConfigDict, Field
 from kube_rdma.lib.text.document import Path, name, shown
 from kube_rdma.lib.text.faults import Slip, slips
 from kube_rdma.lib.text.typed import Many, Typed
-from kube_rdma.model.operator import (
-    CONTAINERS,
-    CONTRACTS,
-    ComponentImage,
-    DrainPolicy,
-    PolicyDriver,
-    PolicyNote,
-    UpgradePolicy,
-    contract_of,
-)
+from kube_rdma.model import operator as model
 
 # Notes about fields of a NicClusterPolicy that have no effect, and what to do instead.
 
@@ -55,12 +46,12 @@ _REMEDIES: Mapping[Path, str] = {
 }
 
 
-def note(path: Path, sentence: str, remedy: str = "") -> PolicyNote:
+def note(path: Path, sentence: str, remedy: str = "") -> model.PolicyNote:
     """Return a note about the field at `path` below spec."""
-    return PolicyNote(path, f"{name(('spec', *path))} {sentence}", remedy)
+    return model.PolicyNote(path, f"{name(('spec', *path))} {sentence}", remedy)
 
 
-def without_effect(spec: Typed) -> Iterator[PolicyNote]:
+def without_effect(spec: Typed) -> Iterator[model.PolicyNote]:
     """Yield a note for each field that no model has."""
     for path in _unknown(spec, ()):
         yield note(path, "has no effect", _REMEDIES.get(path, "Remove it"))
@@ -158,7 +149,7 @@ def requirements(
 
 def resource_notes(
     path: Path, sections: Sequence[ResourcesSection], containers: Sequence[str]
-) -> Iterator[PolicyNote]:
+) -> Iterator[model.PolicyNote]:
     """Yield a note for each entry about an unknown container, or about one named before."""
     named: list[ResourcesSection] = []
     for index, section in enumerate(sections):
@@ -419,10 +410,10 @@ class PolicyAffinity(OpenSection):
     """
 
 
-def driver(section: DriverSection, image: ComponentImage) -> PolicyDriver:
+def driver(section: DriverSection, image: model.ComponentImage) -> model.PolicyDriver:
     """Return the driver that a section describes, with its image."""
     entries = (each.model_dump(by_alias=True, exclude_none=True) for each in section.env)
-    return PolicyDriver(
+    return model.PolicyDriver(
         image,
         tuple(entries),
         section.termination_grace_period_seconds,
@@ -434,18 +425,20 @@ def driver(section: DriverSection, image: ComponentImage) -> PolicyDriver:
                 "readinessProbe": section.readiness_probe,
             }
         ),
-        requirements(section.container_resources, CONTAINERS),
+        requirements(section.container_resources, model.CONTAINERS),
     )
 
 
-def upgrades(section: UpgradeSection | None) -> UpgradePolicy:
+def upgrades(section: UpgradeSection | None) -> model.UpgradePolicy:
     """Return how drivers are upgraded; a section that is left out has the defaults."""
     section = section or UpgradeSection.model_validate({})
     wait, drain = section.wait_for_completion, section.drain
-    return UpgradePolicy(
+    return model.UpgradePolicy(
         section.auto_upgrade,
         section.max_parallel_upgrades,
-        DrainPolicy(drain.pod_selector, drain.force, drain.delete_empty_dir, drain.timeout_seconds)
+        model.DrainPolicy(
+            drain.pod_selector, drain.force, drain.delete_empty_dir, drain.timeout_seconds
+        )
         if drain and drain.enable
         else None,
         wait.pod_selector if wait else "",
@@ -460,14 +453,19 @@ def affinity(section: PolicyAffinity | None) -> dict[str, Any] | None:
     return {_REQUIRED: required}
 
 
-def driver_notes(section: DriverSection, image: ComponentImage) -> Iterator[PolicyNote]:
+def driver_notes(section: DriverSection, image: model.ComponentImage) -> Iterator[model.PolicyNote]:
     """Yield notes about the section's own fields."""
-    if section.force_precompiled and not (contract_of(image).kernel_form and not image.digest):
+    if section.force_precompiled and not (
+        model.contract_of(image).kernel_form and not image.digest
+    ):
         why, remedy = "a digest is one image for all kernels", "Write a tag, or remove it"
         if not image.digest:
-            why, remedy = f"only images of {CONTRACTS[-1].releases} have such tags", "Remove it"
+            why, remedy = (
+                f"only images of {model.CONTRACTS[-1].releases} have such tags",
+                "Remove it",
+            )
         yield note(("ofedDriver", "forcePrecompiled"), f"has no effect: {why}", remedy)
-    yield from resource_notes(("ofedDriver",), section.container_resources, CONTAINERS)
+    yield from resource_notes(("ofedDriver",), section.container_resources, model.CONTAINERS)
     policy = section.upgrade_policy or UpgradeSection.model_validate({})
     base: Path = ("ofedDriver", "upgradePolicy")
     if policy.drain and policy.drain.enable and not policy.auto_upgrade:

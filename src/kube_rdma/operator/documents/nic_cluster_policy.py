@@ -17,22 +17,14 @@ from kube_base.frozen import Frozen
 from kube_rdma.lib.text.document import Document, of_json
 from kube_rdma.lib.text.faults import validate
 from kube_rdma.lib.text.typed import Many, OfPrograms, Typed
-from kube_rdma.model import operator
-from kube_rdma.model.kubernetes import (
-    NOT_OBSERVED,
-    Condition,
-    StatusPart,
-    condition,
-    observed,
-    stalled,
-)
+from kube_rdma.model import kubernetes, operator
 from kube_rdma.operator.documents import driver
 from kube_rdma.pools.documents import config
 
 # The status of a NicClusterPolicy: the fields and values of 0.1.0, and standard conditions.
 
 
-class AppliedStateEntry(StatusPart):
+class AppliedStateEntry(kubernetes.StatusPart):
     """The state of one part."""
 
     name: str
@@ -47,10 +39,10 @@ class AppliedStateEntry(StatusPart):
     """message is what the part still lacks. Empty: nothing."""
 
 
-class NicClusterPolicyStatus(StatusPart):
+class NicClusterPolicyStatus(kubernetes.StatusPart):
     """The state of the whole policy."""
 
-    observed_generation: int = NOT_OBSERVED
+    observed_generation: int = kubernetes.NOT_OBSERVED
     """observedGeneration is metadata.generation of the policy that this status is about. -1: no
     operator has looked at the policy.
     """
@@ -67,7 +59,7 @@ class NicClusterPolicyStatus(StatusPart):
     """appliedStates is a list of the parts of the policy with the state of each. Empty: state is
     error, or the policy is being deleted.
     """
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[kubernetes.Condition, ...] = ()
     """conditions is a list of conditions. Ready is the whole policy; OFEDDriverReady,
     RDMASharedDevicePluginReady, SRIOVDevicePluginReady and NVPeerDriverReady are its parts.
     DriversCurrent says whether drivers still change, FieldsIgnored which fields have no effect.
@@ -112,28 +104,32 @@ def policy_status(
         applied_states=tuple(
             AppliedStateEntry(part.component, part.state, part.message) for part in verdict.parts
         ),
-        conditions=observed(_conditions(old.conditions if old else (), verdict, now), generation),
+        conditions=kubernetes.observed(
+            _conditions(old.conditions if old else (), verdict, now), generation
+        ),
     )
 
 
 def _conditions(
-    old: tuple[Condition, ...], verdict: PolicyVerdict, now: str
-) -> Iterator[Condition]:
+    old: tuple[kubernetes.Condition, ...], verdict: PolicyVerdict, now: str
+) -> Iterator[kubernetes.Condition]:
     """Yield Ready, Stalled, one condition for each wanted part, DriversCurrent, FieldsIgnored."""
     ready = verdict.state is operator.AppliedState.READY
     words = (_READY_REASONS[verdict.state], verdict.reason)
-    yield condition(old, now, "Ready", ready, words)
-    yield from stalled(old, now, words if verdict.stalled else None)
+    yield kubernetes.condition(old, now, "Ready", ready, words)
+    yield from kubernetes.stalled(old, now, words if verdict.stalled else None)
     for part in verdict.parts:
         if part.state is not operator.AppliedState.IGNORE:
             ready = part.state is operator.AppliedState.READY
             words = (part.reason, part.message)
-            yield condition(old, now, _CONDITIONS[part.component], ready, words)
+            yield kubernetes.condition(old, now, _CONDITIONS[part.component], ready, words)
     if verdict.upgrade:
         words = (verdict.upgrade.reason, verdict.upgrade.message)
-        yield condition(old, now, "DriversCurrent", verdict.upgrade.current, words)
+        yield kubernetes.condition(old, now, "DriversCurrent", verdict.upgrade.current, words)
     if verdict.notes:
-        yield condition(old, now, "FieldsIgnored", True, ("NotSupported", "; ".join(verdict.notes)))
+        yield kubernetes.condition(
+            old, now, "FieldsIgnored", True, ("NotSupported", "; ".join(verdict.notes))
+        )
 
 
 _PLUGIN_SPELLINGS = ("devicePlugin", "rdmaSharedDevicePlugin")

@@ -12,22 +12,9 @@ from shlex import quote
 
 from kube_rdma.attach.rules.addresses import default_routes
 from kube_rdma.lib.phrases import listed
+from kube_rdma.model import reports as model
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.kubernetes import NodeState
-from kube_rdma.model.reports import (
-    AddressPool,
-    ClusterEvent,
-    ClusterFacts,
-    ClusterHealth,
-    NodePolicyState,
-    NodeReport,
-    PolicyState,
-    ProgramPod,
-    ProgramRole,
-    ProgramTemplate,
-    WaitingPod,
-    Workload,
-)
 
 # Findings of single nodes: their agents, their reports, their Events.
 
@@ -52,7 +39,7 @@ _STANDING = {
 }
 
 
-def node_findings(facts: ClusterFacts) -> Iterator[Finding]:
+def node_findings(facts: model.ClusterFacts) -> Iterator[Finding]:
     """Yield the findings of each node, in the order of their names."""
     pods, reports = facts.agents, facts.reports or {}
     nodes = {node.name: node for node in facts.nodes or ()}
@@ -79,7 +66,9 @@ def _kubelet(node: NodeState) -> Iterator[Finding]:
         )
 
 
-def _agent(name: str, facts: ClusterFacts, pods: tuple[ProgramPod, ...]) -> Iterator[Finding]:
+def _agent(
+    name: str, facts: model.ClusterFacts, pods: tuple[model.ProgramPod, ...]
+) -> Iterator[Finding]:
     about = f"node/{name}"
     for pod in pods:
         if not pod.ready:
@@ -91,7 +80,9 @@ def _agent(name: str, facts: ClusterFacts, pods: tuple[ProgramPod, ...]) -> Iter
                 remedy = "Push the image, or name in image.repository and image.tag one that the "
                 remedy += f"nodes can pull; {describe} has the rest"
             yield Finding.of("AgentNotReady", about, sentence, remedy)
-    if facts.pods is None or not any(w.role is ProgramRole.AGENT for w in facts.workloads or ()):
+    if facts.pods is None or not any(
+        w.role is model.ProgramRole.AGENT for w in facts.workloads or ()
+    ):
         return
     reporting = {w.title for w in facts.workloads or () if w.reports}
     writes = any(pod.workload in reporting for pod in pods)
@@ -108,7 +99,7 @@ def _agent(name: str, facts: ClusterFacts, pods: tuple[ProgramPod, ...]) -> Iter
         )
 
 
-def _no_report(name: str, pods: Iterable[ProgramPod]) -> Iterator[Finding]:
+def _no_report(name: str, pods: Iterable[model.ProgramPod]) -> Iterator[Finding]:
     """Yield agents that should report and do not; one that is not ready has a finding already."""
     for pod in pods:
         if pod.ready:
@@ -121,7 +112,7 @@ def _no_report(name: str, pods: Iterable[ProgramPod]) -> Iterator[Finding]:
             )
 
 
-def _report(name: str, report: NodeReport | None) -> Iterator[Finding]:
+def _report(name: str, report: model.NodeReport | None) -> Iterator[Finding]:
     if report is None:
         return
     about = f"node/{name}"
@@ -150,7 +141,7 @@ def _report(name: str, report: NodeReport | None) -> Iterator[Finding]:
         yield Finding.of("ModeChangePending", about, pending.sentence, remedy, Severity.ADVICE)
 
 
-def _shares(node: NodeState, report: NodeReport) -> Iterator[Finding]:
+def _shares(node: NodeState, report: model.NodeReport) -> Iterator[Finding]:
     """Yield resources of which the kubelet counts other healthy shares than the agent."""
     allocatable = dict(node.allocatable)
     for pool in report.pools:
@@ -165,7 +156,7 @@ def _shares(node: NodeState, report: NodeReport) -> Iterator[Finding]:
             )
 
 
-def _empty(reports: Mapping[str, NodeReport]) -> Iterator[Finding]:
+def _empty(reports: Mapping[str, model.NodeReport]) -> Iterator[Finding]:
     """Yield resources of which no node has a card: selectors name none, or nodes are to come.
 
     A node without cards of a pool is as it should be, while another one has some.
@@ -184,7 +175,7 @@ def _empty(reports: Mapping[str, NodeReport]) -> Iterator[Finding]:
         yield Finding.of("NoCards", "", sentence, remedy, Severity.ADVICE)
 
 
-def _spare(report: NodeReport) -> list[str]:
+def _spare(report: model.NodeReport) -> list[str]:
     """Return cards of the node that no pool has, with their interfaces."""
     unused = (card for card in report.cards if not card.resources and not card.gone)
     return [
@@ -193,7 +184,7 @@ def _spare(report: NodeReport) -> list[str]:
     ]
 
 
-def _versions(reports: Mapping[str, NodeReport]) -> Iterator[Finding]:
+def _versions(reports: Mapping[str, model.NodeReport]) -> Iterator[Finding]:
     """Yield nodes whose agent is of another version than that of most."""
     versions: dict[str, list[str]] = {}
     for name, report in sorted(reports.items()):
@@ -210,9 +201,9 @@ def _versions(reports: Mapping[str, NodeReport]) -> Iterator[Finding]:
             )
 
 
-def _standing(events: tuple[ClusterEvent, ...]) -> Iterator[Finding]:
+def _standing(events: tuple[model.ClusterEvent, ...]) -> Iterator[Finding]:
     """Yield troubles of which agents told in Events, as far as they stand."""
-    last: dict[tuple[str, str], ClusterEvent] = {}
+    last: dict[tuple[str, str], model.ClusterEvent] = {}
     for event in events:
         key = (event.name, event.reason)
         if event.kind == "Node" and (key not in last or last[key].last <= event.last):
@@ -231,7 +222,7 @@ def _standing(events: tuple[ClusterEvent, ...]) -> Iterator[Finding]:
 _OURS = ("kube-rdma", "rdma")  # words of an error of a sandbox that tell whose it is
 
 
-def resources(facts: ClusterFacts) -> Mapping[str, int]:
+def resources(facts: model.ClusterFacts) -> Mapping[str, int]:
     """Return the resources of all pools, with the healthy shares of all nodes."""
     healthy: dict[str, int] = {}
     for report in (facts.reports or {}).values():
@@ -240,7 +231,7 @@ def resources(facts: ClusterFacts) -> Mapping[str, int]:
     return healthy
 
 
-def pod_findings(facts: ClusterFacts) -> Iterator[Finding]:
+def pod_findings(facts: model.ClusterFacts) -> Iterator[Finding]:
     """Yield each pod that waits for something of kube-rdma's, with the last Event about it."""
     words = _last_words(facts.events or ())
     ours = resources(facts)
@@ -251,7 +242,7 @@ def pod_findings(facts: ClusterFacts) -> Iterator[Finding]:
         yield from _networks(pod, words)
 
 
-def _last_words(events: Collection[ClusterEvent]) -> Mapping[tuple[str, str, str], str]:
+def _last_words(events: Collection[model.ClusterEvent]) -> Mapping[tuple[str, str, str], str]:
     """Return the last note about each pod, by namespace, name and reason."""
     notes: dict[tuple[str, str, str], str] = {}
     for event in sorted(events, key=lambda each: each.last):
@@ -261,7 +252,7 @@ def _last_words(events: Collection[ClusterEvent]) -> Mapping[tuple[str, str, str
 
 
 def _short_of_shares(
-    pod: WaitingPod,
+    pod: model.WaitingPod,
     words: Mapping[tuple[str, str, str], str],
     ours: Mapping[str, int],
     others: Collection[str],
@@ -285,7 +276,9 @@ def _short_of_shares(
     yield Finding.of("PodWaitsForShares", f"pod/{pod.title}", sentence, remedy)
 
 
-def _networks(pod: WaitingPod, words: Mapping[tuple[str, str, str], str]) -> Iterator[Finding]:
+def _networks(
+    pod: model.WaitingPod, words: Mapping[tuple[str, str, str], str]
+) -> Iterator[Finding]:
     """Yield a pod whose sandbox fails for its networks."""
     note = words.get((pod.namespace, pod.name, "NetworksRefused"), "")
     if not note:
@@ -308,7 +301,7 @@ _PLAIN = (
 )
 
 
-def findings(facts: ClusterFacts) -> tuple[Finding, ...]:
+def findings(facts: model.ClusterFacts) -> tuple[Finding, ...]:
     """Return all findings, errors first: of programs, policies, nodes, addresses, pods."""
     every = (
         *_programs(facts),
@@ -323,19 +316,19 @@ def findings(facts: ClusterFacts) -> tuple[Finding, ...]:
     return tuple(sorted(every, key=lambda one: not one.is_error))
 
 
-def health(facts: ClusterFacts, wrong: Sequence[Finding]) -> ClusterHealth:
+def health(facts: model.ClusterFacts, wrong: Sequence[Finding]) -> model.ClusterHealth:
     """Return the cluster's health; a part that was not read hides problems, never finds some."""
     if any(one.is_error for one in wrong):
-        return ClusterHealth.PROBLEMS
+        return model.ClusterHealth.PROBLEMS
     if facts.is_blind or facts.is_unreported:
-        return ClusterHealth.UNKNOWN
-    return ClusterHealth.HEALTHY
+        return model.ClusterHealth.UNKNOWN
+    return model.ClusterHealth.HEALTHY
 
 
-def _programs(facts: ClusterFacts) -> Iterator[Finding]:
+def _programs(facts: model.ClusterFacts) -> Iterator[Finding]:
     if facts.workloads is None:
         return
-    agents = [w for w in facts.workloads if w.role is ProgramRole.AGENT]
+    agents = [w for w in facts.workloads if w.role is model.ProgramRole.AGENT]
     if not agents:
         yield Finding.of(
             "NoAgent",
@@ -345,7 +338,7 @@ def _programs(facts: ClusterFacts) -> Iterator[Finding]:
         )
     for workload in facts.workloads:
         yield from _workload(workload)
-    if not any(w.role is ProgramRole.CONTROLLER for w in facts.workloads):
+    if not any(w.role is model.ProgramRole.CONTROLLER for w in facts.workloads):
         names = [f"IPPool {each.name}" for each in facts.pools or ()]
         names += [f"NicClusterPolicy {each.title}" for each in facts.policies or ()]
         names += [f"NodePolicy {each.name}" for each in facts.node_policies or ()]
@@ -358,9 +351,9 @@ def _programs(facts: ClusterFacts) -> Iterator[Finding]:
             )
 
 
-def _workload(workload: Workload) -> Iterator[Finding]:
+def _workload(workload: model.Workload) -> Iterator[Finding]:
     """Yield a DaemonSet on no node, a controller without a pod, an update under way."""
-    is_agent = workload.role is ProgramRole.AGENT
+    is_agent = workload.role is model.ProgramRole.AGENT
     kind = "daemonset" if is_agent else "deployment"
     about = f"{kind}/{workload.title}"
     space, name = quote(workload.namespace), quote(workload.name)
@@ -390,7 +383,7 @@ def _workload(workload: Workload) -> Iterator[Finding]:
         )
 
 
-def _policies(policies: Sequence[PolicyState]) -> Iterator[Finding]:
+def _policies(policies: Sequence[model.PolicyState]) -> Iterator[Finding]:
     for policy in policies:
         about = f"nicclusterpolicy/{policy.title}"
         if "/" not in policy.title and not policy.ours:
@@ -417,7 +410,7 @@ def _policies(policies: Sequence[PolicyState]) -> Iterator[Finding]:
             )
 
 
-def _node_policies(policies: Sequence[NodePolicyState]) -> Iterator[Finding]:
+def _node_policies(policies: Sequence[model.NodePolicyState]) -> Iterator[Finding]:
     """Yield refused policies as errors; one that waits, or selects no node, may be meant so."""
     for policy in policies:
         about = f"nodepolicy/{policy.name}"
@@ -438,7 +431,7 @@ def _node_policies(policies: Sequence[NodePolicyState]) -> Iterator[Finding]:
             yield Finding.of("PolicyPending", about, policy.message, remedy, Severity.ADVICE)
 
 
-def _pools(pools: Sequence[AddressPool]) -> Iterator[Finding]:
+def _pools(pools: Sequence[model.AddressPool]) -> Iterator[Finding]:
     for pool in pools:
         about = f"ippool/{pool.name}"
         if pool.broken:
@@ -456,9 +449,9 @@ def _pools(pools: Sequence[AddressPool]) -> Iterator[Finding]:
             yield Finding.of("AddressPoolNearlyFull", about, pool.scarce, remedy)
 
 
-def _advice(facts: ClusterFacts) -> Iterator[Finding]:
+def _advice(facts: model.ClusterFacts) -> Iterator[Finding]:
     """Yield what is missing and not needed now."""
-    agents = [w for w in facts.workloads or () if w.role is ProgramRole.AGENT]
+    agents = [w for w in facts.workloads or () if w.role is model.ProgramRole.AGENT]
     if "NodeReport" in facts.missing:
         yield Finding.of(
             "ReportsNotInstalled",
@@ -485,7 +478,7 @@ _COMMAND = "kube-rdma"
 _MARK = "rdma"  # an image that was pushed under another name still has it in its arguments' company
 
 
-def program_role(template: ProgramTemplate) -> ProgramRole | None:
+def program_role(template: model.ProgramTemplate) -> model.ProgramRole | None:
     """Return the program that a container runs, None when it is another's.
 
     Without words the image's own are run, which is the agent: so seeds S2 and S3 start it.
@@ -496,17 +489,17 @@ def program_role(template: ProgramTemplate) -> ProgramRole | None:
         if not words:
             return None
     elif not words and _COMMAND in template.image:
-        return ProgramRole.AGENT
+        return model.ProgramRole.AGENT
     elif _MARK not in template.image + template.workload:
         return None
-    return next((role for role in ProgramRole if words[:1] == (role.value,)), None)
+    return next((role for role in model.ProgramRole if words[:1] == (role.value,)), None)
 
 
-def serves_cards(template: ProgramTemplate) -> bool:
+def serves_cards(template: model.ProgramTemplate) -> bool:
     """Decide whether a container is an agent with a node's cards; one that only labels has none."""
     words = template.words
     is_labeller = says(words, "--role", "node") and not says(words, "--role", "plugin")
-    return program_role(template) is ProgramRole.AGENT and not is_labeller
+    return program_role(template) is model.ProgramRole.AGENT and not is_labeller
 
 
 def says(words: Sequence[str], option: str, value: str = "") -> bool:

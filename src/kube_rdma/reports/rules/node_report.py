@@ -13,29 +13,12 @@ from kube_base.frozen import Frozen
 from kube_base.natural import natural
 from kube_rdma.attach.rules.plan import leads_pod
 from kube_rdma.lib.phrases import listed
+from kube_rdma.model import pools as pool_model
+from kube_rdma.model import reports as model
 from kube_rdma.model.attach.attachment import Attachment
 from kube_rdma.model.card import Card, CardId, Netdev
 from kube_rdma.model.device import PortState
 from kube_rdma.model.measures import figure_text
-from kube_rdma.model.pools import (
-    ClusterNodePolicy,
-    FunctionsPlan,
-    PolicyAtNode,
-    Pool,
-    Serving,
-    ShareId,
-)
-from kube_rdma.model.reports import (
-    CardState,
-    ClusterFacts,
-    GridCard,
-    GridRow,
-    NodeReport,
-    PendingMode,
-    ReportedCard,
-    ReportedPool,
-    ReportedPort,
-)
 from kube_rdma.model.survey import Survey
 from kube_rdma.pools.rules.condition import CardsState
 from kube_rdma.pools.rules.node_health import NodeVerdict
@@ -57,20 +40,22 @@ class AgentLook(Frozen):
     pending: Sequence[PendingPool] = ()
     refusals: Sequence[str] = ()
     overlaps: Sequence[str] = ()  # of policies
-    policies: Sequence[ClusterNodePolicy] = ()  # those that this look was to meet
-    plan: FunctionsPlan = FunctionsPlan()
+    policies: Sequence[pool_model.ClusterNodePolicy] = ()  # those that this look was to meet
+    plan: pool_model.FunctionsPlan = pool_model.FunctionsPlan()
     rails: int = 0
-    plugin_shares: Mapping[str, Collection[ShareId]] | None = None  # held; None: nobody can tell
+    # Held ones; None: nobody can tell.
+    plugin_shares: Mapping[str, Collection[pool_model.ShareId]] | None = None
     attachments: Sequence[Attachment] = ()
-    served: tuple[Pool, ...] | None = None  # as the kubelet hears of them; None: as they are
+    # As the kubelet hears of them; None: as they are.
+    served: tuple[pool_model.Pool, ...] | None = None
 
     @property
-    def listed(self) -> tuple[Pool, ...]:
+    def listed(self) -> tuple[pool_model.Pool, ...]:
         """Return the pools as the kubelet hears of them."""
         return self.verdict.pools if self.served is None else self.served
 
 
-def node_report(look: AgentLook) -> NodeReport:
+def node_report(look: AgentLook) -> model.NodeReport:
     """Return the report of a look; where room is short, ill cards come first."""
     resources = _resources(look.verdict.pools)
     members = {card.id: card for pool in look.verdict.pools for card in pool.cards}
@@ -79,7 +64,7 @@ def node_report(look: AgentLook) -> NodeReport:
         for card in members.values()
     ]
     reported += [  # cards that pools had and that are gone
-        ReportedCard(name, look.cards.cards[name].name, reasons=(why,), gone=True)
+        model.ReportedCard(name, look.cards.cards[name].name, reasons=(why,), gone=True)
         for name, why in look.cards.wrong.items()
         if name not in members
     ]
@@ -92,13 +77,14 @@ def node_report(look: AgentLook) -> NodeReport:
     rejected = [card for card in others if card.reasons]
     important = sorted((*reported, *usable), key=lambda card: (not card.reasons, card.id))
     kept = sorted(important[:MOST_CARDS], key=lambda card: card.id)
-    return NodeReport(
+    return model.NodeReport(
         version=look.version,
         cards=tuple(kept),
         rejected=tuple(rejected[:_REJECTED]),
         pools=tuple(_pool(pool) for pool in look.listed),
         pending=tuple(
-            PendingMode(each.wanted.resource, each.wanted.mode, str(each)) for each in look.pending
+            model.PendingMode(each.wanted.resource, each.wanted.mode, str(each))
+            for each in look.pending
         ),
         refusals=tuple(sorted(look.refusals)),
         troubles=tuple(
@@ -117,7 +103,7 @@ def node_report(look: AgentLook) -> NodeReport:
     )
 
 
-def _policies(look: AgentLook) -> tuple[PolicyAtNode, ...]:
+def _policies(look: AgentLook) -> tuple[pool_model.PolicyAtNode, ...]:
     """Return the outcome of each policy; a pool is recognized by the place it was read at."""
     verdict, plan = look.verdict, look.plan
     taken = {pool.spec.resource: pool.spec.source for pool in verdict.pools}
@@ -128,7 +114,7 @@ def _policies(look: AgentLook) -> tuple[PolicyAtNode, ...]:
     return at_node(look.policies, taken, refused, (*waits, *plan.waiting))
 
 
-def _resources(pools: Sequence[Pool]) -> Mapping[CardId, tuple[str, ...]]:
+def _resources(pools: Sequence[pool_model.Pool]) -> Mapping[CardId, tuple[str, ...]]:
     """Return the resources of each card that is in a pool."""
     names: dict[CardId, tuple[str, ...]] = {}
     for pool in pools:
@@ -145,9 +131,9 @@ def _reasons(card: Card, state: CardsState) -> tuple[str, ...]:
 
 def _reported(
     look: AgentLook, card: Card, resources: tuple[str, ...], reasons: Sequence[str]
-) -> ReportedCard:
+) -> model.ReportedCard:
     ports = (
-        ReportedPort(
+        model.ReportedPort(
             device.name,
             port.number,
             port.state.value,
@@ -160,7 +146,7 @@ def _reported(
     )
     netdevs = interfaces(card, look.survey.functions)
     uses = [netdev.use for netdev in netdevs if netdev.use]
-    return ReportedCard(
+    return model.ReportedCard(
         card.id,
         card.name,
         resources,
@@ -182,22 +168,22 @@ def _carried(netdev: Netdev) -> Iterator[str]:
         yield f"routes to {listed(netdev.use.beyond)} lead through {netdev.name}"
 
 
-def _pool(pool: Pool) -> ReportedPool:
+def _pool(pool: pool_model.Pool) -> model.ReportedPool:
     healthy = sum(share.healthy for share in pool.shares)
-    return ReportedPool(
+    return model.ReportedPool(
         pool.spec.resource,
         pool.spec.mode.value,
         len(pool.shares),
         healthy,
         len(pool.cards),
-        Serving.CLAIMS.value if pool.spec.serve is Serving.CLAIMS else "",
+        pool_model.Serving.CLAIMS.value if pool.spec.serve is pool_model.Serving.CLAIMS else "",
     )
 
 
 # The grid that `kube-rdma status --svg` draws.
 
 
-def card_grid(facts: ClusterFacts) -> tuple[GridRow, ...]:
+def card_grid(facts: model.ClusterFacts) -> tuple[model.GridRow, ...]:
     """Return a row for each node that has an agent or a report, in the order of their names."""
     reports = facts.reports or {}
     names = {node.name for node in facts.nodes or ()} | reports.keys() | facts.agents.keys()
@@ -205,14 +191,14 @@ def card_grid(facts: ClusterFacts) -> tuple[GridRow, ...]:
     return tuple(_row(facts, name, reports.get(name)) for name in sorted(ours, key=natural))
 
 
-def _row(facts: ClusterFacts, node: str, report: NodeReport | None) -> GridRow:
+def _row(facts: model.ClusterFacts, node: str, report: model.NodeReport | None) -> model.GridRow:
     why = _silence(facts, node, report)
     pooled = report.pooled if report else ()
     cards = sorted(pooled, key=lambda card: card.id)
-    return GridRow(node, tuple(_card(card, why) for card in cards), why)
+    return model.GridRow(node, tuple(_card(card, why) for card in cards), why)
 
 
-def _silence(facts: ClusterFacts, node: str, report: NodeReport | None) -> str:
+def _silence(facts: model.ClusterFacts, node: str, report: model.NodeReport | None) -> str:
     """Return why nobody tells of the node's cards now, "" where its agent does."""
     agents = facts.agents.get(node, ())
     ready = {one.name: one.ready for one in facts.nodes or ()}
@@ -223,15 +209,15 @@ def _silence(facts: ClusterFacts, node: str, report: NodeReport | None) -> str:
     return "" if report else "no report"
 
 
-def _card(card: ReportedCard, silence: str) -> GridCard:
+def _card(card: model.ReportedCard, silence: str) -> model.GridCard:
     if silence:
-        return GridCard(card.name, CardState.UNSEEN, silence)
+        return model.GridCard(card.name, model.CardState.UNSEEN, silence)
     if card.gone:
-        return GridCard(card.name, CardState.GONE, next(iter(card.reasons), ""))
+        return model.GridCard(card.name, model.CardState.GONE, next(iter(card.reasons), ""))
     if card.reasons:
-        return GridCard(card.name, CardState.ILL, card.reasons[0])
+        return model.GridCard(card.name, model.CardState.ILL, card.reasons[0])
     for port in card.ports:
         if port.state != PortState.ACTIVE:
             down = f"port {port.number} of {port.device} is {port.state}"
-            return GridCard(card.name, CardState.PORT_DOWN, down)
-    return GridCard(card.name, CardState.WELL)
+            return model.GridCard(card.name, model.CardState.PORT_DOWN, down)
+    return model.GridCard(card.name, model.CardState.WELL)

@@ -15,16 +15,7 @@ from kube_base.errors import Refused
 from kube_base.frozen import Frozen
 from kube_rdma.claims.rules.cel.evaluate import Selectors
 from kube_rdma.claims.rules.verdicts import judge, objections
-from kube_rdma.model.claims.claim import (
-    ClaimName,
-    ClaimNode,
-    ClaimOutcome,
-    ClaimRequest,
-    ClaimWorld,
-    DeviceClass,
-    RequestChoices,
-    ResourceClaim,
-)
+from kube_rdma.model.claims import claim as model
 from kube_rdma.model.claims.devices import ResourceSlice
 from kube_rdma.model.kubernetes import quantity
 
@@ -78,36 +69,36 @@ def amounts(manifest: Mapping[str, Any]) -> dict[str, int]:
 
 
 def claims_for(
-    resource: str, count: int, classes: Iterable[DeviceClass]
-) -> tuple[ResourceClaim, ...]:
+    resource: str, count: int, classes: Iterable[model.DeviceClass]
+) -> tuple[model.ResourceClaim, ...]:
     """Return the claims that the scheduler makes for an extended resource, one for each class."""
     named = (one.name for one in classes if resource in (one.resource, _OF_CLASS + one.name))
-    requests = ((name, ClaimRequest("card", name, count=count)) for name in named)
+    requests = ((name, model.ClaimRequest("card", name, count=count)) for name in named)
     return tuple(
-        ResourceClaim(ClaimName("", name, ""), (RequestChoices("card", (one,)),))
+        model.ResourceClaim(model.ClaimName("", name, ""), (model.RequestChoices("card", (one,)),))
         for name, one in requests
     )
 
 
 def unmet(
-    claims: Sequence[ResourceClaim],
-    node: ClaimNode,
-    classes: tuple[DeviceClass, ...],
+    claims: Sequence[model.ResourceClaim],
+    node: model.ClaimNode,
+    classes: tuple[model.DeviceClass, ...],
     slices: tuple[ResourceSlice, ...],
     selectors: Selectors,
 ) -> tuple[str, ...]:
     """Return for each claim why this node never meets it, empty for one that it may meet."""
     near = tuple(one for one in slices if (one.spec.node_name or node.name) == node.name)
     return tuple(
-        _why(ClaimWorld(claim, (node,), classes, near), node, selectors) for claim in claims
+        _why(model.ClaimWorld(claim, (node,), classes, near), node, selectors) for claim in claims
     )
 
 
-def _why(world: ClaimWorld, node: ClaimNode, selectors: Selectors) -> str:
+def _why(world: model.ClaimWorld, node: model.ClaimNode, selectors: Selectors) -> str:
     verdict = judge(world, node, selectors)
-    if verdict.outcome in (ClaimOutcome.MET, ClaimOutcome.NOT_JUDGED):
+    if verdict.outcome in (model.ClaimOutcome.MET, model.ClaimOutcome.NOT_JUDGED):
         return ""
-    if verdict.outcome is ClaimOutcome.REFUSED:
+    if verdict.outcome is model.ClaimOutcome.REFUSED:
         return verdict.why
     if not verdict.devices:
         return "no driver offers a device to it"
