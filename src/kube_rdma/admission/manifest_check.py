@@ -18,16 +18,13 @@ from kube_base.frozen import Frozen, replace
 from kube_rdma.admission.documents import manifests
 from kube_rdma.admission.documents import pod_manifest as pod_api
 from kube_rdma.admission.documents.manifests import Manifest, PodSection
-from kube_rdma.admission.documents.pod_manifest import DEFAULT_NAMESPACE
 from kube_rdma.admission.rules.completions import completions
 from kube_rdma.admission.rules.findings import findings, misplaced
 from kube_rdma.admission.rules.shares import of_pools, with_shares
 from kube_rdma.admission.views import Addition, CheckedObject, ManifestCheck
 from kube_rdma.attach.documents import network_definition
-from kube_rdma.attach.documents.network_definition import NetworkDefinition
 from kube_rdma.attach.rules.addresses import default_routes
 from kube_rdma.claims import parameters
-from kube_rdma.claims.parameters import judged as judged_claim
 from kube_rdma.install.rules.presets import PRESETS
 from kube_rdma.ipam import ip_pool
 from kube_rdma.ipam.rules.pools import overlaps
@@ -85,7 +82,7 @@ class WrittenStorage:
             driver = text_of(fields_of(spec.get("csi") or spec.get("flexVolume")).get("driver"))
             self._volumes.append(_WrittenVolume(manifest.name, driver, claim))
         else:
-            space = manifest.namespace or DEFAULT_NAMESPACE
+            space = manifest.namespace or pod_api.DEFAULT_NAMESPACE
             name = text_of(spec.get("storageClassName"))
             volume = text_of(spec.get("volumeName"))
             self._claims.append(_WrittenClaim(space, manifest.name, name, volume))
@@ -140,7 +137,7 @@ class _Checker:
         self.pods: list[tuple[PodSection, admission.PodTemplate]] = []
         self.findings: list[Finding] = []
         self.pools: list[admission.OfferedPool] = []
-        self.definitions: list[NetworkDefinition] = []
+        self.definitions: list[network_definition.NetworkDefinition] = []
         self.ip_pools: list[IPPool] = []
         self.brought: list[PoolName] = []  # pools that networks bring along
         self.resources: list[str] = []  # that policies and networks name
@@ -221,7 +218,7 @@ class _Checker:
     def _claims(self, manifest: Manifest) -> str:
         """Return what the claims of an object are; "" where none has parameters for kube-rdma."""
         places = parameters.places(manifest.document, manifest.group, manifest.kind)
-        claims = [judged_claim(manifest.document, place) for place in places]
+        claims = [parameters.judged(manifest.document, place) for place in places]
         if not any(claim.configs for claim in claims):
             return ""
         return f"{_CLAIMS.get(manifest.kind, 'claims')} with parameters of kube-rdma"
@@ -444,7 +441,7 @@ class WrittenCluster(Frozen):
     """The pools of cards, networks and pools of addresses of some files."""
 
     pools: tuple[admission.OfferedPool, ...] = ()
-    definitions: tuple[NetworkDefinition, ...] = ()
+    definitions: tuple[network_definition.NetworkDefinition, ...] = ()
     ip_pools: tuple[IPPool, ...] = ()
 
 

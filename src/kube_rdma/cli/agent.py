@@ -155,7 +155,6 @@ def agent(
     from kube_rdma.agent.compose import AgentOptions, LabelMode, labelling, opened
     from kube_rdma.agent.loop import run_plugin
     from kube_rdma.lib import logs
-    from kube_rdma.lib.logs import until_signal
 
     _check(roles, node_name, config, more)
     agent_options = AgentOptions(
@@ -187,7 +186,7 @@ def agent(
             await run_plugin(doors)
 
     logs.configure()
-    asyncio.run(until_signal(run()))
+    asyncio.run(logs.until_signal(run()))
 
 
 def _check(

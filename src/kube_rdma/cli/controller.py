@@ -69,14 +69,13 @@ def controller(
     """
     from kube_rdma.controller.parts import ControllerOptions
     from kube_rdma.lib import logs
-    from kube_rdma.lib.logs import until_signal
 
     namespace, metrics = cluster.namespace, listen_address(metrics_address)
     options = ControllerOptions(
         namespace, policies is not None, policies == "Cluster", _values(policy_set), fullname
     )
     logs.configure()
-    asyncio.run(until_signal(_run(cluster, options, metrics)))
+    asyncio.run(logs.until_signal(_run(cluster, options, metrics)))
 
 
 def _values(assignments: tuple[str, ...]) -> Values:

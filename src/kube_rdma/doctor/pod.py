@@ -248,37 +248,21 @@ async def pod_here(
         checks = reader.part("pod.attachments", lambda: checked(made))
         seen = replace(seen, attachments=checks)
     seen = replace(seen, limits=limits)
-    netns = Path(made[0].sandbox.netns_path) if made else None
-    return await _inside(seen, whole, reader, netns, host, runtime)
-
-
-async def _inside(
-    seen: model.ObservedPod,
-    whole: FullPod,
-    reader: PartReader,
-    recorded_netns: Path | None,
-    host: Path,
-    runtime: Path,
-) -> model.ObservedPod:
-    """Return the pod with its containers, and with what its network namespace shows."""
     folder = containers.processes_folder(host)
     inside = reader.part("pod.containers", lambda: containers.with_containers(seen, whole, folder))
     full = inside[0] if inside else seen
     if any(None in (one.variables, one.nodes) for one in full.containers or ()):
-        made = await reader.asked(
-            "pod.containers", lambda: containers.with_specs(full, whole, runtime, host)
-        )
-        full = made or full
+        specs = partial(containers.with_specs, full, whole, runtime, host)
+        full = await reader.asked("pod.containers", specs) or full
+    recorded_netns = Path(made[0].sandbox.netns_path) if made else None
     places = (inside[1] if inside else None, recorded_netns)
     namespace = next((one for one in places if one and containers.is_open(one)), None)
     if namespace is None:
-        namespace = await reader.asked(
-            "pod.links", lambda: containers.namespace_by_runtime(whole, runtime)
-        )
+        by_runtime = partial(containers.namespace_by_runtime, whole, runtime)
+        namespace = await reader.asked("pod.links", by_runtime)
     if namespace is None:
         return full
     full = reader.part("pod.links", partial(with_namespace, full, namespace)) or full
-    uid = containers.uid_of(whole)
     if not proc.processes_of(uid, containers.PROC):
         return full  # the kernel tells of no process that is not in sight of this one
     names = {container: name for name, container in containers.container_ids(whole).items()}

@@ -23,7 +23,6 @@ from kube_rdma.model import operator
 from kube_rdma.model.kubernetes import MIRROR
 from kube_rdma.model.reports import NodeReport
 from kube_rdma.operator.documents import nic_cluster_policy
-from kube_rdma.operator.documents.nic_cluster_policy import NicClusterPolicyStatus
 
 _TRIES = "ErrImagePull, ImagePullBackOff"
 # Words of a kubelet about images (pkg/kubelet/images/types.go).
@@ -38,6 +37,7 @@ _PULL_FAULTS: Mapping[str, str] = {
         )
     },
 }
+_OF_OWNER = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
 CLAIM = "resource.k8s.io/claim"  # stands for a pod's ResourceClaims, whatever driver they are for
 
 
@@ -179,17 +179,7 @@ async def apply_document(
 ) -> None:
     """Write a document, taking its fields from whoever else wrote them; made if missing."""
     meta = document["metadata"]
-    owners = tuple(
-        Owner(
-            owner["apiVersion"],
-            owner["kind"],
-            owner["name"],
-            owner["uid"],
-            owner["controller"],
-            owner["blockOwnerDeletion"],
-        )
-        for owner in meta["ownerReferences"]
-    )
+    owners = tuple(Owner(*map(owner.get, _OF_OWNER)) for owner in meta["ownerReferences"])
     wanted = Wanted(
         meta["name"],
         meta["namespace"],
@@ -220,7 +210,7 @@ def _text(data: bytes) -> PolicyText:
         return PolicyText(None, Refused(why, remedy="Change its spec"))
 
 
-def _kind(*, namespaced: bool) -> ObjectKind[PolicyText, NicClusterPolicyStatus]:
+def _kind(*, namespaced: bool) -> ObjectKind[PolicyText, nic_cluster_policy.NicClusterPolicyStatus]:
     return ObjectKind(
         "mellanox.com",
         "v1alpha1",
@@ -228,7 +218,7 @@ def _kind(*, namespaced: bool) -> ObjectKind[PolicyText, NicClusterPolicyStatus]
         "nicclusterpolicies",
         namespaced=namespaced,
         spec=ObjectCodec(_text),
-        status=ObjectCodec.of(NicClusterPolicyStatus),
+        status=ObjectCodec.of(nic_cluster_policy.NicClusterPolicyStatus),
     )
 
 

@@ -10,7 +10,7 @@ the same documents.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -21,6 +21,7 @@ from kube_base.backoff import full_jitter
 from kube_base.errors import KubeError, Refused
 from kube_base.frozen import Frozen, field, replace
 from kube_base.notices import Notices
+from kube_base.waits import has_happened
 from kube_client.errors import Conflict
 from kube_client.kinds import EVERYWHERE, ObjectKind, Stored, Where
 from kube_client.objects import Cluster
@@ -190,10 +191,9 @@ class Operator:
         """Bring drivers nearer to the policy as far as that may be, and tell of it."""
         nodes, drivers = tuple(self._nodes.values.values()), self._drivers()
         upgraded = await self._upgrades.look(policy, nodes, drivers, self._pods.values, now)
-        about = _about(stored) if stored else None
+        about = About.of(NIC_CLUSTER_POLICY, stored) if stored else None
         if drivers and about is None:  # no policy is left
-            first, version = drivers[0], DAEMON_SET.api_version
-            about = About("DaemonSet", first.name, first.namespace, first.uid, version)
+            about = About.of(DAEMON_SET, drivers[0])
         if about:
             for sentence in upgraded.done:
                 self._events.tell(about, "DriverUpgrade", sentence)
@@ -232,18 +232,17 @@ class Operator:
                 return
         config_maps = [part.objects.config_map] if part.objects.config_map else []
         # The configuration first: a plugin that starts finds it.
-        await self._bring(policy, part, CONFIG_MAP, self._config_maps, config_maps)
-        wanted = list(part.objects.daemon_sets)
-        await self._bring(policy, part, DAEMON_SET, self._daemon_sets, wanted)
+        await self._bring(policy, part, CONFIG_MAP, config_maps)
+        await self._bring(policy, part, DAEMON_SET, part.objects.daemon_sets)
 
     async def _bring(
         self,
         policy: ClusterPolicy,
         part: Component,
         kind: ObjectKind[Json, Any],
-        mirror: Mirror[Stored[Json, Any]],
-        wanted: list[Json],
+        wanted: Sequence[Json],
     ) -> None:
+        mirror = self._config_maps if kind is CONFIG_MAP else self._daemon_sets
         names = {document["metadata"]["name"]: document for document in wanted}
         for name, document in names.items():
             # Without the label it is in no watch, and may be there all the same.
@@ -256,11 +255,8 @@ class Operator:
                     remedy=f"Delete it, or the policy {policy.name}",
                 )
             labels = document["metadata"]["labels"]
-            if (
-                stored is None
-                or not holds(dict(stored.labels), labels)
-                or not holds(stored.spec, document[kind.content])
-            ):
+            labelled = stored is not None and holds(dict(stored.labels), labels)
+            if not (stored and labelled and holds(stored.spec, document[kind.content])):
                 await apply_document(self._cluster, kind, document)
                 log.info("object applied", kind=kind.kind, name=name, part=part.name)
         for name, stored in list(mirror.values.items()):
@@ -271,11 +267,8 @@ class Operator:
     async def _prune(self, kind: ObjectKind[Json, Any], stored: Stored[Json, Any]) -> None:
         """Delete an object that nobody wants; a driver's, when no node is left that has it."""
         nodes = tuple(self._nodes.values.values())
-        if (
-            kind is DAEMON_SET
-            and _is_driver(stored)
-            and upgrades.is_used(stored, nodes, self._pods.values)
-        ):
+        is_driver = kind is DAEMON_SET and _is_driver(stored)
+        if is_driver and upgrades.is_used(stored, nodes, self._pods.values):
             return
         await self._cluster.delete(kind, stored, unchanged=False)
         log.info("object deleted", kind=kind.kind, name=stored.name)
@@ -293,14 +286,13 @@ class Operator:
             )
         except Conflict:
             return  # it is gone or another by now, which the watch tells
-        if stored.status is None or (status.state, status.reason) != (
-            stored.status.state,
-            stored.status.reason,
-        ):
+        old = stored.status
+        if old is None or (status.state, status.reason) != (old.state, old.reason):
             reason = "Ready" if verdict.state is AppliedState.READY else "NotReady"
             note = verdict.reason or "All that the policy asks for runs"
             warning = verdict.state is AppliedState.ERROR
-            self._events.tell(_about(stored), reason, note, warning=warning)
+            about = About.of(NIC_CLUSTER_POLICY, stored)
+            self._events.tell(about, reason, note, warning=warning)
 
     def _changed(self, old: object, new: object) -> None:
         if old != new:
@@ -310,12 +302,8 @@ class Operator:
         """Wait until something changes, or it is time for another try."""
         every = self._timing.upgrade if self._upgrading else self._timing.every
         seconds = min(every, self._timing.pause(failures) + 1.0) if failures else every
-        try:
-            async with asyncio.timeout(seconds):
-                await self._wake.wait()
-        except TimeoutError:
-            return
-        await asyncio.sleep(self._timing.gather)  # changes come in swarms
+        if await has_happened(self._wake, seconds):
+            await asyncio.sleep(self._timing.gather)  # changes come in swarms
 
 
 def _has_status(old: NicClusterPolicyStatus | None, new: NicClusterPolicyStatus) -> bool:
@@ -354,16 +342,6 @@ def _node(stored: Stored[Any, Any]) -> Any:
         closed_since=mark or "" if changing else "",
         away=any(one.type == "Ready" and one.status != "True" for one in conditions),
         addresses=tuple(each.address for each in addresses if each.type.endswith("IP")),
-    )
-
-
-def _about(stored: StoredPolicy) -> About:
-    return About(
-        "NicClusterPolicy",
-        stored.name,
-        stored.namespace,
-        stored.uid,
-        NIC_CLUSTER_POLICY.api_version,
     )
 
 

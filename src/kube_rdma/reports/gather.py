@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import Frozen
@@ -19,7 +19,6 @@ from kube_rdma.lib.part_reader import PartReader
 from kube_rdma.model.finding import Finding
 from kube_rdma.model.reports import ClusterFacts, ClusterHealth, ProgramPod, ProgramRole, Workload
 from kube_rdma.reports import cluster as objects
-from kube_rdma.reports.cluster import SeenWorkload
 from kube_rdma.reports.rules.cluster import findings, health, program_role, says
 
 T = TypeVar("T")
@@ -72,7 +71,7 @@ async def take(cluster: Cluster) -> ClusterFacts:
     )
 
 
-def _workload(seen: SeenWorkload, role: ProgramRole) -> Workload:
+def _workload(seen: objects.SeenWorkload, role: ProgramRole) -> Workload:
     words = seen.template.words
     return Workload(
         role,
@@ -91,9 +90,6 @@ def _workload(seen: SeenWorkload, role: ProgramRole) -> Workload:
 
 BETWEEN_SECONDS = 2.0
 
-Clock: TypeAlias = Callable[[], float]
-Sleep: TypeAlias = Callable[[float], Awaitable[None]]
-
 
 class ClusterLook(Frozen):
     """One look at a cluster, with its judgement."""
@@ -108,8 +104,8 @@ async def until_well(
     seconds: float,
     progress: Callable[[str], None] = lambda _: None,
     *,
-    clock: Clock = time.monotonic,
-    sleep: Sleep = asyncio.sleep,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> ClusterLook:
     """Return the first look at which all is well, or the last one before the time is over.
 

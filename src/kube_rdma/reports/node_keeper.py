@@ -12,7 +12,6 @@ import asyncio
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import suppress
 from typing import ClassVar, Generic, TypeVar
 
 import structlog
@@ -21,6 +20,7 @@ from kube_base.backoff import full_jitter
 from kube_base.errors import KubeError, Refused
 from kube_base.frozen import Frozen
 from kube_base.notices import Notices
+from kube_base.waits import has_happened
 from kube_client.errors import NotInstalled
 from kube_rdma.lib.debounce import Debounce
 from kube_rdma.model.kubernetes import NodeState
@@ -112,9 +112,7 @@ class NodeKeeper(ABC, Generic[T]):
     async def _rest(self, seconds: float) -> None:
         """Wait before the next try, at most until there is hope."""
         self._hope.clear()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._hope.wait()
+        await has_happened(self._hope, seconds)
 
     def _tell(self, node: str, error: KubeError) -> None:
         """Say once in the log why a write failed, while that stands."""

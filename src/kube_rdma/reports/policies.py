@@ -21,6 +21,7 @@ from kube_base.backoff import rarely
 from kube_base.errors import KubeError
 from kube_base.frozen import Frozen, field
 from kube_base.notices import Notices
+from kube_base.waits import has_happened
 from kube_client.errors import Conflict
 from kube_client.kinds import Stored
 from kube_client.objects import Cluster
@@ -100,11 +101,7 @@ class PolicyStatuses:
     async def _sleep(self, *, well: bool) -> None:
         """Sleep until something changes, or it is time for another try, but not too short."""
         await asyncio.sleep(self._timing.apart)
-        try:
-            async with asyncio.timeout(None if well else self._timing.again):
-                await self._wake.wait()
-        except TimeoutError:
-            return
+        await has_happened(self._wake, None if well else self._timing.again)
 
 
 def _labels(stored: Stored[Any, Any]) -> Labels:

@@ -253,6 +253,7 @@ class BandwidthTemplate(Typed):
 
 T = TypeVar("T")
 
+_ONE_OF, _NO_NODES = "Leave one of them out", "Give a template, or leave nodes out"
 MOST_NODES = 1000
 MOST_MEASUREMENTS = 100_000
 HOUR, DAY, YEAR = 3600, 86_400, 365 * 86_400
@@ -419,50 +420,34 @@ class BandwidthCheckSpec(Typed):
     tried again after five minutes, unless its spec is at fault. Example: 86400.
     """
 
-    @field_validator("template")
+    @field_validator("template", "nodes", "all_sizes")
     @classmethod
-    def _chooses_once(
-        cls, template: BandwidthTemplate | None, info: ValidationInfo
-    ) -> BandwidthTemplate | None:
-        if template is not None and info.data.get("selector"):
-            raise slips(Slip("selector chooses running pods already", "Leave one of them out"))
-        return template
+    def _has_room(cls, given: T, info: ValidationInfo) -> T:
+        """Return what is given; ValueError where a field before it excludes it."""
+        before = info.data
+        wrong, problem, remedy = {
+            "template": (before.get("selector"), "selector chooses running pods already", _ONE_OF),
+            "nodes": (before.get("template", 0) is None, "nodes are for copies", _NO_NODES),
+            "all_sizes": (before.get("size") is not None, "size says one size already", _ONE_OF),
+        }[str(info.field_name)]
+        if given and wrong:
+            raise slips(Slip(problem, remedy))
+        return given
 
-    @field_validator("nodes")
+    @field_validator("min_bandwidth", "min_gbps", "max_latency", "max_microseconds")
     @classmethod
-    def _of_copies(cls, nodes: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        if nodes and info.data.get("template", 0) is None:
-            raise slips(Slip("nodes are for copies", "Give a template, or leave nodes out"))
-        return nodes
-
-    @field_validator("all_sizes")
-    @classmethod
-    def _sizes(cls, every: bool, info: ValidationInfo) -> bool:
-        if every and info.data.get("size") is not None:
-            raise slips(Slip("size says one size already", "Leave one of them out"))
-        return every
-
-    @field_validator("min_bandwidth", "min_gbps")
-    @classmethod
-    def _of_bandwidths(cls, limit: T, info: ValidationInfo) -> T:
-        if limit is not None and info.data.get("latency"):
+    def _is_fitting(cls, limit: T, info: ValidationInfo) -> T:
+        """Return a limit; ValueError for one of the other kind, or given in its new form too."""
+        if limit is None:
+            return limit
+        name, is_latency = str(info.field_name), bool(info.data.get("latency"))
+        if name.startswith("min") and is_latency:
             raise slips(Slip("this is no latency", "Write maxLatency"))
-        return limit
-
-    @field_validator("max_latency", "max_microseconds")
-    @classmethod
-    def _of_latencies(cls, limit: T, info: ValidationInfo) -> T:
-        if limit is not None and not info.data.get("latency"):
+        if name.startswith("max") and not is_latency:
             raise slips(Slip("this is for latencies", "Write latency: true, or minBandwidth"))
-        return limit
-
-    @field_validator("min_gbps", "max_microseconds")
-    @classmethod
-    def _once(cls, limit: float | None, info: ValidationInfo) -> float | None:
-        new = {"min_gbps": "min_bandwidth", "max_microseconds": "max_latency"}
-        name = new[str(info.field_name)]
-        if limit is not None and info.data.get(name) is not None:
-            problem = f"it is the old form of {to_camel(name)}, which is given too"
+        new = {"min_gbps": "min_bandwidth", "max_microseconds": "max_latency"}.get(name, "")
+        if info.data.get(new) is not None:
+            problem = f"it is the old form of {to_camel(new)}, which is given too"
             raise slips(Slip(problem, "Leave the old one out"))
         return limit
 

@@ -25,6 +25,7 @@ from kube_base.backoff import rarely
 from kube_base.errors import KubeError, Refused
 from kube_base.frozen import Frozen, field, replace
 from kube_base.notices import Notices
+from kube_base.waits import has_happened
 from kube_client.errors import Conflict
 from kube_client.objects import Cluster
 from kube_client.pod_commands import PodCommands
@@ -116,7 +117,7 @@ class BandwidthChecks:
                 if at is None or seen is None:
                     await self._wake.wait()
                 elif at > now:
-                    await self._sleep((at - now).total_seconds())
+                    await has_happened(self._wake, (at - now).total_seconds())
                 else:
                     self._busy[seen.namespace] = None
                     self._served = served(self._served, seen.namespace, now)
@@ -297,18 +298,11 @@ class BandwidthChecks:
             await self._wake.wait()
 
     def _tell(self, seen: SeenCheck, ended: BandwidthCheckStatus) -> None:
-        about = About(
-            BANDWIDTH_CHECK.kind, seen.name, seen.namespace, seen.uid, BANDWIDTH_CHECK.api_version
-        )
+        kind, version = BANDWIDTH_CHECK.kind, BANDWIDTH_CHECK.api_version
+        about = About(kind, seen.name, seen.namespace, seen.uid, version)
         well = ended.state == "Well"
         self._events.tell(about, f"Bandwidth{ended.state}", ended.result, warning=not well)
         log.info("bandwidth check done", check=seen.title, state=ended.state, result=ended.result)
-
-    async def _sleep(self, seconds: float) -> None:
-        """Sleep so long, or until something changes."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._wake.wait()
 
 
 def _is_newer(shown: SeenCheck, seen: SeenCheck, ended: BandwidthCheckStatus) -> bool:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import uuid4
 
 import msgspec
@@ -23,6 +24,7 @@ from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import Frozen, replace
 from kube_client import wire
 from kube_client.errors import Conflict, Lost
+from kube_client.kinds import ObjectKind, Stored
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.adapters.cluster.nodes import Pods
@@ -43,6 +45,11 @@ class About(Frozen):
     namespace: str = ""  # empty: an object of the cluster
     uid: str = ""  # empty for a pod known by its name: it is read before the Event is written
     api_version: str = "v1"
+
+    @classmethod
+    def of(cls, kind: ObjectKind[Any, Any], stored: Stored[Any, Any]) -> About:
+        """Return an object as it is stored."""
+        return cls(kind.kind, stored.name, stored.namespace, stored.uid, kind.api_version)
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}" if self.namespace else self.name

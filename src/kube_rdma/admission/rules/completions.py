@@ -14,14 +14,13 @@ from collections.abc import Iterator, Mapping
 from kube_base.foreign_json import Undecodable, decoded
 from kube_base.frozen import Frozen
 from kube_rdma.admission.rules.networks import BLOCKS
-from kube_rdma.admission.rules.shares import asked, held_shares
+from kube_rdma.admission.rules.shares import PodReview, asked, held_shares
 from kube_rdma.attach.rules.requests import POD_NETWORKS, names_networks
 from kube_rdma.model.admission import (
     COMPLETE,
     MOST_BLOCKS,
     SHM_VOLUME,
     USUAL,
-    AdmissionFacts,
     AdmissionSettings,
     Completes,
     Completion,
@@ -63,12 +62,9 @@ def wanted(template: PodTemplate, settings: AdmissionSettings) -> CompletionChoi
     return CompletionChoice(tuple(parts), size, tuple(wrong))
 
 
-def wrong_words(
-    template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
-) -> Iterator[Finding]:
+def wrong_words(review: PodReview) -> Iterator[Finding]:
     """Yield a finding for each word of the annotation without a meaning."""
-    del facts
-    for word in wanted(template, settings).wrong:
+    for word in wanted(review.pod, review.settings).wrong:
         yield Finding.of(
             "complete",
             ("metadata", "annotations", COMPLETE),

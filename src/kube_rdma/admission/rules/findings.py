@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from kube_rdma.admission.rules import near_misses, networks
 from kube_rdma.admission.rules import shares as share_rules
 from kube_rdma.admission.rules.completions import completions, wrong_words
+from kube_rdma.admission.rules.shares import PodReview
 from kube_rdma.attach.rules import requests as pod_requests
 from kube_rdma.model.admission import (
     NOTHING_KNOWN,
@@ -37,19 +38,16 @@ _FOR_PODS = (
 )
 
 
-def networks_on_host(
-    template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
-) -> Iterator[Finding]:
+def networks_on_host(review: PodReview) -> Iterator[Finding]:
     """Warn of networks of a pod with hostNetwork, for which the kubelet calls no CNI plugin.
 
     attach/rules/requests refuses it where the agent is asked nevertheless.
     """
-    del facts, settings
-    if not template.host_network or not pod_requests.names_networks(template.annotations):
+    if not review.pod.host_network or not pod_requests.names_networks(review.pod.annotations):
         return
     path = (
         networks.NETWORKS
-        if dict(template.annotations).get(pod_requests.ANNOTATION, "").strip()
+        if dict(review.pod.annotations).get(pod_requests.ANNOTATION, "").strip()
         else networks.BLOCKS
     )
     yield Finding.of(
@@ -62,20 +60,18 @@ def networks_on_host(
     )
 
 
-def sandboxed(
-    template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
-) -> Iterator[Finding]:
+def sandboxed(review: PodReview) -> Iterator[Finding]:
     """Warn of shares of a pod in a virtual machine, or above a kernel of its own.
 
     Kata gives a guest PCI devices by VFIO (kata-containers docs/use-cases/using-SRIOV-and-kata.md);
     gVisor passes verbs on where runsc runs with --rdmaproxy (google/gvisor#13779, 2026-07).
     """
-    shares = [ask.resource for _, ask in share_rules.asked(template, settings.shares)]
-    named = pod_requests.names_networks(template.annotations)
-    name = template.runtime_class
+    shares = [ask.resource for _, ask in review.shares]
+    named = pod_requests.names_networks(review.pod.annotations)
+    name = review.pod.runtime_class
     if not name or not (shares or named):
         return
-    words = f"{name} {dict(facts.handlers).get(name, '')}".lower()
+    words = f"{name} {dict(review.facts.handlers).get(name, '')}".lower()
     wanted = shares[0] if shares else "networks"
     if any(word in words for word in _MACHINES):
         why = "runs the pod in a virtual machine, which has no RDMA device of the node"
@@ -94,15 +90,12 @@ def sandboxed(
     )
 
 
-def requests(
-    template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
-) -> Iterator[Finding]:
+def requests(review: PodReview) -> Iterator[Finding]:
     """Refuse a request of an extended resource that differs from its limit, as Kubernetes does.
 
     See kubernetes@v1.34 pkg/apis/core/validation, ValidateContainerResourceRequirements.
     """
-    del facts
-    for container, ask in share_rules.asked(template, settings.shares):
+    for container, ask in review.shares:
         if not ask.limited:
             yield Finding.of(
                 "requests",
@@ -139,7 +132,7 @@ def misplaced(
             )
 
 
-Rule = Callable[[PodTemplate, AdmissionFacts, AdmissionSettings], Iterator[Finding]]
+Rule = Callable[[PodReview], Iterator[Finding]]
 
 
 def findings(
@@ -152,10 +145,11 @@ def findings(
     Where the pod asks for nothing of RDMA, only what it surely means otherwise is named.
     """
     settings = share_rules.with_shares(settings, share_rules.offered(facts))
-    shares = any(True for _ in share_rules.asked(template, settings.shares))
+    review = PodReview(template, facts, settings)
+    shares = any(True for _ in review.shares)
     rules = (*RULES, *OF_ANY_POD) if shares or template.blocks or template.faults else OF_ANY_POD
     every = [*networks.unreadable(template)]
-    every += [finding for rule in rules for finding in rule(template, facts, settings)]
+    every += [finding for rule in rules for finding in rule(review)]
     if any(one.path == networks.BLOCKS for one in completions(template, settings)):
         every = [one for one in every if one.path != networks.BLOCKS]  # they are yet to be written
     return tuple(sorted(every, key=lambda one: not one.is_error))
@@ -163,21 +157,19 @@ def findings(
 
 def of_mode(template: PodTemplate, spec: PoolSpec) -> Iterator[Finding]:
     """Yield what does not go with the mode of the cards that the pod has on its node."""
-    facts = AdmissionFacts((OfferedPool(spec),))
+    review = PodReview(template, AdmissionFacts((OfferedPool(spec),)), USUAL)
     for rule in (_vepfs, _gpu_in_shared_multi):
-        yield from rule(template, facts, USUAL)
+        yield from rule(review)
 
 
-def _host_network(
-    template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
-) -> Iterator[Finding]:
+def _host_network(review: PodReview) -> Iterator[Finding]:
     """S0: warn of a pod without hostNetwork that asks for cards of the node's own network."""
-    if template.host_network or not template.whole:
+    if review.pod.host_network or not review.pod.whole:
         return
-    for _, ask in share_rules.asked(template, settings.shares):
-        pools = share_rules.candidates(template, ask.resource, facts)
+    for _, ask in review.shares:
+        pools = share_rules.candidates(review.pod, ask.resource, review.facts)
         on_host = bool(pools) and all(pool.spec.host_network for pool in pools)
-        if on_host or share_rules.matches(ask.resource, settings.on_host):
+        if on_host or share_rules.matches(ask.resource, review.settings.on_host):
             yield Finding.of(
                 "host-network",
                 ("spec", "hostNetwork"),
@@ -188,31 +180,26 @@ def _host_network(
             return
 
 
-def _mgpu(
-    template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
-) -> Iterator[Finding]:
+def _mgpu(review: PodReview) -> Iterator[Finding]:
     """S1: RDMA and mGPU cannot be used together."""
-    del facts
-    rdma = [ask.resource for _, ask in share_rules.asked(template, settings.shares)]
-    for _, ask in share_rules.asked(template, settings.mgpu) if rdma else ():
+    rdma = [ask.resource for _, ask in review.shares]
+    for _, ask in share_rules.asked(review.pod, review.settings.mgpu) if rdma else ():
         yield Finding.of(
             "mgpu",
             ask.path,
             f"RDMA ({rdma[0]}) and mGPU ({ask.resource}) cannot be used together",
-            f"Ask for whole GPUs ({settings.gpus[0]}), or for no {rdma[0]}"
-            if settings.gpus
+            f"Ask for whole GPUs ({review.settings.gpus[0]}), or for no {rdma[0]}"
+            if review.settings.gpus
             else "Remove one of the two from the pod's limits",
         )
         return
 
 
-def _vepfs(
-    template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
-) -> Iterator[Finding]:
+def _vepfs(review: PodReview) -> Iterator[Finding]:
     """S1: exclusive is not supported beside vePFS."""
-    mode = _mode_in(settings.without_vepfs, template, facts, settings)
-    for volume in template.volumes if mode else ():
-        if _is_vepfs(volume, template, facts, settings):
+    mode = _mode_in(review.settings.without_vepfs, review)
+    for volume in review.pod.volumes if mode else ():
+        if _is_vepfs(volume, review):
             yield Finding.of(
                 "vepfs",
                 volume.path,
@@ -221,12 +208,10 @@ def _vepfs(
             )
 
 
-def _gpu_in_shared_multi(
-    template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
-) -> Iterator[Finding]:
+def _gpu_in_shared_multi(review: PodReview) -> Iterator[Finding]:
     """S1: shared-multi is not recommended with a GPU."""
-    mode = _mode_in(settings.without_gpus, template, facts, settings)
-    for _, ask in share_rules.asked(template, settings.gpus) if mode else ():
+    mode = _mode_in(review.settings.without_gpus, review)
+    for _, ask in share_rules.asked(review.pod, review.settings.gpus) if mode else ():
         yield Finding.of(
             "gpu-in-shared-multi",
             ask.path,
@@ -237,14 +222,11 @@ def _gpu_in_shared_multi(
         return
 
 
-def _card_count(
-    template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
-) -> Iterator[Finding]:
+def _card_count(review: PodReview) -> Iterator[Finding]:
     """S1: 2 or 4 cards for a container perform best."""
-    del facts
-    for container, ask in share_rules.asked(template, (settings.counted,)):
-        if settings.advised and ask.count not in settings.advised:
-            advised = " or ".join(map(str, settings.advised))
+    for container, ask in share_rules.asked(review.pod, (review.settings.counted,)):
+        if review.settings.advised and ask.count not in review.settings.advised:
+            advised = " or ".join(map(str, review.settings.advised))
             yield Finding.of(
                 "card-count",
                 ask.path,
@@ -255,33 +237,26 @@ def _card_count(
             )
 
 
-def _mode_in(
-    modes: Sequence[Mode], template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
-) -> Mode | None:
+def _mode_in(modes: Sequence[Mode], review: PodReview) -> Mode | None:
     """Return the one of `modes` which a share of the pod has on every node where it can run."""
-    for _, ask in share_rules.asked(template, settings.shares):
-        mode = share_rules.fixed_mode(template, ask.resource, facts)
+    for _, ask in review.shares:
+        mode = share_rules.fixed_mode(review.pod, ask.resource, review.facts)
         if mode in modes:
             return mode
     return None
 
 
-def _is_vepfs(
-    volume: VolumeTemplate,
-    template: PodTemplate,
-    facts: AdmissionFacts,
-    settings: AdmissionSettings,
-) -> bool:
+def _is_vepfs(volume: VolumeTemplate, review: PodReview) -> bool:
     """Decide by driver, class and folder of a volume, or those of the claim that it names."""
     drivers, classes = [volume.driver], [volume.storage_class]
-    for claim in facts.claims if volume.claim else ():
-        if (claim.namespace, claim.name) == (template.namespace, volume.claim):
+    for claim in review.facts.claims if volume.claim else ():
+        if (claim.namespace, claim.name) == (review.pod.namespace, volume.claim):
             drivers.append(claim.driver)
             classes.append(claim.storage_class)
     return (
-        any(driver in settings.vepfs_drivers for driver in drivers)
-        or any(name in settings.vepfs_classes for name in classes)
-        or any(_inside(volume.host_path, folder) for folder in settings.vepfs_folders)
+        any(driver in review.settings.vepfs_drivers for driver in drivers)
+        or any(name in review.settings.vepfs_classes for name in classes)
+        or any(_inside(volume.host_path, folder) for folder in review.settings.vepfs_folders)
     )
 
 

@@ -12,14 +12,13 @@ from collections.abc import Collection, Iterator, Sequence
 from difflib import SequenceMatcher, get_close_matches
 
 from kube_rdma.admission.rules.networks import BLOCKS, NETWORKS
-from kube_rdma.admission.rules.shares import matches, offered
+from kube_rdma.admission.rules.shares import PodReview, matches, offered
 from kube_rdma.attach.rules.requests import (
     ANNOTATION,
     DEFAULT_NETWORK,
     POD_NETWORKS,
     POD_NETWORKS_DEFINITION,
 )
-from kube_rdma.model.admission import AdmissionFacts, AdmissionSettings, PodTemplate
 from kube_rdma.model.finding import Finding, Severity
 
 _LIKE = 0.8  # of names; "hca_shared_device_a" is 0.97 of "…devices_a", "efa" 0.33 of "eni"
@@ -28,15 +27,13 @@ _KEYS = (ANNOTATION, POD_NETWORKS, POD_NETWORKS_DEFINITION, DEFAULT_NETWORK)
 _MOST = 20  # resources or annotations of a pod that are compared
 
 
-def unknown_resource(
-    template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
-) -> Iterator[Finding]:
+def unknown_resource(review: PodReview) -> Iterator[Finding]:
     """Warn of a resource that nobody offers, near to one that somebody does."""
-    names = offered(facts)
-    others = (*settings.gpus, *settings.mgpu)
+    names = offered(review.facts)
+    others = (*review.settings.gpus, *review.settings.mgpu)
     asks = {
         ask.resource: ask
-        for container in template.containers
+        for container in review.pod.containers
         for ask in container.asks
         if ask.resource not in names and not matches(ask.resource, others)
     }
@@ -51,16 +48,14 @@ def unknown_resource(
             )
 
 
-def unknown_network(
-    template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
-) -> Iterator[Finding]:
+def unknown_network(review: PodReview) -> Iterator[Finding]:
     """Warn of a network that is not among those known, near to one of its namespace."""
-    names = {network.name for network in facts.networks}
-    for path, asks in ((NETWORKS, template.networks), (BLOCKS, template.blocks or ())):
+    names = {network.name for network in review.facts.networks}
+    for path, asks in ((NETWORKS, review.pod.networks), (BLOCKS, review.pod.blocks or ())):
         for ask in asks[:_MOST]:
             if f"{ask.namespace}/{ask.network}" in names:
                 continue
-            if ask.by_pod_networks and ask.network == settings.block:
+            if ask.by_pod_networks and ask.network == review.settings.block:
                 continue  # built in
             space = f"{ask.namespace}/"
             beside = [name.removeprefix(space) for name in names if name.startswith(space)]
@@ -82,12 +77,9 @@ def misspelt(keys: Collection[str]) -> Iterator[tuple[str, str]]:
             yield key, meant
 
 
-def unread_annotation(
-    template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
-) -> Iterator[Finding]:
+def unread_annotation(review: PodReview) -> Iterator[Finding]:
     """Warn of an annotation whose name is nearly one that is read."""
-    del facts, settings
-    for key, meant in misspelt(dict(template.annotations)):
+    for key, meant in misspelt(dict(review.pod.annotations)):
         yield Finding.of(
             "annotation-name",
             ("metadata", "annotations", key),

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from kube_base.frozen import replace
+from kube_base.frozen import Frozen, replace
 from kube_rdma.attach.rules.requests import RESOURCE
 from kube_rdma.model import admission
 from kube_rdma.model.pools import Mode
@@ -52,6 +52,19 @@ def asked(
         for ask in container.asks:
             if ask.count > 0 and matches(ask.resource, patterns):
                 yield container, ask
+
+
+class PodReview(Frozen):
+    """A pod that is judged, with what is known of its cluster, and the settings that count."""
+
+    pod: admission.PodTemplate
+    facts: admission.AdmissionFacts
+    settings: admission.AdmissionSettings
+
+    @property
+    def shares(self) -> Iterator[tuple[admission.ContainerTemplate, admission.ResourceAsk]]:
+        """Return the pod's requests for shares, each with its container."""
+        return asked(self.pod, self.settings.shares)
 
 
 def held_shares(template: admission.PodTemplate, resource: str) -> int:

@@ -14,7 +14,6 @@ from kube_rdma.doctor.rules import cards, kubelet, network, pod
 from kube_rdma.doctor.rules.check import Check
 from kube_rdma.doctor.rules.claimed_cards import listed_cards
 from kube_rdma.doctor.rules.errors import outliers
-from kube_rdma.doctor.rules.pod import uses
 from kube_rdma.model import doctor as model
 from kube_rdma.model.finding import Finding, Severity
 
@@ -42,7 +41,9 @@ def diagnose(seen: model.Observation) -> model.Diagnosis:
             passed.append(check.code)
     traced = (replace(one, follows=_root(one, every)) for one in every)
     ordered = tuple(sorted(traced, key=_place))
-    return model.Diagnosis(ordered, tuple(passed), tuple(unseen), listed_cards(seen), uses(seen))
+    return model.Diagnosis(
+        ordered, tuple(passed), tuple(unseen), listed_cards(seen), pod.uses(seen)
+    )
 
 
 def _place(finding: Finding) -> tuple[bool, int, int, str]:

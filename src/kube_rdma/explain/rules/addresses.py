@@ -142,10 +142,8 @@ def _held(
             if any(first <= int(address) <= last for first, last in subpool.spans)
         ]
         if allocations:
-            whole, of_pool = (
-                of_allocations(name, allocations, pool),
-                {one.address for one in allocations},
-            )
+            whole = of_allocations(name, allocations, pool)
+            of_pool = {one.address for one in allocations}
             others = (one for one in attached.addresses if one.address not in of_pool)
             return AssignedAddresses(name, (*whole.addresses, *others), whole.routes, whole.probe)
     return AssignedAddresses(name, attached.addresses)

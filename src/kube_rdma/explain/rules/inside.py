@@ -208,9 +208,8 @@ def settings(evidence: PodEvidence, plan: PodPlan) -> Iterator[tuple[str, tuple[
     asked = dict(evidence.template.annotations).get(rules.ANNOTATION)
     if asked == rules.NONE:
         return
-    topology = (
-        rules.TOPOLOGY if asked == rules.TOPOLOGY else ""
-    )  # its text is not shown, only that it is named
+    # Its text is not shown, only that it is named.
+    topology = rules.TOPOLOGY if asked == rules.TOPOLOGY else ""
     groups = list(_used_by_container(evidence, plan))
     for container, used, fabric in groups:
         where = f" in {container}" if len(groups) > 1 and container else ""

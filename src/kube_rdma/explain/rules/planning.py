@@ -15,7 +15,6 @@ from kube_base.frozen import Frozen, replace
 from kube_rdma.attach.rules import procedure
 from kube_rdma.attach.rules.claim_networks import granted_share
 from kube_rdma.attach.rules.placement import link_of
-from kube_rdma.attach.rules.procedure import NetworkRequest
 from kube_rdma.attach.rules.requests import match_entries
 from kube_rdma.explain.rules.addresses import Words, addresses
 from kube_rdma.explain.rules.claims import claimed_shares
@@ -62,7 +61,9 @@ def planned(evidence: PodEvidence, basis: NodeBasis) -> PodPlan:
     granted = (*(one for one in granted if one.resource not in by_claims), *claimed)
     so_far = PodPlan(granted=granted, claimed=claimed, short=short)
     try:
-        request = NetworkRequest(evidence.asks, evidence.networks, evidence.other_networks)
+        request = procedure.NetworkRequest(
+            evidence.asks, evidence.networks, evidence.other_networks
+        )
         matched = procedure.match(request, granted)
         so_far = replace(so_far, entries=matched.entries)
         host = basis.host if basis.exact else _with_unreported(basis.host, matched.entries)
@@ -71,9 +72,8 @@ def planned(evidence: PodEvidence, basis: NodeBasis) -> PodPlan:
         placed = procedure.settle(located)
         leased, stand_ins = addresses(evidence, placed.nics)
         pod = PodName(evidence.template.namespace, evidence.template.name)
-        sandbox = attachment.Sandbox(
-            ContainerId("none"), pod, "", "", 0
-        )  # in names alone, all stand-ins
+        # In names alone, all stand-ins.
+        sandbox = attachment.Sandbox(ContainerId("none"), pod, "", "", 0)
         addressed = procedure.address(placed, sandbox, leased, evidence.ip_pools.values())
         plan = procedure.plan(addressed)
     except Refused as error:

@@ -128,15 +128,6 @@ class ResourcesSection(Typed):
 Resources = Many[ResourcesSection]
 
 
-def probes(sections: Mapping[str, ProbeSection | None]) -> dict[str, dict[str, int]]:
-    """Return the fields that are written of each probe, by its name."""
-    return {
-        name: section.model_dump(by_alias=True, exclude_none=True)
-        for name, section in sections.items()
-        if section
-    }
-
-
 def requirements(
     sections: Sequence[ResourcesSection], containers: Sequence[str]
 ) -> dict[str, Any] | None:
@@ -166,6 +157,7 @@ def resource_notes(
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _COMMA = re.compile(r",(?![^(]*\))")  # not those inside of brackets
+_PROBES = {"startup_probe", "liveness_probe", "readiness_probe"}
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _KEY = r"[\w./-]+"
 _REQUIREMENT = re.compile(
@@ -413,18 +405,13 @@ class PolicyAffinity(OpenSection):
 def driver(section: DriverSection, image: model.ComponentImage) -> model.PolicyDriver:
     """Return the driver that a section describes, with its image."""
     entries = (each.model_dump(by_alias=True, exclude_none=True) for each in section.env)
+    written = section.model_dump(include=_PROBES, by_alias=True, exclude_none=True)
     return model.PolicyDriver(
         image,
         tuple(entries),
         section.termination_grace_period_seconds,
         section.force_precompiled,
-        probes(
-            {
-                "startupProbe": section.startup_probe,
-                "livenessProbe": section.liveness_probe,
-                "readinessProbe": section.readiness_probe,
-            }
-        ),
+        written,
         requirements(section.container_resources, model.CONTAINERS),
     )
 
@@ -455,15 +442,10 @@ def affinity(section: PolicyAffinity | None) -> dict[str, Any] | None:
 
 def driver_notes(section: DriverSection, image: model.ComponentImage) -> Iterator[model.PolicyNote]:
     """Yield notes about the section's own fields."""
-    if section.force_precompiled and not (
-        model.contract_of(image).kernel_form and not image.digest
-    ):
-        why, remedy = "a digest is one image for all kernels", "Write a tag, or remove it"
-        if not image.digest:
-            why, remedy = (
-                f"only images of {model.CONTRACTS[-1].releases} have such tags",
-                "Remove it",
-            )
+    if section.force_precompiled and (image.digest or not model.contract_of(image).kernel_form):
+        why, remedy = f"only images of {model.CONTRACTS[-1].releases} have such tags", "Remove it"
+        if image.digest:
+            why, remedy = "a digest is one image for all kernels", "Write a tag, or remove it"
         yield note(("ofedDriver", "forcePrecompiled"), f"has no effect: {why}", remedy)
     yield from resource_notes(("ofedDriver",), section.container_resources, model.CONTAINERS)
     policy = section.upgrade_policy or UpgradeSection.model_validate({})
