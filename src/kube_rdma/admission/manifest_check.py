@@ -260,15 +260,9 @@ class _Checker:
 
     def of_node_policy(self, manifest: Manifest) -> str:
         """Add the pools of a policy."""
-        document = manifest.document
-        before = len(self.pools)
-        meaning = self._configuration(document, ())
-        labels = section(document, ("spec", "nodeSelector")).value
+        labels = section(manifest.document, ("spec", "nodeSelector")).value
         selector = tuple(sorted((str(k), str(v)) for k, v in fields_of(labels).items()))
-        self.pools[before:] = [
-            admission.OfferedPool(one.spec, selector) for one in self.pools[before:]
-        ]
-        return meaning
+        return self._configuration(manifest.document, selector)
 
     def of_config_map(self, manifest: Manifest) -> str:
         """Add the configurations of a ConfigMap, read as by the agent; other texts are skipped."""

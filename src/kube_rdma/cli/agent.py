@@ -195,14 +195,12 @@ def _check(
     """Raise a usage error for options that do not go together."""
     if "plugin" not in roles and any((config, *map(more.get, _OF_PLUGIN))):
         raise click.UsageError("role node alone labels its node: give --role plugin too")
-    if more["networks"] and "node" not in roles:
-        raise click.UsageError("--networks is what role node does: give --role node too")
+    for word in ("networks", "startup_taint", "claims"):
+        if more[word] and "node" not in roles:
+            option = f"--{word.replace('_', '-')}"
+            raise click.UsageError(f"{option} is what role node does: give --role node too")
     if more["namespace_isolation"] is not None and not more["networks"]:
         raise click.UsageError("--namespace-isolation is about networks: give --networks too")
-    if more["startup_taint"] and "node" not in roles:
-        raise click.UsageError("--startup-taint is what role node does: give --role node too")
-    if more["claims"] and "node" not in roles:
-        raise click.UsageError("--claims is what role node does: give --role node too")
     if more["dranet_attributes"] and not more["claims"]:
         raise click.UsageError("--dranet-attributes is about claims: give --claims too")
     if "node" in roles and not node_name:

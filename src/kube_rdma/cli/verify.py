@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kube_client.objects import Cluster
     from kube_rdma.cli.options import Opener
     from kube_rdma.model.verify import PairKey, PairOutcome, PairProof, PerftestRun
-    from kube_rdma.verify.pairs import BandwidthProof, ClaimedCards, Copies, CopyRequest, PairedRun
+    from kube_rdma.verify.pairs import BandwidthProof, Copies, CopyRequest, PairedRun
     from kube_rdma.verify.views import PairTable
 
 # Measures once it is clear who takes part, and shows what came of it.
@@ -72,6 +72,7 @@ async def _measured(
 ) -> tuple[PairProof, list[str]]:
     """Return the proof, and rows of it that the output did not take."""
     from kube_client.pod_commands import PodCommands
+    from kube_rdma.verify.claimed_cards import cards_or_why
     from kube_rdma.verify.pairs import BandwidthProof, Pacing, PairedRun, with_centre_first
     from kube_rdma.verify.rules.pods import lonely
     from kube_rdma.verify.rules.suspects import comparison
@@ -79,7 +80,9 @@ async def _measured(
 
     pacing = Pacing(run_seconds=options.run_seconds, probe_seconds=options.probe_seconds)
     measuring = BandwidthProof(PodCommands(cluster), options.run, pacing)
-    cards = await _claimed(cluster, who)
+    cards, why = await cards_or_why(cluster, who.taking.pods)
+    if why:
+        output.tell(why)
     pods, silent = await measuring.all_probed(who.taking.pods, who.taking.left_out, cards)
     if options.pairing is Pairing.STAR and who.centre:
         pods = list(with_centre_first(pods, who.centre, silent))
@@ -107,16 +110,6 @@ async def _measured(
         comparison=comparison(proof.rated, before),
     )
     return proof, progress.unshown
-
-
-async def _claimed(cluster: Cluster, who: Participants) -> ClaimedCards:
-    """Return the cards of the pods' claims; where they may not be read, pods tell their own."""
-    from kube_rdma.verify.claimed_cards import cards_or_why
-
-    cards, why = await cards_or_why(cluster, who.taking.pods)
-    if why:
-        output.tell(why)
-    return cards
 
 
 async def _interrupted(work: Coroutine[Any, Any, None], measuring: BandwidthProof) -> bool:
@@ -386,14 +379,8 @@ async def _own(
 
     image = options.image or PERFTEST_IMAGE
     pods = own_pods(await reports(cluster), options.resource, image)
-    request = CopyRequest(
-        own_pod(pods.resource, 1, image),
-        "the pod of kube-rdma verify",
-        "",
-        by_node=pods.by_node,
-        absent=pods.left_out,
-    )
-    return request, pods.cards
+    pod, where = own_pod(pods.resource, 1, image), "the pod of kube-rdma verify"
+    return CopyRequest(pod, where, "", by_node=pods.by_node, absent=pods.left_out), pods.cards
 
 
 def _namespace(manifest: dict[str, Any]) -> str:

@@ -122,14 +122,7 @@ def _agent(pod: FullPod) -> AgentPod | None:
     states = [one for one in status.container_statuses if one.name == container.name]
     running = any(not one.state.waiting and not one.state.terminated for one in states)
     waiting = next((one.state.waiting for one in states if one.state.waiting), None)
-    why = waiting.reason if waiting else status.phase
     ready = running and status.phase == "Running" and not pod.deleting
-    return AgentPod(
-        pod.namespace,
-        pod.name,
-        pod.spec.node_name,
-        container.name,
-        ready,
-        "" if ready else "Terminating" if pod.deleting else why,
-        argv,
-    )
+    why = "Terminating" if pod.deleting else waiting.reason if waiting else status.phase
+    why = "" if ready else why
+    return AgentPod(pod.namespace, pod.name, pod.spec.node_name, container.name, ready, why, argv)

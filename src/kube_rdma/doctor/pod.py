@@ -314,13 +314,7 @@ def observed_limits(host: Path, uid: str) -> tuple[model.ObservedLimit, ...]:
     group = groups.read(path)
     limits = {entry.device: entry.limits for entry in group.limits}
     return tuple(
-        model.ObservedLimit(
-            use.device,
-            use.handles,
-            use.objects,
-            limits[use.device].handles,
-            limits[use.device].objects,
-        )
+        model.ObservedLimit(use.device, use.handles, use.objects, most.handles, most.objects)
         for use in group.current
-        if use.device in limits
+        if (most := limits.get(use.device))
     )

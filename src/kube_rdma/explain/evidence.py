@@ -162,18 +162,14 @@ async def _claims_evidence(cluster: Cluster, pod: PodName) -> ClaimsEvidence | N
     read = {name: await allocated(cluster, ClaimName(pod.namespace, name, "")) for name in names}
     parameters: dict[str, dict[str, ClaimParameters]] = {}
     misread: dict[str, tuple[Finding, ...]] = {}
-    for claim in filter(None, read.values()):
+    present_claims = tuple(filter(None, read.values()))
+    for claim in present_claims:
         try:
             parameters[claim.claim.uid] = parameters_by_request(claim)
         except Refused as error:
             misread[claim.claim.uid] = Finding.of_refused(error, Stage.AGENT)
-    return ClaimsEvidence(
-        claims,
-        tuple(filter(None, read.values())),
-        parameters,
-        misread,
-        tuple(name for name, claim in read.items() if claim is None),
-    )
+    missing = tuple(name for name, claim in read.items() if claim is None)
+    return ClaimsEvidence(claims, present_claims, parameters, misread, missing)
 
 
 def _records(state: Path, pod: PodName, uid: str = "") -> Records:

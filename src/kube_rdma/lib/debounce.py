@@ -15,6 +15,16 @@ LONGEST = 0.3  # seconds after which an endless burst is looked into all the sam
 SETTLE = 1.0
 
 
+async def has_happened(event: asyncio.Event, seconds: float | None) -> bool:
+    """Wait until an event is set, at most `seconds`; return False when the time was over."""
+    try:
+        # Not wait_for: it can swallow a cancellation that comes with the event (Python 3.11).
+        async with asyncio.timeout(seconds):
+            return await event.wait()
+    except TimeoutError:
+        return False
+
+
 class Debounce:
     """`touch` for each event; `wait` returns once the burst is over."""
 
@@ -40,13 +50,7 @@ class Debounce:
 
         True when a burst ended, False when the time was over.
         """
-        heard = True
-        try:
-            # Not wait_for: it can swallow a cancellation that comes with the event (Python 3.11).
-            async with asyncio.timeout(seconds):
-                await self._over.wait()
-        except TimeoutError:
-            heard = False
+        heard = await has_happened(self._over, seconds)
         self._over.clear()
         return heard
 

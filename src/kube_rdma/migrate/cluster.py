@@ -51,15 +51,10 @@ async def daemon_sets(cluster: Cluster) -> tuple[model.PluginDaemonSet, ...]:
     sets = []
     for stored in await cluster.list(kinds.DAEMON_SET):
         owner = next((one for one in stored.owners if one.controller), None)
-        sets.append(
-            model.PluginDaemonSet(
-                stored.namespace,
-                stored.name,
-                stored.spec,
-                (owner.kind, owner.name) if owner else (),
-                ready=stored.status.number_ready if stored.status else 0,
-            )
-        )
+        owned = (owner.kind, owner.name) if owner else ()
+        ready = stored.status.number_ready if stored.status else 0
+        place = (stored.namespace, stored.name)
+        sets.append(model.PluginDaemonSet(*place, stored.spec, owned, ready=ready))
     return tuple(sets)
 
 

@@ -79,23 +79,16 @@ async def using_pods(
     pods = await cluster.list(kinds.FULL_POD)
     drained = await _chosen(cluster, drain.selector) if drain and drain.selector else None
     awaited = await _chosen(cluster, wait_for) if wait_for else frozenset()
-    return tuple(
-        (
-            pod.spec.node_name,
-            frozenset([*_resources(pod.spec), *([""] if pod.uid in awaited else [])]),
-            operator.ShareHolder(
-                pod.namespace,
-                pod.name,
-                pod.uid,
-                pod.deleting,
-                stays=pod.uid in awaited
-                or (drained is not None and pod.uid not in drained)
-                or _stays(pod, drain or operator.DrainPolicy()),
-            ),
-        )
-        for pod in pods
-        if pod.spec.node_name and not kinds.status_of(pod).is_over
-    )
+    uses = []
+    for pod in pods:
+        if not pod.spec.node_name or kinds.status_of(pod).is_over:
+            continue
+        is_awaited, is_spared = pod.uid in awaited, drained is not None and pod.uid not in drained
+        stays = is_awaited or is_spared or _stays(pod, drain or operator.DrainPolicy())
+        resources = frozenset((*_resources(pod.spec), *([""] if is_awaited else [])))
+        holder = operator.ShareHolder(pod.namespace, pod.name, pod.uid, pod.deleting, stays=stays)
+        uses.append((pod.spec.node_name, resources, holder))
+    return tuple(uses)
 
 
 async def _chosen(cluster: Cluster, selector: str) -> frozenset[str]:
@@ -210,20 +203,16 @@ def _text(data: bytes) -> PolicyText:
         return PolicyText(None, Refused(why, remedy="Change its spec"))
 
 
-def _kind(*, namespaced: bool) -> ObjectKind[PolicyText, nic_cluster_policy.NicClusterPolicyStatus]:
-    return ObjectKind(
-        "mellanox.com",
-        "v1alpha1",
-        "NicClusterPolicy",
-        "nicclusterpolicies",
-        namespaced=namespaced,
-        spec=ObjectCodec(_text),
-        status=ObjectCodec.of(nic_cluster_policy.NicClusterPolicyStatus),
-    )
-
-
-NIC_CLUSTER_POLICY = _kind(namespaced=True)
-NIC_CLUSTER_POLICY_OF_CLUSTER = _kind(namespaced=False)
+NIC_CLUSTER_POLICY = ObjectKind(
+    "mellanox.com",
+    "v1alpha1",
+    "NicClusterPolicy",
+    "nicclusterpolicies",
+    namespaced=True,
+    spec=ObjectCodec(_text),
+    status=ObjectCodec.of(nic_cluster_policy.NicClusterPolicyStatus),
+)
+NIC_CLUSTER_POLICY_OF_CLUSTER = replace(NIC_CLUSTER_POLICY, namespaced=False)
 # For who asks how policies are: a spec that is garbled is named in the status.
 NIC_CLUSTER_POLICY_STATUS = NIC_CLUSTER_POLICY.read_as(NOTHING, NIC_CLUSTER_POLICY.status)
 

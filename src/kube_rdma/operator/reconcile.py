@@ -21,7 +21,6 @@ from kube_base.backoff import full_jitter
 from kube_base.errors import KubeError, Refused
 from kube_base.frozen import Frozen, field, replace
 from kube_base.notices import Notices
-from kube_base.waits import has_happened
 from kube_client.errors import Conflict
 from kube_client.kinds import EVERYWHERE, ObjectKind, Stored, Where
 from kube_client.objects import Cluster
@@ -31,6 +30,7 @@ from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.pod import CONFIG_MAP, DAEMON_SET, FULL_POD
 from kube_rdma.install.installation import described
 from kube_rdma.install.rules.release import MANAGER
+from kube_rdma.lib.debounce import has_happened
 from kube_rdma.lib.mirror import Mirror, follow_all
 from kube_rdma.model.install import Values
 from kube_rdma.model.kubernetes import NOT_OBSERVED, moment

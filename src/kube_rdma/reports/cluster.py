@@ -232,31 +232,19 @@ def _seen(
     stored: Stored[pod.WorkloadSpec, pod.WorkloadStatus], desired: int, ready: int, updated: int
 ) -> SeenWorkload:
     container = next(iter(stored.spec.template.spec.containers), pod.Container())
-    return SeenWorkload(
-        stored.namespace,
-        stored.name,
-        model.ProgramTemplate(stored.name, container.image, (*container.command, *container.args)),
-        desired,
-        ready,
-        updated,
-        tuple(sorted(stored.spec.selector.match_labels.items())),
-    )
+    words = (*container.command, *container.args)
+    template = model.ProgramTemplate(stored.name, container.image, words)
+    labels = tuple(sorted(stored.spec.selector.match_labels.items()))
+    return SeenWorkload(stored.namespace, stored.name, template, desired, ready, updated, labels)
 
 
 def _program_pod(stored: pod.FullPod, title: str) -> model.ProgramPod:
     status = pod.status_of(stored)
     states = status.container_statuses
     ready = bool(states) and all(each.ready for each in states) and not stored.deleting
-    why = next((text for each in states if (text := _why(each))), "")
-    return model.ProgramPod(
-        title,
-        stored.namespace,
-        stored.name,
-        stored.spec.node_name,
-        ready,
-        "" if ready else why or status.phase,
-        sum(each.restart_count for each in states),
-    )
+    why = "" if ready else next((text for each in states if (text := _why(each))), status.phase)
+    restarts, node = sum(each.restart_count for each in states), stored.spec.node_name
+    return model.ProgramPod(title, stored.namespace, stored.name, node, ready, why, restarts)
 
 
 def _why(container: pod.ContainerStatus) -> str:
@@ -303,16 +291,11 @@ def _pool(stored: Stored[bytes, IPPoolStatus]) -> model.AddressPool:
         routed = pool_of_text(stored).routed
     conditions = {each.type: each for each in status.conditions}
     ready, full = conditions.get("Ready"), conditions.get("NearlyFull")
-    return model.AddressPool(
-        stored.name,
-        status.ranges,
-        status.used,
-        status.free,
-        ready.message if ready and ready.status == "False" else "",
-        full.message if full and full.status == "True" else "",
-        tuple(sorted({want.node for want in status.wants})),
-        routed,
-    )
+    broken = ready.message if ready and ready.status == "False" else ""
+    scarce = full.message if full and full.status == "True" else ""
+    short = tuple(sorted({want.node for want in status.wants}))
+    counts = (status.ranges, status.used, status.free)
+    return model.AddressPool(stored.name, *counts, broken, scarce, short, routed)
 
 
 def _waiting(stored: pod.FullPod) -> model.WaitingPod:

@@ -21,13 +21,13 @@ from kube_base.backoff import rarely
 from kube_base.errors import KubeError
 from kube_base.frozen import Frozen, field
 from kube_base.notices import Notices
-from kube_base.waits import has_happened
 from kube_client.errors import Conflict
 from kube_client.kinds import Stored
 from kube_client.objects import Cluster
 from kube_rdma.adapters.bulkhead import ObjectWalls
 from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.own import NODE_REPORT
+from kube_rdma.lib.debounce import has_happened
 from kube_rdma.lib.mirror import Mirror, follow_all
 from kube_rdma.model.kubernetes import moment
 from kube_rdma.model.pools import PolicyAtNode, PolicyRollup

@@ -129,14 +129,9 @@ class QuotaStatus(msgspec.Struct, frozen=True):
 
 
 _NO_SPEC: ObjectCodec[bytes] = ObjectCodec(bytes)
+_STATUS = ObjectCodec.of(QuotaStatus, writes=False)
 QUOTA = ObjectKind(
-    "",
-    "v1",
-    "ResourceQuota",
-    "resourcequotas",
-    namespaced=True,
-    spec=_NO_SPEC,
-    status=ObjectCodec.of(QuotaStatus, writes=False),
+    "", "v1", "ResourceQuota", "resourcequotas", namespaced=True, spec=_NO_SPEC, status=_STATUS
 )
 
 

@@ -24,13 +24,14 @@ _NOTHING = "No resource, class or network for RDMA cards"
 def resources_page(listed: ResourceListing) -> page.Page:
     """Return the whole."""
     networks = {network.title: network for network in listed.networks}
+    is_empty = not (listed.resources or listed.classes or listed.networks)
+    state = "could be seen" if listed.not_seen else "is there"
+    nothing = (page.Line(f"{_NOTHING} {state}."),) if is_empty else ()
+    addresses = ((one.title, one.resource or _NONE, one.free or _NONE) for one in listed.networks)
     return (
         _table(_RESOURCES, map(_resource_row, listed.resources)),
         _table(_CLASSES, ((one.name, one.resource or _NONE) for one in listed.classes)),
-        _table(
-            _NETWORKS,
-            ((one.title, one.resource or _NONE, one.free or _NONE) for one in listed.networks),
-        ),
+        _table(_NETWORKS, addresses),
         _kept(listed),
         *(
             (page.Sentence(_headline(one)), *_indented(pod_lines(one, networks)))
@@ -41,7 +42,7 @@ def resources_page(listed: ResourceListing) -> page.Page:
             for one in listed.classes
             if not one.resource
         ),
-        _nothing(listed),
+        nothing,
         tuple(page.not_seen(listed.not_seen)),
     )
 
@@ -114,18 +115,11 @@ def _table(head: tuple[str, ...], cells: Iterable[tuple[str, ...]]) -> page.Bloc
     return (page.PageTable(head, rows),) if rows else ()
 
 
-def _resource_row(resource: NamedResource) -> tuple[str, ...]:
-    mode = ", ".join(resource.modes) or _NONE
-    counts = (
-        resource.nodes,
-        resource.total,
-        resource.free,
-        resource.most,
-        resource.used_here,
-        resource.quota,
-    )
+def _resource_row(one: NamedResource) -> tuple[str, ...]:
+    mode = ", ".join(one.modes) or _NONE
+    counts = (one.nodes, one.total, one.free, one.most, one.used_here, one.quota)
     shown = (_NONE if count is None else str(count) for count in counts)
-    return (resource.name, f"{mode} by claims" if resource.by_claims else mode, *shown)
+    return (one.name, f"{mode} by claims" if one.by_claims else mode, *shown)
 
 
 def _kept(listed: ResourceListing) -> page.Block:
@@ -144,9 +138,3 @@ def _headline(resource: NamedResource) -> str:
 
 def _indented(lines: Sequence[str]) -> page.Block:
     return tuple(page.Line(f"    {line}") for line in lines)
-
-
-def _nothing(listed: ResourceListing) -> page.Block:
-    if listed.resources or listed.classes or listed.networks:
-        return ()
-    return (page.Line(f"{_NOTHING} {'could be seen' if listed.not_seen else 'is there'}."),)

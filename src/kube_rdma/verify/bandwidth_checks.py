@@ -25,12 +25,12 @@ from kube_base.backoff import rarely
 from kube_base.errors import KubeError, Refused
 from kube_base.frozen import Frozen, field, replace
 from kube_base.notices import Notices
-from kube_base.waits import has_happened
 from kube_client.errors import Conflict
 from kube_client.objects import Cluster
 from kube_client.pod_commands import PodCommands
 from kube_rdma.adapters.bulkhead import ObjectWalls
 from kube_rdma.adapters.cluster.events import About, Events
+from kube_rdma.lib.debounce import has_happened
 from kube_rdma.lib.mirror import Mirror, follow_all
 from kube_rdma.lib.turns import served
 from kube_rdma.model.verify import BandwidthCheckStatus, BandwidthPlan, Pairing, PairProof
@@ -267,15 +267,10 @@ class BandwidthChecks:
             if excess and excess.generation == seen.generation and nodes >= excess.nodes:
                 raise _TooMany(seen, plan.most_pairs, excess.pods, excess.wanted)
 
-        return pairs.CopyRequest(
-            plan.template,
-            f"BandwidthCheck {seen.title}: spec.template",
-            seen.namespace,
-            plan.nodes,
-            plan.start_seconds,
-            owner=(BANDWIDTH_CHECK.api_version, BANDWIDTH_CHECK.kind, seen.name, seen.uid),
-            admit=admit,
-        )
+        where = f"BandwidthCheck {seen.title}: spec.template"
+        place = (seen.namespace, plan.nodes, plan.start_seconds)
+        owner = (BANDWIDTH_CHECK.api_version, BANDWIDTH_CHECK.kind, seen.name, seen.uid)
+        return pairs.CopyRequest(plan.template, where, *place, owner=owner, admit=admit)
 
     def _changed(self, old: SeenCheck | None, new: SeenCheck | None) -> None:
         """End a run at once when what it measures is no longer asked for."""
@@ -292,10 +287,12 @@ class BandwidthChecks:
         while True:
             self._wake.clear()
             shown = self._checks.values.get(seen.title)
-            if shown is None or _is_newer(shown, seen, ended):
-                self._wake.set()
-                return
+            if shown is None or (shown.uid, shown.generation) != (seen.uid, seen.generation):
+                break  # it is gone, or another check by now
+            if shown.status and shown.status.completion_time == ended.completion_time:
+                break
             await self._wake.wait()
+        self._wake.set()
 
     def _tell(self, seen: SeenCheck, ended: BandwidthCheckStatus) -> None:
         kind, version = BANDWIDTH_CHECK.kind, BANDWIDTH_CHECK.api_version
@@ -303,10 +300,3 @@ class BandwidthChecks:
         well = ended.state == "Well"
         self._events.tell(about, f"Bandwidth{ended.state}", ended.result, warning=not well)
         log.info("bandwidth check done", check=seen.title, state=ended.state, result=ended.result)
-
-
-def _is_newer(shown: SeenCheck, seen: SeenCheck, ended: BandwidthCheckStatus) -> bool:
-    """Decide whether the watch shows the end of a run, or another check by now."""
-    if (shown.uid, shown.generation) != (seen.uid, seen.generation):
-        return True
-    return shown.status is not None and shown.status.completion_time == ended.completion_time

@@ -43,6 +43,7 @@ from kube_rdma.verify.rules.perftest import (
 from kube_rdma.verify.rules.suspects import rate, suspects
 
 LeftOut: TypeAlias = tuple[tuple[str, str], ...]  # who takes no part, and why
+End: TypeAlias = tuple[verify.PairedPod, verify.PodDevice]  # of a pair
 ClaimedCards: TypeAlias = Mapping[PodName, Sequence[PublishedCard]]
 """The cards that pods have by ResourceClaims."""
 
@@ -97,8 +98,7 @@ class BandwidthProof:
 
         `cards` are those of its ResourceClaims.
         """
-        metadata = document["metadata"]
-        namespace, name = metadata["namespace"], metadata["name"]
+        pod = _name(document)
         script, asks = pod_rules.PROBE, f"{NCCL_ENV.read_text()}{pod_rules.END_OF_INPUT}"
         if pod_rules.names_devices(document):  # a shell on a busy node takes long for the rest
             script, asks = pod_rules.PORT_RATES, ""
@@ -106,9 +106,10 @@ class BandwidthProof:
             script = f"{pod_rules.PLACES}{pod_rules.PROBE}"
         try:
             async with self._pacing.limit(self._pacing.probe_seconds + GRACE):
-                answer = await self._commands.run(namespace, name, ("sh", "-c", script), stdin=asks)
+                shell = ("sh", "-c", script)
+                answer = await self._commands.run(pod.namespace, pod.name, shell, stdin=asks)
         except TimeoutError as error:
-            raise _endless(f"sh in pod {name}", self._pacing.probe_seconds) from error
+            raise _endless(f"sh in pod {pod.name}", self._pacing.probe_seconds) from error
         return await _aside(answer, lambda text: pod_rules.paired_pod(document, text, cards))
 
     async def all_probed(
@@ -204,11 +205,7 @@ class BandwidthProof:
         row = outcome.standing(latency=self._run.latency)
         return replace(outcome, rows=(row,)) if self._brief and row else outcome
 
-    async def _rows(
-        self,
-        client: tuple[verify.PairedPod, verify.PodDevice],
-        server: tuple[verify.PairedPod, verify.PodDevice],
-    ) -> tuple[verify.PerftestRow, ...]:
+    async def _rows(self, client: End, server: End) -> tuple[verify.PerftestRow, ...]:
         for number in range(1, TRIES + 1):
             try:
                 return await _aside(await self._once(client, server), table)
@@ -217,11 +214,7 @@ class BandwidthProof:
                     raise
         raise AssertionError("the last try returns or raises")
 
-    async def _once(
-        self,
-        client: tuple[verify.PairedPod, verify.PodDevice],
-        server: tuple[verify.PairedPod, verify.PodDevice],
-    ) -> str:
+    async def _once(self, client: End, server: End) -> str:
         """Return what a client prints; each port is used once, for an older server may still
         listen.
         """

@@ -234,6 +234,11 @@ def proof_document(proof: verify.PairProof) -> dict[str, object]:
     `figure`, `median` and `due` are in `unit` everywhere; `unmeasured` counts pairs, `unseen` those
     of `leftOut` that had to take part.
     """
+    against = None
+    if last := proof.comparison:
+        against = json_object(
+            last, "pairs", "missing", medianBefore=last.before, medianNow=last.now
+        )
     return {
         "well": proof.is_well,
         "unit": "us" if proof.run.latency else "Gb/s",
@@ -244,13 +249,7 @@ def proof_document(proof: verify.PairProof) -> dict[str, object]:
         "suspects": json_list(proof.suspects),
         "unmeasured": proof.unmeasured,
         "unseen": proof.unseen,
-        "against": None
-        if proof.comparison is None
-        else {
-            **json_object(proof.comparison, "pairs", "missing"),
-            "medianBefore": proof.comparison.before,
-            "medianNow": proof.comparison.now,
-        },
+        "against": against,
         "leftOut": [{"name": name, "why": why} for name, why in proof.left_out],
     }
 
@@ -304,10 +303,9 @@ def earlier_figures(
     figures: dict[tuple[str, str, int], float] = {}
     for pair in document["pairs"]:
         try:
+            key = str(pair["client"]), str(pair["server"]), int(pair["rail"])
             if pair["figure"] is not None:
-                figures[str(pair["client"]), str(pair["server"]), int(pair["rail"])] = float(
-                    pair["figure"]
-                )
+                figures[key] = float(pair["figure"])
         except (KeyError, TypeError, ValueError):
             continue  # what cannot be read is compared with nothing
     return figures

@@ -306,19 +306,14 @@ def _container(
 
 def _asks(resources: Resources, path: FieldPath) -> Iterator[admission.ResourceAsk]:
     """Yield the extended resources of a container, by limits where it has these."""
-    fields = {**dict.fromkeys(resources.requests, "requests")}
+    fields = dict.fromkeys(resources.requests, "requests")
     fields |= dict.fromkeys(resources.limits, "limits")
     for resource, field in fields.items():
         if "/" in resource:
-            quantity = getattr(resources, field)[resource]
-            request = resources.requests.get(resource)
-            yield admission.ResourceAsk(
-                resource,
-                counted(quantity),
-                (*path, field, resource),
-                None if request is None else counted(request),
-                field == "limits",
-            )
+            count, place = counted(getattr(resources, field)[resource]), (*path, field, resource)
+            written = resources.requests.get(resource)
+            request = None if written is None else counted(written)
+            yield admission.ResourceAsk(resource, count, place, request, field == "limits")
 
 
 def _volume(volume: PodVolume, number: int) -> admission.VolumeTemplate:

@@ -139,14 +139,10 @@ def _shares(evidence: model.PodEvidence, plan: PodPlan) -> Iterator[model.Explai
     for held in plan.granted:
         by_claim = (held.resource, held.share) in claimed
         sure = by_claim or all(card.id in attached for card in held.cards)
-        yield model.ExplainedShare(
-            held.resource,
-            listed([card.id for card in held.cards]),
-            listed([card.name for card in held.cards]),
-            held.container,
-            held.share if not attached else "",
-            sure,
-        )
+        cards = listed([card.id for card in held.cards])
+        called = listed([card.name for card in held.cards])
+        number = "" if attached else held.share
+        yield model.ExplainedShare(held.resource, cards, called, held.container, number, sure)
     if not plan.granted:
         for status in evidence.attached:
             if status.card:

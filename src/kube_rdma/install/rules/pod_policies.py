@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from kube_base.frozen import Frozen
 from kube_rdma.attach.rules.requests import (
     ANNOTATION,
     POD_NETWORKS,
@@ -216,66 +217,54 @@ _VEPFS = (
     "in variables.classes.filter(name, name != '')"
 )
 
-# Conditions that hold for each `pod`, and an expression for the sentence where one does not.
+
+class _CelRule(Frozen):
+    """A condition that holds for each `pod`, and an expression for the sentence otherwise."""
+
+    holds: str
+    sentence: str
+
+
 _REFUSALS = (
-    (
+    _CelRule(
         f"!pod.rdma || {_without('mgpu')}",
-        (
-            "'spec.containers: RDMA and mGPU cannot be used together. Ask for whole GPUs, or for "
-            "no RDMA.'"
-        ),
+        "'spec.containers: RDMA and mGPU cannot be used together. Ask for whole GPUs, or for no "
+        "RDMA.'",
     ),
-    (
-        (f"!({_COUNTED}) || (pod.cards <= {_BLOCKS} && ({_NAMED} <= pod.cards || {_OTHERS}))"),
-        (
-            f"'metadata.annotations[{POD_NETWORKS}]: the pod has ' + string({_BLOCKS}) + "
-            f"' blocks, and its containers ask for ' + string(pod.cards) + ' of {RESOURCE}. "
-            "Write a block for each.'"
-        ),
+    _CelRule(
+        f"!({_COUNTED}) || (pod.cards <= {_BLOCKS} && ({_NAMED} <= pod.cards || {_OTHERS}))",
+        f"'metadata.annotations[{POD_NETWORKS}]: the pod has ' + string({_BLOCKS}) + "
+        f"' blocks, and its containers ask for ' + string(pod.cards) + ' of {RESOURCE}. "
+        "Write a block for each.'",
     ),
-    (
-        (
-            f"!{_only(USUAL.without_vepfs)} || "
-            f"pod.spec.?volumes.orValue([]).all(volume, !({_VEPFS}))"
-        ),
-        (
-            f"'spec.volumes: vePFS cannot be used in mode {listed(USUAL.without_vepfs)}. Select "
-            "nodes of another mode, or remove the volume.'"
-        ),
+    _CelRule(
+        f"!{_only(USUAL.without_vepfs)} || pod.spec.?volumes.orValue([]).all(volume, !({_VEPFS}))",
+        f"'spec.volumes: vePFS cannot be used in mode {listed(USUAL.without_vepfs)}. Select "
+        "nodes of another mode, or remove the volume.'",
     ),
 )
 _WARNINGS = (
-    (
-        (
-            f"['{POD_NETWORKS}', '{ANNOTATION}'].exists(key, key in pod.annotations) || "
-            f"pod.cards == 0 || {_ON_HOST}"
-        ),
-        (
-            f"'metadata.annotations[{POD_NETWORKS}]: the pod asks for ' + "
-            f"string(pod.cards) + ' of {RESOURCE} and for no network, so it gets their "
-            "device nodes alone. Write a block for each.'"
-        ),
+    _CelRule(
+        f"['{POD_NETWORKS}', '{ANNOTATION}'].exists(key, key in pod.annotations) || "
+        f"pod.cards == 0 || {_ON_HOST}",
+        f"'metadata.annotations[{POD_NETWORKS}]: the pod asks for ' + "
+        f"string(pod.cards) + ' of {RESOURCE} and for no network, so it gets their "
+        "device nodes alone. Write a block for each.'",
     ),
-    (
+    _CelRule(
         f"pod.containers.all(c, {CARDS} in {[0, *USUAL.advised]})",
-        (
-            f"'spec.containers: a container asks for another number of {RESOURCE} than the "
-            f"recommended {' or '.join(map(str, USUAL.advised))}.'"
-        ),
+        f"'spec.containers: a container asks for another number of {RESOURCE} than the "
+        f"recommended {' or '.join(map(str, USUAL.advised))}.'",
     ),
-    (
+    _CelRule(
         f"!{_only(USUAL.without_gpus)} || {_without('gpus')}",
-        (
-            f"'spec.nodeSelector: mode {listed(USUAL.without_gpus)} is not recommended for pods "
-            "with GPUs. Select nodes of another mode.'"
-        ),
+        f"'spec.nodeSelector: mode {listed(USUAL.without_gpus)} is not recommended for pods "
+        "with GPUs. Select nodes of another mode.'",
     ),
-    (
+    _CelRule(
         f"{_ON_HOST} || {_without('host')}",
-        (
-            "'spec.hostNetwork: the pod asks for a resource of pods on the node\\'s own network. "
-            "Add hostNetwork: true.'"
-        ),
+        "'spec.hostNetwork: the pod asks for a resource of pods on the node\\'s own network. "
+        "Add hostNetwork: true.'",
     ),
 )
 
@@ -289,15 +278,12 @@ def pod_policies() -> tuple[Blueprint, ...]:
     }
     of_warnings = {"gpus": _values("gpuResources"), "host": _values("hostNetworkResources")}
     pods = {"resourceRules": [{**PODS, "operations": ["CREATE"]}]}
+    workloads = {"resourceRules": [*_RULES]}
     bodies = (
         _validating(REFUSED, of_refusals, _REFUSALS),
         _binding("Validating", REFUSED, validationActions=["Deny"], matchResources=pods),
         _binding(
-            "Validating",
-            WORKLOADS,
-            REFUSED,
-            validationActions=["Warn"],
-            matchResources={"resourceRules": [*_RULES]},
+            "Validating", WORKLOADS, REFUSED, validationActions=["Warn"], matchResources=workloads
         ),
         _validating(WARNED, of_warnings, _WARNINGS),
         _binding("Validating", WARNED, validationActions=["Warn"]),
@@ -306,13 +292,14 @@ def pod_policies() -> tuple[Blueprint, ...]:
     return tuple(Blueprint(body, wanted) for body in bodies)
 
 
-def _validating(name: str, variables: dict[str, Node], rules: tuple[tuple[str, str], ...]) -> Json:
+def _validating(name: str, variables: dict[str, Node], rules: Sequence[_CelRule]) -> Json:
     validations = [
         {
-            "expression": f"variables.pods.all(pod, {holds})",
-            "messageExpression": f"variables.pods.filter(pod, !({holds})).map(pod, {sentence})[0]",
+            "expression": f"variables.pods.all(pod, {one.holds})",
+            "messageExpression": f"variables.pods.filter(pod, !({one.holds}))"
+            f".map(pod, {one.sentence})[0]",
         }
-        for holds, sentence in rules
+        for one in rules
     ]
     written = [{"name": "written", "expression": _WRITTEN}]
     return _policy(

@@ -82,20 +82,11 @@ DEFAULTS: Json = {
         "extraArgs": [],
     },
     "labeller": {"enabled": False},
-    "claims": {
-        "enabled": False,
-        "dranetAttributes": False,
-        "templateClasses": True,
-        "classes": [],
-    },
+    "claims": {"enabled": False, "dranetAttributes": False, "templateClasses": True, "classes": []},
     "roles": {"install": True, "doctor": True},
     "pools": [],
     "networks": {"install": False, "mtu": 0},
-    "crds": {
-        "install": False,
-        "nicClusterPolicies": True,
-        "networkAttachmentDefinitions": False,
-    },
+    "crds": {"install": False, "nicClusterPolicies": True, "networkAttachmentDefinitions": False},
     "admission": {
         "install": False,
         "pods": {
@@ -333,10 +324,7 @@ _K3S_AGENT = "/var/lib/rancher/k3s"
 _SNAP = "/var/snap/microk8s"
 DISTRIBUTIONS: Mapping[str, Json] = {
     "kubernetes": {},
-    "gke": {
-        "host": {"cniBinaries": "/home/kubernetes/bin"},
-        "platform": {"quota": True},
-    },
+    "gke": {"host": {"cniBinaries": "/home/kubernetes/bin"}, "platform": {"quota": True}},
     # All of data, for the folder of binaries in it has another name from release to release.
     "k3s": {
         "host": {

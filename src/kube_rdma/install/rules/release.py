@@ -122,19 +122,11 @@ def lacking(values: Values) -> tuple[str, ...]:
     """Return what the values ask for and their version lacks, a sentence each."""
     platform, admission = values["platform"], values["admission"]
     pods = admission["pods"]
+    judges, completes = admission["install"] or pods["check"], pods["complete"]
+    without = "left out, and no pod is completed"
     wanted_kinds = (
-        (
-            "ValidatingAdmissionPolicy",
-            "validatingPolicies",
-            admission["install"] or pods["check"],
-            "left out",
-        ),
-        (
-            "MutatingAdmissionPolicy",
-            "mutatingPolicies",
-            pods["complete"],
-            "left out, and no pod is completed",
-        ),
+        ("ValidatingAdmissionPolicy", "validatingPolicies", judges, "left out"),
+        ("MutatingAdmissionPolicy", "mutatingPolicies", completes, without),
     )
     policies = tuple(
         f"Kubernetes {values[VALUE]} has no {kind}, which comes with 1.{SINCE[name]}: {effect}."

@@ -61,15 +61,8 @@ def plan(view: model.MigrationView, options: model.MigrationOptions) -> model.Ta
     holders = tuple(
         one for one in view.holders if one.node in mine and set(one.resources) & set(resources)
     )
-    return model.TakeoverPlan(
-        origin,
-        resources,
-        nodes,
-        holders,
-        tuple(way.forward()),
-        tuple(way.back()),
-        tuple(_notes(view, origin, nodes)),
-    )
+    notes = _notes(view, origin, nodes)
+    return model.TakeoverPlan(origin, resources, nodes, holders, way.forward(), way.back(), notes)
 
 
 class _Way:
@@ -90,24 +83,22 @@ class _Way:
         self._space = NAMESPACE if self._preset != "vke" else made["namespace"]["name"]
         self._labels = f"name={made['platform']['label']}"
 
-    def forward(self) -> list[model.PlanStep]:
+    def forward(self) -> tuple[model.PlanStep, ...]:
         """Return the steps to kube-rdma."""
         others = [node for node in self._nodes if node.mark != HERE]
-        steps = [self._installed()]
         if self._start is model.StartingPoint.NVIDIA:
-            return [*steps, *map(self._beside, others), self._alone()]
-        if self._is_written_back:
-            steps.append(self._released())
-        return [*steps, self._held_off(), *map(self._exchange, others)]
+            return (self._installed(), *map(self._beside, others), self._alone())
+        released = (self._released(),) if self._is_written_back else ()
+        moved = map(self._exchange, others)
+        return (self._installed(), *released, self._held_off(), *moved)
 
-    def back(self) -> list[model.PlanStep]:
+    def back(self) -> tuple[model.PlanStep, ...]:
         """Return the steps back to the other plugin."""
         if self._start is model.StartingPoint.NVIDIA:
-            return [self._owner_again(), self._removed()]
-        steps = [*map(self._exchanged_back, self._nodes), self._let_in_again()]
-        if self._is_written_back:
-            steps.append(self._taken_again())
-        return [*steps, self._removed()]
+            return (self._owner_again(), self._removed())
+        taken = (self._taken_again(),) if self._is_written_back else ()
+        moved = map(self._exchanged_back, self._nodes)
+        return (*moved, self._let_in_again(), *taken, self._removed())
 
     @property
     def _is_written_back(self) -> bool:
@@ -329,7 +320,7 @@ def _idle(view: model.MigrationView, origin: model.MigrationSource | None = None
 
 def _notes(
     view: model.MigrationView, origin: model.MigrationSource, nodes: Sequence[model.MigratingNode]
-) -> list[str]:
+) -> tuple[str, ...]:
     warnings = origin.config.warnings if origin.config else ()
     notes = [f"Of its configuration: {text}" for text in warnings]
     notes += _idle(view, origin)
@@ -355,4 +346,4 @@ def _notes(
     if origin.start is not model.StartingPoint.NVIDIA:
         notes.append(f"{origin.plugin.title} stays, without pods, for the way back")
     notes.append(f"New nodes get no plugin of kube-rdma without the label {MARK}={HERE}")
-    return [*notes, *view.unread]
+    return (*notes, *view.unread)

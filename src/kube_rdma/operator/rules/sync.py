@@ -56,33 +56,18 @@ def components(
     no_gpus = no_cards or (
         "" if both else f"{placement.CARDS_LABEL}=true and {placement.GPUS_LABEL}=true"
     )
+    driver, hint = driver_objects(policy, drivers.groups, values), _compiling(policy, values)
+    shared = plugin_objects(policy, workloads, away, values)
+    sriov = plugin_objects(policy, workloads, away, values, SRIOV)
+    peer = peer_objects(policy, peers.groups, values)
     return (
         Component(
-            ComponentName.DRIVER,
-            policy.driver is not None,
-            driver_objects(policy, drivers.groups, values),
-            drivers.problem,
-            no_cards,
-            hint=_compiling(policy, values),
+            ComponentName.DRIVER, bool(policy.driver), driver, drivers.problem, no_cards, hint
         ),
+        Component(ComponentName.DEVICE_PLUGIN, bool(policy.device_plugin), shared, "", no_cards),
+        Component(ComponentName.SRIOV_PLUGIN, bool(policy.sriov_plugin), sriov, "", no_cards),
         Component(
-            ComponentName.DEVICE_PLUGIN,
-            policy.device_plugin is not None,
-            plugin_objects(policy, workloads, away, values),
-            no_nodes=no_cards,
-        ),
-        Component(
-            ComponentName.SRIOV_PLUGIN,
-            policy.sriov_plugin is not None,
-            plugin_objects(policy, workloads, away, values, SRIOV),
-            no_nodes=no_cards,
-        ),
-        Component(
-            ComponentName.PEER_DRIVER,
-            policy.peer_driver is not None,
-            peer_objects(policy, peers.groups, values),
-            peers.problem,
-            no_gpus,
+            ComponentName.PEER_DRIVER, bool(policy.peer_driver), peer, peers.problem, no_gpus
         ),
     )
 

@@ -169,15 +169,10 @@ def _carried(netdev: Netdev) -> Iterator[str]:
 
 
 def _pool(pool: pool_model.Pool) -> model.ReportedPool:
-    healthy = sum(share.healthy for share in pool.shares)
-    return model.ReportedPool(
-        pool.spec.resource,
-        pool.spec.mode.value,
-        len(pool.shares),
-        healthy,
-        len(pool.cards),
-        pool_model.Serving.CLAIMS.value if pool.spec.serve is pool_model.Serving.CLAIMS else "",
-    )
+    spec, healthy = pool.spec, sum(share.healthy for share in pool.shares)
+    counts = (len(pool.shares), healthy, len(pool.cards))
+    serve = spec.serve.value if spec.serve is pool_model.Serving.CLAIMS else ""
+    return model.ReportedPool(spec.resource, spec.mode.value, *counts, serve)
 
 
 # The grid that `kube-rdma status --svg` draws.

@@ -256,7 +256,10 @@ class Tally:
                 continue
             self._unexplained[place] = False
             for end in self._causes[place]:
-                self._count_out(end, is_bad=_is_bad(self._rated[place]))
+                was_mixed = self._bad[end] < self._every[end]
+                self._every[end] -= 1
+                self._bad[end] -= _is_bad(self._rated[place])
+                self._mixed += (self._bad[end] < self._every[end]) - was_mixed
                 changed.add(end)
         for end in changed - {cause}:
             self.pushes += 1
@@ -267,12 +270,6 @@ class Tally:
         return [
             pair for pair, is_left in zip(self._rated, self._unexplained, strict=True) if is_left
         ]
-
-    def _count_out(self, cause: Cause, *, is_bad: bool) -> None:
-        was_mixed = self._bad[cause] < self._every[cause]
-        self._every[cause] -= 1
-        self._bad[cause] -= is_bad
-        self._mixed += (self._bad[cause] < self._every[cause]) - was_mixed
 
     def _entry(self, cause: Cause) -> tuple[float, int, Cause]:
         """Return the place in the heap: the worst first, by their part and then by their number."""
