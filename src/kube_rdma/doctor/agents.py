@@ -25,7 +25,7 @@ from kube_rdma.admission.cluster import whole_pod
 from kube_rdma.doctor.cluster import agent_pods, present
 from kube_rdma.model.doctor import AgentPod, NodeAnswer, Observation
 from kube_rdma.model.late_binding import PodName
-from kube_rdma.reports.rules.cluster import says
+from kube_rdma.reports.rules.cluster import says, serves_cards
 
 T = TypeVar("T")
 AT_ONCE = 16  # commands under way; a bundle has up to a few MiB
@@ -167,7 +167,7 @@ async def find_agents(
     agents: list[AgentPod] = []
     for namespace in namespaces:
         try:
-            agents += await agent_pods(cluster, namespace)
+            agents += await agent_pods(cluster, namespace, serves_cards)
             read.append(namespace)
         except Refused as error:
             refused = refused or error

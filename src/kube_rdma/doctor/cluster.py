@@ -6,7 +6,7 @@ is looked at.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from kube_base.errors import Refused
 from kube_client.kinds import Stored, Where
@@ -20,7 +20,8 @@ from kube_rdma.model.admission import PodTemplate
 from kube_rdma.model.doctor import AddressRange, AddressUse, AgentPod
 from kube_rdma.model.late_binding import PodName
 from kube_rdma.model.reports import ProgramTemplate
-from kube_rdma.reports.rules.cluster import serves_cards
+
+IsAgent = Callable[[ProgramTemplate], bool]
 
 _CELLO = "cello"
 
@@ -102,17 +103,17 @@ def present(read: tuple[PodTemplate, FullPod] | None, pod: PodName) -> tuple[Pod
     return read
 
 
-async def agent_pods(cluster: Cluster, namespace: str) -> tuple[AgentPod, ...]:
+async def agent_pods(cluster: Cluster, namespace: str, is_agent: IsAgent) -> tuple[AgentPod, ...]:
     """Return the agents of a namespace that are on a node; raise Refused without the right."""
     pods = await cluster.list(FULL_POD, Where(namespace=namespace))
-    return tuple(agent for pod in pods if (agent := _agent(pod)))
+    return tuple(agent for pod in pods if (agent := _agent(pod, is_agent)))
 
 
-def _agent(pod: FullPod) -> AgentPod | None:
+def _agent(pod: FullPod, is_agent: IsAgent) -> AgentPod | None:
     """Return the pod as an agent's, None for another pod."""
     for container in pod.spec.containers:
         argv = (*container.command, *container.args)
-        if serves_cards(ProgramTemplate(pod.name, container.image, argv)):
+        if is_agent(ProgramTemplate(pod.name, container.image, argv)):
             break
     else:
         return None
