@@ -30,7 +30,6 @@ from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.pod import CONFIG_MAP, DAEMON_SET, FULL_POD
 from kube_rdma.install.installation import described
 from kube_rdma.install.rules.release import MANAGER
-from kube_rdma.lib.debounce import has_happened
 from kube_rdma.lib.mirror import Mirror, follow_all
 from kube_rdma.model.install import Values
 from kube_rdma.model.kubernetes import NOT_OBSERVED, moment
@@ -302,8 +301,12 @@ class Operator:
         """Wait until something changes, or it is time for another try."""
         every = self._timing.upgrade if self._upgrading else self._timing.every
         seconds = min(every, self._timing.pause(failures) + 1.0) if failures else every
-        if await has_happened(self._wake, seconds):
-            await asyncio.sleep(self._timing.gather)  # changes come in swarms
+        try:
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+        await asyncio.sleep(self._timing.gather)  # changes come in swarms
 
 
 def _has_status(old: NicClusterPolicyStatus | None, new: NicClusterPolicyStatus) -> bool:

@@ -123,13 +123,9 @@ def misplaced(
         key = annotation.key
         meant = dict(near_misses.misspelt([key])).get(key, key)
         if meant in _FOR_PODS and not all(meant in annotations for annotations in made):
-            yield Finding.of(
-                "annotation-place",
-                annotation.path,
-                f"the annotation stands at the {annotation.owner}, from where no pod gets it",
-                f"Write {meant} into the metadata of the pods' template",
-                Severity.WARNING,
-            )
+            problem = f"the annotation stands at the {annotation.owner}, from where no pod gets it"
+            remedy = f"Write {meant} into the metadata of the pods' template"
+            yield Finding.of("annotation-place", annotation.path, problem, remedy, Severity.WARNING)
 
 
 Rule = Callable[[PodReview], Iterator[Finding]]
@@ -200,25 +196,18 @@ def _vepfs(review: PodReview) -> Iterator[Finding]:
     mode = _mode_in(review.settings.without_vepfs, review)
     for volume in review.pod.volumes if mode else ():
         if _is_vepfs(volume, review):
-            yield Finding.of(
-                "vepfs",
-                volume.path,
-                f"volume {volume.name} is vePFS, which cannot be used in mode {mode}",
-                "Select nodes of another mode, or remove the volume",
-            )
+            problem = f"volume {volume.name} is vePFS, which cannot be used in mode {mode}"
+            remedy = "Select nodes of another mode, or remove the volume"
+            yield Finding.of("vepfs", volume.path, problem, remedy)
 
 
 def _gpu_in_shared_multi(review: PodReview) -> Iterator[Finding]:
     """S1: shared-multi is not recommended with a GPU."""
     mode = _mode_in(review.settings.without_gpus, review)
     for _, ask in share_rules.asked(review.pod, review.settings.gpus) if mode else ():
-        yield Finding.of(
-            "gpu-in-shared-multi",
-            ask.path,
-            f"mode {mode} is not recommended for pods with GPUs",
-            "Select nodes of another mode",
-            Severity.WARNING,
-        )
+        problem = f"mode {mode} is not recommended for pods with GPUs"
+        remedy = "Select nodes of another mode"
+        yield Finding.of("gpu-in-shared-multi", ask.path, problem, remedy, Severity.WARNING)
         return
 
 

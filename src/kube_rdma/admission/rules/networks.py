@@ -129,13 +129,9 @@ def no_address(review: PodReview) -> Iterator[Finding]:
         for ask in asks:
             why = "" if ask.addresses else _addressless(ask, review)
             if why:
-                yield Finding.of(
-                    "no-address",
-                    path,
-                    f"{ask.source}: {why}, so its interface would have no address",
-                    "Create the IPPool, name one in the network's ipam, or ask for an address",
-                    Severity.WARNING,
-                )
+                problem = f"{ask.source}: {why}, so its interface would have no address"
+                remedy = "Create the IPPool, name one in the network's ipam, or ask for an address"
+                yield Finding.of("no-address", path, problem, remedy, Severity.WARNING)
 
 
 def network_of(ask: NetworkAsk, review: PodReview) -> Network | None:

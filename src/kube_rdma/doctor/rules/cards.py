@@ -109,13 +109,11 @@ def _no_rdma_module(seen: Observation) -> Iterator[Finding]:
 def _no_device(seen: Observation) -> Iterator[Finding]:
     survey = _survey(seen)
     if not survey.devices:
-        yield Finding(
-            "",
-            "/sys/class/infiniband is empty",
-            "The kernel knows no RDMA device in this network namespace",
-            "Load the driver; without a card: rdma link add rxe0 type rxe netdev INTERFACE",
-            Severity.ADVICE if seen.specs == () else Severity.ERROR,
-        )
+        evidence = "/sys/class/infiniband is empty"
+        cause = "The kernel knows no RDMA device in this network namespace"
+        remedy = "Load the driver; without a card: rdma link add rxe0 type rxe netdev INTERFACE"
+        severity = Severity.ADVICE if seen.specs == () else Severity.ERROR
+        yield Finding("", evidence, cause, remedy, severity)
 
 
 def _device_files(seen: Observation) -> Iterator[Finding]:
@@ -128,12 +126,10 @@ def _device_files(seen: Observation) -> Iterator[Finding]:
 
 def _absent_nodes(seen: Observation) -> Iterator[Finding]:
     for path in seen.absent or ():
-        yield Finding(
-            path,
-            f"{path} is not there, and the kernel has the device",
-            "No devtmpfs or udev made the node, or another /dev is mounted over it",
-            "udevadm trigger, or mount the host's /dev/infiniband into this container",
-        )
+        evidence = f"{path} is not there, and the kernel has the device"
+        cause = "No devtmpfs or udev made the node, or another /dev is mounted over it"
+        remedy = "udevadm trigger, or mount the host's /dev/infiniband into this container"
+        yield Finding(path, evidence, cause, remedy)
 
 
 def _manager(seen: Observation) -> Iterator[Finding]:
@@ -232,13 +228,10 @@ def _slow_port(seen: Observation) -> Iterator[Finding]:
     for device, port in ports:
         best = max(p.rate_gbps or 0 for d, p in ports if d.driver == device.driver)
         if port.rate_gbps and port.rate_gbps < best:
-            yield Finding(
-                device.name,
-                f"port {port.number} runs at {port.rate_gbps:g} Gb/s, others at {best:g}",
-                "A cable, transceiver or switch port came up slower, or the cards differ",
-                "ethtool INTERFACE, or ibportstate; replug or replace the cable",
-                Severity.WARNING,
-            )
+            evidence = f"port {port.number} runs at {port.rate_gbps:g} Gb/s, others at {best:g}"
+            cause = "A cable, transceiver or switch port came up slower, or the cards differ"
+            remedy = "ethtool INTERFACE, or ibportstate; replug or replace the cable"
+            yield Finding(device.name, evidence, cause, remedy, Severity.WARNING)
 
 
 def _refused(seen: Observation) -> Iterator[Finding]:

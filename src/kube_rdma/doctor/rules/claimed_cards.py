@@ -105,12 +105,9 @@ def _port_down(seen: Observation) -> Iterator[Finding]:
         ports = card.in_pod.ports if card.in_pod and not card.on_node else ()
         if ports and not any(port.state is PortState.ACTIVE for port in ports):
             states = ", ".join(f"port {port.number} is {port.state}" for port in ports)
-            yield Finding(
-                card.title,
-                f"{states} in the pod",
-                "The link of the card is down, or no subnet manager has brought it up",
-                "Check the cable and the port of the switch; of InfiniBand, the subnet manager",
-            )
+            cause = "The link of the card is down, or no subnet manager has brought it up"
+            remedy = "Check the cable and the port of the switch; of InfiniBand, the subnet manager"
+            yield Finding(card.title, f"{states} in the pod", cause, remedy)
 
 
 def _left_behind(seen: Observation) -> Iterator[Finding]:

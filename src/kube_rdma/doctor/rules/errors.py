@@ -230,13 +230,8 @@ def rising(seen: Observation) -> Iterator[Finding]:
         watched = _watched(seen, device, port)
         if watched is not None and (wrong := _wrong(watched, port)):
             names, cause, remedy = wrong
-            yield Finding(
-                device.name,
-                f"port {port.number} is up; {_evidence(watched, names)}",
-                cause,
-                remedy,
-                Severity.WARNING,
-            )
+            evidence = f"port {port.number} is up; {_evidence(watched, names)}"
+            yield Finding(device.name, evidence, cause, remedy, Severity.WARNING)
 
 
 def _wrong(watched: ObservedErrors, port: Port) -> tuple[tuple[str, ...], str, str] | None:

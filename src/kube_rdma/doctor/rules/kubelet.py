@@ -47,12 +47,10 @@ def _no_plugin(seen: Observation) -> Iterator[Finding]:
     sockets = set(_kubelet(seen).sockets)
     for spec in seen.specs or ():
         if socket_of(spec.resource) not in sockets:
-            yield Finding(
-                spec.resource,
-                f"There is no {socket_of(spec.resource)} in the folder device-plugins",
-                "No agent serves it: it does not run, hangs, or refuses its configuration",
-                "See the agent's pod on this node, describe and logs; delete it if it hangs",
-            )
+            evidence = f"There is no {socket_of(spec.resource)} in the folder device-plugins"
+            cause = "No agent serves it: it does not run, hangs, or refuses its configuration"
+            remedy = "See the agent's pod on this node, describe and logs; delete it if it hangs"
+            yield Finding(spec.resource, evidence, cause, remedy)
 
 
 def _not_registered(seen: Observation) -> Iterator[Finding]:
@@ -65,12 +63,10 @@ def _not_registered(seen: Observation) -> Iterator[Finding]:
         resource = pool.spec.resource
         healthy = sum(share.healthy for share in offer(pool).shares)
         if socket_of(resource) in kubelet.sockets and healthy and not resources.get(resource):
-            yield Finding(
-                resource,
-                f"The kubelet offers none of it, and {healthy} shares are healthy here",
-                "The plugin did not register, or the kubelet restarted and forgot it",
-                "Delete the agent's pod on this node; it registers again when it starts",
-            )
+            evidence = f"The kubelet offers none of it, and {healthy} shares are healthy here"
+            cause = "The plugin did not register, or the kubelet restarted and forgot it"
+            remedy = "Delete the agent's pod on this node; it registers again when it starts"
+            yield Finding(resource, evidence, cause, remedy)
 
 
 def _allocatable(seen: Observation) -> Iterator[Finding]:
@@ -84,20 +80,14 @@ def _allocatable(seen: Observation) -> Iterator[Finding]:
         if pool.spec.serve is Serving.CLAIMS:
             continue
         if kubelet.allocatable is not None and not healthy and pool.cards:
-            yield Finding(
-                resource,
-                f"None of {len(pool.shares)} shares is healthy",
-                "Every card of the pool is unhealthy",
-                "Fix the cards first",
-            )
+            evidence = f"None of {len(pool.shares)} shares is healthy"
+            cause = "Every card of the pool is unhealthy"
+            yield Finding(resource, evidence, cause, "Fix the cards first")
         elif offered and healthy and offered != healthy:
-            yield Finding(
-                resource,
-                f"The kubelet offers {offered}, and {healthy} shares are healthy here",
-                "A card has just changed, or the agent is of another configuration",
-                "Look again in a minute; if it stays, delete the agent's pod on this node",
-                Severity.WARNING,
-            )
+            evidence = f"The kubelet offers {offered}, and {healthy} shares are healthy here"
+            cause = "A card has just changed, or the agent is of another configuration"
+            remedy = "Look again in a minute; if it stays, delete the agent's pod on this node"
+            yield Finding(resource, evidence, cause, remedy, Severity.WARNING)
 
 
 def _topology_policy(seen: Observation) -> Iterator[Finding]:
@@ -123,13 +113,9 @@ def _no_cdi(seen: Observation) -> Iterator[Finding]:
     specs = [pool.spec for pool in verdict(seen).pools]
     late = [one for one in specs if terms(one).attach is not Attach.NONE]
     if not works and seen.versions.kubelet and late:
-        yield Finding(
-            late[0].resource,
-            why.rstrip("."),
-            "Devices are given at Allocate, before the pod's network exists",
-            "Upgrade kubelet and runtime, or switch CDI on",
-            Severity.WARNING,
-        )
+        cause = "Devices are given at Allocate, before the pod's network exists"
+        remedy = "Upgrade kubelet and runtime, or switch CDI on"
+        yield Finding(late[0].resource, why.rstrip("."), cause, remedy, Severity.WARNING)
 
 
 def _no_room(seen: Observation) -> Iterator[Finding]:
@@ -174,13 +160,9 @@ def outdated(seen: Observation) -> Iterator[Finding]:
     if read := _KUBELET.match(kubelet):
         minor, patch, build = (int(number or 0) for number in read.groups())
         if minor < OLDEST:
-            yield Finding(
-                "kubelet",
-                f"Its version is {kubelet}",
-                f"kube-rdma needs Kubernetes 1.{OLDEST}",
-                "Upgrade Kubernetes",
-                Severity.WARNING,
-            )
+            evidence = f"Its version is {kubelet}"
+            cause = f"kube-rdma needs Kubernetes 1.{OLDEST}"
+            yield Finding("kubelet", evidence, cause, "Upgrade Kubernetes", Severity.WARNING)
         behind = minor < _VKE_OLDEST or (patch, build) < _VKE_PATCHES.get(minor, (0, 0))
         if read[3] and behind:
             yield _behind("kubelet", kubelet)

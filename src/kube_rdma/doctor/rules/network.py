@@ -57,25 +57,20 @@ def _strict_filter(seen: Observation) -> Iterator[Finding]:
     rails = [rail for rail in _rails(seen) if rail.addresses]
     for rail in rails if len(rails) > 1 else ():
         if _setting(seen, rail.name, "rp_filter") == int(_STRICT):
-            yield Finding(
-                rail.name,
-                f"rp_filter is {_STRICT} (strict) on {rail.name}",
-                "What comes in on another rail than the route back is dropped without a word",
-                f"sysctl -w net.ipv4.conf.{quote(rail.name)}.rp_filter=2, and of all",
-                Severity.WARNING,
-            )
+            evidence = f"rp_filter is {_STRICT} (strict) on {rail.name}"
+            cause = "What comes in on another rail than the route back is dropped without a word"
+            remedy = f"sysctl -w net.ipv4.conf.{quote(rail.name)}.rp_filter=2, and of all"
+            yield Finding(rail.name, evidence, cause, remedy, Severity.WARNING)
 
 
 def _no_route(seen: Observation) -> Iterator[Finding]:
     """Yield rails whose subnet is not routed over themselves."""
     for rail in _rails(seen):
         for address in unrouted(rail, seen.routes or ()) if rail.up else ():
-            yield Finding(
-                rail.name,
-                f"{address} is on {rail.name}, and no route to its subnet is",
-                "The rail's peers are looked for on another interface",
-                f"ip route add SUBNET dev {rail.name} src {address.partition('/')[0]}",
-            )
+            evidence = f"{address} is on {rail.name}, and no route to its subnet is"
+            cause = "The rail's peers are looked for on another interface"
+            remedy = f"ip route add SUBNET dev {rail.name} src {address.partition('/')[0]}"
+            yield Finding(rail.name, evidence, cause, remedy)
 
 
 def _neighbours(seen: Observation) -> Iterator[Finding]:
@@ -88,13 +83,10 @@ def _neighbours(seen: Observation) -> Iterator[Finding]:
             if one.interface == name and not one.answered
         ]
         if silent:
-            yield Finding(
-                name,
-                f"{listed(silent)} did not answer ARP",
-                "The peer is down, of another VLAN or subnet, or the switch drops ARP",
-                f"ping -I {name} {silent[0]}; look at VLAN and address of both ends",
-                Severity.WARNING,
-            )
+            evidence = f"{listed(silent)} did not answer ARP"
+            cause = "The peer is down, of another VLAN or subnet, or the switch drops ARP"
+            remedy = f"ping -I {name} {silent[0]}; look at VLAN and address of both ends"
+            yield Finding(name, evidence, cause, remedy, Severity.WARNING)
 
 
 def _cni_refused(seen: Observation) -> Iterator[Finding]:
@@ -121,12 +113,10 @@ def _cni_rewritten(seen: Observation) -> Iterator[Finding]:
     cni = _cni(seen)
     if cni.installed and cni.pending and not cni.refused:
         entry = cni.default or "the cluster's list"
-        yield Finding(
-            "CNI",
-            f"kube-rdma is not in {entry} as it has to be",
-            "Another program wrote the file, and no agent has put the entry back",
-            "See that the agent runs, and its event NetworkConfigurationRefused",
-        )
+        evidence = f"kube-rdma is not in {entry} as it has to be"
+        cause = "Another program wrote the file, and no agent has put the entry back"
+        remedy = "See that the agent runs, and its event NetworkConfigurationRefused"
+        yield Finding("CNI", evidence, cause, remedy)
 
 
 def _duplicates(seen: Observation) -> Iterator[Finding]:

@@ -89,24 +89,19 @@ def _not_as_attached(seen: doctor.Observation) -> Iterator[Finding]:
     """Yield interfaces that are not as the agent made them, by its own CHECK."""
     for attachment in _pod(seen).attachments or ():
         if attachment.wrong:
-            yield Finding(
-                attachment.interface,
-                "; ".join(attachment.wrong),
-                "A program changed the interface after kube-rdma had attached it",
-                "Delete the pod, to attach it again; take NET_ADMIN from its containers",
-            )
+            cause = "A program changed the interface after kube-rdma had attached it"
+            remedy = "Delete the pod, to attach it again; take NET_ADMIN from its containers"
+            yield Finding(attachment.interface, "; ".join(attachment.wrong), cause, remedy)
 
 
 def _link_down(seen: doctor.Observation) -> Iterator[Finding]:
     for link in _rails(_pod(seen)):
         if not link.up or link.carrier is False:
             state = "has no carrier" if link.up else "is down"
-            yield Finding(
-                link.name,
-                f"{link.name} {state} in the pod",
-                "Its card on the node is down, or a program in the pod set it down",
-                f"Look at {link.parent or 'the card'} on the node: kube-rdma doctor",
-            )
+            evidence = f"{link.name} {state} in the pod"
+            cause = "Its card on the node is down, or a program in the pod set it down"
+            remedy = f"Look at {link.parent or 'the card'} on the node: kube-rdma doctor"
+            yield Finding(link.name, evidence, cause, remedy)
 
 
 def _mtu(seen: doctor.Observation) -> Iterator[Finding]:
@@ -130,12 +125,10 @@ def _no_route(seen: doctor.Observation) -> Iterator[Finding]:
     pod = _pod(seen)
     for link in _rails(pod):
         for address in unrouted(link, pod.routes or ()):
-            yield Finding(
-                link.name,
-                f"{address} is on {link.name}, and no route to its subnet is",
-                "The peers of this rail are looked for on another interface",
-                "Restart the pod; if a container changes routes, take NET_ADMIN from it",
-            )
+            evidence = f"{address} is on {link.name}, and no route to its subnet is"
+            cause = "The peers of this rail are looked for on another interface"
+            remedy = "Restart the pod; if a container changes routes, take NET_ADMIN from it"
+            yield Finding(link.name, evidence, cause, remedy)
 
 
 def _taken_route(seen: doctor.Observation) -> Iterator[Finding]:
@@ -164,12 +157,10 @@ def _no_nodes(seen: doctor.Observation) -> Iterator[Finding]:
                 str(one) for one in claimed_cards.pod_cards(seen) if one.container == container.name
             ]
             held = [*(name for name, _ in container.asks), *cards]
-            yield Finding(
-                container.name,
-                f"It holds {listed(held)}, and {_DEVICES_FOLDER} is empty",
-                "The runtime dropped the devices: CDI is off, or a volume is mounted over /dev",
-                "See KR206; take volumes at /dev out of the pod; then restart it",
-            )
+            evidence = f"It holds {listed(held)}, and {_DEVICES_FOLDER} is empty"
+            cause = "The runtime dropped the devices: CDI is off, or a volume is mounted over /dev"
+            remedy = "See KR206; take volumes at /dev out of the pod; then restart it"
+            yield Finding(container.name, evidence, cause, remedy)
 
 
 def _closed_nodes(seen: doctor.Observation) -> Iterator[Finding]:
@@ -181,12 +172,10 @@ def _closed_nodes(seen: doctor.Observation) -> Iterator[Finding]:
     for container in _pod(seen).containers or ():
         nodes = [path for path in container.nodes or () if "uverbs" in path]
         if nodes and container.granted is False:
-            yield Finding(
-                container.name,
-                f"{listed(nodes)} is in the container, which asks for no device and no claim",
-                "A volume shows the node, and the container's device cgroup does not open it",
-                "Ask for a share instead of a hostPath volume: only shares open the cgroup",
-            )
+            evidence = f"{listed(nodes)} is in the container, which asks for no device and no claim"
+            cause = "A volume shows the node, and the container's device cgroup does not open it"
+            remedy = "Ask for a share instead of a hostPath volume: only shares open the cgroup"
+            yield Finding(container.name, evidence, cause, remedy)
 
 
 def _unseen_device(seen: doctor.Observation) -> Iterator[Finding]:
@@ -215,12 +204,10 @@ def _no_gid(seen: doctor.Observation) -> Iterator[Finding]:
     pod = _pod(seen)
     for container, device in devices_of(seen):
         if _of_ethernet(device) and _addresses(pod) and not _indexes(device, pod):
-            yield Finding(
-                container.name,
-                f"{device.name} has no GID of {listed(sorted(_addresses(pod)))}",
-                "The address is not on an interface of this card, or its GID table is full",
-                "See that the pod's network is on the card that it holds (resourceName)",
-            )
+            evidence = f"{device.name} has no GID of {listed(sorted(_addresses(pod)))}"
+            cause = "The address is not on an interface of this card, or its GID table is full"
+            remedy = "See that the pod's network is on the card that it holds (resourceName)"
+            yield Finding(container.name, evidence, cause, remedy)
 
 
 def _stale_index(seen: doctor.Observation) -> Iterator[Finding]:
@@ -234,12 +221,10 @@ def _stale_index(seen: doctor.Observation) -> Iterator[Finding]:
         for name in ("NCCL_IB_GID_INDEX", "UCX_IB_GID_INDEX", "NVSHMEM_IB_GID_INDEX"):
             word = dict(container.variables or ()).get(name, "")
             if _INDEX.fullmatch(word) and right and int(word) not in right:
-                yield Finding(
-                    container.name,
-                    f"{name}={word}, and {device.name} has the pod's addresses at {places}",
-                    "The index is of another start, or a constant; it differs from pod to pod",
-                    f"Leave {name} out: nccl.conf and ucx.conf of the container have it",
-                )
+                evidence = f"{name}={word}, and {device.name} has the pod's addresses at {places}"
+                cause = "The index is of another start, or a constant; it differs from pod to pod"
+                remedy = f"Leave {name} out: nccl.conf and ucx.conf of the container have it"
+                yield Finding(container.name, evidence, cause, remedy)
 
 
 def _variables(seen: doctor.Observation) -> Iterator[Finding]:
@@ -249,12 +234,10 @@ def _variables(seen: doctor.Observation) -> Iterator[Finding]:
         values = dict(container.variables or ())
         names = {device.name for owner, device in devices_of(seen) if owner == container}
         for name, why in _contradictions(values, names, pod.links):
-            yield Finding(
-                container.name,
-                f"{name}={values[name]}{why}",
-                "The variable contradicts what the container holds",
-                f"Leave {name} out of the pod and the image, or name what the container holds",
-            )
+            evidence = f"{name}={values[name]}{why}"
+            cause = "The variable contradicts what the container holds"
+            remedy = f"Leave {name} out of the pod and the image, or name what the container holds"
+            yield Finding(container.name, evidence, cause, remedy)
 
 
 def _contradictions(
@@ -321,12 +304,10 @@ def _node_address(seen: doctor.Observation, devices: Sequence[Device]) -> str:
 def _no_lock(seen: doctor.Observation) -> Iterator[Finding]:
     for container in _unlocked(seen):
         if container.asked_lock is False:
-            yield Finding(
-                container.name,
-                f"Locked memory is limited to {container.memlock} bytes, without IPC_LOCK",
-                "Verbs lock what they register, and the pod does not ask for IPC_LOCK",
-                "securityContext.capabilities.add: [IPC_LOCK], or install --networks (memlock)",
-            )
+            evidence = f"Locked memory is limited to {container.memlock} bytes, without IPC_LOCK"
+            cause = "Verbs lock what they register, and the pod does not ask for IPC_LOCK"
+            remedy = "securityContext.capabilities.add: [IPC_LOCK], or install --networks (memlock)"
+            yield Finding(container.name, evidence, cause, remedy)
 
 
 def _inert_lock(seen: doctor.Observation) -> Iterator[Finding]:
@@ -351,33 +332,24 @@ def _limits(seen: doctor.Observation) -> Iterator[Finding]:
         return
     shown = pod.limits or ()
     if not any(limit.is_set for limit in shown):
-        yield Finding(
-            pod.title,
-            f"The kernel limits no RDMA device of the pod, which holds {listed(resources)}",
-            "Its pool has rdmaLimits, and the agent of this node has not written them",
-            'Look for "share limits not held" in the log of the node\'s agent',
-            Severity.WARNING,
-        )
+        evidence = f"The kernel limits no RDMA device of the pod, which holds {listed(resources)}"
+        cause = "Its pool has rdmaLimits, and the agent of this node has not written them"
+        remedy = 'Look for "share limits not held" in the log of the node\'s agent'
+        yield Finding(pod.title, evidence, cause, remedy, Severity.WARNING)
         return
     for limit in shown:
         if limit.used_up:
-            yield Finding(
-                limit.device,
-                f"The pod has used up {limit.used_up}",
-                "Beyond rdmaLimits of the pool the kernel refuses to make more (EAGAIN)",
-                "Request more shares, or raise rdmaLimits of the pool",
-                Severity.WARNING,
-            )
+            evidence = f"The pod has used up {limit.used_up}"
+            cause = "Beyond rdmaLimits of the pool the kernel refuses to make more (EAGAIN)"
+            remedy = "Request more shares, or raise rdmaLimits of the pool"
+            yield Finding(limit.device, evidence, cause, remedy, Severity.WARNING)
     counted = {limit.device for limit in shown}
     for device in pod.survey.devices if pod.survey else ():
         if device.name not in counted:
-            yield Finding(
-                device.name,
-                "The kernel counts nothing that the pod makes on it, so it has no limit",
-                "Its driver does not register with the rdma controller of control groups",
-                "Use the kernel's own driver, or a newer one of the vendor",
-                Severity.WARNING,
-            )
+            evidence = "The kernel counts nothing that the pod makes on it, so it has no limit"
+            cause = "Its driver does not register with the rdma controller of control groups"
+            remedy = "Use the kernel's own driver, or a newer one of the vendor"
+            yield Finding(device.name, evidence, cause, remedy, Severity.WARNING)
 
 
 # KR433: the programs of a pod that use no RDMA now, whatever their variables say.

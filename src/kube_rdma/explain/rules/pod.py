@@ -287,12 +287,8 @@ def _scheduler(template: PodTemplate, basis: model.NodeBasis) -> Iterator[Findin
                 state.name, problem, remedy="Name a node with this label", stage=Stage.SCHEDULER
             )
     if state.unschedulable:
-        yield Finding(
-            state.name,
-            "the node is closed (cordoned)",
-            remedy="kubectl uncordon it",
-            stage=Stage.SCHEDULER,
-        )
+        problem = "the node is closed (cordoned)"
+        yield Finding(state.name, problem, remedy="kubectl uncordon it", stage=Stage.SCHEDULER)
     offered, others = dict(state.allocatable), dict(basis.held)
     asked = Counter(ask.resource for one in template.containers for ask in one.asks)
     by_claims = {p.spec.resource: p for p in basis.pools if p.spec.serve is Serving.CLAIMS}
@@ -304,12 +300,9 @@ def _scheduler(template: PodTemplate, basis: model.NodeBasis) -> Iterator[Findin
         taken = others.get(resource, 0)
         if count > offer - taken:
             besides = f", of which other pods ask for {taken}" if taken else ""
-            yield Finding(
-                resource,
-                f"the pod asks for {count}, and the node offers {offer}{besides}",
-                remedy="Ask for less, wait until pods end, or name another node (kube-rdma status)",
-                stage=Stage.SCHEDULER,
-            )
+            problem = f"the pod asks for {count}, and the node offers {offer}{besides}"
+            remedy = "Ask for less, wait until pods end, or name another node (kube-rdma status)"
+            yield Finding(resource, problem, remedy=remedy, stage=Stage.SCHEDULER)
 
 
 def _of_claims(template: PodTemplate, pool: Pool) -> Iterator[Finding]:
@@ -333,9 +326,6 @@ def _unknown_resources(evidence: model.PodEvidence) -> Iterator[Finding]:
     asked = {ask.resource for one in evidence.template.containers for ask in one.asks}
     for resource in sorted(asked.difference(offered)):
         for meant in get_close_matches(resource, offered, n=1, cutoff=0.8):
-            yield Finding(
-                resource,
-                f"no node offers {resource}; did you mean {meant}?",
-                remedy=f"Ask for {meant}, or let a pool offer {resource}",
-                stage=Stage.SCHEDULER,
-            )
+            problem = f"no node offers {resource}; did you mean {meant}?"
+            remedy = f"Ask for {meant}, or let a pool offer {resource}"
+            yield Finding(resource, problem, remedy=remedy, stage=Stage.SCHEDULER)

@@ -58,12 +58,9 @@ def node_findings(facts: model.ClusterFacts) -> Iterator[Finding]:
 def _kubelet(node: NodeState) -> Iterator[Finding]:
     """Yield a finding where the kubelet is away: nothing that is known of the node is current."""
     if not node.ready:
-        yield Finding.of(
-            "NodeNotReady",
-            f"node/{node.name}",
-            "The node is not ready, so its report and the state of its agent may be old",
-            f"See kubectl describe node {quote(node.name)}, and the kubelet's log on it",
-        )
+        problem = "The node is not ready, so its report and the state of its agent may be old"
+        remedy = f"See kubectl describe node {quote(node.name)}, and the kubelet's log on it"
+        yield Finding.of("NodeNotReady", f"node/{node.name}", problem, remedy)
 
 
 def _agent(
@@ -130,12 +127,8 @@ def _report(name: str, report: model.NodeReport | None) -> Iterator[Finding]:
     if ill:
         cards = listed([f"{card.name}: {'; '.join(card.reasons)}" for card in ill])
         usable = f"{len(pooled) - len(ill)} of {len(pooled)} cards can be used"
-        yield Finding.of(
-            "CardsUnhealthy",
-            about,
-            f"{usable}. {cards}",
-            "Do what the reason says, or leave the card out of its pool by a selector",
-        )
+        remedy = "Do what the reason says, or leave the card out of its pool by a selector"
+        yield Finding.of("CardsUnhealthy", about, f"{usable}. {cards}", remedy)
     for pending in report.pending:
         remedy = "End the pods that it names, or wait for them"
         yield Finding.of("ModeChangePending", about, pending.sentence, remedy, Severity.ADVICE)
@@ -192,13 +185,10 @@ def _versions(reports: Mapping[str, model.NodeReport]) -> Iterator[Finding]:
     most = max(versions, key=lambda version: len(versions[version]), default="")
     for version, names in versions.items():
         if version != most:
-            yield Finding.of(
-                "AgentVersionsDiffer",
-                f"node/{names[0]}" if len(names) == 1 else "",
-                f"Agents of version {version} run on {listed(names)}, others are of {most}",
-                "Wait for the DaemonSet's update: kubectl rollout status",
-                Severity.ADVICE,
-            )
+            subject = f"node/{names[0]}" if len(names) == 1 else ""
+            problem = f"Agents of version {version} run on {listed(names)}, others are of {most}"
+            remedy = "Wait for the DaemonSet's update: kubectl rollout status"
+            yield Finding.of("AgentVersionsDiffer", subject, problem, remedy, Severity.ADVICE)
 
 
 def _standing(events: tuple[model.ClusterEvent, ...]) -> Iterator[Finding]:
@@ -359,12 +349,9 @@ def _workload(workload: model.Workload) -> Iterator[Finding]:
     space, name = quote(workload.namespace), quote(workload.name)
     describe = f"kubectl -n {space} describe {kind} {name}"
     if is_agent and not workload.desired:
-        yield Finding.of(
-            "NoNodeMatches",
-            about,
-            "Its selector and tolerations match no node, so no agent runs",
-            f"Label the nodes as it asks, see {describe}",
-        )
+        problem = "Its selector and tolerations match no node, so no agent runs"
+        remedy = f"Label the nodes as it asks, see {describe}"
+        yield Finding.of("NoNodeMatches", about, problem, remedy)
     elif not is_agent and workload.ready < workload.desired:
         code = "ControllerNotReady"
         sentence = f"{workload.ready} of {workload.desired} replicas of the controller are ready"
@@ -438,12 +425,9 @@ def _pools(pools: Sequence[model.AddressPool]) -> Iterator[Finding]:
             remedy = f"See kube-rdma ip show {quote(pool.name)}, and kube-rdma ip check"
             yield Finding.of("AddressPoolBroken", about, pool.broken, remedy)
         if pool.short:
-            yield Finding.of(
-                "AddressPoolEmpty",
-                about,
-                f"Nodes ask for addresses and get none: {listed(pool.short)}",
-                "Add a range to the pool, or end pods that hold addresses",
-            )
+            problem = f"Nodes ask for addresses and get none: {listed(pool.short)}"
+            remedy = "Add a range to the pool, or end pods that hold addresses"
+            yield Finding.of("AddressPoolEmpty", about, problem, remedy)
         elif pool.scarce:
             remedy = "Add a range to the pool before it is full"
             yield Finding.of("AddressPoolNearlyFull", about, pool.scarce, remedy)
@@ -453,13 +437,9 @@ def _advice(facts: model.ClusterFacts) -> Iterator[Finding]:
     """Yield what is missing and not needed now."""
     agents = [w for w in facts.workloads or () if w.role is model.ProgramRole.AGENT]
     if "NodeReport" in facts.missing:
-        yield Finding.of(
-            "ReportsNotInstalled",
-            "",
-            "The kind NodeReport is not installed, so nothing is known of cards and pools",
-            _PLAIN if agents and not any(w.reports for w in agents) else _KINDS,
-            Severity.ADVICE,
-        )
+        problem = "The kind NodeReport is not installed, so nothing is known of cards and pools"
+        remedy = _PLAIN if agents and not any(w.reports for w in agents) else _KINDS
+        yield Finding.of("ReportsNotInstalled", "", problem, remedy, Severity.ADVICE)
     if facts.guarded is False and facts.workloads and any(w.reports for w in facts.workloads):
         yield Finding.of(
             "AdmissionPolicyMissing",
