@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from kube_rdma.cli import options
-
-if TYPE_CHECKING:
-    from kube_rdma.model.metrics import MetricNames
 
 # The places where manifests of the first, the shared and the SR-IOV device plugin mount it.
 CONFIG = Path("/k8s-rdma-sriov-dev-plugin/config.json")
@@ -155,6 +152,7 @@ def agent(
     from kube_rdma.agent.compose import AgentOptions, LabelMode, labelling, opened
     from kube_rdma.agent.loop import run_plugin
     from kube_rdma.lib import logs
+    from kube_rdma.model.metrics import MetricNames
 
     _check(roles, node_name, config, more)
     agent_options = AgentOptions(
@@ -170,7 +168,8 @@ def agent(
         labels=LabelMode(more.pop("node_labels")),
         metrics=options.listen_address(more.pop("metrics_address")),
         metrics_pods=more.pop("metrics_pods"),
-        metric_names=_names(more.pop("metrics_names")),
+        # `none` beside other families of names says nothing.
+        metric_names=tuple(MetricNames(one) for one in more.pop("metrics_names") if one != "none"),
         namespace=cluster.namespace,
         **{**more, "runtime_socket": more["runtime_socket"] or find_socket()},
     )
@@ -217,13 +216,6 @@ def _namespaces(text: str | None) -> tuple[str, ...] | None:
             problem = f"{name!r} is not a namespace: write them with commas, such as default,shared"
             raise click.BadParameter(problem, param_hint="--namespace-isolation")
     return names
-
-
-def _names(words: tuple[str, ...]) -> tuple[MetricNames, ...]:
-    """Return the families of names that metrics have; `none` beside others says nothing."""
-    from kube_rdma.model.metrics import MetricNames
-
-    return tuple(MetricNames(word) for word in words if word != "none")
 
 
 def _mounted() -> Path:

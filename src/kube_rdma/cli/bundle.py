@@ -5,23 +5,17 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from kube_rdma.cli.doctor import AGENT_NAMESPACE, every_node
-from kube_rdma.cli.options import ClusterOptions, cluster_options
-from kube_rdma.cli.output import ExitCode, examples, show_sentence
-
-if TYPE_CHECKING:
-    from kube_rdma.cli.options import Opener
+from kube_rdma.cli.options import ClusterOptions, Opener, cluster_options
+from kube_rdma.cli.output import ExitCode, command, show_sentence
 
 
-@click.command(
-    epilog=examples(
-        "kube-rdma bundle cluster.tar.gz",
-        "kube-rdma bundle cluster.tar.gz --agent-namespace kube-system",
-    )
+@command(
+    "kube-rdma bundle cluster.tar.gz",
+    "kube-rdma bundle cluster.tar.gz --agent-namespace kube-system",
 )
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
 @cluster_options()

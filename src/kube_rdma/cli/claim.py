@@ -5,19 +5,17 @@ from __future__ import annotations
 import click
 
 from kube_rdma.cli.options import flag_option, text_option
-from kube_rdma.cli.output import examples
+from kube_rdma.cli.output import command
 
 _COUNT = click.IntRange(1, 32)
 
 
-@click.command(
-    epilog=examples(
-        "kube-rdma claim | kubectl apply -f -",
-        "kube-rdma claim --gpus 2 --near",
-        "kube-rdma claim --rails 8 --network team-a/rdma-net",
-        "kube-rdma claim --shared --bandwidth 100G",
-        "kube-rdma claim --gpus 1 --near --within root --kubernetes-version 1.34",
-    )
+@command(
+    "kube-rdma claim | kubectl apply -f -",
+    "kube-rdma claim --gpus 2 --near",
+    "kube-rdma claim --rails 8 --network team-a/rdma-net",
+    "kube-rdma claim --shared --bandwidth 100G",
+    "kube-rdma claim --gpus 1 --near --within root --kubernetes-version 1.34",
 )
 @click.option(
     "--cards",

@@ -33,14 +33,12 @@ _SYSFS = Path("/sys")
 _WATCHED = 2.0  # seconds in which counters that rise are recorded, as `kube-rdma doctor` waits
 
 
-@click.command(
-    epilog=out.examples(
-        "kube-rdma devices",
-        "kube-rdma devices --topology",
-        "kube-rdma devices --sysfs dgx-like --svg topology.svg",
-        "kube-rdma devices --record /tmp/node-1",
-        "kube-rdma devices --sysfs /tmp/node-1 -o json",
-    )
+@out.command(
+    "kube-rdma devices",
+    "kube-rdma devices --topology",
+    "kube-rdma devices --sysfs dgx-like --svg topology.svg",
+    "kube-rdma devices --record /tmp/node-1",
+    "kube-rdma devices --sysfs /tmp/node-1 -o json",
 )
 @out.output_option(
     (*out.LIST_FORMATS, "ibdev2netdev", "nccl"),

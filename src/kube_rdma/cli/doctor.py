@@ -18,10 +18,9 @@ import click
 
 from kube_base.frozen import Frozen, replace
 from kube_rdma.cli import completion, options
-from kube_rdma.cli.output import AS_JSON, TEXT_OUTPUT, ExitCode, ProgressLine, examples, show_result
+from kube_rdma.cli.output import AS_JSON, TEXT_OUTPUT, ExitCode, ProgressLine, command, show_result
 
 if TYPE_CHECKING:
-    from kube_rdma.cli.options import Opener
     from kube_rdma.model.doctor import NodeAnswer, Observation
     from kube_rdma.model.late_binding import PodName
 
@@ -35,7 +34,7 @@ AGENT_NAMESPACE = options.text_option(
 
 
 async def every_node(
-    at: options.ClusterOptions, agents: str, opener: Opener | None
+    at: options.ClusterOptions, agents: str, opener: options.Opener | None
 ) -> tuple[NodeAnswer, ...]:
     """Return what all nodes with an agent see of themselves."""
     from kube_rdma.doctor.agents import find_agents
@@ -50,7 +49,7 @@ async def every_node(
 
 
 async def seen_by_agent(
-    target: str | PodName, at: options.ClusterOptions, agents: str, opener: Opener | None
+    target: str | PodName, at: options.ClusterOptions, agents: str, opener: options.Opener | None
 ) -> Observation:
     """Return what a node of this name sees of itself, or a pod's node of itself and of the pod."""
     from kube_rdma.doctor.agents import find_agents
@@ -80,15 +79,13 @@ class DoctorTarget(Frozen):
     pod: tuple[str, str] | None = None
 
 
-@click.command(
-    epilog=examples(
-        "kube-rdma doctor",
-        "kube-rdma doctor node/node-17",
-        "kube-rdma doctor pod/worker-0 -n train",
-        "kube-rdma doctor --all-nodes",
-        "kube-rdma doctor --collect node-1.json",
-        "kube-rdma doctor --bundle node-1.json",
-    )
+@command(
+    "kube-rdma doctor",
+    "kube-rdma doctor node/node-17",
+    "kube-rdma doctor pod/worker-0 -n train",
+    "kube-rdma doctor --all-nodes",
+    "kube-rdma doctor --collect node-1.json",
+    "kube-rdma doctor --bundle node-1.json",
 )
 @click.argument(
     "target",
@@ -148,7 +145,7 @@ class DoctorTarget(Frozen):
 )
 @click.pass_obj
 def doctor(
-    opener: Opener | None,
+    opener: options.Opener | None,
     /,
     target: str,
     output: str,
@@ -236,7 +233,7 @@ def _refuse_beside(target: str, more: dict[str, Any]) -> None:
 
 
 def _answers(
-    source: Path | None, cluster: options.ClusterOptions, agents: str, opener: Opener | None
+    source: Path | None, cluster: options.ClusterOptions, agents: str, opener: options.Opener | None
 ) -> tuple[NodeAnswer, ...]:
     """Return what all nodes answer now, or answered when their bundle was written."""
     from kube_rdma.adapters.files import bundle
@@ -259,7 +256,7 @@ async def _observed(
     words: dict[str, Any],
     pod: tuple[str, str] | None,
     cluster: options.ClusterOptions,
-    opener: Opener | None,
+    opener: options.Opener | None,
 ) -> Observation:
     """Return what there is to see of this node now."""
     from kube_rdma.doctor.evidence import DoctorPlaces, observe

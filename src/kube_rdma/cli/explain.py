@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kube_rdma.cli import completion, options
-from kube_rdma.cli.output import AS_JSON, TEXT_OUTPUT, ExitCode, ProgressLine, examples, show_result
+from kube_rdma.cli.output import AS_JSON, TEXT_OUTPUT, ExitCode, ProgressLine, command, show_result
 from kube_rdma.cli.recorded import sysfs_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kube_rdma.cli.options import Opener
     from kube_rdma.doctor.pod import OpenCluster
     from kube_rdma.explain.evidence import ExplainPlaces
     from kube_rdma.model.admission import PodTemplate
@@ -32,13 +31,11 @@ _STATE = Path("/var/lib/kube-rdma")
 _CLAIMS = ("claim", "claims", "resourceclaim", "resourceclaims")
 
 
-@click.command(
-    epilog=examples(
-        "kube-rdma explain pod/train/worker-0",
-        "kube-rdma explain -f pod.yaml --node node-1",
-        "kube-rdma explain -f pod.yaml --sysfs dgx-like --config pools.yaml",
-        "kube-rdma explain claim/train/two-cards",
-    )
+@command(
+    "kube-rdma explain pod/train/worker-0",
+    "kube-rdma explain -f pod.yaml --node node-1",
+    "kube-rdma explain -f pod.yaml --sysfs dgx-like --config pools.yaml",
+    "kube-rdma explain claim/train/two-cards",
 )
 @click.argument(
     "target",
@@ -79,7 +76,7 @@ _CLAIMS = ("claim", "claims", "resourceclaim", "resourceclaims")
 )
 @click.pass_obj
 def explain(
-    opener: Opener | None,
+    opener: options.Opener | None,
     /,
     target: str,
     filename: Path | None,

@@ -13,10 +13,9 @@ import click
 
 from kube_rdma.cli import output as out
 from kube_rdma.cli.beside import beside
-from kube_rdma.cli.options import ClusterOptions, cluster_options, flag_option, text_option
+from kube_rdma.cli.options import ClusterOptions, Opener, cluster_options, flag_option, text_option
 
 if TYPE_CHECKING:
-    from kube_rdma.cli.options import Opener
     from kube_rdma.ipam.gc import Snapshot
     from kube_rdma.ipam.views import PoolState
     from kube_rdma.model.ipam import Address

@@ -5,16 +5,11 @@ With a kubeconfig or inside of a pod; it only reads. Whoever runs the commands w
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from kube_rdma.cli import completion
-from kube_rdma.cli.options import ClusterOptions, cluster_options, text_option
+from kube_rdma.cli.options import ClusterOptions, Opener, cluster_options, text_option
 from kube_rdma.cli.output import TEXT_OUTPUT, examples, show_result
-
-if TYPE_CHECKING:
-    from kube_rdma.cli.options import Opener
 
 
 @click.group()

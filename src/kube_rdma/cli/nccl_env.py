@@ -14,14 +14,13 @@ from pathlib import Path
 import click
 
 from kube_rdma.cli.options import choice_option, flag_option
-from kube_rdma.cli.output import examples
+from kube_rdma.cli.output import command
 
 
-@click.command(
-    "nccl-env",
-    epilog=examples(
-        "kube-rdma nccl-env --format json", "kube-rdma nccl-env --script > nccl_env.sh"
-    ),
+@command(
+    "kube-rdma nccl-env --format json",
+    "kube-rdma nccl-env --script > nccl_env.sh",
+    name="nccl-env",
 )
 @choice_option(
     "--format",

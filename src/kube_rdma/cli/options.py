@@ -30,6 +30,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 Opener: TypeAlias = "Callable[[Path | None], AbstractAsyncContextManager[Cluster]]"
 """What a test puts in place of a connection."""
 
+Decorator: TypeAlias = Callable[[Callable[..., None]], Callable[..., None]]
+"""What gives a command options."""
+
 THIS_NODE = "node"
 """What a command looks at when no pod is named."""
 
@@ -220,9 +223,7 @@ ADMISSION_SET = click.option(
 )
 
 
-def cluster_options(
-    *, namespace: bool = False, every: bool = False
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def cluster_options(*, namespace: bool = False, every: bool = False) -> Decorator:
     """Give a command these options as `cluster`.
 
     With `namespace` also -n, with `every` also -A.
@@ -230,7 +231,7 @@ def cluster_options(
     return _taking((*_ALWAYS, *((_NAMESPACE,) if namespace else ()), *((_EVERY,) if every else ())))
 
 
-def program_options(namespace: str = "") -> Callable[[Callable[..., None]], Callable[..., None]]:
+def program_options(namespace: str = "") -> Decorator:
     """Give a program that runs in a pod too its options as `cluster`.
 
     Its namespace is that of kube-rdma's own objects, else `namespace`; without that it is required,
@@ -249,9 +250,7 @@ def program_options(namespace: str = "") -> Callable[[Callable[..., None]], Call
     return _taking((*_PROGRAM, own))
 
 
-def _taking(
-    chosen: Sequence[Callable[..., Any]],
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def _taking(chosen: Sequence[Callable[..., Any]]) -> Decorator:
     """Give a command these options as one value."""
 
     def wrap(command: Callable[..., None]) -> Callable[..., None]:

@@ -310,6 +310,11 @@ def examples(*lines: str) -> str:
     return "\n".join(("\b", HEADING, *(f"  {typed(line)}" for line in lines)))
 
 
+def command(*lines: str, name: str | None = None) -> Callable[[Command], click.Command]:
+    """Make a function a command, whose help ends with these examples."""
+    return click.command(name, epilog=examples(*lines))
+
+
 # Exit codes mean the same for all commands: `main` and docs/exit-codes.md.
 
 

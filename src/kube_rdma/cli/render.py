@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from kube_rdma.cli import completion
-from kube_rdma.cli.output import examples
+from kube_rdma.cli.output import command
 
 PARTS = (
     "namespace",
@@ -22,12 +22,10 @@ PARTS = (
 )
 
 
-@click.command(
-    epilog=examples(
-        "kube-rdma render | kubectl apply -f -",
-        "kube-rdma render --values values.yaml --set image.tag=0.1.0",
-        "kube-rdma render --preset vke --part definitions",
-    )
+@command(
+    "kube-rdma render | kubectl apply -f -",
+    "kube-rdma render --values values.yaml --set image.tag=0.1.0",
+    "kube-rdma render --preset vke --part definitions",
 )
 @click.option(
     "--preset",

@@ -6,21 +6,17 @@ With the rights of the user who asks; it only reads.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
 from kube_rdma.cli import output as out
-from kube_rdma.cli.options import ClusterOptions, cluster_options
-
-if TYPE_CHECKING:
-    from kube_rdma.cli.options import Opener
+from kube_rdma.cli.options import ClusterOptions, Opener, cluster_options
 
 
-@click.command(
-    epilog=out.examples(
-        "kube-rdma resources", "kube-rdma resources -n train", "kube-rdma resources -o json"
-    )
+@out.command(
+    "kube-rdma resources",
+    "kube-rdma resources -n train",
+    "kube-rdma resources -o json",
 )
 @cluster_options(namespace=True)
 @out.LIST_OUTPUT

@@ -17,19 +17,16 @@ from kube_rdma.cli import options
 from kube_rdma.cli import output as out
 
 if TYPE_CHECKING:
-    from kube_rdma.cli.options import Opener
     from kube_rdma.reports.gather import ClusterLook
 
 
-@click.command(
-    epilog=out.examples(
-        "kube-rdma status",
-        "kube-rdma status --problems-only",
-        "kube-rdma status --wait --timeout 5m",
-        "kube-rdma status --problems-only -o name",
-        "kube-rdma status -o json",
-        "kube-rdma status --svg cards.svg",
-    )
+@out.command(
+    "kube-rdma status",
+    "kube-rdma status --problems-only",
+    "kube-rdma status --wait --timeout 5m",
+    "kube-rdma status --problems-only -o name",
+    "kube-rdma status -o json",
+    "kube-rdma status --svg cards.svg",
 )
 @options.flag_option("--problems-only", help="Show only what is not well; JSON has everything.")
 @options.flag_option("--wait", help="Look again until all is well or the time is over.")
@@ -49,7 +46,7 @@ if TYPE_CHECKING:
 @out.LIST_OUTPUT
 @click.pass_obj
 def status(
-    opener: Opener | None,
+    opener: options.Opener | None,
     /,
     cluster: options.ClusterOptions,
     *,
@@ -100,7 +97,9 @@ def _draw(look: ClusterLook, file: Path) -> None:
     out.keep(card_grid_svg(card_grid(look.facts), "State of the cards"), file)
 
 
-async def _look(opener: Opener | None, at: options.ClusterOptions, seconds: float) -> ClusterLook:
+async def _look(
+    opener: options.Opener | None, at: options.ClusterOptions, seconds: float
+) -> ClusterLook:
     from kube_rdma.reports.gather import take, until_well
 
     with out.ProgressLine("Reading the cluster.") as line:

@@ -21,13 +21,12 @@ from kube_client.objects import Cluster
 from kube_rdma.adapters.metrics.local import SOCKET, ask, samples
 from kube_rdma.cli import output as out
 from kube_rdma.cli.doctor import AGENT_NAMESPACE, agent_namespaces
-from kube_rdma.cli.options import ClusterOptions, cluster_options, flag_option
+from kube_rdma.cli.options import ClusterOptions, Opener, cluster_options, flag_option
 from kube_rdma.doctor.agents import Agents, find_agents
 from kube_rdma.metrics.rules.throughput import rates, totals
 from kube_rdma.model.metrics import AgentScrape, TrafficRate
 
 if TYPE_CHECKING:
-    from kube_rdma.cli.options import Opener
     from kube_rdma.lib.page import Page
 
 _FEW = 20  # rows, unless all are asked for: a page of a small screen

@@ -21,14 +21,13 @@ from kube_base.foreign_json import Undecodable, decoded
 from kube_base.frozen import Frozen, replace
 from kube_rdma.cli import completion, output
 from kube_rdma.cli.beside import beside
-from kube_rdma.cli.options import ClusterOptions, cluster_options, flag_option
+from kube_rdma.cli.options import ClusterOptions, Opener, cluster_options, flag_option
 from kube_rdma.cli.verify_options import PodOptions, VerifyOptions, pod_options, verify_options
 from kube_rdma.lib.page import counted
 from kube_rdma.model.verify import PERFTEST_IMAGE, Pairing
 
 if TYPE_CHECKING:
     from kube_client.objects import Cluster
-    from kube_rdma.cli.options import Opener
     from kube_rdma.model.verify import PairKey, PairOutcome, PairProof, PerftestRun
     from kube_rdma.verify.pairs import BandwidthProof, Copies, CopyRequest, PairedRun
     from kube_rdma.verify.views import PairTable
@@ -248,13 +247,11 @@ def run_to_end(work: Coroutine[Any, Any, PairProof]) -> None:
 # `kube-rdma verify pods` and `verify nodes`.
 
 
-@click.command(
-    "pods",
-    epilog=output.examples(
-        "kube-rdma verify pods w-0 w-1 w-2 -n train",
-        "kube-rdma verify pods -l app=train -n train --test read -q 30",
-        "kube-rdma verify pods -l app=train --latency --max-us 5",
-    ),
+@output.command(
+    "kube-rdma verify pods w-0 w-1 w-2 -n train",
+    "kube-rdma verify pods -l app=train -n train --test read -q 30",
+    "kube-rdma verify pods -l app=train --latency --max-us 5",
+    name="pods",
 )
 @click.argument("pods", metavar="POD...", nargs=-1, shell_complete=completion.pods)
 @click.option(
@@ -300,14 +297,12 @@ def verify_pods(
     run_to_end(run())
 
 
-@click.command(
-    "nodes",
-    epilog=output.examples(
-        "kube-rdma verify nodes --pairs ring",
-        "kube-rdma verify nodes node-17 --pairs star",
-        "kube-rdma verify nodes -f pod.yaml -o json > today.json",
-        "kube-rdma verify nodes -f pod.yaml --against today.json --svg map.svg",
-    ),
+@output.command(
+    "kube-rdma verify nodes --pairs ring",
+    "kube-rdma verify nodes node-17 --pairs star",
+    "kube-rdma verify nodes -f pod.yaml -o json > today.json",
+    "kube-rdma verify nodes -f pod.yaml --against today.json --svg map.svg",
+    name="nodes",
 )
 @click.argument("nodes", metavar="[NODE]...", nargs=-1, shell_complete=completion.nodes)
 @pod_options

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 from kube_base.errors import KubeError, Refused, Unavailable
@@ -89,7 +90,7 @@ async def explain_pod(
                 remedy=f"Leave --node out, or name {where}" if where else "Leave --node out",
                 where="--node",
             )
-        return await _by_api(cluster, places, template, whole)
+        return await _Look(cluster, places).pod(template, whole)
 
 
 async def explain_manifest(
@@ -100,16 +101,13 @@ async def explain_manifest(
     Raise Refused for a node that is not there, Unavailable without an API server.
     """
     async with opener() as cluster:
-        reader = PartReader(worded=first_sentence)
+        look = _Look(cluster, places)
         seen = PodEvidence(template, node or "")
         if node:
-            seen = replace(seen, basis=await _node_basis(cluster, reader, places, node))
+            seen = replace(seen, basis=await look.node(node))
             if seen.basis is None and await objects.read_node(cluster, node) is None:
                 raise objects.unknown_node(node)
-        offered = await reader.asked(
-            "the nodes' resources", lambda: objects.offered_resources(cluster)
-        )
-        return await _judged(replace(seen, offered=offered), cluster, reader, places)
+        return await look.judged(replace(seen, offered=await look.offered()))
 
 
 async def read_claim(
@@ -120,37 +118,88 @@ async def read_claim(
         return await objects.claim_world(cluster, namespace, name, node)
 
 
-async def _by_api(
-    cluster: Cluster, places: ExplainPlaces, template: PodTemplate, whole: FullPod
-) -> PodEvidence:
-    reader = PartReader(worded=first_sentence)
-    pod, where = PodName(template.namespace, template.name), whole.spec.node_name
-    seen = await observed_pod(cluster, template, whole)
-    attached = whole.annotation(network_status.OWN_ANNOTATION) or ""
-    evidence = PodEvidence(
-        template,
-        where,
-        seen.phase or "Pending",
-        seen.why,
-        attached=tuple(network_status.own_attached(attached)),
-        basis=await _node_basis(cluster, reader, places, where, pod) if where else None,
-        seen=seen,
-        claims=await reader.asked("its claims", lambda: _claims_evidence(cluster, pod)),
-    )
-    if not where:
-        offered = await reader.asked(
-            "the nodes' resources", lambda: objects.offered_resources(cluster)
+class _Look:
+    """One look at a cluster, and at this machine where it is the node that is asked about."""
+
+    def __init__(self, cluster: Cluster, places: ExplainPlaces) -> None:
+        self._cluster, self._places = cluster, places
+        self._reader = PartReader(worded=first_sentence)
+
+    async def pod(self, template: PodTemplate, whole: FullPod) -> PodEvidence:
+        """Return the evidence of a pod that exists; raise Unavailable."""
+        pod, where = PodName(template.namespace, template.name), whole.spec.node_name
+        seen = await observed_pod(self._cluster, template, whole)
+        attached = whole.annotation(network_status.OWN_ANNOTATION) or ""
+        claims = partial(_claims_evidence, self._cluster, pod)
+        evidence = PodEvidence(
+            template,
+            where,
+            seen.phase or "Pending",
+            seen.why,
+            attached=tuple(network_status.own_attached(attached)),
+            basis=await self.node(where, pod) if where else None,
+            seen=seen,
+            claims=await self._reader.asked("its claims", claims),
+            offered=None if where else await self.offered(),
         )
-        evidence = replace(evidence, offered=offered)
-    if where == places.here:
-        attachments, bindings = await asyncio.to_thread(_records, places.state, pod, whole.uid)
-        evidence = replace(evidence, recorded=attachments, bindings=bindings)
-        if seen.phase == _RUNNING:
-            inside = reader.part(
-                "the pod's processes", lambda: with_namespace(*with_containers(seen, whole))
-            )
-            evidence = replace(evidence, seen=inside or seen)
-    return await _judged(evidence, cluster, reader, places)
+        if where == self._places.here:
+            records = partial(_records, self._places.state, pod, whole.uid)
+            attachments, bindings = await asyncio.to_thread(records)
+            evidence = replace(evidence, recorded=attachments, bindings=bindings)
+            if seen.phase == _RUNNING:
+                inside = self._reader.part(
+                    "the pod's processes", lambda: with_namespace(*with_containers(seen, whole))
+                )
+                evidence = replace(evidence, seen=inside or seen)
+        return await self.judged(evidence)
+
+    async def offered(self) -> tuple[str, ...] | None:
+        """Return the resources that nodes offer; None where that may not be read."""
+        read = partial(objects.offered_resources, self._cluster)
+        return await self._reader.asked("the nodes' resources", read)
+
+    async def judged(self, evidence: PodEvidence) -> PodEvidence:
+        """Add what annotations and their networks mean, and what the rules of admission say.
+
+        Their pools are those of the node, else of the NodePolicies whose nodes the pod can come to.
+        Networks of other tenants are refused by the agents' rules, in the documents.
+        """
+        cluster, reader = self._cluster, self._reader
+        exact = evidence.basis is not None and evidence.basis.exact
+        host = self._places.host if exact else None
+        full = await with_documents(evidence, cluster, reader, host)
+        if full.basis is not None:
+            pools = tuple(OfferedPool(one.spec) for one in full.basis.pools)
+        else:
+            read = partial(objects.offered_pools, cluster)
+            pools = await reader.asked("the NodePolicies", read) or ()
+        ip_pools = tuple(full.ip_pools) if full.pools_seen else None
+        judged = findings(full.template, AdmissionFacts(pools, full.networks, ip_pools))
+        return replace(full, findings=judged, not_seen=tuple(reader.not_seen))
+
+    async def node(self, name: str, pod: PodName | None = None) -> NodeBasis | None:
+        """Return the node as planning for `pod` needs it, with what its other pods have."""
+        seen = await self._alone(name)
+        others_on = partial(objects.others_on, self._cluster, name, pod)
+        others = await self._reader.asked("other pods", others_on)
+        if seen is None or others is None:
+            return seen
+        return replace(seen, held=others.held, used_cards=others.cards)
+
+    async def _alone(self, name: str) -> NodeBasis | None:
+        """Return the node by its kernel, if this is its machine, else by its report."""
+        cluster, reader = self._cluster, self._reader
+        state = await reader.asked("the Node object", lambda: objects.read_node(cluster, name))
+        if name == self._places.here:
+            exact = await asyncio.to_thread(node_here, name, self._places.state)
+            if exact is not None:
+                return replace(exact, state=state)
+        report = await reader.asked("the NodeReport", lambda: objects.read_report(cluster, name))
+        if report is None:
+            nothing = HostNetwork((), NamespaceMode.UNKNOWN)
+            return NodeBasis(name, (), nothing, state, reported=False) if state else None
+        specs = partial(objects.reported_specs, cluster, report)
+        return basis(name, report, state, await reader.asked("the NodePolicies", specs) or ())
 
 
 async def _claims_evidence(cluster: Cluster, pod: PodName) -> ClaimsEvidence | None:
@@ -184,57 +233,6 @@ def _records(state: Path, pod: PodName, uid: str = "") -> Records:
         return None, None
     held = tuple(one for _, one in bindings or () if one.pod == pod and uid in ("", one.uid))
     return attachments or None, held or None
-
-
-async def _judged(
-    evidence: PodEvidence, cluster: Cluster, reader: PartReader, places: ExplainPlaces
-) -> PodEvidence:
-    """Add what annotations and their networks mean, and what the rules of admission say.
-
-    Their pools are those of the node, else of the NodePolicies whose nodes the pod can come to.
-    Networks of other tenants are refused by the agents' rules, in the documents.
-    """
-    exact = evidence.basis is not None and evidence.basis.exact
-    full = await with_documents(evidence, cluster, reader, places.host if exact else None)
-    if full.basis is not None:
-        pools = tuple(OfferedPool(one.spec) for one in full.basis.pools)
-    else:
-        pools = await reader.asked("the NodePolicies", lambda: objects.offered_pools(cluster)) or ()
-    ip_pools = tuple(full.ip_pools) if full.pools_seen else None
-    judged = findings(full.template, AdmissionFacts(pools, full.networks, ip_pools))
-    return replace(full, findings=judged, not_seen=tuple(reader.not_seen))
-
-
-async def _node_basis(
-    cluster: Cluster,
-    reader: PartReader,
-    places: ExplainPlaces,
-    name: str,
-    pod: PodName | None = None,
-) -> NodeBasis | None:
-    """Return the node as planning for `pod` needs it, with what its other pods have."""
-    seen = await _alone(cluster, reader, places, name)
-    others = await reader.asked("other pods", lambda: objects.others_on(cluster, name, pod))
-    if seen is None or others is None:
-        return seen
-    return replace(seen, held=others.held, used_cards=others.cards)
-
-
-async def _alone(
-    cluster: Cluster, reader: PartReader, places: ExplainPlaces, name: str
-) -> NodeBasis | None:
-    """Return the node by its kernel, if this is its machine, else by its report."""
-    state = await reader.asked("the Node object", lambda: objects.read_node(cluster, name))
-    if name == places.here:
-        exact = await asyncio.to_thread(node_here, name, places.state)
-        if exact is not None:
-            return replace(exact, state=state)
-    report = await reader.asked("the NodeReport", lambda: objects.read_report(cluster, name))
-    if report is None:
-        nothing = HostNetwork((), NamespaceMode.UNKNOWN)
-        return NodeBasis(name, (), nothing, state, reported=False) if state else None
-    specs = await reader.asked("the NodePolicies", lambda: objects.reported_specs(cluster, report))
-    return basis(name, report, state, specs or ())
 
 
 def node_here(name: str, state: Path) -> NodeBasis | None:

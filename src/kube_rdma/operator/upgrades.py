@@ -36,6 +36,8 @@ DRIVERS = (operator.ComponentName.DRIVER, operator.ComponentName.PEER_DRIVER)
 log = structlog.get_logger()
 
 DaemonSets = Sequence[Stored[Any, Any]]
+PolicyNodes = Sequence[operator.PolicyNode]
+PodsByName = Mapping[str, FullPod]
 
 
 class UpgradeOutcome(Frozen):
@@ -56,9 +58,9 @@ class Upgrades:
     async def look(
         self,
         policy: operator.ClusterPolicy | None,
-        nodes: Sequence[operator.PolicyNode],
+        nodes: PolicyNodes,
         daemon_sets: DaemonSets,
-        pods: Mapping[str, FullPod],
+        pods: PodsByName,
         now: datetime,
     ) -> UpgradeOutcome:
         """Bring the nodes nearer to what a policy wants; `daemon_sets` are those of drivers."""
@@ -108,9 +110,7 @@ class Upgrades:
             for node in seen
         ]
 
-    async def _do(
-        self, act: operator.UpgradeAct, pods: Mapping[str, FullPod], now: datetime
-    ) -> str:
+    async def _do(self, act: operator.UpgradeAct, pods: PodsByName, now: datetime) -> str:
         """Carry an act out; return a sentence about it, "" where it could not be done now."""
         try:
             match act:
@@ -156,7 +156,7 @@ def _unreported(plan: operator.UpgradePlan, seen: Sequence[operator.UpgradeNode]
 
 
 def adopted(
-    nodes: Sequence[operator.PolicyNode], daemon_sets: DaemonSets, pods: Mapping[str, FullPod]
+    nodes: PolicyNodes, daemon_sets: DaemonSets, pods: PodsByName
 ) -> Mapping[str, Mapping[str, str]]:
     """Return the labels that nodes lack on which drivers of an earlier release run, by node.
 
@@ -172,18 +172,14 @@ def adopted(
     return lacking
 
 
-def is_used(
-    stored: Stored[Any, Any], nodes: Sequence[operator.PolicyNode], pods: Mapping[str, FullPod]
-) -> bool:
+def is_used(stored: Stored[Any, Any], nodes: PolicyNodes, pods: PodsByName) -> bool:
     """Decide whether a driver's DaemonSet has pods, or a node that it is for."""
     key, value, _ = _place(stored)
     return bool(pods_of(stored, pods)) or any(dict(node.labels).get(key) == value for node in nodes)
 
 
 def ready_marks(
-    policy: operator.ClusterPolicy,
-    nodes: Sequence[operator.PolicyNode],
-    pods: Mapping[str, FullPod],
+    policy: operator.ClusterPolicy, nodes: PolicyNodes, pods: PodsByName
 ) -> Mapping[str, Mapping[str, str | None]]:
     """Return the labels by which device plugins start behind the driver of their node, by node.
 
@@ -205,7 +201,7 @@ def ready_marks(
 
 
 def waiting(
-    policy: operator.ClusterPolicy, nodes: Sequence[operator.PolicyNode], upgraded: UpgradeOutcome
+    policy: operator.ClusterPolicy, nodes: PolicyNodes, upgraded: UpgradeOutcome
 ) -> Mapping[operator.ComponentName, str]:
     """Return why parts of a policy are not on all of their nodes yet, those that are left out."""
     sentences = {stage.node: stage.sentence for stage in upgraded.plan.stages}
@@ -235,7 +231,7 @@ def _place(stored: Stored[Any, Any]) -> tuple[str, str, bool]:
     return place_of(stored.spec["template"]["spec"], stored.label(COMPONENT_LABEL) or "")
 
 
-def pods_of(stored: Stored[Any, Any], pods: Mapping[str, FullPod]) -> list[FullPod]:
+def pods_of(stored: Stored[Any, Any], pods: PodsByName) -> list[FullPod]:
     """Return the pods of a DaemonSet that have a node."""
     name = stored.spec["template"]["metadata"]["labels"]["name"]
     return [pod for pod in pods.values() if pod.label("name") == name and pod.spec.node_name]
@@ -243,9 +239,9 @@ def pods_of(stored: Stored[Any, Any], pods: Mapping[str, FullPod]) -> list[FullP
 
 def _seen(
     policy: operator.ClusterPolicy | None,
-    nodes: Sequence[operator.PolicyNode],
+    nodes: PolicyNodes,
     daemon_sets: DaemonSets,
-    pods: Mapping[str, FullPod],
+    pods: PodsByName,
     now: datetime,
 ) -> list[operator.UpgradeNode]:
     """Return the nodes with their drivers' pods; who uses them is not looked up yet."""

@@ -35,7 +35,8 @@ _ALIKE, _ALIKE_POOLS = 3, 2  # nodes, pools; more that say the same are one row,
 _SPARE = ("ALLOCATABLE", "MODE", "VERSION", "IMAGE")  # columns; the last one goes first
 _CUT = ("IMAGE", "RANGES", "SHARES HEALTHY", "ALLOCATABLE", "NAME", "NODE", "POLICY")
 _NUMBER = re.compile(r"\d+")
-_NodeCells: TypeAlias = tuple[str, ...]
+_Cells: TypeAlias = tuple[str, ...]  # of a row
+_Marks: TypeAlias = Mapping[str, str]  # by the object that something is wrong with
 
 
 def status_page(
@@ -106,9 +107,7 @@ def node_names(
     ]
 
 
-def _table(
-    head: tuple[str, ...], rows: Iterable[tuple[str, ...]], problems_only: bool
-) -> page.Block:
+def _table(head: _Cells, rows: Iterable[_Cells], problems_only: bool) -> page.Block:
     """Return a table of the rows that are asked for, nothing without any."""
     kept = page.marked(row for row in rows if not (problems_only and row[0] == _WELL))
     return (page.PageTable(head, kept, spare=_SPARE, cut=_CUT),) if kept else ()
@@ -144,7 +143,7 @@ def status_document(
     }
 
 
-def _marks(findings: Sequence[Finding]) -> Mapping[str, str]:
+def _marks(findings: Sequence[Finding]) -> _Marks:
     """Return the mark of each object that something is wrong with."""
     marks: dict[str, str] = {}
     for finding in findings:
@@ -158,7 +157,7 @@ def _mark(finding: Finding) -> str:
     return _ILL if finding.is_error else _ADVICE
 
 
-def _program_rows(facts: model.ClusterFacts, marks: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
+def _program_rows(facts: model.ClusterFacts, marks: _Marks) -> Iterator[_Cells]:
     for program in facts.workloads or ():
         kind = "daemonset" if program.role is model.ProgramRole.AGENT else "deployment"
         mark = marks.get(f"{kind}/{program.title}", _WELL)
@@ -168,11 +167,11 @@ def _program_rows(facts: model.ClusterFacts, marks: Mapping[str, str]) -> Iterat
         yield mark, program.role.value, program.title, ready, program.image
 
 
-def _alike(facts: model.ClusterFacts, marks: Mapping[str, str]) -> dict[_NodeCells, list[str]]:
+def _alike(facts: model.ClusterFacts, marks: _Marks) -> dict[_Cells, list[str]]:
     """Return the names of nodes by the cells of their row, those with a problem first."""
     pods, reports = facts.agents, facts.reports or {}
     ours = [n for n in facts.nodes or () if n.name in pods or n.name in reports]
-    rows: dict[_NodeCells, list[str]] = {}
+    rows: dict[_Cells, list[str]] = {}
     for node in sorted(ours, key=lambda one: natural(one.name)):
         agent = _agent(pods.get(node.name, ()))
         mark = _UNKNOWN if facts.hides_cards else _WELL
@@ -186,9 +185,7 @@ def _alike(facts: model.ClusterFacts, marks: Mapping[str, str]) -> dict[_NodeCel
     return dict(sorted(rows.items(), key=lambda row: row[0][0] == _WELL))
 
 
-def _node_rows(
-    facts: model.ClusterFacts, marks: Mapping[str, str], most: int | None
-) -> Iterator[tuple[str, ...]]:
+def _node_rows(facts: model.ClusterFacts, marks: _Marks, most: int | None) -> Iterator[_Cells]:
     """Yield a row for each node, and one for all that are alike where they are more than a few.
 
     `most` are the rows of nodes that are well; None is a row for each node.
@@ -204,9 +201,7 @@ def _node_rows(
             yield from ((mark, name, *cells) for name in names)
 
 
-def _report_cells(
-    node: NodeState, report: model.NodeReport | None
-) -> tuple[str, str, str, str, str]:
+def _report_cells(node: NodeState, report: model.NodeReport | None) -> _Cells:
     if report is None:
         return (_NONE,) * 5
     allocatable = dict(node.allocatable)
@@ -256,9 +251,7 @@ def _agent(pods: Sequence[model.ProgramPod]) -> str:
     return "ready" if len(pods) == 1 else f"{ready} ready"
 
 
-def _rest(
-    facts: model.ClusterFacts, marks: Mapping[str, str], most: int | None
-) -> Iterator[page.Line]:
+def _rest(facts: model.ClusterFacts, marks: _Marks, most: int | None) -> Iterator[page.Line]:
     """Yield how many nodes the table leaves out."""
     rows = _alike(facts, marks)
     well = [names for (mark, *_), names in rows.items() if mark == _WELL]
@@ -271,9 +264,7 @@ def _rest(
         yield page.Line(f"{others} {'node has' if others == 1 else 'nodes have'} no agent.")
 
 
-def _node_policy_rows(
-    facts: model.ClusterFacts, marks: Mapping[str, str]
-) -> Iterator[tuple[str, ...]]:
+def _node_policy_rows(facts: model.ClusterFacts, marks: _Marks) -> Iterator[_Cells]:
     for policy in facts.node_policies or ():
         mark = marks.get(f"nodepolicy/{policy.name}", _WELL)
         counts = (policy.nodes, policy.applied, policy.pending, policy.refused, policy.overruled)

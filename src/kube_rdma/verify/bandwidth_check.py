@@ -7,7 +7,6 @@ shapes are in model/verify, is written run by run.
 
 from __future__ import annotations
 
-import math
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -58,8 +57,7 @@ def measured(
     running: verify.BandwidthCheckStatus, proof: verify.PairProof, result: str, now: datetime
 ) -> verify.BandwidthCheckStatus:
     """Return the status of a run that ended with figures; `result` says them in one sentence."""
-    rows = [pair.outcome.standing(latency=proof.run.latency) for pair in proof.rated]
-    figures = [row.figure for row in rows if row is not None and math.isfinite(row.figure)]
+    figures = [pair.figure for pair in proof.rated if pair.figure is not None]
     latency = proof.run.latency
     worst = sorted(proof.rated, key=lambda pair: _WORST_FIRST.index(pair.rating))
     ratings = [pair.rating for pair in proof.rated]
@@ -151,13 +149,12 @@ def _suspect(suspect: verify.Suspect, *, latency: bool) -> verify.SuspectEntry:
 
 def _entry(pair: verify.RatedPair, *, latency: bool) -> verify.PairEntry:
     outcome = pair.outcome
-    row = outcome.standing(latency=latency)
     return verify.PairEntry(
         client=outcome.client,
         server=outcome.server,
         rail=outcome.rail,
         devices=outcome.devices,
-        measured=None if row is None else figure_text(row.figure, latency=latency),
+        measured=figure_text(pair.figure, latency=latency),
         rating=pair.rating,
         why=kubernetes.cut(pair.why),
     )

@@ -193,8 +193,7 @@ def _between(pair: verify.RatedPair) -> str:
 def verdict(proof: verify.PairProof, *, details: bool = True) -> str:
     """Return all of it in one sentence; with `details` the first suspect has its figures."""
     rated, run = proof.rated, proof.run
-    rows = [pair.outcome.standing(latency=run.latency) for pair in rated]
-    figures = sorted(row.figure for row in rows if row is not None)
+    figures = sorted(pair.figure for pair in rated if pair.figure is not None)
     if not rated:
         return "Nothing was measured: at least two pods with RDMA devices are needed."
     count = _pairs(len(rated))
@@ -245,7 +244,7 @@ def proof_document(proof: verify.PairProof) -> dict[str, object]:
         "test": perftest_name(proof.run),
         "pairing": proof.pairing.value,
         "interrupted": proof.interrupted,
-        "pairs": [_pair_document(pair, latency=proof.run.latency) for pair in proof.rated],
+        "pairs": [_pair_document(pair) for pair in proof.rated],
         "suspects": json_list(proof.suspects),
         "unmeasured": proof.unmeasured,
         "unseen": proof.unseen,
@@ -259,12 +258,11 @@ def perftest_name(run: verify.PerftestRun) -> str:
     return f"ib_{run.operation}_{'lat' if run.latency else 'bw'}"
 
 
-def _pair_document(pair: verify.RatedPair, *, latency: bool) -> dict[str, Any]:
+def _pair_document(pair: verify.RatedPair) -> dict[str, Any]:
     outcome = pair.outcome
     return {
         **json_object(outcome, without=("rows", "failure")),
-        "figure": pair_figure(pair, latency=latency),
-        **json_object(pair, "rating", "why"),
+        **json_object(pair, "figure", "rating", "why"),
         "rows": [
             {"bytes": row.size, **json_object(row, "iterations", "figure", "percentile_99")}
             for row in outcome.rows
@@ -335,7 +333,7 @@ def rails_of(rated: Sequence[verify.RatedPair]) -> list[int]:
 def heat_map_text(rated: Sequence[verify.RatedPair], *, latency: bool) -> list[str]:
     """Return a line for each client: figures while these fit, else shades."""
     pods, cells = pods_of(rated), _worst_cells(rated)
-    best = _best(rated, latency=latency)
+    scale = _Scale(rated, latency=latency)
     numbers = [str(number) for number in range(1, len(pods) + 1)]
     few = len(pods) <= _FEW
     width = max(7 if few else 2, len(numbers[-1]) + 1)
@@ -343,7 +341,7 @@ def heat_map_text(rated: Sequence[verify.RatedPair], *, latency: bool) -> list[s
     lines = ["".join((" " * name, *(number.rjust(width) for number in numbers)))]
     for number, client in zip(numbers, pods, strict=True):
         head = f"{number.rjust(len(numbers[-1]))} {client}".ljust(name)
-        entries = (_entry(cells.get((client, s)), best, few=few, latency=latency) for s in pods)
+        entries = (_entry(cells.get((client, server)), scale, few=few) for server in pods)
         lines.append("".join((head, *(entry.rjust(width) for entry in entries))).rstrip())
     return lines
 
@@ -351,7 +349,7 @@ def heat_map_text(rated: Sequence[verify.RatedPair], *, latency: bool) -> list[s
 def heat_map_svg(rated: Sequence[verify.RatedPair], title: str, *, latency: bool) -> str:
     """Return the same as an SVG picture; a cell's tooltip has its devices and what is wrong."""
     pods, cells = pods_of(rated), _worst_cells(rated)
-    best = _best(rated, latency=latency)
+    scale = _Scale(rated, latency=latency)
     margin = round(_LETTER * max(map(len, pods), default=0)) + 50
     side = margin + _CELL * len(pods)
     parts = [
@@ -370,9 +368,8 @@ def heat_map_svg(rated: Sequence[verify.RatedPair], title: str, *, latency: bool
         for column, server in enumerate(pods):
             pair = cells.get((client, server))
             if pair is not None:
-                parts += _picture(
-                    pair, (margin + _CELL * row, margin + _CELL * column), best, latency=latency
-                )
+                place_of_pair = (margin + _CELL * row, margin + _CELL * column)
+                parts += _picture(pair, place_of_pair, scale)
     return "\n".join((*parts, "</g></svg>\n"))
 
 
@@ -387,47 +384,41 @@ def _cells(rated: Sequence[verify.RatedPair]) -> Mapping[tuple[str, str], verify
     return {(server, client): pair for (client, server), pair in ways.items()} | ways
 
 
-def pair_figure(pair: verify.RatedPair, *, latency: bool) -> float | None:
-    """Return the figure that stands for a pair, in the unit of its run; None where it failed."""
-    row = pair.outcome.standing(latency=latency)
-    return None if row is None else row.figure
+class _Scale:
+    """The best figure of some pairs, beside which each of them is shown."""
+
+    def __init__(self, rated: Sequence[verify.RatedPair], *, latency: bool) -> None:
+        figures = [pair.figure for pair in rated if pair.figure is not None]
+        self.best = (min if latency else max)(figures, default=0.0)
+        self._latency = latency
+
+    def goodness(self, figure: float) -> float:
+        """Return how good a figure is beside the best, from 0 to 1."""
+        if self._latency:
+            return self.best / figure if figure > 0 else 1.0
+        return figure / self.best if self.best > 0 else 1.0
+
+    def step(self, figure: float, count: int) -> int:
+        """Return which of so many steps, the worst first, a figure is on."""
+        return min(int(self.goodness(figure) * count), count - 1)
 
 
-def _best(rated: Sequence[verify.RatedPair], *, latency: bool) -> float:
-    figures = [f for p in rated if (f := pair_figure(p, latency=latency)) is not None]
-    return (min if latency else max)(figures, default=0.0)
-
-
-def goodness(figure: float, best: float, *, latency: bool) -> float:
-    """Return how good a figure is beside the best, from 0 to 1."""
-    if latency:
-        return best / figure if figure > 0 else 1.0
-    return figure / best if best > 0 else 1.0
-
-
-def _entry(pair: verify.RatedPair | None, best: float, *, few: bool, latency: bool) -> str:
+def _entry(pair: verify.RatedPair | None, scale: _Scale, *, few: bool) -> str:
     if pair is None:
         return _NOBODY
-    figure = pair_figure(pair, latency=latency)
-    if figure is None:
+    if pair.figure is None:
         return _FAILED
     if few:
-        return f"{'!' if pair.rating is verify.Rating.SLOW else ''}{figure:.4g}"
-    share = goodness(figure, best, latency=latency)
-    return _SHADES[min(int(share * len(_SHADES)), len(_SHADES) - 1)] * 2
+        return f"{'!' if pair.rating is verify.Rating.SLOW else ''}{pair.figure:.4g}"
+    return _SHADES[scale.step(pair.figure, len(_SHADES))] * 2
 
 
-def _picture(
-    pair: verify.RatedPair, place: tuple[int, int], best: float, *, latency: bool
-) -> Iterator[str]:
+def _picture(pair: verify.RatedPair, place: tuple[int, int], scale: _Scale) -> Iterator[str]:
     y, x = place
-    figure = pair_figure(pair, latency=latency)
-    if figure is None:
-        colour, label, ink = _GREY, _FAILED, "black"
-    else:
-        share = goodness(figure, best, latency=latency)
-        step = min(int(share * len(_COLOURS)), len(_COLOURS) - 1)
-        colour, label = _COLOURS[step], f"{figure:.3g}"
+    colour, label, ink = _GREY, _FAILED, "black"
+    if pair.figure is not None:
+        step = scale.step(pair.figure, len(_COLOURS))
+        colour, label = _COLOURS[step], f"{pair.figure:.3g}"
         ink = "black" if step in (1, 2, 3) else "white"
     edge = ' stroke="black" stroke-width="2"' if pair.rating is not verify.Rating.WELL else ""
     tip = f"{pair.outcome.client} → {pair.outcome.server}: {pair.why or label}"
@@ -479,14 +470,14 @@ def rail_maps_svg(rated: Sequence[verify.RatedPair], title: str, *, latency: boo
     """Return a map for each rail; `title` says what was measured, and in which unit."""
     pods, rails = pods_of(rated), rails_of(rated)
     layout = _laid_out(len(pods))
-    best = _best(rated, latency=latency)
+    scale = _Scale(rated, latency=latency)
     parts = [
         heading(_MARGIN, title),
         text(
             _MARGIN,
             52,
             f"A map for each of {len(rails)} rails. Rows are clients, columns servers, from "
-            f"{pods[0]} to {pods[-1]}. The best is {best:.4g}.",
+            f"{pods[0]} to {pods[-1]}. The best is {scale.best:.4g}.",
             "faint",
         ),
     ]
@@ -502,7 +493,7 @@ def rail_maps_svg(rated: Sequence[verify.RatedPair], title: str, *, latency: boo
             for column, server in enumerate(pods):
                 at = corner[0] + column * layout.mark, corner[1] + row * layout.mark
                 if client != server:
-                    kinds = _kinds(cells.get((client, server)), best, latency=latency)
+                    kinds = _kinds(cells.get((client, server)), scale)
                     seen |= set(kinds)
                     parts += _mark(cells.get((client, server)), kinds, at, layout.mark)
     _, y = layout.place(len(rails) - 1)
@@ -520,14 +511,13 @@ def _laid_out(pods: int) -> _Layout:
     return _Layout(mark, side, max(1, (_WIDE - 2 * _MARGIN + _GAP) // (side + _GAP)))
 
 
-def _kinds(pair: verify.RatedPair | None, best: float, *, latency: bool) -> tuple[str, ...]:
+def _kinds(pair: verify.RatedPair | None, scale: _Scale) -> tuple[str, ...]:
     """Return the classes of a mark's parts."""
     if pair is None:
         return (_UNTOLD.name,)
-    figure = pair_figure(pair, latency=latency)
-    if figure is None:
+    if pair.figure is None:
         return (_CROSS.name,)
-    share = goodness(figure, best, latency=latency)
+    share = scale.goodness(pair.figure)
     tone = next(tone.name for least, tone, _ in _SHARES if share >= least)
     return (tone,) if pair.rating is verify.Rating.WELL else (tone, _MISSED.name)
 

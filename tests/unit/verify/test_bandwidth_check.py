@@ -150,7 +150,8 @@ def test_what_cannot_be_is_one_sentence_with_its_place(spec, words):
 
 def outcome(number, figure, rating, why=""):
     rows = () if figure is None else (PerftestRow(65536, 1000, figure),)
-    return RatedPair(PairOutcome("a", f"b{number}", 0, ("x", "y"), None, rows), rating, why)
+    measured = PairOutcome("a", f"b{number}", 0, ("x", "y"), None, rows)
+    return RatedPair(measured, rating, why, figure)
 
 
 @st.composite

@@ -35,6 +35,7 @@ _FEWEST_CARDS = 3  # of a rail
 
 Cause: TypeAlias = "tuple[str, ...]"  # a node, or a node and its device
 Pairs: TypeAlias = "list[RatedPair]"
+Causes: TypeAlias = Callable[[RatedPair], tuple[Cause, ...]]  # of a pair
 
 
 def rate(
@@ -169,9 +170,7 @@ def _nearly_all_bad(parts: Iterable[tuple[Hashable, RatedPair]]) -> tuple[int, i
 
 
 def _guilty(
-    rated: Sequence[RatedPair],
-    causes: Callable[[RatedPair], tuple[Cause, ...]],
-    fits: Callable[[Pairs], bool],
+    rated: Sequence[RatedPair], causes: Causes, fits: Callable[[Pairs], bool]
 ) -> tuple[list[tuple[Cause, Pairs]], Pairs]:
     """Return causes with which nearly nobody is well, the worst first, and the pairs of none.
 
@@ -194,9 +193,7 @@ def _peers(cause: Cause, pairs: Pairs) -> set[str]:
 class Tally:
     """Counts of the pairs of each cause, and of its bad ones, while pairs are taken out."""
 
-    def __init__(
-        self, rated: Sequence[RatedPair], causes: Callable[[RatedPair], tuple[Cause, ...]]
-    ) -> None:
+    def __init__(self, rated: Sequence[RatedPair], causes: Causes) -> None:
         self._rated = rated
         self._causes = [causes(pair) for pair in rated]
         self._unexplained = [True] * len(rated)
