@@ -90,7 +90,7 @@ async def explain_pod(
                 remedy=f"Leave --node out, or name {where}" if where else "Leave --node out",
                 where="--node",
             )
-        return await _Look(cluster, places).pod(template, whole)
+        return await _EvidenceReader(cluster, places).pod(template, whole)
 
 
 async def explain_manifest(
@@ -101,13 +101,13 @@ async def explain_manifest(
     Raise Refused for a node that is not there, Unavailable without an API server.
     """
     async with opener() as cluster:
-        look = _Look(cluster, places)
+        reader = _EvidenceReader(cluster, places)
         seen = PodEvidence(template, node or "")
         if node:
-            seen = replace(seen, basis=await look.node(node))
+            seen = replace(seen, basis=await reader.node(node))
             if seen.basis is None and await objects.read_node(cluster, node) is None:
                 raise objects.unknown_node(node)
-        return await look.judged(replace(seen, offered=await look.offered()))
+        return await reader.judged(replace(seen, offered=await reader.offered()))
 
 
 async def read_claim(
@@ -118,8 +118,8 @@ async def read_claim(
         return await objects.claim_world(cluster, namespace, name, node)
 
 
-class _Look:
-    """One look at a cluster, and at this machine where it is the node that is asked about."""
+class _EvidenceReader:
+    """Reads evidence of a cluster, and of this machine where it is the node that is asked about."""
 
     def __init__(self, cluster: Cluster, places: ExplainPlaces) -> None:
         self._cluster, self._places = cluster, places
