@@ -18,9 +18,7 @@ from kube_rdma.cli.output import command
 
 
 @command(
-    "kube-rdma nccl-env --format json",
-    "kube-rdma nccl-env --script > nccl_env.sh",
-    name="nccl-env",
+    "kube-rdma nccl-env --format json", "kube-rdma nccl-env --script > nccl_env.sh", name="nccl-env"
 )
 @choice_option(
     "--format",

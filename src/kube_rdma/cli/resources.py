@@ -13,11 +13,7 @@ from kube_rdma.cli import output as out
 from kube_rdma.cli.options import ClusterOptions, Opener, cluster_options
 
 
-@out.command(
-    "kube-rdma resources",
-    "kube-rdma resources -n train",
-    "kube-rdma resources -o json",
-)
+@out.command("kube-rdma resources", "kube-rdma resources -n train", "kube-rdma resources -o json")
 @cluster_options(namespace=True)
 @out.LIST_OUTPUT
 @click.pass_obj

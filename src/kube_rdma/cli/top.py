@@ -147,9 +147,8 @@ async def _show(opener: Opener | None, options: ClusterOptions, agents: str, pag
         AsyncExitStack() as until_first,
         aclosing(watch_traffic(cluster, agent_namespaces(agents), page.interval)) as looks,
     ):
-        until_first.enter_context(
-            out.ProgressLine("Reading counters, and once more for their rates.")
-        )
+        line = out.ProgressLine("Reading counters, and once more for their rates.")
+        until_first.enter_context(line)
         async for traffic in looks:
             await until_first.aclose()
             space = None if options.every_namespace else options.namespace or cluster.namespace

@@ -18,6 +18,7 @@ from kube_rdma.adapters.cni.conf.folder import ConfFolder
 from kube_rdma.adapters.cni.conf.places import find, inside
 from kube_rdma.attach.cluster import NetworkObjects
 from kube_rdma.attach.documents import cni_conf, network_definition
+from kube_rdma.attach.documents.network_definition import NetworkDefinition
 from kube_rdma.attach.rules.requests import names_networks
 from kube_rdma.explain.meaning import with_meaning
 from kube_rdma.ipam import ip_pool
@@ -41,7 +42,7 @@ class _Documents:
 
     async def definition(
         self, namespace: str, name: str, resource: str | None = None
-    ) -> network_definition.NetworkDefinition | None:
+    ) -> NetworkDefinition | None:
         try:
             document = await self._networks.read(namespace, name)
         except NotInstalled:
@@ -54,9 +55,7 @@ class _Documents:
         tied = document.resource or resource
         return network_definition.load(namespace, name, text, tied, host)
 
-    async def configured(
-        self, namespace: str, name: str
-    ) -> network_definition.NetworkDefinition | None:
+    async def configured(self, namespace: str, name: str) -> NetworkDefinition | None:
         text = cni_conf.text_of(self._confs, name)
         return cni_conf.load(namespace, name, text) if text else None
 

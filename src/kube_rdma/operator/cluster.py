@@ -63,9 +63,8 @@ def driver_pod(
 
 def is_ready(pod: kinds.FullPod) -> bool:
     """Decide whether the pod's condition Ready holds."""
-    return any(
-        each.type == "Ready" and each.status == "True" for each in kinds.status_of(pod).conditions
-    )
+    conditions = kinds.status_of(pod).conditions
+    return any(each.type == "Ready" and each.status == "True" for each in conditions)
 
 
 async def using_pods(

@@ -301,9 +301,8 @@ def _pool(stored: Stored[bytes, IPPoolStatus]) -> model.AddressPool:
 def _waiting(stored: pod.FullPod) -> model.WaitingPod:
     names = dict.fromkeys(name for each in stored.spec.containers for name in each.extended)
     asks = any(stored.annotation(key) for key in (networks.ANNOTATION, pod_networks.ANNOTATION))
-    return model.WaitingPod(
-        stored.namespace, stored.name, stored.spec.node_name, tuple(names), asks
-    )
+    node = stored.spec.node_name
+    return model.WaitingPod(stored.namespace, stored.name, node, tuple(names), asks)
 
 
 def _event(event: _Event) -> model.ClusterEvent:

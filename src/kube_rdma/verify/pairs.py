@@ -369,9 +369,8 @@ async def copies(objects: VerifyObjects, request: CopyRequest) -> AsyncIterator[
     templates = copy_rules.claim_templates(request.manifest, request.where)
     named = [each for each in nodes if each["metadata"]["name"] in (request.nodes or names)]
     claims = await claim_offers(objects, named, request.manifest, templates, namespace)
-    chosen = dict(
-        copy_rules.fitting(nodes, request.nodes, copy_rules.amounts(request.manifest), claims)
-    )
+    amounts = copy_rules.amounts(request.manifest)
+    chosen = dict(copy_rules.fitting(nodes, request.nodes, amounts, claims))
     left_out = {node: why for node, why in chosen.items() if why}
     excused = 0 if request.nodes else len(left_out)
     request.admit(len(chosen) - len(left_out))

@@ -41,9 +41,8 @@ def diagnose(seen: model.Observation) -> model.Diagnosis:
             passed.append(check.code)
     traced = (replace(one, follows=_root(one, every)) for one in every)
     ordered = tuple(sorted(traced, key=_place))
-    return model.Diagnosis(
-        ordered, tuple(passed), tuple(unseen), listed_cards(seen), pod.uses(seen)
-    )
+    used = pod.uses(seen)
+    return model.Diagnosis(ordered, tuple(passed), tuple(unseen), listed_cards(seen), used)
 
 
 def _place(finding: Finding) -> tuple[bool, int, int, str]:

@@ -14,6 +14,7 @@ from kube_base.frozen import replace
 from kube_rdma.admission.rules.shares import matches
 from kube_rdma.doctor.rules import claimed_cards
 from kube_rdma.doctor.rules.check import Check, interfaces_of, unrouted
+from kube_rdma.doctor.rules.claimed_cards import pod_cards
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model import doctor
 from kube_rdma.model.admission import USUAL
@@ -48,7 +49,7 @@ def has_share(container: doctor.ObservedContainer) -> bool:
 
 def sharing(seen: doctor.Observation) -> list[doctor.ObservedContainer]:
     """Return the containers that hold shares, or cards by claims."""
-    by_claim = {one.container for one in claimed_cards.pod_cards(seen)}
+    by_claim = {one.container for one in pod_cards(seen)}
     every = (seen.pod.containers or ()) if seen.pod else ()
     return [one for one in every if has_share(one) or one.name in by_claim]
 
@@ -153,9 +154,7 @@ def _taken_route(seen: doctor.Observation) -> Iterator[Finding]:
 def _no_nodes(seen: doctor.Observation) -> Iterator[Finding]:
     for container in sharing(seen):
         if container.nodes == ():
-            cards = [
-                str(one) for one in claimed_cards.pod_cards(seen) if one.container == container.name
-            ]
+            cards = [str(one) for one in pod_cards(seen) if one.container == container.name]
             held = [*(name for name, _ in container.asks), *cards]
             evidence = f"It holds {listed(held)}, and {_DEVICES_FOLDER} is empty"
             cause = "The runtime dropped the devices: CDI is off, or a volume is mounted over /dev"
@@ -404,7 +403,7 @@ def _numa(seen: doctor.Observation) -> Iterator[Finding]:
     assert seen.kubelet is not None
     held = _held(seen)
     claims = claim_gpus(seen.slices or (), seen.survey.gpus if seen.survey else ())
-    by_claims = claimed_cards.pod_cards(seen)
+    by_claims = pod_cards(seen)
     names = [*(one.container for one in held), *(card.container for card in by_claims)]
     for name in dict.fromkeys(names):
         mine = [one for one in held if one.container == name]

@@ -420,16 +420,12 @@ def upgrades(section: UpgradeSection | None) -> model.UpgradePolicy:
     """Return how drivers are upgraded; a section that is left out has the defaults."""
     section = section or UpgradeSection.model_validate({})
     wait, drain = section.wait_for_completion, section.drain
-    return model.UpgradePolicy(
-        section.auto_upgrade,
-        section.max_parallel_upgrades,
-        model.DrainPolicy(
+    drains, awaited = None, wait.pod_selector if wait else ""
+    if drain and drain.enable:
+        drains = model.DrainPolicy(
             drain.pod_selector, drain.force, drain.delete_empty_dir, drain.timeout_seconds
         )
-        if drain and drain.enable
-        else None,
-        wait.pod_selector if wait else "",
-    )
+    return model.UpgradePolicy(section.auto_upgrade, section.max_parallel_upgrades, drains, awaited)
 
 
 def affinity(section: PolicyAffinity | None) -> dict[str, Any] | None:

@@ -97,6 +97,7 @@ def policy_status(
     old: NicClusterPolicyStatus | None, generation: int, verdict: PolicyVerdict, now: str
 ) -> NicClusterPolicyStatus:
     """Return the status for a verdict; `now` (RFC 3339) is the time of conditions that change."""
+    conditions = _conditions(old.conditions if old else (), verdict, now)
     return NicClusterPolicyStatus(
         observed_generation=generation,
         state=verdict.state.value,
@@ -104,9 +105,7 @@ def policy_status(
         applied_states=tuple(
             AppliedStateEntry(part.component, part.state, part.message) for part in verdict.parts
         ),
-        conditions=kubernetes.observed(
-            _conditions(old.conditions if old else (), verdict, now), generation
-        ),
+        conditions=kubernetes.observed(conditions, generation),
     )
 
 
@@ -127,9 +126,8 @@ def _conditions(
         words = (verdict.upgrade.reason, verdict.upgrade.message)
         yield kubernetes.condition(old, now, "DriversCurrent", verdict.upgrade.current, words)
     if verdict.notes:
-        yield kubernetes.condition(
-            old, now, "FieldsIgnored", True, ("NotSupported", "; ".join(verdict.notes))
-        )
+        words = ("NotSupported", "; ".join(verdict.notes))
+        yield kubernetes.condition(old, now, "FieldsIgnored", True, words)
 
 
 _PLUGIN_SPELLINGS = ("devicePlugin", "rdmaSharedDevicePlugin")
@@ -285,6 +283,10 @@ def _policy(spec: NicClusterPolicySpec) -> operator.ClusterPolicy:
     secrets = [*common.image_pull_secrets]
     for section in (ofed, shared, sriov, peer, _cni_plugins(spec) if server else None):
         secrets += section.image_pull_secrets if section else ()
+    peer_driver = None
+    if peer:
+        files = peer.gpu_driver_source_path or ""
+        peer_driver = operator.PeerDriverSection(_image(peer, common), files)
     return operator.ClusterPolicy(
         name="",
         namespace="",
@@ -292,11 +294,7 @@ def _policy(spec: NicClusterPolicySpec) -> operator.ClusterPolicy:
         driver=driver.driver(ofed, _image(ofed, common)) if ofed else None,
         device_plugin=_plugin(shared, common, _SHARED_CONTAINERS, networks=server is shared),
         sriov_plugin=_plugin(sriov, common, _SRIOV_CONTAINERS, networks=server is sriov),
-        peer_driver=operator.PeerDriverSection(
-            _image(peer, common), peer.gpu_driver_source_path or ""
-        )
-        if peer
-        else None,
+        peer_driver=peer_driver,
         upgrades=driver.upgrades(ofed.upgrade_policy if ofed else None),
         pull_secrets=tuple(dict.fromkeys(secrets)),
         tolerations=spec.tolerations,

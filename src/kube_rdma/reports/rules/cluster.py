@@ -77,9 +77,8 @@ def _agent(
                 remedy = "Push the image, or name in image.repository and image.tag one that the "
                 remedy += f"nodes can pull; {describe} has the rest"
             yield Finding.of("AgentNotReady", about, sentence, remedy)
-    if facts.pods is None or not any(
-        w.role is model.ProgramRole.AGENT for w in facts.workloads or ()
-    ):
+    roles = {workload.role for workload in facts.workloads or ()}
+    if facts.pods is None or model.ProgramRole.AGENT not in roles:
         return
     reporting = {w.title for w in facts.workloads or () if w.reports}
     writes = any(pod.workload in reporting for pod in pods)
@@ -356,9 +355,8 @@ def _workload(workload: model.Workload) -> Iterator[Finding]:
         code = "ControllerNotReady"
         sentence = f"{workload.ready} of {workload.desired} replicas of the controller are ready"
         remedy = f"See {describe}, and kubectl -n {space} logs deploy/{name}"
-        yield Finding.of(
-            code, about, sentence, remedy, Severity.ADVICE if workload.ready > 0 else Severity.ERROR
-        )
+        severity = Severity.ADVICE if workload.ready > 0 else Severity.ERROR
+        yield Finding.of(code, about, sentence, remedy, severity)
     if workload.desired and workload.updated < workload.desired:
         yield Finding.of(
             "UpdateUnderWay",
@@ -392,9 +390,8 @@ def _policies(policies: Sequence[model.PolicyState]) -> Iterator[Finding]:
             yield Finding.of("PolicyNotReady", about, sentence, remedy, weight)
         elif policy.notes:  # all runs, and some of it is not what is asked for by now
             remedy = "Wait, or do what the reason says (docs/drivers.md)"
-            yield Finding.of(
-                "DriversNotCurrent", about, "; ".join(policy.notes), remedy, Severity.ADVICE
-            )
+            sentence = "; ".join(policy.notes)
+            yield Finding.of("DriversNotCurrent", about, sentence, remedy, Severity.ADVICE)
 
 
 def _node_policies(policies: Sequence[model.NodePolicyState]) -> Iterator[Finding]:
