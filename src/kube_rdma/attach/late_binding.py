@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import structlog
+from msgspec import Struct, field
 
 from kube_base.errors import KubeError, Unavailable
 from kube_base.frozen import replace
@@ -199,45 +200,37 @@ class NoLateBinding(LateBinding):
         return await self._early.give(pool, grant)
 
 
-class LateBindingChoice:
+class LateBindingChoice(Struct):
     """The late binding of a node `now`; another one once the runtime is known to read CDI files.
 
     `ask` returns whether CDI works, and why; without it nothing changes. `make` may raise
     KubeError, and is tried again.
     """
 
-    def __init__(
-        self,
-        now: LateBinding,
-        ask: Callable[[], Awaitable[tuple[bool, str]]] | None = None,
-        make: Callable[[], LateBinding] = LateBinding,
-        seconds: float = ASK_SECONDS,
-    ) -> None:
-        self.now = now
-        self._ask = ask
-        self._make = make
-        self._seconds = seconds
-        self._certain = asyncio.Event()
-        if ask is None:
-            self._certain.set()
+    now: LateBinding
+    ask: Callable[[], Awaitable[tuple[bool, str]]] | None = None
+    make: Callable[[], LateBinding] = LateBinding
+    seconds: float = ASK_SECONDS
+    made: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def follow(self, changed: Callable[[], None]) -> None:
         """Ask until it works, then call `changed`."""
-        while self._ask and not self._certain.is_set():
-            await asyncio.sleep(self._seconds)
-            works, why = await self._ask()
+        while self.ask and not self.made.is_set():
+            await asyncio.sleep(self.seconds)
+            works, why = await self.ask()
             if not works:
                 continue
             try:
-                self.now = self._make()
+                self.now = self.make()
             except KubeError as error:
                 log.warning("late binding not available", why=str(error))
                 continue
             log.info("late binding available", why=why)
-            self._certain.set()
+            self.made.set()
             changed()
 
     async def sweep(self) -> None:
         """Remove what is not needed any more, once anything is promised, until cancelled."""
-        await self._certain.wait()
+        if self.ask:
+            await self.made.wait()
         await self.now.sweep()
