@@ -38,7 +38,7 @@ from kube_rdma.model.kubernetes import PodState
 from kube_rdma.model.pools import Attach, Bind, Grant, Pool, PoolSpec, ShareId
 from kube_rdma.model.settings import PlacedNet, TopologyFacts
 from kube_rdma.pools.kubelet_view import KubeletView
-from kube_rdma.pools.rules.allocation import grant, granted_cards
+from kube_rdma.pools.rules.allocation import grant, share_cards
 from kube_rdma.pools.rules.modes import terms, with_networks
 from kube_rdma.pools.rules.node_health import LinksInside
 
@@ -63,9 +63,8 @@ class BinderDependencies(Frozen):
     kubelet: KubeletView
     pods: Pods
     links_inside: Callable[[Path], tuple[PodLink, ...]]  # of a namespace; blocks, raises KubeError
-    sandboxes: Callable[
-        [], Awaitable[Sequence[late_binding.PodSandbox]]
-    ]  # the runtime's; raises Unavailable
+    # the runtime's; raises Unavailable
+    sandboxes: Callable[[], Awaitable[Sequence[late_binding.PodSandbox]]]
     networks: bool = False  # pods get networks from the agent
     shim: Callable[[], str | None] = lambda: None  # a path of the host
     settings: SettingsFolder = field(default_factory=SettingsFolder)
@@ -134,7 +133,7 @@ class Binder(LateBinding):
         asked: rules.PodAnswer | None = None
         while True:
             async with self._lock:
-                holdings = await self._holdings()
+                holdings = rules.reported(await self._needs.kubelet.holdings())
                 facts = await self._gather_facts(holdings)
                 try:
                     decision = rules.gate(facts, resource, shares, attach, asked, time.monotonic())
@@ -175,7 +174,7 @@ class Binder(LateBinding):
             if holdings is None or (
                 holdings and not rules.suffices(holdings, self._promises, self._bindings)
             ):
-                holdings = await self._holdings()
+                holdings = rules.reported(await self._needs.kubelet.holdings())
             facts = await self._gather_facts(holdings)
             decided = rules.bind(facts, sandbox.pod, sandbox.uid, sandbox.container)
             for outdated in decided.outdated:
@@ -243,7 +242,7 @@ class Binder(LateBinding):
         """Remove it once; raise Unavailable when the kubelet or the disk does not answer."""
         async with self._lock:
             await self._early.renew()
-            facts = await self._gather_facts(await self._holdings())
+            facts = await self._gather_facts(rules.reported(await self._needs.kubelet.holdings()))
             old = rules.stale(facts, self._absent, time.monotonic())
             self._absent = old.absent
             for file in old.files:
@@ -321,23 +320,10 @@ class Binder(LateBinding):
         else:
             raise Unavailable(f"{promise.resource} is not advertised on this node now.")
         held = settings.together(promise.held, holdings)
-        card_devices = {one: self._card_devices(*one) for one in held if one not in edits}
+        cards = {one: share_cards(self._pools, one) for one in held if one not in edits}
+        card_devices = {one: settings.known_devices(of) for one, of in cards.items()}
         used = settings.used_devices(held, edits, card_devices)
         return late_binding.Edits(tuple(sorted(paths)), used=settings.as_asked(used, annotations))
-
-    def _card_devices(self, resource: str, share: ShareId) -> tuple[late_binding.UsedDevice, ...]:
-        """Return the devices of the cards of a share; none for shares of other plugins."""
-        pool = self._pools.get(resource)
-        if pool is None or share not in pool.index:
-            return ()
-        return settings.known_devices(granted_cards(pool, [pool.index[share]]))
-
-    async def _holdings(self) -> tuple[Holding, ...]:
-        """Return what the kubelet reports of all pods; raise Unavailable when it does not."""
-        holdings = await self._needs.kubelet.holdings()
-        if holdings is None:
-            raise Unavailable("The kubelet does not report which pod holds which shares.")
-        return holdings
 
     async def _gather_facts(self, holdings: Sequence[Holding]) -> rules.BindingSnapshot:
         """Return what the rules decide by. The files are read before the bindings, see Known."""

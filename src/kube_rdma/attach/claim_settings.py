@@ -27,7 +27,7 @@ from kube_rdma.model.holdings import ClaimingSandbox
 from kube_rdma.model.late_binding import ContainerId, HeldShare, PodName
 from kube_rdma.model.pools import Pool
 from kube_rdma.model.settings import PlacedNet, TopologyFacts
-from kube_rdma.pools.rules.allocation import granted_cards
+from kube_rdma.pools.rules.allocation import share_cards
 
 log = structlog.get_logger()
 
@@ -101,9 +101,7 @@ def _cards(
     held: HeldShare, claimed: Sequence[str] | None, pools: Mapping[str, Pool]
 ) -> tuple[Card, ...]:
     """Return the cards of a share as they are now; none of what is others'."""
+    if claimed is None:
+        return share_cards(pools, held)
     pool = pools.get(held[0])
-    if pool is None:
-        return ()
-    if claimed is not None:
-        return tuple(card for card in pool.cards if card.id in claimed)
-    return granted_cards(pool, [pool.index[held[1]]]) if held[1] in pool.index else ()
+    return tuple(card for card in pool.cards if card.id in claimed) if pool else ()

@@ -51,7 +51,7 @@ from kube_rdma.model.kubernetes import PodState
 from kube_rdma.model.late_binding import ContainerId, Edits, HeldShare, PodName
 from kube_rdma.model.pools import FunctionPlace, FunctionReports, Pool, PoolSpec, ShareId
 from kube_rdma.pools.kubelet_view import KubeletView
-from kube_rdma.pools.rules.allocation import grant, granted_cards
+from kube_rdma.pools.rules.allocation import grant, granted_cards, known_pools
 from kube_rdma.pools.rules.modes import terms
 
 if TYPE_CHECKING:
@@ -247,13 +247,7 @@ class NodeView:
 
     @property
     def _pools(self) -> Mapping[str, Pool]:
-        """Return what is offered now; raise Unavailable right after the agent's start."""
-        pools = self._asked.context.pools
-        if pools is None:
-            raise Unavailable(
-                "The cards of this node are not known yet: the agent has just started."
-            )
-        return pools
+        return known_pools(self._asked.context.pools)
 
     async def host(
         self,

@@ -22,7 +22,7 @@ from kube_base.errors import Broken, KubeError, Refused, Unavailable
 from kube_base.frozen import Frozen
 from kube_base.notices import Notices
 from kube_rdma.adapters.kernel.cgroups import RdmaGroups
-from kube_rdma.attach.rules.late_binding import holder, holders
+from kube_rdma.attach.rules.late_binding import holder, holders, reported
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model.attach.attachment import Attachment, GrantedShare, Sandbox
 from kube_rdma.model.claims.claim import PreparedClaim
@@ -187,7 +187,7 @@ class ShareLimitRounds:
 
     async def before_start(self, resource: str, shares: Sequence[ShareId]) -> None:
         """Have the pod that holds these shares held to its limits; raise KubeError."""
-        holdings = await self._holdings()
+        holdings = reported(await self._needs.holdings())
         pod = holder(holders(holdings), {(resource, share) for share in shares})
         sandboxes = [one for one in await self._needs.listed() if one.ready and one.pod == pod]
         if not sandboxes:
@@ -201,17 +201,11 @@ class ShareLimitRounds:
         One of several may not have begun: the kubelet makes a pod's group before it asks for its
         claims.
         """
-        holdings = await self._holdings()
+        holdings = reported(await self._needs.holdings())
         users = [user for user in claim.users if user.resource == "pods"]
         begun = [user for user in users if await self._needs.limits.has_group(user.uid)]
         for user in begun or users:
             await self._hold(PodName(claim.claim.namespace, user.name), user.uid, holdings)
-
-    async def _holdings(self) -> tuple[Holding, ...]:
-        holdings = await self._needs.holdings()
-        if holdings is None:
-            raise Unavailable("The kubelet does not report which pod holds which shares.")
-        return holdings
 
     async def _hold(self, pod: PodName, uid: str, holdings: Sequence[Holding]) -> None:
         """Raise KubeError where a pod cannot be held to the limits of all that it has.

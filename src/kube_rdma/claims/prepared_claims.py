@@ -64,7 +64,7 @@ from kube_rdma.model.late_binding import (
 )
 from kube_rdma.model.pools import Bind, FileMount, Pool
 from kube_rdma.pools.kubelet_view import NodeClaims
-from kube_rdma.pools.rules.allocation import limited, unheld
+from kube_rdma.pools.rules.allocation import known_pools, limited, unheld
 from kube_rdma.pools.rules.modes import terms
 
 log = structlog.get_logger()
@@ -453,9 +453,8 @@ class PreparedClaims(NodeClaims):
             await asyncio.to_thread(self._mark)
             if self._dependencies.statuses:
                 self._dependencies.statuses.forget(claim)
-            if (
-                not self.booked and self._dependencies.settings
-            ):  # of sandboxes that went without a DEL
+            # Those of sandboxes that went without a DEL.
+            if not self.booked and self._dependencies.settings:
                 await self._dependencies.settings.remove()
             left = (pair for pair in self._pods.items() if not claims_of(pair[1], [ended]))
             self._pods = dict(left)
@@ -493,9 +492,6 @@ class PreparedClaims(NodeClaims):
             return False
 
     def _node(self) -> BookingNode:
-        if self._pools is None:
-            raise Unavailable(
-                "The cards of this node are not known yet: the agent has just started."
-            )
-        site, devices = self._dependencies, prepare.devices_of(self._pools.values())
+        pools = known_pools(self._pools)
+        site, devices = self._dependencies, prepare.devices_of(pools.values())
         return BookingNode(site.node, site.boot, devices, self.booked)

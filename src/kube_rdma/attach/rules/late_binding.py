@@ -17,7 +17,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from kube_base.errors import Refused
+from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import Frozen
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model.attach.attachment import Plan, PodNic
@@ -111,6 +111,13 @@ class Stale(Frozen):
     bindings: tuple[Binding, ...]
     promises: tuple[Promise, ...]
     absent: Mapping[str, float]  # since when something is missing; the next call wants it
+
+
+def reported(holdings: tuple[Holding, ...] | None) -> tuple[Holding, ...]:
+    """Return what the kubelet reports of all pods; raise Unavailable for None: it does not."""
+    if holdings is None:
+        raise Unavailable("The kubelet does not report which pod holds which shares.")
+    return holdings
 
 
 def holders(holdings: Iterable[Holding]) -> dict[HeldShare, PodName]:

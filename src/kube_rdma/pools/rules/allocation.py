@@ -9,14 +9,22 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from kube_base.errors import Refused
+from kube_base.errors import Refused, Unavailable
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model import pools as model
 from kube_rdma.model.attach.attachment import Attachment, GrantedShare, Plan
 from kube_rdma.model.attach.steps import MakeRdma, MoveRdma
 from kube_rdma.model.card import Card
 from kube_rdma.model.device import CharKind
+from kube_rdma.model.late_binding import HeldShare
 from kube_rdma.pools.rules.modes import terms
+
+
+def known_pools(pools: Mapping[str, model.Pool] | None) -> Mapping[str, model.Pool]:
+    """Return what is offered now; raise Unavailable for None, right after the agent's start."""
+    if pools is None:
+        raise Unavailable("The cards of this node are not known yet: the agent has just started.")
+    return pools
 
 
 def allocate(pool: model.Pool, wanted: Sequence[model.ShareId]) -> model.Grant:
@@ -68,6 +76,13 @@ def granted_cards(pool: model.Pool, shares: Sequence[model.Share]) -> tuple[Card
         return pool.cards
     cards = {card.id: card for card in pool.cards}
     return tuple(cards[name] for name in dict.fromkeys(s.card for s in shares if s.card))
+
+
+def share_cards(pools: Mapping[str, model.Pool], held: HeldShare) -> tuple[Card, ...]:
+    """Return the cards of one share; none of what is others' or not on the node now."""
+    resource, share = held
+    pool = pools.get(resource)
+    return granted_cards(pool, [pool.index[share]]) if pool and share in pool.index else ()
 
 
 def _device_paths(pool: model.Pool, cards: Sequence[Card]) -> Iterator[str]:
