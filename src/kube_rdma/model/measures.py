@@ -26,13 +26,7 @@ _MEASURE = f"^{NUMBER}(?:{SUFFIX}|{UNIT})?$"
 Bandwidth = Annotated[str, Meta(max_length=LONGEST, pattern=_BANDWIDTH)]
 Measure = Annotated[str, Meta(max_length=LONGEST, pattern=_MEASURE)]
 _GIGA = 10**9
-_PER_MICROSECOND = {
-    "ns": Fraction(1, 1000),
-    "us": Fraction(1),
-    "µs": Fraction(1),
-    "ms": Fraction(1000),
-    "s": Fraction(1_000_000),
-}
+_NANOSECONDS = {"ns": 1, "us": 1000, "µs": 1000, "ms": 10**6, "s": 10**9}
 _MOST = 1e12
 """What pods print is written as no more than that, so each text has an end."""
 
@@ -46,7 +40,7 @@ def microseconds(text: str) -> float:
     """Return the microseconds of a latency; ValueError for another text."""
     number = _checked(text, _LATENCY)
     unit = number.lstrip("0123456789.")
-    return float(Fraction(number.removesuffix(unit)) * _PER_MICROSECOND[unit])
+    return float(Fraction(number.removesuffix(unit)) * _NANOSECONDS[unit] / 1000)
 
 
 def figure_of(text: str) -> float:

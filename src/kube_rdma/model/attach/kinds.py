@@ -67,19 +67,10 @@ class ForeignNetwork(Network):
     kind = NetworkKind.OTHER
 
 
-NETWORKS: Mapping[NetworkKind, type[Network]] = MappingProxyType(
-    {
-        of.kind: of
-        for of in (
-            MacvlanNetwork,
-            IpvlanNetwork,
-            IpoibNetwork,
-            DeviceNetwork,
-            CardNetwork,
-            ForeignNetwork,
-        )
-    }
+_KINDS: tuple[type[Network], ...] = (
+    *(MacvlanNetwork, IpvlanNetwork, IpoibNetwork, DeviceNetwork, CardNetwork, ForeignNetwork),
 )
+NETWORKS: Mapping[NetworkKind, type[Network]] = MappingProxyType({of.kind: of for of in _KINDS})
 
 
 def partition_of(network: Network) -> int | None:

@@ -215,24 +215,9 @@ class CallPlugin(Frozen):
     addresses: bool = False
 
 
-Step = (
-    MakeLink
-    | TakeLink
-    | SetFunction
-    | RebindFunction
-    | SetLink
-    | Probe
-    | AddAddress
-    | AddRoute
-    | AddRule
-    | SetSysctl
-    | MakeRdma
-    | MoveRdma
-    | AwaitPartition
-    | AwaitGid
-    | Announce
-    | CallPlugin
-)
+_LinkStep = MakeLink | TakeLink | SetFunction | RebindFunction | SetLink | CallPlugin
+_AddressStep = Probe | AddAddress | AddRoute | AddRule | SetSysctl | Announce
+Step = _LinkStep | _AddressStep | MakeRdma | MoveRdma | AwaitPartition | AwaitGid
 
 
 class RemoveLink(Frozen):
@@ -310,16 +295,6 @@ class EndPlugin(Frozen):
     call: CallPlugin
 
 
-Undo = (
-    RemoveLink
-    | RemoveLinks
-    | GiveBackLink
-    | ResetFunction
-    | RebindFunction
-    | RestoreRdma
-    | RemoveRule
-    | RemoveRdma
-    | GiveBackRdma
-    | EndPlugin
-)
+_LinkUndo = RemoveLink | RemoveLinks | GiveBackLink | ResetFunction | RebindFunction | EndPlugin
+Undo = _LinkUndo | RemoveRule | RestoreRdma | RemoveRdma | GiveBackRdma
 """What takes a Step back; done again, or for a Step that was never run, it changes nothing."""

@@ -53,23 +53,10 @@ class Attr(IntEnum):
 
 
 # None stands for an attribute that the answer does not carry.
-_STATES: dict[int | None, PortState] = {
-    0: PortState.NOP,
-    1: PortState.DOWN,
-    2: PortState.INIT,
-    3: PortState.ARMED,
-    4: PortState.ACTIVE,
-    5: PortState.ACTIVE_DEFER,
-}
-_PHYSICAL_STATES: dict[int | None, PhysicalState] = {
-    1: PhysicalState.SLEEP,
-    2: PhysicalState.POLLING,
-    3: PhysicalState.DISABLED,
-    4: PhysicalState.TRAINING,
-    5: PhysicalState.LINK_UP,
-    6: PhysicalState.ERROR_RECOVERY,
-    7: PhysicalState.PHY_TEST,
-}
+_STATES: dict[int | None, PortState] = dict(zip(range(6), PortState, strict=False))
+_PHYSICAL_STATES: dict[int | None, PhysicalState] = dict(
+    zip(range(1, 8), PhysicalState, strict=False)
+)
 
 
 class LinkPort(Frozen):
@@ -194,13 +181,9 @@ def merge(survey: Survey, view: LinkView) -> Survey:
         for device in survey.devices
         if device.name not in links
     ]
-    faults += [
-        Fault(
-            f"{DEVICES}/{name}",
-            "RDMA netlink shows this device, sysfs does not: is /sys of another network namespace?",
-        )
-        for name in sorted(links.keys() - shown)
-    ]
+    unseen = "RDMA netlink shows this device, sysfs does not"
+    reason = f"{unseen}: is /sys of another network namespace?"
+    faults += [Fault(f"{DEVICES}/{name}", reason) for name in sorted(links.keys() - shown)]
     return replace(
         survey,
         devices=tuple(

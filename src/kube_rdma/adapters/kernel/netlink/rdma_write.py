@@ -32,6 +32,7 @@ from kube_rdma.model.device import PciAddress
 _SET, _NEWLINK, _DELLINK = 2, 3, 4  # enum rdma_nldev_command
 _LINK_TYPE, _NET_NS_FD = 65, 68  # enum rdma_nldev_attr
 _TAKEN = frozenset({errno.EEXIST, errno.ENFILE})  # the interface has one; the name is another's
+_PORTS = rdma_read.NLDEV | rdma_read.Command.PORT_GET
 _U32 = struct.Struct("=I")
 _END_PATIENCE, _PAUSE = 5.0, 0.02  # seconds
 _LOCK_PATIENCE = 30.0  # seconds; a device of mlx5 moves in less than one
@@ -42,9 +43,7 @@ def devices(netlink: Netlink) -> tuple[rdma_read.LinkDevice, ...]:
     rdma_devices = []
     for device in _listed(netlink):
         try:
-            ports = netlink.ask(
-                rdma_read.NLDEV | rdma_read.Command.PORT_GET, rdma_read.by_index(device), dump=True
-            )
+            ports = netlink.ask(_PORTS, rdma_read.by_index(device), dump=True)
         except Unavailable as error:
             if errno_of(error) is None:
                 raise
@@ -163,19 +162,14 @@ def _interface(step: MakeRdma | RestoreRdma) -> str:
 
 def _listed(netlink: Netlink) -> tuple[rdma_read.LinkDevice, ...]:
     """Return the devices without their ports."""
-    return tuple(
-        map(
-            rdma_read.decode_device, netlink.ask(rdma_read.NLDEV | rdma_read.Command.GET, dump=True)
-        )
-    )
+    payloads = netlink.ask(rdma_read.NLDEV | rdma_read.Command.GET, dump=True)
+    return tuple(map(rdma_read.decode_device, payloads))
 
 
 def _move(netlink: Netlink, device: rdma_read.LinkDevice, namespace: int) -> None:
-    body = rdma_read.by_index(device) + encode_attributes(
-        [Attribute(_NET_NS_FD, _U32.pack(namespace))]
-    )
+    to = encode_attributes([Attribute(_NET_NS_FD, _U32.pack(namespace))])
     try:
-        netlink.ask(rdma_read.NLDEV | _SET, body)
+        netlink.ask(rdma_read.NLDEV | _SET, rdma_read.by_index(device) + to)
     except Unavailable as error:
         if errno_of(error) == errno.EOPNOTSUPP:
             raise unmovable(device.name) from error

@@ -228,16 +228,14 @@ def decode_interface(payload: bytes) -> Interface:
         pci=_pci(codec.text(attributes, _DEVICE)) if on_pci else None,
     )
     permanent = attributes.get(_PERMANENT, b"").hex(":")
+    properties = codec.decode_attributes(attributes.get(_PROPERTIES, b""))
+    others = (one.value.rstrip(b"\0") for one in properties if one.type == _ALTERNATIVE_NAME)
     return Interface(
         link,
         hardware,
         codec.number(attributes, _GROUP) or 0,
         permanent,
-        frozenset(
-            attribute.value.rstrip(b"\0").decode(errors="replace")
-            for attribute in codec.decode_attributes(attributes.get(_PROPERTIES, b""))
-            if attribute.type == _ALTERNATIVE_NAME
-        ),
+        frozenset(name.decode(errors="replace") for name in others),
         bool(codec.number(attributes, _CARRIER, _U8)) if link.up else None,
     )
 
@@ -444,14 +442,8 @@ def merge_routes(survey: Survey, root: Path, interfaces: Collection[str]) -> Sur
     """
     tree = SysfsTree(root)
     carriers = _with_lower(tree, interfaces)
-    faults = [
-        Fault(
-            f"{NETDEVS}/{name}",
-            "has a default route and is not there: is /sys of another network namespace?",
-        )
-        for name in interfaces
-        if not tree.holds(f"{NETDEVS}/{name}")
-    ]
+    unseen = [f"{NETDEVS}/{name}" for name in interfaces if not tree.holds(f"{NETDEVS}/{name}")]
+    why = "has a default route and is not there: is /sys of another network namespace?"
 
     def routed(netdev: Netdev) -> Netdev:
         return replace(netdev, default_route=netdev.name in carriers)
@@ -459,7 +451,7 @@ def merge_routes(survey: Survey, root: Path, interfaces: Collection[str]) -> Sur
     return replace(
         survey,
         functions=tuple(_replaced(function, carriers, routed) for function in survey.functions),
-        faults=(*survey.faults, *tree.faults, *faults),
+        faults=(*survey.faults, *tree.faults, *(Fault(path, why) for path in unseen)),
         routed=tuple(sorted(carriers.union(survey.routed or ()))),
     )
 

@@ -42,11 +42,7 @@ _WITH_FUNCTIONS = 1 << 0 | 1 << 3  # RTEXT_FILTER_VF, RTEXT_FILTER_SKIP_STATS
 _NOT_TOLD = 0xFFFFFFFF  # rtnl_fill_vfinfo presets -1
 
 _PROTOCOLS = {pools.VlanProtocol.CUSTOMER: b"\x81\x00", pools.VlanProtocol.PROVIDER: b"\x88\xa8"}
-_STATES = (
-    pools.LinkState.AUTO,
-    pools.LinkState.ENABLE,
-    pools.LinkState.DISABLE,
-)  # IFLA_VF_LINK_STATE_*
+_STATES = (*pools.LinkState,)  # IFLA_VF_LINK_STATE_*, from 0
 
 
 class Physical(Frozen):

@@ -182,9 +182,7 @@ class _CounterReader:
             os.stat("device/physfn", dir_fd=device)
             return None  # a virtual function has no link of its own
         now, *ends = (
-            pcie_rate(
-                self._text(f"{end}_link_width", device), self._text(f"{end}_link_speed", device)
-            )
+            pcie_rate(*(self._text(f"{end}_link_{what}", device) for what in ("width", "speed")))
             for end in ("device/current", "device/max", "device/../max")
         )
         return pcie_link(pci, now, ends)
