@@ -37,12 +37,9 @@ def configure() -> None:
         cache_logger_on_first_use=True,
     )
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, render],
-        )
-    )
+    Formatter = structlog.stdlib.ProcessorFormatter  # noqa: N806  a class
+    last = (Formatter.remove_processors_meta, render)
+    handler.setFormatter(Formatter(foreign_pre_chain=shared, processors=last))
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
 
 

@@ -85,16 +85,12 @@ def specs_page(
 
 def functions_page(specs: Sequence[model.FunctionsSpec]) -> Page:
     """Return how many virtual functions which cards are to have; nothing if none is asked for."""
-    rows = (
-        (
-            str(spec.count),
-            "yes" if spec.autoprobe else "no",
-            "yes" if spec.force else "no",
-            "; or ".join(map(_selector, spec.selectors)),
-        )
-        for spec in specs
-    )
-    table = PageTable(_FUNCTIONS, tuple(map(PageRow, rows)), _FUNCTIONS_RIGHT, ranked=True)
+    rows = []
+    for spec in specs:
+        drivers, forced = ("yes" if flag else "no" for flag in (spec.autoprobe, spec.force))
+        chosen = "; or ".join(map(_selector, spec.selectors))
+        rows.append(PageRow((str(spec.count), drivers, forced, chosen)))
+    table = PageTable(_FUNCTIONS, tuple(rows), _FUNCTIONS_RIGHT, ranked=True)
     return ((table,),) if specs else ()
 
 

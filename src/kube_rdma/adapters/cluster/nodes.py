@@ -151,18 +151,10 @@ class Pods:
             "metadata": {"name": pod.name, "namespace": pod.namespace},
             "deleteOptions": {"preconditions": {"uid": pod.uid}},
         }
-        request = wire.ApiRequest(
-            "create",
-            "",
-            "v1",
-            POD.plural,
-            pod.namespace,
-            pod.name,
-            "eviction",
-            body=msgspec.json.encode(eviction),
-        )
+        request = make("create", POD, pod.name, pod.namespace)
+        body = msgspec.json.encode(eviction)
         try:
-            await self._cluster.write(request)
+            await self._cluster.write(replace(request, subresource="eviction", body=body))
         except Conflict as conflict:
             if conflict.lost is Lost.EXISTS:
                 raise

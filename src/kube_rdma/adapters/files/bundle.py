@@ -25,6 +25,7 @@ from kube_rdma.model.doctor import VERSION, NodeAnswer, Observation
 from kube_rdma.model.finding import FieldPath, Finding, Severity
 
 _SEVERITIES = {"refuse": Severity.ERROR, "warn": Severity.WARNING}
+_WORDS: dict[bool, Literal["refuse", "warn"]] = {True: "refuse", False: "warn"}
 _LONGEST = 64 << 20  # bytes; a node with a thousand functions has one
 
 
@@ -73,9 +74,7 @@ def encode(seen: Observation) -> bytes:
         ]
     if seen.pod and seen.pod.findings is not None:
         document["pod"]["findings"] = [
-            _PodFinding(
-                one.code, "refuse" if one.is_error else "warn", one.path, one.problem, one.remedy
-            )
+            _PodFinding(one.code, _WORDS[one.is_error], one.path, one.problem, one.remedy)
             for one in seen.pod.findings
         ]
     return msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"

@@ -224,15 +224,10 @@ class RecordCodec:
         if of not in self._shapes:
             entry = self._forms[of]
             hints, parameters = get_type_hints(of), signature(of).parameters
-            self._shapes[of] = _Shape(
-                entry,
-                {key: hints[name] for key, name in entry.fields.items()},
-                frozenset(
-                    key
-                    for key, name in entry.fields.items()
-                    if parameters[name].default is Parameter.empty
-                ),
-            )
+            kinds = {key: hints[name] for key, name in entry.fields.items()}
+            defaults = {key: parameters[name].default for key, name in entry.fields.items()}
+            required = (key for key, default in defaults.items() if default is Parameter.empty)
+            self._shapes[of] = _Shape(entry, kinds, frozenset(required))
         return self._shapes[of]
 
 

@@ -148,14 +148,8 @@ NEEDED = ("attachments", "delegated")  # folders of the state with a file for ea
 
 def needed(state: Path) -> tuple[str, ...]:
     """Return the records of attachments in the agent's state, sorted, without locks."""
-    return tuple(
-        sorted(
-            f"{folder}/{path.name}"
-            for folder in NEEDED
-            for path in (state / folder).glob("*")
-            if not path.name.startswith(".")
-        )
-    )
+    paths = (path for folder in NEEDED for path in (state / folder).glob("[!.]*"))
+    return tuple(sorted(f"{path.parent.name}/{path.name}" for path in paths))
 
 
 def remove(folder: Path) -> bool:

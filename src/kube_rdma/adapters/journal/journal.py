@@ -155,12 +155,9 @@ class Journal(Generic[T]):
                 with suppress(OSError):
                     self._disk.unlink(file)
             elif file.endswith(_BROKEN):
-                broken.append(
-                    Broken(
-                        f"{self._disk.path}/{file} is a record that could not be read earlier: "
-                        "look at what it was about, then remove it."
-                    )
-                )
+                what = "a record that could not be read earlier"
+                act = "look at what it was about, then remove it"
+                broken.append(Broken(f"{self._disk.path}/{file} is {what}: {act}."))
             elif file.endswith(_ENDING):
                 try:
                     records.append((file.removesuffix(_ENDING), self._read(file)))

@@ -85,17 +85,15 @@ class ClaimHealth:
 
     def _message(self, wire: ModuleType, devices: Sequence[DeviceHealth]) -> object:
         now = int(self._clock())
-        return wire.NodeWatchResourcesResponse(
-            devices=[
-                wire.DeviceHealth(
-                    device=wire.DeviceIdentifier(pool_name=one.pool, device_name=one.device),
-                    health=_HEALTH[one.healthy],
-                    last_updated_time=now,
-                    message=shortened(one.message),
-                )
-                for one in devices
-            ]
-        )
+        answer = wire.NodeWatchResourcesResponse()
+        for one in devices:
+            answer.devices.add(
+                device=wire.DeviceIdentifier(pool_name=one.pool, device_name=one.device),
+                health=_HEALTH[one.healthy],
+                last_updated_time=now,
+                message=shortened(one.message),
+            )
+        return answer
 
 
 class _HealthService:

@@ -74,18 +74,16 @@ def container_response(grant: Grant) -> pb.ContainerAllocateResponse:
     A CDI device that does not exist yet may be named: nothing looks it up before the container is
     created (KEP-4009).
     """
-    return pb.ContainerAllocateResponse(
-        devices=[
-            pb.DeviceSpec(container_path=path, host_path=path, permissions=PERMISSIONS)
-            for path in grant.char_paths
-        ],
-        envs=dict(grant.env),
-        mounts=[
-            pb.Mount(container_path=one.container_path, host_path=one.host_path, read_only=True)
-            for one in grant.mounts
-        ],
-        cdi_devices=[pb.CDIDevice(name=name) for name in grant.cdi],
-    )
+    answer = pb.ContainerAllocateResponse(envs=dict(grant.env))
+    for path in grant.char_paths:
+        answer.devices.add(container_path=path, host_path=path, permissions=PERMISSIONS)
+    for one in grant.mounts:
+        answer.mounts.add(
+            container_path=one.container_path, host_path=one.host_path, read_only=True
+        )
+    for name in grant.cdi:
+        answer.cdi_devices.add(name=name)
+    return answer
 
 
 @contextmanager

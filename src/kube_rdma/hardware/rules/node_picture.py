@@ -60,15 +60,11 @@ def node_topology(survey: model.Survey) -> model.NodeTopology:
         numa_node, root, switch = spot
         group = model.TopologyGroup(switch, tuple(gpus.get(spot, ())), tuple(cards.get(spot, ())))
         tree.setdefault(numa_node, {}).setdefault(root, []).append(group)
-    return model.NodeTopology(
-        tuple(
-            model.TopologySocket(
-                node,
-                tuple(model.TopologyBridge(root, tuple(groups)) for root, groups in below.items()),
-            )
-            for node, below in tree.items()
-        )
-    )
+    sockets = []
+    for node, below in tree.items():
+        bridges = (model.TopologyBridge(root, tuple(groups)) for root, groups in below.items())
+        sockets.append(model.TopologySocket(node, tuple(bridges)))
+    return model.NodeTopology(tuple(sockets))
 
 
 def _order(spot: Spot) -> tuple[bool, int, bool, str, str]:

@@ -74,10 +74,7 @@ def topology_document(survey: model.Survey, marks: Marks) -> dict[str, object]:
         "gpus": {label: gpu.seat.pci for label, gpu in zip(gpus, survey.gpus, strict=True)},
         "nics": {label: nic.name for label, nic in zip(nics, survey.devices, strict=True)},
         "nearness": {
-            label: {
-                other: None if mark is None else str(mark)
-                for other, mark in zip(labels, row, strict=True)
-            }
+            label: dict(zip(labels, (mark and str(mark) for mark in row), strict=True))
             for label, row in zip(labels, marks, strict=True)
         },
     }

@@ -149,16 +149,12 @@ def _dialect(document: Document) -> Dialect:
     if len(given) > 1:
         first, *others = given
         remedy = f"Keep one of them, {first} is in line {document.keys[(first,)].line}"
-        raise Refused.all(
-            [
-                Refused(
-                    f"{first} and {other} begin two formats of configuration",
-                    remedy=remedy,
-                    where=document.where((other,), key=True),
-                )
-                for other in others
-            ]
-        )
+        faults = []
+        for other in others:
+            problem = f"{first} and {other} begin two formats of configuration"
+            where = document.where((other,), key=True)
+            faults.append(Refused(problem, remedy=remedy, where=where))
+        raise Refused.all(faults)
     meant = given or list(filter(None, (near(key, list(_BY_KEY)) for key in value)))
     if not meant:
         problem = "no field says which format of configuration this is"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import count
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
@@ -105,14 +106,8 @@ class PolicyFabric(Typed):
 
     def profile(self) -> FabricProfile:
         """Return the profile that it means."""
-        return FabricProfile(
-            traffic_class=self.traffic_class,
-            service_level=self.service_level,
-            timeout=self.timeout,
-            retry_count=self.retry_count,
-            qps_per_connection=self.qps_per_connection,
-            variables=tuple(sorted(self.variables.items())),
-        )
+        variables = tuple(sorted(self.variables.items()))
+        return FabricProfile(**self.model_dump(exclude={"variables"}), variables=variables)
 
 
 def _faults(name: str, variables: dict[str, str]) -> list[tuple[str, str]]:
@@ -120,12 +115,8 @@ def _faults(name: str, variables: dict[str, str]) -> list[tuple[str, str]]:
     if not re.fullmatch(_NAME, name):
         return [(f"{shown(name)} is not a variable of NCCL or UCX", 'Write it like "NCCL_IB_TC"')]
     if name in OWN:
-        return [
-            (
-                f"{name} differs from container to container",
-                "Remove it: kube-rdma writes it out of what each one got",
-            )
-        ]
+        remedy = "Remove it: kube-rdma writes it out of what each one got"
+        return [(f"{name} differs from container to container", remedy)]
     if not re.fullmatch(_VALUE, variables[name]):
         return [(f"{shown(variables[name])} is not one line of ASCII", "Write a value of one line")]
     return []
@@ -512,11 +503,9 @@ def load_object(data: bytes, name: str) -> specs.ClusterNodePolicy:
 def _functions(spec: PolicySpec, document: Document, base: Path) -> Iterator[specs.FunctionsSpec]:
     for index, functions in enumerate(spec.virtual_functions):
         path = (*base, "virtualFunctions", index)
+        places = (document.where((*path, "selectors", n)) for n in count())
         yield specs.FunctionsSpec(
-            tuple(
-                _cards(each, document.where((*path, "selectors", n)))
-                for n, each in enumerate(functions.selectors)
-            ),
+            tuple(map(_cards, functions.selectors, places)),
             functions.count,
             document.where(path),
             autoprobe=functions.autoprobe,
@@ -527,14 +516,12 @@ def _functions(spec: PolicySpec, document: Document, base: Path) -> Iterator[spe
 def _pools(spec: PolicySpec, document: Document, base: Path) -> Iterator[specs.PoolSpec]:
     for index, pool in enumerate(spec.pools):
         path = (*base, "pools", index)
+        places = (document.where((*path, "selectors", n)) for n in count())
         yield specs.PoolSpec(
             pool.resource,
             pool.mode,
             source=document.where(path),
-            selectors=tuple(
-                _selector(each, document.where((*path, "selectors", n)))
-                for n, each in enumerate(pool.selectors)
-            ),
+            selectors=tuple(map(_selector, pool.selectors, places)),
             shares=pool.shares,
             bind=pool.bind,
             attach=pool.attach,

@@ -177,32 +177,21 @@ def device_limits(
         for name in names:
             own = limits.get(share.resource, model.RdmaLimits())
             shares.setdefault(name, []).extend([own] * share.slots)
-    return tuple(
-        model.DeviceLimits(
-            name,
-            model.RdmaLimits(
-                _added([one.handles for one in shares[name]]),
-                _added([one.objects for one in shares[name]]),
-            ),
-        )
-        for name in sorted(shares)
-    )
+    summed = []
+    for name, of in sorted(shares.items()):
+        handles, objects = _added([one.handles for one in of]), _added([one.objects for one in of])
+        summed.append(model.DeviceLimits(name, model.RdmaLimits(handles, objects)))
+    return tuple(summed)
 
 
 def used_devices(attachments: Iterable[Attachment]) -> UsedDevices:
     """Return the devices that were moved into a pod, or made for it."""
-    return [
-        (
-            plan,
-            tuple(
-                step.device if isinstance(step, MoveRdma) else step.name
-                for step in plan.steps
-                if isinstance(step, MoveRdma | MakeRdma)
-            ),
-        )
-        for attachment in attachments
-        for plan in attachment.plans
-    ]
+    devices = []
+    for plan in (plan for attachment in attachments for plan in attachment.plans):
+        steps = (step for step in plan.steps if isinstance(step, MoveRdma | MakeRdma))
+        names = (step.device if isinstance(step, MoveRdma) else step.name for step in steps)
+        devices.append((plan, tuple(names)))
+    return devices
 
 
 def differing(

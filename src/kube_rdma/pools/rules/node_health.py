@@ -59,14 +59,13 @@ def not_free(
     `held` is about those too. It is not a matter of a card's health, so it comes behind absence.py.
     """
     specs_by_card = owners(specs, node, held) if kept else {}
-    return tuple(
-        replace(
-            card, reasons=(*card.reasons, *_elsewhere(specs_by_card[card.id], card, held, kept))
-        )
-        if card.id in specs_by_card
-        else card
-        for card in node
-    )
+
+    def judged(card: Card) -> Card:
+        spec = specs_by_card.get(card.id)
+        reasons = _elsewhere(spec, card, held, kept) if spec else ()
+        return replace(card, reasons=(*card.reasons, *reasons))
+
+    return tuple(map(judged, node))
 
 
 class _Members:

@@ -100,15 +100,10 @@ def _rails(
         card = cards.get(group[0].card)
         ranks = [rank(way(card, gpu.numa_nodes, gpu.seat)) for gpu in gpus] if card else []
         can = [s for s in group if s.healthy and s.id in free and s.id not in held]
-        rails.append(
-            _Rail(
-                used=sum(used[name] for name in names),
-                took=sum(took[name] for name in names),
-                free=_in_order(can, used + took, packs=packs),
-                rank=min(ranks, default=0),
-                gpus=ranks.count(min(ranks, default=0)),
-            )
-        )
+        nearest = min(ranks, default=0)
+        others, its = (sum(counts[name] for name in names) for counts in (used, took))
+        order = _in_order(can, used + took, packs=packs)
+        rails.append(_Rail(others, its, order, nearest, ranks.count(nearest)))
     return tuple(rails)
 
 

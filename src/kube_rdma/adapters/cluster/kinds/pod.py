@@ -18,16 +18,10 @@ from kube_rdma.model.kubernetes import MIRROR, OVER, PodState
 
 READ = frozenset(
     (
-        "k8s.v1.cni.cncf.io/networks",
-        "k8s.v1.cni.cncf.io/network-status",
-        "k8s.volcengine.com/pod-networks",
-        "k8s.volcengine.com/pod-networks-definition",
-        "k8s.volcengine.com/network-status",
-        "v1.multus-cni.io/default-network",
-        "kube-rdma.io/network-status",
-        "kube-rdma.io/settings",
-        RESTART,
-        MIRROR,
+        *("k8s.v1.cni.cncf.io/networks", "k8s.v1.cni.cncf.io/network-status"),
+        *("k8s.volcengine.com/pod-networks", "k8s.volcengine.com/pod-networks-definition"),
+        *("k8s.volcengine.com/network-status", "v1.multus-cni.io/default-network"),
+        *("kube-rdma.io/network-status", "kube-rdma.io/settings", RESTART, MIRROR),
     )
 )
 """The annotations of pods that an agent reads; all others may have 256 KiB in each pod."""
@@ -221,12 +215,5 @@ DEPLOYMENTS = ObjectKind(
     "apps", "v1", "Deployment", "deployments", namespaced=True, spec=_WORKLOAD, status=_COUNTS
 )
 CONFIG_MAP: ObjectKind[Json, None] = ObjectKind(
-    "",
-    "v1",
-    "ConfigMap",
-    "configmaps",
-    namespaced=True,
-    spec=DOCUMENT,
-    status=NOTHING,
-    content="data",
+    "", "v1", "ConfigMap", "configmaps", True, spec=DOCUMENT, status=NOTHING, content="data"
 )

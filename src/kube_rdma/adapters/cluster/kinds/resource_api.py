@@ -205,17 +205,15 @@ def device_class(stored: Stored[DeviceClassSpec, None]) -> model.DeviceClass:
 
 
 def _unallocated(claim: model.ClaimName, spec: ResourceClaimSpec) -> model.ResourceClaim:
-    constraints = (
-        model.ClaimConstraint(
-            one.match_attribute or one.distinct_attribute or "",
-            one.match_attribute is None,
-            one.requests,
-        )
-        for one in spec.devices.constraints
-    )
+    requests, constraints = spec.devices.requests, spec.devices.constraints
     return model.ResourceClaim(
-        claim, tuple(map(_choices, spec.devices.requests)), tuple(constraints)
+        claim, tuple(map(_choices, requests)), tuple(map(_constraint, constraints))
     )
+
+
+def _constraint(entry: _ConstraintEntry) -> model.ClaimConstraint:
+    attribute = entry.match_attribute or entry.distinct_attribute or ""
+    return model.ClaimConstraint(attribute, entry.match_attribute is None, entry.requests)
 
 
 def _choices(request: _RequestEntry) -> model.RequestChoices:
