@@ -8,126 +8,107 @@ with sysfs/class_infiniband.go of procfs), so that its dashboards and alerts go 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 
 from kube_rdma.model.metrics import MetricFamily, MetricKind
 
-# Sentences about the kernel's counters of a port, one for each file: HELP of their families.
+# What the kernel counts in a port, by file: the HELP of its family is "Number of" it.
 
 _OLD = "from a file of kernels before 4.5"
 
-OF_FILES: Mapping[str, str] = MappingProxyType(
-    {
-        "excessive_buffer_overrun_errors": (
-            "Number of times that the receive buffer overran in several flow control periods in a "
-            "row."
-        ),
-        "link_downed": "Number of times that the link failed to recover from errors and went down.",
-        "link_error_recovery": "Number of times that the link recovered from errors.",
-        "local_link_integrity_errors": (
-            "Number of times that local physical errors exceeded their threshold (LocalPhyErrors)."
-        ),
-        "multicast_rcv_packets": "Number of multicast packets received, also those with errors.",
-        "multicast_xmit_packets": "Number of multicast packets sent, also those with errors.",
-        "port_rcv_constraint_errors": (
-            "Number of packets received and discarded because of a filter, the partition or the IP "
-            "version."
-        ),
-        "port_xmit_constraint_errors": (
-            "Number of packets not sent because of a filter, the partition or the IP version."
-        ),
-        "port_rcv_data": "Number of bytes received; the file counts words of 4 bytes.",
-        "port_xmit_data": "Number of bytes sent; the file counts words of 4 bytes.",
-        "port_rcv_discards": (
-            "Number of packets received and discarded because the port was down or congested."
-        ),
-        "port_xmit_discards": (
-            "Number of packets discarded instead of sent because the port was down or congested."
-        ),
-        "port_rcv_errors": "Number of packets received with an error.",
-        "port_rcv_packets": "Number of packets received, also those with errors.",
-        "port_xmit_packets": "Number of packets sent, also those with errors.",
-        "port_rcv_remote_physical_errors": (
-            "Number of packets received with the mark that ends a bad packet (EBP)."
-        ),
-        "port_rcv_switch_relay_errors": (
-            "Number of packets received and discarded because the switch could not forward them."
-        ),
-        "port_xmit_wait": "Number of ticks in which the port had data to send and sent none.",
-        "symbol_error": "Number of minor link errors on the physical lanes.",
-        "unicast_rcv_packets": "Number of unicast packets received, also those with errors.",
-        "unicast_xmit_packets": "Number of unicast packets sent, also those with errors.",
-        "VL15_dropped": (
-            "Number of management packets (VL15) received and dropped for lack of resources."
-        ),
-        "port_multicast_rcv_packets": f"Number of multicast packets received, {_OLD}.",
-        "port_multicast_xmit_packets": f"Number of multicast packets sent, {_OLD}.",
-        "port_rcv_data_64": f"Number of bytes received, {_OLD}, which counts words of 4 bytes.",
-        "port_rcv_packets_64": f"Number of packets received, {_OLD}.",
-        "port_unicast_rcv_packets": f"Number of unicast packets received, {_OLD}.",
-        "port_unicast_xmit_packets": f"Number of unicast packets sent, {_OLD}.",
-        "port_xmit_data_64": f"Number of bytes sent, {_OLD}, which counts words of 4 bytes.",
-        "port_xmit_packets_64": f"Number of packets sent, {_OLD}.",
-        # Of the hardware.
-        "duplicate_request": "Number of requests received that had been executed before.",
-        "implied_nak_seq_err": (
-            "Number of acknowledgements received with a higher packet number (PSN) than the "
-            "requester expected."
-        ),
-        "local_ack_timeout_err": (
-            "Number of times that an acknowledgement did not come in time and the sender could "
-            "still try again."
-        ),
-        "np_cnp_sent": (
-            "Number of congestion notification packets (CNP) sent because packets came with an ECN "
-            "mark."
-        ),
-        "np_ecn_marked_roce_packets": "Number of RoCE packets received with an ECN mark.",
-        "out_of_buffer": (
-            "Number of packets dropped because the program had no receive request (WQE) posted."
-        ),
-        "out_of_sequence": "Number of packets received out of order.",
-        "packet_seq_err": (
-            "Number of negative acknowledgements received because packets were missing at the peer."
-        ),
-        "req_cqe_error": "Number of completions (CQE) with an error on the requester's side.",
-        "req_cqe_flush_error": "Number of flushed completions (CQE) on the requester's side.",
-        "req_remote_access_errors": (
-            "Number of requests that the peer refused because of a memory access error."
-        ),
-        "req_remote_invalid_request": "Number of requests that the peer refused as invalid.",
-        "resp_cqe_error": "Number of completions (CQE) with an error on the responder's side.",
-        "resp_cqe_flush_error": "Number of flushed completions (CQE) on the responder's side.",
-        "resp_local_length_error": "Number of length errors on the responder's side.",
-        "resp_remote_access_errors": (
-            "Number of requests of peers with a memory access error on the responder's side."
-        ),
-        "rnr_nak_retry_err": (
-            "Number of answers received which say that the peer was not ready to receive (RNR NAK)."
-        ),
-        "roce_adp_retrans": "Number of adaptive retransmissions of RoCE traffic.",
-        "roce_adp_retrans_to": (
-            "Number of times that RoCE traffic reached a timeout because of adaptive "
-            "retransmission."
-        ),
-        "roce_slow_restart": "Number of times that RoCE slow restart was used.",
-        "roce_slow_restart_cnps": (
-            "Number of times that RoCE slow restart generated congestion notification packets "
-            "(CNP)."
-        ),
-        "roce_slow_restart_trans": "Number of times that RoCE changed its state to slow restart.",
-        "rp_cnp_handled": (
-            "Number of congestion notification packets (CNP) received after which the card sent "
-            "more slowly."
-        ),
-        "rp_cnp_ignored": ("Number of congestion notification packets (CNP) received and ignored."),
-        "rx_atomic_requests": "Number of ATOMIC requests received.",
-        "rx_dct_connect": "Number of connection requests received for DC targets (DCT).",
-        "rx_icrc_encapsulated": "Number of RoCE packets received with a wrong checksum (ICRC).",
-        "rx_read_requests": "Number of RDMA READ requests received.",
-        "rx_write_requests": "Number of RDMA WRITE requests received.",
-    }
-)
+OF_FILES: Mapping[str, str] = {
+    "excessive_buffer_overrun_errors": (
+        "times that the receive buffer overran in several flow control periods in a row."
+    ),
+    "link_downed": "times that the link failed to recover from errors and went down.",
+    "link_error_recovery": "times that the link recovered from errors.",
+    "local_link_integrity_errors": (
+        "times that local physical errors exceeded their threshold (LocalPhyErrors)."
+    ),
+    "multicast_rcv_packets": "multicast packets received, also those with errors.",
+    "multicast_xmit_packets": "multicast packets sent, also those with errors.",
+    "port_rcv_constraint_errors": (
+        "packets received and discarded because of a filter, the partition or the IP version."
+    ),
+    "port_xmit_constraint_errors": (
+        "packets not sent because of a filter, the partition or the IP version."
+    ),
+    "port_rcv_data": "bytes received; the file counts words of 4 bytes.",
+    "port_xmit_data": "bytes sent; the file counts words of 4 bytes.",
+    "port_rcv_discards": "packets received and discarded because the port was down or congested.",
+    "port_xmit_discards": (
+        "packets discarded instead of sent because the port was down or congested."
+    ),
+    "port_rcv_errors": "packets received with an error.",
+    "port_rcv_packets": "packets received, also those with errors.",
+    "port_xmit_packets": "packets sent, also those with errors.",
+    "port_rcv_remote_physical_errors": (
+        "packets received with the mark that ends a bad packet (EBP)."
+    ),
+    "port_rcv_switch_relay_errors": (
+        "packets received and discarded because the switch could not forward them."
+    ),
+    "port_xmit_wait": "ticks in which the port had data to send and sent none.",
+    "symbol_error": "minor link errors on the physical lanes.",
+    "unicast_rcv_packets": "unicast packets received, also those with errors.",
+    "unicast_xmit_packets": "unicast packets sent, also those with errors.",
+    "VL15_dropped": "management packets (VL15) received and dropped for lack of resources.",
+    "port_multicast_rcv_packets": f"multicast packets received, {_OLD}.",
+    "port_multicast_xmit_packets": f"multicast packets sent, {_OLD}.",
+    "port_rcv_data_64": f"bytes received, {_OLD}, which counts words of 4 bytes.",
+    "port_rcv_packets_64": f"packets received, {_OLD}.",
+    "port_unicast_rcv_packets": f"unicast packets received, {_OLD}.",
+    "port_unicast_xmit_packets": f"unicast packets sent, {_OLD}.",
+    "port_xmit_data_64": f"bytes sent, {_OLD}, which counts words of 4 bytes.",
+    "port_xmit_packets_64": f"packets sent, {_OLD}.",
+    # Of the hardware.
+    "duplicate_request": "requests received that had been executed before.",
+    "implied_nak_seq_err": (
+        "acknowledgements received with a higher packet number (PSN) than the requester expected."
+    ),
+    "local_ack_timeout_err": (
+        "times that an acknowledgement did not come in time and the sender could still try again."
+    ),
+    "np_cnp_sent": (
+        "congestion notification packets (CNP) sent because packets came with an ECN mark."
+    ),
+    "np_ecn_marked_roce_packets": "RoCE packets received with an ECN mark.",
+    "out_of_buffer": "packets dropped because the program had no receive request (WQE) posted.",
+    "out_of_sequence": "packets received out of order.",
+    "packet_seq_err": (
+        "negative acknowledgements received because packets were missing at the peer."
+    ),
+    "req_cqe_error": "completions (CQE) with an error on the requester's side.",
+    "req_cqe_flush_error": "flushed completions (CQE) on the requester's side.",
+    "req_remote_access_errors": "requests that the peer refused because of a memory access error.",
+    "req_remote_invalid_request": "requests that the peer refused as invalid.",
+    "resp_cqe_error": "completions (CQE) with an error on the responder's side.",
+    "resp_cqe_flush_error": "flushed completions (CQE) on the responder's side.",
+    "resp_local_length_error": "length errors on the responder's side.",
+    "resp_remote_access_errors": (
+        "requests of peers with a memory access error on the responder's side."
+    ),
+    "rnr_nak_retry_err": (
+        "answers received which say that the peer was not ready to receive (RNR NAK)."
+    ),
+    "roce_adp_retrans": "adaptive retransmissions of RoCE traffic.",
+    "roce_adp_retrans_to": (
+        "times that RoCE traffic reached a timeout because of adaptive retransmission."
+    ),
+    "roce_slow_restart": "times that RoCE slow restart was used.",
+    "roce_slow_restart_cnps": (
+        "times that RoCE slow restart generated congestion notification packets (CNP)."
+    ),
+    "roce_slow_restart_trans": "times that RoCE changed its state to slow restart.",
+    "rp_cnp_handled": (
+        "congestion notification packets (CNP) received after which the card sent more slowly."
+    ),
+    "rp_cnp_ignored": "congestion notification packets (CNP) received and ignored.",
+    "rx_atomic_requests": "ATOMIC requests received.",
+    "rx_dct_connect": "connection requests received for DC targets (DCT).",
+    "rx_icrc_encapsulated": "RoCE packets received with a wrong checksum (ICRC).",
+    "rx_read_requests": "RDMA READ requests received.",
+    "rx_write_requests": "RDMA WRITE requests received.",
+}
 
 
 PORT = ("device", "port")
@@ -213,52 +194,18 @@ _OF_PODS = (
     *("out_of_sequence", "packet_seq_err", "rnr_nak_retry_err", "rp_cnp_handled"),
 )
 # VKE's names are the files' own, but for these of data and packets.
-_OF_VKE = MappingProxyType(
-    {
-        "np_cnp_sent": "np_cnp_sent",
-        "np_ecn_marked_roce_packets": "np_ecn_marked_roce_packets",
-        "out_of_sequence": "out_of_sequence",
-        "packet_seq_err": "packet_seq_err",
-        "implied_nak_seq_err": "implied_nak_seq_err",
-        "local_ack_timeout_err": "local_ack_timeout_err",
-        "port_rcv_data": "port_data_received_bytes",
-        "port_xmit_data": "port_data_transmitted_bytes",
-        "port_rcv_packets": "port_packets_received",
-        "port_xmit_packets": "port_packets_transmitted",
-    }
+_SAME = (
+    *("np_cnp_sent", "np_ecn_marked_roce_packets", "out_of_sequence", "packet_seq_err"),
+    *("implied_nak_seq_err", "local_ack_timeout_err"),
 )
+_OF_VKE = dict(zip(_SAME, _SAME, strict=True)) | {
+    "port_rcv_data": "port_data_received_bytes",
+    "port_xmit_data": "port_data_transmitted_bytes",
+    "port_rcv_packets": "port_packets_received",
+    "port_xmit_packets": "port_packets_transmitted",
+}
 HARDWARE = frozenset(row[0] for row in _HARDWARE)
 LIFESPAN = "lifespan"  # a file beside the hardware's counters, in milliseconds
-
-
-def _of_ports(
-    beginning: str, labels: tuple[str, ...], rows: Iterable[tuple[str, str]]
-) -> Mapping[str, MetricFamily]:
-    """Return families of counters, by the file of each."""
-    return MappingProxyType(
-        {
-            file: MetricFamily(
-                f"{beginning}{name}_total",
-                MetricKind.COUNTER,
-                labels,
-                OF_FILES[file],
-                f"`{_folder_of(file, name)}/{file}`",
-            )
-            for file, name in rows
-        }
-    )
-
-
-def _folder_of(file: str, name: str) -> str:
-    if file in HARDWARE:
-        return "hw_counters"
-    return "counters_ext" if name.startswith("legacy_") else "counters"
-
-
-_NODE_NAMES = dict((*_COUNTERS, *_HARDWARE))
-OF_NODE = _of_ports(NODE, PORT, _NODE_NAMES.items())
-OF_VKE = _of_ports(VKE, PORT, _OF_VKE.items())
-OF_POD = _of_ports(f"{OWN}pod_", (*HOLDER, *PORT), [(file, _NODE_NAMES[file]) for file in _OF_PODS])
 
 
 def _gauge(name: str, labels: tuple[str, ...], meaning: str, source: str) -> MetricFamily:
@@ -267,6 +214,25 @@ def _gauge(name: str, labels: tuple[str, ...], meaning: str, source: str) -> Met
 
 def _counter(name: str, labels: tuple[str, ...], meaning: str, source: str) -> MetricFamily:
     return MetricFamily(f"{name}_total", MetricKind.COUNTER, labels, meaning, source)
+
+
+def _of_ports(
+    beginning: str, labels: tuple[str, ...], rows: Iterable[tuple[str, str]]
+) -> Mapping[str, MetricFamily]:
+    """Return families of counters, by the file of each."""
+    families = {}
+    for file, name in rows:
+        folder = "counters_ext" if name.startswith("legacy_") else "counters"
+        source = f"`{'hw_counters' if file in HARDWARE else folder}/{file}`"
+        meaning = f"Number of {OF_FILES[file]}"
+        families[file] = _counter(f"{beginning}{name}", labels, meaning, source)
+    return families
+
+
+_NODE_NAMES = dict((*_COUNTERS, *_HARDWARE))
+OF_NODE = _of_ports(NODE, PORT, _NODE_NAMES.items())
+OF_VKE = _of_ports(VKE, PORT, _OF_VKE.items())
+OF_POD = _of_ports(f"{OWN}pod_", (*HOLDER, *PORT), [(file, _NODE_NAMES[file]) for file in _OF_PODS])
 
 
 _STATES = (

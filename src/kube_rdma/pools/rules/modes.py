@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from types import MappingProxyType
 
 from kube_base.frozen import Frozen, replace
 from kube_rdma.model.pools import Attach, Bind, Mode, PoolSpec, Preference
@@ -27,21 +26,21 @@ class Takes(StrEnum):
 
 
 class ModeRow(Frozen):
-    """One mode. The texts are the sentences that people read about it."""
+    """One mode; a row says what differs from these defaults. Texts are what people read of it."""
 
     takes: Takes
-    bind: Bind
-    shares: int  # of the pool when bind is POOL, of each card when it is PER_CARD
-    attach: Attach
-    networked: Attach  # the same on a node whose pods get networks from kube-rdma
     prefer: Preference
-    owns: bool  # a share of it is the whole card, which belongs to no second pool
-    numbered: bool  # share ids are <card>-<slot>; else the card's own identity
-    most: int | None  # shares that a document may ask for, None for no limit
     moves: str  # what goes into the pod besides device nodes
     isolation: str  # what the kernel really keeps apart
     refuses: str
     meaning: str
+    bind: Bind = Bind.PER_CARD
+    shares: int = 1  # of the pool when bind is POOL, of each card when it is PER_CARD
+    attach: Attach = Attach.AUTO
+    networked: Attach = Attach.AUTO  # on a node whose pods get networks from kube-rdma
+    owns: bool = False  # a share of it is the whole card, which belongs to no second pool
+    numbered: bool = True  # share ids are <card>-<slot>; else the card's own identity
+    most: int | None = 1  # shares that a document may ask for, None for no limit
 
 
 _ALL_GIDS = "a pod can use any address (GID) of a card whose uverbs device it holds"
@@ -51,88 +50,62 @@ _NEEDED = (
     "card, also what leads to the node's storage or other routes, or has a VLAN on it"
 )
 
-MODES: Mapping[Mode, ModeRow] = MappingProxyType(
-    {
-        Mode.HCA: ModeRow(
-            takes=Takes.RDMA,
-            bind=Bind.POOL,
-            shares=1000,
-            attach=Attach.NONE,
-            networked=Attach.AUTO,
-            prefer=Preference.PACK,
-            owns=False,
-            numbered=True,
-            most=None,
-            moves="nothing, but what its networks make",
-            isolation=(
-                "none: every pod opens every card, or with networks of kube-rdma those of its "
-                f"networks, and {_ALL_GIDS}"
-            ),
-            refuses=f"{_UNSEEN}, in which only a pod on the node's own network sees its cards",
-            meaning="every RDMA card of the node, shared by every container that holds a share",
+MODES: Mapping[Mode, ModeRow] = {
+    Mode.HCA: ModeRow(
+        takes=Takes.RDMA,
+        bind=Bind.POOL,
+        shares=1000,
+        attach=Attach.NONE,
+        prefer=Preference.PACK,
+        most=None,
+        moves="nothing, but what its networks make",
+        isolation=(
+            "none: every pod opens every card, or with networks of kube-rdma those of its "
+            f"networks, and {_ALL_GIDS}"
         ),
-        Mode.EXCLUSIVE: ModeRow(
-            takes=Takes.MOVABLE,
-            bind=Bind.PER_CARD,
-            shares=1,
-            attach=Attach.AUTO,
-            networked=Attach.AUTO,
-            prefer=Preference.NUMA,
-            owns=True,
-            numbered=True,
-            most=1,
-            moves="the card's own network interface, and its RDMA device where the kernel moves it",
-            isolation="the card belongs to one pod alone",
-            refuses=f"{_NEEDED}; more than one share of a card",
-            meaning="the physical card itself, for one pod at a time",
-        ),
-        Mode.SHARED: ModeRow(
-            takes=Takes.PHYSICAL,
-            bind=Bind.PER_CARD,
-            shares=1,
-            attach=Attach.AUTO,
-            networked=Attach.AUTO,
-            prefer=Preference.NUMA,
-            owns=False,
-            numbered=True,
-            most=1,
-            moves="one virtual interface on the card",
-            isolation=f"own interface and address; {_ALL_GIDS}",
-            refuses=f"{_UNSEEN}; more than one share of a card",
-            meaning="one virtual interface of each physical card",
-        ),
-        Mode.SHARED_MULTI: ModeRow(
-            takes=Takes.PHYSICAL,
-            bind=Bind.PER_CARD,
-            shares=16,
-            attach=Attach.AUTO,
-            networked=Attach.AUTO,
-            prefer=Preference.LEAST_LOADED,
-            owns=False,
-            numbered=True,
-            most=1000,
-            moves="a virtual interface on the card, one of many",
-            isolation=f"own interface and address; {_ALL_GIDS}",
-            refuses=f"{_UNSEEN}; a pod for whose address the card's GID table has no room left",
-            meaning="virtual interfaces of a physical card, for many pods at a time",
-        ),
-        Mode.SRIOV: ModeRow(
-            takes=Takes.FUNCTION,
-            bind=Bind.PER_CARD,
-            shares=1,
-            attach=Attach.NONE,
-            networked=Attach.NONE,
-            prefer=Preference.SPREAD,
-            owns=True,
-            numbered=False,
-            most=1,
-            moves="the function's interface and RDMA device, by the network that is asked for",
-            isolation="one pod has the function; the card isolates functions",
-            refuses=f"a physical function with virtual ones; {_NEEDED}",
-            meaning="a virtual function of a card, for one pod at a time",
-        ),
-    }
-)
+        refuses=f"{_UNSEEN}, in which only a pod on the node's own network sees its cards",
+        meaning="every RDMA card of the node, shared by every container that holds a share",
+    ),
+    Mode.EXCLUSIVE: ModeRow(
+        takes=Takes.MOVABLE,
+        prefer=Preference.NUMA,
+        owns=True,
+        moves="the card's own network interface, and its RDMA device where the kernel moves it",
+        isolation="the card belongs to one pod alone",
+        refuses=f"{_NEEDED}; more than one share of a card",
+        meaning="the physical card itself, for one pod at a time",
+    ),
+    Mode.SHARED: ModeRow(
+        takes=Takes.PHYSICAL,
+        prefer=Preference.NUMA,
+        moves="one virtual interface on the card",
+        isolation=f"own interface and address; {_ALL_GIDS}",
+        refuses=f"{_UNSEEN}; more than one share of a card",
+        meaning="one virtual interface of each physical card",
+    ),
+    Mode.SHARED_MULTI: ModeRow(
+        takes=Takes.PHYSICAL,
+        shares=16,
+        prefer=Preference.LEAST_LOADED,
+        most=1000,
+        moves="a virtual interface on the card, one of many",
+        isolation=f"own interface and address; {_ALL_GIDS}",
+        refuses=f"{_UNSEEN}; a pod for whose address the card's GID table has no room left",
+        meaning="virtual interfaces of a physical card, for many pods at a time",
+    ),
+    Mode.SRIOV: ModeRow(
+        takes=Takes.FUNCTION,
+        attach=Attach.NONE,
+        networked=Attach.NONE,
+        prefer=Preference.SPREAD,
+        owns=True,
+        numbered=False,
+        moves="the function's interface and RDMA device, by the network that is asked for",
+        isolation="one pod has the function; the card isolates functions",
+        refuses=f"a physical function with virtual ones; {_NEEDED}",
+        meaning="a virtual function of a card, for one pod at a time",
+    ),
+}
 
 
 def terms(spec: PoolSpec) -> ModeRow:
