@@ -12,6 +12,7 @@ from kube_base.frozen import Frozen
 from kube_rdma.model.attach.attachment import Network, NetworkAsk
 from kube_rdma.model.finding import FieldPath, Finding
 from kube_rdma.model.ipam import IPPool, PoolName
+from kube_rdma.model.kubernetes import NamespacedName
 from kube_rdma.model.pools import Mode, PoolSpec
 
 COMPLETE = "kube-rdma.io/complete"
@@ -73,11 +74,9 @@ class NodeDemand(Frozen):
     values: tuple[str, ...]
 
 
-class PodTemplate(Frozen):
+class PodTemplate(NamespacedName):
     """A pod as somebody writes it."""
 
-    namespace: str
-    name: str
     annotations: tuple[tuple[str, str], ...] = ()
     host_network: bool = False
     containers: tuple[ContainerTemplate, ...] = ()
@@ -119,11 +118,9 @@ class OfferedPool(Frozen):
     selector: tuple[tuple[str, str], ...] = ()
 
 
-class ClaimFacts(Frozen):
+class ClaimFacts(NamespacedName):
     """The binding of a PersistentVolumeClaim, as far as it is known."""
 
-    namespace: str
-    name: str
     driver: str = ""
     storage_class: str = ""
 

@@ -13,6 +13,7 @@ from kube_rdma.model.claims.devices import ClaimedDevice, DeviceSlice
 from kube_rdma.model.device import PciAddress, PcieLink
 from kube_rdma.model.finding import Finding, NotSeen, Severity
 from kube_rdma.model.holdings import Holding
+from kube_rdma.model.kubernetes import NamespacedName
 from kube_rdma.model.late_binding import Runtime
 from kube_rdma.model.pools import PoolSpec
 from kube_rdma.model.survey import Survey
@@ -206,11 +207,9 @@ class ObservedLimit(Frozen):
         return " and ".join(f"all {words}" for words in full)
 
 
-class ObservedPod(Frozen):
+class ObservedPod(NamespacedName):
     """The pod that is asked about, as API server, kubelet and kernel have it."""
 
-    namespace: str
-    name: str
     node: str = ""
     phase: str = ""
     why: str = ""  # the reason that it waits for
@@ -225,11 +224,6 @@ class ObservedPod(Frozen):
     attachments: tuple[ObservedAttachment, ...] | None = None  # of its node's agent's journal
     limits: tuple[ObservedLimit, ...] | None = None  # of its control group
     queue_pairs: tuple[ObservedQueuePairs, ...] | None = None  # None: its processes are hidden
-
-    @property
-    def title(self) -> str:
-        """Return namespace and name."""
-        return f"{self.namespace}/{self.name}"
 
 
 class Observation(Frozen):
@@ -318,11 +312,9 @@ class Diagnosis(Frozen):
 # Several nodes at once, each asked through its agent.
 
 
-class AgentPod(Frozen):
+class AgentPod(NamespacedName):
     """The pod of an agent, and its container."""
 
-    namespace: str
-    name: str
     node: str
     container: str
     ready: bool = True

@@ -16,6 +16,21 @@ from msgspec import Meta
 from kube_base.frozen import Frozen, replace
 
 
+class NamespacedName(Frozen):
+    """The namespace and the name of an object."""
+
+    namespace: str
+    name: str
+
+    @property
+    def title(self) -> str:
+        """Return namespace/name, as messages of Kubernetes have it."""
+        return f"{self.namespace}/{self.name}"
+
+    def __str__(self) -> str:
+        return self.title
+
+
 class Taint(Frozen):
     """A taint, which keeps pods away; `effect` is NoSchedule, PreferNoSchedule or NoExecute."""
 
@@ -64,14 +79,12 @@ OVER = ("Succeeded", "Failed")
 """Phases of pods of which no container runs again."""
 
 
-class PodState(Frozen):
+class PodState(NamespacedName):
     """One Pod object. Labels and annotations are sorted by name.
 
     A pod that was deleted and made anew has the same name and another `uid`.
     """
 
-    namespace: str
-    name: str
     uid: str
     annotations: tuple[tuple[str, str], ...] = ()
     labels: tuple[tuple[str, str], ...] = ()

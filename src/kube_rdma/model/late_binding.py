@@ -13,6 +13,7 @@ from typing import NewType
 
 from kube_base.frozen import Frozen
 from kube_rdma.model.card import CardId
+from kube_rdma.model.kubernetes import NamespacedName
 from kube_rdma.model.pools import FileMount, ShareId
 from kube_rdma.model.settings import PlacedNet
 
@@ -45,15 +46,8 @@ def at_start(nonce: Nonce) -> ContainerId:
     return ContainerId(f"start-{nonce}")
 
 
-class PodName(Frozen):
+class PodName(NamespacedName):
     """A pod as pod resources name it: without its UID."""
-
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        """Return namespace/name, as in messages of Kubernetes."""
-        return f"{self.namespace}/{self.name}"
 
 
 class Promise(Frozen):

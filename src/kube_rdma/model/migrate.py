@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any, TypeAlias
 
 from kube_base.frozen import Frozen
+from kube_rdma.model.kubernetes import NamespacedName
 
 Document: TypeAlias = Mapping[str, Any]
 
@@ -26,20 +27,13 @@ class StartingPoint(StrEnum):
     NVIDIA = "nvidia-operator"  # a NicClusterPolicy of the cluster, or a NicNodePolicy
 
 
-class PluginDaemonSet(Frozen):
+class PluginDaemonSet(NamespacedName):
     """A DaemonSet that looks like a device plugin."""
 
-    namespace: str
-    name: str
     spec: Document  # as it was read
     owner: tuple[str, str] | tuple[()] = ()  # kind and name of its controller, empty without one
     is_ours: bool = False  # it is an agent of kube-rdma
     ready: int = 0  # pods; whoever may create a DaemonSet writes all else of it
-
-    @property
-    def title(self) -> str:
-        """Return namespace and name."""
-        return f"{self.namespace}/{self.name}"
 
     @property
     def pod(self) -> Document:
@@ -78,18 +72,11 @@ class MigratingNode(Frozen):
     unschedulable: bool = False
 
 
-class HolderPod(Frozen):
+class HolderPod(NamespacedName):
     """A pod that asks for `resources` and runs on a node, or is about to."""
 
-    namespace: str
-    name: str
     node: str
     resources: tuple[str, ...] = ()
-
-    @property
-    def title(self) -> str:
-        """Return namespace and name."""
-        return f"{self.namespace}/{self.name}"
 
 
 class PluginConfig(Frozen):
@@ -151,18 +138,11 @@ class TakeoverPlan(Frozen):
     notes: tuple[str, ...] = ()
 
 
-class SharingPod(Frozen):
+class SharingPod(NamespacedName):
     """A pod of a node that asks for resources."""
 
-    namespace: str
-    name: str
     asked: Mapping[str, int]  # by resource the most that one container asks for
     by_claim: frozenset[str] = frozenset()  # had by claims; the others by the device plugin
-
-    @property
-    def title(self) -> str:
-        """Return namespace and name."""
-        return f"{self.namespace}/{self.name}"
 
 
 class ServingView(Frozen):

@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import Any
 
 from kube_base.frozen import Frozen, field
+from kube_rdma.model.kubernetes import NamespacedName
 
 # Changes of drivers: the facts of each node, and the acts.
 
@@ -65,19 +66,14 @@ class DriverPlace(Frozen):
     unloads: bool = True  # as of its pods
 
 
-class ShareHolder(Frozen):
+class ShareHolder(NamespacedName):
     """A pod that holds RDMA shares of its node."""
 
-    namespace: str
-    name: str
     uid: str
     deleting: bool = False
     # Not to be evicted: it would be there again at once (of a DaemonSet, or of a file on the node),
     # or the policy's drain leaves it alone.
     stays: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
 
 
 class UpgradeNode(Frozen):

@@ -19,7 +19,15 @@ from kube_base.frozen import Frozen, field
 from kube_rdma.model.attach.attachment import Network
 from kube_rdma.model.card import CardId
 from kube_rdma.model.finding import NotSeen
-from kube_rdma.model.kubernetes import Condition, NodeState, Sentence, SparsePart, StatusPart, Word
+from kube_rdma.model.kubernetes import (
+    Condition,
+    NamespacedName,
+    NodeState,
+    Sentence,
+    SparsePart,
+    StatusPart,
+    Word,
+)
 from kube_rdma.model.measures import Bandwidth, gbps
 from kube_rdma.model.pools import PolicyAtNode
 
@@ -333,19 +341,12 @@ class ClusterEvent(Frozen):
     last: str = ""
 
 
-class WaitingPod(Frozen):
+class WaitingPod(NamespacedName):
     """A pod that has not started."""
 
-    namespace: str
-    name: str
     node: str = ""
     resources: tuple[str, ...] = ()  # the extended ones that it asks for
     networks: bool = False  # its annotations ask for networks
-
-    @property
-    def title(self) -> str:
-        """Return namespace/name."""
-        return f"{self.namespace}/{self.name}"
 
 
 class ClusterFacts(Frozen, dict=True):

@@ -17,6 +17,7 @@ from kube_rdma.model.attach.attachment import AskedAddress, NetworkKind, Network
 from kube_rdma.model.card import CardId
 from kube_rdma.model.claims.devices import DRIVER, ResourceSlice, SliceDevice
 from kube_rdma.model.ipam import InterfaceName, PoolName
+from kube_rdma.model.kubernetes import NamespacedName
 from kube_rdma.model.pools import ShareId
 
 SLOTS = "slots"
@@ -84,16 +85,10 @@ class AllocationResult(Frozen, rename="camel"):
         return None if consumed is None else math.ceil(consumed)
 
 
-class ClaimName(Frozen):
+class ClaimName(NamespacedName):
     """A ResourceClaim: its name may be used again, its `uid` never."""
 
-    namespace: str
-    name: str
     uid: str
-
-    def __str__(self) -> str:
-        """namespace/name, as in messages of Kubernetes."""
-        return f"{self.namespace}/{self.name}"
 
 
 class ClaimUser(Frozen):
@@ -299,11 +294,9 @@ class ClaimUse(Frozen):
     request: str = ""  # empty: all requests of the claim
 
 
-class PodClaims(Frozen):
+class PodClaims(NamespacedName):
     """A pod with its claims; one that is not made yet is left out."""
 
-    namespace: str
-    name: str
     uid: str
     # Pairs of the name in the pod and that of the ResourceClaim; both are the same for a claim that
     # the scheduler made for extended resources.
