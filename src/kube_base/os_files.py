@@ -1,6 +1,6 @@
-"""Replaces files that others read at any moment: a reader finds the old or the new one, never half.
+"""Files of the operating system: replaced whole, and errors that say which file they are about.
 
-And says which file an error of the operating system was about, and what a person has to do.
+A reader finds the old content or the new one, never half.
 """
 
 from __future__ import annotations
@@ -40,3 +40,12 @@ def needed(path: Path | str, verb: str, needs: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise Unavailable(f"{path} cannot be {verb} ({error.strerror}): {needs}.") from error
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Raise Unavailable for an OSError of the block, which reads `path`."""
+    try:
+        yield
+    except OSError as error:
+        raise Unavailable(f"{path}: {error.strerror or error}") from error

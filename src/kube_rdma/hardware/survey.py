@@ -89,13 +89,11 @@ def with_uses(survey: Survey) -> Survey:
 
 def _set_routes(survey: Survey, **fields: Any) -> Survey:
     """Return the survey with these fields of every interface."""
-    return replace(
-        survey,
-        functions=tuple(
-            replace(one, netdevs=tuple(replace(netdev, **fields) for netdev in one.netdevs))
-            for one in survey.functions
-        ),
+    functions = (
+        replace(one, netdevs=tuple(replace(netdev, **fields) for netdev in one.netdevs))
+        for one in survey.functions
     )
+    return replace(survey, functions=tuple(functions))
 
 
 def _with_links(survey: Survey, sysfs: Path | None) -> Survey:

@@ -12,29 +12,22 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from kube_base.errors import KubeError, Unavailable
+from kube_base.frozen import Frozen, field
 from kube_rdma.model.finding import NotSeen
 
 T = TypeVar("T")
 
 
-class PartReader:
-    """One look at a node or a cluster, with the parts that could not be seen."""
+class PartReader(Frozen, kw_only=True):
+    """One look at a node or a cluster, with the parts that could not be seen.
 
-    def __init__(
-        self,
-        *,
-        hidden_by: tuple[type[Exception], ...] = (KubeError, OSError, ValueError),
-        worded: Callable[[Exception], str] = str,
-        patience: float | None = None,
-    ) -> None:
-        """Hide parts with errors of `hidden_by`, and raise all others.
+    Errors of `hidden_by` hide a part, all others are raised.
+    """
 
-        `worded` makes a reason of an error; `patience` is how many seconds an answer may take.
-        """
-        self.not_seen: list[NotSeen] = []
-        self._hidden_by = hidden_by
-        self._worded = worded
-        self._patience = patience
+    hidden_by: tuple[type[Exception], ...] = (KubeError, OSError, ValueError)
+    worded: Callable[[Exception], str] = str  # makes a reason of an error
+    patience: float | None = None  # seconds that an answer may take
+    not_seen: list[NotSeen] = field(default_factory=list)
 
     def part(self, name: str, read: Callable[[], T]) -> T | None:
         """Return the result of `read`; None where it fails, which is noted."""
@@ -50,22 +43,22 @@ class PartReader:
 
     def keep(self, name: str, error: Exception) -> None:
         """Note that a part was not seen for this error."""
-        self.not_seen.append(NotSeen(name, self._worded(error)))
+        self.not_seen.append(NotSeen(name, self.worded(error)))
 
     async def _answer(self, ask: Callable[[], Awaitable[T]]) -> T:
-        if self._patience is None:
+        if self.patience is None:
             return await ask()
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self.patience):
                 return await ask()
         except TimeoutError:
-            raise Unavailable(f"no answer within {self._patience:g} s") from None
+            raise Unavailable(f"no answer within {self.patience:g} s") from None
 
     @contextmanager
     def _keeping(self, name: str) -> Iterator[None]:
         try:
             yield
-        except self._hidden_by as error:
+        except self.hidden_by as error:
             self.keep(name, error)
 
 

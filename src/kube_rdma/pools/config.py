@@ -8,7 +8,8 @@ full, and the last good one stays.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import structlog
@@ -139,26 +140,14 @@ class ConfigSource:
     def label(self, node: NodeState) -> None:
         """Take note of the node's labels."""
         labels = dict(node.labels)
-        try:
-            serving = documents.label_serving(
-                labels.get(documents.SERVE_LABEL), claims=self._claims
-            )
-        except Refused as error:
-            self._refuse("label serve", error)
-        else:
-            self._understood("label serve")
-            if serving != self._serving:
-                self._serving = serving
-                self._changed()
-        try:
-            specs = documents.label_pools(labels.get(documents.LABEL))
-        except Refused as error:
-            self._refuse("label", error)
-        else:
-            self._understood("label")
-            if specs != self._of_label:
-                self._of_label = specs
-                self._changed()
+        before = self._serving, self._of_label
+        with self._reading("label serve"):
+            served = labels.get(documents.SERVE_LABEL)
+            self._serving = documents.label_serving(served, claims=self._claims)
+        with self._reading("label"):
+            self._of_label = documents.label_pools(labels.get(documents.LABEL))
+        if (self._serving, self._of_label) != before:
+            self._changed()
 
     def policies(self, specs: NodeSpecs, refusals: tuple[Refused, ...]) -> None:
         """Take note of what the cluster's policies ask for, and of those not understood."""
@@ -172,6 +161,16 @@ class ConfigSource:
             self._of_cluster = specs
             self._changed()
         self._refuse_unserved()
+
+    @contextmanager
+    def _reading(self, about: str) -> Iterator[None]:
+        """Report a refusal of the block, or that there is none any more."""
+        try:
+            yield
+        except Refused as error:
+            self._refuse(about, error)
+        else:
+            self._understood(about)
 
     def _again(self, path: Path) -> None:
         try:

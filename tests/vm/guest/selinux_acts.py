@@ -17,7 +17,7 @@ from pathlib import Path
 
 from asyncinotify import Mask
 
-from kube_base import whole_files
+from kube_base import os_files
 from kube_rdma.adapters.cni.conf import places
 from kube_rdma.adapters.inotify import open_inotify
 from kube_rdma.adapters.kernel.pod.steps import open_pod
@@ -38,7 +38,7 @@ def connect(path):
 
 
 def write_configuration():
-    whole_files.replace(CONF / "10-test.conflist", b"{}", 0o644)
+    os_files.replace(CONF / "10-test.conflist", b"{}", 0o644)
     assert (CONF / "10-test.conflist").read_bytes() == b"{}"
 
 
@@ -84,21 +84,21 @@ def listen_for_shim():
 
 
 def write_cdi():
-    whole_files.replace(Path("/var/run/cdi/kube-rdma.json"), b"{}", 0o644)
+    os_files.replace(Path("/var/run/cdi/kube-rdma.json"), b"{}", 0o644)
 
 
 def write_state():
-    whole_files.replace(Path("/var/lib/kube-rdma/record"), b"{}", 0o600)
+    os_files.replace(Path("/var/lib/kube-rdma/record"), b"{}", 0o600)
 
 
 def write_device_information():
     folder = Path("/var/run/k8s.cni.cncf.io/devinfo/dp")
     folder.mkdir(parents=True, exist_ok=True)
-    whole_files.replace(folder / "x.json", b"{}", 0o644)
+    os_files.replace(folder / "x.json", b"{}", 0o644)
 
 
 def write_foreign_state():
-    whole_files.replace(HOST / "var/lib/cni/kube-rdma", b"{}", 0o644)
+    os_files.replace(HOST / "var/lib/cni/kube-rdma", b"{}", 0o644)
 
 
 def survey():

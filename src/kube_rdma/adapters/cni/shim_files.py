@@ -13,7 +13,7 @@ import re
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
-from kube_base.whole_files import needed
+from kube_base.os_files import needed
 from kube_rdma.model.attach.cni import CniAttachment
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding import ContainerId, PodName

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from kube_base import whole_files
+from kube_base import os_files
 from kube_base.errors import Unavailable
 from kube_base.foreign_json import Undecodable, decoded
 from kube_rdma.model.pools import DeviceInfo, ShareId
@@ -107,6 +107,6 @@ def _read(path: Path) -> dict[str, Any] | None:
 def _replace(target: Path, content: bytes, mode: int) -> None:
     """Write a file in one step, over an earlier one; raise Unavailable."""
     needs = "networks of this pod would not find their device; mount the host's folder writable"
-    with whole_files.needed(target, "written", needs):
+    with os_files.needed(target, "written", needs):
         target.parent.mkdir(parents=True, exist_ok=True)
-        whole_files.replace(target, content, mode)
+        os_files.replace(target, content, mode)

@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
-from kube_base.errors import Unavailable
+from kube_base.os_files import readable
 from kube_rdma.model.doctor import ObservedFolder
 
 OS_RELEASE = Path("etc/os-release")  # below the host's root
@@ -29,12 +29,8 @@ def read_kernel() -> str:
 def read_os_release(host: Path) -> tuple[tuple[str, str], ...]:
     """Return the fields of os-release below this root; raise Unavailable."""
     path = host / OS_RELEASE
-    try:
-        with path.open("rb") as file:
-            text = file.read(_LONGEST).decode(errors="replace")
-    except OSError as error:
-        raise Unavailable(f"{path}: {error.strerror or error}") from error
-    return parsed(text)
+    with readable(path), path.open("rb") as file:
+        return parsed(file.read(_LONGEST).decode(errors="replace"))
 
 
 def parsed(text: str) -> tuple[tuple[str, str], ...]:

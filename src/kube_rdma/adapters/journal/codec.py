@@ -212,13 +212,8 @@ class RecordCodec:
             raise ValueError(f"{shape.form.tag} has no {', '.join(sorted(missing))}")
         # A field has its default in a record from before it; what has no field is passed by.
         names = shape.form.fields
-        return of(
-            **{
-                names[key]: self._decode(kind, data[key])
-                for key, kind in shape.types.items()
-                if key in data
-            }
-        )
+        given = ((names[key], kind, data[key]) for key, kind in shape.types.items() if key in data)
+        return of(**{name: self._decode(kind, part) for name, kind, part in given})
 
     def _shape(self, of: type) -> _Shape:
         if of not in self._shapes:

@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 from typing import Protocol
 
-from kube_base import whole_files
+from kube_base import os_files
 from kube_base.errors import Refused, Unavailable
 
 LOCK = ".lock"
@@ -63,7 +63,7 @@ class Folder:
         """Raise Refused while another process writes there, Unavailable if it cannot be opened."""
         self._path = path
         needs = "the journal needs a folder of the host that stays over restarts and that kube-rdma"
-        with whole_files.needed(path, "opened", f"{needs} may write"):
+        with os_files.needed(path, "opened", f"{needs} may write"):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.chmod(0o700)
             self._folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

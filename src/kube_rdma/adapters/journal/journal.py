@@ -23,7 +23,7 @@ import msgspec
 
 from kube_base.errors import Broken, Refused, Unavailable
 from kube_base.frozen import Frozen
-from kube_base.whole_files import needed
+from kube_base.os_files import needed
 from kube_rdma.adapters.journal.codec import CODEC, RecordCodec
 from kube_rdma.adapters.journal.disk import Disk
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from kube_base.errors import Unavailable
+from kube_base.os_files import readable
 from kube_base.plain_text import plain
 from kube_rdma.model.doctor import ObservedNeighbour
 
@@ -31,10 +32,8 @@ def read_modules(proc: Path = Path("/proc"), sysfs: Path = Path("/sys")) -> tupl
     """
     lines = _read(proc / "modules").splitlines()
     loaded = {line.partition(" ")[0] for line in lines}
-    try:
+    with readable(sysfs / "module"):
         loaded |= {path.name for path in (sysfs / "module").iterdir()}
-    except OSError as error:
-        raise _unavailable(sysfs / "module", error) from error
     return tuple(sorted(loaded - {""}))
 
 
@@ -143,12 +142,5 @@ def container_of(pid: int, uid: str, proc: Path = Path("/proc")) -> str:
 
 
 def _read(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return file.read(_LONGEST).decode(errors="replace")
-    except OSError as error:
-        raise _unavailable(path, error) from error
-
-
-def _unavailable(path: Path, error: OSError) -> Unavailable:
-    return Unavailable(f"{path}: {error.strerror or error}")
+    with readable(path), path.open("rb") as file:
+        return file.read(_LONGEST).decode(errors="replace")

@@ -88,17 +88,12 @@ def container_response(grant: Grant) -> pb.ContainerAllocateResponse:
 
 @contextmanager
 def errors() -> Iterator[None]:
-    """Raise a KubeError of the block as a gRPC error."""
+    """Raise a KubeError of the block as a gRPC error; the message stays the sentence."""
     try:
         yield
     except KubeError as error:
-        raise grpc_error(error) from error
-
-
-def grpc_error(error: KubeError) -> GRPCError:
-    """Return `error` for the wire; the message stays the sentence."""
-    status = next(status for kind, status in STATUS if isinstance(error, kind))
-    return GRPCError(status, str(error))
+        status = next(status for kind, status in STATUS if isinstance(error, kind))
+        raise GRPCError(status, str(error)) from error
 
 
 # The service that the kubelet calls: lists the shares of one resource and answers for them.
@@ -563,10 +558,6 @@ def serve(
     if registry is Registry.DEVICE_PLUGINS:
         return DevicePlugin(folders.device_plugins, offer, handlers)
     if folders.plugins_registry is None:
-        raise Refused(
-            "the kubelet's plugins_registry is not there",
-            remedy=(
-                "Mount the host's folder of that name (hostPath), or register in device-plugins"
-            ),
-        )
+        remedy = "Mount the host's folder of that name (hostPath), or register in device-plugins"
+        raise Refused("the kubelet's plugins_registry is not there", remedy=remedy)
     return WatchedPlugin(folders.plugins_registry, offer, handlers)

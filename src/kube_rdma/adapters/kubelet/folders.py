@@ -16,6 +16,7 @@ from pathlib import Path
 from kube_base.errors import Refused, Unavailable
 from kube_base.foreign_json import Undecodable, decoded
 from kube_base.frozen import Frozen, field
+from kube_base.os_files import readable
 from kube_rdma.adapters import inotify
 from kube_rdma.model.holdings import RecordedGrant
 from kube_rdma.model.pools import ShareId
@@ -48,14 +49,10 @@ def watching(directory: Path, names: Collection[str]) -> Iterator[AsyncIterator[
     """
 
     def refused(error: OSError) -> Refused:
-        return Refused(
-            f"the kubelet's folder cannot be watched ({error.strerror})",
-            remedy=(
-                f"Mount the host's /var/lib/kubelet/{directory.name} there (hostPath) and run "
-                "as uid 0, or name the folder with --kubelet-root"
-            ),
-            where=str(directory),
-        )
+        problem = f"the kubelet's folder cannot be watched ({error.strerror})"
+        mount = f"Mount the host's /var/lib/kubelet/{directory.name} there (hostPath)"
+        remedy = f"{mount} and run as uid 0, or name the folder with --kubelet-root"
+        return Refused(problem, remedy=remedy, where=str(directory))
 
     async def among(changed: AsyncIterator[str | None]) -> AsyncIterator[None]:
         async for name in changed:
@@ -103,19 +100,13 @@ def find_folders(roots: Sequence[Path] = KNOWN, host: Path = Path("/")) -> Folde
         return next((place for test in tests for place in places if test(place)), None)
 
     plugins = first(
-        lambda place: _answers(place / DEVICE_PLUGINS), lambda p: _is_folder(p / DEVICE_PLUGINS)
+        lambda p: _answers(p / DEVICE_PLUGINS), lambda p: _is_folder(p / DEVICE_PLUGINS)
     )
     if plugins is None:
-        raise Refused(
-            f"there is no {DEVICE_PLUGINS} below {', '.join(map(str, places))}",
-            remedy=(
-                "Mount the host's /var/lib/kubelet/device-plugins there (hostPath), or name the "
-                "folder with --kubelet-root"
-            ),
-        )
-    root = first(
-        lambda place: _answers(place / POD_RESOURCES), lambda p: _is_folder(p / PLUGINS_REGISTRY)
-    )
+        problem = f"there is no {DEVICE_PLUGINS} below {', '.join(map(str, places))}"
+        mount = "Mount the host's /var/lib/kubelet/device-plugins there (hostPath)"
+        raise Refused(problem, remedy=f"{mount}, or name the folder with --kubelet-root")
+    root = first(lambda p: _answers(p / POD_RESOURCES), lambda p: _is_folder(p / PLUGINS_REGISTRY))
     if root is None:
         return Folders(plugins / DEVICE_PLUGINS, None, None)
     return Folders(
@@ -213,7 +204,5 @@ def topology_policy(roots: tuple[Path, ...]) -> str:
 
 def sockets(folder: Path) -> tuple[str, ...]:
     """Return the names of sockets in the folder device-plugins; raise Unavailable."""
-    try:
+    with readable(folder):
         return tuple(sorted(path.name for path in folder.iterdir() if path.is_socket()))
-    except OSError as error:
-        raise Unavailable(f"{folder}: {error.strerror or error}") from error

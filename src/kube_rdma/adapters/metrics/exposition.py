@@ -63,7 +63,12 @@ class _KeptFamily:
         series = [value for value in values if isinstance(value, MetricSeries)]
         if len(series) < len(values):
             return exposition(values)
-        self._learn([one for one in series if one.labels not in self._lines])
+        new = [one for one in series if one.labels not in self._lines]
+        if new:  # the library writes them, and escapes what labels hold
+            *head_and_lines, _ = exposition(new).decode().split("\n")
+            self._head = "".join(f"{line}\n" for line in head_and_lines[:_HEAD])
+            for sample, line in zip(new, head_and_lines[_HEAD:], strict=True):
+                self._lines[sample.labels] = (sample.value, f"{line}\n")
         lines, text = self._lines, [self._head]
         for sample in series:
             value, line = lines[sample.labels]
@@ -74,15 +79,6 @@ class _KeptFamily:
         if len(lines) > len(series):
             self._lines = {one.labels: lines[one.labels] for one in series}
         return "".join(text).encode()
-
-    def _learn(self, series: Sequence[MetricSeries]) -> None:
-        """Have the library write series that are new; it escapes what labels hold."""
-        if not series:
-            return
-        *head_and_lines, _ = exposition(series).decode().split("\n")
-        self._head = "".join(f"{line}\n" for line in head_and_lines[:_HEAD])
-        for sample, line in zip(series, head_and_lines[_HEAD:], strict=True):
-            self._lines[sample.labels] = (sample.value, f"{line}\n")
 
 
 class _Collected(Collector):

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
-from kube_base import whole_files
+from kube_base import os_files
 from kube_base.errors import Broken, Refused
 from kube_rdma.model.late_binding import Binding, CdiFile, ContainerId, Edits, Nonce
 
@@ -125,7 +125,7 @@ class CdiFolder:
     def _put(self, target: Path, content: bytes) -> None:
         with self._needed(target, "written"):
             self.path.mkdir(mode=0o755, parents=True, exist_ok=True)
-            whole_files.replace(target, content, 0o600)  # read by the runtime alone, which is root
+            os_files.replace(target, content, 0o600)  # read by the runtime alone, which is root
 
     def remove(self, container: ContainerId, nonce: Nonce | None = None) -> None:
         """Remove the files of a sandbox, or its one file of this nonce; none is no error.
@@ -161,7 +161,7 @@ class CdiFolder:
     def _needed(self, path: Path, verb: str) -> AbstractContextManager[None]:
         """Raise Unavailable for an OSError of the block, which has `path` read, written, …"""
         needs = f"{self.path} has to be the host's folder of CDI files, writable and with room"
-        return whole_files.needed(path, verb, needs)
+        return os_files.needed(path, verb, needs)
 
 
 def file_name(container: ContainerId, nonce: Nonce) -> str:

@@ -119,14 +119,11 @@ def made_container(info: Mapping[str, str]) -> MadeContainer | None:
     if not process:
         return None
     pairs = (text.partition("=") for text in _texts(process.get("env")))
+    mounts = _rows(spec.get("mounts"), "destination", "source", "type")
     return MadeContainer(
         tuple((name, value) for name, equals, value in pairs if equals),
         tuple(path for (path,) in _rows(_part(spec, "linux").get("devices"), "path")),
-        tuple(
-            (inside, source)
-            for inside, source, kind in _rows(spec.get("mounts"), "destination", "source", "type")
-            if kind in _BINDS
-        ),
+        tuple((inside, source) for inside, source, kind in mounts if kind in _BINDS),
     )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
-from kube_base import whole_files
+from kube_base import os_files
 from kube_rdma.model.late_binding import ContainerId, Nonce
 
 NCCL_ENV = Path(__file__).with_name("nccl_env.sh")  # for containers, which may source it
@@ -146,10 +146,10 @@ def _keep(target: Path, text: str, mode: int) -> None:
     with suppress(FileNotFoundError):
         if target.read_text() == text:
             return
-    whole_files.replace(target, text.encode(), mode)
+    os_files.replace(target, text.encode(), mode)
 
 
 def _needed(root: Path, folder: Path, verb: str) -> AbstractContextManager[None]:
     """Raise Unavailable for an OSError of the block, which has `folder` written, removed, …"""
     needs = f"{root} has to be the host's folder, writable and with room"
-    return whole_files.needed(folder, verb, needs)
+    return os_files.needed(folder, verb, needs)

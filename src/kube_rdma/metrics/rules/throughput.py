@@ -67,18 +67,12 @@ def rates(before: model.AgentScrape | None, now: model.AgentScrape) -> Iterator[
 
 def busiest(rows: Iterable[model.TrafficRate]) -> Sequence[model.TrafficRate]:
     """Return rows with traffic or errors first, the busiest at the top; others by their names."""
-    return sorted(
-        rows,
-        key=lambda row: (
-            -row.both,
-            -sum(row.errors.values()),
-            row.node,
-            row.key.namespace,
-            row.key.pod,
-            row.key.device,
-            row.key.port,
-        ),
-    )
+
+    def place(row: model.TrafficRate) -> tuple[float | str, ...]:
+        key, errors = row.key, sum(row.errors.values())
+        return (-row.both, -errors, row.node, key.namespace, key.pod, key.device, key.port)
+
+    return sorted(rows, key=place)
 
 
 def _rate(before: float | None, now: float | None, seconds: float) -> float | None:

@@ -86,15 +86,13 @@ def assess(before: Mapping[CardId, Health], cards: Sequence[Card], now: float) -
         for name, was in remembered.items()
         if name not in present
     }
-    changes = [
-        HealthChange(  # also why it may be long until the next one
-            card.id, health.reported, () if health.reported else (*card.reasons, *_flapping(health))
-        )
-        for card in cards
-        for health in [present[card.id]]
-        if card.id not in remembered
-        or remembered[card.id].reported is not present[card.id].reported
-    ]
+    changes = []
+    for card in cards:
+        health, was = present[card.id], remembered.get(card.id)
+        if was is None or was.reported is not health.reported:
+            # Also why it may be long until the next one.
+            reasons = () if health.reported else (*card.reasons, *_flapping(health))
+            changes.append(HealthChange(card.id, health.reported, reasons))
     changes += [
         HealthChange(name, False, (VANISHED,)) for name in gone if remembered[name].reported
     ]

@@ -344,11 +344,9 @@ def _beyond(function_range: FunctionRange, count: int) -> int | None:
 
 def _fault(function_range: FunctionRange, first: int, wanted: FunctionsSpec, where: str) -> Refused:
     most = max(last for _, last in function_range.indexes) + 1
-    inside = (
-        f"Write {function_range.parent}#{_span(wanted.count)}, or"
-        if wanted.count
-        else "Remove the range, or"
-    )
+    inside = "Remove the range, or"
+    if wanted.count:
+        inside = f"Write {function_range.parent}#{_span(wanted.count)}, or"
     return Refused(
         f"{function_range} asks for virtual function {first}, and {function_range.parent} is to "
         f"have {_number(wanted.count)} ({wanted.source})",
@@ -374,10 +372,9 @@ def _without_parts(function_range: FunctionRange, card: Function, survey: Survey
     """Return the range without spans that mean sub-functions of the card."""
     below = (d for d in survey.devices if d.seat and d.seat.pci == card.seat.pci)
     numbers = [device.subfunction for device in below if device.subfunction is not None]
-    spans = (
-        span for span in function_range.indexes if not any(span[0] <= n <= span[1] for n in numbers)
-    )
-    return FunctionRange(function_range.parent, tuple(spans))
+    spans = function_range.indexes
+    own = (span for span in spans if not any(span[0] <= n <= span[1] for n in numbers))
+    return FunctionRange(function_range.parent, tuple(own))
 
 
 def _number(count: int) -> str:

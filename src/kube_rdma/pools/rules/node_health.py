@@ -250,12 +250,9 @@ def _gone(card: Card, facts: NodeFacts) -> Card:
         return card
     if absence.is_away(card):
         return replace(card, reasons=(absence.MOVED, *card.reasons))
-    unbound = card.function is not None and card.function.driver is None
-    return (
-        card
-        if unbound and card.reasons
-        else replace(card, reasons=(absence.DEVICE_GONE, *card.reasons))
-    )
+    if card.reasons and card.function is not None and card.function.driver is None:
+        return card
+    return replace(card, reasons=(absence.DEVICE_GONE, *card.reasons))
 
 
 def _spared(facts: NodeFacts) -> Iterator[str]:

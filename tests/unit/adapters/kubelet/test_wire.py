@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from grpclib import Status
+from grpclib import GRPCError, Status
 from grpclib.client import Channel
 from grpclib.server import Server
 from hypothesis import given
@@ -57,8 +57,9 @@ def test_mounts_are_read_only():
     ],
 )
 def test_an_error_keeps_its_sentence(error, status):
-    found = device_plugin.grpc_error(error)
-    assert (found.status, found.message) == (status, str(error))
+    with pytest.raises(GRPCError) as found, device_plugin.errors():
+        raise error
+    assert (found.value.status, found.value.message) == (status, str(error))
 
 
 def test_every_kind_of_error_has_a_status():

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from asyncinotify import Event, Inotify, Mask
 
-from kube_base import whole_files
+from kube_base import os_files
 from kube_base.errors import KubeError, Refused, Unavailable
 from kube_base.frozen import Frozen
 from kube_base.notices import Notices
@@ -83,7 +83,7 @@ class ConfFolder:
                 target = self.path / file.name
                 if self._read(target) != files_by_name.get(file.name):
                     return False
-                whole_files.replace(target, file.text.encode(), _mode(target))
+                os_files.replace(target, file.text.encode(), _mode(target))
             for name in plan.removes:
                 (self.path / name).unlink(missing_ok=True)
         return True
@@ -117,7 +117,7 @@ class ConfFolder:
     def _used(self) -> AbstractContextManager[None]:
         """Raise Unavailable for an OSError of the block."""
         needs = "the folder of the CNI configuration has to be the host's, writable and with room"
-        return whole_files.needed(self.path, "used", needs)
+        return os_files.needed(self.path, "used", needs)
 
 
 class Keeper(Frozen):
@@ -320,7 +320,7 @@ class _Changes:
 def _watching(folders: tuple[Path, ...]) -> Iterator[_Changes]:
     with open_inotify() as inotify:
         for folder in folders:
-            with whole_files.needed(folder, "watched", "it has to be a folder of the host"):
+            with os_files.needed(folder, "watched", "it has to be a folder of the host"):
                 inotify.add_watch(folder, _CHANGED | _GONE | Mask.ONLYDIR)
         yield _Changes(inotify, folders)
 

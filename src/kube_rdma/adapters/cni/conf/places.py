@@ -18,7 +18,7 @@ from typing import Any
 
 from kube_base.errors import Refused
 from kube_base.frozen import Frozen
-from kube_base.whole_files import needed, replace
+from kube_base.os_files import needed, replace
 from kube_rdma.model.attach.cni import HOOK_PROGRAM, IPAM_PLUGIN, PLUGIN
 
 NAMES = (PLUGIN, IPAM_PLUGIN, HOOK_PROGRAM)
@@ -206,8 +206,14 @@ def install(content: bytes, folder: Path) -> bool:
 
     Raise Unavailable when it cannot be written.
     """
-    changed = [_install(content, folder / name) for name in NAMES]
-    return any(changed)
+    changed = False
+    for target in (folder / name for name in NAMES):
+        with _changed(target):
+            if not _is_there(target, content):
+                target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+                replace(target, content, 0o755)
+                changed = True
+    return changed
 
 
 def names(folders: Iterable[Path]) -> frozenset[str]:
@@ -217,15 +223,6 @@ def names(folders: Iterable[Path]) -> frozenset[str]:
         with suppress(OSError):
             file_names.update(path.name for path in folder.iterdir())
     return frozenset(file_names)
-
-
-def _install(content: bytes, target: Path) -> bool:
-    with _changed(target):
-        if _is_there(target, content):
-            return False
-        target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        replace(target, content, 0o755)
-    return True
 
 
 def uninstall(folder: Path) -> None:

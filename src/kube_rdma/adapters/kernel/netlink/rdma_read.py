@@ -184,15 +184,13 @@ def merge(survey: Survey, view: LinkView) -> Survey:
     unseen = "RDMA netlink shows this device, sysfs does not"
     reason = f"{unseen}: is /sys of another network namespace?"
     faults += [Fault(f"{DEVICES}/{name}", reason) for name in sorted(links.keys() - shown)]
-    return replace(
-        survey,
-        devices=tuple(
-            _merge_device(device, links[device.name]) if device.name in links else device
-            for device in survey.devices
-        ),
-        namespace_mode=view.namespace_mode,
-        faults=(*survey.faults, *view.faults, *faults),
+    devices = (
+        _merge_device(device, links[device.name]) if device.name in links else device
+        for device in survey.devices
     )
+    faults = [*survey.faults, *view.faults, *faults]
+    mode = view.namespace_mode
+    return replace(survey, devices=tuple(devices), namespace_mode=mode, faults=tuple(faults))
 
 
 def _merge_device(device: Device, link: LinkDevice) -> Device:

@@ -122,8 +122,13 @@ class PodRdma(Frozen):
     def remove(self, undo: RemoveRdma) -> None:
         """Remove a soft device whose interface is in the pod; it goes by itself with that."""
         for device in devices(self.pod):
-            if device.name == undo.name and netdev_of(device):
-                _delete(self.pod, device)
+            if device.name != undo.name or not netdev_of(device):
+                continue
+            try:
+                self.pod.ask(rdma_read.NLDEV | _DELLINK, rdma_read.by_index(device))
+            except Unavailable as error:
+                if any(one.name == device.name for one in _listed(self.pod)):
+                    raise judged(f"removing the RDMA device {device.name}", error) from error
 
     def give_back(self, undo: GiveBackRdma, namespace: int) -> None:
         """Bring a device home; the kernel itself does when a namespace ends (rdma_dev_exit_net)."""
@@ -174,11 +179,3 @@ def _move(netlink: Netlink, device: rdma_read.LinkDevice, namespace: int) -> Non
         if errno_of(error) == errno.EOPNOTSUPP:
             raise unmovable(device.name) from error
         raise judged(f"moving the RDMA device {device.name}", error) from error
-
-
-def _delete(netlink: Netlink, device: rdma_read.LinkDevice) -> None:
-    try:
-        netlink.ask(rdma_read.NLDEV | _DELLINK, rdma_read.by_index(device))
-    except Unavailable as error:
-        if any(one.name == device.name for one in _listed(netlink)):
-            raise judged(f"removing the RDMA device {device.name}", error) from error

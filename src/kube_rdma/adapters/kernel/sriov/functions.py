@@ -21,6 +21,7 @@ from pathlib import Path
 import structlog
 
 from kube_base.errors import KubeError, Refused, Unavailable
+from kube_base.frozen import Frozen
 from kube_rdma.adapters.kernel import locks
 from kube_rdma.adapters.kernel.netlink.codec import Netlink
 from kube_rdma.adapters.kernel.netlink.rtnl_read import Interface, interfaces, open_rtnl
@@ -48,27 +49,18 @@ def write_attribute(path: Path, text: str) -> None:
         os.close(descriptor)
 
 
-class SriovCards:
+class SriovCards(Frozen):
     """The cards of one sysfs. `write` and the patience, in seconds, are for tests.
 
     `give` tells a card the addresses of its functions of these numbers, and raises KubeError;
     None: their drivers choose.
     """
 
-    def __init__(
-        self,
-        root: Path = Path("/sys"),
-        write: Callable[[Path, str], None] = write_attribute,
-        give: Callable[[pools.SetFunctions, Sequence[int]], None] | None = None,
-        patience: float = PATIENCE,
-        lock_patience: float = _LOCK_PATIENCE,
-    ) -> None:
-        self._bus = root / "bus/pci"
-        self._functions = self._bus / "devices"
-        self._write = write
-        self._give = give
-        self._patience = patience
-        self._lock_patience = lock_patience
+    root: Path = Path("/sys")
+    write: Callable[[Path, str], None] = write_attribute
+    give: Callable[[pools.SetFunctions, Sequence[int]], None] | None = None
+    patience: float = PATIENCE
+    lock_patience: float = _LOCK_PATIENCE
 
     def make(self, act: pools.SetFunctions) -> None:
         """Do it; when this returns, the functions are there and, with autoprobe, have drivers.
@@ -78,8 +70,8 @@ class SriovCards:
         Unavailable when the card is gone or busy, has another number than `act` says, or its
         functions do not come up in time: they are there then, and so they stay.
         """
-        place = self._functions / act.physical
-        with locked(place, act.name, self._lock_patience):
+        place = self.root / "bus/pci/devices" / act.physical
+        with locked(place, act.name, self.lock_patience):
             now = _number(place, act)
             if now not in {act.now, act.wanted}:
                 raise Unavailable(
@@ -90,9 +82,9 @@ class SriovCards:
                 self._change(place, act, now)
             existing = [n for n in range(act.wanted) if (place / f"virtfn{n}").exists()]
             waiting = [n for n in existing if not (place / f"virtfn{n}/driver").exists()]
-            if self._give and waiting:
+            if self.give and waiting:
                 try:
-                    self._give(act, waiting)
+                    self.give(act, waiting)
                 except KubeError as error:
                     log.warning("function addresses not set", card=act.name, why=str(error))
             if act.autoprobe:
@@ -107,11 +99,11 @@ class SriovCards:
     def _change(self, place: Path, act: pools.SetFunctions, now: int) -> None:
         """Make the functions; those that are to get addresses have no drivers yet."""
         try:
-            self._switch(place, act, on=act.autoprobe and not (self._give and act.wanted))
+            self._switch(place, act, on=act.autoprobe and not (self.give and act.wanted))
             if now:
-                self._write(place / NUMBER, "0")
+                self.write(place / NUMBER, "0")
             if act.wanted:
-                self._write(place / NUMBER, str(act.wanted))
+                self.write(place / NUMBER, str(act.wanted))
         except OSError as error:
             with suppress(OSError):
                 self._switch(place, act, on=act.autoprobe)
@@ -125,7 +117,7 @@ class SriovCards:
             raise _judged(place, act, error) from error
         for index in waiting:
             try:
-                self._write(self._bus / PROBE, (place / f"virtfn{index}").resolve().name)
+                self.write(self.root / "bus/pci" / PROBE, (place / f"virtfn{index}").resolve().name)
             except OSError as error:
                 if error.errno in (errno.EROFS, errno.EACCES):
                     raise _judged(place, act, error) from error
@@ -143,7 +135,7 @@ class SriovCards:
                 raise Refused(problem, remedy=remedy, where=act.name) from None
             return
         if now != wanted:
-            self._write(switch, wanted)
+            self.write(switch, wanted)
 
     def _await(self, place: Path, act: pools.SetFunctions, missing: set[int]) -> None:
         """Wait until each of these was ready once: a pod may have taken one since.
@@ -155,8 +147,8 @@ class SriovCards:
             missing.difference_update([n for n in missing if _ready(place, n, act.autoprobe)])
             return not missing
 
-        if not locks.waited(ready, self._patience):
-            raise _unready(place, act, missing, self._patience)
+        if not locks.waited(ready, self.patience):
+            raise _unready(place, act, missing, self.patience)
 
 
 def _ready(place: Path, index: int, autoprobe: bool) -> bool:

@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from kube_base.errors import KubeError, Refused, Unavailable
+from kube_base.frozen import Frozen
 from kube_rdma.adapters.kernel.locks import waited
 from kube_rdma.adapters.kernel.netlink.rtnl_vf import NO_GUIDS
 from kube_rdma.adapters.kernel.pod.errors import inactive_port, no_partition
@@ -30,25 +31,21 @@ FABRIC_PATIENCE = 10.0  # seconds; a subnet manager sweeps every few ones
 _LOCK_PATIENCE = 60.0  # seconds: many functions of the card may be bound just now
 
 
-class FunctionDrivers:
+class FunctionDrivers(Frozen):
     """Virtual functions in the sysfs whose class/infiniband is `devices`.
 
     `write` and the patience, in seconds, are for tests.
     """
 
-    def __init__(
-        self,
-        devices: Path = DEVICES,
-        write: Callable[[Path, str], None] = write_attribute,
-        patience: float = PATIENCE,
-        fabric_patience: float = FABRIC_PATIENCE,
-        lock_patience: float = _LOCK_PATIENCE,
-    ) -> None:
-        self._bus = devices.parent.parent / "bus/pci"
-        self._write = write
-        self._patience = patience
-        self._fabric_patience = fabric_patience
-        self._lock_patience = lock_patience
+    devices: Path = DEVICES
+    write: Callable[[Path, str], None] = write_attribute
+    patience: float = PATIENCE
+    fabric_patience: float = FABRIC_PATIENCE
+    lock_patience: float = _LOCK_PATIENCE
+
+    @property
+    def _bus(self) -> Path:
+        return self.devices.parent.parent / "bus/pci"
 
     def rebind(self, step: RebindFunction) -> None:
         """Bind a function's driver anew; do nothing where the node has its RDMA device with the
@@ -58,7 +55,7 @@ class FunctionDrivers:
         does not come up in time.
         """
         devices = self._bus / "devices"
-        with locked(devices / step.physical, step.physical, self._lock_patience):
+        with locked(devices / step.physical, step.physical, self.lock_patience):
             if not (devices / step.pci).exists():
                 raise Unavailable(f"the virtual function {step.pci} is gone")
             bound = self._driver(step)
@@ -79,7 +76,7 @@ class FunctionDrivers:
         def joined() -> bool:
             return step.pkey in {key & 0x7FFF for key in self._partitions(step, inside)}
 
-        if not waited(joined, self._fabric_patience):
+        if not waited(joined, self.fabric_patience):
             raise no_partition(step, sorted(set(self._partitions(step, inside)) - {0}))
 
     def await_port(self, pci: PciAddress, inside: Path | None) -> None:
@@ -87,8 +84,8 @@ class FunctionDrivers:
 
         Raise Refused with its state when it is not in time.
         """
-        if not waited(lambda: PortState.ACTIVE in self._states(pci, inside), self._fabric_patience):
-            raise inactive_port(pci, tuple(self._states(pci, inside)), self._fabric_patience)
+        if not waited(lambda: PortState.ACTIVE in self._states(pci, inside), self.fabric_patience):
+            raise inactive_port(pci, tuple(self._states(pci, inside)), self.fabric_patience)
 
     def _states(self, pci: PciAddress, inside: Path | None) -> Iterator[str]:
         """The word of each port, out of ``4: ACTIVE``."""
@@ -109,7 +106,7 @@ class FunctionDrivers:
 
     def _write_driver(self, step: RebindFunction, file: str) -> None:
         try:
-            self._write(self._bus / "drivers" / step.driver / file, step.pci)
+            self.write(self._bus / "drivers" / step.driver / file, step.pci)
         except OSError as error:
             bound = self._driver(step) is not None
             if bound is not (file == "bind"):  # as it should be: somebody was faster
@@ -133,11 +130,11 @@ class FunctionDrivers:
         def ready() -> bool:
             return self._has(step) and interfaces.is_dir() and any(interfaces.iterdir())
 
-        if not waited(ready, self._patience):
+        if not waited(ready, self.patience):
             guids = ", ".join(self._guids(step))
             has = f"an RDMA device with the GUID {guids}" if guids else "no RDMA device"
             raise Unavailable(
-                f"{step.pci} is not ready {self._patience:g} s after its driver was bound: it has "
+                f"{step.pci} is not ready {self.patience:g} s after its driver was bound: it has "
                 f"{has}, and it should have the GUID {step.guid} and an interface; dmesg may say "
                 "why"
             )

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from kube_base import whole_files
+from kube_base import os_files
 from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
 from kube_rdma.adapters.cni.conf import places
@@ -273,7 +273,7 @@ def test_a_hook_outlives_a_roll_back_to_a_shim_that_knows_none(tmp_path):
     """Only the plugins' names are written by an agent from before hooks."""
     places.install(b"knows hooks", tmp_path)
     for name in (PLUGIN, IPAM_PLUGIN):
-        whole_files.replace(tmp_path / name, b"knows none", 0o755)
+        os_files.replace(tmp_path / name, b"knows none", 0o755)
     assert (tmp_path / HOOK_PROGRAM).read_bytes() == b"knows hooks"
     places.uninstall(tmp_path)
     assert not list(tmp_path.iterdir())
