@@ -189,7 +189,8 @@ def pods(draw):
         if kind not in (NetworkKind.IPVLAN, NetworkKind.IPOIB) and not wide:
             mac = draw(st.sampled_from([None, f"02:00:00:00:01:{number:02x}"]))
         resource = f"rdma/r{draw(st.integers(0, number))}"
-        facts = {"mtu": draw(st.sampled_from([None, 1500, 9000])), "resource": resource}
+        largest = 2044 if wide else 9000  # of an IPoIB interface that was made anew
+        facts = {"mtu": draw(st.sampled_from([None, 1500, largest])), "resource": resource}
         if virtual and kind is NetworkKind.DEVICE:
             facts["function"] = draw(st.sampled_from(WIDE_SETTINGS if wide else SETTINGS))
             facts["infiniband"] = wide

@@ -296,7 +296,7 @@ def test_a_gateway_may_be_on_the_link_and_in_no_subnet():
     assert describe(found[3]) == "route 10.9.0.0/16 through net1 by 192.168.1.1 on-link"
     world = World(node(of), [of])
     for step in plan.steps:
-        world.do(step)
+        world.run(step)
 
 
 def test_an_address_that_the_pool_gave_is_not_added_again():
@@ -389,12 +389,12 @@ def test_every_plan_runs(case):
     world = World(on, cards)
     for plan in plans:
         for step in (*plan.steps, *plan.steps):
-            world.do(step)
+            world.run(step)
     parents = [step.parent.name for step in made_inside(plans)]
     assert sorted(world.names()) == sorted((*parents, *(plan.interface for plan in plans)))
     assert len({plan.card for plan in plans}) == len(plans)
     for plan in plans:
-        found = [link for link in world.pod.values() if link.name == plan.interface]
+        found = [link for link in world.within(world.pod) if link.name == plan.interface]
         assert [set(link.addresses) for link in found] == [
             {(each.address, each.prefix) for each in plan.addresses}
         ]

@@ -41,11 +41,11 @@ def test_undo_restores_the_world_after_any_prefix(case, twice):
     before = world.state()
     for plan, count in plans:
         for step in plan.steps[:count]:
-            world.do(step)
+            world.run(step)
     for _ in range(1 + twice):
         for plan, _ in reversed(plans):
             for act in undo(plan):
-                world.do(act)
+                world.undo(act)
     assert world.state() == before
 
 
@@ -56,14 +56,13 @@ def test_all_plans_are_undone_at_once(case):
     before = world.state()
     for plan, count in plans:
         for step in plan.steps[:count]:
-            world.do(step)
+            world.run(step)
     acts = [act for _, act in undo_by_plan([plan for plan, _ in plans])]
     several = [act for act in acts if isinstance(act, RemoveLinks)]
     single = [act for act in acts if isinstance(act, RemoveLink)]
     assert len(several) + len(single) <= 1
     for act in acts:
-        for one in act.links if isinstance(act, RemoveLinks) else (act,):
-            world.do(one)
+        world.undo(act)
     assert world.state() == before
 
 
@@ -77,14 +76,14 @@ def test_what_was_not_run_is_lacking(case):
     world, plans = case
     for plan, count in plans:
         for step in plan.steps[:count]:
-            world.do(step)
+            world.run(step)
     for plan, count in plans:
-        assert traced(lacking(plan, world.view())) == traced(plan.steps[count:])
+        assert traced(lacking(plan, world.view(plan))) == traced(plan.steps[count:])
     for plan, _ in plans:
         for step in plan.steps:
-            world.do(step)
+            world.run(step)
     for plan, _ in plans:
-        assert check(plan, world.view()) == ()
+        assert check(plan, world.view(plan)) == ()
 
 
 def lacking(plan, seen):
@@ -105,22 +104,27 @@ def attached(**facts):
     (plan,) = planned(wishes, [share(of)], on, [leased(1, "10.0.0.7/24", **facts)])
     world = World(on, [of])
     for step in plan.steps:
-        world.do(step)
+        world.run(step)
     return plan, world
 
 
 def drop(world, **facts):
-    world.change("net1", **facts)
+    for name, value in facts.items():
+        setattr(world.link("net1"), name, value)
 
 
 FAULTS = {
-    "link removed": (lambda w: w.leave(w.link("net1").index), MakeLink, "macvlan link on ens1f0"),
+    "link removed": (lambda w: w.remove(w.link("net1")), MakeLink, "macvlan link on ens1f0"),
     "another link": (lambda w: drop(w, alias=""), MakeLink, "the macvlan link on ens1f0"),
     "set down": (lambda w: drop(w, up=False), SetLink, "the interface is down"),
     "other MTU": (lambda w: drop(w, mtu=1500), SetLink, "its MTU is 1500, not 9000"),
     "no address": (lambda w: drop(w, addresses=()), AddAddress, "the address 10.0.0.7/24"),
-    "no rule": (lambda w: w.rules.clear(), AddRule, "the rule for what comes from 10.0.0.7"),
-    "no sysctl": (lambda w: w.sysctls.clear(), SetSysctl, "net.ipv4.conf.net1.arp_notify is not 1"),
+    "no rule": (lambda w: w.pod.rules.clear(), AddRule, "the rule for what comes from 10.0.0.7"),
+    "no sysctl": (
+        lambda w: w.pod.sysctls.clear(),
+        SetSysctl,
+        "net.ipv4.conf.net1.arp_notify is not 1",
+    ),
     "no RDMA": (lambda w: w.rdma.clear(), MakeRdma, "the RDMA device rxe-"),
 }
 
@@ -131,8 +135,8 @@ def test_check_names_what_is_wrong(name):
     spoil, kind, sentence = FAULTS[name]
     plan, world = attached()
     spoil(world)
-    assert any(isinstance(step, kind) for step in lacking(plan, world.view()))
-    said = [one for one in check(plan, world.view()) if sentence in one]
+    assert any(isinstance(step, kind) for step in lacking(plan, world.view(plan)))
+    said = [one for one in check(plan, world.view(plan)) if sentence in one]
     assert said
     assert said[0].startswith("net1 (default/rdma-net): ")
 
@@ -144,7 +148,7 @@ def test_a_probe_is_neither_undone_nor_lacking():
     assert Probe("net1", plan.addresses[0].address) in plan.steps
     assert undo(plan) == undo(unasked)
     drop(world, addresses=())
-    assert not any(isinstance(step, Probe) for step in lacking(plan, world.view()))
+    assert not any(isinstance(step, Probe) for step in lacking(plan, world.view(plan)))
 
 
 def test_a_link_of_the_same_name_is_not_the_card():
@@ -154,10 +158,10 @@ def test_a_link_of_the_same_name_is_not_the_card():
     (plan,) = planned([wish()], [share(of, mode=Mode.EXCLUSIVE)], on, [])
     world = World(on, [of])
     for step in plan.steps:
-        world.do(step)
-    assert check(plan, world.view()) == ()
+        world.run(step)
+    assert check(plan, world.view(plan)) == ()
     drop(world, kind="dummy")
-    assert any(isinstance(step, TakeLink) for step in lacking(plan, world.view()))
+    assert any(isinstance(step, TakeLink) for step in lacking(plan, world.view(plan)))
 
 
 def test_a_card_of_which_the_kernel_tells_no_function_is_the_card():
@@ -167,8 +171,8 @@ def test_a_card_of_which_the_kernel_tells_no_function_is_the_card():
     (plan,) = planned([wish()], [share(of, mode=Mode.EXCLUSIVE)], on, [])
     world = World(on, [of])
     for step in plan.steps:
-        world.do(step)
+        world.run(step)
     drop(world, pci=None)
-    assert check(plan, world.view()) == ()
+    assert check(plan, world.view(plan)) == ()
     drop(world, kind="veth")
-    assert any(isinstance(step, TakeLink) for step in lacking(plan, world.view()))
+    assert any(isinstance(step, TakeLink) for step in lacking(plan, world.view(plan)))
