@@ -36,99 +36,83 @@ def event(name="nic-1", message="failed to set up sandbox", **fields):
     }
 
 
-def only(*items):
-    (verdict,) = judge(items)
-    return verdict
+def state(**state):
+    return pod(containerStatuses=[{"state": state}])
 
 
-def test_a_pod_that_has_all_ran_with_its_nic():
-    assert only(ran()).verdict is PodVerdict.WITH
-    assert not only(ran()).recovered
-
-
-def test_a_pod_that_was_refused_first_recovered():
-    assert only(ran(), event()).recovered
-
-
-def test_an_event_of_another_pod_is_none_of_this_one():
-    assert not only(ran(), event("nic-2")).recovered
-
-
-def test_what_is_no_warning_is_no_refusal():
-    assert not only(ran(), event(type="Normal")).recovered
-
-
-def test_a_pod_that_lacks_something_failed_open_and_says_what():
-    judged = only(ran(lacks="netdev,verbs"))
-    assert (judged.verdict, judged.why, judged.late) == (
+NO_ROOM = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+ENDS = {
+    "all is there": (ran(), (), PodVerdict.WITH, ""),
+    "something lacks": (ran(lacks="netdev,verbs"), (), PodVerdict.WITHOUT, "no netdev,verbs"),
+    "a refusal before is no excuse": (
+        ran(lacks="netdev"),
+        (event(),),
         PodVerdict.WITHOUT,
-        "no netdev,verbs",
-        None,
-    )
+        "no netdev",
+    ),
+    "admission": (
+        pod(phase="Failed", reason="UnexpectedAdmissionError", message="no shares"),
+        (),
+        PodVerdict.REFUSED,
+        "UnexpectedAdmissionError: no shares",
+    ),
+    "the runtime": (
+        pod(containerStatuses=waiting("CreateContainerError", "no such device")),
+        (),
+        PodVerdict.REFUSED,
+        "CreateContainerError: no such device",
+    ),
+    "the last event": (
+        pod(containerStatuses=waiting("ContainerCreating")),
+        (event(message="first"), event(message="last")),
+        PodVerdict.REFUSED,
+        "FailedCreatePodSandBox: last",
+    ),
+    "the scheduler": (
+        pod(conditions=[{**NO_ROOM, "message": "no node\nhas it"}]),
+        (),
+        PodVerdict.REFUSED,
+        "Unschedulable: no node has it",
+    ),
+    "it waits, and nobody says why": (
+        pod(containerStatuses=waiting("ContainerCreating")),
+        (),
+        PodVerdict.SILENT,
+        "",
+    ),
+    "it ran and wrote no line": (state(running={"startedAt": STARTED}), (), PodVerdict.UNCLEAR, ""),
+    "it ended and wrote no line": (
+        state(terminated={"startedAt": STARTED, "exitCode": 127, "message": "sh: not found"}),
+        (),
+        PodVerdict.UNCLEAR,
+        "",
+    ),
+    # The kubelet says `terminated` of a container that the runtime could not make as well.
+    "it never started": (
+        state(terminated={"startedAt": None, "exitCode": 128, "reason": "StartError"}),
+        (),
+        PodVerdict.REFUSED,
+        "StartError:",
+    ),
+}
 
 
-def test_a_nic_that_came_later_is_fail_open_all_the_same():
-    judged = only(ran(lacks="netdev", late="7"))
-    assert (judged.verdict, judged.late) == (PodVerdict.WITHOUT, 7)
-
-
-def test_a_refusal_before_does_not_excuse_a_pod_without_its_nic():
-    assert only(ran(lacks="netdev"), event()).verdict is PodVerdict.WITHOUT
+@pytest.mark.parametrize("end", ENDS)
+def test_each_end_of_a_pod_has_its_verdict_and_its_reason(end):
+    made, events, verdict, why = ENDS[end]
+    (judged,) = judge([made, *events])
+    assert judged.verdict is verdict
+    assert not why or judged.why == why
 
 
 @pytest.mark.parametrize(
-    ("status", "events", "why"),
-    [
-        (
-            {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no shares"},
-            (),
-            "UnexpectedAdmissionError: no shares",
-        ),
-        (
-            {"containerStatuses": waiting("CreateContainerError", "no such device")},
-            (),
-            "CreateContainerError: no such device",
-        ),
-        (
-            {"containerStatuses": waiting("ContainerCreating")},
-            (event(message="first"), event(message="last")),
-            "FailedCreatePodSandBox: last",
-        ),
-        (
-            {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
-                             "message": "no node\nhas it"}]},
-            (),
-            "Unschedulable: no node has it",
-        ),
-    ],
-)  # fmt: skip
-def test_a_pod_that_did_not_start_is_refused_by_whoever_says_why(status, events, why):
-    judged = only(pod(**status), *events)
-    assert (judged.verdict, judged.why) == (PodVerdict.REFUSED, why)
-
-
-@pytest.mark.parametrize("status", [{}, {"containerStatuses": waiting("ContainerCreating")}])
-def test_a_pod_that_waits_and_of_which_nobody_says_why_is_silent(status):
-    assert only(pod(**status)).verdict is PodVerdict.SILENT
-
-
-@pytest.mark.parametrize(
-    "state",
-    [
-        {"terminated": {"startedAt": STARTED, "exitCode": 127, "message": "sh: not found"}},
-        {"running": {"startedAt": STARTED}},
-    ],
+    ("of", "recovered"),
+    [(None, False), (event(), True), (event("nic-2"), False), (event(type="Normal"), False)],
+    ids=["nothing", "refused first", "another pod", "no warning"],
 )
-def test_a_pod_that_ran_and_wrote_no_line_is_counted_as_neither(state):
-    """It may have lacked its NIC, so it is no success."""
-    assert only(pod(containerStatuses=[{"state": state}])).verdict is PodVerdict.UNCLEAR
-
-
-def test_a_container_that_never_started_did_not_run():
-    """As where the runtime could not make it: the kubelet says `terminated` of it as well."""
-    state = {"terminated": {"startedAt": None, "exitCode": 128, "reason": "StartError"}}
-    judged = only(pod(phase="Failed", containerStatuses=[{"state": state}]))
-    assert (judged.verdict, judged.why) == (PodVerdict.REFUSED, "StartError:")
+def test_a_pod_that_was_refused_first_recovered(of, recovered):
+    (judged,) = judge([ran(), *([of] if of else [])])
+    assert judged.recovered is recovered
 
 
 def test_pods_of_others_are_not_judged():
@@ -140,6 +124,7 @@ def test_the_score_counts_each_end():
     total = score(judge([ran(), late, never, pod(), event(message="x")]))
     assert (total.pods, total.failed_open, total.came_late, total.recovered) == (4, 2, 1, 1)
     assert total.by_verdict[PodVerdict.REFUSED] == 1
+    assert [one.late for one in judge([late, never])] == [3, None]
 
 
 @pytest.mark.parametrize(("phase", "over"), [("Succeeded", True), ("Failed", True), ("", False)])
