@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 from kube_rdma.cli.terminal import rendered
-from kube_rdma.lib.page import Line, PageState, PageTable, page_text
+from kube_rdma.lib.page import Line, page_text
 from tests.unit.cli.folded import PAGES
 
 FOLDER = Path(__file__).with_name("folded_pages")
 ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
-COLOURED = re.compile(r"\x1b\[[0-9;]*m(?P<text>[^\x1b]+)\x1b\[0m")
 COLUMNS = (80, 200)
 CASES = [(name, columns) for name in PAGES for columns in COLUMNS]
 
@@ -52,34 +51,6 @@ def test_a_terminal_shows_every_word_that_a_pipe_gets(name):
     """Of another width, order and colour; a column that is too narrow breaks a word."""
     signs = sorted("".join(ESCAPES.sub("", on_terminal(name, 200)).split()))
     assert signs == sorted("".join(page_text(PAGES[name](200), 200).split()))
-
-
-def test_a_colour_stands_on_a_mark_or_a_word():
-    """Never on a whole line: what it says can be read without it."""
-    for name in PAGES:
-        for found in COLOURED.finditer(on_terminal(name, 80)):
-            assert len(found["text"].split()) <= 2
-
-
-def test_each_card_of_a_pool_has_the_colour_of_its_own_word():
-    """A healthy card stands beside a bad one in the same row of the table."""
-    states = (("yes", PageState.HEALTHY), ("no", PageState.UNHEALTHY))
-    (table,) = (
-        part
-        for block in PAGES["config-check"](80)
-        for part in block
-        if isinstance(part, PageTable) and part.words
-    )
-    assert table.words == states
-    text = on_terminal("config-check", 80)
-    assert "\x1b[32myes\x1b[0m" in text
-    assert "\x1b[1;31mno\x1b[0m" in text
-
-
-def test_rows_that_come_one_by_one_stand_below_their_head():
-    head, first, second = ESCAPES.sub("", on_terminal("verify-verbose", 80)).split("\n\n")
-    assert first.index("node-0") == head.index("CLIENT")
-    assert second.index("node-1") == head.index("SERVER")
 
 
 if __name__ == "__main__":

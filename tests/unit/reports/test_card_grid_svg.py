@@ -2,7 +2,6 @@
 
 import re
 import xml.etree.ElementTree as ET
-from collections import Counter
 
 import pytest
 from hypothesis import given
@@ -62,23 +61,7 @@ def test_the_picture_of_the_page_is_what_the_command_draws():
     assert PICTURE.read_text(encoding="utf-8") == drawn()
 
 
-def test_64_nodes_with_eight_cards_fit_on_a_page():
-    picture = parsed(drawn())
-    assert int(picture.get("width")) == 800
-    assert int(picture.get("height")) < 800
-    kinds = Counter(kind for kind, _ in marks(picture))
-    assert kinds == {"well": 497, "bad": 5, "gone": 1, "port": 1, "unseen": 8}
-
-
-def test_a_tip_says_which_card_and_why():
-    tips = [title.text for title in parsed(drawn()).iter(f"{SVG}title")]
-    assert "node-17 mlx5_3: no port is ACTIVE; port 1 is DOWN (Polling)" in tips
-    assert "node-30 mlx5_0: agent not ready" in tips
-
-
-def test_the_legend_has_the_states_that_cards_have_and_no_others():
-    words = {text.text for text in parsed(drawn()).iter(f"{SVG}text")}
-    assert words >= {state.value for state in CardState}
+def test_the_legend_has_no_state_that_no_card_has():
     calm = card_grid_svg(card_grid(cluster()), "a")
     words = {text.text for text in parsed(calm).iter(f"{SVG}text")}
     assert words & {state.value for state in CardState} == {CardState.WELL.value}

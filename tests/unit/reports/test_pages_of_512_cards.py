@@ -239,19 +239,5 @@ def test_a_page_fits_on_a_terminal(name):
     assert len(lines) < HEIGHT
 
 
-def test_a_bad_card_stands_above_the_nodes_that_are_well():
-    marks = [line[0] for line in status(cluster(BAD)).splitlines() if "node-" in line[:10]]
-    assert marks[0] == "✗"
-    assert "✗" not in marks[1:]
-
-
-def test_what_is_alike_is_said_once_and_of_whom():
-    text = status(cluster(LEAF), problems_only=True)
-    assert text.count("CardsUnhealthy") == 1
-    squeezed = " ".join(text.split())
-    assert f"31 more: {', '.join(NODES[1:32])}." in squeezed
-    assert "32 problems." in squeezed
-
-
 if __name__ == "__main__":
     PAGES.write_text("\n".join(map(page, RUNS)))

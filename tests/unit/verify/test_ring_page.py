@@ -65,13 +65,6 @@ def test_a_page_fits_on_a_terminal(name):
     assert len(lines) < HEIGHT
 
 
-def test_a_bad_card_is_one_line():
-    """The issue's number: among 64 x 8."""
-    first = text_of(RUNS["a bad card"], WIDTH, HEIGHT).splitlines()[0]
-    assert first.startswith("✗ node-17 mlx5_3: 3 of 3 pairs at ~19")
-    assert first.endswith(" Gb/s (due 320).")
-
-
 def test_programs_read_how_pairs_were_chosen():
     document = proof_document(RUNS["a bad card"])
     assert (document["pairing"], document["interrupted"]) == ("ring", False)

@@ -67,16 +67,6 @@ def test_the_matrix_word_for_word():
     assert topology_text(SURVEY, MARKS) == GOLDEN
 
 
-def test_rows_can_be_read_by_fields():
-    """Scripts split the lines at white space and look the columns up in the head."""
-    head, *rows = (
-        line.split() for line in topology_text(SURVEY, MARKS).split("\n\n")[0].split("\n")
-    )
-    read = {row[0]: dict(zip(head[:4], row[1:5], strict=True)) for row in rows}
-    assert read["GPU0"]["NIC0"] == read["NIC0"]["GPU0"] == "PIX"
-    assert read["GPU1"]["NIC0"] == "SYS"
-
-
 def test_columns_stay_in_line_for_two_digits():
     many = tuple(device(f"mlx5_{i}", 0) for i in range(12))
     marks = tuple(tuple("X" if i == j else "NODE" for j in range(12)) for i in range(12))
