@@ -10,6 +10,7 @@ from kube_rdma.claims.rules.shape import slice_name
 from kube_rdma.ipam.objects import encode_block
 from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma.model.ipam import Bits, Block, BlockKey, Family, NetworkName, NodeHolding, NodeName
+from tests.kit import manifests
 
 NETWORK = "rights"
 
@@ -43,12 +44,9 @@ def block_at(first, **holdings):
 
 def document_of(block):
     """A block as the API has it."""
-    return {
-        "apiVersion": "kube-rdma.io/v1alpha1",
-        "kind": "IPBlock",
-        "metadata": {"name": block.key.name},
-        "spec": json.loads(encode_block(block)),
-    }
+    return manifests.manifest(
+        "kube-rdma.io/v1alpha1", "IPBlock", block.key.name, json.loads(encode_block(block))
+    )
 
 
 def changed(stored_block, **spec):

@@ -7,6 +7,8 @@ tests/lab/native/test_claim_verdicts gives them to the real allocator and to cla
 
 import random
 
+from tests.kit import manifests
+
 DOMAIN = "rdma.test"
 DRIVERS = (DOMAIN, "gpu.test")
 LABEL = "zone"
@@ -316,9 +318,6 @@ def _cel(expression):
 
 def _object(kind, name, spec, *, space=True):
     place = {"namespace": "default"} if space else {}
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": kind,
-        "metadata": {"name": name, "uid": f"uid-{name}", **place},
-        "spec": spec,
-    }
+    return manifests.manifest(
+        "resource.k8s.io/v1", kind, {"name": name, "uid": f"uid-{name}", **place}, spec
+    )

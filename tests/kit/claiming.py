@@ -13,6 +13,7 @@ from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma.pools.documents.config import SERVE_LABEL as SERVE
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.demo import scc
+from tests.kit import manifests
 from tests.kit.pods import sleeping_pod
 
 NAMESPACE, NODE = "kube-rdma", "node-1"
@@ -27,12 +28,7 @@ def network(name):
     """A network of whatever card is given, for any resource."""
     ipam = {"type": "kube-rdma-ipam", "pool": POOL}
     config = {"cniVersion": "1.0.0", "type": "kube-rdma", "rdma": False, "ipam": ipam}
-    return {
-        "apiVersion": "k8s.cni.cncf.io/v1",
-        "kind": "NetworkAttachmentDefinition",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"config": json.dumps(config)},
-    }
+    return manifests.network(name, config, "default")
 
 
 @contextmanager
@@ -46,18 +42,8 @@ def agents(native, *values):
     made = list(objects([assignment(word) for word in words], "default"))
     selector = {"cel": {"expression": f'device.driver == "{DRIVER}"'}}
     more = (
-        {
-            "apiVersion": CLAIMS,
-            "kind": "DeviceClass",
-            "metadata": {"name": CLASS},
-            "spec": {"selectors": [selector]},
-        },
-        {
-            "apiVersion": "kube-rdma.io/v1alpha1",
-            "kind": "IPPool",
-            "metadata": {"name": POOL},
-            "spec": {"ranges": [{"subnet": "10.77.0.0/24"}], "restSeconds": 0},
-        },
+        manifests.manifest(CLAIMS, "DeviceClass", CLASS, {"selectors": [selector]}),
+        manifests.ip_pool(POOL, ranges=[{"subnet": "10.77.0.0/24"}], restSeconds=0),
         network(NETWORK),
     )
     cluster.kubectl(native, "label", "node", "--all", f"{SERVE}=claims")
@@ -114,12 +100,9 @@ def spec_of(parameters=None):
 
 
 def claim(name, parameters=None):
-    return {
-        "apiVersion": CLAIMS,
-        "kind": "ResourceClaim",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": spec_of(parameters),
-    }
+    return manifests.manifest(
+        CLAIMS, "ResourceClaim", {"name": name, "namespace": "default"}, spec_of(parameters)
+    )
 
 
 def template(name, parameters=None):

@@ -11,6 +11,7 @@ from kube_rdma.install.installation import assignment, objects
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.demo import scc
 from tests.house.tree import ROOT
+from tests.kit import manifests
 from tests.kit.pods import sleeping_pod
 
 PROFILES = ROOT / "config" / "seccomp"
@@ -62,18 +63,10 @@ def _network():
     """A pool, and a network on the interface that all native nodes have."""
     ipam = {"type": "kube-rdma-ipam", "pool": NETWORK}
     config = {"cniVersion": "1.0.0", "type": "macvlan", "master": "eth0", "ipam": ipam}
-    yield {
-        "apiVersion": "kube-rdma.io/v1alpha1",
-        "kind": "IPPool",
-        "metadata": {"name": NETWORK},
-        "spec": {"ranges": [{"subnet": "10.83.0.0/24"}], "blockSize": 8, "restSeconds": 0},
-    }
-    yield {
-        "apiVersion": "k8s.cni.cncf.io/v1",
-        "kind": "NetworkAttachmentDefinition",
-        "metadata": {"name": NETWORK, "namespace": "default"},
-        "spec": {"config": json.dumps(config)},
-    }
+    yield manifests.ip_pool(
+        NETWORK, ranges=[{"subnet": "10.83.0.0/24"}], blockSize=8, restSeconds=0
+    )
+    yield manifests.network(NETWORK, config, "default")
 
 
 def attached(lab, name=POD):

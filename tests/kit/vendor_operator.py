@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 from kube_base.errors import KubeError
 from kube_rdma_lab import cluster
+from tests.kit import manifests
 
 GROUP = "mellanox.com"
 PAUSE = 0.5  # seconds between two looks; the real one watches
@@ -42,12 +43,9 @@ def definition(*, namespaced):
 def policy(name, namespace, field, section):
     """A policy that wants the plugin; `namespace` is empty for one of the cluster."""
     space = {"namespace": namespace} if namespace else {}
-    return {
-        "apiVersion": f"{GROUP}/v1alpha1",
-        "kind": "NicClusterPolicy",
-        "metadata": {"name": name, **space},
-        "spec": {field: section},
-    }
+    return manifests.manifest(
+        f"{GROUP}/v1alpha1", "NicClusterPolicy", {"name": name, **space}, {field: section}
+    )
 
 
 class _Operator:

@@ -14,6 +14,7 @@ from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.demo.perftest import in_pod, measure
+from tests.kit import manifests
 from tests.kit.pods import sleeping_pod
 
 pytestmark = pytest.mark.slow  # a second installation, and transfers between emulated machines
@@ -44,12 +45,7 @@ def configuration():
             "selectors": [{"interfaces": [COMMON]}],
         },
     ]
-    return {
-        "apiVersion": "kube-rdma.io/v1alpha1",
-        "kind": "NodePolicy",
-        "metadata": {"name": "claims"},
-        "spec": {"pools": [pool | {"serve": "claims"} for pool in pools]},
-    }
+    return manifests.node_policy("claims", *[pool | {"serve": "claims"} for pool in pools])
 
 
 @pytest.fixture(scope="module")
@@ -57,12 +53,7 @@ def pools(lab):
     """Both nodes offer the devices of the three pools to claims, with classes and addresses."""
     scc.install_kinds(lab)
     values = ("claims.enabled=true", f"agent.config='{json.dumps(configuration())}'")
-    addresses = {
-        "apiVersion": "kube-rdma.io/v1alpha1",
-        "kind": "IPPool",
-        "metadata": {"name": POOL},
-        "spec": {"ranges": [{"subnet": "10.77.0.0/24"}], "restSeconds": 0},
-    }
+    addresses = manifests.ip_pool(POOL, ranges=[{"subnet": "10.77.0.0/24"}], restSeconds=0)
     classes = (
         device_class("own", OWN),
         device_class("function", FUNCTION),
@@ -98,12 +89,7 @@ def place(lab, pod, address):
 def device_class(name, resource):
     attribute = f'device.attributes["{DRIVER}"].resource == "{resource}"'
     selector = {"cel": {"expression": f'device.driver == "{DRIVER}" && {attribute}'}}
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "DeviceClass",
-        "metadata": {"name": name},
-        "spec": {"selectors": [selector]},
-    }
+    return manifests.manifest("resource.k8s.io/v1", "DeviceClass", name, {"selectors": [selector]})
 
 
 def pod(name, node, class_name, **parameters):

@@ -12,6 +12,7 @@ import yaml
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.waiting import until
+from tests.kit import manifests
 from tests.kit.pods import sleeping_pod
 
 pytestmark = pytest.mark.slow  # the kernel's part runs in the bare VM every time
@@ -46,22 +47,16 @@ def shell(lab, script):
 
 def wish_for(lab, count):
     """Give the agent's file another number; it is replaced in one step."""
-    policy = {
-        "apiVersion": "kube-rdma.io/v1alpha1",
-        "kind": "NodePolicy",
-        "metadata": {"name": AGENT},
-        "spec": {
-            "pools": [
-                {
-                    "resource": RESOURCE,
-                    "mode": "sriov",
-                    # With the range: without it the card itself is meant while it has none.
-                    "selectors": [{"physicalFunctions": [f"{CARD}#0-7"]}],
-                }
-            ],
-            "virtualFunctions": [{"selectors": [{"interfaces": [CARD]}], "count": count}],
+    policy = manifests.node_policy(
+        AGENT,
+        {
+            "resource": RESOURCE,
+            "mode": "sriov",
+            # With the range: without it the card itself is meant while it has none.
+            "selectors": [{"physicalFunctions": [f"{CARD}#0-7"]}],
         },
-    }
+        virtualFunctions=[{"selectors": [{"interfaces": [CARD]}], "count": count}],
+    )
     new = f"{FOLDER}/new"
     text = json.dumps(policy)
     shell(lab, f"mkdir -p {FOLDER} && echo '{text}' >{new} && mv {new} {FOLDER}/policy.json")

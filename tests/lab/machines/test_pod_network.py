@@ -17,6 +17,7 @@ from kube_rdma_lab.demo import scc
 from kube_rdma_lab.demo.perftest import in_pod, measure
 from tests.documents.on_lab import followed
 from tests.documents.shell import Shell
+from tests.kit import manifests
 from tests.kit.nccl_xml import read
 from tests.kit.pods import IMAGE, sleeping_pod
 
@@ -243,12 +244,7 @@ def put(lab, document):
 
 
 def definition(name):
-    return {
-        "apiVersion": "k8s.cni.cncf.io/v1",
-        "kind": "NetworkAttachmentDefinition",
-        "metadata": {"name": name},
-        "spec": {"config": json.dumps(NETWORKS[name])},
-    }
+    return manifests.network(name, NETWORKS[name])
 
 
 def plain_pod(name, node):

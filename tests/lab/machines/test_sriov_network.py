@@ -12,6 +12,7 @@ import yaml
 
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
+from tests.kit import manifests
 from tests.kit.pods import sleeping_pod
 
 pytestmark = pytest.mark.slow  # the kernel's part runs in the bare VM every time
@@ -35,12 +36,7 @@ def agent():
 
 
 def definition(name, config):
-    return {
-        "apiVersion": "k8s.cni.cncf.io/v1",
-        "kind": "NetworkAttachmentDefinition",
-        "metadata": {"name": name, "annotations": {"k8s.v1.cni.cncf.io/resourceName": RESOURCE}},
-        "spec": {"config": json.dumps(config)},
-    }
+    return manifests.network(name, config, resource=RESOURCE)
 
 
 def pod(name, **ask):

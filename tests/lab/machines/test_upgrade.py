@@ -21,6 +21,7 @@ from kube_rdma_lab.build.product import REFERENCE
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.printer import Printer
 from kube_rdma_lab.waiting import until
+from tests.kit import manifests
 from tests.kit.pods import sleeping_pod
 
 pytestmark = pytest.mark.slow
@@ -37,25 +38,17 @@ SHARES = 16  # of the one card
 CARD = "ens4f0"
 COUNT = 3  # of virtual functions; the lab makes four at boot
 STATE = "/var/lib/kube-rdma"
-POLICY = {
-    "apiVersion": "kube-rdma.io/v1alpha1",
-    "kind": "NodePolicy",
-    "metadata": {"name": "upgrade"},
-    "spec": {
-        "pools": [
-            {"resource": SHARED, "mode": "shared-multi", "selectors": [{"interfaces": ["ens2f0"]}]},
-            {
-                "resource": FUNCTIONS,
-                "mode": "sriov",
-                "attach": "auto",
-                "selectors": [{"physicalFunctions": [f"{CARD}#0-7"]}],
-            },
-        ],
-        "virtualFunctions": [
-            {"selectors": [{"interfaces": [CARD]}], "count": COUNT, "force": True}
-        ],
+POLICY = manifests.node_policy(
+    "upgrade",
+    {"resource": SHARED, "mode": "shared-multi", "selectors": [{"interfaces": ["ens2f0"]}]},
+    {
+        "resource": FUNCTIONS,
+        "mode": "sriov",
+        "attach": "auto",
+        "selectors": [{"physicalFunctions": [f"{CARD}#0-7"]}],
     },
-}
+    virtualFunctions=[{"selectors": [{"interfaces": [CARD]}], "count": COUNT, "force": True}],
+)
 NETWORKS = {
     "plain": (SHARED, {"type": "macvlan", "master": "ens2f0"}, "192.168.111.0/24"),
     "tagged": (FUNCTIONS, {"type": "sriov", "vlan": 66, "trust": "on"}, "192.168.66.0/24"),
@@ -118,12 +111,9 @@ def agent(tree):
 def definition(name):
     resource, settings, addresses = NETWORKS[name]
     ipam = {"type": "whereabouts", "range": addresses}
-    return {
-        "apiVersion": "k8s.cni.cncf.io/v1",
-        "kind": "NetworkAttachmentDefinition",
-        "metadata": {"name": name, "annotations": {"k8s.v1.cni.cncf.io/resourceName": resource}},
-        "spec": {"config": json.dumps({"cniVersion": "1.0.0", "ipam": ipam, **settings})},
-    }
+    return manifests.network(
+        name, {"cniVersion": "1.0.0", "ipam": ipam, **settings}, resource=resource
+    )
 
 
 def start(lab, name):

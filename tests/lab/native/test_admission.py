@@ -23,6 +23,7 @@ from kube_rdma.model.finding import Severity
 from kube_rdma_lab import cluster
 from kube_rdma_lab.waiting import until
 from tests.house.tree import ROOT
+from tests.kit import manifests
 from tests.kit.admission import VKE, asking, blocks, container, networks, pod
 
 LABEL = "vke.node.rdma.mode"
@@ -340,12 +341,7 @@ def workload(name, manifest):
     """An object of a kind whose pods, or some of them, are like this one."""
     version, restart, around = WORKLOADS[name]
     spec = around(template_of(manifest, restart), template_of(GOOD, restart))
-    return {
-        "apiVersion": version,
-        "kind": name.split()[-1],
-        "metadata": {"name": "a"},
-        "spec": spec,
-    }
+    return manifests.manifest(version, name.split()[-1], "a", spec)
 
 
 @pytest.mark.parametrize("name", WORKLOADS)

@@ -17,6 +17,7 @@ from kube_rdma.cli.output import ExitCode
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.demo import scc
 from tests.documents.shell import Shell
+from tests.kit import manifests
 from tests.kit.pods import UNTIL_ASKED, in_network, sleeping_pod
 
 EXAMPLE = scc.examples() / "s1-vke"
@@ -65,18 +66,8 @@ def network():
     """A pool, a network of the namespace, and a pod of it that could undo what it was given."""
     ipam = {"type": "kube-rdma-ipam", "pool": POOL}
     config = {"cniVersion": "1.0.0", "type": "macvlan", "master": "eth0", "ipam": ipam}
-    yield {
-        "apiVersion": "kube-rdma.io/v1alpha1",
-        "kind": "IPPool",
-        "metadata": {"name": POOL},
-        "spec": {"ranges": [{"subnet": "10.79.0.0/24"}], "blockSize": 8, "restSeconds": 0},
-    }
-    yield {
-        "apiVersion": "k8s.cni.cncf.io/v1",
-        "kind": "NetworkAttachmentDefinition",
-        "metadata": {"name": POOL, "namespace": SPACE},
-        "spec": {"config": json.dumps(config)},
-    }
+    yield manifests.ip_pool(POOL, ranges=[{"subnet": "10.79.0.0/24"}], blockSize=8, restSeconds=0)
+    yield manifests.network(POOL, config, SPACE)
 
 
 @pytest.fixture(scope="module")

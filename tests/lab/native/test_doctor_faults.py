@@ -14,7 +14,7 @@ import pytest
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.native.replay import Replay
-from tests.kit import doctor
+from tests.kit import doctor, manifests
 from tests.kit.pods import UNTIL_ASKED, sleeping_pod
 
 EXAMPLE = scc.examples() / "s1-vke"
@@ -65,12 +65,7 @@ def healthy(lab):
 
 
 def pool(subnet, name=POOL):
-    return {
-        "apiVersion": "kube-rdma.io/v1alpha1",
-        "kind": "IPPool",
-        "metadata": {"name": name},
-        "spec": {"ranges": [{"subnet": subnet}], "blockSize": 2, "restSeconds": 0},
-    }
+    return manifests.ip_pool(name, ranges=[{"subnet": subnet}], blockSize=2, restSeconds=0)
 
 
 def definition(name, **config):
@@ -81,12 +76,7 @@ def definition(name, **config):
         "master": "eth0",
         "ipam": {"type": "kube-rdma-ipam", "pool": POOL},
     }
-    return {
-        "apiVersion": "k8s.cni.cncf.io/v1",
-        "kind": "NetworkAttachmentDefinition",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"config": json.dumps(words | config)},
-    }
+    return manifests.network(name, words | config, "default")
 
 
 def static(address):

@@ -15,6 +15,7 @@ from kube_base.errors import Unavailable
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.waiting import until
+from tests.kit import manifests
 from tests.kit.pods import sleeping_pod
 
 EXAMPLE = scc.examples() / "s3-network"
@@ -23,24 +24,14 @@ CONTROLLER = f"{EXAMPLE}/controller.yaml"
 NODE, CARDS, PREFIX = "node-1", 8, "10.77."
 RESOURCE, NETWORK = "rdma/fresh", "fresh"
 PODS = ("first", "second", "third", "fourth", "asked", "forced", "stays", "next")
-POLICY = {
-    "apiVersion": "kube-rdma.io/v1alpha1",
-    "kind": "NodePolicy",
-    "metadata": {"name": "fresh"},
-    "spec": {"pools": [{"resource": RESOURCE, "mode": "shared"}]},
-}
+POLICY = manifests.node_policy("fresh", {"resource": RESOURCE, "mode": "shared"})
 CONFIG = {
     "cniVersion": "1.0.0",
     "type": "macvlan",
     "master": "eth0",
     "ipam": {"type": "whereabouts", "range": f"{PREFIX}0.0/24"},
 }
-DEFINITION = {
-    "apiVersion": "k8s.cni.cncf.io/v1",
-    "kind": "NetworkAttachmentDefinition",
-    "metadata": {"name": NETWORK, "namespace": "default"},
-    "spec": {"config": json.dumps(CONFIG)},
-}
+DEFINITION = manifests.network(NETWORK, CONFIG, "default")
 BRIDGE = "cni0"  # of the cluster's own network; its plugin makes it for the first pod, and it stays
 # Of pods of before: what the agent still has to take back, and addresses that are being proved.
 LEFT = (

@@ -19,6 +19,7 @@ import pytest
 
 from kube_rdma_lab import cluster
 from kube_rdma_lab.api_client import ApiClient
+from tests.kit import manifests
 from tests.kit.claiming import (
     CLAIMS,
     CLASS,
@@ -139,12 +140,7 @@ def hostile_check(number):
         "resourceClaims": [{"name": "x", "resourceClaimTemplateName": "gone"}],
         "more": FILLED * 80,
     }
-    return {
-        "apiVersion": OWN,
-        "kind": "BandwidthCheck",
-        "metadata": metadata(number),
-        "spec": {"template": {"spec": spec}},
-    }
+    return manifests.manifest(OWN, "BandwidthCheck", metadata(number), {"template": {"spec": spec}})
 
 
 def hostile_daemon_set(number):
@@ -162,12 +158,7 @@ def hostile_daemon_set(number):
     ]
     labels = made["metadata"]["labels"]
     spec = {"selector": {"matchLabels": labels}, "template": made}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "DaemonSet",
-        "metadata": metadata(number),
-        "spec": spec,
-    }
+    return manifests.manifest("apps/v1", "DaemonSet", metadata(number), spec)
 
 
 def hostile_node(number):

@@ -11,6 +11,7 @@ import pytest
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.demo import scc
 from tests.kit import helm as kit
+from tests.kit import manifests
 from tests.kit.pods import sleeping_pod
 
 RELEASE, RECORDS = "isolated", "kube-system"
@@ -65,14 +66,9 @@ def release(lab, tmp_path_factory):
 
 
 def definition(namespace):
-    return {
-        "apiVersion": "k8s.cni.cncf.io/v1",
-        "kind": "NetworkAttachmentDefinition",
-        "metadata": {"name": NETWORK, "namespace": namespace},
-        "spec": {
-            "config": json.dumps({"cniVersion": "1.0.0", "type": "macvlan", "master": "eth0"})
-        },
-    }
+    return manifests.network(
+        NETWORK, {"cniVersion": "1.0.0", "type": "macvlan", "master": "eth0"}, namespace
+    )
 
 
 def ask(lab, name, namespace, whose="", blocks=()):

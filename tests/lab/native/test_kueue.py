@@ -18,6 +18,7 @@ from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.build import go
 from kube_rdma_lab.build.parts import open_store
 from kube_rdma_lab.pki import Authority
+from tests.kit import manifests
 from tests.kit.claiming import CLAIMS, agents, doors, pod
 from tests.kit.helm import MODULES
 
@@ -117,14 +118,12 @@ def queues():
 def template(name="share", **devices):
     """One share of a card, and what else is said of devices."""
     exactly = {"deviceClassName": CLASS, "allocationMode": "ExactCount", "count": 1}
-    return {
-        "apiVersion": CLAIMS,
-        "kind": "ResourceClaimTemplate",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {
-            "spec": {"devices": {"requests": [{"name": "nic", "exactly": exactly}], **devices}}
-        },
-    }
+    return manifests.manifest(
+        CLAIMS,
+        "ResourceClaimTemplate",
+        {"name": name, "namespace": "default"},
+        {"spec": {"devices": {"requests": [{"name": "nic", "exactly": exactly}], **devices}}},
+    )
 
 
 def job(name, pods, share="share"):

@@ -14,7 +14,7 @@ from kube_rdma_lab import cluster
 from kube_rdma_lab.build import go
 from kube_rdma_lab.build.parts import open_store
 from kube_rdma_lab.demo import scc
-from tests.kit import shared_plugin
+from tests.kit import manifests, shared_plugin
 from tests.kit.helm import MODULES
 from tests.kit.pods import IMAGE, UNTIL_ASKED
 
@@ -53,12 +53,9 @@ def job():
             "Worker": {"replicas": WORKERS, "template": worker},
         },
     }
-    return {
-        "apiVersion": "kubeflow.org/v2beta1",
-        "kind": "MPIJob",
-        "metadata": {"name": JOB, "namespace": "default"},
-        "spec": spec,
-    }
+    return manifests.manifest(
+        "kubeflow.org/v2beta1", "MPIJob", {"name": JOB, "namespace": "default"}, spec
+    )
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from kube_base.errors import Unavailable
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.demo import scc
 from tests.documents.shell import Shell
+from tests.kit import manifests
 
 EXAMPLE = scc.examples() / "s1-vke" / "daemonset.yaml"
 CONTROLLER = scc.examples() / "s1-vke" / "controller.yaml"
@@ -39,12 +40,7 @@ def lab(installed):
 
 
 def policy(name, *pools, **spec):
-    return {
-        "apiVersion": "kube-rdma.io/v1alpha1",
-        "kind": "NodePolicy",
-        "metadata": {"name": name},
-        "spec": {"pools": list(pools), **spec},
-    }
+    return manifests.node_policy(name, *pools, **spec)
 
 
 def with_fabric(**fabric):

@@ -13,6 +13,7 @@ import pytest
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from tests.groups import own
+from tests.kit import manifests
 from tests.kit.pods import sleeping_pod
 from tests.lab.conftest import passes_on, up
 
@@ -82,12 +83,7 @@ def network(older):
         "master": "eth0",
         "ipam": {"type": "static", "addresses": [{"address": f"{ADDRESS}/24"}]},
     }
-    definition = {
-        "apiVersion": "k8s.cni.cncf.io/v1",
-        "kind": "NetworkAttachmentDefinition",
-        "metadata": {"name": PLAIN, "namespace": "default"},
-        "spec": {"config": json.dumps(config)},
-    }
+    definition = manifests.network(PLAIN, config, "default")
     cluster.apply(older, definition)
     yield PLAIN
     cluster.kubectl(older, "delete", "network-attachment-definitions", PLAIN)

@@ -13,6 +13,7 @@ from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma.pools.documents.config import SERVE_LABEL as SERVE
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.demo import scc
+from tests.kit import manifests
 from tests.kit.pods import sleeping_pod
 
 SPACE, NODE, CARD = "mlnx-network-operator", "node-1", "mlx5_0"
@@ -52,18 +53,8 @@ def cards_and_network():
         "metadata": {"name": CLASS},
         "spec": {"selectors": [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}]},
     }
-    yield {
-        "apiVersion": "kube-rdma.io/v1alpha1",
-        "kind": "IPPool",
-        "metadata": {"name": POOL},
-        "spec": {"ranges": [{"subnet": "10.78.0.0/24"}], "restSeconds": 0},
-    }
-    yield {
-        "apiVersion": "k8s.cni.cncf.io/v1",
-        "kind": "NetworkAttachmentDefinition",
-        "metadata": {"name": NETWORK, "namespace": "default"},
-        "spec": {"config": json.dumps(config)},
-    }
+    yield manifests.ip_pool(POOL, ranges=[{"subnet": "10.78.0.0/24"}], restSeconds=0)
+    yield manifests.network(NETWORK, config, "default")
 
 
 @pytest.fixture(scope="module")

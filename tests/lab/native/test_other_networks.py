@@ -24,7 +24,7 @@ from kube_rdma_lab.demo import scc
 from kube_rdma_lab.native import node as native_node
 from kube_rdma_lab.waiting import until
 from kube_rdma_testing.cni import cilium
-from tests.kit import cilium_agent
+from tests.kit import cilium_agent, manifests
 from tests.kit.helm import MODULES
 from tests.kit.node_files import put_program, put_text
 
@@ -86,12 +86,7 @@ def lab(native):
     cluster.label_cards(native)
     ipam = {"type": "static", "addresses": [{"address": f"{ADDRESS}/24"}]}
     config = {"cniVersion": "1.0.0", "type": "macvlan", "master": "eth0", "ipam": ipam}
-    definition = {
-        "apiVersion": "k8s.cni.cncf.io/v1",
-        "kind": "NetworkAttachmentDefinition",
-        "metadata": {"name": PLAIN, "namespace": "default"},
-        "spec": {"config": json.dumps(config)},
-    }
+    definition = manifests.network(PLAIN, config, "default")
     cluster.apply(native, definition)
     files = [word for name in ("agent", "controller") for word in ("-f", f"{EXAMPLE}/{name}.yaml")]
     cluster.kubectl(native, "apply", *files)

@@ -12,6 +12,7 @@ from kube_rdma.install.installation import objects
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from tests.documents.shell import Shell
+from tests.kit import manifests
 from tests.kit.cluster_users import until_allowed, with_token
 from tests.kit.pods import sleeping_pod
 
@@ -73,12 +74,7 @@ def lab(native):
     scc.install_kinds(native)
     cluster.kubectl(native, "apply", "-f", f"{scc.examples().parent}/config/operator")
     roles = [one for one in objects((), "default", "rights") if one["metadata"]["name"] in NAMES]
-    pool = {
-        "apiVersion": "kube-rdma.io/v1alpha1",
-        "kind": "IPPool",
-        "metadata": {"name": POOL},
-        "spec": {"ranges": [{"subnet": "10.84.0.0/24"}]},
-    }
+    pool = manifests.ip_pool(POOL, ranges=[{"subnet": "10.84.0.0/24"}])
     cluster.apply(native, *roles, pool, check(CHECK), sleeping_pod(POD, nodeName=NODE))
     cluster.apply(native, *waiting_pod())
     cluster.ready(native, POD)

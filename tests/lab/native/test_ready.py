@@ -5,13 +5,12 @@ interface. The agent starts as for the first time: what an earlier one left in t
 is taken out.
 """
 
-import json
-
 import pytest
 
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.waiting import until
+from tests.kit import manifests
 from tests.kit.chain import unchain
 from tests.kit.pods import sleeping_pod
 
@@ -25,12 +24,7 @@ CONFIG = {
     "master": "eth0",
     "ipam": {"type": "whereabouts", "range": "10.83.0.0/24"},
 }
-DEFINITION = {
-    "apiVersion": "k8s.cni.cncf.io/v1",
-    "kind": "NetworkAttachmentDefinition",
-    "metadata": {"name": NETWORK},
-    "spec": {"config": json.dumps(CONFIG)},
-}
+DEFINITION = manifests.network(NETWORK, CONFIG)
 POD = sleeping_pod("at-once", annotations={"k8s.v1.cni.cncf.io/networks": NETWORK}, nodeName=NODE)
 AGENTS = ("pods", "-n", NAMESPACE, f"--field-selector=spec.nodeName={NODE}")
 

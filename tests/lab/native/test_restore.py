@@ -23,17 +23,15 @@ from kube_rdma.model.ipam import AddressRequest, NicRequest, Timing
 from kube_rdma_lab import backups, cluster
 from kube_rdma_lab import lab as labs
 from tests.groups import own
+from tests.kit import manifests
 
 CRDS = Path(__file__).resolve().parents[3] / "config" / "crds"
 NAME = own("restore")
 PACE = IpamTiming(Timing(recall=20.0))
 NODES = ("node-a", "node-b", "node-c")
-POOL = {
-    "apiVersion": "kube-rdma.io/v1alpha1",
-    "kind": "IPPool",
-    "metadata": {"name": "restored"},
-    "spec": {"ranges": [{"subnet": "10.98.0.0/22"}], "blockSize": 8, "restSeconds": 0},
-}
+POOL = manifests.ip_pool(
+    "restored", ranges=[{"subnet": "10.98.0.0/22"}], blockSize=8, restSeconds=0
+)
 
 
 @pytest.fixture(scope="module")

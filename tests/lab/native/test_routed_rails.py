@@ -17,6 +17,7 @@ from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.native import node as native_node
 from kube_rdma_lab.waiting import until
+from tests.kit import manifests
 from tests.kit.pods import sleeping_pod
 
 EXAMPLE, NAMESPACE = scc.examples() / "s3-network", "mlnx-network-operator"
@@ -52,27 +53,18 @@ def slice_of(node, rail):
 
 def definition(name, **plugin):
     config = {"cniVersion": "1.0.0", **plugin}
-    return {
-        "apiVersion": "k8s.cni.cncf.io/v1",
-        "kind": "NetworkAttachmentDefinition",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"config": json.dumps(config)},
-    }
+    return manifests.network(name, config, "default")
 
 
 def pool(rail):
     chosen = [{"node": node, "subnet": slice_of(node, rail)} for node in NODES]
     per_node = {"prefix": 31, "gatewayIndex": 0} | ({"nodes": chosen} if rail in CHOSEN else {})
-    return {
-        "apiVersion": "kube-rdma.io/v1alpha1",
-        "kind": "IPPool",
-        "metadata": {"name": f"routed-{rail}"},
-        "spec": {
-            "ranges": [{"subnet": f"10.20.{rail}.0/28", "perNode": per_node}],
-            "routes": [{"dst": "10.20.0.0/16"}],
-            "restSeconds": 0,
-        },
-    }
+    return manifests.ip_pool(
+        f"routed-{rail}",
+        ranges=[{"subnet": f"10.20.{rail}.0/28", "perNode": per_node}],
+        routes=[{"dst": "10.20.0.0/16"}],
+        restSeconds=0,
+    )
 
 
 @contextmanager

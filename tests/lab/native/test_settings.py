@@ -12,6 +12,7 @@ import yaml
 
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
+from tests.kit import manifests
 from tests.kit.pods import sleeping_pod
 
 RESOURCE = "rdma/hca_shared_devices_a"
@@ -25,16 +26,9 @@ CONFIGS = {
             {"resourceName": "hca_shared_devices_a", "rdmaHcaMax": 1000, "selectors": MELLANOX}
         ]
     },
-    "none": {
-        "apiVersion": "kube-rdma.io/v1alpha1",
-        "kind": "NodePolicy",
-        "metadata": {"name": "early"},
-        "spec": {
-            "pools": [
-                {"resource": RESOURCE, "mode": "hca", "attach": "none", "selectors": [MELLANOX]}
-            ]
-        },
-    },
+    "none": manifests.node_policy(
+        "early", {"resource": RESOURCE, "mode": "hca", "attach": "none", "selectors": [MELLANOX]}
+    ),
 }
 
 

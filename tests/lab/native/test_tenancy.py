@@ -15,6 +15,7 @@ from kube_base.errors import Unavailable
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.waiting import until
+from tests.kit import manifests
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples" / "s3-network"
@@ -26,21 +27,16 @@ PAGE = [
 ]
 TENANTS = ("team-a", "team-b")
 POLICY = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
-NETWORK = {
-    "apiVersion": "k8s.cni.cncf.io/v1",
-    "kind": "NetworkAttachmentDefinition",
-    "metadata": {"name": "tenants", "namespace": "default"},
-    "spec": {
-        "config": json.dumps(
-            {
-                "cniVersion": "1.0.0",
-                "type": "macvlan",
-                "master": "eth0",
-                "ipam": {"type": "kube-rdma-ipam", "pool": "team-a"},
-            }
-        )
+NETWORK = manifests.network(
+    "tenants",
+    {
+        "cniVersion": "1.0.0",
+        "type": "macvlan",
+        "master": "eth0",
+        "ipam": {"type": "kube-rdma-ipam", "pool": "team-a"},
     },
-}
+    "default",
+)
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ recorded cards. What takes GPUs or cards that move data is left out: the logs of
 `verify`. The network is on eth0, where all native nodes have one.
 """
 
-import json
 import re
 from contextlib import contextmanager
 from itertools import takewhile
@@ -20,6 +19,7 @@ from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.native.replay import Replay
 from tests.documents.pages import ROOT
+from tests.kit import manifests
 from tests.kit.pods import in_network, sleeping_pod
 from tests.kit.walks import Walker
 
@@ -79,22 +79,12 @@ def network():
     yield pool("10.83.0.0/24")
     ipam = {"type": "kube-rdma-ipam", "pool": POOL}
     config = {"cniVersion": "1.0.0", "type": "macvlan", "master": "eth0", "ipam": ipam}
-    yield {
-        "apiVersion": "k8s.cni.cncf.io/v1",
-        "kind": "NetworkAttachmentDefinition",
-        "metadata": {"name": POOL, "namespace": SPACE},
-        "spec": {"config": json.dumps(config)},
-    }
+    yield manifests.network(POOL, config, SPACE)
 
 
 def pool(subnet):
     """The pool with addresses of a subnet."""
-    return {
-        "apiVersion": "kube-rdma.io/v1alpha1",
-        "kind": "IPPool",
-        "metadata": {"name": POOL},
-        "spec": {"ranges": [{"subnet": subnet}], "blockSize": 8, "restSeconds": 0},
-    }
+    return manifests.ip_pool(POOL, ranges=[{"subnet": subnet}], blockSize=8, restSeconds=0)
 
 
 def remove_pool(lab):

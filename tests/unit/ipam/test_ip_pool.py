@@ -21,6 +21,7 @@ from kube_rdma.lib.text.document import of_value
 from kube_rdma.lib.text.reader import read
 from kube_rdma.lib.text.words import meeting, meets
 from kube_rdma.model.ipam import BorrowRequest, Span, Usage
+from tests.kit import manifests
 from tests.unit.ipam.ip_values import QUEUES, pools
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -40,12 +41,7 @@ SPANS = st.builds(
 
 
 def whole(spec, name="rail-0"):
-    return {
-        "apiVersion": "kube-rdma.io/v1alpha1",
-        "kind": "IPPool",
-        "metadata": {"name": name},
-        "spec": spec,
-    }
+    return manifests.manifest("kube-rdma.io/v1alpha1", "IPPool", name, spec)
 
 
 @given(pools())

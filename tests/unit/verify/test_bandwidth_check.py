@@ -25,6 +25,7 @@ from kube_rdma.model.verify import (
 )
 from kube_rdma.verify import bandwidth_check as statuses
 from kube_rdma.verify.bandwidth_check import load_plan
+from tests.kit import manifests
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 POD = {"containers": [{"name": "c", "image": "i", "resources": {"limits": {"rdma/hca": 1}}}]}
@@ -99,12 +100,9 @@ def test_a_limit_is_read_in_its_new_form_and_in_its_old_one(spec, limit):
 
 
 def test_a_template_goes_on_as_it_was_written_but_for_its_name():
-    assert plan(template=TEMPLATE).template == {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"labels": {"a": "b"}},
-        "spec": TEMPLATE["spec"],
-    }
+    assert plan(template=TEMPLATE).template == manifests.manifest(
+        "v1", "Pod", {"labels": {"a": "b"}}, TEMPLATE["spec"]
+    )
 
 
 @pytest.mark.parametrize(
