@@ -21,6 +21,7 @@ from kube_rdma.adapters.cluster.nodes import Nodes, Pods
 from kube_rdma.attach.cluster import NetworkObjects
 from kube_rdma.model.kubernetes import LabelChange, NodeCondition, NodeState, PodState, Taint
 from tests.kit.api_server import TRIAL, Spec, clear_all
+from tests.kit.beside import beside
 
 OWN = "kube-rdma.io/network-status"  # an annotation of pods that is read
 
@@ -260,11 +261,8 @@ async def test_a_pod_that_a_budget_protects_is_not_evicted(server):
 
 @asynccontextmanager
 async def telling(events):
-    task = asyncio.create_task(events.run())
-    yield events
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
+    async with beside(events.run()):
+        yield events
 
 
 async def written(door, name):

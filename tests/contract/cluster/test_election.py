@@ -1,7 +1,6 @@
 """Two copies and one Lease, on the fake and on a real server (lab/native/test_cluster_door.py)."""
 
 import asyncio
-from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from kube_rdma.model.election import ElectionRecord, ElectionTiming
 from kube_rdma_testing.cluster.server import FakeServer
 from kube_rdma_testing.recording import recorded
 from tests.kit.api_server import POWERLESS, QUICK, REAL
+from tests.kit.beside import beside
 
 NAME, NAMESPACE = "kube-rdma-contract", "default"
 PATIENT = ElectionTiming(duration=3600.0, deadline=3000.0, retry=0.02)
@@ -36,18 +36,11 @@ class Copies:
         finally:
             self.working.remove(name)
 
-    @asynccontextmanager
-    async def standing(self, name, timing, cluster=None):
+    def standing(self, name, timing, cluster=None):
         """One copy, which ends in order."""
         lease = ElectionLease(cluster or self.cluster, NAME, NAMESPACE)
         run = Leadership(lease, name, timing).run(lambda: self.work(name))
-        task = asyncio.create_task(run)
-        try:
-            yield task
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+        return beside(run)
 
     async def until(self, *names):
         """Wait until exactly these work."""

@@ -1,7 +1,5 @@
 """A node of our own: cards that come and go, uevents pushed by hand, a kubelet."""
 
-import asyncio
-from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,6 +24,7 @@ from kube_rdma.model.device import (
 )
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma_testing.kernel.listeners import FakeUevents
+from tests.kit.beside import beside
 
 RDMA_CM = CharDevice(CharKind.RDMA_CM, "/dev/infiniband/rdma_cm", 10, 58)
 
@@ -83,13 +82,6 @@ def settings(tmp_path_factory):
     return Settings(folder / "config" / "config.json", plugins)
 
 
-@asynccontextmanager
-async def serving(settings, kernel, **further):
+def serving(settings, kernel, **further):
     """The role in the background; an error of it comes out at the end."""
-    task = asyncio.create_task(run_plugin(settings.doors(kernel, **further)))
-    try:
-        yield task
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+    return beside(run_plugin(settings.doors(kernel, **further)))

@@ -2,7 +2,7 @@
 
 import asyncio
 import gc
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from kube_rdma.model.device import PciAddress, PciPosition, PortState
 from kube_rdma.pools.kubelet_view import KubeletView
 from kube_rdma_testing.cluster.server import FakeServer
 from kube_rdma_testing.kubelet.kubelet import FakeKubelet
+from tests.kit.beside import beside
 from tests.unit.agent.conftest import Node, card
 
 NODE_NAME = "node-1"
@@ -159,16 +160,9 @@ class World(Node):
         return lines
 
 
-@asynccontextmanager
-async def running(doors):
+def running(doors):
     """One life of the agent; an error of it comes out at the end."""
-    task = asyncio.create_task(run_plugin(doors))
-    try:
-        yield task
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+    return beside(run_plugin(doors))
 
 
 async def until(condition, seconds=30.0):

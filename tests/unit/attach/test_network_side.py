@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import time
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from itertools import count
 from pathlib import Path, PurePosixPath
 
@@ -44,6 +44,7 @@ from kube_rdma.pools.kubelet_view import KubeletView
 from kube_rdma_testing.cluster.server import FakeServer
 from kube_rdma_testing.kernel.network_kernel import FakeKernel
 from kube_rdma_testing.runtime.cri import FakeCriRuntime
+from tests.kit.beside import beside
 from tests.unit.agent.conftest import card
 from tests.unit.agent.world import NODE_NAME, until
 
@@ -109,22 +110,15 @@ class Node:
             kept.take()
             side.offered({})
         lists = self.runtime.lists
-        task = asyncio.create_task(side.run(LateBindingChoice(Late())))
+        first = lists - (not looked)
         online = NodeEvents(cluster, NODE_NAME, events).follow(lambda _: None)
-        writer = asyncio.create_task(online)
-        try:
-            first = lists - (not looked)
+        async with beside(side.run(LateBindingChoice(Late())), online) as task:
             await until(
                 lambda: (
                     task.done() or ((not chained or self.is_chained) and self.runtime.lists > first)
                 )
             )
             yield side
-        finally:
-            writer.cancel()
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
 
     @property
     def is_chained(self):
@@ -214,22 +208,19 @@ async def test_a_node_without_cards_is_left_as_it_is_until_one_comes(node, recor
     cluster = Cluster(node.server.line())
     side = NodeNetworks(node.site, cluster, Events(cluster, NODE_NAME), Kubelet(None), machine)
     assert side.cards() is None, "the journal is not read"
-    task = asyncio.create_task(side.run(LateBindingChoice(Late())))
-    kept.take()
-    side.offered({})
-    assert side.shim_of_host() is None
-    await until(lambda: recording.of("CNI configuration not needed"))
-    assert side.cards() == frozenset()
-    assert node.site.socket.is_socket(), "pods of other nodes' kind are answered all the same"
-    assert node.conf.read_bytes() == before
-    assert not list((node.host / "opt/cni/bin").glob("kube-rdma*"))
-    node.cards = (card(0),)
-    kept.take()
-    side.offered({})
-    await until(lambda: node.is_chained)
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
+    async with beside(side.run(LateBindingChoice(Late()))):
+        kept.take()
+        side.offered({})
+        assert side.shim_of_host() is None
+        await until(lambda: recording.of("CNI configuration not needed"))
+        assert side.cards() == frozenset()
+        assert node.site.socket.is_socket(), "pods of other nodes' kind are answered all the same"
+        assert node.conf.read_bytes() == before
+        assert not list((node.host / "opt/cni/bin").glob("kube-rdma*"))
+        node.cards = (card(0),)
+        kept.take()
+        side.offered({})
+        await until(lambda: node.is_chained)
     node.conf.write_bytes(before)
     node.cards = ()
     async with node.agent():
@@ -245,16 +236,12 @@ async def test_what_is_told_waits_in_the_one_table_of_the_process(node):
     side = NodeNetworks(node.site, cluster, events, Kubelet(None), machine)
     kept.take()
     side.offered({})
-    task = asyncio.create_task(side.run(LateBindingChoice(Late())))
-    await until(lambda: node.is_chained)
-    await node.many_rounds()
-    assert not node.server.documents("events")
-    writer = asyncio.create_task(NodeEvents(cluster, NODE_NAME, events).follow(lambda _: None))
-    await until(lambda: node.events_of("NetworkConfiguration") == {NODE_NAME})
-    for running in (writer, task):
-        running.cancel()
-        with suppress(asyncio.CancelledError):
-            await running
+    async with beside(side.run(LateBindingChoice(Late()))):
+        await until(lambda: node.is_chained)
+        await node.many_rounds()
+        assert not node.server.documents("events")
+        async with beside(NodeEvents(cluster, NODE_NAME, events).follow(lambda _: None)):
+            await until(lambda: node.events_of("NetworkConfiguration") == {NODE_NAME})
 
 
 async def test_the_host_is_wired_and_the_socket_is_there(node):
@@ -339,15 +326,12 @@ async def test_a_pod_with_outdated_device_nodes_is_ended_though_it_waits(node):
         for name in ("a", "bare", "a", "bare"):
             pod = await pods.read("default", name)
             await to.outdated.refused(pod, None, Outdated("mlx5_0 is uverbs3"))
-    writer = asyncio.create_task(events.run())
-    await until(lambda: node.events_of("DeviceNodesOutdated") == {"a", "bare"})
-    assert node.restarts == {"a"}
-    assert await Evictions(cluster, events).round() == 1
-    assert node.pods == {"bare"}
-    await until(lambda: node.events_of("EvictedForDeviceNodes") == {"a"})
-    writer.cancel()
-    with suppress(asyncio.CancelledError):
-        await writer
+    async with beside(events.run()):
+        await until(lambda: node.events_of("DeviceNodesOutdated") == {"a", "bare"})
+        assert node.restarts == {"a"}
+        assert await Evictions(cluster, events).round() == 1
+        assert node.pods == {"bare"}
+        await until(lambda: node.events_of("EvictedForDeviceNodes") == {"a"})
 
 
 async def test_while_the_configuration_is_refused_nobody_is_known_to_call_us(node):
@@ -395,14 +379,9 @@ async def test_behind_a_meta_plugin_only_networks_of_our_type_concern_us(node):
         await until(lambda: node.events_of("NetworkConfiguration") == {NODE_NAME})
 
 
-@asynccontextmanager
-async def settling(side):
+def settling(side):
     """What a startup probe waits for of this side, while it is awaited."""
-    task = asyncio.create_task(side.until_settled())
-    try:
-        yield task
-    finally:
-        task.cancel()
+    return beside(side.until_settled())
 
 
 async def test_a_node_is_settled_once_it_is_chained(node):
@@ -468,15 +447,12 @@ class AddressProvider:
 async def test_each_change_is_told_once(recording):
     """A lapsed lease, an address that was lost, and that all is well again."""
     giver, told = AddressProvider(), []
-    task = asyncio.create_task(tell_trouble(giver.check, lambda *what: told.append(what), 0.0))
-    await giver.become(())
-    assert told == []
-    await giver.become(Unavailable("The lease has lapsed."))
-    await giver.become((Broken("one is lost."), Broken("two are lost.")))
-    await giver.become(())
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
+    async with beside(tell_trouble(giver.check, lambda *what: told.append(what), 0.0)):
+        await giver.become(())
+        assert told == []
+        await giver.become(Unavailable("The lease has lapsed."))
+        await giver.become((Broken("one is lost."), Broken("two are lost.")))
+        await giver.become(())
     assert told == [
         ("AddressTrouble", "The lease has lapsed.", True),
         ("AddressTrouble", "one is lost. two are lost.", True),

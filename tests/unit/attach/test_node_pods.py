@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -21,6 +21,7 @@ from kube_rdma.model.attach.cni import Wiring
 from kube_rdma.model.late_binding import PodName, PodSandbox
 from kube_rdma_testing.cluster.server import FakeServer
 from kube_rdma_testing.recording import recorded
+from tests.kit.beside import beside
 from tests.unit.agent.world import NODE_NAME, until
 
 ASKS = {ANNOTATION: "rdma"}
@@ -75,13 +76,8 @@ class World:
         pods = NodePodWatch(to)
         if wiring:
             pods.wired(wiring)
-        task = asyncio.create_task(pods.follow(self._wake))
-        try:
+        async with beside(pods.follow(self._wake)):
             yield pods, cluster
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
 
     @property
     def list(self):

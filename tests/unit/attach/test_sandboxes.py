@@ -1,7 +1,7 @@
 """Rounds over a made-up node: late attaching, eviction, orphans, addresses that nobody has."""
 
 import asyncio
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 
 import pytest
@@ -19,6 +19,7 @@ from kube_rdma.model.kubernetes import PodState
 from kube_rdma.model.late_binding import PodName, PodSandbox
 from kube_rdma.model.pools import Mode
 from kube_rdma_testing.runtime.cri import FakeCriRuntime
+from tests.kit.beside import beside
 from tests.unit.agent.world import until
 from tests.unit.attach.network_world import POD, UID, World, card, config, container, eth0, share
 
@@ -243,17 +244,14 @@ async def test_a_runtime_that_does_not_answer_is_asked_again(node, recording):
     """One line in the log, however long it takes."""
     number = node.run()
     node.runtime.failing = True
-    task = asyncio.create_task(node.sandboxes.run())
-    await until(lambda: node.looks >= 2)
-    node.runtime.failing = False
-    looks = node.looks
-    await until(lambda: node.looks > looks)
-    node.time += GRACE
-    node.sandboxes.wake()
-    await until(lambda: node.told)
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
+    async with beside(node.sandboxes.run()):
+        await until(lambda: node.looks >= 2)
+        node.runtime.failing = False
+        looks = node.looks
+        await until(lambda: node.looks > looks)
+        node.time += GRACE
+        node.sandboxes.wake()
+        await until(lambda: node.told)
     assert "net1" in node.world.inside(number)[0]
     assert len(recording.of("sandbox reconciliation failed")) == 1
 
@@ -262,16 +260,13 @@ async def test_without_news_and_with_nothing_to_do_there_is_one_round(node):
     """No busy loop: the next round is a minute away, whatever was found."""
     number = node.run()
     await node.world.add(number)
-    task = asyncio.create_task(node.sandboxes.run())
-    await until(lambda: node.looks)
-    for _ in range(50):
-        await asyncio.sleep(0)
-    assert node.looks == 1
-    node.sandboxes.wake()
-    await until(lambda: node.looks == 2)
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
+    async with beside(node.sandboxes.run()):
+        await until(lambda: node.looks)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert node.looks == 1
+        node.sandboxes.wake()
+        await until(lambda: node.looks == 2)
 
 
 def test_a_namespace_that_cannot_be_opened_is_told_with_its_remedy(tmp_path):
@@ -305,13 +300,10 @@ class Returns:
 
     async def after(self, of):
         """The card comes back; all that stands on it is looked at."""
-        task = asyncio.create_task(self.cards.run())
-        looks = self.looks
-        self.cards.returned(of.id)
-        await until(lambda: self.looks > looks)
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        async with beside(self.cards.run()):
+            looks = self.looks
+            self.cards.returned(of.id)
+            await until(lambda: self.looks > looks)
 
     async def _lost(self, key, namespace):
         try:

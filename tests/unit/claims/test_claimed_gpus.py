@@ -1,6 +1,5 @@
 """Cards beside the GPUs of claims: what slices, pods and claims tell while the kubelet asks."""
 
-import asyncio
 from types import SimpleNamespace
 
 import pytest
@@ -19,6 +18,7 @@ from kube_rdma.pools.rules.pools import resolve
 from kube_rdma_testing.cluster.server import FakeServer
 from kube_rdma_testing.kubelet.devices import ContainerPlace
 from kube_rdma_testing.kubelet.kubelet import FakeKubelet
+from tests.kit.beside import beside
 from tests.kit.nodes import hard_card, node, seat
 from tests.unit.agent.world import until
 
@@ -95,10 +95,8 @@ async def view(server, kubelet, tmp_path):
     view = KubeletView(PodResources(tmp_path / "pod-resources/kubelet.sock"))
     view.gpus = GPUS
     view.slices = ClaimedGpus(Cluster(server.line()), NODE, wait=lambda *_: 0.0)
-    task = asyncio.create_task(view.slices.follow())
-    yield view
-    task.cancel()
-    await asyncio.wait([task])
+    async with beside(view.slices.follow()):
+        yield view
 
 
 async def seats(view):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 import pytest
 from grpclib.client import Channel
@@ -16,6 +16,7 @@ from kube_rdma.adapters.kubelet.proto.dra_v1_grpc import DRAPluginStub
 from kube_rdma.claims.driver import ClaimDriver
 from kube_rdma.claims.prepared_claims import ClaimStatuses
 from kube_rdma.model.claims.devices import DRIVER
+from tests.kit.beside import beside
 from tests.kit.nodes import DOWN
 from tests.unit.agent.world import until
 from tests.unit.claims.test_prepared_claims import CLAIM, DOORS_OF_FIRST, FIRST, SECOND, World
@@ -45,13 +46,8 @@ async def driving(world, registry, asks=works):
     """The driver of an agent that has not looked at its node yet."""
     told = ClaimStatuses(world.say).run
     driver = ClaimDriver(world.agent(offered=False), registry, "node-1", asks, told, frozenset)
-    task = asyncio.create_task(driver.run())
-    try:
+    async with beside(driver.run()):
         yield driver
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 async def test_the_kubelet_hears_of_it_when_every_file_is_there_again(world, registry):

@@ -17,6 +17,7 @@ from kube_rdma.ipam.pool_status_reporter import PoolStatusReporter
 from kube_rdma.model.ipam import Block, BlockKey, Family, IPPool, IPRange, NodeHolding
 from kube_rdma_testing.cluster.server import FakeServer
 from kube_rdma_testing.recording import recorded
+from tests.kit.beside import beside
 from tests.unit.ipam.conftest import until
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -93,12 +94,8 @@ async def running(line):
     """A reporter of a controller that leads, and its looks."""
     cluster, looks = Cluster(line), Looks()
     reporter = PoolStatusReporter(cluster, Events(cluster, "test"), looks.heard)
-    task = asyncio.create_task(reporter.run())
-    try:
+    async with beside(reporter.run()):
         yield looks
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_blocks_are_listed_once_however_often_it_looks(monkeypatch):

@@ -1,7 +1,6 @@
 """What all keepers of a node have: one write for a difference, none without one, none in doubt."""
 
 import asyncio
-from contextlib import asynccontextmanager, suppress
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +10,7 @@ from kube_base.frozen import replace
 from kube_client.errors import NotInstalled
 from kube_rdma.model.kubernetes import NodeState
 from kube_rdma.reports.node_keeper import NodeKeeper, WritePace, pause
+from tests.kit.beside import beside
 
 NODE = NodeState("node-1", "u")
 WORDS = st.sampled_from("abc")
@@ -42,15 +42,8 @@ class VersionKeeper(NodeKeeper[str]):
         return replace(node, kubelet_version=wanted)
 
 
-@asynccontextmanager
-async def running(keeper):
-    task = asyncio.create_task(keeper.run())
-    try:
-        yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+def running(keeper):
+    return beside(keeper.run())
 
 
 async def settled():

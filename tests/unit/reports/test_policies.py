@@ -1,6 +1,5 @@
 """The statuses of NodePolicies on an API server: by level, and silent when nothing changes."""
 
-import asyncio
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -23,6 +22,7 @@ from kube_rdma.reports.node_policy_status import MOST_REMARKS, NodePolicyStatus,
 from kube_rdma.reports.policies import PolicyStatuses, PolicyStatusTiming
 from kube_rdma_testing.cluster.server import FakeServer
 from kube_rdma_testing.recording import recorded
+from tests.kit.beside import beside
 from tests.unit.agent.world import until
 
 EAGER = RequestTiming(pause=lambda _: 0.0)
@@ -80,12 +80,8 @@ class StatusWorld:
     @asynccontextmanager
     async def running(self):
         statuses = PolicyStatuses(Cluster(self.line, EAGER), QUICK)
-        task = asyncio.create_task(statuses.run())
-        try:
+        async with beside(statuses.run()):
             yield statuses
-        finally:
-            task.cancel()
-            await asyncio.wait((task,))
 
 
 @pytest.fixture

@@ -1,13 +1,13 @@
 """Calls as a runtime makes them, an agent that answers, and what it left on the disk."""
 
-import asyncio
 import json
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 from kube_rdma.adapters.cni.shim_files import AskingPods, ClaimedNamespaces
 from kube_rdma.adapters.cni.socket import CniSocket
 from kube_rdma.attach.rules.conflist import ENTRY
 from kube_rdma.model.attach.cni import ANNOTATIONS
+from tests.kit.beside import beside
 
 NETNS = "/proc/self/ns/net"
 PREVIOUS = {
@@ -41,14 +41,11 @@ def chained(annotations, **changes):
 
 @asynccontextmanager
 async def serving(root, handler):
-    async with CniSocket(root / "run/kube-rdma/agent.sock", handler) as server:
-        task = asyncio.create_task(server.serve())
-        try:
-            yield
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+    async with (
+        CniSocket(root / "run/kube-rdma/agent.sock", handler) as server,
+        beside(server.serve()),
+    ):
+        yield
 
 
 def asking(root):

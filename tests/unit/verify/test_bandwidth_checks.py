@@ -1,7 +1,6 @@
 """BandwidthChecks on an API server in memory, in whose pods perftest runs."""
 
 import asyncio
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -20,6 +19,7 @@ from kube_rdma.verify.pairs import GRACE, Pacing
 from kube_rdma.verify.rules.copies import CHECK_LABEL
 from kube_rdma.verify.rules.pairs import AGAIN
 from kube_rdma_testing.perftest import Deadlines, KubeletLine, PerftestCluster
+from tests.kit.beside import beside
 from tests.unit.agent.world import until
 
 EAGER = RequestTiming(pause=lambda _: 0.0)
@@ -77,20 +77,13 @@ class CheckWorld:
     def copies(self):
         return [name for name in self.pods.pods if name.startswith("kube-rdma-verify")]
 
-    @asynccontextmanager
-    async def running(self):
+    def running(self):
         cluster = Cluster(self.line, EAGER)
         events = Events(cluster, "controller")
         pacing = Pacing(limit=self.deadlines, clock=self.clock)
         timing = CheckTiming(again=0.01, pause=lambda _: 0.0, now=lambda: self.now, pacing=pacing)
         checks = BandwidthChecks(cluster, events, timing)
-        tasks = [asyncio.create_task(each.run()) for each in (events, checks)]
-        try:
-            yield
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
+        return beside(events.run(), checks.run())
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Events while the API server is away, and how much of them is kept."""
 
 import asyncio
-from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -11,6 +10,7 @@ from kube_rdma.adapters.cluster.events import CAPACITY, About, Events
 from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma_testing.recording import recorded
 from tests.kit.api_server import QUICK
+from tests.kit.beside import beside
 
 NODE = About("Node", "node-1", uid="u")
 
@@ -40,13 +40,8 @@ def events(line, clock):
     return Events(Cluster(line, QUICK), "node-1", now=clock, pause=lambda _: 0.0)
 
 
-@asynccontextmanager
-async def running(events):
-    task = asyncio.create_task(events.run())
-    yield
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
+def running(events):
+    return beside(events.run())
 
 
 def notes(server):

@@ -28,6 +28,7 @@ from kube_rdma.adapters.cni.socket import (
 from kube_rdma.model.attach.cni import CniResult, LinkRoute, Verb
 from kube_rdma_testing.cni.shim import FakeShim
 from kube_rdma_testing.recording import recorded
+from tests.kit.beside import beside
 
 # Not the checkout's own Python: that may lie below a home that only root may enter.
 PYTHON = Path(sys.executable).resolve()
@@ -51,14 +52,8 @@ def path(root):
 
 @asynccontextmanager
 async def serving(root, handler, limits=None):
-    async with CniSocket(path(root), handler, limits=limits) as server:
-        task = asyncio.create_task(server.serve())
-        try:
-            yield server
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+    async with CniSocket(path(root), handler, limits=limits) as server, beside(server.serve()):
+        yield server
 
 
 class Gate:

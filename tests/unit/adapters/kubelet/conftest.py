@@ -1,7 +1,6 @@
 """Offers to tell, answers to give, a plugin that runs for the length of a test, and its log."""
 
-import asyncio
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -10,6 +9,7 @@ from kube_base.frozen import replace
 from kube_rdma.adapters.kubelet.device_plugin import DevicePlugin, PluginHandlers
 from kube_rdma.model.pools import Grant, Offer, Share
 from kube_rdma_testing.recording import recorded
+from tests.kit.beside import beside
 
 PATHS = ("/dev/infiniband/rdma_cm", "/dev/infiniband/uverbs0")
 
@@ -52,13 +52,8 @@ class Desk:
 
 @asynccontextmanager
 async def run(plugin):
-    task = asyncio.create_task(plugin.run())
-    try:
+    async with beside(plugin.run()):
         yield plugin
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 def running(directory, offer, answers=None, kind=DevicePlugin):

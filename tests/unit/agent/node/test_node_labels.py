@@ -1,7 +1,6 @@
 """The labels of a node: as its cards are, one patch for each change, none of others touched."""
 
-import asyncio
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 import msgspec
 import pytest
@@ -18,6 +17,7 @@ from kube_rdma.install.installation import objects
 from kube_rdma.pools.rules import labels as table
 from kube_rdma.pools.rules.labels import NFD_LIST, HostRelease
 from kube_rdma.reports.node_keeper import WritePace
+from tests.kit.beside import beside
 from tests.unit.agent.world import LABEL, NODE_NAME, VKE, World, hard_card, until
 
 CARDS = [hard_card(n) for n in range(4)]
@@ -82,17 +82,10 @@ def world(tmp_path_factory):
     return world
 
 
-@asynccontextmanager
-async def alone(world, labels):
+def alone(world, labels):
     cluster = Cluster(world.server.line())
     events = NodeEvents(cluster, NODE_NAME, Events(cluster, NODE_NAME))
-    task = asyncio.create_task(run_labeller(LabelSources(world.kernel, events, labels)))
-    try:
-        yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+    return beside(run_labeller(LabelSources(world.kernel, events, labels)))
 
 
 @asynccontextmanager

@@ -1,7 +1,6 @@
 """When an agent says that its node is ready: by the kubelet, by the CNI side, by its disk."""
 
 import asyncio
-from contextlib import asynccontextmanager, suppress
 from typing import ClassVar
 
 import pytest
@@ -14,6 +13,7 @@ from kube_rdma.pools.kind import NODE_POLICY
 from kube_rdma.pools.servers import ResourceServers
 from kube_rdma_testing.cluster.server import FakeServer
 from kube_rdma_testing.kubelet.kubelet import FakeKubelet
+from tests.kit.beside import beside
 from tests.unit.agent.conftest import Node, card, serving
 from tests.unit.agent.node.test_policies import PolicyWorld
 from tests.unit.agent.world import hard_card, until
@@ -29,15 +29,8 @@ def ready(tmp_path):
     return ReadyFile(path)
 
 
-@asynccontextmanager
-async def telling(ready, *waits):
-    task = asyncio.create_task(ready.run(*waits))
-    try:
-        yield task
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+def telling(ready, *waits):
+    return beside(ready.run(*waits))
 
 
 class Waits:

@@ -1,7 +1,6 @@
 """Beside a Cilium that keeps everybody out of the folder, and beside one that does not."""
 
-import asyncio
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 import pytest
 from hypothesis import given
@@ -12,6 +11,7 @@ from kube_rdma.adapters.cni.conf.folder import FolderTiming, Writes
 from kube_rdma.attach.rules.conflist import ENOUGH, shut_out
 from kube_rdma.model.attach.cni import PLUGIN, SET_ASIDE, ConfPlan, UndoneWrites, Wiring
 from kube_rdma_testing.cni.cilium import FILE, LIST, FakeCilium
+from tests.kit.beside import beside
 from tests.unit.adapters.cni.conf.host import Host
 
 QUICK = FolderTiming(settle=0.0, first=0.1, calm=600.0, proof=0.1, look=0.05)
@@ -28,13 +28,8 @@ def host(tmp_path):
 
 @asynccontextmanager
 async def running(cilium):
-    task = asyncio.create_task(cilium.run())
-    try:
+    async with beside(cilium.run()):
         yield cilium
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 def errors(host):
