@@ -9,6 +9,9 @@ from contextlib import contextmanager
 from ipaddress import IPv6Address
 from itertools import count
 
+import pytest
+
+from kube_base.errors import Refused
 from kube_base.frozen import replace
 from kube_rdma.adapters.cni.plugins import Plugins
 from kube_rdma.adapters.journal.codec import ATTACHMENTS
@@ -405,6 +408,22 @@ class World:
         }
         functions = {one.name: dict(one.functions) for one in kernel.within(kernel.node)}
         return links, devices, tuple(kernel.node.routes), tuple(kernel.node.rules), functions
+
+    async def refuses(self, number, words, error=Refused):
+        """Assert that an ADD is refused with these words, and leaves no trace."""
+        with pytest.raises(error, match=words):
+            await self.add(number)
+        self.nothing_left(number)
+
+    async def goes(self, number):
+        """Assert that a DEL takes all of it back."""
+        await self.delete(number)
+        self.nothing_left(number)
+
+    async def holds_and_goes(self, number):
+        """Assert that CHECK finds nothing wrong, and that a DEL takes all of it back."""
+        await self.check(number)
+        await self.goes(number)
 
     def nothing_left(self, number=None):
         """Assert that no trace of an attachment is anywhere, sandbox `number` included."""

@@ -278,9 +278,7 @@ async def test_after_a_crash_in_add_the_pod_comes_up_in_a_new_sandbox(made, acts
         before = world.inside(new), world.on_node(), dict(world.held), dict(world.bound)
         await world.delete(1)
         assert (world.inside(new), world.on_node(), world.held, world.bound) == before
-        await world.check(new)
-        await world.delete(new)
-        world.nothing_left(new)
+        await world.holds_and_goes(new)
 
     await after_each_death(made, acts, nothing, add, then)
 
@@ -293,8 +291,7 @@ async def test_after_a_crash_in_add_the_same_add_succeeds(made, acts):
         await world.add(1)
         await world.check(1)
         assert set(world.held) == set(world.bound) == {container(1)}
-        await world.delete(1)
-        world.nothing_left(1)
+        await world.goes(1)
 
     await after_each_death(made, acts, nothing, add, then)
 
@@ -305,8 +302,7 @@ async def test_after_a_crash_in_del_the_next_del_ends_it(made, acts):
     async def then(world):
         world.start()
         await world.calls.pipeline.recover()
-        await world.delete(1)
-        world.nothing_left(1)
+        await world.goes(1)
 
     await after_each_death(made, acts, attached, delete, then)
 
@@ -359,9 +355,7 @@ async def test_a_late_del_leaves_the_next_sandbox_alone(plan, tmp_path):
     await world.delete(1)
     assert (world.inside(new), world.on_node()) == (before, world.before)
     assert set(world.held) == set(world.bound) == {container(new)}
-    await world.check(new)
-    await world.delete(new)
-    world.nothing_left(new)
+    await world.holds_and_goes(new)
 
 
 async def test_a_late_del_knows_a_namespace_by_its_inode(tmp_path):
@@ -391,9 +385,7 @@ async def test_a_card_waits_for_the_del_of_the_sandbox_that_had_it(plan, tmp_pat
     await world.delete(1)
     world.nothing_left(new)
     await world.add(new)
-    await world.check(new)
-    await world.delete(new)
-    world.nothing_left(new)
+    await world.holds_and_goes(new)
 
 
 async def test_an_answered_add_outlives_the_agent(made):
@@ -414,8 +406,7 @@ async def test_del_needs_no_api_server(made):
     world.sandbox()
     await world.add(1)
     world.node.failing = Unavailable("The API server does not answer.")
-    await world.delete(1)
-    world.nothing_left(1)
+    await world.goes(1)
 
 
 async def test_a_full_disk_means_no_networks(made):

@@ -95,8 +95,7 @@ async def test_a_function_that_cannot_leave_the_pod_keeps_its_vlan(tmp_path):
     assert above.functions[0].vlan == 7
     assert world.held
     world.kernel.remove(another)
-    await world.delete(1)
-    world.nothing_left(1)
+    await world.goes(1)
 
 
 async def test_a_refusal_waits_for_the_record_that_is_on_its_way(tmp_path):

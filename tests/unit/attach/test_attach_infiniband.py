@@ -42,9 +42,7 @@ async def test_a_function_has_the_guid_that_its_pod_asks_for(tmp_path, exclusive
     (device,) = world.kernel.rdma
     assert (device.guid, device.on.name, device.on.mac[-23:]) == (GUID, "net1", GUID)
     assert (device.space is world.kernel.node) is not exclusive
-    await world.check(1)
-    await world.delete(1)
-    world.nothing_left(1)
+    await world.holds_and_goes(1)
 
 
 async def test_the_container_gets_the_device_as_it_is_called_now(tmp_path):
@@ -63,9 +61,7 @@ async def test_a_container_that_has_its_device_already_gets_no_new_guid(tmp_path
     """It would keep the device node of before; the function's own GUID changes nothing."""
     world, _ = made(tmp_path)
     world.node.shares = (share(VIRTUAL, Mode.SRIOV, early=True),)
-    with pytest.raises(Refused, match="Write attach: auto into its pool in a NodePolicy"):
-        await world.add(1)
-    world.nothing_left(1)
+    await world.refuses(1, "Write attach: auto into its pool in a NodePolicy")
     world.ask("net")
     await world.add(1)
     await world.check(1)
@@ -88,16 +84,13 @@ async def test_a_partition_is_the_pod_s_interface(tmp_path):
     await world.add(1)
     links, *_ = world.inside(1)
     assert set(links) == {"lo", "eth0", "ib1", "net1"}
-    await world.delete(1)
-    world.nothing_left(1)
+    await world.goes(1)
 
 
 async def test_a_partition_that_the_fabric_has_not_given_is_refused(tmp_path):
     """And the function gets back what it had."""
     world, _ = made(tmp_path, pkey="0x8013")
-    with pytest.raises(Refused, match=r"not in the partition 0x0013: its table has 0xffff, 0x8012"):
-        await world.add(1)
-    world.nothing_left(1)
+    await world.refuses(1, r"not in the partition 0x0013: its table has 0xffff, 0x8012")
 
 
 async def test_one_guid_is_not_given_to_two_pods_at_once(tmp_path):

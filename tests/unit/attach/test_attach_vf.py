@@ -30,17 +30,14 @@ async def test_a_function_is_set_up_as_the_network_says(tmp_path):
     assert above.functions == {0: wanted}
     links, *_ = world.inside(1)
     assert links["net1"][0] == MAC
-    await world.delete(1)
-    world.nothing_left(1)
+    await world.goes(1)
 
 
 async def test_a_setting_that_the_card_has_not_leaves_nothing_behind(tmp_path):
     """What was set before it is set back, addresses are given back."""
     world, above = made(tmp_path, link_state="enable", **FIELDS)
     above.cannot = frozenset({"link_state"})
-    with pytest.raises(Refused, match="pf10 takes no link state enable for its virtual functions"):
-        await world.add(1)
-    world.nothing_left(1)
+    await world.refuses(1, "pf10 takes no link state enable for its virtual functions")
 
 
 def by_address(folder):
@@ -56,9 +53,7 @@ async def test_a_function_of_a_pool_is_for_pods_with_a_share_of_it(tmp_path):
     world.ask("own")
     world.sandbox()
     held, world.node.shares = world.node.shares, ()
-    with pytest.raises(Refused, match="device: ens0f0 belongs to rdma/hca, and the pod holds no"):
-        await world.add(1)
-    world.nothing_left(1)
+    await world.refuses(1, "device: ens0f0 belongs to rdma/hca, and the pod holds no")
     world.node.shares = held
     await world.add(1)
     await world.check(1)

@@ -44,9 +44,7 @@ async def test_another_ipam_plugin_gives_the_addresses_of_kube_rdma_s_interface(
 async def test_the_plugin_is_told_what_a_main_plugin_would_tell_it(world):
     """The whole configuration at ADD; at CHECK and DEL the interface's result besides."""
     await world.add(1)
-    await world.check(1)
-    await world.delete(1)
-    world.nothing_left(1)
+    await world.holds_and_goes(1)
     (first, conf), (asked, _), (last, again) = world.site.calls
     assert [one["CNI_COMMAND"] for one in (first, asked, last)] == ["ADD", "CHECK", "DEL"]
     netns = str(world.folder / "netns-1")
@@ -63,8 +61,7 @@ async def test_a_whole_card_goes_to_the_plugin_by_its_address(tmp_path):
     world = node(tmp_path / "w", "host-device", Mode.EXCLUSIVE)
     await world.add(1)
     assert world.site.calls[0][1]["deviceID"] == "0000:10:00.1"
-    await world.delete(1)
-    world.nothing_left(1)
+    await world.goes(1)
 
 
 async def test_an_address_that_the_pod_asks_for_goes_to_a_plugin_that_takes_it(tmp_path):
@@ -82,8 +79,7 @@ async def test_a_plugin_that_fails_leaves_no_link(world):
         await world.add(1)
     assert set(world.inside(1)[0]) == {"lo", "eth0"}
     world.site.failing = None
-    await world.delete(1)
-    world.nothing_left(1)
+    await world.goes(1)
 
 
 @pytest.mark.parametrize(
@@ -104,9 +100,7 @@ async def test_an_answer_that_gives_no_address_is_a_failure(world, answer, sente
         return ProcessOutcome(0, answer) if environment["CNI_COMMAND"] == "ADD" else outcome
 
     world.host.plugins["site-ipam"] = mumbling
-    with pytest.raises(Unavailable, match=sentence):
-        await world.add(1)
-    world.nothing_left(1)
+    await world.refuses(1, sentence, Unavailable)
 
 
 async def test_the_plugin_s_address_is_released_although_the_agent_died_before_its_answer(world):
@@ -131,8 +125,7 @@ async def test_a_plugin_that_cannot_release_holds_up_no_card(tmp_path):
         await world.delete(1)
     assert world.on_node() == world.before
     world.site.failing = None
-    await world.delete(1)
-    world.nothing_left(1)
+    await world.goes(1)
 
 
 async def test_behind_a_meta_plugin_the_result_has_the_plugin_s_addresses(tmp_path):

@@ -4,7 +4,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from kube_base.errors import Broken, Refused, Unavailable
+from kube_base.errors import Broken, Unavailable
 from kube_base.frozen import replace
 from kube_rdma.model.attach.cni import Call, CniResult, Verb
 from kube_rdma.model.pools import Mode
@@ -78,9 +78,7 @@ async def test_a_whole_card_goes_into_the_pod_and_comes_back(tmp_path):
     assert "ens0f0" not in world.on_node()[0]
     mac, mtu, up, kind, _ = world.inside(1)[0]["fabric"]
     assert (mac, mtu, up, kind) == ("02:00:00:00:00:10", 9000, True, "")
-    await world.check(1)
-    await world.delete(1)
-    world.nothing_left(1)
+    await world.holds_and_goes(1)
 
 
 @pytest.mark.parametrize(
@@ -97,9 +95,7 @@ async def test_a_whole_card_goes_into_the_pod_and_comes_back(tmp_path):
 async def test_what_cannot_be_made_is_refused_with_nothing_left(world, asks, sentence):
     """The kubelet shows the sentence in the pod's event."""
     world.ask(asks)
-    with pytest.raises(Refused, match=sentence):
-        await world.add(1)
-    world.nothing_left(1)
+    await world.refuses(1, sentence)
     assert world.node.told == {}
 
 
@@ -123,9 +119,7 @@ async def test_a_pod_s_word_takes_no_interface_of_the_node(tmp_path, network, de
     world.kernel.add_link("ens1f0", mac="02:00:00:00:09:03", pci="0000:99:00.0", up=True)
     world.before = world.on_node()
     world.ask(f'[{{"name": "net", "deviceID": "{device}", "ips": ["10.200.0.66/24"]}}]')
-    with pytest.raises(Refused, match="deviceID"):
-        await world.add(1)
-    world.nothing_left(1)
+    await world.refuses(1, "deviceID")
 
 
 @pytest.mark.parametrize("everybodys", [(), ("shared",)])
@@ -140,13 +134,10 @@ async def test_a_network_of_another_namespace_is_refused_where_namespaces_are_ap
     refused = ["team-b/rdma", "rdma,team-b/nothing@net7", *([] if everybodys else ["shared/rdma"])]
     for asks in refused:
         world.ask(asks)
-        with pytest.raises(Refused, match="and this pod is of namespace default"):
-            await world.add(1)
-        world.nothing_left(1)
+        await world.refuses(1, "and this pod is of namespace default")
     world.ask("default/rdma,shared/rdma" if everybodys else "rdma")
     await world.add(1)
-    await world.delete(1)
-    world.nothing_left(1)
+    await world.goes(1)
 
 
 async def test_an_address_that_somebody_has_is_refused_with_nothing_left(world):
@@ -158,9 +149,7 @@ async def test_an_address_that_somebody_has_is_refused_with_nothing_left(world):
     assert world.held == {container(1): {str(taken)}}
     await world.delete(1)
     world.node.pools = {name: replace(one, probe=True) for name, one in world.node.pools.items()}
-    with pytest.raises(Refused, match=f"{taken} is in use already: 02:00:00:00:00:99 answers"):
-        await world.add(1)
-    world.nothing_left(1)
+    await world.refuses(1, f"{taken} is in use already: 02:00:00:00:00:99 answers")
 
 
 async def test_the_reason_of_an_add_is_told_and_not_that_of_its_clean_up(world):
@@ -174,8 +163,7 @@ async def test_the_reason_of_an_add_is_told_and_not_that_of_its_clean_up(world):
     with pytest.raises(Unavailable, match="API server"):
         await world.add(1)
     world.giver.failing = None
-    await world.delete(1)
-    world.nothing_left(1)
+    await world.goes(1)
 
 
 async def test_an_add_after_one_that_could_not_be_ended_begins_anew(world):
@@ -192,9 +180,7 @@ async def test_an_add_after_one_that_could_not_be_ended_begins_anew(world):
     assert "net1" not in world.inside(1)[0]
     world.giver.failing, world.node.before_telling = None, lambda: None
     await world.add(1)
-    await world.check(1)
-    await world.delete(1)
-    world.nothing_left(1)
+    await world.holds_and_goes(1)
 
 
 async def test_an_add_that_is_repeated_changes_nothing(world):

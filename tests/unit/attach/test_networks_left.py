@@ -68,9 +68,7 @@ async def test_a_block_names_no_configuration_of_the_node_where_namespaces_are_a
 ):
     world = tenant(tmp_path, everybodys, block("mgmt", "10.66.0.66/24"))
     sentence = "there is no network mgmt: known are rdma, and no .* or have the administrator lend"
-    with pytest.raises(Refused, match=sentence):
-        await world.add(1)
-    world.nothing_left(1)
+    await world.refuses(1, sentence)
     world.node.networks["default/mgmt"] = (RESOURCE, STORAGE)
     with pytest.raises(Refused, match="1 block for rdma/hca, and the containers of the pod hold 0"):
         await world.add(1)  # the definition counts, not the node's
@@ -84,9 +82,7 @@ async def test_a_pod_takes_no_address_of_a_pool_for_others(tmp_path, everybodys,
     world = tenant(tmp_path, everybodys, block("rdma", address), shares=shares)
     world.node.pools = {TEAM_A.name: TEAM_A}
     sentence = "is of IPPool team-a, which is for pods of team-a, and this pod is of namespace def"
-    with pytest.raises(Refused, match=rf"deviceConf\.ips: {address[:-3]} {sentence}"):
-        await world.add(1)
-    world.nothing_left(1)
+    await world.refuses(1, rf"deviceConf\.ips: {address[:-3]} {sentence}")
     world.node.pools = {TEAM_A.name: replace(TEAM_A, namespaces=("default",))}
     await world.add(1)
 
@@ -113,9 +109,7 @@ async def test_an_entry_takes_no_address_of_a_pool_for_others(tmp_path, entry, k
     world.sandbox()
     world.node.pools = {TEAM_A.name: TEAM_A}
     world.ask(json.dumps([{"name": "lan", **entry}]))
-    with pytest.raises(Refused, match="IPPool team-a, which is for pods of team-a"):
-        await world.add(1)
-    world.nothing_left(1)
+    await world.refuses(1, "IPPool team-a, which is for pods of team-a")
 
 
 async def test_a_pool_for_others_gives_nothing_whatever_network_names_it(tmp_path):
@@ -125,9 +119,7 @@ async def test_a_pool_for_others_gives_nothing_whatever_network_names_it(tmp_pat
     world.giver = FakeAddresses([TEAM_A])
     world.node.pools = {TEAM_A.name: TEAM_A}
     world.start()
-    with pytest.raises(Refused, match="IPPool team-a is for pods of team-a"):
-        await world.add(1)
-    world.nothing_left(1)
+    await world.refuses(1, "IPPool team-a is for pods of team-a")
 
 
 @pytest.mark.parametrize("everybodys", [(), ("team-b",), None])

@@ -28,9 +28,7 @@ async def test_another_plugin_makes_what_is_not_ours(world):
     world.ask("rdma,other")
     await world.add(1)
     assert world.inside(1)[0]["net2"][3] == "veth"
-    await world.check(1)
-    await world.delete(1)
-    world.nothing_left(1)
+    await world.holds_and_goes(1)
     (first, _), (asked, answered), (last, again) = world.veths.calls
     netns = str(world.folder / "netns-1")
     assert [one["CNI_COMMAND"] for one in (first, asked, last)] == ["ADD", "CHECK", "DEL"]
@@ -67,8 +65,7 @@ async def test_a_plugin_that_fails_takes_all_back(world):
         await world.add(1)
     assert "net1" not in world.inside(1)[0]
     world.veths.failing = None
-    await world.delete(1)
-    world.nothing_left(1)
+    await world.goes(1)
 
 
 async def test_a_plugin_that_cannot_be_run_holds_no_pod(world):
@@ -78,8 +75,7 @@ async def test_a_plugin_that_cannot_be_run_holds_no_pod(world):
     with pytest.raises(Refused, match=r"bridge cannot be run below /host: .*SYS_CHROOT"):
         await world.add(1)
     assert world.attachments.by_key == {}
-    await world.delete(1)
-    world.nothing_left(1)
+    await world.goes(1)
 
 
 async def test_a_plugin_that_cannot_end_holds_up_no_card(tmp_path):
@@ -92,8 +88,7 @@ async def test_a_plugin_that_cannot_end_holds_up_no_card(tmp_path):
         await world.delete(1)
     assert world.on_node() == world.before
     world.veths.failing = None
-    await world.delete(1)
-    world.nothing_left(1)
+    await world.goes(1)
 
 
 async def test_check_finds_an_interface_that_somebody_removed(world):

@@ -92,9 +92,7 @@ async def test_the_block_that_people_repeat(tmp_path, mode, count):
     assert [(rule.table, rule.priority) for rule in rules] == [
         (100 + n, 20000) for n in range(1, count + 1)
     ]
-    await world.check(1)
-    await world.delete(1)
-    world.nothing_left(1)
+    await world.holds_and_goes(1)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -102,15 +100,12 @@ async def test_without_any_pool_an_interface_has_the_address_of_its_entry(tmp_pa
     """One without any is refused: its card would have no GID."""
     world = node(tmp_path, 1, mode)
     ask(world, RDMA)
-    with pytest.raises(Refused, match="no IPPool rdma is there to give eth1 an address"):
-        await world.add(1)
-    world.nothing_left(1)
+    await world.refuses(1, "no IPPool rdma is there to give eth1 an address")
     ask(world, WITH_ADDRESS)
     await world.add(1)
     assert world.inside(1)[0]["eth1"][4] == ((ip_address("10.9.0.9"), 24),)
     assert len(world.bound) == 1
-    await world.delete(1)
-    world.nothing_left(1)
+    await world.goes(1)
 
 
 async def test_a_whole_card_takes_its_addresses_along_and_back(tmp_path):
@@ -125,9 +120,7 @@ async def test_a_whole_card_takes_its_addresses_along_and_back(tmp_path):
             ((ip_address("10.9.0.7"), 24),),
             ((ip_address("10.9.1.7"), 24),),
         ]
-        await world.check(number)
-        await world.delete(number)
-        world.nothing_left(number)
+        await world.holds_and_goes(number)
 
 
 async def test_a_card_that_the_pool_has_no_range_for_takes_its_own_address_along(tmp_path):
@@ -142,9 +135,7 @@ async def test_a_card_that_the_pool_has_no_range_for_takes_its_own_address_along
     (first,), (second,) = links["eth1"][4], links["eth2"][4]
     assert first[0] in whole.subnet
     assert second == (ip_address("10.9.8.7"), 24)
-    await world.check(1)
-    await world.delete(1)
-    world.nothing_left(1)
+    await world.holds_and_goes(1)
 
 
 async def test_a_shared_card_that_the_pool_has_no_range_for_is_refused(tmp_path):
@@ -154,9 +145,7 @@ async def test_a_shared_card_that_the_pool_has_no_range_for_is_refused(tmp_path)
     with_pool(world, replace(POOL, ranges=(replace(whole, rail=0),)))
     on_cards(world, "10.9.7.7/24", "10.9.8.7/24")
     ask(world, RDMA, RDMA)
-    with pytest.raises(Refused, match="IPPool rdma has no range for rail 1"):
-        await world.add(1)
-    world.nothing_left(1)
+    await world.refuses(1, "IPPool rdma has no range for rail 1")
 
 
 async def test_addresses_come_back_when_the_namespace_went_first(tmp_path):
@@ -182,8 +171,7 @@ async def test_the_configuration_of_the_node_comes_first(tmp_path):
     assert links["eth1"][3:] == ("", ((ip_address("10.9.0.7"), 24),))
     main = {(str(route.to), str(route.via)) for route in routes if route.table is None}
     assert ("0.0.0.0/0", "10.9.0.1") in main
-    await world.delete(1)
-    world.nothing_left(1)
+    await world.goes(1)
 
 
 @pytest.mark.parametrize("space", ["default", "kube-system"])
@@ -243,9 +231,7 @@ async def test_what_cannot_be_made_is_refused_with_nothing_left(tmp_path, blocks
     lan = ConfFile("30-lan.conflist", '{"name": "lan", "plugins": [{"type": "bridge"}]}')
     world.node.confs = (*world.node.confs, lan)
     ask(world, *blocks)
-    with pytest.raises(Refused, match=sentence):
-        await world.add(1)
-    world.nothing_left(1)
+    await world.refuses(1, sentence)
     assert world.node.told == {}
 
 
@@ -273,8 +259,7 @@ async def test_a_pod_is_tried_again_until_its_blocks_are_written(tmp_path):
         await world.add(1)
     ask(world, {**RDMA, "name": "a", "namespace": "b"})
     await world.add(1)
-    await world.delete(1)
-    world.nothing_left(1)
+    await world.goes(1)
 
 
 def real(confs=(), kinds=(IP_POOL, POD_KIND)):

@@ -100,9 +100,7 @@ async def test_each_pod_has_a_function_with_a_guid_of_its_own(tmp_path):
         assert told["rdmaDevice"] == "mlx5_0"
         above = world.kernel.named(world.kernel.node, "pf10")
         assert above.functions[0].link_state == "enable"
-        await world.check(1)
-        await world.delete(1)
-        world.nothing_left(1)
+        await world.holds_and_goes(1)
         seen.add(guid)
     assert len(seen) == len(PODS)
 

@@ -121,8 +121,7 @@ async def test_a_sandbox_that_never_saw_our_add_gets_its_network_late(node):
     await node.world.check(number)
     await node.rounds(3)
     assert node.events == ["NetworksAttachedLate"]
-    await node.world.delete(number)
-    node.world.nothing_left(number)
+    await node.world.goes(number)
 
 
 async def test_an_add_that_comes_all_the_same_finds_its_work_done(node):
@@ -131,9 +130,7 @@ async def test_an_add_that_comes_all_the_same_finds_its_work_done(node):
     await node.rounds(1)
     node.time += GRACE
     await asyncio.gather(node.sandboxes.round(), node.world.add(number))
-    await node.world.check(number)
-    await node.world.delete(number)
-    node.world.nothing_left(number)
+    await node.world.holds_and_goes(number)
 
 
 async def test_a_del_waits_for_a_late_attach(node):
@@ -158,8 +155,7 @@ async def test_for_a_running_pod_whose_networks_are_refused_a_restart_is_asked(n
     assert "there is no network default/rdm" in node.wanted[POD.name]
     assert set(node.events) == {"NetworksMissing"}
     assert "without a controller, delete it" in node.told[-1][2]
-    await node.world.delete(number)
-    node.world.nothing_left(number)
+    await node.world.goes(number)
 
 
 async def test_a_pod_that_is_healed_after_all_needs_no_restart(node):

@@ -77,22 +77,16 @@ class TestAnAdd:
     async def test_what_cannot_be_held_is_refused_and_leaves_nothing(self, world):
         world.limits = ShareLimits(None, pools)
         world.start()
-        with pytest.raises(Refused, match=r"Install kube-rdma with agent\.shareLimits=true"):
-            await world.add(1)
-        world.nothing_left(1)
+        await world.refuses(1, r"Install kube-rdma with agent\.shareLimits=true")
 
     async def test_a_node_of_cgroup_v1_refuses_it(self, world):
         world.limits = ShareLimits(RdmaGroups(FakeCgroups(v1=True)), pools)
         world.start()
-        with pytest.raises(Refused, match="this node has cgroup v1"):
-            await world.add(1)
-        world.nothing_left(1)
+        await world.refuses(1, "this node has cgroup v1")
 
     async def test_a_pod_without_a_group_does_not_start(self, world, files):
         files.end(GROUP)
-        with pytest.raises(Unavailable, match="no control group of the pod"):
-            await world.add(1)
-        world.nothing_left(1)
+        await world.refuses(1, "no control group of the pod", Unavailable)
 
     async def test_a_pod_that_asks_for_no_network_is_held_by_its_claims(self, world, files):
         """The kubelet prepares a claim once, so that of its second pod is heard of here first."""

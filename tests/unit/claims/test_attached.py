@@ -126,8 +126,7 @@ async def test_a_pod_by_a_claim_has_what_a_pod_by_a_share_has(tmp_path, kind):
     (entry,) = by_claim.node.told["kube-rdma.io/network-status"]
     door = f"/dev/infiniband/{entry['rdmaDevice']}"  # a soft device is the pod's own
     assert set(made.char_paths) == {door, "/dev/infiniband/rdma_cm"}
-    await by_claim.delete(1)
-    by_claim.nothing_left(1)
+    await by_claim.goes(1)
     await claims.unprepare(CLAIM)
     assert not list((tmp_path / "cdi").iterdir())
 

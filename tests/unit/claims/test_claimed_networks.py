@@ -66,8 +66,7 @@ async def test_it_is_what_the_annotation_would_have_made(tmp_path):
     assert await by_share.add(1) == await world.add(1)
     assert by_share.inside(1) == world.inside(1)
     assert by_share.node.told == world.node.told
-    await world.delete(1)
-    world.nothing_left(1)
+    await world.goes(1)
 
 
 async def test_the_runtimes_word_that_a_pod_asks_for_nothing_is_no_end(tmp_path):
@@ -111,15 +110,12 @@ async def test_parameters_without_a_network_make_one(tmp_path):
     (mine,) = told(world).values()
     assert mine["name"] == "default/train-0-nic:nic"
     assert world.inside(1)[0]["net1"][0] == MAC
-    await world.delete(1)
-    world.nothing_left(1)
+    await world.goes(1)
 
 
 async def test_a_claim_takes_no_card_that_others_share(tmp_path):
     world = await by_claim(tmp_path, said(type="host-device"))
-    with pytest.raises(Refused, match="cannot move into one pod: other pods share its card"):
-        await world.add(1)
-    world.nothing_left(1)
+    await world.refuses(1, "cannot move into one pod: other pods share its card")
 
 
 async def test_a_pool_gives_a_claim_the_address_that_it_wants(tmp_path):
@@ -145,9 +141,7 @@ async def test_an_address_of_a_pool_for_others_is_refused(tmp_path, configs, net
     sentence = (
         r"IPPool team-a(, which)? is for pods of team-a, and this pod is of namespace default"
     )
-    with pytest.raises(Refused, match=sentence):
-        await world.add(1)
-    world.nothing_left(1)
+    await world.refuses(1, sentence)
 
 
 async def test_an_annotation_says_nothing_of_an_interface_that_a_claim_alone_makes(tmp_path):
@@ -155,9 +149,7 @@ async def test_an_annotation_says_nothing_of_an_interface_that_a_claim_alone_mak
     world = await by_claim(tmp_path, said(type="macvlan"))
     for name in ("train-0-nic.nic", "train-0-nic:nic"):
         world.ask(json.dumps([{"name": name, "ips": ["10.20.0.5/24"], "mac": MAC}]))
-        with pytest.raises(Refused, match=r"there is no network|is not the name of an object"):
-            await world.add(1)
-        world.nothing_left(1)
+        await world.refuses(1, r"there is no network|is not the name of an object")
 
 
 @pytest.mark.parametrize(
@@ -188,8 +180,7 @@ async def test_two_pods_of_a_claim_do_not_get_one_address(tmp_path, configs, tak
     assert "is taken, default/train-0" in str(refused)
     await world.delete(first)
     await world.add(second)
-    await world.delete(second)
-    world.nothing_left(second)
+    await world.goes(second)
 
 
 async def test_two_pods_of_a_claim_do_not_get_one_address_of_a_pool(tmp_path):
@@ -220,9 +211,7 @@ async def test_a_network_for_other_shares_is_refused_with_the_way_out(tmp_path):
         r"claim default/train-0-nic: request nic \(default/net\): network: the network is for "
         r"shares of rdma/other, and the claim's device is of rdma/hca\. Name a network of rdma/hca"
     )
-    with pytest.raises(Refused, match=sentence):
-        await world.add(1)
-    world.nothing_left(1)
+    await world.refuses(1, sentence)
 
 
 async def test_a_network_that_is_nowhere_names_the_claim(tmp_path):
@@ -253,8 +242,7 @@ async def test_an_add_that_was_killed_leaves_nothing(tmp_path):
         world.start()
         if killed:
             await world.calls.pipeline.recover()
-        await world.delete(1)
-        world.nothing_left(1)
+        await world.goes(1)
         if not killed:
             break
     assert at > 8
