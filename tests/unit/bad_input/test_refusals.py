@@ -11,6 +11,7 @@ import pytest
 from kube_base.errors import Refused
 from kube_rdma.lib.text.document import unreadable
 from kube_rdma.pools.config import parse_config
+from tests.kit.refusals import assert_written_down, refusal
 from tests.unit.bad_input.bad_dialects import DIALECTS
 from tests.unit.bad_input.bad_documents import DOCUMENTS as TEXTS
 from tests.unit.bad_input.bad_ip import IP, load
@@ -26,20 +27,14 @@ OPENING = {
 }
 
 
-def refusal(data):
-    with pytest.raises(Refused) as caught:
-        parse_config(data, "config.json")
-    return caught.value
+def refused(data):
+    return refusal(parse_config, data, "config.json")
 
 
 def refusal_named(name):
     if name in OPENING:
         return unreadable("/config", OPENING[name])
-    if name in IP:
-        with pytest.raises(Refused) as caught:
-            load(name, "config.json")
-        return caught.value
-    return refusal(DOCUMENTS[name])
+    return refusal(load, name, "config.json") if name in IP else refused(DOCUMENTS[name])
 
 
 def faults_of(error):
@@ -49,9 +44,7 @@ def faults_of(error):
 
 
 def test_every_sentence_is_written_down():
-    """To accept a change of words, copy the shown text into refusals.txt."""
-    said = "\n".join(f"# {name}\n{refusal_named(name)}\n" for name in [*DOCUMENTS, *OPENING])
-    assert said == GOLDEN.read_text(encoding="utf-8"), said
+    assert_written_down(GOLDEN, refusal_named, [*DOCUMENTS, *OPENING])
 
 
 @pytest.mark.parametrize("name", [*DOCUMENTS, *OPENING])
@@ -69,28 +62,28 @@ def test_every_fault_has_a_place_and_a_remedy(name):
 
 def test_faults_come_together_in_the_order_of_the_text():
     """Three faults in three lines are three lines, so that one edit can mend them all."""
-    places = [line.split(": ")[0] for line in str(refusal(DOCUMENTS["several faults"])).split("\n")]
+    places = [line.split(": ")[0] for line in str(refused(DOCUMENTS["several faults"])).split("\n")]
     assert places == ["config.json:2:3", "config.json:3:11", "config.json:4:3"]
 
 
 def test_of_very_many_faults_the_first_are_told_and_their_number():
     fields = ",".join(f'"f{n}": 1' for n in range(40_000))
-    lines = str(refusal(f'{{"mode": "hca",\n{fields}}}'.encode())).splitlines()
+    lines = str(refused(f'{{"mode": "hca",\n{fields}}}'.encode())).splitlines()
     assert len(lines) == 21
     assert lines[-1].endswith("there are 39980 more faults. Mend these first.")
 
 
 def test_the_nearest_field_is_proposed():
     """A slip is corrected; a foreign word is not guessed at."""
-    assert 'Did you mean "mode"' in str(refusal(b'{"mode": "hca", "mod": 1}'))
-    assert "Did you mean" not in str(refusal(b'{"mode": "hca", "xyz": 1}'))
+    assert 'Did you mean "mode"' in str(refused(b'{"mode": "hca", "mod": 1}'))
+    assert "Did you mean" not in str(refused(b'{"mode": "hca", "xyz": 1}'))
 
 
 def test_a_list_with_too_many_entries_is_refused():
     """As the API server refuses an object; a file comes here first."""
     spec = {"pools": [{"resource": "rdma/a", "mode": "hca"}] * 65}
     policy = {"apiVersion": "kube-rdma.io/v1alpha1", "kind": "NodePolicy", "spec": spec}
-    text = str(refusal(json.dumps(policy).encode()))
+    text = str(refused(json.dumps(policy).encode()))
     assert text.endswith("has more than 64 entries. Keep 64 or fewer.")
 
 

@@ -32,6 +32,7 @@ from kube_rdma.model.claims.claim import (
 )
 from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma.pools.documents.config import schema_text
+from tests.kit.refusals import refusal
 
 HEAD = {"apiVersion": "kube-rdma.io/v1alpha1", "kind": "ClaimParameters"}
 DOCS = Path(__file__).parents[3] / "docs"
@@ -55,11 +56,8 @@ def read(**fields):
 
 
 def refusals(**fields):
-    with pytest.raises(Refused) as caught:
-        read(**fields)
-    return [
-        f"{one.where}: {one.problem}. {one.remedy}." for one in (caught.value, *caught.value.more)
-    ]
+    caught = refusal(read, **fields)
+    return [f"{one.where}: {one.problem}. {one.remedy}." for one in (caught, *caught.more)]
 
 
 def test_a_document_without_fields_says_nothing():
@@ -225,9 +223,8 @@ def test_configuration_of_others_and_for_other_requests_is_passed_over():
 
 
 def test_each_fault_names_the_claim_and_the_document():
-    with pytest.raises(Refused) as caught:
-        allocated(config(CLASS, mtu=-1), OpaqueConfig(CLAIM, DRIVER, b"{"))
-    places = [one.where for one in (caught.value, *caught.value.more)]
+    caught = refusal(allocated, config(CLASS, mtu=-1), OpaqueConfig(CLAIM, DRIVER, b"{"))
+    places = [one.where for one in (caught, *caught.more)]
     assert places == [
         "ResourceClaim team/rdma: parameters of its DeviceClass, config[0]: mtu",
         "ResourceClaim team/rdma: parameters of the claim, config[1]",
@@ -244,9 +241,8 @@ def test_each_fault_names_the_claim_and_the_document():
     ],
 )
 def test_what_they_say_together_is_judged(of_class, of_claim, place):
-    with pytest.raises(Refused) as caught:
-        allocated(config(CLASS, **of_class), config(CLAIM, **of_claim))
-    assert caught.value.where == f"ResourceClaim team/rdma: request card: {place}"
+    caught = refusal(allocated, config(CLASS, **of_class), config(CLAIM, **of_claim))
+    assert caught.where == f"ResourceClaim team/rdma: request card: {place}"
 
 
 # Objects as people write them: claims, templates, classes and others.
@@ -264,9 +260,8 @@ def claim(*configs, requests=({"name": "card", "exactly": {"deviceClassName": "r
 
 
 def faults(value, place=PLACE):
-    with pytest.raises(Refused) as caught:
-        judged(of_value(value), place)
-    return [(one.where, one.problem) for one in (caught.value, *caught.value.more)]
+    caught = refusal(judged, of_value(value), place)
+    return [(one.where, one.problem) for one in (caught, *caught.more)]
 
 
 def test_a_good_claim_has_its_configs_in_order():

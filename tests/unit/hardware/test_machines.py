@@ -6,9 +6,9 @@ import tomllib
 
 import pytest
 
-from kube_base.errors import Refused
 from kube_rdma.hardware import machines
 from tests.house.tree import ROOT
+from tests.kit.refusals import refusal
 from tests.unit.adapters.kernel.sysfs.picture import TREES
 
 
@@ -47,7 +47,6 @@ def test_a_name_that_is_nearly_one_gets_the_one_that_was_meant(name, meant):
 
 @pytest.mark.parametrize("name", ["", "zzz", "/sys"])
 def test_any_other_name_gets_the_list(name):
-    with pytest.raises(Refused) as raised:
-        machines.machine(name)
-    assert "Did you mean" not in str(raised.value)
-    assert ", ".join(machines.names()) in str(raised.value)
+    raised = refusal(machines.machine, name)
+    assert "Did you mean" not in str(raised)
+    assert ", ".join(machines.names()) in str(raised)

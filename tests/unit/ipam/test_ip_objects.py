@@ -12,6 +12,7 @@ from kube_base.errors import Refused
 from kube_rdma.ipam import objects
 from kube_rdma.lib.text.words import bits_of, span, spans_of
 from kube_rdma.model.ipam import Bits, Block, BlockKey, Family, Version
+from tests.kit.refusals import refusal
 from tests.unit.ipam.ip_values import BITS, BLOCKS, LEASES, keys
 
 KEY = BlockKey("default", Family.V4, 0x0A000040)
@@ -74,9 +75,8 @@ def test_a_lease_survives_its_document(lease):
     ],
 )
 def test_an_edited_block_is_named_by_field(change, says):
-    with pytest.raises(Refused) as caught:
-        objects.decode_block(json.dumps(GOOD | change).encode())
-    assert says in str(caught.value)
+    caught = refusal(objects.decode_block, json.dumps(GOOD | change).encode())
+    assert says in str(caught)
 
 
 JSON = st.recursive(
@@ -115,9 +115,8 @@ def test_a_garbled_lease_is_refused(garbage):
 def test_an_edited_lease_is_named(name, key, value, says):
     notes = {"kube-rdma.io/ipam-boot": "b", "kube-rdma.io/ipam-beat": "1"}
     notes |= {f"kube-rdma.io/ipam-{key}": value} if key else {}
-    with pytest.raises(Refused) as caught:
-        objects.lease(name, objects.LeaseSpec(600, "j"), notes)
-    assert says in str(caught.value)
+    caught = refusal(objects.lease, name, objects.LeaseSpec(600, "j"), notes)
+    assert says in str(caught)
 
 
 def test_a_block_reads_well():

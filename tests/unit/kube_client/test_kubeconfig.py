@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kube_base.errors import Refused
 from kube_client.kubeconfig import find_access, read_access
+from tests.kit.refusals import refusal
 
 SECRET = "s3cr3t"
 SERVER = {"server": "https://one.example:6443"}
@@ -135,21 +136,19 @@ def test_what_cannot_be_used_is_refused(tmp_path, name):
     """With the file and the field, with a remedy, and without a secret."""
     content, what = BAD[name]
     path = tmp_path / "config" if content is None else written(tmp_path, content)
-    with pytest.raises(Refused) as caught:
-        find_access(path, {})
-    text = str(caught.value)
+    caught = refusal(find_access, path, {})
+    text = str(caught)
     assert what in text
     assert str(path) in text
     assert SECRET not in text
-    assert caught.value.remedy
+    assert caught.remedy
 
 
 def test_all_that_is_wrong_is_told_at_once(tmp_path):
     """Of the server, and of the user."""
     path = written(tmp_path, document({}, {"client-key": "a", "token": "b", "username": "c"}))
-    with pytest.raises(Refused) as caught:
-        read_access([path])
-    assert len(str(caught.value).splitlines()) == 3
+    caught = refusal(read_access, [path])
+    assert len(str(caught).splitlines()) == 3
 
 
 def test_where_it_is_looked_for(tmp_path):

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_base.errors import Refused
 from kube_rdma.admission.documents import pod_manifest
 from kube_rdma.admission.documents.manifests import annotations_above, manifests, pods
 from kube_rdma.admission.manifest_check import check
 from kube_rdma.attach.rules.requests import ANNOTATION, POD_NETWORKS
 from kube_rdma.lib.text.document import name
 from kube_rdma.lib.text.reader import read_all
+from tests.kit.refusals import refusal
 
 POD = "{spec: {containers: [{name: a}]}}"
 PLACES = {
@@ -78,9 +78,8 @@ def test_a_list_is_its_items():
 
 def test_a_template_that_is_missing_is_refused():
     (manifest,) = objects("apiVersion: batch/v1\nkind: Job\nspec: {parallelism: 1}\n")
-    with pytest.raises(Refused) as caught:
-        list(pods(manifest))
-    assert caught.value.where == "a:3:7: spec.template"
+    caught = refusal(list, pods(manifest))
+    assert caught.where == "a:3:7: spec.template"
 
 
 @pytest.mark.parametrize("text", ["7", "a: 1", "kind: Pod", "kind: [a]\napiVersion: v1", "- a"])

@@ -13,6 +13,7 @@ from kube_rdma.admission.rules.findings import findings
 from kube_rdma.lib.text.document import of_value, section
 from kube_rdma.lib.text.reader import MOST_OF_MANIFESTS, read_all
 from kube_rdma.model.admission import ContainerRole, NodeDemand, PodTemplate
+from tests.kit.refusals import refusal
 
 POD = """\
 metadata:
@@ -116,9 +117,8 @@ def test_a_share_is_asked_for_in_whole_numbers(quantity):
     limits = {"rdma/hca": quantity}
     document = of_value({"spec": {"containers": [{"resources": {"limits": limits}}]}}, "Pod a")
     if (expected := QUANTITIES[quantity]) is None:
-        with pytest.raises(Refused) as caught:
-            pod_manifest.load(document)
-        assert caught.value.where == 'Pod a: spec.containers[0].resources.limits."rdma/hca"'
+        caught = refusal(pod_manifest.load, document)
+        assert caught.where == 'Pod a: spec.containers[0].resources.limits."rdma/hca"'
     else:
         ((ask,),) = (one.asks for one in pod_manifest.load(document).containers)
         assert ask.count == expected
@@ -126,9 +126,8 @@ def test_a_share_is_asked_for_in_whole_numbers(quantity):
 
 def test_every_fault_has_its_line():
     text = "kind: Pod\nspec:\n  hostNetwork: yes\n  containers:\n    resources: {}\n"
-    with pytest.raises(Refused) as caught:
-        load(text)
-    assert [one.where for one in (caught.value, *caught.value.more)] == [
+    caught = refusal(load, text)
+    assert [one.where for one in (caught, *caught.more)] == [
         "pod.yaml:3:16: spec.hostNetwork",
         "pod.yaml:5:5: spec.containers",
     ]
@@ -137,9 +136,8 @@ def test_every_fault_has_its_line():
 def test_a_template_is_read_where_it_stands():
     text = "spec:\n  template:\n    spec: {containers: 3}\n"
     (document,) = read_all(text.encode(), "job.yaml")
-    with pytest.raises(Refused) as caught:
-        pod_manifest.load(section(document, ("spec", "template")))
-    assert caught.value.where == "job.yaml:3:24: spec.template.spec.containers"
+    caught = refusal(pod_manifest.load, section(document, ("spec", "template")))
+    assert caught.where == "job.yaml:3:24: spec.template.spec.containers"
 
 
 def test_all_documents_of_a_text_are_read_with_their_lines():
@@ -160,9 +158,8 @@ def test_files_are_long_and_deep_within_limits():
     for opened, closed in ((b"[", b"]"), (b"- ", b"")):
         (fault,) = read_all(opened * 5000 + b"a" + closed * 5000, "x")
         assert "nested more than 64 levels" in fault.problem
-    with pytest.raises(Refused) as caught:
-        read_all(b" " * (MOST_OF_MANIFESTS + 1), "x")
-    assert "larger than 16 MiB" in caught.value.problem
+    caught = refusal(read_all, b" " * (MOST_OF_MANIFESTS + 1), "x")
+    assert "larger than 16 MiB" in caught.problem
 
 
 def test_a_fault_in_any_document_is_told():

@@ -2,10 +2,10 @@
 
 import pytest
 
-from kube_base.errors import Refused
 from kube_rdma.admission.documents.pod_manifest import FIELDS, load_settings
 from kube_rdma.install.rules.presets import DEFAULTS
 from kube_rdma.model.admission import USUAL
+from tests.kit.refusals import refusal
 
 
 def test_nothing_set_is_what_is_usual():
@@ -27,7 +27,6 @@ def test_lists_have_commas_and_the_last_one_counts():
 
 @pytest.mark.parametrize("text", ["mgpuResource=a", "mgpuResources", "", "shmSize=much"])
 def test_anything_else_is_refused(text):
-    with pytest.raises(Refused) as caught:
-        load_settings((text,), "--admission-set")
-    assert caught.value.where == "--admission-set"
-    assert caught.value.remedy
+    caught = refusal(load_settings, (text,), "--admission-set")
+    assert caught.where == "--admission-set"
+    assert caught.remedy

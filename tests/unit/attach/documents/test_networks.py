@@ -1,7 +1,7 @@
 """The annotation of networks, as people and as programs in Go write it."""
 
 import json
-import re
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -13,36 +13,14 @@ from kube_base.errors import MOST_FAULTS, Refused
 from kube_rdma.attach.documents import pod_networks
 from kube_rdma.attach.documents.networks import LONGEST, MOST, MOST_VALUES, asks, load
 from kube_rdma.model.attach.attachment import AskedAddress, NetworkAsk
+from tests.kit.refusals import assert_written_down, refusal
 from tests.unit.attach.documents.bad_networks import NETWORKS, load_bad
 
 GOLDEN = Path(__file__).with_name("network_refusals.txt")
-PLACE = re.compile(
-    r"(k8s\.v1\.cni\.cncf\.io/networks|NetworkAttachmentDefinition default/rdma-net)"
-    r"(:\d+:\d+(: \S+)?)?"
-)
-
-
-def refusal(name):
-    with pytest.raises(Refused) as caught:
-        load_bad(name)
-    return caught.value
 
 
 def test_every_sentence_is_written_down():
-    """To accept a change of words, copy the shown text into network_refusals.txt."""
-    said = "\n".join(f"# {name}\n{refusal(name)}\n" for name in NETWORKS)
-    assert said == GOLDEN.read_text(encoding="utf-8"), said
-
-
-@pytest.mark.parametrize("name", NETWORKS)
-def test_every_fault_has_a_place_and_a_remedy(name):
-    """Where, what, and what to do about it, on one line for each."""
-    error = refusal(name)
-    for fault in (error, *error.more):
-        assert PLACE.fullmatch(fault.where), fault.where
-        assert fault.remedy[0].isupper()
-        assert fault.remedy[-1] not in ".!\n"
-    assert len(str(error).splitlines()) == 1 + len(error.more)
+    assert_written_down(GOLDEN, partial(refusal, load_bad), NETWORKS)
 
 
 def test_names_with_commas():

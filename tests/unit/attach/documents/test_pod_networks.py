@@ -1,7 +1,7 @@
 """The annotation with a block for each card: every field, every sentence about a fault."""
 
 import json
-import re
+from functools import partial
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 
@@ -13,10 +13,10 @@ from kube_base.errors import Refused, Unavailable
 from kube_rdma.attach.documents import pod_networks
 from kube_rdma.attach.documents.networks import MOST
 from kube_rdma.model.attach.attachment import AskedAddress, NetworkAsk, NetworkRoute
+from tests.kit.refusals import assert_written_down, refusal
 from tests.unit.attach.documents.bad_pod_networks import BLOCKS, load
 
 GOLDEN = Path(__file__).with_name("pod_networks_refusals.txt")
-PLACE = re.compile(r"(k8s\.volcengine\.com/pod-networks|CNI configuration rdma)(:\d+:\d+(: \S+)?)?")
 RDMA = {"cniConf": {"name": "rdma"}}
 MASTER = {"cniConf": {"name": "cbr0"}, "master": True}
 
@@ -32,27 +32,8 @@ def asks(*entries):
     return result.asks
 
 
-def refusal(name):
-    with pytest.raises(Refused) as caught:
-        load(name)
-    return caught.value
-
-
 def test_every_sentence_is_written_down():
-    """To accept a change of words, copy the shown text into pod_networks_refusals.txt."""
-    said = "\n".join(f"# {name}\n{refusal(name)}\n" for name in BLOCKS)
-    assert said == GOLDEN.read_text(encoding="utf-8"), said
-
-
-@pytest.mark.parametrize("name", BLOCKS)
-def test_every_fault_has_a_place_and_a_remedy(name):
-    """Where, what, and what to do about it, on one line for each."""
-    error = refusal(name)
-    for fault in (error, *error.more):
-        assert PLACE.fullmatch(fault.where), fault.where
-        assert fault.remedy[0].isupper()
-        assert fault.remedy[-1] not in ".!\n"
-    assert len(str(error).splitlines()) == 1 + len(error.more)
+    assert_written_down(GOLDEN, partial(refusal, load), BLOCKS)
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 8])

@@ -12,6 +12,7 @@ from kube_rdma.model.attach.attachment import NetworkAsk, NetworkKind
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.kubernetes import PodState
 from tests.kit.pod_networks import network, planned, wish
+from tests.kit.refusals import assert_written_down, refusal
 from tests.unit.attach.rules.bad_pod_networks import CASES
 
 GOLDEN = Path(__file__).with_name("attach_refusals.txt")
@@ -22,28 +23,8 @@ def attach(asked, shares, on, leases):
     return planned(met, shares, on, leases)
 
 
-def refusal(name):
-    with pytest.raises(Refused) as caught:
-        attach(*CASES[name])
-    return caught.value
-
-
 def test_every_sentence_is_written_down():
-    """To accept a change of words, copy the shown text into attach_refusals.txt."""
-    said = "\n".join(f"# {name}\n{refusal(name)}\n" for name in CASES)
-    assert said == GOLDEN.read_text(encoding="utf-8"), said
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_every_refusal_names_its_entry_and_has_a_remedy(name):
-    """Entry, network and field, then a problem and a remedy on one line."""
-    error = refusal(name)
-    for fault in (error, *error.more):
-        assert fault.where.startswith("networks["), fault.where
-        assert fault.where.split(": ")[1], fault.where
-        assert fault.remedy[0].isupper()
-        assert fault.remedy[-1] not in ".!\n"
-        assert "\n" not in fault.problem + fault.remedy
+    assert_written_down(GOLDEN, lambda name: refusal(attach, *CASES[name]), CASES)
 
 
 def test_an_entry_meets_its_network():

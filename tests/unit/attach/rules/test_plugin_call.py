@@ -17,6 +17,7 @@ from kube_rdma.model.attach.cni import Dns
 from kube_rdma.model.attach.steps import AddRoute, CallPlugin
 from kube_rdma.model.pools import Mode
 from tests.kit.pod_networks import RESOURCE, card, network, node, planned, share, wish
+from tests.kit.refusals import assert_written_down, refusal
 
 OTHER = attachment.NetworkKind.OTHER
 PLUGINS = [{"type": "bridge", "capabilities": {"ips": True, "mac": True}}, {"type": "tuning"}]
@@ -242,16 +243,8 @@ def planned_for(one):
     return plans([one], [], replace(on, links=(*on.links, *routed), owned=owned))
 
 
-def refusal(one):
-    with pytest.raises(Refused) as caught:
-        planned_for(one)
-    return caught.value
-
-
 def test_every_sentence_is_written_down():
-    """To accept a change of words, copy the shown text into plugin_refusals.txt."""
-    said = "\n".join(f"# {name}\n{refusal(one)}\n" for name, one in REFUSED.items())
-    assert said == GOLDEN.read_text(encoding="utf-8"), said
+    assert_written_down(GOLDEN, lambda name: refusal(planned_for, REFUSED[name]), REFUSED)
 
 
 def test_all_that_is_missing_is_told_at_once():

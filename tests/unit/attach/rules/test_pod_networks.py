@@ -20,6 +20,7 @@ from kube_rdma.model.kubernetes import PodState
 from kube_rdma.model.pools import Mode
 from kube_rdma.model.survey import NamespaceMode
 from tests.kit.pod_networks import RESOURCE, SANDBOX, card, given, link, network, share, wish
+from tests.kit.refusals import refusal
 
 ONE, TWO = card(1), card(2)
 OWN = network(card_addresses=attachment.CardAddresses.REQUIRED)
@@ -71,9 +72,8 @@ def test_resources_are_counted_one_by_one():
     wishes = [wish(0), wish(1, other), wish(2, network("c", resource=None))]
     refuse_count(wishes, [share(ONE), share(TWO, resource="rdma/b")])
     refuse_count([wish(0), wish(1)], [share(ONE, TWO, mode=Mode.HCA)])
-    with pytest.raises(Refused) as caught:
-        refuse_count(wishes, [share(ONE), share(ONE)])
-    assert [each.problem.split(",")[0] for each in (caught.value, *caught.value.more)] == [
+    caught = refusal(refuse_count, wishes, [share(ONE), share(ONE)])
+    assert [each.problem.split(",")[0] for each in (caught, *caught.more)] == [
         f"the annotation has 1 block for {RESOURCE}",
         "the annotation has 1 block for rdma/b",
     ]
@@ -88,13 +88,12 @@ MACVLAN = network("n", attachment.NetworkKind.MACVLAN, resource=None, device="en
 @pytest.mark.parametrize(("held", "times"), [(1, "once"), (2, "2 times")])
 def test_a_share_for_blocks_needs_one(blocks, held, times):
     shares = [share(ONE, resource=VKE)] * held
-    with pytest.raises(Refused) as caught:
-        refuse_count(blocks, shares)
-    assert caught.value.problem == (
+    caught = refusal(refuse_count, blocks, shares)
+    assert caught.problem == (
         f"the annotation has 0 blocks for {VKE}, and the containers of the pod hold {held} of it"
     )
     block = '{"cniConf": {"name": "rdma"}}'
-    assert caught.value.remedy == f"Ask for no {VKE}, or write {block} {times}"
+    assert caught.remedy == f"Ask for no {VKE}, or write {block} {times}"
 
 
 def test_a_block_that_names_no_resource_may_be_on_a_share():

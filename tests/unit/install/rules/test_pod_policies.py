@@ -9,13 +9,13 @@ from typing import get_args
 
 import pytest
 
-from kube_base.errors import Refused
 from kube_rdma.admission.documents import manifests
 from kube_rdma.claims.parameters import MOST_LISTED, PLACES, ClaimParametersObject
 from kube_rdma.install.installation import assignment, objects
 from kube_rdma.install.rules.presets import DEFAULTS, PRESETS
 from kube_rdma.model.admission import USUAL
 from kube_rdma.model.claims.devices import DRIVER
+from tests.kit.refusals import refusal
 
 CLAIMS = "ValidatingAdmissionPolicy", "claims.kube-rdma.io"
 OWN = ("pods-", "workloads-")
@@ -123,9 +123,8 @@ def test_what_counts_is_a_value():
     ["mgpuResources=\"a' || true || 'b\"", "shmSize=lots", "vepfsDrivers=a b", "check=maybe"],
 )
 def test_a_value_that_would_be_part_of_an_expression_is_refused(setting):
-    with pytest.raises(Refused) as caught:
-        made(setting)
-    assert "admission.pods." in caught.value.where
+    caught = refusal(made, setting)
+    assert "admission.pods." in caught.where
 
 
 def test_the_policy_for_claims_knows_the_fields_that_the_driver_reads():

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_base.errors import Refused
 from kube_base.frozen import replace
 from kube_rdma.ipam.rules.pools import lost, overlaps, refuse_namespace
 from kube_rdma.ipam.rules.subpools import key_of
 from kube_rdma.model import ipam
+from tests.kit.refusals import refusal
 
 
 def pool(name, *subnets, network="default", **more):
@@ -111,10 +111,9 @@ def test_a_pool_with_namespaces_is_for_their_pods_alone(open_to, namespace):
     if not closed:
         refuse_namespace(request, pools)
         return
-    with pytest.raises(Refused) as refused:
-        refuse_namespace(request, pools)
-    assert f"IPPool {closed[0]} is for pods of" in str(refused.value)
-    assert f"namespace {namespace}" in str(refused.value) or not namespace
+    refused = refusal(refuse_namespace, request, pools)
+    assert f"IPPool {closed[0]} is for pods of" in str(refused)
+    assert f"namespace {namespace}" in str(refused) or not namespace
 
 
 def test_a_pool_that_is_not_there_is_left_to_who_grants():

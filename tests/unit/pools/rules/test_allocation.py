@@ -33,6 +33,7 @@ from tests.kit.nodes import (
     physical_with_virtual,
     specs,
 )
+from tests.kit.refusals import refusal
 
 SURVEY = node().survey
 HCA = pools.PoolSpec("rdma/hca", pools.Mode.HCA, "config.json:1")
@@ -61,10 +62,9 @@ def test_a_grant_is_exactly_what_was_asked_for(question):
     pool, wanted = question
     healthy = {share.id for share in pool.shares if share.healthy}
     if not wanted or not healthy.issuperset(wanted):
-        with pytest.raises(Refused) as caught:
-            allocate(pool, wanted)
-        assert caught.value.remedy
-        assert str(caught.value).startswith(f"{pool.spec.resource}: ")
+        caught = refusal(allocate, pool, wanted)
+        assert caught.remedy
+        assert str(caught).startswith(f"{pool.spec.resource}: ")
         return
     given_ = allocate(pool, wanted)
     assert given_.shares == tuple(dict.fromkeys(wanted))
@@ -173,9 +173,8 @@ def test_unknown_shares_are_named():
 
 def test_an_unhealthy_pool_says_why():
     """The reasons of the cards reach the pod's event."""
-    with pytest.raises(Refused) as caught:
-        allocate(pool_of(HCA, replace(FIRST, reasons=("cable", "fan"))), ["hca-0"])
-    assert str(caught.value) == (
+    caught = refusal(allocate, pool_of(HCA, replace(FIRST, reasons=("cable", "fan"))), ["hca-0"])
+    assert str(caught) == (
         "rdma/hca: none of its cards can be used: mlx5_0 (cable, fan). "
         "Repair a card, then create the pod again."
     )
@@ -184,9 +183,8 @@ def test_an_unhealthy_pool_says_why():
 def test_an_unhealthy_share_names_its_own_card_alone():
     ill = [replace(card, reasons=("cable",)) for card in (FIRST, SECOND)]
     well = hard_card(0xC1, 2)
-    with pytest.raises(Refused) as caught:
-        allocate(pool_of(MULTI, *ill, well), ["0000:c1:00.0-0", "0000:81:00.0-0"])
-    assert str(caught.value).startswith(
+    caught = refusal(allocate, pool_of(MULTI, *ill, well), ["0000:c1:00.0-0", "0000:81:00.0-0"])
+    assert str(caught).startswith(
         "rdma/multi: cards of these shares cannot be used: mlx5_0 (cable). "
     )
 

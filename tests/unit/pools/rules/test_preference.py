@@ -16,6 +16,7 @@ from kube_rdma.pools.rules.modes import terms
 from kube_rdma.pools.rules.pools import resolve
 from kube_rdma.pools.rules.preference import prefer
 from tests.kit.nodes import DOWN, device, hard_card, node, nodes, physical_with_virtual, seat, specs
+from tests.kit.refusals import refusal
 
 SURVEY = node().survey
 MULTI = PoolSpec("rdma/multi", Mode.SHARED_MULTI, "c:1", shares=4)
@@ -67,9 +68,8 @@ def test_an_answer_is_complete_or_a_refusal(question):
     can = set(must) | (healthy & set(available))
     sane = set(must) <= set(available) and len(set(must)) <= size <= len(can)
     if not sane:
-        with pytest.raises(Refused) as caught:
-            prefer(*question)
-        assert str(caught.value).startswith(f"{pool.spec.resource}: ")
+        caught = refusal(prefer, *question)
+        assert str(caught).startswith(f"{pool.spec.resource}: ")
         return
     answer = prefer(*question)
     assert len(answer) == len(set(answer)) == size
@@ -221,9 +221,8 @@ A0, A1 = "0000:81:00.0-0", "0000:81:00.0-1"
     ],
 )
 def test_impossible_demands_are_refused_in_a_sentence(available, must, size, sentence):
-    with pytest.raises(Refused) as caught:
-        prefer(pool_of(rails(1)), available, must, size)
-    assert str(caught.value).startswith(f"rdma/multi: {sentence}")
+    caught = refusal(prefer, pool_of(rails(1)), available, must, size)
+    assert str(caught).startswith(f"rdma/multi: {sentence}")
 
 
 def test_a_thousand_shares_of_eight_cards_are_evenly_loaded():

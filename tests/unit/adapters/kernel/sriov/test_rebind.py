@@ -21,6 +21,7 @@ from kube_rdma.model.attach.steps import AwaitPartition
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.pools import RebindFunction
 from kube_rdma_lab.native.tree_text import unpack
+from tests.kit.refusals import refusal
 
 TREE = Path(__file__).parents[4] / "data/trees/mlx5-ib-pf-vfs/tree.txt"
 PCI, PHYSICAL = PciAddress("0000:41:00.2"), PciAddress("0000:41:00.0")
@@ -185,9 +186,8 @@ def test_a_device_in_a_pod_is_asked_there(kernel, tmp_path):
 def test_who_is_not_a_member_is_refused(kernel):
     """With the table that the subnet manager has given."""
     partitions(kernel, "0xffff", "0x0000", "0x8013")
-    with pytest.raises(Refused) as caught:
-        kernel.functions().await_partition(AwaitPartition(PCI, 0x12), None)
-    assert str(caught.value) == (
+    caught = refusal(kernel.functions().await_partition, AwaitPartition(PCI, 0x12), None)
+    assert str(caught) == (
         "pkey: the port of 0000:41:00.2 is not in the partition 0x0012: its table has 0x8013, "
         "0xffff. Add its port GUID to the partition at the subnet manager, or write another pkey."
     )
@@ -212,7 +212,6 @@ def test_a_function_whose_port_is_active_goes_on(kernel, tmp_path):
 )
 def test_a_port_that_does_not_come_up_is_told_with_who_has_to_act(kernel, state, remedy):
     (kernel.device / "ports/1/state").write_text(state + "\n")
-    with pytest.raises(Refused) as caught:
-        kernel.functions().await_port(PCI, None)
-    assert f"the port of 0000:41:00.2 is {state[3:]} after 0 s" in str(caught.value)
-    assert remedy in caught.value.remedy
+    caught = refusal(kernel.functions().await_port, PCI, None)
+    assert f"the port of 0000:41:00.2 is {state[3:]} after 0 s" in str(caught)
+    assert remedy in caught.remedy
