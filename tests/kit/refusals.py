@@ -3,6 +3,7 @@
 import pytest
 
 from kube_base.errors import Refused
+from tests.kit.golden import assert_golden
 
 
 def refusal(call, *args, **options):
@@ -13,6 +14,5 @@ def refusal(call, *args, **options):
 
 
 def assert_written_down(golden, said_to, names):
-    """Assert that a file has what is said to each; to accept a change, copy the shown text."""
-    said = "\n".join(f"# {name}\n{said_to(name)}\n" for name in names)
-    assert said == golden.read_text(encoding="utf-8"), said
+    """Assert that a file has what is said to each."""
+    assert_golden(golden, "\n".join(f"# {name}\n{said_to(name)}\n" for name in names))

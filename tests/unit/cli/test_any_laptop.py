@@ -21,6 +21,7 @@ from kube_rdma.cli.config import config
 from kube_rdma.cli.devices import devices
 from kube_rdma.cli.explain import explain
 from kube_rdma.hardware import machines
+from tests.kit.golden import assert_golden
 from tests.kit.other_system import FOLDERS, SYSTEMS, absent, is_absent
 from tests.kit.terminal import shown
 
@@ -186,12 +187,8 @@ def page(name):
 
 @pytest.mark.parametrize("name", [path.stem for path in sorted(PAGES.glob("*.txt"))])
 def test_a_page_of_80_columns_is_as_it_was(name):
-    """KUBE_RDMA_WRITE=1 writes them again, after a look at what changed."""
     made = page(name)
-    file = PAGES / f"{name}.txt"
-    if os.environ.get("KUBE_RDMA_WRITE"):
-        file.write_text(made)
-    assert made == file.read_text()
+    assert_golden(PAGES / f"{name}.txt", made)
     printed = [line for line in made.splitlines() if not line.startswith("$ ")]
     assert max(map(len, printed)) <= 80
 

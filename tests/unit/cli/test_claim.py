@@ -10,6 +10,7 @@ from kube_base.errors import Refused
 from kube_rdma.admission.manifest_check import check
 from kube_rdma.cli.claim import claim
 from kube_rdma.lib.text.reader import read_all
+from tests.kit.golden import assert_golden
 
 GOLDEN = Path(__file__).with_name("claims.txt")
 CALLS = (
@@ -34,9 +35,8 @@ def printed(call):
 
 
 def test_every_template_is_written_down():
-    """To accept a change, copy the shown text into claims.txt."""
     shown = "".join(f"### {f'kube-rdma claim {call}'.strip()}\n{printed(call)}\n" for call in CALLS)
-    assert shown == GOLDEN.read_text(encoding="utf-8"), shown
+    assert_golden(GOLDEN, shown)
 
 
 @pytest.mark.parametrize("call", CALLS)

@@ -1,7 +1,6 @@
 """What explain, verify, migrate, ip and config check show on terminals of 80 and 200 columns.
 
-Pages go through the views that the commands use, and are set as for a terminal with colours. Made
-anew by `python -m tests.unit.cli.test_folded_pages`, after a look at what changed.
+Pages go through the views that the commands use, and are set as for a terminal with colours.
 """
 
 import re
@@ -11,6 +10,7 @@ import pytest
 
 from kube_rdma.cli.terminal import rendered
 from kube_rdma.lib.page import Line, page_text
+from tests.kit.golden import assert_golden
 from tests.unit.cli.folded import PAGES
 
 FOLDER = Path(__file__).with_name("folded_pages")
@@ -23,13 +23,9 @@ def on_terminal(name, columns):
     return rendered(PAGES[name](columns), columns, colour=True) + "\n"
 
 
-def golden(name, columns):
-    return FOLDER / f"{name}.{columns}.txt"
-
-
 @pytest.mark.parametrize(("name", "columns"), CASES)
 def test_a_page_on_a_terminal_is_the_one_that_was_looked_at(name, columns):
-    assert on_terminal(name, columns) == golden(name, columns).read_text()
+    assert_golden(FOLDER / f"{name}.{columns}.txt", on_terminal(name, columns))
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -51,9 +47,3 @@ def test_a_terminal_shows_every_word_that_a_pipe_gets(name):
     """Of another width, order and colour; a column that is too narrow breaks a word."""
     signs = sorted("".join(ESCAPES.sub("", on_terminal(name, 200)).split()))
     assert signs == sorted("".join(page_text(PAGES[name](200), 200).split()))
-
-
-if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
-    for each, width in CASES:
-        golden(each, width).write_text(on_terminal(each, width))

@@ -1,13 +1,11 @@
 """Pages of `status`, `devices`, `doctor` and `resources` as a terminal of 80 columns shows them.
 
-The real commands run on a pseudo-terminal with FORCE_COLOR. Made anew by
-`python -m tests.unit.cli.test_terminal_pages`, after a look at what changed.
+The real commands run on a pseudo-terminal with FORCE_COLOR.
 """
 
 import os
 import re
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,7 @@ import pytest
 from kube_base.frozen import replace
 from kube_rdma.adapters.files import bundle
 from kube_rdma.model.device import PhysicalState, PortState
+from tests.kit.golden import assert_golden
 from tests.kit.terminal import shown
 from tests.unit.doctor.rules.healthy import HEALTHY, SURVEY
 
@@ -86,7 +85,7 @@ NAMES = ("devices", "doctor", "resources", "status")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_page_on_a_terminal_is_the_one_that_was_looked_at(name, tmp_path):
     text = page(name, tmp_path)
-    assert text == (PAGES / f"{name}.txt").read_text()
+    assert_golden(PAGES / f"{name}.txt", text)
     assert [line for line in ESCAPES.sub("", text).splitlines() if len(line) > COLUMNS] == []
 
 
@@ -131,10 +130,3 @@ def test_a_wide_table_is_neither_cut_nor_folded():
     head = text.splitlines()[0]
     assert head.split()[-4:] == ["DRIVER", "FIRMWARE", "NODE", "GUID"]
     assert len(head) > COLUMNS
-
-
-if __name__ == "__main__":
-    PAGES.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory() as made:
-        for each in NAMES:
-            (PAGES / f"{each}.txt").write_text(page(each, Path(made)))

@@ -12,6 +12,7 @@ from kube_rdma.model.reports import CardState, GridCard, GridRow, ReportedPort
 from kube_rdma.reports.rules.node_report import card_grid
 from kube_rdma.reports.views import card_grid_svg
 from tests.house.tree import ROOT
+from tests.kit.golden import assert_golden
 from tests.unit.reports.test_pages_of_512_cards import NODES, cluster
 
 PICTURE = ROOT / "docs/cards.svg"
@@ -57,8 +58,7 @@ def middle(shape):
 
 
 def test_the_picture_of_the_page_is_what_the_command_draws():
-    """Made anew by `python -m tests.unit.reports.test_card_grid_svg`; then look at it."""
-    assert PICTURE.read_text(encoding="utf-8") == drawn()
+    assert_golden(PICTURE, drawn())
 
 
 def test_the_legend_has_no_state_that_no_card_has():
@@ -91,7 +91,3 @@ def test_each_card_has_a_place_of_its_own_on_the_page(rows, title):
     assert len(set(places)) == len(places)
     width, height = int(picture.get("width")), int(picture.get("height"))
     assert all(10 <= x <= width - 10 and 10 <= y <= height - 10 for x, y in places)
-
-
-if __name__ == "__main__":
-    PICTURE.write_text(drawn(), encoding="utf-8")

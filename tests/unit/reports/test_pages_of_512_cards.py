@@ -22,6 +22,7 @@ from kube_rdma.model.kubernetes import NodeState
 from kube_rdma.model.metrics import TrafficKey, TrafficRate, TrafficTotals
 from kube_rdma.reports.rules.cluster import findings
 from kube_rdma.reports.views import status_page
+from tests.kit.golden import assert_golden
 from tests.unit.doctor.rules.healthy import HEALTHY, LINKS, SURVEY, card
 
 PAGES = Path(__file__).with_name("pages_of_512_cards.txt")
@@ -228,8 +229,7 @@ def page(name):
 
 
 def test_the_pages_are_those_that_were_looked_at():
-    """Made anew by `python -m tests.unit.reports.test_pages_of_512_cards`."""
-    assert PAGES.read_text() == "\n".join(map(page, RUNS))
+    assert_golden(PAGES, "\n".join(map(page, RUNS)))
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -237,7 +237,3 @@ def test_a_page_fits_on_a_terminal(name):
     lines = RUNS[name]().splitlines()
     assert [line for line in lines if len(line) > WIDTH] == []
     assert len(lines) < HEIGHT
-
-
-if __name__ == "__main__":
-    PAGES.write_text("\n".join(map(page, RUNS)))

@@ -8,6 +8,7 @@ import pytest
 
 from kube_rdma.model.verify import Pairing, Rating
 from kube_rdma.verify.views import rail_maps_svg
+from tests.kit.golden import assert_golden
 from tests.kit.rails import pods, rated
 
 PICTURE = Path(__file__).parents[3] / "docs/verify-map.svg"
@@ -46,8 +47,7 @@ def kinds(picture):
 
 
 def test_the_picture_of_the_page_is_what_the_command_draws():
-    """Made anew by `python -m tests.unit.verify.test_rail_maps`; then look at it."""
-    assert PICTURE.read_text(encoding="utf-8") == drawn()
+    assert_golden(PICTURE, drawn())
 
 
 @pytest.mark.parametrize(("pairing", "count"), [(Pairing.RING, 64), (Pairing.STAR, 9)])
@@ -84,7 +84,3 @@ def test_a_name_cannot_leave_the_picture():
     pairs = of(lambda *_: False, count=3, rails=2)
     svg = rail_maps_svg(pairs, "<script>", latency=False)
     assert "<script>" not in svg
-
-
-if __name__ == "__main__":
-    PICTURE.write_text(drawn(), encoding="utf-8")

@@ -6,6 +6,7 @@ import pytest
 
 from kube_rdma.lib.page import page_text
 from kube_rdma.verify.views import proof_document, proof_page
+from tests.kit.golden import assert_golden
 from tests.kit.rails import pod, pods, proof
 
 
@@ -54,8 +55,7 @@ def page(name):
 
 
 def test_the_pages_are_those_that_were_looked_at():
-    """Made anew by `python -m tests.unit.verify.test_ring_page`."""
-    assert PAGES.read_text() == "\n".join(map(page, RUNS))
+    assert_golden(PAGES, "\n".join(map(page, RUNS)))
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -69,7 +69,3 @@ def test_programs_read_how_pairs_were_chosen():
     document = proof_document(RUNS["a bad card"])
     assert (document["pairing"], document["interrupted"]) == ("ring", False)
     assert document["against"] is None
-
-
-if __name__ == "__main__":
-    PAGES.write_text("\n".join(map(page, RUNS)))
