@@ -333,9 +333,8 @@ async def _delegate_asked(
     node = needs.node
     came = await origin(call, pod, node)
     definition, ask = cni_conf.network(call, came.name, came.resource)
-    requests.refuse_isolated(
-        pod.namespace, (ask,), needs.everybodys
-    )  # whatever its caller lets pods name
+    # Whatever its caller lets pods name.
+    requests.refuse_isolated(pod.namespace, (ask,), needs.everybodys)
     if cni_conf.is_built_in(call.config):
         pool = await node.has_pool(PoolName(cni_conf.DEFAULT_NETWORK))
         definition = cni_conf.built_in(ask.namespace, pool=pool)

@@ -37,9 +37,8 @@ from kube_rdma.model.finding import Finding, Severity
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"  # KEP-2268: nothing of the node runs any more
 
-_KINDS = {
-    kind.kind: kind.api_version for kind in (NODE, kinds.IP_BLOCK, kinds.IP_POOL)
-}  # of operations
+# Kinds of operations.
+_KINDS = {kind.kind: kind.api_version for kind in (NODE, kinds.IP_BLOCK, kinds.IP_POOL)}
 
 log = structlog.get_logger()
 

@@ -233,9 +233,8 @@ class NodeAddresses:
             return False
         self._trouble = None
         self._notices.over("right")
-        if (
-            self._agent.is_rolled_back
-        ):  # again, meanwhile: the next renewal acquires the lease once more
+        # Again, meanwhile: the next renewal acquires the lease once more.
+        if self._agent.is_rolled_back:
             return True
         recalls = self._agent.recall_until - self.now()
         if recalls <= 0:

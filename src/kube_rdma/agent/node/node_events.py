@@ -91,9 +91,8 @@ class NodeEvents:
             return
         from kube_rdma.adapters.cluster.events import About
 
-        node = About(
-            "Node", self._node, uid=self._node
-        )  # the kubelet too tells its name for its uid
+        # The kubelet too tells its name for its uid.
+        node = About("Node", self._node, uid=self._node)
         names = (pod.partition("/") for pod in pods)
         for about in (node, *(About("Pod", name, space) for space, _, name in names)):
             self._events.tell(about, reason, note, warning=warning)

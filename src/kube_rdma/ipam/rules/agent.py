@@ -226,9 +226,8 @@ def tick(agent: IpamAgentState) -> Effects[None]:
         if is_asking and not agent.waiting:
             yield from _publish_requests(agent, [pool])
         if _lendable(agent, pool, queue):
-            yield effects.Pause(
-                _MOMENT
-            )  # every node sees the request, and the first to give is enough
+            # Every node sees the request, and the first to give is enough.
+            yield effects.Pause(_MOMENT)
             for key, bits in _lendable(agent, pool, agent.queues.get(pool, queue)):
                 yield from write(agent, key, give_back=bits)
     if agent.may_acquire(now):
