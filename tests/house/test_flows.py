@@ -20,7 +20,7 @@ FLOWS = {
         f"{UNIT}/agent/test_plugin.py::test_a_node_with_two_cards",
     ),
     "an ADD with an address": (
-        48,  # the names of records on disk are a file of their own
+        47,
         f"{UNIT}/attach/test_one_add.py::test_one_add",
         f"{UNIT}/ipam/test_contract.py::test_every_nic_gets_an_address_of_its_own",
     ),
