@@ -209,9 +209,9 @@ def _plan(scene: SelftestScene, card: Card, link: HostLink, kind: TrialKind) -> 
     share = GrantedShare(
         "main", str(network.resource), ShareId(card.id), (card,), mode, Bind.PER_CARD
     )
-    wished = procedure.match(NetworkRequest((ask,), (network,)), (share,))
-    seated = procedure.locate(wished, scene.network)
-    placed = procedure.settle(seated, scene.functions)
+    matched = procedure.match(NetworkRequest((ask,), (network,)), (share,))
+    located = procedure.locate(matched, scene.network)
+    placed = procedure.settle(located, scene.functions)
     container = ContainerId(f"selftest-{card.id}-{kind}")
     sandbox = Sandbox(container, PodName("selftest", kind), container, "", 0)
     addressed = procedure.address(placed, sandbox, ())

@@ -104,7 +104,9 @@ class AgentOptions(Frozen, kw_only=True):
     dranet: bool = False  # slices have DRANET's names of attributes too
     labels: LabelMode = LabelMode.WRITE
     namespace: str = "kube-rdma"  # of own objects
-    everybodys: tuple[str, ...] | None = None  # namespaces of networks for pods of all others
+    global_namespaces: tuple[str, ...] | None = (
+        None  # namespaces of networks for pods of all others
+    )
     metrics: tuple[str | None, int] | None = None  # host and port; None: not served
     metric_names: tuple[MetricNames, ...] = ()
     metrics_pods: bool = False
@@ -380,7 +382,7 @@ def _networks(
         state=options.state_dir,
         socket=options.socket,
         runtime=options.runtime_socket,
-        everybodys=options.everybodys,
+        global_namespaces=options.global_namespaces,
     )
     node = NodeSources(
         kept,

@@ -106,18 +106,19 @@ def _warn(pod: PodState, warnings: Iterable[str]) -> None:
 
 
 async def meant(
-    asked: AnnotatedNetworks, node: NamedNetworks, everybodys: Collection[str] | None
+    asked: AnnotatedNetworks, node: NamedNetworks, global_namespaces: Collection[str] | None
 ) -> tuple[tuple[NetworkAsk, ...], dict[str, NetworkDefinition]]:
     """Return the entries with the namespace of their network, and networks by namespace/name.
 
-    `everybodys` are the namespaces whose networks pods of all others may name; None: of any. Raise
-    Refused for networks of others, faults of the documents and entries whose network is nowhere.
+    `global_namespaces` are the namespaces whose networks pods of all others may name; None: of any.
+    Raise Refused for networks of others, faults of the documents and entries whose network is
+    nowhere.
     """
     if asked.annotation == POD_NETWORKS:
-        asks, by_name = await _by_name(asked.asks, node, apart=everybodys is not None)
-        refuse_isolated(asked.namespace, asks, everybodys)
+        asks, by_name = await _by_name(asked.asks, node, apart=global_namespaces is not None)
+        refuse_isolated(asked.namespace, asks, global_namespaces)
         return asks, by_name
-    refuse_isolated(asked.namespace, asked.asks, everybodys)
+    refuse_isolated(asked.namespace, asked.asks, global_namespaces)
     names = dict.fromkeys((ask.namespace, ask.network) for ask in asked.asks)
     definitions = await all_of(node.definition(*name) for name in names)
     named = zip(names, definitions, strict=True)

@@ -270,7 +270,7 @@ class AttachDependencies(Frozen, kw_only=True):
     inode: Callable[[int], int]  # of the namespace behind a descriptor
     stopwatch: Stopwatch = field(default_factory=Stopwatch)
     # namespaces whose networks pods of all others may name; None: all are
-    everybodys: tuple[str, ...] | None = None
+    global_namespaces: tuple[str, ...] | None = None
     outdated: OutdatedPods | None = None  # notified of pods that must be recreated
     limits: ShareLimits | None = None  # None: no share has any
 
@@ -353,17 +353,17 @@ class AttachPipeline:
         holding = asyncio.ensure_future(node.holdings(request.sandbox.pod))
         await asyncio.gather(asking, holding, return_exceptions=True)
         asked, holdings = asking.result(), holding.result()
-        wished = procedure.match(asked.request, node.granted(holdings))
-        if wished.needs_plugins:  # first, for without the plugin all further answers are useless
-            refuse_missing(wished.entries, *await attachments.installed())
-        host = await node.host(wished.entries, wished.granted)
+        matched = procedure.match(asked.request, node.granted(holdings))
+        if matched.needs_plugins:  # first, for without the plugin all further answers are useless
+            refuse_missing(matched.entries, *await attachments.installed())
+        host = await node.host(matched.entries, matched.granted)
         # Decided: from here on each rule may refuse, and nothing has been taken yet.
         every, beside = attachments.by_key.values(), attachments.beside(key)
-        seated = procedure.locate(wished, host, every, beside)
-        settings = await node.settings(seated.functions)
+        located = procedure.locate(matched, host, every, beside)
+        settings = await node.settings(located.functions)
         # Nothing is awaited between the look at what is taken and the reservation of it.
         others = [one for other, one in attachments.by_key.items() if other != key]
-        placed = procedure.settle(seated, settings, others, self._reserved.of_others(key))
+        placed = procedure.settle(located, settings, others, self._reserved.of_others(key))
         self._reserved.reserve(key, request.sandbox, placed.sole)
         await attachments.ready(placed.plugin_calls)
         nics = [nic async for nic in self._nics(request, asked, placed)]

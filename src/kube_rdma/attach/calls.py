@@ -205,10 +205,12 @@ async def _asked(
     needs: AttachDependencies,
 ) -> RequestedNetworks:
     """Return all networks of a pod's annotation and claims, with the documents that they name."""
-    asks, definitions = await annotated_networks.meant(annotated, needs.node, needs.everybodys)
+    asks, definitions = await annotated_networks.meant(
+        annotated, needs.node, needs.global_namespaces
+    )
     if devices:
         claimed = tuple(map(ask_of, devices))
-        requests.refuse_isolated(annotated.namespace, claimed, needs.everybodys)
+        requests.refuse_isolated(annotated.namespace, claimed, needs.global_namespaces)
         definitions |= await annotated_networks.claimed_definitions(devices, needs.node)
         asks = with_claims(asks, claimed)
     networks = tuple(one.network for one in definitions.values())
@@ -334,7 +336,7 @@ async def _delegate_asked(
     came = await origin(call, pod, node)
     definition, ask = cni_conf.network(call, came.name, came.resource)
     # Whatever its caller lets pods name.
-    requests.refuse_isolated(pod.namespace, (ask,), needs.everybodys)
+    requests.refuse_isolated(pod.namespace, (ask,), needs.global_namespaces)
     if cni_conf.is_built_in(call.config):
         pool = await node.has_pool(PoolName(cni_conf.DEFAULT_NETWORK))
         definition = cni_conf.built_in(ask.namespace, pool=pool)

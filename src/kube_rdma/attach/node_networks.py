@@ -199,7 +199,7 @@ class NetworkSite(Frozen):
     state: Path  # /var/lib/kube-rdma
     socket: Path  # /run/kube-rdma/agent.sock
     runtime: Path  # the container runtime's socket
-    everybodys: tuple[str, ...] | None = None  # as AttachDependencies has it
+    global_namespaces: tuple[str, ...] | None = None  # as AttachDependencies has it
 
 
 def host_links(names: Sequence[str] | None) -> tuple[SeenLink, ...]:
@@ -447,7 +447,7 @@ class NodeNetworks:
         self._attachments = attachments
         return AttachDependencies(
             stopwatch=sources.stopwatch,
-            everybodys=site.everybodys,
+            global_namespaces=site.global_namespaces,
             node=self._node,
             giver=giver,
             late=late,

@@ -251,25 +251,25 @@ class NodeView:
 
     async def host(
         self,
-        wishes: Sequence[attachment.MatchedEntry] | None = None,
+        entries: Sequence[attachment.MatchedEntry] | None = None,
         granted: Sequence[attachment.GrantedShare] = (),
     ) -> attachment.HostNetwork:
         """Return the node's links and RDMA now, as these networks need them; None: all of it."""
-        host = await asyncio.to_thread(self._host, wishes, granted)
-        if not any(wish.network.rails for wish in wishes or ()):
+        host = await asyncio.to_thread(self._host, entries, granted)
+        if not any(entry.network.rails for entry in entries or ()):
             return host
         numbers = {card.id: self.rail(card.id) for share in granted for card in share.cards}
         return replace(host, rails=tuple((i, n) for i, n in numbers.items() if n is not None))
 
     def _host(
         self,
-        wishes: Sequence[attachment.MatchedEntry] | None,
+        entries: Sequence[attachment.MatchedEntry] | None,
         granted: Sequence[attachment.GrantedShare],
     ) -> attachment.HostNetwork:
-        if wishes is not None:
-            leaving = may_leave(wishes, granted)
+        if entries is not None:
+            leaving = may_leave(entries, granted)
             survey = self._asked.survey.last(leaving=leaving)
-            names = wanted(wishes, granted, survey)
+            names = wanted(entries, granted, survey)
             links = self._asked.links(names) if names is not None else ()
             if names is not None and agree(survey, names, links):
                 host = host_network(survey, links)

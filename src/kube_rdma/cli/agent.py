@@ -161,7 +161,7 @@ def agent(
         connect=cluster.open,
         registry=Registry(more.pop("registry")),
         networks=more.pop("networks"),
-        everybodys=_namespaces(more.pop("namespace_isolation")),
+        global_namespaces=_namespaces(more.pop("namespace_isolation")),
         startup_taint=more.pop("startup_taint"),
         claims=more.pop("claims"),
         dranet=more.pop("dranet_attributes"),
@@ -181,8 +181,8 @@ def agent(
             async with labelling(agent_options) as sources:
                 await run_labeller(sources)
             return
-        async with opened(agent_options) as doors:
-            await run_plugin(doors)
+        async with opened(agent_options) as dependencies:
+            await run_plugin(dependencies)
 
     logs.configure()
     asyncio.run(logs.until_signal(run()))

@@ -34,11 +34,12 @@ async def with_meaning(
     evidence: PodEvidence,
     documents: ListedNetworks,
     reader: PartReader,
-    everybodys: Collection[str] | None = None,
+    global_namespaces: Collection[str] | None = None,
 ) -> PodEvidence:
     """Return the evidence with what the pod asks for, and its networks; raise nothing.
 
-    `everybodys` is as for `meant`. Refusals are in the answer, unseen parts also with the reader.
+    `global_namespaces` is as for `meant`. Refusals are in the answer, unseen parts also with the
+    reader.
     """
     seen = evidence
     template = evidence.template
@@ -53,10 +54,10 @@ async def with_meaning(
         asked = _asking(template, pod)
         seen = replace(seen, asks=asked.asks)
         requests.refuse_host_network(pod, asked.asks, asked.annotation)
-        asks, definitions = await annotated_networks.meant(asked, documents, everybodys)
+        asks, definitions = await annotated_networks.meant(asked, documents, global_namespaces)
         devices = claimed_devices(evidence)
         of_claims = tuple(map(ask_of, devices))
-        requests.refuse_isolated(asked.namespace, of_claims, everybodys)
+        requests.refuse_isolated(asked.namespace, of_claims, global_namespaces)
         definitions |= await annotated_networks.claimed_definitions(devices, documents)
         asks = with_claims(asks, of_claims) if devices else asks
     except Refused as error:

@@ -27,7 +27,7 @@ from kube_rdma.lib.part_reader import PartReader
 from kube_rdma.model.attach.cni import ConfFile
 from kube_rdma.model.explain import PodEvidence
 from kube_rdma.model.ipam import IPPool, PoolName
-from kube_rdma.resources.reader import everybodys_of_agents
+from kube_rdma.resources.reader import global_namespaces_of_agents
 
 
 class _Documents:
@@ -83,12 +83,12 @@ async def with_documents(
     """
     pools = await reader.asked("pools of addresses", lambda: read_pools(cluster))
     seen = replace(evidence, ip_pools=pools or {}, pools_seen=pools is not None)
-    everybodys = None
+    global_namespaces = None
     if evidence.claims or names_networks(evidence.template.annotations):
         what = "whether networks are kept to their namespaces"
-        everybodys = await reader.asked(what, lambda: everybodys_of_agents(cluster))
+        global_namespaces = await reader.asked(what, lambda: global_namespaces_of_agents(cluster))
     documents = _Documents(cluster, _confs(host), seen.ip_pools)
-    return await with_meaning(seen, documents, reader, everybodys)
+    return await with_meaning(seen, documents, reader, global_namespaces)
 
 
 async def read_pools(cluster: Cluster) -> dict[PoolName, IPPool]:

@@ -174,7 +174,9 @@ class AdmissionSettings(Frozen):
     block: str = "rdma"  # the network that a completed block names
     shm_size: str = "8Gi"
     completes: tuple[Completes, ...] = (Completes.IPC_LOCK,)  # without the pod's asking
-    everybodys: tuple[str, ...] | None = None  # namespaces of networks for all pods; None: any
+    global_namespaces: tuple[str, ...] | None = (
+        None  # namespaces of networks for all pods; None: any
+    )
 
 
 NOTHING_KNOWN = AdmissionFacts()

@@ -82,7 +82,7 @@ class AuthorFacts(Frozen):
     ip_pools: tuple[NetworkPool, ...] | None = None
     # The namespaces whose networks all pods may name, where agents keep networks to their
     # namespaces; None: agents keep none, or that could not be read.
-    everybodys: tuple[str, ...] | None = None
+    global_namespaces: tuple[str, ...] | None = None
     not_seen: tuple[NotSeen, ...] = ()
 
 

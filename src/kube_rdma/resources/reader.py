@@ -30,7 +30,7 @@ from kube_rdma.model import resources
 from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma.model.reports import ProgramRole
 from kube_rdma.reports import cluster as reports
-from kube_rdma.reports.rules.cluster import everybodys, program_role
+from kube_rdma.reports.rules.cluster import global_namespaces, program_role
 
 ROLE = "kube-rdma-view"
 _FORBIDDEN = "the API server forbids to "
@@ -50,8 +50,8 @@ async def read(cluster: Cluster, namespace: str) -> resources.AuthorFacts:
         ),
         quotas=await look.at(f"the quotas of {namespace}", partial(quotas, namespace=namespace)),
         networks=await _networks(look, namespace),
-        everybodys=await look.at(
-            "whether networks are kept to their namespaces", everybodys_of_agents
+        global_namespaces=await look.at(
+            "whether networks are kept to their namespaces", global_namespaces_of_agents
         ),
         reports=await look.at("the modes and healthy shares of nodes", reports.reports),
         nodes=await look.at("the shares that nodes list", reports.nodes),
@@ -98,13 +98,13 @@ async def _networks(
     return found
 
 
-async def everybodys_of_agents(cluster: Cluster) -> tuple[str, ...] | None:
+async def global_namespaces_of_agents(cluster: Cluster) -> tuple[str, ...] | None:
     """Return the namespaces whose networks all pods may name, by the strictest of the agents.
 
     A pod may come to any of them.
     """
     agents = [
-        everybodys(one.template.words)
+        global_namespaces(one.template.words)
         for one in await reports.workloads(cluster)
         if program_role(one.template) is ProgramRole.AGENT
     ]

@@ -132,7 +132,11 @@ def _left(facts: resources.AuthorFacts, name: str) -> int | None:
 def _may_name(facts: resources.AuthorFacts, network: resources.NamedNetwork) -> bool:
     """Return whether the agents' isolation and the pools of the network allow the namespace."""
     own = network.namespace == facts.namespace
-    if facts.everybodys is not None and not own and network.namespace not in facts.everybodys:
+    if (
+        facts.global_namespaces is not None
+        and not own
+        and network.namespace not in facts.global_namespaces
+    ):
         return False
     pools = [pool for pool in facts.ip_pools or () if pool.name in network.pools]
     return all(not pool.namespaces or facts.namespace in pool.namespaces for pool in pools)

@@ -30,11 +30,11 @@ class BoardAllocator:
         self._allocator = allocator
         self._classes = device_classes()
 
-    def fill(self, slices: str, wish: ClaimOptions, most: int) -> Sequence[Sequence[Result]]:
+    def fill(self, slices: str, options: ClaimOptions, most: int) -> Sequence[Sequence[Result]]:
         """Return what each pod of a template gets on an empty node, until one finds nothing, or
         `most`.
         """
-        claim = _claim(wish)
+        claim = _claim(options)
         held: list[dict[str, Any]] = []
         pods: list[list[Result]] = []
         while len(pods) < most:
@@ -70,9 +70,9 @@ def allocator(root: Path) -> Iterator[BoardAllocator]:
             yield BoardAllocator(process)
 
 
-def _claim(wish: ClaimOptions) -> dict[str, Any]:
+def _claim(options: ClaimOptions) -> dict[str, Any]:
     """The claim that Kubernetes makes of the template, with the API server's defaults."""
-    template, _ = claim_objects(wish)
+    template, _ = claim_objects(options)
     devices = dict(template["spec"]["spec"]["devices"])
     devices["requests"] = [_defaulted(request) for request in devices["requests"]]
     return {

@@ -38,12 +38,12 @@ class Request(Frozen):
     """Options of `kube-rdma claim`, and what they mean."""
 
     words: str
-    wish: ClaimOptions
+    options: ClaimOptions
 
     @property
     def cards(self) -> int:
         """Cards of one pod."""
-        return self.wish.cards or (self.wish.gpus if self.wish.reach else 1)
+        return self.options.cards or (self.options.gpus if self.options.reach else 1)
 
 
 class Row(Frozen):
@@ -147,14 +147,14 @@ def _worth(row: Row) -> tuple[int, int, int, bool, int, bool]:
 
     A pod that takes the node needs no nearness, whose search is the longer one.
     """
-    every, wish = row.every, row.request.wish
+    every, options = row.every, row.request.options
     near = every.root, every.numa_node
-    return every.gpus, *near, not wish.shared, row.request.cards, wish.reach is None
+    return every.gpus, *near, not options.shared, row.request.cards, options.reach is None
 
 
 def _measured(allocator: BoardAllocator, board: Board, driver: GpuDriver, request: Request) -> Row:
-    pool = CardPool.SHARED if request.wish.shared else CardPool.WHOLE
-    got = allocator.fill(board.slices[pool, driver], request.wish, _most(board, request))
+    pool = CardPool.SHARED if request.options.shared else CardPool.WHOLE
+    got = allocator.fill(board.slices[pool, driver], request.options, _most(board, request))
     pods = [_nearness_of(board, results) for results in got]
     every = NearCards(
         sum(one.root for one in pods),
@@ -162,7 +162,7 @@ def _measured(allocator: BoardAllocator, board: Board, driver: GpuDriver, reques
         sum(one.elsewhere for one in pods),
     )
     first = pods[0] if pods else NearCards()
-    return Row(request.wish.gpus, request, len(pods), first, every)
+    return Row(request.options.gpus, request, len(pods), first, every)
 
 
 def _most(board: Board, request: Request) -> int:
@@ -170,12 +170,12 @@ def _most(board: Board, request: Request) -> int:
 
     Two shares of a claim are of two cards.
     """
-    wish, most = request.wish, MOST_PODS
+    options, most = request.options, MOST_PODS
     if request.cards > len(board.cards):
         return 0
-    if wish.gpus:
-        most = min(most, len(board.gpus) // wish.gpus)
-    return most if wish.shared else min(most, len(board.cards) // request.cards)
+    if options.gpus:
+        most = min(most, len(board.gpus) // options.gpus)
+    return most if options.shared else min(most, len(board.cards) // request.cards)
 
 
 def _nearness_of(board: Board, results: Sequence[Result]) -> NearCards:

@@ -21,7 +21,7 @@ from kube_rdma_lab.build.images import VERBS
 from kube_rdma_tools.conformance.checks import items
 from kube_rdma_tools.conformance.evidence import CheckVerdict, CommandOutcome, Runner
 from kube_rdma_tools.conformance.page import ConformanceScene, files, summary
-from kube_rdma_tools.conformance.pods import ConformanceWish
+from kube_rdma_tools.conformance.pods import ConformanceOptions
 
 _LONGEST = 1800  # seconds of one command; verify and waits have their own end before
 
@@ -50,15 +50,15 @@ _LONGEST = 1800  # seconds of one command; verify and waits have their own end b
     show_default=True,
     help="Longest time until pods are Ready, in seconds.",
 )
-def main(folder: Path, networks: tuple[str, ...], **wishes: str | int) -> None:
+def main(folder: Path, networks: tuple[str, ...], **values: str | int) -> None:
     """Write evidence of AI conformance items 10 and 41 into FOLDER.
 
     It starts pods in the namespace and removes them. Exits with 1 when a check is not met.
     """
-    wish = ConformanceWish(networks=networks, **wishes)  # type: ignore[arg-type]  # of click
+    options = ConformanceOptions(networks=networks, **values)  # type: ignore[arg-type]  # of click
     run = runner(environment())
     scene = ConformanceScene(datetime.now(UTC).date().isoformat(), versions(run))
-    made = tuple(items(wish, run))
+    made = tuple(items(options, run))
     folder.mkdir(parents=True, exist_ok=True)
     written = files(made, scene)
     for name, text in written.items():

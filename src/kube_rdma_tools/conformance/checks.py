@@ -24,7 +24,7 @@ from kube_rdma_tools.conformance.evidence import (
     Unproven,
     examined,
 )
-from kube_rdma_tools.conformance.pods import DECODE, PREFILL, ConformanceWish
+from kube_rdma_tools.conformance.pods import DECODE, PREFILL, ConformanceOptions
 
 _USUAL = {"lo", "eth0"}  # interfaces that a pod has without a second network
 _STATUS = "kube-rdma.io/network-status"
@@ -39,17 +39,17 @@ _NO_ENGINE = (
 )
 
 
-def items(wish: ConformanceWish, run: Runner) -> Iterator[ConformanceItem]:
+def items(options: ConformanceOptions, run: Runner) -> Iterator[ConformanceItem]:
     """Both items with all their checks; whatever was started is removed at the end."""
-    kubectl = partial(_words, wish)
+    kubectl = partial(_words, options)
     try:
-        begun = examined("A pod has several network interfaces", run, partial(_interfaces, wish))
+        begun = examined("A pod has several network interfaces", run, partial(_interfaces, options))
         ready = begun.verdict is CheckVerdict.MET
 
         def inside(
-            title: str, check: Callable[[ConformanceWish, Recorder], str]
+            title: str, check: Callable[[ConformanceOptions, Recorder], str]
         ) -> ConformanceCheck:
-            made = partial(check, wish) if ready else _without_pods
+            made = partial(check, options) if ready else _without_pods
             return examined(title, run, made)
 
         yield ConformanceItem(
@@ -58,10 +58,10 @@ def items(wish: ConformanceWish, run: Runner) -> Iterator[ConformanceItem]:
             "High-performance communication from pod to pod",
             (
                 begun,
-                examined("What cards can do is published", run, partial(_published, wish)),
+                examined("What cards can do is published", run, partial(_published, options)),
                 inside("Pods go where the resource is, and nowhere else", _placed),
                 inside("Pods move data over their cards", _transfers),
-                examined("A card comes by a claim (DRA)", run, partial(_claimed, wish)),
+                examined("A card comes by a claim (DRA)", run, partial(_claimed, options)),
             ),
         )
         yield ConformanceItem(
@@ -82,8 +82,8 @@ def items(wish: ConformanceWish, run: Runner) -> Iterator[ConformanceItem]:
         run(kubectl("delete", *template), "")
 
 
-def _words(wish: ConformanceWish, *words: str) -> tuple[str, ...]:
-    return ("kubectl", "-n", wish.namespace, *words)
+def _words(options: ConformanceOptions, *words: str) -> tuple[str, ...]:
+    return ("kubectl", "-n", options.namespace, *words)
 
 
 def _without_pods(recorder: Recorder) -> str:
@@ -99,24 +99,24 @@ def _json(recorder: Recorder, *words: str) -> Any:
         raise Unproven(CheckVerdict.NOT_MET, f"the answer of {words[0]} is no JSON") from error
 
 
-def _interfaces(wish: ConformanceWish, recorder: Recorder) -> str:
+def _interfaces(options: ConformanceOptions, recorder: Recorder) -> str:
     """Two pods with the networks that are asked for, and the interfaces that they see."""
-    recorder.asked(*_words(wish, "apply", "-f", "-"), stdin=pods.pair(wish))
+    recorder.asked(*_words(options, "apply", "-f", "-"), stdin=pods.pair(options))
     named = [f"pod/{name}" for name in (PREFILL, DECODE)]
-    wait = ("wait", *named, "--for=condition=Ready", f"--timeout={wish.seconds}s")
-    recorder.asked(*_words(wish, *wait))
+    wait = ("wait", *named, "--for=condition=Ready", f"--timeout={options.seconds}s")
+    recorder.asked(*_words(options, *wait))
     names: set[str] = set()
     for pod in (PREFILL, DECODE):
-        shown = recorder.asked(*_words(wish, "exec", pod, "--", "cat", "/proc/net/dev"))
+        shown = recorder.asked(*_words(options, "exec", pod, "--", "cat", "/proc/net/dev"))
         own = set(re.findall(r"^\s*([^\s:|]+):", shown, re.MULTILINE)) - _USUAL
-        if len(own) < len(wish.networks):
-            asked = f"{len(wish.networks)} networks are asked for"
+        if len(own) < len(options.networks):
+            asked = f"{len(options.networks)} networks are asked for"
             raise Unproven(CheckVerdict.NOT_MET, f"{pod} has {sorted(own)} beside eth0; {asked}")
         names |= own
     return f"Beside eth0 both pods have {', '.join(sorted(names))}"
 
 
-def _published(wish: ConformanceWish, recorder: Recorder) -> str:
+def _published(options: ConformanceOptions, recorder: Recorder) -> str:
     """Attributes of devices in ResourceSlices; without these, the cards of NodeReports."""
     words = ("kubectl", "get", "resourceslices", f"--field-selector=spec.driver={DRIVER}")
     slices = recorder.tried(*words, "-o", "json")
@@ -135,38 +135,38 @@ def _published(wish: ConformanceWish, recorder: Recorder) -> str:
     )
 
 
-def _placed(wish: ConformanceWish, recorder: Recorder) -> str:
+def _placed(options: ConformanceOptions, recorder: Recorder) -> str:
     """The pair is where shares are, and what no node has stays Pending."""
     nodes = _json(recorder, "kubectl", "get", "nodes")["items"]
     free = {
         one["metadata"]["name"]: int(
-            quantity(one["status"].get("allocatable", {}).get(wish.resource, "0"))
+            quantity(one["status"].get("allocatable", {}).get(options.resource, "0"))
         )
         for one in nodes
     }
-    on = {pod: _node(wish, recorder, pod) for pod in (PREFILL, DECODE)}
+    on = {pod: _node(options, recorder, pod) for pod in (PREFILL, DECODE)}
     for pod, node in on.items():
         if not free.get(node):
             raise Unproven(CheckVerdict.NOT_MET, f"{pod} is on {node}, which has no share")
     most = max(free.values())
-    recorder.asked(*_words(wish, "apply", "-f", "-"), stdin=pods.large(wish, most + 1))
+    recorder.asked(*_words(options, "apply", "-f", "-"), stdin=pods.large(options, most + 1))
     wait = ("wait", f"pod/{pods.LARGE}", "--for=condition=PodScheduled=false", "--timeout=60s")
-    recorder.asked(*_words(wish, *wait))
-    pod = _json(recorder, *_words(wish, "get", "pod", pods.LARGE))
+    recorder.asked(*_words(options, *wait))
+    pod = _json(recorder, *_words(options, "get", "pod", pods.LARGE))
     (why,) = [c["message"] for c in pod["status"]["conditions"] if c["type"] == "PodScheduled"]
-    if wish.resource not in why:
+    if options.resource not in why:
         raise Unproven(CheckVerdict.NOT_MET, f"the pod that is too large waits for another: {why}")
     where = ", ".join(f"{pod} on {node}" for pod, node in on.items())
     return f"{where}; a pod that asks for {most + 1} shares waits: {why.rstrip('.')}"
 
 
-def _node(wish: ConformanceWish, recorder: Recorder, pod: str) -> str:
-    return str(_json(recorder, *_words(wish, "get", "pod", pod))["spec"]["nodeName"])
+def _node(options: ConformanceOptions, recorder: Recorder, pod: str) -> str:
+    return str(_json(recorder, *_words(options, "get", "pod", pod))["spec"]["nodeName"])
 
 
-def _transfers(wish: ConformanceWish, recorder: Recorder) -> str:
+def _transfers(options: ConformanceOptions, recorder: Recorder) -> str:
     """RDMA writes of perftest between the pods, both ways, which `kube-rdma verify` starts."""
-    words = ("kube-rdma", "verify", "pods", PREFILL, DECODE, "-n", wish.namespace)
+    words = ("kube-rdma", "verify", "pods", PREFILL, DECODE, "-n", options.namespace)
     outcome = recorder.tried(*words, "--both-ways", "--iterations", "100", "-o", "json")
     try:
         pairs = json.loads(outcome.text)["pairs"]
@@ -183,17 +183,17 @@ def _transfers(wish: ConformanceWish, recorder: Recorder) -> str:
     return f"{ways}. Whether the figures are good is not judged here"
 
 
-def _claimed(wish: ConformanceWish, recorder: Recorder) -> str:
+def _claimed(options: ConformanceOptions, recorder: Recorder) -> str:
     """A pod whose card is allocated by the scheduler from the driver's slices."""
-    listed = recorder.tried("kubectl", "get", "deviceclass", wish.device_class)
+    listed = recorder.tried("kubectl", "get", "deviceclass", options.device_class)
     if listed.code:
-        why = f"The cluster has no DeviceClass {wish.device_class} (value claims.enabled)"
+        why = f"The cluster has no DeviceClass {options.device_class} (value claims.enabled)"
         raise Unproven(CheckVerdict.NOT_RUN, why)
-    recorder.asked(*_words(wish, "apply", "-f", "-"), stdin=pods.claiming(wish))
+    recorder.asked(*_words(options, "apply", "-f", "-"), stdin=pods.claiming(options))
     name = f"pod/{pods.CLAIMING}"
-    wait = ("wait", name, "--for=condition=Ready", f"--timeout={wish.seconds}s")
-    recorder.asked(*_words(wish, *wait))
-    claims = _json(recorder, *_words(wish, "get", "resourceclaims"))["items"]
+    wait = ("wait", name, "--for=condition=Ready", f"--timeout={options.seconds}s")
+    recorder.asked(*_words(options, *wait))
+    claims = _json(recorder, *_words(options, "get", "resourceclaims"))["items"]
     results = [
         one["device"]
         for claim in claims
@@ -206,32 +206,32 @@ def _claimed(wish: ConformanceWish, recorder: Recorder) -> str:
     return f"The scheduler allocated {', '.join(results)} of {DRIVER}"
 
 
-def _apart(wish: ConformanceWish, recorder: Recorder) -> str:
+def _apart(options: ConformanceOptions, recorder: Recorder) -> str:
     """Two pods of different roles, on two nodes."""
-    nodes = {pod: _node(wish, recorder, pod) for pod in (PREFILL, DECODE)}
+    nodes = {pod: _node(options, recorder, pod) for pod in (PREFILL, DECODE)}
     if len(set(nodes.values())) < len(nodes):
         raise Unproven(CheckVerdict.NOT_MET, "both pods are on one node")
     return ", ".join(f"{pod} is on {node}" for pod, node in nodes.items())
 
 
-def _reads_cache(wish: ConformanceWish, recorder: Recorder) -> str:
+def _reads_cache(options: ConformanceOptions, recorder: Recorder) -> str:
     """`ucx_perftest` reads 1 MiB a time, as NIXL does over UCX, and names its transport itself."""
-    prefill = _json(recorder, *_words(wish, "get", "pod", PREFILL))
-    decode = _json(recorder, *_words(wish, "get", "pod", DECODE))
+    prefill = _json(recorder, *_words(options, "get", "pod", PREFILL))
+    decode = _json(recorder, *_words(options, "get", "pod", DECODE))
     listen = f"ucx_perftest -p {_PORT} >/dev/null 2>&1 &"
     probe = recorder.tried(
-        *_words(wish, "exec", DECODE, "--", "sh", "-c", "command -v ucx_perftest")
+        *_words(options, "exec", DECODE, "--", "sh", "-c", "command -v ucx_perftest")
     )
     if probe.code in (1, _MISSING):
-        raise Unproven(CheckVerdict.NOT_RUN, f"Image {wish.image} has no ucx_perftest")
-    recorder.asked(*_words(wish, "exec", PREFILL, "--", "sh", "-c", listen))
+        raise Unproven(CheckVerdict.NOT_RUN, f"Image {options.image} has no ucx_perftest")
+    recorder.asked(*_words(options, "exec", PREFILL, "--", "sh", "-c", listen))
     test = f"-p {_PORT} -t ucp_get -s {_BYTES} -n {_ROUNDS}"
     # The server listens some time after it was started: what is refused is tried again.
     dial = (
         f"for try in 1 2 3 4 5 6 7 8 9; do UCX_LOG_LEVEL=info ucx_perftest "
         f"{prefill['status']['podIP']} {test} 2>&1 && exit 0; sleep 2; done; exit 1"
     )
-    shown = recorder.asked(*_words(wish, "exec", DECODE, "--", "sh", "-c", dial))
+    shown = recorder.asked(*_words(options, "exec", DECODE, "--", "sh", "-c", dial))
     used = set(_TRANSPORT.findall(shown))
     own = {one["rdmaDevice"] for one in _networks(decode) if one.get("rdmaDevice")}
     if not used:

@@ -18,7 +18,7 @@ _LABEL = "kube-rdma.io/conformance"
 _NETWORKS = "k8s.v1.cni.cncf.io/networks"
 
 
-class ConformanceWish(Frozen):
+class ConformanceOptions(Frozen):
     """The needs of a run: an image with UCX and perftest, a resource and its networks.
 
     `device_class` is the DeviceClass by which the check of claims gets a card.
@@ -32,39 +32,39 @@ class ConformanceWish(Frozen):
     seconds: int = 600
 
 
-def pair(wish: ConformanceWish) -> str:
+def pair(options: ConformanceOptions) -> str:
     """Two pods that stand on two nodes, as those of prefill and decode have to."""
-    return _listed(*(_apart(_pod(wish, name, 1), name) for name in (PREFILL, DECODE)))
+    return _listed(*(_apart(_pod(options, name, 1), name) for name in (PREFILL, DECODE)))
 
 
-def large(wish: ConformanceWish, shares: int) -> str:
+def large(options: ConformanceOptions, shares: int) -> str:
     """A pod that asks for so many shares."""
-    return _listed(_pod(wish, LARGE, shares))
+    return _listed(_pod(options, LARGE, shares))
 
 
-def claiming(wish: ConformanceWish) -> str:
+def claiming(options: ConformanceOptions) -> str:
     """A pod that gets its card by a claim, and the template of that."""
-    request = {"name": "card", "exactly": {"deviceClassName": wish.device_class, "count": 1}}
+    request = {"name": "card", "exactly": {"deviceClassName": options.device_class, "count": 1}}
     template = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaimTemplate",
         "metadata": {"name": CLAIMING},
         "spec": {"spec": {"devices": {"requests": [request]}}},
     }
-    pod = _pod(wish, CLAIMING, 0)
+    pod = _pod(options, CLAIMING, 0)
     pod["spec"]["resourceClaims"] = [{"name": "card", "resourceClaimTemplateName": CLAIMING}]
     pod["spec"]["containers"][0]["resources"] = {"claims": [{"name": "card"}]}
     return _listed(template, pod)
 
 
-def _pod(wish: ConformanceWish, name: str, shares: int) -> dict[str, Any]:
-    annotations = {_NETWORKS: ", ".join(wish.networks)} if shares else {}
+def _pod(options: ConformanceOptions, name: str, shares: int) -> dict[str, Any]:
+    annotations = {_NETWORKS: ", ".join(options.networks)} if shares else {}
     container = {
         "name": "main",
-        "image": wish.image,
+        "image": options.image,
         "command": ["sleep", "infinity"],
         "securityContext": {"capabilities": {"add": ["IPC_LOCK"]}},
-        "resources": {"limits": {wish.resource: shares}},
+        "resources": {"limits": {options.resource: shares}},
     }
     spec = {"terminationGracePeriodSeconds": 1, "containers": [container]}
     labels = {_LABEL: "pair" if name in (PREFILL, DECODE) else name}

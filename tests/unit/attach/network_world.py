@@ -254,7 +254,7 @@ class World:
         plugins = dict.fromkeys(("bridge", "whereabouts"), self.veths.call)
         self.site = FakeIpam(self._is_up, self._acted)
         self.host = FakeHost({**plugins, "site-ipam": self._site}, self._inode)
-        self.everybodys = None  # namespaces of networks for all pods
+        self.global_namespaces = None  # namespaces of networks for all pods
         self.outdated = None  # who hears of pods that only a new one helps
         self.limits = None  # who has the kernel hold pods to their shares
         self._numbers = count(1)
@@ -305,7 +305,7 @@ class World:
             late=LateBindingChoice(self.late(life)),
             attachments=self.attachments,
             inode=lambda fd: self._files[fd].stat().st_ino,
-            everybodys=self.everybodys,
+            global_namespaces=self.global_namespaces,
             outdated=self.outdated,
             limits=self.limits,
         )

@@ -122,20 +122,24 @@ async def test_a_pod_s_word_takes_no_interface_of_the_node(tmp_path, network, de
     await world.refuses(1, "deviceID")
 
 
-@pytest.mark.parametrize("everybodys", [(), ("shared",)])
+@pytest.mark.parametrize("global_namespaces", [(), ("shared",)])
 async def test_a_network_of_another_namespace_is_refused_where_namespaces_are_apart(
-    world, everybodys
+    world, global_namespaces
 ):
     """Whether there is one or not; those of the pod's own, and of namespaces for all, are given."""
     world.node.networks["team-b/rdma"] = world.node.networks["default/rdma"]
     world.node.networks["shared/rdma"] = world.node.networks["default/rdma"]
-    world.everybodys = everybodys
+    world.global_namespaces = global_namespaces
     world.start()
-    refused = ["team-b/rdma", "rdma,team-b/nothing@net7", *([] if everybodys else ["shared/rdma"])]
+    refused = [
+        "team-b/rdma",
+        "rdma,team-b/nothing@net7",
+        *([] if global_namespaces else ["shared/rdma"]),
+    ]
     for asks in refused:
         world.ask(asks)
         await world.refuses(1, "and this pod is of namespace default")
-    world.ask("default/rdma,shared/rdma" if everybodys else "rdma")
+    world.ask("default/rdma,shared/rdma" if global_namespaces else "rdma")
     await world.add(1)
     await world.goes(1)
 

@@ -31,11 +31,11 @@ def node(folder, shares, resource=None, **fields):
     return found
 
 
-def tenant(folder, everybodys, *blocks, networks=None, shares=()):
+def tenant(folder, global_namespaces, *blocks, networks=None, shares=()):
     """A pod of namespace default that names networks by blocks, where namespaces are apart."""
     world = World(folder, [card(0)], shares, networks or {})
     world.node.confs = (CONF,)
-    world.everybodys = everybodys
+    world.global_namespaces = global_namespaces
     world.start()
     world.node.annotations[BLOCKS] = json.dumps(blocks)
     world.sandbox()
@@ -46,12 +46,12 @@ def block(name, *ips):
     return {"cniConf": {"name": name}, **({"deviceConf": {"ips": ips}} if ips else {})}
 
 
-@pytest.mark.parametrize("everybodys", [(), ("shared",), ("default", "kube-system"), None])
-async def test_a_block_names_networks_of_the_namespaces_for_all_alone(tmp_path, everybodys):
+@pytest.mark.parametrize("global_namespaces", [(), ("shared",), ("default", "kube-system"), None])
+async def test_a_block_names_networks_of_the_namespaces_for_all_alone(tmp_path, global_namespaces):
     networks = {"kube-system/storage": (RESOURCE, STORAGE)}
     shares = [share(card(0), Mode.SHARED_MULTI)]
-    world = tenant(tmp_path, everybodys, block("storage"), networks=networks, shares=shares)
-    if everybodys is None or "kube-system" in everybodys:
+    world = tenant(tmp_path, global_namespaces, block("storage"), networks=networks, shares=shares)
+    if global_namespaces is None or "kube-system" in global_namespaces:
         await world.add(1)
         assert [one["name"] for one in world.node.told[OWN]] == ["kube-system/storage"]
         await world.delete(1)
@@ -62,11 +62,11 @@ async def test_a_block_names_networks_of_the_namespaces_for_all_alone(tmp_path, 
     world.nothing_left(1)
 
 
-@pytest.mark.parametrize("everybodys", [(), ("default", "kube-system")])
+@pytest.mark.parametrize("global_namespaces", [(), ("default", "kube-system")])
 async def test_a_block_names_no_configuration_of_the_node_where_namespaces_are_apart(
-    tmp_path, everybodys
+    tmp_path, global_namespaces
 ):
-    world = tenant(tmp_path, everybodys, block("mgmt", "10.66.0.66/24"))
+    world = tenant(tmp_path, global_namespaces, block("mgmt", "10.66.0.66/24"))
     sentence = "there is no network mgmt: known are rdma, and no .* or have the administrator lend"
     await world.refuses(1, sentence)
     world.node.networks["default/mgmt"] = (RESOURCE, STORAGE)
@@ -74,12 +74,12 @@ async def test_a_block_names_no_configuration_of_the_node_where_namespaces_are_a
         await world.add(1)  # the definition counts, not the node's
 
 
-@pytest.mark.parametrize("everybodys", [None, ("shared",)])
+@pytest.mark.parametrize("global_namespaces", [None, ("shared",)])
 @pytest.mark.parametrize("address", ["10.20.0.5/24", "10.20.0.1/24"])
-async def test_a_pod_takes_no_address_of_a_pool_for_others(tmp_path, everybodys, address):
+async def test_a_pod_takes_no_address_of_a_pool_for_others(tmp_path, global_namespaces, address):
     """By the built-in network, which has no IPPool here."""
     shares = [share(card(0), Mode.SHARED_MULTI, VKE)]
-    world = tenant(tmp_path, everybodys, block("rdma", address), shares=shares)
+    world = tenant(tmp_path, global_namespaces, block("rdma", address), shares=shares)
     world.node.pools = {TEAM_A.name: TEAM_A}
     sentence = "is of IPPool team-a, which is for pods of team-a, and this pod is of namespace def"
     await world.refuses(1, rf"deviceConf\.ips: {address[:-3]} {sentence}")
@@ -122,16 +122,16 @@ async def test_a_pool_for_others_gives_nothing_whatever_network_names_it(tmp_pat
     await world.refuses(1, "IPPool team-a is for pods of team-a")
 
 
-@pytest.mark.parametrize("everybodys", [(), ("team-b",), None])
-async def test_a_network_of_others_is_refused_to_a_meta_plugin_too(tmp_path, everybodys):
+@pytest.mark.parametrize("global_namespaces", [(), ("team-b",), None])
+async def test_a_network_of_others_is_refused_to_a_meta_plugin_too(tmp_path, global_namespaces):
     """Whichever namespaces the meta-plugin itself lets pods name."""
     networks = {"team-b/rail": (RESOURCE, json.dumps(NETWORK))}
     world = DelegateWorld(tmp_path, [card(0)], [share(card(0), Mode.SHARED_MULTI)], networks)
-    world.everybodys = everybodys
+    world.global_namespaces = global_namespaces
     world.start()
     world.ask("team-b/rail")
     world.sandbox()
-    if everybodys == ():
+    if global_namespaces == ():
         with pytest.raises(Refused, match="the network team-b/rail is for pods of team-b"):
             await world.meta("ADD", 1)
     else:

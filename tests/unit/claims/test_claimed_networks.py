@@ -222,7 +222,7 @@ async def test_a_network_that_is_nowhere_names_the_claim(tmp_path):
 
 async def test_networks_of_other_tenants_are_not_for_claims_either(tmp_path):
     world = await by_claim(tmp_path, said(network="infra/net"))
-    world.everybodys = ("kube-system",)
+    world.global_namespaces = ("kube-system",)
     world.start()
     with pytest.raises(Refused, match="the network infra/net is for pods of infra"):
         await world.add(1)

@@ -18,9 +18,9 @@ from kube_rdma_tools.conformance.evidence import (
     RecordedCommand,
 )
 from kube_rdma_tools.conformance.page import ConformanceScene, files, summary
-from kube_rdma_tools.conformance.pods import CLAIMING, DECODE, LARGE, PREFILL, ConformanceWish
+from kube_rdma_tools.conformance.pods import CLAIMING, DECODE, LARGE, PREFILL, ConformanceOptions
 
-WISH = ConformanceWish("verbs:1", "rdma/nic", ("rail-0",))
+WISH = ConformanceOptions("verbs:1", "rdma/nic", ("rail-0",))
 SCENE = ConformanceScene("2026-11-26", (("kube-rdma", "0.1.0"), ("Kubernetes", "v1.34.1")))
 MET, NOT_MET, NOT_RUN = CheckVerdict
 NETWORK = [
@@ -104,8 +104,8 @@ def pod(name):
     }
 
 
-def checks(run, wish=WISH):
-    return {one.title: one for item in items(wish, run) for one in item.checks}
+def checks(run, options=WISH):
+    return {one.title: one for item in items(options, run) for one in item.checks}
 
 
 def test_where_all_is_well_the_engine_alone_is_not_run():

@@ -373,7 +373,7 @@ FIELDS = {
     "vepfsStorageClasses": "vepfs_classes",
     "vepfsFolders": "vepfs_folders",
     "hostNetworkResources": "on_host",
-    "namespaceIsolation": "everybodys",
+    "namespaceIsolation": "global_namespaces",
     "shmSize": "shm_size",
 }
 SIZE = r"[1-9][0-9]{0,11}(?:[kMGTP]|[KMGTP]i)?"

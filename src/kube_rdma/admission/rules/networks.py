@@ -86,7 +86,7 @@ def isolation(review: PodReview) -> Iterator[Finding]:
     blocks = tuple(_shared(ask, review) for ask in review.pod.blocks or ())
     for path, asks in ((NETWORKS, review.pod.networks), (BLOCKS, blocks)):
         try:
-            requests.refuse_isolated(review.pod.namespace, asks, review.settings.everybodys)
+            requests.refuse_isolated(review.pod.namespace, asks, review.settings.global_namespaces)
         except Refused as refused:
             for fault in (refused, *refused.more):
                 problem = f"{fault.where}: {fault.problem}"

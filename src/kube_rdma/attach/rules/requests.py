@@ -83,13 +83,13 @@ def refuse_host_network(
 
 
 def refuse_isolated(
-    namespace: str, asks: Sequence[attachment.NetworkAsk], everybodys: Collection[str] | None
+    namespace: str, asks: Sequence[attachment.NetworkAsk], global_namespaces: Collection[str] | None
 ) -> None:
     """Raise Refused for entries of a pod of `namespace` that name networks of other tenants.
 
-    `everybodys` are the namespaces whose networks pods of all others may use; None: any may.
+    `global_namespaces` are the namespaces whose networks pods of all others may use; None: any may.
     """
-    mine = (namespace, *(everybodys or ()))
+    mine = (namespace, *(global_namespaces or ()))
     refuse_all(
         Refused(
             f"the network {ask.namespace}/{ask.network} is for pods of {ask.namespace}, and this "
@@ -99,7 +99,7 @@ def refuse_isolated(
             where=ask.source,
         )
         for ask in asks
-        if everybodys is not None and ask.namespace not in mine
+        if global_namespaces is not None and ask.namespace not in mine
     )
 
 

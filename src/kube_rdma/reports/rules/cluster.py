@@ -486,7 +486,7 @@ def says(words: Sequence[str], option: str, value: str = "") -> bool:
     return f"{option}={value}" in words or (option, value) in pairwise(words)
 
 
-def everybodys(words: Sequence[str]) -> tuple[str, ...] | None:
+def global_namespaces(words: Sequence[str]) -> tuple[str, ...] | None:
     """Return the namespaces whose networks all pods may name, by an agent's words; None: all."""
     for word, following in pairwise((*words, "")):
         option, equals, text = word.partition("=")

@@ -35,16 +35,16 @@ def function(number, mac="02:00:00:00:00:01", *, told=True, vlan=0, tag=b"\x81\x
     return Attribute(1, encode_attributes(parts))
 
 
-def answer(*functions, hardware=1, name=b"ens1f0", index=INDEX, seated=True, macs=()):
+def answer(*functions, hardware=1, name=b"ens1f0", index=INDEX, has_parent=True, macs=()):
     """An answer to GETLINK that was asked with RTEXT_FILTER_VF; `macs` are the one and the first.
 
-    `seated`: it tells what it sits on.
+    `has_parent`: it tells what it sits on.
     """
     head = struct.pack("=BxHiII", 0, hardware, index, 1, 0)
     found = [Attribute(3, name + b"\0"), Attribute(21, struct.pack("=I", len(functions)))]
     octets = [bytes.fromhex(mac.replace(":", "")) for mac in macs]
     found += map(Attribute, (1, 54), octets)  # IFLA_ADDRESS, IFLA_PERM_ADDRESS
-    seat = [Attribute(56, b"0000:81:00.0\0"), Attribute(57, b"pci\0")] if seated else []
+    seat = [Attribute(56, b"0000:81:00.0\0"), Attribute(57, b"pci\0")] if has_parent else []
     return head + encode_attributes([*found, Attribute(22, encode_attributes(functions)), *seat])
 
 

@@ -58,7 +58,7 @@ def test_a_pod_as_the_documents_write_it_has_no_fault():
 def test_a_network_of_another_namespace_is_refused_where_namespaces_are_apart():
     """By the namespaces whose networks are everybody's; without them nobody is."""
     pod = template(asking(HCA, 1), annotations=networks("rdma", "other/rdma", "shared/rdma"))
-    apart = AdmissionSettings(everybodys=("shared",))
+    apart = AdmissionSettings(global_namespaces=("shared",))
     found = [one for one in findings(pod, settings=apart) if one.code == "namespace-isolation"]
     assert [(one.severity, one.path[-1]) for one in found] == [(Severity.ERROR, ANNOTATION)]
     assert found[0].problem.startswith("networks[1]: the network other/rdma is for pods of other")
@@ -69,7 +69,7 @@ def test_a_block_that_means_a_network_of_kube_system_is_refused_where_namespaces
     """As the agent finds it: after one of the pod's own namespace."""
     pod = template(asking(), annotations=blocks("storage", "storage"))
     own = pod.namespace
-    apart = AdmissionSettings(everybodys=("shared",))
+    apart = AdmissionSettings(global_namespaces=("shared",))
     of = [replace(net("storage"), name=f"{space}/storage") for space in ("kube-system", own)]
 
     def refused(networks, settings=apart):
@@ -80,7 +80,7 @@ def test_a_block_that_means_a_network_of_kube_system_is_refused_where_namespaces
     assert (first.path[-1], first.severity) == (POD_NETWORKS, Severity.ERROR)
     assert "the network kube-system/storage is for pods of kube-system" in first.problem
     assert not refused(tuple(of))
-    assert not refused((of[0],), AdmissionSettings(everybodys=("kube-system",)))
+    assert not refused((of[0],), AdmissionSettings(global_namespaces=("kube-system",)))
 
 
 def test_an_address_of_a_pool_for_others_is_told():

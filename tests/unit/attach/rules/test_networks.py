@@ -71,12 +71,12 @@ def asks(*namespaces):
 
 
 @given(st.lists(SPACES, max_size=4), SPACES, st.none() | st.sets(SPACES))
-def test_its_own_and_those_for_everybody(named, own, everybodys):
-    allowed = set(named) if everybodys is None else {own, *everybodys}
+def test_its_own_and_those_for_everybody(named, own, global_namespaces):
+    allowed = set(named) if global_namespaces is None else {own, *global_namespaces}
     refused = [f"networks[{n}]" for n, namespace in enumerate(named) if namespace not in allowed]
     places = []
     try:
-        refuse_isolated(own, asks(*named), everybodys)
+        refuse_isolated(own, asks(*named), global_namespaces)
     except Refused as caught:
         places = [one.where for one in (caught, *caught.more)]
     assert places == refused

@@ -32,7 +32,7 @@ from kube_rdma.model.reports import (
     WaitingPod,
     Workload,
 )
-from kube_rdma.reports.rules.cluster import everybodys, findings, health, program_role, says
+from kube_rdma.reports.rules.cluster import findings, global_namespaces, health, program_role, says
 
 HCA = "rdma/hca"
 AGENTS = Workload(ProgramRole.AGENT, "kr", "agent", 2, 2, 2, "kube-rdma:1", reports=True)
@@ -437,4 +437,4 @@ def test_an_option_is_seen_in_both_spellings():
     ],
 )
 def test_whose_networks_all_pods_may_name_as_the_agent_reads_its_option(words, namespaces):
-    assert everybodys(words) == namespaces
+    assert global_namespaces(words) == namespaces

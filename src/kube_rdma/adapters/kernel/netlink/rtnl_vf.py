@@ -48,12 +48,12 @@ _STATES = (*pools.LinkState,)  # IFLA_VF_LINK_STATE_*, from 0
 class Physical(Frozen):
     """The interface of a physical function with its virtual ones, by number.
 
-    `seated`: the kernel says what it sits on, which it does since Linux 5.14.
+    `has_parent`: the kernel says what it sits on, which it does since Linux 5.14.
     """
 
     interface: rtnl_read.Interface
     functions: Mapping[int, pools.FunctionSettings]
-    seated: bool
+    has_parent: bool
 
 
 class Setting(Frozen):
@@ -196,7 +196,7 @@ def _find(node: codec.Netlink, place: pools.FunctionPlace) -> Physical | None:
 def _is(physical: Physical, place: pools.FunctionPlace) -> bool:
     """Compare PCI functions; where the kernel names none, index and name have to agree."""
     seen = physical.interface.seen
-    return seen.pci == place.pci if physical.seated else seen.name == place.physical.name
+    return seen.pci == place.pci if physical.has_parent else seen.name == place.physical.name
 
 
 def _at(node: codec.Netlink, index: int) -> Physical | None:

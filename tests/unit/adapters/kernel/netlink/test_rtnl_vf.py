@@ -162,7 +162,7 @@ def test_an_answer_tells_every_function():
     found = rtnl_vf.decode_physical(
         answer(function(0), function(1, told=False, vlan=7, tag=b"\x88\xa8"))
     )
-    assert (found.interface.seen.name, found.seated) == ("ens1f0", True)
+    assert (found.interface.seen.name, found.has_parent) == ("ens1f0", True)
     mac = "02:00:00:00:00:01"
     plain = FunctionSettings(mac, 0, 0, VlanProtocol.CUSTOMER, True, True, LinkState.AUTO, 1, 100)
     unknown = replace(plain, spoof_check=None, trust=None, vlan=7, protocol=VlanProtocol.PROVIDER)
@@ -172,7 +172,7 @@ def test_an_answer_tells_every_function():
 def test_a_card_without_functions_has_none():
     head = struct.pack("=BxHiII", 0, 1, INDEX, 1, 0)
     found = rtnl_vf.decode_physical(head + encode_attributes([Attribute(3, b"eth0\0")]))
-    assert (found.functions, found.seated) == ({}, False)
+    assert (found.functions, found.has_parent) == ({}, False)
 
 
 def test_an_infiniband_function_has_no_mac():
@@ -253,10 +253,10 @@ TRUST = SetFunction(PLACE, FunctionSettings(trust=False), FunctionSettings(trust
     ("interfaces", "index"),
     [
         ([answer(function(0))], INDEX),
-        ([answer(function(0), seated=False)], INDEX),
+        ([answer(function(0), has_parent=False)], INDEX),
         ([answer(function(0), index=9, name=b"other")], 9),
         ([answer(name=b"ens1f0r0"), answer(function(0), index=9, name=b"ens1f0np0")], 9),
-        ([answer(function(0), seated=False, name=b"x"), answer(function(0), index=9)], 9),
+        ([answer(function(0), has_parent=False, name=b"x"), answer(function(0), index=9)], 9),
     ],
     ids=["at its index", "before Linux 5.14", "moved", "switchdev", "another's index"],
 )

@@ -52,7 +52,7 @@ def test_functions_of_infiniband_get_the_link_of_their_card():
 def test_a_card_is_found_by_its_place_else_by_its_name():
     """One of the same name is another where the kernel says on what it sits."""
     far = FunctionPlace(PlannedHostLink(INDEX, "ens1f0"), "0000:99:00.0", 0)
-    kernel = Kernel(answer(function(0), seated=False, macs=(CARD_MAC,)))
+    kernel = Kernel(answer(function(0), has_parent=False, macs=(CARD_MAC,)))
     tell(kernel, ACT, [0])
     assert len(kernel.set) == 1
     act = replace(ACT, physical=far.pci)
