@@ -78,15 +78,6 @@ async def test_cards_of_a_mode_that_owns_them_are_the_kubelet_s_to_give():
         assert (await NodeView(asked).host()).owned == owned
 
 
-async def test_a_partition_is_the_pod_s_interface(tmp_path):
-    """On the function's own interface, which is in the pod too."""
-    world, _ = made(tmp_path, pkey="0x8012")
-    await world.add(1)
-    links, *_ = world.inside(1)
-    assert set(links) == {"lo", "eth0", "ib1", "net1"}
-    await world.goes(1)
-
-
 async def test_a_partition_that_the_fabric_has_not_given_is_refused(tmp_path):
     """And the function gets back what it had."""
     world, _ = made(tmp_path, pkey="0x8013")

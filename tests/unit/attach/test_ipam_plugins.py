@@ -57,13 +57,6 @@ async def test_the_plugin_is_told_what_a_main_plugin_would_tell_it(world):
     assert [one["interface"] for one in again["prevResult"]["ips"]] == [0]
 
 
-async def test_a_whole_card_goes_to_the_plugin_by_its_address(tmp_path):
-    world = node(tmp_path / "w", "host-device", Mode.EXCLUSIVE)
-    await world.add(1)
-    assert world.site.calls[0][1]["deviceID"] == "0000:10:00.1"
-    await world.goes(1)
-
-
 async def test_an_address_that_the_pod_asks_for_goes_to_a_plugin_that_takes_it(tmp_path):
     """By the capability, without a length too: the plugin knows it."""
     world = node(tmp_path / "w", capabilities={"ips": True})

@@ -70,17 +70,6 @@ async def test_the_share_is_bound_to_the_device_of_its_network(world):
     }
 
 
-async def test_a_whole_card_goes_into_the_pod_and_comes_back(tmp_path):
-    share_of_all = share(card(0), Mode.EXCLUSIVE)
-    world = node(tmp_path / "w", share_of_all, rdma=config("host-device"))
-    world.ask("rdma@fabric")
-    await world.add(1)
-    assert "ens0f0" not in world.on_node()[0]
-    mac, mtu, up, kind, _ = world.inside(1)[0]["fabric"]
-    assert (mac, mtu, up, kind) == ("02:00:00:00:00:10", 9000, True, "")
-    await world.holds_and_goes(1)
-
-
 @pytest.mark.parametrize(
     ("asks", "sentence"),
     [

@@ -144,20 +144,6 @@ async def test_a_del_waits_for_a_late_attach(node):
     node.world.nothing_left(number)
 
 
-async def test_for_a_running_pod_whose_networks_are_refused_a_restart_is_asked(node):
-    """With the sentence of the refusal, and what to do; a first refusal may be too early."""
-    node.world.ask("rdm")
-    number = node.run()
-    await node.rounds()
-    assert node.events == ["NetworksMissing"]
-    assert not node.wanted
-    await node.rounds(REFUSALS, LONGEST)
-    assert "there is no network default/rdm" in node.wanted[POD.name]
-    assert set(node.events) == {"NetworksMissing"}
-    assert "without a controller, delete it" in node.told[-1][2]
-    await node.world.goes(number)
-
-
 async def test_a_pod_that_is_healed_after_all_needs_no_restart(node):
     """The request is taken back, or the controller would end a pod that lacks nothing."""
     node.world.ask("rdm")

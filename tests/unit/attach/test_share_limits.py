@@ -196,18 +196,6 @@ class TestBeforeAContainerStarts:
         await node.rounds.before_start(RESOURCE, [node.share.share])
         assert len(files.writes) == count
 
-    async def test_objects_above_the_limit_stay(self, node, files):
-        """As those that a container made before the agent was updated."""
-        groups = RdmaGroups(files)
-        groups.switch_on(UID)
-        for _ in range(LIMITS.objects + 1):
-            files.charge(GROUP, "mlx5_0")
-        await node.rounds.before_start(RESOURCE, [node.share.share])
-        (use,) = [one for one in groups.read(GROUP).current if one.device == "mlx5_0"]
-        assert use.objects == LIMITS.objects + 1
-        with pytest.raises(BlockingIOError):
-            files.charge(GROUP, "mlx5_0")
-
     @pytest.mark.parametrize(
         ("change", "why"),
         [

@@ -77,19 +77,6 @@ async def test_the_runtimes_word_that_a_pod_asks_for_nothing_is_no_end(tmp_path)
     assert list(told(world)) == ["net1"]
 
 
-async def test_class_and_claim_are_merged_and_win_over_the_network(tmp_path):
-    world = await by_claim(
-        tmp_path,
-        said(ConfigOrigin.CLASS, network="net", mtu=4000, interface="rdma0"),
-        said(mtu=3000, routes=[{"dst": "10.0.0.0/8"}], addresses=["10.9.0.77"]),
-    )
-    await world.add(1)
-    (mine,) = told(world).values()
-    assert (mine["interface"], mine["mtu"]) == ("rdma0", 3000)
-    assert "10.9.0.77" in json.dumps(mine)
-    assert "10.0.0.0/8" in str(world.inside(1))
-
-
 def with_pool(world, pool):
     """The cluster has this IPPool alone."""
     world.giver = FakeAddresses([pool])

@@ -1,7 +1,5 @@
 """Slices of an agent's node: as its pools are, one write for a change, back when deleted."""
 
-import copy
-
 import pytest
 
 from kube_base.frozen import replace
@@ -106,27 +104,6 @@ async def test_devices_have_dranet_s_names_by_choice_and_lose_them_again(world):
     async with world.serving(world.publishing()):
         await until(lambda: "dra.net/rdma" not in world.devices[NAMES[0]]["attributes"])
         assert world.devices[NAMES[0]]["attributes"]["rdmaDevice"] == {"string": "mlx5_0"}
-
-
-async def test_a_link_that_drops_is_a_taint_in_one_write_and_its_time_stays(world):
-    async with world.serving(world.publishing()):
-        await until(lambda: world.cards == NAMES)
-        world.change(CARDS[0], hard_card(1, PortState.DOWN), *CARDS[2:])
-        await until(lambda: world.taints(NAMES[1]) == ["NoSchedule"])
-        assert world.taints(f"{NAMES[1]}-s0") == ["NoSchedule"], "with every share of the card"
-        assert world.writes == ["create", "update"]
-        assert world.stored[0]["spec"]["pool"]["generation"] == 1
-        # The rate of a link that is down is not known, and the card is still what it was.
-        assert world.devices[NAMES[1]]["attributes"]["rateGbps"] == {"int": 100}
-        (part,) = copy.deepcopy(world.stored)
-        early = "2020-01-01T00:00:00Z"
-        for device in part["spec"]["devices"]:
-            for taint in device.get("taints", ()):
-                taint["timeAdded"] = early
-        world.server.put(RESOURCE_SLICE, part)
-        world.change(hard_card(0, PortState.DOWN), hard_card(1, PortState.DOWN), *CARDS[2:])
-        await until(lambda: world.taints(NAMES[0]) == ["NoSchedule"])
-        assert world.devices[NAMES[1]]["taints"][0]["timeAdded"] == early
 
 
 async def test_slices_that_the_kubelet_deletes_or_others_edit_come_again(world):

@@ -145,16 +145,6 @@ spec:
 """
 
 
-def test_a_range_beyond_the_functions_of_the_same_document_is_refused(check):
-    error = check(RANGED % "interfaces: [ens4f0]").exception
-    assert isinstance(error, Refused)
-    assert error.where.endswith(":7:50: spec.pools[0].selectors[0]")
-    assert error.problem.startswith(
-        "ens4f0#4-9 asks for virtual function 4, and ens4f0 is to have 4 (0-3) ("
-    )
-    assert error.remedy == 'Write ens4f0#0-3, or "count": 10'
-
-
 def test_a_range_beyond_the_functions_of_a_node_is_a_warning(check, tree):
     """The lab's card can have 7, and the wish may mean another."""
     result = check(RANGED % "vendors: [15b3]", "--sysfs", tree("lab-node"))

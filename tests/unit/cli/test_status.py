@@ -337,19 +337,6 @@ def test_without_an_api_server_nobody_can_tell():
     assert str(result.exception) == "The API server does not answer."
 
 
-def test_of_a_thousand_nodes_those_that_are_ill_are_shown(world):
-    """Those that are alike are a row."""
-    for number in range(3, 100):
-        world.node(f"node-{number}")
-        world.program_pod(f"agent-{number}", "agent", f"node-{number}")
-        world.report(f"node-{number}")
-    world.report("node-77", "it is gone", healthy=0)
-    lines = world.run().output.splitlines()
-    nodes = lines[lines.index(next(line for line in lines if "SHARES HEALTHY" in line)) + 1 :]
-    assert nodes[0].startswith("✗  node-77 ")
-    assert nodes[1].startswith("✓  node-1 and 97 alike ")
-
-
 def test_what_is_well_is_left_out_where_problems_alone_are_asked_for(world):
     world.report("node-1", "no port is ACTIVE: check the cable", healthy=0)
     world.node("node-1", "0")

@@ -4,7 +4,6 @@ import json
 import re
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +16,7 @@ from kube_rdma_tools.conformance.evidence import (
     ConformanceItem,
     RecordedCommand,
 )
-from kube_rdma_tools.conformance.page import ConformanceScene, files, summary
+from kube_rdma_tools.conformance.page import ConformanceScene, files
 from kube_rdma_tools.conformance.pods import CLAIMING, DECODE, LARGE, PREFILL, ConformanceOptions
 
 WISH = ConformanceOptions("verbs:1", "rdma/nic", ("rail-0",))
@@ -168,21 +167,6 @@ def test_what_was_started_is_removed(changed):
         if each["kind"] == "Pod"
     }
     assert started <= set(removed.split())
-
-
-def test_the_files_have_commands_output_versions_and_what_is_missing():
-    made = tuple(items(WISH, FakeCommands()))
-    written = files(made, SCENE)
-    page = written["disaggregated_inference.md"]
-    assert "taken on 2026-11-26" in page
-    assert "| Kubernetes | v1.34.1 |" in page
-    assert "ep_cfg[1]: rma(rc_verbs/rxe-1:1)" in page
-    assert "$ kubectl -n default exec conformance-decode" in page
-    entries = yaml.safe_load(written["items.yaml"])["spec"]["networking"]
-    assert [one["id"] for one in entries] == [item.id for item in made]
-    assert entries[0]["notes"] == ""
-    assert "not run" in entries[1]["notes"]
-    assert "not run  A request passes" in summary(made)
 
 
 VERDICTS = st.lists(st.sampled_from(CheckVerdict), min_size=1, max_size=5)

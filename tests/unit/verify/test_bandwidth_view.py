@@ -1,14 +1,12 @@
 """What `verify` says of a big cluster fits on a screen, and what is left out there is counted."""
 
-import re
-
 import pytest
 
 from kube_rdma.lib.page import page_text
-from kube_rdma.model.verify import PairProof, PairStandard, PerftestRun, SuspectKind
+from kube_rdma.model.verify import PairProof, PairStandard, PerftestRun
 from kube_rdma.verify.rules.suspects import rate, suspects
 from kube_rdma.verify.views import pods_of, proof_document, proof_page
-from tests.unit.verify.rules.test_suspects import FAULTS, NOISE, SLOW, measured
+from tests.unit.verify.rules.test_suspects import NOISE, SLOW, measured
 
 
 def text_of(proof, width, height=24, *, verbose=False):
@@ -38,34 +36,6 @@ def test_the_bad_card_of_a_big_cluster_is_the_first_line_of_one_screen(width):
     assert " ".join(lines[-2:]).endswith("; look at node-17 mlx5_3.")
     assert len(lines) < 24
     assert max(map(len, lines)) <= width
-
-
-def wide_fault(kind):
-    return proof(64, 8, lambda pair, rail: FAULTS[kind](pair, rail, 8))
-
-
-@pytest.mark.parametrize(
-    ("kind", "who", "pairs"),
-    [
-        (SuspectKind.CARD, "node-1 mlx5_7", 63),
-        (SuspectKind.NODE, "node-1, all devices", 63 * 8),
-        (SuspectKind.RAIL, "rail 7 (mlx5_7)", 64 * 63 // 2),
-    ],
-)
-def test_a_fault_of_sixty_four_nodes_with_eight_rails_is_one_line_of_one_screen(kind, who, pairs):
-    """A card, a whole node or a leaf: who it is first, where to look, and who it is last."""
-    found = wide_fault(kind)
-    for width in (80, 120):
-        lines = text_of(found, width).splitlines()
-        assert re.fullmatch(
-            rf"✗ {re.escape(who)}: {pairs} of {pairs} pairs at ~19\d Gb/s \(due 320\)\.", lines[0]
-        )
-        assert lines[1].startswith("    → Look at ")
-        text = " ".join(lines)
-        assert f"✗ Not well: {pairs} of 16128 pairs, " in text
-        assert text.endswith(f"; look at {who}.")
-        assert len(lines) < 24
-        assert max(map(len, lines)) <= width
 
 
 def test_many_faults_are_cut_to_the_screen_and_counted():
