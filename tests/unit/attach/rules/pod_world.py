@@ -82,6 +82,11 @@ class World(FakeKernel):
                 self._stays_in_its_vlan(step.place, step.wanted.vlan)
         self._face.run(step)
 
+    def run_all(self, *plans):
+        """Run every Step of plans, one plan after the other."""
+        for step in (step for plan in plans for step in plan.steps):
+            self.run(step)
+
     def undo(self, act):
         if isinstance(act, ResetFunction):
             self._stays_in_its_vlan(act.place, act.previous.vlan)

@@ -294,9 +294,7 @@ def test_a_gateway_may_be_on_the_link_and_in_no_subnet():
         *((near, None, False), (far, None, True)),
     ]
     assert describe(found[3]) == "route 10.9.0.0/16 through net1 by 192.168.1.1 on-link"
-    world = World(node(of), [of])
-    for step in plan.steps:
-        world.run(step)
+    World(node(of), [of]).run_all(plan)
 
 
 def test_an_address_that_the_pool_gave_is_not_added_again():

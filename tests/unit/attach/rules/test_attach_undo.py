@@ -79,9 +79,7 @@ def test_what_was_not_run_is_lacking(case):
             world.run(step)
     for plan, count in plans:
         assert traced(lacking(plan, world.view(plan))) == traced(plan.steps[count:])
-    for plan, _ in plans:
-        for step in plan.steps:
-            world.run(step)
+    world.run_all(*(plan for plan, _ in plans))
     for plan, _ in plans:
         assert check(plan, world.view(plan)) == ()
 
@@ -103,8 +101,17 @@ def attached(**facts):
     wishes = [wish(of=network(sysctls=(("ipv4/conf", "arp_notify", "1"),), mtu=9000))]
     (plan,) = planned(wishes, [share(of)], on, [leased(1, "10.0.0.7/24", **facts)])
     world = World(on, [of])
-    for step in plan.steps:
-        world.run(step)
+    world.run_all(plan)
+    return plan, world
+
+
+def taken():
+    """The plan of a card that moves into its pod, and the world where it was run."""
+    of = card(1)
+    on = node(of)
+    (plan,) = planned([wish()], [share(of, mode=Mode.EXCLUSIVE)], on, [])
+    world = World(on, [of])
+    world.run_all(plan)
     return plan, world
 
 
@@ -153,12 +160,7 @@ def test_a_probe_is_neither_undone_nor_lacking():
 
 def test_a_link_of_the_same_name_is_not_the_card():
     """A virtual link that took the name of a taken card's does not count as that."""
-    of = card(1)
-    on = node(of)
-    (plan,) = planned([wish()], [share(of, mode=Mode.EXCLUSIVE)], on, [])
-    world = World(on, [of])
-    for step in plan.steps:
-        world.run(step)
+    plan, world = taken()
     assert check(plan, world.view(plan)) == ()
     drop(world, kind="dummy")
     assert any(isinstance(step, TakeLink) for step in lacking(plan, world.view(plan)))
@@ -166,12 +168,7 @@ def test_a_link_of_the_same_name_is_not_the_card():
 
 def test_a_card_of_which_the_kernel_tells_no_function_is_the_card():
     """As of virtio; a virtual link of which it tells none is not."""
-    of = card(1)
-    on = node(of)
-    (plan,) = planned([wish()], [share(of, mode=Mode.EXCLUSIVE)], on, [])
-    world = World(on, [of])
-    for step in plan.steps:
-        world.run(step)
+    plan, world = taken()
     drop(world, pci=None)
     assert check(plan, world.view(plan)) == ()
     drop(world, kind="veth")
