@@ -75,13 +75,9 @@ class ChaosWorld:
         return {pod.uid: 1 + at * 3 for at, pod in enumerate(pods)}
 
 
-def _text(number):
-    return f"10.77.0.{number}"
-
-
 def _addresses(pod, first):
     base = NODES.index(pod.node) * 100 + first[pod.uid]
-    return [_text(base + n) for n in range(pod.interfaces)]
+    return [f"10.77.0.{base + n}" for n in range(pod.interfaces)]
 
 
 def _claim(pod):

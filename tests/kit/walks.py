@@ -71,11 +71,7 @@ class Walker:
         """Wait for a right: authorizers read bindings a moment after they were made."""
         asked = ("auth", "can-i", *words, f"--as={self.account}")
         what = f"the right to {' '.join(words)}"
-        waiting.until(self._lab, what, lambda: _yes(self._lab, asked))
-
-
-def _yes(lab, words):
-    return cluster.kubectl(lab, *words).strip() == "yes"
+        waiting.until(self._lab, what, lambda: cluster.kubectl(self._lab, *asked).strip() == "yes")
 
 
 def _at_home(path, namespace):

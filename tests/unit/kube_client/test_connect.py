@@ -406,7 +406,7 @@ async def test_a_long_line_costs_what_short_ones_do():
     seconds = {}
     for end in (b"\n", b""):
         begun = time.process_time()
-        lines = [line async for line in by_line(chunks(2_000, b"x" * 4_096 + end))]
+        lines = [line async for line in by_line(each(b"x" * 4_096 + end for _ in range(2_000)))]
         seconds[end] = time.process_time() - begun
         assert len(lines) == (2_000 if end else 0)
     assert seconds[b""] < 5 * seconds[b"\n"] + 0.01
@@ -422,7 +422,3 @@ async def test_lines_are_those_of_the_whole_text():
 async def each(parts):
     for part in parts:
         yield part
-
-
-def chunks(count, piece):
-    return each(piece for _ in range(count))

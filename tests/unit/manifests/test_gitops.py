@@ -27,10 +27,6 @@ def of_kind(kind):
     return [document for _, document in DOCUMENTS if document["kind"] == kind]
 
 
-def rendered(values):
-    return objects([reader.read(json.dumps(values).encode(), PAGE)])
-
-
 @pytest.fixture(params=["Flux", "Argo CD"])
 def values(request):
     """The values that a tool gives to the chart."""
@@ -51,7 +47,7 @@ def test_pools_are_understood(document):
 
 def test_values_are_values_of_the_chart_without_pools(values):
     """Which would be hooks; pools are objects of their own."""
-    kinds = {each["kind"] for each in rendered(values)}
+    kinds = {each["kind"] for each in objects([reader.read(json.dumps(values).encode(), PAGE)])}
     assert "IPPool" not in kinds
     assert "DaemonSet" in kinds
     assert ("CustomResourceDefinition" in kinds) is values.get("crds", {}).get("install", True)

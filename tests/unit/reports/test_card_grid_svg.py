@@ -30,10 +30,6 @@ def example():
     return replace(facts, reports=facts.reports | {"node-5": five})
 
 
-def drawn():
-    return card_grid_svg(card_grid(example()), "State of the cards")
-
-
 def parsed(svg):
     """The picture as a tree; it is made here, so it is no attack."""
     return ET.fromstring(svg)  # noqa: S314
@@ -58,7 +54,7 @@ def middle(shape):
 
 
 def test_the_picture_of_the_page_is_what_the_command_draws():
-    assert_golden(PICTURE, drawn())
+    assert_golden(PICTURE, card_grid_svg(card_grid(example()), "State of the cards"))
 
 
 def test_the_legend_has_no_state_that_no_card_has():

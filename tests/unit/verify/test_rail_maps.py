@@ -30,10 +30,6 @@ def example():
     ]
 
 
-def drawn():
-    return rail_maps_svg(example(), TITLE, latency=False)
-
-
 def parsed(svg):
     """The picture as a tree; it is made here, so it is no attack."""
     return ET.fromstring(svg)  # noqa: S314
@@ -47,7 +43,7 @@ def kinds(picture):
 
 
 def test_the_picture_of_the_page_is_what_the_command_draws():
-    assert_golden(PICTURE, drawn())
+    assert_golden(PICTURE, rail_maps_svg(example(), TITLE, latency=False))
 
 
 @pytest.mark.parametrize(("pairing", "count"), [(Pairing.RING, 64), (Pairing.STAR, 9)])

@@ -91,11 +91,6 @@ def with_link(link, *cards, **facts):
     return replace(bare, links=(*bare.links, link))
 
 
-def vlan_to_the_gateway():
-    """A VLAN that the node's default route leads over."""
-    return replace(VETH, name="bond0.100", kind="vlan", default_route=True)
-
-
 def holder(each):
     """A living pod that has this card."""
     found = node(each)
@@ -201,7 +196,7 @@ CASES = {
     "VLAN with the node's default route": pod(
         of_kind(DEVICE, device="bond0.100", **PLAIN),
         shares=[],
-        on=with_link(vlan_to_the_gateway(), ONE),
+        on=with_link(replace(VETH, name="bond0.100", kind="vlan", default_route=True), ONE),
     ),
     "card is in another pod": pod(wish(), on=node(TWO)),
     "card is in a pod that is known": pod(wish(), on=with_pods(node(TWO), HOLDERS)),
