@@ -1,7 +1,5 @@
 """Beside a meta-plugin: one interface a call, whole results, and one writer of network-status."""
 
-import json
-
 import pytest
 
 from kube_base.errors import Refused, Unavailable
@@ -74,19 +72,6 @@ async def test_the_share_that_the_meta_plugin_names_is_taken(world):
     assert list(world.bound[container(1)]) == [second.held]
     with pytest.raises(Refused, match=r"on 0000:99:00\.0, and the pod was given"):
         await world.meta("ADD", 1, "net2", deviceID="0000:99:00.0")
-
-
-async def test_our_annotation_grows_and_the_others_is_never_written(world):
-    """network-status has one writer, the meta-plugin; names are those of the pod's entries."""
-    await world.meta("ADD", 1)
-    await world.meta("ADD", 1, "net2")
-    own = json.loads(world.node.own)
-    assert [(one["name"], one["interface"]) for one in own] == [
-        ("other/rail", "net1"),
-        ("default/rail", "net2"),
-    ]
-    assert [one["rdmaDevice"] for one in own] == ["mlx5_0", "mlx5_1"]
-    assert world.node.told == {}
 
 
 async def test_one_interface_ends_and_the_others_stay(world):

@@ -178,19 +178,6 @@ async def test_two_pods_of_a_claim_do_not_get_one_address_of_a_pool(tmp_path):
         await world.add(second)
 
 
-async def test_a_network_of_the_annotation_is_beside_it(tmp_path):
-    """The share of the plugin stays that of the annotation's own."""
-    plugin = share(card(0), Mode.SHARED_MULTI)
-    networks = {"default/net": config("macvlan"), "default/other": config("macvlan")}
-    words = {"networks": networks, "annotation": "other", "beside": (plugin,)}
-    world = await by_claim(tmp_path, said(network="net"), **words)
-    await world.add(1)
-    assert {name: one["name"] for name, one in told(world).items()} == {
-        "net1": "default/other",
-        "net2": "default/net",
-    }
-
-
 async def test_a_network_for_other_shares_is_refused_with_the_way_out(tmp_path):
     networks = {"default/net": ("rdma/other", config("macvlan")[1])}
     world = await by_claim(tmp_path, said(network="net"), networks=networks)

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from kube_base.errors import Refused
 from kube_base.frozen import replace
 from kube_rdma.admission.manifest_check import check as judge
 from kube_rdma.cli.config import config
@@ -251,18 +250,6 @@ def test_json_of_a_good_file(check, tree):
 
 
 BAD = '{"mode": "hcaa",\n "shares": 1}'
-
-
-def test_a_bad_file_is_refused_with_every_fault(check):
-    error = check(BAD).exception
-    assert isinstance(error, Refused)
-    assert len(str(error).splitlines()) == 2
-
-
-def test_wishes_that_cannot_be_are_refused(check):
-    """Though the document is well formed."""
-    same = (TWICE % "hca").replace("rdma/b", "rdma/a")
-    assert "the resource rdma/a is given twice" in str(check(same).exception)
 
 
 def test_json_of_a_bad_file_has_every_fault(check):

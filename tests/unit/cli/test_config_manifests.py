@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -293,23 +291,12 @@ mode: hcaa
 def test_each_fault_of_all_documents_has_its_line(check):
     places = [where.split(": ")[0] for where, _ in faults(check(BAD))]
     assert places == ["3:20", "8:68", "13:16", "18:26", "20:7"]
-
-
-def test_faults_as_json(check):
     result = check(BAD, output="json")
     shown = json.loads(result.output)
     assert result.exit_code == 3
     assert len(shown["errors"]) == 5
     assert [one["meaning"] for one in shown["objects"]] == ["refused"] * 5
     assert all(one["remedy"] for one in shown["errors"])
-
-
-def test_manifests_of_stdin_end_with_the_exit_code_of_a_refusal():
-    command = [sys.executable, "-m", "kube_rdma.cli.main", "config", "check", "-"]
-    done = subprocess.run(command, input=BAD, capture_output=True, text=True, check=False)
-    assert done.returncode == 3
-    assert done.stderr.startswith("kube-rdma: stdin:3:20: spec.containers: ")
-    assert "AT " in done.stdout
 
 
 def test_a_node_is_for_a_configuration_alone(check, tmp_path):

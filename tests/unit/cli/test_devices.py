@@ -53,16 +53,6 @@ def test_the_table_of_a_dual_port_card(mlx5):
     assert result.exit_code == 0
 
 
-def test_json_names_devices_nodes_and_no_faults(mlx5):
-    shown = json.loads(run("-o", "json", "--sysfs", mlx5).output)
-    assert [(d["name"], d["usable"]) for d in shown["devices"]] == [
-        ("mlx5_0", True),
-        ("mlx5_1", False),
-    ]
-    assert shown["rdmaCm"]["path"] == "/dev/infiniband/rdma_cm"
-    assert (shown["namespaceMode"], shown["notes"], shown["faults"]) == ("unknown", [], [])
-
-
 def test_the_topology_as_a_matrix_and_in_the_document(mlx5):
     shown = run("--topology", "--sysfs", mlx5)
     assert shown.output.startswith("      NIC0  NIC1  NUMA Affinity\nNIC0   X    PIX   1\n")

@@ -86,18 +86,6 @@ def test_keys_are_those_of_the_page(tmp_path):
     assert all(obstacle.keys() >= told for obstacle in document["obstacles"])
 
 
-def test_a_file_is_explained_before_its_pod_is_made(tmp_path):
-    pod = kit.pod("new", node="", count=2, **{kit.NETWORKS: "rail-net,rail-net"})
-    path = written(tmp_path, pod)
-    server = kit.server()
-    result = run(server, "-f", path, "--node", kit.NODE_NAME)
-    assert result.exit_code == 0
-    assert "give net2 the address ADDRESS/24" in result.stdout
-    assert "ADDRESS is one of IPPool rail" in result.stdout
-    assert "NCCL_IB_HCA==mlx5_0:1,mlx5_1:1" in result.stdout
-    assert not server.documents("pods")
-
-
 def test_what_the_agent_would_refuse_is_told_with_its_remedy(tmp_path):
     pod = kit.pod("new", node="", count=2, **{kit.NETWORKS: "rail-net,rail-nett"})
     result = run(kit.server(), "-f", written(tmp_path, pod), "--node", kit.NODE_NAME)

@@ -337,17 +337,6 @@ def test_without_an_api_server_nobody_can_tell():
     assert str(result.exception) == "The API server does not answer."
 
 
-def test_what_is_well_is_left_out_where_problems_alone_are_asked_for(world):
-    world.report("node-1", "no port is ACTIVE: check the cable", healthy=0)
-    world.node("node-1", "0")
-    result = world.run("--problems-only")
-    assert result.exit_code == 1
-    assert "✓" not in result.output
-    assert "node-2" not in result.output
-    assert "✗  node-1  ready  0/1" in result.output
-    assert "CardsUnhealthy  node/node-1" in result.output
-
-
 def test_a_wait_ends_with_the_last_look_when_the_time_is_over(world):
     world.report("node-1", "no port is ACTIVE: check the cable", healthy=0)
     world.node("node-1", "0")

@@ -156,21 +156,6 @@ async def test_a_pair_that_is_worse_than_the_last_time_is_slow(world):
     assert "what it had before" in world.status()["pairs"][0]["why"]
 
 
-async def test_another_test_is_not_compared_with_the_figures_of_before(world):
-    """Gbit/s of a run were held against microseconds of the next one, or reads against writes."""
-    spec = {**SELECTED, "againstLast": True, "lineSharePercent": 0}
-    world.check(**spec)
-    async with world.running():
-        await until(lambda: world.state() == "Well")
-        world.pods.figure = 50.0
-        world.check(**spec, test="read")
-        await until(
-            lambda: world.status()["observedGeneration"] == 2 and world.state() != "Measuring"
-        )
-    assert world.state() == "Well"
-    assert world.status()["measuredGeneration"] == 2
-
-
 async def test_a_run_without_figures_makes_those_of_before_no_figures_of_its_own(world):
     """The status then has the new generation and the old figures."""
     spec = {**SELECTED, "againstLast": True, "lineSharePercent": 0}

@@ -112,12 +112,6 @@ def test_the_default_route_of_another_ipam_plugin_stays_in_the_interfaces_table(
     assert ("0.0.0.0/0", "10.0.0.1") in own(plan)
 
 
-def test_both_families_are_judged_alike():
-    routes = [NetworkRoute(ip_network(to)) for to in ("::/0", "::/1", "8000::/1", "fd08::/16")]
-    plan = one(network(pools=("p",)), [given(1, "fd00::7/64", gateway="fd00::1", routes=routes)])
-    assert main(plan) == ["fd08::/16"]
-
-
 @pytest.mark.parametrize("by_pod_networks", [True, False], ids=["block", "claim"])
 def test_routes_of_an_entry_ask_for_no_default_route(by_pod_networks):
     """Blocks write traffic.routes.default for that, and parameters of claims defaultRoute."""
@@ -144,7 +138,10 @@ def test_eth0_has_its_default_route_in_the_main_table():
 
 
 @given_by(
-    st.lists(st.sampled_from(["0.0.0.0/0", *HALVES, "::/0", "10.8.0.0/16"]), unique=True),
+    st.lists(
+        st.sampled_from(["0.0.0.0/0", *HALVES, "::/0", "::/1", "8000::/1", "10.8.0.0/16"]),
+        unique=True,
+    ),
     st.sampled_from([(), ("10.0.0.1",), ("fd00::1",), ("10.0.0.1", "fd00::1")]),
 )
 def test_the_main_table_has_the_default_routes_that_are_asked_for_and_no_others(routes, asked):
