@@ -3,10 +3,9 @@
 import pytest
 
 from kube_base.errors import Refused
-from kube_base.frozen import replace
 from kube_rdma.model.pools import Mode
 from tests.unit.attach.delegate_world import DelegateWorld
-from tests.unit.attach.network_world import AS_MADE, World, card, config, share
+from tests.unit.attach.network_world import World, card, config, share
 
 VIRTUAL = card(0, virtual=True)
 MAC = "02:00:00:00:09:01"
@@ -20,17 +19,6 @@ def made(folder, **fields):
     world.ask("net")
     world.sandbox()
     return world, world.kernel.named(world.kernel.node, "pf10")
-
-
-async def test_a_function_is_set_up_as_the_network_says(tmp_path):
-    """VLAN and MAC by its physical function, the MAC on its link too."""
-    world, above = made(tmp_path, **FIELDS)
-    await world.add(1)
-    wanted = replace(AS_MADE, vlan=100, trust=True, mac=MAC)
-    assert above.functions == {0: wanted}
-    links, *_ = world.inside(1)
-    assert links["net1"][0] == MAC
-    await world.goes(1)
 
 
 async def test_a_setting_that_the_card_has_not_leaves_nothing_behind(tmp_path):
