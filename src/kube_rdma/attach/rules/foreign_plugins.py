@@ -199,7 +199,8 @@ def _without_default_routes(plugin: Json) -> Json:
 def _is_default(route: Any) -> bool:
     """Return whether it is a default route; the plugin complains of what is no route."""
     try:
-        return is_default(ip_network(route["dst"], strict=False))
+        to = route["dst"]
+        return isinstance(to, str) and is_default(ip_network(to, strict=False))
     except (KeyError, TypeError, ValueError):
         return False
 

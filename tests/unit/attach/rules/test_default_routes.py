@@ -162,6 +162,7 @@ def test_the_main_table_has_the_default_routes_that_are_asked_for_and_no_others(
         ("macvlan", {"type": "dhcp", "routes": [{"dst": "0.0.0.0/0"}]}, True),
         ("bridge", {"type": "dhcp", "routes": [{"dst": "::/1"}]}, True),
         ("macvlan", {"type": "dhcp", "routes": [{"dst": "10.8.0.0/16"}]}, False),
+        ("macvlan", {"type": "dhcp", "routes": [{"dst": True}]}, False),
         ("bridge", {"type": "dhcp"}, False),
         ("bridge", "x", False),
     ],
