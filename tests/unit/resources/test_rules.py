@@ -54,6 +54,7 @@ def test_nodes_that_take_no_pods_have_nothing_free():
         NodeState("closed", allocatable=((NIC, 8),), unschedulable=True),
         NodeState("lost", allocatable=((NIC, 8),), ready=False),
         NodeState("new", allocatable=((NIC, 8),)),
+        NodeState("without"),
     )
     assert named(AuthorFacts("a", nodes=nodes, pods=()))[NIC].free == 8
 

@@ -45,6 +45,7 @@ def test_every_name_is_a_dns_label_and_always_the_same(text):
 
 def test_long_names_that_begin_alike_differ():
     assert named("x" * 100 + "a") != named("x" * 100 + "b")
+    assert named("x" * 63) == "x" * 63
 
 
 def test_slices_sort_by_number():

@@ -120,6 +120,9 @@ def test_counters_are_used_up_by_what_others_hold():
     texts = {one.device.name: one.objection.text for one in found.devices}
     assert texts["a"] == "claim team/other holds it"
     assert texts["b"] == "2 of counter set/memory is wanted, 1 is left"
+    memory = CounterSet("set", {"memory": Counter(Fraction(4))})
+    enough = offered(name="t", slices=2, counter_sets=(memory,))
+    assert verdict(asked(count=2), parts[0], enough).outcome == ClaimOutcome.MET
 
 
 def test_what_a_constraint_forbids_is_told_beside_the_device_that_was_chosen():

@@ -67,7 +67,7 @@ HEALTHY = doctor.Observation(
         ),
         "best-effort",
     ),
-    folders=(doctor.ObservedFolder("/var/lib/kube-rdma", 1 << 30),),
+    folders=(doctor.ObservedFolder("/var/lib/kube-rdma", 1 << 20),),  # the least
     runtime=Runtime("containerd", "v2.4.2", True),
     cni=doctor.ObservedCni(
         (("10-cilium.conflist", ("ptp", "kube-rdma")),),

@@ -450,6 +450,7 @@ def test_what_kube_rdma_refused_is_told_without_the_words_around_it():
 def test_a_full_pool_is_the_cause_of_the_wait():
     first, second = diagnose(with_pod(phase="Pending", why=FULL)).findings
     assert (first.subject, first.remedy) == ("IPPool narrow", "Add a range")
+    assert first.problem == "the pool is full: 2 of 2 addresses are held"
     assert (second.code, second.follows) == ("KR490", "KR322")
 
 

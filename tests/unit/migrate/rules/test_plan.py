@@ -173,7 +173,8 @@ def test_plugins_of_other_devices_are_no_start():
     gpu = plugin(kit.daemon_set("gpu", "nvidia-device-plugin", {"app": "gpu"}))
     made = plan(migrate.MigrationView((gpu, ours())), ANY)
     assert (made.source, made.steps, made.back) == (None, (), ())
-    assert made.notes[0].startswith("kube-rdma serves the nodes already (kube-rdma/rdma-dev")
+    (note,) = made.notes
+    assert note.startswith("kube-rdma serves the nodes already (kube-rdma/rdma-dev")
     with pytest.raises(Refused, match="gpu/nvidia-device-plugin"):
         plan(migrate.MigrationView((gpu,)), ANY)
 
@@ -205,6 +206,13 @@ def test_pods_that_hold_shares_are_told_and_others_are_not():
         ),
     )
     assert [one.title for one in plan(seen, ANY).holders] == ["default/a"]
+
+
+def test_nodes_that_offer_none_of_the_shares_are_named():
+    seen = STARTS["ack"]
+    others = nodes("nvidia.com/gpu", "8", "gpu-1")
+    made = plan(replace(seen, nodes=(*seen.nodes, *others)), ANY)
+    assert [note for note in made.notes if note.endswith("are left alone: gpu-1")]
 
 
 def test_without_shares_there_is_no_plan():

@@ -173,3 +173,5 @@ def test_a_pair_of_two_suspects_is_counted_out_once():
         tally.take_out((node,))
         for cause, count in tally._every.items():
             assert count == len(tally.pairs(cause))
+        mixed = [cause for cause, count in tally._every.items() if tally._bad[cause] < count]
+        assert tally._mixed == len(mixed)
