@@ -133,6 +133,7 @@ FAULTS = {
         "net.ipv4.conf.net1.arp_notify is not 1",
     ),
     "no RDMA": (lambda w: w.rdma.clear(), MakeRdma, "the RDMA device rxe-"),
+    "other RDMA": (lambda w: setattr(w.rdma[-1], "name", "rxe9"), MakeRdma, "the RDMA device rxe-"),
 }
 
 

@@ -51,6 +51,7 @@ TRUE = [
     "1 == 1.0 && !(true == 1)  // a comment",
     "device.nothing() || true",
     "!!true && 2 - --1 == 1 && false ? false : false ? false : true",
+    "[1, 2][0] == 1",
     "[1, 2][?1].value() == 2 && ![1][?1].hasValue() && [[1], [2]] == [[1], [2]] && [1] != [1, 1]",
     "'m-12'.matches('^[a-z]-[0-9]{1,2}$') && 'a.b'.matches('a\\\\.b')",
     "'Ab'.matches('(?i)^(?:x|aB)$') && 'a'.matches('^(b*|[a-c]??)$')",

@@ -139,8 +139,9 @@ def test_what_a_constraint_forbids_is_told_beside_the_device_that_was_chosen():
 
 def test_a_toleration_takes_the_taint_and_admin_access_minds_no_holder():
     tainted = offered(ListedDevice("a", taints=(TAINT,)))
-    tolerant = asked(tolerations=(DeviceToleration("down", "Exists"),))
-    assert verdict(tolerant, tainted).outcome == ClaimOutcome.MET
+    for operator in ("", "Equal", "Exists"):
+        tolerant = asked(tolerations=(DeviceToleration("down", operator),))
+        assert verdict(tolerant, tainted).outcome == ClaimOutcome.MET
     others = (held("other", "a"),)
     assert verdict(asked(admin=True), offered(ListedDevice("a")), others=others).granted[0].admin
 

@@ -191,6 +191,7 @@ FAULTS = {
     ),
     "link down": ("KR120", with_device(port=DOWN, netdev={"up": False, "carrier": None})),
     "no carrier": ("KR121", with_device(port=POLLING, netdev={"carrier": False})),
+    "no carrier and no signal": ("KR121", with_device(port=DOWN, netdev={"carrier": False})),
     "no subnet manager": ("KR122", with_device(port=NO_SM)),
     "no GID": ("KR123", with_device(port={"gids": ()})),
     "slow lane": ("KR124", with_device(port={"rate_gbps": 25.0})),
@@ -445,6 +446,14 @@ def test_what_kube_rdma_refused_is_told_without_the_words_around_it():
     first, *_ = diagnose(with_pod(phase="Pending", why=why)).findings
     assert (first.code, first.problem) == ("KR490", "there is no network default/nowhere")
     assert first.remedy == "Define it"
+
+
+def test_a_pool_without_cards_names_the_reason_of_each():
+    first, *_ = diagnose(FAULTS["selector of no card"][1]).findings
+    reasons = [f"mlx5_{number}: interface eth{number} is not among eno9" for number in (0, 1)]
+    assert first.problem == ", ".join(reasons)
+    problems = {one.code: one.problem for one in diagnose(survey(devices=())).findings}
+    assert problems["KR132"] == "no card of this node has an RDMA device"
 
 
 def test_a_full_pool_is_the_cause_of_the_wait():
