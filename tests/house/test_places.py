@@ -33,6 +33,14 @@ def overlooked(names: Iterable[str], patterns: Iterable[str]) -> Iterator[str]:
                 yield f"{name}: pytest enters no folder {part}"
 
 
+def eclipsed(names: Iterable[str]) -> Iterator[str]:
+    """One sentence for each test of a folder that is no package: a namesake may run instead."""
+    for name in names:
+        for folder in PurePath(name).parents[:-1]:
+            if not (ROOT / folder / "__init__.py").is_file():
+                yield f"{name}: {folder} has no __init__.py"
+
+
 def listed(top: str) -> list[str]:
     """The files of tests below a folder."""
     return [name for name, _ in texts(top) if PurePath(name).match("test_*.py")]
@@ -44,6 +52,15 @@ def test_unit_tests_mirror_src() -> None:
 
 def test_pytest_enters_every_folder(pytestconfig: pytest.Config) -> None:
     assert not list(overlooked(listed("tests"), pytestconfig.getini("norecursedirs")))
+
+
+def test_every_folder_of_tests_is_a_package() -> None:
+    assert not list(eclipsed(listed("tests")))
+
+
+def test_a_folder_that_is_no_package_is_found() -> None:
+    (sentence,) = eclipsed(["tests/house/gone/test_a.py"])
+    assert sentence == "tests/house/gone/test_a.py: tests/house/gone has no __init__.py"
 
 
 def test_a_planted_stray_is_found() -> None:
