@@ -172,6 +172,14 @@ def test_a_pod_that_an_agent_of_before_gave_a_default_route_is_told(asked):
     assert len(told) == (0 if asked else 1)
 
 
+@pytest.mark.parametrize(
+    ("facts", "means"), [({}, "there is no such network"), ({"unread": True}, "not read")]
+)
+def test_a_network_that_is_not_there_and_one_that_was_not_read_differ(facts, means):
+    (network,) = explain(evidence("gone", **facts)).networks
+    assert network.means == means
+
+
 def test_pools_that_nobody_could_look_for_refuse_nothing():
     explanation = explain(evidence(ip_pools={}, pools_seen=False))
     assert not explanation.is_refused

@@ -37,9 +37,10 @@ def devices(answer, *networks):
     return pods.paired_pod(pod(**annotations), answer).devices
 
 
-def test_networks_of_kube_rdma_say_device_gid_and_address():
-    entry = {"interface": "net1", "rdmaDevice": "rxe-1", "gidIndex": 2, "ips": ["192.0.2.7/24"]}
-    assert devices(SOFT, entry) == (PodDevice("rxe-1", 1, 2, "192.0.2.7"),)
+@pytest.mark.parametrize(("index", "gid"), [(2, 2), (0, 0), (-1, None)])
+def test_networks_of_kube_rdma_say_device_gid_and_address(index, gid):
+    entry = {"interface": "net1", "rdmaDevice": "rxe-1", "gidIndex": index, "ips": ["192.0.2.7/24"]}
+    assert devices(SOFT, entry) == (PodDevice("rxe-1", 1, gid, "192.0.2.7"),)
 
 
 def test_rails_stand_in_the_order_of_the_networks():
