@@ -104,10 +104,9 @@ def _address(step: steps.AddAddress, seen: PodView) -> str:
 
 def _route(step: steps.AddRoute, seen: PodView) -> str:
     wanted = (step.name, step.to, step.via, step.table)
-    if any((route.name, route.to, route.via, route.table) == wanted for route in seen.routes):
-        return ""
+    is_there = any((one.name, one.to, one.via, one.table) == wanted for one in seen.routes)
     table = f" of table {step.table}" if step.table else ""
-    return f"the route to {step.to}{table} is not there"
+    return "" if is_there else f"the route to {step.to}{table} is not there"
 
 
 def _rule(step: steps.AddRule, seen: PodView) -> str:
