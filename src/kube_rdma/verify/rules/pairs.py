@@ -73,7 +73,7 @@ def turns_of(
     return plan
 
 
-def planned(pairing: Pairing, pods: Sequence[PairedPod], *, both_ways: bool = False) -> int:
+def planned(pairing: Pairing, pods: Sequence[PairedPod], *, both_ways: bool) -> int:
     """Return how many measurements these turns have."""
     if pairing is Pairing.ALL:
         return measurements(pods, both_ways=both_ways)
