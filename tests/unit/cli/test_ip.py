@@ -196,6 +196,7 @@ def test_release_of_the_last_address_takes_the_holder_away(full):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
+        (("10.0.0.50",), "no node holds 10.0.0.50 of network default"),
         (("10.0.0.99",), "no node holds 10.0.0.99 of network default"),
         (("10.0.0.40", "--network", "blue"), "no node holds 10.0.0.40 of network blue"),
     ],

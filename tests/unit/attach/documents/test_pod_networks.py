@@ -6,7 +6,7 @@ from ipaddress import ip_address, ip_network
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kube_base.errors import Refused, Unavailable
@@ -153,6 +153,7 @@ ENTRIES = st.lists(st.none() | st.from_regex(r"[a-z]{1,8}", fullmatch=True), max
 
 
 @given(ENTRIES, st.booleans())
+@example([None, "eth1"], True)
 def test_interfaces_are_numbered_by_their_place(names, has_master):
     """An entry without a name has that of its place behind the cluster's network."""
     entries = [{**RDMA, "deviceConf": {"ifName": name}} if name else RDMA for name in names]

@@ -155,12 +155,15 @@ def test_a_part_is_what_its_slice_says(prefix, gateway, excludes):
             assert address in node_slice
 
 
-@pytest.mark.parametrize("excludes", [(), ("10.0.0.0", "10.0.0.9")])
-def test_slices_of_nothing_but_a_gateway_are_refused(excludes):
+@pytest.mark.parametrize(
+    ("slices", "excludes"),
+    [((32, 0), ()), ((32, 0), ("10.0.0.0", "10.0.0.9")), ((24, 1), ("10.0.0.2", "10.0.0.254"))],
+)
+def test_slices_of_nothing_but_a_gateway_are_refused(slices, excludes):
     """The first one that no exclude touches tells it of all, also where no exclude is behind it."""
     spans = (Span(*map(ip_address, excludes)),) if excludes else ()
     with pytest.raises(Refused, match="nothing is left to give"):
-        subpools(pool(32, 0, excludes=spans))
+        subpools(pool(*slices, excludes=spans))
 
 
 @given(st.integers(26, 31), st.lists(st.integers(0, 40), min_size=1, max_size=30))
@@ -268,6 +271,15 @@ def test_a_slice_of_which_another_node_holds_an_address_is_nobodys():
     assert own_part("n1", cluster.states["n1"].holdings, subpool) is None
     assert strays("n1", cluster.states["n1"].holdings, subpool) == ((key, 0b10),)
     assert bits == 0b11
+
+
+def test_a_slice_of_two_blocks_is_its_node_s_with_a_stray_address_further_on():
+    """Only addresses that other nodes hold in a later block of the slice keep it from a node."""
+    subpool = sliced(25, None, subnet="10.0.0.0/25")
+    cluster = Cluster(subpool)
+    cluster.write("n1", key_at(subpool, 1), 0b10)
+    assert cluster.acquire("n2") is None
+    assert cluster.acquire("n1") == ip_network("10.0.0.0/25")
 
 
 def test_a_node_chooses_again_in_the_block_as_it_was_just_read():
