@@ -152,6 +152,13 @@ def test_a_sticky_address_follows_its_owner(store: Store) -> None:
         two.add("b", nic, others=[one])
     Node.clock += 30
     assert two.add("b", nic, others=[one]) == first
+    for old, before, new, after in ((two, "b", one, "c"), (one, "c", two, "d")):
+        old.tick()
+        old.run(operations.delete(old.agent, before))
+        with pytest.raises(Unavailable, match="was the last address of ns/db-0/net1"):
+            new.add(after, nic, others=[old])
+        Node.clock += 30
+        assert new.add(after, nic, others=[old]) == first
 
 
 def test_a_sticky_pod_starts_without_its_address_if_it_must(store: Store) -> None:

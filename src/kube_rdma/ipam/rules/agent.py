@@ -151,6 +151,9 @@ def _add(agent: IpamAgentState, request: ipam.AddressRequest) -> Effects[grant.G
             agent.state = node_state.with_record(agent.state, answer.record, now)
             if agent.state.term != term or now >= agent.state.right_until:
                 raise Unavailable(f"node {agent.state.node} lost its contact while it granted")
+            for nic in request.nics:
+                if nic.owner:
+                    agent.awaited_since.pop(nic.owner, None)
             return answer
         if not agent.may_acquire(now):
             raise _unavailable(agent, now)
@@ -356,9 +359,6 @@ def _without_preferred(
                 f"{shortage.address} was the last address of {shortage.owner}, and another node "
                 "still has it: waiting until it has rested"
             )
-    for shortage in insufficient.shortages:
-        if shortage.owner:
-            agent.awaited_since.pop(shortage.owner, None)
     return request
 
 
