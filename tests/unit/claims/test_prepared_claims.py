@@ -11,9 +11,13 @@ from kube_base.frozen import replace
 from kube_rdma.adapters.journal.codec import CLAIMS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.runtime.cdi import CdiFolder
+from kube_rdma.adapters.runtime.settings import PodSettings
+from kube_rdma.attach.claim_settings import ClaimSettings
 from kube_rdma.claims.prepared_claims import ClaimDependencies, PreparedClaims, no_holders
+from kube_rdma.model.attach.attachment import Sandbox
 from kube_rdma.model.claims.claim import ClaimName, ClaimUse, ClaimUser, PodClaims, ResourceClaim
-from kube_rdma.model.late_binding import Edits, PodName, PodSandbox
+from kube_rdma.model.holdings import ClaimingSandbox
+from kube_rdma.model.late_binding import ContainerId, Edits, PodName, PodSandbox
 from kube_rdma.model.pools import Mode, PoolSpec, RdmaLimits
 from kube_rdma.pools.rules.pools import resolve
 from kube_rdma_testing.disk import Failing, FakeDisk, Killed
@@ -312,6 +316,20 @@ async def test_what_a_network_made_stands_for_the_claim(world):
     await again.restore()
     assert await again.prepare(CLAIM) == devices
     assert world.container(*devices).char_paths == ("/dev/infiniband/uverbs9",)
+
+
+async def test_containers_have_settings_while_their_sandbox_is_there(world, tmp_path):
+    agent = world.agent()
+    folder = PodSettings(tmp_path / "settings")
+    agent._dependencies = replace(agent._dependencies, settings=ClaimSettings(folder))
+    await agent.prepare(CLAIM)
+    sandbox = Sandbox(ContainerId("s1"), JOB, "uid-job-0", "/run/netns/a", 7)
+    holdings = [replace(held, container="main") for held in agent.holdings()]
+    await agent.settle(ClaimingSandbox(sandbox, holdings, {}, {}))
+    path = folder.path / "s1/main/nccl.conf"
+    assert f"NCCL_IB_HCA=={FIRST.devices[0].name}" in path.read_text()
+    await agent.detach("s1")
+    assert not path.exists()
 
 
 async def test_a_second_pod_of_a_claim_has_it_without_a_call_of_the_kubelet(world):

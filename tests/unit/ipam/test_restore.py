@@ -61,7 +61,7 @@ async def serve(world, *nodes):
 
 
 @pytest.mark.parametrize("bump", [0, 1000])
-async def test_a_restored_store_gives_nothing_twice(world, bump):
+async def test_a_restored_store_gives_nothing_twice(world, recording, bump):
     """Pods since the backup keep their addresses; new ones get others, after the minute."""
     world.pool("other", subnet="10.9.0.0/16")
     async with world.node("node-1") as one, world.node("node-2") as two:
@@ -74,6 +74,8 @@ async def test_a_restored_store_gives_nothing_twice(world, bump):
             await knows(world, node)
         await until(lambda: asked_back(world, before[:40], before[40:]))
         assert await given(one, "a1") == before[1]
+        recalls = recording.of("addresses recalled")
+        assert {each["seconds"] for each in recalls} == {TIMING.recall}
         await serve(world, one, two)
         later = [await given(node, f"c{n}") for n in range(20) for node in (one, two)]
         every = [text for texts_ in (*before, *later) for text in texts_]

@@ -51,6 +51,7 @@ def test_a_pod_that_waits_takes_nothing_of_a_node():
 
 def test_nodes_that_take_no_pods_have_nothing_free():
     nodes = (
+        NodeState("other", allocatable=(("cpu", 8),)),
         NodeState("closed", allocatable=((NIC, 8),), unschedulable=True),
         NodeState("lost", allocatable=((NIC, 8),), ready=False),
         NodeState("new", allocatable=((NIC, 8),)),
