@@ -208,6 +208,12 @@ class Kernel:
         return await self.node.host((on,), ())
 
 
+async def test_settings_of_no_functions_are_asked_of_nobody():
+    node = NodeView(NodeViewDependencies(None, None, NodeContext({}), None, None, functions=list))
+    assert await node.settings(()) == ()
+    assert await node.settings(("a place",)) == ["a place"]
+
+
 async def test_a_survey_serves_many_pods():
     """Only the interfaces of their networks are asked for, each time."""
     kernel = Kernel(SURVEY, LINK)

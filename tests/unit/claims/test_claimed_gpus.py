@@ -174,7 +174,7 @@ async def test_where_the_kind_is_not_served_it_is_waited_for(view, server):
     await followed(view)
 
 
-async def test_a_distance_is_told_once_the_claim_is_prepared(view, kubelet):
+async def test_a_distance_is_told_once_the_claim_is_prepared(view, kubelet, tmp_path):
     """The kubelet prepares claims after it has allocated shares."""
     await followed(view)
     cards = [hard_card(0x81, numa=1), hard_card(0x82, 1, numa=1)]
@@ -194,3 +194,4 @@ async def test_a_distance_is_told_once_the_claim_is_prepared(view, kubelet):
     assert len(await view.distances(offers)) == 1
     kubelet.store.holdings[place, NIC] = (pool.shares[1].id,)  # and one with another share
     assert [told.card for _, told in await view.distances(offers)] == [cards[1].id]
+    assert await KubeletView(PodResources(tmp_path / "nobody.sock")).distances(offers) == ()

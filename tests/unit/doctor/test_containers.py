@@ -11,7 +11,7 @@ import pytest
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.own import DEFINITION
 from kube_rdma.adapters.cluster.kinds.pod import DAEMON_SETS, DEPLOYMENTS, POD
-from kube_rdma.doctor.containers import with_made
+from kube_rdma.doctor.containers import is_open, with_made
 from kube_rdma.doctor.evidence import DoctorPlaces, observe
 from kube_rdma.doctor.rules.diagnose import diagnose
 from kube_rdma.ipam.cluster import IP_POOL
@@ -177,3 +177,8 @@ def test_what_a_process_showed_counts_more_than_what_it_was_made_with(tmp_path):
     seen = ObservedContainer("main", nodes=(), variables=(("UCX_TLS", "tcp"),))
     made = {"main": MadeContainer((("UCX_TLS", "rc"),), ("/dev/infiniband/uverbs0",))}
     assert with_made([seen], made, tmp_path) == (seen,)
+
+
+def test_a_namespace_is_entered_if_it_may_be_opened(tmp_path):
+    assert is_open(tmp_path)
+    assert not is_open(tmp_path / "gone")

@@ -101,17 +101,18 @@ async def test_vke_s_network_plugin_is_known_by_its_image(server, name, image, v
     assert await vpc_cni_version(Cluster(server.line())) == version
 
 
-def put_network(server):
-    """Network rdma, whose addresses come from pool train."""
+def put_network(server, name="rdma", source="train"):
+    """A network, whose addresses come from a pool, and pool train."""
     pool = {"metadata": {"name": "train"}, "spec": {"ranges": [{"subnet": "10.0.0.0/16"}]}}
     server.put(IP_POOL, pool)
-    ipam = {"type": "kube-rdma-ipam", "pool": "train"}
+    ipam = {"type": "kube-rdma-ipam", "pool": source}
     config = {"cniVersion": "1.0.0", "name": "rdma", "type": "macvlan", "ipam": ipam}
-    meta = {"name": "rdma", "namespace": "default"}
+    meta = {"name": name, "namespace": "default"}
     server.put(DEFINITION, {"metadata": meta, "spec": {"config": json.dumps(config)}})
 
 
 async def test_a_network_has_the_subnets_of_its_pools(server):
+    put_network(server, "other", "removed")
     put_network(server)
     meta = {"name": "bad", "namespace": "default"}
     garbled = {"metadata": meta, "spec": {"config": "{"}}

@@ -1,6 +1,7 @@
 """A pod on its own node: CNI CHECK by the agent's journal, limits by its cgroup, queue pairs."""
 
-from ipaddress import IPv4Address
+from contextlib import nullcontext
+from ipaddress import IPv4Address, ip_network
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,17 @@ from kube_rdma.adapters.journal.codec import ATTACHMENTS
 from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.kernel import proc
-from kube_rdma.doctor.pod import checked, counted_pairs, observed_limits, recorded
+from kube_rdma.adapters.kernel.netlink import rtnl_read
+from kube_rdma.doctor.pod import checked, counted_pairs, observed_limits, observed_routes, recorded
 from kube_rdma.model.attach.attachment import Attachment, Plan, Sandbox
-from kube_rdma.model.attach.steps import AddAddress, MakeLink, Mark, SetLink, VirtualKind
+from kube_rdma.model.attach.steps import AddAddress, AddRoute, MakeLink, Mark, SetLink, VirtualKind
 from kube_rdma.model.device import PlannedHostLink, QueuePair
-from kube_rdma.model.doctor import ObservedAttachment, ObservedLimit, ObservedQueuePairs
+from kube_rdma.model.doctor import (
+    ObservedAttachment,
+    ObservedLimit,
+    ObservedQueuePairs,
+    ObservedRoute,
+)
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding import ContainerId, PodName
 from kube_rdma_testing.kernel.network_kernel import FakeKernel
@@ -180,3 +187,15 @@ def test_a_process_says_what_it_has_pinned(tmp_path):
     with pytest.raises(Unavailable, match="pinned"):
         proc.pinned(8, tmp_path)
     assert (proc.program(7, tmp_path), proc.program(8, tmp_path)) == ("ib?[31m", "")
+
+
+def test_routes_of_the_main_table_have_none(monkeypatch):
+    to = ip_network("10.0.0.0/24")
+    routes = (AddRoute(NET1, to), AddRoute(NET1, to, IPv4Address("10.0.0.1"), table=100))
+    monkeypatch.setattr(rtnl_read, "open_rtnl", nullcontext)
+    monkeypatch.setattr(rtnl_read, "seen_links", lambda _: ())
+    monkeypatch.setattr(rtnl_read, "seen_routes", lambda *_: routes)
+    assert observed_routes() == (
+        ObservedRoute("net1", "10.0.0.0/24"),
+        ObservedRoute("net1", "10.0.0.0/24", "10.0.0.1", 100),
+    )

@@ -167,6 +167,14 @@ async def test_nothing_is_written_while_nothing_changes(world):
         assert [one for one in world.writes if "events" not in one] == before
 
 
+async def test_nothing_is_looked_at_while_nothing_changes(world):
+    cluster = Cluster(world.line)
+    operator = Operator(cluster, world.place, Events(cluster, "operator"), QUICK)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await operator._sleep(0)
+
+
 async def test_what_somebody_changed_by_hand_is_put_right(world):
     world.policy({"devicePlugin": SEED["devicePlugin"]})
     async with world.operator():
@@ -318,8 +326,9 @@ async def test_an_api_server_that_is_away_is_waited_for(world):
 async def test_a_refused_write_is_told_and_tried_again(world):
     world.server.forbidden.add(("patch", "daemonsets"))
     world.policy({"devicePlugin": SEED["devicePlugin"]})
-    async with world.operator():
+    async with world.operator() as operator:
         await until(lambda: world.status().get("state") == "error")
+        assert not await operator.look(NOW)
         world.server.forbidden.clear()
         await until(lambda: PLUGIN in world.stored("daemonsets"))
 

@@ -4,9 +4,9 @@ import pytest
 from grpclib import GRPCError
 
 from kube_base.frozen import replace
-from kube_rdma.adapters.files.device_info import DeviceInfoFolder
-from kube_rdma.model.pools import ShareId
-from tests.unit.agent.world import VKE, World, hard_card
+from kube_rdma.adapters.files.device_info import DeviceInfoFolder, file_name
+from kube_rdma.model.pools import DeviceInfo, ShareId
+from tests.unit.agent.world import VKE, World, hard_card, until
 
 CARDS = [hard_card(n) for n in range(2)]
 SHARE = ShareId("0000:81:00.0-0")
@@ -32,6 +32,17 @@ def names(folder):
 
 async def offered(world):
     await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 2)
+
+
+async def test_files_of_shares_that_are_no_more_are_removed(world, folder):
+    """An earlier agent may have written them."""
+    files = DeviceInfoFolder(folder)
+    for share in (SHARE, ShareId("0000:99:00.0-0")):
+        files.write(VKE, share, DeviceInfo("0000:81:00.0", ()))
+    world.label("shared")
+    async with world.serving(doors(world, folder)):
+        await offered(world)
+        await until(lambda: names(folder) == {file_name(VKE, SHARE)})
 
 
 async def test_a_folder_that_cannot_be_written_costs_no_pod_its_card(world, folder, recording):

@@ -209,7 +209,7 @@ def read_all(text: str, source: str) -> Iterator[texts.ManifestDocument | Refuse
 def _parts(text: str) -> Iterator[str]:
     """Yield the text between separators; directives before the first belong to its document."""
     cuts = [match.start() for match in _SEPARATOR.finditer(text)]
-    if cuts and (cuts[0] == 0 or text.startswith("%")):
+    if cuts and text.startswith("%"):
         del cuts[0]
     begin = 0
     for cut in (*cuts, len(text)):

@@ -183,6 +183,13 @@ def test_no_two_nodes_share_a_slice(prefix, nodes):
         assert address in got
 
 
+def test_every_slice_of_several_ranges_is_given():
+    both = tuple(IPRange(ip_network(f"10.0.{n}.0/30"), per_node=PerNode(31, None)) for n in (0, 1))
+    (subpool,) = subpools(IPPool("p", both))
+    cluster = Cluster(subpool)
+    assert len({cluster.acquire(f"n{number}") for number in range(4)} - {None}) == 4
+
+
 def test_any_size_costs_the_same():
     """A /64 of each node in a /32 of IPv6: nothing is enumerated, and its gateway is the first."""
     cluster = Cluster(sliced(64, 1, subnet="fd00::/32"))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kube_base.errors import Refused
 from kube_rdma.lib.text import yaml_manifests
-from kube_rdma.lib.text.document import MAX_DEPTH, Document, TextPosition
+from kube_rdma.lib.text.document import MAX_DEPTH, Document, TextPosition, of_value
 from kube_rdma.lib.text.reader import read
 from kube_rdma.model.pools import Mode
 from kube_rdma.pools.documents.config import parse
@@ -92,6 +92,12 @@ def test_json_has_the_values_and_places_of_yaml(value, indent, ascii_only):
     assert json_reader == parser
 
 
+def test_json_without_a_catch_needs_no_parser_of_yaml(monkeypatch):
+    """It is many times faster, and large configurations are JSON."""
+    monkeypatch.setattr(yaml_manifests, "read", None)
+    assert read(b'{"a": [1, "b"], "c": {}}', "file").value == {"a": [1, "b"], "c": {}}
+
+
 @given(st.lists(PIECES).map("".join))
 @example('{"a" : 1}')
 @example('{"a": 1,}')
@@ -138,6 +144,8 @@ def test_what_is_not_there_has_the_place_of_what_holds_it():
     document = read(b"a:\n  b: 1\n", "file")
     assert document.where(("a", "x")) == "file:2:3: a.x"
     assert document.where(("y",)) == "file:1:1: y"
+    document = of_value({"a": {"b": 1}, "c": 2})
+    assert document.place(("a", "x")).line < document.place(("c", "x")).line
 
 
 def test_depth_is_bounded_not_forbidden():

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_base.errors import Refused
+from kube_rdma.lib.text import yaml_manifests
 from kube_rdma.lib.text.document import ManifestDocument
 from kube_rdma.lib.text.reader import read, read_all
 
@@ -76,6 +77,14 @@ def test_a_short_text_that_means_a_long_one_is_refused():
         fault = only(text)
         assert isinstance(fault, Refused)
         assert words in fault.problem
+
+
+@pytest.mark.parametrize(("values", "is_read"), [(2, True), (3, False)])
+def test_aliases_stand_for_so_many_values_and_no_more(monkeypatch, values, is_read):
+    """A list is one value more than it has."""
+    monkeypatch.setattr(yaml_manifests, "MOST_REPEATED", 3)
+    document = only(f"a: &a {[1] * values}\nb: *a\n")
+    assert isinstance(document, ManifestDocument) == is_read
 
 
 @pytest.mark.parametrize("text", ["a: *b\nb: &b 1\n", "a: &a [*a]\n"])
