@@ -151,6 +151,7 @@ data:
   text: "no: configuration: at all"
   config.json: |
     {"mode": "%s"%s}
+  list: "[mode, hca]"
 """
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from kube_base.errors import Refused, Unavailable
 from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.own import DEFINITION
 from kube_rdma.adapters.cluster.kinds.pod import DAEMON_SETS, DEPLOYMENTS, POD
 from kube_rdma.adapters.files import bundle
@@ -177,7 +178,10 @@ async def test_a_node_without_anything_is_seen_as_far_as_it_goes(tmp_path, serve
         state=tmp_path / "state",
         pod=("default", "train"),
     )
+    info = {"kubeletVersion": "v1.36.3"}
+    server.put(NODE, {"metadata": {"name": "node-1"}, "status": {"nodeInfo": info}})
     seen = await observe(places, opener)
+    assert seen.versions.kubelet == "v1.36.3"
     blank = {one.part for one in seen.not_seen}
     assert {"specs", "runtime", "cni", "pod.containers"} <= blank
     assert seen.pod.title == "default/train"
