@@ -8,6 +8,7 @@ from kube_base.frozen import replace
 from kube_rdma.agent.handlers import Handlers
 from kube_rdma.model.device import PortState
 from kube_rdma.model.pools import Mode, PoolSpec
+from kube_rdma.pools.rails import NodeRails
 from kube_rdma.pools.rules.discovery import judge
 from kube_rdma.pools.rules.pools import resolve
 from kube_rdma.pools.rules.selection import cards
@@ -58,6 +59,24 @@ async def test_a_card_inside_a_pod_is_not_gone(world):
         world.functions(functions[0], *functions[2:])
         world.change(CARDS[0], *CARDS[2:])
         await world.kubelet.until(lambda: len(world.kubelet.devices[VKE]) == 3)
+
+
+async def test_a_node_is_idle_until_a_pod_holds_a_card(world):
+    """Rails are numbered anew then."""
+    told = []
+
+    class SpiedRails(NodeRails):
+        async def see(self, *cards, idle):
+            told.append(idle)
+            await super().see(*cards, idle=idle)
+
+    async with world.serving(replace(world.doors(), rails=SpiedRails())):
+        await world.kubelet.until(lambda: world.kubelet.healthy(VKE) > 0)
+        await world.again(1)
+        assert told[-1]
+        await world.kubelet.allocate(VKE, 1)
+        await world.again(2)
+        assert not told[-1]
 
 
 async def test_what_the_kubelet_lost_is_told_again_then_registered_again(world):

@@ -7,6 +7,7 @@ import time
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from itertools import count
 from pathlib import Path, PurePosixPath
+from stat import S_IMODE
 
 import pytest
 
@@ -242,6 +243,7 @@ async def test_what_is_told_waits_in_the_one_table_of_the_process(node):
         assert not node.server.documents("events")
         async with beside(NodeEvents(cluster, NODE_NAME, events).follow(lambda _: None)):
             await until(lambda: node.events_of("NetworkConfiguration") == {NODE_NAME})
+    assert {one["type"] for one in node.server.documents("events")} == {"Normal"}
 
 
 async def test_the_host_is_wired_and_the_socket_is_there(node):
@@ -249,6 +251,7 @@ async def test_the_host_is_wired_and_the_socket_is_there(node):
     async with node.agent() as side:
         assert side.shim_of_host() == "/opt/cni/bin/kube-rdma-hook"
         assert node.site.socket.is_socket()
+        assert S_IMODE(node.site.socket.parent.stat().st_mode) == 0o700
         types = [one["type"] for one in json.loads(node.conf.read_text())["plugins"]]
         assert types == ["bridge", "kube-rdma"]
         assert (node.host / "opt/cni/bin/kube-rdma").read_bytes() == b"shim"

@@ -100,6 +100,15 @@ def sandbox(pod, created):
     return PodSandbox("c", name, pod.runtime_uid, True, created)
 
 
+async def test_a_pod_that_went_between_two_watches_is_not_refused(world):
+    async with world.life(wiring=None) as (pods, cluster):
+        await cluster.put("a", ASKS, hostNetwork=True)
+    async with beside(pods.follow(world._wake)):
+        await asyncio.sleep(0)
+        pods.wired(Wiring.CHAIN)
+    assert world.told == []
+
+
 async def test_of_a_pods_labels_only_what_is_read_is_kept(world):
     """Its author may write more than a MiB of them, and the node has many pods."""
     async with world.life() as (pods, cluster):

@@ -13,6 +13,8 @@ from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.own import NODE_REPORT
 from kube_rdma.agent.node import report as policies
 from kube_rdma.agent.node.report import NodePolicies, NodeReporter
+from kube_rdma.model.pools import Mode, NodeSpecs, PoolSpec, Serving
+from kube_rdma.pools.config import ConfigSource
 from kube_rdma.pools.kind import NODE_POLICY, policy_of
 from kube_rdma.reports.node_keeper import WritePace
 from kube_rdma.reports.node_report import NodeReports
@@ -56,6 +58,19 @@ def world(tmp_path_factory):
     world = PolicyWorld(tmp_path_factory.mktemp("w"), *CARDS)
     world.serve(NODE_POLICY)
     return world
+
+
+def test_refusals_stand_while_their_policies_do():
+    source = ConfigSource(None, lambda: None)
+    error = Refused("it has no mode", remedy="Write one", where="NodePolicy a")
+    claimed = PoolSpec("rdma/a", Mode.HCA, "NodePolicy a", serve=Serving.CLAIMS)
+    source.policies(NodeSpecs(), (error,))
+    assert source.refusals == (str(error),)
+    source.policies(NodeSpecs((claimed,)), ())
+    (why,) = source.refusals
+    assert "this agent does not serve claims" in why
+    source.policies(NodeSpecs(), ())
+    assert source.refusals == ()
 
 
 async def test_a_policy_makes_a_resource_and_its_end_takes_it_away(world):
