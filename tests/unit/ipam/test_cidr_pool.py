@@ -31,8 +31,10 @@ def load(**spec):
 )
 def test_a_prefix_for_each_node(spec, per_node):
     """Its length, and the place of the router; index 0 is a router in a pair alone."""
-    (one,) = load(**spec).pool.ranges
+    made = load(**spec)
+    (one,) = made.pool.ranges
     assert (one.subnet, one.per_node) == (ip_network(spec["cidr"]), per_node)
+    assert bool(made.notes) == ("gatewayIndex" in spec and per_node.gateway is None)
 
 
 def test_static_allocations_exclusions_and_routes():
