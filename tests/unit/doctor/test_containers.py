@@ -148,6 +148,7 @@ async def test_a_pod_without_networks_has_its_namespace_by_the_runtime(tmp_path,
     whys = [one.why for one in seen.not_seen if one.part == "pod.links"]
     assert len(whys) == 1
     assert str(tmp_path / "gone") in whys[0]
+    assert is_open(tmp_path), "what is there may be entered"
 
 
 @pytest.mark.parametrize(
@@ -177,8 +178,3 @@ def test_what_a_process_showed_counts_more_than_what_it_was_made_with(tmp_path):
     seen = ObservedContainer("main", nodes=(), variables=(("UCX_TLS", "tcp"),))
     made = {"main": MadeContainer((("UCX_TLS", "rc"),), ("/dev/infiniband/uverbs0",))}
     assert with_made([seen], made, tmp_path) == (seen,)
-
-
-def test_a_namespace_is_entered_if_it_may_be_opened(tmp_path):
-    assert is_open(tmp_path)
-    assert not is_open(tmp_path / "gone")

@@ -35,7 +35,6 @@ async def offered(world):
 
 
 async def test_files_of_shares_that_are_no_more_are_removed(world, folder):
-    """An earlier agent may have written them."""
     files = DeviceInfoFolder(folder)
     for share in (SHARE, ShareId("0000:99:00.0-0")):
         files.write(VKE, share, DeviceInfo("0000:81:00.0", ()))

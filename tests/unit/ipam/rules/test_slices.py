@@ -155,15 +155,12 @@ def test_a_part_is_what_its_slice_says(prefix, gateway, excludes):
             assert address in node_slice
 
 
-@pytest.mark.parametrize(
-    ("slices", "excludes"),
-    [((32, 0), ()), ((32, 0), ("10.0.0.0", "10.0.0.9")), ((24, 1), ("10.0.0.2", "10.0.0.254"))],
-)
-def test_slices_of_nothing_but_a_gateway_are_refused(slices, excludes):
+@pytest.mark.parametrize("excludes", [(), ("10.0.0.0", "10.0.0.9"), ("10.0.0.0", "10.0.0.255")])
+def test_slices_of_nothing_but_a_gateway_are_refused(excludes):
     """The first one that no exclude touches tells it of all, also where no exclude is behind it."""
     spans = (Span(*map(ip_address, excludes)),) if excludes else ()
     with pytest.raises(Refused, match="nothing is left to give"):
-        subpools(pool(*slices, excludes=spans))
+        subpools(pool(32, 0, excludes=spans))
 
 
 @given(st.integers(26, 31), st.lists(st.integers(0, 40), min_size=1, max_size=30))

@@ -93,7 +93,6 @@ def test_json_has_the_values_and_places_of_yaml(value, indent, ascii_only):
 
 
 def test_json_without_a_catch_needs_no_parser_of_yaml(monkeypatch):
-    """It is many times faster, and large configurations are JSON."""
     monkeypatch.setattr(yaml_manifests, "read", None)
     assert read(b'{"a": [1, "b"], "c": {}}', "file").value == {"a": [1, "b"], "c": {}}
 
