@@ -288,12 +288,13 @@ async def test_a_label_that_means_nothing_changes_nothing(world, recording):
         assert world.kubelet.healthy(VKE) == 4
 
 
-async def test_the_label_taken_away_withdraws_the_resource(world):
+async def test_the_label_taken_away_withdraws_the_resource(world, recording):
     world.label("shared")
     async with world.serving(world.doors()):
         await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
         world.label(None)
         await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 0)
+        await until(lambda: len(recording.of("card vanished")) == 4)
 
 
 async def test_a_file_that_breaks_leaves_the_last_good_one(world, tmp_path, recording):
