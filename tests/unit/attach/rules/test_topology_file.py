@@ -118,7 +118,7 @@ def test_amd_s_families_are_as_nccl_always_counted_them(family, told):
 
 
 def test_a_mask_that_nccl_cannot_read_is_left_out():
-    top = of_one(PlacedNet("a", None, 0), masks={0: "f" * 300})
+    top = of_one(PlacedNet("a", None, 0), masks={0: "f" * 255})
     assert "affinity" not in top.subs[0].attributes
 
 
