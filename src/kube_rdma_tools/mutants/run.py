@@ -98,6 +98,8 @@ def outcomes(
         try:
             tests = calls.tests(_functions(checkout, mutated))
         except ValueError:
+            tests = []
+        if not tests:  # also a function that only an import calls
             at_import.append(mutated)
             continue
         fault = {"file": str(mutated.file), "source": mutated.fault.source}
