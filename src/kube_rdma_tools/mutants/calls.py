@@ -1,5 +1,4 @@
-"""Writes into a copy of the source that each function notes its name, so a run of tests shows
-which tests call it.
+"""Makes each function of a copy of the source note its name, so a run shows which tests call it.
 
 Beside faults.py, for run.py. Pure: source in, source out. Noting costs less than tracing, which
 slows the whole interpreter.
@@ -17,7 +16,7 @@ def noting(source: str, file: str) -> str:
     """Return the source in which each outermost function adds ``FILE NAME`` to the noted calls."""
     tree = ast.parse(source)
     _note(tree.body, file, "")
-    return ast.unparse(ast.fix_missing_locations(tree))
+    return ast.unparse(tree)
 
 
 def _note(body: list[ast.stmt], file: str, prefix: str) -> None:

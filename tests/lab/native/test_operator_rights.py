@@ -205,18 +205,13 @@ def test_an_operator_is_not_installed_beside_a_definition_of_another_scope(lab, 
         cluster.delete_definition(lab, DEFINITION)
 
 
-@pytest.fixture
-def taking(lab, tmp_path):
-    """Creates a policy by a kubectl that remembers no scope of an earlier definition."""
-
-    def create(policy):
-        words = (f"--cache-dir={tmp_path}", "create", "-o", "json", "-f", "-")
-        return json.loads(cluster.kubectl(lab, *words, stdin=json.dumps(policy)))
-
-    return create
+def created(lab, policy):
+    """Create a policy and return it as the API server stored it."""
+    words = ("create", "-o", "json", "-f", "-")
+    return json.loads(cluster.kubectl(lab, *words, stdin=json.dumps(policy)))
 
 
-def test_a_status_is_written_where_the_definition_has_fewer_fields(lab, taking):
+def test_a_status_is_written_where_the_definition_has_fewer_fields(lab):
     """NVIDIA's before 26.7 have no conditions; an apply of one field too many is refused."""
     cluster.delete_definition(lab, DEFINITION)
     (theirs,) = [
@@ -243,7 +238,7 @@ def test_a_status_is_written_where_the_definition_has_fewer_fields(lab, taking):
         cluster.wait(lab, f"crd/{DEFINITION}", "--for=condition=Established")
         policy = yaml.safe_load((RELEASES / "0.1.0.yaml").read_text())
         policy["metadata"] |= {"name": "few", "namespace": SPACE}
-        taking(policy)
+        created(lab, policy)
         stored = asyncio.run(write())
         assert (stored.status.state, stored.status.reason) == ("error", "why")
         assert not stored.status.conditions
@@ -251,7 +246,7 @@ def test_a_status_is_written_where_the_definition_has_fewer_fields(lab, taking):
         cluster.delete_definition(lab, DEFINITION)
 
 
-def test_a_definition_for_the_whole_cluster_takes_a_policy_that_names_a_namespace(lab, taking):
+def test_a_definition_for_the_whole_cluster_takes_a_policy_that_names_a_namespace(lab):
     """So one file fits both scopes, as `config check` says; the namespace is dropped."""
     cluster.delete_definition(lab, DEFINITION)
     (ours,) = [
@@ -267,7 +262,7 @@ def test_a_definition_for_the_whole_cluster_takes_a_policy_that_names_a_namespac
         for path in sorted(RELEASES.glob("*.yaml")):
             policy = yaml.safe_load(path.read_text())
             policy["metadata"] |= {"name": f"of-{path.stem}", "namespace": SPACE}
-            stored = taking(policy)
+            stored = created(lab, policy)
             assert "namespace" not in stored["metadata"]
             assert stored["spec"].keys() == policy["spec"].keys()
     finally:
