@@ -57,7 +57,7 @@ class KubeletRecord:
     ) -> None:
         self._read = read
         self._pods = pods
-        self._named: dict[str, PodName] = {}  # of the pods in the record, by uid
+        self._named: dict[str, PodName] = {}  # of pods that ran, by uid
         self._ended: frozenset[str] = frozenset()  # by uid: no pod comes back
         self._notices = Notices()
 
@@ -90,7 +90,7 @@ class KubeletRecord:
             return answer.shares
         named = running(await self._pods())
         uids = {grant.uid for grant in lacking}
-        self._named |= {uid: name for uid, name in named.items() if uid in uids}
+        self._named |= named
         self._ended |= uids - named.keys()
         whole = completed(answer, lacking, named)
         pods = sorted({f"{one.namespace}/{one.pod}" for one in whole[len(answer.shares) :]})

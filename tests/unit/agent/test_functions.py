@@ -191,6 +191,28 @@ async def test_another_number_waits_for_the_pods_and_says_so(world, recording):
     assert len(recording.of("virtual functions pending")) == 1
 
 
+async def test_functions_that_are_up_stay_while_the_kernel_does_not_say_what_for(world, recording):
+    world.policy(wish(2))
+    async with world.agent():
+        await world.offered(2)
+        world.set_up()
+        known = {"eth0v1": Use(addresses=("10.0.0.1/24",))}
+        for count, uses in enumerate((None, known, None)):
+            world.uses = uses
+            world.policy(wish(4))
+            world.announce()
+            await until(lambda n=count: len(recording.of("virtual functions pending")) > n)
+        await world.looked_again()
+        unsure, used, again = (one["what"] for one in recording.of("virtual functions pending"))
+        assert "eth0v0 is set down, for the node may use it" in unsure
+        assert "eth0v1 has no longer the address 10.0.0.1/24" in used
+        assert again == unsure
+        world.uses = {}
+        world.announce()
+        await world.offered(4)
+    assert len(recording.of("virtual function usage unknown")) == 2
+
+
 async def test_functions_that_are_to_go_are_offered_to_nobody_first(world, monkeypatch):
     """A pod that got one at the last moment keeps it: whoever holds one is asked again."""
     monkeypatch.setattr(changes, "DRAIN_SECONDS", 1000.0)

@@ -12,6 +12,7 @@ from kube_rdma.claims.publisher import ClaimedGpus
 from kube_rdma.model.claims.devices import ClaimedDevice, SliceDevice
 from kube_rdma.model.device import Gpu
 from kube_rdma.model.pools import Grant, Mode, PoolSpec
+from kube_rdma.pools import kubelet_view
 from kube_rdma.pools.kubelet_view import KubeletView
 from kube_rdma.pools.rules.nearness import claim_gpus
 from kube_rdma.pools.rules.pools import resolve
@@ -174,8 +175,11 @@ async def test_where_the_kind_is_not_served_it_is_waited_for(view, server):
     await followed(view)
 
 
-async def test_a_distance_is_told_once_the_claim_is_prepared(view, kubelet, tmp_path):
+async def test_a_distance_is_told_once_the_claim_is_prepared(
+    view, kubelet, tmp_path, recording, monkeypatch
+):
     """The kubelet prepares claims after it has allocated shares."""
+    monkeypatch.setattr(kubelet_view, "LATER_SECONDS", (0.2,))
     await followed(view)
     cards = [hard_card(0x81, numa=1), hard_card(0x82, 1, numa=1)]
     spec = PoolSpec(NIC, Mode.EXCLUSIVE, "c:1")
@@ -183,12 +187,15 @@ async def test_a_distance_is_told_once_the_claim_is_prepared(view, kubelet, tmp_
     offers = SimpleNamespace(pools={NIC: pool})
     place = ContainerPlace("train", "c", "team")
     kubelet.store.holdings[place, NIC] = (pool.shares[0].id,)
-    assert await view.distances(offers) == ()
-    device = SliceDevice(DRIVER, NODE, "gpu-1")
-    kubelet.pod_resources.claimed = [ClaimedDevice("team", "train", "c", device)]
-    ((container, distance),) = await view.distances(offers)
-    assert container == ("team", "train", "c")
-    assert (distance.card, distance.nearest) == (cards[0].id, PLACES[1].pci)
+    async with beside(view.report(offers)):
+        view.granted(Grant(NIC, (pool.shares[0].id,), ()))
+        await until(lambda: view._without_gpu)
+        device = SliceDevice(DRIVER, NODE, "gpu-1")
+        kubelet.pod_resources.claimed = [ClaimedDevice("team", "train", "c", device)]
+        await until(lambda: recording.of("GPU distance measured"))
+    (line,) = recording.of("GPU distance measured")
+    assert (line["container"], line["card"]) == ("team/train/c", cards[0].id)
+    assert line["what"].startswith(f"{cards[0].id} to GPU {PLACES[1].pci}: ")
     assert await view.distances(offers) == ()
     view.granted(Grant(NIC, (pool.shares[0].id,), ()))  # to a pod of the same name
     assert len(await view.distances(offers)) == 1

@@ -117,14 +117,14 @@ def without_cards(record: RailRecord, node: Iterable[Card]) -> str | None:
 def _guids(node: Iterable[Card]) -> Mapping[CardId, str]:
     """Return by address the node GUID of physical functions, without those that several have."""
     guids = {
-        card.id: device.node_guid
+        card.id: guid
         for card in node
         if card.seat and physical(card) == card.id
         for device in card.devices[:1]
-        if device.node_guid not in (None, _NOBODY)
+        if (guid := device.node_guid) and guid != _NOBODY
     }
     counts = Counter(guids.values())
-    return {address: guid for address, guid in guids.items() if guid and counts[guid] == 1}
+    return {address: guid for address, guid in guids.items() if counts[guid] == 1}
 
 
 def _recognized(before: RailRecord, guids: Mapping[CardId, str]) -> dict[CardId, CardId]:

@@ -1,4 +1,4 @@
-"""GPUs that came by claims: found by where they sit, whoever their driver is."""
+"""GPUs that came by claims are found by where they sit, those of device plugins by share."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from kube_rdma.model.claims.claim import PodClaims
 from kube_rdma.model.claims.devices import ClaimedDevice, DeviceSlice, SliceDevice
 from kube_rdma.model.device import Gpu
-from kube_rdma.model.holdings import FreeGpu, HeldGpu
+from kube_rdma.model.holdings import Allocatable, FreeGpu, HeldGpu, Holding
 from kube_rdma.pools.rules import nearness
 from tests.kit.nodes import seat
 
@@ -52,6 +52,16 @@ def test_what_one_container_holds():
     (gpu,) = nearness.claimed_gpus(("team", "train", "c"), devices, gpus)
     assert gpu == HeldGpu(FAR, (1,), GPUS[1].seat)
     assert nearness.as_free(GPUS[:1]) == (FreeGpu((0,), GPUS[0].seat),)
+
+
+def test_a_gpu_of_a_device_plugin_is_free_until_a_container_holds_its_share():
+    gpus = [Allocatable("nvidia.com/gpu", FAR.upper(), (1,)), Allocatable("amd.com/gpu", "0", (0,))]
+    listed = [*gpus, Allocatable("rdma/hca", NEAR, (0,))]
+    mine = [Holding("team", "train", "c", one.resource, (one.share,)) for one in listed[1:]]
+    far = FreeGpu((1,), GPUS[1].seat)
+    assert nearness.free_gpus(listed, [], GPUS) == (far, FreeGpu((0,)))
+    assert nearness.free_gpus(listed, mine, GPUS) == (far,)
+    assert nearness.held_gpus(mine, listed, GPUS) == (HeldGpu("0", (0,)),)
 
 
 PODS = st.builds(

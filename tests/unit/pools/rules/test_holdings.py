@@ -8,6 +8,7 @@ from kube_rdma.model.holdings import Holding, NodeHoldings, RecordedGrant
 from kube_rdma.model.kubernetes import MIRROR, NodeState, PodState, Taint
 from kube_rdma.model.late_binding import PodName
 from kube_rdma.model.pools import ShareId
+from kube_rdma.pools.kubelet_view import KubeletRecord
 from kube_rdma.pools.rules.holdings import (
     EFFECT,
     KEYS,
@@ -60,11 +61,20 @@ def test_nothing_is_lacking_while_all_that_is_recorded_is_told():
     assert unreported([grant(0, "hca-0")], told(holding(0, "hca-0")), {}) == ()
 
 
-def test_a_share_of_an_init_container_alone_is_told_as_the_kubelet_does():
-    recorded, answer = [grant(0, "hca-9")], told(pods=[0])
-    assert unreported(recorded, answer, {}) == tuple(recorded)
-    assert unreported(recorded, answer, {"uid-0": name(0)}) == ()
-    assert completed(answer, recorded, {"uid-0": name(0)}) == ()
+async def test_a_share_of_an_init_container_alone_is_told_as_the_kubelet_does():
+    """The API server is asked once, and again when the kubelet is new: a static pod may come late."""
+    recorded, asked = (grant(0, "hca-9"), grant(1, "hca-1")), []
+
+    async def pods():
+        asked.append(len(asked))
+        return [pod(0), pod(1)][: len(asked)]
+
+    record = KubeletRecord(lambda: recorded, pods)
+    for _ in range(3):
+        assert await record.complete(await record.read(), told(pods=[0])) == ()
+    whole = await record.complete(await record.read(), told())
+    assert whole == (holding(0, "hca-9"), holding(1, "hca-1"))
+    assert asked == [0, 1]
 
 
 def test_a_pod_of_the_same_name_does_not_have_what_the_one_before_it_had():

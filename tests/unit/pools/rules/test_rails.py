@@ -107,6 +107,13 @@ def test_cards_at_other_buses_keep_their_rails(buses, away, idle, rebooted):
     assert without_cards(record, shifted) is None
 
 
+def test_a_guid_that_two_cards_have_or_nobody_was_given_identifies_none():
+    a, b, c, d = CARDS[:4]
+    unset = "0000:0000:0000:0000"
+    node = (moved(a, 0x10), moved(b, 0x11, guid(a)), moved(c, 0x12, unset), d)
+    assert recorded(RailRecord(), node, node, (), idle=True).guids == ()
+
+
 def test_another_card_in_a_slot_has_the_slot_s_rail():
     """As after a repair; the one that was there before is new when it comes back elsewhere."""
     first = recorded(RailRecord(), KNOWN, KNOWN, (), idle=True)

@@ -17,7 +17,7 @@ IDS = {
     Mode.HCA: "hca-7",
     Mode.EXCLUSIVE: f"{CARD}-0",
     Mode.SHARED: f"{CARD}-0",
-    Mode.SHARED_MULTI: f"{CARD}-5",
+    Mode.SHARED_MULTI: f"{CARD}-1",  # the first that the others have not
     Mode.SRIOV: CARD,
 }
 
