@@ -6,9 +6,8 @@ with what it costs. Only the kubelet's folder of device plugins has to be there.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from datetime import UTC, datetime
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -46,7 +45,6 @@ from kube_rdma.attach.rules.late_binding import KUBELET, cdi_works, holders
 from kube_rdma.hardware.kernel_events import Announcements, KernelSources
 from kube_rdma.hardware.survey import OwnAddresses, SurveyCache, rerouted, take_survey
 from kube_rdma.model.attach.cni import Wiring
-from kube_rdma.model.claims.claim import ClaimName, DeviceStatus
 from kube_rdma.model.kubernetes import PodState
 from kube_rdma.model.late_binding import HeldShare, Runtime
 from kube_rdma.model.metrics import MetricNames
@@ -278,10 +276,6 @@ def with_claims(
         )
     settings = options.socket.parent / "settings"
 
-    async def write(claim: ClaimName, devices: Sequence[DeviceStatus]) -> None:
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        await write_statuses(cluster, claim, devices, now)
-
     async def holders_of(resources: Collection[str]) -> Mapping[HeldShare, str]:
         # Late binding knows also those that the kubelet has forgotten.
         bound = holders(await needs.late.now.held())
@@ -289,7 +283,7 @@ def with_claims(
         return named | await needs.kubelet.plugin_holders(resources)
 
     slices = SlicePublisher(cluster, options.node, needs.rails.number, dranet=options.dranet)
-    statuses = prepared_claims.ClaimStatuses(write)
+    statuses = prepared_claims.ClaimStatuses(partial(write_statuses, cluster))
     networks = needs.networks
     claims = prepared_claims.PreparedClaims(
         prepared_claims.ClaimDependencies(

@@ -8,6 +8,7 @@ its own driver has to prepare, and for the pods that use them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -25,6 +26,7 @@ from kube_rdma.adapters.cluster.kinds.resource_api import (
 )
 from kube_rdma.model.claims.claim import ClaimName, DeviceStatus, PodClaims, ResourceClaim
 from kube_rdma.model.claims.devices import DeviceSlice, SliceDevice
+from kube_rdma.model.kubernetes import moment
 from kube_rdma.model.late_binding import PodName
 
 
@@ -63,15 +65,15 @@ async def claims_of_pod(cluster: Cluster, pod: PodName) -> PodClaims | None:
 
 
 async def write_statuses(
-    cluster: Cluster, claim: ClaimName, statuses: Sequence[DeviceStatus], now: str
+    cluster: Cluster, claim: ClaimName, statuses: Sequence[DeviceStatus]
 ) -> None:
-    """Write the status of the devices of a claim; entries of other drivers stay.
+    """Write the status of the devices of a claim as of now; entries of other drivers stay.
 
     By server-side apply, whose entries are those of this writer alone. Needs the verb patch of
     resourceclaims/status and, from Kubernetes 1.36 on, associated-node:patch of
     resourceclaims/driver. Conflict(GONE) without the claim.
     """
-    status = resource_api.device_statuses(statuses, now)
+    status = resource_api.device_statuses(statuses, moment(datetime.now(UTC)))
     kind = resource_api.CLAIM_STATUS
     await cluster.apply_status(kind, claim.name, claim.namespace, status, force=True)
 

@@ -154,24 +154,18 @@ async def test_the_startup_taint_waits_for_functions(world):
         await until(lambda: not world.tainted)
 
 
-async def test_a_reboot_costs_no_function(world):
+async def test_functions_that_somebody_or_a_reboot_removes_are_made_again(world):
     """The same addresses are offered again in the agent's next life."""
-    world.policy(wish(4))
-    async with world.agent():
-        before = await world.offered(4)
-    world.journal.close()
-    world.sysfs.reboot()
-    async with world.agent(boot="2"):
-        assert await world.offered(4) == before
-
-
-async def test_functions_that_somebody_removes_are_made_again(world):
     world.policy(wish(4))
     async with world.agent():
         before = await world.offered(4)
         world.sysfs.reboot()
         world.announce()
         await until(lambda: len(world.sysfs.writes) == 2)
+        assert await world.offered(4) == before
+    world.journal.close()
+    world.sysfs.reboot()
+    async with world.agent(boot="2"):
         assert await world.offered(4) == before
 
 

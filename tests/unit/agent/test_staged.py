@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
+from contextlib import nullcontext
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 
+import pytest
+
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.kinds.node import NODE
+from kube_rdma.adapters.cluster.kinds.resource_api import RESOURCE_CLAIM
 from kube_rdma.adapters.journal.codec import POOLS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.agent.changes import ModeChanges
-from kube_rdma.agent.compose import memory
+from kube_rdma.agent.compose import AgentOptions, opened
 from kube_rdma.agent.node.node_events import NodeEvents
+from kube_rdma.attach.binder import Binder
 from kube_rdma.attach.late_binding import LateBindingChoice, NoLateBinding
 from kube_rdma.model import pools
 from kube_rdma.model.holdings import Holding
+from kube_rdma_testing.cluster.server import FakeServer
 from kube_rdma_testing.disk import FakeDisk
-from tests.unit.adapters.journal.samples import RECORDS
+from kube_rdma_testing.kubelet.kubelet import FakeKubelet
+from kube_rdma_testing.runtime.cri import FakeCriRuntime
 
 OLD = pools.PoolSpec("rdma/a", pools.Mode.HCA, "c:1")
 NEW = pools.PoolSpec("rdma/a", pools.Mode.SHARED, "c:2")
@@ -87,14 +94,28 @@ async def test_what_the_disk_has_after_a_failure_is_written_anew(recording):
     assert node.written == [pools.Mode.HCA]
 
 
-async def test_a_memory_is_a_journal_below_the_state_and_lasts(tmp_path):
-    """It is closed with the agent, and the next one finds what is in it."""
-    options = SimpleNamespace(state_dir=tmp_path)
-    kinds, records = RECORDS["rails"]
-    ((name, value),) = records.items()
-    async with AsyncExitStack() as stack:
-        memory(options, stack, "rails", kinds)().put(name, value)
-    assert (tmp_path / "rails" / f"{name}.json").exists()
-    async with AsyncExitStack() as stack:
-        journal = memory(options, stack, "rails", kinds)()
-        assert journal.load().records == ((name, value),)
+@pytest.mark.parametrize(("version", "works"), [("v2.4.2", True), ("v1.6.0", False)])
+async def test_role_node_binds_late_and_has_a_driver_and_what_it_remembers_lasts(
+    tmp_path_factory, version, works
+):
+    server, name, folder = FakeServer([RESOURCE_CLAIM]), "node-1", tmp_path_factory.mktemp("w")
+    status = {"nodeInfo": {"kubeletVersion": "v1.36.0"}}
+    server.put(NODE, {"metadata": {"name": name}, "spec": {}, "status": status})
+    options = AgentOptions(
+        node=name,
+        connect=lambda: nullcontext(Cluster(server.line())),
+        networks=True,
+        claims=True,
+        kubelet_root=folder,
+        runtime_socket=folder / "cri.sock",
+        **{path: folder / path for path in ("state_dir", "cdi_dir", "socket", "host")},
+    )
+    runtime = FakeCriRuntime(options.runtime_socket, "containerd", version, {})
+    async with FakeKubelet.at(folder), runtime, opened(options) as agent:
+        assert isinstance(agent.late.now, Binder) is works
+        assert works or isinstance(agent.late.make(), Binder)
+        assert agent.networks
+        assert agent.claims.claims is agent.kubelet.claims
+        agent.applied().put("pools", pools.AppliedPools((OLD,)))
+    async with opened(options) as agent:
+        assert agent.applied().load().records == (("pools", pools.AppliedPools((OLD,))),)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from fractions import Fraction
 
 import msgspec
@@ -41,7 +42,7 @@ from kube_rdma.model.claims.claim import (
     PodClaims,
     ResourceClaim,
 )
-from kube_rdma.model.kubernetes import quantity_text
+from kube_rdma.model.kubernetes import moment, quantity_text
 from kube_rdma.model.late_binding import PodName
 from kube_rdma_testing.cluster.server import FakeServer
 from tests.kit.claim_worlds import world
@@ -191,9 +192,11 @@ async def test_the_status_of_a_claim_has_an_entry_for_each_device():
     )
     bare = DeviceStatus("node-1", "0000-a1-00-0", None, (replace(holds, holds=False),))
     name = ClaimName("team", "c", "uid-c")
-    now = "2026-11-26T04:30:00Z"
-    await write_statuses(Cluster(server.line()), name, [status, bare], now)
+    before = moment(datetime.now(UTC))
+    await write_statuses(Cluster(server.line()), name, [status, bare])
     (stored,) = server.documents("resourceclaims")
+    now = stored["status"]["devices"][0]["conditions"][0]["lastTransitionTime"]
+    assert before <= now <= moment(datetime.now(UTC))
     condition = {
         "type": "NetworkReady",
         "status": "True",

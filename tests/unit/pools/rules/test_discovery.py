@@ -50,10 +50,8 @@ def down(state, physical, layer=LinkLayer.ETHERNET, netdev="eth1"):
 
 
 def test_a_card_with_a_door_and_an_active_port_is_usable():
+    """One of two is enough."""
     assert reasons_against(CARD) == ()
-
-
-def test_one_active_port_of_two_is_enough():
     other = replace(down(PortState.DOWN, PhysicalState.POLLING), number=2)
     assert reasons_against(replace(CARD, ports=(UP, other))) == ()
 
@@ -128,17 +126,15 @@ def test_only_roce_needs_a_gid(kind, layer):
     assert reasons_against(replace(CARD, node_type=kind, ports=(port,))) == ()
 
 
-@pytest.mark.parametrize(("kind", "usable"), [("CA", True), ("RNIC", False), ("unspecified", True)])
-def test_a_missing_connection_manager_refuses_iwarp_alone(kind, usable):
+@pytest.mark.parametrize(
+    ("kind", "usable", "said"), [("CA", True, 1), ("RNIC", False, 1), ("unspecified", True, 0)]
+)
+def test_a_missing_connection_manager_refuses_iwarp_alone_and_is_noted(kind, usable, said):
+    """The note is for a node with a device that could use it."""
     survey = Survey((replace(CARD, node_type=kind),), None, NamespaceMode.SHARED)
     (verdict,) = judge(survey)
     assert verdict.usable is usable
     assert usable or "modprobe rdma_ucm" in verdict.reasons[0]
-
-
-@pytest.mark.parametrize(("kind", "said"), [("CA", 1), ("RNIC", 1), ("unspecified", 0)])
-def test_a_missing_connection_manager_is_noted_where_it_could_be_used(kind, said):
-    survey = Survey((replace(CARD, node_type=kind),), None, NamespaceMode.SHARED)
     assert sum("modprobe rdma_ucm" in note for note in notes(survey)) == said
 
 

@@ -28,18 +28,11 @@ FAR = replace(gpu(0xC1, 1), seat=replace(gpu(0xC1, 1).seat, root="pci0000:c0"))
 SOFT = Card(CardId("rxe0@veth0"), (device(0, numa_node=0),), None)
 
 
-def test_near_and_far_are_named():
+def test_near_and_far_are_named_and_one_way_is_said_once():
     (found,) = gpu_distances([CARD], [FAR, BESIDE])
     assert found == Distance(CARD.id, "0000:82:00.0", Nearness.PIX, "0000:c1:00.0", Nearness.SYS)
     assert str(found) == "0000:81:00.0 to GPU 0000:82:00.0: PIX, to GPU 0000:c1:00.0: SYS"
-
-
-def test_one_way_is_said_once():
     assert str(gpu_distances([CARD], [BESIDE])[0]) == "0000:81:00.0 to GPU 0000:82:00.0: PIX"
-
-
-def test_without_gpus_there_is_nothing_to_say():
-    assert gpu_distances([CARD], []) == ()
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_nothing_is_lacking_while_all_that_is_recorded_is_told():
 
 
 async def test_a_share_of_an_init_container_alone_is_told_as_the_kubelet_does():
-    """The API server is asked once, and again when the kubelet is new: a static pod may come late."""
+    """The API server is asked once, and again by a new kubelet: a static pod may come late."""
     recorded, asked = (grant(0, "hca-9"), grant(1, "hca-1")), []
 
     async def pods():

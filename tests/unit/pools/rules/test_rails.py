@@ -109,8 +109,7 @@ def test_cards_at_other_buses_keep_their_rails(buses, away, idle, rebooted):
 
 def test_a_guid_that_two_cards_have_or_nobody_was_given_identifies_none():
     a, b, c, d = CARDS[:4]
-    unset = "0000:0000:0000:0000"
-    node = (moved(a, 0x10), moved(b, 0x11, guid(a)), moved(c, 0x12, unset), d)
+    node = (moved(a, 0x10), moved(b, 0x11, guid(a)), moved(c, 0x12, "0000:0000:0000:0000"), d)
     assert recorded(RailRecord(), node, node, (), idle=True).guids == ()
 
 
