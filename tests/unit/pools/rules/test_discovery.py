@@ -49,8 +49,7 @@ def down(state, physical, layer=LinkLayer.ETHERNET, netdev="eth1"):
     return replace(UP, state=state, physical_state=physical, link_layer=layer, netdev=netdev)
 
 
-def test_a_card_with_a_door_and_an_active_port_is_usable():
-    """One of two is enough."""
+def test_a_card_with_a_door_and_one_active_port_is_usable():
     assert reasons_against(CARD) == ()
     other = replace(down(PortState.DOWN, PhysicalState.POLLING), number=2)
     assert reasons_against(replace(CARD, ports=(UP, other))) == ()
@@ -130,7 +129,6 @@ def test_only_roce_needs_a_gid(kind, layer):
     ("kind", "usable", "said"), [("CA", True, 1), ("RNIC", False, 1), ("unspecified", True, 0)]
 )
 def test_a_missing_connection_manager_refuses_iwarp_alone_and_is_noted(kind, usable, said):
-    """The note is for a node with a device that could use it."""
     survey = Survey((replace(CARD, node_type=kind),), None, NamespaceMode.SHARED)
     (verdict,) = judge(survey)
     assert verdict.usable is usable
