@@ -225,16 +225,6 @@ async def test_functions_that_are_to_go_are_offered_to_nobody_first(world, monke
         await world.offered(4)
 
 
-async def test_what_was_made_before_a_restart_of_the_agent_is_ours(world):
-    world.policy(wish(2))
-    async with world.agent():
-        await world.offered(2)
-    world.journal.close()
-    world.policy(wish(4))
-    async with world.agent():
-        await world.offered(4)
-
-
 async def test_what_a_life_did_not_end_the_next_one_ends(world, recording):
     """Its functions were there, and drivers were not to bind to them yet."""
     folder = world.root / "bus/pci/devices" / CARDS[0]
@@ -258,12 +248,13 @@ async def test_what_a_life_did_not_end_the_next_one_ends(world, recording):
     assert (folder / "sriov_drivers_autoprobe").read_text() == "1\n"
 
 
-async def test_what_somebody_made_since_the_boot_is_not_ours(world, recording):
+async def test_what_earlier_agents_made_since_the_boot_is_ours_and_nothing_else(world):
     """A record of an earlier boot says nothing about the functions of this one."""
-    world.policy(wish(2))
-    async with world.agent():
-        await world.offered(2)
-    world.journal.close()
+    for count in (2, 3):
+        world.policy(wish(count))
+        async with world.agent():
+            await world.offered(count)
+        world.journal.close()
     world.policy(wish(4))
     async with world.agent(boot="2"):
         await until(lambda: world.events_of("VirtualFunctionsRefused"))
@@ -272,12 +263,18 @@ async def test_what_somebody_made_since_the_boot_is_not_ours(world, recording):
         await world.offered(4)
 
 
-async def test_what_the_kernel_refuses_is_said_once_and_tried_again(world, recording):
+async def test_what_the_kernel_refuses_is_said_once_and_tried_again(world, recording, monkeypatch):
+    """Later, not at every look; another wish is tried at once."""
+    monkeypatch.setattr(changes, "RETRY_SECONDS", 1000.0)
     world.sysfs.readonly = True
-    world.policy(wish(4))
+    world.policy(wish(3))
     async with world.agent():
-        await until(lambda: len(world.sysfs.writes) > 2)
         await until(lambda: world.events_of("VirtualFunctionsRefused"))
+        await world.looked_again()
+        assert len(world.sysfs.writes) == 1
+        monkeypatch.setattr(changes, "RETRY_SECONDS", 0.05)
+        world.policy(wish(4))
+        await until(lambda: len(world.sysfs.writes) > 3)
         (line,) = recording.of("virtual functions not configured")
         assert "Mount the host's /sys" in line["why"]
         world.sysfs.readonly = False
