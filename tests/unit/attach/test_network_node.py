@@ -25,6 +25,7 @@ from kube_rdma.ipam import ip_conf
 from kube_rdma.ipam.cluster import IP_POOL, pool_of
 from kube_rdma.lib.text.document import of_value
 from kube_rdma.model.attach.attachment import GidTable, NetworkKind, SeenLink
+from kube_rdma.model.attach.cni import Call, Verb
 from kube_rdma.model.device import CharKind
 from kube_rdma.model.holdings import Holding
 from kube_rdma.model.ipam import EDITED, IMPORTED, IPPool, IPRange, Route, Span
@@ -104,19 +105,21 @@ async def test_a_pool_of_a_configuration_that_gives_other_addresses_is_refused(
 @pytest.mark.parametrize(
     "many",
     [
-        {"range": "10.88.0.0/22", "exclude": [f"10.88.{n >> 8}.{n & 255}" for n in range(1, 258)]},
+        {"exclude": [f"10.88.{n >> 8}.{n & 255}" for n in range(1, 258)]},
         {"ipRanges": [{"range": f"10.{n}.0.0/24"} for n in range(16)]},
     ],
 )
 async def test_a_pool_that_an_agent_may_not_make_is_an_administrators(many):
     """The policy would refuse it; one that is there already is used."""
-    ipam = brought(**many)
+    ipam = brought(range="10.88.0.0/22", **many)
     cluster = Cluster(FakeServer((IP_POOL,)).line())
     node = NodeView(NodeViewDependencies(cluster, None, NodeContext({}), None, None))
     with pytest.raises(Refused, match=r"an agent makes pools of 16 and 256.*Make an IPPool"):
         await node.bring(ipam)
     await cluster.create(IP_POOL, Wanted(ipam.pool.name, spec=ipam.pool))
     await node.bring(ipam)
+    most = {key: values[:-1] for key, values in many.items()}
+    await node.bring(brought(range="10.88.0.0/22", network_name="other", **most))
 
 
 async def test_a_pool_of_a_configuration_may_have_other_namespaces_and_pauses():
@@ -284,6 +287,7 @@ VEPFS = {"name": "data", "csi": {"driver": "vepfs.csi.volcengine.com"}}
 VKE = "vke.volcengine.com/rdma"
 
 
+@pytest.mark.parametrize("call", [None, Call(Verb.ADD, "1.1.0", "c", b"{}", "c1", "eth0")])
 @pytest.mark.parametrize(
     ("resource", "mode", "more", "words"),
     [
@@ -295,7 +299,7 @@ VKE = "vke.volcengine.com/rdma"
     ],
 )
 async def test_a_mode_that_the_node_has_is_told_to_pods_that_do_not_go_with_it(
-    resource, mode, more, words
+    resource, mode, more, words, call
 ):
     """Admission knew no mode: a NodePolicy sets it. The pod is read again only in these modes."""
     server = FakeServer()
@@ -317,7 +321,7 @@ async def test_a_mode_that_the_node_has_is_told_to_pods_that_do_not_go_with_it(
     node = NodeView(asked)
     seen = await node.pod(PodName("team", "a"), "")
     line.requests.clear()
-    await node.tell_own(seen, (), frozenset())
+    await (node.tell(seen, (), call) if call else node.tell_own(seen, (), frozenset()))
     reads = [one for one in line.requests if one.verb == "get"]
     assert len(reads) == (resource == VKE and mode is not Mode.SHARED)
     assert len(told) == (words is not None)

@@ -205,14 +205,13 @@ def undo(plan: Plan) -> tuple[Undo, ...]:
 
 
 def undo_by_plan(plans: Sequence[Plan]) -> tuple[tuple[int, Undo], ...]:
-    """Return the acts that take all of a pod's plans back, each with its plan's place.
+    """Return the acts that take all of a pod's plans back, each with its plan's place from behind.
 
     The last plan comes first. The links made go at once, as the act of ALL_PLANS, where the last of
     them would: by then nothing stands on any of them. After an act that could not be done, the
     later ones of its plan must not be done: a function whose link is in the pod keeps its VLAN.
     """
-    last = len(plans) - 1
-    acts = [(last - n, act) for n, plan in enumerate(reversed(plans)) for act in undo(plan)]
+    acts = [(n, act) for n, plan in enumerate(reversed(plans)) for act in undo(plan)]
     links = [act for _, act in acts if isinstance(act, RemoveLink)]
     if len(links) < 2:
         return tuple(acts)

@@ -158,12 +158,22 @@ def test_as_many_networks_as_there_may_be_can_say_all_that_they_may():
     assert len(asks(json.dumps(entries, separators=(",", ":")), "default")) == MOST
 
 
+def strays(count, **more):
+    return json.dumps([{"name": "a", **{f"{n}{'x' * 5}": 1 for n in range(count)}, **more}])
+
+
 def test_of_very_many_fields_that_nobody_knows_the_first_are_told():
     """Each sentence is a line of the agent's log, at each try."""
-    entries = [{"name": "a", **{f"{n}{'x' * 5}": 1 for n in range(1200)}}]
-    warnings = load(json.dumps(entries), "default").warnings
+    warnings = load(strays(1200), "default").warnings
     assert len(warnings) == MOST_FAULTS + 1
     assert warnings[-1] == "k8s.v1.cni.cncf.io/networks: 1180 more fields are ignored"
+    assert len(load(strays(MOST_FAULTS), "default").warnings) == MOST_FAULTS
+
+
+def test_the_first_of_very_many_are_compared_with_those_that_are_known():
+    with pytest.raises(Refused, match='Did you mean "default-route"'):
+        load(strays(15, default_route=[]), "default")
+    assert len(load(strays(16, default_route=[]), "default").warnings) == 17
 
 
 FIELDS = (

@@ -6,9 +6,9 @@ import pytest
 
 from kube_base.errors import Refused
 from kube_base.frozen import replace
-from kube_rdma.attach.rules.host_links import agree, may_leave, wanted
-from kube_rdma.attach.rules.placement import pod_nics
-from kube_rdma.model.attach.attachment import HostLink, NetworkKind, SeenLink
+from kube_rdma.attach.rules.host_links import agree, host_network, may_leave, wanted
+from kube_rdma.attach.rules.placement import base_of, pod_nics
+from kube_rdma.model.attach.attachment import HostLink, NetworkKind, SeenLink, Way
 from kube_rdma.model.attach.steps import MakeLink
 from kube_rdma.model.pools import Mode
 from tests.kit.nodes import device, function, node, physical_with_virtual, seat
@@ -66,20 +66,23 @@ def test_a_card_that_may_leave_the_node_is_known_before(kind, mode, leaves):
 
 
 @pytest.mark.parametrize(
-    ("link", "agrees"),
+    ("link", "agrees", "kind"),
     [
-        (LINK, True),
-        (replace(LINK, pci=None), True),
-        (replace(LINK, pci=OTHER.seat.pci), False),
-        (replace(LINK, kind="veth", pci=None), False),
-        (replace(LINK, name="eth9"), False),
-        (replace(LINK, name="eth9", pci=None), False),
-        (replace(LINK, name="br0", kind="bridge", pci=None), True),
+        (LINK, True, ""),
+        (replace(LINK, pci=None), True, ""),
+        (replace(LINK, pci=OTHER.seat.pci), False, ""),
+        (replace(LINK, kind="ipoib"), True, ""),
+        (replace(LINK, kind="veth", pci=None), False, ""),
+        (replace(LINK, name="eth9"), False, ""),
+        (replace(LINK, name="eth9", pci=None), False, ""),
+        (replace(LINK, name="ib0.8001", kind="ipoib", parent=7), True, "ipoib"),
+        (replace(LINK, name="br0", kind="bridge", pci=None), True, "bridge"),
     ],
 )
-def test_what_the_kernel_tells_is_held_against_the_survey(link, agrees):
+def test_what_the_kernel_tells_is_held_against_the_survey(link, agrees, kind):
     """A card's own link has to be known, and sit where it did; virtual ones are in no survey."""
     assert agree(SURVEY, (link.name,), [link]) is agrees
+    assert host_network(SURVEY, [link]).links[0].kind == kind
 
 
 def test_a_link_that_is_not_there_is_no_agreement():
@@ -111,6 +114,15 @@ def test_a_virtual_interface_of_a_bonded_card_stands_on_the_bond(kind):
     (plan,) = planned(*shares(kind), bonded(CARD, BOND))
     (made,) = (step for step in plan.steps if isinstance(step, MakeLink))
     assert (made.parent.index, made.parent.name) == (77, "bond0")
+
+
+@pytest.mark.parametrize("way", Way)
+@pytest.mark.parametrize("is_bond", [True, False])
+def test_only_macvlan_and_ipvlan_stand_on_what_a_slave_is_in_and_only_on_a_bond(way, is_bond):
+    host = bonded(CARD, BOND)
+    slave = replace(host.links[0], bonded=is_bond)
+    stands_on_it = is_bond and way in (Way.MACVLAN, Way.IPVLAN)
+    assert base_of(slave, way, host) == (BOND if stands_on_it else slave)
 
 
 @pytest.mark.parametrize("resource", [None, "rdma/hca_shared_devices_a"])

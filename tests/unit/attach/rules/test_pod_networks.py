@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kube_base.errors import Refused
 from kube_base.frozen import replace
-from kube_rdma.attach.rules.addresses import with_card_addresses, with_default_routes
+from kube_rdma.attach.rules.addresses import owner, with_card_addresses, with_default_routes
 from kube_rdma.attach.rules.placement import pod_nics
 from kube_rdma.attach.rules.plan import plans
 from kube_rdma.attach.rules.requests import is_asking, refuse_count, refuse_traffic, unknown
@@ -231,6 +231,12 @@ def test_a_card_that_stays_or_gets_a_pool_s_address_gives_its_routes_back_all_th
     assert not any("10.8" in to for to, _, _ in shown(plan))
     (back,) = (act for act in undo(plan) if isinstance(act, GiveBackLink))
     assert back.routes == ways.routes
+
+
+@pytest.mark.parametrize("label", ["apps.kubernetes.io/pod-index", "app"])
+def test_the_pods_of_a_statefulset_alone_own_their_addresses(label):
+    found = owner(PodState("team", "db-0", "uid", labels=((label, "0"), ("b", "c"))), "net1")
+    assert found == ("team/db-0/net1" if label != "app" else None)
 
 
 def test_addresses_of_a_card_stand_behind_those_of_a_pool():
