@@ -76,6 +76,8 @@ async def test_where_containers_would_start_without_their_cards_there_is_no_driv
     world, registry, recording
 ):
     async with driving(world, registry, ignores) as driver:
+        await asyncio.sleep(0)
+        assert not recording.of("claims not served"), "nobody has looked at the cards"
         driver.offered(world.pools())
         await until(lambda: recording.of("claims not served"))
         assert not (registry / f"{DRIVER}.sock").exists()

@@ -281,6 +281,8 @@ def test_each_fault_stands_at_its_field():
         (f"{base}.mtu", '"9000" is not a whole number'),
         ("spec.devices.config[1].requests[0]", '"crd" is no request here'),
     ]
+    for name, guess in (("crd", 'Did you mean "card"? '), ("other", "")):
+        assert refusal(judged, of_value(claim(entry(name))), PLACE).remedy == f"{guess}Known: card"
 
 
 def test_parameters_for_a_driver_that_does_not_read_them_are_refused():

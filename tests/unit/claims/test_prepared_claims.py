@@ -132,10 +132,13 @@ class TestAKubeletThatLostItsRecord:
         return agent
 
     async def test_what_a_claim_has_is_not_given_again_while_its_pod_runs(self, world, agent):
-        """Whether the API server has the pod, or it was deleted by force and ends just now."""
+        """Whether the API server has both, the claim, or its containers alone end just now."""
         with pytest.raises(Unavailable, match="job-0-nic-x7 hold 1"):
             await agent.prepare(OTHER)
-        del world.claims[CLAIM.namespace, CLAIM.name], world.pods[JOB]
+        del world.pods[JOB]
+        with pytest.raises(Unavailable, match="job-0-nic-x7 hold 1"):
+            await agent.prepare(OTHER)
+        del world.claims[CLAIM.namespace, CLAIM.name]
         world.sandboxes = [PodSandbox("c1", JOB, "uid-job-0", ready=True)]
         with pytest.raises(Unavailable, match="job-0-nic-x7 hold 1"):
             await agent.prepare(OTHER)
@@ -145,7 +148,9 @@ class TestAKubeletThatLostItsRecord:
 
     @pytest.mark.parametrize("left", [[], [PodSandbox("c1", JOB, "uid-job-0", ready=False)]])
     async def test_it_is_free_when_the_pod_is_gone(self, world, agent, left):
-        del world.claims[CLAIM.namespace, CLAIM.name], world.pods[JOB]
+        """A claim of its name is another one."""
+        del world.pods[JOB]
+        world.put(replace(CLAIM, uid="uid-3"))
         world.sandboxes = left
         await agent.prepare(OTHER)
         assert [one.claim for one in agent.booked] == [OTHER]

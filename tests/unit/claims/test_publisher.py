@@ -1,5 +1,7 @@
 """Slices of an agent's node: as its pools are, one write for a change, back when deleted."""
 
+import asyncio
+
 import pytest
 
 from kube_base.frozen import replace
@@ -11,6 +13,7 @@ from kube_rdma.claims.publisher import SlicePublisher
 from kube_rdma.model.device import PortState
 from kube_rdma.reports.node_keeper import WritePace
 from kube_rdma_testing.cluster.server import FakeServer
+from tests.kit.beside import beside
 from tests.unit.agent.world import NODE_NAME, World, hard_card, until
 
 CARDS = [hard_card(n) for n in range(4)]
@@ -69,7 +72,7 @@ def world(tmp_path_factory):
 
 
 async def test_a_node_offers_its_cards_in_one_write_and_a_rest_writes_nothing(world):
-    """The Node owns the slice, so that it goes with it."""
+    """Nor does the agent's next life. The Node owns the slice, so that it goes with it."""
     async with world.serving(world.publishing()):
         await until(lambda: world.cards == NAMES)
         (part,) = world.stored
@@ -84,6 +87,9 @@ async def test_a_node_offers_its_cards_in_one_write_and_a_rest_writes_nothing(wo
         assert device["capacity"]["slots"]["requestPolicy"]["default"] == "1"
         await world.again(3)
         assert world.writes == ["create"]
+    async with world.serving(world.publishing()):
+        await world.again(3)
+    assert world.writes == ["create"]
 
 
 async def test_devices_have_dranet_s_names_by_choice_and_lose_them_again(world):
@@ -136,14 +142,6 @@ async def test_a_slice_whose_reader_raises_something_harms_no_other(world, monke
         await until(lambda: world.cards == NAMES)
 
 
-async def test_the_next_life_of_the_agent_writes_nothing_that_is_there(world):
-    async with world.serving(world.publishing()):
-        await until(lambda: world.cards == NAMES)
-    async with world.serving(world.publishing()):
-        await world.again(3)
-    assert world.writes == ["create"]
-
-
 async def test_without_consumable_capacity_shares_are_devices(world, recording):
     """What the server dropped is told once, remembered by the slices, and asked again if wiped."""
     world.serve(RESOURCE_SLICE, gates_off=["DRAConsumableCapacity"])
@@ -185,6 +183,16 @@ async def test_without_the_kind_one_line_says_so_and_all_else_goes_on(world, rec
         assert "resourceslices.resource.k8s.io" in warning["why"]
         world.server.add(RESOURCE_SLICE)
         await until(lambda: world.cards == NAMES)
+
+
+async def test_without_the_kind_the_api_server_is_asked_at_the_pace_of_failures(world):
+    world.serve()
+    line = world.server.line()
+    pace = WritePace(after=lambda *_: 3600.0)
+    async with beside(SlicePublisher(Cluster(line, EAGER), NODE_NAME, None, pace).run()):
+        await until(lambda: line.requests)
+        await asyncio.sleep(0.01)
+    assert len(line.requests) == 1
 
 
 async def test_a_missing_right_is_in_the_log_once(world, recording):

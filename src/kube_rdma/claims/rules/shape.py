@@ -173,7 +173,7 @@ def _kind(card: Card) -> str:
     """Return which part of the hardware a card is."""
     if any(device.subfunction is not None or device.auxiliary for device in card.devices):
         return "sf"
-    if card.function is None and any(device.is_soft for device in card.devices):
+    if any(device.is_soft for device in card.devices):
         return "soft"
     return "vf" if card.seat and card.seat.physical_function else "pf"
 

@@ -119,6 +119,11 @@ REFUSALS = {
     ),
     "no device": (claim(), world(cards=()), "whose devices are none"),
     "ill": (claim(), world(cards=(ILL,)), f"0000-81-00-0 cannot be used: {DOWN}"),
+    "ill pool": (
+        claim(result("rdma-hca")),
+        world(PoolSpec("rdma/hca", Mode.HCA, "config.json:1"), cards=(ILL,)),
+        f"rdma-hca cannot be used: {ILL.name}: {DOWN}",
+    ),
     "too much": (
         claim(result(share="s1", slots=5)),
         world(),

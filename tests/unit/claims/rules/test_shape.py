@@ -15,12 +15,13 @@ from kube_rdma.adapters.cluster.kinds.resource_api import RESOURCE_SLICE as KIND
 from kube_rdma.adapters.cluster.kinds.resource_api import resource_slice, wanted_slice
 from kube_rdma.claims.rules import shape
 from kube_rdma.claims.rules.publication import PoolSite, pool_slices
+from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.claims.devices import ClaimFeature, OfferedCard, TaintEffect
 from kube_rdma.model.device import PortState
 from kube_rdma.model.pools import Bind, Mode
 from kube_rdma_testing.cluster.resource_slices import faults
 from tests.kit.claims import attributes, fleet, functions, pool, pools
-from tests.kit.nodes import DOWN, hard_card
+from tests.kit.nodes import DOWN, device, hard_card
 
 
 def values(card):
@@ -78,6 +79,9 @@ def test_each_mode_has_its_devices():
     offered = shape.claim_offer([pool(*functions(3), mode=Mode.SRIOV)]).cards
     assert [values(card)["kind"] for card in offered] == ["vf"] * 3
     assert {card.group for card in offered} == {"0000:81:00.0"}
+    soft = Card(CardId("rxe1@eth1"), (device(1),), None)
+    bare = replace(hard_card(0x1A), devices=())
+    assert [values(only(pool(one)))["kind"] for one in (soft, bare)] == ["soft", "pf"]
 
 
 def test_a_pool_of_all_cards_says_what_they_have_in_common():
@@ -393,7 +397,7 @@ def test_where_other_devices_need_the_slice_there_are_fewer_rows():
         multi = pool(*fleet(8), resource="rdma/multi")
         parts = shape.slices(offered(vfs, multi), {})
         assert sum(map(len, parts)) == others + rows * 8
-        assert (len(parts) == 1) == (others < 64)
+        assert len(parts) == (1 if others < 64 else 9)
 
 
 def test_a_pool_of_more_shares_than_devices_says_so():

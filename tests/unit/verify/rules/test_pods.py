@@ -5,7 +5,7 @@ import re
 import subprocess
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kube_base.errors import Refused
@@ -199,6 +199,7 @@ REASONS = st.lists(st.sampled_from(["", "", "its port is down"]), min_size=1, ma
 
 
 @given(st.sampled_from(Mode), REASONS, st.integers(0, 40))
+@example(Mode.SHARED, [""], 1)
 def test_shares_are_never_more_than_are_healthy(mode, reasons, healthy):
     """With more the pod would wait for ever."""
     made = pods.own_pods({"a": report(mode, reasons, healthy)}, "", "image")

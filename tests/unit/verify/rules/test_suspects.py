@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.frozen import replace
 from kube_rdma.model.verify import PairOutcome, PairStandard, PerftestRow, SuspectKind
 from kube_rdma.verify.rules import suspects as rule
 from kube_rdma.verify.rules.suspects import rate, suspects
@@ -79,8 +80,26 @@ def test_two_bad_cards_are_two(nodes, rails, noise):
     outcomes = measured(
         nodes, rails, lambda pair, rail: any((node, rail) in bad for node in pair), noise
     )
+    ends = (((one.client, one.rail), (one.server, one.rail)) for one in outcomes)
+    outcomes = [
+        replace(one, devices=tuple(f"{node}:{rail}" for node, rail in pair))
+        for one, pair in zip(outcomes, ends, strict=True)
+    ]
     assert {(each.kind, each.node, each.device) for each in named(outcomes)} == {
-        (CARD, node, device(rail)) for node, rail in bad
+        (CARD, node, f"{node}:{rail}") for node, rail in bad
+    }
+
+
+def test_two_bad_cards_beside_each_other_are_two():
+    """In a ring each has two peers, of which one is bad with all of its own."""
+    bad = {("node-1", 1), ("node-2", 1)}
+    pairs = [((f"node-{n}", f"node-{(n + 1) % 6}"), rail) for n in range(6) for rail in range(2)]
+    outcomes = [
+        outcome(pair, rail, SLOW if {(node, rail) for node in pair} & bad else LINE)
+        for pair, rail in pairs
+    ]
+    assert {(each.node, each.device) for each in named(outcomes)} == {
+        (node, device(rail)) for node, rail in bad
     }
 
 
