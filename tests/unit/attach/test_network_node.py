@@ -46,9 +46,15 @@ from tests.unit.attach import network_world
 POOL = IPPool("rail-0", (IPRange(ip_network("10.9.0.0/24")),))
 
 
+def view_of(cluster, pools=None, **more):
+    """The neighbours over this cluster."""
+    context = NodeContext(pools or {})
+    return NodeView(NodeViewDependencies(cluster, None, context, None, None, **more))
+
+
 async def test_a_pool_is_as_the_api_server_has_it_now():
     cluster = Cluster(FakeServer((IP_POOL,)).line())
-    node = NodeView(NodeViewDependencies(cluster, None, NodeContext({}), None, None))
+    node = view_of(cluster)
     with pytest.raises(Unavailable, match="IPPool rail-0 was just deleted"):
         await node.pool("rail-0")
     made = await cluster.create(IP_POOL, Wanted("rail-0", spec=POOL))
@@ -83,16 +89,8 @@ async def test_a_pool_of_a_configuration_that_gives_other_addresses_is_refused(
     server = FakeServer((IP_POOL,))
     cluster = Cluster(server.line())
     made = await cluster.create(IP_POOL, Wanted(ipam.pool.name, spec=replace(ipam.pool, **other)))
-    node = NodeView(
-        NodeViewDependencies(
-            cluster,
-            None,
-            NodeContext({}),
-            None,
-            None,
-            watched=lambda: {made.name: pool_of(made)} if is_watched else None,
-        )
-    )
+    watched = {made.name: pool_of(made)} if is_watched else None
+    node = view_of(cluster, watched=lambda: watched)
     with capture_logs() as log:
         for _ in range(2):
             with pytest.raises(Refused, match=r"differ from those of the network's configuration"):
@@ -113,7 +111,7 @@ async def test_a_pool_that_an_agent_may_not_make_is_an_administrators(many):
     """The policy would refuse it; one that is there already is used."""
     ipam = brought(range="10.88.0.0/22", **many)
     cluster = Cluster(FakeServer((IP_POOL,)).line())
-    node = NodeView(NodeViewDependencies(cluster, None, NodeContext({}), None, None))
+    node = view_of(cluster)
     with pytest.raises(Refused, match=r"an agent makes pools of 16 and 256.*Make an IPPool"):
         await node.bring(ipam)
     await cluster.create(IP_POOL, Wanted(ipam.pool.name, spec=ipam.pool))
@@ -126,7 +124,7 @@ async def test_a_pool_of_a_configuration_may_have_other_namespaces_and_pauses():
     """A token of a node cannot write these; people do, and need no mark for it."""
     ipam = brought(exclude=["10.88.0.9"])
     cluster = Cluster(FakeServer((IP_POOL,)).line())
-    node = NodeView(NodeViewDependencies(cluster, None, NodeContext({}), None, None))
+    node = view_of(cluster)
     await node.bring(ipam)
     stored = await cluster.get(IP_POOL, ipam.pool.name)
     edited = replace(stored.spec, namespaces=("team-a",), cooldown=5.0, probe=True)
@@ -140,7 +138,7 @@ async def test_a_static_pod_is_known_by_the_uid_that_its_mirror_names():
     for name, annotations in (("lb-node1", {MIRROR: "abc"}), ("plain", {})):
         meta = {"name": name, "namespace": "kube-system", "annotations": annotations}
         server.put(POD, {"metadata": meta, "spec": {}, "status": {}})
-    node = NodeView(NodeViewDependencies(Cluster(server.line()), None, NodeContext({}), None, None))
+    node = view_of(Cluster(server.line()))
     static, plain = PodName("kube-system", "lb-node1"), PodName("kube-system", "plain")
     found = await node.pod(static, "abc")
     assert (found.name, found.uid == "abc") == ("lb-node1", False)
@@ -153,11 +151,7 @@ async def test_a_static_pod_is_known_by_the_uid_that_its_mirror_names():
 async def test_a_pool_that_is_watched_is_not_asked_for():
     """The API server is, about one that the watch does not show."""
     line = FakeServer((IP_POOL,)).line()
-    node = NodeView(
-        NodeViewDependencies(
-            Cluster(line), None, NodeContext({}), None, None, watched=lambda: {POOL.name: POOL}
-        )
-    )
+    node = view_of(Cluster(line), watched=lambda: {POOL.name: POOL})
     assert await node.pool(POOL.name) == POOL
     assert not line.requests
     with pytest.raises(Unavailable, match="IPPool rail-1 was just deleted"):
@@ -212,7 +206,7 @@ class Kernel:
 
 
 async def test_settings_of_no_functions_are_asked_of_nobody():
-    node = NodeView(NodeViewDependencies(None, None, NodeContext({}), None, None, functions=list))
+    node = view_of(None, functions=list)
     assert await node.settings(()) == ()
     assert await node.settings(("a place",)) == ["a place"]
 
@@ -309,16 +303,8 @@ async def test_a_mode_that_the_node_has_is_told_to_pods_that_do_not_go_with_it(
     line, told = server.line(), []
     pools = {resource: pool(mode=mode, resource=resource)}
     cluster = Cluster(line)
-    asked = NodeViewDependencies(
-        cluster,
-        None,
-        NodeContext(pools),
-        None,
-        None,
-        warn=lambda *one: told.append(one),
-        mode_warnings=partial(mode_warnings, cluster),
-    )
-    node = NodeView(asked)
+    judge = partial(mode_warnings, cluster)
+    node = view_of(cluster, pools, warn=lambda *one: told.append(one), mode_warnings=judge)
     seen = await node.pod(PodName("team", "a"), "")
     line.requests.clear()
     await (node.tell(seen, (), call) if call else node.tell_own(seen, (), frozenset()))
@@ -336,7 +322,7 @@ async def test_a_pod_that_cannot_be_read_again_keeps_its_network():
     server.put(POD, {"metadata": {"name": "a", "namespace": "team"}, "spec": {}, "status": {}})
     pools = {VKE: pool(mode=Mode.EXCLUSIVE, resource=VKE)}
     cluster = Cluster(server.line())
-    node = NodeView(NodeViewDependencies(cluster, None, NodeContext(pools), None, None))
+    node = view_of(cluster, pools)
     seen = await node.pod(PodName("team", "a"), "")
     server.forbidden.add(("get", "pods"))
     await node.tell_own(seen, (), frozenset())
@@ -366,7 +352,7 @@ def put(server, **fields):
 async def test_a_definitions_warnings_are_said_once():
     """For the first pod that asks for it, and again when others come in their place."""
     server = FakeServer((IP_POOL, DEFINITION))
-    node = NodeView(NodeViewDependencies(Cluster(server.line()), None, NodeContext({}), None, None))
+    node = view_of(Cluster(server.line()))
     said = []
     for fields in ({"mastre": "x"}, {"mastre": "x"}, {}, {"mastre": "x"}, {"vlan": 5}):
         put(server, **fields)
@@ -396,17 +382,9 @@ def holding(resource, *shares):
 
 def viewing(pools, withdrawn=(), kubelet=None):
     """The neighbours as they are while these pools are offered."""
+    context, rail = NodeContext(pools, withdrawn), NodeRails().number
     kubelet = kubelet or KubeletView(None)
-    return NodeView(
-        NodeViewDependencies(
-            None,
-            kubelet or KubeletView(None),
-            NodeContext(pools, withdrawn),
-            None,
-            None,
-            rail=NodeRails().number,
-        )
-    )
+    return NodeView(NodeViewDependencies(None, kubelet, context, None, None, rail=rail))
 
 
 def test_right_after_the_start_nothing_is_known():
@@ -510,7 +488,7 @@ async def test_the_kernel_is_asked_about_the_plans_devices_only():
         asked.append(wanted)
         return (GidTable("mlx5_1", 8, 5),)
 
-    node = NodeView(NodeViewDependencies(None, None, NodeContext({}), None, None, gids=tables))
+    node = view_of(None, gids=tables)
     await node.refuse_full(plans(Mode.EXCLUSIVE, pods.card(1)))
     assert not asked
     with pytest.raises(Refused, match="5 of 8 entries are in use, and 2 addresses need 4"):

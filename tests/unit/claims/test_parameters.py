@@ -324,12 +324,8 @@ def test_requests_of_each_version_are_counted(written):
 def test_subrequests_can_be_named_alone():
     subrequests = [{"name": "big", "deviceClassName": "rdma"}, {"name": "small"}]
     requests = [{"name": "card", "firstAvailable": subrequests}]
-    made = judged(
-        of_value(
-            claim(entry("card/big", mtu=9000), entry("card", interface="rdma0"), requests=requests)
-        ),
-        PLACE,
-    )
+    configs = entry("card/big", mtu=9000), entry("card", interface="rdma0")
+    made = judged(of_value(claim(*configs, requests=requests)), PLACE)
     assert [one.requests for one in made.configs] == [("card/big",), ("card",)]
 
 

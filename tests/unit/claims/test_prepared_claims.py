@@ -132,9 +132,7 @@ class TestAKubeletThatLostItsRecord:
         return agent
 
     async def test_what_a_claim_has_is_not_given_again_while_its_pod_runs(self, world, agent):
-        """Whether the API server has both, the claim, or its containers alone end just now."""
-        with pytest.raises(Unavailable, match="job-0-nic-x7 hold 1"):
-            await agent.prepare(OTHER)
+        """Whether the API server has the claim, or neither and its containers end just now."""
         del world.pods[JOB]
         with pytest.raises(Unavailable, match="job-0-nic-x7 hold 1"):
             await agent.prepare(OTHER)

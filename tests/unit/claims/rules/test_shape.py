@@ -313,20 +313,15 @@ def test_what_is_written_is_read_the_same(offer, without):
 
 
 def test_one_slice_has_all_while_it_can():
-    assert (
-        len(shape.slices(offered(pool(*functions(shape.MOST_TAINTED), mode=Mode.SRIOV)), {})) == 1
-    )
+    for count, sizes in ((shape.MOST_TAINTED, [64]), (shape.MOST_TAINTED + 1, [64, 1])):
+        one = offered(pool(*functions(count), mode=Mode.SRIOV))
+        assert [len(devices) for devices in shape.slices(one, {})] == sizes
     many = offered(
         pool(*functions(33), mode=Mode.SRIOV),
         pool(*functions(32, bus=0x91), mode=Mode.SRIOV, resource="rdma/b"),
     )
     assert [len(devices) for devices in shape.slices(many, {})] == [33, 32]
     assert len(shape.slices(many, {}, NO_TAINTS)) == 1
-
-
-def test_the_functions_of_a_card_that_are_too_many_for_a_slice():
-    many = offered(pool(*functions(shape.MOST_TAINTED + 1), mode=Mode.SRIOV))
-    assert [len(devices) for devices in shape.slices(many, {})] == [shape.MOST_TAINTED, 1]
 
 
 def test_a_request_that_names_nothing_takes_one_slot_and_no_bandwidth():
@@ -450,9 +445,7 @@ def test_a_card_inside_of_a_pod_is_still_what_it_was():
 def test_a_pool_says_no_more_what_its_cards_differ_in():
     first, second = fleet(2)
     (before,) = shape.slices(offered(pool(first, second, mode=Mode.HCA)), {})
-    (port,) = second.devices[0].ports
-    fast = replace(second.devices[0], ports=(replace(port, rate_gbps=200.0),))
-    other = pool(first, replace(second, devices=(fast,)), mode=Mode.HCA)
+    other = pool(first, with_port(second, rate_gbps=200.0), mode=Mode.HCA)
     ((device,),) = shape.slices(offered(other), shown(before))
     assert "rateGbps" not in device.attributes
 

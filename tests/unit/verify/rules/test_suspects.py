@@ -2,7 +2,7 @@
 
 import random
 from functools import partial
-from itertools import combinations
+from itertools import combinations, product
 
 import pytest
 from hypothesis import given
@@ -80,27 +80,21 @@ def test_two_bad_cards_are_two(nodes, rails, noise):
     outcomes = measured(
         nodes, rails, lambda pair, rail: any((node, rail) in bad for node in pair), noise
     )
-    ends = (((one.client, one.rail), (one.server, one.rail)) for one in outcomes)
-    outcomes = [
-        replace(one, devices=tuple(f"{node}:{rail}" for node, rail in pair))
-        for one, pair in zip(outcomes, ends, strict=True)
-    ]
     assert {(each.kind, each.node, each.device) for each in named(outcomes)} == {
-        (CARD, node, f"{node}:{rail}") for node, rail in bad
+        (CARD, node, device(rail)) for node, rail in bad
     }
 
 
 def test_two_bad_cards_beside_each_other_are_two():
     """In a ring each has two peers, of which one is bad with all of its own."""
-    bad = {("node-1", 1), ("node-2", 1)}
-    pairs = [((f"node-{n}", f"node-{(n + 1) % 6}"), rail) for n in range(6) for rail in range(2)]
-    outcomes = [
-        outcome(pair, rail, SLOW if {(node, rail) for node in pair} & bad else LINE)
-        for pair, rail in pairs
-    ]
-    assert {(each.node, each.device) for each in named(outcomes)} == {
-        (node, device(rail)) for node, rail in bad
-    }
+    bad = {("node-1", "node-1:1"), ("node-2", "node-2:1")}
+    outcomes = []
+    for number, rail in product(range(6), range(2)):
+        pair = f"node-{number}", f"node-{(number + 1) % 6}"
+        names = tuple(f"{node}:{rail}" for node in pair)
+        is_bad = not bad.isdisjoint(zip(pair, names, strict=True))
+        outcomes.append(replace(outcome(pair, rail, SLOW if is_bad else LINE), devices=names))
+    assert {(each.node, each.device) for each in named(outcomes)} == bad
 
 
 def test_a_card_comes_before_a_node_a_rail_and_a_pair():
