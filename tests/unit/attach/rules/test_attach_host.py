@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from ipaddress import ip_address
+
 import pytest
 
 from kube_base.errors import Refused
@@ -10,7 +13,8 @@ from kube_rdma.attach.rules.host_links import agree, host_network, may_leave, wa
 from kube_rdma.attach.rules.placement import base_of, pod_nics
 from kube_rdma.model.attach.attachment import HostLink, NetworkKind, SeenLink, Way
 from kube_rdma.model.attach.steps import MakeLink
-from kube_rdma.model.pools import Mode
+from kube_rdma.model.device import PlannedHostLink
+from kube_rdma.model.pools import FunctionPlace, Mode
 from tests.kit.nodes import device, function, node, physical_with_virtual, seat
 from tests.kit.pod_networks import card, network, planned, share, wish
 from tests.kit.pod_networks import node as network_of
@@ -18,7 +22,8 @@ from tests.kit.pod_networks import node as network_of
 ABOVE, BELOW, OTHER = physical_with_virtual(0x81, 2)
 SURVEY = node(ABOVE, BELOW, OTHER).survey
 VIRTUAL = card(1, virtual=True)
-LINK = SeenLink("ens1f0", 7, 1500, "", True, pci=ABOVE.seat.pci)
+ADDRESSES = (ip_address("10.9.0.7"), 24), (ip_address("fe80::1"), 64)
+LINK = SeenLink("ens1f0", 7, 1500, "", True, pci=ABOVE.seat.pci, addresses=ADDRESSES)
 
 
 def on(master):
@@ -82,7 +87,20 @@ def test_a_card_that_may_leave_the_node_is_known_before(kind, mode, leaves):
 def test_what_the_kernel_tells_is_held_against_the_survey(link, agrees, kind):
     """A card's own link has to be known, and sit where it did; virtual ones are in no survey."""
     assert agree(SURVEY, (link.name,), [link]) is agrees
-    assert host_network(SURVEY, [link]).links[0].kind == kind
+    (found,) = host_network(replace(SURVEY, routed=("ens1f0", "br0")), [link]).links
+    assert (found.kind, found.addresses) == (kind, ADDRESSES[:1])
+    assert found.default_route is (link.name == "br0")
+    (found,) = host_network(replace(SURVEY, routed=None), [link]).links
+    assert found.default_route is (link.name != "ens1f0"), "where the kernel does not say"
+
+
+def test_a_virtual_function_is_at_its_number_of_its_physical_one():
+    """Only where that one has an interface on the node too."""
+    links = [replace(LINK, name=f"ens1f0{end}", index=7 + len(end)) for end in ("", "v0", "v1")]
+    place = partial(FunctionPlace, PlannedHostLink(7, "ens1f0"), ABOVE.seat.pci)
+    found = [link.virtual for link in host_network(SURVEY, links).links]
+    assert found == [None, place(0), place(1)]
+    assert [link.virtual for link in host_network(SURVEY, links[1:]).links] == [None, None]
 
 
 def test_a_link_that_is_not_there_is_no_agreement():

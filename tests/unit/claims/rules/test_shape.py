@@ -55,9 +55,8 @@ def test_a_card_says_what_it_is():
 
 def test_no_numa_node_is_no_attribute():
     for numa in (None, -1):
-        assert "resource.kubernetes.io/numaNode" not in values(
-            only(pool(hard_card(0x1A, numa=numa)))
-        )
+        card = only(pool(hard_card(0x1A, numa=numa)))
+        assert "resource.kubernetes.io/numaNode" not in values(card)
 
 
 def test_a_link_that_is_down_shows_no_rate():
@@ -79,9 +78,10 @@ def test_each_mode_has_its_devices():
     offered = shape.claim_offer([pool(*functions(3), mode=Mode.SRIOV)]).cards
     assert [values(card)["kind"] for card in offered] == ["vf"] * 3
     assert {card.group for card in offered} == {"0000:81:00.0"}
-    soft = Card(CardId("rxe1@eth1"), (device(1),), None)
-    bare = replace(hard_card(0x1A), devices=())
-    assert [values(only(pool(one)))["kind"] for one in (soft, bare)] == ["soft", "pf"]
+    parts = ({"subfunction": 7}, {"auxiliary": "mlx5_core.sf.4"}, {})
+    cards = [Card(CardId("a"), (device(1, **facts),), None) for facts in parts]
+    cards.append(replace(hard_card(0x1A), devices=()))
+    assert [values(only(pool(one)))["kind"] for one in cards] == ["sf", "sf", "soft", "pf"]
 
 
 def test_a_pool_of_all_cards_says_what_they_have_in_common():
@@ -111,9 +111,7 @@ def test_a_pool_whose_cards_differ_does_not_say_in_what():
 
 def test_a_shared_card_by_the_pool_s_word():
     spread = pool(*fleet(2), mode=Mode.HCA, bind=Bind.PER_CARD, shares=4)
-    assert [(card.slots, card.shared) for card in shape.claim_offer([spread]).cards] == [
-        (4, True)
-    ] * 2
+    assert [(card.slots, card.shared) for card in offered(spread)] == [(4, True)] * 2
 
 
 def test_a_card_that_cannot_be_used_is_tainted():
@@ -154,12 +152,8 @@ def test_a_pool_of_all_cards_beside_another_pool_of_them_is_not_offered():
 
 
 def test_two_devices_of_one_name_are_one_with_a_sentence():
-    offer = shape.claim_offer(
-        [
-            pool(*fleet(1), mode=Mode.HCA, resource="rdma/a.b"),
-            pool(*fleet(2)[1:], mode=Mode.HCA, resource="rdma/a-b"),
-        ]
-    )
+    alike = {"rdma/a.b": fleet(1), "rdma/a-b": fleet(2)[1:]}
+    offer = shape.claim_offer([pool(*of, mode=Mode.HCA, resource=one) for one, of in alike.items()])
     assert [card.name for card in offer.cards] == ["rdma-a-b"]
     (why,) = offer.refusals
     assert "rdma/a-b (config.json:1) has a second device rdma-a-b" in why

@@ -123,10 +123,15 @@ def test_counters_are_used_up_by_what_others_hold():
     memory = CounterSet("set", {"memory": Counter(Fraction(4))})
     enough = offered(name="t", slices=2, counter_sets=(memory,))
     assert verdict(asked(count=2), parts[0], enough).outcome == ClaimOutcome.MET
-    one = ListedDevice("a", uses=use, shared=True, capacity=SLOTS)
+    shared = ListedDevice("a", uses=use, shared=True, capacity=SLOTS)
+    shares = offered(shared, ListedDevice("b", uses=use), slices=2)
+    found = verdict(asked(), shares, parts[1], others=(held("other", "b"),))
+    assert reasons(found)["a"] == Reason.COUNTER
+    two = claim_for((asked(), ClaimRequest("more", "any")))
+    both = judge(ClaimWorld(two, (NODE,), (ANY,), (shares, parts[1])), NODE)
+    assert both.outcome == ClaimOutcome.MET
     other = held("other", "a", share="1", capacity={"slots": Fraction(1)})
-    found = verdict(asked(), offered(one, slices=2), parts[1], others=(other,))
-    assert found.outcome == ClaimOutcome.MET
+    assert verdict(asked(), shares, parts[1], others=(other,)).outcome == ClaimOutcome.MET
 
 
 def test_what_a_constraint_forbids_is_told_beside_the_device_that_was_chosen():
@@ -256,12 +261,14 @@ def test_a_range_rounds_up_to_its_steps_and_never_takes_more_than_there_is(asks,
     assert (search.objection(slots, {"slots": Fraction(asks)}) is None) == (taken <= has)
 
 
-def test_an_amount_is_as_asked_without_a_policy_and_whole_where_there_are_steps():
-    half = Fraction(1, 2)
-    steps = CapacityPolicy(valid_range=CapacityRange(half, None, Fraction(1)))
-    for policy, taken in ((None, half), (steps, 1)):
+def test_an_amount_is_as_asked_without_a_policy_and_else_the_next_that_is_allowed():
+    half, one = Fraction(1, 2), Fraction(1)
+    steps = CapacityPolicy(valid_range=CapacityRange(half, None, one))
+    values = CapacityPolicy(valid_values=(one, Fraction(2)))
+    cases = (None, half, half), (steps, half, one), (values, half, one), (values, one, one)
+    for policy, asks, taken in cases:
         slots = {"slots": DeviceCapacity(Fraction(2), policy)}
-        assert search.taken_capacity(slots, {"slots": half}) == {"slots": taken}
+        assert search.taken_capacity(slots, {"slots": asks}) == {"slots": taken}
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """A fault that is planted, of whatever kind, is named first, and nothing else is."""
 
 import random
-from functools import partial
 from itertools import combinations, product
 
 import pytest
@@ -12,15 +11,10 @@ from kube_base.frozen import replace
 from kube_rdma.model.verify import PairOutcome, PairStandard, PerftestRow, SuspectKind
 from kube_rdma.verify.rules import suspects as rule
 from kube_rdma.verify.rules.suspects import rate, suspects
+from tests.kit.rails import LINE, NOISE, SLOW, device
 
-NOISE = partial(random.Random, 1)  # noise that is the same each time
 SEEDS = st.integers(0, 2**32).map(random.Random)
-LINE, SLOW = 400.0, 195.0
 CARD, NODE, RAIL, PAIR = SuspectKind
-
-
-def device(rail):
-    return f"mlx5_{rail}"
 
 
 def outcome(pair, rail, figure):
