@@ -123,13 +123,15 @@ async def test_a_pool_that_an_agent_may_not_make_is_an_administrators(many):
 async def test_a_pool_of_a_configuration_may_have_other_namespaces_and_pauses():
     """A token of a node cannot write these; people do, and need no mark for it."""
     ipam = brought(exclude=["10.88.0.9"])
-    cluster = Cluster(FakeServer((IP_POOL,)).line())
+    line = FakeServer((IP_POOL,)).line()
+    cluster = Cluster(line)
     node = view_of(cluster)
     await node.bring(ipam)
     stored = await cluster.get(IP_POOL, ipam.pool.name)
     edited = replace(stored.spec, namespaces=("team-a",), cooldown=5.0, probe=True)
     await cluster.replace(IP_POOL, replace(stored, spec=edited))
     await node.bring(ipam)
+    assert [one.verb for one in line.requests].count("create") == 1
 
 
 async def test_a_static_pod_is_known_by_the_uid_that_its_mirror_names():
@@ -176,8 +178,9 @@ def test_the_guids_of_the_node_are_those_that_ports_can_have():
     """In the form in which pods ask for them; a fresh virtual function has zeros."""
     first = device(1, seat(0x81), node_guid="0200:0a00:0000:0001")
     others = (device(2, seat(0x82)), device(3, seat(0x83), node_guid="0000:0000:0000:0000"))
-    survey = survey_of(devices=(first, *others)).survey
-    assert host_network(survey, ()).guids == (("mlx5_1", first.pci, "02:00:0a:00:00:00:00:01"),)
+    found = host_network(survey_of(devices=(first, *others, device(4, None, "eth4"))).survey, ())
+    assert found.guids == (("mlx5_1", first.pci, "02:00:0a:00:00:00:00:01"),)
+    assert found.soft == "rxe"
 
 
 SURVEY = survey_of(*physical_with_virtual(0x81, 2)).survey
@@ -321,8 +324,7 @@ async def test_a_pod_that_cannot_be_read_again_keeps_its_network():
     server = FakeServer()
     server.put(POD, {"metadata": {"name": "a", "namespace": "team"}, "spec": {}, "status": {}})
     pools = {VKE: pool(mode=Mode.EXCLUSIVE, resource=VKE)}
-    cluster = Cluster(server.line())
-    node = view_of(cluster, pools)
+    node = view_of(Cluster(server.line()), pools)
     seen = await node.pod(PodName("team", "a"), "")
     server.forbidden.add(("get", "pods"))
     await node.tell_own(seen, (), frozenset())

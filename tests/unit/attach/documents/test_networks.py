@@ -196,11 +196,8 @@ def test_null_and_an_empty_text_say_nothing(field, value):
 
 def test_null_inside_of_an_entry_says_nothing():
     ports = [{"hostPort": 80, "containerPort": 8080, "hostIP": None}]
-    entry = {
-        "name": "a",
-        "portMappings": ports,
-        "bandwidth": {"ingressRate": 5, "egressRate": None},
-    }
+    bandwidth = {"ingressRate": 5, "egressRate": None}
+    entry = {"name": "a", "portMappings": ports, "bandwidth": bandwidth}
     (found,) = asks(json.dumps([entry]), "default")
     assert {key: json.loads(value) for key, value in found.capabilities} == {
         "portMappings": [{"hostPort": 80, "containerPort": 8080}],

@@ -200,6 +200,8 @@ REASONS = st.lists(st.sampled_from(["", "", "its port is down"]), min_size=1, ma
 
 @given(st.sampled_from(Mode), REASONS, st.integers(0, 40))
 @example(Mode.SHARED, [""], 1)
+@example(Mode.HCA, ["", ""], 2)
+@example("later", ["", ""], 2)
 def test_shares_are_never_more_than_are_healthy(mode, reasons, healthy):
     """With more the pod would wait for ever."""
     made = pods.own_pods({"a": report(mode, reasons, healthy)}, "", "image")
@@ -209,8 +211,9 @@ def test_shares_are_never_more_than_are_healthy(mode, reasons, healthy):
         return
     (container,) = made.by_node["a"]["spec"]["containers"]
     shares = container["resources"]["limits"][HCA]
-    assert 1 <= shares <= healthy
-    assert shares == 1 if mode is Mode.HCA else shares <= len(reasons)
+    # A report of a moment in which all are ill and some shares healthy says little: all are tried.
+    of_cards = min(reasons.count("") or len(reasons), healthy)
+    assert shares == (1 if mode in (Mode.HCA, "later") else of_cards)
     named = {(node, name) for node, name, _ in made.cards}
     assert named == {("a", f"mlx5_{n}") for n, why in enumerate(reasons) if why}
 
@@ -227,10 +230,8 @@ def test_the_pod_is_on_the_node_s_network_and_is_placed_on_tainted_nodes():
 def test_nodes_without_the_resource_are_told():
     reports = {"a": report("hca", [""], 1000), "b": report("hca", [""], 1000, IB)}
     made = pods.own_pods(reports, HCA, "image")
-    assert (set(made.by_node), made.left_out) == (
-        {"a"},
-        {"b": "its NodeReport has no pool rdma/hca"},
-    )
+    assert set(made.by_node) == {"a"}
+    assert made.left_out == {"b": "its NodeReport has no pool rdma/hca"}
 
 
 @pytest.mark.parametrize(

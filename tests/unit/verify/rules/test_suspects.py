@@ -79,16 +79,17 @@ def test_two_bad_cards_are_two(nodes, rails, noise):
     }
 
 
-def test_two_bad_cards_beside_each_other_are_two():
-    """In a ring each has two peers, of which one is bad with all of its own."""
-    bad = {("node-1", "node-1:1"), ("node-2", "node-2:1")}
+def test_in_a_ring_two_peers_are_enough_for_a_card():
+    """Also where one of them is bad with all of its own; a good card between two is not named."""
+    bad = {(f"node-{number}", f"node-{number}:1") for number in (1, 2, 6, 8)}
     outcomes = []
-    for number, rail in product(range(6), range(2)):
-        pair = f"node-{number}", f"node-{(number + 1) % 6}"
+    for number, rail in product(range(12), range(2)):
+        pair = f"node-{number}", f"node-{(number + 1) % 12}"
         names = tuple(f"{node}:{rail}" for node in pair)
         is_bad = not bad.isdisjoint(zip(pair, names, strict=True))
         outcomes.append(replace(outcome(pair, rail, SLOW if is_bad else LINE), devices=names))
-    assert {(each.node, each.device) for each in named(outcomes)} == bad
+    found = {(each.kind, each.node, each.device) for each in named(outcomes)}
+    assert found == {(CARD, *one) for one in bad}
 
 
 def test_a_card_comes_before_a_node_a_rail_and_a_pair():
