@@ -95,12 +95,14 @@ def test_what_the_kernel_tells_is_held_against_the_survey(link, agrees, kind):
 
 
 def test_a_virtual_function_is_at_its_number_of_its_physical_one():
-    """Only where that one has an interface on the node too."""
-    links = [replace(LINK, name=f"ens1f0{end}", index=7 + len(end)) for end in ("", "v0", "v1")]
+    """Only where that one has an interface on the node too, of several the first."""
+    names = ("ens1f0", "ens1f0v0", "ens1f0v1", "ens1f1")
+    links = [replace(LINK, name=name, index=7 + at) for at, name in enumerate(names)]
+    survey = node(function(ABOVE.seat, "ens1f0", "ens1f1"), BELOW, OTHER).survey
     place = partial(FunctionPlace, PlannedHostLink(7, "ens1f0"), ABOVE.seat.pci)
-    found = [link.virtual for link in host_network(SURVEY, links).links]
-    assert found == [None, place(0), place(1)]
-    assert [link.virtual for link in host_network(SURVEY, links[1:]).links] == [None, None]
+    found = [link.virtual for link in host_network(survey, links).links]
+    assert found == [None, place(0), place(1), None]
+    assert [link.virtual for link in host_network(survey, links[1:3]).links] == [None, None]
 
 
 def test_a_link_that_is_not_there_is_no_agreement():
