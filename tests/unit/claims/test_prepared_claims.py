@@ -289,17 +289,19 @@ async def test_a_pod_whose_claim_a_restore_of_etcd_took_keeps_its_devices(world,
     assert recording.of("claim gone under its pod")
 
 
-async def test_while_the_cluster_does_not_tell_a_claim_is_kept(world, recording):
-    devices = await world.agent().prepare(CLAIM)
+@pytest.mark.parametrize("error", [Unavailable("The API server is away."), AttributeError("x")])
+async def test_while_the_cluster_does_not_tell_a_claim_is_kept(world, recording, error):
+    devices, told = await world.agent().prepare(CLAIM), []
 
     async def away(_):
-        raise Unavailable("The API server does not answer.")
+        raise error
 
     agent = world.agent()
-    agent._dependencies = replace(agent._dependencies, read=away)
+    agent._dependencies = replace(agent._dependencies, read=away, tell=told.append)
     await agent.restore()
     assert world.container(*devices).char_paths == DOORS_OF_FIRST
-    assert recording.of("claim not read")
+    assert len(recording.of("claim not read")) == isinstance(error, Unavailable)
+    assert len(told) == isinstance(error, AttributeError)
 
 
 async def test_a_file_without_a_record_goes_at_the_start(world):
@@ -339,9 +341,8 @@ async def test_a_second_pod_of_a_claim_has_it_without_a_call_of_the_kubelet(worl
     agent = world.agent()
     await agent.prepare(CLAIM)
     second = PodName("team", "job-1")
-    world.pods[second] = PodClaims(
-        "team", "job-1", "uid-job-1", POD.claims, (ClaimUse("main", "nic"),)
-    )
+    use = ClaimUse("main", "nic")
+    world.pods[second] = PodClaims("team", "job-1", "uid-job-1", POD.claims, (use,))
     (held,) = await agent.holdings_of(second)
     assert held.container == "main"
     await agent.holdings_of(JOB)

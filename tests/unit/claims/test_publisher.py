@@ -189,16 +189,17 @@ async def test_without_the_kind_the_api_server_is_asked_at_the_pace_of_failures(
     world.serve()
     line = world.server.line()
     pace = WritePace(after=lambda *_: 3600.0)
-    async with beside(SlicePublisher(Cluster(line, EAGER), NODE_NAME, None, pace).run()):
+    keeper = SlicePublisher(Cluster(line, EAGER), NODE_NAME, None, pace)
+    assert keeper.offered() is None
+    async with beside(keeper.run()):
         await until(lambda: line.requests)
         await asyncio.sleep(0.01)
-    assert len(line.requests) == 1
+    assert (len(line.requests), keeper.offered()) == (1, frozenset())
 
 
 async def test_a_missing_right_is_in_the_log_once(world, recording):
     world.server.forbidden.add(("create", "resourceslices"))
-    line = world.server.line()
-    async with world.serving(world.publishing(line)):
+    async with world.serving(world.publishing()):
         await until(lambda: world.writes.count("create") > 2)
         (warning,) = recording.of("resource slices not written")
         assert 'resources: ["resourceslices"], verbs: ["create"]' in warning["why"]

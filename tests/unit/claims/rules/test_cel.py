@@ -46,7 +46,6 @@ TRUE = [
     "!isSemver('1.0.0-01') && isSemver('1.0.0-0.10') && !isSemver('1.0.0-a..b')",
     "'\\x41' == 'A' && '\\ue000\\ud7ff'.size() == 2 && '\\U0010ffff'.size() == 1",
     f'device.?attributes["{DRIVER}"].rail.orValue(0) == 1 && device.?x.rail.orValue(4) == 4',
-    f'device.?attributes["{DRIVER}"].rate.orValue(4) == 4',
     f"{OWN}.?rate.orValue(400) == 400 && {OWN}[?'rail'].hasValue()",
     f"cel.bind(own, {OWN}, own.rail == 1 && own.fast)",
     f"{OWN}.rail == 1 ? true : {OWN}.rate > 0",

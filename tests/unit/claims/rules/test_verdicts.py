@@ -171,12 +171,11 @@ def test_what_stops_the_scheduler_everywhere_is_refused(request_, part, text):
 
 
 def test_a_selector_that_is_not_evaluated_leaves_the_node_without_a_verdict():
-    found = verdict(asked(selectors=("nobody()",)), offered(ListedDevice("a")))
+    request, part = asked(selectors=("nobody()",)), offered(ListedDevice("a"))
+    found = verdict(request, part)
     assert found.outcome == ClaimOutcome.NOT_JUDGED
     assert reasons(found) == {"a": Reason.NOT_EVALUATED}
-    free = verdict(
-        asked(selectors=("nobody()",)), offered(ListedDevice("a")), others=(held("o", "a"),)
-    )
+    free = verdict(request, part, others=(held("o", "a"),))
     assert free.outcome == ClaimOutcome.NOT_MET
 
 
