@@ -41,10 +41,10 @@ class FakeServer:
     """An API server that knows nodes, pods, Events and the `kinds` that a test adds.
 
     `forbidden` holds pairs of verb and resource (``("update", "ippools/status")``) that RBAC does
-    not allow, or with ``*/`` before the resource: not of all namespaces at once. `protected` are
-    pods, by namespace and name, that a PodDisruptionBudget holds. `gates_off` are feature gates,
-    whose fields of ResourceSlices are dropped. `undefined` holds pairs of resource and field of the
-    status that its definition does not have.
+    not allow, or with ``*/`` before the resource: not of all namespaces at once, or ``team/``: not
+    in that namespace. `protected` are pods, by namespace and name, that a PodDisruptionBudget
+    holds. `gates_off` are feature gates, whose fields of ResourceSlices are dropped. `undefined`
+    holds pairs of resource and field of the status that its definition does not have.
     """
 
     def __init__(self, kinds: Iterable[ObjectKind[Any, Any]] = ()) -> None:
@@ -123,9 +123,8 @@ class FakeServer:
         resource = self._resources.get((request.group, request.version, request.plural))
         if resource is None:
             raise Refusal(404, "", "404 page not found")
-        everywhere = (request.verb, f"*/{request.resource}")
-        barred = (request.verb, request.resource) in self.forbidden
-        if barred or (not request.namespace and everywhere in self.forbidden):
+        barred = (request.resource, f"{request.namespace or '*'}/{request.resource}")
+        if any((request.verb, name) in self.forbidden for name in barred):
             message = (
                 f'{resource.full} "{request.name}" is forbidden: User "fake" cannot {request.verb}'
                 f' resource "{request.resource}" in API group "{request.group}"'

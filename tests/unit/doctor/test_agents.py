@@ -142,6 +142,9 @@ async def test_who_may_not_list_the_agents_is_told_of_the_role(fleet):
     fleet.server.forbidden.add(("list", "pods"))
     with pytest.raises(Refused, match="pods of namespace kube-rdma may not be listed"):
         await agents_of(fleet)
+    fleet.server.forbidden = {("list", "kube-rdma/pods")}
+    with pytest.raises(Refused, match=r"no agent runs in namespace other\."):
+        await find_agents(Cluster(fleet.server.line()), (NAMESPACE, "other"))
 
 
 async def test_other_pods_and_labellers_are_no_agents():

@@ -39,7 +39,7 @@ def put(root, path, text):
 
 @pytest.fixture
 def host(tmp_path):
-    """The root of a node as an agent has it mounted: two processes of a container."""
+    """The root of a node as an agent has it mounted: processes of a container, the first root's."""
     proc = tmp_path / "host/proc"
     (proc / "1").mkdir(parents=True)
     for pid in (7, 9):
@@ -50,7 +50,7 @@ def host(tmp_path):
         put(
             proc,
             f"{pid}/status",
-            f"Uid:\t0\t0\t0\t0\nVmPin:\t{pid} kB\nCapEff:\t0000000000000000\n",
+            f"Uid:\t0\t{pid - 7}\t0\t0\nVmPin:\t{pid} kB\nCapEff:\t0000000000000000\n",
         )
         (proc / f"{pid}/environ").mkdir()
         put(proc, f"{pid}/root", "")

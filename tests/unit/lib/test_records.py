@@ -87,18 +87,19 @@ async def test_an_attachment_s_two_writes_end_what_was_left(kept, disk):
     assert on_disk(disk) == {"complete"}
 
 
-async def test_a_record_that_came_again_is_not_what_was_left(kept, disk):
+@pytest.mark.parametrize("act", ["put", "put_before", "begin", "rename"])
+async def test_a_record_that_came_again_is_not_what_was_left(kept, disk, act):
     await left(kept, disk)
     disk.is_read_only = False
-    await kept.put("over", "again")
-    await kept.put("new", "b")
-    assert on_disk(disk) == {"over", "new"}
-
-
-async def test_a_record_that_was_begun_again_is_not_what_was_left(kept, disk):
-    await left(kept, disk)
-    disk.is_read_only = False
-    kept.begin("over", "again")
+    if act == "put":
+        await kept.put("over", "again")
+    elif act == "put_before":
+        assert await kept.put_before("over", "again", lambda: "done") == "done"
+    else:
+        kept.begin("over" if act == "begin" else "begun", "again")
+    if act == "rename":
+        await kept.rename("begun", "over", "again")
+    assert kept.get("over") == "again"
     await kept.put("new", "b")
     assert on_disk(disk) == {"over", "new"}
 

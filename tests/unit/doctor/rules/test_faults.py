@@ -401,25 +401,48 @@ def test_a_pool_of_a_node_without_devices_says_so():
     assert problems["KR132"] == "no card of this node has an RDMA device"
 
 
+WELL = {
+    "a route of an interface's own table": routed("0.0.0.0/0", table=101),
+    "the route of eth0": routed("0.0.0.0/0", "eth0"),
+    "a route of IPv6, which eth0 has not": routed("::/0"),
+    "a narrow route": routed("10.64.0.0/10"),
+    "half of a default route, and eth0 in the other": routed("128.0.0.0/1"),
+    # A bundle is what a node says: some texts are digits to Python, and no numbers.
+    "a setting that is no number": setting("eth1", "rp_filter", "\u00b2"),
+    "no policy, and GPUs of one NUMA node": replace(
+        kubelet(topology_policy="none"), survey=replace(SURVEY, gpus=GPUS[:1])
+    ),
+    "no policy, and cards of one NUMA node": with_device(
+        1, base=kubelet(topology_policy="none"), numa_node=0
+    ),
+    "an address that two other pods have": replace(
+        WITH_POD, uses=(*HEALTHY.uses, replace(HEALTHY.uses[1], pod="default/third"))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WELL)
+def test_what_is_near_a_fault_is_well(name):
+    assert codes(WELL[name]) == []
+
+
 @pytest.mark.parametrize(
-    "seen",
+    ("modules", "end"),
     [
-        routed("0.0.0.0/0", table=101),
-        routed("0.0.0.0/0", "eth0"),
-        routed("::/0"),
-        routed("10.64.0.0/10"),
-        routed("128.0.0.0/1"),
+        (("mlx5_ib",), "; module mlx5_ib is loaded, and has made none"),
+        ((), "; module mlx5_ib is not loaded"),
+        (None, ""),
     ],
-    ids=["own table", "eth0's", "no IPv6 on eth0", "narrow", "the other half"],
 )
-def test_routes_that_the_cluster_is_not_reached_by_are_well(seen):
-    """Those of tables of interfaces, and those that no address of eth0 lies in."""
-    assert diagnose(seen).findings == ()
+def test_interfaces_without_rdma_are_told_with_the_state_of_the_module(modules, end):
+    seen = replace(survey(devices=()), modules=modules)
+    (found,) = [one for one in diagnose(seen).findings if one.code == "KR102"]
+    assert found.problem == f"eth0, eth1: driver mlx5_core and no RDMA device{end}"
 
 
-def test_a_setting_that_is_no_number_is_no_fault():
-    """A bundle is what a node says: some texts are digits to Python, and no numbers."""
-    assert codes(setting("eth1", "rp_filter", "\u00b2")) == []
+def test_a_port_that_could_not_be_read_lacks_nothing_that_is_known():
+    found = codes(with_device(port={"state": PortState.UNKNOWN}))
+    assert not {"KR120", "KR121", "KR122"} & set(found)
 
 
 def test_a_bond_that_no_pool_takes_apart_is_advice():
