@@ -124,6 +124,14 @@ def test_blocks_of_networks_that_have_no_card_are_not_counted():
     assert rules(pod, AdmissionFacts(networks=(other,))) == ["block-count"]
 
 
+@pytest.mark.parametrize(("resource", "too_many"), [(VKE, True), ("rdma/a", False), (None, False)])
+def test_blocks_of_a_network_are_counted_if_it_takes_these_cards(resource, too_many):
+    """A network without a resource may take another's card."""
+    pod = template(asking(), annotations=blocks("rdma", "rdma", "fast"))
+    found = rules(pod, AdmissionFacts(networks=(net("fast", resource=resource, pools=("a",)),)))
+    assert found == ["block-count"] * too_many
+
+
 def test_shares_of_a_pool_are_not_counted():
     facts = AdmissionFacts((offered(Mode.HCA, bind=Bind.POOL),), ip_pools=("rdma",))
     assert not findings(template(asking(), annotations=blocks("rdma")), facts)
@@ -262,6 +270,8 @@ def test_the_built_in_network_has_the_addresses_of_the_pool_of_its_name():
     assert set(rules(template(asking(), annotations=TWO), facts)) == {"no-address"}
     moving = template(asking(), annotations=TWO, nodeSelector={LABEL: "exclusive"})
     assert not findings(moving, facts)
+    for unknown in (networks("rdma"), blocks("storage", "storage")):
+        assert not findings(template(asking(), annotations=unknown), facts)
 
 
 def test_an_annotation_that_cannot_be_read_is_refused_with_its_place():
