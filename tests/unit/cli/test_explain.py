@@ -479,14 +479,14 @@ def server(*results, parameters=None):
     return made
 
 
-def device(name, driver=DRIVER, request="nic"):
+def device(name, driver=DRIVER, request="nic", slots="1"):
     return {
         "request": request,
         "driver": driver,
         "pool": "node-1",
         "device": name,
         "shareID": "5b0e8b0a-1111-2222-3333-444455556666",
-        "consumedCapacity": {"slots": "1"},
+        "consumedCapacity": {"slots": slots},
     }
 
 
@@ -518,11 +518,23 @@ def test_a_claims_device_is_followed_to_the_interface_and_its_steps():
     assert "claim nic" in run(made, "pod/worker-0").stdout
 
 
-def test_what_the_agent_will_refuse_is_in_its_own_words():
-    whole = document(server(device("0000-ff-00-0")))
+@pytest.mark.parametrize(
+    ("devices", "says"),
+    [
+        ({"nic": ("0000-ff-00-0", "1")}, "device 0000-ff-00-0 has vanished from node node-1"),
+        (
+            {"nic": ("0000-81-00-0", "3"), "more": ("0000-81-00-0", "2")},
+            "0000-81-00-0 has 4 slots, of which its request nic hold 3",
+        ),
+    ],
+    ids=["gone", "too few slots"],
+)
+def test_what_the_agent_will_refuse_is_in_its_own_words(devices, says):
+    results = [device(name, request=key, slots=slots) for key, (name, slots) in devices.items()]
+    whole = document(server(*results))
     (obstacle,) = whole["obstacles"]
     assert obstacle["stage"] == "agent"
-    assert "device 0000-ff-00-0 has vanished from node node-1" in json.dumps(obstacle)
+    assert says in json.dumps(obstacle)
     assert whole["refused"]
 
 
