@@ -68,7 +68,9 @@ class ClusterWorld:
 
     def node(self, name, **changes):
         labels = LABELS | changes
-        self.server.put(NODE, {"metadata": {"name": name, "labels": labels}, "spec": {}})
+        here = [{"type": "DiskPressure", "status": "False"}, {"type": "Ready", "status": "True"}]
+        meta, status = {"name": name, "labels": labels}, {"conditions": here}
+        self.server.put(NODE, {"metadata": meta, "spec": {}, "status": status})
 
     def policy(self, spec, name="example-nicclusterpolicy"):
         """Somebody writes a policy."""
@@ -117,6 +119,9 @@ class ClusterWorld:
     def condition(self, kind):
         return next(c for c in self.status()["conditions"] if c["type"] == kind)
 
+    def is_stalled(self, name="example-nicclusterpolicy"):
+        return "Stalled" in {c["type"] for c in self.status(name)["conditions"]}
+
 
 @pytest.fixture
 def world():
@@ -141,6 +146,7 @@ async def test_on_each_node_the_driver_comes_first_and_the_others_when_it_is_rea
         "state-SRIOV-device-plugin": "ignore",
     }
     assert world.status()["reason"] == ""
+    assert not world.is_stalled()
     assert world.stored("configmaps")["rdma-devices"]["data"] == {"config.json": CONFIG}
     images = {
         name: document["spec"]["template"]["spec"]["containers"][0]["image"]
@@ -236,6 +242,7 @@ async def test_a_broken_configuration_is_told_and_the_running_one_stays(world):
         world.policy({"devicePlugin": broken})
         await until(lambda: world.status().get("state") == "error")
         assert "rdmaHcaMax" in world.status()["reason"]
+        assert world.is_stalled()
         assert world.stored("configmaps")["rdma-devices"]["data"] == {"config.json": CONFIG}
         events = world.server.documents
         await until(lambda: "NotReady" in {one["reason"] for one in events("events")})
@@ -298,6 +305,7 @@ async def test_of_two_policies_the_older_one_counts(world):
     async with world.operator():
         await until(lambda: world.status("b").get("state") == "error")
         assert world.status("b")["reason"] == ("Policy a is older and counts; delete one of them")
+        assert world.is_stalled("b")
         assert set(world.stored("daemonsets")) <= {PLUGIN}
         world.server.remove(NIC_CLUSTER_POLICY, "a", NAMESPACE)
         await world.until(lambda: DRIVER in world.stored("daemonsets"))

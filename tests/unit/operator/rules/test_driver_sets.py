@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.frozen import replace
 from kube_rdma.install.installation import described
 from kube_rdma.model.operator import (
     CONTRACTS,
@@ -216,7 +217,10 @@ def test_a_driver_that_nothing_compiles_is_told_while_it_is_not_ready(
     name = document["metadata"]["name"]
     waits = judged(driver, {name: DaemonSetProgress(desired=1)})
     assert ("set ofedDriver.forcePrecompiled" in waits.message) is is_told
-    assert judged(driver, {name: DaemonSetProgress(desired=1, available=1)}).message == ""
+    assert waits.reason == "PodsNotReady"
+    ready = {name: DaemonSetProgress(desired=1, available=1)}
+    assert judged(driver, ready).message == ""
+    assert judged(replace(driver, problem="node b has no label"), ready).reason == "LabelsMissing"
 
 
 # Which resources count as RDMA cards where no report says so.
