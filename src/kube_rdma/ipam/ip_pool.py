@@ -309,14 +309,12 @@ class IPPoolSpec(Typed):
         cls, excludes: tuple[ipam.Span, ...], info: ValidationInfo
     ) -> tuple[ipam.Span, ...]:
         ranges: tuple[PoolRange, ...] | None = info.data.get("ranges")
-        if ranges is None:
-            return excludes
         remedy = "Correct it, or remove it; other addresses are not assigned anyway"
-        of_use = words.meeting(one.span for one in ranges)
+        of_use = words.meeting(one.span for one in ranges or ())
         raise_slips(
             Slip(f"{words.written(each)} is outside of every range", remedy, (index,))
             for index, each in enumerate(excludes)
-            if not of_use(each)
+            if ranges and not of_use(each)
         )
         return excludes
 

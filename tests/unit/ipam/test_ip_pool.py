@@ -118,6 +118,17 @@ def test_excludes_are_addresses_subnets_and_ranges():
     ]
 
 
+def test_nothing_is_outside_of_ranges_that_cannot_be_read():
+    spec = {
+        "ranges": [{"subnet": "10.0.0.0/99"}],
+        "excludes": ["10.0.0.5"],
+        "routes": [{"dst": "10.9.0.0/16", "gw": "10.0.0.1"}],
+    }
+    with pytest.raises(Refused) as refused:
+        ip_pool.load(of_value(whole(spec), "x"))
+    assert (refused.value.where, refused.value.more) == ("x: spec.ranges[0].subnet", ())
+
+
 def test_neighbouring_ranges_do_not_overlap():
     spec = {
         "ranges": [

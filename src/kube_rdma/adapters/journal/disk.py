@@ -66,7 +66,7 @@ class Folder:
         with os_files.needed(path, "opened", f"{needs} may write"):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.chmod(0o700)
-            self._folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            self._folder = os.open(path, os.O_RDONLY)  # a folder: made above
         try:
             self._lock = self._locked()
         except BaseException:

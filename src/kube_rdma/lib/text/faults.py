@@ -121,10 +121,8 @@ def _model_at(model: type[BaseModel], path: Path) -> type[BaseModel]:
     """Return the model of the object at `path` in a document of `model`."""
     for part in path:
         field = _fields(model).get(str(part))
-        for kind in _types(field.annotation) if field else ():
-            if isclass(kind) and issubclass(kind, BaseModel):
-                model = kind
-                break
+        kinds = _types(field.annotation) if field else ()
+        model = next((one for one in kinds if isclass(one) and issubclass(one, BaseModel)), model)
     return model
 
 

@@ -239,7 +239,7 @@ def meeting(ranges: Iterable[Span]) -> Callable[[Span], bool]:
 
     def meets_any(ends: Span) -> bool:
         family, first, last = bounds(ends)
-        at = bisect_left(parts, (family, first, -1))
+        at = bisect_left(parts, (family, first))
         return at < len(parts) and parts[at][0] == family and parts[at][2] <= last
 
     return meets_any
