@@ -254,6 +254,16 @@ async def test_a_caller_that_gives_up(world):
         assert texts(await addresses.add(ask("c1"))) == [str(recorded[0].address)]
 
 
+async def test_a_request_that_waits_ends_with_the_node(world):
+    world.pool("two", subnet="10.1.0.0/30")
+    three = [NicRequest(f"net{n}", "two") for n in range(3)]
+    async with world.node() as addresses:
+        asked = asyncio.create_task(addresses.add(ask("c1", *three)))
+        await until(lambda: "c1" in addresses._agent.waiting)
+    await asyncio.wait({asked}, timeout=1)
+    assert asked.cancelled()
+
+
 async def test_a_block_that_was_garbled(world):
     """Pods get addresses of other blocks, and what else there is to do is done."""
     async with world.node() as addresses:

@@ -105,6 +105,12 @@ def test_the_made_pool_is_a_good_document():
     ]
 
 
+def test_the_first_address_of_host_local_is_the_gateway_where_more_than_two_are_there():
+    subnets = ("10.7.0.0/30", "10.7.0.0/31", "fd07::/126", "fd07::/127")
+    made = [load(type="host-local", subnet=subnet).pool.ranges[0].gateway for subnet in subnets]
+    assert made == [ip_address("10.7.0.1"), None, ip_address("fd07::1"), None]
+
+
 @pytest.mark.parametrize("conf", [{}, {"ipam": {}}, {"ipam": {"type": ""}}, {"ipam": None}])
 def test_without_ipam_there_is_no_address(conf):
     found = ip_conf.load(of_value(conf, "conf"))

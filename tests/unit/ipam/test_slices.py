@@ -1,11 +1,12 @@
 """Nodes of IPAM, running, with a pool whose nodes have slices."""
 
 import asyncio
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 
 import pytest
 
 from kube_base.errors import Refused
+from kube_rdma.model.ipam import NicRequest
 from tests.unit.ipam.conftest import ask, served, texts, until
 
 SLICES = {"subnet": "10.20.0.0/29", "perNode": {"prefix": 31, "gatewayIndex": 0}}
@@ -62,6 +63,20 @@ async def test_a_pool_without_a_free_slice_says_so(world):
     async with world.node("node-5") as last:
         with pytest.raises(Refused, match=r"no /31 of 10\.20\.0\.0/29 is free for node node-5"):
             await _while_time_passes(world, last.add(ask("e", pool="routed")))
+
+
+async def test_a_chosen_slice_of_which_another_node_holds_an_address_names_that_node(world):
+    """A pool that was shared before."""
+    world.pool("routed", subnet="10.20.0.0/29")
+    chosen = [{"node": "node-1", "subnet": "10.20.0.2/31"}]
+    async with world.node("node-2") as two, world.node("node-1") as one:
+        for node, address in ((one, "10.20.0.5"), (two, "10.20.0.3")):
+            nic = NicRequest("net1", "routed", addresses=(ip_address(address),))
+            await served(node, ask(address, nic))
+        world.pool("routed", **SLICES | {"perNode": SLICES["perNode"] | {"nodes": chosen}})
+        await until(lambda: one.pools()["routed"].ranges[0].per_node)
+        with pytest.raises(Refused, match="slice of node node-1, and node node-2 holds addresses"):
+            await _while_time_passes(world, one.add(ask("a", pool="routed")))
 
 
 async def test_a_node_has_its_slice_again_after_a_restart(world):

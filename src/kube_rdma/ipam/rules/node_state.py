@@ -186,9 +186,8 @@ def spare(state: NodeAddressState, subpool: Subpool) -> int:
 
 
 def _cooldown(record: ipam.AllocationRecord) -> float:
-    """Return the cool-down of its released addresses, in seconds; 0 where there are none."""
-    released = (one for one in record.allocations if one.cooling)
-    return max((one.cooldown for one in released), default=0.0)
+    """Return the cool-down of its released addresses, in seconds."""
+    return max(one.cooldown for one in record.allocations if one.cooling)
 
 
 def mark_in_use(holdings: Holdings, allocations: Iterable[ipam.AddressAllocation]) -> Holdings:

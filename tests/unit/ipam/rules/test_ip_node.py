@@ -1,5 +1,6 @@
 """What a node grants, keeps and cools down, without any API server."""
 
+from contextlib import suppress
 from ipaddress import ip_address, ip_network
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from kube_base.errors import Broken, Unavailable
 from kube_base.frozen import replace
 from kube_rdma.ipam.rules import node_state
-from kube_rdma.ipam.rules.agent import write
+from kube_rdma.ipam.rules.agent import tick, write
 from kube_rdma.ipam.rules.blocks import (
     ahead_limit,
     choose_addresses,
@@ -19,13 +20,14 @@ from kube_rdma.ipam.rules.blocks import (
     plan,
     unsettled,
 )
-from kube_rdma.ipam.rules.effects import IpamAgentState, ReadBlock, WriteBlock
+from kube_rdma.ipam.rules.effects import Clock, IpamAgentState, ReadBlock, Remove, WriteBlock
 from kube_rdma.ipam.rules.grant import GrantedAddresses, LackingAddresses, grant
 from kube_rdma.ipam.rules.subpools import subpools
 from kube_rdma.model import ipam
 
 POOL = ipam.IPPool("p", (ipam.IPRange(ip_network("10.0.0.0/26")),), cooldown=60.0)
 CATALOG = {"p": subpools(POOL)}
+OWN = ipam.NodeLease("n1", "journal", "boot")
 KEY0 = ipam.BlockKey("default", ipam.Family.V4, int(ip_address("10.0.0.0")))
 
 
@@ -212,7 +214,7 @@ def test_an_uncertain_block_is_forgotten_only_where_the_node_has_nothing():
 def test_a_write_whose_block_is_read_in_an_outage_ends():
     """The store that answers may have gone back, and show addresses of others as free."""
     state = node_state.extend_right(node_state.NodeAddressState("n1"), 0.0, 600.0)
-    node = IpamAgentState(ipam.NodeLease("n1", "journal", "boot"), state)
+    node = IpamAgentState(OWN, state)
     acquiring = write(node, KEY0, acquire=lambda block: 0b10)
     assert isinstance(next(acquiring), WriteBlock)
     node.is_watch_interrupted = lambda: True
@@ -221,3 +223,31 @@ def test_a_write_whose_block_is_read_in_an_outage_ends():
         acquiring.send(None)
     assert ended.value.value is False
     assert not node.busy
+
+
+@pytest.mark.parametrize("shown", [None, ipam.Block(KEY0, (), version="3")], ids=["gone", "older"])
+def test_a_write_that_finds_an_older_store_is_the_last_before_the_node_has_its_lease(shown):
+    state, block = holding(0b110)
+    state = replace(state, holdings={KEY0: replace(state.holdings[KEY0], uncertain=True)})
+    node = IpamAgentState(OWN, state, blocks={KEY0: replace(block, version="9")})
+    effect, writing = None, write(node, KEY0)
+    with suppress(StopIteration):
+        while True:
+            answers = {ReadBlock: shown, Clock: 1.0, WriteBlock: block}
+            effect = writing.send(answers.get(type(effect)))
+    assert node.is_rolled_back
+
+
+def test_a_cooldown_ends_unless_the_container_is_served_or_has_none_any_more():
+    state, _ = holding(0b1110)
+    for name in ("served", "over", "gone"):
+        state, _ = granted(state, request(name))
+        state = node_state.with_record(state, node_state.release(state, name), 2.0)
+    node = IpamAgentState(OWN, state)
+    node.serving.add("served")
+    ticking = tick(node)
+    assert isinstance(next(ticking), Clock)
+    assert ticking.send(70.0) == Remove("over")
+    assert node.serving == {"served", "over"}
+    node.state = node_state.without_record(node.state, "gone")
+    assert isinstance(ticking.send(None), Clock)

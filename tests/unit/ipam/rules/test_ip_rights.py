@@ -188,6 +188,7 @@ def test_only_a_node_that_is_gone_and_silent_is_fenced():
     assert reclaim.expired(gone, TIMING, 60, 659.9) == ()
     assert reclaim.expired(gone, TIMING, 60, 660) == ("n1",)
     assert reclaim.expired(gone, TIMING, 700, 704) == ()
+    assert reclaim.expired(gone, TIMING, 700, 705) == ("n1",)
     assert reclaim.expired(watched((0, lease(), {"n1"})), TIMING, 60, 1e9) == ()
     renewed = watched((0, lease(), ()), (600, lease(heartbeat=8), ()))
     assert reclaim.expired(renewed, TIMING, 60, 1259) == ()
