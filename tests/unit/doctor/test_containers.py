@@ -29,6 +29,7 @@ SPEC = {
     "linux": {"devices": [{"path": "/dev/infiniband/uverbs0"}, {"path": "/dev/null"}, "?"]},
     "mounts": [{"destination": "/dev", "type": "tmpfs", "source": "tmpfs"}],
 }
+CGROUP = f"0::/../kubepods-pod1_2.slice/cri-containerd-{IDENTITY}.scope\n"
 LOCKED = "Max locked memory         65536                65536     bytes\n"
 
 
@@ -43,15 +44,10 @@ def host(tmp_path):
     proc = tmp_path / "host/proc"
     (proc / "1").mkdir(parents=True)
     for pid in (7, 9):
-        put(
-            proc, f"{pid}/cgroup", f"0::/../kubepods-pod1_2.slice/cri-containerd-{IDENTITY}.scope\n"
-        )
+        put(proc, f"{pid}/cgroup", CGROUP)
         put(proc, f"{pid}/limits", LOCKED)
-        put(
-            proc,
-            f"{pid}/status",
-            f"Uid:\t0\t{pid - 7}\t0\t0\nVmPin:\t{pid} kB\nCapEff:\t0000000000000000\n",
-        )
+        user = f"Uid:\t0\t{pid - 7}\t0\t0\n"
+        put(proc, f"{pid}/status", f"{user}VmPin:\t{pid} kB\nCapEff:\t0000000000000000\n")
         (proc / f"{pid}/environ").mkdir()
         put(proc, f"{pid}/root", "")
     return tmp_path / "host"

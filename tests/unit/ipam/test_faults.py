@@ -97,8 +97,7 @@ async def test_a_disk_that_takes_nothing_holds_up_no_end(world, fault):
     disk = FakeDisk()
     async with world.node(disk=disk) as addresses:
         first = [texts(await addresses.add(ask(f"c{n}", pool="one"))) for n in range(2)]
-        for name, value in fault.items():
-            setattr(disk, name, value)
+        vars(disk).update(fault)
         await addresses.delete("c0")
         await addresses.delete("c0")
         disk.capacity, disk.read_only = None, False
@@ -115,8 +114,7 @@ async def test_a_restart_frees_what_could_not_be_noted(world, fault):
     async with world.node(disk=disk) as addresses:
         first = texts(await addresses.add(ask("c0", pool="one")))
         await addresses.add(ask("c1", pool="one"))
-        for name, value in fault.items():
-            setattr(disk, name, value)
+        vars(disk).update(fault)
         await addresses.delete("c0")
     disk.capacity, disk.read_only = None, False
     async with world.node(disk=disk) as addresses:
@@ -255,10 +253,9 @@ async def test_a_caller_that_gives_up(world):
 
 
 async def test_a_request_that_waits_ends_with_the_node(world):
-    world.pool("two", subnet="10.1.0.0/30")
-    three = [NicRequest(f"net{n}", "two") for n in range(3)]
+    more_than_there_are = [NicRequest(f"net{n}", "p") for n in range(255)]
     async with world.node() as addresses:
-        asked = asyncio.create_task(addresses.add(ask("c1", *three)))
+        asked = asyncio.create_task(addresses.add(ask("c1", *more_than_there_are)))
         await until(lambda: "c1" in addresses._agent.waiting)
     await asyncio.wait({asked}, timeout=1)
     assert asked.cancelled()

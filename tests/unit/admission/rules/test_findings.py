@@ -120,16 +120,10 @@ def test_blocks_of_networks_that_have_no_card_are_not_counted():
     """Those that other plugins make; what nobody knows here may be one of them."""
     pod = template(asking(), annotations=blocks("rdma", "rdma", "slow"))
     assert not findings(pod)
+    of_these = net("slow", resource=VKE, pools=("rdma",))
+    assert rules(pod, AdmissionFacts(networks=(of_these,))) == ["block-count"]
     other = kinds.ForeignNetwork(name="team/rdma", source="s")
     assert rules(pod, AdmissionFacts(networks=(other,))) == ["block-count"]
-
-
-@pytest.mark.parametrize(("resource", "too_many"), [(VKE, True), ("rdma/a", False), (None, False)])
-def test_blocks_of_a_network_are_counted_if_it_takes_these_cards(resource, too_many):
-    """A network without a resource may take another's card."""
-    pod = template(asking(), annotations=blocks("rdma", "rdma", "fast"))
-    found = rules(pod, AdmissionFacts(networks=(net("fast", resource=resource, pools=("a",)),)))
-    assert found == ["block-count"] * too_many
 
 
 def test_shares_of_a_pool_are_not_counted():

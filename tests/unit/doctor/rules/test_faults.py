@@ -114,7 +114,9 @@ def limited(*limits):
 
 
 DRIVERLESS = tuple(replace(one, driver=None, netdevs=()) for one in FUNCTIONS)
+BARE = "eth0, eth1: driver mlx5_core and no RDMA device"
 EXCLUSIVE = replace(SPEC, mode=Mode.EXCLUSIVE)
+OWN = replace(EXCLUSIVE, resource="rdma/own")
 
 APART = replace(
     with_pod(survey=replace(SURVEY, devices=())),
@@ -143,10 +145,23 @@ AWAY = replace(
     kubelet=replace(CLAIMING.kubelet, allocatable=((RESOURCE, 1),)),
 )
 MOVED = CLAIMING.pod.survey.devices[1]
+MOVED_AND_DOWN = replace(MOVED, ports=(replace(MOVED.ports[0], state=PortState.DOWN),))
+
+
+def away(**facts):
+    """The card of the claim is not on the node, and the pod is otherwise."""
+    return replace(AWAY, pod=replace(CLAIMING.pod, **facts))
+
+
+def folder(path="/var/lib/kube-rdma", free=1 << 30, **facts):
+    """The same with one folder that the agent writes in."""
+    return replace(HEALTHY, folders=(doctor.ObservedFolder(path, free, **facts),))
+
 
 FAULTS = {
     "driver unloaded": ("KR101", survey(devices=(), functions=DRIVERLESS)),
     "RDMA module unloaded": ("KR102", survey(devices=())),
+    "nobody saw which": ("KR102", replace(survey(devices=()), modules=None)),
     "PCIe with half its lanes": ("KR125", with_pcie(width=8)),
     "PCIe at half its speed": ("KR125", with_pcie(speed=16.0)),
     "trust of one port": ("KR126", four_ports(trust="pcp")),
@@ -200,10 +215,7 @@ FAULTS = {
         "KR132",
         replace(HEALTHY, specs=(replace(SPEC, selectors=(Selector(interfaces=("eno9",)),)),)),
     ),
-    "two pools, one card": (
-        "KR131",
-        replace(HEALTHY, specs=(SPEC, replace(EXCLUSIVE, resource="rdma/own"))),
-    ),
+    "two pools, one card": ("KR131", replace(HEALTHY, specs=(SPEC, OWN))),
     "a card left its rail": (
         "KR135",
         replace(HEALTHY, rails=(*HEALTHY.rails, doctor.ObservedRail("2", "0000:83:00.0"))),
@@ -279,30 +291,15 @@ FAULTS = {
     "GPU of a claim far away": ("KR440", BY_CLAIM),
     "card of a claim gone": (
         "KR441",
-        replace(
-            AWAY,
-            pod=replace(
-                CLAIMING.pod,
-                survey=replace(SURVEY, devices=DEVICES[:1]),
-                links=CLAIMING.pod.links[:1],
-                containers=(replace(CLAIMING.pod.containers[0], variables=()),),
-            ),
+        away(
+            survey=replace(SURVEY, devices=DEVICES[:1]),
+            links=CLAIMING.pod.links[:1],
+            containers=(replace(CLAIMING.pod.containers[0], variables=()),),
         ),
     ),
     "port of a claim's card down": (
         "KR442",
-        replace(
-            AWAY,
-            pod=replace(
-                CLAIMING.pod,
-                survey=replace(
-                    CLAIMING.pod.survey,
-                    devices=(
-                        replace(MOVED, ports=(replace(MOVED.ports[0], state=PortState.DOWN),)),
-                    ),
-                ),
-            ),
-        ),
+        away(survey=replace(CLAIMING.pod.survey, devices=(MOVED_AND_DOWN,))),
     ),
     "interface of a claim's card left on the node": (
         "KR443",
@@ -314,20 +311,9 @@ FAULTS = {
         ),
     ),
     "pod waits": ("KR490", with_pod(phase="Pending", why="0/3 nodes: untolerated taint")),
-    "disk full": (
-        "KR207",
-        replace(HEALTHY, folders=(doctor.ObservedFolder("/var/lib/kube-rdma", 0),)),
-    ),
-    "no inode left": (
-        "KR207",
-        replace(HEALTHY, folders=(doctor.ObservedFolder("/var/lib/kube-rdma", 1 << 30, inodes=0),)),
-    ),
-    "disk read-only": (
-        "KR207",
-        replace(
-            HEALTHY, folders=(doctor.ObservedFolder("/run/kube-rdma", 1 << 30, read_only=True),)
-        ),
-    ),
+    "disk full": ("KR207", folder(free=0)),
+    "no inode left": ("KR207", folder(inodes=0)),
+    "disk read-only": ("KR207", folder("/run/kube-rdma", read_only=True)),
     "old Kubernetes": ("KR208", of_versions("v1.20.15-gke.1")),
     "old VKE": ("KR208", of_versions("v1.24.15-vke.11")),
     "old vpc-cni": ("KR208", of_versions("v1.30.4-vke.7", "v1.6.9")),
@@ -342,11 +328,8 @@ FAULTS = {
         (f"v1.{'9' * 5_000}.1", f"v1.{'9' * 5_000}.1", 0),
         ("v1.24.16-vke.1", "", 0),
         ("v1.30.4-vke.7", "latest", 0),
-        (
-            "v1.20.15-vke.18",
-            "v1.7.1",
-            1,
-        ),  # enough for VKE's own component, and too old for kube-rdma
+        # Enough for VKE's own component, and too old for kube-rdma.
+        ("v1.20.15-vke.18", "v1.7.1", 1),
         ("v1.20.15-vke.17", "v1.7.0", 3),
         ("v1.22.17", "v1.7.0", 1),
         ("nonsense", "", 0),
@@ -384,6 +367,8 @@ def test_a_fault_is_named_first(name):
             "selector of no card",
             "mlx5_0: interface eth0 is not among eno9, mlx5_1: interface eth1 is not among eno9",
         ),
+        ("RDMA module unloaded", f"{BARE}; module mlx5_ib is loaded, and has made none"),
+        ("nobody saw which", BARE),
         ("two meta-plugins", "two claim the pods"),
         ("pool exhausted", "the pool is full: 2 of 2 addresses are held"),
         (
@@ -401,43 +386,25 @@ def test_a_pool_of_a_node_without_devices_says_so():
     assert problems["KR132"] == "no card of this node has an RDMA device"
 
 
-WELL = {
-    "a route of an interface's own table": routed("0.0.0.0/0", table=101),
-    "the route of eth0": routed("0.0.0.0/0", "eth0"),
-    "a route of IPv6, which eth0 has not": routed("::/0"),
-    "a narrow route": routed("10.64.0.0/10"),
-    "half of a default route, and eth0 in the other": routed("128.0.0.0/1"),
-    # A bundle is what a node says: some texts are digits to Python, and no numbers.
-    "a setting that is no number": setting("eth1", "rp_filter", "\u00b2"),
-    "no policy, and GPUs of one NUMA node": replace(
-        kubelet(topology_policy="none"), survey=replace(SURVEY, gpus=GPUS[:1])
-    ),
-    "no policy, and cards of one NUMA node": with_device(
-        1, base=kubelet(topology_policy="none"), numa_node=0
-    ),
-    "an address that two other pods have": replace(
-        WITH_POD, uses=(*HEALTHY.uses, replace(HEALTHY.uses[1], pod="default/third"))
-    ),
-}
-
-
-@pytest.mark.parametrize("name", WELL)
-def test_what_is_near_a_fault_is_well(name):
-    assert codes(WELL[name]) == []
+NO_POLICY = kubelet(topology_policy="none")
 
 
 @pytest.mark.parametrize(
-    ("modules", "end"),
+    "seen",
     [
-        (("mlx5_ib",), "; module mlx5_ib is loaded, and has made none"),
-        ((), "; module mlx5_ib is not loaded"),
-        (None, ""),
+        routed("0.0.0.0/0", table=101),  # of an interface's own table
+        routed("0.0.0.0/0", "eth0"),
+        routed("::/0"),  # eth0 has no IPv6
+        routed("10.64.0.0/10"),  # no address of eth0 is in it
+        routed("128.0.0.0/1"),
+        setting("eth1", "rp_filter", "\u00b2"),  # a digit to Python, and no number
+        replace(NO_POLICY, survey=replace(SURVEY, gpus=GPUS[:1])),
+        with_device(1, base=NO_POLICY, numa_node=0),
+        replace(WITH_POD, uses=(*HEALTHY.uses, replace(HEALTHY.uses[1], pod="default/third"))),
     ],
 )
-def test_interfaces_without_rdma_are_told_with_the_state_of_the_module(modules, end):
-    seen = replace(survey(devices=()), modules=modules)
-    (found,) = [one for one in diagnose(seen).findings if one.code == "KR102"]
-    assert found.problem == f"eth0, eth1: driver mlx5_core and no RDMA device{end}"
+def test_what_is_near_a_fault_is_well(seen):
+    assert codes(seen) == []
 
 
 def test_a_port_that_could_not_be_read_lacks_nothing_that_is_known():
