@@ -251,3 +251,4 @@ def test_a_cooldown_ends_unless_the_container_is_served_or_has_none_any_more():
     assert node.serving == {"served", "over"}
     node.state = node_state.without_record(node.state, "gone")
     assert isinstance(ticking.send(None), Clock)
+    assert node.serving == {"served"}

@@ -218,6 +218,7 @@ def test_a_driver_that_nothing_compiles_is_told_while_it_is_not_ready(
     waits = judged(driver, {name: DaemonSetProgress(desired=1)})
     assert ("set ofedDriver.forcePrecompiled" in waits.message) is is_told
     assert waits.reason == "PodsNotReady"
+    assert "not looked at by its controller yet" in judged(driver, {}).message
     ready = {name: DaemonSetProgress(desired=1, available=1)}
     assert judged(driver, ready).message == ""
     assert judged(replace(driver, problem="node b has no label"), ready).reason == "LabelsMissing"
