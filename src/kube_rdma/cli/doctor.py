@@ -19,6 +19,7 @@ import click
 from kube_base.frozen import Frozen, replace
 from kube_rdma.cli import completion, options
 from kube_rdma.cli.output import AS_JSON, TEXT_OUTPUT, ExitCode, ProgressLine, command, show_result
+from kube_rdma.cli.recorded import sysfs_option
 
 if TYPE_CHECKING:
     from kube_rdma.model.doctor import NodeAnswer, Observation
@@ -69,6 +70,7 @@ def agent_namespaces(agents: str) -> tuple[str, ...]:
     return (agents,) if agents else namespaces()
 
 
+_RECORDS = "/var/lib/kube-rdma"
 _NODES = ("node", "nodes", "no")  # as kubectl calls them
 
 
@@ -84,6 +86,7 @@ class DoctorTarget(Frozen):
     "kube-rdma doctor node/node-17",
     "kube-rdma doctor pod/worker-0 -n train",
     "kube-rdma doctor --all-nodes",
+    "kube-rdma doctor --sysfs dgx-cable-out",
     "kube-rdma doctor --collect node-1.json",
     "kube-rdma doctor --bundle node-1.json",
 )
@@ -98,6 +101,9 @@ class DoctorTarget(Frozen):
     "--all-nodes",
     "whole",
     help="Check all nodes that have an agent, and show each finding once with its nodes.",
+)
+@options.flag_option(
+    "--verbose", help="Name each check that was not made, and say why what it needs was not seen."
 )
 @AGENT_NAMESPACE
 @TEXT_OUTPUT
@@ -114,13 +120,10 @@ class DoctorTarget(Frozen):
     "--config",
     help="Configuration of the pools that this node should offer. Default: the agent's record.",
 )
-@options.path_option(
-    "--sysfs",
-    metavar="DIR",
-    help="Judge a recorded tree, and nothing else of this machine; `kube-rdma devices --record` "
-    "writes DIR.",
+@sysfs_option("Recorded node to judge instead of this one.")
+@options.node_name_option(
+    "Name of this node's Node object. Default: the host name, or that of --sysfs."
 )
-@options.node_name_option("Name of this node's Node object. Default: the host name.")
 @options.path_option(
     "--host",
     metavar="DIR",
@@ -140,8 +143,7 @@ class DoctorTarget(Frozen):
 @options.path_option(
     "--state-dir",
     metavar="DIR",
-    default="/var/lib/kube-rdma",
-    help="Folder of the agent's records.",
+    help=f"Folder of the agent's records. Default: {_RECORDS}.",  # a default would be looked at
 )
 @click.pass_obj
 def doctor(
@@ -152,6 +154,7 @@ def doctor(
     cluster: options.ClusterOptions,
     *,
     as_json: bool,
+    verbose: bool,
     whole: bool,
     **more: Any,
 ) -> None:
@@ -165,7 +168,7 @@ def doctor(
     itself in the agents' containers by `kubectl exec`, which needs a Role in their namespace.
 
     Exits with 1 when something is in the way of RDMA, with 6 when most checks could not be made or
-    a node did not answer, else with 0. The output names what could not be seen. docs/doctor.md
+    a node did not answer, else with 0. --verbose names what could not be seen. docs/doctor.md
     explains the codes.
     """
     from kube_rdma.adapters.files import bundle
@@ -179,31 +182,42 @@ def doctor(
         return
     aim = _target(target, lambda: cluster.usual_namespace(opener))
     collect, source = more.pop("collect"), more.pop("bundle")
-    more["host"] = more["host"] or options.root_of_host()
+    sysfs = more.pop("sysfs")
+    if sysfs and target != options.THIS_NODE:
+        raise click.UsageError(f"--sysfs and {target} exclude each other: leave one out.")
+    more["state_dir"] = more["state_dir"] or Path(_RECORDS)
     # This machine is a node if its name was given, or if its agent has records here.
-    is_node = more["node_name"] or more["sysfs"] or more["state_dir"].is_dir()
+    is_node = more["node_name"] or sysfs or more["state_dir"].is_dir()
     if source:
         seen = bundle.read(source)
     elif aim.node or (aim.pod and not is_node):
         named: str | PodName = PodName(*aim.pod) if aim.pod else aim.node
         seen = asyncio.run(seen_by_agent(named, cluster, agents, opener))
+    elif sysfs:
+        from kube_rdma.doctor.recorded import observe_recorded
+        from kube_rdma.hardware.recorded_survey import called
+
+        seen = observe_recorded(more["node_name"] or called(sysfs), sysfs, more["config"])
     else:
         seen = asyncio.run(_observed(more, aim.pod, cluster, opener))
+    if not seen.taken:  # by whoever else collected it
+        seen = replace(seen, taken=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
     if collect == Path("-"):
         click.echo(bundle.encode(seen), nl=False)
         return
     if collect:
         bundle.write(seen, collect)
-    _show(seen, output)
+    _show(seen, output, verbose=verbose)
 
 
-def _show(seen: Observation, output: str) -> None:
+def _show(seen: Observation, output: str, *, verbose: bool) -> None:
     """Print what is wrong with a node, and end with its exit code."""
     from kube_rdma.doctor.rules.diagnose import diagnose
     from kube_rdma.doctor.views import doctor_document, doctor_page
 
     diagnosis = diagnose(seen)
-    show_result(doctor_page(seen, diagnosis), doctor_document(seen, diagnosis), output)
+    text = doctor_page(seen, diagnosis, verbose=verbose)
+    show_result(text, doctor_document(seen, diagnosis), output)
     _end(ill=diagnosis.ill, blind=diagnosis.is_blind)
 
 
@@ -262,8 +276,7 @@ async def _observed(
     from kube_rdma.doctor.evidence import DoctorPlaces, observe
 
     node, state = words.pop("node_name") or os.uname().nodename, words.pop("state_dir")
+    words["host"] = words["host"] or options.root_of_host()
     places = DoctorPlaces(node, state=state, pod=pod, **words)
-    taken = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     with ProgressLine("Looking at this node."):
-        seen = await observe(places, partial(cluster.open, opener))
-    return replace(seen, taken=taken)
+        return await observe(places, partial(cluster.open, opener))

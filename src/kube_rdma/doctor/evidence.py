@@ -1,8 +1,8 @@
-"""Collects the Observation of this node, or of a recorded one, and of a pod on it.
+"""Collects the Observation of this node, and of a pod on it.
 
-cli/doctor calls observe. It reads what the agent reads, by the same adapters, and asks the agent
-nothing, for that may be what is ill. Each part is read by itself, so that one missing right hides
-one part. It changes nothing.
+cli/doctor calls observe; recorded.py does it for recorded nodes. It reads what the agent reads, by
+the same adapters, and asks the agent nothing, for that may be what is ill. Each part is read by
+itself, so that one missing right hides one part. It changes nothing.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ from kube_rdma.adapters.files.host_release import read_kernel, read_os_release, 
 from kube_rdma.adapters.journal.journal import glance
 from kube_rdma.adapters.kernel import proc
 from kube_rdma.adapters.kernel.device_nodes import missing
-from kube_rdma.adapters.kernel.sysfs.pci import read_pcie
-from kube_rdma.adapters.kernel.sysfs.pci_paths import read_bridges, read_domains
 from kube_rdma.adapters.kubelet.folders import FIXED, KNOWN, find_folders, sockets, topology_policy
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.adapters.runtime.cri import find_socket, read_runtime
@@ -31,13 +29,13 @@ from kube_rdma.claims.cluster import node_slices
 from kube_rdma.doctor import beside_sysfs
 from kube_rdma.doctor.cluster import address_ranges, address_uses, vpc_cni_version
 from kube_rdma.doctor.pod import OpenCluster, observed_links, observed_routes, pod_here
-from kube_rdma.doctor.rules.cards import bridges_of, functions_of
+from kube_rdma.doctor.recorded import of_cards, with_config
 from kube_rdma.hardware.survey import take_survey, with_uses
 from kube_rdma.lib.part_reader import PartReader
 from kube_rdma.model import doctor as model
 from kube_rdma.model.attach.cni import PLUGIN, SET_ASIDE
 from kube_rdma.model.late_binding import PodName, Runtime
-from kube_rdma.model.pools import AppliedPools, PoolSpec, RailRecord
+from kube_rdma.model.pools import AppliedPools, RailRecord
 from kube_rdma.model.survey import Survey
 from kube_rdma.pools.rules.rails import places_of
 from kube_rdma.reports.gather import take
@@ -55,7 +53,6 @@ class DoctorPlaces(Frozen):
 
     node: str
     config: Path | None = None  # None: the agent's record of its pools in `state` counts
-    sysfs: Path | None = None  # a recorded tree; then nothing of this machine is asked
     host: Path = Path("/")
     kubelet_root: Path | None = None
     runtime_socket: Path | None = None
@@ -66,54 +63,26 @@ class DoctorPlaces(Frozen):
 
 
 async def observe(places: DoctorPlaces, opener: OpenCluster) -> model.Observation:
-    """Return a node as it is now; raise Refused for a tree that is no recorded one."""
+    """Return this node as it is now."""
     reader = PartReader(patience=PATIENCE)
-    survey = take_survey(places.sysfs)
-    if places.sysfs is None:
-        survey = with_uses(survey)  # the agent spares cards that the node uses
-    specs, refusals = _configured(places, reader)
-    seen = model.Observation(
-        places.node,
-        survey=survey,
-        specs=specs,
-        refusals=refusals,
-        pcie=reader.part("pcie", lambda: read_pcie(survey, places.sysfs)),
-        bridges=reader.part("bridges", lambda: read_bridges(bridges_of(survey), places.sysfs)),
-        domains=reader.part("domains", lambda: read_domains(functions_of(survey), places.sysfs)),
+    survey = with_uses(take_survey())  # the agent spares cards that the node uses
+    seen = of_cards(places.node, survey, reader)
+    seen = with_config(seen, places.config, reader, lambda: applied_pools(places.state).specs)
+    by_cluster = asyncio.create_task(_of_cluster(places, opener, reader))
+    seen = await _of_this_machine(seen, survey, places, reader)
+    part = await by_cluster
+    assert seen.versions is not None
+    known = part.versions or model.SystemVersions(__version__)
+    return replace(
+        seen,
+        versions=replace(seen.versions, kubelet=known.kubelet, vpc_cni=known.vpc_cni),
+        problems=part.problems,
+        uses=part.uses,
+        ranges=part.ranges,
+        slices=part.slices,
+        pod=part.pod,
+        not_seen=(*reader.not_seen, *seen.not_seen),
     )
-    if places.sysfs is None:
-        by_cluster = asyncio.create_task(_of_cluster(places, opener, reader))
-        seen = await _of_this_machine(seen, survey, places, reader)
-        part = await by_cluster
-        assert seen.versions is not None
-        known = part.versions or model.SystemVersions(__version__)
-        seen = replace(
-            seen,
-            versions=replace(seen.versions, kubelet=known.kubelet, vpc_cni=known.vpc_cni),
-            problems=part.problems,
-            uses=part.uses,
-            ranges=part.ranges,
-            slices=part.slices,
-            pod=part.pod,
-        )
-    elif (beside := beside_sysfs.recorded_beside_sysfs(places.sysfs)) is not None:
-        seen = beside_sysfs.with_beside_sysfs(seen, beside)
-    return replace(seen, not_seen=(*reader.not_seen, *seen.not_seen))
-
-
-def _configured(
-    places: DoctorPlaces, reader: PartReader
-) -> tuple[tuple[PoolSpec, ...] | None, tuple[str, ...] | None]:
-    """Return the pools that are configured for this node, and why a configuration is refused."""
-    if places.config is None:
-        applied = reader.part("specs", lambda: applied_pools(places.state))
-        return (applied.specs if applied else None), None
-    from kube_rdma.pools.config import read_config
-
-    try:
-        return read_config(places.config).pools, ()
-    except Refused as error:
-        return None, (str(error),)
 
 
 def applied_pools(state: Path) -> AppliedPools:

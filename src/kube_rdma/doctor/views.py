@@ -1,7 +1,7 @@
 """Shows a Diagnosis, of a node or of all nodes, for people and programs: `kube-rdma doctor`.
 
 Roots come first, each with evidence, cause and fix, and in short the codes that follow from it;
-last what was not seen, and one line that sums it up.
+last what was not seen, where it matters, and one line that sums it up.
 """
 
 from __future__ import annotations
@@ -25,8 +25,13 @@ _FOLLOWING = " " * len("    Cause  ")
 # A node.
 
 
-def doctor_page(seen: model.Observation, diagnosis: model.Diagnosis) -> page.Page:
-    """Return the page of a node, and of a pod on it."""
+def doctor_page(
+    seen: model.Observation, diagnosis: model.Diagnosis, *, verbose: bool = False
+) -> page.Page:
+    """Return the page of a node, and of a pod on it.
+
+    It names what was not checked if `verbose`, or if that is its only result.
+    """
     roots = [one for one in diagnosis.findings if not one.follows]
     cards = seen.survey.devices if seen.survey else ()
     ports = {port.netdev for card in cards for port in card.ports}
@@ -37,7 +42,7 @@ def doctor_page(seen: model.Observation, diagnosis: model.Diagnosis) -> page.Pag
         tuple(_claimed(diagnosis)),
         tuple(_uses(diagnosis)),
         *(tuple(_root_parts(one, others, diagnosis)) for one, others in alike),
-        tuple(_unseen(seen, diagnosis)),
+        tuple(_unseen(seen, diagnosis)) if verbose or diagnosis.is_only_blind else (),
         (page.Sentence(_verdict(diagnosis)),),
     )
 
@@ -153,7 +158,7 @@ def _verdict(diagnosis: model.Diagnosis) -> str:
     others = len(roots) - errors
     checks = f"{len(diagnosis.passed)} checks passed"
     if diagnosis.unseen:
-        checks += f", {len(diagnosis.unseen)} could not be made"
+        checks += f", {len(diagnosis.unseen)} could not be made (--verbose)"
     if errors:
         return f"{page.counted(errors, 'error')}, {page.counted(others, 'note')}; {checks}."
     if others:

@@ -1,11 +1,13 @@
-"""Finds the recorded machines that come with kube-rdma, by name: a node for people who have none.
+"""Finds the example machines that come with kube-rdma, by name: a node for people who have none.
 
 `kube-rdma devices --sysfs dgx-like` and others read one in place of /sys; the nodes of the lab
 have their cards. Each is a text (recorded_text.py) beside the page that says where it comes from.
+Of a faulty machine the text is what differs from another one, which its first line names.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -13,23 +15,29 @@ from kube_base.errors import Refused
 from kube_rdma.adapters.kernel.sysfs.recorded_text import RecordedText
 
 TEXT = "tree.txt"
+WELL, FAULTY = "trees", "faulty_trees"
+BASE = "# base: "
 _HERE = Path(__file__)
 # In a wheel they lie in this package (pyproject.toml), in a checkout where the tests have them.
-PLACES = (_HERE.with_name("machines"), _HERE.parents[3] / "tests/data/trees")
+PLACES = (_HERE.with_name("machines"), _HERE.parents[3] / "tests/data")
 _RECORDED = "the path of a folder that `kube-rdma devices --record` wrote"
 
 
 @cache
-def names() -> tuple[str, ...]:
-    """Return the names of all recorded machines, sorted."""
-    return tuple(sorted(path.parent.name for path in _folder().glob(f"*/{TEXT}")))
+def names(*folders: str) -> tuple[str, ...]:
+    """Return the names of the machines of these folders, sorted; without any those of all."""
+    return tuple(sorted(path.parent.name for path in _texts(*folders)))
 
 
 def text_of(name: str) -> str:
     """Return the text of a machine; raise Refused for a name that none has."""
-    if name not in names():
+    path = next((path for path in _texts() if path.parent.name == name), None)
+    if path is None:
         raise unknown(name)
-    return (_folder() / name / TEXT).read_text(encoding="utf-8")
+    text = path.read_text(encoding="utf-8")
+    first = text.partition("\n")[0]
+    # What stands later in a text counts, so the fault comes behind the machine that has none.
+    return f"{text_of(first.removeprefix(BASE))}\n{text}" if first.startswith(BASE) else text
 
 
 def machine(name: str) -> RecordedText:
@@ -41,16 +49,18 @@ def unknown(name: str, where: str = "--sysfs") -> Refused:
     """Return the refusal of a name that no machine has; `where` is the option or field with it."""
     from kube_rdma.lib.text.faults import near
 
-    begun = (one for one in names() if name and one.startswith(name.lower()))
+    every = (*names(WELL), *names(FAULTY))
+    begun = (one for one in every if name and one.startswith(name.lower()))
     meant = near(name, names()) or next(begun, None)
     guess = f"Did you mean {meant}? " if meant else ""
-    choice = f"The recorded machines are {', '.join(names())}"
+    choice = f"They are {', '.join(names())}"
     return Refused(
-        f"there is no recorded machine {name!r}",
+        f"there is no example machine {name!r}",
         remedy=f"{guess}{choice}; or give {_RECORDED}",
         where=where,
     )
 
 
-def _folder() -> Path:
-    return next((path for path in PLACES if path.is_dir()), PLACES[-1])
+def _texts(*folders: str) -> Iterator[Path]:
+    place = next((path for path in PLACES if path.is_dir()), PLACES[-1])
+    return (path for name in folders or (WELL, FAULTY) for path in place.glob(f"{name}/*/{TEXT}"))

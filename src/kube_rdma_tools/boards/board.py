@@ -68,7 +68,7 @@ class Board(Frozen):
 
 def boards() -> Iterator[Board]:
     """All recorded machines, by name."""
-    return map(board, machines.names())
+    return map(board, machines.names(machines.WELL))
 
 
 def board(name: str) -> Board:

@@ -19,6 +19,7 @@ from click.testing import CliRunner
 from kube_base.errors import Refused
 from kube_rdma.cli.config import config
 from kube_rdma.cli.devices import devices
+from kube_rdma.cli.doctor import doctor
 from kube_rdma.cli.explain import explain
 from kube_rdma.hardware import machines
 from tests.kit.golden import assert_golden
@@ -40,6 +41,7 @@ COMMANDS = (
     ("devices", "--topology", "-o", "nccl", "--sysfs"),
     CHECK,
     EXPLAIN,
+    ("doctor", "--sysfs"),
 )
 # What own code of the path might do one day; each in a module of its own.
 PLANTED = {
@@ -88,7 +90,7 @@ def lines(commands):
         "    try:\n"
         "        cli.main(words, standalone_mode=False)\n"
         "    except SystemExit as end:\n"
-        "        assert end.code in (0, 1), end.code\n"
+        "        assert end.code in (0, 1, 6), end.code\n"
         "    print(flush=True)\n"
     )
 
@@ -210,7 +212,12 @@ def test_a_folder_counts_more_than_a_machine_of_its_name(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("command", "words"),
-    [(devices, ()), (config, ("check", POOLS)), (explain, ("-f", POD, "--config", POOLS))],
+    [
+        (devices, ()),
+        (doctor, ()),
+        (config, ("check", POOLS)),
+        (explain, ("-f", POD, "--config", POOLS)),
+    ],
 )
 def test_a_wrong_name_gets_one_sentence_with_all_names(command, words):
     error = run(command, *words, "--sysfs", "mlx5-bund").exception

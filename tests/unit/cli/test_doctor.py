@@ -96,6 +96,29 @@ def test_an_interval_has_bounds(seconds):
     assert "--interval" in result.stderr
 
 
+def test_what_was_not_checked_is_named_on_request_or_if_nothing_else_is_the_result():
+    ill = run("--sysfs", "dgx-cable-out")
+    assert ill.exit_code == 1
+    assert ill.stdout.splitlines()[2] == "✗ KR121  mlx5_3"
+    assert ill.stdout.endswith("35 could not be made (--verbose).\n")
+    assert "Not checked" not in ill.stdout
+    assert (
+        "? Not checked: device nodes (KR105)" in run("--sysfs", "dgx-cable-out", "--verbose").stdout
+    )
+    blind = run("--sysfs", "dgx-like")
+    assert blind.exit_code == 6
+    assert "? Not checked: device nodes (KR105)" in blind.stdout
+    assert "? Not seen: specs. a recorded node does not say which pools it has" in blind.stdout
+
+
+def test_a_recorded_node_has_the_name_of_its_folder_and_takes_no_target(tmp_path):
+    unpack((TREES[0] / "tree.txt").read_text(), tmp_path / "node-7")
+    assert run("--sysfs", tmp_path / "node-7").stdout.startswith(f"node {tmp_path / 'node-7'} ·")
+    refused = run("node/node-1", "--sysfs", "dgx-like")
+    assert refused.exit_code == 2
+    assert "--sysfs and node/node-1 exclude each other" in refused.stderr
+
+
 def test_what_is_not_seen_of_a_recorded_tree_is_no_finding(tmp_path):
     """ACS, domains of an IOMMU, flow control and errors are in no record."""
     unpack((TREES[0] / "tree.txt").read_text(), tmp_path / "sys")

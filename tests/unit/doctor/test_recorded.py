@@ -19,7 +19,7 @@ from kube_rdma.adapters.kernel.netlink.dcb import decode_flow_control
 from kube_rdma.adapters.kernel.proc import read_hypervisor
 from kube_rdma.adapters.kernel.sysfs.record import record
 from kube_rdma.doctor import beside_sysfs
-from kube_rdma.doctor.evidence import DoctorPlaces, observe
+from kube_rdma.doctor.recorded import observe_recorded
 from kube_rdma.doctor.rules.diagnose import diagnose, diagnose_fleet
 from kube_rdma.model.doctor import NodeAnswer, Observation, ObservedLink
 from kube_rdma_lab.native.tree_text import link_to, unpack, write
@@ -96,10 +96,6 @@ COUNTERS = dict.fromkeys(("symbol_error", "link_downed", "link_error_recovery"),
 HARDWARE = dict.fromkeys(("out_of_sequence", "packet_seq_err", "np_cnp_sent"), 40)
 
 
-async def nobody():
-    raise AssertionError("a recorded tree asks no cluster")
-
-
 def readers(root, fault, statistics=lambda _interface: {}):
     """Stand-ins for the kernel: netlink's bytes, counters that rise, statistics, /proc."""
 
@@ -125,7 +121,7 @@ def readers(root, fault, statistics=lambda _interface: {}):
 async def seen(root, name, fault):
     """What the doctor sees there; netlink's part is what the kernel would answer."""
     plant(root, fault)
-    observed: Observation = await observe(DoctorPlaces(name, sysfs=root), nobody)
+    observed: Observation = observe_recorded(name, root)
     beside = await beside_sysfs.read_beside_sysfs(observed.survey, 2.0, readers(root, fault))
     netdevs = [port.netdev for device in observed.survey.devices for port in device.ports]
     links = tuple(ObservedLink(netdev, fault.mtu, True, True) for netdev in netdevs)
@@ -169,14 +165,12 @@ async def live_and_recorded(tmp_path, fault, **more):
     live, copy = tmp_path / "live", tmp_path / "copy"
     plant(live, fault)
     narrow(live)
-    seen = await observe(DoctorPlaces("node-1", sysfs=live), nobody)
+    seen = observe_recorded("node-1", live)
     beside = await beside_sysfs.read_beside_sysfs(seen.survey, 2.0, readers(live, fault, **more))
     _, faults = record(live, nothing, nothing, copy)
     assert faults == ()
     beside_sysfs.write_beside_sysfs(beside, copy)
-    return beside_sysfs.with_beside_sysfs(seen, beside), await observe(
-        DoctorPlaces("node-1", sysfs=copy), nobody
-    )
+    return beside_sysfs.with_beside_sysfs(seen, beside), observe_recorded("node-1", copy)
 
 
 def narrow(root):
@@ -212,7 +206,7 @@ async def test_what_could_not_be_read_is_not_seen_in_the_recording_either(tmp_pa
 async def test_a_recording_of_an_older_release_lacks_these_parts_alone(tmp_path):
     unpack((TREES / "xe9680-like/tree.txt").read_text(), tmp_path)
     assert beside_sysfs.recorded_beside_sysfs(tmp_path) is None
-    seen = await observe(DoctorPlaces("node-1", sysfs=tmp_path), nobody)
+    seen = observe_recorded("node-1", tmp_path)
     assert (seen.errors, seen.flow_control, seen.virtual_machine) == (None, None, None)
 
 
@@ -221,7 +215,7 @@ async def test_a_recording_of_a_recording_is_the_same(tmp_path):
     again = tmp_path / "again"
     record(tmp_path / "copy", nothing, nothing, again)
     beside_sysfs.write_beside_sysfs(beside_sysfs.recorded_beside_sysfs(tmp_path / "copy"), again)
-    assert await observe(DoctorPlaces("node-1", sysfs=again), nobody) == recorded
+    assert observe_recorded("node-1", again) == recorded
 
 
 async def test_the_file_beside_the_tree_has_these_parts_alone(tmp_path):

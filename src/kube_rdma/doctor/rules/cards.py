@@ -173,7 +173,7 @@ _PORT_CAUSES: Mapping[str, str] = MappingProxyType(
     {
         "down": "The interface was set down, or was not set up",
         "carrier": "There is no signal from the other end of the cable",
-        "fabric": "The InfiniBand subnet manager or the virtual link holds the port back",
+        "fabric": "The InfiniBand subnet manager, a virtual link or a missing GUID holds it back",
     }
 )
 

@@ -9,7 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from shlex import quote
 
-from kube_rdma.model.device import CharKind, Device, LinkLayer, PhysicalState, Port, PortState
+from kube_rdma.model.device import (
+    CharKind,
+    Device,
+    LinkLayer,
+    PhysicalState,
+    Port,
+    PortState,
+    guid_of_sysfs,
+    is_usable_guid,
+)
 from kube_rdma.model.survey import NamespaceMode, Survey, Verdict
 
 _IWARP = "RNIC"  # node type
@@ -92,6 +101,12 @@ def _fabric_remedy(device: Device, port: Port) -> str:
     physical = device.seat.physical_function if device.seat else None
     if port.state is PortState.DOWN and physical:
         return f"its virtual link is down, on {physical}: ip link set INTERFACE vf N state auto"
+    if physical and device.node_guid and not is_usable_guid(guid_of_sysfs(device.node_guid)):
+        # Its port stays INIT, for no subnet manager knows it (docs/networks.md, InfiniBand).
+        return (
+            f"this function has no GUID, on {physical}: ip link set INTERFACE vf N node_guid GUID, "
+            "port_guid too, then bind its driver again; or let the agent make it (virtualFunctions)"
+        )
     if port.sm_lid is None:
         return "the cable is fine, but there is no subnet manager; start opensm or ask for one"
     return f"the subnet manager at LID {port.sm_lid} has not activated it; its log says why"

@@ -1,0 +1,69 @@
+"""Collects the Observation of a recorded node: a folder, or a machine that comes with kube-rdma.
+
+evidence.py does it for this node, of which nothing is asked here. A machine in memory loads nothing
+of Linux, so the doctor judges one on any system (tests/unit/cli/test_any_laptop.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from kube_base.errors import Refused, Unavailable
+from kube_base.frozen import replace
+from kube_rdma.adapters.kernel.sysfs.pci import read_pcie
+from kube_rdma.adapters.kernel.sysfs.pci_paths import read_bridges, read_domains
+from kube_rdma.adapters.kernel.sysfs.tree import SysfsRoot
+from kube_rdma.doctor.rules.cards import bridges_of, functions_of
+from kube_rdma.hardware.recorded_survey import survey_at
+from kube_rdma.lib.part_reader import PartReader
+from kube_rdma.model.doctor import Observation
+from kube_rdma.model.pools import PoolSpec
+from kube_rdma.model.survey import Survey
+
+
+def observe_recorded(node: str, sysfs: SysfsRoot, config: Path | None = None) -> Observation:
+    """Return what a recorded node shows; raise Refused for a folder that is no recorded one."""
+    reader = PartReader()
+    survey = survey_at(sysfs)
+    seen = with_config(of_cards(node, survey, reader, sysfs), config, reader, _no_record)
+    if isinstance(sysfs, Path):
+        from kube_rdma.doctor import beside_sysfs
+
+        if (beside := beside_sysfs.recorded_beside_sysfs(sysfs)) is not None:
+            seen = beside_sysfs.with_beside_sysfs(seen, beside)
+    return replace(seen, not_seen=(*reader.not_seen, *seen.not_seen))
+
+
+def of_cards(
+    node: str, survey: Survey, reader: PartReader, sysfs: SysfsRoot | None = None
+) -> Observation:
+    """Return the parts that a sysfs has of the cards; without one that of this node is read."""
+    return Observation(
+        node,
+        survey=survey,
+        pcie=reader.part("pcie", lambda: read_pcie(survey, sysfs)),
+        bridges=reader.part("bridges", lambda: read_bridges(bridges_of(survey), sysfs)),
+        domains=reader.part("domains", lambda: read_domains(functions_of(survey), sysfs)),
+    )
+
+
+def with_config(
+    seen: Observation,
+    config: Path | None,
+    reader: PartReader,
+    recorded: Callable[[], tuple[PoolSpec, ...]],
+) -> Observation:
+    """Add the pools of a file, or why it is refused; without a file those that are `recorded`."""
+    if config is None:
+        return replace(seen, specs=reader.part("specs", recorded))
+    from kube_rdma.pools.config import read_config
+
+    try:
+        return replace(seen, specs=read_config(config).pools, refusals=())
+    except Refused as error:
+        return replace(seen, refusals=(str(error),))
+
+
+def _no_record() -> tuple[PoolSpec, ...]:
+    raise Unavailable("a recorded node does not say which pools it has; name a file with --config")
