@@ -32,7 +32,7 @@ OURS = {"kube-rdma", ".venv/bin/kube-rdma"}
 # programs of a node.
 NO_FILE_HERE = {
     *("export", "kubectl", "helm", "docker", "skopeo", "ctr"),
-    *("pip", "uvx", "twine"),
+    *("pip", ".venv/bin/pip", "uvx", "twine"),
     *("udevadm", "networkctl", "nmcli"),
 }
 BIN = Path(sys.executable).parent
