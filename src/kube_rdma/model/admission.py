@@ -167,6 +167,7 @@ class AdmissionSettings(Frozen):
     vepfs_classes: tuple[str, ...] = ()
     vepfs_folders: tuple[str, ...] = ()
     on_host: tuple[str, ...] = ()  # whose pods have to be on the node's own network
+    network_resources: tuple[str, ...] = ()  # of which each share needs a network
     without_vepfs: tuple[Mode, ...] = (Mode.EXCLUSIVE,)  # refused beside it
     without_gpus: tuple[Mode, ...] = (Mode.SHARED_MULTI,)  # not recommended beside them
     counted: str = "vke.volcengine.com/rdma"  # one block of the pod's annotation for each

@@ -14,7 +14,7 @@ from kube_base.errors import Refused, Unavailable
 from kube_rdma.admission.documents import pod_manifest
 from kube_rdma.admission.rules.completions import completions
 from kube_rdma.admission.rules.findings import findings
-from kube_rdma.attach.rules.requests import POD_NETWORKS, POD_NETWORKS_DEFINITION
+from kube_rdma.attach.rules.requests import ANNOTATION, POD_NETWORKS, POD_NETWORKS_DEFINITION
 from kube_rdma.claims import parameters
 from kube_rdma.install.installation import assignment, objects
 from kube_rdma.lib.text.document import of_value
@@ -33,7 +33,10 @@ TWO = blocks("rdma", "rdma")
 VEPFS = {"name": "data", "csi": {"driver": "vepfs.csi.volcengine.com", "volumeAttributes": {}}}
 LOCKED = {"privileged": True}
 WISH = "kube-rdma.io/complete"
-VALUES = ("check=true", "complete=true", "hostNetworkResources=rdma/hca")
+VALUES = (
+    *("check=true", "complete=true"),
+    *("hostNetworkResources=rdma/hca", "networkResources=rdma/nic,rail/*"),
+)
 
 
 FOREIGN = {
@@ -207,7 +210,6 @@ def test_kube_system_is_left_alone(create):
 
 WARNED = {
     "for no network": pod(asking()),
-    "than the recommended": pod(asking(VKE, 1), annotations=blocks("rdma")),
     "mode shared-multi is not recommended": pod(
         asking() | {"resources": {"limits": {VKE: 2, "nvidia.com/gpu": 1}}},
         annotations=TWO,
@@ -215,7 +217,37 @@ WARNED = {
     ),
     "Add hostNetwork": pod(asking("rdma/hca", 1)),
 }
-SILENT = (pod(asking(), annotations=TWO), pod(asking("rdma/hca", 1), hostNetwork=True))
+JSON = json.dumps([{"name": "a", "interface": "net1"}, {"Name": "b", "namespace": "c"}], indent=2)
+FEW = {
+    "for 1 of": ("no network", pod(asking("rdma/nic", 1))),
+    "8 and 7": (
+        "asks for 8 of rdma/nic, rail/* and for too few networks, 7. On RoCE",
+        pod(asking("rdma/nic", 8), annotations=networks(*["rails"] * 7)),
+    ),
+    "JSON": ("too few networks, 2", pod(asking("rdma/nic", 3), annotations={ANNOTATION: JSON})),
+    "two containers": (
+        "asks for 3 of",
+        pod(asking("rdma/nic", 1), asking("rail/a", 2, name="b"), annotations=networks("a", "")),
+    ),
+    "an init container": (
+        "asks for 2 of",
+        pod(container(), initContainers=[asking("rdma/nic", 2, name="i")]),
+    ),
+}
+SILENT = (
+    pod(asking(), annotations=TWO),
+    pod(asking(VKE, 1), annotations=blocks("rdma")),
+    pod(asking("rdma/hca", 1), hostNetwork=True),
+    pod(asking("rdma/nic", 8), hostNetwork=True),
+    pod(asking("rdma/nic", 2), annotations=networks("a", " b@net2")),
+    pod(asking("rdma/nic", 2), annotations={ANNOTATION: JSON}),
+    # Another key may be called so: what cannot be counted is not warned of.
+    pod(asking("rdma/nic", 2), annotations={ANNOTATION: '[{"name":"a","cni-args":{"name":"b"}}]'}),
+    pod(asking("rdma/nic", 1), annotations={"v1.multus-cni.io/default-network": "fast"}),
+    pod(asking("rdma/nic", 1), initContainers=[asking("rdma/nic", 1, name="i")])
+    | {"metadata": {"name": "pod", "annotations": networks("a")}},
+    pod(asking("rdma/other", 1)),
+)
 
 
 @pytest.fixture(scope="module")
@@ -254,6 +286,12 @@ def test_what_is_not_recommended_is_a_warning(create, warnings, text):
     assert text in warnings(WARNED[text])
     if "hostNetwork" not in text:  # that is known of the installation's pool, not of the pod
         assert Severity.WARNING in judged(WARNED[text])
+
+
+@pytest.mark.parametrize("case", FEW)
+def test_shares_without_networks_are_a_warning_where_a_value_names_the_resource(warnings, case):
+    text, manifest = FEW[case]
+    assert text in warnings(manifest)
 
 
 @pytest.mark.parametrize("manifest", SILENT)
@@ -376,12 +414,17 @@ def test_a_kind_of_another_form_than_the_policy_knows_is_made(warned):
         assert warned(head | {"spec": spec}) == ""
 
 
-def test_the_job_of_seed_0_without_host_network_is_warned_of(warned):
-    """The document's own workload is a Job, and its own pod is not what a person creates."""
-    document = yaml.safe_load((ROOT / "examples/s0-ack/job.yaml").read_text())
-    assert warned(document) == ""
-    del document["spec"]["template"]["spec"]["hostNetwork"]
-    assert "Add hostNetwork: true" in warned(document)
+def test_workloads_of_the_documents_are_warned_of(warned):
+    """S0 has a Job and S1 a Deployment; their own pods are not what a person creates."""
+    job, deployment = (
+        yaml.safe_load((ROOT / "examples" / one).read_text())
+        for one in ("s0-ack/job.yaml", "s1-vke/deployment.yaml")
+    )
+    assert (warned(job), warned(deployment)) == ("", "")
+    del job["spec"]["template"]["spec"]["hostNetwork"]
+    assert "Add hostNetwork: true" in warned(job)
+    del deployment["spec"]["template"]["metadata"]["annotations"]
+    assert "for no network, so it gets their device nodes" in warned(deployment)
 
 
 def test_only_what_a_person_writes_of_a_workload_is_looked_at(lab, warned):

@@ -373,6 +373,7 @@ FIELDS = {
     "vepfsStorageClasses": "vepfs_classes",
     "vepfsFolders": "vepfs_folders",
     "hostNetworkResources": "on_host",
+    "networkResources": "network_resources",
     "namespaceIsolation": "global_namespaces",
     "shmSize": "shm_size",
 }

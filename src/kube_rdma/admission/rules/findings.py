@@ -222,7 +222,7 @@ def _card_count(review: PodReview) -> Iterator[Finding]:
                 f"container {container.name} asks for {ask.count} of {ask.resource}, and "
                 f"{advised} are recommended",
                 f"Ask for {advised} where the work allows it",
-                Severity.WARNING,
+                Severity.ADVICE,
             )
 
 

@@ -69,8 +69,7 @@ def devices_of(seen: doctor.Observation) -> Iterator[tuple[doctor.ObservedContai
 def _documents(seen: doctor.Observation) -> Iterator[Finding]:
     for finding in _pod(seen).findings or ():
         cause = f"The pod contradicts itself (rule {finding.code})"
-        severity = Severity.ADVICE if finding.code == "card-count" else finding.severity
-        yield replace(finding, cause=cause, severity=severity)
+        yield replace(finding, cause=cause)
 
 
 def _not_attached(seen: doctor.Observation) -> Iterator[Finding]:

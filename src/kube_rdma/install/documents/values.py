@@ -592,6 +592,11 @@ class PodPolicies(Typed):
     hostNetworkResources lists the resource names, with commas between them, whose pods need
     hostNetwork: true. A pod without it gets a warning.
     """
+    network_resources: Resources = ""
+    """
+    networkResources lists the resource names, with commas between them, of which each share needs a
+    network. A pod with fewer entries in k8s.v1.cni.cncf.io/networks gets a warning.
+    """
     shm_size: Size = "8Gi"
     """
     shmSize is the size of the memory at /dev/shm, where a pod asks for it without a size by the

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from kube_base.frozen import Frozen
 from kube_rdma.attach.rules.requests import (
     ANNOTATION,
+    DEFAULT_NETWORK,
     POD_NETWORKS,
     POD_NETWORKS_DEFINITION,
     RESOURCE,
@@ -40,7 +41,6 @@ API = "admissionregistration.k8s.io/v1"
 LIMITS = "c.?resources.?limits.orValue({})"
 # In pods a quantity is a text; in kinds of other projects it may be a number, as it was written.
 CARDS = f"quantity(string(c.?resources.?limits[?'{RESOURCE}'].orValue(dyn('0')))).asInteger()"
-SHARED = "(key in variables.shares || key.split('/')[0] + '/*' in variables.shares)"
 _SIDECAR = "c.?restartPolicy.orValue('') == 'Always'"
 PODS: Json = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
 
@@ -50,18 +50,32 @@ def _values(path: str) -> Joined:
     return joined("'", Hole(f"admission.pods.{path}"), "'.split(',')")
 
 
+def _among(resources: str) -> str:
+    """Return whether the resource `key` is in a list, where rdma/* is all with this prefix."""
+    return f"(key in variables.{resources} || key.split('/')[0] + '/*' in variables.{resources})"
+
+
+SHARED = _among("shares")
+
+
+def _held(pod: str, count: str) -> str:
+    """Return how many the pod holds when it runs, or its greediest init container does."""
+    init = f"{pod}.spec.?initContainers.orValue([])"
+    beside = f"({pod}.spec.containers + {init}.filter(c, {_SIDECAR})).map(c, {count}).sum()"
+    most = f"([0] + {init}.filter(c, !({_SIDECAR})).map(c, {count})).max()"
+    return f"([{beside}, {most}].filter(count, count > 0) + [0])[0]"
+
+
 def _of_pod(pod: str) -> dict[str, str]:
     """Return expressions about a pod, or the template of one, by name."""
     init = f"{pod}.spec.?initContainers.orValue([])"
     every = f"({pod}.spec.containers + {init})"
     annotations = f"{pod}.?metadata.?annotations.orValue({{}})"
-    beside = f"({pod}.spec.containers + {init}.filter(c, {_SIDECAR})).map(c, {CARDS}).sum()"
-    most = f"([0] + {init}.filter(c, !({_SIDECAR})).map(c, {CARDS})).max()"
     return {
         "containers": every,
         "annotations": annotations,
         "rdma": f"{every}.exists(c, {LIMITS}.exists(key, {SHARED}))",
-        "cards": f"([{beside}, {most}].filter(count, count > 0) + [0])[0]",
+        "cards": _held(pod, CARDS),
         "text": f"{annotations}[?'{POD_NETWORKS}'].orValue('')",
     }
 
@@ -196,7 +210,7 @@ def _only(modes: Sequence[Mode]) -> str:
 
 def _without(resources: str) -> str:
     """Return whether no container of the pod asks for one of a list of resources."""
-    return f"pod.containers.all(c, {LIMITS}.all(key, !(key in variables.{resources})))"
+    return f"pod.containers.all(c, {LIMITS}.all(key, !{_among(resources)}))"
 
 
 # The agent judges what Cello is still to complete, and the cluster's own network.
@@ -210,7 +224,25 @@ _NAMED = (
     f"{USUAL.block}\"\\s*[,}}]').size()"
 )
 _OTHERS = f"pod.containers.exists(c, {LIMITS}.exists(key, key != '{RESOURCE}' && {SHARED}))"
+# Names with commas between them, or JSON, as Multus tells them apart (parsePodNetworkAnnotation in
+# pkg/k8sclient). Of JSON the keys `name` are counted, in any case as Go reads them: never too few.
+_LISTED = f"pod.annotations[?'{ANNOTATION}'].orValue('')"
+_ENTRIES = (
+    f"({_LISTED}.matches(r'[\\[{{\"]') ? {_LISTED}.findAll(r'(?i)name\"?\\s*:').size() : "
+    f"{_LISTED}.split(',').filter(name, name.trim() != '').size())"
+)
 _ON_HOST = "pod.spec.?hostNetwork.orValue(false)"
+_NETWORKED = _held(
+    "pod",
+    f"{LIMITS}.filter(key, {_among('networked')})"
+    f".map(key, quantity(string({LIMITS}[key])).asInteger()).sum()",
+)
+_LACKING = (
+    f"variables.pods.filter(pod, !{_ON_HOST} && "
+    f"!{[POD_NETWORKS, DEFAULT_NETWORK]}.exists(key, key in pod.annotations))"
+    f".map(pod, {{'shares': {_NETWORKED}, 'entries': {_ENTRIES}}})"
+    ".filter(pod, pod.entries < pod.shares)"
+)
 _VEPFS = (
     "volume.?csi.?driver.orValue('') in variables.drivers || "
     "volume.?ephemeral.?volumeClaimTemplate.?spec.?storageClassName.orValue('') "
@@ -252,9 +284,12 @@ _WARNINGS = (
         "device nodes alone. Write a block for each.'",
     ),
     _CelRule(
-        f"pod.containers.all(c, {CARDS} in {[0, *USUAL.advised]})",
-        f"'spec.containers: a container asks for another number of {RESOURCE} than the "
-        f"recommended {' or '.join(map(str, USUAL.advised))}.'",
+        "variables.lacking.size() == 0",
+        f"'metadata.annotations[{ANNOTATION}]: the pod asks for ' + "
+        "string(variables.lacking[0].shares) + ' of ' + variables.networked.join(', ') + ' and ' + "
+        "(variables.lacking[0].entries == 0 ? 'for no network' : 'for too few networks, ' + "
+        "string(variables.lacking[0].entries)) + '. On RoCE a card without a network has no "
+        "address in the pod. Write one for each; kube-rdma resources names them.'",
     ),
     _CelRule(
         f"!{_only(USUAL.without_gpus)} || {_without('gpus')}",
@@ -276,7 +311,12 @@ def pod_policies() -> tuple[Blueprint, ...]:
         "drivers": _values("vepfsDrivers"),
         "classes": _values("vepfsStorageClasses"),
     }
-    of_warnings = {"gpus": _values("gpuResources"), "host": _values("hostNetworkResources")}
+    of_warnings = {
+        "gpus": _values("gpuResources"),
+        "host": _values("hostNetworkResources"),
+        "networked": _values("networkResources"),
+        "lacking": _LACKING,
+    }
     pods = {"resourceRules": [{**PODS, "operations": ["CREATE"]}]}
     workloads = {"resourceRules": [*_RULES]}
     bodies = (

@@ -98,6 +98,7 @@ DEFAULTS: Json = {
             "vepfsDrivers": ",".join(USUAL.vepfs_drivers),
             "vepfsStorageClasses": "",
             "hostNetworkResources": "",
+            "networkResources": "",
             "shmSize": USUAL.shm_size,
         },
         "webhook": {},
@@ -231,7 +232,12 @@ _OWN: Json = {
 
 PRESETS: Mapping[str, Json] = {
     "default": {**_OWN, "agent": {"config": _NICS}},
-    "rails": {**_OWN, "agent": {"config": _NIC_OF_EACH_RAIL}, "networks": {"install": True}},
+    "rails": {
+        **_OWN,
+        "agent": {"config": _NIC_OF_EACH_RAIL},
+        "networks": {"install": True},
+        "admission": {"install": True, "pods": {"check": True, "networkResources": "rdma/nic"}},
+    },
     "rdma-ib": {**_OWN, "agent": {"config": _ALL_NICS}},
     # EFA has no interface to attach, so agents need neither networks nor rights.
     "efa": {

@@ -40,7 +40,7 @@ def kinds(policies):
 def test_presets_whose_documents_have_limits_check_them_by_themselves(preset):
     """No preset changes pods, and whoever has another rule switches the checks off."""
     by_itself = made(preset=preset)
-    assert bool(by_itself) is (preset in ("ack", "vke"))
+    assert bool(by_itself) is (preset in ("ack", "rails", "vke"))
     assert by_itself == (made("check=true", preset=preset) if by_itself else {})
     assert not any(kind.startswith("Mutating") for kind, _ in by_itself)
     assert made("check=false", preset=preset) == {}
@@ -116,6 +116,18 @@ def test_what_counts_is_a_value():
     usual = DEFAULTS["admission"]["pods"]
     assert usual["mgpuResources"].split(",") == list(USUAL.mgpu)
     assert usual["vepfsDrivers"].split(",") == list(USUAL.vepfs_drivers)
+
+
+def test_preset_rails_warns_of_its_own_shares_without_networks():
+    """Its networks are there for each card; no other preset knows what its users' cards are."""
+    networked = {
+        preset: [one["expression"] for one in spec["variables"] if one["name"] == "networked"]
+        for preset in PRESETS
+        for (kind, name), spec in made("check=true", preset=preset).items()
+        if (kind, name) == ("ValidatingAdmissionPolicy", "pods-warned.kube-rdma.io")
+    }
+    assert networked.pop("rails") == ["'rdma/nic'.split(',')"]
+    assert {*map(tuple, networked.values())} == {("''.split(',')",)}
 
 
 @pytest.mark.parametrize(
