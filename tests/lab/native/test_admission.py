@@ -243,6 +243,7 @@ SILENT = (
     pod(asking("rdma/nic", 2), annotations={ANNOTATION: JSON}),
     # Another key may be called so: what cannot be counted is not warned of.
     pod(asking("rdma/nic", 2), annotations={ANNOTATION: '[{"name":"a","cni-args":{"name":"b"}}]'}),
+    pod(asking("rdma/nic", 1), resourceClaims=[{"name": "a", "resourceClaimName": "a"}]),
     pod(asking("rdma/nic", 1), annotations={"v1.multus-cni.io/default-network": "fast"}),
     pod(asking("rdma/nic", 1), initContainers=[asking("rdma/nic", 1, name="i")])
     | {"metadata": {"name": "pod", "annotations": networks("a")}},

@@ -238,7 +238,7 @@ _NETWORKED = _held(
     f".map(key, quantity(string({LIMITS}[key])).asInteger()).sum()",
 )
 _LACKING = (
-    f"variables.pods.filter(pod, !{_ON_HOST} && "
+    f"variables.pods.filter(pod, !{_ON_HOST} && !has(pod.spec.resourceClaims) && "
     f"!{[POD_NETWORKS, DEFAULT_NETWORK]}.exists(key, key in pod.annotations))"
     f".map(pod, {{'shares': {_NETWORKED}, 'entries': {_ENTRIES}}})"
     ".filter(pod, pod.entries < pod.shares)"
@@ -286,10 +286,10 @@ _WARNINGS = (
     _CelRule(
         "variables.lacking.size() == 0",
         f"'metadata.annotations[{ANNOTATION}]: the pod asks for ' + "
-        "string(variables.lacking[0].shares) + ' of ' + variables.networked.join(', ') + ' and ' + "
-        "(variables.lacking[0].entries == 0 ? 'for no network' : 'for too few networks, ' + "
-        "string(variables.lacking[0].entries)) + '. On RoCE a card without a network has no "
-        "address in the pod. Write one for each; kube-rdma resources names them.'",
+        "string(variables.lacking[0].shares) + ' of ' + variables.networked.join(', ') + "
+        "' and for ' + (variables.lacking[0].entries == 0 ? 'no network' : 'too few networks, ' + "
+        "string(variables.lacking[0].entries)) + '. On RoCE a card without one has no GID of its "
+        "own and reaches no peer. Write one for each; kube-rdma resources lists them.'",
     ),
     _CelRule(
         f"!{_only(USUAL.without_gpus)} || {_without('gpus')}",
