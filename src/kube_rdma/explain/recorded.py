@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from kube_base.errors import Refused
 from kube_base.frozen import replace
 from kube_rdma import __version__
-from kube_rdma.adapters.kernel.sysfs.tree import SysfsRoot
+from kube_rdma.adapters.kernel.sysfs.tree import SysfsRoot, SysfsTree
 from kube_rdma.admission.manifest_check import WrittenCluster, written_cluster
 from kube_rdma.admission.rules.findings import findings
 from kube_rdma.attach.documents.network_definition import NetworkDefinition
@@ -24,7 +24,7 @@ from kube_rdma.hardware.recorded_survey import called, survey_at
 from kube_rdma.lib.part_reader import PartReader, first_sentence
 from kube_rdma.lib.text.document import Document
 from kube_rdma.model.admission import AdmissionFacts, OfferedPool, PodTemplate
-from kube_rdma.model.explain import PodEvidence
+from kube_rdma.model.explain import NodeBasis, PodEvidence
 from kube_rdma.model.finding import NotSeen
 from kube_rdma.model.ipam import PoolName
 from kube_rdma.pools.rules.condition import CardsState
@@ -59,6 +59,15 @@ class _WrittenNetworks:
         return name in self._pools
 
 
+def _with_mtus(node: NodeBasis, tree: SysfsTree) -> NodeBasis:
+    """Add the MTUs of interfaces, which a recording may have and no NodeReport has."""
+    links = (
+        replace(one, mtu=tree.number(f"class/net/{one.name}/mtu") or one.mtu)
+        for one in node.host.links
+    )
+    return replace(node, host=replace(node.host, links=tuple(links)), recorded=True)
+
+
 async def explain_recorded(
     template: PodTemplate, sysfs: SysfsRoot, files: Sequence[Document | Refused]
 ) -> PodEvidence:
@@ -68,7 +77,7 @@ async def explain_recorded(
     survey = survey_at(sysfs)
     verdict = evaluate(NodeFacts(survey, node_cards(survey), specs))
     report = node_report(AgentLook(__version__, survey, verdict, CardsState()))
-    node = basis(called(sysfs), report, specs=specs)
+    node = _with_mtus(basis(called(sysfs), report, specs=specs), SysfsTree(sysfs))
     reader = PartReader(worded=first_sentence)
     pools = {one.name: one for one in written.ip_pools}
     resources = tuple(sorted(one.resource for one in specs))

@@ -1,8 +1,8 @@
 """Shows the Explanation of a pod, for people and programs: `kube-rdma explain`.
 
-Its parts stand in the order in which things happen: asked, granted, Steps, seen by programs; then
-notes on the sources of all this. Findings stand behind what is asked where they refuse that, else
-behind all. Marks are those of doctor/views.
+What is in the way stands first, so that the first lines name cause and remedy. The other parts
+follow in the order in which things happen: asked, granted, Steps, seen by programs; then notes on
+the sources of all this. Marks are those of doctor/views.
 """
 
 from __future__ import annotations
@@ -38,16 +38,14 @@ _SOURCES: Mapping[model.StepsFrom, str] = {
 
 def explain_page(explanation: model.Explanation) -> page.Page:
     """Return the page of an Explanation."""
-    way = (_section("IN THE WAY", chain.from_iterable(map(_finding, explanation.findings))),)
+    way = _section("IN THE WAY", chain.from_iterable(map(_finding, explanation.findings)))
     real = bool(explanation.phase)
     return (
-        tuple(_head(explanation)),
+        (*_head(explanation), *way),
         _section("ASKED", _asked(explanation)),
-        *(way if explanation.is_refused else ()),
         _section("GRANTED" if real else "WOULD BE GRANTED", _granted(explanation)),
         *_steps(explanation),
         _section(_inside_title(explanation), _inside(explanation)),
-        *(() if explanation.is_refused else way),
         _section("NOTES", [page.Sentence(f"{_INDENT}{n}.", _INDENT) for n in explanation.notes]),
         (page.Sentence(_verdict(explanation)),),
     )

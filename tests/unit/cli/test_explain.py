@@ -93,7 +93,9 @@ def test_what_the_agent_would_refuse_is_told_with_its_remedy(tmp_path):
     assert "✗ The agent, at networks[1]" in result.stdout
     assert "Did you mean default/rail-net?" in result.stdout
     assert result.stdout.endswith("The agent would refuse it.\n")
-    assert result.stdout.index("IN THE WAY") > result.stdout.index("ASKED")
+    lines = result.stdout.splitlines()
+    assert lines[1] == "IN THE WAY", "the first lines name the cause"
+    assert "ASKED" in lines
 
 
 def test_what_the_node_does_not_have_is_the_schedulers_word(tmp_path):

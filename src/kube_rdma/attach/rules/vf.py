@@ -111,7 +111,9 @@ def refuse_function(entry: MatchedEntry, link: HostLink, card: Card | None) -> N
         type_, other = ("sriov", "ib-sriov") if wide else ("ib-sriov", "sriov")
         what = "InfiniBand" if wide else "not InfiniBand"
         problem = f"{type_} does not work on {link.name}, which is {what}"
-        raise refused(entry, "type", problem, f'Write "type": "{other}"')
+        asked = entry.network.function if isinstance(entry.network, kinds.DeviceNetwork) else None
+        partition = ', and "pkey" in place of "vlan"' if wide and asked and asked.vlan else ""
+        raise refused(entry, "type", problem, f'Write "type": "{other}"{partition}')
     if link.virtual is None:
         raise _no_place(entry, link, card)
 

@@ -23,10 +23,12 @@ from kube_rdma.model.admission import ContainerRole, PodTemplate
 from kube_rdma.model.attach import attachment, kinds
 from kube_rdma.model.attach.steps import MakeRdma
 from kube_rdma.model.card import CardId
+from kube_rdma.model.device import PlannedHostLink
 from kube_rdma.model.explain import NodeBasis, PodEvidence, StandIn
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding import ContainerId, PodName
-from kube_rdma.model.pools import Pool, ShareId
+from kube_rdma.model.pools import FunctionPlace, Pool, ShareId
+from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.pools.rules.allocation import granted_cards
 from kube_rdma.pools.rules.modes import terms
 from kube_rdma.pools.rules.preference import prefer
@@ -49,6 +51,9 @@ class PodPlan(Frozen):
 
 def planned(evidence: PodEvidence, basis: NodeBasis) -> PodPlan:
     """Plan all networks of the pod on this node; raise nothing."""
+    asks = {ask.resource for one in evidence.template.containers for ask in one.asks}
+    if basis.recorded and not asks <= basis.by_resource.keys():
+        return judged(evidence)  # no file has the pool, which is no fault of the pod's
     granted, short = _granted(evidence, basis)
     if granted is None:
         return replace(judged(evidence), short=short)
@@ -67,6 +72,10 @@ def planned(evidence: PodEvidence, basis: NodeBasis) -> PodPlan:
         matched = procedure.match(request, granted)
         so_far = replace(so_far, entries=matched.entries)
         host = basis.host if basis.exact else _with_unreported(basis.host, matched.entries)
+        if is_unplannable(evidence, basis):
+            # The type of a network has to fit its card, whatever its function is set to.
+            procedure.locate(matched, _as_functions(host))
+            return so_far
         located = procedure.locate(matched, host)
         so_far = replace(so_far, nics=located.nics)
         placed = procedure.settle(located)
@@ -132,6 +141,16 @@ def _with_unreported(
         layer = "infiniband" if on_ib else "ether"
         links.append(attachment.HostLink(len(links) + 1, name, WIDEST, "", True, None, layer))
     return replace(host, links=tuple(links))
+
+
+def _as_functions(host: attachment.HostNetwork) -> attachment.HostNetwork:
+    """Take each link for that of a virtual function, for no report says which one is."""
+    links = (
+        replace(one, virtual=FunctionPlace(PlannedHostLink(one.index, one.name), one.pci, 0))
+        for one in host.links
+        if one.pci
+    )
+    return replace(host, links=tuple(links), namespace_mode=NamespaceMode.EXCLUSIVE)
 
 
 def assumed_shares(

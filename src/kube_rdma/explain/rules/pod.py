@@ -16,6 +16,7 @@ from kube_rdma.attach.rules.addresses import default_routes
 from kube_rdma.attach.rules.plan import leads_pod
 from kube_rdma.explain.rules import inside
 from kube_rdma.explain.rules.claims import claim_findings, explained_claims
+from kube_rdma.explain.rules.node import WIDEST
 from kube_rdma.explain.rules.planning import PodPlan, is_unplannable, judged, planned, unreported
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model import explain as model
@@ -39,7 +40,7 @@ def explain(evidence: model.PodEvidence) -> model.Explanation:
     basis = evidence.basis
     plan = PodPlan()
     understood = not evidence.misread and not evidence.unread
-    if basis is not None and basis.reported and understood and not is_unplannable(evidence, basis):
+    if basis is not None and basis.reported and understood:
         plan = planned(evidence, basis)
     elif understood:
         plan = judged(evidence)
@@ -67,7 +68,7 @@ def explain(evidence: model.PodEvidence) -> model.Explanation:
         interfaces=seen,
         device_nodes=tuple(inside.device_nodes(evidence, plan)),
         settings=tuple(inside.settings(evidence, plan)),
-        findings=tuple(findings(evidence, plan)),
+        findings=tuple(sorted(findings(evidence, plan), key=lambda one: not one.is_error)),
         notes=(*_notes(evidence, plan, source), *vanished),
         interfaces_from=inside.interfaces_from(evidence),
         device_nodes_from=inside.device_nodes_from(evidence),
@@ -182,17 +183,15 @@ def _notes(
         asks = dict.fromkeys(ask.resource for _, ask in asked(evidence.template, USUAL.shares))
         # Such as those of another plugin, which has no report.
         if others := [name for name in asks if name not in basis.by_resource]:
-            yield (
-                f"No agent reports a pool of {listed(others)} on {basis.name}; its cards are "
-                "unknown"
-            )
+            why = f"No agent reports a pool of {listed(others)} on {basis.name}"
+            if basis.recorded:
+                why = f"No file of --config has a pool of {listed(others)}: give its NodePolicy too"
+            yield f"{why}; its cards are unknown"
     if evidence.asks and not evidence.node and not evidence.recorded:
         yield "No node is known, so no Step is planned: name one with --node"
     if basis is not None and is_unplannable(evidence, basis) and source is None:
-        yield (
-            "What a virtual function is set to shows on its node alone: "
-            f"run this in the agent's pod of {basis.name}"
-        )
+        there = "" if basis.recorded else f": run this in the agent's pod of {basis.name}"
+        yield f"What a virtual function is set to shows on its node alone{there}"
     yield from _default_routes(evidence, plan)
     if source is model.StepsFrom.RULES:
         yield from _of_rules(evidence, plan)
@@ -235,8 +234,11 @@ def _of_rules(evidence: model.PodEvidence, plan: PodPlan) -> Iterator[str]:
         return
     if names := unreported(basis.host, plan.entries):
         yield f"Whether the node has {listed(names)} is not judged: a NodeReport has RDMA cards"
-    if any(one.mtu for one in evidence.networks):
-        yield f"Whether the MTU fits is not judged: the NodeReport of {basis.name} has none"
+    if any(one.mtu for one in evidence.networks) and any(
+        nic.link.mtu == WIDEST for nic in plan.nics
+    ):
+        source = "recording" if basis.recorded else "NodeReport"
+        yield f"Whether the MTU fits is not judged: the {source} of {basis.name} has none"
 
 
 # Findings: what is in the way of the pod, in the order in which it would meet it.

@@ -216,10 +216,13 @@ def test_settings_of_virtual_functions_are_not_guessed():
     network = kinds.DeviceNetwork(
         "default/net", "here", kit.HCA, pools=(RAIL,), function=FunctionSettings(vlan=7)
     )
-    explanation = explain(evidence(network=network))
+    functions = basis("node-1", kit.reported(Mode.SRIOV), STATE)
+    explanation = explain(evidence(network=network, basis=functions))
     assert explanation.plans == ()
     assert any("virtual function" in note for note in explanation.notes)
     assert not explanation.is_refused
+    shared = explain(evidence(network=network))  # and what their mode forbids is refused
+    assert "other pods share its card" in shared.findings[0].problem
 
 
 def test_the_agents_word_about_a_pod_that_has_its_networks_is_not_asked():
