@@ -39,6 +39,7 @@ _UID_OF_NONE = "UID in object meta:"
 _TERMINATING = "while custom resource definition is terminating"
 # Of 500 for a whole server-side apply (structured-merge-diff, typed; seen of 1.36).
 _UNDECLARED = "field not declared in schema"
+_ACCOUNT = "system:serviceaccount:"
 _USER = re.compile(r'User "([^"]+)" cannot ')  # of RBAC's refusals
 _INSTALL = "Install the custom resource definitions that belong to this version of {}"
 
@@ -151,8 +152,12 @@ def _forbidden(refusal: _Refusal) -> KubeError:
 def _role(refusal: _Refusal) -> str:
     """Return the owner of the role that lacks the rule: a person by name, or the program."""
     user = _USER.search(refusal.message)
-    is_person = user and not user[1].startswith("system:serviceaccount:")
-    return f"a role of {user[1]}" if user and is_person else f"{refusal.program}'s role"
+    if user and not user[1].startswith(_ACCOUNT):
+        return f"a role of {user[1]}"
+    role, name = f"{refusal.program}'s role", user[1].rpartition(":")[2] if user else ""
+    if not re.fullmatch("[a-z0-9.-]+", name):
+        return role
+    return f"{role}, or bind it: kubectl get clusterrolebinding -o wide | grep {name}"
 
 
 def _not_found(refusal: _Refusal) -> KubeError:

@@ -21,9 +21,9 @@ from kube_base.plain_text import plain
 from kube_client.objects import Cluster
 from kube_client.pod_commands import PodCommands
 from kube_rdma.adapters.files import bundle
-from kube_rdma.admission.cluster import whole_pod
-from kube_rdma.doctor.cluster import agent_pods, present
-from kube_rdma.model.doctor import AgentPod, NodeAnswer, Observation
+from kube_rdma.doctor.api_pod import pod_by_api
+from kube_rdma.doctor.cluster import NoSuchPod, agent_pods
+from kube_rdma.model.doctor import AgentPod, NodeAnswer, Observation, ObservedPod
 from kube_rdma.model.late_binding import PodName
 from kube_rdma.reports.rules.cluster import says, serves_cards
 
@@ -102,7 +102,8 @@ class Agents:
         Agents may read all pods, so without that right any of them is asked for the node.
         """
         target = f"pod/{pod.namespace}/{pod.name}"
-        node = await self._node_of(pod)
+        own = await self._observed(pod)  # with its Events, which an agent may not read
+        node = own.node if own else None
         if node is None:
             ready = (one.node for one in self._agents.values() if one.ready)
             seen = await self._seen(next(ready, next(iter(self._agents))), target)
@@ -110,17 +111,24 @@ class Agents:
             if node == seen.node:
                 return seen
         if not node:
-            raise Unavailable(f"Pod {pod} is on no node yet: kube-rdma explain says what it needs.")
-        return await self._seen(node, target)
+            why = f": {plain(own.why)}" if own and own.why else ""
+            raise Unavailable(
+                f"Pod {pod} is on no node yet{why}. kube-rdma explain pod/{pod} says what it needs."
+            )
+        seen = await self._seen(node, target)
+        if own:
+            inside = seen.pod or own
+            seen = replace(seen, pod=replace(inside, why=own.why or inside.why))
+        return seen
 
-    async def _node_of(self, pod: PodName) -> str | None:
-        """Return the pod's node, "" while it has none; None where that may not be read."""
+    async def _observed(self, pod: PodName) -> ObservedPod | None:
+        """Return the pod by the API server; None where it may not be read."""
         try:
-            read = await whole_pod(self._cluster, pod.namespace, pod.name)
+            return (await pod_by_api(self._cluster, pod))[0]
+        except NoSuchPod:
+            raise
         except Refused:
             return None
-        _, whole = present(read, pod)
-        return whole.spec.node_name
 
     async def _seen(self, node: str, target: str) -> Observation:
         text = await self.output(node, (*_DOCTOR, target, *_COLLECT))

@@ -93,10 +93,14 @@ async def _definitions(
     return tuple(one for one in read if one is not None)
 
 
+class NoSuchPod(Refused):
+    """The API server has no pod of this name."""
+
+
 def present(read: tuple[PodTemplate, FullPod] | None, pod: PodName) -> tuple[PodTemplate, FullPod]:
-    """Return both parts of a pod that was read; raise Refused if there is no such pod."""
+    """Return both parts of a pod that was read; raise NoSuchPod."""
     if read is None:
-        raise Refused(
+        raise NoSuchPod(
             f"there is no pod {pod.name} in namespace {pod.namespace}",
             remedy="Name one of kubectl get pods, with its namespace: pod/NAMESPACE/NAME",
         )

@@ -27,7 +27,7 @@ from kube_rdma.adapters.runtime.cri import find_socket, read_runtime
 from kube_rdma.attach.rules.conflist import networks, plan, plugins, type_of
 from kube_rdma.claims.cluster import node_slices
 from kube_rdma.doctor import beside_sysfs
-from kube_rdma.doctor.cluster import address_ranges, address_uses, vpc_cni_version
+from kube_rdma.doctor.cluster import NoSuchPod, address_ranges, address_uses, vpc_cni_version
 from kube_rdma.doctor.pod import OpenCluster, observed_links, observed_routes, pod_here
 from kube_rdma.doctor.recorded import of_cards, with_config
 from kube_rdma.hardware.survey import take_survey, with_uses
@@ -102,7 +102,10 @@ def applied_pools(state: Path) -> AppliedPools:
 async def _of_cluster(
     places: DoctorPlaces, opener: OpenCluster, reader: PartReader
 ) -> model.Observation:
-    """Return the parts of the API server; raise Refused or Unavailable if a pod is not read."""
+    """Return the parts of the API server; raise NoSuchPod.
+
+    A pod that may not be read hides no check that needs no API server.
+    """
     seen = model.Observation(places.node)
     try:
         async with opener() as cluster:
@@ -127,10 +130,10 @@ async def _of_cluster(
             plugin = None
             if _VKE in kubelet:
                 plugin = await reader.asked("vpc-cni", lambda: vpc_cni_version(cluster))
+    except NoSuchPod:
+        raise
     except (Refused, Unavailable) as error:
-        if places.pod:
-            raise
-        reader.keep("problems", error)
+        reader.keep(f"pod {PodName(*places.pod)}" if places.pod else "problems", error)
         return seen
     problems = None
     if facts and not facts.is_blind:

@@ -1,6 +1,6 @@
-"""Reads a pod for `kube-rdma doctor`, and for explain: by the API server, and on its own node.
+"""Reads a pod for `kube-rdma doctor`, and for explain, on its own node.
 
-    Pod object ─► ObservedPod ─► journal, cgroup ─► containers.py ─► network namespace, queue pairs
+    ObservedPod of api_pod.py ─► journal, cgroup ─► containers.py ─► network namespace, queue pairs
 
 doctor/evidence calls pod_here on the pod's node, as root there or in an agent's container. Nothing
 is started in the pod, and the agent is not asked.
@@ -13,10 +13,9 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from functools import partial
 from pathlib import Path
 
-from kube_base.errors import Refused, Unavailable
+from kube_base.errors import Unavailable
 from kube_base.frozen import replace
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.kinds.pod import FullPod, status_of
 from kube_rdma.adapters.cni.conf.places import inside
 from kube_rdma.adapters.journal.journal import glances
 from kube_rdma.adapters.kernel import proc
@@ -27,94 +26,20 @@ from kube_rdma.adapters.kernel.pod.namespaces import Namespace, open_inside
 from kube_rdma.adapters.kernel.pod.steps import PodNetwork, open_pod
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma.adapters.kernel.sysfs.pod import sysfs_inside
-from kube_rdma.admission.cluster import whole_pod
-from kube_rdma.admission.rules.findings import findings
-from kube_rdma.attach.documents import network_status
 from kube_rdma.attach.rules.records import as_read
 from kube_rdma.attach.rules.undo import check, looked_at
 from kube_rdma.doctor import containers
-from kube_rdma.doctor.cluster import present
+from kube_rdma.doctor.api_pod import pod_by_api
 from kube_rdma.lib.part_reader import PartReader
 from kube_rdma.model import doctor as model
-from kube_rdma.model.admission import ContainerRole, PodTemplate
 from kube_rdma.model.attach.attachment import Attachment, SeenLink
 from kube_rdma.model.device import QueuePair
 from kube_rdma.model.late_binding import PodName
-from kube_rdma.reports import cluster as reports
 
 OpenCluster = Callable[[], AbstractAsyncContextManager[Cluster]]
 OpenPod = Callable[[Namespace], AbstractContextManager[PodNetwork]]
 
-_LOCK = frozenset({"IPC_LOCK", "CAP_IPC_LOCK", "ALL"})
 _JOURNALS = ("attachments", "delegated")  # of the agent's state; codec.py has what is in them
-
-
-# The pod by the API server.
-
-
-async def pod_by_api(cluster: Cluster, pod: PodName) -> tuple[model.ObservedPod, FullPod]:
-    """Return the pod as the API server has it; raise Refused if there is none."""
-    template, whole = present(await whole_pod(cluster, pod.namespace, pod.name), pod)
-    return await observed_pod(cluster, template, whole), whole
-
-
-async def observed_pod(
-    cluster: Cluster, template: PodTemplate, whole: FullPod
-) -> model.ObservedPod:
-    """Return the pod by its object, without its processes; of one that waits also the reason."""
-    pod = PodName(template.namespace, template.name)
-    phase = status_of(whole).phase
-    status = whole.annotation(network_status.ANNOTATION) or ""
-    asks = [*template.networks, *(template.blocks or ())]
-    has_claims = bool(whole.spec.resource_claims)  # any container may be given their devices
-    needs_no_reason = phase in ("Running", "Succeeded")
-    return model.ObservedPod(
-        namespace=pod.namespace,
-        name=pod.name,
-        node=whole.spec.node_name,
-        phase=phase,
-        why="" if needs_no_reason else _why(whole) or await _last_event(cluster, pod),
-        host_network=template.host_network,
-        networks=tuple(f"{one.namespace}/{one.network}" for one in asks),
-        attached=tuple(network_status.address_uses(str(pod), status)),
-        findings=findings(template),
-        containers=tuple(
-            model.ObservedContainer(
-                one.name,
-                tuple((ask.resource, ask.count) for ask in one.asks),
-                asked_lock=one.privileged or bool(_LOCK & set(one.added)),
-                granted=one.privileged or has_claims or bool(one.asks),
-            )
-            for one in template.containers
-            if one.role is not ContainerRole.INIT
-        ),
-    )
-
-
-def _why(whole: FullPod) -> str:
-    """Return why the pod was ended, or what a container or an unmet condition waits for."""
-    status = status_of(whole)
-    if status.message:
-        return f"{status.reason}: {status.message}" if status.reason else status.message
-    for container in status.container_statuses:
-        waiting = container.state.waiting
-        if waiting and waiting.message:
-            return f"{waiting.reason}: {waiting.message}"
-    if status.container_statuses:
-        return ""
-    return next((c.message for c in status.conditions if c.status == "False" and c.message), "")
-
-
-async def _last_event(cluster: Cluster, pod: PodName) -> str:
-    """Return the last Event about the pod, of whatever component; "" without the right to read."""
-    about = ("Pod", pod.namespace, pod.name)
-    try:
-        every = await reports.events(cluster)
-    except Refused:
-        return ""
-    events = [one for one in every if (one.kind, one.namespace, one.name) == about]
-    last = max(events, key=lambda one: one.last, default=None)
-    return f"{last.reason}: {last.note}" if last else ""
 
 
 # The agent's journal of the pod, and CNI CHECK of it, without the agent.

@@ -27,10 +27,11 @@ from kube_rdma.attach.documents import network_status
 from kube_rdma.attach.rules.host_links import host_network, with_ways
 from kube_rdma.claims.cluster import allocated, claims_of_pod
 from kube_rdma.claims.parameters import parameters_by_request
+from kube_rdma.doctor.api_pod import observed_pod
 from kube_rdma.doctor.cluster import present
 from kube_rdma.doctor.containers import with_containers
 from kube_rdma.doctor.evidence import applied_pools
-from kube_rdma.doctor.pod import OpenCluster, observed_pod, recorded, with_namespace
+from kube_rdma.doctor.pod import OpenCluster, recorded, with_namespace
 from kube_rdma.explain import cluster as objects
 from kube_rdma.explain.networks import with_documents
 from kube_rdma.explain.rules.node import basis

@@ -331,7 +331,7 @@ class AddressPool(Frozen):
 
 
 class ClusterEvent(Frozen):
-    """The last Event about a node or a pod; `last` is a time as in RFC 3339."""
+    """An Event about a node, a pod or another object; `last` is a time as in RFC 3339."""
 
     kind: str
     namespace: str
@@ -339,6 +339,7 @@ class ClusterEvent(Frozen):
     reason: str
     note: str
     last: str = ""
+    is_warning: bool = True
 
 
 class WaitingPod(NamespacedName):

@@ -98,6 +98,7 @@ class _Event(msgspec.Struct, frozen=True, rename="camel"):
     last_timestamp: str | None = None
     event_time: str | None = None
     series: _Series | None = None
+    type: str = ""  # Normal or Warning
 
 
 EVENT = ObjectKind("", "v1", "Event", "events", namespaced=True, spec=NOTHING, status=NOTHING)
@@ -180,12 +181,18 @@ async def events(cluster: Cluster) -> tuple[model.ClusterEvent, ...]:
 
     They are read by what the server can choose, for a cluster may have tens of thousands.
     """
-    every: list[model.ClusterEvent] = []
-    for choice in _EVENTS:
-        request = wire.ApiRequest("list", "", "v1", "events", query=(("fieldSelector", choice),))
-        documents = wire.page(await cluster.write(request)).items
-        every += [_event(wire.parse(each, _Event)) for each in documents]
-    return tuple(every)
+    some = [await events_of(cluster, choice) for choice in _EVENTS]
+    return tuple(event for events in some for event in events)
+
+
+async def events_of(
+    cluster: Cluster, choice: str, namespace: str = "", most: int = 0
+) -> tuple[model.ClusterEvent, ...]:
+    """Return the Events of a field selector, `most` of them if that is more than 0."""
+    query = (("fieldSelector", choice), *((("limit", str(most)),) if most else ()))
+    request = wire.ApiRequest("list", "", "v1", "events", namespace, query=query)
+    documents = wire.page(await cluster.write(request)).items
+    return tuple(_event(wire.parse(each, _Event)) for each in documents)
 
 
 async def guarded(cluster: Cluster, namespaces: Iterable[str]) -> bool:
@@ -309,5 +316,11 @@ def _event(event: _Event) -> model.ClusterEvent:
     about, series = event.involved_object, event.series
     last = (series and series.last_observed_time) or event.last_timestamp or event.event_time
     return model.ClusterEvent(
-        about.kind, about.namespace, about.name, event.reason, event.message, last or ""
+        about.kind,
+        about.namespace,
+        about.name,
+        event.reason,
+        event.message,
+        last or "",
+        event.type != "Normal",
     )

@@ -15,6 +15,7 @@ from kube_rdma.admission.rules.shares import matches
 from kube_rdma.doctor.rules import claimed_cards
 from kube_rdma.doctor.rules.check import Check, interfaces_of, unrouted
 from kube_rdma.doctor.rules.claimed_cards import pod_cards
+from kube_rdma.doctor.rules.waiting import refusal, waits_for
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model import doctor
 from kube_rdma.model.admission import USUAL
@@ -29,9 +30,12 @@ _RUNNING = "Running"
 _ENOUGH = 1 << 30  # bytes of locked memory; queues and buffers of a small job
 _DEVICES_FOLDER = "/dev/infiniband"
 _OVERLAY = "eth0"
+_RAISED = (
+    "have an administrator let the agents attach networks (--networks), which raise the limit "
+    "(docs/agent.md#locked-memory)"
+)
 _INDEX = re.compile(r"[0-9]{1,9}")
 _IDLE = ("Pending", "Failed")
-_REFUSAL = 'plugin type="kube-rdma" failed (add): '  # libcni's words before those of a plugin
 _POOL = "IPPool "
 
 # Which containers of a pod hold RDMA cards, by shares or by claims, and which devices they have.
@@ -304,7 +308,7 @@ def _no_lock(seen: doctor.Observation) -> Iterator[Finding]:
         if container.asked_lock is False:
             evidence = f"Locked memory is limited to {container.memlock} bytes, without IPC_LOCK"
             cause = "Verbs lock what they register, and the pod does not ask for IPC_LOCK"
-            remedy = "securityContext.capabilities.add: [IPC_LOCK], or install --networks (memlock)"
+            remedy = f"Write securityContext.capabilities.add: [IPC_LOCK], or {_RAISED}"
             yield Finding(container.name, evidence, cause, remedy)
 
 
@@ -315,7 +319,7 @@ def _inert_lock(seen: doctor.Observation) -> Iterator[Finding]:
                 container.name,
                 f"Locked memory is limited to {container.memlock} bytes for user {container.user}",
                 "An added IPC_LOCK counts for root alone; for others the runtime sets the limit",
-                "Set LimitMEMLOCK=infinity for the runtime, run as root, or install --networks",
+                f"Set LimitMEMLOCK=infinity for the runtime, run as root, or {_RAISED}",
             )
 
 
@@ -424,14 +428,9 @@ def _numa(seen: doctor.Observation) -> Iterator[Finding]:
 
 
 def _refused(seen: doctor.Observation) -> tuple[str, str]:
-    """Return why kube-rdma refused the pod's network, and what to do; "" if it did not.
-
-    The runtime and the kubelet put their own words before it.
-    """
+    """Return why kube-rdma refused the network of a pod that waits, and what to do."""
     pod = _pod(seen)
-    sentence = pod.why.rpartition(_REFUSAL)[2] if pod.phase in _IDLE and _REFUSAL in pod.why else ""
-    problem, semicolon, remedy = sentence.rpartition("; ")
-    return (problem, remedy.rstrip(".")) if semicolon else (sentence.rstrip("."), "")
+    return refusal(pod.why) if pod.phase in _IDLE else ("", "")
 
 
 def _pool_refuses(seen: doctor.Observation) -> Iterator[Finding]:
@@ -456,11 +455,12 @@ def _waits(seen: doctor.Observation) -> Iterator[Finding]:
     elif pod.phase in _IDLE:
         resources = {name for one in pod.containers or () for name, _ in one.asks}
         about = next((name for name in sorted(resources) if name in pod.why), pod.title)
+        known = waits_for(pod.why, pod.namespace)
         yield Finding(
             "CNI" if "FailedCreatePodSandBox" in pod.why else about,
-            pod.why or f"It is {pod.phase}, and gives no reason",
+            known.problem or f"It is {pod.phase}, and gives no reason",
             "The pod does not run",
-            f"kubectl -n {quote(pod.namespace)} describe pod {quote(pod.name)}",
+            known.remedy or f"kubectl -n {quote(pod.namespace)} describe pod {quote(pod.name)}",
         )
 
 

@@ -1,0 +1,112 @@
+"""Reads a pod for the doctor and for explain at the API server, and why it does not run.
+
+    status ─► Events of the pod ─► of its volumes' claims ─► containers, conditions ─► a sentence
+
+It has the rights of whoever asks; an agent may read no Events, so the doctor of a laptop reads them
+itself. rules/waiting chooses among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from kube_base.errors import Refused
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.kinds.pod import FullPod, FullPodStatus, status_of
+from kube_rdma.admission.cluster import whole_pod
+from kube_rdma.admission.rules.findings import findings
+from kube_rdma.attach.documents import network_status
+from kube_rdma.doctor.cluster import present
+from kube_rdma.doctor.rules.waiting import telling, text_of
+from kube_rdma.model import doctor as model
+from kube_rdma.model.admission import ContainerRole, PodTemplate
+from kube_rdma.model.late_binding import PodName
+from kube_rdma.reports.cluster import events_of
+
+_LOCK = frozenset({"IPC_LOCK", "CAP_IPC_LOCK", "ALL"})
+_MOST = 200  # Events of one pod, or of all objects of a kind in its namespace
+_UNBOUND = "unbound immediate PersistentVolumeClaims"
+
+
+async def pod_by_api(cluster: Cluster, pod: PodName) -> tuple[model.ObservedPod, FullPod]:
+    """Return the pod as the API server has it; raise Refused if there is none."""
+    template, whole = present(await whole_pod(cluster, pod.namespace, pod.name), pod)
+    return await observed_pod(cluster, template, whole), whole
+
+
+async def observed_pod(
+    cluster: Cluster, template: PodTemplate, whole: FullPod
+) -> model.ObservedPod:
+    """Return the pod by its object, without its processes; of one that waits also the reason."""
+    pod = PodName(template.namespace, template.name)
+    phase = status_of(whole).phase
+    status = whole.annotation(network_status.ANNOTATION) or ""
+    asks = [*template.networks, *(template.blocks or ())]
+    has_claims = bool(whole.spec.resource_claims)  # any container may be given their devices
+    return model.ObservedPod(
+        namespace=pod.namespace,
+        name=pod.name,
+        node=whole.spec.node_name,
+        phase=phase,
+        why=await reason_of(cluster, template, whole),
+        host_network=template.host_network,
+        networks=tuple(f"{one.namespace}/{one.network}" for one in asks),
+        attached=tuple(network_status.address_uses(str(pod), status)),
+        findings=findings(template),
+        containers=tuple(
+            model.ObservedContainer(
+                one.name,
+                tuple((ask.resource, ask.count) for ask in one.asks),
+                asked_lock=one.privileged or bool(_LOCK & set(one.added)),
+                granted=one.privileged or has_claims or bool(one.asks),
+            )
+            for one in template.containers
+            if one.role is not ContainerRole.INIT
+        ),
+    )
+
+
+async def reason_of(cluster: Cluster, template: PodTemplate, whole: FullPod) -> str:
+    """Return why a pod does not run, as `REASON: message`; "" for one that runs, or silence."""
+    status = status_of(whole)
+    if status.phase in ("Running", "Succeeded"):
+        return ""
+    if status.message:
+        return f"{status.reason}: {status.message}" if status.reason else status.message
+    about = f"involvedObject.kind=Pod,involvedObject.name={template.name}"
+    about += f",involvedObject.uid={whole.uid}" if whole.uid else ""
+    told = await told_by_events(cluster, template.namespace, about)
+    claims = {one.claim for one in template.volumes if one.claim}
+    if claims and _UNBOUND in told:
+        about = "involvedObject.kind=PersistentVolumeClaim"
+        told = await told_by_events(cluster, template.namespace, about, claims.__contains__) or told
+    return told or _silent(status)
+
+
+async def told_by_events(
+    cluster: Cluster,
+    namespace: str,
+    choice: str,
+    of: Callable[[str], bool] = bool,
+) -> str:
+    """Return what the Events of a field selector say of objects whose names are `of` interest.
+
+    It is "" without any, and where they may not be read.
+    """
+    with suppress(Refused):
+        every = await events_of(cluster, choice, namespace, _MOST)
+        if event := telling(one for one in every if of(one.name)):
+            return text_of(event)
+    return ""
+
+
+def _silent(status: FullPodStatus) -> str:
+    """Return what a container waits for, or an unmet condition, of a pod without Events."""
+    for container in status.container_statuses:
+        waiting = container.state.waiting
+        if waiting and waiting.message:
+            return f"{waiting.reason}: {waiting.message}"
+    if status.container_statuses:
+        return ""
+    return next((c.message for c in status.conditions if c.status == "False" and c.message), "")

@@ -1,0 +1,153 @@
+"""Says why a pod does not run, by the Events about it, and what to do: also when it is not RDMA.
+
+doctor/cluster reads the Events; KR490 and explain show the answer. They are text of others, so
+they are cut, and a remedy quotes only names of the alphabet that Kubernetes has for them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from shlex import quote
+
+from kube_base.frozen import Frozen
+from kube_rdma.model.finding import Finding, Stage
+from kube_rdma.model.reports import ClusterEvent
+
+REFUSAL = 'plugin type="kube-rdma" failed (add): '  # libcni's words before those of a plugin
+_MOST = 400  # characters of a message; one of the scheduler lists a reason for each kind of node
+_REPEATS = ("BackOff", "FailedSync")  # reasons that say that something failed, not what
+_PULL_SECRET = "FailedToRetrieveImagePullSecret"  # noqa: S105  kubernetes pkg/kubelet/events
+_STAGES = {"FailedScheduling": Stage.SCHEDULER, "FailedCreate": Stage.ADMISSION}
+
+
+class _Known(Frozen):
+    """A fault by the words of scheduler, kubelet or API server, and what to do about it."""
+
+    words: str  # a pattern, whose groups are the names in the remedy
+    remedy: str
+    of_rdma: bool = False
+
+
+_NAME = r'"?([a-z0-9][a-z0-9./-]*[a-z0-9])"?'
+_KNOWN = (
+    _Known(
+        "Insufficient ([A-Za-z0-9.-]+/[A-Za-z0-9_-]+)",
+        "Ask for less of {0}, or wait until pods that hold it end (kube-rdma resources)",
+        of_rdma=True,
+    ),
+    _Known(
+        "Topology ?Affinity ?Error|Topology locality",
+        "Ask for no more than one NUMA node of the node has; or have the kubelet's "
+        "topologyManagerPolicy set to best-effort, or the pool offered without topology",
+        of_rdma=True,
+    ),
+    _Known(
+        f"device ?class {_NAME} (?:does not exist|not found)",
+        "Name a class of kubectl get deviceclasses in place of {0}",
+        of_rdma=True,
+    ),
+    _Known(
+        rf"resourceclaimtemplate\S* {_NAME} not found",
+        "Apply ResourceClaimTemplate {0} in namespace {ns}. If the API server refuses it, kubectl "
+        "apply says why: adminAccess needs the label resource.kubernetes.io/admin-access: "
+        '"true" on the namespace',
+        of_rdma=True,
+    ),
+    _Known(
+        f"configmap {_NAME} not found",
+        "Create ConfigMap {0} in namespace {ns}, or take it out of the pod",
+    ),
+    _Known(
+        r"pull secrets? \(([a-z0-9., -]+)\)",
+        "Create Secret {0} in namespace {ns}: one of another namespace does not count",
+    ),
+    _Known(
+        f"secret {_NAME} not found",
+        "Create Secret {0} in namespace {ns}, or take it out of the pod",
+    ),
+    _Known(
+        "pull(?:ing)? image|ErrImagePull",
+        "Write an image that the node can pull, and imagePullSecrets of namespace {ns}",
+    ),
+    _Known(
+        f"persistentvolumeclaim {_NAME} not found",
+        "Create PersistentVolumeClaim {0} in namespace {ns}",
+    ),
+    _Known(
+        rf"storageclass\S* {_NAME} not found",
+        "Name a class of kubectl get storageclass in place of {0}",
+    ),
+    _Known(
+        "unbound immediate PersistentVolumeClaims",
+        "kubectl -n {ns} describe pvc says why its claim has no volume",
+    ),
+    _Known(
+        'violates PodSecurity "([a-z]+):',
+        "Take out what level {0} forbids (the node can raise the limit of locked memory instead "
+        "of IPC_LOCK), or let an administrator set another level on namespace {ns}",
+    ),
+    _Known(
+        "(maximum|minimum) [a-z-]+ usage per (?:Container|Pod)",
+        "Keep to the {0} that a LimitRange of namespace {ns} sets (kubectl -n {ns} describe "
+        "limitrange), have it changed, or use another namespace",
+    ),
+    _Known(
+        f"exceeded quota: {_NAME}",
+        "Ask for less, or have ResourceQuota {0} of namespace {ns} raised",
+    ),
+    _Known(
+        "untolerated taint",
+        "Add a toleration for it to the pod, or ask for nodes without it",
+    ),
+    _Known(
+        "didn't match Pod's node affinity/selector",
+        "Take the label out of nodeSelector or nodeAffinity, or have a node labelled with it",
+    ),
+)
+
+
+def telling(events: Iterable[ClusterEvent]) -> ClusterEvent | None:
+    """Return the last warning that says what failed; None without any."""
+    warnings = sorted((one for one in events if one.is_warning), key=lambda one: one.last)
+    whole = [one for one in warnings if one.reason not in _REPEATS and _says(one)]
+    last = next(reversed(whole or warnings), None)
+    if last and last.reason == "Failed":  # to pull an image, most often for want of its secret
+        return next((one for one in whole if one.reason == _PULL_SECRET), last)
+    return last
+
+
+def text_of(event: ClusterEvent) -> str:
+    """Return what an Event says, as the reason of a pod that waits."""
+    note = event.note.partition(" preemption: ")[0]  # of the scheduler, about pods to evict
+    about = f"{event.kind} {event.name}: " if event.kind == "PersistentVolumeClaim" else ""
+    return f"{event.reason}: {about}{' '.join(note.split())}"[:_MOST]
+
+
+def refusal(why: str) -> tuple[str, str]:
+    """Return why kube-rdma refused the pod's network, and what to do; "" if it did not.
+
+    The runtime and the kubelet put their own words before it.
+    """
+    sentence = why.rpartition(REFUSAL)[2] if REFUSAL in why else ""
+    problem, semicolon, remedy = sentence.rpartition("; ")
+    return (problem, remedy.rstrip(".")) if semicolon else (sentence.rstrip("."), "")
+
+
+def waits_for(why: str, namespace: str) -> Finding:
+    """Return why a pod waits, by a text `REASON: message`, with the remedy where one is known."""
+    problem, remedy = refusal(why)
+    if problem:
+        return Finding("CNI", problem, remedy=remedy, stage=Stage.AGENT)
+    reason = why.partition(":")[0]
+    stage = _STAGES.get(reason, Stage.KUBELET)
+    for known in _KNOWN:
+        if match := re.search(known.words, why):
+            fix = known.remedy.format(*match.groups(), ns=quote(namespace))
+            no = "" if known.of_rdma else "not RDMA: "
+            return Finding(reason, f"{no}{why}", remedy=fix, stage=stage)
+    return Finding(reason, why, stage=stage)
+
+
+def _says(event: ClusterEvent) -> bool:
+    return not event.note.startswith("Error: ")
