@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from kube_base.plain_text import ended
+
 MOST_FAULTS = 20
 """The number of faults of one document that are shown; the others are counted."""
 
@@ -38,7 +40,7 @@ class Refused(KubeError):
         self.where = where
         self.more = more
         place = f"{where}: " if where else ""
-        super().__init__("\n".join([f"{place}{problem}. {remedy}.", *map(str, more)]))
+        super().__init__("\n".join([f"{place}{ended(problem)} {ended(remedy)}", *map(str, more)]))
 
     @classmethod
     def all(cls, faults: Sequence[Refused]) -> Refused:

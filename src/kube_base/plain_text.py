@@ -16,3 +16,8 @@ def plain(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else " " if c in "\n\t" else "?" for c in text)
+
+
+def ended(text: str) -> str:
+    """Return a sentence with its stop, of which a question has another."""
+    return text if text.endswith((".", "!", "?", "…")) else f"{text}."

@@ -21,7 +21,7 @@ from kube_rdma.admission.documents.manifests import Manifest, PodSection
 from kube_rdma.admission.rules.completions import completions
 from kube_rdma.admission.rules.findings import findings, misplaced
 from kube_rdma.admission.rules.shares import of_pools, with_shares
-from kube_rdma.admission.views import Addition, CheckedObject, ManifestCheck
+from kube_rdma.admission.views import Addition, CheckedObject, CheckedTemplate, ManifestCheck
 from kube_rdma.attach.documents import network_definition
 from kube_rdma.attach.rules.addresses import default_routes
 from kube_rdma.claims import parameters
@@ -108,6 +108,7 @@ def text_of(value: object) -> str:
 
 
 _CONF = ("spec", "config")
+_PODS = "pods"
 _PREFIXES: Mapping[str, tuple[str, ...]] = {
     # Mellanox/network-operator@v25.7 pkg/state/state_hostdevice_network.go
     "mellanox.com": ("nvidia.com/",),
@@ -185,30 +186,27 @@ class _Checker:
 
     def _try(self, document: Document, kind: str, name: str, look: Callable[[], str]) -> None:
         """Add an object with its meaning, or with its faults."""
+        self.templates: tuple[CheckedTemplate, ...] = ()
         try:
             meaning = look()
         except Refused as refused:
             self.findings += Finding.of_refused(refused)
             meaning = "refused"
         place = f"{document.source}:{document.place(()).line}"
-        self.objects.append(CheckedObject(place, kind, name, meaning))
+        self.objects.append(CheckedObject(place, kind, name, meaning, self.templates))
 
     def of_pods(self, manifest: Manifest) -> str:
         """Add the pods of an object, to be judged when all files are read."""
-        templates = [
-            (part, pod)
-            for part in manifests.pods(manifest)
-            if (pod := self._loaded(part, manifest)) is not None
-        ]
+        every = [(part, self._loaded(part, manifest)) for part in manifests.pods(manifest)]
+        templates = [(part, pod) for part, pod in every if pod is not None]
         self.pods += templates
         self._misplaced(manifest, templates)
-        asks = [
-            f"{ask.resource}: {ask.count}"
-            for _, pod in templates
-            for container in pod.containers
-            for ask in container.asks
-        ]
-        pods = f"pods with {listed(asks)}" if asks else ("pods" if templates else "")
+        shown = tuple(_shown(part, pod) for part, pod in every)
+        if len(shown) > 1:
+            self.templates = tuple(one for one in shown if one.meaning != _PODS)
+            pods = f"{_PODS} of {listed([one.name for one in shown])}"
+        else:
+            pods = shown[0].meaning if shown else ""
         return " and ".join(filter(None, (pods, self._claims(manifest))))
 
     def of_claim(self, manifest: Manifest) -> str:
@@ -469,6 +467,20 @@ def _parts(policy: ClusterPolicy) -> Iterator[str]:
         yield f"offers {listed(offered)}"
     if any(plugin.config is None for plugin in policy.plugins):
         yield "a device plugin with a ConfigMap of yours"
+
+
+def _shown(part: PodSection, pod: admission.PodTemplate | None) -> CheckedTemplate:
+    """Return the kind of pods that a template makes, with all that they ask for."""
+    if pod is None:
+        return CheckedTemplate(f"{part.source}:{part.place(()).line}", part.name, "not readable")
+    asks = [
+        f"{ask.resource}: {ask.count}"
+        + (" (init)" if container.role is admission.ContainerRole.INIT else "")
+        for container in pod.containers
+        for ask in container.asks
+    ]
+    place = f"{part.source}:{part.place(('spec',)).line}"
+    return CheckedTemplate(place, part.name, f"{_PODS} with {listed(asks, 12)}" if asks else _PODS)
 
 
 def _readable(text: object, source: str) -> Document | None:

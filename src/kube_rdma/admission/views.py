@@ -15,6 +15,14 @@ _HEAD = ("AT", "KIND", "NAME", "WHAT IT IS")
 _NONE = "-"  # no name
 
 
+class CheckedTemplate(Frozen):
+    """One of several kinds of pods of an object, such as the workers of a job."""
+
+    place: str
+    name: str
+    meaning: str
+
+
 class CheckedObject(Frozen):
     """An object of a file; `meaning` is empty for one that kube-rdma has nothing to do with."""
 
@@ -22,6 +30,7 @@ class CheckedObject(Frozen):
     kind: str
     name: str
     meaning: str
+    templates: tuple[CheckedTemplate, ...] = ()  # where it has several
 
 
 class Addition(Frozen):
@@ -45,28 +54,28 @@ class ManifestCheck(Frozen):
 
     @property
     def warnings(self) -> tuple[Finding, ...]:
-        """Return the other findings."""
+        """Return the other findings, notes among them."""
         return tuple(one for one in self.findings if not one.is_error)
 
 
 def check_page(check: ManifestCheck) -> page.Page:
-    """Return a table of the objects, then warnings and additions; errors are printed elsewhere."""
+    """Return warnings, a table of the objects, and additions; errors are printed before it."""
     rows = tuple(
-        page.PageRow((one.place, one.kind, one.name or _NONE, one.meaning))
+        page.PageRow(
+            (one.place, one.kind, one.name or _NONE, one.meaning),
+            parts=tuple((each.place, "", each.name, each.meaning) for each in one.templates),
+        )
         for one in check.objects
         if one.meaning
     )
     others = len(check.objects) - len(rows)
     return (
         () if check.objects else (page.Line("There is no object."),),
+        *((each,) for each in page.told(check.warnings)),
         (page.PageTable(_HEAD, rows, ranked=True),) if rows else (),
         (page.Line(f"Objects that are not looked at: {others}"),) if others else (),
-        *(
-            (page.Sentence(f"Warning: {page.sentence(one)}", "  ", page.PageState.WARNING),)
-            for one in check.warnings
-        ),
         tuple(
-            page.Sentence(f"Admission adds: {one.what} ({one.where})", "  ")
+            page.Sentence(f"Admission adds {one.what} ({_line_of(one.where)})", "  ")
             for one in check.additions
         ),
     )
@@ -76,10 +85,26 @@ def check_document(check: ManifestCheck) -> dict[str, Any]:
     """Return all of a check, errors too, as JSON."""
     return {
         "objects": [
-            {"at": one.place, "kind": one.kind, "name": one.name, "meaning": one.meaning}
+            {
+                "at": one.place,
+                "kind": one.kind,
+                "name": one.name,
+                "meaning": one.meaning,
+                "templates": [
+                    {"at": each.place, "name": each.name, "meaning": each.meaning}
+                    for each in one.templates
+                ],
+            }
             for one in check.objects
         ],
-        "warnings": [page.located(one) for one in check.warnings],
+        "warnings": [
+            page.located(one) | {"severity": one.severity.value} for one in check.warnings
+        ],
         "additions": [{"where": one.where, "what": one.what} for one in check.additions],
         "errors": [page.located(one) for one in check.errors],
     }
+
+
+def _line_of(where: str) -> str:
+    """Return file and line of a place, without the column and the path."""
+    return ":".join(where.partition(": ")[0].split(":")[:2])

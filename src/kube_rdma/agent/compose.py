@@ -18,6 +18,7 @@ import structlog
 from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import Frozen, replace
 from kube_base.notices import Notices
+from kube_base.plain_text import ended
 from kube_rdma.adapters.files.device_info import FOLDER, DeviceInfoFolder
 from kube_rdma.adapters.journal.codec import BINDINGS, FUNCTIONS, POOLS, RAILS
 from kube_rdma.adapters.journal.disk import Folder
@@ -395,7 +396,7 @@ async def mode_warnings(cluster: Cluster, pod: PodState, spec: PoolSpec) -> tupl
 
     read = await whole_pod(cluster, pod.namespace, pod.name)
     findings = of_mode(read[0], spec) if read else ()
-    return tuple(f"{finding.problem}. {finding.remedy}." for finding in findings)
+    return tuple(f"{finding.problem}. {ended(finding.remedy)}" for finding in findings)
 
 
 def _binder(

@@ -10,7 +10,15 @@ import click
 
 from kube_base.frozen import Frozen
 from kube_rdma.cli import options
-from kube_rdma.cli.output import ExitCode, ProgressLine, examples, show, show_document, tell
+from kube_rdma.cli.output import (
+    ExitCode,
+    ProgressLine,
+    examples,
+    show,
+    show_document,
+    tell,
+    written,
+)
 from kube_rdma.cli.recorded import sysfs_option
 
 if TYPE_CHECKING:
@@ -70,6 +78,7 @@ def config() -> None:
     help="Output format: table for people, json for programs.",
 )
 @options.ADMISSION_SET
+@options.flag_option("--strict", help="Exit with 1 for warnings too, as CI wants it.")
 def check(
     files: tuple[str, ...],
     output: str,
@@ -79,6 +88,7 @@ def check(
     node: bool,
     node_name: str | None,
     cluster: options.ClusterOptions,
+    strict: bool,
 ) -> None:
     """Show what files mean, or their faults.
 
@@ -87,7 +97,7 @@ def check(
     DeviceClasses. All files are judged together.
 
     Exits with 1 when two pools claim a card of the node that only one can have, with 3 when
-    something is refused.
+    something is refused. Warnings change that with --strict alone.
     """
     from kube_base.errors import Refused
     from kube_rdma.admission.documents import pod_manifest as admission_settings
@@ -101,12 +111,13 @@ def check(
         if len(parts) == 1 and isinstance(parts[0], Refused):
             raise parts[0]
         if len(files) == 1 and is_configuration(parts):
-            _check_configuration(texts[0], _Place(sysfs, node, node_name, cluster), output)
+            place = _Place(sysfs, node, node_name, cluster)
+            _check_configuration(texts[0], place, output, strict=strict)
             return
         if node or sysfs:
             raise click.UsageError("--node and --sysfs are for a configuration alone.")
         settings = admission_settings.load_settings(assignments, "--admission-set")
-        _check_manifests(parts, settings, output)
+        _check_manifests(parts, settings, output, strict=strict)
     except Refused as error:
         if output != "json":
             raise
@@ -190,7 +201,9 @@ def _parts(text: _Text | Refused) -> Sequence[Document | Refused]:
         return (refused,)
 
 
-def _check_configuration(text: _Text | Refused, place: _Place, output: str) -> None:
+def _check_configuration(
+    text: _Text | Refused, place: _Place, output: str, *, strict: bool
+) -> None:
     """Show the pools of the only document, on a node too if one is meant."""
     from kube_rdma.hardware.recorded_survey import called
     from kube_rdma.lib.text.reader import read
@@ -202,29 +215,30 @@ def _check_configuration(text: _Text | Refused, place: _Place, output: str) -> N
     on_node = _on_node(configuration, place) if place.node or place.sysfs else None
     title = "On this node" if place.sysfs is None else f"On the node of {called(place.sysfs)}"
     _show(configuration, on_node, title, output)
-    if on_node and on_node.clashes:
+    if (on_node and on_node.clashes) or (strict and configuration.warnings):
         sys.exit(ExitCode.PROBLEM)
 
 
 def _check_manifests(
-    parts: Sequence[Document | Refused], settings: AdmissionSettings, output: str
+    parts: Sequence[Document | Refused], settings: AdmissionSettings, output: str, *, strict: bool
 ) -> None:
-    """Show what the objects mean; raise Refused with all that is refused."""
-    from kube_base.errors import Refused
+    """Show what the objects mean, after all that is refused; exit with what it means."""
     from kube_rdma.admission.manifest_check import check as judge
     from kube_rdma.admission.views import check_document, check_page
+    from kube_rdma.lib.page import told
+    from kube_rdma.model.finding import Severity
 
     checked = judge(parts, settings)
     if output == "json":
         show_document(check_document(checked), "json")
+    else:
         if checked.errors:
-            sys.exit(ExitCode.REFUSED)
-        return
-    show(check_page(checked))
+            click.echo(f"{written((tuple(told(checked.errors)),))}\n", err=True)
+        show(check_page(checked))
     if checked.errors:
-        raise Refused.all(
-            [Refused(one.problem, remedy=one.remedy, where=one.subject) for one in checked.errors]
-        )
+        sys.exit(ExitCode.REFUSED)
+    if strict and any(one.severity is Severity.WARNING for one in checked.warnings):
+        sys.exit(ExitCode.PROBLEM)
 
 
 def _errors(error: Refused) -> Iterator[dict[str, str]]:
@@ -248,7 +262,7 @@ def _show(configuration: Config, on_node: NodePools | None, title: str, output: 
     takes = {mode: row.takes.value for mode, row in MODES.items()}
     show(
         (
-            *specs_page(specs, takes, configuration.warnings),
+            *specs_page(specs, takes, configuration.warnings, on_node),
             *functions_page(configuration.functions),
             *(node_page(on_node, title) if on_node else ()),
         )

@@ -6,8 +6,9 @@ last what was not seen, where it matters, and one line that sums it up.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from kube_base.plain_text import ended
 from kube_rdma.lib import page
 from kube_rdma.lib.json_values import json_list, json_object
 from kube_rdma.lib.phrases import listed
@@ -15,7 +16,6 @@ from kube_rdma.model import doctor as model
 from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma.model.finding import Finding, Severity
 
-MARKS: Mapping[Severity, str] = {Severity.ERROR: "✗", Severity.WARNING: "!", Severity.ADVICE: "·"}
 _PROGRAMS = 3  # that are named; a job may have a hundred
 _NAMES = 8  # nodes and subjects that are named in a line; -o json has all of them
 _INDENT = "    "
@@ -135,7 +135,7 @@ def _root_parts(
     root: Finding, others: Sequence[str], diagnosis: model.Diagnosis
 ) -> Iterator[page.Part]:
     """Yield a root, the other subjects that have it, and the codes that follow from it."""
-    yield page.titled(MARKS[root.severity], root)
+    yield page.titled(page.MARKS[root.severity], root)
     yield from page.labelled({"Seen": root.problem, "Cause": root.cause, "Fix": root.remedy})
     yield from page.also(others)
     after = [one for one in diagnosis.findings if one.follows == root.code]
@@ -224,7 +224,7 @@ def _fleet_root_parts(root: model.FleetFinding, fleet: model.FleetDiagnosis) -> 
     """Yield a root with its nodes, the evidence of the first, and the codes that follow."""
     subjects = _some(dict.fromkeys(place.finding.subject for place in root.places))
     count = f"{len(root.nodes)} of {len(fleet.nodes)} nodes"
-    mark = MARKS[root.severity]
+    mark = page.MARKS[root.severity]
     yield page.Line(f"{mark} {root.code}  {count}  {subjects}".rstrip(), page.state_of(mark))
     first = root.places[0]
     differs = any(place.finding.problem != first.finding.problem for place in root.places)
@@ -251,7 +251,7 @@ def _dark(nodes: Sequence[model.NodeDiagnosis]) -> Iterator[page.Sentence]:
             reasons.setdefault(why.replace(node.node, "NODE"), []).append(node.node)
     for why, names in reasons.items():
         reason = why.replace("NODE", names[0]) if len(names) == 1 else why
-        text = f"? Not seen: {_some(names)}. {page.ended(reason)}"
+        text = f"? Not seen: {_some(names)}. {ended(reason)}"
         yield page.Sentence(text, _INDENT, page.PageState.UNKNOWN)
 
 

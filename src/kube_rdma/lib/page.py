@@ -17,8 +17,8 @@ from typing import TypeAlias, TypeVar
 
 from kube_base.frozen import Frozen, replace
 from kube_base.natural import natural
-from kube_base.plain_text import plain
-from kube_rdma.model.finding import Finding, NotSeen
+from kube_base.plain_text import ended, plain
+from kube_rdma.model.finding import Finding, NotSeen, Severity
 
 GAP = "  "
 NARROWEST = 12  # columns that are left of a cell that is cut
@@ -281,6 +281,9 @@ def _without(table: PageTable, place: int) -> PageTable:
 # Findings on a page, as far as the commands print them alike: doctor, status, explain, checks.
 
 
+MARKS: Mapping[Severity, str] = {Severity.ERROR: "✗", Severity.WARNING: "!", Severity.ADVICE: "·"}
+
+
 def titled(mark: str, finding: Finding) -> Line:
     """Return the first line of a Finding: its code, and what it is about."""
     return Line(f"{mark} {finding.code}  {finding.subject}".rstrip(), state_of(mark))
@@ -297,8 +300,17 @@ def labelled(texts: Mapping[str, str]) -> Iterator[Sentence]:
 def sentence(finding: Finding) -> str:
     """Return a Finding in one line: where, what and what to do."""
     place = f"{finding.subject}: " if finding.subject else ""
-    remedy = f" {finding.remedy}." if finding.remedy else ""
-    return f"{place}{finding.problem}.{remedy}"
+    remedy = f" {ended(finding.remedy)}" if finding.remedy else ""
+    return f"{place}{ended(finding.problem)}{remedy}"
+
+
+def told(findings: Iterable[Finding]) -> Iterator[Sentence]:
+    """Yield each Finding in one sentence behind its mark, the gravest first."""
+    rank = list(MARKS)
+    for one in sorted(findings, key=lambda finding: rank.index(finding.severity)):
+        mark = MARKS[one.severity]
+        note = "Note: " if one.severity is Severity.ADVICE else ""
+        yield Sentence(f"{mark} {note}{sentence(one)}", "  ", state_of(mark))
 
 
 def folded(
@@ -362,8 +374,3 @@ def not_seen(parts: Iterable[NotSeen], verb: str = "seen") -> Iterator[Sentence]
 def counted(count: int, word: str) -> str:
     """Return a number of things."""
     return f"{count} {word}" if count == 1 else f"{count} {word}s"
-
-
-def ended(text: str) -> str:
-    """Return a sentence with its stop."""
-    return text if text.endswith((".", "!", "?", "…")) else f"{text}."

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kube_base.frozen import Frozen
+from kube_base.plain_text import ended
 from kube_rdma.lib.json_values import json_list, json_object
 from kube_rdma.lib.page import Block, Line, Page, PageRow, PageState, PageTable, Part, Sentence
 from kube_rdma.model import pools as model
@@ -63,9 +64,12 @@ class NodePools(Frozen):
 
 
 def specs_page(
-    specs: Sequence[model.PoolSpec], takes: Mapping[model.Mode, str], warnings: Sequence[str] = ()
+    specs: Sequence[model.PoolSpec],
+    takes: Mapping[model.Mode, str],
+    warnings: Sequence[str] = (),
+    node: NodePools | None = None,
 ) -> Page:
-    """Return the pools as they are written, each with the cards that it means.
+    """Return what is wrong, then the pools as they are written, each with the cards it means.
 
     `specs` leave nothing unsaid; `takes` says which cards a mode takes without selectors.
     """
@@ -78,8 +82,9 @@ def specs_page(
         chosen = "; or ".join(map(_selector, spec.selectors)) or takes[spec.mode]
         rows.append(PageRow(cells, notes=(chosen, *_besides(spec))))
     return (
+        _marked("✗", node.clashes if node else (), PageState.UNHEALTHY),
+        _marked("!", (*warnings, *(node.warnings if node else ())), PageState.WARNING),
         (PageTable(_SPEC, tuple(rows), _SPEC_RIGHT),),
-        _marked("Warning", warnings, PageState.WARNING),
     )
 
 
@@ -107,8 +112,6 @@ def node_page(node: NodePools, title: str) -> Page:
         (Line(f"{title}:"),),
         (table,),
         tuple(_poolless(node.left_out)),
-        _marked("Clash", node.clashes, PageState.UNHEALTHY),
-        _marked("Warning", node.warnings, PageState.WARNING),
     )
 
 
@@ -251,7 +254,7 @@ def _poolless(left_out: Sequence[PoollessCard]) -> Iterator[Part]:
 
 
 def _marked(mark: str, sentences: Sequence[str], state: PageState) -> Block:
-    return tuple(Sentence(f"{mark}: {sentence}.", "    ", state) for sentence in sentences)
+    return tuple(Sentence(f"{mark} {ended(sentence)}", "    ", state) for sentence in sentences)
 
 
 def _selector_document(selector: model.Selector) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 from kube_base.frozen import Frozen
 from kube_base.natural import natural
+from kube_base.plain_text import ended
 from kube_rdma.lib import page
 from kube_rdma.lib.json_values import json_list, json_object
 from kube_rdma.lib.svg import BOLD, END, LETTER, MIDDLE, PictureSize, Tone, heading, picture, text
@@ -274,8 +275,8 @@ def _node_policy_rows(facts: model.ClusterFacts, marks: _Marks) -> Iterator[_Cel
 def _parts(finding: Finding, others: Sequence[str]) -> Iterator[page.Part]:
     """Yield its code and object, the sentence, the next step, and of what else it is true."""
     yield page.titled(_mark(finding), finding)
-    yield page.Sentence(f"    {page.ended(finding.problem)}", "    ")
-    yield page.Sentence(f"    → {page.ended(finding.remedy)}", "      ")
+    yield page.Sentence(f"    {ended(finding.problem)}", "    ")
+    yield page.Sentence(f"    → {ended(finding.remedy)}", "      ")
     yield from page.also(others)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from shlex import quote
 
 from kube_base.frozen import asdict
+from kube_base.plain_text import ended
 from kube_rdma.lib import page
 from kube_rdma.model.resources import AllowedNetwork, CardClass, NamedResource, ResourceListing
 
@@ -132,7 +133,7 @@ def _kept(listed: ResourceListing) -> page.Block:
 
 def _headline(resource: NamedResource) -> str:
     """Return the title of the lines below it, with the meaning of a share."""
-    means = f" A share is {page.ended(resource.meaning)}" if resource.meaning else ""
+    means = f" A share is {ended(resource.meaning)}" if resource.meaning else ""
     return f"For {resource.name}.{means}"
 
 

@@ -125,7 +125,7 @@ def _unhealthy():
 # Each takes the columns of the terminal, which `verify` alone needs: it counts lines.
 PAGES = {
     "config-check": lambda _: (
-        *specs_page((SHARED, FULL), TAKES, ("mind the gap",)),
+        *specs_page((SHARED, FULL), TAKES, ("mind the gap",), NODE),
         *node_page(NODE, "On this node"),
     ),
     "config-check-manifests": lambda _: _manifests(),

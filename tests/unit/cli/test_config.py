@@ -149,7 +149,7 @@ def test_a_range_beyond_the_functions_of_a_node_is_a_warning(check, tree):
     result = check(RANGED % "vendors: [15b3]", "--sysfs", tree("lab-node"))
     assert result.exit_code == 0
     said = " ".join(result.output.split())
-    assert "Warning: ens4f0#4-9 of rdma/vf (" in said
+    assert "! ens4f0#4-9 of rdma/vf (" in said
     assert "function 4 is asked for, and ens4f0 has 4 (0-3), of 7 at most." in said
 
 
@@ -235,9 +235,10 @@ def test_two_pools_for_one_card_are_a_problem_when_one_owns_it(check, tree):
     result = check(TWICE % "exclusive", "--sysfs", there)
     assert result.exit_code == 1
     said = " ".join(result.output.split())
-    assert said.count("Clash: ") == 1
-    assert "Clash: mlx5_0 belongs to rdma/a (" in said
-    assert said.endswith("; likewise mlx5_1, mlx5_2, mlx5_3, mlx5_4, mlx5_5, mlx5_6, mlx5_7.")
+    assert said.count("✗ ") == 1
+    assert "✗ mlx5_0 belongs to rdma/a (" in said
+    clash = said.partition(" POOL ")[0]
+    assert clash.endswith("; likewise mlx5_1, mlx5_2, mlx5_3, mlx5_4, mlx5_5, mlx5_6, mlx5_7.")
 
 
 def test_json_of_a_good_file(check, tree):

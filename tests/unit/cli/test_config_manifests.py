@@ -81,9 +81,9 @@ def check(tmp_path):
 
 def faults(result):
     """Each fault with its place from the file's name on, after its folder."""
-    assert isinstance(result.exception, Refused), result.output
-    error = result.exception
-    return [(one.where.rpartition("/0.yaml:")[2], one.problem) for one in (error, *error.more)]
+    assert result.exit_code == 3, result.output
+    errors = json.loads(result.output)["errors"]
+    return [(one["where"].rpartition("/0.yaml:")[2], one["problem"]) for one in errors]
 
 
 def test_every_example_is_fit_to_be_applied():
@@ -101,7 +101,7 @@ def test_every_example_is_fit_to_be_applied():
 @pytest.mark.parametrize("storage", [CLAIM, VOLUME])
 def test_what_several_objects_say_together_is_judged(check, storage):
     """The mode is the selector's, the driver that of the claim's volume or class."""
-    (fault,) = faults(check(JOB % (PAIR, "exclusive", 2) + storage))
+    (fault,) = faults(check(JOB % (PAIR, "exclusive", 2) + storage, output="json"))
     assert fault[0] == f"18:13: {WORKER}.spec.volumes[0]"
     assert "vePFS" in fault[1]
     assert check(JOB % (PAIR, "shared", 2) + storage).exit_code == 0
@@ -157,7 +157,7 @@ data:
 
 def test_a_configuration_inside_of_a_config_map_is_read_as_the_agent_reads_it(check):
     assert "offers rdma/hca" in check(MAP % ("hca", "")).output
-    ((where, problem),) = faults(check(MAP % ("hcaa", "")))
+    ((where, problem),) = faults(check(MAP % ("hcaa", ""), output="json"))
     assert where == '9:16: data."config.json":1:10: mode'
     assert problem.startswith('"hcaa" is not a value')
 
@@ -185,7 +185,7 @@ def test_files_without_any_object_say_so(check):
 
 def test_what_admission_would_add_is_shown(check):
     text = POD.replace("privileged: true", "runAsUser: 0") % 2
-    assert "Admission adds: IPC_LOCK for container a" in check(text).output
+    assert "Admission adds IPC_LOCK for container a" in check(text).output
     (added,) = json.loads(check(text, output="json").output)["additions"]
     assert added["where"].endswith(
         "0.yaml:8:69: spec.containers[0].securityContext.capabilities.add"
@@ -290,7 +290,7 @@ mode: hcaa
 
 
 def test_each_fault_of_all_documents_has_its_line(check):
-    places = [where.split(": ")[0] for where, _ in faults(check(BAD))]
+    places = [where.split(": ")[0] for where, _ in faults(check(BAD, output="json"))]
     assert places == ["3:20", "8:68", "13:16", "18:26", "20:7"]
     result = check(BAD, output="json")
     shown = json.loads(result.output)
@@ -372,7 +372,8 @@ def test_a_file_that_is_not_there_hides_no_other(check, tmp_path):
     (tmp_path / "a.yaml").write_text(POD % 1)
     result = CliRunner().invoke(config, ["check", str(tmp_path / "a.yaml"), "gone.yaml"])
     assert "pods with rdma/fast: 1" in result.output
-    assert result.exception.where == "gone.yaml"
+    assert result.exit_code == 3
+    assert result.stderr.startswith("✗ gone.yaml: ")
 
 
 def test_what_kubectl_takes_is_a_warning_in_manifests(check):
@@ -384,7 +385,7 @@ def test_what_kubectl_takes_is_a_warning_in_manifests(check):
     alias = POD.replace("name: a\n", "name: &n a\n").replace("{name: a,", "{name: *n,") % 1
     ((_, problem),) = warnings(check(alias, output="json"))
     assert "an alias is read" in problem
-    ((_, problem),) = faults(check(f"{POD % 1}---\nmode: &m hca\nmode: *m\n"))[:1]
+    ((_, problem),) = faults(check(f"{POD % 1}---\nmode: &m hca\nmode: *m\n", output="json"))[:1]
     assert "an alias is read" in problem
 
 
@@ -435,7 +436,7 @@ def test_what_an_object_of_the_files_names_is_a_share(check, kind):
     """Without any list of prefixes: the pod alone is nobody's business."""
     pool = POOLS[kind]
     assert check(MGPU.removeprefix("---\n")).exit_code == 0
-    problems = [problem for _, problem in faults(check(pool + MGPU))]
+    problems = [problem for _, problem in faults(check(pool + MGPU, output="json"))]
     assert problems == [
         "RDMA (intel.com/a) and mGPU (vke.volcengine.com/mgpu-core) cannot be used together"
     ]
@@ -501,7 +502,7 @@ def test_claims_are_judged_wherever_they_stand(check, version):
         "device class",
     ]
     problem = '"fast" is not a whole number'
-    assert faults(check(CLAIMS % (version, "fast", "fast"))) == [
+    assert faults(check(CLAIMS % (version, "fast", "fast"), output="json")) == [
         ("11:87: spec.spec.devices.config[0].opaque.parameters.mtu", problem),
         ("23:87: spec.workers[0].claim.config[0].opaque.parameters.mtu", problem),
     ]
@@ -510,7 +511,7 @@ def test_claims_are_judged_wherever_they_stand(check, version):
 def test_parameters_alone_are_judged(check):
     text = "apiVersion: kube-rdma.io/v1alpha1\nkind: ClaimParameters\nmtu: %s\n"
     assert "to be written below opaque.parameters" in " ".join(check(text % 9000).output.split())
-    assert faults(check(text % -1)) == [("3:6: mtu", "-1 is too small")]
+    assert faults(check(text % -1, output="json")) == [("3:6: mtu", "-1 is too small")]
 
 
 def test_an_annotation_at_a_deployment_is_told(check):
@@ -555,3 +556,55 @@ def test_a_resource_without_a_prefix_is_told(check):
     ((place, problem),) = warnings(check(text, output="json"))
     assert place.startswith("5:50: metadata.annotations")
     assert problem == "fast has no prefix, so no container can ask for it"
+
+
+def test_what_is_wrong_comes_before_the_table(check):
+    """Refusals on stderr, then warnings; with --strict, warnings are a problem for CI."""
+    text = BAD.partition("---")[0] + "---\n" + POD.replace("networks:", "network:") % 2
+    result = check(text)
+    assert result.stderr.startswith("✗ ")
+    assert "0.yaml:3:20: spec.containers: 7 is not a list. " in " ".join(result.stderr.split())
+    assert result.stdout.startswith("! ")
+    assert result.stdout.index("Did you mean") < result.stdout.index("WHAT IT IS")
+    assert not re.search(r"[?!]\.", result.output)
+
+
+def test_ci_can_stop_at_warnings(check, tmp_path):
+    file = tmp_path / "pod.yaml"
+    file.write_text(POD.replace("networks:", "network:") % 2)
+    assert CliRunner().invoke(config, ["check", str(file)]).exit_code == 0
+    assert CliRunner().invoke(config, ["check", str(file), "--strict"]).exit_code == 1
+    file.write_text(POD % 2)
+    assert CliRunner().invoke(config, ["check", str(file), "--strict"]).exit_code == 0
+
+
+GROUPS = """\
+apiVersion: kubeflow.org/v2beta1
+kind: MPIJob
+metadata: {name: ring}
+spec:
+  mpiReplicaSpecs:
+    Launcher: {template: {spec: {containers: [{name: a}]}}}
+    Worker:
+      template:
+        spec:
+          hostNetwork: "true"
+          containers: [{name: a}]
+    Master:
+      template: {spec: {containers: [{name: a, resources: {limits: {rdma/fast: 1}}}]}}
+  tasks:
+  - {name: eval, template: {spec: {containers: [{name: a, resources: {limits: {rdma/fast: 3}}}]}}}
+"""
+
+
+def test_each_kind_of_pods_of_an_object_has_its_row(check):
+    result = check(GROUPS)
+    assert "✗" not in result.output
+    assert "Write true or false, without quotes." in " ".join(result.stdout.split())
+    (shown,) = json.loads(check(GROUPS, output="json").output)["objects"]
+    assert shown["meaning"] == "pods of Launcher, Worker, Master and 1 more"
+    assert [(one["name"], one["meaning"]) for one in shown["templates"]] == [
+        ("Worker", "not readable"),
+        ("Master", "pods with rdma/fast: 1"),
+        ("eval", "pods with rdma/fast: 3"),
+    ]

@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.errors import Refused
+from kube_base.plain_text import ended
 from kube_rdma.lib import page
 from kube_rdma.model.finding import Finding, NotSeen
 
@@ -20,6 +22,12 @@ def test_a_title_has_no_blank_behind_it():
 def test_a_sentence_leaves_out_what_is_missing():
     assert page.sentence(FULL) == "node/node-1: It is not ready. See its log."
     assert page.sentence(Finding("", "two pools overlap")) == "two pools overlap."
+    asked = Finding("", "nobody offers it", remedy="Did you mean rdma/nic?")
+    assert page.sentence(asked) == "nobody offers it. Did you mean rdma/nic?"
+    assert (
+        str(Refused("no such", remedy="Did you mean a?", where="f"))
+        == "f: no such. Did you mean a?"
+    )
     assert page.located(FULL) == {
         "where": "node/node-1",
         "problem": "It is not ready",
@@ -50,7 +58,7 @@ def test_what_was_not_seen_has_its_reason_with_one_stop():
 
 @pytest.mark.parametrize(("text", "whole"), [("a", "a."), ("a.", "a."), ("a…", "a…"), ("a?", "a?")])
 def test_a_sentence_has_one_stop(text, whole):
-    assert page.ended(text) == whole
+    assert ended(text) == whole
 
 
 def test_one_thing_is_singular():

@@ -62,6 +62,8 @@ FULL = pools.PoolSpec(
 )
 
 WISHES = """\
+! mind the gap.
+
 POOL         MODE      SHARES  ATTACH  PREFER
 rdma/a       hca    1000/pool  none    -
   └ what hca takes
@@ -73,9 +75,7 @@ intel.com/b  sriov     1/card  auto    least-loaded
   └ containers get the PCIDEVICE variables of the SR-IOV network device plugin
   └ containers get further facts about every card and 0000:81:00.1
   └ containers also get /dev/vhost-net and /dev/net/tun
-  └ the kubelet does not get the NUMA node of a share
-
-Warning: mind the gap."""
+  └ the kubelet does not get the NUMA node of a share"""
 
 
 def test_the_wishes_word_for_word():
@@ -154,15 +154,13 @@ In no pool:
     └ it is small
   four
     └ rdma/a: it is small
-    └ rdma/b: it is green
-
-Clash: one belongs to both.
-
-Warning: two is counted twice."""
+    └ rdma/b: it is green"""
 
 
 def test_the_node_word_for_word():
     assert page_text(node_page(NODE, "On this node"), 100) == ON_NODE
+    first = page_text(specs_page([SHARED], TAKES, ["mind the gap"], NODE), 100).split("\n\n")[:2]
+    assert first == ["✗ one belongs to both.", "! mind the gap.\n! two is counted twice."]
 
 
 def test_every_line_keeps_the_width_of_a_small_terminal():

@@ -24,6 +24,7 @@ import msgspec
 from kube_base.errors import Broken, KubeError, Refused, Unavailable
 from kube_base.foreign_json import Undecodable, decoded
 from kube_base.frozen import Frozen
+from kube_base.plain_text import ended
 from kube_rdma.model.attach import cni
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding import ContainerId, PodName
@@ -378,7 +379,7 @@ def failure(error: KubeError | None, version: str, verb: cni.Verb | None = None)
     elif isinstance(error, Refused):
         code = PLACES.get(error.where, cni.Code.CONFIGURATION)
         message = f"{error.where}: {error.problem}" if error.where else error.problem
-        details = "\n".join([f"{error.remedy}.", *map(str, error.more)])
+        details = "\n".join([ended(error.remedy), *map(str, error.more)])
     else:
         code = next(code for kind, code in CODES if isinstance(error, kind))
         message, details = str(error), ""

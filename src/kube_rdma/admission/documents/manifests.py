@@ -83,6 +83,10 @@ pkg/controller/v1beta1/inferenceservice/components/predictor.go."""
 _BASES = re.compile(r"Runtime(?:Config)?$")  # kinds whose pods others complete
 
 
+_AROUND = frozenset(("spec", "template", "podTemplate", "jobTemplate", "podSpec", "extraPodSpec"))
+"""Fields around a pod that say nothing of which one it is."""
+
+
 class PodParts(Frozen):
     """The places of a pod's parts in an object."""
 
@@ -115,6 +119,17 @@ class PodSection(Document):
     def whole(self) -> bool:
         """Decide whether all of the pod stands here."""
         return self.parts.whole
+
+    @property
+    def name(self) -> str:
+        """Return how the object calls these pods, such as Worker; empty where it has no others."""
+        steps = [step for step in self.parts.alone or self.parts.spec if step not in _AROUND]
+        if steps and isinstance(steps[-1], int):
+            at = (self.parts.alone or self.parts.spec).index(steps[-1]) + 1
+            entry = section(self.object, (self.parts.alone or self.parts.spec)[:at]).value
+            name = _text(entry, "name") if isinstance(entry, dict) else ""
+            return name or f"{steps[-2]}[{steps[-1]}]"
+        return str(steps[-1]) if steps else ""
 
     def where(self, path: Path, *, key: bool = False) -> str:
         """Return file, line and column of a field, as in the whole text."""

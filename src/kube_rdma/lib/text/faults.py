@@ -197,7 +197,7 @@ _TEMPLATES: Mapping[str, Sentences] = {  # templates of sentences, by the type o
     "dict_type": _NO_OBJECT,
     "model_type": _NO_OBJECT,
     "int_type": ("{value} is not a whole number", "Write digits, without quotes"),
-    "bool_type": ("{value} is neither true nor false", "Allowed: true, false"),
+    "bool_type": ("{value} is neither true nor false", "Write true or false, without quotes"),
     "greater_than_equal": ("{value} is too small", "Write {ge} or more"),
     "less_than_equal": ("{value} is too large", "Write {le} or less"),
     "too_long": ("it has more than {max_length} entries", "Keep {max_length} or fewer"),
