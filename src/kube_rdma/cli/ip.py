@@ -151,9 +151,9 @@ def migrate(opener: Opener | None, dry_run: bool, cluster: ClusterOptions, outpu
 @ip.command(epilog=out.examples("kube-rdma ip translate cidrpools.yaml > ippools.yaml"))
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 def translate(files: tuple[str, ...]) -> None:
-    """Print IPPools for CIDRPools of nv-ipam.
+    """Print IPPools for CIDRPools and IPPools of nv-ipam.
 
-    FILE is JSON or YAML with CIDRPools; - is stdin. Other documents are left out. What an IPPool
+    FILE is JSON or YAML with these; - is stdin. Other documents are left out. What an IPPool
     cannot say stands in a note on stderr. It reads no cluster and writes nothing.
     """
     from kube_base.errors import Refused
@@ -167,12 +167,12 @@ def translate(files: tuple[str, ...]) -> None:
         raise Refused.all(unread)
     documents = [part for part in parts if not isinstance(part, Refused)]
     read = [manifest for document in documents for manifest in objects.manifests(document)]
-    pools = [
-        ip_pool.translate_cidr_pool(one.document) for one in read if one.is_a(*ip_pool.CIDR_POOL)
-    ]
+    readers = [(ip_pool.TRANSLATED.get((one.group, one.kind)), one.document) for one in read]
+    pools = [translate(document) for translate, document in readers if translate]
     if not pools:
-        remedy = "Name files that kubectl get cidrpools -A -o yaml wrote, or the manifests"
-        raise Refused("there is no CIDRPool in what was read", remedy=remedy)
+        kinds = "cidrpools.nv-ipam.nvidia.com,ippools.nv-ipam.nvidia.com"
+        remedy = f"Name files that kubectl get {kinds} -A -o yaml wrote, or the manifests"
+        raise Refused("there is no CIDRPool or IPPool of nv-ipam in what was read", remedy=remedy)
     for entry in pools:
         for note in entry.notes:
             out.tell(f"{entry.pool.name}: {note}.")

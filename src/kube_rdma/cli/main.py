@@ -19,7 +19,6 @@ import click
 from click.exceptions import NoSuchCommand
 
 from kube_base.errors import KubeError
-from kube_base.plain_text import plain
 from kube_rdma import __version__
 from kube_rdma.cli import output as out
 
@@ -171,7 +170,7 @@ def main() -> None:
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
     except (KubeError, OSError) as error:
-        click.echo(f"kube-rdma: {plain(out.sentence(error))}", err=True)
+        click.echo(f"kube-rdma: {out.lines(error)}", err=True)
         if not isinstance(error, KubeError):
             _leave_stdout()
         sys.exit(out.exit_code(error))

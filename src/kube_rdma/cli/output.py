@@ -363,6 +363,15 @@ def error_document(error: KubeError | OSError) -> dict[str, object]:
     return {"error": made}
 
 
+def lines(error: KubeError | OSError) -> str:
+    """Return an error as a person reads it, a line for each fault."""
+    each: Sequence[KubeError | OSError] = (error,)
+    if isinstance(error, Refused):
+        every = (error, *error.more)
+        each = [Refused(one.problem, remedy=one.remedy, where=one.where) for one in every]
+    return "\n".join(plain(sentence(one)) for one in each)
+
+
 def sentence(error: KubeError | OSError) -> str:
     """Return an error as a person reads it; of the system's errors the file and its reason."""
     if isinstance(error, KubeError):

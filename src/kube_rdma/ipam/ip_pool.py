@@ -3,14 +3,14 @@
 The same check serves a file, admission and the controller: each gives a Document and gets the
 IPPool value, or a Refused with every fault of it. Whether anything is left to give is arithmetic
 and stays with ipam/rules/subpools.subpools; what a change does to pods with ipam/rules/pools. A
-CIDRPool of nv-ipam is read too, and becomes the IPPool that means the same.
+CIDRPool or an IPPool of nv-ipam is read too, and becomes the IPPool that means the same.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator
@@ -29,7 +29,7 @@ MOST_AT_ONCE = 1024  # addresses that a node acquires at once
 LONGEST_REST = 86_400  # seconds
 MOST_RANGES, MOST_EXCLUDES, MOST_NAMESPACES = 64, 4096, 1024
 MOST_EXCLUDED = 1024  # addresses that perNodeExclusions of a CIDRPool come to in all slices
-CIDR_POOL = ("nv-ipam.nvidia.com", "CIDRPool")  # API group and kind
+NV_IPAM = "nv-ipam.nvidia.com"
 
 _NODE = words.TextForm(
     "[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?",
@@ -506,18 +506,31 @@ class CidrRoute(GoTyped):
     dst: words.Cidr
 
 
-class CidrPoolSpec(GoTyped):
+class NvPoolSpec(GoTyped):
+    """The fields that both kinds of nv-ipam have."""
+
+    exclusions: Many[ExcludedRange] = ()
+    per_node_exclusions: Many[IndexRange] = ()
+    node_selector: Any = None
+    default_gateway: bool = False
+    routes: Many[CidrRoute] = ()
+
+
+class CidrPoolSpec(NvPoolSpec):
     """The fields of a CIDRPool."""
 
     cidr: words.Cidr
     gateway_index: int | None = Field(None, ge=0)
     per_node_network_prefix: int = Field(ge=1, le=128)
-    exclusions: Many[ExcludedRange] = ()
-    per_node_exclusions: Many[IndexRange] = ()
     static_allocations: Many[StaticAllocation] = ()
-    node_selector: Any = None
-    default_gateway: bool = False
-    routes: Many[CidrRoute] = ()
+
+
+class NvIpPoolSpec(NvPoolSpec):
+    """The fields of an IPPool of nv-ipam, whose nodes have blocks of one subnet."""
+
+    subnet: words.Cidr
+    gateway: words.IpAddress | None = None
+    per_node_block_size: int = Field(ge=1)
 
 
 class CidrPoolMetadata(GoTyped):
@@ -528,14 +541,25 @@ class CidrPoolMetadata(GoTyped):
     name: words.Label
 
 
-class CidrPoolObject(GoTyped):
-    """A CIDRPool as nv-ipam reads it."""
+class NvPoolObject(GoTyped):
+    """A pool as nv-ipam reads it; its kind is known before."""
 
     api_version: Literal["nv-ipam.nvidia.com/v1alpha1"]
-    kind: Literal["CIDRPool"]
+    kind: str
     metadata: CidrPoolMetadata
-    spec: CidrPoolSpec
     status: Any = None
+
+
+class CidrPoolObject(NvPoolObject):
+    """A CIDRPool."""
+
+    spec: CidrPoolSpec
+
+
+class NvIpPoolObject(NvPoolObject):
+    """An IPPool of nv-ipam."""
+
+    spec: NvIpPoolSpec
 
 
 class TranslatedPool(Frozen):
@@ -547,20 +571,53 @@ class TranslatedPool(Frozen):
 
 def translate_cidr_pool(document: Document) -> TranslatedPool:
     """Return the IPPool that means the same; raise Refused with all faults of the CIDRPool."""
-    manifest = validate(CidrPoolObject, document)
-    spec = manifest.spec
+    spec = validate(CidrPoolObject, document).spec
+    ranges: Value = [{"subnet": str(spec.cidr), "perNode": _per_node(spec)}]
+    notes = tuple(_notes(spec))
+    excludes = list(_excludes(spec, document))
+    return TranslatedPool(_made(document, spec, spec.cidr, ranges, excludes), notes)
+
+
+def translate_nv_ip_pool(document: Document) -> TranslatedPool:
+    """Return the IPPool that means the same as one of nv-ipam; raise Refused with its faults."""
+    spec = validate(NvIpPoolObject, document).spec
+    whole: dict[str, Value] = {"subnet": str(spec.subnet)}
+    if spec.gateway:
+        whole["gateway"] = str(spec.gateway)
+    notes = ["perNodeBlockSize is not translated: a node takes as many addresses as its pods need"]
+    if spec.per_node_exclusions:
+        notes.append("perNodeExclusions are not translated: no node has a block of its own")
+    if spec.node_selector:
+        notes.append(_NO_SELECTOR)
+    excludes: list[Value] = [f"{one.start_ip}-{one.end_ip}" for one in spec.exclusions]
+    return TranslatedPool(_made(document, spec, spec.subnet, [whole], excludes), tuple(notes))
+
+
+TRANSLATED: Mapping[tuple[str, str], Callable[[Document], TranslatedPool]] = {
+    (NV_IPAM, "CIDRPool"): translate_cidr_pool,
+    (NV_IPAM, "IPPool"): translate_nv_ip_pool,
+}
+"""By API group and kind."""
+
+
+def _made(
+    document: Document, spec: NvPoolSpec, subnet: ipam.Subnet, ranges: Value, excludes: Value
+) -> ipam.IPPool:
+    value = document.value
+    assert isinstance(value, dict)
+    metadata = value["metadata"]
+    assert isinstance(metadata, dict)
     made: Value = {
         "apiVersion": "kube-rdma.io/v1alpha1",
         "kind": "IPPool",
-        "metadata": {"name": manifest.metadata.name},
+        "metadata": {"name": metadata["name"]},
         "spec": {
-            "ranges": [{"subnet": str(spec.cidr), "perNode": _per_node(spec)}],
-            "excludes": list(_excludes(spec, document)),
-            "routes": [{"dst": dst} for dst in _routes(spec)],
+            "ranges": ranges,
+            "excludes": excludes,
+            "routes": [{"dst": dst} for dst in _routes(spec, subnet)],
         },
     }
-    source = f"{document.where(())} as an IPPool"
-    return TranslatedPool(load(of_value(made, source)), tuple(_notes(spec)))
+    return load(of_value(made, f"{document.where(())} as an IPPool"))
 
 
 def _per_node(spec: CidrPoolSpec) -> dict[str, Value]:
@@ -602,17 +659,20 @@ def _excludes(spec: CidrPoolSpec, document: Document) -> Iterator[str]:
                 yield f"{node_slice[places.start_index]}-{node_slice[last]}"
 
 
-def _routes(spec: CidrPoolSpec) -> Iterator[str]:
+def _routes(spec: NvPoolSpec, subnet: ipam.Subnet) -> Iterator[str]:
     if spec.default_gateway:
-        yield "0.0.0.0/0" if spec.cidr.version == 4 else "::/0"
+        yield "0.0.0.0/0" if subnet.version == 4 else "::/0"
     yield from (str(route.dst) for route in spec.routes)
+
+
+_NO_SELECTOR = (
+    "nodeSelector is not translated: nodes whose pods name the pool take addresses of it, and no "
+    "others"
+)
 
 
 def _notes(spec: CidrPoolSpec) -> Iterator[str]:
     if spec.node_selector:
-        yield (
-            "nodeSelector is not translated: nodes whose pods name the pool take slices of it, "
-            "and no others"
-        )
+        yield _NO_SELECTOR
     if spec.gateway_index == 0 and _index(spec) is None:
         yield "gatewayIndex 0 names no router here, as in nv-ipam: it is the subnet's own address"

@@ -7,12 +7,29 @@ the kernel's RDMA core (include/rdma/ib_verbs.h) and the InfiniBand specificatio
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Self
 
 from kube_base.frozen import Frozen
 
 _PCI = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+
+# A network driver and the module that makes RDMA devices on it (drivers/infiniband/hw).
+RDMA_MODULES: Mapping[str, str] = MappingProxyType(
+    {
+        "mlx5_core": "mlx5_ib",
+        "mlx4_core": "mlx4_ib",
+        "bnxt_en": "bnxt_re",
+        "ice": "irdma",
+        "ionic": "ionic_rdma",
+        "qede": "qedr",
+        "cxgb4": "iw_cxgb4",
+        "hns3": "hns_roce_hw_v2",
+        "mana": "mana_ib",
+    }
+)
 
 
 class PciAddress(str):

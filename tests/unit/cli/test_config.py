@@ -327,3 +327,13 @@ def test_a_default_route_of_a_network_or_pool_is_told(plugin, to, is_told):
     places = ["0.yaml:4:16: spec.config", "0.yaml:10:68: spec.routes"]
     assert [one.subject for one in told] == (places if is_told else [])
     assert all("default-route" in one.remedy for one in told)
+
+
+def test_a_field_that_belongs_inside_of_another_is_not_to_be_removed(check):
+    """To remove rootDevices would give the pool all cards (case 30)."""
+    text = '{"resourceList": [{"resourceName": "a", "rootDevices": ["0000:03:00.0"]}]}'
+    said = str(check(text).exception)
+    assert "rootDevices: there is no such field. Write it inside of selectors." in said
+    deep = """{"resourceList": [{"resourceName": "a", "selectors": {"pfNames": ["ens2f0"],
+        "resourcePrefix": "intel.com"}}]}"""
+    assert "Write it one level higher, beside selectors." in str(check(deep).exception)

@@ -239,6 +239,16 @@ items:
   kind: CIDRPool
   metadata: {name: rail-1}
   spec: {cidr: "fd00::/48", perNodeNetworkPrefix: 120, nodeSelector: {nodeSelectorTerms: []}}
+- apiVersion: nv-ipam.nvidia.com/v1alpha1
+  kind: IPPool
+  metadata: {name: shared}
+  spec:
+    subnet: 10.1.0.0/16
+    perNodeBlockSize: 100
+    gateway: 10.1.0.1
+    exclusions: [{startIP: 10.1.0.10, endIP: 10.1.0.20}]
+    perNodeExclusions: [{startIndex: 5, endIndex: 10}]
+    defaultGateway: true
 ---
 apiVersion: v1
 kind: Pod
@@ -256,17 +266,22 @@ def test_pools_are_printed_as_kubectl_applies_them(tmp_path):
     """Each is a pool that kube-rdma reads; other documents are left out, notes are on stderr."""
     result = translate(tmp_path, POOLS)
     assert result.exit_code == 0, result.output
-    first, second = yaml.safe_load_all(result.stdout)
+    first, second, third = yaml.safe_load_all(result.stdout)
     pools = [ip_pool.load(of_value(one, "pool")) for one in (first, second)]
     assert [(pool.name, pool.ranges[0].per_node) for pool in pools] == [
         ("rail-0", PerNode(31, 0)),
         ("rail-1", PerNode(120)),
     ]
     assert "rail-1: nodeSelector is not translated" in result.stderr
+    assert third["spec"]["ranges"] == [{"subnet": "10.1.0.0/16", "gateway": "10.1.0.1"}]
+    assert third["spec"]["excludes"] == ["10.1.0.10-10.1.0.20"]
+    assert third["spec"]["routes"] == [{"dst": "0.0.0.0/0"}]
+    for field in ("perNodeBlockSize", "perNodeExclusions"):
+        assert f"shared: {field}" in result.stderr
 
 
 def test_a_file_without_cidr_pools_is_refused(tmp_path):
     """With the command that writes them."""
     result = translate(tmp_path, "kind: Pod\napiVersion: v1\n")
     assert isinstance(result.exception, Refused)
-    assert "there is no CIDRPool in what was read" in str(result.exception)
+    assert "there is no CIDRPool or IPPool of nv-ipam in what was read" in str(result.exception)

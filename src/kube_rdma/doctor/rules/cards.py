@@ -19,6 +19,7 @@ from kube_rdma.doctor.rules.errors import lost_packets, rising, unlike_others
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model.card import Function
 from kube_rdma.model.device import (
+    RDMA_MODULES,
     Device,
     Gpu,
     LinkLayer,
@@ -36,20 +37,6 @@ from kube_rdma.pools.rules import discovery, node_health
 from kube_rdma.pools.rules.rails import physical
 from kube_rdma.pools.rules.selection import moves, why_not
 
-# A network driver and the module that makes RDMA devices on it (drivers/infiniband/hw).
-RDMA_MODULES: Mapping[str, str] = MappingProxyType(
-    {
-        "mlx5_core": "mlx5_ib",
-        "mlx4_core": "mlx4_ib",
-        "bnxt_en": "bnxt_re",
-        "ice": "irdma",
-        "ionic": "ionic_rdma",
-        "qede": "qedr",
-        "cxgb4": "iw_cxgb4",
-        "hns3": "hns_roce_hw_v2",
-        "mana": "mana_ib",
-    }
-)
 _GPU_VENDOR = 0x10DE  # NVIDIA, whose drivers need a module or DMA-BUF for GPUDirect
 PEER_MODULES = frozenset({"nvidia_peermem", "nv_peer_mem"})
 

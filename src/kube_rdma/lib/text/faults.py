@@ -27,6 +27,7 @@ Dialect = TypeVar("Dialect", bound=BaseModel)
 Sentences = tuple[str, str]  # what is wrong, what to do about it
 
 _SLIPS = "slips"
+_REMOVE = "Remove it"
 
 
 class Slip(Frozen):
@@ -102,6 +103,8 @@ def _faults(
         return  # every entry is wrong, and pydantic counts the right ones
     key = error["type"] == "extra_forbidden"
     problem, remedy = _sentences(error, _model_at(model, path[:-1]))
+    if key and remedy.startswith(_REMOVE):
+        remedy = _place_of(model, path) or remedy
     where = document.where(path, key=key)
     yield document.place(path, key=key), Refused(problem, remedy=remedy, where=where)
 
@@ -121,9 +124,28 @@ def _model_at(model: type[BaseModel], path: Path) -> type[BaseModel]:
     """Return the model of the object at `path` in a document of `model`."""
     for part in path:
         field = _fields(model).get(str(part))
-        kinds = _types(field.annotation) if field else ()
-        model = next((one for one in kinds if isclass(one) and issubclass(one, BaseModel)), model)
+        model = next(_models(field), model) if field else model
     return model
+
+
+def _place_of(model: type[BaseModel], path: Path) -> str:
+    """Return where a field is known that has no meaning here: in an object here, or around it."""
+    name, holder = str(path[-1]), path[:-1]
+    for field, info in _fields(_model_at(model, holder)).items():
+        if any(name in _fields(kind) for kind in _models(info)):
+            return f"Write it inside of {field}"
+    while holder and isinstance(holder[-1], int):
+        holder = holder[:-1]
+    if holder and name in _fields(_model_at(model, holder[:-1])):
+        return f"Write it one level higher, beside {holder[-1]}"
+    return ""
+
+
+def _models(field: FieldInfo) -> Iterator[type[BaseModel]]:
+    """Yield the objects that a field may have."""
+    for kind in _types(field.annotation):
+        if isclass(kind) and issubclass(kind, BaseModel):
+            yield kind
 
 
 def _types(annotation: Any) -> Iterator[Any]:
@@ -157,7 +179,7 @@ def _sentences(error: ErrorDetails, model: type[BaseModel]) -> Sentences:
         return "the field is missing", f"Add {_entry(model, str(error['loc'][-1]))}"
     if kind == "extra_forbidden":
         fields = list(_fields(model))
-        remedy = _meant(str(error["loc"][-1]), fields) or f"Remove it; known: {', '.join(fields)}"
+        remedy = _meant(str(error["loc"][-1]), fields) or f"{_REMOVE}; known: {', '.join(fields)}"
         return "there is no such field", remedy
     value = shown(given)
     if kind in ("literal_error", "enum"):

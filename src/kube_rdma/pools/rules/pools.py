@@ -14,6 +14,7 @@ from kube_base.errors import Refused
 from kube_base.frozen import Frozen, replace
 from kube_rdma.model import pools as model
 from kube_rdma.model.card import Card, CardId
+from kube_rdma.model.device import RDMA_MODULES
 from kube_rdma.model.survey import Survey
 from kube_rdma.pools.rules.modes import MODES, terms
 from kube_rdma.pools.rules.selection import Functions, why_not
@@ -164,7 +165,16 @@ def faults(specs: Sequence[model.PoolSpec]) -> tuple[Refused, ...]:
 
 def warnings(specs: Sequence[model.PoolSpec]) -> tuple[str, ...]:
     """Return sentences about specs that are possible and probably not meant."""
-    return tuple(
+    of_modules = {module: driver for driver, module in RDMA_MODULES.items()}
+    idle = tuple(
+        f"{selector.source or spec.source}: no card has the driver {name}, which is the module of "
+        f"its RDMA devices. Did you mean {of_modules[name]}?"
+        for spec in specs
+        for selector in spec.selectors
+        if selector.drivers and all(name in of_modules for name in selector.drivers)
+        for name in selector.drivers
+    )
+    return idle + tuple(
         f"{first.resource} ({first.source}) and {second.resource} ({second.source}) both have "
         f"{what}, so its shares are counted twice"
         for first, second in combinations(specs, 2)

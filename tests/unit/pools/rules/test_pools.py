@@ -388,3 +388,14 @@ def test_each_resource_is_wished_once_by_the_highest_priority_of_those_that_sele
         told = [s for s in wishes.overlaps if f"resource {name} " in s]
         assert len(told) >= len(shared) - 1
         assert bool(told) or len(shared) == 1
+
+
+@pytest.mark.parametrize(
+    ("drivers", "meant"),
+    [(("mlx5_ib",), "mlx5_core"), (("bnxt_re",), "bnxt_en"), (("mlx5_core", "mlx5_ib"), "")],
+)
+def test_the_module_of_rdma_devices_is_no_driver_of_a_card(drivers, meant):
+    """Such a pool never has a card; beside the driver the module does no harm."""
+    said = warnings([replace(HCA, selectors=(Selector(drivers=drivers),))])
+    assert bool(said) == bool(meant)
+    assert all(sentence.endswith(f"Did you mean {meant}?") for sentence in said)
