@@ -574,7 +574,7 @@ def translate_cidr_pool(document: Document) -> TranslatedPool:
     spec = validate(CidrPoolObject, document).spec
     ranges: Value = [{"subnet": str(spec.cidr), "perNode": _per_node(spec)}]
     notes = tuple(_notes(spec))
-    excludes = list(_excludes(spec, document))
+    excludes: list[Value] = [*_excludes(spec, document)]
     return TranslatedPool(_made(document, spec, spec.cidr, ranges, excludes), notes)
 
 
