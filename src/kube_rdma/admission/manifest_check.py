@@ -18,16 +18,19 @@ from kube_base.frozen import Frozen, replace
 from kube_rdma.admission.documents import manifests
 from kube_rdma.admission.documents import pod_manifest as pod_api
 from kube_rdma.admission.documents.manifests import Manifest, PodSection
+from kube_rdma.admission.rules.claims import ClaimSelector, drivers_of, foreign_selectors
 from kube_rdma.admission.rules.completions import completions
 from kube_rdma.admission.rules.findings import findings, misplaced
-from kube_rdma.admission.rules.shares import of_pools, with_shares
+from kube_rdma.admission.rules.shares import of_pools, uncounted, with_shares
 from kube_rdma.admission.views import Addition, CheckedObject, CheckedTemplate, ManifestCheck
 from kube_rdma.attach.documents import network_definition
 from kube_rdma.attach.rules.addresses import default_routes
 from kube_rdma.claims import parameters
+from kube_rdma.claims.templates import CARD_CLASS, SHARED_CLASS
 from kube_rdma.install.rules.presets import PRESETS
 from kube_rdma.ipam import ip_pool
 from kube_rdma.ipam.rules.pools import overlaps
+from kube_rdma.ipam.rules.subpools import subpools
 from kube_rdma.lib.phrases import listed
 from kube_rdma.lib.text.document import Document, ManifestDocument, Path, of_json, section
 from kube_rdma.lib.text.faults import no_fields
@@ -35,6 +38,7 @@ from kube_rdma.lib.text.reader import read
 from kube_rdma.model import admission
 from kube_rdma.model.attach import kinds
 from kube_rdma.model.attach.attachment import Network
+from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.ipam import IPPool, PoolName
 from kube_rdma.model.operator import ClusterPolicy
@@ -121,6 +125,7 @@ _CLAIMS = {
     "DeviceClass": "device class",
 }
 _OPERATOR = PRESETS["nvidia-operator"]["namespace"]["name"]
+_OFED_2020 = "ofed-driver"  # the image as 0.1.0 names it; mofed and doca-driver came after it
 _NO_NAMESPACE = (
     "the policy names no namespace: with the definition of 0.1.0 it is in one that no operator sees"
 )
@@ -139,11 +144,16 @@ class _Checker:
         self.findings: list[Finding] = []
         self.pools: list[admission.OfferedPool] = []
         self.definitions: list[network_definition.NetworkDefinition] = []
+        self.placeless: list[str] = []  # networks without a namespace of their own
         self.ip_pools: list[IPPool] = []
         self.brought: list[PoolName] = []  # pools that networks bring along
         self.resources: list[str] = []  # that policies and networks name
         self.handlers: list[tuple[str, str]] = []
         self.storage = WrittenStorage()
+        self.homeless: list[tuple[str, bool]] = []  # policies without a namespace; some of 0.1.0
+        self.namespaced = False  # the definition of policies is here, and has namespaces
+        self.selectors: list[ClaimSelector] = []
+        self.classes: dict[str, list[str]] = {}  # expressions of DeviceClasses, by name
 
     def add(self, part: Document | Refused) -> None:
         """Look at one document of a file, or note what makes it unreadable."""
@@ -177,6 +187,7 @@ class _Checker:
             claims=tuple(self.storage.bound()),
             resources=tuple(self.resources),
             handlers=tuple(self.handlers),
+            placeless=tuple(self.placeless),
         )
 
     def warn(self, where: str, sentences: Iterable[str], remedy: str = "") -> None:
@@ -217,6 +228,13 @@ class _Checker:
         """Return what the claims of an object are; "" where none has parameters for kube-rdma."""
         places = parameters.places(manifest.document, manifest.group, manifest.kind)
         claims = [parameters.judged(manifest.document, place) for place in places]
+        for place in places:
+            for named, expression, path in parameters.selectors(manifest.document, place):
+                where = manifest.document.where(path)
+                one = ClaimSelector(expression, where, named or manifest.name)
+                self.selectors.append(one)
+                if manifest.kind == "DeviceClass":
+                    self.classes.setdefault(manifest.name, []).append(expression)
         if not any(claim.configs for claim in claims):
             return ""
         return f"{_CLAIMS.get(manifest.kind, 'claims')} with parameters of kube-rdma"
@@ -289,10 +307,13 @@ class _Checker:
             definition = network_definition.load(
                 space, manifest.name, text.encode(), str(resource) if resource else None
             )
+            if definition.ipam.pool:
+                subpools(definition.ipam.pool)  # an ADD refuses one without any free address
         except Refused as refused:
             raise _inside(document, _CONF, refused) from None
         self._as_json(document, text, definition.network)
         self.definitions.append(definition)
+        self.placeless += [] if manifest.namespace else [definition.network.name]
         if definition.ipam.pool:
             self.brought.append(definition.ipam.pool.name)
         where = document.where(_CONF)
@@ -351,12 +372,20 @@ class _Checker:
         for note in policy.notes:
             self.warn(spec.where(note.path, key=True), (note.sentence,), note.remedy)
         if not manifest.namespace:
+            image = section(spec, ("ofedDriver", "image")).value
             where = manifest.document.where(("metadata",), key=True)
-            self.warn(where, (_NO_NAMESPACE,), _NAMESPACE)
+            self.homeless.append((where, image == _OFED_2020))
         self.resources += (name for plugin in policy.plugins for name in plugin.resources)
         if policy.is_empty:
             return "nothing that kube-rdma deploys"
         return " and ".join(_parts(policy))
+
+    def of_definition(self, manifest: Manifest) -> str:
+        """Note whether policies have namespaces, which they have by the definition of 0.1.0."""
+        scope = section(manifest.document, ("spec", "scope")).value
+        if manifest.name == "nicclusterpolicies.mellanox.com":
+            self.namespaced = scope == "Namespaced"
+        return ""
 
     def of_node_policies(self, manifest: Manifest) -> str:
         """Warn of a kind that NVIDIA's operator alone acts on."""
@@ -369,6 +398,16 @@ class _Checker:
         """Add a claim, volume or class."""
         self.storage.add(manifest)
         return "storage"
+
+    def of_quota(self, manifest: Manifest) -> str:
+        """Warn of keys that count nothing."""
+        path = ("spec", "hard")
+        for key in fields_of(section(manifest.document, path).value):
+            if meant := uncounted(key):
+                problem = f"{key} limits nothing, for a quota counts a device by its requests alone"
+                where = manifest.document.where((*path, key), key=True)
+                self.warn(where, (problem,), f"Write {meant}")
+        return "quota"
 
     def of_runtime_class(self, manifest: Manifest) -> str:
         """Add the handler of a runtime class."""
@@ -393,6 +432,8 @@ _LOOKS: Mapping[tuple[str, str], Callable[[_Checker, Manifest], str]] = {
         }.items()
         for kind in kinds
     },
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): _Checker.of_definition,
+    ("", "ResourceQuota"): _Checker.of_quota,
     ("", "ConfigMap"): _Checker.of_config_map,
     ("", "PersistentVolumeClaim"): _Checker.of_storage,
     ("", "PersistentVolume"): _Checker.of_storage,
@@ -412,6 +453,12 @@ def check(
     for part in parts:
         checker.add(part)
     checker.warn("", overlaps(checker.ip_pools))
+    for where, is_old in checker.homeless:
+        if is_old or checker.namespaced:
+            checker.warn(where, (_NO_NAMESPACE,), _NAMESPACE)
+    classes = {name: drivers_of(of) for name, of in checker.classes.items()}
+    ours = dict.fromkeys((CARD_CLASS, SHARED_CLASS), frozenset((DRIVER,)))
+    checker.findings += foreign_selectors(checker.selectors, ours | classes)
     facts = checker.facts()
     completing = with_shares(settings, of_pools(facts))
     additions: list[Addition] = []

@@ -375,6 +375,26 @@ def _request(name: str, fields: Mapping[str, Value]) -> WrittenRequest:
     return WrittenRequest(name, None if every else number, named)
 
 
+def selectors(document: Document, place: Path) -> Iterator[tuple[str, str, Path]]:
+    """Yield class, CEL expression and path of each selector; the class itself has no class."""
+    yield from _selectors(section(document, place).value, place, "")
+
+
+def _selectors(value: Value, path: Path, device_class: str) -> Iterator[tuple[str, str, Path]]:
+    fields = _fields(value)
+    named = fields.get("deviceClassName")
+    device_class = named if isinstance(named, str) else device_class
+    for number, entry in enumerate(_list(fields.get("selectors"))):
+        expression = _fields(_fields(entry).get("cel")).get("expression")
+        if isinstance(expression, str):
+            yield device_class, expression, (*path, "selectors", number, "cel", "expression")
+    for field in ("requests", "firstAvailable"):
+        for number, entry in enumerate(_list(fields.get(field))):
+            yield from _selectors(entry, (*path, field, number), "")
+    if "exactly" in fields:
+        yield from _selectors(fields["exactly"], (*path, "exactly"), "")
+
+
 def _search(value: Value, path: Path) -> Iterator[Path]:
     """Yield the paths of objects whose `config` has entries `opaque`, in the order of the text."""
     if isinstance(value, list):

@@ -266,8 +266,9 @@ class KubeRdmaIpam(GoTyped):
 
 _NAME_BYTES = 5
 _CLUSTER_WIDE = (
-    "host-local gave addresses that were unique on one node only; now they are unique in the "
-    "cluster, so the subnet has to be large enough for the pods of all nodes"
+    "host-local counts addresses on each node for itself, so where its own binary gives them, pods "
+    "of two nodes get the same ones; kube-rdma gives them from one pool for the cluster. Write "
+    "kube-rdma-ipam with an IPPool that is large enough for the pods of all nodes"
 )
 
 

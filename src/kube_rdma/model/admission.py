@@ -53,6 +53,7 @@ class ContainerTemplate(Frozen):
     own_user: bool = False  # not root for sure: a capability that is added has no effect
     privileged: bool = False  # it has every capability
     mounts: tuple[tuple[str, str], ...] = ()  # names of volumes with their places
+    claims: tuple[str, ...] = ()  # of the pod's claims, those that it names
 
 
 class VolumeTemplate(Frozen):
@@ -65,6 +66,16 @@ class VolumeTemplate(Frozen):
     driver: str = ""  # of CSI or FlexVolume
     storage_class: str = ""  # of a claim that is made for the pod
     host_path: str = ""
+
+
+class PodClaim(Frozen):
+    """A claim in a pod's list, by one of two names; `old` is the form until Kubernetes 1.30."""
+
+    name: str
+    path: FieldPath
+    claim: str = ""
+    template: str = ""
+    old: bool = False  # both names stand below `source`
 
 
 class NodeDemand(Frozen):
@@ -90,6 +101,7 @@ class PodTemplate(NamespacedName):
     faults: tuple[Finding, ...] = ()  # that kube-rdma cannot read in an annotation
     whole: bool = True  # nothing is added before it is made, as to parts of one in other kinds
     runtime_class: str = ""  # empty for the usual
+    claims: tuple[PodClaim, ...] = ()
 
 
 class AnnotationAbove(Frozen):
@@ -135,6 +147,7 @@ class AdmissionFacts(Frozen):
     claims: tuple[ClaimFacts, ...] = ()
     resources: tuple[str, ...] = ()  # that policies and networks name besides those of `pools`
     handlers: tuple[tuple[str, str], ...] = ()  # of runtime classes, by name
+    placeless: tuple[str, ...] = ()  # networks of files that name no namespace
 
 
 class Completes(StrEnum):

@@ -192,21 +192,42 @@ def test_what_admission_would_add_is_shown(check):
     )
 
 
-@pytest.mark.parametrize("namespace", ["", ", namespace: mlnx-network-operator"])
-def test_a_policy_that_no_operator_would_see_is_told(check, namespace):
-    """Most that are published name no namespace: theirs is a definition for the whole cluster."""
+DEFINITION = """\
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: nicclusterpolicies.mellanox.com}
+spec: {scope: %s}
+"""
+
+
+@pytest.mark.parametrize(
+    ("namespace", "image", "definition", "told"),
+    [
+        ("", "ofed-driver", "", True),  # as 0.1.0 calls it
+        (", namespace: mlnx-network-operator", "ofed-driver", "", False),
+        ("", "doca-driver", "", False),
+        ("", "doca-driver", DEFINITION % "Cluster", False),
+        ("", "doca-driver", DEFINITION % "Namespaced", True),
+    ],
+)
+def test_a_policy_that_no_operator_would_see_is_told(check, namespace, image, definition, told):
+    """Only where its file is of 0.1.0 or its definition is there and has namespaces."""
     text = f"""\
 apiVersion: mellanox.com/v1alpha1
 kind: NicClusterPolicy
 metadata: {{name: a{namespace}}}
-spec: {{devicePlugin: {{image: a, repository: b, version: c, config: '{{"mode": "hca"}}'}}}}
-"""
+spec: {{ofedDriver: {{image: {image}, repository: b, version: c}}}}
+{definition}"""
     result = check(text, output="json")
-    warnings = json.loads(result.output)["warnings"]
+    warnings = [
+        one
+        for one in json.loads(result.output)["warnings"]
+        if one["where"].endswith("/0.yaml:3:1: metadata")
+    ]
     assert result.exit_code == 0
-    assert len(warnings) == (not namespace)
+    assert len(warnings) == told
     for warning in warnings:
-        assert warning["where"].endswith("/0.yaml:3:1: metadata")
         assert (
             "with the definition of 0.1.0 it is in one that no operator sees" in warning["problem"]
         )
@@ -608,3 +629,83 @@ def test_each_kind_of_pods_of_an_object_has_its_row(check):
         ("Master", "pods with rdma/fast: 1"),
         ("eval", "pods with rdma/fast: 3"),
     ]
+
+
+CASES = Path(__file__).parents[2] / "data" / "cases"
+
+
+def said(check, *names):
+    """Each warning and refusal about files of a case: the line, the problem, the remedy."""
+    files = [str(CASES / name) for name in names]
+    result = CliRunner().invoke(config, ["check", *files, "-o", "json"])
+    shown = json.loads(result.output)
+    found = [(one, "!") for one in shown["warnings"]] + [(one, "✗") for one in shown["errors"]]
+    return [
+        f"{mark} {Path(one['where'].split(': ')[0]).name} {one['problem']}. {one['remedy']}"
+        for one, mark in found
+    ]
+
+
+def test_resources_and_annotations_in_fields_of_an_operator_are_judged(check):
+    """Case 25: a service of Dynamo, whose devices stand in `custom`."""
+    every = said(check, "25-resources-outside-containers/graph.yaml")
+    assert len(every) == 3
+    assert every[0].startswith("! graph.yaml:13:40 ")
+    assert '"net-rail-number-0" is not the name of an interface' in every[0]
+    assert every[1].startswith("✗ graph.yaml:10:46 ")
+    assert "requests 2 of rdma/ib with a limit of 4" in every[1]
+    assert every[2].startswith("✗ graph.yaml:20:67 ")
+
+
+def test_a_pattern_of_pods_is_no_pod(check):
+    """Case 34; the quota in the same file counts nothing."""
+    (quota,) = said(check, "34-kyverno-pattern/policy.yaml")
+    assert quota.startswith("! policy.yaml:35:15 ")
+    assert quota.endswith("Write requests.rdma/hca")
+
+
+QUOTA = """\
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: team}
+spec: {hard: {%s: "8"}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("rdma/hca", "requests.rdma/hca"),  # case 36
+        ("limits.nvidia.com/gpu", "requests.nvidia.com/gpu"),
+        ("requests.rdma/hca", ""),
+        ("limits.memory", ""),
+        ("count/deployments.apps", ""),
+        ("gold.storageclass.storage.k8s.io/requests.storage", ""),
+        ("rdma.deviceclass.resource.k8s.io/devices", ""),
+    ],
+)
+def test_a_key_of_a_quota_that_counts_nothing_is_told(check, key, meant):
+    said = json.loads(check(QUOTA % key, output="json").output)["warnings"]
+    assert [one["remedy"] for one in said] == ([f"Write {meant}"] if meant else [])
+    assert all(one["where"].endswith(f'0.yaml:4:15: spec.hard."{key}"') for one in said)
+
+
+def test_a_network_without_any_address_is_refused_as_its_pool_is(check):
+    """Case 11: each ADD would be."""
+    text = NET.partition("---")[0] % "fast"
+    ipam = '{"type": "whereabouts", "range": "10.10.0.0/30", "exclude": ["10.10.0.0/29"]}'
+    text = re.sub(r'"ipam": .*}}', f'"ipam": {ipam}}}', text)
+    ((where, problem),) = faults(check(text, output="json"))
+    assert where.startswith("7:11: spec.config")
+    assert problem.startswith("nothing is left to give")
+    assert check(text.replace("/29", "/31")).exit_code == 0
+
+
+def test_a_list_of_networks_that_multus_does_not_read_is_told(check):
+    """kube-rdma reads it, as a comma behind the last field is no fault in YAML."""
+    pod = POD.replace('"fast, fast@net7"', """'[{"name": "fast",}]'""") % 1
+    ((place, problem),) = warnings(check(pod, output="json"))
+    assert place.startswith("5:46: metadata.annotations")
+    assert problem.startswith("this is not JSON")
+    assert "comma" in problem
+    assert not warnings(check(pod.replace(",}", "}"), output="json"))

@@ -184,7 +184,7 @@ def test_a_share_too_few_would_be_seen(manifests, name, tmp_path):
     )
     code, output = checked(manifests, path)
     assert code == ExitCode.REFUSED
-    assert "networks need" in output
+    assert "shares of rdma/nic" in output
 
 
 @pytest.mark.parametrize("folder", ["nics", "rdma-ib", "efa"])

@@ -80,10 +80,15 @@ _TO_PODS = frozenset((("serving.kserve.io", "InferenceService"),))
 """Kinds whose own annotations their controller writes to pods: kserve/kserve@v0.15
 pkg/controller/v1beta1/inferenceservice/components/predictor.go."""
 
+_OF_PATTERNS = ("kyverno.io", "gatekeeper.sh", "registration.k8s.io", "apiextensions.k8s.io")
+"""Groups whose objects have patterns and schemas of pods (``"<=8"``), and no pods."""
+
 _BASES = re.compile(r"Runtime(?:Config)?$")  # kinds whose pods others complete
 
 
-_AROUND = frozenset(("spec", "template", "podTemplate", "jobTemplate", "podSpec", "extraPodSpec"))
+_AROUND = frozenset(
+    ("spec", "template", "podTemplate", "jobTemplate", "podSpec", "extraPodSpec", "mainContainer")
+)
 """Fields around a pod that say nothing of which one it is."""
 
 
@@ -95,6 +100,7 @@ class PodParts(Frozen):
     whole: bool
     alone: Path = ()  # of its only container, where no list has it
     resources: str = "resources"  # how the container alone calls them
+    custom: Path = ()  # of resources elsewhere, whose devices stand in fields `custom`
 
     def place_of(self, path: Path) -> Path:
         """Return the path in the object of a field of the pod."""
@@ -104,6 +110,8 @@ class PodParts(Frozen):
         if not self.alone or inside[:2] != ("containers", 0):
             return (*self.spec, *inside) if path else self.alone or self.spec
         field = inside[2:]
+        if field[:1] == ("resources",) and self.custom:
+            return (*self.custom, *field[1:2], *(("custom",) if field[1:] else ()), *field[2:])
         if field[:1] == ("resources",):
             field = (self.resources, *field[1:])
         return (*self.alone, *field)
@@ -123,13 +131,15 @@ class PodSection(Document):
     @property
     def name(self) -> str:
         """Return how the object calls these pods, such as Worker; empty where it has no others."""
-        steps = [step for step in self.parts.alone or self.parts.spec if step not in _AROUND]
-        if steps and isinstance(steps[-1], int):
-            at = (self.parts.alone or self.parts.spec).index(steps[-1]) + 1
-            entry = section(self.object, (self.parts.alone or self.parts.spec)[:at]).value
-            name = _text(entry, "name") if isinstance(entry, dict) else ""
-            return name or f"{steps[-2]}[{steps[-1]}]"
-        return str(steps[-1]) if steps else ""
+        path = self.parts.alone or self.parts.spec
+        places = [place for place, step in enumerate(path) if step not in _AROUND]
+        last = places[-1] if places else 0
+        step = path[last] if places else ""
+        if isinstance(step, str):
+            return step
+        entry = section(self.object, path[: last + 1]).value
+        name = _text(entry, "name") if isinstance(entry, dict) else ""
+        return name or f"{path[last - 1]}[{step}]"
 
     def where(self, path: Path, *, key: bool = False) -> str:
         """Return file, line and column of a field, as in the whole text."""
@@ -144,6 +154,8 @@ def pods(manifest: Manifest) -> Iterator[PodSection]:
     """Yield the pods of an object; raise Refused where it has to have one and has none."""
     document = manifest.document
     base = _OWN.get((manifest.group, manifest.kind))
+    if base is None and manifest.group.endswith(_OF_PATTERNS):
+        return
     if base is None:
         for parts in _Search(manifest).of(document.value, ()):
             yield _section(document, parts)
@@ -221,6 +233,11 @@ class _Search:
 
     def _alone(self, value: Mapping[str, Value], path: Path) -> Iterator[PodParts]:
         """Yield the pod of a container without a list of containers around it."""
+        if _asks_devices(_devices(value.get("resources"))):
+            spec = (*path, "extraPodSpec")
+            main, amounts = (*spec, "mainContainer"), (*path, "resources")
+            metadata = self._metadata({}, spec)
+            yield PodParts(metadata, spec, False, main, "resources", amounts)
         around = path
         while around and isinstance(around[-1], int):
             around = around[:-1]
@@ -236,8 +253,9 @@ class _Search:
         if isinstance(spec.get("annotations"), dict):
             return path
         for near in (path, path[:-1]):
-            if near and isinstance(section(self._document, (*near, "metadata")).value, dict):
-                return (*near, "metadata")
+            for field in ("metadata", "extraPodMetadata") if near else ():
+                if isinstance(section(self._document, (*near, field)).value, dict):
+                    return (*near, field)
         return ("metadata",) if self._to_pods else path
 
 
@@ -245,14 +263,17 @@ def _section(document: Document, parts: PodParts) -> PodSection:
     """Return the pod of these parts, put together as one."""
     metadata = section(document, parts.metadata).value
     spec = section(document, parts.spec).value
-    assert isinstance(spec, dict)
+    spec = spec if isinstance(spec, dict) else {}
     if parts.metadata == parts.spec:
         metadata = {"annotations": spec.get("annotations")}
     if parts.alone:
         container = section(document, parts.alone).value
-        assert isinstance(container, dict)
+        container = container if isinstance(container, dict) else {}
         called = next(part for part in reversed(parts.alone) if isinstance(part, str))
-        fields = {"name": called, **container, "resources": container[parts.resources]}
+        amounts = container.get(parts.resources)
+        if parts.custom:
+            amounts = _devices(section(document, parts.custom).value)
+        fields = {"name": called, **container, "resources": amounts}
         spec = {**spec, "containers": [fields], "initContainers": None}
     value: Value = {"metadata": metadata, "spec": spec}
     return PodSection(document.source, value, document.values, document.keys, document, parts)
@@ -266,6 +287,19 @@ def _is_spec(value: Mapping[str, Value]) -> bool:
         and bool(containers)
         and all(isinstance(one, dict) and _OF_CONTAINERS & one.keys() for one in containers)
     )
+
+
+def _devices(resources: Value) -> Value:
+    """Return the amounts of devices as a container has them, of a service of Dynamo.
+
+    See ai-dynamo/dynamo deploy/cloud/operator api/dynamo/common, ResourceItem.Custom.
+    """
+    amounts = resources if isinstance(resources, dict) else {}
+    return {
+        field: fields.get("custom")
+        for field in ("limits", "requests")
+        if isinstance(fields := amounts.get(field), dict)
+    }
 
 
 def _asks_devices(resources: Value) -> bool:

@@ -17,7 +17,7 @@ from kube_base.errors import Refused
 from kube_base.frozen import replace
 from kube_rdma.admission.documents.manifests import PodSection
 from kube_rdma.attach.documents import networks, pod_networks
-from kube_rdma.lib.text.document import Document, shown
+from kube_rdma.lib.text.document import Document, of_json, shown
 from kube_rdma.lib.text.faults import Slip, near, slips, validate
 from kube_rdma.lib.text.typed import Many, Typed
 from kube_rdma.model import admission
@@ -62,6 +62,12 @@ def counted(quantity: object) -> int:
     return int(whole) * _MULTIPLES[unit]
 
 
+class ContainerClaim(PartialObject):
+    """A claim of the pod that a container uses."""
+
+    name: str = ""
+
+
 class Resources(PartialObject):
     """Limits and requests, of which names with a prefix are read: the node's own resources have
     none.
@@ -69,6 +75,7 @@ class Resources(PartialObject):
 
     limits: dict[str, Any] = Field(default_factory=dict)
     requests: dict[str, Any] = Field(default_factory=dict)
+    claims: Many[ContainerClaim] = ()
 
     @model_validator(mode="after")
     def _counts(self) -> Resources:
@@ -208,6 +215,20 @@ class Affinity(PartialObject):
     node_affinity: NodeAffinity = NodeAffinity.model_construct()
 
 
+class ClaimNames(PartialObject):
+    """The two names of which an entry of resourceClaims has one."""
+
+    resource_claim_name: str = ""
+    resource_claim_template_name: str = ""
+
+
+class PodClaimFields(ClaimNames):
+    """An entry of resourceClaims; `source` was around the names until Kubernetes 1.30."""
+
+    name: str = ""
+    source: ClaimNames | None = None
+
+
 class PodSpecFields(PartialObject):
     """The spec of a pod."""
 
@@ -218,6 +239,7 @@ class PodSpecFields(PartialObject):
     affinity: Affinity = Affinity.model_construct()
     host_network: bool = False
     runtime_class_name: str = ""
+    resource_claims: Many[PodClaimFields] = ()
     security_context: SecurityContext = SecurityContext.model_construct()
 
 
@@ -269,7 +291,18 @@ def load(document: Document, namespace: str = "", name: str = "") -> admission.P
         faults=tuple(faults),
         whole=not isinstance(document, PodSection) or document.whole,
         runtime_class=spec.runtime_class_name,
+        claims=tuple(_claim(entry, number) for number, entry in enumerate(spec.resource_claims)),
     )
+
+
+def _claim(entry: PodClaimFields, number: int) -> admission.PodClaim:
+    old = entry.source is not None and not (
+        entry.resource_claim_name or entry.resource_claim_template_name
+    )
+    names: ClaimNames = entry.source if entry.source and old else entry
+    path = ("spec", "resourceClaims", number)
+    claim, template = names.resource_claim_name, names.resource_claim_template_name
+    return admission.PodClaim(entry.name, path, claim, template, old)
 
 
 def _containers(spec: PodSpecFields) -> Iterator[admission.ContainerTemplate]:
@@ -300,6 +333,7 @@ def _container(
         dropped=own.capabilities.drop,
         own_user=bool(user) or bool(non_root),
         privileged=own.privileged,
+        claims=tuple(one.name for one in container.resources.claims),
         mounts=tuple((mount.name, mount.mount_path) for mount in container.volume_mounts),
     )
 
@@ -337,10 +371,25 @@ def _networks(
         faults += _faults(networks.ANNOTATION, refused)
         return ()
     path = ("metadata", "annotations", networks.ANNOTATION)
+    faults += _no_json(annotations.get(networks.ANNOTATION, ""), path)
     faults += (
         Finding.of("annotation", path, warning, "", Severity.WARNING) for warning in loaded.warnings
     )
     return loaded.asks
+
+
+def _no_json(text: str, path: FieldPath) -> Iterator[Finding]:
+    """Yield a warning of a list that kube-rdma reads and Multus does not.
+
+    Multus takes every text with one of these signs for JSON: multus-cni@v4.2 pkg/k8sclient,
+    parsePodNetworkAnnotation.
+    """
+    if any(sign in text for sign in '[{"'):
+        try:
+            of_json(text.encode(), networks.ANNOTATION)
+        except Refused as refused:
+            remedy = "Write it as JSON, as Multus reads nothing else"
+            yield Finding.of("annotation", path, refused.problem, remedy, Severity.WARNING)
 
 
 def _blocks(

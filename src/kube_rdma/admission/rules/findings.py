@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from kube_rdma.admission.rules import near_misses, networks
 from kube_rdma.admission.rules import shares as share_rules
+from kube_rdma.admission.rules.claims import pod_claims
 from kube_rdma.admission.rules.completions import completions, wrong_words
 from kube_rdma.admission.rules.shares import PodReview
 from kube_rdma.attach.rules import requests as pod_requests
@@ -270,6 +271,7 @@ OF_ANY_POD: tuple[Rule, ...] = (
     networks.network_shares,
     networks_on_host,
     sandboxed,
+    pod_claims,
     near_misses.unknown_resource,
     near_misses.unknown_network,
     near_misses.unread_annotation,

@@ -2,7 +2,8 @@
 
 Beside findings, which judges what is known. Kubernetes takes such a pod and leaves it pending, a
 network of that name is refused on the node, and nobody reads such an annotation at all. Names that
-differ in their number alone are siblings (``rail-0``, ``rail-1``), and no typing error.
+differ in their number alone are siblings (``rail-0``, ``rail-1``), and no typing error, but where
+a whole row of them is known and lacks this one.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from difflib import SequenceMatcher, get_close_matches
 
+from kube_base.natural import natural
 from kube_rdma.admission.rules.networks import BLOCKS, NETWORKS
 from kube_rdma.admission.rules.shares import PodReview, matches, offered
 from kube_rdma.attach.rules.requests import (
@@ -24,6 +26,8 @@ from kube_rdma.model.finding import Finding, Severity
 _LIKE = 0.8  # of names; "hca_shared_device_a" is 0.97 of "…devices_a", "efa" 0.33 of "eni"
 _NUMBER = re.compile(r"^(.*?)[-_.]*([0-9]+|(?<=[-_.])[a-z])$")
 _KEYS = (ANNOTATION, POD_NETWORKS, POD_NETWORKS_DEFINITION, DEFAULT_NETWORK)
+_UNSAID = "default"  # also of pods of files that name no namespace
+_ROW = 3  # names that differ in their number alone and make a row
 _MOST = 20  # resources or annotations of a pod that are compared
 
 
@@ -38,18 +42,23 @@ def unknown_resource(review: PodReview) -> Iterator[Finding]:
         if ask.resource not in names and not matches(ask.resource, others)
     }
     for ask in list(asks.values())[:_MOST]:
-        if meant := near(ask.resource, [one for one in names if are_alike(ask.resource, one)]):
+        row = siblings(ask.resource, names)
+        meant = near(ask.resource, [one for one in names if are_alike(ask.resource, one)])
+        if meant or row:
             yield Finding.of(
                 "unknown-resource",
                 ask.path,
                 f"no pool, policy or network that is known here names {ask.resource}",
-                f"Did you mean {meant}?",
+                f"Did you mean {meant}?" if meant else f"Write one of {row[0]} to {row[-1]}",
                 Severity.WARNING,
             )
 
 
 def unknown_network(review: PodReview) -> Iterator[Finding]:
-    """Warn of a network that is not among those known, near to one of its namespace."""
+    """Warn of a network that is not among those known, near to one, or one of a known row.
+
+    One of the same name in another namespace is near too, as a name alone is of the pod's own.
+    """
     names = {network.name for network in review.facts.networks}
     for path, asks in ((NETWORKS, review.pod.networks), (BLOCKS, review.pod.blocks or ())):
         for ask in asks[:_MOST]:
@@ -58,15 +67,24 @@ def unknown_network(review: PodReview) -> Iterator[Finding]:
             if ask.by_pod_networks and ask.network == review.settings.block:
                 continue  # built in
             space = f"{ask.namespace}/"
-            beside = [name.removeprefix(space) for name in names if name.startswith(space)]
-            if meant := near(ask.network, sorted(beside)):
-                yield Finding.of(
-                    "unknown-network",
-                    path,
-                    f"{ask.source}: no network {ask.namespace}/{ask.network} is known here",
-                    f"Did you mean {meant}?",
-                    Severity.WARNING,
-                )
+            beside = sorted(name.removeprefix(space) for name in names if name.startswith(space))
+            known = names.difference(review.facts.placeless)
+            away = sorted(one for one in known if one.endswith(f"/{ask.network}"))
+            if meant := near(ask.network, beside):
+                remedy = f"Did you mean {meant}?"
+            elif away and not ask.by_pod_networks and ask.namespace != _UNSAID:
+                remedy = f"Write {away[0]}, or create {ask.network} in namespace {ask.namespace}"
+            elif row := siblings(ask.network, beside):
+                remedy = f"Write one of {row[0]} to {row[-1]}"
+            else:
+                continue
+            yield Finding.of(
+                "unknown-network",
+                path,
+                f"{ask.source}: no network {ask.namespace}/{ask.network} is known here",
+                remedy,
+                Severity.WARNING,
+            )
 
 
 def misspelt(keys: Collection[str]) -> Iterator[tuple[str, str]]:
@@ -100,6 +118,16 @@ def near(name: str, names: Sequence[str]) -> str | None:
         if stem != other_stem or number == other_number:
             return one
     return None
+
+
+def siblings(name: str, names: Collection[str]) -> list[str]:
+    """Return the names that differ from this one in their number alone, if they are a row of it.
+
+    Who writes down three of a row writes down all, so that rail-9 beside rail-0 to rail-7 is none.
+    """
+    stem, number = _numbered(name)
+    row = sorted((one for one in names if number and _numbered(one)[0] == stem), key=natural)
+    return row if len(row) >= _ROW and name not in row else []
 
 
 def are_alike(first: str, second: str) -> bool:

@@ -71,11 +71,13 @@ def network_shares(review: PodReview) -> Iterator[Finding]:
         tied = [ask.network for ask, network in asks if network and network.resource == resource]
         shares = held_shares(review.pod, resource)
         if len(tied) > shares:
+            others = dict.fromkeys(ask.resource for _, ask in review.shares)
+            few = f"ask for {shares}" if shares else f"ask for {listed([*others]) or 'none'}"
+            needs = "needs a share" if len(tied) == 1 else f"need {len(tied)} shares"
             yield Finding.of(
                 "network-shares",
                 NETWORKS,
-                f"{listed(tied)} of the pod's networks need {len(tied)} shares of {resource}, and "
-                f"its containers ask for {shares}",
+                f"{listed(tied)} {needs} of {resource}, and the pod's containers {few}",
                 f"Ask for {resource}: {len(tied)}, or remove networks",
                 Severity.ERROR if shares else Severity.WARNING,
             )

@@ -44,6 +44,22 @@ def with_shares(
     return replace(settings, shares=(*settings.shares, *named))
 
 
+_QUOTAS = ("requests.", "count/")
+_OF_KUBERNETES = ("k8s.io", "kubernetes.io")  # as of storage classes and device classes
+
+
+def uncounted(key: str) -> str:
+    """Return the key that was meant with a quota's key that counts nothing; empty for a good one.
+
+    Of an extended resource a quota counts requests alone: isExtendedResourceNameForQuota in
+    kubernetes@v1.34 pkg/quota/v1/evaluator/core/pods.go. The API server takes other keys too.
+    """
+    resource = key.removeprefix("limits.")
+    prefix = resource.partition("/")[0]
+    counts = "/" not in resource or resource.startswith(_QUOTAS)
+    return "" if counts or prefix.endswith(_OF_KUBERNETES) else f"requests.{resource}"
+
+
 def asked(
     template: admission.PodTemplate, patterns: Sequence[str]
 ) -> Iterator[tuple[admission.ContainerTemplate, admission.ResourceAsk]]:

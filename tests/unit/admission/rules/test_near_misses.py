@@ -48,6 +48,49 @@ def test_a_resource_near_to_one_that_is_offered_is_told(asked, offered, meant):
     assert codes(template(asking(asked, 1)), named()) == []
 
 
+ROW = tuple(f"rdma/rail-{number}" for number in range(8))
+
+
+@pytest.mark.parametrize(
+    ("asked", "row", "told"),
+    [
+        ("rdma/rail-9", ROW, "Write one of rdma/rail-0 to rdma/rail-7"),
+        ("rdma/rail-11", (*ROW, "rdma/rail-10"), "Write one of rdma/rail-0 to rdma/rail-10"),
+        ("rdma/rail-2", ROW[:2], None),  # two are no row
+        ("rdma/rail-7", ROW, None),
+        ("rdma/rail", ROW, None),
+    ],
+)
+def test_one_beyond_a_whole_row_is_told(asked, row, told):
+    assert [remedy for _, remedy in codes(template(asking(asked, 1)), named(*row))] == (
+        [told] if told else []
+    )
+    pod = template(container(), annotations=networks(asked.replace("/", "-")))
+    facts = named(networks=[one.replace("/", "-") for one in row])
+    wanted = [told.replace("rdma/", "rdma-")] if told else []
+    assert [remedy for _, remedy in codes(pod, facts)] == wanted
+
+
+@pytest.mark.parametrize(
+    ("network", "placeless", "told"),
+    [
+        ("fabric", (), True),
+        ("other/fabric", (), True),
+        ("fabric", ("shared/fabric",), False),  # its file may be applied to any namespace
+        ("shared/fabric", (), False),
+        ("loose", (), False),
+    ],
+)
+def test_a_network_of_another_namespace_is_told(network, placeless, told):
+    there = kinds.ForeignNetwork(name="shared/fabric", source="fabric")
+    facts = AdmissionFacts(networks=(there,), placeless=placeless)
+    pod = template(container(), annotations=networks(network))
+    remedies = [remedy for _, remedy in codes(pod, facts)]
+    assert [remedy.startswith("Write shared/fabric, or create") for remedy in remedies] == (
+        [True] if told else []
+    )
+
+
 @given(WORDS, st.integers(0, 40), st.integers(0, 40), st.sampled_from(["-", "_", "."]))
 def test_siblings_are_no_typing_errors(stem, first, second, sign):
     """Whatever their numbers are; a letter too few is one."""
