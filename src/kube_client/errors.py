@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from enum import StrEnum
+from shlex import quote
 
 import msgspec
 
@@ -157,7 +158,7 @@ def _role(refusal: _Refusal) -> str:
     role, name = f"{refusal.program}'s role", user[1].rpartition(":")[2] if user else ""
     if not re.fullmatch("[a-z0-9.-]+", name):
         return role
-    return f"{role}, or bind it: kubectl get clusterrolebinding -o wide | grep {name}"
+    return f"{role}, or bind it: kubectl get clusterrolebinding -o wide | grep {quote(name)}"
 
 
 def _not_found(refusal: _Refusal) -> KubeError:

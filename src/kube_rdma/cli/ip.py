@@ -170,8 +170,10 @@ def translate(files: tuple[str, ...]) -> None:
     readers = [(ip_pool.TRANSLATED.get((one.group, one.kind)), one.document) for one in read]
     pools = [translate(document) for translate, document in readers if translate]
     if not pools:
-        kinds = "cidrpools.nv-ipam.nvidia.com,ippools.nv-ipam.nvidia.com"
-        remedy = f"Name files that kubectl get {kinds} -A -o yaml wrote, or the manifests"
+        remedy = (
+            "Name files that kubectl get cidrpools.nv-ipam.nvidia.com,ippools.nv-ipam.nvidia.com "
+            "-A -o yaml wrote, or the manifests"
+        )
         raise Refused("there is no CIDRPool or IPPool of nv-ipam in what was read", remedy=remedy)
     for entry in pools:
         for note in entry.notes:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import count
+from shlex import quote
 from typing import TypeVar
 
 from kube_base.errors import KubeError, Refused, Unavailable
@@ -112,9 +113,8 @@ class Agents:
                 return seen
         if not node:
             why = f": {plain(own.why)}" if own and own.why else ""
-            raise Unavailable(
-                f"Pod {pod} is on no node yet{why}. kube-rdma explain pod/{pod} says what it needs."
-            )
+            command = f"kube-rdma explain pod/{quote(str(pod))}"
+            raise Unavailable(f"Pod {pod} is on no node yet{why}. {command} says what it needs.")
         seen = await self._seen(node, target)
         if own:
             inside = seen.pod or own
