@@ -461,13 +461,14 @@ def program_role(template: model.ProgramTemplate) -> model.ProgramRole | None:
     Without words the image's own are run, which is the agent: so seeds S2 and S3 start it.
     """
     words = template.words
+    image = template.image.rpartition("/")[2]  # a registry's name says nothing of what is in it
     if words and words[0].rpartition("/")[2] == _COMMAND:
         words = words[1:]
         if not words:
             return None
-    elif not words and _COMMAND in template.image:
+    elif not words and _COMMAND in image:
         return model.ProgramRole.AGENT
-    elif _MARK not in template.image + template.workload:
+    elif _MARK not in image + template.workload:
         return None
     return next((role for role in model.ProgramRole if words[:1] == (role.value,)), None)
 
