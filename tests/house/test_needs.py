@@ -71,7 +71,7 @@ def test_a_plugin_alone_needs_the_device_plugin_api(needs):
 
 
 def test_role_node_needs_pod_resources_and_cri(needs):
-    kubernetes, _, runtime = needs["role `node`: Events, modes by label"]
+    kubernetes, _, runtime = needs["Events, modes by label"]
     assert version(kubernetes) == (1, max(POD_RESOURCES, SINCE["events.k8s.io", "v1"]))
     assert runtime == CRI_V1
     protos = {path.name for path in (SOURCES / "adapters").rglob("*.proto")}
@@ -79,7 +79,9 @@ def test_role_node_needs_pod_resources_and_cri(needs):
 
 
 def test_late_binding_needs_what_the_agent_itself_asks_for(needs):
-    kubernetes, _, runtime = needs["devices bound when the pod's network is there, GUIDs"]
+    kubernetes, _, runtime = needs[
+        "devices given when the pod's network is there, not before; GUIDs"
+    ]
     assert version(kubernetes) == late_binding.KUBELET
     versions = {name: version(text) for name, text in re.findall(r"([\w-]+) (\d+\.\d+)", runtime)}
     assert versions == {"containerd": late_binding.CONTAINERD, "CRI-O": late_binding.CRIO}

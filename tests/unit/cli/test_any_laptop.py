@@ -282,6 +282,8 @@ def test_faults_of_the_files_are_refused_with_their_place(tmp_path):
 def test_the_commands_of_the_readme_are_among_them():
     """Whoever has no cluster types these first."""
     readme = (ROOT / "README.md").read_text()
-    typed = [shlex.split(line) for line in readme.splitlines() if "--sysfs dgx-like" in line]
-    assert typed
-    assert all(words[:2] == [".venv/bin/kube-rdma", "devices"] for words in typed)
+    typed = [shlex.split(line) for line in readme.splitlines() if " --sysfs dgx-" in line]
+    assert [words[:2] for words in typed] == [
+        [".venv/bin/kube-rdma", "doctor"],
+        [".venv/bin/kube-rdma", "devices"],
+    ]

@@ -1,5 +1,7 @@
 """Presets of kube-rdma's own names: what they offer on recorded cards, what examples ask for."""
 
+import re
+import shlex
 from ipaddress import ip_network
 from pathlib import Path
 
@@ -26,8 +28,11 @@ ROOT = Path(__file__).parents[3]
 TREES = ROOT / "tests/data/trees"
 RAILS = ROOT / "examples/gpu-rails"
 VALUES = RAILS / "values.yaml"
-WHOLE_NODE = ("nccl-tests.yaml", "training.yaml", "inference.yaml")
-POD_MAKERS = ("Pod", "Job", "MPIJob", "Deployment")
+WHOLE_NODE = (
+    *("nccl-tests.yaml", "training.yaml", "inference.yaml"),
+    *("lws.yaml", "pytorchjob.yaml"),
+)
+POD_MAKERS = ("Pod", "Job", "MPIJob", "Deployment", "LeaderWorkerSet", "PyTorchJob")
 PODS = (*WHOLE_NODE, "half-a-node.yaml")
 NIC = "rdma/nic"
 
@@ -112,19 +117,19 @@ def test_the_mtu_of_the_networks_is_a_value(value, mtu):
     assert {one.network.mtu for one in made.values()} == {mtu}
 
 
-def pod_of(document):
-    """Annotations and spec of the pods that a document makes."""
-    spec = document["spec"]
-    template = spec.get("template") or spec.get("mpiReplicaSpecs", {}).get("Worker", {}).get(
-        "template", document
-    )
-    return template["metadata"]["annotations"], template["spec"]
+def pods_of(document):
+    """Annotations and spec of the pods with cards that a document makes."""
+    if "metadata" in document and "containers" in document.get("spec", {}):
+        limits = document["spec"]["containers"][0].get("resources")
+        return [(document["metadata"]["annotations"], document["spec"])] if limits else []
+    parts = document.values() if isinstance(document, dict) else ()
+    return [one for part in parts if isinstance(part, dict) for one in pods_of(part)]
 
 
 def asked(name):
     """The names of networks and the shares that the pods of a file ask for."""
     documents = yaml.load_all((RAILS / name).read_text(), yaml.CSafeLoader)
-    pods = [pod_of(one) for one in documents if one["kind"] in POD_MAKERS]
+    pods = [pod for one in documents if one["kind"] in POD_MAKERS for pod in pods_of(one)]
     annotations, spec = pods[0]
     assert all(one == annotations for one, _ in pods)
     named = annotations["k8s.v1.cni.cncf.io/networks"].replace(" ", "").split(",")
@@ -191,3 +196,25 @@ def test_a_share_too_few_would_be_seen(manifests, name, tmp_path):
 def test_the_other_examples_pass_too(folder):
     code, output = checked(*sorted((ROOT / "examples" / folder).glob("*.yaml")))
     assert code == 0, output
+
+
+def test_what_readme_installs_ends_with_a_pod_that_has_a_network(tmp_path):
+    """On a cluster that had nothing: the kinds are there, and network, pool and pod fit."""
+    readme = (ROOT / "README.md").read_text()
+    install, applied = re.search(
+        r"(?s)(helm install .*?)\.venv.*?(kubectl apply .*?)\n", readme
+    ).groups()
+    sets = [word for word in shlex.split(install) if "=" in word]
+    words = [part for word in sets for part in ("--set", word)]
+    path = tmp_path / "rendered.yaml"
+    path.write_text(CliRunner().invoke(render, ["--preset", "default", *words]).stdout)
+    files = [ROOT / word for word in shlex.split(applied) if word.endswith(".yaml")]
+    code, output = checked(path, *files)
+    assert code == 0, output
+    assert '"warning"' not in output
+    documents = [one for file in (path, *files) for one in yaml.safe_load_all(file.read_text())]
+    defined = {one["spec"]["names"]["kind"] for one in documents if "names" in one.get("spec", {})}
+    network, pod = documents[-2:]
+    assert {one["kind"] for one in documents[-3:-1]} <= defined
+    annotation = pod["metadata"]["annotations"]["k8s.v1.cni.cncf.io/networks"]
+    assert annotation == network["metadata"]["name"]
