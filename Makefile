@@ -2,7 +2,7 @@
 # tools/bootstrap, which takes no time when there is nothing to do.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-lab ci test-all check bench chaos fuzz fail-open mutants rights audit conformance docs image release clean ready ready-docs ready-kernel
+.PHONY: help demo test test-lab ci test-all check touched bench chaos fuzz fail-open mutants rights audit conformance docs image release clean ready ready-docs ready-kernel
 export PATH := $(PATH):/usr/sbin:/sbin
 # Without compiled files each worker would compile all tests, and each program that they start.
 unexport PYTHONDONTWRITEBYTECODE
@@ -11,6 +11,7 @@ PYTEST := .venv/bin/python -m pytest
 # What needs no lab, on every core. A file's tests stay with one worker: they share fixtures, and some
 # a name on this machine. Folders of tests that passed go at once.
 UNIT := $(PYTEST) -n auto --dist loadfile -o tmp_path_retention_policy=failed
+QUICK := $(UNIT) -q --hypothesis-profile=quick -m "not slow and not lab"
 # The folders of all tests with the mark `lab` (tests/conftest.py): to read the others takes seconds.
 # A process for each kind of lab: machines, the bare VM, native nodes, and but for `make test` emulated
 # machines; whichever is done first goes on with native files (tests/groups.py).
@@ -48,8 +49,13 @@ test-all: ready-docs ready-kernel ## the slow tests too, then the same in a new 
 	@$(call both,$(UNIT) --hypothesis-profile=thorough -m "not lab",$(PARTS) --slow && $(LAB) -m lab)
 	@tools/fresh-root --full
 
-check: ready ## lint, types, import contracts, unit tests: under a minute
-	@$(UNIT) -q --hypothesis-profile=quick -m "not slow and not lab"
+check: ready ## style, types, import contracts, unit tests: five minutes on two cores
+	@$(QUICK)
+
+touched: ready ## house rules and unit tests of the folders that differ from HEAD, or from ARGS=main: a minute or two
+	@$(QUICK) tests/house $$({ git diff --name-only $(or $(ARGS),HEAD); git ls-files -o --exclude-standard; } | \
+		sed -nE 's,^src/(kube_rdma/)?(.*)/[^/]*$$,tests/unit/\2,p; s,^(tests/unit/.*)/[^/]*$$,\1,p' | sort -u | \
+		while read -r folder; do if [ -d "$$folder" ]; then echo "$$folder"; fi; done)
 
 bench: ready ## measure; ARGS="lab devices --json" chooses what and how
 	@.venv/bin/python -m bench $(ARGS)

@@ -115,7 +115,9 @@ class ClusterOptions(Frozen):
             return opener(self.kubeconfig)
         from kube_client.calls import RequestTiming
         from kube_rdma.adapters.cluster.connect import connect
+        from kube_rdma.cli.output import take_logs
 
+        take_logs()
         return connect(
             self.kubeconfig,
             context=self.context,

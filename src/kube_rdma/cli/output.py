@@ -15,12 +15,12 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from enum import IntEnum
 from pathlib import Path
 from threading import Lock, Timer
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import click
 
@@ -222,7 +222,9 @@ def _timer(seconds: float, begin: Callable[[], None]) -> Timer:
 
 
 class ProgressLine:
-    """The line while its block runs; `tell` changes what it says."""
+    """The line while its block runs; `tell` changes what it says, `excuse` for a while."""
+
+    current: ClassVar[ProgressLine | None] = None
 
     def __init__(
         self,
@@ -233,6 +235,7 @@ class ProgressLine:
     ) -> None:
         self.is_shown = is_wanted and has_line()
         self._sentence = sentence
+        self._why = ""
         self._lock = Lock()
         self._live: Live | None = None
         self._is_over = False
@@ -242,6 +245,7 @@ class ProgressLine:
         """Show it when two seconds are over."""
         if self.is_shown:
             self._later.start()
+            ProgressLine.current = self
         return self
 
     def __exit__(
@@ -249,6 +253,7 @@ class ProgressLine:
     ) -> None:
         """Take it back."""
         self._later.cancel()
+        ProgressLine.current = None
         with self._lock:
             self._is_over = True
             if self._live is not None:
@@ -258,8 +263,17 @@ class ProgressLine:
         """Say this from now on."""
         with self._lock:
             self._sentence = sentence
-            if self._live is not None:
-                self._live.update(_spinner(sentence))
+            self._show()
+
+    def excuse(self, why: str) -> None:
+        """Say why nothing goes on, in place of the sentence; "" when it does."""
+        with self._lock:
+            self._why = why
+            self._show()
+
+    def _show(self) -> None:
+        if self._live is not None:
+            self._live.update(_spinner(self._why or self._sentence), refresh=True)
 
     def _begin(self) -> None:
         from rich.console import Console
@@ -270,7 +284,7 @@ class ProgressLine:
                 return
             console = Console(stderr=True, color_system=None)
             self._live = Live(
-                _spinner(self._sentence),
+                _spinner(self._why or self._sentence),
                 console=console,
                 transient=True,
                 refresh_per_second=4,
@@ -287,6 +301,37 @@ def _spinner(sentence: str) -> Spinner:
 
     text = Text(plain(sentence), no_wrap=True, overflow="ellipsis")
     return Spinner("line", text)  # of ASCII alone
+
+
+def take_logs() -> None:
+    """Tell people in sentences what the client of the API server logs; all else goes to stderr.
+
+    A role of kube-rdma has set up its own log before, which stays.
+    """
+    import structlog
+
+    if not structlog.is_configured():
+        usual = structlog.get_config()["processors"]
+        structlog.configure(
+            processors=[_silence, *usual],
+            logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
+        )
+
+
+def _silence(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Take the two events of kube_client/connect out of the log."""
+    import structlog
+
+    why = ""
+    if event["event"] == "API server awaited":
+        why = f"The API server at {event['server']} has not answered for {event['seconds']} s."
+    elif event["event"] != "API server answering":
+        return event
+    if ProgressLine.current is not None:
+        ProgressLine.current.excuse(why)
+    elif why:
+        tell(f"kube-rdma: {why}")
+    raise structlog.DropEvent
 
 
 # The name of the program, and the examples that end a command's help.

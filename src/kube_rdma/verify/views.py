@@ -485,9 +485,7 @@ def rail_maps_svg(rated: Sequence[verify.RatedPair], title: str, *, latency: boo
     for number, rail in enumerate(rails):
         of_rail = [pair for pair in rated if pair.outcome.rail == rail]
         corner = layout.place(number)
-        bad = sum(pair.rating is not verify.Rating.WELL for pair in of_rail)
-        words = f"rail {rail}" + (f" · {bad} not well" if bad else "")
-        parts.append(text(corner[0], corner[1] - 7, words))
+        parts.append(text(corner[0], corner[1] - 7, f"rail {rail}{_who_is_bad(of_rail)}"))
         cells = _cells(of_rail)  # a retry counts, not what it repeats
         for row, client in enumerate(pods):
             for column, server in enumerate(pods):
@@ -502,6 +500,16 @@ def rail_maps_svg(rated: Sequence[verify.RatedPair], title: str, *, latency: boo
     size = PictureSize(_WIDE, bottom + _LEGEND * len(legend) // 2 + 8)
     tones = (*(tone for _, tone, _ in _SHARES), _CROSS, _UNTOLD, _MISSED)
     return picture(size, f"{title}, a map for each rail", tones, (*parts, *legend))
+
+
+def _who_is_bad(of_rail: Sequence[verify.RatedPair]) -> str:
+    """Return who is an end of all pairs that are not well, for pictures have no tips on paper."""
+    bad = [pair.outcome for pair in of_rail if pair.rating is not verify.Rating.WELL]
+    ends = [{pair.client, pair.server} for pair in bad]
+    common = set.intersection(*ends) if ends else set()
+    if len(common) == 1:
+        return f" · {common.pop().partition('.')[0]} not well"  # without the domain, for room
+    return f" · {len(bad)} not well" if bad else ""
 
 
 def _laid_out(pods: int) -> _Layout:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -105,6 +106,44 @@ def test_a_pipe_of_results_does_not_hide_the_line():
     text = on_terminal(piped=">/dev/null")
     assert "3 of 4" in text
     assert screen(text).strip() == ""
+
+
+SILENCE = """
+import structlog, sys
+from kube_rdma.cli.output import ProgressLine, take_logs
+class Now:
+    def __init__(self, seconds, begin):
+        self.start = begin
+    def cancel(self):
+        pass
+take_logs()
+log = structlog.get_logger()
+with ProgressLine("Reading the cluster.", Now) as line:
+    log.warning("API server awaited", server="10.0.0.1", seconds=5)
+    line.tell("Reading more.")
+    log.info("API server answering", server="10.0.0.1")
+log.warning("events dropped", dropped=3)
+print("{}")
+"""
+
+
+def test_a_silent_api_server_is_told_in_the_line_and_not_in_a_log():
+    text = shown((sys.executable, "-c", SILENCE), ENVIRONMENT).text
+    assert "The API server at 10.0.0.1 has not answered for 5 s." in text
+    assert text.index("has not answered") < text.index("Reading more.")
+    assert "API server a" not in text.replace("API server at", "")
+    assert screen(text).count("\n") == 2
+    assert "events dropped" in screen(text), "a log of anything else"
+
+
+def test_where_is_no_line_stderr_has_the_sentence_and_the_result_is_whole():
+    """Programs read the result, so no log is between its lines."""
+    ran = [sys.executable, "-c", SILENCE]
+    done = subprocess.run(ran, capture_output=True, text=True, env=ENVIRONMENT, check=True)
+    assert done.stdout == "{}\n"
+    first, second = done.stderr.splitlines()
+    assert first == "kube-rdma: The API server at 10.0.0.1 has not answered for 5 s."
+    assert "events dropped" in second
 
 
 class Clock:

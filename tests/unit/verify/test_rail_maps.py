@@ -46,6 +46,20 @@ def test_the_picture_of_the_page_is_what_the_command_draws():
     assert_golden(PICTURE, rail_maps_svg(example(), TITLE, latency=False))
 
 
+def test_a_rail_s_title_names_the_node_that_all_its_bad_pairs_have():
+    """A picture on paper has no tips."""
+
+    def titles(is_bad):
+        svg = rail_maps_svg(of(is_bad, count=5, rails=2), "a", latency=False)
+        return [one.text for one in parsed(svg).iter(f"{SVG}text") if one.text.startswith("rail")]
+
+    one = {("node-3", "mlx5_1")}
+    assert titles(lambda *_: False) == ["rail 0", "rail 1"]
+    assert titles(lambda *card: card in one) == ["rail 0", "rail 1 · node-3 not well"]
+    two = {*one, ("node-4", "mlx5_1")}
+    assert titles(lambda *card: card in two) == ["rail 0", "rail 1 · 7 not well"]
+
+
 @pytest.mark.parametrize(("pairing", "count"), [(Pairing.RING, 64), (Pairing.STAR, 9)])
 def test_places_that_were_not_measured_are_told_apart(pairing, count):
     picture = parsed(

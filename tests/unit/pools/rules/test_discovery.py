@@ -102,6 +102,22 @@ def test_a_virtual_link_that_is_down_is_raised_on_the_physical_function():
     assert "virtual link is down, on 0000:41:00.0" in reason
 
 
+@pytest.mark.parametrize("guid", ["0000:0000:0000:0000", "ffff:ffff:ffff:ffff"])
+def test_a_virtual_function_without_a_guid_gets_one_on_the_physical_function(guid):
+    """Mellanox/network-operator#1646: node_guid of zeros, INIT, and the subnet manager runs."""
+    physical, virtual = PciAddress("0000:18:00.0"), PciAddress("0000:18:00.1")
+    seat = PciPosition(virtual, "pci0000:17", (virtual,), None, physical)
+    port = replace(down(PortState.INIT, PhysicalState.LINK_UP, IB, None), sm_lid=4)
+    (reason,) = reasons_against(
+        replace(CARD, node_guid=guid, pci=virtual, seat=seat, ports=(port,))
+    )
+    assert "this function has no GUID, on 0000:18:00.0: ip link set INTERFACE vf N" in reason
+    well = replace(CARD, node_guid="0200:0a00:0000:0001", pci=virtual, seat=seat, ports=(port,))
+    assert "GUID" not in reasons_against(well)[0]
+    (of_the_card,) = reasons_against(replace(CARD, node_guid=guid, ports=(port,)))
+    assert "GUID" not in of_the_card, "a physical function has the one it was made with"
+
+
 @pytest.mark.parametrize(
     ("port", "remedy"),
     [
