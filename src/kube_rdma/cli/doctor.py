@@ -200,7 +200,7 @@ def doctor(
         seen = observe_recorded(more["node_name"] or called(sysfs), sysfs, more["config"])
     else:
         seen = asyncio.run(_observed(more, aim.pod, cluster, opener))
-    if not seen.taken:  # by whoever else collected it
+    if not source and not seen.taken:  # by another node
         seen = replace(seen, taken=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
     if collect == Path("-"):
         click.echo(bundle.encode(seen), nl=False)

@@ -222,7 +222,7 @@ def _timer(seconds: float, begin: Callable[[], None]) -> Timer:
 
 
 class ProgressLine:
-    """The line while its block runs; `tell` changes what it says, `excuse` for a while."""
+    """The line while its block runs; `tell` changes what it says."""
 
     current: ClassVar[ProgressLine | None] = None
 
@@ -234,8 +234,7 @@ class ProgressLine:
         is_wanted: bool = True,
     ) -> None:
         self.is_shown = is_wanted and has_line()
-        self._sentence = sentence
-        self._why = ""
+        self.usual = self._sentence = sentence
         self._lock = Lock()
         self._live: Live | None = None
         self._is_over = False
@@ -263,17 +262,8 @@ class ProgressLine:
         """Say this from now on."""
         with self._lock:
             self._sentence = sentence
-            self._show()
-
-    def excuse(self, why: str) -> None:
-        """Say why nothing goes on, in place of the sentence; "" when it does."""
-        with self._lock:
-            self._why = why
-            self._show()
-
-    def _show(self) -> None:
-        if self._live is not None:
-            self._live.update(_spinner(self._why or self._sentence), refresh=True)
+            if self._live is not None:
+                self._live.update(_spinner(sentence), refresh=True)
 
     def _begin(self) -> None:
         from rich.console import Console
@@ -284,7 +274,7 @@ class ProgressLine:
                 return
             console = Console(stderr=True, color_system=None)
             self._live = Live(
-                _spinner(self._why or self._sentence),
+                _spinner(self._sentence),
                 console=console,
                 transient=True,
                 refresh_per_second=4,
@@ -312,26 +302,23 @@ def take_logs() -> None:
 
     if not structlog.is_configured():
         usual = structlog.get_config()["processors"]
-        structlog.configure(
-            processors=[_silence, *usual],
-            logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
-        )
+        to_stderr = structlog.PrintLoggerFactory(sys.stderr)
+        structlog.configure([_silence, *usual], logger_factory=to_stderr)
 
 
 def _silence(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """Take the two events of kube_client/connect out of the log."""
-    import structlog
+    from structlog import DropEvent
 
-    why = ""
+    line = ProgressLine.current
     if event["event"] == "API server awaited":
         why = f"The API server at {event['server']} has not answered for {event['seconds']} s."
+        line.tell(why) if line else tell(f"kube-rdma: {why}")
     elif event["event"] != "API server answering":
         return event
-    if ProgressLine.current is not None:
-        ProgressLine.current.excuse(why)
-    elif why:
-        tell(f"kube-rdma: {why}")
-    raise structlog.DropEvent
+    elif line:
+        line.tell(line.usual)
+    raise DropEvent
 
 
 # The name of the program, and the examples that end a command's help.

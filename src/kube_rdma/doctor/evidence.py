@@ -29,7 +29,7 @@ from kube_rdma.claims.cluster import node_slices
 from kube_rdma.doctor import beside_sysfs
 from kube_rdma.doctor.cluster import NoSuchPod, address_ranges, address_uses, vpc_cni_version
 from kube_rdma.doctor.pod import OpenCluster, observed_links, observed_routes, pod_here
-from kube_rdma.doctor.recorded import of_cards, with_config
+from kube_rdma.doctor.recorded import of_cards
 from kube_rdma.hardware.survey import take_survey, with_uses
 from kube_rdma.lib.part_reader import PartReader
 from kube_rdma.model import doctor as model
@@ -66,8 +66,8 @@ async def observe(places: DoctorPlaces, opener: OpenCluster) -> model.Observatio
     """Return this node as it is now."""
     reader = PartReader(patience=PATIENCE)
     survey = with_uses(take_survey())  # the agent spares cards that the node uses
-    seen = of_cards(places.node, survey, reader)
-    seen = with_config(seen, places.config, reader, lambda: applied_pools(places.state).specs)
+    seen = model.Observation(places.node, survey=survey)
+    seen = of_cards(seen, reader, places.config, lambda: applied_pools(places.state).specs)
     by_cluster = asyncio.create_task(_of_cluster(places, opener, reader))
     seen = await _of_this_machine(seen, survey, places, reader)
     part = await by_cluster

@@ -19,14 +19,12 @@ from kube_rdma.hardware.recorded_survey import survey_at
 from kube_rdma.lib.part_reader import PartReader
 from kube_rdma.model.doctor import Observation
 from kube_rdma.model.pools import PoolSpec
-from kube_rdma.model.survey import Survey
 
 
 def observe_recorded(node: str, sysfs: SysfsRoot, config: Path | None = None) -> Observation:
     """Return what a recorded node shows; raise Refused for a folder that is no recorded one."""
     reader = PartReader()
-    survey = survey_at(sysfs)
-    seen = with_config(of_cards(node, survey, reader, sysfs), config, reader, _no_record)
+    seen = of_cards(Observation(node, survey=survey_at(sysfs)), reader, config, _no_record, sysfs)
     if isinstance(sysfs, Path):
         from kube_rdma.doctor import beside_sysfs
 
@@ -36,33 +34,36 @@ def observe_recorded(node: str, sysfs: SysfsRoot, config: Path | None = None) ->
 
 
 def of_cards(
-    node: str, survey: Survey, reader: PartReader, sysfs: SysfsRoot | None = None
+    seen: Observation,
+    reader: PartReader,
+    config: Path | None,
+    recorded: Callable[[], tuple[PoolSpec, ...]],
+    sysfs: SysfsRoot | None = None,
 ) -> Observation:
-    """Return the parts that a sysfs has of the cards; without one that of this node is read."""
-    return Observation(
-        node,
-        survey=survey,
+    """Add what a sysfs has of the cards, and the pools of a file, else those that are `recorded`.
+
+    Without a sysfs that of this node is read. Why a file is refused is seen too.
+    """
+    specs, refusals = None, None
+    if config is None:
+        specs = reader.part("specs", recorded)
+    else:
+        from kube_rdma.pools.config import read_config
+
+        try:
+            specs, refusals = read_config(config).pools, ()
+        except Refused as error:
+            refusals = (str(error),)
+    survey = seen.survey
+    assert survey is not None
+    return replace(
+        seen,
+        specs=specs,
+        refusals=refusals,
         pcie=reader.part("pcie", lambda: read_pcie(survey, sysfs)),
         bridges=reader.part("bridges", lambda: read_bridges(bridges_of(survey), sysfs)),
         domains=reader.part("domains", lambda: read_domains(functions_of(survey), sysfs)),
     )
-
-
-def with_config(
-    seen: Observation,
-    config: Path | None,
-    reader: PartReader,
-    recorded: Callable[[], tuple[PoolSpec, ...]],
-) -> Observation:
-    """Add the pools of a file, or why it is refused; without a file those that are `recorded`."""
-    if config is None:
-        return replace(seen, specs=reader.part("specs", recorded))
-    from kube_rdma.pools.config import read_config
-
-    try:
-        return replace(seen, specs=read_config(config).pools, refusals=())
-    except Refused as error:
-        return replace(seen, refusals=(str(error),))
 
 
 def _no_record() -> tuple[PoolSpec, ...]:

@@ -33,6 +33,7 @@ def doctor_page(
     It names what was not checked if `verbose`, or if that is its only result.
     """
     roots = [one for one in diagnosis.findings if not one.follows]
+    is_result = diagnosis.is_blind and not diagnosis.ill  # exit code 6
     cards = seen.survey.devices if seen.survey else ()
     ports = {port.netdev for card in cards for port in card.ports}
     names = {*(card.name for card in cards), *(card.pci for card in cards), *ports}
@@ -42,7 +43,7 @@ def doctor_page(
         tuple(_claimed(diagnosis)),
         tuple(_uses(diagnosis)),
         *(tuple(_root_parts(one, others, diagnosis)) for one, others in alike),
-        tuple(_unseen(seen, diagnosis)) if verbose or diagnosis.is_only_blind else (),
+        tuple(_unseen(seen, diagnosis)) if verbose or is_result else (),
         (page.Sentence(_verdict(diagnosis)),),
     )
 

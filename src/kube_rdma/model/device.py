@@ -177,6 +177,11 @@ class Device(Frozen):
         """Decide whether it sits on no hardware of its own (rxe, siw); its identity says so."""
         return self.pci is None and self.identity.partition("@")[0] == self.name
 
+    @property
+    def lacks_guid(self) -> bool:
+        """Decide whether its node GUID was read and stands for none."""
+        return self.node_guid is not None and not is_usable_guid(guid_of_sysfs(self.node_guid))
+
 
 # The PCIe link of a card, which metrics export and the doctor judges.
 

@@ -308,11 +308,6 @@ class Diagnosis(Frozen):
         """Return whether too little was seen to call it well: most checks could not be made."""
         return len(self.unseen) > len(self.passed) + len(self.findings)
 
-    @property
-    def is_only_blind(self) -> bool:
-        """Return whether that too little was seen is the result, exit code 6."""
-        return self.is_blind and not self.ill
-
 
 # Several nodes at once, each asked through its agent.
 

@@ -32,7 +32,6 @@ from kube_rdma.attach.rules.requests import refused
 from kube_rdma.model.attach import kinds
 from kube_rdma.model.attach.attachment import HostLink, MatchedEntry, PodNic, PodView
 from kube_rdma.model.card import Card
-from kube_rdma.model.device import guid_of_sysfs, is_usable_guid
 from kube_rdma.model.pools import FunctionReports, FunctionSettings, SetFunction
 
 _INFINIBAND = "infiniband"
@@ -125,8 +124,7 @@ def refuse_late_mac(entry: MatchedEntry, link: HostLink, card: Card | None) -> N
         return
     asked = entry.mac and entry.network.rdma
     devices = card.devices if card else ()
-    hard = [one for one in devices if one.node_guid and not one.is_soft]
-    lacking = [one for one in hard if not is_usable_guid(guid_of_sysfs(one.node_guid))]
+    lacking = [one for one in devices if one.lacks_guid and not one.is_soft]
     if asked and lacking:
         place = link.virtual
         problem = (

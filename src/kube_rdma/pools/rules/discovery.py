@@ -9,16 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from shlex import quote
 
-from kube_rdma.model.device import (
-    CharKind,
-    Device,
-    LinkLayer,
-    PhysicalState,
-    Port,
-    PortState,
-    guid_of_sysfs,
-    is_usable_guid,
-)
+from kube_rdma.model.device import CharKind, Device, LinkLayer, PhysicalState, Port, PortState
 from kube_rdma.model.survey import NamespaceMode, Survey, Verdict
 
 _IWARP = "RNIC"  # node type
@@ -101,7 +92,7 @@ def _fabric_remedy(device: Device, port: Port) -> str:
     physical = device.seat.physical_function if device.seat else None
     if port.state is PortState.DOWN and physical:
         return f"its virtual link is down, on {physical}: ip link set INTERFACE vf N state auto"
-    if physical and device.node_guid and not is_usable_guid(guid_of_sysfs(device.node_guid)):
+    if physical and device.lacks_guid:
         # Its port stays INIT, for no subnet manager knows it (docs/networks.md, InfiniBand).
         return (
             f"this function has no GUID, on {physical}: ip link set INTERFACE vf N node_guid GUID, "
