@@ -44,26 +44,22 @@ def of_cards(
 
     Without a sysfs that of this node is read. Why a file is refused is seen too.
     """
-    specs, refusals = None, None
-    if config is None:
-        specs = reader.part("specs", recorded)
-    else:
-        from kube_rdma.pools.config import read_config
-
-        try:
-            specs, refusals = read_config(config).pools, ()
-        except Refused as error:
-            refusals = (str(error),)
     survey = seen.survey
     assert survey is not None
-    return replace(
+    seen = replace(
         seen,
-        specs=specs,
-        refusals=refusals,
         pcie=reader.part("pcie", lambda: read_pcie(survey, sysfs)),
         bridges=reader.part("bridges", lambda: read_bridges(bridges_of(survey), sysfs)),
         domains=reader.part("domains", lambda: read_domains(functions_of(survey), sysfs)),
     )
+    if config is None:
+        return replace(seen, specs=reader.part("specs", recorded))
+    from kube_rdma.pools.config import read_config
+
+    try:
+        return replace(seen, specs=read_config(config).pools, refusals=())
+    except Refused as error:
+        return replace(seen, refusals=(str(error),))
 
 
 def _no_record() -> tuple[PoolSpec, ...]:
