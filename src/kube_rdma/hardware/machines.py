@@ -53,7 +53,7 @@ def unknown(name: str, where: str = "--sysfs") -> Refused:
     begun = (one for one in every if name and one.startswith(name.lower()))
     meant = near(name, names()) or next(begun, None)
     guess = f"Did you mean {meant}? " if meant else ""
-    choice = f"They are {', '.join(names())}"
+    choice = f"Example machines are {', '.join(names())}"
     return Refused(
         f"there is no example machine {name!r}",
         remedy=f"{guess}{choice}; or give {_RECORDED}",
