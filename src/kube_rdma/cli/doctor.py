@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kube_base.frozen import Frozen, replace
+from kube_base.frozen import replace
 from kube_rdma.cli import completion, options
 from kube_rdma.cli.output import AS_JSON, TEXT_OUTPUT, ExitCode, ProgressLine, command, show_result
 from kube_rdma.cli.recorded import sysfs_option
@@ -72,13 +72,6 @@ def agent_namespaces(agents: str) -> tuple[str, ...]:
 
 _RECORDS = "/var/lib/kube-rdma"
 _NODES = ("node", "nodes", "no")  # as kubectl calls them
-
-
-class DoctorTarget(Frozen):
-    """A node by its name, a pod, or this machine where neither is named."""
-
-    node: str = ""
-    pod: tuple[str, str] | None = None
 
 
 @command(
@@ -172,7 +165,6 @@ def doctor(
     explains the codes.
     """
     from kube_rdma.adapters.files import bundle
-    from kube_rdma.model.late_binding import PodName
 
     output = "json" if as_json else output
     agents = more.pop("agent_namespace")
@@ -190,16 +182,15 @@ def doctor(
     is_node = more["node_name"] or sysfs or more["state_dir"].is_dir()
     if source:
         seen = bundle.read(source)
-    elif aim.node or (aim.pod and not is_node):
-        named: str | PodName = PodName(*aim.pod) if aim.pod else aim.node
-        seen = asyncio.run(seen_by_agent(named, cluster, agents, opener))
+    elif isinstance(aim, str) or (aim and not is_node):
+        seen = asyncio.run(seen_by_agent(aim, cluster, agents, opener))
     elif sysfs:
         from kube_rdma.doctor.recorded import observe_recorded
         from kube_rdma.hardware.recorded_survey import called
 
         seen = observe_recorded(more["node_name"] or called(sysfs), sysfs, more["config"])
     else:
-        seen = asyncio.run(_observed(more, aim.pod, cluster, opener))
+        seen = asyncio.run(_observed(more, aim, cluster, opener))
     if not source and not seen.taken:  # by another node
         seen = replace(seen, taken=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
     if collect == Path("-"):
@@ -228,14 +219,17 @@ def _end(*, ill: bool, blind: bool) -> None:
         sys.exit(ExitCode.UNKNOWN)
 
 
-def _target(text: str, usual: Callable[[], str]) -> DoctorTarget:
-    """Return what is named; raise a usage error for anything else."""
+def _target(text: str, usual: Callable[[], str]) -> str | PodName | None:
+    """Return a node by its name, a pod, None for this machine; raise a usage error for others."""
+    from kube_rdma.model.late_binding import PodName
+
     kind, slash, name = text.partition("/")
     if kind in _NODES and slash:
         if not name or "/" in name:
             raise click.UsageError("Name a node: node/NAME, as kubectl get nodes shows it.")
-        return DoctorTarget(node=name)
-    return DoctorTarget(pod=options.named_pod(text, usual))
+        return name
+    pod = options.named_pod(text, usual)
+    return PodName(*pod) if pod else None
 
 
 def _refuse_beside(target: str, more: dict[str, Any]) -> None:
@@ -268,7 +262,7 @@ def _show_fleet(answers: tuple[NodeAnswer, ...], output: str) -> None:
 
 async def _observed(
     words: dict[str, Any],
-    pod: tuple[str, str] | None,
+    pod: PodName | None,
     cluster: options.ClusterOptions,
     opener: options.Opener | None,
 ) -> Observation:

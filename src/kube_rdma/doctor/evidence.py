@@ -58,7 +58,7 @@ class DoctorPlaces(Frozen):
     runtime_socket: Path | None = None
     state: Path = Path("/var/lib/kube-rdma")
     run: Path = Path("/run/kube-rdma")
-    pod: tuple[str, str] | None = None  # namespace and name
+    pod: PodName | None = None
     interval: float = 0.0  # seconds in which error counters are watched; 0: not at all
 
 
@@ -112,7 +112,7 @@ async def _of_cluster(
             if places.pod:
                 pod = await pod_here(
                     cluster,
-                    PodName(*places.pod),
+                    places.pod,
                     reader,
                     host=places.host,
                     state=places.state,
@@ -133,7 +133,7 @@ async def _of_cluster(
     except NoSuchPod:
         raise
     except (Refused, Unavailable) as error:
-        reader.keep(f"pod {PodName(*places.pod)}" if places.pod else "problems", error)
+        reader.keep(f"pod {places.pod}" if places.pod else "problems", error)
         return seen
     problems = None
     if facts and not facts.is_blind:

@@ -91,7 +91,7 @@ async def seen_from_an_agent(tmp_path, host, socket, document):
         kubelet_root=tmp_path / "kubelet",
         runtime_socket=socket,
         state=tmp_path / "state",
-        pod=("default", "train"),
+        pod=PodName("default", "train"),
     )
     return await observe(places, opener)
 

@@ -176,7 +176,7 @@ async def test_a_node_without_anything_is_seen_as_far_as_it_goes(tmp_path, serve
         kubelet_root=tmp_path / "kubelet",
         runtime_socket=tmp_path / "none.sock",
         state=tmp_path / "state",
-        pod=("default", "train"),
+        pod=PodName("default", "train"),
     )
     info = {"kubeletVersion": "v1.36.3"}
     server.put(NODE, {"metadata": {"name": "node-1"}, "status": {"nodeInfo": info}})
