@@ -66,6 +66,17 @@ class NamespaceQuota(Frozen):
     resource: str
     hard: int
     used: int
+    idle: str = ""  # the key and its object, where such a key counts nothing
+
+
+class AgentFacts(Frozen):
+    """What the workloads of agents say."""
+
+    # The namespaces whose networks all pods may name, where agents keep networks to their
+    # namespaces; None: agents keep none.
+    global_namespaces: tuple[str, ...] | None = None
+    image: str = ""  # which their nodes have
+    networks: bool = False  # they give pods networks, and lift the limit of locked memory
 
 
 class AuthorFacts(Frozen):
@@ -80,9 +91,7 @@ class AuthorFacts(Frozen):
     reports: Mapping[str, NodeReport] | None = None
     classes: tuple[CardClass, ...] | None = None
     ip_pools: tuple[NetworkPool, ...] | None = None
-    # The namespaces whose networks all pods may name, where agents keep networks to their
-    # namespaces; None: agents keep none, or that could not be read.
-    global_namespaces: tuple[str, ...] | None = None
+    agents: AgentFacts | None = None
     not_seen: tuple[NotSeen, ...] = ()
 
 
@@ -100,6 +109,9 @@ class NamedResource(Frozen):
     quota: int | None = None
     by_claims: bool = False
     networks: tuple[str, ...] = ()
+    needs_network: bool | None = None  # None: nobody saw its cards
+    annotation: tuple[str, str] | None = None  # by which a pod gets a network on its card
+    idle_quotas: tuple[str, ...] = ()  # keys that count nothing, with their objects
 
 
 class AllowedNetwork(Frozen):
@@ -108,7 +120,6 @@ class AllowedNetwork(Frozen):
     title: str
     resource: str = ""
     free: str = ""
-    follows_card: bool = False
 
 
 class ResourceListing(Frozen):
@@ -119,4 +130,6 @@ class ResourceListing(Frozen):
     classes: tuple[CardClass, ...] = ()
     networks: tuple[AllowedNetwork, ...] = ()
     kept_networks: int = 0  # those that this namespace may not name
+    image: str = ""  # which nodes have; "" if not known
+    locks: bool = True  # a pod needs IPC_LOCK to lock memory
     not_seen: tuple[NotSeen, ...] = ()

@@ -30,7 +30,7 @@ from kube_rdma.model import resources
 from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma.model.reports import ProgramRole
 from kube_rdma.reports import cluster as reports
-from kube_rdma.reports.rules.cluster import global_namespaces, program_role
+from kube_rdma.reports.rules.cluster import global_namespaces, program_role, says
 
 ROLE = "kube-rdma-view"
 _FORBIDDEN = "the API server forbids to "
@@ -50,9 +50,7 @@ async def read(cluster: Cluster, namespace: str) -> resources.AuthorFacts:
         ),
         quotas=await look.at(f"the quotas of {namespace}", partial(quotas, namespace=namespace)),
         networks=await _networks(look, namespace),
-        global_namespaces=await look.at(
-            "whether networks are kept to their namespaces", global_namespaces_of_agents
-        ),
+        agents=await look.at("whether networks are kept to their namespaces", agents),
         reports=await look.at("the modes and healthy shares of nodes", reports.reports),
         nodes=await look.at("the shares that nodes list", reports.nodes),
         pods=await look.at("what is free, which pods of all namespaces tell", pods),
@@ -98,18 +96,25 @@ async def _networks(
     return found
 
 
-async def global_namespaces_of_agents(cluster: Cluster) -> tuple[str, ...] | None:
-    """Return the namespaces whose networks all pods may name, by the strictest of the agents.
-
-    A pod may come to any of them.
-    """
-    agents = [
-        global_namespaces(one.template.words)
+async def agents(cluster: Cluster) -> resources.AgentFacts:
+    """Return what all agents do for a pod, which may come to any: networks by the strictest."""
+    templates = [
+        one.template
         for one in await reports.workloads(cluster)
         if program_role(one.template) is ProgramRole.AGENT
     ]
-    kept = [set(names) for names in agents if names is not None]
-    return tuple(sorted(set.intersection(*kept))) if kept else None
+    every = [global_namespaces(one.words) for one in templates]
+    kept = [set(names) for names in every if names is not None]
+    return resources.AgentFacts(
+        tuple(sorted(set.intersection(*kept))) if kept else None,
+        templates[0].image if templates else "",
+        bool(templates) and all(says(one.words, "--networks") for one in templates),
+    )
+
+
+async def global_namespaces_of_agents(cluster: Cluster) -> tuple[str, ...] | None:
+    """Return the namespaces whose networks all pods may name; None: of any namespace."""
+    return (await agents(cluster)).global_namespaces
 
 
 def _why(error: Exception) -> str:
@@ -152,16 +157,23 @@ async def pods(cluster: Cluster, namespace: str = "") -> tuple[resources.HeldSha
 
 
 async def quotas(cluster: Cluster, namespace: str) -> tuple[resources.NamespaceQuota, ...]:
-    """Return the limits of extended resources by the ResourceQuotas of the namespace."""
+    """Return the limits of extended resources by the ResourceQuotas of the namespace.
+
+    Keys without "requests." limit none of them: isExtendedResourceNameForQuota in
+    kubernetes@v1.34 pkg/quota/v1/evaluator/core/pods.go.
+    """
     stored = await cluster.list(QUOTA, Where(namespace=namespace))
     return tuple(
         resources.NamespaceQuota(
-            name.removeprefix(_REQUESTS), whole(hard), whole(one.status.used[name])
+            name.removeprefix(_REQUESTS).removeprefix("limits."),
+            whole(hard),
+            whole(one.status.used.get(name, "0")),
+            "" if name.startswith(_REQUESTS) else f"{name} of ResourceQuota {one.name}",
         )
         for one in stored
         if one.status
         for name, hard in one.status.hard.items()
-        if name.startswith(_REQUESTS) and "/" in name and name in one.status.used
+        if "/" in name and (name in one.status.used or not name.startswith(_REQUESTS))
     )
 
 

@@ -8,14 +8,18 @@ kubelet lists none, and the node's report says how many there are.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from kube_rdma.attach.rules import requests
 from kube_rdma.model import resources
-from kube_rdma.model.pools import Mode
+from kube_rdma.model.device import LinkLayer
+from kube_rdma.model.pools import Bind, Mode
 from kube_rdma.model.reports import ReportedPool
-from kube_rdma.pools.rules.modes import MODES
+from kube_rdma.pools.rules.modes import MODES, ModeRow
 
 _NATIVE = ("kubernetes.io/", "requests.", "limits.")
+_OLD_RUNTIME = "containerd://1."  # as it comes it reads no CDI files, which lift the limit
+_BLOCK = (requests.POD_NETWORKS, '[{"cniConf": {"name": "rdma"}}]')
 
 
 def resource_list(facts: resources.AuthorFacts) -> resources.ResourceListing:
@@ -23,12 +27,17 @@ def resource_list(facts: resources.AuthorFacts) -> resources.ResourceListing:
     every = facts.networks or ()
     allowed = [network for network in every if _may_name(facts, network)]
     free = {pool.name: pool.free for pool in facts.ip_pools or ()}
+    agents = facts.agents or resources.AgentFacts()
+    runtimes = [node.runtime_version for node in facts.nodes or ()]
+    lifted = agents.networks and not any(one.startswith(_OLD_RUNTIME) for one in runtimes)
     return resources.ResourceListing(
         facts.namespace,
         tuple(_resource(facts, name, allowed) for name in sorted(_names(facts))),
         tuple(sorted(facts.classes or (), key=lambda one: one.name)),
         tuple(_allowed(network, free) for network in allowed),
         len(every) - len(allowed),
+        agents.image,
+        not (lifted and runtimes),
         facts.not_seen,
     )
 
@@ -40,7 +49,7 @@ def _names(facts: resources.AuthorFacts) -> set[str]:
     networks = {one.resource for one in facts.networks or ()}
     guessed = {name for node in facts.nodes or () for name, _ in node.allocatable}
     guessed |= {held.resource for held in (*(facts.own_pods or ()), *(facts.pods or ()))}
-    guessed |= {quota.resource for quota in facts.quotas or ()}
+    guessed |= {quota.resource for quota in facts.quotas or () if not quota.idle}
     return {*reported, *classes, *networks, *filter(_looks_like_rdma, guessed)} - {""}
 
 
@@ -66,6 +75,9 @@ def _resource(
     modes = tuple(dict.fromkeys(pool.mode for pool in pools))
     totals = _totals(facts, name)
     free = _free(facts, name, totals)
+    tied = [network for network in networks if network.resource == name]
+    needs, owned = _needs_network(facts, name), any(row.owns for row in _rows(modes))
+    quotas = [quota for quota in facts.quotas or () if quota.resource == name]
     return resources.NamedResource(
         name=name,
         modes=modes,
@@ -75,17 +87,46 @@ def _resource(
         free=None if free is None else sum(free.values()),
         most=None if free is None else max(free.values(), default=0),
         used_here=None if facts.own_pods is None else _held(facts.own_pods, name).total(),
-        quota=_left(facts, name),
+        quota=min((max(one.hard - one.used, 0) for one in quotas if not one.idle), default=None),
         by_claims=any(pool.by_claims for pool in pools),
-        networks=tuple(network.title for network in networks if network.resource == name),
+        networks=tuple(network.title for network in tied),
+        needs_network=needs,
+        annotation=_annotation(name, tied) if needs is not False or owned else None,
+        idle_quotas=tuple(one.idle for one in quotas if one.idle),
     )
+
+
+def _rows(modes: Iterable[str]) -> list[ModeRow]:
+    """Return the rows of the modes, without those that only a newer release knows."""
+    return [MODES[Mode(mode)] for mode in modes if mode in set(Mode)]
 
 
 def _meaning(modes: tuple[str, ...]) -> str:
     """Return the meaning of a share; empty for modes that only a newer release knows."""
-    if len(modes) != 1 or modes[0] not in set(Mode):
-        return ""
-    return MODES[Mode(modes[0])].meaning
+    return _rows(modes)[0].meaning if len(modes) == 1 and _rows(modes) else ""
+
+
+def _needs_network(facts: resources.AuthorFacts, name: str) -> bool | None:
+    """Return whether a pod has no address on its card without a network; None: nobody knows.
+
+    InfiniBand and EFA reach peers without one, and a share of all cards is for the node's own.
+    """
+    needs = set()
+    for report in (facts.reports or {}).values():
+        modes = [pool.mode for pool in report.pools if pool.resource == name]
+        if any(row.bind is Bind.POOL for row in _rows(modes)):
+            needs.add(False)
+        elif modes:
+            ports = (port for card in report.cards if name in card.resources for port in card.ports)
+            needs |= {port.link_layer == LinkLayer.ETHERNET for port in ports}
+    return any(needs) if needs else None
+
+
+def _annotation(name: str, networks: Sequence[resources.NamedNetwork]) -> tuple[str, str] | None:
+    """Return the annotation for one share: a network that fits any card, else the first."""
+    if networks:
+        return requests.ANNOTATION, max(networks, key=lambda one: one.follows_card).title
+    return _BLOCK if name == requests.RESOURCE else None
 
 
 def _totals(facts: resources.AuthorFacts, name: str) -> dict[str, int] | None:
@@ -123,20 +164,10 @@ def _held(pods: tuple[resources.HeldShares, ...], name: str) -> Counter[str]:
     return held
 
 
-def _left(facts: resources.AuthorFacts, name: str) -> int | None:
-    """Return the shares that the tightest quota leaves; None without one."""
-    rest = (one.hard - one.used for one in facts.quotas or () if one.resource == name)
-    return min((max(count, 0) for count in rest), default=None)
-
-
 def _may_name(facts: resources.AuthorFacts, network: resources.NamedNetwork) -> bool:
     """Return whether the agents' isolation and the pools of the network allow the namespace."""
-    own = network.namespace == facts.namespace
-    if (
-        facts.global_namespaces is not None
-        and not own
-        and network.namespace not in facts.global_namespaces
-    ):
+    shared = facts.agents.global_namespaces if facts.agents else None
+    if shared is not None and network.namespace not in (facts.namespace, *shared):
         return False
     pools = [pool for pool in facts.ip_pools or () if pool.name in network.pools]
     return all(not pool.namespaces or facts.namespace in pool.namespaces for pool in pools)
@@ -145,4 +176,4 @@ def _may_name(facts: resources.AuthorFacts, network: resources.NamedNetwork) -> 
 def _allowed(network: resources.NamedNetwork, free: Mapping[str, str]) -> resources.AllowedNetwork:
     counts = [free[name] for name in network.pools if free.get(name)]
     shown = ", ".join(dict.fromkeys(counts)) if len(counts) == len(network.pools) else ""
-    return resources.AllowedNetwork(network.title, network.resource, shown, network.follows_card)
+    return resources.AllowedNetwork(network.title, network.resource, shown)

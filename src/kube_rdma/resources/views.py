@@ -6,25 +6,23 @@ seen. The values come from resources/rules.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from shlex import quote
 
 from kube_base.frozen import asdict
 from kube_base.plain_text import ended
 from kube_rdma.lib import page
-from kube_rdma.model.resources import AllowedNetwork, CardClass, NamedResource, ResourceListing
+from kube_rdma.model.resources import CardClass, NamedResource, ResourceListing
 
 _NONE = "-"
 _RESOURCES = ("RESOURCE", "MODE", "NODES", "SHARES", "FREE", "ON A NODE", "USED HERE", "QUOTA LEFT")
 _CLASSES = ("CLASS OF CLAIMS", "RESOURCE")
 _NETWORKS = ("NETWORK", "RESOURCE", "FREE ADDRESSES")
-_ANNOTATION = "k8s.v1.cni.cncf.io/networks"
 _NOTHING = "No resource, class or network for RDMA cards"
 
 
 def resources_page(listed: ResourceListing) -> page.Page:
     """Return the whole."""
-    networks = {network.title: network for network in listed.networks}
     is_empty = not (listed.resources or listed.classes or listed.networks)
     state = "could be seen" if listed.not_seen else "is there"
     nothing = (page.Line(f"{_NOTHING} {state}."),) if is_empty else ()
@@ -35,11 +33,15 @@ def resources_page(listed: ResourceListing) -> page.Page:
         _table(_NETWORKS, addresses),
         _kept(listed),
         *(
-            (page.Sentence(_headline(one)), *_indented(pod_lines(one, networks)))
+            (
+                page.Sentence(_headline(one)),
+                *_indented(pod_lines(one, listed)),
+                *(page.Sentence(text) for text in _remarks(one, listed)),
+            )
             for one in listed.resources
         ),
         *(
-            (page.Line(f"As a claim of class {one.name}:"), *_indented(claim_lines(one)))
+            (page.Line(f"As a claim of class {one.name}:"), *_indented(claim_lines(one, listed)))
             for one in listed.classes
             if not one.resource
         ),
@@ -50,7 +52,6 @@ def resources_page(listed: ResourceListing) -> page.Page:
 
 def resources_document(listed: ResourceListing) -> dict[str, object]:
     """Return the listing as JSON values. Keys are stable: none is renamed or removed."""
-    networks = {network.title: network for network in listed.networks}
     return {
         "namespace": listed.namespace,
         "resources": [
@@ -65,11 +66,14 @@ def resources_document(listed: ResourceListing) -> dict[str, object]:
                 "quotaLeft": one.quota,
                 "byClaims": one.by_claims,
                 "networks": list(one.networks),
-                "write": "\n".join(pod_lines(one, networks)),
+                "write": "\n".join(pod_lines(one, listed)),
+                "notes": list(_remarks(one, listed)),
             }
             for one in listed.resources
         ],
-        "classes": [asdict(one) | {"write": "\n".join(claim_lines(one))} for one in listed.classes],
+        "classes": [
+            asdict(one) | {"write": "\n".join(claim_lines(one, listed))} for one in listed.classes
+        ],
         "networks": [
             {"name": one.title, "resource": one.resource, "freeAddresses": one.free}
             for one in listed.networks
@@ -79,35 +83,48 @@ def resources_document(listed: ResourceListing) -> dict[str, object]:
     }
 
 
-def pod_lines(resource: NamedResource, networks: dict[str, AllowedNetwork]) -> list[str]:
-    """Return the manifest lines of a pod with one share, on a network of it if there is one."""
-    lines = []
-    named = [networks[title] for title in resource.networks]
-    if named:  # one that fits whichever card the pod gets, else the first
-        name = max(named, key=lambda one: one.follows_card).title
-        lines += ["metadata:", "  annotations:", f"    {_ANNOTATION}: {name}"]
-    return [
-        *lines,
-        "spec:",
-        "  containers:",
-        "  - name: main",
-        "    resources:",
-        f"      limits: {{{resource.name}: 1}}",
-    ]
+def pod_lines(resource: NamedResource, listed: ResourceListing) -> list[str]:
+    """Return a pod with one share and its network; none where it needs one and there is none."""
+    if resource.needs_network and resource.annotation is None:
+        return []
+    key, value = resource.annotation or ("", "")
+    annotations = ["  annotations:", f"    {key}: {quote(value)}"] if key else []
+    return _pod(listed, [*annotations, "spec:"], f"limits: {{{resource.name}: 1}}")
 
 
-def claim_lines(card_class: CardClass) -> list[str]:
-    """Return the command for the template of the class, and the lines of a pod that uses it."""
+def claim_lines(card_class: CardClass, listed: ResourceListing) -> list[str]:
+    """Return the command for the template of the class, and a pod that uses it."""
+    claims = ["spec:", "  resourceClaims:", "  - {name: rdma, resourceClaimTemplateName: rdma}"]
     return [
         f"# kube-rdma claim --class {quote(card_class.name)} | kubectl apply -f -",
-        "spec:",
-        "  resourceClaims:",
-        "  - {name: rdma, resourceClaimTemplateName: rdma}",
-        "  containers:",
-        "  - name: main",
-        "    resources:",
-        "      claims: [{name: rdma}]",
+        *_pod(listed, claims, "claims: [{name: rdma}]"),
     ]
+
+
+def _pod(listed: ResourceListing, middle: Sequence[str], resources: str) -> list[str]:
+    """Return a pod that sleeps; `middle` stands between its name and its container."""
+    lock = ["    securityContext:", "      capabilities: {add: [IPC_LOCK]}"]
+    return [
+        *("apiVersion: v1", "kind: Pod", "metadata:", "  name: rdma"),
+        *middle,
+        *("  containers:", "  - name: main"),
+        f"    image: {listed.image or 'your-image'} # with your programs",
+        "    command: [sleep, infinity]",
+        *(lock if listed.locks else ()),
+        *("    resources:", f"      {resources}"),
+    ]
+
+
+def _remarks(resource: NamedResource, listed: ResourceListing) -> Iterator[str]:
+    """Yield the network that is missing, and keys of quotas that limit nothing."""
+    if resource.annotation is None and resource.needs_network is not False:
+        yield (
+            f"No network that pods of {listed.namespace} may name is tied to {resource.name}: on "
+            "Ethernet (RoCE) a pod without one cannot use its card. Ask your administrator for one "
+            "(docs/networks.md)."
+        )
+    for key in resource.idle_quotas:
+        yield f"{key} counts nothing: Kubernetes counts requests.{resource.name} alone."
 
 
 def _table(head: tuple[str, ...], cells: Iterable[tuple[str, ...]]) -> page.Block:

@@ -229,6 +229,10 @@ FEW = {
         "asks for 3 of",
         pod(asking("rdma/nic", 1), asking("rail/a", 2, name="b"), annotations=networks("a", "")),
     ),
+    "hundreds of containers": (
+        "asks for 300 of",
+        pod(*[asking("rdma/nic", 1, name=f"c{number}") for number in range(300)]),
+    ),
     "an init container": (
         "asks for 2 of",
         pod(container(), initContainers=[asking("rdma/nic", 2, name="i")]),

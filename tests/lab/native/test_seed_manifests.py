@@ -10,11 +10,14 @@ from ipaddress import ip_interface, ip_network
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
+from kube_rdma.cli.resources import resources
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.ghost import install
 from kube_rdma_lab.native.replay import Replay
+from tests.kit import manifests
 from tests.kit.pods import IMAGE, UNTIL_ASKED
 
 NODES = ("node-1", "node-2")
@@ -121,6 +124,61 @@ def test_seed_s3_s_pods_get_a_gpu_a_share_and_their_second_nic(gpu_network):
         seen.append(ip_interface(address.split()[3]))
     assert len(set(seen)) == len(S3_PODS)
     assert {address.network for address in seen} == {SUBNET}
+
+
+# --- S3: what an author is told to write, on cards of Ethernet ------------------------------------
+
+
+@pytest.fixture
+def ethernet_cards(lab):
+    """Seed S3's agent with a share of each card for many pods, and ports that say Ethernet."""
+    interface = cluster.shell(lab, NODE, "ls", f"/sys/class/infiniband/{CARD}/device/net").strip()
+    pool = {"resource": S3_RESOURCE, "mode": "shared-multi"}
+    pool["selectors"] = [{"interfaces": [interface]}]
+    documents = list(yaml.safe_load_all((scc.examples() / S3 / "agent.yaml").read_text()))
+    (conf,) = (one for one in documents if one["kind"] == "ConfigMap")
+    conf["data"] = {"config.json": json.dumps(manifests.node_policy("cards", pool))}
+    text = "\n---\n".join(map(json.dumps, (*documents, network(interface))))
+    layers = list((lab.home / "nodes").glob(f"*/sys/class/infiniband/{CARD}/ports/1/link_layer"))
+    recorded = {path: path.read_text() for path in layers}
+    for path in layers:
+        path.write_text("Ethernet\n")
+    scc.install_kinds(lab)
+    cluster.label_cards(lab)
+    cluster.kubectl(lab, "apply", "-f", "-", stdin=text)
+    cluster.wait_for_resource(lab, S3_RESOURCE, 16)
+    cluster.until_chained(lab, *NODES)
+    yield lab
+    cluster.kubectl(lab, "delete", "-f", "-", "--wait", "--ignore-not-found", stdin=text)
+    cluster.kubectl(lab, "label", "node", "--all", f"{cluster.CARDS_LABEL}-")
+    for path, layer in recorded.items():
+        path.write_text(layer)
+
+
+def test_the_pod_that_an_author_is_told_to_write_runs_as_it_stands(ethernet_cards):
+    """With the network that its card needs; without one it is not told of."""
+    lab = ethernet_cards
+
+    def told():
+        answer = CliRunner(env={"KUBECONFIG": str(lab.kubeconfig)}).invoke(
+            resources, ["-o", "json"]
+        )
+        listed = json.loads(answer.stdout)["resources"]
+        return next(one for one in listed if one["name"] == S3_RESOURCE)
+
+    written = told()["write"]
+    cluster.kubectl(lab, "apply", "-f", "-", stdin=written)
+    try:
+        cluster.ready(lab, "rdma")
+        listed = cluster.kubectl(lab, "exec", "rdma", "--", "ls", "/dev/infiniband").split()
+        assert "uverbs0" in listed
+        notes = cluster.get(lab, "pod/rdma")["metadata"]["annotations"]
+        status = json.loads(notes["kube-rdma.io/network-status"])
+        assert [ip for one in status for ip in one["ips"] if ip_interface(ip).ip in SUBNET]
+    finally:
+        cluster.kubectl(lab, "delete", "pod", "rdma", "--grace-period=1")
+    cluster.kubectl(lab, "delete", "network-attachment-definitions", "rdma-net-ipam")
+    assert (told()["write"], len(told()["notes"])) == ("", 1)
 
 
 # --- S1: four cards -------------------------------------------------------------------------------

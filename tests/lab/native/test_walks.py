@@ -136,6 +136,7 @@ def test_the_lines_that_are_shown_make_a_pod_with_its_devices(lab, author):
         assert int(row(printed, "ON A NODE")) == SHARES
         written = lines_to_write(printed)
         assert written["spec"]["containers"][0]["resources"]["limits"] == {RESOURCE: 1}
+        assert "annotations" not in written["metadata"]  # cards of InfiniBand need no network
         limits = written["spec"]["containers"][0]["resources"]["limits"]
         with running(lab, "w-0", limits=limits, nodeName=NODE):
             _, printed = author.does("kube-rdma resources")

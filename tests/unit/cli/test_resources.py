@@ -4,6 +4,7 @@ import json
 
 import msgspec
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from kube_rdma.adapters.cluster.kinds.node import NODE
@@ -12,7 +13,7 @@ from kube_rdma.adapters.cluster.kinds.pod import DAEMON_SETS, DEPLOYMENTS, POD
 from kube_rdma.adapters.cluster.kinds.resource_api import DEVICE_CLASS
 from kube_rdma.cli.resources import resources
 from kube_rdma.ipam.cluster import IP_POOL
-from kube_rdma.model.reports import NodeReport, ReportedPool
+from kube_rdma.model.reports import NodeReport, ReportedCard, ReportedPool, ReportedPort
 from kube_rdma.reports.node_report import report_status
 from kube_rdma.resources.reader import QUOTA
 from kube_rdma_testing.cluster.server import FakeServer
@@ -22,7 +23,7 @@ KINDS = (*(DAEMON_SETS, DEPLOYMENTS, NODE_REPORT, IP_POOL), *(DEFINITION, DEVICE
 CLUSTER_WIDE = ("nodes", "nodereports", "ippools", "deviceclasses")
 NAMESPACED = ("pods", "network-attachment-definitions", "daemonsets", "deployments")
 NOW = "2026-01-01T00:00:00Z"
-NIC = "rdma/nic"
+NIC, RUNTIME = "rdma/nic", "containerd://2.1.0"
 RESOURCE = "k8s.v1.cni.cncf.io/resourceName"
 
 
@@ -46,12 +47,15 @@ class World:
         self.pod("mine", "default", "node-2", 2)
         self.pod("ended", "default", "node-2", 2, "Succeeded")
 
-    def node(self, name, shares="8", serve="", **spec):
+    def node(self, name, shares="8", serve="", *, mode="shared", link="Ethernet", runtime=RUNTIME):
         ready = [{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": ""}]
-        status = {"allocatable": {NIC: shares, "cpu": "8"}, "conditions": ready}
-        self.server.put(NODE, {"metadata": meta(name), "spec": spec, "status": status})
-        pool = ReportedPool(NIC, "shared", 8, 8, 8, serve)
-        made = report_status(None, NodeReport("0.1.0", (), (), (pool,)), NOW)
+        info = {"containerRuntimeVersion": runtime}
+        status = {"allocatable": {NIC: shares, "cpu": "8"}, "conditions": ready, "nodeInfo": info}
+        self.server.put(NODE, {"metadata": meta(name), "spec": {}, "status": status})
+        pool = ReportedPool(NIC, mode, 8, 8, 8, serve)
+        port = ReportedPort("mlx5_0", 1, "ACTIVE", link)
+        card = ReportedCard("0000:81:00.0", "mlx5_0", (NIC,), ports=(port,))
+        made = report_status(None, NodeReport("0.1.0", (card,), (), (pool,)), NOW)
         document = {"metadata": meta(name), "status": msgspec.to_builtins(made)}
         self.server.put(NODE_REPORT, document)
 
@@ -73,14 +77,22 @@ class World:
         document = {"metadata": meta(name), "spec": {"selectors": [cel], **spec}}
         self.server.put(DEVICE_CLASS, document)
 
-    def pod(self, name, namespace, node, shares, phase="Running"):
-        limits = {"resources": {"limits": {NIC: str(shares)}}}
+    def pod(self, name, namespace, node, shares, phase="Running", resource=NIC):
+        limits = {"resources": {"limits": {resource: str(shares)}}}
         document = {
             "metadata": meta(name, namespace),
             "spec": {"nodeName": node, "containers": [limits]},
             "status": {"phase": phase},
         }
         self.server.put(POD, document)
+
+    def quota(self, **hard):
+        status = {"hard": hard, "used": {key: "2" for key in hard if key.startswith("requests.")}}
+        self.server.put(QUOTA, {"metadata": meta("cards", "default"), "status": status})
+
+    def without_networks(self):
+        for name in ("lone", "rails"):
+            self.server.remove(DEFINITION, name, "kube-rdma")
 
     def agent(self, *words):
         spec = {"containers": [{"image": "kube-rdma:1", "args": ["agent", *words]}]}
@@ -119,30 +131,115 @@ kube-rdma/lone   rdma/nic  222
 kube-rdma/rails  rdma/nic  222
 
 For rdma/nic. A share is one virtual interface of each physical card.
+    apiVersion: v1
+    kind: Pod
     metadata:
+      name: rdma
       annotations:
         k8s.v1.cni.cncf.io/networks: kube-rdma/rails
     spec:
       containers:
       - name: main
+        image: kube-rdma:1 # with your programs
+        command: [sleep, infinity]
         resources:
           limits: {rdma/nic: 1}
 
 As a claim of class rdma:
     # kube-rdma claim --class rdma | kubectl apply -f -
+    apiVersion: v1
+    kind: Pod
+    metadata:
+      name: rdma
     spec:
       resourceClaims:
       - {name: rdma, resourceClaimTemplateName: rdma}
       containers:
       - name: main
+        image: kube-rdma:1 # with your programs
+        command: [sleep, infinity]
         resources:
           claims: [{name: rdma}]
 """
+NONE = (
+    "No network that pods of default may name is tied to rdma/nic: on Ethernet (RoCE) a pod "
+    "without one cannot use its card. Ask your administrator for one (docs/networks.md)."
+)
 
 
 def test_a_page_has_what_there_is_what_is_free_and_what_to_write(world):
+    world.agent("--networks")
     result = world.run()
     assert (result.output, result.exit_code) == (PAGE, 0)
+
+
+@pytest.mark.parametrize(
+    ("mode", "link", "named", "note"),
+    [
+        ("shared", "Ethernet", True, True),
+        ("sriov", "Ethernet", True, True),
+        ("shared-multi", "InfiniBand", False, False),
+        ("sriov", "InfiniBand", True, False),  # its network writes the function's GUID
+        ("exclusive", "Unknown", True, False),  # as EFA; but its networks are there to be named
+        ("hca", "Ethernet", False, False),
+    ],
+)
+def test_a_pod_names_a_network_where_its_card_needs_one(world, mode, link, named, note):
+    """Where it needs one and none is there, a sentence stands in place of a pod without."""
+    for name in ("node-1", "node-2"):
+        world.node(name, mode=mode, link=link)
+    (shares,) = world.document()["resources"]
+    metadata = yaml.safe_load(shares["write"])["metadata"]
+    assert ("annotations" in metadata, shares["notes"]) == (named, [])
+    world.without_networks()
+    (shares,) = world.document()["resources"]
+    assert (shares["write"] == "", shares["notes"]) == (note, [NONE] * note)
+    assert (NONE in " ".join(world.run().output.split())) is note
+
+
+def test_a_card_of_a_node_that_nobody_saw_may_need_a_network(world):
+    world.one_namespace_alone()
+    (shares,) = world.document()["resources"]
+    assert (shares["notes"], "limits: {rdma/nic: 1}" in shares["write"]) == ([NONE], True)
+
+
+def test_cards_of_vke_need_no_definition(world):
+    """Their block names a network that agents have themselves."""
+    world.pod("vke", "default", "node-1", 1, resource="vke.volcengine.com/rdma")
+    _, shares = world.document()["resources"]
+    (annotation,) = yaml.safe_load(shares["write"])["metadata"]["annotations"].items()
+    assert annotation == ("k8s.volcengine.com/pod-networks", '[{"cniConf": {"name": "rdma"}}]')
+    assert shares["notes"] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "runtime", "locks"),
+    [
+        (("--networks",), "containerd://2.1.0", False),
+        (("--networks",), "containerd://1.7.0", True),
+        (("--networks",), "cri-o://1.34.0", False),
+        ((), "containerd://2.1.0", True),
+    ],
+)
+def test_a_pod_adds_ipc_lock_where_no_agent_lifts_the_limit(world, words, runtime, locks):
+    world.agent(*words)
+    world.node("node-1", runtime=runtime)
+    assert ("IPC_LOCK" in world.document()["resources"][0]["write"]) is locks
+
+
+def test_keys_of_a_quota_that_count_nothing_are_named(world):
+    """Kubernetes takes them and limits nothing by them."""
+    objects = {"count/jobs.batch": "1", "rdma.deviceclass.resource.k8s.io/devices": "1"}
+    world.quota(**{"limits.rdma/nic": "1", NIC: "1", "limits.a.b/rdma": "1", **objects})
+    (shares,) = world.document()["resources"]
+    assert shares["quotaLeft"] is None
+    assert shares["notes"] == [
+        f"{key} of ResourceQuota cards counts nothing: Kubernetes counts requests.rdma/nic alone."
+        for key in ("limits.rdma/nic", NIC)
+    ]
+    world.quota(**{"requests.rdma/nic": "5"})
+    (shares,) = world.document()["resources"]
+    assert (shares["quotaLeft"], shares["notes"]) == (3, [])
 
 
 def test_the_rights_of_one_namespace_show_what_it_has_and_name_the_rest(world):

@@ -232,15 +232,14 @@ _ENTRIES = (
     f"{_LISTED}.split(',').filter(name, name.trim() != '').size())"
 )
 _ON_HOST = "pod.spec.?hostNetwork.orValue(false)"
-_NETWORKED = _held(
-    "pod",
+_NETWORKED = (
     f"{LIMITS}.filter(key, {_among('networked')})"
-    f".map(key, quantity(string({LIMITS}[key])).asInteger()).sum()",
+    f".map(key, quantity(string({LIMITS}[key])).asInteger()).sum()"
 )
 _LACKING = (
     f"variables.pods.filter(pod, !{_ON_HOST} && !has(pod.spec.resourceClaims) && "
     f"!{[POD_NETWORKS, DEFAULT_NETWORK]}.exists(key, key in pod.annotations))"
-    f".map(pod, {{'shares': {_NETWORKED}, 'entries': {_ENTRIES}}})"
+    f".map(pod, {{'shares': {_held('pod', _NETWORKED)}, 'entries': {_ENTRIES}}})"
     ".filter(pod, pod.entries < pod.shares)"
 )
 _VEPFS = (
