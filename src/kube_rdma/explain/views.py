@@ -238,7 +238,7 @@ def _short_gid(gid: str) -> str:
 
 
 def _finding(finding: Finding) -> Iterator[page.Part]:
-    mark = "✗" if finding.is_error else "!"
+    mark = page.MARKS[finding.severity]
     lead = f"{mark} {_WHO[finding.stage]}"
     text = f"{lead}, at {finding.subject}" if finding.subject else lead
     yield page.Sentence(text, _INDENT * 2, page.state_of(mark), loose=True)

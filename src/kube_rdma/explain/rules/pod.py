@@ -251,7 +251,8 @@ def findings(evidence: model.PodEvidence, plan: PodPlan) -> Iterator[Finding]:
     """
     is_attached = bool(evidence.attached or evidence.recorded)
     for finding in evidence.findings:
-        severity = Severity.WARNING if evidence.phase else finding.severity
+        is_over = finding.is_error and evidence.phase
+        severity = Severity.WARNING if is_over else finding.severity
         problem = f"{finding.problem} (rule {finding.code})"
         yield replace(finding, problem=problem, severity=severity, stage=Stage.ADMISSION)
     basis = evidence.basis if not evidence.phase else None

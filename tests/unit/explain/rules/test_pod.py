@@ -20,7 +20,7 @@ from kube_rdma.model.attach import kinds
 from kube_rdma.model.attach.attachment import AskedAddress, Attachment, NetworkRoute, Plan, Sandbox
 from kube_rdma.model.doctor import ObservedContainer, ObservedLink, ObservedPod
 from kube_rdma.model.explain import PodEvidence
-from kube_rdma.model.finding import Stage
+from kube_rdma.model.finding import Finding, Severity, Stage
 from kube_rdma.model.ipam import IPPool, IPRange, PoolName, Route
 from kube_rdma.model.kubernetes import NodeState
 from kube_rdma.model.late_binding import ContainerId, PodName
@@ -305,6 +305,17 @@ def test_what_nobody_looked_at_is_called_a_plan():
     assert "/etc/nccl.conf, as planned" in text
     waits = replace(evidence(), phase="Pending")
     assert "\nWHAT PROGRAMS WOULD SEE, as the agent's rules plan" in text_of(explain(waits))
+
+
+@pytest.mark.parametrize(
+    ("severity", "marks"),
+    [(Severity.ERROR, "✗!"), (Severity.WARNING, "!!"), (Severity.ADVICE, "··")],
+)
+def test_a_pod_that_runs_is_refused_by_nobody_and_notes_stay_notes(severity, marks):
+    found = (Finding.of("rule", "spec", "it is so", "Leave it", severity),)
+    for mark, phase in zip(marks, ("", "Running"), strict=True):
+        text = text_of(explain(evidence(phase=phase, findings=found)))
+        assert f"{mark} Admission, at spec" in text
 
 
 def test_what_the_pod_shows_counts_more_than_what_it_was_told():
