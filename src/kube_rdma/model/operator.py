@@ -343,7 +343,6 @@ class DriverContract(Frozen):
     kernel_form: str = ""  # of images built for one kernel; "": `form` has it, or there are none
     env: tuple[tuple[str, str], ...] = ()
     labels: tuple[tuple[str, str], ...] = ()
-    levelled: bool = True  # the container has the SELinux level s0
 
 
 DRIVER_FILES = "/run/mellanox/drivers"  # headers and modules, for the peer-memory driver
@@ -379,7 +378,6 @@ OF_0_1 = DriverContract(
     "ofed-driver-container",
     "/.driver-ready",
     (_SHARED, _NETWORK),
-    levelled=False,
 )
 OF_1 = DriverContract(
     "0.2 to 1.2",

@@ -94,8 +94,6 @@ def _ofed_daemon_set(
     )
     container["volumeMounts"] = [_mount(each) for each in contract.folders]
     container["env"] = _env(section, contract)
-    if contract.levelled:
-        container["securityContext"]["seLinuxOptions"] = {"level": "s0"}
     if section.resources is not None:
         container["resources"] = section.resources
     for probe, fields in section.probes.items():
@@ -177,7 +175,7 @@ def _driver(name: str, image: str, ready: str, loaded: str) -> Json:
         "name": name,
         "image": image,
         "imagePullPolicy": "IfNotPresent",
-        "securityContext": {"privileged": True},
+        "securityContext": {"privileged": True, "seLinuxOptions": {"level": "s0"}},
         "startupProbe": {
             "exec": {"command": ["sh", "-c", f"ls {ready}"]},
             "initialDelaySeconds": 10,

@@ -138,6 +138,13 @@ def test_the_folders_are_those_of_0_1_0():
     }
 
 
+@pytest.mark.parametrize("objects", [driver_objects, peer_objects])
+def test_a_driver_has_the_selinux_level_of_0_1_0(objects):
+    (container,) = pod(objects(policy(), [GROUP]))["containers"]
+    level = {"level": "s0"}
+    assert container["securityContext"] == {"privileged": True, "seLinuxOptions": level}
+
+
 def test_images_that_can_leave_the_modules_loaded_are_told_to():
     """Unless the policy says otherwise itself."""
     name = "RESTORE_DRIVER_ON_POD_TERMINATION"
