@@ -8,6 +8,7 @@ restart, and nothing is added up.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from kube_base.frozen import Frozen, replace
@@ -288,7 +289,11 @@ def _held_series(held: HeldDevice, device: DeviceCounters) -> Iterator[MetricSer
 
 
 def _granted(holdings: Sequence[Holding], pools: Mapping[str, Pool]) -> Iterator[HeldDevice]:
-    """Yield the devices of the cards that shares stand for."""
+    """Yield the devices of the cards that shares stand for.
+
+    A card with one share in one pool is given to nobody else, whatever the mode.
+    """
+    pools_of = Counter(card.id for pool in pools.values() for card in pool.cards)
     devices = {
         (resource, card.id): [device.name for device in card.devices]
         for resource, pool in pools.items()
@@ -298,9 +303,11 @@ def _granted(holdings: Sequence[Holding], pools: Mapping[str, Pool]) -> Iterator
         pool = pools.get(holding.resource)
         for share in holding.shares if pool else ():
             assert pool
-            card = card_of(pool.spec, share)
-            for name in devices.get((holding.resource, card), ()) if card else ():
-                own = terms(pool.spec).owns
+            row, card = terms(pool.spec), card_of(pool.spec, share)
+            if card is None:
+                continue
+            own = row.owns or (row.shares == 1 and pools_of[card] == 1)
+            for name in devices.get((holding.resource, card), ()):
                 yield HeldDevice(_holder(holding), holding.resource, str(card), name, own)
 
 

@@ -71,10 +71,21 @@ def test_shares_of_one_card_say_who_holds_it_and_count_nobodys_traffic():
     assert not labels(made, BYTES)
 
 
-def test_a_card_that_is_a_pods_alone_counts_for_it():
-    made = series([holding("a", 0)], pool(Mode.EXCLUSIVE, 0, 1), node=["mlx5_0", "mlx5_1"])
+@pytest.mark.parametrize("mode", [Mode.EXCLUSIVE, Mode.SHARED])
+def test_a_card_that_is_a_pods_alone_counts_for_it(mode):
+    """In mode shared, too, a card has one share, as in the document of VKE."""
+    made = series([holding("a", 0)], pool(mode, 0, 1), node=["mlx5_0", "mlx5_1"])
     assert labels(made, BYTES) == [("default", "a", "main", "mlx5_0", "1")]
     assert labels(made, families.POD_DEVICE)[0][-1] == "own"
+
+
+def test_a_card_of_two_pools_may_have_a_second_holder_and_counts_for_none():
+    """Whoever holds shares of the other pool opens it too."""
+    one = pool(Mode.SHARED, 0)
+    both = one | {"rdma/hca": replace(one[RDMA], spec=PoolSpec("rdma/hca", Mode.HCA, "test"))}
+    made = series([holding("a", 0)], both, node=["mlx5_0"])
+    assert labels(made, families.POD_DEVICE)[0][-1] == "shared"
+    assert not labels(made, BYTES)
 
 
 def test_a_share_of_the_whole_pool_names_no_device():
