@@ -84,13 +84,12 @@ def render(
     """Print an installation as plain manifests.
 
     Prints the objects that the Helm chart would install, for kubectl, kustomize or GitOps, and asks
-    no cluster. Comments at the top say what is left to do. Standard error says what the version of
-    Kubernetes does not have, and what to look at before the objects are applied.
+    no cluster. Comments at the top say what is left to do, and standard error says it too. There
+    it also says what the version of Kubernetes does not have.
 
     Exits with 3 when a value is refused.
     """
     from kube_rdma.install import installation
-    from kube_rdma.install.rules.notes import BEFORE
     from kube_rdma.install.views import manifests
 
     layers = [installation.read_values(path) for path in files]
@@ -103,13 +102,9 @@ def render(
             installation.assignment(f'kubernetesVersion="{version}"', "--kubernetes-version")
         )
     made = installation.objects(layers, preset or "", part or "")
-    notes = installation.notes(layers, preset or "")
-    if not part:
-        for note in notes:
-            click.echo(f"# {note}")
-    for note in notes if part in (None, "workloads") else ():
-        if note in BEFORE:
-            click.echo(note, err=True)  # a pipe to kubectl shows no comments
+    for note in () if part else installation.notes(layers, preset or ""):
+        click.echo(f"# {note}")
+        click.echo(note, err=True)  # neither a pipe to kubectl nor a file shows the comments
     for sentence in installation.left_out(layers, preset or ""):
         click.echo(sentence, err=True)
     click.echo(manifests(made), nl=False)

@@ -1,7 +1,7 @@
 """Sentences about an installation: what is left to do, and which values have no effect.
 
-`kube-rdma render` prints them above the objects; the chart's NOTES.txt has the same sentences under
-the same conditions, which tests compare.
+`kube-rdma render` prints them above the objects, and on standard error; the chart's NOTES.txt has
+the same sentences under the same conditions, which tests compare.
 """
 
 from __future__ import annotations
@@ -61,8 +61,6 @@ NO_WEBHOOK = (
     "admission.webhook has no effect: kube-rdma has no webhook any more. Set "
     "admission.pods.check=true in its place, and take the value out (docs/admission.md)."
 )
-BEFORE = (NO_IMAGE, DOCUMENTS_NAMES, ONE_OPERATOR, NO_DEFINITION)
-"""What is to be known before anything is applied."""
 OF_DOCUMENTS = {
     "ack": "kube-system",
     "scc": "kube-system",
