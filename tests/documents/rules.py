@@ -39,6 +39,12 @@ BIN = Path(sys.executable).parent
 LOOKS_LIKE_A_COMMAND = re.compile(
     r"(?m)^ *(?:\$ )?(?:\S*/)?(?:kube-rdma|kubectl|make|pytest|python) "
 )
+# What takes more of a cluster than the page made, or the reader chose. A lab is nobody's.
+TOO_FAR = {
+    r"kubectl .*\bnodes? --all\b": "it takes nodes without cards; select those with",
+    r"kubectl label .*--overwrite": "it overwrites what others wrote",
+    r"kubectl get pods [^|]*\| *grep node-debugger": "it takes debug pods of others",
+}
 TOPS = ("config/", "docs/", "examples/", "src/", "tests/", "tools/")
 
 
@@ -106,6 +112,9 @@ def _word_faults(command: Command) -> Iterator[str]:
         yield f"the shell cannot read it: {error}"
         return
     yield from _reader_faults(listed)
+    for far, why in TOO_FAR.items():
+        if re.search(f"(?<!lab ){far}", command.text):
+            yield why
     for call in _calls(listed):
         yield from _program_faults(call)
     for word in listed:

@@ -100,6 +100,10 @@ HERE = "<!-- run: here -->"
         (fenced("sh", "cat examples/gone.yaml", HERE), "p.md:3: there is no examples/gone.yaml"),
         (fenced("sh", "kubectl get x | head -n 1", HERE), "p.md:3: `| head` leaves before its"),
         (fenced("sh", "kubectl get x | grep -q y", HERE), "p.md:3: `| grep` leaves before its"),
+        (fenced("sh", "kubectl wait node --all", HERE), "p.md:3: it takes nodes without cards"),
+        (fenced("sh", "kubectl label nodes --all a=b", HERE), "p.md:3: it takes nodes without"),
+        (fenced("sh", "kubectl label node a b=c --overwrite", HERE), "p.md:3: it overwrites what"),
+        (fenced("sh", "kubectl get pods | grep node-debugger-", HERE), "p.md:3: it takes debug"),
         (fenced("sh", "echo 'open", HERE), "p.md:3: the shell cannot read it"),
     ],
 )

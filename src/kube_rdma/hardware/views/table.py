@@ -17,6 +17,7 @@ _MORE = ("DRIVER", "FIRMWARE", "NODE GUID")  # of -o wide
 _RIGHT = tuple(map(_COLUMNS.index, ("PORT", "RATE", "NUMA", "GIDS")))
 _USABLE = _COLUMNS.index("USABLE")
 _NONE = "-"
+_FEW = 3  # faults that are shown beside devices
 
 _NO_DEVICES = """\
 No RDMA devices.
@@ -119,12 +120,12 @@ def _place(device: Device, names: Mapping[PciAddress, str]) -> str:
 
 
 def _fault_lines(survey: Survey, *, every: bool) -> Block:
-    """Say how much could not be read; `every` fault in full where they explain an empty table."""
+    """Say what could not be read; of many only how much, unless they explain an empty table."""
     count = len(survey.faults)
     if not count:
         return ()
     what = "1 thing" if count == 1 else f"{count} things"
-    if not every:
+    if count > _FEW and not every:
         return (Line(f"{what} could not be read; see faults in -o json."),)
     faults = (Sentence(f"  {fault.path}: {fault.reason}", "    ") for fault in survey.faults)
     return Line(f"{what} could not be read:"), *faults

@@ -235,16 +235,19 @@ class _Way:
         )
 
     def _on_host(self, node: model.MigratingNode, commands: Sequence[str]) -> list[str]:
-        """Change the node's CNI configuration, which no program of kube-rdma serves now."""
+        """Change the node's CNI configuration, which no program of kube-rdma serves now.
+
+        In kube-rdma's namespace, where no debug pods of others are.
+        """
         image = self._options.image
         if not image:
             made = merged({"preset": self._preset})["image"]
             image = f"{made['repository']}:{made['tag']}"
-        name = quote(node.name)
-        debug = f"kubectl debug node/{name} --image={quote(image)} --profile=sysadmin --attach --"
+        name, kubectl = quote(node.name), f"kubectl -n {quote(self._space)}"
+        debug = f"{kubectl} debug node/{name} --image={quote(image)} --profile=sysadmin --attach --"
         return [
             *(f"{debug} \\\n    kube-rdma network {command} --host /host" for command in commands),
-            f"kubectl get pods -o name | grep node-debugger-{name} | xargs kubectl delete",
+            f"{kubectl} get pods -o name | grep node-debugger-{name} | xargs {kubectl} delete",
         ]
 
     def _beside(self, node: model.MigratingNode) -> model.PlanStep:

@@ -63,7 +63,8 @@ rxe0       -  -       -              -  -          -  -                -  no
 1 of 2 devices usable.
 RDMA namespace mode: shared (every network namespace sees every device).
 Note: mind the gap.
-1 thing could not be read; see faults in -o json."""
+1 thing could not be read:
+  class/x: is empty"""
 
 
 def table(verdicts, survey, notes=(), width=100):
@@ -72,6 +73,11 @@ def table(verdicts, survey, notes=(), width=100):
 
 def test_the_table_word_for_word():
     assert table(VERDICTS, SURVEY, ("mind the gap",)) == GOLDEN_TABLE
+
+
+def test_of_many_faults_the_number_is_shown():
+    many = replace(SURVEY, faults=SURVEY.faults * 4)
+    assert table(VERDICTS, many).endswith("\n4 things could not be read; see faults in -o json.")
 
 
 GOLDEN_NO_DEVICES = """\

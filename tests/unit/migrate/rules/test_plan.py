@@ -126,8 +126,10 @@ def test_what_vke_s_component_leaves_is_out_of_the_way_while_nothing_serves_the_
         return place, every
 
     there, every = after(words(plan(STARTS["vke"], ANY).steps), "kube-rdma network clear-vke")
-    assert every[there].startswith("kubectl debug node/node-1 ")
-    assert every[there + 1].endswith("grep node-debugger-node-1 | xargs kubectl delete")
+    own = "kubectl -n kube-rdma-vke"  # debug pods of others are in other namespaces
+    assert every[there].startswith(f"{own} debug node/node-1 ")
+    assert every[there + 1].startswith(f"{own} get pods")
+    assert every[there + 1].endswith(f"grep node-debugger-node-1 | xargs {own} delete")
     assert every[there + 2] == "kubectl label node node-1 kube-rdma.io/agent=on --overwrite"
     back, every = after(words(plan(STARTS["vke"], ANY).back), "clear-vke --undo")
     assert "network uninstall --records --host /host" in every[back - 1]
