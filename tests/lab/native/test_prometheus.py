@@ -1,8 +1,9 @@
 """The metrics in the hands of the real Prometheus: it scrapes the agents, and their alerts fire.
 
 The agents are those of the chart, on native nodes with recorded cards, whose counters the test
-writes; kubelet and containerd are real. Prometheus and promtool are Debian's, and Prometheus runs
-in the network of the control plane.
+writes. They are in the mode that VKE's document prefers, and have its names too; kubelet and
+containerd are real. Prometheus and promtool are Debian's, and Prometheus runs in the network of the
+control plane.
 """
 
 import json
@@ -24,7 +25,7 @@ from tests.kit.pods import sleeping_pod
 RESOURCE, NAMESPACE, LABEL = "vke.volcengine.com/rdma", "kube-rdma-vke", "vke.node.rdma.mode"
 NODE, CARD, POD = "node-1", "mlx5_0", "train-0"
 PORT = 9879
-RECEIVED = families.OF_POD["port_rcv_data"].name
+RECEIVED, BY_VKE = (one["port_rcv_data"].name for one in (families.OF_POD, families.OF_VKE))
 MONITORED = ("namespace", "rights", "workloads")
 
 
@@ -36,7 +37,7 @@ def program():
 
 @pytest.fixture(scope="module")
 def lab(native):
-    """Agents of preset vke that answer Prometheus; node-1 gives whole cards away."""
+    """Agents of preset vke that answer Prometheus; a card of node-1 has one holder at a time."""
     scc.install_kinds(native)
     cluster.kubectl(native, "apply", "-f", f"{scc.examples().parent}/config/crds")
     values = (
@@ -44,13 +45,14 @@ def lab(native):
         "admission.install=false",
         f"metrics.port={PORT}",
         "metrics.pods=true",
+        "agent.extraArgs=[--metrics-names=vke]",
     )
     layers = [assignment(text) for text in values]
     made = [one for part in MONITORED for one in objects(layers, "vke", part)]
     try:
         cluster.apply(native, *(one for one in made if one["kind"] == "Namespace"))
         cluster.apply(native, *made)
-        cluster.kubectl(native, "label", "node", NODE, f"{LABEL}=exclusive", "--overwrite")
+        cluster.kubectl(native, "label", "node", NODE, f"{LABEL}=shared", "--overwrite")
         cluster.rollout(native, "rdma-device-plugin", NAMESPACE)
         cluster.wait_for_resource(native, RESOURCE, 8, node=NODE)
         yield native
@@ -127,6 +129,7 @@ def test_a_pods_traffic_and_its_dead_port_reach_prometheus(program, lab, inside,
         cluster.wait(lab, f"pod/{POD}", "--for=condition=Ready")
         at = (POD, CARD)
         until(lab, "the pod's bytes", lambda: prometheus.values(RECEIVED) == {at: 4000})
+        assert prometheus.values(BY_VKE) == {(None, CARD): 4000}
         counted("port_rcv_data", 3000)
         until(lab, "more of them", lambda: prometheus.values(RECEIVED) == {at: 12000})
         assert (POD, CARD, NODE, "active") in seen_by_top(lab)
