@@ -442,9 +442,7 @@ class _Plugin:
         """Take note of the cluster's policies for this node, and of those that disagree."""
         wanted = self._desired.specs
         self._desired.policies(specs, refusals)
-        for sentence in self._reported.notices.news("policies overlap", *specs.overlaps):
-            log.warning("policies overlap", what=sentence)
-            self._needs.node.tell(NodeEvent.POLICIES_OVERLAP, sentence)
+        self._tell_once("policies overlap", specs.overlaps, NodeEvent.POLICIES_OVERLAP)
         if self._desired.specs != wanted:
             self._doubt()
         self._changes.touch()
@@ -510,7 +508,7 @@ class _Plugin:
     def _report(self, gathered: _Gathered, verdict: node_health.NodeVerdict) -> None:
         """Report what is new and remarkable about cards and pools."""
         facts = gathered.facts
-        self._tell_cards(verdict, facts.held, gathered.holdings or ())
+        self._tell_cards(verdict, facts, gathered.holdings or ())
         renumbered = late_binding.renumbered(facts.specs, facts.survey.namespace_mode)
         self._tell_once("pool bound early", renumbered)
         self._tell_once("card claimed by two pools", map(str, verdict.clashes))
@@ -518,11 +516,14 @@ class _Plugin:
         self._tell_once("virtual functions of range missing", verdict.beyond)
         self._tell_once("card left to the node", verdict.spared)
         self._tell_once("card configured by others", verdict.dynamic)
+        names = {card.id: card.name for card in verdict.cards}
+        left_out = (f"{names[card]} is in no pool: {why}" for card, why in verdict.left_out.items())
+        self._tell_once("card in no pool", left_out, NodeEvent.CARD_IN_NO_POOL)
 
     def _tell_cards(
         self,
         verdict: node_health.NodeVerdict,
-        held: node_health.Holders,
+        facts: node_health.NodeFacts,
         holdings: Sequence[Holding],
     ) -> None:
         """Report changes of the cards that are or were in pools, to the log and as Events."""
@@ -536,22 +537,23 @@ class _Plugin:
         whole_pools = self._reported.pooled
         self._reported.pooled = pooled(verdict.pools)
         whole_pools = {**whole_pools, **self._reported.pooled}
+        left = node_health.why_left(facts, before.keys() - names.keys())
         for change in changes:
             seen_before = change.card in self._health
             name = names.get(change.card) or before.get(change.card)
             if name is None or (change.healthy and not self._health):
                 continue  # the first look tells only what is wrong
-            present = change.card in names
-            servers.log_card(change, name, seen_before=seen_before, present=present)
+            gone, pooled_now = left.get(change.card), change.card in names
+            servers.log_card(change, name, gone, seen_before=seen_before, pooled=pooled_now)
             if seen_before or not change.healthy:
                 of_pools = pods_with(holdings, whole_pools.get(change.card, ()))
-                pods = dict.fromkeys((*pods_of(held, change.card), *of_pools))
+                pods = dict.fromkeys((*pods_of(facts.held, change.card), *of_pools))
                 self._needs.node.card(change, name, tuple(pods))
             if change.healthy and self._needs.networks:  # also one that was gone for long
                 self._needs.networks.returned(change.card)
         reported = {change.card for change in changes}
         if self._health:
-            servers.log_cards(before, names, reported)
+            servers.log_cards(before, names, reported, left)
 
     async def _number_rails(self, gathered: _Gathered, verdict: node_health.NodeVerdict) -> None:
         """Report rails that no card is on: pools of addresses may have no range for others."""
@@ -560,11 +562,13 @@ class _Plugin:
         idle = holdings is not None and not any(holding.shares for holding in holdings)
         await rails.see(offered, gathered.facts.cards, self._desired.rails, idle=idle)
         sentences = filter(None, [rails.without_cards])
-        for news in self._reported.notices.news("rails without cards", *sentences):
-            log.warning("rails without cards", what=news)
-            self._needs.node.tell(NodeEvent.RAILS_WITHOUT_CARDS, news)
+        self._tell_once("rails without cards", sentences, NodeEvent.RAILS_WITHOUT_CARDS)
 
-    def _tell_once(self, event: str, sentences: Iterable[str]) -> None:
-        """Log each sentence of an event once while it stands."""
+    def _tell_once(
+        self, event: str, sentences: Iterable[str], also: NodeEvent | None = None
+    ) -> None:
+        """Log each sentence of an event once while it stands, and record it about the node."""
         for sentence in self._reported.notices.news(event, *sentences):
             log.warning(event, what=sentence)
+            if also:
+                self._needs.node.tell(also, sentence)

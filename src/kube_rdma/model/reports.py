@@ -85,7 +85,8 @@ class ReportedCard(SparsePart):
     """ports are the ports of the card's RDMA devices. Left out: the node sees no RDMA device of it.
     """
     reasons: Annotated[tuple[Sentence, ...], Meta(max_length=8)] = ()
-    """reasons are why the card cannot be given to pods. Left out: the card is healthy. Example: no
+    """reasons are why the card cannot be given to pods; of a healthy card without resources, which
+    name in a selector is probably meant to be its own. Left out: the card is healthy. Example: no
     port is ACTIVE; port 1 is DOWN (Disabled).
     """
     gone: bool | None = None
@@ -184,6 +185,11 @@ class NodeReport(SparsePart):
     def pooled(self) -> tuple[ReportedCard, ...]:
         """Return the cards that pools have or had."""
         return tuple(card for card in self.cards if card.resources or card.gone)
+
+    @property
+    def left_out(self) -> tuple[ReportedCard, ...]:
+        """Return cards in no pool that a selector seems to mean by a name which nothing has."""
+        return tuple(c for c in self.cards if c.reasons and not (c.resources or c.gone))
 
     @property
     def ill(self) -> tuple[ReportedCard, ...]:

@@ -294,7 +294,7 @@ async def test_the_label_taken_away_withdraws_the_resource(world, recording):
         await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
         world.label(None)
         await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 0)
-        await until(lambda: len(recording.of("card vanished")) == 4)
+        await until(lambda: len(recording.of("card left the pool")) == 4)
 
 
 async def test_a_file_that_breaks_leaves_the_last_good_one(world, tmp_path, recording):
@@ -308,3 +308,29 @@ async def test_a_file_that_breaks_leaves_the_last_good_one(world, tmp_path, reco
         config.unlink()
         await until(lambda: len(recording.of("configuration rejected")) == 2)
         assert world.kubelet.healthy("rdma/hca") == 1000
+
+
+async def test_a_card_that_a_selector_misses_by_its_name_has_an_event_and_its_reason(
+    world, tmp_path, recording
+):
+    """It has not vanished: the card is there, and the name in the selector is not."""
+
+    def named(*cards):
+        pool = {"resource": "rdma/nic", "mode": "shared", "selectors": [{"rdmaDevices": cards}]}
+        head = {"apiVersion": "kube-rdma.io/v1alpha1", "kind": "NodePolicy"}
+        return json.dumps(head | {"metadata": {"name": "p"}, "spec": {"pools": [pool]}})
+
+    config, names = tmp_path / "config.json", [f"mlx5_{n}" for n in range(4)]
+    config.write_text(named(*names))
+    async with world.serving(world.doors(config)):
+        await world.kubelet.until(lambda: world.kubelet.healthy("rdma/nic") == 4)
+        config.write_text(named(*names[:3], "mlx5_33"))
+        await world.kubelet.until(lambda: world.kubelet.healthy("rdma/nic") == 3)
+        await until(lambda: world.events_of("CardInNoPool"))
+        await world.again(3)
+        (event,) = world.events_of("CardInNoPool")
+    assert event.startswith("mlx5_3 is in no pool: RDMA device mlx5_3 is not among ")
+    (line,) = recording.of("card left the pool")
+    assert line["card"] == "mlx5_3"
+    assert line["why"].startswith("RDMA device mlx5_3 is not among ")
+    assert recording.of("card vanished") == []

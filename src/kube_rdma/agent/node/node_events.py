@@ -35,6 +35,7 @@ class NodeEvent(StrEnum):
     MODE_CHANGE_APPLIED = "ModeChangeApplied"
     FUNCTIONS_PENDING = "VirtualFunctionsPending"
     FUNCTIONS_REFUSED = "VirtualFunctionsRefused"
+    CARD_IN_NO_POOL = "CardInNoPool"
     RAILS_WITHOUT_CARDS = "RailsWithoutCards"
     JOURNAL_TROUBLE = "JournalTrouble"  # a record that this version does not understand
 

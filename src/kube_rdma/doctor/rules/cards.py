@@ -246,6 +246,16 @@ def _empty_pool(seen: Observation) -> Iterator[Finding]:
         )
 
 
+def _left_out(seen: Observation) -> Iterator[Finding]:
+    """Yield healthy cards in no pool that a selector seems to mean by a name nothing here has."""
+    judged = verdict(seen)
+    for card in judged.cards:
+        if card.devices and not card.reasons and (why := judged.left_out.get(card.id)):
+            cause = "The name in the selector is written wrong, or the card was renamed"
+            fix = "Write the name that the node has into the selector; kube-rdma devices shows it"
+            yield Finding(card.name, f"it is in no pool: {why}", cause, fix, Severity.WARNING)
+
+
 def _clashes(seen: Observation) -> Iterator[Finding]:
     for clash in verdict(seen).clashes:
         severity = Severity.ERROR if clash.fatal else Severity.WARNING
@@ -497,6 +507,7 @@ CHECKS = (
     Check("KR134", "cards in use", _POOLS, _taken_over),
     Check("KR135", "cards of rails", ("survey", "rails"), _lost_rails),
     Check("KR136", "management of the fabric", _POOLS, _open_fabric),
+    Check("KR137", "cards in no pool", _POOLS, _left_out),
     Check("KR140", "peer memory", ("survey", "modules"), _no_peer_memory),
     Check("KR141", "ACS", ("survey", "bridges", "virtual_machine"), redirected),
     Check("KR142", "IOMMU", ("survey", "domains", "virtual_machine"), translated),

@@ -14,7 +14,7 @@ from itertools import islice
 
 from kube_base.frozen import Frozen, field, replace
 from kube_rdma.lib.phrases import listed, no_carrier
-from kube_rdma.model.card import USER_SPACE, Card, CardId
+from kube_rdma.model.card import USER_SPACE, Card, CardId, Function
 from kube_rdma.model.device import (
     Device,
     PciAddress,
@@ -27,7 +27,7 @@ from kube_rdma.pools.rules.discovery import idle, judge, lasting
 from kube_rdma.pools.rules.functions import outside
 from kube_rdma.pools.rules.modes import Takes, terms
 from kube_rdma.pools.rules.pools import Clash, Held, owners, resolve
-from kube_rdma.pools.rules.selection import cards, interfaces, moves, spared
+from kube_rdma.pools.rules.selection import cards, interfaces, left_out, moves, spared, why_not
 
 # Members: cards with the reasons against giving each away as its pool does.
 
@@ -74,7 +74,7 @@ class _Members:
     def __init__(self, survey: Survey) -> None:
         self._managed = survey.rdma_cm is not None
         self._mode = survey.namespace_mode
-        self._functions = {function.seat.pci: function for function in survey.functions}
+        self._functions = _functions(survey)
         self._devices: dict[PciAddress, list[Device]] = {}
         for device in survey.devices:
             if device.seat and device.auxiliary is None and not device.is_soft:
@@ -190,7 +190,7 @@ class NodeFacts(Frozen):
 
 
 class NodeVerdict(Frozen):
-    """The judgement on a node; the last four fields are sentences."""
+    """The judgement on a node; the last five fields are sentences."""
 
     cards: tuple[Card, ...]  # with what is wrong for the pool that has each, before it is damped
     pools: tuple[Pool, ...]
@@ -200,6 +200,7 @@ class NodeVerdict(Frozen):
     beyond: tuple[str, ...]  # ranges that choose functions which are not there
     spared: tuple[str, ...]  # cards that the node cannot do without
     dynamic: tuple[str, ...]  # free cards to which another program gives addresses
+    left_out: Mapping[CardId, str] = field(default_factory=dict)  # that a selector seems to mean
 
 
 def evaluate(
@@ -225,7 +226,20 @@ def evaluate(
         beyond=outside(facts.specs, facts.survey, facts.function_specs),
         spared=tuple(_spared(facts)),
         dynamic=tuple(_dynamic(facts, pools)),
+        left_out=left_out(pools, facts.cards, _functions(facts.survey)),
     )
+
+
+def why_left(facts: NodeFacts, gone: Collection[CardId]) -> Mapping[CardId, str]:
+    """Return why cards that left all pools and are on the node belong to none."""
+    functions, left = _functions(facts.survey), [c for c in facts.cards if c.id in gone]
+    reasons = {card.id: [why_not(spec, card, functions) for spec in facts.specs] for card in left}
+    none = "no pool is configured"
+    return {name: "; ".join(dict.fromkeys(filter(None, w))) or none for name, w in reasons.items()}
+
+
+def _functions(survey: Survey) -> Mapping[PciAddress, Function]:
+    return {function.seat.pci: function for function in survey.functions}
 
 
 def node_cards(survey: Survey) -> tuple[Card, ...]:
@@ -257,7 +271,7 @@ def _gone(card: Card, facts: NodeFacts) -> Card:
 
 def _spared(facts: NodeFacts) -> Iterator[str]:
     """Yield why cards that a pool means stay with the node."""
-    functions = {function.seat.pci: function for function in facts.survey.functions}
+    functions = _functions(facts.survey)
     for spec in facts.specs:
         for card in facts.cards:
             if card.id in facts.held.get(spec.resource, {}):

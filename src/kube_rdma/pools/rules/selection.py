@@ -13,10 +13,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from kube_base.frozen import replace
 from kube_rdma.lib.phrases import listed, no_carrier
 from kube_rdma.model.card import Card, CardId, Function, Netdev
 from kube_rdma.model.device import Device, LinkLayer, PciAddress, Port
-from kube_rdma.model.pools import FunctionRange, PoolSpec, Selector
+from kube_rdma.model.pools import FunctionRange, Pool, PoolSpec, Selector
 from kube_rdma.model.survey import Survey, Verdict
 from kube_rdma.pools.rules.modes import Takes, terms
 
@@ -113,6 +114,12 @@ _NAMING = ("interfaces", "pci_addresses", "acpi_indexes", "rdma_devices", "physi
 # "an" is for accelerated networking (Azure/azhpc-images, install_azure_persistent_rdma_naming.sh):
 # a virtual function for the traffic of the machine's own Ethernet interface.
 _ACCELERATED = re.compile(r"mlx5_an\d+")
+_SINGLE = {
+    "interface": "interfaces",
+    "PCI address": "pci_addresses",
+    "ACPI index": "acpi_indexes",
+    "RDMA device": "rdma_devices",
+}
 _MEMBER = 0x7FFF  # a partition key without the bit that tells full from limited members
 
 Functions = Mapping[PciAddress, Function]
@@ -144,6 +151,44 @@ def spared(spec: PoolSpec, card: Card, functions: Functions) -> str | None:
     if spec.selectors and all(unmet(one, card, functions) for one in spec.selectors):
         return None
     return _accelerating(spec, card, functions) or _needed(spec, card, functions)
+
+
+def left_out(
+    pools: Sequence[Pool], node: Sequence[Card], functions: Functions
+) -> dict[CardId, str]:
+    """Return cards in no pool, with the name in a selector that is probably meant to be theirs.
+
+    Cards are left out on purpose too, such as those of storage, and a selector may name the cards
+    of several kinds of nodes. So a card counts if one of its model is in the pool, and names that
+    the node lacks count while there are no more of them than of such cards, and of names that it
+    has. While an interface is hidden inside of a pod nobody knows which names the node lacks.
+    """
+    pooled = {card.id for pool in pools for card in pool.cards}
+    found: dict[CardId, str] = {}
+    for pool in pools:
+        models = {_model(card) for card in pool.cards}
+        alike = [card for card in node if _model(card) in models and not _part(card)]
+        free = [card for card in alike if card.id not in pooled]
+        for selector in pool.spec.selectors if free else ():
+            for field in filter(lambda each: each.word in _SINGLE, _FIELDS):
+                names = field.choice(selector)
+                shown = {name for card in node for name in field.facts(card, card.function)}
+                lacking = [name for name in names if name not in shown]
+                kind = replace(selector, **{_SINGLE[field.word]: ()})
+                means = replace(pool.spec, selectors=(kind,))
+                left = [card for card in free if why_not(means, card, functions) is None]
+                hidden = any(not any(field.facts(card, card.function)) for card in alike)
+                if hidden or not 0 < len(lacking) <= min(len(left), len(names) - len(lacking)):
+                    continue
+                absent = f"{listed(lacking)}, which the node does not have"
+                for card in left:
+                    why = unmet(selector, card, functions)
+                    found[card.id] = f"{why}; the selector of {pool.spec.resource} names {absent}"
+    return found
+
+
+def _model(card: Card) -> tuple[int, int] | None:
+    return (card.function.vendor, card.function.device) if card.function else None
 
 
 def _accelerating(spec: PoolSpec, card: Card, functions: Functions) -> str | None:

@@ -128,6 +128,10 @@ def _report(name: str, report: model.NodeReport | None) -> Iterator[Finding]:
         usable = f"{len(pooled) - len(ill)} of {len(pooled)} cards can be used"
         remedy = "Do what the reason says, or leave the card out of its pool by a selector"
         yield Finding.of("CardsUnhealthy", about, f"{usable}. {cards}", remedy)
+    for card in report.left_out:
+        sentence = f"{card.name} is in no pool: {'; '.join(card.reasons)}"
+        remedy = "Write the name that the node has into the selector (docs/config.md)"
+        yield Finding.of("CardInNoPool", about, sentence, remedy, Severity.ADVICE)
     for pending in report.pending:
         remedy = "End the pods that it names, or wait for them"
         yield Finding.of("ModeChangePending", about, pending.sentence, remedy, Severity.ADVICE)

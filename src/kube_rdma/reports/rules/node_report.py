@@ -68,13 +68,14 @@ def node_report(look: AgentLook) -> model.NodeReport:
         for name, why in look.cards.wrong.items()
         if name not in members
     ]
-    others = [
-        _reported(look, card, (), card.reasons)
-        for card in look.verdict.cards
-        if card.devices and card.id not in resources
+    left_out = look.verdict.left_out
+    free = [card for card in look.verdict.cards if card.devices and card.id not in resources]
+    usable = [
+        _reported(look, card, (), [left_out[card.id]] if card.id in left_out else ())
+        for card in free
+        if not card.reasons
     ]
-    usable = [card for card in others if not card.reasons]
-    rejected = [card for card in others if card.reasons]
+    rejected = [_reported(look, card, (), card.reasons) for card in free if card.reasons]
     important = sorted((*reported, *usable), key=lambda card: (not card.reasons, card.id))
     kept = sorted(important[:MOST_CARDS], key=lambda card: card.id)
     return model.NodeReport(

@@ -227,6 +227,14 @@ FAULTS = {
             specs=(replace(SPEC, device_files=(CharKind.UVERBS, CharKind.UMAD)),),
         ),
     ),
+    "a name of a selector that no card has": (
+        "KR137",
+        replace(
+            HEALTHY,
+            specs=(replace(SPEC, selectors=(Selector(interfaces=("eth0", "ens9")),)),),
+            kubelet=replace(HEALTHY.kubelet, allocatable=((RESOURCE, 1),)),
+        ),
+    ),
     "no peer memory": ("KR140", replace(HEALTHY, modules=("ib_uverbs",))),
     "kubelet gone": ("KR201", kubelet(sockets=(), allocatable=None)),
     "plugin dead": ("KR202", kubelet(sockets=(KUBELET_SOCKET,), allocatable=())),

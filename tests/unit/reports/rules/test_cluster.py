@@ -166,6 +166,9 @@ ROUTED = kinds.MacvlanNetwork("default/net", "here", routes=(EVERYWHERE,))
 EMPTY = ReportedPool(NONE, "shared", 0, 0, 0)
 PENDING = PendingMode(HCA, "shared", f"{HCA} stays in mode hca until a/b has ended")
 ADVICE = {
+    "CardInNoPool": ill(
+        cards=(*CARDS, ReportedCard(CardId("0000:8f:00.0"), "mlx5_7", reasons=("ib7 is not",)))
+    ),
     "DriversNotCurrent": replace(
         WELL, policies=(PolicyState("kr/policy", "ready", "", ("DriversCurrent: it waits",)),)
     ),

@@ -55,6 +55,15 @@ def test_cards_of_pools_come_with_ports_resources_and_reasons():
     assert pool.healthy == pool.shares > 0
 
 
+def test_a_card_that_a_selector_seems_to_mean_is_there_with_the_name_that_nothing_has():
+    """It is no card of the pool, so it counts in no column and makes nothing ill."""
+    named = replace(HCA, selectors=(Selector(rdma_devices=("mlx5_0", "mlx5_9")),))
+    report = node_report(look(hard_card(0), hard_card(1), specs=(named,), functions=2))
+    (card,) = report.left_out
+    assert (card.name, card.resources, report.ill) == ("mlx5_1", (), ())
+    assert card.reasons[0].endswith("names mlx5_9, which the node does not have")
+
+
 def test_a_card_that_no_pool_has_is_rejected_with_its_reason_or_merely_there():
     """Interfaces without RDMA are nobody's news."""
     only = replace(HCA, selectors=(Selector(rdma_devices=("mlx5_0",)),))
