@@ -46,11 +46,11 @@ _NAMES = """\
 {{- $_ := set $platform "configMap" (ternary $name "" (ne $platform.configMap "")) }}
 {{- end }}
 """
-# The definition of networks where the preset makes some: Multus' stays its own, and one of the
+# The definition of networks where agents attach some: Multus' stays its own, and one of the
 # release stays in it. Without a cluster, as for `helm template`, the value alone counts.
 _DEFINITION = """\
 {{- $crds := $values.crds }}
-{{- if and $values.networks.install $crds.install (not $crds.networkAttachmentDefinitions) }}
+{{- if and $values.platform.networks $crds.install (not $crds.networkAttachmentDefinitions) }}
 {{- if lookup "v1" "Namespace" "" "kube-system" }}
 {{- $name := "network-attachment-definitions.k8s.cni.cncf.io" }}
 {{- $kind := "CustomResourceDefinition" }}

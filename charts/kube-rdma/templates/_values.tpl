@@ -60,7 +60,7 @@ chart, and null takes one away. */}}
 {{- $_ := set $platform "configMap" (ternary $name "" (ne $platform.configMap "")) }}
 {{- end }}
 {{- $crds := $values.crds }}
-{{- if and $values.networks.install $crds.install (not $crds.networkAttachmentDefinitions) }}
+{{- if and $values.platform.networks $crds.install (not $crds.networkAttachmentDefinitions) }}
 {{- if lookup "v1" "Namespace" "" "kube-system" }}
 {{- $name := "network-attachment-definitions.k8s.cni.cncf.io" }}
 {{- $kind := "CustomResourceDefinition" }}

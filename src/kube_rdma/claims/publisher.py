@@ -187,7 +187,7 @@ class SlicePublisher(NodeKeeper[shape.ClaimOffer]):
             except Refused as error:
                 self._absent = True
                 self._tell(self._name, error)
-                await asyncio.sleep(self._pace.after(error, 0))
+                await asyncio.sleep(self._pace.until_next(error, worked=self._worked))
 
     def _hear(self, event: object) -> None:
         match event:

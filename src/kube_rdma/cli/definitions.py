@@ -69,6 +69,7 @@ DEFINITIONS = (
             Column("Mode", ".status.summary.mode"),
             Column("Pending", ".status.summary.pending"),
             Column("Problems", ".status.summary.problems"),
+            Column("Renewed", ".status.renewTime", "date"),
             Column("Agent", ".status.agentVersion", wide=True),
             _AGE,
         ),

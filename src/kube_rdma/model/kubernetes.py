@@ -39,6 +39,24 @@ class Taint(Frozen):
     value: str = ""
 
 
+class Toleration(Frozen):
+    """A taint of nodes or devices that does not keep a pod away; empty key or effect: any."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+    def covers(self, key: str, value: str, effect: str) -> bool:
+        """Decide whether it is about this taint; one with an unknown operator is about none.
+
+        As ToleratesTaint (k8s.io/api core/v1/toleration.go), and of devices devicetoleration.go.
+        """
+        equal = self.operator in ("", "Equal") and self.value == value
+        fits = self.effect in ("", effect) and self.key in ("", key)
+        return fits and (equal or self.operator == "Exists")
+
+
 class NodeCondition(Frozen):
     """One condition of a node; `status` is True, False or Unknown."""
 

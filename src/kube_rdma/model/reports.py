@@ -9,6 +9,8 @@ reports/rules/cluster judges them.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
+from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, Literal
@@ -26,6 +28,7 @@ from kube_rdma.model.kubernetes import (
     Sentence,
     SparsePart,
     StatusPart,
+    Toleration,
     Word,
 )
 from kube_rdma.model.measures import Bandwidth, gbps
@@ -180,6 +183,10 @@ class NodeReport(SparsePart):
     policies: Annotated[tuple[PolicyAtNode, ...], Meta(max_length=64)] = ()
     """policies are the NodePolicies that select the node, with what became of each. Left out: none.
     """
+    renew_time: Word = ""
+    """renewTime is when the agent last wrote the report, in RFC 3339. It does so every few minutes,
+    also without a change. Left out: an agent of an older release wrote it.
+    """
 
     @property
     def pooled(self) -> tuple[ReportedCard, ...]:
@@ -268,6 +275,13 @@ class ProgramTemplate(Frozen):
     words: tuple[str, ...] = ()
 
 
+class ChosenNodes(Frozen):
+    """What a pod, or the template of a workload, says of the nodes that it may run on."""
+
+    labels: tuple[tuple[str, str], ...] = ()  # of its nodeSelector
+    tolerations: tuple[Toleration, ...] = ()
+
+
 class Workload(Frozen):
     """A DaemonSet of agents or a Deployment of a controller."""
 
@@ -280,6 +294,7 @@ class Workload(Frozen):
     image: str = ""
     networks: bool = False  # it gives pods their networks
     reports: bool = False  # its agents have role node, so they report
+    nodes: ChosenNodes = ChosenNodes()
 
     @property
     def title(self) -> str:
@@ -354,6 +369,7 @@ class WaitingPod(NamespacedName):
     node: str = ""
     resources: tuple[str, ...] = ()  # the extended ones that it asks for
     networks: bool = False  # its annotations ask for networks
+    nodes: ChosenNodes = ChosenNodes()
 
 
 class ClusterFacts(Frozen, dict=True):
@@ -372,6 +388,14 @@ class ClusterFacts(Frozen, dict=True):
     guarded: bool | None = None  # the policy that holds agents to their nodes is in force
     missing: tuple[str, ...] = field(default=())  # kinds that are not installed
     not_seen: tuple[NotSeen, ...] = ()
+    read_at: datetime | None = None  # None: nobody can say how old a report is
+
+    def age(self, report: NodeReport) -> float | None:
+        """Return the seconds since a report was renewed; None where it does not say when."""
+        with suppress(ValueError, TypeError):  # what is no time, or one without a zone
+            renewed = datetime.fromisoformat(report.renew_time)
+            return (self.read_at - renewed).total_seconds() if self.read_at else None
+        return None
 
     @cached_property
     def agents(self) -> Mapping[str, tuple[ProgramPod, ...]]:

@@ -123,6 +123,7 @@ class SeenWorkload(Frozen):
     ready: int
     updated: int  # to the present template
     labels: tuple[tuple[str, str], ...]
+    nodes: model.ChosenNodes
 
 
 async def nodes(cluster: Cluster) -> tuple[NodeState, ...]:
@@ -242,7 +243,13 @@ def _seen(
     words = (*container.command, *container.args)
     template = model.ProgramTemplate(stored.name, container.image, words)
     labels = tuple(sorted(stored.spec.selector.match_labels.items()))
-    return SeenWorkload(stored.namespace, stored.name, template, desired, ready, updated, labels)
+    nodes = _nodes(stored.spec.template.spec)
+    names = (stored.namespace, stored.name)
+    return SeenWorkload(*names, template, desired, ready, updated, labels, nodes)
+
+
+def _nodes(spec: pod.FullPodSpec | pod.TemplateSpec) -> model.ChosenNodes:
+    return model.ChosenNodes(tuple(sorted(spec.node_selector.items())), spec.tolerations)
 
 
 def _program_pod(stored: pod.FullPod, title: str) -> model.ProgramPod:
@@ -308,8 +315,8 @@ def _pool(stored: Stored[bytes, IPPoolStatus]) -> model.AddressPool:
 def _waiting(stored: pod.FullPod) -> model.WaitingPod:
     names = dict.fromkeys(name for each in stored.spec.containers for name in each.extended)
     asks = any(stored.annotation(key) for key in (networks.ANNOTATION, pod_networks.ANNOTATION))
-    node = stored.spec.node_name
-    return model.WaitingPod(stored.namespace, stored.name, node, tuple(names), asks)
+    place = (stored.spec.node_name, tuple(names), asks, _nodes(stored.spec))
+    return model.WaitingPod(stored.namespace, stored.name, *place)
 
 
 def _event(event: _Event) -> model.ClusterEvent:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from functools import partial
 from typing import TypeVar
 
@@ -68,6 +69,7 @@ async def take(cluster: Cluster) -> ClusterFacts:
         ),
         missing=tuple(missing),
         not_seen=tuple(reader.not_seen),
+        read_at=datetime.now(UTC),
     )
 
 
@@ -83,6 +85,7 @@ def _workload(seen: objects.SeenWorkload, role: ProgramRole) -> Workload:
         seen.template.image,
         networks=says(words, "--networks"),
         reports=says(words, "--role", "node"),
+        nodes=seen.nodes,
     )
 
 

@@ -12,6 +12,7 @@ import asyncio
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from math import inf
 from typing import ClassVar, Generic, TypeVar
 
 import structlog
@@ -27,6 +28,7 @@ from kube_rdma.reports.rules.node_report import AgentLook
 
 REFUSED_SECONDS = 600.0  # an old ClusterRole lacks the right: every node of a cluster at once
 MISSING_SECONDS = 120.0  # the kind may be installed later, or never
+AGAIN_SECONDS = 30.0  # what worked before: a role is bound anew, a definition is installed again
 
 T = TypeVar("T")
 
@@ -36,9 +38,13 @@ log = structlog.get_logger()
 def pause(error: KubeError, failures: int) -> float:
     """Return the seconds to wait before the next try, after an error and so many before it."""
     if isinstance(error, Refused):
-        longest = MISSING_SECONDS if isinstance(error, NotInstalled) else REFUSED_SECONDS
-        return random.uniform(longest / 2, longest)  # noqa: S311  spreads load
+        return spread(MISSING_SECONDS if isinstance(error, NotInstalled) else REFUSED_SECONDS)
     return full_jitter(failures)
+
+
+def spread(longest: float) -> float:
+    """Return between half of these seconds and all of them, so that nodes do not act at once."""
+    return random.uniform(longest / 2, longest)  # noqa: S311
 
 
 class WritePace(Frozen):
@@ -48,6 +54,12 @@ class WritePace(Frozen):
     longest: float = 0.0  # ends an endless burst
     spacing: float = 0.0  # between two writes at least
     after: Callable[[KubeError, int], float] = pause  # an error, and so many before it
+    again: float = AGAIN_SECONDS  # at most after a refusal of what worked before
+
+    def until_next(self, error: KubeError, failures: int = 0, *, worked: bool) -> float:
+        """Return the seconds before the next try; `worked` says whether one did."""
+        soon = spread(self.again) if worked and isinstance(error, Refused) else inf
+        return min(self.after(error, failures), soon)
 
 
 class NodeKeeper(ABC, Generic[T]):
@@ -66,6 +78,7 @@ class NodeKeeper(ABC, Generic[T]):
         self._certain = False  # `_last` is about all that the node is to offer
         self._notices = Notices()
         self._hope = asyncio.Event()  # what a try failed of may be over
+        self._worked = False  # a write, so the right was there
 
     def seen(self, node: NodeState) -> None:
         """Take note of the Node object as it is now."""
@@ -98,11 +111,11 @@ class NodeKeeper(ABC, Generic[T]):
                 shown = await self._write(node, self._last)
             except KubeError as error:
                 self._tell(node.name, error)
-                await self._rest(self._pace.after(error, failures))
+                await self._rest(self._pace.until_next(error, failures, worked=self._worked))
                 failures += 1
                 self._changes.touch()
                 continue
-            failures = 0
+            failures, self._worked = 0, True
             self._notices.over(self.part)
             if self._node is node:  # else the watch has shown a newer one
                 self._node = shown

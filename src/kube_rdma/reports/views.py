@@ -161,9 +161,8 @@ def _mark(finding: Finding) -> str:
 def _program_rows(facts: model.ClusterFacts, marks: _Marks) -> Iterator[_Cells]:
     for program in facts.workloads or ():
         kind = "daemonset" if program.role is model.ProgramRole.AGENT else "deployment"
-        mark = marks.get(f"{kind}/{program.title}", _WELL)
-        if program.ready < program.desired:
-            mark = _ILL
+        short = program.ready < program.desired
+        mark = marks.get(f"{kind}/{program.title}", _ILL if short else _WELL)
         ready = f"{program.ready}/{program.desired}"
         yield mark, program.role.value, program.title, ready, program.image
 
@@ -261,6 +260,9 @@ def _rest(facts: model.ClusterFacts, marks: _Marks, most: int | None) -> Iterato
     others = len(facts.nodes or ()) - ours
     if hidden:
         yield page.Line(f"{hidden} more nodes are well.")
+    ages = [age for each in (facts.reports or {}).values() if (age := facts.age(each)) is not None]
+    if ages:
+        yield page.Line(f"The oldest report is {max(0.0, *ages) / 60:.0f} min old.")
     if others and ours:
         yield page.Line(f"{others} {'node has' if others == 1 else 'nodes have'} no agent.")
 
@@ -308,6 +310,7 @@ def _node_document(
         allocatable = dict(node.allocatable)
         document["report"] = {
             "agentVersion": report.version,
+            "renewTime": report.renew_time,
             "cards": len(report.pooled),
             "healthy": len(report.pooled) - len(report.ill),
             "pools": [

@@ -37,12 +37,11 @@ from kube_rdma.model.claims.claim import (
     ConfigOrigin,
     DeviceCondition,
     DeviceStatus,
-    DeviceToleration,
     OpaqueConfig,
     PodClaims,
     ResourceClaim,
 )
-from kube_rdma.model.kubernetes import moment, quantity_text
+from kube_rdma.model.kubernetes import Toleration, moment, quantity_text
 from kube_rdma.model.late_binding import PodName
 from kube_rdma_testing.cluster.server import FakeServer
 from tests.kit.claim_worlds import world
@@ -96,7 +95,7 @@ async def test_a_claim_is_read_with_all_that_the_scheduler_gave():
                 "0000-81-00-0",
                 "0c5f",
                 capacity={"slots": Fraction(2), "bandwidth": Fraction(10**11)},
-                tolerations=(DeviceToleration(operator="Exists"),),
+                tolerations=(Toleration(operator="Exists"),),
             ),
             AllocationResult(
                 "nic",

@@ -109,3 +109,10 @@ def test_a_refusal_is_not_repeated_soon():
     assert pause(Refused("no", remedy="give it"), 0) >= 300
     assert 60 <= pause(NotInstalled("no", remedy="install it"), 0) <= 120
     assert pause(Unavailable("away"), 0) < 1
+
+
+def test_what_worked_before_is_tried_again_within_half_a_minute_and_what_never_did_is_not():
+    for error in (Refused("no", remedy="give it"), NotInstalled("no", remedy="install it")):
+        assert WritePace().until_next(error, worked=False) >= 60
+        assert 15 <= WritePace().until_next(error, worked=True) <= 30
+    assert WritePace().until_next(Unavailable("away"), worked=True) < 1

@@ -1,8 +1,9 @@
 """Keeps the NodeReport of this node, and follows the NodePolicies that select it.
 
 The report is a NodeKeeper of an object of its own, followed and owned by the Node object: one that
-another client deletes or edits is written again, and a node at rest writes nothing. Where a kind is
-not installed one line of the log says so, and nothing else changes.
+another client deletes or edits is written again. A node at rest renews it every few minutes, as its
+kubelet does with the Node (nodeStatusReportFrequency, five minutes), so that readers see how old it
+is. Where a kind is not installed one line of the log says so, and nothing else changes.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from datetime import UTC, datetime
+from math import inf
 
 import structlog
 
 from kube_base.errors import KubeError, Refused
+from kube_base.frozen import replace
 from kube_base.notices import Notices
 from kube_client.errors import Conflict
 from kube_client.watching import Changed, Cut, Deleted, Muddled, Synced, WatchEvent
@@ -25,11 +28,12 @@ from kube_rdma.model.pools import ClusterNodePolicy, NodeSpecs
 from kube_rdma.model.reports import NodeReport, NodeReportStatus
 from kube_rdma.pools.kind import NODE_POLICY, policy_of
 from kube_rdma.pools.rules.pools import node_specs
-from kube_rdma.reports.node_keeper import NodeKeeper, WritePace, pause
+from kube_rdma.reports.node_keeper import AGAIN_SECONDS, NodeKeeper, WritePace, pause, spread
 from kube_rdma.reports.node_report import NodeReports, is_owned, report_status
 from kube_rdma.reports.rules.node_report import AgentLook, node_report
 
 # A link that flaps would else write as often as it does.
+RENEW_SECONDS = 400.0  # 5,000 nodes write 17 times a second then
 REPORT_PACE = WritePace(quiet=0.3, longest=1.0, spacing=5.0)
 
 log = structlog.get_logger()
@@ -55,6 +59,7 @@ class NodeReporter(NodeKeeper[NodeReport]):
         self._shown = False  # whether the watch has it; its lists tell nothing of what it never had
         self._synced = False  # so `_stored` is what the API server has
         self._heard = 0  # events: one that comes during a write may be newer than its answer
+        self._due = True  # to be renewed
 
     def doubted(self) -> None:
         """Do nothing: a report shows what is still on its way too."""
@@ -68,15 +73,18 @@ class NodeReporter(NodeKeeper[NodeReport]):
         stored = self._stored
         if stored is None or not is_owned(stored, node):
             return False
-        return stored.status == self._status(wanted)
+        return not self._due and stored.status == self._status(wanted, stored.status)
 
     async def _write(self, node: NodeState, wanted: NodeReport) -> NodeState:
         heard = self._heard
         try:
-            written = await self._reports.write(node, self._stored, self._status(wanted))
+            old = self._stored.status if self._stored else None
+            status = replace(self._status(wanted, old), renew_time=moment(self._now()))
+            written = await self._reports.write(node, self._stored, status)
         except Conflict:
             self._stored = None  # it is gone, and the watch is late
             raise
+        self._due = False
         if heard == self._heard:
             self._stored = written
         if self._notices.over(self.part):
@@ -86,7 +94,15 @@ class NodeReporter(NodeKeeper[NodeReport]):
     async def run(self) -> None:
         """Follow the object, and write whenever it says something else, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            start(tasks, {"node report read": self._follow, "node report written": super().run})
+            parts = {"read": self._follow, "written": super().run, "renewed": self._renew}
+            start(tasks, {f"node report {what}": part for what, part in parts.items()})
+
+    async def _renew(self) -> None:
+        """Write the report again every few minutes, though nothing changes."""
+        while True:
+            await asyncio.sleep(spread(RENEW_SECONDS))
+            self._due = True
+            self._changes.touch()
 
     async def _follow(self) -> None:
         """Watch the object; begin again when its kind was not served."""
@@ -97,7 +113,7 @@ class NodeReporter(NodeKeeper[NodeReport]):
                         self._take(event)
             except Refused as error:
                 self._tell(self._reports.node, error)
-                await asyncio.sleep(self._pace.after(error, 0))
+                await asyncio.sleep(self._pace.until_next(error, worked=self._worked))
 
     def _take(self, event: object) -> None:
         self._heard += 1
@@ -115,9 +131,8 @@ class NodeReporter(NodeKeeper[NodeReport]):
                 return  # what is known may be old; a write changes nothing that is right
         self._changes.touch()
 
-    def _status(self, report: NodeReport) -> NodeReportStatus:
+    def _status(self, report: NodeReport, old: NodeReportStatus | None) -> NodeReportStatus:
         """Return the object's new status; conditions that did not change keep their times."""
-        old = self._stored.status if self._stored else None
         return report_status(old, report, moment(self._now()))
 
 
@@ -134,7 +149,7 @@ class NodePolicies:
         self._policies: dict[str, ClusterNodePolicy] = {}
         self._refusals: dict[str, Refused] = {}
         self._labels: tuple[tuple[str, str], ...] | None = None
-        self._synced = False
+        self._synced = self._read = False  # `_read`: they were, so the right was there
         self._last: Desired | None = None
         self._notices = Notices()
         self._report: Callable[[NodeSpecs, tuple[Refused, ...]], None] = lambda *_: None
@@ -166,7 +181,8 @@ class NodePolicies:
                     log.info("node policies not followed", why=why)
                 self._synced = True
                 self._tell()
-                await asyncio.sleep(self._pause(error, 0))
+                longest = spread(AGAIN_SECONDS) if self._read else inf
+                await asyncio.sleep(min(self._pause(error, 0), longest))
 
     def _take(self, event: object) -> None:
         match event:
@@ -183,7 +199,7 @@ class NodePolicies:
                 self._policies.pop(name, None)
                 self._refusals.pop(name, None)
             case Synced():
-                self._synced = True
+                self._synced = self._read = True
                 self._notices.over("policies")
         self._tell()
 

@@ -369,24 +369,12 @@ def _counter_objection(candidate: Candidate, name: str, counter: str, over: Frac
 def _tainted(request: ClaimRequest, taints: Iterable[DeviceTaint]) -> Objection | None:
     for taint in taints:
         keeps_away = taint.effect in (TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE)
-        if keeps_away and not _tolerated(request, taint):
+        place = (taint.key, taint.value, taint.effect)
+        if keeps_away and not any(each.covers(*place) for each in request.tolerations):
             value = f"={taint.value}" if taint.value else ""
             text = f"taint {taint.key}{value}:{taint.effect} is not tolerated"
             return Objection(Reason.TAINT, text)
     return None
-
-
-def _tolerated(request: ClaimRequest, taint: DeviceTaint) -> bool:
-    """Return whether a request tolerates a taint; one with an unknown operator tolerates none.
-
-    As resourceclaim/devicetoleration.go of the same module.
-    """
-    for toleration in request.tolerations:
-        fits = toleration.effect in ("", taint.effect) and toleration.key in ("", taint.key)
-        equal = toleration.operator in ("", "Equal") and toleration.value == taint.value
-        if fits and (equal or toleration.operator == "Exists"):
-            return True
-    return False
 
 
 # The search through requests and devices.

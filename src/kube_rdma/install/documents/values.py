@@ -471,7 +471,7 @@ class InstalledDefinitions(Typed):
     """
     networkAttachmentDefinitions is whether the chart creates the CRD NetworkAttachmentDefinition,
     in which networks of pods are written. Multus brings this CRD too; leave it false there. Where
-    the chart creates networks, helm install creates the CRD too if the cluster has none.
+    agents attach networks, helm install creates the CRD too if the cluster has none.
     """
 
 

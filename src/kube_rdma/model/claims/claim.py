@@ -17,20 +17,11 @@ from kube_rdma.model.attach.attachment import AskedAddress, NetworkKind, Network
 from kube_rdma.model.card import CardId
 from kube_rdma.model.claims.devices import DRIVER, ResourceSlice, SliceDevice
 from kube_rdma.model.ipam import InterfaceName, PoolName
-from kube_rdma.model.kubernetes import NamespacedName
+from kube_rdma.model.kubernetes import NamespacedName, Toleration
 from kube_rdma.model.pools import ShareId
 
 SLOTS = "slots"
 """The capacity of a device of kube-rdma's driver that several claims share."""
-
-
-class DeviceToleration(Frozen):
-    """A taint of devices that a request tolerates; an empty key or effect stands for all."""
-
-    key: str = ""
-    operator: str = "Equal"
-    value: str = ""
-    effect: str = ""
 
 
 class ClaimRequest(Frozen):
@@ -42,7 +33,7 @@ class ClaimRequest(Frozen):
     every: bool = False  # allocationMode All
     count: int = 1
     admin: bool = False
-    tolerations: tuple[DeviceToleration, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
     capacity: Mapping[str, Fraction] = {}
 
 
@@ -71,7 +62,7 @@ class AllocationResult(Frozen, rename="camel"):
     share: str | None = field(default=None, name="shareID")  # of a device that several claims share
     admin: bool | None = field(default=None, name="adminAccess")  # only to look at the device
     capacity: Mapping[str, Fraction] = field(default_factory=dict, name="consumedCapacity")
-    tolerations: tuple[DeviceToleration, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
 
     @property
     def id(self) -> SliceDevice:

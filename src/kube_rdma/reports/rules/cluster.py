@@ -18,6 +18,10 @@ from kube_rdma.model.kubernetes import NodeState
 
 # Findings of single nodes: their agents, their reports, their Events.
 
+OLD_SECONDS = 480.0  # an agent renews its report within 400 s
+_OPT_OUT = "kube-rdma.io/agent"  # a node's label; with "off" presets leave the node out
+_KUBELETS = "node.kubernetes.io/"
+
 # Reasons of Events about a node that stand until the other one comes, what they are called here
 # and what to do. A reason without another one is over when its Event is.
 _STANDING = {
@@ -47,8 +51,10 @@ def node_findings(facts: model.ClusterFacts) -> Iterator[Finding]:
         if name in nodes and (name in pods or name in reports):
             yield from _kubelet(nodes[name])
         yield from _agent(name, facts, pods.get(name, ()))
+        old = list(_old(name, facts)) if name in reports else []
+        yield from old
         yield from _report(name, reports.get(name))
-        if name in nodes and name in reports and pods.get(name):
+        if name in nodes and name in reports and pods.get(name) and not old:
             yield from _shares(nodes[name], reports[name])
     yield from _empty(reports)
     yield from _versions(reports)
@@ -89,9 +95,54 @@ def _agent(
         yield Finding.of(
             "AgentMissing",
             about,
-            "The node has a report and no agent that writes it, so what it says is old",
-            "Let the DaemonSet of the agent select the node, or delete the report: "
-            f"kubectl delete nodereport {quote(name)}",
+            f"The node has a report and no agent that writes it{_why_none(name, facts)}",
+            "Let the DaemonSet of the agent select the node (values agent.nodeSelector and "
+            f"agent.tolerations), or delete the report: kubectl delete nodereport {quote(name)}",
+        )
+
+
+def _why_none(name: str, facts: model.ClusterFacts) -> str:
+    """Return why the DaemonSets of agents leave a node out; "" where that is not known."""
+    node = next((each for each in facts.nodes or () if each.name == name), NodeState(name))
+    agents = [w for w in facts.workloads or () if w.reports]
+    whys = [(each.title, objection(each.nodes, node)) for each in agents]
+    reasons = [f"DaemonSet {title} leaves it out: the node {why}" for title, why in whys if why]
+    if not reasons and dict(node.labels).get(_OPT_OUT) == "off":
+        reasons = [f"the node has the label {_OPT_OUT}=off"]
+    return f": {listed(reasons)}" if reasons else ", so what it says is old"
+
+
+def objection(chosen: model.ChosenNodes, node: NodeState) -> str:
+    """Return why the scheduler keeps a pod off a node, by a label or a taint; "" if it does not.
+
+    The kubelet's own taints come and go with the node's state, and a DaemonSet tolerates them.
+    """
+    labels = dict(node.labels)
+    lacking = [f"{key}={value}" for key, value in chosen.labels if labels.get(key) != value]
+    if lacking:
+        return f"lacks the label {listed(lacking)} of the nodeSelector"
+    for taint in node.taints:
+        place = (taint.key, taint.value, taint.effect)
+        keeps = taint.effect in ("NoSchedule", "NoExecute") and not taint.key.startswith(_KUBELETS)
+        if keeps and not any(each.covers(*place) for each in chosen.tolerations):
+            value = f"={taint.value}" if taint.value else ""
+            return f"has the taint {taint.key}{value}:{taint.effect}, which is not tolerated"
+    return ""
+
+
+def _old(name: str, facts: model.ClusterFacts) -> Iterator[Finding]:
+    """Yield a report that an agent should have renewed; without agent or node others say so."""
+    age = facts.age((facts.reports or {})[name]) or 0.0
+    agent = next((pod for pod in facts.agents.get(name, ()) if pod.ready), None)
+    ready = {node.name: node.ready for node in facts.nodes or ()}.get(name)
+    if agent and ready and age > OLD_SECONDS:
+        yield Finding.of(
+            "ReportOld",
+            f"node/{name}",
+            f"Its report is {age / 60:.0f} min old and its agent runs, which may not write it; "
+            "what follows about the node may be over",
+            f"See kubectl -n {quote(agent.namespace)} logs {quote(agent.name)}, and whether its "
+            "role is bound: kubectl get clusterrolebindings -o wide | grep kube-rdma",
         )
 
 
@@ -231,8 +282,31 @@ def pod_findings(facts: model.ClusterFacts) -> Iterator[Finding]:
     offered = {name for node in facts.nodes or () for name, count in node.allocatable if count}
     others = offered.difference(ours)
     for pod in facts.waiting or ():
-        yield from _short_of_shares(pod, words, ours, others)
+        kept_away = list(_kept_away(pod, facts, ours))
+        yield from kept_away or _short_of_shares(pod, words, ours, others)
         yield from _networks(pod, words)
+
+
+def _kept_away(
+    pod: model.WaitingPod, facts: model.ClusterFacts, ours: Mapping[str, int]
+) -> Iterator[Finding]:
+    """Yield a pod that labels or taints keep off all nodes which offer what it asks for."""
+    wanted = [name for name in pod.resources if ours.get(name)]
+    offering = [
+        node
+        for node in facts.nodes or ()
+        if wanted and all(dict(node.allocatable).get(name) for name in wanted)
+    ]
+    reasons = [objection(pod.nodes, node) for node in offering]
+    if pod.node or not reasons or not all(reasons):
+        return
+    remedy = "Add a toleration for the taint to the pod, or take the taint off nodes"
+    if any("nodeSelector" in why for why in reasons):
+        remedy = f"Take the label out of its nodeSelector, for {listed(wanted)} chooses the nodes; "
+        remedy += "or label nodes, as NFD or preset nvidia's labeller does (docs/labels.md)"
+    why = " or ".join([*dict.fromkeys(reasons)][:3])
+    sentence = f"Each node that offers {listed(wanted)} {why}"
+    yield Finding.of("PodWaitsForNode", f"pod/{pod.title}", sentence, remedy)
 
 
 def _last_words(events: Collection[model.ClusterEvent]) -> Mapping[tuple[str, str, str], str]:
@@ -327,7 +401,7 @@ def _programs(facts: model.ClusterFacts) -> Iterator[Finding]:
             "NoAgent",
             "",
             "No DaemonSet of kube-rdma agents is here",
-            "Install an example (examples/README.md), or a NicClusterPolicy with the controller",
+            "helm install …, or kube-rdma render | kubectl apply -f - (docs/install.md)",
         )
     for workload in facts.workloads:
         yield from _workload(workload)
@@ -441,6 +515,15 @@ def _advice(facts: model.ClusterFacts) -> Iterator[Finding]:
         problem = "The kind NodeReport is not installed, so nothing is known of cards and pools"
         remedy = _PLAIN if agents and not any(w.reports for w in agents) else _KINDS
         yield Finding.of("ReportsNotInstalled", "", problem, remedy, Severity.ADVICE)
+    if "NetworkAttachmentDefinition" in facts.missing and any(w.networks for w in agents):
+        yield Finding.of(
+            "NetworksNotInstalled",
+            "",
+            "The kind NetworkAttachmentDefinition is not installed, so pods cannot name a network",
+            "Install Multus, or the kind alone: value crds.networkAttachmentDefinitions=true, or "
+            "kubectl apply -f config/foreign/network-attachment-definitions.yaml",
+            Severity.ADVICE,
+        )
     if facts.guarded is False and facts.workloads and any(w.reports for w in facts.workloads):
         yield Finding.of(
             "AdmissionPolicyMissing",

@@ -11,6 +11,7 @@ from kube_client.objects import Cluster
 from kube_client.watching import Synced
 from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.own import NODE_REPORT
+from kube_rdma.agent.node import report
 from kube_rdma.agent.node.report import NodeReporter
 from kube_rdma.model.device import PortState
 from kube_rdma.reports.node_keeper import WritePace, pause
@@ -53,8 +54,8 @@ class ReportWorld(World):
 
     def reporting(self, config=None, line=None, pace=AT_ONCE):
         cluster = Cluster(line or self.server.line(), EAGER)
-        report = NodeReporter(NodeReports(cluster, NODE_NAME), pace)
-        return replace(self.doors(config), keepers=(report,))
+        reporter = NodeReporter(NodeReports(cluster, NODE_NAME), pace)
+        return replace(self.doors(config), keepers=(reporter,))
 
     @asynccontextmanager
     async def serving(self, doors):
@@ -130,8 +131,8 @@ async def test_what_a_list_does_not_show_is_written_again_though_it_was_answered
     """Definitions that went twice: the report came and went while the agent's watch was cut."""
     lists = asyncio.Queue()
     cluster = Cluster(world.server.line(), EAGER)
-    report = NodeReporter(Lists(cluster, NODE_NAME, lists), AT_ONCE)
-    async with world.serving(replace(world.doors(None), keepers=(report,))):
+    reporter = NodeReporter(Lists(cluster, NODE_NAME, lists), AT_ONCE)
+    async with world.serving(replace(world.doors(None), keepers=(reporter,))):
         lists.put_nowait(Synced(0.0))
         await until(lambda: world.summary.get("healthy") == 4)
         world.server.remove(NODE_REPORT, NODE_NAME)
@@ -164,12 +165,14 @@ async def test_without_the_kind_one_line_says_so_and_all_else_goes_on(world, rec
         await until(lambda: world.summary.get("healthy") == 4)
 
 
-async def test_a_definition_that_is_deleted_and_made_anew_brings_the_report_back_at_once(
+PATIENT = WritePace(after=lambda *_: 1000.0, again=0.0)
+
+
+async def test_a_definition_that_is_deleted_and_made_anew_brings_the_report_back_soon(
     world, recording
 ):
-    """Not when the pause after a refusal is over, which is minutes."""
-    patient = WritePace(after=lambda *_: 1000.0)
-    async with world.serving(world.reporting(pace=patient)):
+    """Not when the pause after a refusal is over, which is minutes: it was there before."""
+    async with world.serving(world.reporting(pace=PATIENT)):
         await until(lambda: world.summary.get("healthy") == 4)
         world.server.uninstall(NODE_REPORT, seen=True)
         await until(lambda: recording.of("node report not written"))
@@ -188,6 +191,28 @@ async def test_an_agent_with_the_rights_of_before_serves_and_says_once_what_it_l
         world.server.forbidden.clear()
         await until(lambda: world.summary.get("healthy") == 4)
         assert recording.of("node report written again")
+
+
+async def test_a_right_that_is_lost_and_given_back_makes_the_report_current_soon(world, recording):
+    """A write and the watch are tried again soon, for they worked before."""
+    async with world.serving(world.reporting(pace=PATIENT)):
+        await until(lambda: world.summary.get("healthy") == 4)
+        world.server.forbidden |= {("patch", "nodereports/status"), ("watch", "nodereports")}
+        world.change(CARDS[0], hard_card(1, PortState.DOWN), *CARDS[2:])
+        await until(lambda: recording.of("node report not written"))
+        writes = world.writes
+        await until(lambda: world.writes > writes)
+        world.server.forbidden.clear()
+        await until(lambda: world.summary["healthy"] == 3)
+
+
+async def test_a_report_is_renewed_though_nothing_changes(world, monkeypatch):
+    monkeypatch.setattr(report, "RENEW_SECONDS", 0.1)
+    async with world.serving(world.reporting()):
+        await until(lambda: world.status.get("renewTime"))
+        old = world.stored | {"status": world.status | {"renewTime": "2026-01-01T00:00:00Z"}}
+        world.server.put(NODE_REPORT, old)
+        await until(lambda: world.status["renewTime"] > "2026-01-02")
 
 
 async def test_an_older_definition_is_named_and_not_tried_all_the_time(world, recording):

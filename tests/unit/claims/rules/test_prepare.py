@@ -20,11 +20,11 @@ from kube_rdma.model.claims.claim import (
     AllocationResult,
     ClaimName,
     ClaimUser,
-    DeviceToleration,
     PreparedDevice,
     ResourceClaim,
 )
 from kube_rdma.model.claims.devices import DRIVER, ClaimFeature
+from kube_rdma.model.kubernetes import Toleration
 from kube_rdma.model.pools import Attach, Mode, PoolSpec, ShareId
 from kube_rdma.pools.rules.holdings import card_of
 from kube_rdma.pools.rules.pools import resolve
@@ -146,7 +146,7 @@ def test_what_cannot_be_had_is_refused_in_one_sentence(why):
 
 
 def test_a_device_that_is_ill_is_given_to_who_bears_its_taints_or_looks_at_it():
-    for facts in ({"tolerations": (DeviceToleration(),)}, {"admin": True}):
+    for facts in ({"tolerations": (Toleration(),)}, {"admin": True}):
         assert booked(claim(result(**facts)), world(EXCLUSIVE, cards=(ILL,))).shares
 
 

@@ -17,7 +17,6 @@ from kube_rdma.model.claims.claim import (
     ClaimRequest,
     ClaimWorld,
     DeviceClass,
-    DeviceToleration,
     Reason,
     RequestChoices,
     ResourceClaim,
@@ -32,6 +31,7 @@ from kube_rdma.model.claims.devices import (
     DeviceTaint,
     ListedDevice,
 )
+from kube_rdma.model.kubernetes import Toleration
 from tests.kit.claims import attributes, slice_of
 
 DRIVER, NODE = "d.test", ClaimNode("node-1", {"zone": "a"})
@@ -149,7 +149,7 @@ def test_what_a_constraint_forbids_is_told_beside_the_device_that_was_chosen():
 def test_a_toleration_takes_the_taint_and_admin_access_minds_no_holder():
     tainted = offered(ListedDevice("a", taints=(TAINT,)))
     for operator in ("", "Equal", "Exists"):
-        tolerant = asked(tolerations=(DeviceToleration("down", operator),))
+        tolerant = asked(tolerations=(Toleration("down", operator),))
         assert verdict(tolerant, tainted).outcome == ClaimOutcome.MET
     others = (held("other", "a"),)
     assert verdict(asked(admin=True), offered(ListedDevice("a")), others=others).granted[0].admin

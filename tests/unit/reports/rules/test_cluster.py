@@ -1,5 +1,6 @@
 """What is wrong with a cluster: each broken state has its code, a sentence and a next step."""
 
+from datetime import UTC, datetime
 from ipaddress import ip_network
 from pathlib import Path
 
@@ -13,9 +14,10 @@ from kube_rdma.model.attach import kinds
 from kube_rdma.model.attach.attachment import NetworkRoute
 from kube_rdma.model.card import CardId
 from kube_rdma.model.finding import NotSeen, Severity
-from kube_rdma.model.kubernetes import NodeState
+from kube_rdma.model.kubernetes import NodeState, Taint, Toleration
 from kube_rdma.model.reports import (
     AddressPool,
+    ChosenNodes,
     ClusterEvent,
     ClusterFacts,
     ClusterHealth,
@@ -67,6 +69,13 @@ def ill(**changes):
     return replace(WELL, reports={"node-1": replace(REPORT, **changes), "node-2": REPORT})
 
 
+def waits_for(nodes, *taints):
+    """A pod that waits for shares, though both nodes offer some, with these taints."""
+    pod = WaitingPod("team", "job", "", (HCA,), nodes=nodes)
+    tainted = tuple(replace(node, taints=taints) for node in NODES)
+    return replace(WELL, waiting=(pod,), nodes=tainted)
+
+
 def pods_wait(pod, reason, note):
     """The facts of a cluster where a pod waits, and of what was told of it."""
     event = ClusterEvent("Pod", pod.namespace, pod.name, reason, note, "2026-01-01T00:00:00Z")
@@ -107,6 +116,14 @@ BROKEN = {
         "node/node-1",
     ),
     "AgentMissing": (replace(WELL, pods=(agent(2),)), "node/node-1"),
+    "ReportOld": (
+        replace(
+            ill(renew_time="2026-01-01T00:00:00Z", pools=(replace(POOL, healthy=7),)),
+            read_at=datetime(2026, 1, 1, 0, 25, tzinfo=UTC),
+        ),
+        "node/node-1",
+    ),
+    "PodWaitsForNode": (waits_for(ChosenNodes((("pci-15b3.present", "true"),))), "pod/team/job"),
     "NodeNotReady": (replace(WELL, nodes=(replace(NODES[0], ready=None), NODES[1])), "node/node-1"),
     "ReportMissing": (replace(WELL, reports={"node-2": REPORT}), "node/node-1"),
     "CardsUnhealthy": (ill(cards=BROKEN_CARD), "node/node-1"),
@@ -166,6 +183,11 @@ ROUTED = kinds.MacvlanNetwork("default/net", "here", routes=(EVERYWHERE,))
 EMPTY = ReportedPool(NONE, "shared", 0, 0, 0)
 PENDING = PendingMode(HCA, "shared", f"{HCA} stays in mode hca until a/b has ended")
 ADVICE = {
+    "NetworksNotInstalled": replace(
+        WELL,
+        workloads=(replace(AGENTS, networks=True), CONTROLLER),
+        missing=("NetworkAttachmentDefinition",),
+    ),
     "CardInNoPool": ill(
         cards=(*CARDS, ReportedCard(CardId("0000:8f:00.0"), "mlx5_7", reasons=("ib7 is not",)))
     ),
@@ -442,3 +464,69 @@ def test_an_option_is_seen_in_both_spellings():
 )
 def test_whose_networks_all_pods_may_name_as_the_agent_reads_its_option(words, namespaces):
     assert global_namespaces(words) == namespaces
+
+
+def test_labels_that_no_offering_node_has_are_the_cause_of_the_wait():
+    """Forty mistakes, 31: Node Feature Discovery is not there, or writes another label."""
+    (finding,) = findings(waits_for(ChosenNodes((("pci-15b3.present", "true"),))))
+    assert finding.problem == (
+        "Each node that offers rdma/hca lacks the label pci-15b3.present=true of the nodeSelector"
+    )
+    assert "rdma/hca chooses the nodes" in finding.remedy
+    hostname = ChosenNodes((("kubernetes.io/hostname", "node-1"),))
+    labelled = replace(NODES[0], labels=hostname.labels)
+    assert findings(replace(waits_for(hostname), nodes=(labelled, NODES[1]))) == ()
+
+
+GPU = Taint("nvidia.com/gpu", "NoSchedule", "present")
+
+
+@pytest.mark.parametrize(
+    ("taint", "toleration", "waits"),
+    [
+        (GPU, Toleration("node-role.kubernetes.io/control-plane", "Exists"), True),
+        (GPU, Toleration("nvidia.com/gpu", "Equal", "other"), True),
+        (GPU, Toleration("nvidia.com/gpu", "Exists"), False),
+        (GPU, Toleration("nvidia.com/gpu", "", "present", "NoSchedule"), False),
+        (GPU, Toleration(operator="Exists"), False),
+        (replace(GPU, effect="PreferNoSchedule"), Toleration("x"), False),
+        (Taint("node.kubernetes.io/memory-pressure", "NoSchedule"), Toleration("x"), False),
+    ],
+)
+def test_a_taint_of_all_offering_nodes_is_the_cause_unless_it_is_tolerated(
+    taint, toleration, waits
+):
+    """Forty mistakes, 32."""
+    found = findings(waits_for(ChosenNodes(tolerations=(toleration,)), taint))
+    assert [one.code for one in found] == ["PodWaitsForNode"] * waits
+    for one in found:
+        assert "has the taint nvidia.com/gpu=present:NoSchedule" in one.problem
+        assert one.remedy.startswith("Add a toleration")
+
+
+@pytest.mark.parametrize(
+    ("labels", "selector", "why"),
+    [
+        (
+            (),
+            (("rdma-ready", "yes"),),
+            "DaemonSet kr/agent leaves it out: the node lacks the label rdma-ready=yes",
+        ),
+        ((("kube-rdma.io/agent", "off"),), (), "the node has the label kube-rdma.io/agent=off"),
+        ((), (), "so what it says is old"),
+    ],
+)
+def test_what_keeps_the_agent_off_a_node_is_named(labels, selector, why):
+    """Forty mistakes, 39, and a label that somebody set."""
+    agents = replace(AGENTS, nodes=ChosenNodes(selector))
+    nodes = (replace(NODES[0], labels=labels), replace(NODES[1], labels=selector))
+    facts = replace(WELL, pods=(agent(2),), workloads=(agents, CONTROLLER), nodes=nodes)
+    (finding,) = findings(facts)
+    assert finding.code == "AgentMissing"
+    assert why in finding.problem
+
+
+@pytest.mark.parametrize("renewed", ["", "noon", "2026-01-01T00:00:00", "2026-01-01T00:20:00Z"])
+def test_a_report_that_is_young_or_says_no_time_is_not_called_old(renewed):
+    facts = replace(ill(renew_time=renewed), read_at=datetime(2026, 1, 1, 0, 25, tzinfo=UTC))
+    assert findings(facts) == ()

@@ -14,7 +14,7 @@ import msgspec
 from kube_base.foreign_json import decoded
 from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind, Owner, Stored
 from kube_rdma.model.attach.attachment import RESTART
-from kube_rdma.model.kubernetes import MIRROR, OVER, PodState
+from kube_rdma.model.kubernetes import MIRROR, OVER, PodState, Toleration
 
 READ = frozenset(
     (
@@ -79,6 +79,8 @@ class FullPodSpec(PodSpec, frozen=True, rename="camel"):
     init_containers: tuple[Container, ...] = ()
     volumes: tuple[_Volume, ...] = ()
     resource_claims: tuple[msgspec.Raw, ...] = ()
+    node_selector: dict[str, str] = {}
+    tolerations: tuple[Toleration, ...] = ()
 
 
 class _Why(msgspec.Struct, frozen=True):
@@ -169,12 +171,16 @@ def _owner(pod: Stored[PodSpec, PodStatus], owner: Owner) -> str:
 Json = dict[str, Any]
 
 
-class _TemplateSpec(msgspec.Struct, frozen=True):
+class TemplateSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """The part of the spec of a template's pods that is read."""
+
     containers: tuple[Container, ...] = ()
+    node_selector: dict[str, str] = {}
+    tolerations: tuple[Toleration, ...] = ()
 
 
 class _Template(msgspec.Struct, frozen=True):
-    spec: _TemplateSpec = _TemplateSpec()
+    spec: TemplateSpec = TemplateSpec()
 
 
 class _Selector(msgspec.Struct, frozen=True, rename="camel"):

@@ -22,7 +22,7 @@ from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.pod import POD, Container, ContainerResources
 from kube_rdma.model.claims import claim as model
 from kube_rdma.model.claims import devices as slices
-from kube_rdma.model.kubernetes import quantity, quantity_text
+from kube_rdma.model.kubernetes import Toleration, quantity, quantity_text
 
 GROUP, VERSION = "resource.k8s.io", "v1"
 WITHOUT = "rdma.kube-rdma.io/without"
@@ -78,7 +78,7 @@ class _ExactRequest(msgspec.Struct, frozen=True, rename="camel"):
     allocation_mode: str = "ExactCount"
     count: int = 1
     admin_access: bool | None = None
-    tolerations: tuple[model.DeviceToleration, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
     capacity: _Capacity | None = None
 
 
