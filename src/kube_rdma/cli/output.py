@@ -68,6 +68,7 @@ LIST_HELP = (
 LIST_OUTPUT = output_option(LIST_FORMATS, LIST_HELP)
 TEXT_OUTPUT = output_option(("text", "json"), "Output format: text for people, json for programs.")
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, the same as -o json.")
+HOME = "\x1b[H\x1b[J"  # to the top left of a terminal, and clear what is below
 
 
 def is_terminal() -> bool:

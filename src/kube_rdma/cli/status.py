@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Callable
+from contextlib import aclosing, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,13 +25,28 @@ if TYPE_CHECKING:
 @out.command(
     "kube-rdma status",
     "kube-rdma status --problems-only",
+    "kube-rdma status --watch",
     "kube-rdma status --wait --timeout 5m",
+    "kube-rdma status --wait-for agents",
     "kube-rdma status --problems-only -o name",
     "kube-rdma status -o json",
     "kube-rdma status --svg cards.svg",
 )
 @options.flag_option("--problems-only", help="Show only what is not well; JSON has everything.")
-@options.flag_option("--wait", help="Look again until all is well or the time is over.")
+@click.option(
+    "--wait",
+    "awaited",
+    flag_value="all",
+    help="Look again until all is well or the time is over.",
+)
+@click.option(
+    "--wait-for",
+    "awaited",
+    type=click.Choice(["agents", "cards", "all"]),
+    help="Wait as --wait does, for this alone: agents and controllers that run and report, healthy "
+    "cards and shares too, or all.",
+)
+@options.flag_option("--watch", help="Show the page again when it changes, until Ctrl-C.")
 @click.option(
     "--timeout",
     "seconds",
@@ -52,7 +69,8 @@ def status(
     *,
     output: str,
     problems_only: bool,
-    wait: bool,
+    awaited: str | None,
+    watch: bool,
     seconds: float,
     svg: Path | None,
 ) -> None:
@@ -60,19 +78,37 @@ def status(
 
     Shows where agents and controllers run, what does not work, why, and what to do next. It asks
     the API server alone and changes nothing. With --wait it looks every two seconds, and shows the
-    last look.
+    last look. With --watch it looks every five seconds.
 
     Exits with 0 when all is well, with 1 when there are problems, with 6 when too little could be
-    read to tell. Advice does not count as a problem. With --wait the last look counts.
+    read to tell. Advice does not count as a problem. With --wait and --watch the last look counts,
+    with --wait-for what was waited for.
     """
     from kube_rdma.model.reports import ClusterHealth
-    from kube_rdma.reports.views import node_names, status_document, status_page
 
+    if watch and (awaited or svg or output not in ("table", "wide")):
+        raise click.UsageError("--watch shows pages alone: leave --wait, --svg and other -o out.")
     if svg:
         out.writable(svg)
-    look = asyncio.run(_look(opener, cluster, seconds if wait else 0.0))
-    if svg:
-        _draw(look, svg)
+    show = partial(_show, output=output, problems_only=problems_only)
+    if watch:
+        look = _watch(opener, cluster, show)
+    else:
+        look = asyncio.run(_look(opener, cluster, seconds if awaited else 0.0, awaited or "all"))
+        if svg:
+            _draw(look, svg)
+        show(look)
+    codes = {
+        ClusterHealth.HEALTHY: out.ExitCode.OK,
+        ClusterHealth.PROBLEMS: out.ExitCode.PROBLEM,
+        ClusterHealth.UNKNOWN: out.ExitCode.UNKNOWN,
+    }
+    sys.exit(codes[look.result])
+
+
+def _show(look: ClusterLook, *, output: str, problems_only: bool, before: str = "") -> None:
+    from kube_rdma.reports.views import node_names, status_document, status_page
+
     wide = output == "wide"
     if output in out.DOCUMENTS:
         out.show_document(status_document(look.facts, look.findings, look.health), output)
@@ -80,13 +116,35 @@ def status(
         out.show_names(node_names(look.facts, look.findings, problems_only=problems_only))
     else:
         page = status_page(look.facts, look.findings, problems_only=problems_only, wide=wide)
-        out.show(page, wide=wide)
-    codes = {
-        ClusterHealth.HEALTHY: out.ExitCode.OK,
-        ClusterHealth.PROBLEMS: out.ExitCode.PROBLEM,
-        ClusterHealth.UNKNOWN: out.ExitCode.UNKNOWN,
-    }
-    sys.exit(codes[look.health])
+        out.show(page, wide=wide, before=before)
+
+
+def _watch(
+    opener: options.Opener | None, at: options.ClusterOptions, show: Callable[..., None]
+) -> ClusterLook:
+    """Show each look that differs from the one before until Ctrl-C; return the last one."""
+    from kube_base.frozen import replace
+    from kube_rdma.reports.gather import looks, take
+
+    last: ClusterLook | None = None
+
+    async def follow() -> None:
+        nonlocal last
+        before = None
+        async with (
+            at.open(opener) as cluster,
+            aclosing(looks(partial(take, cluster), out.tell)) as every,
+        ):
+            async for last in every:
+                if (seen := replace(last.facts, read_at=None)) != before:  # all but the time
+                    before = seen
+                    show(last, before=out.HOME if out.is_terminal() else "")
+
+    with suppress(KeyboardInterrupt):
+        asyncio.run(follow())
+    if last is None:
+        raise click.Abort
+    return last
 
 
 def _draw(look: ClusterLook, file: Path) -> None:
@@ -98,11 +156,11 @@ def _draw(look: ClusterLook, file: Path) -> None:
 
 
 async def _look(
-    opener: options.Opener | None, at: options.ClusterOptions, seconds: float
+    opener: options.Opener | None, at: options.ClusterOptions, seconds: float, what: str
 ) -> ClusterLook:
     from kube_rdma.reports.gather import take, until_well
 
     with out.ProgressLine("Reading the cluster.") as line:
         async with at.open(opener) as cluster:
             show_progress = line.tell if line.is_shown else out.tell
-            return await until_well(partial(take, cluster), seconds, show_progress)
+            return await until_well(partial(take, cluster), seconds, show_progress, what)

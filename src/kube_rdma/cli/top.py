@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from kube_rdma.lib.page import Page
 
 _FEW = 20  # rows, unless all are asked for: a page of a small screen
-_HOME = "\x1b[H\x1b[J"  # to the top left, and clear what is below
 _INTERVAL = click.option(
     "--interval",
     type=click.FloatRange(min=0.1),
@@ -135,7 +134,7 @@ def _print(page: TopPage, rows: Sequence[TrafficRate], silent: Mapping[str, str]
     elif page.output == "name":
         out.show_names(names(rows))
     else:
-        home = _HOME if out.is_terminal() and not page.once else ""
+        home = out.HOME if out.is_terminal() and not page.once else ""
         out.show(page.made(rows, silent), wide=page.output == "wide", before=home)
 
 

@@ -165,6 +165,6 @@ class TrafficRate(Frozen):
 
     @property
     def load(self) -> float | None:
-        """Return the busier direction's share of the link, 0 to 1."""
-        busier = max(self.received or 0.0, self.sent or 0.0)
-        return busier / self.now.link if self.now.link else None
+        """Return the busier direction's share of the link, 0 to 1; None where neither is known."""
+        known = [rate for rate in (self.received, self.sent) if rate is not None]
+        return max(known) / self.now.link if self.now.link and known else None

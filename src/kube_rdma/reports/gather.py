@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import TypeVar
@@ -20,7 +20,7 @@ from kube_rdma.lib.part_reader import PartReader
 from kube_rdma.model.finding import Finding
 from kube_rdma.model.reports import ClusterFacts, ClusterHealth, ProgramPod, ProgramRole, Workload
 from kube_rdma.reports import cluster as objects
-from kube_rdma.reports.rules.cluster import findings, health, program_role, says
+from kube_rdma.reports.rules.cluster import awaited, findings, health, program_role, says
 
 T = TypeVar("T")
 
@@ -89,9 +89,10 @@ def _workload(seen: objects.SeenWorkload, role: ProgramRole) -> Workload:
     )
 
 
-# `kube-rdma status --wait` looks again until all is well.
+# `kube-rdma status --wait` looks again until all is well, `--watch` until it is ended.
 
 BETWEEN_SECONDS = 2.0
+WATCH_SECONDS = 5.0  # each look lists nodes and reports, of a large cluster some MB
 
 
 class ClusterLook(Frozen):
@@ -100,20 +101,41 @@ class ClusterLook(Frozen):
     facts: ClusterFacts
     findings: tuple[Finding, ...]
     health: ClusterHealth
+    result: ClusterHealth  # by what is waited for alone
+
+    @classmethod
+    def at(cls, facts: ClusterFacts, what: str = "all") -> ClusterLook:
+        """Return the look with its judgement; `what` is a word of --wait-for."""
+        wrong = findings(facts)
+        return cls(facts, wrong, health(facts, wrong), health(facts, awaited(wrong, what)))
+
+
+async def looks(
+    take: Callable[[], Awaitable[ClusterFacts]], progress: Callable[[str], None]
+) -> AsyncGenerator[ClusterLook, None]:
+    """Yield looks for ever; after the first one, an API server that is silent is awaited."""
+    yield ClusterLook.at(await take())
+    while True:
+        await asyncio.sleep(WATCH_SECONDS)
+        try:
+            yield ClusterLook.at(await take())
+        except Unavailable as error:
+            progress(str(error))
 
 
 async def until_well(
     take: Callable[[], Awaitable[ClusterFacts]],
     seconds: float,
     progress: Callable[[str], None] = lambda _: None,
+    what: str = "all",
     *,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> ClusterLook:
     """Return the first look at which all is well, or the last one before the time is over.
 
-    `progress` gets each new sentence of what is waited for. Raise Unavailable where the API server
-    does not answer the last look.
+    `what` is all that has to be well, a word of --wait-for. `progress` gets each new sentence of
+    what is waited for. Raise Unavailable where the API server does not answer the last look.
     """
     end, before = clock() + seconds, ""
     while True:
@@ -124,19 +146,17 @@ async def until_well(
                 raise
             news = str(error)
         else:
-            wrong = findings(facts)
-            look = ClusterLook(facts, wrong, health(facts, wrong))
-            if look.health is ClusterHealth.HEALTHY or clock() + BETWEEN_SECONDS > end:
+            look = ClusterLook.at(facts, what)
+            if look.result is ClusterHealth.HEALTHY or clock() + BETWEEN_SECONDS > end:
                 return look
-            news = _waits_for(look)
+            news = _waits_for(awaited(look.findings, what))
         if news != before:
             before = news
             progress(news)
         await sleep(BETWEEN_SECONDS)
 
 
-def _waits_for(look: ClusterLook) -> str:
-    wrong = [one for one in look.findings if one.is_error]
+def _waits_for(wrong: Sequence[Finding]) -> str:
     if not wrong:
         return "Waiting: too little could be read to tell."
     first = " ".join(filter(None, (wrong[0].code, wrong[0].subject)))

@@ -19,6 +19,7 @@ from kube_rdma.model.reports import NodeReport, ReportedCard, ReportedPool
 from kube_rdma.operator.cluster import NIC_CLUSTER_POLICY
 from kube_rdma.operator.documents.nic_cluster_policy import NicClusterPolicyObject
 from kube_rdma.reports import cluster as objects
+from kube_rdma.reports import gather
 from kube_rdma.reports.node_report import report_status
 from kube_rdma_testing.cluster.server import FakeServer
 from tests.kit.opener import opener_of
@@ -373,3 +374,38 @@ def test_the_cards_of_all_nodes_are_drawn_beside_the_page(tmp_path):
 def test_a_picture_that_cannot_be_written_is_said_before_the_cluster_is_asked(tmp_path):
     result = CliRunner().invoke(status, ["--svg", str(tmp_path / "nowhere/cards.svg")])
     assert isinstance(result.exception, FileNotFoundError)
+
+
+def test_what_is_waited_for_is_what_counts(ill):
+    """A card that is known to be ill keeps nobody who waits for agents."""
+    assert ill.run("--wait-for", "agents", "--timeout", "30s").exit_code == 0
+    assert ill.run("--wait-for", "cards", "--timeout", "0.1s").exit_code == 1
+    assert ill.run("--wait", "--timeout", "0.1s").exit_code == 1
+
+
+def test_a_page_is_shown_again_when_it_differs_and_the_last_look_counts(ill, monkeypatch):
+    monkeypatch.setattr(gather, "WATCH_SECONDS", 0.0)
+    counts = iter(range(100))
+
+    async def take(cluster):
+        match next(counts):
+            case 2:
+                ill.report("node-1")
+                ill.node("node-1")
+            case 3:
+                raise Unavailable("the API server does not answer")
+            case 5:
+                raise KeyboardInterrupt
+        return await read(cluster)
+
+    read = gather.take
+    monkeypatch.setattr(gather, "take", take)
+    result = ill.run("--watch")
+    assert (result.stdout.count("PROGRAM"), result.exit_code) == (2, 0)
+    assert result.stdout.endswith(WELL)
+    assert "does not answer" in result.stderr
+
+
+@pytest.mark.parametrize("words", ["--wait", "--wait-for=all", "--svg=x", "-ojson"])
+def test_a_watch_shows_pages_alone(world, words):
+    assert world.run("--watch", words).exit_code == 2

@@ -32,8 +32,8 @@ from kube_rdma.reports.node_keeper import AGAIN_SECONDS, NodeKeeper, WritePace, 
 from kube_rdma.reports.node_report import NodeReports, is_owned, report_status
 from kube_rdma.reports.rules.node_report import AgentLook, node_report
 
-# A link that flaps would else write as often as it does.
 RENEW_SECONDS = 400.0  # 5,000 nodes write 17 times a second then
+# A link that flaps would else write as often as it does.
 REPORT_PACE = WritePace(quiet=0.3, longest=1.0, spacing=5.0)
 
 log = structlog.get_logger()

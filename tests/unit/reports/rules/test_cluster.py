@@ -34,7 +34,15 @@ from kube_rdma.model.reports import (
     WaitingPod,
     Workload,
 )
-from kube_rdma.reports.rules.cluster import findings, global_namespaces, health, program_role, says
+from kube_rdma.reports.rules.cluster import (
+    AWAITED,
+    awaited,
+    findings,
+    global_namespaces,
+    health,
+    program_role,
+    says,
+)
 
 HCA = "rdma/hca"
 AGENTS = Workload(ProgramRole.AGENT, "kr", "agent", 2, 2, 2, "kube-rdma:1", reports=True)
@@ -530,3 +538,12 @@ def test_what_keeps_the_agent_off_a_node_is_named(labels, selector, why):
 def test_a_report_that_is_young_or_says_no_time_is_not_called_old(renewed):
     facts = replace(ill(renew_time=renewed), read_at=datetime(2026, 1, 1, 0, 25, tzinfo=UTC))
     assert findings(facts) == ()
+
+
+def test_each_word_of_wait_for_waits_for_more_than_the_one_before():
+    every = [one for facts, _ in BROKEN.values() for one in findings(facts)]
+    agents, cards, everything = (set(awaited(every, what)) for what in ("agents", "cards", "all"))
+    assert agents < cards < everything
+    assert everything == {one for one in every if one.is_error}
+    words = {code for codes in AWAITED.values() for code in codes or ()}
+    assert words <= {one.code for one in every}
