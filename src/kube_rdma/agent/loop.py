@@ -296,6 +296,7 @@ class _Plugin:
         }
         parts |= {keeper.part: keeper.run for keeper in needs.keepers}
         if needs.metrics:
+            needs.metrics.changed = self._changes.touch
             parts |= needs.metrics.parts
         if needs.networks:
             parts["networks"] = partial(needs.networks.run, needs.late)
@@ -472,6 +473,7 @@ class _Plugin:
             served.held,
             tuple(self._needs.networks.attachments()) if self._needs.networks else (),
             served.pools,
+            self._needs.metrics.problem if self._needs.metrics else "",
         )
         for keeper in self._needs.keepers:
             keeper.look(look)

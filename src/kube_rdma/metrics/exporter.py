@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from kube_base.errors import Unavailable
+from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import Frozen, field
 from kube_rdma import __version__
 from kube_rdma.adapters import bulkhead
@@ -101,6 +101,8 @@ class Exporter:
         self._kept: dict[bool, tuple[float, bytes]] = {}
         self._thread = ThreadPoolExecutor(1, "metrics")
         self.port = 0  # where it answers, once it does
+        self.problem = ""  # why it does not answer, as when another program has the port
+        self.changed: Callable[[], None] = lambda: None  # called when the problem is another one
 
     @property
     def parts(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
@@ -127,8 +129,16 @@ class Exporter:
 
         assert self._site.address
         host, port = self._site.address
-        server = MetricsServer(self.answer, CONTENT_TYPE)
-        await server.listen(host, port)
+        server, before = MetricsServer(self.answer, CONTENT_TYPE), self.problem
+        try:
+            await server.listen(host, port)
+            self.problem = ""
+        except Refused as error:
+            self.problem = error.problem
+            raise
+        finally:
+            if self.problem != before:
+                self.changed()
         self.port = server.port
         log.info("metrics served", address=host or "*", port=self.port, pods=self._site.pods)
         try:

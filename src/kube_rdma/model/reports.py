@@ -183,6 +183,10 @@ class NodeReport(SparsePart):
     policies: Annotated[tuple[PolicyAtNode, ...], Meta(max_length=64)] = ()
     """policies are the NodePolicies that select the node, with what became of each. Left out: none.
     """
+    metrics: Sentence = ""
+    """metrics is why the agent does not serve its metrics, as when another program has the port.
+    Left out: it serves them, or is not to.
+    """
     renew_time: Word = ""
     """renewTime is when the agent last wrote the report, in RFC 3339. It does so every few minutes,
     also without a change. Left out: an agent of an older release wrote it.

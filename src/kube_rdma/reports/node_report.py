@@ -46,6 +46,7 @@ def report_status(old: NodeReportStatus | None, report: NodeReport, now: str) ->
         rerouted=tuple(map(cut, report.rerouted[:64])),
         omitted=report.omitted,
         policies=_short(report.policies),
+        metrics=cut(report.metrics),
         renew_time=old.renew_time if old else "",
         conditions=tuple(_conditions(old.conditions if old else (), report, now)),
     )

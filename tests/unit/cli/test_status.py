@@ -60,9 +60,9 @@ class World:
         self.policy("ready", "")
         self.server.put(objects.BINDING, {"metadata": meta(objects.GUARD)})
 
-    def workload(self, kind, name, args, counts):
+    def workload(self, kind, name, args, counts, **more):
         labels = {"name": name}
-        spec = {"template": {"spec": container(*args)}, "selector": {"matchLabels": labels}}
+        spec = {"template": {"spec": container(*args)}, "selector": {"matchLabels": labels}} | more
         self.server.put(kind, {"metadata": meta(name, "kr"), "spec": spec, "status": counts})
 
     def node(self, name, shares="1k"):
@@ -409,3 +409,12 @@ def test_a_page_is_shown_again_when_it_differs_and_the_last_look_counts(ill, mon
 @pytest.mark.parametrize("words", ["--wait", "--wait-for=all", "--svg=x", "-ojson"])
 def test_a_watch_shows_pages_alone(world, words):
     assert world.run("--watch", words).exit_code == 2
+
+
+def test_a_controller_without_one_of_its_copies_has_the_mark_of_its_advice(world):
+    counts = {"readyReplicas": 1, "updatedReplicas": 2}
+    world.workload(DEPLOYMENTS, "controller", ["controller"], counts, replicas=2)
+    page = world.run().stdout
+    assert "!  controller  kr/controller  1/2" in page
+    assert "! ControllerNotReady" in page
+    assert page.endswith("All is well. 1 piece of advice.\n")

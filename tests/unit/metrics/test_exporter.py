@@ -2,13 +2,14 @@
 
 import asyncio
 import itertools
+import socket
 import urllib.request
 from functools import partial
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from kube_base.errors import Unavailable
+from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
 from kube_rdma.adapters.bulkhead import contained, object_failed
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
@@ -32,6 +33,7 @@ from kube_rdma_testing.kernel.tree_links import write_link
 from kube_rdma_testing.kubelet.devices import ContainerPlace
 from kube_rdma_testing.kubelet.kubelet import FakeKubelet
 from kube_rdma_testing.recording import recorded
+from tests.kit.beside import beside
 from tests.unit.agent.world import VKE, World, hard_card
 
 EVERY = tuple(MetricNames)
@@ -314,3 +316,21 @@ async def test_whoever_asks_again_within_a_second_costs_nothing(tree):
     now = 11.0
     await exporter.answer()
     assert reads == [10.0, 11.0]
+
+
+async def test_a_port_that_another_program_has_is_told_until_it_is_free(tree):
+    """The agent tries again by itself, and its report says it meanwhile."""
+    changes, free = [], asyncio.Event()
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = other.getsockname()
+        exporter = Exporter(MetricsSite(address), MetricsSources(KubeletView(None), sysfs=tree))
+        exporter.changed = lambda: (changes.append(exporter.problem), free.set())
+        for _ in range(2):
+            with pytest.raises(Refused):
+                await exporter.run()
+        assert changes == [exporter.problem]
+        assert exporter.problem.startswith(f"cannot listen on 127.0.0.1:{address[1]}")
+    free.clear()
+    async with beside(exporter.run()):
+        await free.wait()
+    assert changes[1:] == [""]

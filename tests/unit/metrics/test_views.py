@@ -2,6 +2,7 @@
 
 import pytest
 
+from kube_base.frozen import replace
 from kube_rdma.lib.page import page_text
 from kube_rdma.metrics.views import bits, nodes_page, pods_page
 from kube_rdma.model.metrics import TrafficKey, TrafficRate, TrafficTotals
@@ -41,6 +42,12 @@ def test_a_page_of_nodes():
         "\n"
         "node-2 did not answer: no way to it"
     )
+
+
+def test_what_is_not_known_of_both_directions_is_no_load_of_nothing():
+    silent = replace(row("", None, 400 * GIGABIT), sent=None)
+    assert page_text(nodes_page([silent], {}), 100).splitlines()[1].split()[5:] == ["-"] * 4
+    assert "0%" in page_text(nodes_page([replace(silent, sent=0.0)], {}), 100)
 
 
 def test_a_page_of_pods_says_what_it_leaves_out():

@@ -179,6 +179,10 @@ def _report(name: str, report: model.NodeReport | None) -> Iterator[Finding]:
         usable = f"{len(pooled) - len(ill)} of {len(pooled)} cards can be used"
         remedy = "Do what the reason says, or leave the card out of its pool by a selector"
         yield Finding.of("CardsUnhealthy", about, f"{usable}. {cards}", remedy)
+    if report.metrics:
+        remedy = "End the program that has the port (ss -ltnp on the node), or set metrics.port"
+        sentence = f"Prometheus gets no metrics of its agent: {report.metrics}"
+        yield Finding.of("MetricsNotServed", about, sentence, remedy, Severity.ADVICE)
     for card in report.left_out:
         sentence = f"{card.name} is in no pool: {'; '.join(card.reasons)}"
         remedy = "Write the name that the node has into the selector (docs/config.md)"

@@ -48,6 +48,7 @@ class AgentLook(Frozen):
     attachments: Sequence[Attachment] = ()
     # As the kubelet hears of them; None: as they are.
     served: tuple[pool_model.Pool, ...] | None = None
+    metrics: str = ""  # why nobody gets this agent's metrics
 
     @property
     def listed(self) -> tuple[pool_model.Pool, ...]:
@@ -101,6 +102,7 @@ def node_report(look: AgentLook) -> model.NodeReport:
         ),
         omitted=len(important) + len(rejected) - len(kept) - len(rejected[:_REJECTED]),
         policies=_policies(look),
+        metrics=look.metrics,
     )
 
 

@@ -191,6 +191,7 @@ ROUTED = kinds.MacvlanNetwork("default/net", "here", routes=(EVERYWHERE,))
 EMPTY = ReportedPool(NONE, "shared", 0, 0, 0)
 PENDING = PendingMode(HCA, "shared", f"{HCA} stays in mode hca until a/b has ended")
 ADVICE = {
+    "MetricsNotServed": ill(metrics="cannot listen on *:9879 (Address already in use)"),
     "NetworksNotInstalled": replace(
         WELL,
         workloads=(replace(AGENTS, networks=True), CONTROLLER),

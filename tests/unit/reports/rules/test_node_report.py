@@ -26,6 +26,7 @@ from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.pools.rules.condition import CardsState, next_state
 from kube_rdma.pools.rules.node_health import NodeFacts, evaluate, node_cards
 from kube_rdma.pools.rules.staging import PendingPool
+from kube_rdma.reports.node_report import report_status
 from kube_rdma.reports.rules.node_report import MOST_CARDS, AgentLook, card_grid, node_report
 from tests.unit.agent.conftest import RDMA_CM, card
 from tests.unit.agent.world import hard_card, seat
@@ -62,6 +63,11 @@ def test_a_card_that_a_selector_seems_to_mean_is_there_with_the_name_that_nothin
     (card,) = report.left_out
     assert (card.name, card.resources, report.ill) == ("mlx5_1", (), ())
     assert card.reasons[0].endswith("names mlx5_9, which the node does not have")
+
+
+def test_why_nobody_gets_the_metrics_is_reported():
+    made = report_status(None, node_report(look(hard_card(0), metrics="x" * 600)), "now")
+    assert made.metrics == "x" * 511 + "…"
 
 
 def test_a_card_that_no_pool_has_is_rejected_with_its_reason_or_merely_there():
