@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -124,27 +125,20 @@ def _watch(
 ) -> ClusterLook:
     """Show each look that differs from the one before until Ctrl-C; return the last one."""
     from kube_base.frozen import replace
-    from kube_rdma.reports.gather import looks, take
 
-    last: ClusterLook | None = None
+    looks: list[ClusterLook] = []  # the last one
 
-    async def follow() -> None:
-        nonlocal last
-        before = None
-        async with (
-            at.open(opener) as cluster,
-            aclosing(looks(partial(take, cluster), out.tell)) as every,
-        ):
-            async for last in every:
-                if (seen := replace(last.facts, read_at=None)) != before:  # all but the time
-                    before = seen
-                    show(last, before=out.HOME if out.is_terminal() else "")
+    def shown(look: ClusterLook) -> None:
+        facts = [replace(each.facts, read_at=None) for each in (look, *looks)]  # all but the time
+        looks[:] = [look]
+        if facts[1:] != facts[:1]:
+            show(look, before=out.HOME if out.is_terminal() else "")
 
     with suppress(KeyboardInterrupt):
-        asyncio.run(follow())
-    if last is None:
+        asyncio.run(_look(opener, at, inf, shown=shown))
+    if not looks:
         raise click.Abort
-    return last
+    return looks[0]
 
 
 def _draw(look: ClusterLook, file: Path) -> None:
@@ -156,11 +150,15 @@ def _draw(look: ClusterLook, file: Path) -> None:
 
 
 async def _look(
-    opener: options.Opener | None, at: options.ClusterOptions, seconds: float, what: str
+    opener: options.Opener | None,
+    at: options.ClusterOptions,
+    seconds: float,
+    what: str = "all",
+    shown: Callable[[ClusterLook], None] | None = None,
 ) -> ClusterLook:
     from kube_rdma.reports.gather import take, until_well
 
-    with out.ProgressLine("Reading the cluster.") as line:
+    with out.ProgressLine("Reading the cluster.", is_wanted=shown is None) as line:
         async with at.open(opener) as cluster:
             show_progress = line.tell if line.is_shown else out.tell
-            return await until_well(partial(take, cluster), seconds, show_progress, what)
+            return await until_well(partial(take, cluster), seconds, show_progress, what, shown)

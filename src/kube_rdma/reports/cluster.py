@@ -248,7 +248,7 @@ def _seen(
     return SeenWorkload(*names, template, desired, ready, updated, labels, nodes)
 
 
-def _nodes(spec: pod.FullPodSpec | pod.TemplateSpec) -> model.ChosenNodes:
+def _nodes(spec: pod.FullPodSpec) -> model.ChosenNodes:
     return model.ChosenNodes(tuple(sorted(spec.node_selector.items())), spec.tolerations)
 
 

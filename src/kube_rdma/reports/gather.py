@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import TypeVar
@@ -110,24 +110,12 @@ class ClusterLook(Frozen):
         return cls(facts, wrong, health(facts, wrong), health(facts, awaited(wrong, what)))
 
 
-async def looks(
-    take: Callable[[], Awaitable[ClusterFacts]], progress: Callable[[str], None]
-) -> AsyncGenerator[ClusterLook, None]:
-    """Yield looks for ever; after the first one, an API server that is silent is awaited."""
-    yield ClusterLook.at(await take())
-    while True:
-        await asyncio.sleep(WATCH_SECONDS)
-        try:
-            yield ClusterLook.at(await take())
-        except Unavailable as error:
-            progress(str(error))
-
-
 async def until_well(
     take: Callable[[], Awaitable[ClusterFacts]],
     seconds: float,
     progress: Callable[[str], None] = lambda _: None,
     what: str = "all",
+    shown: Callable[[ClusterLook], None] | None = None,
     *,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -135,25 +123,30 @@ async def until_well(
     """Return the first look at which all is well, or the last one before the time is over.
 
     `what` is all that has to be well, a word of --wait-for. `progress` gets each new sentence of
-    what is waited for. Raise Unavailable where the API server does not answer the last look.
+    what is waited for. `shown` gets each look, and none of them ends it then. Raise Unavailable
+    where the API server does not answer the last look.
     """
+    between = WATCH_SECONDS if shown else BETWEEN_SECONDS
     end, before = clock() + seconds, ""
     while True:
+        news = ""
         try:
-            facts = await take()
+            look = ClusterLook.at(await take(), what)
         except Unavailable as error:
-            if clock() + BETWEEN_SECONDS > end:
+            if clock() + between > end:
                 raise
             news = str(error)
         else:
-            look = ClusterLook.at(facts, what)
-            if look.result is ClusterHealth.HEALTHY or clock() + BETWEEN_SECONDS > end:
+            if shown:
+                shown(look)
+            elif look.result is ClusterHealth.HEALTHY or clock() + between > end:
                 return look
-            news = _waits_for(awaited(look.findings, what))
-        if news != before:
-            before = news
+            else:
+                news = _waits_for(awaited(look.findings, what))
+        if news and news != before:
             progress(news)
-        await sleep(BETWEEN_SECONDS)
+        before = news
+        await sleep(between)
 
 
 def _waits_for(wrong: Sequence[Finding]) -> str:

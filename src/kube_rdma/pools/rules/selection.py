@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import product
 from typing import NamedTuple
 
 from kube_base.frozen import replace
@@ -114,12 +115,7 @@ _NAMING = ("interfaces", "pci_addresses", "acpi_indexes", "rdma_devices", "physi
 # "an" is for accelerated networking (Azure/azhpc-images, install_azure_persistent_rdma_naming.sh):
 # a virtual function for the traffic of the machine's own Ethernet interface.
 _ACCELERATED = re.compile(r"mlx5_an\d+")
-_SINGLE = {
-    "interface": "interfaces",
-    "PCI address": "pci_addresses",
-    "ACPI index": "acpi_indexes",
-    "RDMA device": "rdma_devices",
-}
+_SINGLE = ("interface", "PCI address", "ACPI index", "RDMA device")  # each names one card
 _MEMBER = 0x7FFF  # a partition key without the bit that tells full from limited members
 
 Functions = Mapping[PciAddress, Function]
@@ -166,24 +162,23 @@ def left_out(
     pooled = {card.id for pool in pools for card in pool.cards}
     found: dict[CardId, str] = {}
     for pool in pools:
-        models = {_model(card) for card in pool.cards}
+        models = set(map(_model, pool.cards))
         alike = [card for card in node if _model(card) in models and not _part(card)]
-        free = [card for card in alike if card.id not in pooled]
-        for selector in pool.spec.selectors if free else ():
-            for field in filter(lambda each: each.word in _SINGLE, _FIELDS):
-                names = field.choice(selector)
-                shown = {name for card in node for name in field.facts(card, card.function)}
-                lacking = [name for name in names if name not in shown]
-                kind = replace(selector, **{_SINGLE[field.word]: ()})
-                means = replace(pool.spec, selectors=(kind,))
-                left = [card for card in free if why_not(means, card, functions) is None]
-                hidden = any(not any(field.facts(card, card.function)) for card in alike)
-                if hidden or not 0 < len(lacking) <= min(len(left), len(names) - len(lacking)):
-                    continue
-                absent = f"{listed(lacking)}, which the node does not have"
+        fields = [field for field in _FIELDS if field.word in _SINGLE]
+        for selector, field in product(pool.spec.selectors, fields):
+            kind = replace(
+                selector, interfaces=(), pci_addresses=(), acpi_indexes=(), rdma_devices=()
+            )
+            means, names = replace(pool.spec, selectors=(kind,)), field.choice(selector)
+            shown = {card.id: set(field.facts(card, card.function)) for card in node}
+            lacking = [name for name in names if not any(name in has for has in shown.values())]
+            left = [c for c in alike if c.id not in pooled and not why_not(means, c, functions)]
+            most = min(len(left), len(names) - len(lacking))
+            if 0 < len(lacking) <= most and all(shown[card.id] for card in alike):
+                told = f"the selector of {pool.spec.resource} names {listed(lacking)}"
                 for card in left:
                     why = unmet(selector, card, functions)
-                    found[card.id] = f"{why}; the selector of {pool.spec.resource} names {absent}"
+                    found[card.id] = f"{why}; {told}, which the node does not have"
     return found
 
 

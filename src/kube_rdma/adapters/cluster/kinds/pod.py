@@ -171,16 +171,8 @@ def _owner(pod: Stored[PodSpec, PodStatus], owner: Owner) -> str:
 Json = dict[str, Any]
 
 
-class TemplateSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """The part of the spec of a template's pods that is read."""
-
-    containers: tuple[Container, ...] = ()
-    node_selector: dict[str, str] = {}
-    tolerations: tuple[Toleration, ...] = ()
-
-
 class _Template(msgspec.Struct, frozen=True):
-    spec: TemplateSpec = TemplateSpec()
+    spec: FullPodSpec = FullPodSpec()
 
 
 class _Selector(msgspec.Struct, frozen=True, rename="camel"):
