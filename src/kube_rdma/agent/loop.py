@@ -540,13 +540,16 @@ class _Plugin:
         self._reported.pooled = pooled(verdict.pools)
         whole_pools = {**whole_pools, **self._reported.pooled}
         left = node_health.why_left(facts, before.keys() - names.keys())
+        for card, why in sorted(left.items()):
+            log.warning("card left the pool", card=before[card], why=why)
         for change in changes:
             seen_before = change.card in self._health
             name = names.get(change.card) or before.get(change.card)
             if name is None or (change.healthy and not self._health):
                 continue  # the first look tells only what is wrong
-            gone, pooled_now = left.get(change.card), change.card in names
-            servers.log_card(change, name, gone, seen_before=seen_before, pooled=pooled_now)
+            present = change.card in names
+            if change.card not in left:
+                servers.log_card(change, name, seen_before=seen_before, present=present)
             if seen_before or not change.healthy:
                 of_pools = pods_with(holdings, whole_pools.get(change.card, ()))
                 pods = dict.fromkeys((*pods_of(facts.held, change.card), *of_pools))
@@ -555,7 +558,7 @@ class _Plugin:
                 self._needs.networks.returned(change.card)
         reported = {change.card for change in changes}
         if self._health:
-            servers.log_cards(before, names, reported, left)
+            servers.log_cards(before, names, reported | left.keys())
 
     async def _number_rails(self, gathered: _Gathered, verdict: node_health.NodeVerdict) -> None:
         """Report rails that no card is on: pools of addresses may have no range for others."""

@@ -124,15 +124,11 @@ def _watch(
     opener: options.Opener | None, at: options.ClusterOptions, show: Callable[..., None]
 ) -> ClusterLook:
     """Show each look that differs from the one before until Ctrl-C; return the last one."""
-    from kube_base.frozen import replace
-
     looks: list[ClusterLook] = []  # the last one
 
     def shown(look: ClusterLook) -> None:
-        facts = [replace(each.facts, read_at=None) for each in (look, *looks)]  # all but the time
         looks[:] = [look]
-        if facts[1:] != facts[:1]:
-            show(look, before=out.HOME if out.is_terminal() else "")
+        show(look, before=out.HOME if out.is_terminal() else "")
 
     with suppress(KeyboardInterrupt):
         asyncio.run(_look(opener, at, inf, shown=shown))

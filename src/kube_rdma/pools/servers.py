@@ -27,35 +27,23 @@ log = structlog.get_logger()
 # Log lines: what changed when a new state of the node replaces the old one.
 
 
-def log_card(
-    change: HealthChange, name: str, left: str | None, *, seen_before: bool, pooled: bool
-) -> None:
-    """Log the health of a card; `left` is why one that is on the node is in no pool any more."""
+def log_card(change: HealthChange, name: str, *, seen_before: bool, present: bool) -> None:
+    """Log the health of a card, `seen_before` or not, and `present` on the node or not."""
     if change.healthy:
         log.info("card healthy again" if seen_before else "card appeared", card=name)
     else:
-        gone = "card vanished" if left is None else "card left the pool"
-        why = filter(None, (left, *change.reasons))
-        log.warning("card unhealthy" if pooled else gone, card=name, why="; ".join(why))
+        event = "card unhealthy" if present else "card vanished"
+        log.warning(event, card=name, why="; ".join(change.reasons))
 
 
 def log_cards(
-    before: Mapping[CardId, str],
-    after: Mapping[CardId, str],
-    reported: Collection[CardId],
-    left: Mapping[CardId, str],
+    before: Mapping[CardId, str], after: Mapping[CardId, str], reported: Collection[CardId]
 ) -> None:
-    """Log cards that joined or left all pools in good health, such as a removed soft device.
-
-    `left` says why those that are on the node are in no pool any more.
-    """
+    """Log cards that joined or left all pools in good health, such as a removed soft device."""
     for card in sorted(after.keys() - before.keys() - set(reported)):
         log.info("card appeared", card=after[card])
     for card in sorted(before.keys() - after.keys() - set(reported)):
-        if card in left:
-            log.warning("card left the pool", card=before[card], why=left[card])
-        else:
-            log.warning("card vanished", card=before[card])
+        log.warning("card vanished", card=before[card])
 
 
 def log_faults(before: Survey | None, after: Survey) -> None:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TypeVar
 
 from kube_base.errors import Refused, Unavailable
-from kube_base.frozen import Frozen
+from kube_base.frozen import Frozen, replace
 from kube_client.errors import NotInstalled
 from kube_client.objects import Cluster
 from kube_rdma.lib.part_reader import PartReader
@@ -123,11 +123,11 @@ async def until_well(
     """Return the first look at which all is well, or the last one before the time is over.
 
     `what` is all that has to be well, a word of --wait-for. `progress` gets each new sentence of
-    what is waited for. `shown` gets each look, and none of them ends it then. Raise Unavailable
-    where the API server does not answer the last look.
+    what is waited for. `shown` gets each look with other facts, and none ends it then. Raise
+    Unavailable where the API server does not answer the last look.
     """
     between = WATCH_SECONDS if shown else BETWEEN_SECONDS
-    end, before = clock() + seconds, ""
+    end, before, seen = clock() + seconds, "", ClusterFacts()
     while True:
         news = ""
         try:
@@ -137,12 +137,12 @@ async def until_well(
                 raise
             news = str(error)
         else:
-            if shown:
-                shown(look)
-            elif look.result is ClusterHealth.HEALTHY or clock() + between > end:
-                return look
-            else:
+            if not shown:
+                if look.result is ClusterHealth.HEALTHY or clock() + between > end:
+                    return look
                 news = _waits_for(awaited(look.findings, what))
+            elif seen != (seen := replace(look.facts, read_at=None)):  # all but the time
+                shown(look)
         if news and news != before:
             progress(news)
         before = news

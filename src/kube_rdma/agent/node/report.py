@@ -12,7 +12,6 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from datetime import UTC, datetime
-from math import inf
 
 import structlog
 
@@ -28,7 +27,7 @@ from kube_rdma.model.pools import ClusterNodePolicy, NodeSpecs
 from kube_rdma.model.reports import NodeReport, NodeReportStatus
 from kube_rdma.pools.kind import NODE_POLICY, policy_of
 from kube_rdma.pools.rules.pools import node_specs
-from kube_rdma.reports.node_keeper import AGAIN_SECONDS, NodeKeeper, WritePace, pause, spread
+from kube_rdma.reports.node_keeper import NodeKeeper, WritePace, pause, spread
 from kube_rdma.reports.node_report import NodeReports, is_owned, report_status
 from kube_rdma.reports.rules.node_report import AgentLook, node_report
 
@@ -145,7 +144,7 @@ class NodePolicies:
 
     def __init__(self, watch: Watch, *, wait: Callable[[KubeError, int], float] = pause) -> None:
         self._watch = watch
-        self._pause = wait
+        self._pace = WritePace(after=wait)
         self._policies: dict[str, ClusterNodePolicy] = {}
         self._refusals: dict[str, Refused] = {}
         self._labels: tuple[tuple[str, str], ...] | None = None
@@ -181,8 +180,7 @@ class NodePolicies:
                     log.info("node policies not followed", why=why)
                 self._synced = True
                 self._tell()
-                longest = spread(AGAIN_SECONDS) if self._read else inf
-                await asyncio.sleep(min(self._pause(error, 0), longest))
+                await asyncio.sleep(self._pace.until_next(error, worked=self._read))
 
     def _take(self, event: object) -> None:
         match event:

@@ -387,22 +387,14 @@ def findings(facts: model.ClusterFacts) -> tuple[Finding, ...]:
     return tuple(sorted(every, key=lambda one: not one.is_error))
 
 
-_OF_AGENTS = frozenset(
-    (
-        *("NoAgent", "NoNodeMatches", "NodeNotReady", "AgentNotReady", "AgentMissing"),
-        *("ReportMissing", "ReportOld", "ControllerMissing", "ControllerNotReady"),
-    )
-)
-_OF_CARDS = _OF_AGENTS | {
-    *("CardsUnhealthy", "SharesDiffer", "ConfigurationRefused", "ConfigurationConflict")
-}
-AWAITED = {"agents": _OF_AGENTS, "cards": _OF_CARDS, "all": None}  # by the words of --wait-for
+# By the words of `status --wait-for`: how the codes begin of what has to be over.
+_AGENTS = ("NoAgent", "NoNodeMatches", "NodeNotReady", "Agent", "Report", "Controller")
+AWAITED = {"agents": _AGENTS, "cards": (*_AGENTS, "Cards", "Shares", "Configuration"), "all": ("",)}
 
 
 def awaited(wrong: Iterable[Finding], what: str) -> tuple[Finding, ...]:
     """Return the errors whose end `status --wait-for` waits for."""
-    codes = AWAITED[what]
-    return tuple(one for one in wrong if one.is_error and (codes is None or one.code in codes))
+    return tuple(one for one in wrong if one.is_error and one.code.startswith(AWAITED[what]))
 
 
 def health(facts: model.ClusterFacts, wrong: Sequence[Finding]) -> model.ClusterHealth:
