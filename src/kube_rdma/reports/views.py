@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
+from math import ceil
 from typing import TypeAlias
 
 from kube_base.frozen import Frozen
@@ -262,7 +263,7 @@ def _rest(facts: model.ClusterFacts, marks: _Marks, most: int | None) -> Iterato
         yield page.Line(f"{hidden} more nodes are well.")
     ages = [age for each in (facts.reports or {}).values() if (age := facts.age(each)) is not None]
     if ages:
-        yield page.Line(f"The oldest report is {max(0.0, *ages) / 60:.0f} min old.")
+        yield page.Line(f"Reports are at most {max(1, ceil(max(ages) / 60))} min old.")
     if others and ours:
         yield page.Line(f"{others} {'node has' if others == 1 else 'nodes have'} no agent.")
 

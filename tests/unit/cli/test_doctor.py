@@ -100,7 +100,7 @@ def test_what_was_not_checked_is_named_on_request_or_if_nothing_else_is_the_resu
     ill = run("--sysfs", "dgx-cable-out")
     assert ill.exit_code == 1
     assert ill.stdout.splitlines()[2] == "✗ KR121  mlx5_3"
-    assert ill.stdout.endswith("35 could not be made (--verbose).\n")
+    assert ill.stdout.endswith("36 could not be made (--verbose).\n")
     assert "Not checked" not in ill.stdout
     assert (
         "? Not checked: device nodes (KR105)" in run("--sysfs", "dgx-cable-out", "--verbose").stdout

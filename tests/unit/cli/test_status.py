@@ -2,6 +2,7 @@
 
 import json
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
@@ -418,3 +419,19 @@ def test_a_controller_without_one_of_its_copies_has_the_mark_of_its_advice(world
     assert "!  controller  kr/controller  1/2" in page
     assert "! ControllerNotReady" in page
     assert page.endswith("All is well. 1 piece of advice.\n")
+
+
+def test_the_age_of_reports_is_told_and_one_that_is_old_is_a_problem(world):
+    now = datetime.now(UTC)
+    for node, minutes in (("node-1", 3.5), ("node-2", 30)):
+        (stored,) = (
+            d for d in world.server.documents("nodereports") if d["metadata"]["name"] == node
+        )
+        renewed = (now - timedelta(minutes=minutes)).isoformat()
+        world.server.put(
+            NODE_REPORT, stored | {"status": stored["status"] | {"renewTime": renewed}}
+        )
+        page = world.run().stdout
+    assert "Reports are at most 31 min old." in page
+    assert "✗ ReportOld  node/node-2\n    Its report is 30 min old and its agent runs" in page
+    assert "ReportOld  node/node-1" not in page
