@@ -21,7 +21,7 @@ from kube_rdma.admission.documents.manifests import Manifest, PodSection
 from kube_rdma.admission.rules.claims import ClaimSelector, drivers_of, foreign_selectors
 from kube_rdma.admission.rules.completions import completions
 from kube_rdma.admission.rules.findings import findings, misplaced
-from kube_rdma.admission.rules.shares import of_pools, uncounted, with_shares
+from kube_rdma.admission.rules.shares import candidates, of_pools, uncounted, with_shares
 from kube_rdma.admission.views import Addition, CheckedObject, CheckedTemplate, ManifestCheck
 from kube_rdma.attach.documents import network_definition
 from kube_rdma.attach.rules.addresses import default_routes
@@ -35,6 +35,7 @@ from kube_rdma.lib.phrases import listed
 from kube_rdma.lib.text.document import Document, ManifestDocument, Path, of_json, section
 from kube_rdma.lib.text.faults import no_fields
 from kube_rdma.lib.text.reader import read
+from kube_rdma.lib.text.yaml_manifests import WRITE_OUT
 from kube_rdma.model import admission
 from kube_rdma.model.attach import kinds
 from kube_rdma.model.attach.attachment import Network
@@ -42,9 +43,11 @@ from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.ipam import IPPool, PoolName
 from kube_rdma.model.operator import ClusterPolicy
+from kube_rdma.model.reports import ProgramTemplate
 from kube_rdma.operator.documents import nic_cluster_policy
 from kube_rdma.pools.config import judged
 from kube_rdma.pools.documents import config
+from kube_rdma.reports.rules.cluster import program_role
 
 # Storage that manifests describe: the driver of a claim's volume.
 
@@ -111,6 +114,8 @@ def text_of(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
+_KUEUE = "kueue.x-k8s.io"
+_QUEUE = f"{_KUEUE}/queue-name"  # a label of workloads
 _CONF = ("spec", "config")
 _PODS = "pods"
 _PREFIXES: Mapping[str, tuple[str, ...]] = {
@@ -150,6 +155,11 @@ class _Checker:
         self.resources: list[str] = []  # that policies and networks name
         self.handlers: list[tuple[str, str]] = []
         self.storage = WrittenStorage()
+        self.queued: list[tuple[PodSection, admission.PodTemplate, str]] = []  # by Kueue
+        self.queues: dict[tuple[str, str], str] = {}  # LocalQueues with their ClusterQueues
+        self.covered: dict[str, frozenset[str]] = {}  # resources of a ClusterQueue
+        self.daemons: list[tuple[Manifest, admission.PodTemplate]] = []
+        self.maps: dict[tuple[str, str], tuple[admission.OfferedPool, ...]] = {}
         self.homeless: list[tuple[str, bool]] = []  # policies without a namespace; some of 0.1.0
         self.namespaced = False  # the definition of policies is here, and has namespaces
         self.selectors: list[ClaimSelector] = []
@@ -171,7 +181,9 @@ class _Checker:
             self._try(document, "configuration", "", lambda: self._configuration(document, ()))
             return
         for remark in remarks:
-            self.warn(remark.where, (remark.problem,), remark.remedy)
+            severity = Severity.ADVICE if remark.remedy == WRITE_OUT else Severity.WARNING
+            found = Finding.of_refused(remark)
+            self.findings += (replace(one, severity=severity) for one in found)
         for manifest in listed_objects:
             look = partial(_LOOKS.get((manifest.group, manifest.kind), _Checker.of_pods), self)
             self._try(manifest.document, manifest.kind, manifest.name, partial(look, manifest))
@@ -210,6 +222,10 @@ class _Checker:
         """Add the pods of an object, to be judged when all files are read."""
         every = [(part, self._loaded(part, manifest)) for part in manifests.pods(manifest)]
         templates = [(part, pod) for part, pod in every if pod is not None]
+        labels = fields_of(section(manifest.document, ("metadata", "labels")).value)
+        queue = text_of(labels.get(_QUEUE))
+        self.queued += ((part, pod, queue) for part, pod in templates if queue)
+        self.daemons += ((manifest, pod) for _, pod in templates if manifest.kind == "DaemonSet")
         self.pods += templates
         self._misplaced(manifest, templates)
         shown = tuple(_shown(part, pod) for part, pod in every)
@@ -282,11 +298,12 @@ class _Checker:
 
     def of_config_map(self, manifest: Manifest) -> str:
         """Add the configurations of a ConfigMap, read as by the agent; other texts are skipped."""
-        meanings = []
+        meanings, before = [], len(self.pools)
         for key, text in fields_of(section(manifest.document, ("data",)).value).items():
             inner = _readable(text, manifest.document.where(("data", key)))
             if inner is not None and config.is_dialect(inner.value):
                 meanings.append(self._configuration(inner, ()))
+        self.maps[(manifest.namespace, manifest.name)] = tuple(self.pools[before:])
         return ", ".join(meanings)
 
     def of_network(self, manifest: Manifest) -> str:
@@ -380,6 +397,60 @@ class _Checker:
             return "nothing that kube-rdma deploys"
         return " and ".join(_parts(policy))
 
+    def of_queue(self, manifest: Manifest) -> str:
+        """Note a queue of Kueue: which ClusterQueue it is of, or which resources it covers."""
+        spec = fields_of(section(manifest.document, ("spec",)).value)
+        if manifest.kind == "LocalQueue":
+            space = manifest.namespace or pod_api.DEFAULT_NAMESPACE
+            self.queues[(space, manifest.name)] = text_of(spec.get("clusterQueue"))
+        else:
+            groups = spec.get("resourceGroups")
+            named = (fields_of(one).get("coveredResources") for one in _listed(groups))
+            self.covered[manifest.name] = frozenset(str(one) for of in named for one in _listed(of))
+        return "queue of Kueue"
+
+    def uncovered(self) -> None:
+        """Warn of devices that a pod's ClusterQueue does not cover: Kueue never admits it.
+
+        See kubernetes-sigs/kueue@v0.14 pkg/scheduler/flavorassigner, "unavailable in ClusterQueue".
+        """
+        for part, pod, queue in self.queued:
+            name = self.queues.get((pod.namespace, queue), "")
+            asks = {ask.resource: ask for one in pod.containers for ask in one.asks if ask.count}
+            for resource in asks.keys() - self.covered.get(name, asks.keys()):
+                problem = f"ClusterQueue {name} does not cover {resource}, so Kueue never admits it"
+                remedy = f"Add {resource} to its coveredResources, with a nominalQuota"
+                self.warn(part.where(asks[resource].path), (problem,), remedy)
+
+    def offered_twice(self) -> None:
+        """Warn of a resource that a device plugin of others offers too, on nodes in common.
+
+        The kubelet keeps the plugin that registered last: kubernetes@v1.34
+        pkg/kubelet/cm/devicemanager/plugin/v1beta1/handler.go.
+        """
+        facts = self.facts()
+        for manifest, pod in self.daemons:
+            spec = fields_of(section(manifest.document, ("spec", "template", "spec")).value)
+            volumes = [
+                fields_of(fields_of(one).get("configMap")) for one in _listed(spec.get("volumes"))
+            ]
+            mounted = [
+                self.maps.get((manifest.namespace, text_of(one.get("name")))) for one in volumes
+            ]
+            theirs = [pool for pools in mounted for pool in pools or ()]
+            if any(map(partial(_is_ours, manifest.name), _listed(spec.get("containers")))):
+                continue
+            for resource in dict.fromkeys(one.spec.resource for one in theirs):
+                for pool in candidates(pod, resource, facts):
+                    if pool not in theirs:
+                        place = manifest.document.where(()).rpartition(":")[0]
+                        problem = (
+                            f"DaemonSet {manifest.name} ({place}) offers {resource} too, and the "
+                            "kubelet keeps the plugin that registered last"
+                        )
+                        remedy = "Remove that DaemonSet, or give one of the two another resource"
+                        self.warn(pool.spec.source, (problem,), remedy)
+
     def of_definition(self, manifest: Manifest) -> str:
         """Note whether policies have namespaces, which they have by the definition of 0.1.0."""
         scope = section(manifest.document, ("spec", "scope")).value
@@ -432,6 +503,7 @@ _LOOKS: Mapping[tuple[str, str], Callable[[_Checker, Manifest], str]] = {
         }.items()
         for kind in kinds
     },
+    **dict.fromkeys(((_KUEUE, kind) for kind in ("ClusterQueue", "LocalQueue")), _Checker.of_queue),
     ("apiextensions.k8s.io", "CustomResourceDefinition"): _Checker.of_definition,
     ("", "ResourceQuota"): _Checker.of_quota,
     ("", "ConfigMap"): _Checker.of_config_map,
@@ -453,6 +525,8 @@ def check(
     for part in parts:
         checker.add(part)
     checker.warn("", overlaps(checker.ip_pools))
+    checker.uncovered()
+    checker.offered_twice()
     for where, is_old in checker.homeless:
         if is_old or checker.namespaced:
             checker.warn(where, (_NO_NAMESPACE,), _NAMESPACE)
@@ -473,7 +547,8 @@ def check(
             )
             for one in completions(pod, completing)
         )
-    return ManifestCheck(tuple(checker.objects), tuple(checker.findings), tuple(additions))
+    pods = tuple((f"{part.source}:{part.place(()).line}", pod) for part, pod in checker.pods)
+    return ManifestCheck(tuple(checker.objects), tuple(checker.findings), tuple(additions), pods)
 
 
 class WrittenCluster(Frozen):
@@ -521,13 +596,25 @@ def _shown(part: PodSection, pod: admission.PodTemplate | None) -> CheckedTempla
     if pod is None:
         return CheckedTemplate(f"{part.source}:{part.place(()).line}", part.name, "not readable")
     asks = [
-        f"{ask.resource}: {ask.count}"
+        f"{ask.resource}: {ask.count if ask.known else '?'}"
         + (" (init)" if container.role is admission.ContainerRole.INIT else "")
         for container in pod.containers
         for ask in container.asks
     ]
     place = f"{part.source}:{part.place(('spec',)).line}"
     return CheckedTemplate(place, part.name, f"{_PODS} with {listed(asks, 12)}" if asks else _PODS)
+
+
+def _is_ours(daemons: str, container: object) -> bool:
+    """Decide whether a container of a DaemonSet is of kube-rdma."""
+    fields = fields_of(container)
+    words = (*_listed(fields.get("command")), *_listed(fields.get("args")))
+    image = text_of(fields.get("image"))
+    return program_role(ProgramTemplate(daemons, image, tuple(map(str, words)))) is not None
+
+
+def _listed(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
 
 
 def _readable(text: object, source: str) -> Document | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from kube_base.frozen import Frozen
 from kube_rdma.lib import page
+from kube_rdma.model.admission import PodTemplate
 from kube_rdma.model.finding import Finding
 
 _HEAD = ("AT", "KIND", "NAME", "WHAT IT IS")
@@ -46,6 +47,7 @@ class ManifestCheck(Frozen):
     objects: tuple[CheckedObject, ...]
     findings: tuple[Finding, ...] = ()
     additions: tuple[Addition, ...] = ()
+    pods: tuple[tuple[str, PodTemplate], ...] = ()  # with their places
 
     @property
     def errors(self) -> tuple[Finding, ...]:

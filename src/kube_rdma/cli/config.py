@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kube_base.frozen import Frozen
+from kube_base.frozen import Frozen, replace
 from kube_rdma.cli import options
 from kube_rdma.cli.output import (
     ExitCode,
@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 
     from kube_base.errors import Refused
     from kube_rdma.adapters.kernel.sysfs.tree import SysfsRoot
+    from kube_rdma.admission.views import ManifestCheck
     from kube_rdma.lib.text.document import Document
     from kube_rdma.lib.text.typed import Config
     from kube_rdma.model.admission import AdmissionSettings
+    from kube_rdma.model.finding import Finding
     from kube_rdma.pools.rules.pools import Clash
     from kube_rdma.pools.views import NodePools
 
@@ -64,7 +66,7 @@ def config() -> None:
     )
 )
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
-@sysfs_option("Also show which cards the pools have on a recorded node.")
+@sysfs_option("Also show which cards the pools, or what the pods, have on a recorded node.")
 @options.flag_option("--node", help="Also show which cards the pools have on this node.")
 @options.node_name_option(
     "Name of this node's Node object, for --node. Pools do not move cards that have its addresses."
@@ -114,10 +116,10 @@ def check(
             place = _Place(sysfs, node, node_name, cluster)
             _check_configuration(texts[0], place, output, strict=strict)
             return
-        if node or sysfs:
-            raise click.UsageError("--node and --sysfs are for a configuration alone.")
+        if node:
+            raise click.UsageError("--node is for a configuration alone.")
         settings = admission_settings.load_settings(assignments, "--admission-set")
-        _check_manifests(parts, settings, output, strict=strict)
+        _check_manifests(parts, settings, sysfs, output, strict=strict)
     except Refused as error:
         if output != "json":
             raise
@@ -220,7 +222,12 @@ def _check_configuration(
 
 
 def _check_manifests(
-    parts: Sequence[Document | Refused], settings: AdmissionSettings, output: str, *, strict: bool
+    parts: Sequence[Document | Refused],
+    settings: AdmissionSettings,
+    sysfs: SysfsRoot | None,
+    output: str,
+    *,
+    strict: bool,
 ) -> None:
     """Show what the objects mean, after all that is refused; exit with what it means."""
     from kube_rdma.admission.manifest_check import check as judge
@@ -229,6 +236,9 @@ def _check_manifests(
     from kube_rdma.model.finding import Severity
 
     checked = judge(parts, settings)
+    if sysfs and not checked.errors:
+        found = (*_on_machine(checked, parts, sysfs), *checked.findings)
+        checked = replace(checked, findings=found)
     if output == "json":
         show_document(check_document(checked), "json")
     else:
@@ -239,6 +249,24 @@ def _check_manifests(
         sys.exit(ExitCode.REFUSED)
     if strict and any(one.severity is Severity.WARNING for one in checked.warnings):
         sys.exit(ExitCode.PROBLEM)
+
+
+def _on_machine(
+    checked: ManifestCheck, parts: Sequence[Document | Refused], sysfs: SysfsRoot
+) -> Iterator[Finding]:
+    """Yield what is in the way of each pod on a recorded node, as explain judges it."""
+    import asyncio
+
+    from kube_rdma.explain.recorded import explain_recorded
+    from kube_rdma.explain.rules.pod import explain
+    from kube_rdma.hardware.recorded_survey import called
+    from kube_rdma.model.finding import Stage
+
+    for place, pod in checked.pods:
+        evidence = asyncio.run(explain_recorded(pod, sysfs, parts))
+        for one in explain(evidence).findings:
+            if one.stage is not Stage.ADMISSION:
+                yield replace(one, subject=f"{place}: on {called(sysfs)}: {one.subject}")
 
 
 def _errors(error: Refused) -> Iterator[dict[str, str]]:

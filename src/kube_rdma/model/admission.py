@@ -39,6 +39,7 @@ class ResourceAsk(Frozen):
     path: FieldPath
     request: int | None = None  # in requests besides, or in place of a limit
     limited: bool = True  # it has a limit
+    known: bool = True  # else a placeholder stands for the number
 
 
 class ContainerTemplate(Frozen):

@@ -709,3 +709,87 @@ def test_a_list_of_networks_that_multus_does_not_read_is_told(check):
     assert problem.startswith("this is not JSON")
     assert "comma" in problem
     assert not warnings(check(pod.replace(",}", "}"), output="json"))
+
+
+QUEUES = """\
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: ClusterQueue
+metadata: {name: all}
+spec: {resourceGroups: [{coveredResources: [cpu, %s]}]}
+---
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: LocalQueue
+metadata: {name: train, namespace: team}
+spec: {clusterQueue: all}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: a, namespace: team, labels: {kueue.x-k8s.io/queue-name: %s}}
+spec: {template: {spec: {containers: [{name: a, resources: {limits: {rdma/nic: 8}}}]}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("covered", "queue", "told"),
+    [("nvidia.com/gpu", "train", True), ("rdma/nic", "train", False), ("cpu", "other", False)],
+)
+def test_a_resource_that_a_queue_does_not_cover_is_told(check, covered, queue, told):
+    found = warnings(check(QUEUES % (covered, queue), output="json"))
+    assert [problem for _, problem in found] == (
+        ["ClusterQueue all does not cover rdma/nic, so Kueue never admits it"] if told else []
+    )
+
+
+PLUGIN = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: devices, namespace: a}
+data:
+  config.json: |
+    {"configList": [{"resourceName": "nic", "rdmaHcaMax": 8, "selectors": {"ifNames": ["e0"]}}]}
+---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: shared-dp-ds, namespace: a}
+spec:
+  template:
+    spec:
+      nodeSelector: {zone: %s}
+      containers: [{name: a, image: %s}]
+      volumes: [{name: config, configMap: {name: %s}}]
+---
+apiVersion: kube-rdma.io/v1alpha1
+kind: NodePolicy
+metadata: {name: all}
+spec:
+  nodeSelector: {zone: left}
+  pools: [{resource: rdma/nic, mode: shared}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("zone", "image", "mounted", "told"),
+    [
+        ("left", "ghcr.io/mellanox/k8s-rdma-shared-dev-plugin:v1.5", "devices", True),
+        ("right", "ghcr.io/mellanox/k8s-rdma-shared-dev-plugin:v1.5", "devices", False),
+        ("left", "ghcr.io/mellanox/k8s-rdma-shared-dev-plugin:v1.5", "others", False),
+        ("left", "registry.example.com/kube-rdma:1", "devices", False),  # it reads both itself
+    ],
+)
+def test_two_plugins_that_offer_one_resource_are_told(check, zone, image, mounted, told):
+    found = warnings(check(PLUGIN % (zone, image, mounted), output="json"))
+    assert [where for where, _ in found] == (["23:11: spec.pools[0]"] if told else [])
+    assert all("DaemonSet shared-dp-ds" in problem for _, problem in found)
+
+
+def test_pods_of_files_are_judged_on_a_machine(check, tmp_path):
+    """By explain, with its own sentences; only where nothing is refused already."""
+    text = NET % ("fast", "shared") + "---\n" + POD.replace("fast, fast@net7", "fast") % 9
+    text = text.replace('"macvlan", "master": "ens2f0"', '"kube-rdma"')
+    file = tmp_path / "all.yaml"
+    file.write_text(text)
+    shown = CliRunner().invoke(config, ["check", str(file), "--sysfs", "dgx-like"])
+    assert shown.exit_code == 3
+    said = " ".join(shown.stderr.split())
+    assert "all.yaml:27: on dgx-like: rdma/fast: 9 shares are asked for and 8 are available" in said
+    assert CliRunner().invoke(config, ["check", str(file), "--node"]).exit_code == 2

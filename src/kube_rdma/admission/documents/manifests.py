@@ -76,9 +76,10 @@ _RESOURCES = ("resources", "resourcesPerNode")  # the latter of kubeflow/trainer
 # Below these a pod is changed that stands elsewhere: podTemplateOverrides and runtimePatches of a
 # TrainJob, templateDefaults of an Argo Workflow.
 _CHANGES = re.compile(r"(?:overrides?|patch|patches|defaults)$", re.IGNORECASE)
-_TO_PODS = frozenset((("serving.kserve.io", "InferenceService"),))
+_KSERVE = "serving.kserve.io"
+_TO_PODS = frozenset(((_KSERVE, "InferenceService"), (_KSERVE, "LLMInferenceService")))
 """Kinds whose own annotations their controller writes to pods: kserve/kserve@v0.15
-pkg/controller/v1beta1/inferenceservice/components/predictor.go."""
+pkg/controller/v1beta1/inferenceservice/components/predictor.go, and later v1alpha2/llmisvc."""
 
 _OF_PATTERNS = ("kyverno.io", "gatekeeper.sh", "registration.k8s.io", "apiextensions.k8s.io")
 """Groups whose objects have patterns and schemas of pods (``"<=8"``), and no pods."""

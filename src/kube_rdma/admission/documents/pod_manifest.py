@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from kube_base.errors import Refused
 from kube_base.frozen import replace
@@ -31,6 +31,7 @@ _MULTIPLES: dict[str, int] = {
     **{unit: 1000**power for power, unit in enumerate("kMGTPE", 1)},
     **{f"{unit}i": 1024**power for power, unit in enumerate("KMGTPE", 1)},
 }
+_PLACEHOLDER = re.compile(r"\$|\{\{|^<.+>$|^[A-Z]+(_[A-Z]+)+$")
 _DIGITS = 15  # nobody has more of a resource, and a longer number would cost
 
 
@@ -62,6 +63,21 @@ def counted(quantity: object) -> int:
     return int(whole) * _MULTIPLES[unit]
 
 
+def _is_open(quantity: object) -> bool:
+    """Decide whether a number is to be filled in yet: ``${GPUS}``, ``{{ gpus }}``, ``GPUS_N``."""
+    return bool(_PLACEHOLDER.search(str(quantity)))
+
+
+def _written(amounts: object) -> object:
+    """Return amounts without those that are null, which Kubernetes reads as none."""
+    if not isinstance(amounts, dict):
+        return amounts
+    return {name: amount for name, amount in amounts.items() if amount is not None}
+
+
+_Amounts: TypeAlias = Annotated[dict[str, Any], BeforeValidator(_written)]
+
+
 class ContainerClaim(PartialObject):
     """A claim of the pod that a container uses."""
 
@@ -73,8 +89,8 @@ class Resources(PartialObject):
     none.
     """
 
-    limits: dict[str, Any] = Field(default_factory=dict)
-    requests: dict[str, Any] = Field(default_factory=dict)
+    limits: _Amounts = Field(default_factory=dict)
+    requests: _Amounts = Field(default_factory=dict)
     claims: Many[ContainerClaim] = ()
 
     @model_validator(mode="after")
@@ -82,7 +98,7 @@ class Resources(PartialObject):
         wrong = []
         for field, amounts in (("limits", self.limits), ("requests", self.requests)):
             for resource, quantity in amounts.items():
-                if "/" in resource:
+                if "/" in resource and not _is_open(quantity):
                     try:
                         counted(quantity)
                     except ValueError as error:
@@ -270,12 +286,14 @@ def load(document: Document, namespace: str = "", name: str = "") -> admission.P
     meta, spec = pod.metadata, pod.spec
     space = namespace or meta.namespace or DEFAULT_NAMESPACE
     faults: list[Finding] = []
+    containers = tuple(_containers(spec))
+    known = all(ask.known for one in containers for ask in one.asks)
     return admission.PodTemplate(
         namespace=space,
         name=meta.name or meta.generate_name or name,
         annotations=tuple(sorted(meta.annotations.items())),
         host_network=spec.host_network,
-        containers=tuple(_containers(spec)),
+        containers=containers,
         volumes=tuple(_volume(volume, number) for number, volume in enumerate(spec.volumes)),
         selector=tuple(sorted(spec.node_selector.items())),
         alternatives=tuple(
@@ -289,7 +307,7 @@ def load(document: Document, namespace: str = "", name: str = "") -> admission.P
         networks=_networks(meta.annotations, space, faults),
         blocks=_blocks(meta.annotations, space, faults),
         faults=tuple(faults),
-        whole=not isinstance(document, PodSection) or document.whole,
+        whole=known and (not isinstance(document, PodSection) or document.whole),
         runtime_class=spec.runtime_class_name,
         claims=tuple(_claim(entry, number) for number, entry in enumerate(spec.resource_claims)),
     )
@@ -344,10 +362,14 @@ def _asks(resources: Resources, path: FieldPath) -> Iterator[admission.ResourceA
     fields |= dict.fromkeys(resources.limits, "limits")
     for resource, field in fields.items():
         if "/" in resource:
-            count, place = counted(getattr(resources, field)[resource]), (*path, field, resource)
+            place = (*path, field, resource)
+            known = not _is_open(amount := getattr(resources, field)[resource])
             written = resources.requests.get(resource)
-            request = None if written is None else counted(written)
-            yield admission.ResourceAsk(resource, count, place, request, field == "limits")
+            request = (
+                counted(written) if known and not (written is None or _is_open(written)) else None
+            )
+            count = counted(amount) if known else 1
+            yield admission.ResourceAsk(resource, count, place, request, field == "limits", known)
 
 
 def _volume(volume: PodVolume, number: int) -> admission.VolumeTemplate:

@@ -189,6 +189,7 @@ def _character(error: yaml.reader.ReaderError, reader: YamlReader, data: bytes) 
 # Manifests, which are read less strictly.
 
 DEEPEST = 64  # levels in manifests; a definition of a pod's template has 30
+WRITE_OUT = "Write the values out where other programs read this file"  # instead of aliases
 MOST_REPEATED = 100_000  # values that aliases of one document stand for
 
 _SEPARATOR = re.compile(r"^---(?=\s|\Z)", re.MULTILINE)
@@ -267,7 +268,7 @@ class _ManifestReader(YamlReader):
             count = f"{len(self._used)} aliases are" if self._used[1:] else "an alias is"
             yield Refused(
                 f"{count} read as what the anchor marks, here {texts.shown(name)}",
-                remedy="Write the values out where other programs read this file",
+                remedy=WRITE_OUT,
                 where=texts.located(self.source, place, path),
             )
 

@@ -201,9 +201,20 @@ def test_a_change_of_a_template_is_not_the_whole_pod(field):
     assert "block-count" not in [one.code for one in check([manifest.document]).findings]
 
 
+@pytest.mark.parametrize("number", ["'{{inputs.n}}'", "$GPUS", "'${GPUS}'", "GPUS_PER_NODE", "<n>"])
+def test_a_placeholder_of_a_number_is_no_fault(number):
+    """Many public files have one; rules that count say nothing of such a pod."""
+    limits = f"limits: {{rdma/ib: {number}, vke.volcengine.com/rdma: {number}}}"
+    spec = f"containers: [{{name: a, resources: {{{limits}}}}}]"
+    text = f"apiVersion: v1\nkind: Pod\nmetadata: {{name: a}}\nspec: {{{spec}}}\n"
+    checked = check(read_all(text.encode(), "file"))
+    assert [one.code for one in checked.findings] == ["placeholder"]
+    assert checked.objects[0].meaning == "pods with rdma/ib: ?, vke.volcengine.com/rdma: ?"
+
+
 def test_a_form_that_another_project_may_fill_in_is_a_warning():
-    """Placeholders of Argo; in a kind of Kubernetes it is refused."""
-    spec = "containers: [{name: a, resources: {limits: {rdma/ib: '{{inputs.n}}'}}}]"
+    """In a kind of Kubernetes it is refused."""
+    spec = "containers: [{name: a, resources: {limits: {rdma/ib: many}}}]"
     for kind, count in (("argoproj.io/v1 Workflow", 0), ("apps/v1 Deployment", 1)):
         version, word = kind.split()
         text = f"apiVersion: {version}\nkind: {word}\nspec: {{template: {{spec: {{{spec}}}}}}}\n"

@@ -104,7 +104,6 @@ QUANTITIES = {
     "two": None,
     -1: None,
     True: None,
-    None: None,
     "٣": None,
     "9" * 40: None,
     "1.": None,
