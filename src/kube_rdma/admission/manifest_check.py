@@ -52,29 +52,13 @@ from kube_rdma.reports.rules.cluster import program_role
 # Storage that manifests describe: the driver of a claim's volume.
 
 
-class _WrittenVolume(Frozen):
-    """A PersistentVolume: its driver and the claim that it is for."""
-
-    name: str
-    driver: str
-    claim: tuple[str, str]
-
-
-class _WrittenClaim(Frozen):
-    """A PersistentVolumeClaim as it is written."""
-
-    namespace: str
-    name: str
-    storage_class: str
-    volume: str
-
-
 class WrittenStorage:
     """Claims, volumes and classes, by which the driver of a volume is found."""
 
     def __init__(self) -> None:
-        self._claims: list[_WrittenClaim] = []
-        self._volumes: list[_WrittenVolume] = []
+        # Namespace, name, storage class and volume of each PersistentVolumeClaim.
+        self._claims: list[tuple[str, str, str, str]] = []
+        self._volumes: dict[tuple[str, str], str] = {}  # drivers, by own name and by claim
         self._classes: dict[str, str] = {}  # storage classes with their drivers
 
     def add(self, manifest: Manifest) -> None:
@@ -87,21 +71,18 @@ class WrittenStorage:
             to = fields_of(spec.get("claimRef"))
             claim = (text_of(to.get("namespace")), text_of(to.get("name")))
             driver = text_of(fields_of(spec.get("csi") or spec.get("flexVolume")).get("driver"))
-            self._volumes.append(_WrittenVolume(manifest.name, driver, claim))
+            self._volumes |= {("", manifest.name): driver, claim: driver}
         else:
             space = manifest.namespace or pod_api.DEFAULT_NAMESPACE
-            name = text_of(spec.get("storageClassName"))
-            volume = text_of(spec.get("volumeName"))
-            self._claims.append(_WrittenClaim(space, manifest.name, name, volume))
+            name, volume = (text_of(spec.get(key)) for key in ("storageClassName", "volumeName"))
+            self._claims.append((space, manifest.name, name, volume))
 
     def bound(self) -> Iterator[admission.ClaimFacts]:
         """Yield each claim with the driver of its volume, or of its class."""
-        by_name = {volume.name: volume for volume in self._volumes}
-        by_claim = {volume.claim: volume for volume in self._volumes}
-        for claim in self._claims:
-            volume = by_name.get(claim.volume) or by_claim.get((claim.namespace, claim.name))
-            driver = volume.driver if volume else self._classes.get(claim.storage_class, "")
-            yield admission.ClaimFacts(claim.namespace, claim.name, driver, claim.storage_class)
+        for space, claim, name, volume in self._claims:
+            known = (self._volumes.get(key) for key in (("", volume), (space, claim)))
+            driver = next((one for one in known if one is not None), self._classes.get(name, ""))
+            yield admission.ClaimFacts(space, claim, driver, name)
 
 
 def fields_of(value: object) -> Mapping[str, object]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from kube_base.frozen import Frozen
 from kube_rdma.lib import page
+from kube_rdma.lib.json_values import json_list
 from kube_rdma.model.admission import PodTemplate
 from kube_rdma.model.finding import Finding
 
@@ -19,7 +20,7 @@ _NONE = "-"  # no name
 class CheckedTemplate(Frozen):
     """One of several kinds of pods of an object, such as the workers of a job."""
 
-    place: str
+    at: str
     name: str
     meaning: str
 
@@ -27,7 +28,7 @@ class CheckedTemplate(Frozen):
 class CheckedObject(Frozen):
     """An object of a file; `meaning` is empty for one that kube-rdma has nothing to do with."""
 
-    place: str
+    at: str
     kind: str
     name: str
     meaning: str
@@ -64,8 +65,8 @@ def check_page(check: ManifestCheck) -> page.Page:
     """Return warnings, a table of the objects, and additions; errors are printed before it."""
     rows = tuple(
         page.PageRow(
-            (one.place, one.kind, one.name or _NONE, one.meaning),
-            parts=tuple((each.place, "", each.name, each.meaning) for each in one.templates),
+            (one.at, one.kind, one.name or _NONE, one.meaning),
+            parts=tuple((each.at, "", each.name, each.meaning) for each in one.templates),
         )
         for one in check.objects
         if one.meaning
@@ -86,23 +87,11 @@ def check_page(check: ManifestCheck) -> page.Page:
 def check_document(check: ManifestCheck) -> dict[str, Any]:
     """Return all of a check, errors too, as JSON."""
     return {
-        "objects": [
-            {
-                "at": one.place,
-                "kind": one.kind,
-                "name": one.name,
-                "meaning": one.meaning,
-                "templates": [
-                    {"at": each.place, "name": each.name, "meaning": each.meaning}
-                    for each in one.templates
-                ],
-            }
-            for one in check.objects
-        ],
+        "objects": json_list(check.objects),
         "warnings": [
             page.located(one) | {"severity": one.severity.value} for one in check.warnings
         ],
-        "additions": [{"where": one.where, "what": one.what} for one in check.additions],
+        "additions": json_list(check.additions),
         "errors": [page.located(one) for one in check.errors],
     }
 

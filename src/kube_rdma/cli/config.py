@@ -104,6 +104,8 @@ def check(
     from kube_base.errors import Refused
     from kube_rdma.admission.documents import pod_manifest as admission_settings
     from kube_rdma.admission.manifest_check import is_configuration
+    from kube_rdma.lib.page import located
+    from kube_rdma.model.finding import Finding
 
     if node and sysfs:
         raise click.UsageError("--node and --sysfs cannot be combined.")
@@ -123,7 +125,8 @@ def check(
     except Refused as error:
         if output != "json":
             raise
-        show_document({"errors": list(_errors(error))}, "json")
+        errors = [located(one) for one in Finding.of_refused(error)]
+        show_document({"errors": errors}, "json")
         sys.exit(ExitCode.REFUSED)
 
 
@@ -267,12 +270,6 @@ def _on_machine(
         for one in explain(evidence).findings:
             if one.stage is not Stage.ADMISSION:
                 yield replace(one, subject=f"{place}: on {called(sysfs)}: {one.subject}")
-
-
-def _errors(error: Refused) -> Iterator[dict[str, str]]:
-    yield {"where": error.where, "problem": error.problem, "remedy": error.remedy}
-    for further in error.more:
-        yield from _errors(further)
 
 
 def _show(configuration: Config, on_node: NodePools | None, title: str, output: str) -> None:

@@ -571,26 +571,29 @@ class TranslatedPool(Frozen):
 
 def translate_cidr_pool(document: Document) -> TranslatedPool:
     """Return the IPPool that means the same; raise Refused with all faults of the CIDRPool."""
-    spec = validate(CidrPoolObject, document).spec
-    ranges: Value = [{"subnet": str(spec.cidr), "perNode": _per_node(spec)}]
-    notes = tuple(_notes(spec))
-    excludes: list[Value] = [*_excludes(spec, document)]
-    return TranslatedPool(_made(document, spec, spec.cidr, ranges, excludes), notes)
+    pool = validate(CidrPoolObject, document)
+    ranges: Value = [{"subnet": str(pool.spec.cidr), "perNode": _per_node(pool.spec)}]
+    routes: Value = [{"dst": dst} for dst in _routes(pool.spec, pool.spec.cidr)]
+    excludes: list[Value] = [*_excludes(pool.spec, document)]
+    made = _made(document, pool.metadata.name, ranges, excludes, routes)
+    return TranslatedPool(made, tuple(_notes(pool.spec)))
 
 
 def translate_nv_ip_pool(document: Document) -> TranslatedPool:
     """Return the IPPool that means the same as one of nv-ipam; raise Refused with its faults."""
-    spec = validate(NvIpPoolObject, document).spec
-    whole: dict[str, Value] = {"subnet": str(spec.subnet)}
-    if spec.gateway:
-        whole["gateway"] = str(spec.gateway)
+    pool = validate(NvIpPoolObject, document)
+    spec = pool.spec
+    gateway: dict[str, Value] = {"gateway": str(spec.gateway)} if spec.gateway else {}
     notes = ["perNodeBlockSize is not translated: a node takes as many addresses as its pods need"]
     if spec.per_node_exclusions:
         notes.append("perNodeExclusions are not translated: no node has a block of its own")
     if spec.node_selector:
         notes.append(_NO_SELECTOR)
+    ranges: Value = [{"subnet": str(spec.subnet), **gateway}]
+    routes: Value = [{"dst": dst} for dst in _routes(spec, spec.subnet)]
     excludes: list[Value] = [f"{one.start_ip}-{one.end_ip}" for one in spec.exclusions]
-    return TranslatedPool(_made(document, spec, spec.subnet, [whole], excludes), tuple(notes))
+    made = _made(document, pool.metadata.name, ranges, excludes, routes)
+    return TranslatedPool(made, tuple(notes))
 
 
 TRANSLATED: Mapping[tuple[str, str], Callable[[Document], TranslatedPool]] = {
@@ -601,21 +604,13 @@ TRANSLATED: Mapping[tuple[str, str], Callable[[Document], TranslatedPool]] = {
 
 
 def _made(
-    document: Document, spec: NvPoolSpec, subnet: ipam.Subnet, ranges: Value, excludes: Value
+    document: Document, name: str, ranges: Value, excludes: Value, routes: Value
 ) -> ipam.IPPool:
-    value = document.value
-    assert isinstance(value, dict)
-    metadata = value["metadata"]
-    assert isinstance(metadata, dict)
     made: Value = {
         "apiVersion": "kube-rdma.io/v1alpha1",
         "kind": "IPPool",
-        "metadata": {"name": metadata["name"]},
-        "spec": {
-            "ranges": ranges,
-            "excludes": excludes,
-            "routes": [{"dst": dst} for dst in _routes(spec, subnet)],
-        },
+        "metadata": {"name": name},
+        "spec": {"ranges": ranges, "excludes": excludes, "routes": routes},
     }
     return load(of_value(made, f"{document.where(())} as an IPPool"))
 

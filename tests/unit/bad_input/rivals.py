@@ -40,7 +40,7 @@ def _sets(*sets: list[str], **more: Any) -> dict[str, Any]:
     return {"type": "host-local", "ranges": made, **more}
 
 
-CLUSTER = "unique in the cluster"
+CLUSTER = "from one pool for the cluster"
 ONE_OF_EACH = "one address of each family"
 FREE = "kube-rdma does not check that these addresses are free"
 
