@@ -18,15 +18,14 @@ from kube_base.frozen import Frozen, replace
 from kube_rdma.admission.documents import manifests
 from kube_rdma.admission.documents import pod_manifest as pod_api
 from kube_rdma.admission.documents.manifests import Manifest, PodSection
-from kube_rdma.admission.rules.claims import ClaimSelector, drivers_of, foreign_selectors
+from kube_rdma.admission.rules.claims import ClaimSelector, foreign_selectors
 from kube_rdma.admission.rules.completions import completions
 from kube_rdma.admission.rules.findings import findings, misplaced
 from kube_rdma.admission.rules.shares import candidates, of_pools, uncounted, with_shares
-from kube_rdma.admission.views import Addition, CheckedObject, CheckedTemplate, ManifestCheck
+from kube_rdma.admission.views import Addition, CheckedObject, ManifestCheck
 from kube_rdma.attach.documents import network_definition
 from kube_rdma.attach.rules.addresses import default_routes
 from kube_rdma.claims import parameters
-from kube_rdma.claims.templates import CARD_CLASS, SHARED_CLASS
 from kube_rdma.install.rules.presets import PRESETS
 from kube_rdma.ipam import ip_pool
 from kube_rdma.ipam.rules.pools import overlaps
@@ -39,15 +38,12 @@ from kube_rdma.lib.text.yaml_manifests import WRITE_OUT
 from kube_rdma.model import admission
 from kube_rdma.model.attach import kinds
 from kube_rdma.model.attach.attachment import Network
-from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.ipam import IPPool, PoolName
 from kube_rdma.model.operator import ClusterPolicy
-from kube_rdma.model.reports import ProgramTemplate
 from kube_rdma.operator.documents import nic_cluster_policy
 from kube_rdma.pools.config import judged
 from kube_rdma.pools.documents import config
-from kube_rdma.reports.rules.cluster import program_role
 
 # Storage that manifests describe: the driver of a claim's volume.
 
@@ -99,11 +95,13 @@ _KUEUE = "kueue.x-k8s.io"
 _QUEUE = f"{_KUEUE}/queue-name"  # a label of workloads
 _CONF = ("spec", "config")
 _PODS = "pods"
+_NVIDIA = ("MacvlanNetwork", "HostDeviceNetwork", "IPoIBNetwork")
+_SRIOV, _SRIOV_KINDS = "sriovnetwork.openshift.io", ("SriovNetwork", "SriovIBNetwork", "OVSNetwork")
 _PREFIXES: Mapping[str, tuple[str, ...]] = {
     # Mellanox/network-operator@v25.7 pkg/state/state_hostdevice_network.go
     "mellanox.com": ("nvidia.com/",),
     # RESOURCE_PREFIX of sriov-network-operator: its default, and that of the network operator
-    "sriovnetwork.openshift.io": ("openshift.io/", "nvidia.com/"),
+    _SRIOV: ("openshift.io/", "nvidia.com/"),
 }
 _CLAIMS = {
     "ResourceClaim": "claim",
@@ -141,10 +139,8 @@ class _Checker:
         self.covered: dict[str, frozenset[str]] = {}  # resources of a ClusterQueue
         self.daemons: list[tuple[Manifest, admission.PodTemplate]] = []
         self.maps: dict[tuple[str, str], tuple[admission.OfferedPool, ...]] = {}
-        self.homeless: list[tuple[str, bool]] = []  # policies without a namespace; some of 0.1.0
-        self.namespaced = False  # the definition of policies is here, and has namespaces
         self.selectors: list[ClaimSelector] = []
-        self.classes: dict[str, list[str]] = {}  # expressions of DeviceClasses, by name
+        self.classes: dict[str, str] = {}  # expressions of a DeviceClass, by its name
 
     def add(self, part: Document | Refused) -> None:
         """Look at one document of a file, or note what makes it unreadable."""
@@ -190,7 +186,7 @@ class _Checker:
 
     def _try(self, document: Document, kind: str, name: str, look: Callable[[], str]) -> None:
         """Add an object with its meaning, or with its faults."""
-        self.templates: tuple[CheckedTemplate, ...] = ()
+        self.templates: tuple[CheckedObject, ...] = ()
         try:
             meaning = look()
         except Refused as refused:
@@ -228,10 +224,10 @@ class _Checker:
         for place in places:
             for named, expression, path in parameters.selectors(manifest.document, place):
                 where = manifest.document.where(path)
-                one = ClaimSelector(expression, where, named or manifest.name)
-                self.selectors.append(one)
+                self.selectors.append(ClaimSelector(expression, where, named or manifest.name))
                 if manifest.kind == "DeviceClass":
-                    self.classes.setdefault(manifest.name, []).append(expression)
+                    before = self.classes.get(manifest.name, "")
+                    self.classes[manifest.name] = f"{before} && {expression}"
         if not any(claim.configs for claim in claims):
             return ""
         return f"{_CLAIMS.get(manifest.kind, 'claims')} with parameters of kube-rdma"
@@ -344,9 +340,7 @@ class _Checker:
             self.resources += (f"{prefix}{resource}" for prefix in prefixes)
         if manifest.group == "mellanox.com":
             sentence = "only NVIDIA's operator makes a NetworkAttachmentDefinition of it"
-            remedy = (
-                "Without that operator write the NetworkAttachmentDefinition (docs/networks.md)"
-            )
+            remedy = "Without it write the NetworkAttachmentDefinition (docs/networks.md)"
             self.warn(manifest.document.where(("kind",)), (sentence,), remedy)
         return (
             f"an operator makes NetworkAttachmentDefinition {manifest.name} of it, which is "
@@ -369,10 +363,9 @@ class _Checker:
         policy = nic_cluster_policy.of_spec(spec)
         for note in policy.notes:
             self.warn(spec.where(note.path, key=True), (note.sentence,), note.remedy)
-        if not manifest.namespace:
-            image = section(spec, ("ofedDriver", "image")).value
+        if not manifest.namespace and section(spec, ("ofedDriver", "image")).value == _OFED_2020:
             where = manifest.document.where(("metadata",), key=True)
-            self.homeless.append((where, image == _OFED_2020))
+            self.warn(where, (_NO_NAMESPACE,), _NAMESPACE)
         self.resources += (name for plugin in policy.plugins for name in plugin.resources)
         if policy.is_empty:
             return "nothing that kube-rdma deploys"
@@ -412,32 +405,21 @@ class _Checker:
         facts = self.facts()
         for manifest, pod in self.daemons:
             spec = fields_of(section(manifest.document, ("spec", "template", "spec")).value)
-            volumes = [
-                fields_of(fields_of(one).get("configMap")) for one in _listed(spec.get("volumes"))
+            if "kube-rdma" in str(spec.get("containers")):
+                continue  # our agent, which reads both
+            sources = [fields_of(one).get("configMap") for one in _listed(spec.get("volumes"))]
+            names = {text_of(fields_of(one).get("name")) for one in sources}
+            theirs = [
+                pool for name in names for pool in self.maps.get((manifest.namespace, name), ())
             ]
-            mounted = [
-                self.maps.get((manifest.namespace, text_of(one.get("name")))) for one in volumes
-            ]
-            theirs = [pool for pools in mounted for pool in pools or ()]
-            if any(map(partial(_is_ours, manifest.name), _listed(spec.get("containers")))):
-                continue
-            for resource in dict.fromkeys(one.spec.resource for one in theirs):
+            where = manifest.document.where(()).rpartition(":")[0]
+            why = "too, and the kubelet keeps the plugin that registered last"
+            for resource in {one.spec.resource for one in theirs}:
                 for pool in candidates(pod, resource, facts):
                     if pool not in theirs:
-                        place = manifest.document.where(()).rpartition(":")[0]
-                        problem = (
-                            f"DaemonSet {manifest.name} ({place}) offers {resource} too, and the "
-                            "kubelet keeps the plugin that registered last"
-                        )
+                        problem = f"DaemonSet {manifest.name} ({where}) offers {resource} {why}"
                         remedy = "Remove that DaemonSet, or give one of the two another resource"
                         self.warn(pool.spec.source, (problem,), remedy)
-
-    def of_definition(self, manifest: Manifest) -> str:
-        """Note whether policies have namespaces, which they have by the definition of 0.1.0."""
-        scope = section(manifest.document, ("spec", "scope")).value
-        if manifest.name == "nicclusterpolicies.mellanox.com":
-            self.namespaced = scope == "Namespaced"
-        return ""
 
     def of_node_policies(self, manifest: Manifest) -> str:
         """Warn of a kind that NVIDIA's operator alone acts on."""
@@ -476,16 +458,9 @@ _LOOKS: Mapping[tuple[str, str], Callable[[_Checker, Manifest], str]] = {
     ("k8s.cni.cncf.io", "NetworkAttachmentDefinition"): _Checker.of_network,
     ("kube-rdma.io", parameters.KIND): _Checker.of_parameters,
     **dict.fromkeys(((parameters.GROUP, kind) for kind in _CLAIMS), _Checker.of_claim),
-    **{
-        (group, kind): _Checker.of_made_network
-        for group, kinds in {
-            "mellanox.com": ("MacvlanNetwork", "HostDeviceNetwork", "IPoIBNetwork"),
-            "sriovnetwork.openshift.io": ("SriovNetwork", "SriovIBNetwork", "OVSNetwork"),
-        }.items()
-        for kind in kinds
-    },
+    **dict.fromkeys((("mellanox.com", kind) for kind in _NVIDIA), _Checker.of_made_network),
+    **dict.fromkeys(((_SRIOV, kind) for kind in _SRIOV_KINDS), _Checker.of_made_network),
     **dict.fromkeys(((_KUEUE, kind) for kind in ("ClusterQueue", "LocalQueue")), _Checker.of_queue),
-    ("apiextensions.k8s.io", "CustomResourceDefinition"): _Checker.of_definition,
     ("", "ResourceQuota"): _Checker.of_quota,
     ("", "ConfigMap"): _Checker.of_config_map,
     ("", "PersistentVolumeClaim"): _Checker.of_storage,
@@ -508,12 +483,7 @@ def check(
     checker.warn("", overlaps(checker.ip_pools))
     checker.uncovered()
     checker.offered_twice()
-    for where, is_old in checker.homeless:
-        if is_old or checker.namespaced:
-            checker.warn(where, (_NO_NAMESPACE,), _NAMESPACE)
-    classes = {name: drivers_of(of) for name, of in checker.classes.items()}
-    ours = dict.fromkeys((CARD_CLASS, SHARED_CLASS), frozenset((DRIVER,)))
-    checker.findings += foreign_selectors(checker.selectors, ours | classes)
+    checker.findings += foreign_selectors(checker.selectors, checker.classes)
     facts = checker.facts()
     completing = with_shares(settings, of_pools(facts))
     additions: list[Addition] = []
@@ -572,26 +542,16 @@ def _parts(policy: ClusterPolicy) -> Iterator[str]:
         yield "a device plugin with a ConfigMap of yours"
 
 
-def _shown(part: PodSection, pod: admission.PodTemplate | None) -> CheckedTemplate:
+def _shown(part: PodSection, pod: admission.PodTemplate | None) -> CheckedObject:
     """Return the kind of pods that a template makes, with all that they ask for."""
-    if pod is None:
-        return CheckedTemplate(f"{part.source}:{part.place(()).line}", part.name, "not readable")
     asks = [
         f"{ask.resource}: {ask.count if ask.known else '?'}"
         + (" (init)" if container.role is admission.ContainerRole.INIT else "")
-        for container in pod.containers
+        for container in (pod.containers if pod else ())
         for ask in container.asks
     ]
-    place = f"{part.source}:{part.place(('spec',)).line}"
-    return CheckedTemplate(place, part.name, f"{_PODS} with {listed(asks, 12)}" if asks else _PODS)
-
-
-def _is_ours(daemons: str, container: object) -> bool:
-    """Decide whether a container of a DaemonSet is of kube-rdma."""
-    fields = fields_of(container)
-    words = (*_listed(fields.get("command")), *_listed(fields.get("args")))
-    image = text_of(fields.get("image"))
-    return program_role(ProgramTemplate(daemons, image, tuple(map(str, words)))) is not None
+    meaning = f"{_PODS} with {listed(asks, 12)}" if asks else _PODS if pod else "not readable"
+    return CheckedObject(f"{part.source}:{part.place(()).line}", "Pod", part.name, meaning)
 
 
 def _listed(value: object) -> list[object]:

@@ -17,14 +17,6 @@ _HEAD = ("AT", "KIND", "NAME", "WHAT IT IS")
 _NONE = "-"  # no name
 
 
-class CheckedTemplate(Frozen):
-    """One of several kinds of pods of an object, such as the workers of a job."""
-
-    at: str
-    name: str
-    meaning: str
-
-
 class CheckedObject(Frozen):
     """An object of a file; `meaning` is empty for one that kube-rdma has nothing to do with."""
 
@@ -32,7 +24,7 @@ class CheckedObject(Frozen):
     kind: str
     name: str
     meaning: str
-    templates: tuple[CheckedTemplate, ...] = ()  # where it has several
+    templates: tuple[CheckedObject, ...] = ()  # of pods, where it has several
 
 
 class Addition(Frozen):
@@ -66,7 +58,7 @@ def check_page(check: ManifestCheck) -> page.Page:
     rows = tuple(
         page.PageRow(
             (one.at, one.kind, one.name or _NONE, one.meaning),
-            parts=tuple((each.at, "", each.name, each.meaning) for each in one.templates),
+            parts=tuple((each.at, each.kind, each.name, each.meaning) for each in one.templates),
         )
         for one in check.objects
         if one.meaning

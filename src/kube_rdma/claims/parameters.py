@@ -376,23 +376,19 @@ def _request(name: str, fields: Mapping[str, Value]) -> WrittenRequest:
 
 
 def selectors(document: Document, place: Path) -> Iterator[tuple[str, str, Path]]:
-    """Yield class, CEL expression and path of each selector; the class itself has no class."""
+    """Yield class, CEL expression and path of each selector; in a class itself the first is ""."""
     yield from _selectors(section(document, place).value, place, "")
 
 
 def _selectors(value: Value, path: Path, device_class: str) -> Iterator[tuple[str, str, Path]]:
+    for number, entry in enumerate(_list(value)):
+        yield from _selectors(entry, (*path, number), device_class)
     fields = _fields(value)
-    named = fields.get("deviceClassName")
-    device_class = named if isinstance(named, str) else device_class
-    for number, entry in enumerate(_list(fields.get("selectors"))):
-        expression = _fields(_fields(entry).get("cel")).get("expression")
-        if isinstance(expression, str):
-            yield device_class, expression, (*path, "selectors", number, "cel", "expression")
-    for field in ("requests", "firstAvailable"):
-        for number, entry in enumerate(_list(fields.get(field))):
-            yield from _selectors(entry, (*path, field, number), "")
-    if "exactly" in fields:
-        yield from _selectors(fields["exactly"], (*path, "exactly"), "")
+    named = str(fields.get("deviceClassName", device_class))
+    if isinstance(expression := _fields(fields.get("cel")).get("expression"), str):
+        yield named, expression, (*path, "cel", "expression")
+    for field, inner in fields.items():
+        yield from _selectors(inner, (*path, field), named)
 
 
 def _search(value: Value, path: Path) -> Iterator[Path]:

@@ -70,13 +70,12 @@ class VolumeTemplate(Frozen):
 
 
 class PodClaim(Frozen):
-    """A claim in a pod's list, by one of two names; `old` is the form until Kubernetes 1.30."""
+    """A claim in a pod's list; `old` is the form until Kubernetes 1.30, with names below source."""
 
     name: str
     path: FieldPath
-    claim: str = ""
-    template: str = ""
-    old: bool = False  # both names stand below `source`
+    named: tuple[str, ...]  # of the claim and of a template, as they are written; one is right
+    old: bool = False
 
 
 class NodeDemand(Frozen):

@@ -242,7 +242,7 @@ class PodClaimFields(ClaimNames):
     """An entry of resourceClaims; `source` was around the names until Kubernetes 1.30."""
 
     name: str = ""
-    source: ClaimNames | None = None
+    source: ClaimNames = ClaimNames.model_construct()
 
 
 class PodSpecFields(PartialObject):
@@ -314,13 +314,14 @@ def load(document: Document, namespace: str = "", name: str = "") -> admission.P
 
 
 def _claim(entry: PodClaimFields, number: int) -> admission.PodClaim:
-    old = entry.source is not None and not (
-        entry.resource_claim_name or entry.resource_claim_template_name
-    )
-    names: ClaimNames = entry.source if entry.source and old else entry
-    path = ("spec", "resourceClaims", number)
-    claim, template = names.resource_claim_name, names.resource_claim_template_name
-    return admission.PodClaim(entry.name, path, claim, template, old)
+    named = _names_of(entry) or _names_of(entry.source)
+    old = "source" in entry.model_fields_set and not _names_of(entry)
+    return admission.PodClaim(entry.name, ("spec", "resourceClaims", number), named, old)
+
+
+def _names_of(names: ClaimNames) -> tuple[str, ...]:
+    fields = names.model_dump(by_alias=True, include={*ClaimNames.model_fields})
+    return tuple(f"{key}: {value}" for key, value in fields.items() if value)
 
 
 def _containers(spec: PodSpecFields) -> Iterator[admission.ContainerTemplate]:

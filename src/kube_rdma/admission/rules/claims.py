@@ -7,11 +7,12 @@ an Event says why there is none.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 from kube_base.frozen import Frozen
 from kube_rdma.admission.rules import near_misses
 from kube_rdma.admission.rules.shares import PodReview
+from kube_rdma.claims.templates import CARD_CLASS, SHARED_CLASS
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma.model.finding import Finding, Severity
@@ -19,6 +20,7 @@ from kube_rdma.model.finding import Finding, Severity
 _DRIVER = re.compile(r"""device\.driver\s*==\s*["']([^"']+)["']""")
 _DOMAIN = re.compile(r"""device\.(?:attributes|capacity)\[\s*["']([^"']+)["']\s*\]""")
 _STANDARD = ("k8s.io", "kubernetes.io")  # of attributes that drivers have in common (KEP-4381)
+_OURS = dict.fromkeys((CARD_CLASS, SHARED_CLASS), f'device.driver == "{DRIVER}"')
 _OTHERS = ("dra.net", "gpu.nvidia.com", "gpu.intel.com", "gpu.amd.com")  # known drivers
 
 
@@ -29,25 +31,15 @@ def pod_claims(review: PodReview) -> Iterator[Finding]:
     validateContainerResourceClaims; `source` went with 1.31 (staging/src/k8s.io/api/core/v1).
     """
     for one in review.pod.claims:
-        which = "Template" if one.template or not one.claim else ""
-        field = f"resourceClaim{which}Name: {one.template or one.claim or '…'}"
+        if len(one.named) == 1 and not one.old:
+            continue
+        problem = f"claim {one.name} names {len(one.named)} of a claim and a template"
         if one.old:
             problem = (
                 f"claim {one.name} has its name below source, which Kubernetes dropped in 1.31"
             )
-            remedy = f"Write {field} beside name, without source"
-        elif not (one.claim or one.template):
-            problem = (
-                f"claim {one.name} has neither resourceClaimName nor resourceClaimTemplateName"
-            )
-            remedy = f"Write {field}, or resourceClaimName"
-        elif one.claim and one.template:
-            problem = f"claim {one.name} has both resourceClaimName and resourceClaimTemplateName"
-            remedy = (
-                "Keep the name of a claim, or that of a template of which each pod gets its own"
-            )
-        else:
-            continue
+        field = one.named[0] if one.named else "resourceClaimName or resourceClaimTemplateName"
+        remedy = f"Write {field} beside name, and nothing else"
         yield Finding.of("claim", one.path, f"{problem}: the pod is refused", remedy)
     known = [one.name for one in review.pod.claims]
     for container in review.pod.containers if review.pod.whole else ():
@@ -72,13 +64,8 @@ class ClaimSelector(Frozen):
     device_class: str = ""  # empty in a class itself
 
 
-def drivers_of(expressions: Iterable[str]) -> frozenset[str]:
-    """Return the drivers that expressions of a class ask for."""
-    return frozenset(name for one in expressions for name in _DRIVER.findall(one))
-
-
 def foreign_selectors(
-    selectors: Sequence[ClaimSelector], classes: Mapping[str, frozenset[str]]
+    selectors: Iterable[ClaimSelector], classes: Mapping[str, str]
 ) -> Iterator[Finding]:
     """Warn of selectors that read attributes of another driver than that of the class.
 
@@ -86,9 +73,10 @@ def foreign_selectors(
     (k8s.io/dynamic-resource-allocation cel/compile.go). A driver may have several domains, so only
     those of other known drivers are held against it; kube-rdma's devices have their own alone.
     """
-    known = {DRIVER, *_OTHERS, *(name for each in classes.values() for name in each)}
+    of_classes = {name: {*_DRIVER.findall(text)} for name, text in {**_OURS, **classes}.items()}
+    known = set().union(_OTHERS, *of_classes.values())
     for one in selectors:
-        drivers = classes.get(one.device_class, frozenset())
+        drivers = of_classes.get(one.device_class, ())
         if len(drivers) != 1:
             continue
         (driver,) = drivers

@@ -15,7 +15,6 @@ from kube_rdma.admission.rules.claims import pod_claims
 from kube_rdma.admission.rules.completions import completions, wrong_words
 from kube_rdma.admission.rules.shares import PodReview
 from kube_rdma.attach.rules import requests as pod_requests
-from kube_rdma.lib.phrases import listed
 from kube_rdma.model.admission import (
     NOTHING_KNOWN,
     USUAL,
@@ -114,16 +113,6 @@ def requests(review: PodReview) -> Iterator[Finding]:
                 f"limit of {ask.count}, which Kubernetes refuses",
                 "Write one number into both, or leave requests out",
             )
-
-
-def placeholders(review: PodReview) -> Iterator[Finding]:
-    """Note numbers that are to be filled in yet: rules that count say nothing of such a pod."""
-    asks = [ask for one in review.pod.containers for ask in one.asks if not ask.known]
-    if asks:
-        names = listed([*dict.fromkeys(ask.resource for ask in asks)])
-        problem = f"a placeholder stands for the number of {names}, so that is not judged"
-        remedy = "Write digits, such as 2, before you apply it"
-        yield Finding.of("placeholder", asks[0].path, problem, remedy, Severity.ADVICE)
 
 
 def misplaced(
@@ -282,7 +271,6 @@ OF_ANY_POD: tuple[Rule, ...] = (
     networks.network_shares,
     networks_on_host,
     sandboxed,
-    placeholders,
     pod_claims,
     near_misses.unknown_resource,
     near_misses.unknown_network,

@@ -208,7 +208,7 @@ def test_a_placeholder_of_a_number_is_no_fault(number):
     spec = f"containers: [{{name: a, resources: {{{limits}}}}}]"
     text = f"apiVersion: v1\nkind: Pod\nmetadata: {{name: a}}\nspec: {{{spec}}}\n"
     checked = check(read_all(text.encode(), "file"))
-    assert [one.code for one in checked.findings] == ["placeholder"]
+    assert checked.findings == ()
     assert checked.objects[0].meaning == "pods with rdma/ib: ?, vke.volcengine.com/rdma: ?"
 
 
