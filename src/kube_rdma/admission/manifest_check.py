@@ -26,6 +26,7 @@ from kube_rdma.admission.views import Addition, CheckedObject, ManifestCheck
 from kube_rdma.attach.documents import network_definition
 from kube_rdma.attach.rules.addresses import default_routes
 from kube_rdma.claims import parameters
+from kube_rdma.claims.templates import CARD_CLASS, SHARED_CLASS
 from kube_rdma.install.rules.presets import PRESETS
 from kube_rdma.ipam import ip_pool
 from kube_rdma.ipam.rules.pools import overlaps
@@ -38,6 +39,7 @@ from kube_rdma.lib.text.yaml_manifests import WRITE_OUT
 from kube_rdma.model import admission
 from kube_rdma.model.attach import kinds
 from kube_rdma.model.attach.attachment import Network
+from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.ipam import IPPool, PoolName
 from kube_rdma.model.operator import ClusterPolicy
@@ -108,6 +110,7 @@ _CLAIMS = {
     "ResourceClaimTemplate": "claim template",
     "DeviceClass": "device class",
 }
+_OURS = dict.fromkeys((CARD_CLASS, SHARED_CLASS), f'device.driver == "{DRIVER}"')
 _OPERATOR = PRESETS["nvidia-operator"]["namespace"]["name"]
 _OFED_2020 = "ofed-driver"  # the image as 0.1.0 names it; mofed and doca-driver came after it
 _NO_NAMESPACE = (
@@ -483,7 +486,7 @@ def check(
     checker.warn("", overlaps(checker.ip_pools))
     checker.uncovered()
     checker.offered_twice()
-    checker.findings += foreign_selectors(checker.selectors, checker.classes)
+    checker.findings += foreign_selectors(checker.selectors, {**_OURS, **checker.classes})
     facts = checker.facts()
     completing = with_shares(settings, of_pools(facts))
     additions: list[Addition] = []

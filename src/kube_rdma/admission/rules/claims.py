@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from kube_base.frozen import Frozen
 from kube_rdma.admission.rules import near_misses
 from kube_rdma.admission.rules.shares import PodReview
-from kube_rdma.claims.templates import CARD_CLASS, SHARED_CLASS
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma.model.finding import Finding, Severity
@@ -20,7 +19,6 @@ from kube_rdma.model.finding import Finding, Severity
 _DRIVER = re.compile(r"""device\.driver\s*==\s*["']([^"']+)["']""")
 _DOMAIN = re.compile(r"""device\.(?:attributes|capacity)\[\s*["']([^"']+)["']\s*\]""")
 _STANDARD = ("k8s.io", "kubernetes.io")  # of attributes that drivers have in common (KEP-4381)
-_OURS = dict.fromkeys((CARD_CLASS, SHARED_CLASS), f'device.driver == "{DRIVER}"')
 _OTHERS = ("dra.net", "gpu.nvidia.com", "gpu.intel.com", "gpu.amd.com")  # known drivers
 
 
@@ -73,7 +71,7 @@ def foreign_selectors(
     (k8s.io/dynamic-resource-allocation cel/compile.go). A driver may have several domains, so only
     those of other known drivers are held against it; kube-rdma's devices have their own alone.
     """
-    of_classes = {name: {*_DRIVER.findall(text)} for name, text in {**_OURS, **classes}.items()}
+    of_classes = {name: {*_DRIVER.findall(text)} for name, text in classes.items()}
     known = set().union(_OTHERS, *of_classes.values())
     for one in selectors:
         drivers = of_classes.get(one.device_class, ())

@@ -42,7 +42,11 @@ def test_a_container_names_a_claim_of_the_pod():
     assert remedy == "Did you mean nic? The list has nic"
 
 
-CLASSES = {"dranet": 'device.driver == "dra.net" && true', "any": "device.allowMultiple"}
+CLASSES = {
+    "rdma": f'device.driver == "{DRIVER}"',
+    "dranet": 'device.driver == "dra.net" && true',
+    "any": "device.allowMultiple",
+}
 
 
 @pytest.mark.parametrize(
