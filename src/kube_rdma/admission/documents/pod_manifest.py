@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Any, TypeAlias
+from typing import Any
 
-from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from kube_base.errors import Refused
 from kube_base.frozen import replace
@@ -32,6 +32,7 @@ _MULTIPLES: dict[str, int] = {
     **{f"{unit}i": 1024**power for power, unit in enumerate("KMGTPE", 1)},
 }
 _PLACEHOLDER = re.compile(r"\$|\{\{|^<.+>$|^[A-Z]+(_[A-Z]+)+$")
+_CLAIM_NAMES = ("resourceClaimName", "resourceClaimTemplateName")
 _DIGITS = 15  # nobody has more of a resource, and a longer number would cost
 
 
@@ -64,24 +65,8 @@ def counted(quantity: object) -> int:
 
 
 def _is_open(quantity: object) -> bool:
-    """Decide whether a number is to be filled in yet: ``${GPUS}``, ``{{ gpus }}``, ``GPUS_N``."""
-    return bool(_PLACEHOLDER.search(str(quantity)))
-
-
-def _written(amounts: object) -> object:
-    """Return amounts without those that are null, which Kubernetes reads as none."""
-    if not isinstance(amounts, dict):
-        return amounts
-    return {name: amount for name, amount in amounts.items() if amount is not None}
-
-
-_Amounts: TypeAlias = Annotated[dict[str, Any], BeforeValidator(_written)]
-
-
-class ContainerClaim(PartialObject):
-    """A claim of the pod that a container uses."""
-
-    name: str = ""
+    """Decide whether a number is to be filled in yet: ``${GPUS}``, ``GPUS_N``, null."""
+    return quantity is None or bool(_PLACEHOLDER.search(str(quantity)))
 
 
 class Resources(PartialObject):
@@ -89,9 +74,9 @@ class Resources(PartialObject):
     none.
     """
 
-    limits: _Amounts = Field(default_factory=dict)
-    requests: _Amounts = Field(default_factory=dict)
-    claims: Many[ContainerClaim] = ()
+    limits: dict[str, Any] = Field(default_factory=dict)
+    requests: dict[str, Any] = Field(default_factory=dict)
+    claims: Many[dict[str, Any]] = ()
 
     @model_validator(mode="after")
     def _counts(self) -> Resources:
@@ -231,20 +216,6 @@ class Affinity(PartialObject):
     node_affinity: NodeAffinity = NodeAffinity.model_construct()
 
 
-class ClaimNames(PartialObject):
-    """The two names of which an entry of resourceClaims has one."""
-
-    resource_claim_name: str = ""
-    resource_claim_template_name: str = ""
-
-
-class PodClaimFields(ClaimNames):
-    """An entry of resourceClaims; `source` was around the names until Kubernetes 1.30."""
-
-    name: str = ""
-    source: ClaimNames = ClaimNames.model_construct()
-
-
 class PodSpecFields(PartialObject):
     """The spec of a pod."""
 
@@ -255,7 +226,7 @@ class PodSpecFields(PartialObject):
     affinity: Affinity = Affinity.model_construct()
     host_network: bool = False
     runtime_class_name: str = ""
-    resource_claims: Many[PodClaimFields] = ()
+    resource_claims: Many[dict[str, Any]] = ()
     security_context: SecurityContext = SecurityContext.model_construct()
 
 
@@ -313,15 +284,15 @@ def load(document: Document, namespace: str = "", name: str = "") -> admission.P
     )
 
 
-def _claim(entry: PodClaimFields, number: int) -> admission.PodClaim:
-    named = _names_of(entry) or _names_of(entry.source)
-    old = "source" in entry.model_fields_set and not _names_of(entry)
-    return admission.PodClaim(entry.name, ("spec", "resourceClaims", number), named, old)
-
-
-def _names_of(names: ClaimNames) -> tuple[str, ...]:
-    fields = names.model_dump(by_alias=True, include={*ClaimNames.model_fields})
-    return tuple(f"{key}: {value}" for key, value in fields.items() if value)
+def _claim(entry: Mapping[str, Any], number: int) -> admission.PodClaim:
+    """Return an entry of resourceClaims; `source` was around its name until Kubernetes 1.30."""
+    source = entry.get("source")
+    named, below = (
+        tuple(f"{key}: {fields[key]}" for key in _CLAIM_NAMES if fields.get(key))
+        for fields in (entry, source if isinstance(source, dict) else {})
+    )
+    place, old = ("spec", "resourceClaims", number), "source" in entry and not named
+    return admission.PodClaim(str(entry.get("name", "")), place, named or below, old)
 
 
 def _containers(spec: PodSpecFields) -> Iterator[admission.ContainerTemplate]:
@@ -352,7 +323,7 @@ def _container(
         dropped=own.capabilities.drop,
         own_user=bool(user) or bool(non_root),
         privileged=own.privileged,
-        claims=tuple(one.name for one in container.resources.claims),
+        claims=tuple(str(one.get("name", "")) for one in container.resources.claims),
         mounts=tuple((mount.name, mount.mount_path) for mount in container.volume_mounts),
     )
 
@@ -366,9 +337,7 @@ def _asks(resources: Resources, path: FieldPath) -> Iterator[admission.ResourceA
             place = (*path, field, resource)
             known = not _is_open(amount := getattr(resources, field)[resource])
             written = resources.requests.get(resource)
-            request = (
-                counted(written) if known and not (written is None or _is_open(written)) else None
-            )
+            request = counted(written) if known and not _is_open(written) else None
             count = counted(amount) if known else 1
             yield admission.ResourceAsk(resource, count, place, request, field == "limits", known)
 

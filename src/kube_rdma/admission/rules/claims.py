@@ -12,13 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from kube_base.frozen import Frozen
 from kube_rdma.admission.rules import near_misses
 from kube_rdma.admission.rules.shares import PodReview
-from kube_rdma.lib.phrases import listed
 from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma.model.finding import Finding, Severity
 
 _DRIVER = re.compile(r"""device\.driver\s*==\s*["']([^"']+)["']""")
 _DOMAIN = re.compile(r"""device\.(?:attributes|capacity)\[\s*["']([^"']+)["']\s*\]""")
 _STANDARD = ("k8s.io", "kubernetes.io")  # of attributes that drivers have in common (KEP-4381)
+_REFUSED = "the pod is refused"
 _OTHERS = ("dra.net", "gpu.nvidia.com", "gpu.intel.com", "gpu.amd.com")  # known drivers
 
 
@@ -31,27 +31,23 @@ def pod_claims(review: PodReview) -> Iterator[Finding]:
     for one in review.pod.claims:
         if len(one.named) == 1 and not one.old:
             continue
-        problem = f"claim {one.name} names {len(one.named)} of a claim and a template"
+        problem = f"names {len(one.named)} of a claim and a template"
         if one.old:
-            problem = (
-                f"claim {one.name} has its name below source, which Kubernetes dropped in 1.31"
-            )
+            problem = "has its name below source, which Kubernetes dropped in 1.31"
         field = one.named[0] if one.named else "resourceClaimName or resourceClaimTemplateName"
         remedy = f"Write {field} beside name, and nothing else"
-        yield Finding.of("claim", one.path, f"{problem}: the pod is refused", remedy)
+        yield Finding.of("claim", one.path, f"claim {one.name} {problem}: {_REFUSED}", remedy)
     known = [one.name for one in review.pod.claims]
     for container in review.pod.containers if review.pod.whole else ():
         for number, name in enumerate(container.claims):
             if name not in known:
-                meant = near_misses.near(name, known)
-                guess = f"Did you mean {meant}? " if meant else ""
-                yield Finding.of(
-                    "claim",
-                    (*container.path, "resources", "claims", number, "name"),
-                    f"container {container.name} names claim {name}, which is not in the pod's "
-                    "resourceClaims: the pod is refused",
-                    f"{guess}The list has {listed(known) or 'none'}",
+                path = (*container.path, "resources", "claims", number)
+                why = (
+                    f"{container.name} names claim {name}, which is not in the pod's resourceClaims"
                 )
+                meant = near_misses.near(name, known)
+                remedy = f"Did you mean {meant}?" if meant else "Add it to the list"
+                yield Finding.of("claim", path, f"container {why}: {_REFUSED}", remedy)
 
 
 class ClaimSelector(Frozen):
@@ -74,19 +70,15 @@ def foreign_selectors(
     of_classes = {name: {*_DRIVER.findall(text)} for name, text in classes.items()}
     known = set().union(_OTHERS, *of_classes.values())
     for one in selectors:
-        drivers = of_classes.get(one.device_class, ())
-        if len(drivers) != 1:
-            continue
-        (driver,) = drivers
+        drivers = of_classes.get(one.device_class, set())
+        driver = next(iter(drivers)) if len(drivers) == 1 else ""
         read = [*_DRIVER.findall(one.expression), *_DOMAIN.findall(one.expression)]
-        for domain in dict.fromkeys(read):
-            if domain == driver or domain.endswith((f".{driver}", *_STANDARD)):
-                continue
-            if driver == DRIVER or domain in known:
-                yield Finding(
-                    one.where,
+        for domain in dict.fromkeys(read) if driver else ():
+            own = domain == driver or domain.endswith((f".{driver}", *_STANDARD))
+            if not own and (driver == DRIVER or domain in known):
+                problem = (
                     f"the selector reads what devices of {domain} have, and class "
-                    f"{one.device_class} has devices of {driver}, so none matches",
-                    remedy=f'Read device.attributes["{driver}"], or name a class of {domain}',
-                    severity=Severity.WARNING,
+                    f"{one.device_class} has devices of {driver}, so none matches"
                 )
+                remedy = f'Read device.attributes["{driver}"], or name a class of {domain}'
+                yield Finding(one.where, problem, "", remedy, Severity.WARNING)

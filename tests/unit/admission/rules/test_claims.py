@@ -39,7 +39,7 @@ def test_a_container_names_a_claim_of_the_pod():
     ((is_error, problem, remedy),) = told(entry, "nic", "nics")
     assert is_error
     assert "container c names claim nics" in problem
-    assert remedy == "Did you mean nic? The list has nic"
+    assert remedy == "Did you mean nic?"
 
 
 CLASSES = {
