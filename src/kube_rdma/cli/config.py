@@ -10,15 +10,7 @@ import click
 
 from kube_base.frozen import Frozen, replace
 from kube_rdma.cli import options
-from kube_rdma.cli.output import (
-    ExitCode,
-    ProgressLine,
-    examples,
-    show,
-    show_document,
-    tell,
-    written,
-)
+from kube_rdma.cli.output import ExitCode, ProgressLine, examples, show, show_document, tell
 from kube_rdma.cli.recorded import sysfs_option
 
 if TYPE_CHECKING:
@@ -36,12 +28,16 @@ if TYPE_CHECKING:
 
 
 class _Place(Frozen):
-    """The node that is meant: this one, or the recorded one of `sysfs`; None of both."""
+    """The node that is meant: this one, or the recorded one of `sysfs`; None of both.
+
+    What is probably wrong there is a problem if the check is `strict`.
+    """
 
     sysfs: SysfsRoot | None
     node: bool
     node_name: str | None
     cluster: options.ClusterOptions
+    strict: bool
 
 
 _STDIN = "-"
@@ -109,19 +105,19 @@ def check(
 
     if node and sysfs:
         raise click.UsageError("--node and --sysfs cannot be combined.")
+    place = _Place(sysfs, node, node_name, cluster, strict)
     try:
         texts = [_text_of(name) for name in files]
         parts = [part for text in texts for part in _parts(text)]
         if len(parts) == 1 and isinstance(parts[0], Refused):
             raise parts[0]
         if len(files) == 1 and is_configuration(parts):
-            place = _Place(sysfs, node, node_name, cluster)
-            _check_configuration(texts[0], place, output, strict=strict)
+            _check_configuration(texts[0], place, output)
             return
         if node:
             raise click.UsageError("--node is for a configuration alone.")
         settings = admission_settings.load_settings(assignments, "--admission-set")
-        _check_manifests(parts, settings, sysfs, output, strict=strict)
+        _check_manifests(parts, settings, place, output)
     except Refused as error:
         if output != "json":
             raise
@@ -206,9 +202,7 @@ def _parts(text: _Text | Refused) -> Sequence[Document | Refused]:
         return (refused,)
 
 
-def _check_configuration(
-    text: _Text | Refused, place: _Place, output: str, *, strict: bool
-) -> None:
+def _check_configuration(text: _Text | Refused, place: _Place, output: str) -> None:
     """Show the pools of the only document, on a node too if one is meant."""
     from kube_rdma.hardware.recorded_survey import called
     from kube_rdma.lib.text.reader import read
@@ -220,17 +214,12 @@ def _check_configuration(
     on_node = _on_node(configuration, place) if place.node or place.sysfs else None
     title = "On this node" if place.sysfs is None else f"On the node of {called(place.sysfs)}"
     _show(configuration, on_node, title, output)
-    if (on_node and on_node.clashes) or (strict and configuration.warnings):
+    if (on_node and on_node.clashes) or (place.strict and configuration.warnings):
         sys.exit(ExitCode.PROBLEM)
 
 
 def _check_manifests(
-    parts: Sequence[Document | Refused],
-    settings: AdmissionSettings,
-    sysfs: SysfsRoot | None,
-    output: str,
-    *,
-    strict: bool,
+    parts: Sequence[Document | Refused], settings: AdmissionSettings, place: _Place, output: str
 ) -> None:
     """Show what the objects mean, after all that is refused; exit with what it means."""
     from kube_rdma.admission.manifest_check import check as judge
@@ -239,18 +228,18 @@ def _check_manifests(
     from kube_rdma.model.finding import Severity
 
     checked = judge(parts, settings)
-    if sysfs and not checked.errors:
-        found = (*_on_machine(checked, parts, sysfs), *checked.findings)
-        checked = replace(checked, findings=found)
+    if place.sysfs and not checked.errors:
+        there = _on_machine(checked, parts, place.sysfs)
+        checked = replace(checked, findings=(*there, *checked.findings))
     if output == "json":
         show_document(check_document(checked), "json")
     else:
         if checked.errors:
-            click.echo(f"{written((tuple(told(checked.errors)),))}\n", err=True)
-        show(check_page(checked))
+            show((tuple(told(checked.errors)),), err=True)
+        show(check_page(checked), before="\n" if checked.errors else "")
     if checked.errors:
         sys.exit(ExitCode.REFUSED)
-    if strict and any(one.severity is Severity.WARNING for one in checked.warnings):
+    if place.strict and any(one.severity is Severity.WARNING for one in checked.warnings):
         sys.exit(ExitCode.PROBLEM)
 
 

@@ -88,9 +88,10 @@ def in_colour() -> bool:
     return bool(os.environ.get("FORCE_COLOR")) or os.environ.get("TERM", "dumb") != "dumb"
 
 
-def show(page: Page, *, wide: bool = False, before: str = "") -> None:
+def show(page: Page, *, wide: bool = False, before: str = "", err: bool = False) -> None:
     """Print a page; `wide` leaves its tables as wide as they are, `before` comes first."""
-    click.echo(before + written(page, wide=wide), color=for_people() or None)
+    colour = None if err else for_people() or None
+    click.echo(before + written(page, wide=wide), err=err, color=colour)
 
 
 def written(page: Page, *, wide: bool = False) -> str:

@@ -574,7 +574,7 @@ def test_what_is_wrong_comes_before_the_table(check):
     result = check(text)
     assert result.stderr.startswith("✗ ")
     assert "0.yaml:3:20: spec.containers: 7 is not a list. " in " ".join(result.stderr.split())
-    assert result.stdout.startswith("! ")
+    assert result.stdout.startswith("\n! ")
     assert result.stdout.index("Did you mean") < result.stdout.index("WHAT IT IS")
     assert not re.search(r"[?!]\.", result.output)
 
