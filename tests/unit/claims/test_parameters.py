@@ -132,7 +132,7 @@ def test_a_network_without_a_namespace_is_that_of_the_claim():
         ({"routes": [{"to": "10.0.0.0/8"}]}, 'claim: routes[0].dst: the field is missing. Add "'),
         ({"mac": "01:00:00:00:00:01"}, "claim: mac: "),
         ({"guid": "02:00"}, "claim: guid: "),
-        ({"defaultRoute": "yes"}, 'claim: defaultRoute: "yes" is neither true nor false. Allow'),
+        ({"defaultRoute": "yes"}, 'claim: defaultRoute: "yes" is neither true nor false. Write'),
         ({"kind": "ClaimParameter"}, 'claim: kind: "ClaimParameter" is not a value of this'),
         ({"apiVersion": "kube-rdma.io/v1"}, 'claim: apiVersion: "kube-rdma.io/v1" is not a value'),
     ],

@@ -192,7 +192,8 @@ def _beside(spec: model.PoolSpec, before: Sequence[model.PoolSpec]) -> Iterator[
     for first in before:
         owner, what = _owner(first, spec), _common(first, spec)
         if owner and what:
-            problem = f"{first.resource} has {what} too, and mode {owner} shares no card"
+            both = f"{spec.resource} and {first.resource} both have {what}"
+            problem = f"{both}, and mode {owner} shares no card"
             remedy = f"Change the selectors of this pool or of {first.source}"
             yield Refused(problem, remedy=remedy, where=spec.source)
 
@@ -239,15 +240,16 @@ def _within(narrow: model.Selector, wide: model.Selector, name: str) -> bool:
 def _crossing(
     first: Sequence[model.FunctionRange], second: Sequence[model.FunctionRange]
 ) -> str | None:
-    """Return the physical function of which both have the same virtual ones."""
-    pairs = ((a, b) for a in first for b in second if a.parent == b.parent)
-    return next((a.parent for a, b in pairs if _ranges_cross(a, b)), None)
-
-
-def _ranges_cross(left: model.FunctionRange, right: model.FunctionRange) -> bool:
-    if not left.indexes or not right.indexes:
-        return True
-    return any(a <= last and first <= b for a, b in left.indexes for first, last in right.indexes)
+    """Return functions that both have: ens2f0#4-7, or ens2f0 where both mean all of them."""
+    for one, other in ((a, b) for a in first for b in second if a.parent == b.parent):
+        if not one.indexes or not other.indexes:
+            return str(one if one.indexes else other)
+        for begin, end in one.indexes:
+            for start, stop in other.indexes:
+                if begin <= stop and start <= end:
+                    both = (max(begin, start), min(end, stop))
+                    return str(replace(one, indexes=(both,)))
+    return None
 
 
 # NodePolicies of a cluster, put together for one node.

@@ -229,9 +229,9 @@ MEET = {
     "interface": (S(interfaces=("a", "b")), S(interfaces=("b", "c")), "b"),
     "RDMA device": (S(rdma_devices=("mlx5_0",)), S(rdma_devices=("mlx5_0",)), "mlx5_0"),
     "ACPI index": (S(acpi_indexes=(1,)), S(acpi_indexes=(1,)), "1"),
-    "functions": (S(physical=(spans("a", (0, 3)),)), S(physical=(spans("a", (3, 5)),)), "a"),
-    "all functions": (S(physical=(spans("a"),)), S(physical=(spans("a", (3, 5)),)), "a"),
-    "root": (S(roots=(spans(ONE, (0, 3)),)), S(roots=(spans(ONE, (1, 1)),)), ONE),
+    "functions": (S(physical=(spans("a", (0, 3)),)), S(physical=(spans("a", (3, 5)),)), "a#3"),
+    "all functions": (S(physical=(spans("a"),)), S(physical=(spans("a", (3, 5)),)), "a#3-5"),
+    "root": (S(roots=(spans(ONE, (0, 3)),)), S(roots=(spans(ONE, (1, 1)),)), f"{ONE}#1"),
     "one narrower": (S(interfaces=("a",)), S(interfaces=("a",), vendors=("15b3",)), "a"),
     "both the same": (S(interfaces=("a",), pci_addresses=(ONE,)),) * 2 + (ONE,),
 }
@@ -258,7 +258,7 @@ def test_an_owner_refuses_a_second_pool_of_its_cards(name):
         for modes in ((Mode.EXCLUSIVE, Mode.SHARED), (Mode.HCA, Mode.EXCLUSIVE)):
             specs = pools(one, other, modes)
             (fault,) = faults(specs)
-            assert str(fault).startswith(f"f:2: rdma/a has {what} too, and mode exclusive shares")
+            assert str(fault).startswith(f"f:2: rdma/b and rdma/a both have {what}, and mode exc")
             assert fault.remedy.endswith("f:1")
             assert not warnings(specs)
 
