@@ -24,6 +24,7 @@ from kube_rdma.adapters.cluster.kinds.node import whole
 from kube_rdma.adapters.cluster.kinds.own import DEFINITION, RESOURCE
 from kube_rdma.adapters.cluster.kinds.pod import FULL_POD, Container, FullPod, status_of
 from kube_rdma.adapters.cluster.kinds.resource_api import DEVICE_CLASS
+from kube_rdma.admission.rules.shares import uncounted
 from kube_rdma.ipam.cluster import IP_POOL_TEXT, pool_of_text
 from kube_rdma.lib.part_reader import PartReader
 from kube_rdma.model import resources
@@ -157,23 +158,19 @@ async def pods(cluster: Cluster, namespace: str = "") -> tuple[resources.HeldSha
 
 
 async def quotas(cluster: Cluster, namespace: str) -> tuple[resources.NamespaceQuota, ...]:
-    """Return the limits of extended resources by the ResourceQuotas of the namespace.
-
-    Keys without "requests." limit none of them: isExtendedResourceNameForQuota in
-    kubernetes@v1.34 pkg/quota/v1/evaluator/core/pods.go.
-    """
+    """Return the limits of extended resources by the ResourceQuotas of the namespace."""
     stored = await cluster.list(QUOTA, Where(namespace=namespace))
     return tuple(
         resources.NamespaceQuota(
-            name.removeprefix(_REQUESTS).removeprefix("limits."),
+            (uncounted(name) or name).removeprefix(_REQUESTS),
             whole(hard),
             whole(one.status.used.get(name, "0")),
-            "" if name.startswith(_REQUESTS) else f"{name} of ResourceQuota {one.name}",
+            f"{name} of ResourceQuota {one.name}" if uncounted(name) else "",
         )
         for one in stored
         if one.status
         for name, hard in one.status.hard.items()
-        if "/" in name and (name in one.status.used or not name.startswith(_REQUESTS))
+        if "/" in name and (name in one.status.used or uncounted(name))
     )
 
 

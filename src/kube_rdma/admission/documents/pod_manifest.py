@@ -127,30 +127,6 @@ class PodContainer(PartialObject):
     restart_policy: str = ""
 
 
-class EmptyDirVolumeSource(PartialObject):
-    """The source emptyDir of a volume."""
-
-    medium: str = ""
-
-
-class ClaimVolumeSource(PartialObject):
-    """The source persistentVolumeClaim of a volume."""
-
-    claim_name: str = ""
-
-
-class DriverVolumeSource(PartialObject):
-    """The source csi or flexVolume of a volume."""
-
-    driver: str = ""
-
-
-class HostPathVolumeSource(PartialObject):
-    """The source hostPath of a volume."""
-
-    path: str = ""
-
-
 class ClaimSpec(PartialObject):
     """The spec of a PersistentVolumeClaim."""
 
@@ -164,22 +140,26 @@ class ClaimTemplate(PartialObject):
     spec: ClaimSpec = ClaimSpec.model_construct()
 
 
-class EphemeralVolumeSource(PartialObject):
-    """The source ephemeral of a volume."""
+class VolumeSource(PartialObject):
+    """The fields of the sources of a volume that a rule looks at; each source has some of them."""
 
-    volume_claim_template: ClaimTemplate = ClaimTemplate.model_construct()
+    medium: str = ""  # of emptyDir
+    claim_name: str = ""  # of persistentVolumeClaim
+    driver: str = ""  # of csi and flexVolume
+    path: str = ""  # of hostPath
+    volume_claim_template: ClaimTemplate = ClaimTemplate.model_construct()  # of ephemeral
 
 
 class PodVolume(PartialObject):
     """A volume by the sources that a rule looks at."""
 
     name: str = ""
-    empty_dir: EmptyDirVolumeSource = EmptyDirVolumeSource.model_construct()
-    persistent_volume_claim: ClaimVolumeSource = ClaimVolumeSource.model_construct()
-    csi: DriverVolumeSource = DriverVolumeSource.model_construct()
-    flex_volume: DriverVolumeSource = DriverVolumeSource.model_construct()
-    host_path: HostPathVolumeSource = HostPathVolumeSource.model_construct()
-    ephemeral: EphemeralVolumeSource = EphemeralVolumeSource.model_construct()
+    empty_dir: VolumeSource = VolumeSource.model_construct()
+    persistent_volume_claim: VolumeSource = VolumeSource.model_construct()
+    csi: VolumeSource = VolumeSource.model_construct()
+    flex_volume: VolumeSource = VolumeSource.model_construct()
+    host_path: VolumeSource = VolumeSource.model_construct()
+    ephemeral: VolumeSource = VolumeSource.model_construct()
 
 
 class Requirement(PartialObject):

@@ -42,14 +42,13 @@ def unknown_resource(review: PodReview) -> Iterator[Finding]:
         if ask.resource not in names and not matches(ask.resource, others)
     }
     for ask in list(asks.values())[:_MOST]:
-        row = siblings(ask.resource, names)
-        meant = near(ask.resource, [one for one in names if are_alike(ask.resource, one)])
-        if meant or row:
+        alike = [one for one in names if are_alike(ask.resource, one)]
+        if remedy := _meant(ask.resource, alike, names):
             yield Finding.of(
                 "unknown-resource",
                 ask.path,
                 f"no pool, policy or network that is known here names {ask.resource}",
-                f"Did you mean {meant}?" if meant else f"Write one of {row[0]} to {row[-1]}",
+                remedy,
                 Severity.WARNING,
             )
 
@@ -70,21 +69,12 @@ def unknown_network(review: PodReview) -> Iterator[Finding]:
             beside = sorted(name.removeprefix(space) for name in names if name.startswith(space))
             known = names.difference(review.facts.placeless)
             away = sorted(one for one in known if one.endswith(f"/{ask.network}"))
-            if meant := near(ask.network, beside):
-                remedy = f"Did you mean {meant}?"
-            elif away and not ask.by_pod_networks and ask.namespace != _UNSAID:
+            remedy = _meant(ask.network, beside, beside)
+            if away and not remedy and not ask.by_pod_networks and ask.namespace != _UNSAID:
                 remedy = f"Write {away[0]}, or create {ask.network} in namespace {ask.namespace}"
-            elif row := siblings(ask.network, beside):
-                remedy = f"Write one of {row[0]} to {row[-1]}"
-            else:
-                continue
-            yield Finding.of(
-                "unknown-network",
-                path,
-                f"{ask.source}: no network {ask.namespace}/{ask.network} is known here",
-                remedy,
-                Severity.WARNING,
-            )
+            problem = f"{ask.source}: no network {ask.namespace}/{ask.network} is known here"
+            if remedy:
+                yield Finding.of("unknown-network", path, problem, remedy, Severity.WARNING)
 
 
 def misspelt(keys: Collection[str]) -> Iterator[tuple[str, str]]:
@@ -120,14 +110,17 @@ def near(name: str, names: Sequence[str]) -> str | None:
     return None
 
 
-def siblings(name: str, names: Collection[str]) -> list[str]:
-    """Return the names that differ from this one in their number alone, if they are a row of it.
+def _meant(name: str, alike: Sequence[str], names: Collection[str]) -> str:
+    """Return the remedy for a name that nobody has, of those alike or of a row; else "".
 
-    Who writes down three of a row writes down all, so that rail-9 beside rail-0 to rail-7 is none.
+    Who writes down three of a row writes down all, so rail-9 beside rail-0 to rail-7 is none.
     """
+    if meant := near(name, alike):
+        return f"Did you mean {meant}?"
     stem, number = _numbered(name)
     row = sorted((one for one in names if number and _numbered(one)[0] == stem), key=natural)
-    return row if len(row) >= _ROW and name not in row else []
+    is_beyond = len(row) >= _ROW and name not in row
+    return f"Write one of {row[0]} to {row[-1]}" if is_beyond else ""
 
 
 def are_alike(first: str, second: str) -> bool:

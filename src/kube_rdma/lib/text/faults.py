@@ -130,15 +130,12 @@ def _model_at(model: type[BaseModel], path: Path) -> type[BaseModel]:
 
 def _place_of(model: type[BaseModel], path: Path) -> str:
     """Return where a field is known that has no meaning here: in an object here, or around it."""
-    name, holder = str(path[-1]), path[:-1]
+    name, holder = str(path[-1]), tuple(step for step in path[:-1] if isinstance(step, str))
     for field, info in _fields(_model_at(model, holder)).items():
         if any(name in _fields(kind) for kind in _models(info)):
             return f"Write it inside of {field}"
-    while holder and isinstance(holder[-1], int):
-        holder = holder[:-1]
-    if holder and name in _fields(_model_at(model, holder[:-1])):
-        return f"Write it one level higher, beside {holder[-1]}"
-    return ""
+    known = holder and name in _fields(_model_at(model, holder[:-1]))
+    return f"Write it one level higher, beside {holder[-1]}" if known else ""
 
 
 def _models(field: FieldInfo) -> Iterator[type[BaseModel]]:
