@@ -538,6 +538,9 @@ spec: {template: {spec: {containers: [{name: a}]}}}
     ((where, problem),) = warnings(check(deployment, output="json"))
     assert where == '6:5: metadata.annotations."k8s.v1.cni.cncf.io/networks"'
     assert problem == "the annotation stands at the Deployment, from where no pod gets it"
+    copied = deployment.replace("apps/v1", "serving.kserve.io/v1alpha2")
+    kserve = copied.replace("Deployment", "LLMInferenceService")  # its controller copies it
+    assert not warnings(check(kserve, output="json"))
 
 
 def test_a_runtime_class_of_the_files_says_its_handler(check):
