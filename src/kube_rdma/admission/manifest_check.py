@@ -127,7 +127,7 @@ class _Checker:
 
     def __init__(self) -> None:
         self.objects: list[CheckedObject] = []
-        self.pods: list[tuple[PodSection, admission.PodTemplate]] = []
+        self.pods: list[tuple[Manifest, PodSection, admission.PodTemplate]] = []
         self.findings: list[Finding] = []
         self.pools: list[admission.OfferedPool] = []
         self.definitions: list[network_definition.NetworkDefinition] = []
@@ -137,10 +137,8 @@ class _Checker:
         self.resources: list[str] = []  # that policies and networks name
         self.handlers: list[tuple[str, str]] = []
         self.storage = WrittenStorage()
-        self.queued: list[tuple[PodSection, admission.PodTemplate, str]] = []  # by Kueue
         self.queues: dict[tuple[str, str], str] = {}  # LocalQueues with their ClusterQueues
         self.covered: dict[str, frozenset[str]] = {}  # resources of a ClusterQueue
-        self.daemons: list[tuple[Manifest, admission.PodTemplate]] = []
         self.maps: dict[tuple[str, str], tuple[admission.OfferedPool, ...]] = {}
         self.selectors: list[ClaimSelector] = []
         self.classes: dict[str, str] = {}  # expressions of a DeviceClass, by its name
@@ -202,11 +200,7 @@ class _Checker:
         """Add the pods of an object, to be judged when all files are read."""
         every = [(part, self._loaded(part, manifest)) for part in manifests.pods(manifest)]
         templates = [(part, pod) for part, pod in every if pod is not None]
-        labels = fields_of(section(manifest.document, ("metadata", "labels")).value)
-        queue = text_of(labels.get(_QUEUE))
-        self.queued += ((part, pod, queue) for part, pod in templates if queue)
-        self.daemons += ((manifest, pod) for _, pod in templates if manifest.kind == "DaemonSet")
-        self.pods += templates
+        self.pods += ((manifest, part, pod) for part, pod in templates)
         self._misplaced(manifest, templates)
         shown = tuple(_shown(part, pod) for part, pod in every)
         if len(shown) > 1:
@@ -391,8 +385,9 @@ class _Checker:
 
         See kubernetes-sigs/kueue@v0.14 pkg/scheduler/flavorassigner, "unavailable in ClusterQueue".
         """
-        for part, pod, queue in self.queued:
-            name = self.queues.get((pod.namespace, queue), "")
+        for manifest, part, pod in self.pods:
+            queue = section(manifest.document, ("metadata", "labels", _QUEUE)).value
+            name = self.queues.get((pod.namespace, text_of(queue)), "")
             asks = {ask.resource: ask for one in pod.containers for ask in one.asks if ask.count}
             for resource in asks.keys() - self.covered.get(name, asks.keys()):
                 problem = f"ClusterQueue {name} does not cover {resource}, so Kueue never admits it"
@@ -406,23 +401,23 @@ class _Checker:
         pkg/kubelet/cm/devicemanager/plugin/v1beta1/handler.go.
         """
         facts = self.facts()
-        for manifest, pod in self.daemons:
+        for manifest, _, pod in self.pods:
             spec = fields_of(section(manifest.document, ("spec", "template", "spec")).value)
-            if "kube-rdma" in str(spec.get("containers")):
-                continue  # our agent, which reads both
+            if manifest.kind != "DaemonSet" or "kube-rdma" in str(spec.get("containers")):
+                continue  # no device plugin, or our agent, which reads both
             sources = [fields_of(one).get("configMap") for one in _listed(spec.get("volumes"))]
             names = {text_of(fields_of(one).get("name")) for one in sources}
             theirs = [
                 pool for name in names for pool in self.maps.get((manifest.namespace, name), ())
             ]
-            where = manifest.document.where(()).rpartition(":")[0]
-            why = "too, and the kubelet keeps the plugin that registered last"
-            for resource in {one.spec.resource for one in theirs}:
-                for pool in candidates(pod, resource, facts):
-                    if pool not in theirs:
-                        problem = f"DaemonSet {manifest.name} ({where}) offers {resource} {why}"
-                        remedy = "Remove that DaemonSet, or give one of the two another resource"
-                        self.warn(pool.spec.source, (problem,), remedy)
+            resources = {one.spec.resource for one in theirs}
+            found = [pool for name in resources for pool in candidates(pod, name, facts)]
+            plugin = f"{manifest.name} ({manifest.document.where(()).rpartition(':')[0]})"
+            for pool in found:
+                if pool not in theirs:
+                    problem = f"DaemonSet {plugin} offers {pool.spec.resource} too, and the kubelet"
+                    remedy = "Remove that DaemonSet, or give one of the two another resource"
+                    self.warn(pool.spec.source, (f"{problem} keeps the last to register",), remedy)
 
     def of_node_policies(self, manifest: Manifest) -> str:
         """Warn of a kind that NVIDIA's operator alone acts on."""
@@ -490,7 +485,7 @@ def check(
     facts = checker.facts()
     completing = with_shares(settings, of_pools(facts))
     additions: list[Addition] = []
-    for section_of_pod, pod in checker.pods:
+    for _, section_of_pod, pod in checker.pods:
         checker.findings += (
             replace(one, subject=section_of_pod.where(one.path))
             for one in findings(pod, facts, settings)
@@ -501,7 +496,7 @@ def check(
             )
             for one in completions(pod, completing)
         )
-    pods = tuple((f"{part.source}:{part.place(()).line}", pod) for part, pod in checker.pods)
+    pods = tuple((f"{part.source}:{part.place(()).line}", pod) for _, part, pod in checker.pods)
     return ManifestCheck(tuple(checker.objects), tuple(checker.findings), tuple(additions), pods)
 
 

@@ -167,8 +167,9 @@ def translate(files: tuple[str, ...]) -> None:
         raise Refused.all(unread)
     documents = [part for part in parts if not isinstance(part, Refused)]
     read = [manifest for document in documents for manifest in objects.manifests(document)]
-    readers = [(ip_pool.TRANSLATED.get((one.group, one.kind)), one.document) for one in read]
-    pools = [translate(document) for translate, document in readers if translate]
+    kinds = {"CIDRPool": ip_pool.translate_cidr_pool, "IPPool": ip_pool.translate_nv_ip_pool}
+    theirs = [one for one in read if one.group == ip_pool.NV_IPAM and one.kind in kinds]
+    pools = [kinds[one.kind](one.document) for one in theirs]
     if not pools:
         remedy = (
             "Name files that kubectl get cidrpools.nv-ipam.nvidia.com,ippools.nv-ipam.nvidia.com "

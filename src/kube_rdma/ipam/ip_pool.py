@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator
@@ -594,13 +594,6 @@ def translate_nv_ip_pool(document: Document) -> TranslatedPool:
     excludes: list[Value] = [f"{one.start_ip}-{one.end_ip}" for one in spec.exclusions]
     made = _made(document, pool.metadata.name, ranges, excludes, routes)
     return TranslatedPool(made, tuple(notes))
-
-
-TRANSLATED: Mapping[tuple[str, str], Callable[[Document], TranslatedPool]] = {
-    (NV_IPAM, "CIDRPool"): translate_cidr_pool,
-    (NV_IPAM, "IPPool"): translate_nv_ip_pool,
-}
-"""By API group and kind."""
 
 
 def _made(
