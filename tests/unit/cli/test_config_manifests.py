@@ -323,6 +323,12 @@ KINDS = st.sampled_from(
         *("kube-rdma.io/v1alpha1 NodePolicy", "kube-rdma.io/v1alpha1 IPPool", "v1 List"),
         *("mellanox.com/v1alpha1 NicClusterPolicy", "storage.k8s.io/v1 StorageClass"),
         *("k8s.cni.cncf.io/v1 NetworkAttachmentDefinition", "example.com/v1 Unknown"),
+        *("v1 ResourceQuota", "kueue.x-k8s.io/v1 ClusterQueue", "kueue.x-k8s.io/v1 LocalQueue"),
+        *(
+            "apps/v1 DaemonSet",
+            "resource.k8s.io/v1 ResourceClaim",
+            "resource.k8s.io/v1 DeviceClass",
+        ),
     ]
 )
 FIELDS = st.sampled_from(
@@ -331,6 +337,16 @@ FIELDS = st.sampled_from(
         *("containers", "tasks", "mpiReplicaSpecs", "config", "ranges", "pools", "csi"),
         *("resources", "limits", "image", "rdma/a", "podTemplateOverrides", "handler"),
         *("claimRef", "nodeSelector", "devicePlugin", "provisioner", "storageClassName"),
+        *(
+            "hard",
+            "resourceGroups",
+            "coveredResources",
+            "volumes",
+            "configMap",
+            "labels",
+            "devices",
+        ),
+        *("resourceClaims", "source", "selectors", "cel", "custom", "extraPodSpec", "claims"),
     ]
 )
 VALUES = st.recursive(
