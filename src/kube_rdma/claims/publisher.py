@@ -13,14 +13,13 @@ GPUs that other drivers publish in slices of the node.
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable, Sequence
-from contextlib import aclosing
+from functools import partial
 
 import structlog
 from msgspec import to_builtins
 
-from kube_base.errors import KubeError, Refused
+from kube_base.errors import KubeError
 from kube_base.notices import Notices
 from kube_client.kinds import Where
 from kube_client.objects import Cluster
@@ -58,7 +57,7 @@ from kube_rdma.model.device import Gpu
 from kube_rdma.model.kubernetes import NodeState
 from kube_rdma.pools.kubelet_view import NodeSlices
 from kube_rdma.pools.rules.nearness import ClaimGpus, gpus_of, starting_pods
-from kube_rdma.reports.node_keeper import REFUSED_SECONDS, NodeKeeper, WritePace
+from kube_rdma.reports.node_keeper import REFUSED_SECONDS, NodeKeeper, WritePace, spread
 from kube_rdma.reports.rules.node_report import AgentLook
 
 # A kubelet that starts deletes slice by slice; a link that drops is to be told in 0.3 s.
@@ -95,7 +94,6 @@ class SlicePublisher(NodeKeeper[shape.ClaimOffer]):
         self._shown: dict[str, ListedDevice] = {}  # as last published, by name; own names alone
         self._without: frozenset[ClaimFeature] = frozenset()
         self._held: PluginShares | None = None  # by pods, as the kubelet said last
-        self._absent = False  # nobody serves slices
         self._synced = False  # so `_stored` is what the API server has
 
     def attributes(self) -> MetadataAttributes:
@@ -173,21 +171,11 @@ class SlicePublisher(NodeKeeper[shape.ClaimOffer]):
 
     async def run(self) -> None:
         """Follow the slices, and write whenever they say something else, until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            start(tasks, {"slices read": self._follow, "slices written": super().run})
-
-    async def _follow(self) -> None:
-        """Watch the slices; begin again when their kind was not served."""
         mine = Where(fields=f"spec.driver={DRIVER},spec.nodeName={self._name}")
-        while True:
-            try:
-                async with aclosing(self._cluster.watch(RESOURCE_SLICE, mine)) as events:
-                    async for event in events:
-                        self._hear(event)
-            except Refused as error:
-                self._absent = True
-                self._tell(self._name, error)
-                await asyncio.sleep(self._pace.until_next(error, worked=self._worked))
+        watch = partial(self._cluster.watch, RESOURCE_SLICE, mine)
+        read = partial(self._follow, self._name, watch, self._hear)
+        async with asyncio.TaskGroup() as tasks:
+            start(tasks, {"slices read": read, "slices written": super().run})
 
     def _hear(self, event: object) -> None:
         match event:
@@ -221,7 +209,7 @@ ANSWER_SECONDS = 1.0  # the kubelet waits meanwhile, with every pod behind this 
 
 def _later(_failures: int) -> float:
     """Return seconds; a new kind or right comes rarely, and all nodes would ask for it at once."""
-    return random.uniform(REFUSED_SECONDS / 2, REFUSED_SECONDS)  # noqa: S311  spreads load
+    return spread(REFUSED_SECONDS)
 
 
 class ClaimedGpus(NodeSlices):

@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from math import inf
 from typing import ClassVar, Generic, TypeVar
 
@@ -31,6 +32,7 @@ MISSING_SECONDS = 120.0  # the kind may be installed later, or never
 AGAIN_SECONDS = 30.0  # what worked before: a role is bound anew, a definition is installed again
 
 T = TypeVar("T")
+Watched = Callable[[], AsyncGenerator[object, None]]
 
 log = structlog.get_logger()
 
@@ -79,6 +81,7 @@ class NodeKeeper(ABC, Generic[T]):
         self._notices = Notices()
         self._hope = asyncio.Event()  # what a try failed of may be over
         self._worked = False  # a write, so the right was there
+        self._absent = False  # nobody serves what is kept, or the right is missing
 
     def seen(self, node: NodeState) -> None:
         """Take note of the Node object as it is now."""
@@ -120,6 +123,18 @@ class NodeKeeper(ABC, Generic[T]):
             if self._node is node:  # else the watch has shown a newer one
                 self._node = shown
             await asyncio.sleep(self._pace.spacing)
+
+    async def _follow(self, node: str, watch: Watched, hear: Callable[[object], None]) -> None:
+        """Watch what is kept; begin again where its kind was not served, or a right was missing."""
+        while True:
+            try:
+                async with aclosing(watch()) as events:
+                    async for event in events:
+                        hear(event)
+            except Refused as error:
+                self._absent = True
+                self._tell(node, error)
+                await asyncio.sleep(self._pace.until_next(error, worked=self._worked))
 
     async def _rest(self, seconds: float) -> None:
         """Wait before the next try, at most until there is hope."""

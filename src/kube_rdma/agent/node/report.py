@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from datetime import UTC, datetime
+from functools import partial
 
 import structlog
 
@@ -93,8 +94,9 @@ class NodeReporter(NodeKeeper[NodeReport]):
     async def run(self) -> None:
         """Follow the object, and write whenever it says something else, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            parts = {"read": self._follow, "written": super().run, "renewed": self._renew}
-            start(tasks, {f"node report {what}": part for what, part in parts.items()})
+            read = partial(self._follow, self._reports.node, self._reports.watch, self._take)
+            start(tasks, {"node report read": read, "node report written": super().run})
+            start(tasks, {"node report renewed": self._renew})
 
     async def _renew(self) -> None:
         """Write the report again every few minutes, though nothing changes."""
@@ -102,17 +104,6 @@ class NodeReporter(NodeKeeper[NodeReport]):
             await asyncio.sleep(spread(RENEW_SECONDS))
             self._due = True
             self._changes.touch()
-
-    async def _follow(self) -> None:
-        """Watch the object; begin again when its kind was not served."""
-        while True:
-            try:
-                async with aclosing(self._reports.watch()) as events:
-                    async for event in events:
-                        self._take(event)
-            except Refused as error:
-                self._tell(self._reports.node, error)
-                await asyncio.sleep(self._pace.until_next(error, worked=self._worked))
 
     def _take(self, event: object) -> None:
         self._heard += 1
