@@ -175,7 +175,7 @@ def left_out(
             left = [c for c in alike if c.id not in pooled and not why_not(means, c, functions)]
             most = min(len(left), len(names) - len(lacking))
             if 0 < len(lacking) <= most and all(shown[card.id] for card in alike):
-                told = f"the selector of {pool.spec.resource} names {listed(lacking)}"
+                told = f"{pool.spec.resource} ({pool.spec.source}) names {listed(lacking)}"
                 for card in left:
                     why = unmet(selector, card, functions)
                     found[card.id] = f"{why}; {told}, which the node does not have"

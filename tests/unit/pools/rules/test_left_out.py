@@ -53,7 +53,7 @@ def test_a_name_that_nothing_has_beside_a_card_that_nothing_names_is_told(select
     sentence = left_out(selector)["mlx5_3"]
     (field,) = filter(None, (selector.interfaces, selector.rdma_devices, selector.pci_addresses))
     assert sentence.startswith(why)
-    told = f"; the selector of rdma/nic names {field[-1]}, which the node does not have"
+    told = f"; rdma/nic (c:1) names {field[-1]}, which the node does not have"
     assert sentence.endswith(told)
 
 
