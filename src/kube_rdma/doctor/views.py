@@ -7,6 +7,7 @@ last what was not seen, where it matters, and one line that sums it up.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from shlex import quote
 
 from kube_base.plain_text import ended
 from kube_rdma.lib import page
@@ -32,7 +33,8 @@ def doctor_page(
 
     It names what was not checked if `verbose`, or if that is its only result.
     """
-    roots = [one for one in diagnosis.findings if not one.follows]
+    every = [one for one in diagnosis.findings if not one.follows]
+    roots = [one for one in every if one.subject not in diagnosis.elsewhere]
     is_result = diagnosis.is_blind and not diagnosis.ill  # exit code 6
     cards = seen.survey.devices if seen.survey else ()
     ports = {port.netdev for card in cards for port in card.ports}
@@ -43,6 +45,7 @@ def doctor_page(
         tuple(_claimed(diagnosis)),
         tuple(_uses(diagnosis)),
         *(tuple(_root_parts(one, others, diagnosis)) for one, others in alike),
+        tuple(_elsewhere(seen, len(every) - len(roots))),
         tuple(_unseen(seen, diagnosis)) if verbose or is_result else (),
         (page.Sentence(_verdict(diagnosis)),),
     )
@@ -144,6 +147,13 @@ def _root_parts(
     if after and is_first:
         names = dict.fromkeys(f"{one.code} {one.subject}".rstrip() for one in after)
         yield page.Sentence(f"{_FOLLOWING}and so: {', '.join(names)}", f"{_FOLLOWING}  ")
+
+
+def _elsewhere(seen: model.Observation, count: int) -> Iterator[page.Part]:
+    """Yield one line for what was found about cards that the pod does not hold."""
+    if count:
+        about = f"And {count} about other cards of {seen.node}"
+        yield page.Sentence(f"{about}: kube-rdma doctor {quote(f'node/{seen.node}')}", "    ")
 
 
 def _unseen(seen: model.Observation, diagnosis: model.Diagnosis) -> Iterator[page.Part]:

@@ -297,6 +297,7 @@ class Diagnosis(Frozen):
     unseen: tuple[UnseenCheck, ...]
     claimed: tuple[CardByClaim, ...] = ()  # of the pod, by any driver
     uses: tuple[ContainerUse, ...] = ()  # by its containers with cards
+    elsewhere: frozenset[str] = frozenset()  # subjects of findings: cards that the pod lacks
 
     @property
     def ill(self) -> bool:

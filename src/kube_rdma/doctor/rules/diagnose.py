@@ -6,7 +6,7 @@ each says which others follow from it; so of two Findings the lower one is the r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from kube_base.frozen import replace
 from kube_base.natural import natural
@@ -40,14 +40,18 @@ def diagnose(seen: model.Observation) -> model.Diagnosis:
         if not findings:
             passed.append(check.code)
     traced = (replace(one, follows=_root(one, every)) for one in every)
-    ordered = tuple(sorted(traced, key=_place))
+    others = pod.other_cards(seen)
+    ordered = tuple(sorted(traced, key=lambda one: _place(one, others)))
     used = pod.uses(seen)
-    return model.Diagnosis(ordered, tuple(passed), tuple(unseen), listed_cards(seen), used)
+    return model.Diagnosis(ordered, tuple(passed), tuple(unseen), listed_cards(seen), used, others)
 
 
-def _place(finding: Finding) -> tuple[bool, int, int, str]:
+def _place(finding: Finding, others: Collection[str]) -> tuple[bool, bool, bool, int, int, str]:
+    """Sort roots first; of them why a pod does not start, and last what is about `others`."""
     return (
         bool(finding.follows),
+        finding.code not in pod.STARTS,
+        finding.subject in others,
         _SEVERITIES.index(finding.severity),
         _ORDER[finding.code],
         finding.subject,

@@ -67,6 +67,16 @@ def devices_of(seen: doctor.Observation) -> Iterator[tuple[doctor.ObservedContai
                 yield container, device
 
 
+def other_cards(seen: doctor.Observation) -> frozenset[str]:
+    """Return devices, functions and interfaces of the node that a pod with cards does not hold."""
+    held = {device.name for _, device in devices_of(seen)}
+    held |= {card.device.name for card in pod_cards(seen) if card.device}
+    others = [one for one in (seen.survey.devices if seen.survey else ()) if one.name not in held]
+    names = {one.name for one in others} | {one.pci for one in others if one.pci}
+    names |= {port.netdev for one in others for port in one.ports if port.netdev}
+    return frozenset(names) if held else frozenset()
+
+
 # Documents of the pod, its attachments, interfaces and devices.
 
 
@@ -520,6 +530,7 @@ _CLOSED = (*_NODES, "pod.containers.granted")
 _WORDS = (*_INSIDE, "pod.containers.variables")
 _HELD = ("pod", "kubelet", "kubelet.holdings")
 
+STARTS = ("KR322", "KR490")  # checks of a pod that does not run
 CHECKS = (
     Check("KR322", "free addresses", ("pod",), _pool_refuses, (), ("KR490",)),
     Check("KR401", "requests of the pod", ("pod", "pod.findings"), _documents),

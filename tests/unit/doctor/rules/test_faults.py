@@ -7,6 +7,8 @@ import pytest
 from kube_base.frozen import replace
 from kube_rdma.doctor.rules.diagnose import CHECKS, diagnose
 from kube_rdma.doctor.rules.kubelet import KUBELET_SOCKET
+from kube_rdma.doctor.views import doctor_page
+from kube_rdma.lib.page import page_text
 from kube_rdma.model import doctor
 from kube_rdma.model.claims.devices import ClaimedDevice, DeviceSlice, SliceDevice
 from kube_rdma.model.device import CharKind, LinkLayer, PhysicalState, PortState
@@ -468,6 +470,29 @@ def test_what_kube_rdma_refused_is_told_without_the_words_around_it():
     first, *_ = diagnose(with_pod(phase="Pending", why=why)).findings
     assert (first.code, first.problem) == ("KR490", "there is no network default/nowhere")
     assert first.remedy == "Define it"
+
+
+def test_why_a_pod_does_not_start_stands_before_what_its_node_has():
+    seen = with_device(port=DOWN, netdev={"up": False, "carrier": None})
+    why = 'FailedMount: configmap "topo" not found'
+    first, *rest = diagnose(replace(seen, pod=replace(POD, phase="Pending", why=why))).findings
+    assert (first.code, first.problem) == ("KR490", f"not RDMA: {why}")
+    assert first.remedy == "Create ConfigMap topo in namespace default, or take it out of the pod"
+    assert "KR120" in {one.code for one in rest}
+
+
+def test_cards_that_the_pod_does_not_hold_take_one_line_behind_its_own():
+    lost = {"port": DOWN, "netdev": {"up": False, "carrier": None}}
+    seen = with_device(1, base=with_container(memlock=8 << 20), **lost)
+    found = diagnose(seen)
+    assert [one.code for one in found.findings if not one.follows][:2] == ["KR430", "KR120"]
+    text = page_text(doctor_page(seen, found), 100)
+    assert "KR120" not in text
+    assert "\nAnd 1 about other cards of node-1: kube-rdma doctor node/node-1\n" in text
+    assert any("raise the limit" in one.remedy for one in found.findings)
+    own = with_device(0, base=seen, **lost)
+    text = page_text(doctor_page(own, diagnose(own)), 100)
+    assert text.index("KR120  mlx5_0") < text.index("KR430")
 
 
 def test_a_full_pool_is_the_cause_of_the_wait():
