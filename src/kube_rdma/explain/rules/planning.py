@@ -19,18 +19,19 @@ from kube_rdma.attach.rules.requests import match_entries
 from kube_rdma.explain.rules.addresses import Words, addresses
 from kube_rdma.explain.rules.claims import claimed_shares
 from kube_rdma.explain.rules.node import WIDEST
+from kube_rdma.lib.phrases import listed
 from kube_rdma.model.admission import ContainerRole, PodTemplate
 from kube_rdma.model.attach import attachment, kinds
 from kube_rdma.model.attach.steps import MakeRdma
-from kube_rdma.model.card import CardId
-from kube_rdma.model.device import PlannedHostLink
+from kube_rdma.model.card import Card, CardId
+from kube_rdma.model.device import LinkLayer, PlannedHostLink
 from kube_rdma.model.explain import NodeBasis, PodEvidence, StandIn
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding import ContainerId, PodName
-from kube_rdma.model.pools import FunctionPlace, Pool, ShareId
+from kube_rdma.model.pools import FunctionPlace, Pool, PoolSpec, ShareId
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.pools.rules.allocation import granted_cards
-from kube_rdma.pools.rules.modes import terms
+from kube_rdma.pools.rules.modes import MODES, Takes, terms
 from kube_rdma.pools.rules.preference import prefer
 
 _ANEW = "Wait until the card is back, or create the pod again"
@@ -51,9 +52,6 @@ class PodPlan(Frozen):
 
 def planned(evidence: PodEvidence, basis: NodeBasis) -> PodPlan:
     """Plan all networks of the pod on this node; raise nothing."""
-    asks = {ask.resource for one in evidence.template.containers for ask in one.asks}
-    if basis.recorded and not asks <= basis.by_resource.keys():
-        return judged(evidence)  # no file has the pool, which is no fault of the pod's
     granted, short = _granted(evidence, basis)
     if granted is None:
         return replace(judged(evidence), short=short)
@@ -61,6 +59,9 @@ def planned(evidence: PodEvidence, basis: NodeBasis) -> PodPlan:
         claimed = claimed_shares(evidence, basis)
     except Unavailable as error:
         return replace(judged(evidence), short=Refused(str(error).removesuffix("."), remedy=_ANEW))
+    asked = {ask.resource for one in evidence.template.containers for ask in one.asks}
+    if any(one.resource in asked.difference(basis.by_resource) for one in evidence.networks):
+        return replace(judged(evidence), short=short)  # which cards it would get nobody knows
     # What the pod asks for by a resource's name may have come by a claim (KEP-5004).
     by_claims = {one.resource for one in claimed}
     granted = (*(one for one in granted if one.resource not in by_claims), *claimed)
@@ -173,6 +174,9 @@ def assumed_shares(
             used = taken[ask.resource]
             free = [one for one in _at_hand(pool, basis, cards) if one not in used]
             must = _must(pool, free, cards)[: ask.count]
+            usable = {*must, *(one for one in free if pool.index[one].healthy)}
+            if ask.count > len(usable):
+                raise _too_few(pool, ask.count, len(usable), len(used), len(free))
             chosen = prefer(pool, free, must, ask.count)
             used.update(chosen)
             for share in chosen:
@@ -194,9 +198,38 @@ def _at_hand(pool: Pool, basis: NodeBasis, own: Collection[CardId]) -> list[Shar
     away = {
         one.id
         for one in pool.cards
-        if link_of(one, basis.host) is None and one.id not in own and terms(pool.spec).owns
+        if terms(pool.spec).owns and one.id not in own and _has_left(one, pool.spec, basis)
     }
     return [one.id for one in pool.shares if one.card not in away]
+
+
+def _has_left(card: Card, spec: PoolSpec, basis: NodeBasis) -> bool:
+    """Decide whether a card lacks on the node what every card of its pool has there.
+
+    That is an RDMA device, and an interface on Ethernet. Functions for user space have neither,
+    and InfiniBand has an interface only where IPoIB is loaded.
+    """
+    if link_of(card, basis.host) is not None:
+        return False
+    if card.devices:
+        ports = [port for device in card.devices for port in device.ports]
+        return any(port.link_layer is LinkLayer.ETHERNET for port in ports)
+    chosen = bool(spec.selectors) and all(one.rdma for one in spec.selectors)
+    return chosen or MODES[spec.mode].takes is Takes.MOVABLE
+
+
+def _too_few(pool: Pool, count: int, usable: int, used: int, free: int) -> Refused:
+    """Say how many shares a container can have, and what became of the others."""
+    every = len(pool.shares)
+    lost = ((used, "in use"), (every - used - free, "in other pods"), (free - usable, "unhealthy"))
+    parts = listed([f"{number} {state}" for number, state in lost if number > 0])
+    has = f"the node has {usable} of {every} available" + (f" ({parts})" if parts else "")
+    remedy = f"Ask for at most {usable}, or name another node"
+    if not usable and free:
+        remedy = "Repair a card: kube-rdma doctor says what is wrong with it"
+    elif not usable:
+        remedy = "Wait until pods end, or name another node" if every else "Name another node"
+    return Refused(f"{count} are asked for, and {has}", remedy=remedy, where=pool.spec.resource)
 
 
 def _must(pool: Pool, free: Sequence[ShareId], cards: Collection[CardId]) -> tuple[ShareId, ...]:

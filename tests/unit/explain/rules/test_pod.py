@@ -24,7 +24,7 @@ from kube_rdma.model.finding import Finding, Severity, Stage
 from kube_rdma.model.ipam import IPPool, IPRange, PoolName, Route
 from kube_rdma.model.kubernetes import NodeState
 from kube_rdma.model.late_binding import ContainerId, PodName
-from kube_rdma.model.pools import FunctionSettings, Mode, PoolSpec
+from kube_rdma.model.pools import FunctionSettings, Mode, PoolSpec, Selector
 from kube_rdma.model.settings import FabricProfile
 from tests.kit import explained as kit
 
@@ -236,6 +236,45 @@ def test_the_agents_word_about_a_pod_that_has_its_networks_is_not_asked():
     assert [one.card for one in explanation.shares] == ["0000:81:00.0"]
     assert any("record of the agent" in note for note in explanation.notes)
     assert dict(explanation.settings)["/etc/nccl.conf"][0] == "NCCL_IB_HCA==mlx5_1:1"
+
+
+NO_PORTS = replace(kit.card(0), ports=())
+MOVED = replace(kit.card(0), ports=(replace(kit.card(0).ports[0], netdev=None),))
+BARE_IB = replace(MOVED, ports=(replace(MOVED.ports[0], link_layer="InfiniBand"),))
+ILL = replace(kit.card(0), reasons=("no port is ACTIVE",))
+RDMA = PoolSpec(kit.HCA, Mode.SRIOV, "p", selectors=(Selector(rdma=True),))
+ANY = replace(RDMA, selectors=(Selector(drivers=("vfio-pci",)),))
+
+
+@pytest.mark.parametrize(
+    ("card", "spec", "lost"),
+    [
+        (NO_PORTS, ANY, ""),  # a function for user space
+        (BARE_IB, RDMA, ""),  # without IPoIB
+        (NO_PORTS, RDMA, "1 in other pods"),
+        (MOVED, ANY, "1 in other pods"),
+        (ILL, RDMA, "1 unhealthy"),
+    ],
+)
+def test_a_card_without_device_or_interface_is_away_only_where_its_pool_needs_them(
+    card, spec, lost
+):
+    """Nobody is advised to ask for 0, or told that an unhealthy share is there for pods."""
+    report = replace(kit.reported("sriov", 1), cards=(card,))
+    explanation = explain(evidence("", basis=basis("node-1", report, specs=(spec,))))
+    assert explanation.is_refused is bool(lost)
+    for finding in explanation.findings:
+        assert f"the node has 0 of 1 available ({lost})" in finding.problem
+        assert "at most" not in finding.remedy
+    assert [one.card for one in explanation.shares] == ([] if lost else [card.id])
+
+
+def test_a_network_waits_for_the_cards_of_a_resource_that_no_agent_reports():
+    """The pod asks for the share; to ask for it once more is no remedy."""
+    other = kit.reported(resource="rdma/other")
+    explanation = explain(evidence(basis=basis("node-1", other)))
+    assert explanation.findings == explanation.plans == ()
+    assert any("No agent reports a pool of rdma/hca" in note for note in explanation.notes)
 
 
 @pytest.mark.parametrize(
