@@ -57,6 +57,7 @@ def pod_nics(
         if not isinstance(entry.network, kinds.ForeignNetwork)
     )
     _refuse_taken_twice(placed)
+    _refuse_two_kinds(placed)
     return placed
 
 
@@ -230,6 +231,24 @@ class _CardChooser(Frozen):
             "Leave the interface out of the network, which then follows the card that was given; "
             "or make a resource of this card alone",
         )
+
+
+def _refuse_two_kinds(placed: Sequence[PodNic]) -> None:
+    """Raise Refused for macvlan and ipvlan on one interface, which the kernel gives to one kind.
+
+    Both have the interface's rx_handler: macvlan_port_create, ipvlan_port_create say EBUSY.
+    """
+    kinds_of: dict[str, PodNic] = {}
+    for nic in placed:
+        if nic.way in (Way.MACVLAN, Way.IPVLAN):
+            first = kinds_of.setdefault(nic.link.name, nic)
+            if first.way is not nic.way:
+                problem = (
+                    f"{nic.link.name} carries {first.way} of {first.entry.ask.source}, and no "
+                    f"{nic.way} beside it"
+                )
+                remedy = "Use one type for both networks, or put one of them on another card"
+                raise refused(nic.entry, "type", problem, remedy)
 
 
 def with_pods(node: HostNetwork, attachments: Iterable[Attachment]) -> HostNetwork:

@@ -249,6 +249,10 @@ CASES = {
         wish(0, network("a", DEVICE, device="ens2f0", resource=None)),
         wish(1, network("b", MACVLAN, device="ens2f0", resource=None)),
     ),
+    "macvlan and ipvlan on one link": pod(
+        wish(0, network("a", IPVLAN, device="ens2f0", resource=None)),
+        wish(1, network("b", MACVLAN, device="ens2f0", resource=None)),
+    ),
     "soft card in RDMA namespace mode exclusive": pod(
         wish(), shares=[share(SOFT, mode=Mode.EXCLUSIVE)], on=node(SOFT, mode=EXCLUSIVE)
     ),

@@ -82,6 +82,18 @@ def invalid_link(step: steps.MakeLink, parent_mtu: int, hardware: int) -> Refuse
     return None
 
 
+def busy_parent(act: str, step: steps.MakeLink, error: Unavailable) -> Unavailable | None:
+    """Return the meaning of EBUSY for a new link: its parent's frames go to another kind of link.
+
+    See netdev_is_rx_handler_busy in macvlan_port_create and ipvlan_port_create. It may end.
+    """
+    other = {"macvlan": "ipvlan", "ipvlan": "macvlan"}.get(step.kind.value)
+    if errno_of(error) != errno.EBUSY or other is None:
+        return None
+    why = f"{step.parent.name} has {other} interfaces of other pods, or is in a bond or bridge"
+    return Unavailable(f"{act}: {error}; {why}: use one type for all networks on this card")
+
+
 def name_taken(step: steps.MakeLink | steps.TakeLink | steps.SetLink, by: str) -> Refused:
     """The pod has another link of the name that a Step wants."""
     return Refused(

@@ -230,7 +230,8 @@ class PodLinks(Frozen):
         reason = errors.invalid_link(step, parent.seen.mtu, parent.hardware)
         if reason and errors.errno_of(error) in {errno.EINVAL, errno.EOPNOTSUPP}:
             return reason
-        return errors.judged(f"{step.kind} {step.name} on {step.parent.name}", error)
+        act = f"{step.kind} {step.name} on {step.parent.name}"
+        return errors.busy_parent(act, step, error) or errors.judged(act, error)
 
     def _not_set(
         self, step: steps.SetLink, link: rtnl_read.Interface, error: Unavailable
