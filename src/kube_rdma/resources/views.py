@@ -84,8 +84,8 @@ def resources_document(listed: ResourceListing) -> dict[str, object]:
 
 
 def pod_lines(resource: NamedResource, listed: ResourceListing) -> list[str]:
-    """Return a pod with one share and its network; none where it needs one and there is none."""
-    if resource.needs_network and resource.annotation is None:
+    """Return a pod with one share and its network; none of a share that no pod can use so."""
+    if _by_claims_alone(resource, listed) or (resource.needs_network and _lacks_network(resource)):
         return []
     key, value = resource.annotation or ("", "")
     annotations = ["  annotations:", f"    {key}: {quote(value)}"] if key else []
@@ -95,8 +95,11 @@ def pod_lines(resource: NamedResource, listed: ResourceListing) -> list[str]:
 def claim_lines(card_class: CardClass, listed: ResourceListing) -> list[str]:
     """Return the command for the template of the class, and a pod that uses it."""
     claims = ["spec:", "  resourceClaims:", "  - {name: rdma, resourceClaimTemplateName: rdma}"]
+    served = [one.annotation if one.networks else None for one in listed.resources if one.by_claims]
+    named = served[0] if len(served) == 1 else None  # else the class may have cards of another
+    network = f" --network {quote(named[1])}" if named else ""
     return [
-        f"# kube-rdma claim --class {quote(card_class.name)} | kubectl apply -f -",
+        f"# kube-rdma claim --class {quote(card_class.name)}{network} | kubectl apply -f -",
         *_pod(listed, claims, "claims: [{name: rdma}]"),
     ]
 
@@ -115,9 +118,21 @@ def _pod(listed: ResourceListing, middle: Sequence[str], resources: str) -> list
     ]
 
 
+def _by_claims_alone(resource: NamedResource, listed: ResourceListing) -> bool:
+    """Decide whether no limit of a pod gives a share: no class has the resource's name."""
+    return resource.by_claims and resource.name not in {one.resource for one in listed.classes}
+
+
+def _lacks_network(resource: NamedResource) -> bool:
+    """Decide whether a pod has no network to name; that of a claim may be in its class."""
+    return resource.annotation is None and not resource.by_claims
+
+
 def _remarks(resource: NamedResource, listed: ResourceListing) -> Iterator[str]:
-    """Yield the network that is missing, and keys of quotas that limit nothing."""
-    if resource.annotation is None and resource.needs_network is not False:
+    """Yield the way or network that is missing, and keys of quotas that limit nothing."""
+    if _by_claims_alone(resource, listed):
+        yield f"Claims alone give shares of {resource.name}: ask for a device of a class."
+    if _lacks_network(resource) and resource.needs_network is not False:
         yield (
             f"No network that pods of {listed.namespace} may name is tied to {resource.name}: on "
             "Ethernet (RoCE) a pod without one cannot use its card. Ask your administrator for one "

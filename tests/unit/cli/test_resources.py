@@ -289,6 +289,21 @@ def test_shares_by_claims_are_counted_though_the_kubelet_lists_none(world):
     assert "shared by claims" in world.run().output
 
 
+def test_where_claims_alone_give_shares_no_limit_is_told(world):
+    """The command for a claim then has the network; a class may have one of its own."""
+    world.node("node-1", "0", "claims")
+    (shares,) = world.document()["resources"]
+    told = ["Claims alone give shares of rdma/nic: ask for a device of a class."]
+    assert (shares["write"], shares["notes"]) == ("", told)
+    command = "# kube-rdma claim --class rdma --network kube-rdma/rails | kubectl apply -f -\n"
+    assert world.document()["classes"][0]["write"].startswith(command)
+    world.without_networks()
+    assert "--network" not in world.document()["classes"][0]["write"]
+    world.device_class("rdma", extendedResourceName=NIC)
+    (shares,) = world.document()["resources"]
+    assert ("limits: {rdma/nic: 1}" in shares["write"], shares["notes"]) == (True, [])
+
+
 def test_a_class_with_a_resource_name_needs_no_claim(world):
     world.device_class("rdma", extendedResourceName=NIC)
     assert "As a claim" not in world.run().output
