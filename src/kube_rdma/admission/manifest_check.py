@@ -21,6 +21,7 @@ from kube_rdma.admission.documents.manifests import Manifest, PodSection
 from kube_rdma.admission.rules.claims import ClaimSelector, foreign_selectors
 from kube_rdma.admission.rules.completions import completions
 from kube_rdma.admission.rules.findings import findings, misplaced
+from kube_rdma.admission.rules.networks import two_kinds
 from kube_rdma.admission.rules.shares import candidates, of_pools, uncounted, with_shares
 from kube_rdma.admission.views import Addition, CheckedObject, ManifestCheck
 from kube_rdma.attach.documents import network_definition
@@ -482,6 +483,7 @@ def check(
     checker.uncovered()
     checker.offered_twice()
     checker.findings += foreign_selectors(checker.selectors, {**_OURS, **checker.classes})
+    checker.findings += two_kinds(one.network for one in checker.definitions)
     facts = checker.facts()
     completing = with_shares(settings, of_pools(facts))
     additions: list[Addition] = []

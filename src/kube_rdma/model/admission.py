@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from kube_base.frozen import Frozen
 from kube_rdma.model.attach.attachment import Network, NetworkAsk
+from kube_rdma.model.card import Card
 from kube_rdma.model.finding import FieldPath, Finding
 from kube_rdma.model.ipam import IPPool, PoolName
 from kube_rdma.model.kubernetes import NamespacedName
@@ -52,9 +53,12 @@ class ContainerTemplate(Frozen):
     added: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     own_user: bool = False  # not root for sure: a capability that is added has no effect
+    user: int | None = None  # its number, where it is written
+    escalates: bool = True  # capabilities of a program's file count
     privileged: bool = False  # it has every capability
     mounts: tuple[tuple[str, str], ...] = ()  # names of volumes with their places
     claims: tuple[str, ...] = ()  # of the pod's claims, those that it names
+    env: tuple[tuple[str, str], ...] = ()  # in order; the value is empty where it is not literal
 
 
 class VolumeTemplate(Frozen):
@@ -102,6 +106,9 @@ class PodTemplate(NamespacedName):
     whole: bool = True  # nothing is added before it is made, as to parts of one in other kinds
     runtime_class: str = ""  # empty for the usual
     claims: tuple[PodClaim, ...] = ()
+    host_ipc: bool = False
+    kind: str = "Pod"  # of the object that it stands in
+    copies: int = 1  # pods of this template at a time
 
 
 class AnnotationAbove(Frozen):
@@ -128,6 +135,7 @@ class OfferedPool(Frozen):
 
     spec: PoolSpec
     selector: tuple[tuple[str, str], ...] = ()
+    cards: tuple[Card, ...] = ()  # none where nobody has seen them
 
 
 class ClaimFacts(NamespacedName):

@@ -142,6 +142,19 @@ class PodSection(Document):
         name = _text(entry, "name") if isinstance(entry, dict) else ""
         return name or f"{path[last - 1]}[{step}]"
 
+    @property
+    def kind(self) -> str:
+        """Return the kind of the object."""
+        return str(section(self.object, ("kind",)).value)
+
+    @property
+    def copies(self) -> int:
+        """Return how many pods of a template the object wants at a time."""
+        around = section(self.object, self.parts.spec[:-2]).value
+        fields = around if isinstance(around, dict) and "template" in self.parts.spec[-2:] else {}
+        counts = (fields.get(name) for name in ("replicas", "parallelism"))
+        return max((1, *(one for one in counts if isinstance(one, int))))
+
     def where(self, path: Path, *, key: bool = False) -> str:
         """Return file, line and column of a field, as in the whole text."""
         return self.object.where(self.parts.place_of(path), key=key)

@@ -108,6 +108,7 @@ class SecurityContext(PartialObject):
     privileged: bool = False
     run_as_user: int | None = None
     run_as_non_root: bool | None = None
+    allow_privilege_escalation: bool = True
 
 
 class Mount(PartialObject):
@@ -124,6 +125,7 @@ class PodContainer(PartialObject):
     resources: Resources = Resources.model_construct(limits={}, requests={})
     security_context: SecurityContext = SecurityContext.model_construct()
     volume_mounts: Many[Mount] = ()
+    env: Any = None
     restart_policy: str = ""
 
 
@@ -207,6 +209,7 @@ class PodSpecFields(PartialObject):
     host_network: bool = False
     runtime_class_name: str = ""
     resource_claims: Many[dict[str, Any]] = ()
+    host_ipc: bool = Field(default=False, alias="hostIPC")
     security_context: SecurityContext = SecurityContext.model_construct()
 
 
@@ -261,6 +264,9 @@ def load(document: Document, namespace: str = "", name: str = "") -> admission.P
         whole=known and (not isinstance(document, PodSection) or document.whole),
         runtime_class=spec.runtime_class_name,
         claims=tuple(_claim(entry, number) for number, entry in enumerate(spec.resource_claims)),
+        host_ipc=spec.host_ipc,
+        kind=document.kind if isinstance(document, PodSection) else "Pod",
+        copies=document.copies if isinstance(document, PodSection) else 1,
     )
 
 
@@ -302,10 +308,20 @@ def _container(
         added=own.capabilities.add,
         dropped=own.capabilities.drop,
         own_user=bool(user) or bool(non_root),
+        user=user,
+        escalates=own.allow_privilege_escalation,
         privileged=own.privileged,
         claims=tuple(str(one.get("name", "")) for one in container.resources.claims),
         mounts=tuple((mount.name, mount.mount_path) for mount in container.volume_mounts),
+        env=tuple(map(_variable, container.env if isinstance(container.env, list) else ())),
     )
+
+
+def _variable(entry: object) -> tuple[str, str]:
+    """Return name and literal value of a variable; templates of others have other forms."""
+    fields = entry if isinstance(entry, dict) else {}
+    name, value = fields.get("name"), fields.get("value")
+    return (name if isinstance(name, str) else "", value if isinstance(value, str) else "")
 
 
 def _asks(resources: Resources, path: FieldPath) -> Iterator[admission.ResourceAsk]:

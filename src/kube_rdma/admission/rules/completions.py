@@ -31,7 +31,7 @@ from kube_rdma.model.finding import FieldPath, Finding, Severity
 
 NOTHING = "none"
 
-_SHM = "/dev/shm"  # noqa: S108 (where every program looks for it)
+SHM = "/dev/shm"  # noqa: S108 (where every program looks for it)
 _LOCK = "IPC_LOCK"
 _SIZE = re.compile(r"[1-9][0-9]{0,11}(?:[kMGTP]|[KMGTP]i)?")
 
@@ -108,18 +108,18 @@ def _shm(
     bare = [
         container
         for container in asking.values()
-        if _SHM not in {place.rstrip("/") for _, place in container.mounts}
+        if SHM not in {place.rstrip("/") for _, place in container.mounts}
     ]
     if not bare:
         return
     if not any(volume.name == SHM_VOLUME for volume in template.volumes):
         source = {"medium": "Memory", "sizeLimit": size}
         volume = {"name": SHM_VOLUME, "emptyDir": source}
-        yield Completion(("spec", "volumes", "-"), volume, f"{size} of memory for {_SHM}")
+        yield Completion(("spec", "volumes", "-"), volume, f"{size} of memory for {SHM}")
     for container in bare:
-        mount = {"name": SHM_VOLUME, "mountPath": _SHM}
+        mount = {"name": SHM_VOLUME, "mountPath": SHM}
         path = (*container.path, "volumeMounts", "-")
-        yield Completion(path, mount, f"{_SHM} in container {container.name}")
+        yield Completion(path, mount, f"{SHM} in container {container.name}")
 
 
 def _pod_networks(template: PodTemplate, settings: AdmissionSettings) -> Iterator[Completion]:

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from kube_rdma.admission.rules import near_misses, networks
 from kube_rdma.admission.rules import shares as share_rules
 from kube_rdma.admission.rules.claims import pod_claims
-from kube_rdma.admission.rules.completions import completions, wrong_words
+from kube_rdma.admission.rules.completions import SHM, completions, wanted, wrong_words
 from kube_rdma.admission.rules.shares import PodReview
+from kube_rdma.admission.rules.variables import variables
 from kube_rdma.attach.rules import requests as pod_requests
 from kube_rdma.model.admission import (
     NOTHING_KNOWN,
@@ -21,6 +22,8 @@ from kube_rdma.model.admission import (
     AdmissionFacts,
     AdmissionSettings,
     AnnotationAbove,
+    Completes,
+    ContainerRole,
     OfferedPool,
     PodTemplate,
     VolumeTemplate,
@@ -32,6 +35,9 @@ from kube_rdma.model.pools import Mode, PoolSpec
 
 _MACHINES = ("kata", "firecracker", "peer-pods")  # in names of classes, and in handlers
 _SANDBOXES = ("gvisor", "runsc")
+# Kinds whose controllers mount memory at /dev/shm: KubeRay (common/pod.go, addEmptyDir), Dynamo.
+_SHARING = ("Ray", "Dynamo")
+_FILES = ("/dev", "/dev/infiniband")
 _FOR_PODS = (
     pod_requests.ANNOTATION,
     pod_requests.POD_NETWORKS,
@@ -115,6 +121,71 @@ def requests(review: PodReview) -> Iterator[Finding]:
             )
 
 
+def init_alone(review: PodReview) -> Iterator[Finding]:
+    """Warn of shares that end with an init container: no other container has a device then.
+
+    The kubelet's device manager gives devices to containers, not to pods; a privileged one has all.
+    """
+    asks = list(review.shares)
+    others = [one for one in review.pod.containers if one.role is not ContainerRole.INIT]
+    lasting = any(one in others for one, _ in asks) or any(one.privileged for one in others)
+    if asks and others and not lasting and review.pod.whole:
+        container, ask = asks[0]
+        problem = f"only init container {container.name} asks for {ask.resource}, so container "
+        problem += f"{others[0].name} has no share and no RDMA device"
+        remedy = f"Write {ask.resource}: {ask.count} into the limits of {others[0].name} too"
+        yield Finding.of("init-alone", ask.path, problem, remedy, Severity.WARNING)
+
+
+def hiding_volume(review: PodReview) -> Iterator[Finding]:
+    """Warn of the host's device files in a container whose share opens some of them."""
+    at_host = {one.name: one for one in review.pod.volumes if one.host_path.rstrip("/") in _FILES}
+    for container, ask in review.shares:
+        for name, place in container.mounts if not container.privileged else ():
+            if name in at_host and place.rstrip("/") in _FILES:
+                volume = at_host[name]
+                problem = f"container {container.name} has a share of {ask.resource}, and "
+                problem += f"{volume.host_path} shows all cards, of which it may open only its own"
+                remedy = f"Remove volume {name} and its mount: the share brings the device files"
+                yield Finding.of("device-volume", volume.path, problem, remedy, Severity.WARNING)
+
+
+def inert_lock(review: PodReview) -> Iterator[Finding]:
+    """Warn of IPC_LOCK for another user than root, whose programs do not have it in force.
+
+    Runtimes set no ambient capabilities (KEP-2763), so exec drops it: capabilities(7),
+    "Transformation of capabilities during execve()". A file's own count without no_new_privs.
+    """
+    for container in dict.fromkeys(each for each, _ in review.shares):
+        added = {*container.added} & {"IPC_LOCK", "CAP_IPC_LOCK"}
+        if added and container.own_user and not container.privileged:
+            user = f"user {container.user}" if container.user else "another user than root"
+            problem = f"IPC_LOCK has no effect in container {container.name}, which runs as "
+            problem += f"{user}: the memory that it may lock stays limited"
+            remedy = "Run it as root, raise the limit (LimitMEMLOCK=infinity for the runtime)"
+            remedy += ", or setcap cap_ipc_lock+ep its program" if container.escalates else ""
+            path = (*container.path, "securityContext", "capabilities", "add")
+            yield Finding.of("inert-lock", path, problem, remedy, Severity.WARNING)
+
+
+def little_memory(review: PodReview) -> Iterator[Finding]:
+    """Advise shared memory for several GPUs: NCCL and PyTorch share buffers at /dev/shm.
+
+    A runtime gives a container 64 MiB there (containerd oci.WithDefaultSpec).
+    """
+    pod, sharing = review.pod, {container.path for container, _ in review.shares}
+    added = Completes.SHM in wanted(pod, review.settings).parts or pod.kind.startswith(_SHARING)
+    for container, ask in share_rules.asked(pod, review.settings.gpus):
+        mounted = any(place.rstrip("/") in ("/dev", SHM) for _, place in container.mounts)
+        has_memory = mounted or added or pod.host_ipc or not pod.whole
+        if ask.count > 1 and container.path in sharing and not has_memory:
+            problem = f"container {container.name} has {ask.count} GPUs and nothing mounted at "
+            problem += f"{SHM}, so NCCL has the runtime's 64 MiB of shared memory"
+            remedy = f"Mount an emptyDir with medium: Memory at {SHM}"
+            path = (*container.path, "volumeMounts")
+            yield Finding.of("little-memory", path, problem, remedy, Severity.ADVICE)
+
+
 def misplaced(
     above: Iterable[AnnotationAbove], templates: Iterable[PodTemplate]
 ) -> Iterator[Finding]:
@@ -141,7 +212,8 @@ def findings(
 
     Where the pod asks for nothing of RDMA, only what it surely means otherwise is named.
     """
-    settings = share_rules.with_shares(settings, share_rules.offered(facts))
+    named = (*share_rules.offered(facts), *settings.network_resources)
+    settings = share_rules.with_shares(settings, named)
     review = PodReview(template, facts, settings)
     shares = any(True for _ in review.shares)
     rules = (*RULES, *OF_ANY_POD) if shares or template.blocks or template.faults else OF_ANY_POD
@@ -265,6 +337,13 @@ RULES: tuple[Rule, ...] = (
     _gpu_in_shared_multi,
     _card_count,
     networks.no_address,
+    networks.shares_without_network,
+    networks.costly_entries,
+    init_alone,
+    hiding_volume,
+    inert_lock,
+    little_memory,
+    variables,
     wrong_words,
 )
 OF_ANY_POD: tuple[Rule, ...] = (

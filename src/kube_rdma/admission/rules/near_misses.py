@@ -25,7 +25,7 @@ from kube_rdma.model.finding import Finding, Severity
 
 _LIKE = 0.8  # of names; "hca_shared_device_a" is 0.97 of "…devices_a", "efa" 0.33 of "eni"
 _NUMBER = re.compile(r"^(.*?)[-_.]*([0-9]+|(?<=[-_.])[a-z])$")
-_KEYS = (ANNOTATION, POD_NETWORKS, POD_NETWORKS_DEFINITION, DEFAULT_NETWORK)
+KEYS = (ANNOTATION, POD_NETWORKS, POD_NETWORKS_DEFINITION, DEFAULT_NETWORK)
 _UNSAID = "default"  # also of pods of files that name no namespace
 _ROW = 3  # names that differ in their number alone and make a row
 _MOST = 20  # resources or annotations of a pod that are compared
@@ -80,8 +80,8 @@ def unknown_network(review: PodReview) -> Iterator[Finding]:
 def misspelt(keys: Collection[str]) -> Iterator[tuple[str, str]]:
     """Yield annotations that nobody reads, with the key that was probably meant."""
     for key in sorted(keys)[: _MOST * _MOST]:
-        meant = next((one for one in _KEYS if are_alike(key, one)), None)
-        if meant and key not in _KEYS:
+        meant = next((one for one in KEYS if are_alike(key, one)), None)
+        if meant and key not in KEYS:
             yield key, meant
 
 

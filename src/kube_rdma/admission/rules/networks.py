@@ -6,23 +6,35 @@ a pod is refused only for what attach/rules would refuse on every node.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import permutations
 
 from kube_base.errors import Refused
 from kube_base.frozen import replace
-from kube_rdma.admission.rules.shares import PodReview, candidates, fixed_mode, held_shares
+from kube_rdma.admission.rules.shares import (
+    PodReview,
+    candidates,
+    fixed_mode,
+    held_shares,
+    is_shared,
+    layers_of,
+    matches,
+)
 from kube_rdma.attach.rules import requests
 from kube_rdma.attach.rules.addresses import refuse_reserved, unpooled
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model.admission import PodTemplate
 from kube_rdma.model.attach import kinds
 from kube_rdma.model.attach.attachment import CardAddresses, Network, NetworkAsk
+from kube_rdma.model.device import LinkLayer
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.pools import Bind
 from kube_rdma.pools.rules.modes import MODES, terms
 
 NETWORKS = ("metadata", "annotations", requests.ANNOTATION)
 BLOCKS = ("metadata", "annotations", requests.POD_NETWORKS)
+_ON_ETHERNET = kinds.MacvlanNetwork | kinds.IpvlanNetwork
+_OF_INFINIBAND = kinds.IpoibNetwork | kinds.IbSriovNetwork
 
 
 def unreadable(template: PodTemplate) -> Iterator[Finding]:
@@ -134,6 +146,107 @@ def no_address(review: PodReview) -> Iterator[Finding]:
                 problem = f"{ask.source}: {why}, so its interface would have no address"
                 remedy = "Create the IPPool, name one in the network's ipam, or ask for an address"
                 yield Finding.of("no-address", path, problem, remedy, Severity.WARNING)
+
+
+def shares_without_network(review: PodReview) -> Iterator[Finding]:
+    """Warn of fewer networks than shares, where each share is to have an interface on its card.
+
+    RoCE reaches nobody without a GID of the pod's own, which the interface's address makes.
+    """
+    pod = review.pod
+    elsewhere = pod.claims or pod.faults or requests.DEFAULT_NETWORK in dict(pod.annotations)
+    if pod.host_network or not pod.whole or elsewhere:
+        return
+    asks = (*pod.networks, *(pod.blocks or ()))
+    known = [network_of(ask, review) for ask in asks]
+    tied = [network.resource if network else None for network in known]
+    needs = {ask.resource: network_need(ask.resource, review) for _, ask in review.shares}
+    held = {name: held_shares(pod, name) for name, need in needs.items() if need}
+    lacking = {name: count - tied.count(name) for name, count in held.items()}
+    lacking = {name: count for name, count in lacking.items() if count > 0}
+    lack = sum(lacking.values()) - tied.count(None)
+    if lack <= 0:
+        return
+    sure = any(needs[name] is Severity.WARNING for name in lacking)
+    shares = listed([f"{held[name]} of {name}" for name in lacking])
+    has = f"{len(asks) or 'no'} network{'s' * (len(asks) > 1)}"
+    cannot = "has no GID of its own and reaches no peer"
+    why = f"a card without one {cannot}" if sure else f"on Ethernet (RoCE) a card {cannot}"
+    problem = f"the pod asks for {shares} and for {has}: {why}"
+    severity = Severity.WARNING if sure else Severity.ADVICE
+    remedy = _missing_networks(lacking, review)
+    yield Finding.of("shares-without-network", NETWORKS, problem, remedy, severity)
+
+
+def network_need(resource: str, review: PodReview) -> Severity | None:
+    """Return how sure it is that each share of a resource needs a network; None where it is not.
+
+    InfiniBand and EFA need none, nor a share of all cards. A pool says what its cards are; else a
+    network that is tied to the resource shows the need, or the administrator names it.
+    """
+    named = matches(resource, review.settings.network_resources)
+    pools = candidates(review.pod, resource, review.facts)
+    layers = {layer for pool in pools for layer in layers_of(pool)}
+    if not all(is_shared(pool.spec) for pool in pools) or layers - {LinkLayer.ETHERNET}:
+        return None
+    tied = [one for one in review.facts.networks if one.resource == resource]
+    if named or layers or any(isinstance(one, _ON_ETHERNET) for one in tied):
+        return Severity.WARNING
+    if tied and all(isinstance(one, _OF_INFINIBAND) for one in tied):
+        return None
+    return Severity.ADVICE if pools or tied else None
+
+
+def _missing_networks(lacking: Mapping[str, int], review: PodReview) -> str:
+    """Return the annotation to write, with the networks that are known for these resources."""
+    space = f"{review.pod.namespace}/"
+    tied = sorted((one.name.removeprefix(space), one.resource) for one in review.facts.networks)
+    own = {resource: name for name, resource in sorted(tied, key=lambda one: "/" not in one[0])}
+    names = [own.get(name, "") for name, count in lacking.items() for _ in range(count)]
+    add = "Add" if review.pod.networks else "Write"
+    if all(names):
+        return f"{add} {requests.ANNOTATION}: {listed(names, most=8)}"
+    where = f"{requests.ANNOTATION} (kube-rdma resources lists them)"
+    return f"{add} a network for each share in {where}"
+
+
+def two_kinds(networks: Iterable[Network]) -> Iterator[Finding]:
+    """Warn of networks of types macvlan and ipvlan on one interface, which cannot be used at once.
+
+    Either takes all frames of the interface, which the kernel gives to one: EBUSY of
+    ipvlan_port_create (drivers/net/ipvlan/ipvlan_main.c) and macvlan_port_create.
+    """
+    for one, other in permutations(networks, 2):
+        kinds_of = isinstance(one, kinds.MacvlanNetwork) and isinstance(other, kinds.IpvlanNetwork)
+        if kinds_of and one.device and one.device == other.device:
+            problem = f"network {one.name} is of type macvlan and {other.name} of type ipvlan, and "
+            problem += f"{one.device} can have only one of both at a time (EBUSY)"
+            remedy = "Write one type into both networks, or put one of them on another card"
+            yield Finding.of("two-kinds", "", problem, remedy, Severity.WARNING)
+
+
+def costly_entries(review: PodReview) -> Iterator[Finding]:
+    """Warn of entries that take a pod's default route, or one address for several pods.
+
+    A ClusterIP is of no interface's network: what leads there is the default route of eth0.
+    """
+    pod, warning = review.pod, Severity.WARNING
+    everywhere = pod.kind == "DaemonSet"
+    pods = "its pod on each node" if everywhere else f"all {pod.copies} pods of it"
+    for path, asks in ((NETWORKS, pod.networks), (BLOCKS, pod.blocks or ())):
+        for ask in asks:
+            if ask.default_routes:
+                ways = listed([*map(str, ask.default_routes)])
+                problem = f"{ask.source}: by default-route {ways} all traffic leaves through "
+                problem += f"{ask.network}, so the pod loses cluster DNS and Services"
+                remedy = "Remove default-route; write routes to other subnets into network or pool"
+                yield Finding.of("default-route", path, problem, remedy, warning)
+            if ask.addresses and (everywhere or pod.copies > 1):
+                problem = f"{ask.source}: the template asks for "
+                problem += f"{listed([str(one.address) for one in ask.addresses])}, and {pods} "
+                problem += "would have this same address"
+                remedy = "Leave ips out, so that a pool gives each pod its own"
+                yield Finding.of("one-address", path, problem, remedy, warning)
 
 
 def network_of(ask: NetworkAsk, review: PodReview) -> Network | None:

@@ -15,8 +15,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from kube_base.frozen import Frozen, replace
 from kube_rdma.attach.rules.requests import RESOURCE
 from kube_rdma.model import admission
-from kube_rdma.model.pools import Mode
+from kube_rdma.model.device import LinkLayer
+from kube_rdma.model.pools import Bind, Mode, PoolSpec, Serving
 from kube_rdma.pools.rules.labels import MODE
+from kube_rdma.pools.rules.modes import terms
 
 
 def matches(resource: str, patterns: Sequence[str]) -> bool:
@@ -98,6 +100,7 @@ def held_shares(template: admission.PodTemplate, resource: str) -> int:
 # The mode that a pod's cards will have, where its selector or affinity leaves no choice.
 
 _MODES = frozenset(Mode)
+_LAYERS = {"ether": LinkLayer.ETHERNET, "infiniband": LinkLayer.INFINIBAND}
 
 
 def possible(template: admission.PodTemplate, label: str) -> frozenset[str] | None:
@@ -121,6 +124,24 @@ def candidates(
         for pool in facts.pools
         if pool.spec.resource == resource and not _elsewhere(template, pool)
     )
+
+
+def is_shared(spec: PoolSpec) -> bool:
+    """Decide whether pods share each card of a pool, so that each needs an interface on it."""
+    row = terms(spec)
+    shares_cards = row.bind is Bind.PER_CARD and not row.owns
+    return shares_cards and not spec.host_network and spec.serve is not Serving.CLAIMS
+
+
+def layers_of(pool: admission.OfferedPool) -> frozenset[LinkLayer]:
+    """Return the link layers of a pool's cards, seen or by its selectors; none if not known."""
+    ports = [port for card in pool.cards for device in card.devices for port in device.ports]
+    layers = [port.link_layer for port in ports]
+    for selector in pool.spec.selectors if not pool.cards else ():
+        if not selector.link_types and not {"efa"} & {*selector.drivers}:
+            return frozenset()
+        layers += [_LAYERS.get(word, LinkLayer.UNKNOWN) for word in selector.link_types or ("",)]
+    return frozenset(layers)
 
 
 def fixed_mode(

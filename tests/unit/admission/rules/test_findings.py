@@ -11,6 +11,7 @@ from kube_base.frozen import replace
 from kube_rdma.admission.rules.findings import findings, misplaced
 from kube_rdma.attach.rules.requests import ANNOTATION, POD_NETWORKS
 from kube_rdma.model.admission import (
+    COMPLETE,
     AdmissionFacts,
     AdmissionSettings,
     AnnotationAbove,
@@ -199,10 +200,10 @@ def test_shared_multi_is_not_recommended_with_a_gpu():
         busy = container() | {"resources": {"limits": limits}}
         return findings(template(busy, annotations=TWO, nodeSelector={LABEL: mode}))
 
-    (finding,) = judged("shared-multi")
+    finding, shm = judged("shared-multi")
     assert (finding.code, finding.severity) == ("gpu-in-shared-multi", Severity.WARNING)
     assert finding.path[-1] == "nvidia.com/gpu"
-    assert not judged("shared")
+    assert judged("shared") == (shm,)  # of its 8 GPUs
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 8])
@@ -388,3 +389,77 @@ def test_an_annotation_above_the_template_reaches_no_pod():
     nearly = AnnotationAbove("k8s.volcengine.com/pod-network", "Job", place)
     assert POD_NETWORKS in next(iter(misplaced([nearly], [bare]))).remedy
     assert not list(misplaced([AnnotationAbove("example.com/a", "Job", place)], [bare]))
+
+
+# What a template has or lacks beside its shares.
+
+LOCK = {"capabilities": {"add": ["IPC_LOCK"]}}
+DEV = {"name": "dev", "hostPath": {"path": "/dev/infiniband/"}}
+SHM = {"volumes": [("shm", "/dev/shm")]}
+GPUS = "nvidia.com/gpu"
+
+
+def holding(**fields):
+    return container(**({HCA: 1} | fields))
+
+
+def own(user, **more):
+    return holding(security=LOCK | {"runAsUser": user} | more)
+
+
+def with_entry(**fields):
+    text = json.dumps([{"name": "fabric", **fields}])
+    return template(holding(), annotations={ANNOTATION: text})
+
+
+@pytest.mark.parametrize(
+    ("rule", "pod"),
+    [
+        ("init-alone", template(container(), initContainers=[holding()])),
+        (None, template(holding(), initContainers=[holding()])),
+        (None, template(container(security={"privileged": True}), initContainers=[holding()])),
+        (
+            None,
+            template(container(), initContainers=[holding() | {"restartPolicy": "Always"}]),
+        ),
+        ("device-volume", template(holding(volumes=[("dev", "/dev/infiniband")]), volumes=[DEV])),
+        (None, template(holding(volumes=[("dev", "/host/dev")]), volumes=[DEV])),
+        (None, template(container(volumes=[("dev", "/dev")]), holding(), volumes=[DEV])),
+        (
+            None,
+            template(
+                holding(volumes=[("dev", "/dev")], security={"privileged": True}), volumes=[DEV]
+            ),
+        ),
+        ("inert-lock", template(own(1000))),
+        (None, template(own(0))),
+        ("inert-lock", template(holding(security=LOCK), securityContext={"runAsNonRoot": True})),
+        (None, template(holding(security={"runAsUser": 1000}))),
+        (None, template(own(1000, privileged=True))),
+        ("little-memory", template(holding(**{GPUS: 2}))),
+        (None, template(holding(**{GPUS: 1}))),
+        (None, template(holding(**{GPUS: 8}, **SHM))),
+        (None, template(container(**{GPUS: 8}), holding())),
+        (None, template(holding(**{GPUS: 8}), hostIPC=True)),
+        (None, template(holding(**{GPUS: 8}), annotations={COMPLETE: "shm"})),
+        (None, replace(template(holding(**{GPUS: 8})), kind="RayCluster")),
+        ("default-route", with_entry(**{"default-route": ["10.0.0.1"]})),
+        (None, with_entry()),
+        ("one-address", replace(with_entry(ips=["10.0.0.9/24"]), copies=3)),
+        ("one-address", replace(with_entry(ips=["10.0.0.9/24"]), kind="DaemonSet")),
+        (None, with_entry(ips=["10.0.0.9/24"])),
+    ],
+)
+def test_what_leaves_a_container_without_its_cards_memory_or_services_is_told(rule, pod):
+    """Cases of people: forty mistakes 09, 10, 16, 17 and 18, and public case 17."""
+    found = findings(pod)
+    assert [one.code for one in found] == ([rule] if rule else [])
+    expected = Severity.ADVICE if rule == "little-memory" else Severity.WARNING
+    assert all(one.severity is expected for one in found)
+
+
+def test_the_remedy_of_a_lock_without_effect_can_help():
+    """no_new_privs keeps capabilities of a file from a program: prctl(2), PR_SET_NO_NEW_PRIVS."""
+    assert "which runs as user 1000" in only(template(own(1000))).problem
+    assert "setcap" in only(template(own(1000))).remedy
+    assert "setcap" not in only(template(own(1000, allowPrivilegeEscalation=False))).remedy

@@ -1,0 +1,162 @@
+"""Variables that keep NCCL or UCX from the devices and interfaces of their container.
+
+`config check` and explain judge the values that a template has, the doctor those of a process, in
+the same words. Forms of values: docs.nvidia.com NCCL "Environment Variables", and UCX's own
+``ucx_info -cf``; both take a list that begins with ``^`` for all but these.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from fnmatch import fnmatch
+
+from kube_base.frozen import Frozen
+from kube_rdma.admission.rules.near_misses import KEYS
+from kube_rdma.admission.rules.networks import network_need, network_of
+from kube_rdma.admission.rules.shares import PodReview, asked, candidates
+from kube_rdma.lib.phrases import listed
+from kube_rdma.model.admission import ContainerTemplate
+from kube_rdma.model.attach import kinds
+from kube_rdma.model.attach.attachment import NetworkAsk
+from kube_rdma.model.device import Device
+from kube_rdma.model.finding import Finding, Severity
+
+INDEXES = ("NCCL_IB_GID_INDEX", "UCX_IB_GID_INDEX", "NVSHMEM_IB_GID_INDEX")
+_HCA, _UCX, _SOCKET = "NCCL_IB_HCA", "UCX_NET_DEVICES", "NCCL_SOCKET_IFNAME"
+_INDEX = re.compile(r"[0-9]{1,9}")
+_UNKNOWN = re.compile(r"[$<{]")  # a value that is filled in later
+# Names that drivers give RDMA devices, and rdma-core's udev rules (rdma-persistent-naming).
+_RDMA_DEVICE = re.compile(
+    r"(?:mlx[45]|bnxt_re|irdma|qedr|hns|erdma|mana|rxe|siw|ionic|rdmap|roce|ibp|ibo)[-_a-z0-9]*"
+)
+# Annotations by which others than Multus and kube-rdma give a pod interfaces.
+_OTHERS = re.compile(r"network|interface|\beni\b", re.IGNORECASE)
+
+
+class Contradiction(Frozen):
+    """A variable that contradicts what its container has; `why` continues ``NAME=VALUE``."""
+
+    name: str
+    why: str
+    remedy: str
+    severity: Severity = Severity.ERROR
+
+
+def switches(values: Mapping[str, str]) -> Iterator[Contradiction]:
+    """Yield variables that are wrong whatever the container has."""
+    if values.get("NCCL_IB_DISABLE", "0") not in ("", "0"):
+        yield _contradiction("NCCL_IB_DISABLE", " switches RDMA off")
+    if values.get("NCCL_NET", "").lower() == "socket":
+        yield _contradiction("NCCL_NET", " chooses TCP")
+    words = _words(values.get(_UCX, ""))
+    if bare := [word for word in words if _RDMA_DEVICE.fullmatch(word)]:
+        right = ",".join(f"{word}:1" if word in bare else word for word in words)
+        yield Contradiction(
+            _UCX,
+            f" has {listed(bare)} without a port, and UCX below 1.21 knows no such device",
+            f"Write {_UCX}={right}, or leave it out",
+            Severity.WARNING,
+        )
+
+
+def off_devices(values: Mapping[str, str], devices: Collection[Device]) -> Iterator[Contradiction]:
+    """Yield lists that leave none of the container's RDMA devices."""
+    ports = [(one.name, str(port.number)) for one in devices for port in one.ports]
+    for name in (_HCA, _UCX):
+        if ports and not _leaves_any(values.get(name, ""), ports, exact=name == _UCX):
+            names = listed(sorted({device for device, _ in ports}))
+            yield _contradiction(name, f" leaves none of the container's devices: {names}")
+
+
+def off_interfaces(
+    values: Mapping[str, str], interfaces: Collection[str]
+) -> Iterator[Contradiction]:
+    """Yield a list that leaves none of the pod's interfaces."""
+    text = values.get(_SOCKET, "")
+    kept = [name for name in interfaces if name != "lo" or not text.startswith("^")]
+    if kept and not _leaves_any(text, [(name, "") for name in kept], exact=False):
+        why = f" leaves none of the pod's interfaces: {listed(kept)}"
+        remedy = f"Leave {_SOCKET} out of the pod and the image, or name an interface of the pod"
+        yield Contradiction(_SOCKET, why, remedy)
+
+
+def fixed_indexes(values: Mapping[str, str]) -> Iterator[tuple[str, int]]:
+    """Yield the variables that fix a GID index, with it."""
+    for name in INDEXES:
+        if _INDEX.fullmatch(values.get(name, "")):
+            yield name, int(values[name])
+
+
+def without_index(name: str) -> str:
+    """Return the remedy for a GID index that is fixed."""
+    return f"Leave {name} out: NCCL 2.21 finds it, nccl.conf and ucx.conf of the container have it"
+
+
+def variables(review: PodReview) -> Iterator[Finding]:
+    """Warn of values in a template that are wrong in each of its pods."""
+    interfaces = _interfaces(review)
+    shared = any(_is_on_shared_card(ask, review) for ask in review.pod.networks)
+    for container in dict.fromkeys(each for each, _ in asked(review.pod, review.settings.shares)):
+        values = {name: text for name, text in container.env if not _UNKNOWN.search(text)}
+        faults = [*switches(values), *off_interfaces(values, interfaces)]
+        faults += off_devices(values, _devices(container, review))
+        for name, _ in fixed_indexes(values) if shared else ():
+            why = " is fixed, and the index of a pod's GID on a shared card differs from pod to pod"
+            faults.append(Contradiction(name, why, without_index(name)))
+        at = {name: place for place, (name, _) in enumerate(container.env)}
+        for one in faults:
+            # A program may have RDMA by UCX while NCCL has none.
+            is_choice = one.name in ("NCCL_IB_DISABLE", "NCCL_NET")
+            severity = Severity.ADVICE if is_choice else Severity.WARNING
+            problem = f"{one.name}={values[one.name]}{one.why}"
+            path = (*container.path, "env", at[one.name])
+            yield Finding.of("variables", path, problem, one.remedy, severity)
+
+
+def _is_on_shared_card(ask: NetworkAsk, review: PodReview) -> bool:
+    """Decide whether an entry surely makes a virtual interface on a card that pods share."""
+    network = network_of(ask, review)
+    if network is None or not network.resource or isinstance(network, kinds.DeviceNetwork):
+        return False
+    return network_need(network.resource, review) is Severity.WARNING
+
+
+def _devices(container: ContainerTemplate, review: PodReview) -> list[Device]:
+    """Return the devices of the pools that it asks for; none where some are in pods, or unseen."""
+    pools = (p for a in container.asks for p in candidates(review.pod, a.resource, review.facts))
+    cards = [card for pool in pools for card in pool.cards]
+    return [d for c in cards for d in c.devices] if all(card.devices for card in cards) else []
+
+
+def _interfaces(review: PodReview) -> tuple[str, ...]:
+    """Return the interfaces that the pod will have; none where that is not known here."""
+    pod = review.pod
+    others = any(_OTHERS.search(key) and key not in KEYS for key, _ in pod.annotations)
+    if pod.host_network or not pod.whole or pod.claims or pod.faults or others:
+        return ()
+    return ("eth0", *(ask.interface for ask in (*pod.networks, *(pod.blocks or ()))))
+
+
+def _contradiction(name: str, why: str) -> Contradiction:
+    remedy = f"Leave {name} out of the pod and the image, or name what the container holds"
+    return Contradiction(name, why, remedy)
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.lstrip("^=").split(",") if word.strip()]
+
+
+def _leaves_any(text: str, ports: Iterable[tuple[str, str]], *, exact: bool) -> bool:
+    """Decide whether a list leaves a port or interface; NCCL takes prefixes without ``=``."""
+    words, without = _words(text), text.startswith("^")
+    if not words or text == "all":
+        return True
+    whole = exact or text.lstrip("^").startswith("=")
+
+    def has(name: str, port: str, word: str) -> bool:
+        wanted, _, number = word.partition(":")
+        fits = fnmatch(name, wanted) if whole else name.startswith(wanted)
+        return fits and number in ("", port)
+
+    return any(any(has(*one, word) for word in words) != without for one in ports)
