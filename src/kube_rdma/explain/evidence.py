@@ -170,7 +170,7 @@ class _EvidenceReader:
         host = self._places.host if exact else None
         full = await with_documents(evidence, cluster, reader, host)
         if full.basis is not None:
-            pools = tuple(OfferedPool(one.spec) for one in full.basis.pools)
+            pools = tuple(OfferedPool(one.spec, cards=one.cards) for one in full.basis.pools)
         else:
             read = partial(objects.offered_pools, cluster)
             pools = await reader.asked("the NodePolicies", read) or ()

@@ -83,9 +83,9 @@ async def explain_recorded(
     resources = tuple(sorted(one.resource for one in specs))
     seen = PodEvidence(template, node.name, basis=node, ip_pools=pools, offered=resources)
     full = await with_meaning(seen, _WrittenNetworks(written), reader)
-    facts = AdmissionFacts(
-        tuple(OfferedPool(spec) for spec in specs), full.networks, tuple(full.ip_pools)
-    )
+    networks = tuple(one.network for one in written.definitions)
+    offered = tuple(OfferedPool(one.spec, cards=one.cards) for one in node.pools)
+    facts = AdmissionFacts(offered, networks, tuple(full.ip_pools))
     return replace(
         full, findings=findings(template, facts), not_seen=(_NO_CLUSTER, *reader.not_seen)
     )

@@ -225,10 +225,8 @@ def _too_few(pool: Pool, count: int, usable: int, used: int, free: int) -> Refus
     parts = listed([f"{number} {state}" for number, state in lost if number > 0])
     has = f"the node has {usable} of {every} available" + (f" ({parts})" if parts else "")
     remedy = f"Ask for at most {usable}, or name another node"
-    if not usable and free:
-        remedy = "Repair a card: kube-rdma doctor says what is wrong with it"
-    elif not usable:
-        remedy = "Wait until pods end, or name another node" if every else "Name another node"
+    if not usable:
+        remedy = "Wait until pods end, repair cards (kube-rdma doctor), or name another node"
     return Refused(f"{count} are asked for, and {has}", remedy=remedy, where=pool.spec.resource)
 
 
