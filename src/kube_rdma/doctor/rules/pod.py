@@ -6,14 +6,15 @@ documents; here is judged what its containers really have.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from shlex import quote
 
 from kube_base.frozen import replace
-from kube_rdma.admission.rules.shares import matches
+from kube_rdma.admission.rules import variables
+from kube_rdma.admission.rules.shares import is_shared, matches
+from kube_rdma.attach.rules.requests import ANNOTATION
 from kube_rdma.doctor.rules import claimed_cards
-from kube_rdma.doctor.rules.check import Check, interfaces_of, unrouted
+from kube_rdma.doctor.rules.check import Check, interfaces_of, part_of, unrouted
 from kube_rdma.doctor.rules.claimed_cards import pod_cards
 from kube_rdma.doctor.rules.waiting import refusal, waits_for
 from kube_rdma.lib.phrases import listed
@@ -34,7 +35,6 @@ _RAISED = (
     "have an administrator let the agents attach networks (--networks), which raise the limit "
     "(docs/agent.md#locked-memory)"
 )
-_INDEX = re.compile(r"[0-9]{1,9}")
 _IDLE = ("Pending", "Failed")
 _POOL = "IPPool "
 
@@ -81,7 +81,11 @@ def other_cards(seen: doctor.Observation) -> frozenset[str]:
 
 
 def _documents(seen: doctor.Observation) -> Iterator[Finding]:
+    inside = part_of(seen, "pod.containers.variables")
+    elsewhere = {"device-volume", "inert-lock", *(() if inside is None else ("variables",))}
     for finding in _pod(seen).findings or ():
+        if finding.code in elsewhere:
+            continue  # KR416, KR431, KR420 and KR421 see what became of it
         cause = f"The pod contradicts itself (rule {finding.code})"
         yield replace(finding, cause=cause)
 
@@ -188,6 +192,9 @@ def _closed_nodes(seen: doctor.Observation) -> Iterator[Finding]:
             cause = "A volume shows the node, and the container's device cgroup does not open it"
             remedy = "Ask for a share instead of a hostPath volume: only shares open the cgroup"
             yield Finding(container.name, evidence, cause, remedy)
+    for finding in _pod(seen).findings or ():
+        if finding.code == "device-volume":
+            yield replace(finding, cause="NCCL and UCX try each card that they see")
 
 
 def _unseen_device(seen: doctor.Observation) -> Iterator[Finding]:
@@ -230,53 +237,54 @@ def _stale_index(seen: doctor.Observation) -> Iterator[Finding]:
             continue
         right = _indexes(device, pod)
         places = listed([str(index) for index in right])
-        for name in ("NCCL_IB_GID_INDEX", "UCX_IB_GID_INDEX", "NVSHMEM_IB_GID_INDEX"):
-            word = dict(container.variables or ()).get(name, "")
-            if _INDEX.fullmatch(word) and right and int(word) not in right:
-                evidence = f"{name}={word}, and {device.name} has the pod's addresses at {places}"
+        for name, index in variables.fixed_indexes(dict(container.variables or ())):
+            if right and index not in right:
+                evidence = f"{name}={index}, and {device.name} has the pod's addresses at {places}"
                 cause = "The index is of another start, or a constant; it differs from pod to pod"
-                remedy = f"Leave {name} out: nccl.conf and ucx.conf of the container have it"
-                yield Finding(container.name, evidence, cause, remedy)
+                yield Finding(container.name, evidence, cause, variables.without_index(name))
 
 
 def _variables(seen: doctor.Observation) -> Iterator[Finding]:
     """Yield variables that keep NCCL or UCX from the devices of the container."""
-    pod = _pod(seen)
+    interfaces = [link.name for link in _pod(seen).links or ()]
     for container in sharing(seen):
         values = dict(container.variables or ())
-        names = {device.name for owner, device in devices_of(seen) if owner == container}
-        for name, why in _contradictions(values, names, pod.links):
-            evidence = f"{name}={values[name]}{why}"
+        devices = [device for owner, device in devices_of(seen) if owner == container]
+        for fault in (
+            *variables.switches(values),
+            *variables.off_devices(values, devices),
+            *variables.off_interfaces(values, interfaces),
+        ):
+            evidence = f"{fault.name}={values[fault.name]}{fault.why}"
             cause = "The variable contradicts what the container holds"
-            remedy = f"Leave {name} out of the pod and the image, or name what the container holds"
+            yield Finding(container.name, evidence, cause, fault.remedy, fault.severity)
+
+
+def _bare_cards(seen: doctor.Observation) -> Iterator[Finding]:
+    """Yield Ethernet cards of shared pools on which the pod has no interface, and so no GID."""
+    pod = _pod(seen)
+    shared = {spec.resource for spec in seen.specs or () if is_shared(spec)}
+    for container in sharing(seen) if not pod.host_network else ():
+        held = [resource for resource, _ in container.asks if is_share(resource)]
+        bare = [
+            device.name
+            for owner, device in devices_of(seen)
+            if owner == container and _of_ethernet(device) and not _is_linked(device, pod)
+        ]
+        if bare and held and shared.issuperset(held):
+            cause = "It has fewer networks than shares, or a network on another card"
+            remedy = f"Name a network for each share in {ANNOTATION}: see kube-rdma resources"
+            evidence = f"It holds {listed(bare)} without an interface on it and a GID of its own"
             yield Finding(container.name, evidence, cause, remedy)
 
 
-def _contradictions(
-    values: Mapping[str, str], devices: set[str], links: tuple[doctor.ObservedLink, ...] | None
-) -> Iterator[tuple[str, str]]:
-    if values.get("NCCL_IB_DISABLE", "0") not in ("", "0"):
-        yield "NCCL_IB_DISABLE", " switches RDMA off"
-    if values.get("NCCL_NET", "").lower() == "socket":
-        yield "NCCL_NET", " chooses TCP"
-    for name in ("NCCL_IB_HCA", "UCX_NET_DEVICES"):
-        text = values.get(name, "")
-        if devices and text and text != "all" and not _names_any(text, devices, name):
-            yield name, f", and the container holds {listed(sorted(devices))}"
-    text = values.get("NCCL_SOCKET_IFNAME", "")
-    if links and text and not _names_any(text, {link.name for link in links}, "NCCL_SOCKET_IFNAME"):
-        yield "NCCL_SOCKET_IFNAME", f", and the pod has {listed([link.name for link in links])}"
-
-
-def _names_any(text: str, devices: set[str], name: str) -> bool:
-    """Return whether a list names a device or interface; NCCL takes prefixes without ``=``."""
-    if text.startswith("^"):
-        return True
-    exact = text.startswith("=") or name == "UCX_NET_DEVICES"
-    words = [word.partition(":")[0] for word in text.lstrip("=").split(",")]
-    if exact:
-        return any(word in devices for word in words)
-    return any(device.startswith(word) for device in devices for word in words)
+def _is_linked(device: Device, pod: doctor.ObservedPod) -> bool:
+    """Decide whether an interface of the pod is on the device's card, or is the device's own."""
+    names = {port.netdev for port in device.ports} | {port.bond for port in device.ports}
+    return bool(_indexes(device, pod)) or any(
+        {link.name, link.parent} & (names - {None}) or (link.pci and link.pci == device.pci)
+        for link in _rails(pod)
+    )
 
 
 def _overlay(seen: doctor.Observation) -> Iterator[Finding]:
@@ -547,6 +555,7 @@ CHECKS = (
     Check("KR411", "MTU of the pod", ("pod", "pod.links", "links"), _mtu),
     Check("KR412", "routes of the pod", ("pod", "pod.links", "pod.routes"), _no_route),
     Check("KR413", "default route of the pod", ("pod", "pod.links", "pod.routes"), _taken_route),
+    Check("KR414", "interfaces on cards", (*_DEVICES, "specs"), _bare_cards, ("KR418", "KR422")),
     Check("KR415", "device files of the container", _NODES, _no_nodes),
     Check("KR416", "device cgroup", _CLOSED, _closed_nodes),
     Check("KR417", "devices in the namespace", _HIDDEN, _unseen_device, ("KR418",)),

@@ -13,10 +13,11 @@ from kube_rdma.model import doctor
 from kube_rdma.model.claims.devices import ClaimedDevice, DeviceSlice, SliceDevice
 from kube_rdma.model.device import CharKind, LinkLayer, PhysicalState, PortState
 from kube_rdma.model.finding import Finding, Severity
-from kube_rdma.model.pools import Mode, RdmaLimits, Selector
+from kube_rdma.model.pools import Mode, RdmaLimits, Selector, Serving
 from kube_rdma.model.survey import NamespaceMode
 from tests.unit.doctor.rules.healthy import (
     CLAIMING,
+    CONTAINER,
     DEVICES,
     FUNCTIONS,
     GPUS,
@@ -89,6 +90,7 @@ def cni(**facts):
 
 
 PROBLEM = Finding.of("AgentNotReady", "node/node-1", "It is not ready", "See its log")
+VOLUME = Finding.of("device-volume", ("spec", "volumes", 0), "it shows all", "Remove it")
 MISMATCH = Finding.of("network-shares", ("metadata",), "it needs 2", "Ask for 2")
 FAR = (HEALTHY.kubelet.holdings[0], replace(HEALTHY.kubelet.holdings[1], numa_nodes=(1,)))
 HOLDER = (FAR[0].namespace, FAR[0].pod, FAR[0].container)
@@ -118,6 +120,7 @@ def limited(*limits):
 DRIVERLESS = tuple(replace(one, driver=None, netdevs=()) for one in FUNCTIONS)
 BARE = "eth0, eth1: driver mlx5_core and no RDMA device"
 EXCLUSIVE = replace(SPEC, mode=Mode.EXCLUSIVE)
+SHARED = replace(SPEC, mode=Mode.SHARED)
 OWN = replace(EXCLUSIVE, resource="rdma/own")
 
 APART = replace(
@@ -280,8 +283,22 @@ FAULTS = {
     "default route through a network": ("KR413", routed("0.0.0.0/0")),
     "half of a default route": ("KR413", routed("0.0.0.0/1")),
     "route to all of the cluster": ("KR413", routed("10.0.0.0/8")),
+    "a card without an interface": (
+        "KR414",
+        replace(with_pod(links=POD.links[:1], networks=(), attached=()), specs=(SHARED,)),
+    ),
+    "one network too few": (
+        "KR414",
+        replace(
+            with_container(
+                asks=((RESOURCE, 2),), nodes=(*CONTAINER.nodes, "/dev/infiniband/uverbs1")
+            ),
+            specs=(SHARED,),
+        ),
+    ),
     "no device nodes": ("KR415", with_container(nodes=())),
     "cgroup closed": ("KR416", with_container(asks=(), granted=False)),
+    "a share and all nodes": ("KR416", with_pod(findings=(VOLUME,))),
     "device in another namespace": ("KR417", APART),
     "no GID for the pod": ("KR418", with_pod(survey=SURVEY)),
     "stale GID index": ("KR420", with_container(variables=(("NCCL_IB_GID_INDEX", "3"),))),
@@ -289,7 +306,10 @@ FAULTS = {
     "NCCL without RDMA": ("KR421", with_container(variables=(("NCCL_IB_DISABLE", "1"),))),
     "RDMA_CM on the overlay": (
         "KR422",
-        with_pod(links=POD.links[:1], networks=(), attached=(), survey=SURVEY),
+        replace(
+            with_pod(links=POD.links[:1], networks=(), attached=(), survey=SURVEY),
+            specs=(replace(SPEC, mode=Mode.HCA, shares=2),),
+        ),
     ),
     "missing IPC_LOCK": ("KR430", with_container(memlock=65536)),
     "memlock": ("KR431", with_container(memlock=65536, asked_lock=True)),
@@ -329,6 +349,35 @@ FAULTS = {
     "old vpc-cni": ("KR208", of_versions("v1.30.4-vke.7", "v1.6.9")),
     "CDI off": ("KR206", replace(HEALTHY, runtime=replace(HEALTHY.runtime, version="1.6.1"))),
 }
+
+
+@pytest.mark.parametrize(
+    ("facts", "spec"),
+    [
+        ({}, replace(SHARED, mode=Mode.HCA)),
+        ({}, replace(SHARED, serve=Serving.CLAIMS)),
+        ({"host_network": True}, SHARED),
+        ({"survey": with_device(port={"link_layer": LinkLayer.INFINIBAND}).survey}, SHARED),
+        ({"links": POD.links}, SHARED),
+    ],
+)
+def test_a_card_needs_no_interface_of_the_pod_where_its_own_gids_or_none_are_used(facts, spec):
+    """InfiniBand, mode hca, claims, and a pod on the node's own network."""
+    pod = {"links": POD.links[:1], "networks": (), "attached": ()} | facts
+    assert "KR414" not in codes(replace(with_pod(**pod), specs=(spec,)))
+
+
+def test_what_containers_show_is_not_told_by_the_document_once_more():
+    """KR401 has a variable of the document only where nobody saw those of the container."""
+    rules = ("variables", "inert-lock", "device-volume", "little-memory")
+    said = tuple(Finding.of(rule, ("spec",), rule, "Do", Severity.ADVICE) for rule in rules)
+
+    def documents(**facts):
+        seen = with_pod(findings=said, containers=(replace(CONTAINER, **facts),))
+        return [one.problem for one in diagnose(seen).findings if one.code == "KR401"]
+
+    assert documents() == ["little-memory"]
+    assert documents(variables=None) == ["variables", "little-memory"]
 
 
 @pytest.mark.parametrize(
