@@ -158,22 +158,20 @@ def shares_without_network(review: PodReview) -> Iterator[Finding]:
     if pod.host_network or not pod.whole or elsewhere:
         return
     asks = (*pod.networks, *(pod.blocks or ()))
-    known = [network_of(ask, review) for ask in asks]
-    tied = [network.resource if network else None for network in known]
+    tied = [one.resource if (one := network_of(ask, review)) else None for ask in asks]
     needs = {ask.resource: network_need(ask.resource, review) for _, ask in review.shares}
-    held = {name: held_shares(pod, name) for name, need in needs.items() if need}
-    lacking = {name: count - tied.count(name) for name, count in held.items()}
-    lacking = {name: count for name, count in lacking.items() if count > 0}
-    lack = sum(lacking.values()) - tied.count(None)
-    if lack <= 0:
+    short = {
+        name: held_shares(pod, name) - tied.count(name) for name, need in needs.items() if need
+    }
+    lacking = {name: count for name, count in short.items() if count > 0}
+    if sum(lacking.values()) <= tied.count(None):
         return
-    sure = any(needs[name] is Severity.WARNING for name in lacking)
-    shares = listed([f"{held[name]} of {name}" for name in lacking])
-    has = f"{len(asks) or 'no'} network{'s' * (len(asks) > 1)}"
-    cannot = "has no GID of its own and reaches no peer"
-    why = f"a card without one {cannot}" if sure else f"on Ethernet (RoCE) a card {cannot}"
-    problem = f"the pod asks for {shares} and for {has}: {why}"
-    severity = Severity.WARNING if sure else Severity.ADVICE
+    severity = min((needs[name] or Severity.ADVICE for name in lacking), key=[*Severity].index)
+    shares = listed([f"{held_shares(pod, name)} of {name}" for name in lacking])
+    named = f"{len(asks) or 'no'} network{'s' * (len(asks) > 1)}"
+    card = "a card without one" if severity is Severity.WARNING else "on Ethernet (RoCE) a card"
+    problem = f"the pod asks for {shares} and for {named}: {card} has no GID of its own and "
+    problem += "reaches no peer"
     remedy = _missing_networks(lacking, review)
     yield Finding.of("shares-without-network", NETWORKS, problem, remedy, severity)
 

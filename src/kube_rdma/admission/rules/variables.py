@@ -11,18 +11,16 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatch
 
-from kube_base.frozen import Frozen
+from kube_base.frozen import replace
 from kube_rdma.admission.rules.near_misses import KEYS
 from kube_rdma.admission.rules.networks import network_need, network_of
 from kube_rdma.admission.rules.shares import PodReview, asked, candidates
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model.admission import ContainerTemplate
 from kube_rdma.model.attach import kinds
-from kube_rdma.model.attach.attachment import NetworkAsk
 from kube_rdma.model.device import Device
 from kube_rdma.model.finding import Finding, Severity
 
-INDEXES = ("NCCL_IB_GID_INDEX", "UCX_IB_GID_INDEX", "NVSHMEM_IB_GID_INDEX")
 _HCA, _UCX, _SOCKET = "NCCL_IB_HCA", "UCX_NET_DEVICES", "NCCL_SOCKET_IFNAME"
 _INDEX = re.compile(r"[0-9]{1,9}")
 _UNKNOWN = re.compile(r"[$<{]")  # a value that is filled in later
@@ -34,92 +32,66 @@ _RDMA_DEVICE = re.compile(
 _OTHERS = re.compile(r"network|interface|\beni\b", re.IGNORECASE)
 
 
-class Contradiction(Frozen):
-    """A variable that contradicts what its container has; `why` continues ``NAME=VALUE``."""
-
-    name: str
-    why: str
-    remedy: str
-    severity: Severity = Severity.ERROR
-
-
-def switches(values: Mapping[str, str]) -> Iterator[Contradiction]:
-    """Yield variables that are wrong whatever the container has."""
+def switches(values: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield variables that are wrong whatever the container has; the code is the name of one."""
     if values.get("NCCL_IB_DISABLE", "0") not in ("", "0"):
-        yield _contradiction("NCCL_IB_DISABLE", " switches RDMA off")
+        yield _wrong("NCCL_IB_DISABLE", values, "switches RDMA off")
     if values.get("NCCL_NET", "").lower() == "socket":
-        yield _contradiction("NCCL_NET", " chooses TCP")
+        yield _wrong("NCCL_NET", values, "chooses TCP")
     words = _words(values.get(_UCX, ""))
     if bare := [word for word in words if _RDMA_DEVICE.fullmatch(word)]:
         right = ",".join(f"{word}:1" if word in bare else word for word in words)
-        yield Contradiction(
-            _UCX,
-            f" has {listed(bare)} without a port, and UCX below 1.21 knows no such device",
-            f"Write {_UCX}={right}, or leave it out",
-            Severity.WARNING,
-        )
+        why = f"has {listed(bare)} without a port, and UCX below 1.21 knows no such device"
+        remedy = f"Write {_UCX}={right}, or leave it out"
+        yield replace(_wrong(_UCX, values, why, remedy), severity=Severity.WARNING)
 
 
-def off_devices(values: Mapping[str, str], devices: Collection[Device]) -> Iterator[Contradiction]:
+def off_devices(values: Mapping[str, str], devices: Collection[Device]) -> Iterator[Finding]:
     """Yield lists that leave none of the container's RDMA devices."""
     ports = [(one.name, str(port.number)) for one in devices for port in one.ports]
     for name in (_HCA, _UCX):
         if ports and not _leaves_any(values.get(name, ""), ports, exact=name == _UCX):
             names = listed(sorted({device for device, _ in ports}))
-            yield _contradiction(name, f" leaves none of the container's devices: {names}")
+            yield _wrong(name, values, f"matches none of the container's devices: {names}")
 
 
-def off_interfaces(
-    values: Mapping[str, str], interfaces: Collection[str]
-) -> Iterator[Contradiction]:
+def off_interfaces(values: Mapping[str, str], interfaces: Collection[str]) -> Iterator[Finding]:
     """Yield a list that leaves none of the pod's interfaces."""
     text = values.get(_SOCKET, "")
     kept = [name for name in interfaces if name != "lo" or not text.startswith("^")]
     if kept and not _leaves_any(text, [(name, "") for name in kept], exact=False):
-        why = f" leaves none of the pod's interfaces: {listed(kept)}"
+        why = f"matches none of the pod's interfaces: {listed(kept)}"
         remedy = f"Leave {_SOCKET} out of the pod and the image, or name an interface of the pod"
-        yield Contradiction(_SOCKET, why, remedy)
+        yield _wrong(_SOCKET, values, why, remedy)
 
 
-def fixed_indexes(values: Mapping[str, str]) -> Iterator[tuple[str, int]]:
-    """Yield the variables that fix a GID index, with it."""
-    for name in INDEXES:
+def fixed_indexes(values: Mapping[str, str]) -> Iterator[tuple[int, Finding]]:
+    """Yield GID indexes that are fixed, with what is wrong with that on a card of several pods."""
+    why = "is fixed, and the index of a pod's GID on a shared card differs from pod to pod"
+    for name in ("NCCL_IB_GID_INDEX", "UCX_IB_GID_INDEX", "NVSHMEM_IB_GID_INDEX"):
+        remedy = f"Leave {name} out: NCCL 2.21 finds it, and nccl.conf and ucx.conf of the "
         if _INDEX.fullmatch(values.get(name, "")):
-            yield name, int(values[name])
-
-
-def without_index(name: str) -> str:
-    """Return the remedy for a GID index that is fixed."""
-    return f"Leave {name} out: NCCL 2.21 finds it, nccl.conf and ucx.conf of the container have it"
+            yield int(values[name]), _wrong(name, values, why, f"{remedy}container have it")
 
 
 def variables(review: PodReview) -> Iterator[Finding]:
     """Warn of values in a template that are wrong in each of its pods."""
     interfaces = _interfaces(review)
-    shared = any(_is_on_shared_card(ask, review) for ask in review.pod.networks)
+    tied = filter(None, (network_of(ask, review) for ask in review.pod.networks))
+    virtual = [one.resource for one in tied if not isinstance(one, kinds.DeviceNetwork)]
+    sure = [name for name in virtual if name and network_need(name, review) is Severity.WARNING]
     for container in dict.fromkeys(each for each, _ in asked(review.pod, review.settings.shares)):
         values = {name: text for name, text in container.env if not _UNKNOWN.search(text)}
         faults = [*switches(values), *off_interfaces(values, interfaces)]
         faults += off_devices(values, _devices(container, review))
-        for name, _ in fixed_indexes(values) if shared else ():
-            why = " is fixed, and the index of a pod's GID on a shared card differs from pod to pod"
-            faults.append(Contradiction(name, why, without_index(name)))
+        faults += [fault for _, fault in fixed_indexes(values)] if sure else []
         at = {name: place for place, (name, _) in enumerate(container.env)}
         for one in faults:
             # A program may have RDMA by UCX while NCCL has none.
-            is_choice = one.name in ("NCCL_IB_DISABLE", "NCCL_NET")
+            is_choice = one.code in ("NCCL_IB_DISABLE", "NCCL_NET")
             severity = Severity.ADVICE if is_choice else Severity.WARNING
-            problem = f"{one.name}={values[one.name]}{one.why}"
-            path = (*container.path, "env", at[one.name])
-            yield Finding.of("variables", path, problem, one.remedy, severity)
-
-
-def _is_on_shared_card(ask: NetworkAsk, review: PodReview) -> bool:
-    """Decide whether an entry surely makes a virtual interface on a card that pods share."""
-    network = network_of(ask, review)
-    if network is None or not network.resource or isinstance(network, kinds.DeviceNetwork):
-        return False
-    return network_need(network.resource, review) is Severity.WARNING
+            path = (*container.path, "env", at[one.code])
+            yield Finding.of("variables", path, one.problem, one.remedy, severity)
 
 
 def _devices(container: ContainerTemplate, review: PodReview) -> list[Device]:
@@ -138,9 +110,9 @@ def _interfaces(review: PodReview) -> tuple[str, ...]:
     return ("eth0", *(ask.interface for ask in (*pod.networks, *(pod.blocks or ()))))
 
 
-def _contradiction(name: str, why: str) -> Contradiction:
-    remedy = f"Leave {name} out of the pod and the image, or name what the container holds"
-    return Contradiction(name, why, remedy)
+def _wrong(name: str, values: Mapping[str, str], why: str, remedy: str = "") -> Finding:
+    usual = f"Leave {name} out of the pod and the image, or name what the container holds"
+    return Finding.of(name, "", f"{name}={values[name]} {why}", remedy or usual)
 
 
 def _words(text: str) -> list[str]:

@@ -237,11 +237,11 @@ def _stale_index(seen: doctor.Observation) -> Iterator[Finding]:
             continue
         right = _indexes(device, pod)
         places = listed([str(index) for index in right])
-        for name, index in variables.fixed_indexes(dict(container.variables or ())):
+        for index, fault in variables.fixed_indexes(dict(container.variables or ())):
             if right and index not in right:
-                evidence = f"{name}={index}, and {device.name} has the pod's addresses at {places}"
+                evidence = f"{fault.code}={index}, and {device.name} has the pod's addresses at "
                 cause = "The index is of another start, or a constant; it differs from pod to pod"
-                yield Finding(container.name, evidence, cause, variables.without_index(name))
+                yield Finding(container.name, f"{evidence}{places}", cause, fault.remedy)
 
 
 def _variables(seen: doctor.Observation) -> Iterator[Finding]:
@@ -255,9 +255,8 @@ def _variables(seen: doctor.Observation) -> Iterator[Finding]:
             *variables.off_devices(values, devices),
             *variables.off_interfaces(values, interfaces),
         ):
-            evidence = f"{fault.name}={values[fault.name]}{fault.why}"
             cause = "The variable contradicts what the container holds"
-            yield Finding(container.name, evidence, cause, fault.remedy, fault.severity)
+            yield Finding(container.name, fault.problem, cause, fault.remedy, fault.severity)
 
 
 def _bare_cards(seen: doctor.Observation) -> Iterator[Finding]:

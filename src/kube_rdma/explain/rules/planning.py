@@ -212,8 +212,7 @@ def _has_left(card: Card, spec: PoolSpec, basis: NodeBasis) -> bool:
     if link_of(card, basis.host) is not None:
         return False
     if card.devices:
-        ports = [port for device in card.devices for port in device.ports]
-        return any(port.link_layer is LinkLayer.ETHERNET for port in ports)
+        return any(p.link_layer is LinkLayer.ETHERNET for d in card.devices for p in d.ports)
     chosen = bool(spec.selectors) and all(one.rdma for one in spec.selectors)
     return chosen or MODES[spec.mode].takes is Takes.MOVABLE
 

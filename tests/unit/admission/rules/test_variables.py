@@ -44,8 +44,8 @@ TWO = (HARD[0].devices[0], replace(HARD[1].devices[0], ports=(SECOND, replace(SE
 )
 def test_a_list_leaves_a_device_of_the_container_or_is_told(name, text, leaves):
     found = list(off_devices({name: text}, TWO))
-    assert [one.name for one in found] == ([] if leaves else [name])
-    assert all("mlx5_0, mlx5_1" in one.why for one in found)
+    assert [one.code for one in found] == ([] if leaves else [name])
+    assert all("mlx5_0, mlx5_1" in one.problem for one in found)
     assert not list(off_devices({name: text}, ()))  # nobody knows them
 
 
@@ -70,7 +70,7 @@ def test_a_list_of_whole_names_leaves_interfaces_as_sets_do(names, without):
 )
 def test_ucx_names_devices_with_their_port(text, right):
     """openucx/ucx pull request 11142 is in 1.21, as ai-dynamo/nixl 1528 says."""
-    found = [one for one in switches({"UCX_NET_DEVICES": text}) if one.name == "UCX_NET_DEVICES"]
+    found = [one for one in switches({"UCX_NET_DEVICES": text}) if one.code == "UCX_NET_DEVICES"]
     assert bool(found) is (right is not None)
     assert all(f"UCX_NET_DEVICES={right}" in one.remedy for one in found)
 
