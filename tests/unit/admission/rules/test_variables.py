@@ -87,7 +87,7 @@ def test_a_socket_interface_that_the_pod_lacks_is_told_of_its_template():
     """Unless something else may give it the interface, or the value is filled in later."""
     wrong = {"NCCL_SOCKET_IFNAME": "ens3"}
     assert told(NCCL_DEBUG="INFO", **wrong) == [(1, Severity.WARNING)]
-    for text in ("eth", "=net1", "^lo,docker", "$(IFACE)", "{{ iface }}"):
+    for text in ("eth", "=net1", "net1-0,net1-1", "^lo,docker", "$(IFACE)", "{{ iface }}"):
         assert not told(NCCL_SOCKET_IFNAME=text)
     for pod in (
         {"hostNetwork": True, "annotations": {}},
