@@ -260,29 +260,39 @@ def _variables(seen: doctor.Observation) -> Iterator[Finding]:
 
 
 def _bare_cards(seen: doctor.Observation) -> Iterator[Finding]:
-    """Yield Ethernet cards of shared pools on which the pod has no interface, and so no GID."""
+    """Yield Ethernet cards of shared pools on which the pod has no interface, and so no GID.
+
+    Where its interfaces are not seen, as by an agent, fewer networks than shares say so.
+    """
     pod = _pod(seen)
     shared = {spec.resource for spec in seen.specs or () if is_shared(spec)}
-    for container in sharing(seen) if not pod.host_network else ():
-        held = [resource for resource, _ in container.asks if is_share(resource)]
-        bare = [
-            device.name
-            for owner, device in devices_of(seen)
-            if owner == container and _of_ethernet(device) and not _is_linked(device, pod)
-        ]
-        if bare and held and shared.issuperset(held):
-            cause = "It has fewer networks than shares, or a network on another card"
-            remedy = f"Name a network for each share in {ANNOTATION}: see kube-rdma resources"
-            evidence = f"It holds {listed(bare)} without an interface on it and a GID of its own"
-            yield Finding(container.name, evidence, cause, remedy)
+    asks = [(one, [ask for ask in one.asks if is_share(ask[0])]) for one in sharing(seen)]
+    holding = [(one, held) for one, held in asks if held and shared.issuperset(dict(held))]
+    if pod.host_network or pod.phase != _RUNNING or not holding:
+        return
+    if pod.links is None or pod.survey is None:
+        shares = sum(count for _, held in holding for _, count in held)
+        named = f"{len(pod.networks) or 'no'} network{'s' * (len(pod.networks) > 1)}"
+        lacks = len(pod.networks) < shares and len(holding) == len(asks)
+        is_ethernet = seen.survey is not None and all(map(_of_ethernet, seen.survey.devices))
+        bare = {holding[0][0].name: f"{shares} shares and {named}"} if lacks and is_ethernet else {}
+    else:
+        cards = [(one, d.name) for one, d in devices_of(seen) if _lacks_link(d, pod)]
+        names = {one.name: listed([name for of, name in cards if of == one]) for one, _ in holding}
+        bare = {one: f"{held} without an interface on it" for one, held in names.items() if held}
+    for name, evidence in bare.items():
+        cause = "It has fewer networks than shares, or a network on another card: no GID is its own"
+        remedy = f"Name a network for each share in {ANNOTATION}: see kube-rdma resources"
+        yield Finding(name, f"It holds {evidence}", cause, remedy)
 
 
-def _is_linked(device: Device, pod: doctor.ObservedPod) -> bool:
-    """Decide whether an interface of the pod is on the device's card, or is the device's own."""
+def _lacks_link(device: Device, pod: doctor.ObservedPod) -> bool:
+    """Decide whether no interface of the pod is on an Ethernet device's card, or its own."""
     names = {port.netdev for port in device.ports} | {port.bond for port in device.ports}
-    return bool(_indexes(device, pod)) or any(
-        {link.name, link.parent} & (names - {None}) or (link.pci and link.pci == device.pci)
-        for link in _rails(pod)
+    return _of_ethernet(device) and not (
+        _indexes(device, pod)
+        or any({link.name, link.parent} & (names - {None}) for link in _rails(pod))
+        or any(link.pci == device.pci for link in _rails(pod) if link.pci)
     )
 
 
@@ -530,6 +540,7 @@ def _indexes(device: Device, pod: doctor.ObservedPod) -> list[int]:
 
 _INSIDE = ("pod", "pod.containers")
 _NODES = (*_INSIDE, "pod.containers.nodes")
+_POOLED = (*_INSIDE, "specs", "survey")
 _DEVICES = (*_NODES, "pod.links", "pod.survey")
 _LOCKS = (*_INSIDE, "pod.containers.memlock", "pod.containers.locks", "pod.containers.asked_lock")
 _HIDDEN = (*_NODES, "pod.survey", "survey", "survey.namespace_mode")
@@ -554,7 +565,13 @@ CHECKS = (
     Check("KR411", "MTU of the pod", ("pod", "pod.links", "links"), _mtu),
     Check("KR412", "routes of the pod", ("pod", "pod.links", "pod.routes"), _no_route),
     Check("KR413", "default route of the pod", ("pod", "pod.links", "pod.routes"), _taken_route),
-    Check("KR414", "interfaces on cards", (*_DEVICES, "specs"), _bare_cards, ("KR418", "KR422")),
+    Check(
+        "KR414",
+        "interfaces on cards",
+        (*_INSIDE, "specs", "survey"),
+        _bare_cards,
+        ("KR418", "KR422"),
+    ),
     Check("KR415", "device files of the container", _NODES, _no_nodes),
     Check("KR416", "device cgroup", _CLOSED, _closed_nodes),
     Check("KR417", "devices in the namespace", _HIDDEN, _unseen_device, ("KR418",)),

@@ -287,6 +287,13 @@ FAULTS = {
         "KR414",
         replace(with_pod(links=POD.links[:1], networks=(), attached=()), specs=(SHARED,)),
     ),
+    "a card without a network, from elsewhere": (
+        "KR414",
+        replace(
+            with_pod(networks=(), attached=(), links=None, survey=None, routes=None),
+            specs=(SHARED,),
+        ),
+    ),
     "one network too few": (
         "KR414",
         replace(
@@ -365,6 +372,24 @@ def test_a_card_needs_no_interface_of_the_pod_where_its_own_gids_or_none_are_use
     """InfiniBand, mode hca, claims, and a pod on the node's own network."""
     pod = {"links": POD.links[:1], "networks": (), "attached": ()} | facts
     assert "KR414" not in codes(replace(with_pod(**pod), specs=(spec,)))
+
+
+@pytest.mark.parametrize(
+    ("count", "networks", "layer", "found"),
+    [
+        (1, (), LinkLayer.ETHERNET, True),
+        (2, ("default/rdma",), LinkLayer.ETHERNET, True),
+        (2, ("default/rdma", "default/rdma"), LinkLayer.ETHERNET, False),
+        (1, (), LinkLayer.INFINIBAND, False),
+    ],
+)
+def test_from_elsewhere_networks_are_counted_against_shares(count, networks, layer, found):
+    container = replace(CONTAINER, asks=((RESOURCE, count), ("nvidia.com/gpu", 8)))
+    pod = with_pod(containers=(container,), networks=networks, links=None, survey=None)
+    node = with_device(port={"link_layer": layer}).survey
+    assert ("KR414" in codes(replace(pod, survey=node, specs=(SHARED,)))) is found
+    waits = replace(pod, pod=replace(pod.pod, phase="Pending"), survey=node, specs=(SHARED,))
+    assert "KR414" not in codes(waits)
 
 
 def test_what_containers_show_is_not_told_by_the_document_once_more():
