@@ -259,41 +259,24 @@ def _variables(seen: doctor.Observation) -> Iterator[Finding]:
             yield Finding(container.name, fault.problem, cause, fault.remedy, fault.severity)
 
 
-def _bare_cards(seen: doctor.Observation) -> Iterator[Finding]:
-    """Yield Ethernet cards of shared pools on which the pod has no interface, and so no GID.
+def _fewer_networks(seen: doctor.Observation) -> Iterator[Finding]:
+    """Yield a pod with fewer networks than shares of Ethernet cards, where pods share each card.
 
-    Where its interfaces are not seen, as by an agent, fewer networks than shares say so.
+    Its interfaces need not be seen: an agent has no namespace of a pod without networks.
     """
-    pod = _pod(seen)
+    pod, devices = _pod(seen), seen.survey.devices if seen.survey else ()
     shared = {spec.resource for spec in seen.specs or () if is_shared(spec)}
-    asks = [(one, [ask for ask in one.asks if is_share(ask[0])]) for one in sharing(seen)]
-    holding = [(one, held) for one, held in asks if held and shared.issuperset(dict(held))]
-    if pod.host_network or pod.phase != _RUNNING or not holding:
-        return
-    if pod.links is None or pod.survey is None:
-        shares = sum(count for _, held in holding for _, count in held)
-        named = f"{len(pod.networks) or 'no'} network{'s' * (len(pod.networks) > 1)}"
-        lacks = len(pod.networks) < shares and len(holding) == len(asks)
-        is_ethernet = seen.survey is not None and all(map(_of_ethernet, seen.survey.devices))
-        bare = {holding[0][0].name: f"{shares} shares and {named}"} if lacks and is_ethernet else {}
-    else:
-        cards = [(one, d.name) for one, d in devices_of(seen) if _lacks_link(d, pod)]
-        names = {one.name: listed([name for of, name in cards if of == one]) for one, _ in holding}
-        bare = {one: f"{held} without an interface on it" for one, held in names.items() if held}
-    for name, evidence in bare.items():
-        cause = "It has fewer networks than shares, or a network on another card: no GID is its own"
-        remedy = f"Name a network for each share in {ANNOTATION}: see kube-rdma resources"
-        yield Finding(name, f"It holds {evidence}", cause, remedy)
-
-
-def _lacks_link(device: Device, pod: doctor.ObservedPod) -> bool:
-    """Decide whether no interface of the pod is on an Ethernet device's card, or its own."""
-    names = {port.netdev for port in device.ports} | {port.bond for port in device.ports}
-    return _of_ethernet(device) and not (
-        _indexes(device, pod)
-        or any({link.name, link.parent} & (names - {None}) for link in _rails(pod))
-        or any(link.pci == device.pci for link in _rails(pod) if link.pci)
-    )
+    asks = [ask for one in sharing(seen) for ask in one.asks if is_share(ask[0])]
+    shares, networks = sum(count for _, count in asks), len(pod.networks)
+    is_sure = all(map(_of_ethernet, devices)) and shared.issuperset(dict(asks))
+    if is_sure and pod.phase == _RUNNING and not pod.host_network and networks < shares:
+        held = listed([f"{count} of {name}" for name, count in asks])
+        yield Finding(
+            pod.title,
+            f"It holds {held} and has {networks or 'no'} network{'s' * (networks > 1)}",
+            "A card without an interface of the pod has no GID of its own, so RoCE reaches no peer",
+            f"Name a network for each share in {ANNOTATION}: see kube-rdma resources",
+        )
 
 
 def _overlay(seen: doctor.Observation) -> Iterator[Finding]:
@@ -565,13 +548,7 @@ CHECKS = (
     Check("KR411", "MTU of the pod", ("pod", "pod.links", "links"), _mtu),
     Check("KR412", "routes of the pod", ("pod", "pod.links", "pod.routes"), _no_route),
     Check("KR413", "default route of the pod", ("pod", "pod.links", "pod.routes"), _taken_route),
-    Check(
-        "KR414",
-        "interfaces on cards",
-        (*_INSIDE, "specs", "survey"),
-        _bare_cards,
-        ("KR418", "KR422"),
-    ),
+    Check("KR414", "networks for shares", _POOLED, _fewer_networks, (), ("KR418", "KR422")),
     Check("KR415", "device files of the container", _NODES, _no_nodes),
     Check("KR416", "device cgroup", _CLOSED, _closed_nodes),
     Check("KR417", "devices in the namespace", _HIDDEN, _unseen_device, ("KR418",)),

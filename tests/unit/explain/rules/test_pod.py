@@ -269,14 +269,6 @@ def test_a_card_without_device_or_interface_is_away_only_where_its_pool_needs_th
     assert [one.card for one in explanation.shares] == ([] if lost else [card.id])
 
 
-def test_advice_of_admission_is_no_warning_where_the_pod_runs():
-    found = [Finding.of("some", (), "none", "Mount", one) for one in Severity]
-    seen = evidence(basis=None, findings=tuple(found), phase="Running")
-    assert [one.severity for one in explain(seen).findings] == [
-        *(Severity.WARNING, Severity.WARNING, Severity.ADVICE)
-    ]
-
-
 def test_a_network_waits_for_the_cards_of_a_resource_that_no_agent_reports():
     """The pod asks for the share; to ask for it once more is no remedy."""
     other = kit.reported(resource="rdma/other")
