@@ -238,17 +238,14 @@ def _refuse_two_kinds(placed: Sequence[PodNic]) -> None:
 
     Both have the interface's rx_handler: macvlan_port_create, ipvlan_port_create say EBUSY.
     """
-    kinds_of: dict[str, PodNic] = {}
-    for nic in placed:
-        if nic.way in (Way.MACVLAN, Way.IPVLAN):
-            first = kinds_of.setdefault(nic.link.name, nic)
-            if first.way is not nic.way:
-                problem = (
-                    f"{nic.link.name} carries {first.way} of {first.entry.ask.source}, and no "
-                    f"{nic.way} beside it"
-                )
-                remedy = "Use one type for both networks, or put one of them on another card"
-                raise refused(nic.entry, "type", problem, remedy)
+    on_links: dict[str, PodNic] = {}
+    for nic in (one for one in placed if one.way in (Way.MACVLAN, Way.IPVLAN)):
+        first = on_links.setdefault(nic.link.name, nic)
+        if first.way is not nic.way:
+            other = f"{first.way} of {first.entry.ask.source}"
+            problem = f"{nic.link.name} carries {other}, and no {nic.way} beside it"
+            remedy = "Use one type for both networks, or put one of them on another card"
+            raise refused(nic.entry, "type", problem, remedy)
 
 
 def with_pods(node: HostNetwork, attachments: Iterable[Attachment]) -> HostNetwork:
