@@ -179,16 +179,17 @@ def shares_without_network(review: PodReview) -> Iterator[Finding]:
 def network_need(resource: str, review: PodReview) -> Severity | None:
     """Return how sure it is that each share of a resource needs a network; None where it is not.
 
-    InfiniBand and EFA need none, nor a share of all cards. A pool says what its cards are; else a
-    network that is tied to the resource shows the need, or the administrator names it.
+    InfiniBand and EFA need none, nor a share of all cards. The administrator names it, as policies
+    take it; else a pool says what its cards are, or a tied network shows the need.
     """
-    named = matches(resource, review.settings.network_resources)
+    if matches(resource, review.settings.network_resources):
+        return Severity.WARNING
     pools = candidates(review.pod, resource, review.facts)
     layers = {layer for pool in pools for layer in layers_of(pool)}
     if not all(is_shared(pool.spec) for pool in pools) or layers - {LinkLayer.ETHERNET}:
         return None
     tied = [one for one in review.facts.networks if one.resource == resource]
-    if named or layers or any(isinstance(one, _ON_ETHERNET) for one in tied):
+    if layers or any(isinstance(one, _ON_ETHERNET) for one in tied):
         return Severity.WARNING
     if tied and all(isinstance(one, _OF_INFINIBAND) for one in tied):
         return None

@@ -443,6 +443,8 @@ def with_entry(**fields):
         (None, template(holding(**{GPUS: 8}), hostIPC=True)),
         (None, template(holding(**{GPUS: 8}), annotations={COMPLETE: "shm"})),
         (None, replace(template(holding(**{GPUS: 8})), kind="RayCluster")),
+        (None, replace(template(holding(**{GPUS: 8})), whole=False)),
+        (None, replace(template(container(), initContainers=[holding()]), whole=False)),
         ("default-route", with_entry(**{"default-route": ["10.0.0.1"]})),
         (None, with_entry()),
         ("one-address", replace(with_entry(ips=["10.0.0.9/24"]), copies=3)),

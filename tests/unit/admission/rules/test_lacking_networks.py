@@ -16,7 +16,7 @@ from kube_rdma.model.pools import Bind, Mode, PoolSpec, Selector, Serving
 from tests.kit.admission import asking, container, networks, template
 from tests.kit.nodes import hard_card
 
-NIC = "rdma/nic"
+NIC, ANY = "rdma/nic", Selector(vendors=("15b3",))
 SPEC = PoolSpec(NIC, Mode.SHARED, "policy")
 
 
@@ -59,6 +59,7 @@ def test_a_pod_has_a_network_for_each_share_of_a_card_that_pods_share(shares, na
     ("facts", "severity"),
     [
         (AdmissionFacts((ROCE,)), Severity.WARNING),
+        (AdmissionFacts((replace(ROCE, spec=replace(SPEC, selectors=(ANY,))),)), Severity.WARNING),
         (AdmissionFacts((OfferedPool(SPEC),)), Severity.ADVICE),  # who knows on which wire
         (AdmissionFacts(networks=(TIED,)), Severity.ADVICE),
         (AdmissionFacts(networks=(MACVLAN,)), Severity.WARNING),
@@ -97,6 +98,8 @@ def test_an_administrator_may_name_the_resources_whose_shares_need_networks():
     assert finding.severity is Severity.WARNING
     assert finding.remedy.startswith("Add a network for each share")
     assert not lacking(pod, AdmissionFacts())
+    moved = OfferedPool(replace(SPEC, resource="example.com/nic", mode=Mode.EXCLUSIVE))
+    assert lacking(pod, AdmissionFacts((moved,)), settings)  # as the policies of the API server
 
 
 def test_networks_of_other_resources_are_no_networks_of_a_share():
@@ -106,6 +109,8 @@ def test_networks_of_other_resources_are_no_networks_of_a_share():
     assert lacking(template(asks, annotations=networks("slow")), facts)
     assert not lacking(template(asks, annotations=networks("unknown")), facts)
     assert not lacking(template(asks, annotations={DEFAULT_NETWORK: "fabric"}), facts)
+    assert not lacking(replace(template(asks), whole=False), facts)  # others may add networks
+    assert not lacking(template(asks, annotations={ANNOTATION: "["}), facts)
     claims = [{"name": "nic", "resourceClaimName": "nic"}]
     assert not lacking(template(asks, resourceClaims=claims), facts)
 
@@ -121,6 +126,13 @@ def test_rails_are_told_in_one_sentence_with_a_network_of_each():
     (finding,) = lacking(pod, AdmissionFacts(pools, tied))
     assert "1 of rdma/rail-0, 1 of rdma/rail-2 and for 1 network:" in finding.problem
     assert finding.remedy == f"Add {ANNOTATION}: rail-0, rail-2"
+
+
+def test_a_network_of_the_pod_s_own_namespace_is_named_before_others():
+    tied = tuple(replace(TIED, name=f"{space}/fabric") for space in ("a", "team", "z"))
+    for known, name in ((tied, "fabric"), (tied[2:], "z/fabric")):
+        (finding,) = lacking(template(asking(NIC, 1)), AdmissionFacts((ROCE,), known))
+        assert finding.remedy == f"Write {ANNOTATION}: {name}"
 
 
 def test_macvlan_and_ipvlan_exclude_each_other_on_one_interface():

@@ -92,9 +92,12 @@ def test_a_socket_interface_that_the_pod_lacks_is_told_of_its_template():
     for pod in (
         {"hostNetwork": True, "annotations": {}},
         {"annotations": {"networking.gke.io/interfaces": "[]"}},
-        {"resourceClaims": [{"name": "nic"}]},
+        {"resourceClaims": [{"name": "nic", "resourceClaimName": "nic"}]},
+        {"annotations": {"k8s.v1.cni.cncf.io/networks": "["}},
     ):
         assert not told(pod=pod, **wrong)
+    part = asking(NIC, 1) | {"env": [{"name": "NCCL_SOCKET_IFNAME", "value": "ens3"}]}
+    assert not findings(replace(template(part), whole=False))
     assert told(NCCL_IB_DISABLE="1") == [(0, Severity.ADVICE)]  # UCX may have RDMA
 
 

@@ -269,6 +269,13 @@ def test_a_card_without_device_or_interface_is_away_only_where_its_pool_needs_th
     assert [one.card for one in explanation.shares] == ([] if lost else [card.id])
 
 
+def test_the_card_that_a_pod_has_is_its_own_however_ill_it_is():
+    report = replace(kit.reported(shares=1), cards=(replace(kit.card(1), reasons=("ill",)),))
+    (own,) = kit.statuses()
+    (share,) = assumed_shares(template(), basis("node-1", report), (own,))
+    assert [card.id for card in share.cards] == [own.card]
+
+
 def test_a_network_waits_for_the_cards_of_a_resource_that_no_agent_reports():
     """The pod asks for the share; to ask for it once more is no remedy."""
     other = kit.reported(resource="rdma/other")
