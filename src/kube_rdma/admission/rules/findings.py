@@ -57,14 +57,10 @@ def networks_on_host(review: PodReview) -> Iterator[Finding]:
         if dict(review.pod.annotations).get(pod_requests.ANNOTATION, "").strip()
         else networks.BLOCKS
     )
-    yield Finding.of(
-        "networks-on-host",
-        path,
-        "the pod has hostNetwork: true, so none of these networks is attached: it sees the node's "
-        "own interfaces",
-        "Remove hostNetwork: true, or the annotation",
-        Severity.WARNING,
-    )
+    problem = "the pod has hostNetwork: true, so none of these networks is attached: it sees the "
+    problem += "node's own interfaces"
+    remedy = "Remove hostNetwork: true, or the annotation"
+    yield Finding.of("networks-on-host", path, problem, remedy, Severity.WARNING)
 
 
 def sandboxed(review: PodReview) -> Iterator[Finding]:
@@ -88,13 +84,9 @@ def sandboxed(review: PodReview) -> Iterator[Finding]:
         remedy = "Leave runtimeClassName out, or run runsc with --rdmaproxy"
     else:
         return
-    yield Finding.of(
-        "runtime-class",
-        ("spec", "runtimeClassName"),
-        f"the pod asks for {wanted}, and runtime class {name} {why}",
-        remedy,
-        Severity.WARNING,
-    )
+    path = ("spec", "runtimeClassName")
+    problem = f"the pod asks for {wanted}, and runtime class {name} {why}"
+    yield Finding.of("runtime-class", path, problem, remedy, Severity.WARNING)
 
 
 def requests(review: PodReview) -> Iterator[Finding]:
@@ -103,22 +95,16 @@ def requests(review: PodReview) -> Iterator[Finding]:
     See kubernetes@v1.34 pkg/apis/core/validation, ValidateContainerResourceRequirements.
     """
     for container, ask in review.shares:
+        asks = f"container {container.name} requests"
         if not ask.limited:
-            yield Finding.of(
-                "requests",
-                ask.path,
-                f"container {container.name} requests {ask.resource} without a limit, which "
-                "Kubernetes refuses",
-                f"Write limits with {ask.resource}: {ask.count}",
-            )
+            problem = f"{asks} {ask.resource} without a limit"
+            remedy = f"Write limits with {ask.resource}: {ask.count}"
         elif ask.request not in (None, ask.count):
-            yield Finding.of(
-                "requests",
-                ask.path,
-                f"container {container.name} requests {ask.request} of {ask.resource} with a "
-                f"limit of {ask.count}, which Kubernetes refuses",
-                "Write one number into both, or leave requests out",
-            )
+            problem = f"{asks} {ask.request} of {ask.resource} with a limit of {ask.count}"
+            remedy = "Write one number into both, or leave requests out"
+        else:
+            continue
+        yield Finding.of("requests", ask.path, f"{problem}, which Kubernetes refuses", remedy)
 
 
 def init_alone(review: PodReview) -> Iterator[Finding]:
@@ -239,13 +225,10 @@ def _host_network(review: PodReview) -> Iterator[Finding]:
         pools = share_rules.candidates(review.pod, ask.resource, review.facts)
         on_host = bool(pools) and all(pool.spec.host_network for pool in pools)
         if on_host or share_rules.matches(ask.resource, review.settings.on_host):
-            yield Finding.of(
-                "host-network",
-                ("spec", "hostNetwork"),
-                f"{ask.resource} is for pods with hostNetwork: true, which this pod does not have",
-                "Add hostNetwork: true to the pod's spec",
-                Severity.WARNING,
-            )
+            path = ("spec", "hostNetwork")
+            problem = f"{ask.resource} is for pods with hostNetwork: true, which this pod lacks"
+            remedy = "Add hostNetwork: true to the pod's spec"
+            yield Finding.of("host-network", path, problem, remedy, Severity.WARNING)
             return
 
 
@@ -289,14 +272,10 @@ def _card_count(review: PodReview) -> Iterator[Finding]:
     for container, ask in share_rules.asked(review.pod, (review.settings.counted,)):
         if ask.known and review.settings.advised and ask.count not in review.settings.advised:
             advised = " or ".join(map(str, review.settings.advised))
-            yield Finding.of(
-                "card-count",
-                ask.path,
-                f"container {container.name} asks for {ask.count} of {ask.resource}, and "
-                f"{advised} are recommended",
-                f"Ask for {advised} where the work allows it",
-                Severity.ADVICE,
-            )
+            problem = f"container {container.name} asks for {ask.count} of {ask.resource}, and "
+            problem += f"{advised} are recommended"
+            remedy = f"Ask for {advised} where the work allows it"
+            yield Finding.of("card-count", ask.path, problem, remedy, Severity.ADVICE)
 
 
 def _mode_in(modes: Sequence[Mode], review: PodReview) -> Mode | None:

@@ -86,13 +86,10 @@ def network_shares(review: PodReview) -> Iterator[Finding]:
             others = dict.fromkeys(ask.resource for _, ask in review.shares)
             few = f"ask for {shares}" if shares else f"ask for {listed([*others]) or 'none'}"
             needs = "needs a share" if len(tied) == 1 else f"need {len(tied)} shares"
-            yield Finding.of(
-                "network-shares",
-                NETWORKS,
-                f"{listed(tied)} {needs} of {resource}, and the pod's containers {few}",
-                f"Ask for {resource}: {len(tied)}, or remove networks",
-                Severity.ERROR if shares else Severity.WARNING,
-            )
+            problem = f"{listed(tied)} {needs} of {resource}, and the pod's containers {few}"
+            remedy = f"Ask for {resource}: {len(tied)}, or remove networks"
+            severity = Severity.ERROR if shares else Severity.WARNING
+            yield Finding.of("network-shares", NETWORKS, problem, remedy, severity)
 
 
 def isolation(review: PodReview) -> Iterator[Finding]:
@@ -259,14 +256,12 @@ def _no_blocks(cards: int, review: PodReview) -> Iterator[Finding]:
     pod = review.pod
     asking = pod.networks or pod.faults or requests.POD_NETWORKS in dict(pod.annotations)
     if cards and not pod.host_network and not asking:
-        yield Finding.of(
-            "block-count",
-            BLOCKS,
-            f"the pod asks for {cards} of {review.settings.counted} and for no network, so it gets "
-            "their device nodes alone",
-            f"Write {_blocks(cards)}, or hostNetwork: true",
-            Severity.WARNING,
+        problem = (
+            f"the pod asks for {cards} of {review.settings.counted} and for no network, so it "
         )
+        problem += "gets their device nodes alone"
+        remedy = f"Write {_blocks(cards)}, or hostNetwork: true"
+        yield Finding.of("block-count", BLOCKS, problem, remedy, Severity.WARNING)
 
 
 def _belongs(ask: NetworkAsk, network: Network | None, review: PodReview) -> bool:
