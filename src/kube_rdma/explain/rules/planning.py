@@ -226,9 +226,7 @@ def _too_few(pool: Pool, count: int, usable: int, used: int, free: int) -> Refus
     remedy = f"Ask for at most {usable}, or name another node"
     if not usable:
         remedy = "Wait until pods end, repair cards (kube-rdma doctor), or name another node"
-    return Refused(
-        f"{count} shares are asked for, and {has}", remedy=remedy, where=pool.spec.resource
-    )
+    return Refused(f"{count} are asked for, and {has}", remedy=remedy, where=pool.spec.resource)
 
 
 def _must(pool: Pool, free: Sequence[ShareId], cards: Collection[CardId]) -> tuple[ShareId, ...]:
