@@ -254,11 +254,13 @@ def _on_machine(
     from kube_rdma.hardware.recorded_survey import called
     from kube_rdma.model.finding import Stage
 
+    said = {(one.code, one.problem) for one in checked.findings}
     for place, pod in checked.pods:
         evidence = asyncio.run(explain_recorded(pod, sysfs, parts))
-        for one in explain(evidence).findings:
-            if one.stage is not Stage.ADMISSION:
-                yield replace(one, subject=f"{place}: on {called(sysfs)}: {one.subject}")
+        found = [one for one in evidence.findings if (one.code, one.problem) not in said]
+        found += (one for one in explain(evidence).findings if one.stage is not Stage.ADMISSION)
+        for one in found:
+            yield replace(one, subject=f"{place}: on {called(sysfs)}: {one.subject}")
 
 
 def _show(configuration: Config, on_node: NodePools | None, title: str, output: str) -> None:

@@ -802,3 +802,21 @@ def test_pods_of_files_are_judged_on_a_machine(check, tmp_path):
     said_of = "rdma/fast: 9 are asked for, and the node has 8 of 8 available"
     assert f"all.yaml:27: on dgx-like: {said_of}" in said
     assert CliRunner().invoke(config, ["check", str(file), "--node"]).exit_code == 2
+
+
+def test_what_only_the_cards_of_a_machine_say_of_a_pod_is_said_once(tmp_path):
+    """Forty mistakes 13: the files do not say which devices the pool has."""
+    cards = '"selectors": {"ifNames": ["ib0"]}'
+    pool = f'{{"configList": [{{"resourceName": "hca_pair", "rdmaHcaMax": 8, {cards}}}]}}'
+    env = "[{name: NCCL_IB_HCA, value: mlx5_6}, {name: UCX_NET_DEVICES, value: mlx5_0}]"
+    container = f"name: a, image: a, env: {env}, resources: {{limits: {{rdma/hca_pair: 1}}}}"
+    spec = f"spec: {{containers: [{{{container}}}]}}"
+    pod = f"{{apiVersion: v1, kind: Pod, metadata: {{name: p}}, {spec}}}"
+    (tmp_path / "plugin.json").write_text(pool)
+    (tmp_path / "pod.yaml").write_text(pod)
+    files = [str(tmp_path / name) for name in ("plugin.json", "pod.yaml")]
+    shown = CliRunner().invoke(config, ["check", *files, "--sysfs", "dgx-like"])
+    assert shown.exit_code == 0
+    said = " ".join(shown.stdout.split())
+    assert "on dgx-like: spec.containers.0.env.0: NCCL_IB_HCA=mlx5_6 matches none of" in said
+    assert said.count("UCX_NET_DEVICES=mlx5_0 has mlx5_0 without a port") == 1
