@@ -20,19 +20,10 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 from kube_base.errors import Refused
 from kube_base.frozen import Frozen, replace
 from kube_rdma.ipam import ip_pool
+from kube_rdma.lib.text import words
 from kube_rdma.lib.text.document import Document, shown
 from kube_rdma.lib.text.faults import Slip, near, raise_slips, slips, validate
 from kube_rdma.lib.text.typed import GoTyped, Many
-from kube_rdma.lib.text.words import (
-    Cidr,
-    IpAddress,
-    Label,
-    TextForm,
-    address,
-    meeting,
-    span,
-    written,
-)
 from kube_rdma.model import ipam
 from kube_rdma.model.attach.cni import Dns, LinkAddress, LinkRoute
 
@@ -55,7 +46,7 @@ def _range(text: str) -> WrittenRange:
             raise ValueError(text)
         return ip_network(text, strict=False), None, None
     last = _interface(rest)
-    return last.network, address(first.strip()), address(rest.partition("/")[0].strip())
+    return last.network, words.address(first.strip()), words.address(rest.partition("/")[0].strip())
 
 
 def _decimal(text: str) -> str:
@@ -73,7 +64,7 @@ def _length(text: str) -> int:
 
 def _go_address(text: str) -> ipam.Address:
     """Parse an address as Go does: an IPv4-mapped one (``::ffff:10.0.0.1``) is the IPv4 address."""
-    written = address(_decimal(text))
+    written = words.address(_decimal(text))
     return getattr(written, "ipv4_mapped", None) or written
 
 
@@ -89,28 +80,28 @@ def _loose_span(text: str) -> ipam.Span:
     if "/" in text:
         subnet = _network(text)
         return ipam.Span(subnet.network_address, subnet.broadcast_address)
-    return span(text)
+    return words.span(text)
 
 
 WithLength: TypeAlias = Annotated[
     IPv4Interface | IPv6Interface,
-    TextForm(_interface, "an address with its length", "10.0.0.10/24"),
+    words.TextForm(_interface, "an address with its length", "10.0.0.10/24"),
 ]
-Destination: TypeAlias = Annotated[ipam.Subnet, TextForm(_network, "a subnet", "10.0.0.0/8")]
+Destination: TypeAlias = Annotated[ipam.Subnet, words.TextForm(_network, "a subnet", "10.0.0.0/8")]
 Exclude: TypeAlias = Annotated[
-    ipam.Span, TextForm(_loose_span, "an address or a subnet", "10.0.0.0/28")
+    ipam.Span, words.TextForm(_loose_span, "an address or a subnet", "10.0.0.0/28")
 ]
 RangeText: TypeAlias = Annotated[
     WrittenRange,
-    TextForm(
+    words.TextForm(
         lambda text: _range(_decimal(text)),
         "a subnet, or a range with its length",
         "10.0.0.5-10.0.0.9/24",
     ),
 ]
-SliceSize: TypeAlias = Annotated[int, TextForm(_length, "the length of a subnet", "/24")]
+SliceSize: TypeAlias = Annotated[int, words.TextForm(_length, "the length of a subnet", "/24")]
 ZeroedAddress: TypeAlias = Annotated[
-    ipam.Address, TextForm(_go_address, "an IP address", "10.0.0.10")
+    ipam.Address, words.TextForm(_go_address, "an IP address", "10.0.0.10")
 ]
 
 
@@ -131,7 +122,7 @@ class PlainRoute(GoTyped):
     model_config = ConfigDict(extra="ignore")  # mtu, priority and the like of newer versions
 
     dst: Destination = Field(examples=["10.0.0.0/8"])
-    gw: IpAddress | None = None
+    gw: words.IpAddress | None = None
 
 
 class PlainDns(GoTyped):
@@ -151,7 +142,7 @@ class StaticAddressConf(GoTyped):
     """An address that is set as it is."""
 
     address: WithLength = Field(examples=["10.0.0.10/24"])
-    gateway: IpAddress | None = None
+    gateway: words.IpAddress | None = None
 
 
 class WhereaboutsRange(GoTyped):
@@ -182,7 +173,7 @@ class Whereabouts(WhereaboutsRange):
     addresses: Many[StaticAddressConf] = ()
     dns: PlainDns | None = None
     enable_overlapping_ranges: bool = True
-    network_name: Label | None = None
+    network_name: words.Label | None = None
     node_slice_size: SliceSize | None = None
     # Any: read by whereabouts, without effect here; of a pool no gateway is ever given.
     leader_lease_duration: Any = None
@@ -208,10 +199,10 @@ class Whereabouts(WhereaboutsRange):
 class HostLocalRange(GoTyped):
     """One range of host-local."""
 
-    subnet: Cidr | None = Field(None, examples=["10.0.0.0/24"])
-    range_start: IpAddress | None = None
-    range_end: IpAddress | None = None
-    gateway: IpAddress | None = None
+    subnet: words.Cidr | None = Field(None, examples=["10.0.0.0/24"])
+    range_start: words.IpAddress | None = None
+    range_end: words.IpAddress | None = None
+    gateway: words.IpAddress | None = None
 
 
 class HostLocal(HostLocalRange):
@@ -251,8 +242,8 @@ class KubeRdmaIpam(GoTyped):
     """The block of kube-rdma-ipam: a pool, or one for each rail."""
 
     type: Literal["kube-rdma-ipam"]
-    pool: Label | None = Field(None, examples=["rail-0"])
-    pools: dict[str, Label] = Field(default_factory=dict)
+    pool: words.Label | None = Field(None, examples=["rail-0"])
+    pools: dict[str, words.Label] = Field(default_factory=dict)
     routes: Many[PlainRoute] = ()
 
     @field_validator("pools")
@@ -333,7 +324,7 @@ def requested_addresses(
     for text in (*texts, *ips):
         try:
             ip_interface(text.strip())  # a length has to be one, although the pool's is taken
-            addresses.append(address(text.partition("/")[0].strip()))
+            addresses.append(words.address(text.partition("/")[0].strip()))
         except ValueError:
             raise Refused(
                 f"{shown(text)} is not an IP address",
@@ -509,9 +500,9 @@ def _with_pool(base: IpamConf, draft: ipam.IPPool, document: Document) -> IpamCo
     """
     if not draft.ranges:
         return base
-    of_use = meeting(each.span for each in draft.ranges)
+    of_use = words.meeting(each.span for each in draft.ranges)
     used = tuple(each for each in draft.excludes if of_use(each))
-    others = (written(each) for each in draft.excludes if not of_use(each))
+    others = (words.written(each) for each in draft.excludes if not of_use(each))
     idle = [f"exclude {text} is outside of every range" for text in others]
     pool = replace(draft, excludes=used)
     spec = ip_pool.spec(pool)

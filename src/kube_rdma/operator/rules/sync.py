@@ -12,16 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kube_base.frozen import Frozen
+from kube_rdma.model import operator as model
 from kube_rdma.model.install import Blueprint, Values
-from kube_rdma.model.operator import (
-    AppliedState,
-    ClusterPolicy,
-    ComponentName,
-    ComponentStatus,
-    DaemonSetProgress,
-    PolicyNode,
-    contract_of,
-)
 from kube_rdma.operator.rules import placement
 from kube_rdma.operator.rules.daemon_sets import SRIOV, WantedObjects, account, plugin_objects
 from kube_rdma.operator.rules.driver_sets import driver_objects, peer_objects
@@ -30,7 +22,7 @@ from kube_rdma.operator.rules.driver_sets import driver_objects, peer_objects
 class Component(Frozen):
     """One part of a policy with its objects."""
 
-    name: ComponentName
+    name: model.ComponentName
     wanted: bool
     objects: WantedObjects
     problem: str = ""  # why objects are missing
@@ -39,8 +31,8 @@ class Component(Frozen):
 
 
 def components(
-    policy: ClusterPolicy,
-    nodes: Sequence[PolicyNode],
+    policy: model.ClusterPolicy,
+    nodes: Sequence[model.PolicyNode],
     workloads: Sequence[Blueprint],
     values: Values | None = None,
 ) -> tuple[Component, ...]:
@@ -62,17 +54,19 @@ def components(
     peer = peer_objects(policy, peers.groups, values)
     return (
         Component(
-            ComponentName.DRIVER, bool(policy.driver), driver, drivers.problem, no_cards, hint
+            model.ComponentName.DRIVER, bool(policy.driver), driver, drivers.problem, no_cards, hint
         ),
-        Component(ComponentName.DEVICE_PLUGIN, bool(policy.device_plugin), shared, "", no_cards),
-        Component(ComponentName.SRIOV_PLUGIN, bool(policy.sriov_plugin), sriov, "", no_cards),
         Component(
-            ComponentName.PEER_DRIVER, bool(policy.peer_driver), peer, peers.problem, no_gpus
+            model.ComponentName.DEVICE_PLUGIN, bool(policy.device_plugin), shared, "", no_cards
+        ),
+        Component(model.ComponentName.SRIOV_PLUGIN, bool(policy.sriov_plugin), sriov, "", no_cards),
+        Component(
+            model.ComponentName.PEER_DRIVER, bool(policy.peer_driver), peer, peers.problem, no_gpus
         ),
     )
 
 
-def _compiling(policy: ClusterPolicy, values: Values | None) -> str:
+def _compiling(policy: model.ClusterPolicy, values: Values | None) -> str:
     """Return a hint where an image would compile its driver on OpenShift; "" elsewhere.
 
     NVIDIA's operator has a Driver Toolkit beside it there (state_ofed.go, renderObjects).
@@ -80,23 +74,25 @@ def _compiling(policy: ClusterPolicy, values: Values | None) -> str:
     driver = policy.driver
     if driver is None or driver.precompiled or driver.image.digest or not account(values):
         return ""
-    if not contract_of(driver.image).kernel_form:
+    if not model.contract_of(driver.image).kernel_form:
         return ""
     return "On OpenShift set ofedDriver.forcePrecompiled: nothing compiles a driver there"
 
 
 def judged(
-    component: Component, progress: Mapping[str, DaemonSetProgress], waits: str = ""
-) -> ComponentStatus:
+    component: Component, progress: Mapping[str, model.DaemonSetProgress], waits: str = ""
+) -> model.ComponentStatus:
     """Return how far a part is; `progress` of its DaemonSets by name, as far as they exist.
 
     `waits` says why it is not on all of its nodes yet, "" where it is.
     """
     if not component.wanted:
-        return ComponentStatus(component.name, AppliedState.IGNORE, "NotConfigured")
+        return model.ComponentStatus(component.name, model.AppliedState.IGNORE, "NotConfigured")
     if component.no_nodes:
         message = f"No node has the label {component.no_nodes}"
-        return ComponentStatus(component.name, AppliedState.NOT_READY, "NoMatchingNodes", message)
+        return model.ComponentStatus(
+            component.name, model.AppliedState.NOT_READY, "NoMatchingNodes", message
+        )
     lacking = [why for why in (component.problem, waits) if why]
     reason = "LabelsMissing" if component.problem else "PodsNotReady"
     for document in component.objects.daemon_sets:
@@ -107,24 +103,24 @@ def judged(
             reason = "ImageNotPulled" if own and own.unpulled else reason
     if lacking:
         message = "; ".join([*lacking, *filter(None, [component.hint])])
-        return ComponentStatus(
-            component.name, AppliedState.NOT_READY, reason, message[:1].upper() + message[1:]
+        return model.ComponentStatus(
+            component.name, model.AppliedState.NOT_READY, reason, message[:1].upper() + message[1:]
         )
-    return ComponentStatus(component.name, AppliedState.READY, "PodsReady")
+    return model.ComponentStatus(component.name, model.AppliedState.READY, "PodsReady")
 
 
-def overall(statuses: Sequence[ComponentStatus]) -> tuple[AppliedState, str]:
+def overall(statuses: Sequence[model.ComponentStatus]) -> tuple[model.AppliedState, str]:
     """Return the state of the whole policy and its reason."""
-    for state in (AppliedState.ERROR, AppliedState.NOT_READY):
+    for state in (model.AppliedState.ERROR, model.AppliedState.NOT_READY):
         reasons = [f"{each.component}: {each.message}" for each in statuses if each.state is state]
         if reasons:
             return state, "; ".join(reasons)
-    if all(each.state is AppliedState.IGNORE for each in statuses):
-        return AppliedState.IGNORE, "The policy asks for nothing that kube-rdma deploys"
-    return AppliedState.READY, ""
+    if all(each.state is model.AppliedState.IGNORE for each in statuses):
+        return model.AppliedState.IGNORE, "The policy asks for nothing that kube-rdma deploys"
+    return model.AppliedState.READY, ""
 
 
-def _behind(progress: DaemonSetProgress | None, *, empty: bool) -> str:
+def _behind(progress: model.DaemonSetProgress | None, *, empty: bool) -> str:
     """Return why a DaemonSet is not ready; "" when every pod runs that should.
 
     One that may be `empty` has no pods for a reason that is named already.

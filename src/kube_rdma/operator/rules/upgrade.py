@@ -16,31 +16,17 @@ from collections.abc import Iterator, Sequence
 
 from kube_base.frozen import Frozen
 from kube_rdma.lib.phrases import listed
-from kube_rdma.model.operator import (
-    Close,
-    DriverPlace,
-    EndDrivers,
-    Evict,
-    LabelDrivers,
-    NodeStage,
-    Open,
-    UpgradeAct,
-    UpgradeNode,
-    UpgradePlan,
-    UpgradePolicy,
-    UpgradeStage,
-    UpgradeState,
-)
+from kube_rdma.model import operator as model
 from kube_rdma.operator.rules.placement import READY_LABEL
 
 _REASONS = {
-    UpgradeStage.REFUSED: "UpgradeRefused",
-    UpgradeStage.CLOSED: "NodesClosed",
-    UpgradeStage.WAITING_FOR_PODS: "WaitingForPods",
-    UpgradeStage.MANUAL: "UpgradeByHand",
-    UpgradeStage.STARTING: "Upgrading",
-    UpgradeStage.WAITING_FOR_OTHERS: "Upgrading",
-    UpgradeStage.AWAY: "NodesAway",
+    model.UpgradeStage.REFUSED: "UpgradeRefused",
+    model.UpgradeStage.CLOSED: "NodesClosed",
+    model.UpgradeStage.WAITING_FOR_PODS: "WaitingForPods",
+    model.UpgradeStage.MANUAL: "UpgradeByHand",
+    model.UpgradeStage.STARTING: "Upgrading",
+    model.UpgradeStage.WAITING_FOR_OTHERS: "Upgrading",
+    model.UpgradeStage.AWAY: "NodesAway",
 }
 
 
@@ -51,7 +37,9 @@ class _UpgradeTurn(Frozen):
     ahead: tuple[str, ...] = ()
 
 
-def upgrade_plan(policy: UpgradePolicy, nodes: Sequence[UpgradeNode]) -> UpgradePlan:
+def upgrade_plan(
+    policy: model.UpgradePolicy, nodes: Sequence[model.UpgradeNode]
+) -> model.UpgradePlan:
     """Return acts and stages of all nodes, by name."""
     by_name = sorted(nodes, key=lambda node: node.name)
     turn = _turn(policy, by_name)
@@ -61,10 +49,10 @@ def upgrade_plan(policy: UpgradePolicy, nodes: Sequence[UpgradeNode]) -> Upgrade
         for node, stage in zip(by_name, stages, strict=True)
         for act in _acts(policy, node, stage.stage)
     ]
-    return UpgradePlan(tuple(acts), stages)
+    return model.UpgradePlan(tuple(acts), stages)
 
 
-def upgrade_state(stages: Sequence[NodeStage]) -> UpgradeState:
+def upgrade_state(stages: Sequence[model.NodeStage]) -> model.UpgradeState:
     """Return how far all nodes are, and the gravest obstacle."""
     for stage, reason in _REASONS.items():
         concerned = [each for each in stages if each.stage is stage]
@@ -73,21 +61,21 @@ def upgrade_state(stages: Sequence[NodeStage]) -> UpgradeState:
         words = next((each.sentence for each in concerned if each.sentence), "")
         words = words or f"node {concerned[0].node}: its driver stops or starts"
         more = f", and {len(concerned) - 1} more nodes" if concerned[1:] else ""
-        return UpgradeState(current=False, reason=reason, message=words + more)
-    return UpgradeState(current=True, reason="DriversCurrent")
+        return model.UpgradeState(current=False, reason=reason, message=words + more)
+    return model.UpgradeState(current=True, reason="DriversCurrent")
 
 
-def is_misplaced(node: UpgradeNode) -> bool:
+def is_misplaced(node: model.UpgradeNode) -> bool:
     """Decide whether a driver is to come or to go."""
     return any(place.has != place.wants for place in node.places)
 
 
-def is_outdated(node: UpgradeNode) -> bool:
+def is_outdated(node: model.UpgradeNode) -> bool:
     """Decide whether a node has other drivers than it should, and nobody ends them yet."""
     return is_misplaced(node) or _is_aged(node)
 
 
-def is_between(node: UpgradeNode) -> bool:
+def is_between(node: model.UpgradeNode) -> bool:
     """Decide whether a driver of the node ends or begins."""
     if any(pod.deleting for pod in node.pods):
         return True
@@ -96,7 +84,7 @@ def is_between(node: UpgradeNode) -> bool:
     return node.missing or any(not pod.ready for pod in node.pods)
 
 
-def refusal(node: UpgradeNode) -> str:
+def refusal(node: model.UpgradeNode) -> str:
     """Return why the driver of the cards may not come or go on a node; "" where it may.
 
     Its first load takes the driver of before away, too.
@@ -108,20 +96,20 @@ def refusal(node: UpgradeNode) -> str:
     return f"node {node.name} itself uses its cards: {listed(node.carries)}"
 
 
-def _is_aged(node: UpgradeNode) -> bool:
+def _is_aged(node: model.UpgradeNode) -> bool:
     return any(not pod.current and not pod.deleting for pod in node.pods)
 
 
-def _leaves(place: DriverPlace) -> bool:
+def _leaves(place: model.DriverPlace) -> bool:
     return place.has not in ("", place.wants)
 
 
-def _is_exchanged(policy: UpgradePolicy, node: UpgradeNode) -> bool:
+def _is_exchanged(policy: model.UpgradePolicy, node: model.UpgradeNode) -> bool:
     """Decide whether the operator ends drivers of an older image here."""
     return policy.automatic and _is_aged(node)
 
 
-def _disturbs(policy: UpgradePolicy, node: UpgradeNode) -> bool:
+def _disturbs(policy: model.UpgradePolicy, node: model.UpgradeNode) -> bool:
     """Decide whether the change of a node takes a module from those who use it.
 
     A driver on top that is loaded for the first time takes none.
@@ -131,7 +119,7 @@ def _disturbs(policy: UpgradePolicy, node: UpgradeNode) -> bool:
     )
 
 
-def _turn(policy: UpgradePolicy, nodes: Sequence[UpgradeNode]) -> _UpgradeTurn:
+def _turn(policy: model.UpgradePolicy, nodes: Sequence[model.UpgradeNode]) -> _UpgradeTurn:
     """Return the outdated nodes whose turn it is: those that were begun, then those without
     holders.
 
@@ -159,33 +147,35 @@ def _turn(policy: UpgradePolicy, nodes: Sequence[UpgradeNode]) -> _UpgradeTurn:
     return _UpgradeTurn(frozenset(node.name for node in chosen), tuple(on_the_way))
 
 
-def _by_hand(policy: UpgradePolicy, node: UpgradeNode) -> bool:
+def _by_hand(policy: model.UpgradePolicy, node: model.UpgradeNode) -> bool:
     """Decide whether people end the drivers of this node, whose image alone is another."""
     return not policy.automatic and not is_misplaced(node)
 
 
-def _stage(policy: UpgradePolicy, node: UpgradeNode, turn: _UpgradeTurn) -> NodeStage:
-    stage, sentence = UpgradeStage.CURRENT, ""
+def _stage(
+    policy: model.UpgradePolicy, node: model.UpgradeNode, turn: _UpgradeTurn
+) -> model.NodeStage:
+    stage, sentence = model.UpgradeStage.CURRENT, ""
     if node.away and not (node.changing and is_between(node)):
         if is_outdated(node):
-            stage = UpgradeStage.AWAY
+            stage = model.UpgradeStage.AWAY
             sentence = f"node {node.name} is not ready, so its driver stays as it is"
     elif is_between(node):
-        stage = UpgradeStage.STARTING
+        stage = model.UpgradeStage.STARTING
         if node.away:
             sentence = f"node {node.name} is not ready since its driver was changed"
     elif is_outdated(node):
         stage, sentence = _outdated(policy, node, turn)
-    return NodeStage(node.name, stage, sentence)
+    return model.NodeStage(node.name, stage, sentence)
 
 
 def _outdated(
-    policy: UpgradePolicy, node: UpgradeNode, turn: _UpgradeTurn
-) -> tuple[UpgradeStage, str]:
+    policy: model.UpgradePolicy, node: model.UpgradeNode, turn: _UpgradeTurn
+) -> tuple[model.UpgradeStage, str]:
     if why := refusal(node):
-        return UpgradeStage.REFUSED, why
+        return model.UpgradeStage.REFUSED, why
     if _by_hand(policy, node):
-        return UpgradeStage.MANUAL, f"node {node.name}: delete its driver's pod to upgrade it"
+        return model.UpgradeStage.MANUAL, f"node {node.name}: delete its driver's pod to upgrade it"
     if node.name in turn.chosen:
         if _disturbs(policy, node) and (node.holders or _is_open(node)):
             if not node.holders:
@@ -194,60 +184,65 @@ def _outdated(
                 sentence = f"node {node.name} was not drained in time: delete {_names(node)}"
             else:
                 sentence = f"node {node.name} is being drained of {_names(node)}"
-            return UpgradeStage.CLOSED, sentence
-        return UpgradeStage.STARTING, ""
+            return model.UpgradeStage.CLOSED, sentence
+        return model.UpgradeStage.STARTING, ""
     if _must_wait(policy, node):
-        return (UpgradeStage.WAITING_FOR_PODS, f"node {node.name} waits for {_names(node)} to end")
-    return UpgradeStage.WAITING_FOR_OTHERS, f"node {node.name} waits for {listed(turn.ahead)}"
+        return (
+            model.UpgradeStage.WAITING_FOR_PODS,
+            f"node {node.name} waits for {_names(node)} to end",
+        )
+    return model.UpgradeStage.WAITING_FOR_OTHERS, f"node {node.name} waits for {listed(turn.ahead)}"
 
 
-def _is_open(node: UpgradeNode) -> bool:
+def _is_open(node: model.UpgradeNode) -> bool:
     """Decide whether pods may come to a node; one closed for less is closed for the change."""
     return not node.closed or (node.ours and not node.changing)
 
 
-def _must_wait(policy: UpgradePolicy, node: UpgradeNode) -> bool:
+def _must_wait(policy: model.UpgradePolicy, node: model.UpgradeNode) -> bool:
     """Decide whether holders must end by themselves: nobody evicts them, or it is in vain."""
     evicts = policy.drains is not None
     return _disturbs(policy, node) and any(holder.stays or not evicts for holder in node.holders)
 
 
-def _is_over(policy: UpgradePolicy, node: UpgradeNode) -> bool:
+def _is_over(policy: model.UpgradePolicy, node: model.UpgradeNode) -> bool:
     """Decide whether the time for evictions is over."""
     seconds = policy.drains.seconds if policy.drains else 0
     return 0 < seconds < node.closed_seconds
 
 
-def _names(node: UpgradeNode) -> str:
+def _names(node: model.UpgradeNode) -> str:
     return listed(list(map(str, node.holders)))
 
 
-def _acts(policy: UpgradePolicy, node: UpgradeNode, stage: UpgradeStage) -> Iterator[UpgradeAct]:
+def _acts(
+    policy: model.UpgradePolicy, node: model.UpgradeNode, stage: model.UpgradeStage
+) -> Iterator[model.UpgradeAct]:
     """Yield the acts at a node in a stage. A closed node is read again before it is changed."""
-    if stage is UpgradeStage.CLOSED:
+    if stage is model.UpgradeStage.CLOSED:
         if _is_open(node):
-            yield Close(node.name)
+            yield model.Close(node.name)
         elif not _is_over(policy, node):
-            yield from (Evict(node.name, pod) for pod in node.holders if not pod.deleting)
-    elif stage is UpgradeStage.STARTING and is_between(node):
+            yield from (model.Evict(node.name, pod) for pod in node.holders if not pod.deleting)
+    elif stage is model.UpgradeStage.STARTING and is_between(node):
         if not (node.closed or node.away):  # a reboot, or somebody ended its driver
-            yield Close(node.name, change=False)
-    elif stage is UpgradeStage.STARTING:
+            yield model.Close(node.name, change=False)
+    elif stage is model.UpgradeStage.STARTING:
         yield _change(policy, node)
-    elif node.ours and stage is not UpgradeStage.AWAY:
-        yield Open(node.name)
+    elif node.ours and stage is not model.UpgradeStage.AWAY:
+        yield model.Open(node.name)
 
 
-def _change(policy: UpgradePolicy, node: UpgradeNode) -> UpgradeAct:
+def _change(policy: model.UpgradePolicy, node: model.UpgradeNode) -> model.UpgradeAct:
     """Return the next step of a node's change: drivers go before any comes."""
     below = any(place.unloads and place.has != place.wants for place in node.places)
     leaving = [place for place in node.places if place.has and (below or _leaves(place))]
     if leaving:
         gone = (*(place.key for place in leaving), *((READY_LABEL,) if below else ()))
-        return LabelDrivers(node.name, tuple((key, None) for key in gone))
+        return model.LabelDrivers(node.name, tuple((key, None) for key in gone))
     if _is_exchanged(policy, node):
         unloads = any(pod.unloads and not pod.current for pod in node.pods)
         ended = [pod for pod in node.pods if unloads or not pod.current]
-        return EndDrivers(node.name, tuple(sorted(ended, key=lambda pod: pod.unloads)))
+        return model.EndDrivers(node.name, tuple(sorted(ended, key=lambda pod: pod.unloads)))
     place = next(place for place in node.places if place.has != place.wants)
-    return LabelDrivers(node.name, ((place.key, place.wants),))
+    return model.LabelDrivers(node.name, ((place.key, place.wants),))
