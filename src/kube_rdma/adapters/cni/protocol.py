@@ -122,25 +122,14 @@ class _OnlyDns(msgspec.Struct):
 def result(wire: WireResult) -> cni.CniResult:
     """Return the value of a result; raise ValueError for addresses that are none."""
     return cni.CniResult(
-        tuple(
-            cni.CniInterface(one.name, one.mac, one.sandbox, one.mtu, one.socketPath, one.pciID)
-            for one in wire.interfaces or ()
-        ),
+        tuple(cni.CniInterface(*msgspec.structs.astuple(one)) for one in wire.interfaces or ()),
         tuple(
             cni.LinkAddress(ip_interface(one.address), _gateway(one.gateway), one.interface)
             for one in wire.ips or ()
         ),
         tuple(
-            cni.LinkRoute(
-                ip_network(one.dst, strict=False),
-                _gateway(one.gw),
-                one.mtu,
-                one.advmss,
-                one.priority,
-                one.table,
-                one.scope,
-            )
-            for one in wire.routes or ()
+            cni.LinkRoute(ip_network(dst, strict=False), _gateway(gw), *others)
+            for dst, gw, *others in map(msgspec.structs.astuple, wire.routes or ())
         ),
         _dns(wire.dns),
     )

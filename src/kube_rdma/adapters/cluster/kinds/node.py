@@ -13,17 +13,11 @@ from kube_rdma.model.kubernetes import NodeCondition, NodeState, Taint, quantity
 CARDS_HEALTHY = "kube-rdma.io/CardsHealthy"  # type of the condition that is read and written
 
 
-class _Taint(msgspec.Struct):
-    key: str
-    effect: str
-    value: str = ""
-
-
 class NodeObjectSpec(msgspec.Struct, frozen=True):
     """The part of a Node's spec that is read."""
 
     unschedulable: bool = False
-    taints: tuple[_Taint, ...] = ()
+    taints: tuple[Taint, ...] = ()
 
 
 class _Condition(msgspec.Struct):
@@ -80,7 +74,7 @@ def node_state(node: Stored[NodeObjectSpec, NodeStatus]) -> NodeState:
         kubelet_version=status.node_info.kubelet_version,
         runtime_version=status.node_info.container_runtime_version,
         unschedulable=node.spec.unschedulable,
-        taints=tuple(Taint(t.key, t.effect, t.value) for t in node.spec.taints),
+        taints=node.spec.taints,
         ready={"True": True, "False": False}.get(ready.status) if ready else None,
         cards=NodeCondition(cards.status, cards.reason, cards.message) if cards else None,
         addresses=tuple((one.type, one.address) for one in status.addresses),
