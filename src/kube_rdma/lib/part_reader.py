@@ -38,21 +38,18 @@ class PartReader(Frozen, kw_only=True):
     async def asked(self, name: str, ask: Callable[[], Awaitable[T]]) -> T | None:
         """Return the result of `ask`; None where it fails or is late, which is noted."""
         with self._keeping(name):
-            return await self._answer(ask)
+            if self.patience is None:
+                return await ask()
+            try:
+                async with asyncio.timeout(self.patience):
+                    return await ask()
+            except TimeoutError:
+                raise Unavailable(f"no answer within {self.patience:g} s") from None
         return None
 
     def keep(self, name: str, error: Exception) -> None:
         """Note that a part was not seen for this error."""
         self.not_seen.append(NotSeen(name, self.worded(error)))
-
-    async def _answer(self, ask: Callable[[], Awaitable[T]]) -> T:
-        if self.patience is None:
-            return await ask()
-        try:
-            async with asyncio.timeout(self.patience):
-                return await ask()
-        except TimeoutError:
-            raise Unavailable(f"no answer within {self.patience:g} s") from None
 
     @contextmanager
     def _keeping(self, name: str) -> Iterator[None]:

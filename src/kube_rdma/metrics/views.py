@@ -51,7 +51,7 @@ def nodes_page(
                 row.key.device,
                 row.key.port,
                 _STATES.get(row.now.state or 0, _NONE),
-                _link(row),
+                f"{row.now.link / _GIGABIT:.10g}G" if row.now.link else _NONE,
                 bits(row.received),
                 bits(row.sent),
                 _load(row),
@@ -145,10 +145,6 @@ def _further(rows: Sequence[TrafficRate]) -> Block:
 
 def _page(table: PageTable, none: str, notes: Block) -> Page:
     return ((table if table.rows else Line(none)),), notes
-
-
-def _link(row: TrafficRate) -> str:
-    return f"{row.now.link / _GIGABIT:.10g}G" if row.now.link else _NONE
 
 
 def _load(row: TrafficRate) -> str:

@@ -175,7 +175,11 @@ class BandwidthChecks:
             return True  # it was changed or deleted meanwhile
         if not await self._written(seen, ended):
             return False
-        self._tell(seen, ended)
+        kind, version = BANDWIDTH_CHECK.kind, BANDWIDTH_CHECK.api_version
+        about = About(kind, seen.name, seen.namespace, seen.uid, version)
+        well = ended.state == "Well"
+        self._events.tell(about, f"Bandwidth{ended.state}", ended.result, warning=not well)
+        log.info("bandwidth check done", check=seen.title, state=ended.state, result=ended.result)
         await self._seen_with(seen, ended)
         return True
 
@@ -293,10 +297,3 @@ class BandwidthChecks:
                 break
             await self._wake.wait()
         self._wake.set()
-
-    def _tell(self, seen: SeenCheck, ended: BandwidthCheckStatus) -> None:
-        kind, version = BANDWIDTH_CHECK.kind, BANDWIDTH_CHECK.api_version
-        about = About(kind, seen.name, seen.namespace, seen.uid, version)
-        well = ended.state == "Well"
-        self._events.tell(about, f"Bandwidth{ended.state}", ended.result, warning=not well)
-        log.info("bandwidth check done", check=seen.title, state=ended.state, result=ended.result)

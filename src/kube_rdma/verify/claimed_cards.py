@@ -20,7 +20,7 @@ from kube_client.objects import Cluster
 from kube_rdma.claims.cluster import claimed_pod, devices_of, node_slices
 from kube_rdma.claims.rules.cel.evaluate import Selectors
 from kube_rdma.model.claims.claim import ClaimNode, DeviceClass, ResourceClaim
-from kube_rdma.model.claims.devices import PublishedCard, ResourceSlice, SliceDevice
+from kube_rdma.model.claims.devices import PublishedCard, ResourceSlice
 from kube_rdma.model.late_binding import PodName
 from kube_rdma.pools.rules.claimed_cards import published_cards
 from kube_rdma.verify.cluster import VerifyObjects
@@ -51,15 +51,11 @@ async def cards_of_pods(
     slices = await asyncio.gather(*(node_slices(cluster, node) for node in nodes))
     published = published_cards(part for parts in slices for part in parts)
     return {
-        PodName(pod.namespace, pod.name): _cards(devices, published)
+        PodName(pod.namespace, pod.name): tuple(
+            published[one] for one in dict.fromkeys(devices) if one in published
+        )
         for pod, devices in zip(pods, allocated, strict=True)
     }
-
-
-def _cards(
-    devices: Iterable[SliceDevice], published: dict[SliceDevice, PublishedCard]
-) -> tuple[PublishedCard, ...]:
-    return tuple(published[one] for one in dict.fromkeys(devices) if one in published)
 
 
 # What claims give the nodes that are to get a copy of a pod, by classes, templates and slices.

@@ -362,7 +362,12 @@ async def _bytes(connection: socket.socket, count: int, descriptors: list[int]) 
                 connection, min(count - len(content), 1 << 16), 1, socket.MSG_CMSG_CLOEXEC
             )
         except BlockingIOError:
-            await _readable(connection)
+            loop, ready = asyncio.get_running_loop(), asyncio.Event()
+            loop.add_reader(connection, ready.set)
+            try:
+                await ready.wait()
+            finally:
+                loop.remove_reader(connection)
             continue
         for extra in passed_descriptors:
             if descriptors:
@@ -373,15 +378,6 @@ async def _bytes(connection: socket.socket, count: int, descriptors: list[int]) 
             return None
         content += piece
     return bytes(content)
-
-
-async def _readable(connection: socket.socket) -> None:
-    loop, ready = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(connection, ready.set)
-    try:
-        await ready.wait()
-    finally:
-        loop.remove_reader(connection)
 
 
 def _network_namespace(descriptors: list[int]) -> int | None:

@@ -87,7 +87,16 @@ class Journal(Generic[T]):
         So it is where a foreign record has the name, here and below.
         """
         target, temporary = self._file(name), f".{name}{_TEMPORARY}"
-        content = self._encoded(name, value)
+        data = self._codec.encode(value)
+        envelope: dict[str, Any] = {
+            "version": VERSION,
+            "kind": self._kinds[type(value)],
+            "data": data,
+        }
+        before = self._whole.get(name)
+        if before and before["kind"] == envelope["kind"]:
+            envelope = before | envelope | {"data": self._codec.carry(data, before["data"])}
+        content = msgspec.json.encode(envelope)
         with self._needed(target, "written"):
             try:
                 handle = self._disk.create(temporary)
@@ -170,18 +179,6 @@ class Journal(Generic[T]):
                 except (OSError, ValueError) as error:
                     broken.append(self._set_aside(file, names, error))
         return Loaded(tuple(records), tuple(broken), tuple(self._foreign.values()))
-
-    def _encoded(self, name: str, value: T) -> bytes:
-        data = self._codec.encode(value)
-        envelope: dict[str, Any] = {
-            "version": VERSION,
-            "kind": self._kinds[type(value)],
-            "data": data,
-        }
-        before = self._whole.get(name)
-        if before and before["kind"] == envelope["kind"]:
-            envelope = before | envelope | {"data": self._codec.carry(data, before["data"])}
-        return msgspec.json.encode(envelope)
 
     def _read(self, file: str) -> T:
         try:

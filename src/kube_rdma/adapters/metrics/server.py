@@ -186,7 +186,13 @@ class MetricsServer:
         self._open[caller] = asyncio.current_task()
         try:
             with contained("metrics connection"):
-                await self._exchange(caller)
+                try:
+                    while call := await caller.head():
+                        answer = await self._answer(call, caller)
+                        if answer is None or not await caller.send(answer):
+                            break
+                except (h11.ProtocolError, OSError, TimeoutError):
+                    pass  # nobody is left to hear an answer
         finally:
             writer.close()
             with suppress(OSError, TimeoutError):
@@ -214,15 +220,6 @@ class MetricsServer:
             worst.cut_off()
             del self._open[worst]
         return bool(spare)
-
-    async def _exchange(self, caller: HttpCaller) -> None:
-        try:
-            while call := await caller.head():
-                answer = await self._answer(call, caller)
-                if answer is None or not await caller.send(answer):
-                    break
-        except (h11.ProtocolError, OSError, TimeoutError):
-            pass  # nobody is left to hear an answer
 
     async def _answer(self, call: HttpCall, caller: HttpCaller) -> HttpReply | None:
         """Return the answer to a scrape; None, which ends the connection, for too long a body."""

@@ -158,7 +158,19 @@ def _add(agent: IpamAgentState, request: ipam.AddressRequest) -> Effects[grant.G
         if not agent.may_acquire(now):
             raise _unavailable(agent, now)
         if now >= deadline:
-            wanted = _without_preferred(agent, request, answer, now)
+            # From now on without its owners' last addresses, once it has waited long enough: they
+            # may be in cool-down on the owner's last node, so the wait lasts as long; the runtime
+            # asks again meanwhile. Refused when other addresses are lacking too.
+            for shortage in answer.shortages:
+                if shortage.must or shortage.owner is None:
+                    raise _full(agent, answer)
+                since = agent.awaited_since.setdefault(shortage.owner, now)
+                if now - since < shortage.subpool.cooldown + agent.timing.patience:
+                    raise Unavailable(
+                        f"{shortage.address} was the last address of {shortage.owner}, and another "
+                        "node still has it: waiting until it has rested"
+                    )
+            wanted = request
             deadline = now + agent.timing.patience
         ahead, writes = request.container not in agent.waiting, _writes_seen(agent)
         match (yield from _acquire(agent, answer, ahead=ahead)):
@@ -337,29 +349,6 @@ def _wait_for_turn(agent: IpamAgentState, container: ipam.ContainerId) -> Effect
 def _writes_seen(agent: IpamAgentState) -> int:
     """Return the number of writes in the visible blocks; it grows while any node succeeds."""
     return sum(block.edition for block in agent.blocks.values())
-
-
-def _without_preferred(
-    agent: IpamAgentState,
-    request: ipam.AddressRequest,
-    insufficient: grant.LackingAddresses,
-    now: float,
-) -> ipam.AddressRequest:
-    """Return the request without its owners' last addresses, once it has waited long enough.
-
-    They may be in cool-down on the owner's last node, so the wait lasts as long; the runtime asks
-    again meanwhile. Raises Refused when other addresses are lacking too.
-    """
-    for shortage in insufficient.shortages:
-        if shortage.must or shortage.owner is None:
-            raise _full(agent, insufficient)
-        since = agent.awaited_since.setdefault(shortage.owner, now)
-        if now - since < shortage.subpool.cooldown + agent.timing.patience:
-            raise Unavailable(
-                f"{shortage.address} was the last address of {shortage.owner}, and another node "
-                "still has it: waiting until it has rested"
-            )
-    return request
 
 
 def _acquire(

@@ -331,7 +331,21 @@ def _notes(
     yield from driver.without_effect(spec)
     plugins = _plugins(spec)
     if _cni_plugins(spec):
-        yield from _network_notes(spec, server)
+        path = ("secondaryNetwork", "cniPlugins")
+        spelling, other = plugins
+        if server is None:
+            yield driver.note(
+                path,
+                f"has no effect: only the image of {spelling} or {other} serves networks",
+                f"Name kube-rdma's image in cniPlugins and in {spelling}, or remove cniPlugins",
+            )
+        elif server is not spec.sriov_device_plugin and spec.sriov_device_plugin:
+            yield driver.note(
+                path,
+                f"serves shares of {spelling} alone, not those of {other}",
+                f"Write the pools of both as one NodePolicy into {spelling}.config "
+                "(docs/config.md)",
+            )
     for (field, section), names in zip(
         plugins.items(), (_SHARED_CONTAINERS, _SRIOV_CONTAINERS), strict=True
     ):
@@ -339,26 +353,6 @@ def _notes(
             yield from driver.resource_notes((field,), section.container_resources, names)
     if spec.ofed_driver:
         yield from driver.driver_notes(spec.ofed_driver, _image(spec.ofed_driver, spec.global_))
-
-
-def _network_notes(
-    spec: NicClusterPolicySpec, server: PluginSection | None
-) -> Iterator[operator.PolicyNote]:
-    """Yield notes about the image of cniPlugins."""
-    path = ("secondaryNetwork", "cniPlugins")
-    spelling, other = _plugins(spec)
-    if server is None:
-        yield driver.note(
-            path,
-            f"has no effect: only the image of {spelling} or {other} serves networks",
-            f"Name kube-rdma's image in cniPlugins and in {spelling}, or remove cniPlugins",
-        )
-    elif server is not spec.sriov_device_plugin and spec.sriov_device_plugin:
-        yield driver.note(
-            path,
-            f"serves shares of {spelling} alone, not those of {other}",
-            f"Write the pools of both as one NodePolicy into {spelling}.config (docs/config.md)",
-        )
 
 
 def _network_server(spec: NicClusterPolicySpec) -> PluginSection | None:

@@ -225,29 +225,25 @@ def _functions_netdevs(tree: SysfsTree) -> _Netdevs:
         if any(is_auxiliary(part) for part in place[len(function) :].split("/")):
             continue
         before = len(tree.faults)
-        netdev = _netdev(tree, name)
+        path = f"{NETDEVS}/{name}"
+        carrier = _carrier(tree, f"{path}/carrier")
+        flags = tree.matching(f"{path}/flags", _FLAGS, required=False)
+        master = master_above(tree, name)
+        netdev = Netdev(
+            name=name,
+            link_type=LINK_TYPES.get(tree.text(f"{path}/type", required=False) or "", ""),
+            # A carrier can be read of an interface that is up: a tree without flags tells by it.
+            up=bool(int(flags, 16) & _UP) if flags else carrier is not None,
+            carrier=carrier,
+            master=master,
+            bonded=master is not None and is_bond(tree, master),
+            fast_path=master is not None and is_paravirtual(tree, master),
+        )
         if len(tree.faults) > before and not tree.holds(f"{NETDEVS}/{name}"):
             del tree.faults[before:]  # it went while it was read, into a pod as a rule
             continue
         netdevs[function] = (*netdevs.get(function, ()), netdev)
     return netdevs
-
-
-def _netdev(tree: SysfsTree, name: str) -> Netdev:
-    path = f"{NETDEVS}/{name}"
-    carrier = _carrier(tree, f"{path}/carrier")
-    flags = tree.matching(f"{path}/flags", _FLAGS, required=False)
-    master = master_above(tree, name)
-    return Netdev(
-        name=name,
-        link_type=LINK_TYPES.get(tree.text(f"{path}/type", required=False) or "", ""),
-        # A carrier can be read of an interface that is up, which a tree without flags tells by it.
-        up=bool(int(flags, 16) & _UP) if flags else carrier is not None,
-        carrier=carrier,
-        master=master,
-        bonded=master is not None and is_bond(tree, master),
-        fast_path=master is not None and is_paravirtual(tree, master),
-    )
 
 
 def _carrier(tree: SysfsTree, path: str) -> bool | None:

@@ -86,7 +86,14 @@ class RecordedText:
         self._links: dict[str, str] = {}
         self._folders: dict[str, dict[str, None]] = {"": {}}
         for entry in read_entries(text):
-            self._add(entry)
+            above, _, last = entry.path.rpartition("/")
+            self._folder(above)[last] = None
+            if entry.target is not None:
+                self._links[entry.path] = entry.target
+            elif entry.content is not None:
+                self._files[entry.path] = entry.content.encode()
+            else:
+                self._folder(entry.path)
 
     def read(self, path: str) -> bytes:
         """A file, which is no link."""
@@ -135,16 +142,6 @@ class RecordedText:
         except OSError:
             return False
         return True
-
-    def _add(self, entry: TextEntry) -> None:
-        above, _, last = entry.path.rpartition("/")
-        self._folder(above)[last] = None
-        if entry.target is not None:
-            self._links[entry.path] = entry.target
-        elif entry.content is not None:
-            self._files[entry.path] = entry.content.encode()
-        else:
-            self._folder(entry.path)
 
     def _folder(self, path: str) -> dict[str, None]:
         """The names in a folder, which is made with all above it."""
