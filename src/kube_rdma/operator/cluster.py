@@ -26,17 +26,11 @@ from kube_rdma.operator.documents import nic_cluster_policy
 
 _TRIES = "ErrImagePull, ImagePullBackOff"
 # Words of a kubelet about images (pkg/kubelet/images/types.go).
-_PULL_FAULTS: Mapping[str, str] = {
-    "ErrImagePull": _TRIES,
-    "ImagePullBackOff": _TRIES,
-    **{
-        word: word
-        for word in (
-            *("InvalidImageName", "ErrImageNeverPull", "ImageInspectError"),
-            *("RegistryUnavailable", "SignatureValidationFailed"),
-        )
-    },
-}
+_FINAL = (
+    *("InvalidImageName", "ErrImageNeverPull", "ImageInspectError"),
+    *("RegistryUnavailable", "SignatureValidationFailed"),
+)
+_PULL_FAULTS = {word: word for word in _FINAL} | dict.fromkeys(_TRIES.split(", "), _TRIES)
 _OF_OWNER = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
 CLAIM = "resource.k8s.io/claim"  # stands for a pod's ResourceClaims, whatever driver they are for
 
@@ -202,15 +196,9 @@ def _text(data: bytes) -> PolicyText:
         return PolicyText(None, Refused(why, remedy="Change its spec"))
 
 
-NIC_CLUSTER_POLICY = ObjectKind(
-    "mellanox.com",
-    "v1alpha1",
-    "NicClusterPolicy",
-    "nicclusterpolicies",
-    namespaced=True,
-    spec=ObjectCodec(_text),
-    status=ObjectCodec.of(nic_cluster_policy.NicClusterPolicyStatus),
-)
+_NAMES = ("mellanox.com", "v1alpha1", "NicClusterPolicy", "nicclusterpolicies")
+_STATUS = ObjectCodec.of(nic_cluster_policy.NicClusterPolicyStatus)
+NIC_CLUSTER_POLICY = ObjectKind(*_NAMES, True, spec=ObjectCodec(_text), status=_STATUS)
 NIC_CLUSTER_POLICY_OF_CLUSTER = replace(NIC_CLUSTER_POLICY, namespaced=False)
 # For who asks how policies are: a spec that is garbled is named in the status.
 NIC_CLUSTER_POLICY_STATUS = NIC_CLUSTER_POLICY.read_as(NOTHING, NIC_CLUSTER_POLICY.status)

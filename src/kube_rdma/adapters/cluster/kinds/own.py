@@ -48,12 +48,6 @@ class DefinitionSpec(msgspec.Struct, frozen=True):
     config: str = ""
 
 
-DEFINITION = ObjectKind(
-    "k8s.cni.cncf.io",
-    "v1",
-    "NetworkAttachmentDefinition",
-    "network-attachment-definitions",
-    namespaced=True,
-    spec=ObjectCodec.of(DefinitionSpec),
-    status=NOTHING,
-)
+_NAMES = ("NetworkAttachmentDefinition", "network-attachment-definitions")
+_CONFIG = ObjectCodec.of(DefinitionSpec)
+DEFINITION = ObjectKind("k8s.cni.cncf.io", "v1", *_NAMES, True, spec=_CONFIG, status=NOTHING)

@@ -34,6 +34,7 @@ POD_CLAIM = "resource.kubernetes.io/pod-claim-name"  # PodResourceClaimAnnotatio
 _ADDRESS = re.compile(r"(?:[0-9a-f]{4})?([0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7])")
 
 T = TypeVar("T")
+S = TypeVar("S")
 
 
 def _read_quantity(what: type, written: Any) -> Fraction:
@@ -145,33 +146,19 @@ class ResourceClaimStatus(msgspec.Struct, frozen=True, rename="camel"):
     reserved_for: tuple[model.ClaimUser, ...] = ()
 
 
-RESOURCE_CLAIM = ObjectKind(
-    GROUP,
-    VERSION,
-    "ResourceClaim",
-    "resourceclaims",
-    namespaced=True,
-    spec=_codec(ResourceClaimSpec),
-    status=_codec(ResourceClaimStatus),
+def _kind(
+    name: str, plural: str, spec: ObjectCodec[T], status: ObjectCodec[S], *, namespaced: bool
+) -> ObjectKind[T, S]:
+    return ObjectKind(GROUP, VERSION, name, plural, namespaced, spec, status)
+
+
+_SPEC, _STATUS = _codec(ResourceClaimSpec), _codec(ResourceClaimStatus)
+_TEMPLATE, _CLASS = _codec(ClaimTemplateSpec), ObjectCodec.of(DeviceClassSpec, writes=False)
+RESOURCE_CLAIM = _kind("ResourceClaim", "resourceclaims", _SPEC, _STATUS, namespaced=True)
+CLAIM_TEMPLATE = _kind(
+    "ResourceClaimTemplate", "resourceclaimtemplates", _TEMPLATE, NOTHING, namespaced=True
 )
-CLAIM_TEMPLATE = ObjectKind(
-    GROUP,
-    VERSION,
-    "ResourceClaimTemplate",
-    "resourceclaimtemplates",
-    namespaced=True,
-    spec=_codec(ClaimTemplateSpec),
-    status=NOTHING,
-)
-DEVICE_CLASS = ObjectKind(
-    GROUP,
-    VERSION,
-    "DeviceClass",
-    "deviceclasses",
-    namespaced=False,
-    spec=ObjectCodec.of(DeviceClassSpec, writes=False),
-    status=NOTHING,
-)
+DEVICE_CLASS = _kind("DeviceClass", "deviceclasses", _CLASS, NOTHING, namespaced=False)
 
 
 def resource_claim(stored: Stored[ResourceClaimSpec, ResourceClaimStatus]) -> model.ResourceClaim:
@@ -296,15 +283,8 @@ def _status_entry(status: model.DeviceStatus, now: str) -> dict[str, object]:
 
 # Slices, of which kube-rdma writes those of its own driver.
 
-RESOURCE_SLICE = ObjectKind(
-    GROUP,
-    VERSION,
-    "ResourceSlice",
-    "resourceslices",
-    namespaced=False,
-    spec=_codec(slices.SliceSpec, writes=True),
-    status=NOTHING,
-)
+_SLICE = _codec(slices.SliceSpec, writes=True)
+RESOURCE_SLICE = _kind("ResourceSlice", "resourceslices", _SLICE, NOTHING, namespaced=False)
 StoredSlice: TypeAlias = Stored[slices.SliceSpec, None]
 
 
