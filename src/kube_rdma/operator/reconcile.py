@@ -92,24 +92,19 @@ class Operator:
         self._kind = NIC_CLUSTER_POLICY_OF_CLUSTER if place.cluster_wide else NIC_CLUSTER_POLICY
         mine = EVERYWHERE if place.cluster_wide else Where(place.namespace)
         labelled = Where(place.namespace, labels=COMPONENT_LABEL)
-        self._policies = Mirror(self._kind, _itself, self._changed, mine)
+        self._policies = Mirror(self._kind, lambda stored: stored, self._changed, mine)
         self._daemon_sets = Mirror(DAEMON_SET, _daemon_set, self._changed, labelled)
-        self._config_maps = Mirror(CONFIG_MAP, _itself, self._changed, labelled)
+        self._config_maps = Mirror(CONFIG_MAP, lambda stored: stored, self._changed, labelled)
         self._nodes = Mirror(NODE, _node, self._changed)
-        self._pods = Mirror(FULL_POD, _itself, self._changed, labelled)
+        self._pods = Mirror(FULL_POD, lambda stored: stored, self._changed, labelled)
         self._upgrades = upgrades.Upgrades(cluster)
         self._upgrading = False
         self._notices, self._walls = Notices(), ObjectWalls("NicClusterPolicy")
 
     async def run(self) -> None:
         """Look at every change, until cancelled; an API server that is away is waited for."""
-        mirrors: tuple[Mirror[Any], ...] = (
-            self._policies,
-            self._daemon_sets,
-            self._config_maps,
-            self._nodes,
-            self._pods,
-        )
+        of_own = self._policies, self._daemon_sets, self._config_maps
+        mirrors: tuple[Mirror[Any], ...] = (*of_own, self._nodes, self._pods)
         async with asyncio.TaskGroup() as tasks:
             await follow_all(tasks, self._cluster, self._timing.pause, *mirrors)
             failures = 0
@@ -319,10 +314,6 @@ def _has_status(old: NicClusterPolicyStatus | None, new: NicClusterPolicyStatus)
     bare = replace(unobserved, conditions=())
     parts = tuple(replace(part, message="") for part in new.applied_states)
     return old in (new, unobserved, bare, replace(bare, applied_states=parts))
-
-
-def _itself(stored: Stored[Any, Any]) -> Stored[Any, Any]:
-    return stored
 
 
 def _daemon_set(stored: Stored[Any, Any]) -> Stored[Any, Any]:

@@ -216,14 +216,11 @@ def _ip(address: cni.LinkAddress, before: int) -> dict[str, object]:
 
 
 def _route(route: cni.LinkRoute, place: int) -> dict[str, object]:
-    out: dict[str, object] = {"dst": str(route.to)}
-    if route.via:
-        out["gw"] = str(route.via)
+    given: dict[str, object] = {"dst": str(route.to), "gw": str(route.via) if route.via else None}
     if place >= cni.VERSIONS.index("1.1.0"):
-        for key in ("mtu", "advmss", "priority", "table", "scope"):
-            if (value := getattr(route, key)) is not None:
-                out[key] = value
-    return out
+        newer = ("mtu", "advmss", "priority", "table", "scope")
+        given |= {key: getattr(route, key) for key in newer}
+    return {key: value for key, value in given.items() if value is not None}
 
 
 # The frames of a request and an answer.

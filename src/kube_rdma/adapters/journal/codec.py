@@ -138,7 +138,7 @@ class RecordCodec:
     def _encoder(self, kind: type) -> Callable[[Any], Json]:
         """Return the function that makes JSON of values of a type."""
         if kind in _PLAIN:
-            return _itself
+            return lambda value: value
         if kind in self._forms:
             return self._fields_encoder(self._forms[kind])
         if issubclass(kind, tuple):
@@ -229,11 +229,6 @@ class RecordCodec:
 def _parts(data: dict[str, Json]) -> Iterable[tuple[str, Json]]:
     """Return the keys of a value with what they hold, without its tag."""
     return ((key, part) for key, part in data.items() if key != TAG)
-
-
-def _itself(value: Any) -> Json:
-    plain: Json = value
-    return plain
 
 
 def _plain(of: Any, data: Json) -> object:

@@ -70,13 +70,7 @@ def device_series(
 def pod_device_series(holder: HolderName, device: DeviceCounters) -> Iterator[MetricSeries]:
     """Yield the series of a device that is a container's own."""
     for port in device.ports:
-        labels = (
-            holder.namespace,
-            holder.pod,
-            holder.container,
-            device.name,
-            str(port.number),
-        )
+        labels = (holder.namespace, holder.pod, holder.container, device.name, str(port.number))
         if port.state is not None:
             yield MetricSeries(families.POD_STATE, labels, port.state)
         if port.rate_gbps is not None:
