@@ -572,7 +572,14 @@ class TranslatedPool(Frozen):
 def translate_cidr_pool(document: Document) -> TranslatedPool:
     """Return the IPPool that means the same; raise Refused with all faults of the CIDRPool."""
     pool = validate(CidrPoolObject, document)
-    ranges: Value = [{"subnet": str(pool.spec.cidr), "perNode": _per_node(pool.spec)}]
+    named = (one for one in pool.spec.static_allocations if one.node_name)
+    nodes = [entry(one.node_name, one.prefix, one.gateway) for one in named]
+    per_node: dict[str, Value] = {"prefix": pool.spec.per_node_network_prefix}
+    if nodes:
+        per_node["nodes"] = nodes
+    if (index := _index(pool.spec)) is not None:
+        per_node["gatewayIndex"] = index
+    ranges: Value = [{"subnet": str(pool.spec.cidr), "perNode": per_node}]
     routes: Value = [{"dst": dst} for dst in _routes(pool.spec, pool.spec.cidr)]
     excludes: list[Value] = [*_excludes(pool.spec, document)]
     made = _made(document, pool.metadata.name, ranges, excludes, routes)
@@ -606,17 +613,6 @@ def _made(
         "spec": {"ranges": ranges, "excludes": excludes, "routes": routes},
     }
     return load(of_value(made, f"{document.where(())} as an IPPool"))
-
-
-def _per_node(spec: CidrPoolSpec) -> dict[str, Value]:
-    named = (one for one in spec.static_allocations if one.node_name)
-    nodes = [entry(one.node_name, one.prefix, one.gateway) for one in named]
-    per_node: dict[str, Value] = {"prefix": spec.per_node_network_prefix}
-    if nodes:
-        per_node["nodes"] = nodes
-    if (index := _index(spec)) is not None:
-        per_node["gatewayIndex"] = index
-    return per_node
 
 
 def _index(spec: CidrPoolSpec) -> int | None:

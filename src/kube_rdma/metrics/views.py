@@ -62,7 +62,7 @@ def nodes_page(
         for row in rows[:most]
     )
     table = PageTable(_NODES, shown, _RIGHT_OF_NODES, _NODES.index("STATE"), cut=_CUT, ranked=True)
-    return _page(table, _NO_NODE, (*_further(rows[len(shown) :]), *_silent(silent)))
+    return _page(table, _NO_NODE, rows[len(shown) :], silent)
 
 
 def pods_page(
@@ -85,8 +85,7 @@ def pods_page(
         for row in rows[:most]
     )
     table = PageTable(_PODS, shown, _RIGHT_OF_PODS, cut=_CUT, ranked=True)
-    none = "No pod of these has an RDMA device."
-    return _page(table, none, (*_further(rows[len(shown) :]), *_silent(silent)))
+    return _page(table, "No pod of these has an RDMA device.", rows[len(shown) :], silent)
 
 
 def names(rows: Sequence[TrafficRate]) -> list[str]:
@@ -143,8 +142,13 @@ def _further(rows: Sequence[TrafficRate]) -> Block:
     return (Sentence(f"… and {len(rows)} more{kinds}; --all shows them.", "  "),)
 
 
-def _page(table: PageTable, none: str, notes: Block) -> Page:
-    return ((table if table.rows else Line(none)),), notes
+def _page(
+    table: PageTable, none: str, hidden: Sequence[TrafficRate], silent: Mapping[str, str]
+) -> Page:
+    unanswered = (
+        Sentence(f"{node} did not answer: {why}", "  ") for node, why in sorted(silent.items())
+    )
+    return ((table if table.rows else Line(none)),), (*_further(hidden), *unanswered)
 
 
 def _load(row: TrafficRate) -> str:
@@ -157,9 +161,3 @@ def _errors(row: TrafficRate) -> str:
         return _NONE
     worst = max(row.errors, key=row.errors.__getitem__)
     return f"{sum(row.errors.values()):.3g}/s {worst}"
-
-
-def _silent(silent: Mapping[str, str]) -> Block:
-    return tuple(
-        Sentence(f"{node} did not answer: {why}", "  ") for node, why in sorted(silent.items())
-    )

@@ -180,7 +180,16 @@ class BandwidthChecks:
         well = ended.state == "Well"
         self._events.tell(about, f"Bandwidth{ended.state}", ended.result, warning=not well)
         log.info("bandwidth check done", check=seen.title, state=ended.state, result=ended.result)
-        await self._seen_with(seen, ended)
+        # Wait until the watch shows the status, or the check would be done once more.
+        while True:
+            self._wake.clear()
+            shown = self._checks.values.get(seen.title)
+            if shown is None or (shown.uid, shown.generation) != (seen.uid, seen.generation):
+                break  # it is gone, or another check by now
+            if shown.status and shown.status.completion_time == ended.completion_time:
+                break
+            await self._wake.wait()
+        self._wake.set()
         return True
 
     async def _written(self, seen: SeenCheck, status: BandwidthCheckStatus) -> bool:
@@ -285,15 +294,3 @@ class BandwidthChecks:
             generation = new.generation if new else None
             if generation != running.generation:
                 running.task.cancel()
-
-    async def _seen_with(self, seen: SeenCheck, ended: BandwidthCheckStatus) -> None:
-        """Wait until the watch shows the status, or the check would be done once more."""
-        while True:
-            self._wake.clear()
-            shown = self._checks.values.get(seen.title)
-            if shown is None or (shown.uid, shown.generation) != (seen.uid, seen.generation):
-                break  # it is gone, or another check by now
-            if shown.status and shown.status.completion_time == ended.completion_time:
-                break
-            await self._wake.wait()
-        self._wake.set()

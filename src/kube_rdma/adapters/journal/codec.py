@@ -175,7 +175,16 @@ class RecordCodec:
             return self._tuple(get_args(of), data)
         if of in self._forms:
             return self._record(of, data)
-        return _plain(of, data)
+        # A value without parts; as in JSON, true is no int.
+        if type(data) is of:
+            return data
+        if of is float and type(data) is int:
+            return float(data)
+        if isinstance(data, str) and (make := _TEXTS.get(of)):
+            return make(data)
+        if isinstance(data, str) and isinstance(of, type) and issubclass(of, (Enum, str)):
+            return of(data)  # a str's own kind checks its text
+        raise ValueError(f"{data!r:.60} is not a {getattr(of, '__name__', of)}")
 
     def _one_of(self, choices: tuple[Any, ...], data: Json) -> object:
         """Return the choice that fits: classes with a form by their tag, all others by trying."""
@@ -229,19 +238,6 @@ class RecordCodec:
 def _parts(data: dict[str, Json]) -> Iterable[tuple[str, Json]]:
     """Return the keys of a value with what they hold, without its tag."""
     return ((key, part) for key, part in data.items() if key != TAG)
-
-
-def _plain(of: Any, data: Json) -> object:
-    """Return a value without parts; as in JSON, true is no int."""
-    if type(data) is of:
-        return data
-    if of is float and type(data) is int:
-        return float(data)
-    if isinstance(data, str) and (make := _TEXTS.get(of)):
-        return make(data)
-    if isinstance(data, str) and isinstance(of, type) and issubclass(of, (Enum, str)):
-        return of(data)  # a str's own kind checks its text
-    raise ValueError(f"{data!r:.60} is not a {getattr(of, '__name__', of)}")
 
 
 # The disk format: the tag of each recorded class and the key of each of its fields.

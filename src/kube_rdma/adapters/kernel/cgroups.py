@@ -157,15 +157,6 @@ class RdmaGroups:
 
         Raise Refused where the node cannot limit, Unavailable where it cannot be done now.
         """
-        self._refuse_unable()
-        group = self.find(uid)
-        above = ""
-        for name in group.split("/"):
-            self._switch_on(above)
-            above = f"{above}/{name}".lstrip("/")
-        return group
-
-    def _refuse_unable(self) -> None:
         try:
             controllers = self._files.read("cgroup.controllers").split()
         except FileNotFoundError:
@@ -180,6 +171,12 @@ class RdmaGroups:
                 "the kernel of this node has no rdma controller of control groups",
                 remedy=f"Take a kernel with CONFIG_CGROUP_RDMA, or {_REMOVE}",
             )
+        group = self.find(uid)
+        above = ""
+        for name in group.split("/"):
+            self._switch_on(above)
+            above = f"{above}/{name}".lstrip("/")
+        return group
 
     def _switch_on(self, group: str) -> None:
         """Have the kernel limit the groups in this one."""

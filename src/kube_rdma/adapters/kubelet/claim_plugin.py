@@ -76,24 +76,21 @@ class ClaimHealth:
         while True:
             changed = self._changed
             if self._devices is not None:
-                await stream.send_message(self._message(wire, self._devices))
+                now = int(self._clock())
+                answer = wire.NodeWatchResourcesResponse()
+                for one in self._devices:
+                    answer.devices.add(
+                        device=wire.DeviceIdentifier(pool_name=one.pool, device_name=one.device),
+                        health=_HEALTH[one.healthy],
+                        last_updated_time=now,
+                        message=shortened(one.message),
+                    )
+                await stream.send_message(answer)
             try:
                 async with asyncio.timeout(self._repeat):
                     await changed.wait()
             except TimeoutError:
                 continue
-
-    def _message(self, wire: ModuleType, devices: Sequence[DeviceHealth]) -> object:
-        now = int(self._clock())
-        answer = wire.NodeWatchResourcesResponse()
-        for one in devices:
-            answer.devices.add(
-                device=wire.DeviceIdentifier(pool_name=one.pool, device_name=one.device),
-                health=_HEALTH[one.healthy],
-                last_updated_time=now,
-                message=shortened(one.message),
-            )
-        return answer
 
 
 class _HealthService:

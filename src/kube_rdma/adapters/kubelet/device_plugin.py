@@ -321,18 +321,15 @@ class PluginServer(ABC):
 
                 tasks.create_task(follow())
                 try:
-                    await self._keep_up()
+                    while True:
+                        self._wake.clear()
+                        pause = await self._settle()
+                        # Not wait_for: before Python 3.12 it loses a cancellation with the wake.
+                        with suppress(TimeoutError):
+                            async with asyncio.timeout(pause):
+                                await self._wake.wait()
                 finally:
                     await self._end()
-
-    async def _keep_up(self) -> None:
-        while True:
-            self._wake.clear()
-            pause = await self._settle()
-            # Not wait_for, which before Python 3.12 loses a cancellation that comes with the wake.
-            with suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await self._wake.wait()
 
     def _watched_names(self) -> Sequence[str]:
         """Return the files of the directory whose coming and going wakes it."""
@@ -457,7 +454,16 @@ class DevicePlugin(PluginServer):
     async def _settle(self) -> float | None:
         kubelet = identity(self._kubelet)
         if kubelet != self._seen:
-            await self._greet(kubelet)
+            # A kubelet came, went or was replaced: all starts from nothing.
+            if kubelet is None:
+                self._log.warning("the kubelet is gone", socket=str(self._kubelet))
+            elif self._seen or self._running:
+                self._log.info("the kubelet is back")
+            self._seen = kubelet
+            self._failures = 0
+            self._retry_at = 0.0
+            if kubelet is not None:
+                await self._close()  # it has removed the socket and knows nothing of the plugin
         if kubelet is None:
             return None
         await self._mind_the_socket()
@@ -469,18 +475,6 @@ class DevicePlugin(PluginServer):
             await self._serve()
         await self._register()
         return None if self._is_registered else self._pause()
-
-    async def _greet(self, kubelet: Identity | None) -> None:
-        """Take note that a kubelet came, went or was replaced, and start from nothing."""
-        if kubelet is None:
-            self._log.warning("the kubelet is gone", socket=str(self._kubelet))
-        elif self._seen or self._running:
-            self._log.info("the kubelet is back")
-        self._seen = kubelet
-        self._failures = 0
-        self._retry_at = 0.0
-        if kubelet is not None:
-            await self._close()  # it has removed the socket and knows nothing of the plugin
 
     async def _register(self) -> None:
         request = pb.RegisterRequest(

@@ -99,7 +99,13 @@ def grant(
             fresh.append(allocation)
         allocations.append(allocation)
     if shortages:
-        return state, LackingAddresses(_summed(shortages))
+        # One for each subpool and one for each address.
+        sums: dict[tuple[ipam.PoolName, int, int | None, ipam.Address | None], Shortage] = {}
+        for shortage in shortages:
+            part = shortage.subpool
+            key = (part.pool, part.family, part.rail, shortage.address)
+            sums[key] = replace(shortage, count=sums[key].count + 1) if key in sums else shortage
+        return state, LackingAddresses(tuple(sums.values()))
     record = before
     if fresh or record is None:
         old = before.allocations if before else ()
@@ -250,16 +256,6 @@ def _allocation(
     place = (subpool.network, nic.interface, subpool.pool, address, r.subnet, r.gateway)
     node_slice = subpool.node_slice
     return ipam.AddressAllocation(*place, subpool.cooldown, nic.owner, node_slice=node_slice)
-
-
-def _summed(shortages: Iterable[Shortage]) -> tuple[Shortage, ...]:
-    """Return the shortages, one for each subpool and one for each address."""
-    sums: dict[tuple[ipam.PoolName, int, int | None, ipam.Address | None], Shortage] = {}
-    for shortage in shortages:
-        part = shortage.subpool
-        key = (part.pool, part.family, part.rail, shortage.address)
-        sums[key] = replace(shortage, count=sums[key].count + 1) if key in sums else shortage
-    return tuple(sums.values())
 
 
 # Borrowing from other nodes.
