@@ -1,4 +1,4 @@
-"""Waits before another try with a server: exponential, with full jitter.
+"""Waits: before another try with a server, exponential with full jitter; for an event, so long.
 
 All nodes of a cluster may lose their kubelet or their API server at once (an upgrade); a random
 share of the longest wait keeps them from coming back in step. All adapters share the formula; it is
@@ -7,6 +7,7 @@ after "Exponential Backoff And Jitter" (AWS, 2015).
 
 from __future__ import annotations
 
+import asyncio
 import random
 
 FIRST = 0.2  # seconds, longest wait after the first failure
@@ -22,3 +23,13 @@ def full_jitter(failures: int) -> float:
 def rarely(_failures: int) -> float:
     """Return the seconds until a try that waits for people: a right, a kind to be installed."""
     return random.uniform(LONGEST, 2 * LONGEST)  # noqa: S311  spreads load
+
+
+async def has_happened(event: asyncio.Event, seconds: float | None) -> bool:
+    """Wait until an event is set, at most `seconds`; return False when the time was over."""
+    try:
+        # Not wait_for: it can swallow a cancellation that comes with the event (Python 3.11).
+        async with asyncio.timeout(seconds):
+            return await event.wait()
+    except TimeoutError:
+        return False

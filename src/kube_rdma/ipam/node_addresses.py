@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from functools import partial
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
 import structlog
 
+from kube_base.backoff import has_happened
 from kube_base.errors import Broken, KubeError, Refused, Unavailable
 from kube_base.frozen import Frozen
 from kube_base.notices import Notices
@@ -258,9 +259,7 @@ class NodeAddresses:
             for sentence in self._notices.news("lost", *map(str, self._lost())):
                 log.error("address lost", why=sentence)
             await asyncio.sleep(self._timing.tick / _TICKS)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._timing.tick):
-                    await self._low.wait()
+            await has_happened(self._low, self._timing.tick)
 
     async def _list(self, _: effects.ListBlocks) -> dict[ipam.BlockKey, ipam.Block]:
         """Watch the blocks again; the first list of the watch is the answer."""

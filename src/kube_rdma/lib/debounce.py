@@ -7,22 +7,14 @@ from __future__ import annotations
 
 import asyncio
 
+from kube_base.backoff import has_happened
+
 QUIET = 0.1  # seconds without an event that end a burst
 LONGEST = 0.3  # seconds after which an endless burst is looked into all the same
 
 # Seconds from the last look of a burst to one more: a GID table is rewritten by a worker of the
 # kernel some time after the address that causes it was announced, and nothing tells of that.
 SETTLE = 1.0
-
-
-async def has_happened(event: asyncio.Event, seconds: float | None) -> bool:
-    """Wait until an event is set, at most `seconds`; return False when the time was over."""
-    try:
-        # Not wait_for: it can swallow a cancellation that comes with the event (Python 3.11).
-        async with asyncio.timeout(seconds):
-            return await event.wait()
-    except TimeoutError:
-        return False
 
 
 class Debounce:

@@ -17,7 +17,7 @@ from typing import Any
 
 import structlog
 
-from kube_base.backoff import full_jitter
+from kube_base.backoff import full_jitter, has_happened
 from kube_base.errors import KubeError, Refused
 from kube_base.frozen import Frozen, field, replace
 from kube_base.notices import Notices
@@ -296,12 +296,8 @@ class Operator:
         """Wait until something changes, or it is time for another try."""
         every = self._timing.upgrade if self._upgrading else self._timing.every
         seconds = min(every, self._timing.pause(failures) + 1.0) if failures else every
-        try:
-            async with asyncio.timeout(seconds):
-                await self._wake.wait()
-        except TimeoutError:
-            return
-        await asyncio.sleep(self._timing.gather)  # changes come in swarms
+        if await has_happened(self._wake, seconds):
+            await asyncio.sleep(self._timing.gather)  # changes come in swarms
 
 
 def _has_status(old: NicClusterPolicyStatus | None, new: NicClusterPolicyStatus) -> bool:

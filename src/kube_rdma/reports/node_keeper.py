@@ -18,12 +18,12 @@ from typing import ClassVar, Generic, TypeVar
 
 import structlog
 
-from kube_base.backoff import full_jitter
+from kube_base.backoff import full_jitter, has_happened
 from kube_base.errors import KubeError, Refused
 from kube_base.frozen import Frozen
 from kube_base.notices import Notices
 from kube_client.errors import NotInstalled
-from kube_rdma.lib.debounce import Debounce, has_happened
+from kube_rdma.lib.debounce import Debounce
 from kube_rdma.model.kubernetes import NodeState
 from kube_rdma.reports.rules.node_report import AgentLook
 

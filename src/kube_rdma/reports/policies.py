@@ -17,7 +17,7 @@ from typing import Any
 
 import structlog
 
-from kube_base.backoff import rarely
+from kube_base.backoff import has_happened, rarely
 from kube_base.errors import KubeError
 from kube_base.frozen import Frozen, field
 from kube_base.notices import Notices
@@ -27,7 +27,6 @@ from kube_client.objects import Cluster
 from kube_rdma.adapters.bulkhead import ObjectWalls
 from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.own import NODE_REPORT
-from kube_rdma.lib.debounce import has_happened
 from kube_rdma.lib.mirror import Mirror, follow_all
 from kube_rdma.model.kubernetes import moment
 from kube_rdma.model.pools import PolicyAtNode, PolicyRollup

@@ -21,7 +21,7 @@ from functools import partial
 
 import structlog
 
-from kube_base.backoff import rarely
+from kube_base.backoff import has_happened, rarely
 from kube_base.errors import KubeError, Refused
 from kube_base.frozen import Frozen, field, replace
 from kube_base.notices import Notices
@@ -30,7 +30,6 @@ from kube_client.objects import Cluster
 from kube_client.pod_commands import PodCommands
 from kube_rdma.adapters.bulkhead import ObjectWalls
 from kube_rdma.adapters.cluster.events import About, Events
-from kube_rdma.lib.debounce import has_happened
 from kube_rdma.lib.mirror import Mirror, follow_all
 from kube_rdma.lib.turns import served
 from kube_rdma.model.verify import BandwidthCheckStatus, BandwidthPlan, Pairing, PairProof

@@ -19,7 +19,7 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from kube_base.backoff import full_jitter
+from kube_base.backoff import full_jitter, has_happened
 from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import Frozen, replace
 from kube_client import wire
@@ -136,9 +136,7 @@ class Events:
                 self._idle.set()
             if not pending or pending[1].due > self._now():
                 seconds = (pending[1].due - self._now()).total_seconds() if pending else None
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(seconds):
-                        await self._wake.wait()
+                await has_happened(self._wake, seconds)
                 continue
             try:
                 await self._write(*pending)
@@ -159,9 +157,7 @@ class Events:
         for line in self._lines.values():
             line.due = _LONG_AGO
         self._wake.set()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._idle.wait()
+        await has_happened(self._idle, seconds)
         return self._idle.is_set()
 
     async def _write(self, sentence: _Sentence, line: _SentenceCount) -> None:

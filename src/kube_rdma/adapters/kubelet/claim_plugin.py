@@ -22,7 +22,7 @@ from typing import Any
 import structlog
 from grpclib.server import Server, Stream
 
-from kube_base.backoff import LONGEST, full_jitter
+from kube_base.backoff import LONGEST, full_jitter, has_happened
 from kube_base.errors import KubeError, Refused
 from kube_base.frozen import Frozen
 from kube_rdma.adapters.bulkhead import object_failed
@@ -86,11 +86,7 @@ class ClaimHealth:
                         message=shortened(one.message),
                     )
                 await stream.send_message(answer)
-            try:
-                async with asyncio.timeout(self._repeat):
-                    await changed.wait()
-            except TimeoutError:
-                continue
+            await has_happened(changed, self._repeat)
 
 
 class _HealthService:

@@ -20,7 +20,7 @@ import structlog
 from grpclib import GRPCError, Status
 from grpclib.server import Server, Stream
 
-from kube_base.backoff import LONGEST, full_jitter
+from kube_base.backoff import LONGEST, full_jitter, has_happened
 from kube_base.errors import Broken, KubeError, Refused, Unavailable
 from kube_base.frozen import Frozen
 from kube_rdma.adapters.grpc_calls import CallFailed, answered, calling
@@ -323,11 +323,7 @@ class PluginServer(ABC):
                 try:
                     while True:
                         self._wake.clear()
-                        pause = await self._settle()
-                        # Not wait_for: before Python 3.12 it loses a cancellation with the wake.
-                        with suppress(TimeoutError):
-                            async with asyncio.timeout(pause):
-                                await self._wake.wait()
+                        await has_happened(self._wake, await self._settle())
                 finally:
                     await self._end()
 
