@@ -212,6 +212,26 @@ def _gauge(name: str, labels: tuple[str, ...], meaning: str, source: str) -> Met
     return MetricFamily(name, MetricKind.GAUGE, labels, meaning, source)
 
 
+def _own(
+    name: str, meaning: str, source: str = "the agent", labels: tuple[str, ...] = ()
+) -> MetricFamily:
+    return _gauge(f"{OWN}{name}", labels, meaning, source)
+
+
+def _durations(name: str, meaning: str, *labels: str) -> MetricFamily:
+    name = f"{OWN}{name}_duration_seconds"
+    return MetricFamily(name, MetricKind.HISTOGRAM, (*labels, "outcome"), meaning, "the agent")
+
+
+def _of_drivers(name: str, labels: tuple[str, ...]) -> MetricFamily:
+    meaning = (
+        "Value of a counter of the driver that has no metric of its own; label counter names it, "
+        "its unit is the driver's."
+    )
+    source = "other files of `hw_counters`"
+    return MetricFamily(f"{OWN}{name}", MetricKind.UNTYPED, (*labels, "counter"), meaning, source)
+
+
 def _counter(name: str, labels: tuple[str, ...], meaning: str, source: str) -> MetricFamily:
     return MetricFamily(f"{name}_total", MetricKind.COUNTER, labels, meaning, source)
 
@@ -240,10 +260,6 @@ _STATES = (
     "deferred."
 )
 _RATES = "Rate of the port's link in bytes per second."
-_HW_STATS = (
-    "Value of a counter of the driver that has no metric of its own; label counter names it, its "
-    "unit is the driver's."
-)
 INFO = _gauge(
     f"{NODE}info",
     ("device", "board_id", "firmware_version", "hca_type"),
@@ -265,105 +281,91 @@ LIFESPAN_SECONDS = _gauge(
     "Whole seconds for which the kernel answers with hardware counters that it has read before.",
     "`hw_counters/lifespan`",
 )
-HW_COUNTER = MetricFamily(
-    f"{OWN}hw_stat",
-    MetricKind.UNTYPED,
-    (*PORT, "counter"),
-    _HW_STATS,
-    "other files of `hw_counters`",
-)
-GIDS = _gauge(
-    f"{OWN}port_gids", PORT, "Number of used entries in the GID table of the port.", "`gids`"
-)
+HW_COUNTER = _of_drivers("hw_stat", PORT)
+GIDS = _own("port_gids", "Number of used entries in the GID table of the port.", "`gids`", PORT)
 # drivers/pci/pci-sysfs.c: current_link_width, max_link_width, current_link_speed, max_link_speed.
-PCIE_LANES = _gauge(
-    f"{OWN}pcie_lanes",
-    ("device",),
+PCIE_LANES = _own(
+    "pcie_lanes",
     "Number of PCIe lanes that the link of the device's card uses now.",
     "`device/current_link_width`",
-)
-PCIE_MOST_LANES = _gauge(
-    f"{OWN}pcie_most_lanes",
     ("device",),
+)
+PCIE_MOST_LANES = _own(
+    "pcie_most_lanes",
     "Number of PCIe lanes that the device's card and the port above it can both use.",
     "`device/max_link_width`, also of the port above",
-)
-PCIE_SPEED = _gauge(
-    f"{OWN}pcie_transfers_per_second",
     ("device",),
+)
+PCIE_SPEED = _own(
+    "pcie_transfers_per_second",
     "Speed of a PCIe lane of the device's card now in transfers per second.",
     "`device/current_link_speed`",
-)
-PCIE_MOST_SPEED = _gauge(
-    f"{OWN}pcie_most_transfers_per_second",
     ("device",),
+)
+PCIE_MOST_SPEED = _own(
+    "pcie_most_transfers_per_second",
     "Speed in transfers per second of a PCIe lane that the card and the port above can both reach.",
     "`device/max_link_speed`, also of the port above",
+    ("device",),
 )
 
-POD_STATE = _gauge(f"{OWN}pod_state_id", (*HOLDER, *PORT), _STATES, "`state`")
-POD_RATE = _gauge(f"{OWN}pod_rate_bytes_per_second", (*HOLDER, *PORT), _RATES, "`rate`")
-POD_HW_COUNTER = MetricFamily(
-    f"{OWN}pod_hw_stat",
-    MetricKind.UNTYPED,
-    (*HOLDER, *PORT, "counter"),
-    _HW_STATS,
-    "other files of `hw_counters`",
-)
-POD_SHARES = _gauge(
-    f"{OWN}pod_shares",
-    (*HOLDER, "resource"),
+POD_STATE = _own("pod_state_id", _STATES, "`state`", (*HOLDER, *PORT))
+POD_RATE = _own("pod_rate_bytes_per_second", _RATES, "`rate`", (*HOLDER, *PORT))
+POD_HW_COUNTER = _of_drivers("pod_hw_stat", (*HOLDER, *PORT))
+POD_SHARES = _own(
+    "pod_shares",
     "Number of shares of the resource that the container holds.",
     "the kubelet's pod resources",
+    (*HOLDER, "resource"),
 )
-POD_DEVICE = _gauge(
-    f"{OWN}pod_device_info",
-    (*HOLDER, "resource", "card", "device", "access"),
+POD_DEVICE = _own(
+    "pod_device_info",
     "The value is 1, for a device of the container; label access is own or shared, label "
     "resource the driver of a foreign claim.",
     "pod resources, pools, attachments, ResourceSlices",
+    (*HOLDER, "resource", "card", "device", "access"),
 )
-POD_OBJECTS = _gauge(
-    f"{OWN}pod_rdma_objects",
-    ("namespace", "pod", "device"),
+POD_OBJECTS = _own(
+    "pod_rdma_objects",
     "Number of objects (queue pairs, regions and all others) of a pod with rdmaLimits.",
     "`rdma.current` of its control group",
-)
-POD_MOST_OBJECTS = _gauge(
-    f"{OWN}pod_rdma_objects_limit",
     ("namespace", "pod", "device"),
+)
+POD_MOST_OBJECTS = _own(
+    "pod_rdma_objects_limit",
     "Number of objects that the kernel lets the pod have on the device.",
     "`rdma.max` of its control group",
+    ("namespace", "pod", "device"),
 )
-POOL_DEVICE = _gauge(
-    f"{OWN}resource_device_info",
-    ("resource", "card", "device"),
+POOL_DEVICE = _own(
+    "resource_device_info",
     "The value is 1, for a device that shares of the resource may stand for.",
     "pools",
+    ("resource", "card", "device"),
 )
-SHARES = _gauge(
-    f"{OWN}resource_shares",
-    ("resource",),
+SHARES = _own(
+    "resource_shares",
     "Number of shares of the resource that the agent offers to the kubelet.",
     "pools",
-)
-HEALTHY_SHARES = _gauge(
-    f"{OWN}resource_shares_healthy",
     ("resource",),
+)
+HEALTHY_SHARES = _own(
+    "resource_shares_healthy",
     "Number of advertised shares of the resource that are healthy.",
     "pools",
-)
-USED_SHARES = _gauge(
-    f"{OWN}resource_shares_in_use",
     ("resource",),
+)
+USED_SHARES = _own(
+    "resource_shares_in_use",
     "Number of shares of the resource that containers hold.",
     "the kubelet's pod resources",
+    ("resource",),
 )
-CARD_HEALTHY = _gauge(
-    f"{OWN}card_healthy",
-    ("card", "name", "resource"),
+CARD_HEALTHY = _own(
+    "card_healthy",
     "The value is 1 when the card is healthy and allocatable, else 0; pods that hold it keep it.",
     "pools",
+    ("card", "name", "resource"),
 )
 HEALTH_CHANGES = _counter(
     f"{OWN}card_health_changes",
@@ -371,54 +373,32 @@ HEALTH_CHANGES = _counter(
     "Number of times that the card became healthy or unhealthy (label healthy: true or false).",
     "the agent's looks",
 )
-ATTACH = MetricFamily(
-    f"{OWN}attach_duration_seconds",
-    MetricKind.HISTOGRAM,
-    ("operation", "outcome"),
+ATTACH = _durations(
+    "attach",
     "Duration of CNI calls to the agent in seconds; label operation is add, delete or check.",
-    "the agent",
+    "operation",
 )
-IPAM = MetricFamily(
-    f"{OWN}ipam_duration_seconds",
-    MetricKind.HISTOGRAM,
-    ("outcome",),
-    "Time in seconds to get the addresses of a pod, for all of its interfaces at once.",
-    "the agent",
+IPAM = _durations(
+    "ipam", "Time in seconds to get the addresses of a pod, for all of its interfaces at once."
 )
-LATE_BINDING = MetricFamily(
-    f"{OWN}late_binding_duration_seconds",
-    MetricKind.HISTOGRAM,
-    ("outcome",),
+LATE_BINDING = _durations(
+    "late_binding",
     "Time in seconds to bind the shares of a pod to the devices that were attached to it.",
-    "the agent",
 )
-BUILD = _gauge(
-    f"{OWN}build_info",
-    ("version",),
-    "The value is 1; label version is that of the agent.",
-    "the agent",
+BUILD = _own(
+    "build_info", "The value is 1; label version is that of the agent.", labels=("version",)
 )
-SCRAPE_SECONDS = _gauge(
-    f"{OWN}scrape_duration_seconds",
-    (),
-    "Time in seconds to read what this answer needs.",
-    "the agent",
-)
-UNREAD = _gauge(
-    f"{OWN}scrape_unread_files",
-    (),
+SCRAPE_SECONDS = _own("scrape_duration_seconds", "Time in seconds to read what this answer needs.")
+UNREAD = _own(
+    "scrape_unread_files",
     "Number of counter files that the agent could not read or understand for this answer.",
-    "the agent",
 )
-UNENTERED = _gauge(
-    f"{OWN}scrape_unread_pods",
-    (),
+UNENTERED = _own(
+    "scrape_unread_pods",
     "Number of network namespaces of pods that the agent could not read for this answer.",
-    "the agent",
 )
-HOLDERS_KNOWN = _gauge(
-    f"{OWN}scrape_holders_known",
-    (),
+HOLDERS_KNOWN = _own(
+    "scrape_holders_known",
     "The value is 1 when the kubelet reports holders of shares, else 0: pods have no metrics.",
     "the kubelet's pod resources",
 )
@@ -435,23 +415,22 @@ OBJECT_FAILURES = _counter(
     "says which one, and why.",
     "the agent and the controller",
 )
-CONTROLLER_LEADS = _gauge(
-    f"{OWN}controller_leads",
-    (),
+CONTROLLER_LEADS = _own(
+    "controller_leads",
     "The value is 1 when this copy of the controller leads, else 0.",
     "the controller",
 )
-POOL_ADDRESSES = _gauge(
-    f"{OWN}ip_pool_addresses",
-    ("pool", "family", "rail"),
+POOL_ADDRESSES = _own(
+    "ip_pool_addresses",
     "Number of addresses of the IPPool, of one IP version and rail; rail is empty without rails.",
     "the controller that leads",
-)
-POOL_HELD = _gauge(
-    f"{OWN}ip_pool_addresses_held",
     ("pool", "family", "rail"),
+)
+POOL_HELD = _own(
+    "ip_pool_addresses_held",
     "Number of these addresses that nodes hold, for pods or in store.",
     "the controller that leads",
+    ("pool", "family", "rail"),
 )
 CPU = _counter("process_cpu_seconds", (), "CPU time that the agent has used, in seconds.", "/proc")
 MEMORY = _gauge(
