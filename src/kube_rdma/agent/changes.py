@@ -23,19 +23,10 @@ from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.agent.node.node_events import NodeEvent, NodeEvents
 from kube_rdma.attach.late_binding import LateBindingChoice
 from kube_rdma.lib.records import Records
+from kube_rdma.model import pools as model
 from kube_rdma.model.card import CardId, Use
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.holdings import Holding
-from kube_rdma.model.pools import (
-    AppliedPools,
-    Attach,
-    FunctionsPlan,
-    FunctionsSpec,
-    MadeFunctions,
-    Pool,
-    PoolSpec,
-    SetFunctions,
-)
 from kube_rdma.model.survey import Survey
 from kube_rdma.pools.rules.functions import held_functions, in_question, plan_functions
 from kube_rdma.pools.rules.modes import terms
@@ -48,7 +39,7 @@ log = structlog.get_logger()
 
 _RECORD = "pools"
 
-OpenJournal = Callable[[], Journal[AppliedPools]]
+OpenJournal = Callable[[], Journal[model.AppliedPools]]
 
 
 class ModeChanges:
@@ -66,16 +57,19 @@ class ModeChanges:
         node: NodeEvents,
     ) -> None:
         self._open = journal
-        self._records: Records[AppliedPools] | None = None
+        self._records: Records[model.AppliedPools] | None = None
         self._ask = ask
         self._late = late
         self._node = node
         self.stage = StagedPools(())  # those in force, those that are kept, and what waits
-        self._recorded: tuple[PoolSpec, ...] | None = ()  # None: what the disk has is not known
+        # None: what the disk has is not known
+        self._recorded: tuple[model.PoolSpec, ...] | None = ()
         self._loaded = False
         self._notices = Notices()
 
-    async def meet(self, wanted: Sequence[PoolSpec], holdings: Sequence[Holding] | None) -> None:
+    async def meet(
+        self, wanted: Sequence[model.PoolSpec], holdings: Sequence[Holding] | None
+    ) -> None:
         """Apply the changes that can be made now, and report those that wait."""
         previous = self.stage.remembered if self._loaded else await self._recall()
         desired = self._late.now.possible(wanted)
@@ -97,7 +91,7 @@ class ModeChanges:
             self._notices.warn(log, "share holders unknown", "bound", str(error))
             return None
 
-    async def _recall(self) -> tuple[PoolSpec, ...]:
+    async def _recall(self) -> tuple[model.PoolSpec, ...]:
         """Return the specs in force when the last process ended, as this one can serve them."""
         self._loaded = True
         if (opened := self._open) is None:
@@ -112,16 +106,16 @@ class ModeChanges:
         # What cannot be bound late any more is given at Allocate, or no pod would get it at all.
         possible = self._late.now.possible(specs)
         return tuple(
-            here if terms(here).attach is Attach.NONE else spec
+            here if terms(here).attach is model.Attach.NONE else spec
             for spec, here in zip(specs, possible, strict=True)
         )
 
-    async def _record(self, specs: tuple[PoolSpec, ...]) -> bool:
+    async def _record(self, specs: tuple[model.PoolSpec, ...]) -> bool:
         """Write down the specs in force from now on; return False when that failed."""
         if self._records is None or specs == self._recorded:
             return True
         try:
-            await self._records.put(_RECORD, AppliedPools(specs))
+            await self._records.put(_RECORD, model.AppliedPools(specs))
         except Unavailable as error:
             self._recorded = None
             self._notices.warn(log, "applied modes not written", "record", str(error))
@@ -153,10 +147,10 @@ RETRY_SECONDS = 30.0  # after an act that failed
 class FunctionSources(Frozen):
     """The means by which virtual functions are made, recorded and looked at."""
 
-    make: Callable[[SetFunctions], None]  # blocks; raises KubeError
+    make: Callable[[model.SetFunctions], None]  # blocks; raises KubeError
     # Opens the record of the cards whose functions the agent manages; raises KubeError. None: they
     # are forgotten with the process.
-    journal: Callable[[], Journal[MadeFunctions]] | None = None
+    journal: Callable[[], Journal[model.MadeFunctions]] | None = None
     boot: str = ""  # the kernel's boot_id
     # Reads how the node uses these interfaces; blocks, raises Unavailable.
     uses: Callable[[Collection[str]], Mapping[str, Use]] = lambda _: {}
@@ -177,21 +171,21 @@ class VirtualFunctions:
         self._node = node
         self._changed = changed
         self._task: asyncio.Task[None] | None = None
-        self._records: Records[MadeFunctions] | None = None
+        self._records: Records[model.MadeFunctions] | None = None
         self._ours: set[PciAddress] | None = None  # None: not read yet
         self._begun: set[PciAddress] = set()  # by an earlier life, that may not have ended it
-        self._leaving: dict[SetFunctions, float] = {}  # since when
+        self._leaving: dict[model.SetFunctions, float] = {}  # since when
         self._gone_soon: frozenset[CardId] = frozenset()  # functions that are to go
-        self._failed: dict[SetFunctions, float] = {}  # when to try again
+        self._failed: dict[model.SetFunctions, float] = {}  # when to try again
         self._notices = Notices()  # by physical function, and of all
-        self.plan = FunctionsPlan()  # of the last look at which nothing was under way
+        self.plan = model.FunctionsPlan()  # of the last look at which nothing was under way
 
     async def look(
         self,
-        desired: Sequence[FunctionsSpec],
+        desired: Sequence[model.FunctionsSpec],
         survey: Survey,
         holdings: Sequence[Holding] | None,
-        pools: Mapping[str, Pool],
+        pools: Mapping[str, model.Pool],
     ) -> float | None:
         """Begin what can be done now; return the seconds after which to look again in any case."""
         if self.busy:
@@ -241,12 +235,12 @@ class VirtualFunctions:
         self._notices.over("uses")
         return uses
 
-    def _due(self, act: SetFunctions, now: float) -> float:
+    def _due(self, act: model.SetFunctions, now: float) -> float:
         """Return the moment from which an act may be done."""
         drained = self._leaving[act] + DRAIN_SECONDS if act in self._leaving else now
         return max(drained, self._failed.get(act, now))
 
-    async def _run(self, due: Sequence[SetFunctions], adopted: Iterable[PciAddress]) -> None:
+    async def _run(self, due: Sequence[model.SetFunctions], adopted: Iterable[PciAddress]) -> None:
         """Do the acts that are due, card beside card, and manage those cards from now on."""
         done = False
         with contained("virtual functions"):
@@ -258,7 +252,7 @@ class VirtualFunctions:
             await asyncio.sleep(RETRY_SECONDS)
         self._changed()
 
-    async def _make(self, act: SetFunctions) -> None:
+    async def _make(self, act: model.SetFunctions) -> None:
         begin = asyncio.get_running_loop().time()
         # Before the kernel is touched: whatever ends the agent now, they are recorded as managed.
         await self._manage(act.physical, begun=act.autoprobe)
@@ -301,12 +295,12 @@ class VirtualFunctions:
         self._ours.add(physical)
         if self._records:
             try:
-                made = MadeFunctions(physical, self._sources.boot, begun)
+                made = model.MadeFunctions(physical, self._sources.boot, begun)
                 await self._records.put(physical, made)
             except KubeError as error:
                 log.warning("managed virtual functions not recorded", why=str(error))
 
-    def _tell(self, plan: FunctionsPlan) -> None:
+    def _tell(self, plan: model.FunctionsPlan) -> None:
         """Report what waits and what is refused, each once while it stands."""
         refusals = tuple(map(str, plan.refusals))
         for sentence in self._notices.news("plan", *plan.waits, *refusals):
@@ -317,9 +311,9 @@ class VirtualFunctions:
             self._node.tell(reason, sentence)
 
 
-def _ends(survey: Survey, begun: Collection[PciAddress]) -> Iterator[SetFunctions]:
+def _ends(survey: Survey, begun: Collection[PciAddress]) -> Iterator[model.SetFunctions]:
     """Yield the acts that give the functions of these cards their drivers, as many as there are."""
     for function in survey.functions:
         if function.seat.pci in begun and (count := len(function.seat.virtual_functions)):
             name = function.netdevs[0].name if function.netdevs else function.seat.pci
-            yield SetFunctions(function.seat.pci, name, count, count)
+            yield model.SetFunctions(function.seat.pci, name, count, count)

@@ -38,19 +38,11 @@ from kube_rdma.hardware import kernel_events
 from kube_rdma.hardware.kernel_events import CardEvents, KernelSources
 from kube_rdma.hardware.survey import OwnAddresses
 from kube_rdma.lib.debounce import SETTLE, Debounce
+from kube_rdma.model import pools as model
 from kube_rdma.model.card import Card, CardId, Use
 from kube_rdma.model.claims.claim import PreparedClaim
 from kube_rdma.model.holdings import Holding
 from kube_rdma.model.kubernetes import NodeState
-from kube_rdma.model.pools import (
-    ClusterNodePolicy,
-    FunctionsPlan,
-    NodeSpecs,
-    Offer,
-    Pool,
-    PoolSpec,
-    Serving,
-)
 from kube_rdma.model.survey import Survey
 from kube_rdma.pools import servers
 from kube_rdma.pools.config import ConfigSource
@@ -81,7 +73,7 @@ FABRIC_SECONDS = 1.0  # an InfiniBand port's state: announced only to those who 
 
 log = structlog.get_logger()
 
-Serve = Callable[[Offer, PluginHandlers], PluginServer]
+Serve = Callable[[model.Offer, PluginHandlers], PluginServer]
 
 
 class AgentDependencies(Frozen):
@@ -150,7 +142,10 @@ class AbsentCards:
         self._lost: frozenset[CardId] = frozenset()  # those of them that no pod can have
 
     def look(
-        self, node: Sequence[Card], held: node_health.Holders | None, pools: Mapping[str, Pool]
+        self,
+        node: Sequence[Card],
+        held: node_health.Holders | None,
+        pools: Mapping[str, model.Pool],
     ) -> None:
         """Compare the cards of a survey with the records, which have to be read later.
 
@@ -176,7 +171,7 @@ class AbsentCards:
         """Return the cards that no pod can be given, because a part of them is missing."""
         return self.now.moved | self._lost
 
-    def stays(self, pools: Mapping[str, Pool], specs: Sequence[PoolSpec]) -> Held:
+    def stays(self, pools: Mapping[str, model.Pool], specs: Sequence[model.PoolSpec]) -> Held:
         """Return the cards that lack a part, by the resource of the `pools` that had them.
 
         What chose a card (its RDMA device, its interface's name) may be out of sight with it.
@@ -206,8 +201,8 @@ class _Reported(Struct):
 class _Gathered(Frozen):
     """Facts that a look begins with; after `changing` virtual functions need the next look."""
 
-    wanted: tuple[PoolSpec, ...]
-    followed: tuple[ClusterNodePolicy, ...]
+    wanted: tuple[model.PoolSpec, ...]
+    followed: tuple[model.ClusterNodePolicy, ...]
     holdings: Sequence[Holding] | None
     facts: node_health.NodeFacts
     changing: float | None
@@ -219,7 +214,7 @@ class _Served(Frozen):
     `booked` are the prepared claims, `held` the shares by the device plugin (None: unknown).
     """
 
-    pools: tuple[Pool, ...]
+    pools: tuple[model.Pool, ...]
     booked: tuple[PreparedClaim, ...]
     held: PluginShares | None
 
@@ -419,7 +414,7 @@ class _Plugin:
         waits += [KEPT_SECONDS if withheld else None]
         if self._needs.claims:
             unready = waiting(verdict.pools, served.pools, served.booked)
-            moved = [pool.spec for pool in verdict.pools if pool.spec.serve is Serving.CLAIMS]
+            moved = [pool.spec for pool in verdict.pools if pool.spec.serve is model.Serving.CLAIMS]
             held = served.held or {}
             waits += [PENDING_SECONDS if unready else None]
             unsure = served.held is None or any(held.get(spec.resource) for spec in moved)
@@ -439,7 +434,7 @@ class _Plugin:
         if self._needs.policies:
             self._needs.policies.seen(node)
 
-    def _policies_seen(self, specs: NodeSpecs, refusals: tuple[Refused, ...]) -> None:
+    def _policies_seen(self, specs: model.NodeSpecs, refusals: tuple[Refused, ...]) -> None:
         """Take note of the cluster's policies for this node, and of those that disagree."""
         wanted = self._desired.specs
         self._desired.policies(specs, refusals)
@@ -468,7 +463,7 @@ class _Plugin:
             self._desired.refusals,
             self._desired.overlaps,
             gathered.followed,
-            self._functions.plan if self._functions else FunctionsPlan(),
+            self._functions.plan if self._functions else model.FunctionsPlan(),
             self._needs.rails.count,
             served.held,
             tuple(self._needs.networks.attachments()) if self._needs.networks else (),

@@ -65,14 +65,7 @@ from kube_rdma.attach.share_limits import RoundDependencies, ShareLimitRounds, S
 from kube_rdma.hardware.survey import SurveyCache
 from kube_rdma.ipam.node_addresses import IpamDependencies, NodeAddresses
 from kube_rdma.metrics.stopwatch import Stopwatch
-from kube_rdma.model.attach.attachment import (
-    Attachment,
-    GrantedShare,
-    LinkWays,
-    NetworkAsk,
-    RestartRequest,
-    SeenLink,
-)
+from kube_rdma.model.attach import attachment as model
 from kube_rdma.model.attach.cni import HOOK_PROGRAM, PLUGIN, ConfFile, ConfPlan, Wiring
 from kube_rdma.model.card import CardId
 from kube_rdma.model.holdings import Holding
@@ -171,7 +164,7 @@ class CniWiring:
         if error := self.unread(pod):
             raise error
         asked = dict(pod.annotations)
-        asks: tuple[NetworkAsk, ...] = ()
+        asks: tuple[model.NetworkAsk, ...] = ()
         with suppress(Refused):  # the meta-plugin has understood it, in its own way
             asks = networks.asks(asked.get(networks.ANNOTATION, ""), pod.namespace)
         for ask in asks:
@@ -202,7 +195,7 @@ class NetworkSite(Frozen):
     global_namespaces: tuple[str, ...] | None = None  # as AttachDependencies has it
 
 
-def host_links(names: Sequence[str] | None) -> tuple[SeenLink, ...]:
+def host_links(names: Sequence[str] | None) -> tuple[model.SeenLink, ...]:
     """Return the interfaces of the node's namespace: those of these names, or (None) all."""
     with rtnl_read.open_rtnl() as netlink:
         if names is None:
@@ -210,7 +203,7 @@ def host_links(names: Sequence[str] | None) -> tuple[SeenLink, ...]:
         return rtnl_read.seen_named(netlink, names)
 
 
-def host_ways(links: Sequence[SeenLink]) -> tuple[LinkWays, ...]:
+def host_ways(links: Sequence[model.SeenLink]) -> tuple[model.LinkWays, ...]:
     """Return how the node uses these interfaces; one that is another's by now is left out."""
     with rtnl_read.open_rtnl() as netlink:
         now = {(one.seen.index, one.seen.mac) for one in rtnl_read.interfaces(netlink)}
@@ -230,7 +223,7 @@ class NodeSources(Frozen):
     survey: SurveyCache = field(default_factory=SurveyCache)
     links: node_view.Links = host_links
     functions: node_view.AskFunctions = host_functions
-    ways: Callable[[Sequence[SeenLink]], tuple[LinkWays, ...]] = host_ways
+    ways: Callable[[Sequence[model.SeenLink]], tuple[model.LinkWays, ...]] = host_ways
     open_pod: Open = open_pod
     # of the namespace behind a descriptor
     inode: Callable[[int], int] = lambda descriptor: os.fstat(descriptor).st_ino
@@ -290,7 +283,7 @@ class NodeNetworks:
         """Return the counter of the durations of calls."""
         return self._sources.stopwatch
 
-    def attachments(self) -> Iterable[Attachment]:
+    def attachments(self) -> Iterable[model.Attachment]:
         """Return what the journal has of this node's pods now."""
         return self._attachments.by_key.values() if self._attachments else ()
 
@@ -459,7 +452,7 @@ class NodeNetworks:
             ),
         )
 
-    def _granted(self, holdings: Sequence[Holding]) -> tuple[GrantedShare, ...]:
+    def _granted(self, holdings: Sequence[Holding]) -> tuple[model.GrantedShare, ...]:
         """Look shares up by the NodeView; raise Unavailable until networks are served."""
         if self._node is None:
             raise Unavailable("Pod networks are not served yet: the agent has just started.")
@@ -480,7 +473,7 @@ class NodeNetworks:
         if why is None:
             await restarts.withdraw(pod)
         else:
-            request = RestartRequest(self._site.node, int(time.time()), why, outdated)
+            request = model.RestartRequest(self._site.node, int(time.time()), why, outdated)
             await restarts.ask(pod, request)
 
     def _settle(self, sentence: str) -> None:

@@ -31,6 +31,7 @@ from kube_rdma.hardware.survey import SurveyCache
 from kube_rdma.ipam import ip_pool
 from kube_rdma.ipam.cluster import IP_POOL
 from kube_rdma.lib.phrases import listed
+from kube_rdma.model import ipam as model
 from kube_rdma.model.admission import USUAL
 from kube_rdma.model.attach import attachment
 from kube_rdma.model.attach.cni import Call, ConfFile, Wiring
@@ -38,15 +39,6 @@ from kube_rdma.model.card import CardId
 from kube_rdma.model.claims.claim import ClaimDevice
 from kube_rdma.model.device import Device
 from kube_rdma.model.holdings import ClaimingSandbox, Holding
-from kube_rdma.model.ipam import (
-    EDITED,
-    IMPORTED,
-    MOST_MADE_EXCLUDES,
-    MOST_MADE_RANGES,
-    InterfaceName,
-    IPPool,
-    PoolName,
-)
 from kube_rdma.model.kubernetes import PodState
 from kube_rdma.model.late_binding import ContainerId, Edits, HeldShare, PodName
 from kube_rdma.model.pools import FunctionPlace, FunctionReports, Pool, PoolSpec, ShareId
@@ -96,7 +88,7 @@ class NodeViewDependencies(Frozen):
     confs: Callable[[], tuple[ConfFile, ...]] = tuple  # the node's CNI configuration; blocks
     functions: AskFunctions = lambda _: ()  # settings of virtual functions; blocks
     # IPPools as a watch shows them, None while it shows none
-    watched: Callable[[], Mapping[PoolName, IPPool] | None] = lambda: None
+    watched: Callable[[], Mapping[model.PoolName, model.IPPool] | None] = lambda: None
     # the node's routes over links; blocks
     ways: Callable[[Sequence[attachment.SeenLink]], tuple[attachment.LinkWays, ...]] = lambda _: ()
     # the GID tables without room for so many addresses more, by device; blocks
@@ -119,7 +111,7 @@ class NodeView:
         self._asked = asked
         self._pods = Pods(asked.cluster)
         self._networks = NetworkObjects(asked.cluster)
-        self._made: set[PoolName] = set()  # of documents that bring their own
+        self._made: set[model.PoolName] = set()  # of documents that bring their own
         self._notices = Notices()  # by the network's name, and of pools
 
     async def pod(self, name: PodName, uid: str) -> PodState | None:
@@ -310,11 +302,11 @@ class NodeView:
         """
         return self._asked.rail(card)
 
-    async def has_pool(self, name: PoolName) -> bool:
+    async def has_pool(self, name: model.PoolName) -> bool:
         """Return whether there is an IPPool of this name."""
         return await self._asked.cluster.get(IP_POOL, name) is not None
 
-    async def pool(self, name: PoolName) -> IPPool:
+    async def pool(self, name: model.PoolName) -> model.IPPool:
         """Return a pool as it is now, also one that a document brought: people may change it.
 
         The watch of the address provider answers; else the API server is asked.
@@ -326,7 +318,7 @@ class NodeView:
             raise Unavailable(f"IPPool {name} was just deleted.")
         return ip_pool.named(document.spec, name)
 
-    async def ip_pools(self) -> Collection[IPPool]:
+    async def ip_pools(self) -> Collection[model.IPPool]:
         """Return all pools that can be read, as they are now; raise Unavailable."""
         if (watched := self._asked.watched()) is not None:
             return watched.values()
@@ -345,7 +337,7 @@ class NodeView:
         self,
         pod: PodState,
         interfaces: Sequence[attachment.AttachedInterface],
-        others: frozenset[InterfaceName],
+        others: frozenset[model.InterfaceName],
     ) -> None:
         """Write the own annotation, and keep its entries about the interfaces `others`."""
         key = network_status.OWN_ANNOTATION
@@ -393,13 +385,13 @@ class NodeView:
         if watched is None or ip_pool.content(watched) != ip_pool.content(ipam.pool):
             await self._compare(ipam.pool)
 
-    async def _make(self, pool: IPPool) -> None:
+    async def _make(self, pool: model.IPPool) -> None:
         counts = len(pool.ranges), len(pool.excludes)
-        is_large = counts[0] > MOST_MADE_RANGES or counts[1] > MOST_MADE_EXCLUDES
+        is_large = counts[0] > model.MOST_MADE_RANGES or counts[1] > model.MOST_MADE_EXCLUDES
         if is_large and not await self.has_pool(pool.name):
             raise Refused(
                 f"it has {counts[0]} ranges and {counts[1]} excludes, and an agent makes pools of "
-                f"{MOST_MADE_RANGES} and {MOST_MADE_EXCLUDES}",
+                f"{model.MOST_MADE_RANGES} and {model.MOST_MADE_EXCLUDES}",
                 remedy="Make an IPPool of them, and write "
                 '"ipam": {"type": "kube-rdma-ipam", "pool": NAME}',
                 where=pool.ranges[0].source,
@@ -411,7 +403,7 @@ class NodeView:
             pass  # another node was first
         self._made.add(pool.name)
 
-    async def _compare(self, pool: IPPool) -> None:
+    async def _compare(self, pool: model.IPPool) -> None:
         """Raise Refused where the stored pool of this name was not made of the same document."""
         stored = await self._asked.cluster.get(IP_POOL, pool.name)
         if stored is None:
@@ -419,14 +411,16 @@ class NodeView:
             raise Unavailable(f"IPPool {pool.name} was just deleted.")
         other = ip_pool.content(stored.spec)
         differing = [key for key, value in ip_pool.content(pool).items() if value != other[key]]
-        is_edited = stored.annotation(EDITED) == "true" or stored.annotation(IMPORTED) is not None
+        is_imported = stored.annotation(model.IMPORTED) is not None
+        is_edited = is_imported or stored.annotation(model.EDITED) == "true"
         if is_edited or not differing:
             self._notices.over(("pool", pool.name))
             return
         refusal = Refused(
             f"its {listed(differing)} differ from those of the network's configuration, of which "
             "an agent makes it",
-            remedy=f"Delete it if no administrator wrote it; else annotate it with {EDITED}=true",
+            remedy="Delete it if no administrator wrote it; else annotate it with "
+            f"{model.EDITED}=true",
             where=f"IPPool {pool.name}",
         )
         self._notices.warn(log, "IPPool refused", ("pool", pool.name), str(refusal), pool=pool.name)

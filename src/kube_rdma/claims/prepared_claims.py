@@ -41,15 +41,7 @@ from kube_rdma.lib.records import Records, in_the_log
 from kube_rdma.model.attach.attachment import AttachedInterface
 from kube_rdma.model.attach.cni import Wiring
 from kube_rdma.model.card import CardId
-from kube_rdma.model.claims.claim import (
-    ClaimDevice,
-    ClaimName,
-    DeviceStatus,
-    PodClaims,
-    PreparedClaim,
-    PreparedDevice,
-    ResourceClaim,
-)
+from kube_rdma.model.claims import claim as model
 from kube_rdma.model.holdings import ClaimingSandbox, Holding
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding import (
@@ -84,7 +76,7 @@ class ClaimMetadata:
         self._attributes = attributes
         self._notices = Notices()
 
-    def mounts(self, prepared: PreparedClaim) -> dict[str, FileMount]:
+    def mounts(self, prepared: model.PreparedClaim) -> dict[str, FileMount]:
         """Write the files and return their mounts by request; raise Unavailable. It blocks."""
         files = prepare.metadata_files(prepared, self._attributes())
         texts = {request: text for request, (_, text) in files.items()}
@@ -92,7 +84,7 @@ class ClaimMetadata:
         return {request: FileMount(lying[request], path) for request, (path, _) in files.items()}
 
     async def attached(
-        self, prepared: PreparedClaim, interfaces: Sequence[AttachedInterface]
+        self, prepared: model.PreparedClaim, interfaces: Sequence[AttachedInterface]
     ) -> None:
         """Write the interfaces of its pod too; a failure is logged once and changes nothing."""
         if not prepared.pod_claim:
@@ -114,8 +106,8 @@ class ClaimMetadata:
 
 # The status of devices in claims: written beside all that matters, and waited for by nobody.
 
-Statuses = tuple[DeviceStatus, ...]
-WriteStatuses = Callable[[ClaimName, Sequence[DeviceStatus]], Awaitable[None]]
+Statuses = tuple[model.DeviceStatus, ...]
+WriteStatuses = Callable[[model.ClaimName, Sequence[model.DeviceStatus]], Awaitable[None]]
 
 
 class ClaimStatuses:
@@ -124,17 +116,17 @@ class ClaimStatuses:
     def __init__(self, write: WriteStatuses) -> None:
         """Write by `write`, which raises KubeError, Conflict for a claim that is gone."""
         self._write = write
-        self._wanted: dict[ClaimName, Statuses] = {}
-        self._written: dict[ClaimName, Statuses] = {}
+        self._wanted: dict[model.ClaimName, Statuses] = {}
+        self._written: dict[model.ClaimName, Statuses] = {}
         self._news = asyncio.Event()
         self._notices = Notices()
 
-    def tell(self, claim: ClaimName, statuses: Statuses) -> None:
+    def tell(self, claim: model.ClaimName, statuses: Statuses) -> None:
         """Have the claim say this from now on; return at once."""
         self._wanted[claim] = statuses
         self._news.set()
 
-    def forget(self, claim: ClaimName) -> None:
+    def forget(self, claim: model.ClaimName) -> None:
         """Leave the status of a claim that was given back as it is."""
         self._wanted.pop(claim, None)
         self._written.pop(claim, None)
@@ -161,7 +153,7 @@ class ClaimStatuses:
             if self._wanted.get(claim) == statuses:  # nobody has told anything newer
                 del self._wanted[claim]
 
-    async def _try(self, claim: ClaimName, statuses: Statuses) -> bool:
+    async def _try(self, claim: model.ClaimName, statuses: Statuses) -> bool:
         """Write a status; return whether there is nothing more to do about it."""
         try:
             await self._write(claim, statuses)
@@ -191,10 +183,11 @@ async def no_holders(_: Collection[str]) -> Mapping[HeldShare, str]:
 class ClaimDependencies(Frozen):
     """The neighbours of the bookings; what asks the API server or the runtime raises KubeError."""
 
-    journal: Journal[PreparedClaim]
+    journal: Journal[model.PreparedClaim]
     cdi: CdiFolder
-    read: Callable[[ClaimName], Awaitable[ResourceClaim | None]]  # the claim of this name now
-    pod: Callable[[PodName], Awaitable[PodClaims | None]]
+    # the claim of this name now
+    read: Callable[[model.ClaimName], Awaitable[model.ResourceClaim | None]]
+    pod: Callable[[PodName], Awaitable[model.PodClaims | None]]
     sandboxes: Callable[[], Awaitable[Sequence[PodSandbox]]]  # of the runtime
     node: str  # the name of the node and of its pool of devices
     boot: str  # differs from boot to boot of the node
@@ -207,7 +200,7 @@ class ClaimDependencies(Frozen):
     # Returns the holders of shares of these resources by the device plugin, in words.
     holders: Callable[[Collection[str]], Awaitable[Mapping[HeldShare, str]]] = no_holders
     # Has the kernel limit the pods of a claim; None: this agent cannot.
-    hold: Callable[[PreparedClaim], Awaitable[None]] | None = None
+    hold: Callable[[model.PreparedClaim], Awaitable[None]] | None = None
     tell: Callable[[str], None] = in_the_log  # takes a sentence for each unreadable record
     settled: float = SETTLED  # seconds that the runtime needs to see a changed CDI file
 
@@ -221,12 +214,12 @@ class PreparedClaims(NodeClaims):
         self._records = Records(dependencies.journal, dependencies.tell)
         self._turn = asyncio.Lock()
         self._pools: Mapping[str, Pool] | None = None
-        self._pods: dict[str, PodClaims] = {}  # those that had a network, by uid
+        self._pods: dict[str, model.PodClaims] = {}  # those that had a network, by uid
         self._inside: dict[PodName, dict[InterfaceName, AttachedInterface]] = {}
         self._sandboxes: dict[ContainerId, PodName] = {}
 
     @property
-    def booked(self) -> tuple[PreparedClaim, ...]:
+    def booked(self) -> tuple[model.PreparedClaim, ...]:
         """Every claim that is prepared."""
         return self._records.values
 
@@ -234,7 +227,7 @@ class PreparedClaims(NodeClaims):
         """Take note of what is offered now, by resource."""
         self._pools = pools
 
-    async def prepare(self, claim: ClaimName) -> Sequence[PreparedDevice]:
+    async def prepare(self, claim: model.ClaimName) -> Sequence[model.PreparedDevice]:
         """Return the answer to the kubelet; raise KubeError with the sentence that it shows.
 
         A kubelet that lost its record gives no claim back: where others are in the way, those that
@@ -247,7 +240,7 @@ class PreparedClaims(NodeClaims):
                 raise
         return await self._prepare(claim)
 
-    async def _prepare(self, claim: ClaimName) -> Sequence[PreparedDevice]:
+    async def _prepare(self, claim: model.ClaimName) -> Sequence[model.PreparedDevice]:
         await self._records.refuse_foreign(claim.uid)
         self._node()  # nothing is asked before there is something to give
         # Outside of the turn: what is prepared, attached or given back waits for no API server.
@@ -280,7 +273,7 @@ class PreparedClaims(NodeClaims):
             log.info("claim prepared", claim=str(claim), cards=",".join(cards))
         return prepare.answer(prepared)
 
-    async def unprepare(self, claim: ClaimName) -> None:
+    async def unprepare(self, claim: model.ClaimName) -> None:
         """Forget a claim; nothing there is not an error. Raise KubeError."""
         async with self._turn:
             await self._end(claim)
@@ -316,7 +309,7 @@ class PreparedClaims(NodeClaims):
         claims = await self._claims_of(pod)
         return claim_networks.holdings(claims, self.booked) if claims else ()
 
-    async def interfaces_of(self, pod: PodName) -> tuple[ClaimDevice, ...]:
+    async def interfaces_of(self, pod: PodName) -> tuple[model.ClaimDevice, ...]:
         """Return the devices of a pod's claims that become interfaces; raise as `holdings_of`."""
         mine = (one for one in self.booked if one.claim.namespace == pod.namespace)
         if not any(share.makes_interface for one in mine for share in one.shares):
@@ -324,7 +317,7 @@ class PreparedClaims(NodeClaims):
         claims = await self._claims_of(pod)
         return claim_networks.interfaces(claims, self.booked) if claims else ()
 
-    async def _claims_of(self, pod: PodName) -> PodClaims | None:
+    async def _claims_of(self, pod: PodName) -> model.PodClaims | None:
         if not any(one.claim.namespace == pod.namespace for one in self.booked):
             return None
         claims = await self._dependencies.pod(pod)
@@ -332,7 +325,7 @@ class PreparedClaims(NodeClaims):
             self.seen(claims)
         return claims
 
-    def seen(self, pod: PodClaims) -> None:
+    def seen(self, pod: model.PodClaims) -> None:
         """Take note of a pod's claims, while one of them is prepared."""
         if claims_of(pod, self.booked):
             self._pods[pod.uid] = pod
@@ -399,11 +392,11 @@ class PreparedClaims(NodeClaims):
                 if self._dependencies.metadata:
                     await self._dependencies.metadata.attached(claim, tuple(inside.values()))
 
-    def _of_pod(self, pod: PodName) -> tuple[PreparedClaim, ...]:
+    def _of_pod(self, pod: PodName) -> tuple[model.PreparedClaim, ...]:
         of_name = [one for one in self._pods.values() if PodName(one.namespace, one.name) == pod]
         return claims_of(of_name[-1], self.booked) if of_name else ()
 
-    def _report(self, *claims: PreparedClaim) -> None:
+    def _report(self, *claims: model.PreparedClaim) -> None:
         """Report the interfaces of all pods of a claim that were seen since this agent began."""
         if not self._dependencies.statuses:
             return
@@ -413,14 +406,14 @@ class PreparedClaims(NodeClaims):
             statuses = prepare.device_statuses_of(claim, interfaces)
             self._dependencies.statuses.tell(claim.claim, statuses)
 
-    async def _keep(self, prepared: PreparedClaim) -> bool:
+    async def _keep(self, prepared: model.PreparedClaim) -> bool:
         """Write the record, then the file; return whether the file changed."""
         uid, lay = prepared.claim.uid, partial(self._lay, prepared)
         if self._records.get(uid) == prepared:
             return await asyncio.to_thread(lay)
         return await self._records.put_before(uid, prepared, lay)
 
-    def _lay(self, prepared: PreparedClaim) -> bool:
+    def _lay(self, prepared: model.PreparedClaim) -> bool:
         """Write the files of a record, in a thread; return whether the CDI file changed."""
         self._mark()
         hooks: tuple[RuntimeHook, ...] = ()
@@ -442,7 +435,7 @@ class PreparedClaims(NodeClaims):
         if self._dependencies.claimed:
             self._dependencies.claimed.keep(frozenset(one.claim.namespace for one in self.booked))
 
-    async def _end(self, claim: ClaimName) -> None:
+    async def _end(self, claim: model.ClaimName) -> None:
         """End a claim; its file goes first, without which no container starts any more."""
         await self._records.refuse_foreign(claim.uid)
         await asyncio.to_thread(self._dependencies.cdi.remove_claim, claim.uid)
@@ -469,7 +462,7 @@ class PreparedClaims(NodeClaims):
                 await self._end(prepared.claim)
         return bool(over)
 
-    async def _is_over(self, prepared: PreparedClaim) -> bool:
+    async def _is_over(self, prepared: model.PreparedClaim) -> bool:
         """Return whether the claim and its pods are surely gone; not while nobody can say."""
         name = prepared.claim
         try:

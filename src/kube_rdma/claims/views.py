@@ -11,22 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from kube_rdma.lib.page import Line, Page, Sentence, state_of
 from kube_rdma.lib.phrases import listed
-from kube_rdma.model.claims.claim import (
-    AllocationResult,
-    ClaimExplanation,
-    ClaimOutcome,
-    ClaimRequest,
-    ClaimVerdict,
-    DeviceVerdict,
-    ResourceClaim,
-)
+from kube_rdma.model.claims import claim as model
 from kube_rdma.model.claims.devices import SliceDevice
 
-_MARKS: Mapping[ClaimOutcome, str] = {
-    ClaimOutcome.REFUSED: "✗",
-    ClaimOutcome.NOT_MET: "✗",
-    ClaimOutcome.NOT_JUDGED: "?",
-    ClaimOutcome.MET: "✓",
+_MARKS: Mapping[model.ClaimOutcome, str] = {
+    model.ClaimOutcome.REFUSED: "✗",
+    model.ClaimOutcome.NOT_MET: "✗",
+    model.ClaimOutcome.NOT_JUDGED: "?",
+    model.ClaimOutcome.MET: "✓",
 }
 _INDENT = "  "
 _DEEP = "    "
@@ -34,7 +26,7 @@ MOST_NODES = 8  # that are shown with their devices
 _MOST_NAMES = 3  # of devices that have the same against them
 
 
-def claim_page(explanation: ClaimExplanation) -> Page:
+def claim_page(explanation: model.ClaimExplanation) -> Page:
     """Return the whole page."""
     claim = explanation.claim
     state = "allocated" if claim.allocated is not None else "not allocated"
@@ -51,7 +43,7 @@ def claim_page(explanation: ClaimExplanation) -> Page:
     )
 
 
-def claim_document(explanation: ClaimExplanation) -> dict[str, object]:
+def claim_document(explanation: model.ClaimExplanation) -> dict[str, object]:
     """Return JSON values. Keys are stable: they are added to, never renamed or removed."""
     claim = explanation.claim
     return {
@@ -66,7 +58,7 @@ def claim_document(explanation: ClaimExplanation) -> dict[str, object]:
     }
 
 
-def _node_document(verdict: ClaimVerdict) -> dict[str, object]:
+def _node_document(verdict: model.ClaimVerdict) -> dict[str, object]:
     return {
         "node": verdict.node,
         "outcome": verdict.outcome,
@@ -91,11 +83,11 @@ def _device_document(device: SliceDevice, request: str) -> dict[str, object]:
     return {**names, "request": request}
 
 
-def _users(claim: ResourceClaim) -> list[str]:
+def _users(claim: model.ResourceClaim) -> list[str]:
     return [f"{user.resource}/{user.name}" for user in claim.users]
 
 
-def _asked(claim: ResourceClaim) -> Iterator[Sentence]:
+def _asked(claim: model.ResourceClaim) -> Iterator[Sentence]:
     for request in claim.requests:
         for number, choice in enumerate(request.choices):
             lead = f"{_INDENT}{choice.name}  "
@@ -109,19 +101,19 @@ def _asked(claim: ResourceClaim) -> Iterator[Sentence]:
         yield Sentence(f"{_INDENT}{whose} {verb} in {one.attribute}", _DEEP)
 
 
-def _wanted(choice: ClaimRequest) -> str:
+def _wanted(choice: model.ClaimRequest) -> str:
     count = "all devices" if choice.every else f"{choice.count} ×"
     admin = ", with admin access" if choice.admin else ""
     return f"{count} of class {choice.device_class}{admin}".replace("× of class", "× class")
 
 
-def _held(held: Iterable[AllocationResult]) -> Iterator[Sentence]:
+def _held(held: Iterable[model.AllocationResult]) -> Iterator[Sentence]:
     for result in held:
         text = f"{_INDENT}{result.device}  pool {result.pool}, request {result.request}"
         yield Sentence(text, _DEEP, loose=True)
 
 
-def _nodes(nodes: tuple[ClaimVerdict, ...]) -> Iterator[Sentence]:
+def _nodes(nodes: tuple[model.ClaimVerdict, ...]) -> Iterator[Sentence]:
     drivers = {one.device.driver for node in nodes for one in node.devices}
     for verdict in nodes[:MOST_NODES]:
         yield _marked("", f"{_MARKS[verdict.outcome]} {_state(verdict)}", _DEEP)
@@ -136,16 +128,16 @@ def _marked(indent: str, text: str, below: str) -> Sentence:
     return Sentence(f"{indent}{text}", below, state_of(text[0]))
 
 
-def _state(verdict: ClaimVerdict) -> str:
-    if verdict.outcome == ClaimOutcome.MET:
+def _state(verdict: model.ClaimVerdict) -> str:
+    if verdict.outcome == model.ClaimOutcome.MET:
         return f"{verdict.node}  can meet it"
-    if verdict.outcome == ClaimOutcome.NOT_MET:
+    if verdict.outcome == model.ClaimOutcome.NOT_MET:
         lacks = f"lacks {verdict.lacking} of {verdict.wanted}, for request {verdict.stuck}"
         return f"{verdict.node}  {lacks}" + ("" if verdict.devices else ": it has no device")
     return f"{verdict.node}  {verdict.why}"
 
 
-def _devices(verdict: ClaimVerdict, *, several: bool) -> Iterator[Sentence]:
+def _devices(verdict: model.ClaimVerdict, *, several: bool) -> Iterator[Sentence]:
     """Yield a line for all devices that have the same against them."""
     lines: dict[str, list[str]] = {}
     for looked in sorted(verdict.devices, key=lambda looked: looked.chosen):
@@ -156,7 +148,7 @@ def _devices(verdict: ClaimVerdict, *, several: bool) -> Iterator[Sentence]:
         yield _marked(_DEEP, f"{whose}  {text[2:]}", _DEEP * 2)
 
 
-def _about(looked: DeviceVerdict) -> str:
+def _about(looked: model.DeviceVerdict) -> str:
     request, objection = looked.request, looked.objection
     if looked.chosen:
         return f"✓ would be taken for {request}"

@@ -18,35 +18,26 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from kube_base.frozen import Frozen, field
+from kube_rdma.model import kubernetes
 from kube_rdma.model.attach.attachment import Network
 from kube_rdma.model.card import CardId
 from kube_rdma.model.finding import NotSeen
-from kube_rdma.model.kubernetes import (
-    Condition,
-    NamespacedName,
-    NodeState,
-    Sentence,
-    SparsePart,
-    StatusPart,
-    Toleration,
-    Word,
-)
 from kube_rdma.model.measures import Bandwidth, gbps
 from kube_rdma.model.pools import PolicyAtNode
 
 
-class ReportedPort(SparsePart):
+class ReportedPort(kubernetes.SparsePart):
     """A port of an RDMA device."""
 
-    device: Word
+    device: kubernetes.Word
     """device is the RDMA device of the port. Example: mlx5_0."""
     number: int
     """number is the number of the port on its device. Example: 1."""
-    state: Word
+    state: kubernetes.Word
     """state is the state of the port as the kernel spells it; a port carries traffic if it is
     ACTIVE. Other values are DOWN, INIT, ARMED, ACTIVE_DEFER, NOP and UNKNOWN.
     """
-    link_layer: Word
+    link_layer: kubernetes.Word
     """linkLayer is what the port speaks: InfiniBand, Ethernet (RoCE) or Unknown."""
     rate: Bandwidth | None = None
     """rate is the speed of the port in bit/s, a quantity. Left out: the kernel does not tell it.
@@ -56,7 +47,7 @@ class ReportedPort(SparsePart):
     """rateGbps is the old form of rate, in Gbit/s; it goes with the next release. Agents of the
     release before write it.
     """
-    netdev: Word | None = None
+    netdev: kubernetes.Word | None = None
     """netdev is the network interface of the port, of Ethernet or IPoIB. Left out: the node sees
     none. Example: ens2f0np0.
     """
@@ -67,18 +58,18 @@ class ReportedPort(SparsePart):
         return self.rate_gbps if self.rate is None else gbps(self.rate)
 
 
-class ReportedCard(SparsePart):
+class ReportedCard(kubernetes.SparsePart):
     """A card, in a pool or not; the operator reads `carries` and `addresses` before it acts."""
 
     id: Annotated[CardId, Meta(max_length=253)]
     """id is the name of the card that survives renames and reboots, mostly its PCI address.
     Example: 0000:81:00.0.
     """
-    name: Word
+    name: kubernetes.Word
     """name is what people call the card: its RDMA devices, else its interfaces, else its id.
     Example: mlx5_0.
     """
-    resources: Annotated[tuple[Word, ...], Meta(max_length=16)] = ()
+    resources: Annotated[tuple[kubernetes.Word, ...], Meta(max_length=16)] = ()
     """resources are the resource names whose pools have the card. Left out: no pool has it.
     Example: [rdma/hca].
     """
@@ -87,7 +78,7 @@ class ReportedCard(SparsePart):
     ports: Annotated[tuple[ReportedPort, ...], Meta(max_length=16)] = ()
     """ports are the ports of the card's RDMA devices. Left out: the node sees no RDMA device of it.
     """
-    reasons: Annotated[tuple[Sentence, ...], Meta(max_length=8)] = ()
+    reasons: Annotated[tuple[kubernetes.Sentence, ...], Meta(max_length=8)] = ()
     """reasons are why the card cannot be given to pods; of a healthy card without resources, which
     name in a selector is probably meant to be its own. Left out: the card is healthy. Example: no
     port is ACTIVE; port 1 is DOWN (Disabled).
@@ -96,22 +87,22 @@ class ReportedCard(SparsePart):
     """gone is true if a pool had the card and the node no longer has it. Left out: the card is
     there.
     """
-    carries: Annotated[tuple[Sentence, ...], Meta(max_length=8)] = ()
+    carries: Annotated[tuple[kubernetes.Sentence, ...], Meta(max_length=8)] = ()
     """carries is what the node itself uses the card for: its default route, further routes, mounted
     storage. The operator does not change the driver of such a node. Left out: none of these.
     """
-    addresses: Annotated[tuple[Word, ...], Meta(max_length=16)] = ()
+    addresses: Annotated[tuple[kubernetes.Word, ...], Meta(max_length=16)] = ()
     """addresses are the IP addresses of the node on the card's interfaces, without prefix length.
     Left out: none. Example: [192.0.2.7].
     """
 
 
-class ReportedPool(SparsePart):
+class ReportedPool(kubernetes.SparsePart):
     """A resource as the kubelet is told of it."""
 
-    resource: Word
+    resource: kubernetes.Word
     """resource is the resource name that pods ask for. Example: rdma/hca."""
-    mode: Word
+    mode: kubernetes.Word
     """mode is how the pool gives its cards to pods: hca, exclusive, shared, shared-multi or sriov.
     """
     shares: int
@@ -120,7 +111,7 @@ class ReportedPool(SparsePart):
     """healthy is how many of these shares are healthy; the kubelet gives no others to pods."""
     cards: int
     """cards is how many cards the pool has, healthy or not."""
-    serve: Word = ""
+    serve: kubernetes.Word = ""
     """serve is claims where pods get the cards as devices of claims. The kubelet lists no share
     then, and kubectl describe node shows 0. Left out: the device plugin serves the pool.
     """
@@ -136,21 +127,21 @@ class ReportedPool(SparsePart):
         return f"{self.resource} {self.healthy}/{self.shares}{way}"
 
 
-class PendingMode(SparsePart):
+class PendingMode(kubernetes.SparsePart):
     """A change of a resource's mode that waits."""
 
-    resource: Word
+    resource: kubernetes.Word
     """resource is the resource name that the change is for. Example: rdma/hca."""
-    mode: Word
+    mode: kubernetes.Word
     """mode is the mode that the resource is to have. Example: shared."""
-    sentence: Sentence = field(name="message")
+    sentence: kubernetes.Sentence = field(name="message")
     """message is what the change waits for, such as pods that have to end."""
 
 
-class NodeReport(SparsePart):
+class NodeReport(kubernetes.SparsePart):
     """The last look of a node's agent."""
 
-    version: Word = field(name="agentVersion")
+    version: kubernetes.Word = field(name="agentVersion")
     """agentVersion is the version of kube-rdma that the agent of the node has. Example: 0.1.0."""
     cards: Annotated[tuple[ReportedCard, ...], Meta(max_length=256)] = ()
     """cards are all cards of the node's pools, and other RDMA cards that could be used. Where there
@@ -166,15 +157,15 @@ class NodeReport(SparsePart):
     """pending are resources whose configured mode is not in force yet, and what each waits for.
     Left out: none.
     """
-    refusals: Annotated[tuple[Sentence, ...], Meta(max_length=16)] = ()
+    refusals: Annotated[tuple[kubernetes.Sentence, ...], Meta(max_length=16)] = ()
     """refusals are sentences about configuration that the agent does not understand. Left out:
     none.
     """
-    troubles: Annotated[tuple[Sentence, ...], Meta(max_length=16)] = ()
+    troubles: Annotated[tuple[kubernetes.Sentence, ...], Meta(max_length=16)] = ()
     """troubles are sentences about configuration that contradicts itself or the node, such as two
     pools that name one card. Left out: none.
     """
-    rerouted: Annotated[tuple[Sentence, ...], Meta(max_length=64)] = ()
+    rerouted: Annotated[tuple[kubernetes.Sentence, ...], Meta(max_length=64)] = ()
     """rerouted are pods whose default route leads through an interface of a network, which they
     may have asked for. Left out: none. Example: train/worker-0 by net1.
     """
@@ -183,11 +174,11 @@ class NodeReport(SparsePart):
     policies: Annotated[tuple[PolicyAtNode, ...], Meta(max_length=64)] = ()
     """policies are the NodePolicies that select the node, with what became of each. Left out: none.
     """
-    metrics: Sentence = ""
+    metrics: kubernetes.Sentence = ""
     """metrics is why the agent does not serve its metrics, as when another program has the port.
     Left out: it serves them, or is not to.
     """
-    renew_time: Word = ""
+    renew_time: kubernetes.Word = ""
     """renewTime is when the agent last wrote the report, in RFC 3339. It does so every few minutes,
     also without a change. Left out: an agent of an older release wrote it.
     """
@@ -208,24 +199,24 @@ class NodeReport(SparsePart):
         return tuple(card for card in self.pooled if card.reasons)
 
 
-class ReportSummary(SparsePart):
+class ReportSummary(kubernetes.SparsePart):
     """The columns of kubectl."""
 
     cards: int
     """cards is how many cards the pools of the node have, cards that are gone included."""
     healthy: int
     """healthy is how many of these cards can be given to pods."""
-    pools: Word = ""
+    pools: kubernetes.Word = ""
     """pools is each resource with its healthy shares and all of them, and "by claims" where claims
     serve it. Example: rdma/hca 1000/1000.
     """
-    mode: Word = ""
+    mode: kubernetes.Word = ""
     """mode is the mode of the pools, or several with commas between them. Example: hca."""
-    pending: Word = ""
+    pending: kubernetes.Word = ""
     """pending is each resource that waits and the mode that it is to have. Left out: none waits.
     Example: rdma/hca to shared.
     """
-    problems: Word = ""
+    problems: kubernetes.Word = ""
     """problems is the first problem, and how many others there are. Left out: there is none.
     Example: mlx5_3: no port is ACTIVE (+2).
     """
@@ -236,13 +227,13 @@ class NodeReportStatus(NodeReport, kw_only=True):
 
     summary: ReportSummary
     """summary has a short text or number for each column of kubectl get."""
-    conditions: Annotated[tuple[Condition, ...], Meta(max_length=16)] = ()
+    conditions: Annotated[tuple[kubernetes.Condition, ...], Meta(max_length=16)] = ()
     """conditions are CardsHealthy, ConfigurationAccepted, ConfigurationApplied and Ready. Ready is
     True if the three others are True.
     """
 
 
-class NodeReportObject(StatusPart):
+class NodeReportObject(kubernetes.StatusPart):
     """NodeReport says which RDMA cards a node has, what its agent offers, and what is wrong.
 
     The agent of the node writes it. It has the name of its node, and is deleted with it.
@@ -283,7 +274,7 @@ class ChosenNodes(Frozen):
     """What a pod, or the template of a workload, says of the nodes that it may run on."""
 
     labels: tuple[tuple[str, str], ...] = ()  # of its nodeSelector
-    tolerations: tuple[Toleration, ...] = ()
+    tolerations: tuple[kubernetes.Toleration, ...] = ()
 
 
 class Workload(Frozen):
@@ -367,7 +358,7 @@ class ClusterEvent(Frozen):
     is_warning: bool = True
 
 
-class WaitingPod(NamespacedName):
+class WaitingPod(kubernetes.NamespacedName):
     """A pod that has not started."""
 
     node: str = ""
@@ -379,7 +370,7 @@ class WaitingPod(NamespacedName):
 class ClusterFacts(Frozen, dict=True):
     """All that is read of a cluster. Of kube-rdma's own kinds None also means: no such kind."""
 
-    nodes: tuple[NodeState, ...] | None = None
+    nodes: tuple[kubernetes.NodeState, ...] | None = None
     workloads: tuple[Workload, ...] | None = None
     pods: tuple[ProgramPod, ...] | None = None
     reports: Mapping[str, NodeReport] | None = None

@@ -19,6 +19,7 @@ from types import MappingProxyType
 
 from kube_base.frozen import replace
 from kube_rdma.attach.rules.requests import asked_guid, refused
+from kube_rdma.model import device
 from kube_rdma.model.attach import kinds, steps
 from kube_rdma.model.attach.attachment import (
     Attachment,
@@ -30,13 +31,6 @@ from kube_rdma.model.attach.attachment import (
     Way,
 )
 from kube_rdma.model.card import Card
-from kube_rdma.model.device import (
-    NO_GUID,
-    PlannedHostLink,
-    guid_of_address,
-    guid_of_sysfs,
-    is_usable_guid,
-)
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.pools import FunctionSettings, LinkState, RebindFunction, SetFunction
 
@@ -75,11 +69,11 @@ def with_own_guids(nic: PodNic, reported: FunctionSettings) -> FunctionSettings:
 
     Those that it has set (it reports zeros where it has none), else those that the function has.
     """
-    node, port = _own(nic.card), guid_of_address(nic.link.mac)
+    node, port = _own(nic.card), device.guid_of_address(nic.link.mac)
     return replace(
         reported,
-        node_guid=next(filter(is_usable_guid, (reported.node_guid, node)), NO_GUID),
-        port_guid=next(filter(is_usable_guid, (reported.port_guid, port)), NO_GUID),
+        node_guid=next(filter(device.is_usable_guid, (reported.node_guid, node)), device.NO_GUID),
+        port_guid=next(filter(device.is_usable_guid, (reported.port_guid, port)), device.NO_GUID),
     )
 
 
@@ -115,7 +109,7 @@ def child(nic: PodNic, mark: steps.Mark) -> Iterator[steps.Step]:
         yield steps.SetLink(parent)
         yield steps.MakeLink(
             kind=steps.VirtualKind.IPOIB,
-            parent=PlannedHostLink(nic.link.index, parent),
+            parent=device.PlannedHostLink(nic.link.index, parent),
             name=nic.interface,
             mark=mark,
             mtu=nic.network.mtu,
@@ -140,7 +134,7 @@ def refuse_infiniband(
         _refuse_guid(entry, request[0], link, card if own else None)
         _refuse_early(entry, request[0], link, share)
     elif wide and own and link.virtual and (node := _own(card)) is not None:
-        if is_usable_guid(node):
+        if device.is_usable_guid(node):
             return
         problem = f"{link.name} has no GUID ({node}), so its fabric gives it no address"
         place = link.virtual
@@ -212,4 +206,4 @@ def _refuse_early(
 
 def _own(card: Card | None) -> str | None:
     """Return the GUID of the function's node, as its RDMA device shows it."""
-    return guid_of_sysfs(card.devices[0].node_guid) if card and card.devices else None
+    return device.guid_of_sysfs(card.devices[0].node_guid) if card and card.devices else None

@@ -22,18 +22,7 @@ from kube_rdma.claims.rules.shape import device_name, slot_count, slot_name, slo
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model.attach.attachment import AttachedInterface
 from kube_rdma.model.card import Card
-from kube_rdma.model.claims.claim import (
-    CLAIM_KIND,
-    AllocationResult,
-    ClaimName,
-    ClaimParameters,
-    ClaimShare,
-    DeviceCondition,
-    DeviceStatus,
-    PreparedClaim,
-    PreparedDevice,
-    ResourceClaim,
-)
+from kube_rdma.model.claims import claim as model
 from kube_rdma.model.claims.devices import DRIVER, DeviceHealth
 from kube_rdma.model.late_binding import HeldShare
 from kube_rdma.model.pools import Attach, Bind, Pool, Serving, Share, ShareId
@@ -41,7 +30,7 @@ from kube_rdma.pools.rules.allocation import grant
 from kube_rdma.pools.rules.holdings import card_of
 from kube_rdma.pools.rules.modes import terms
 
-NO_PARAMETERS: Mapping[str, ClaimParameters] = MappingProxyType({})
+NO_PARAMETERS: Mapping[str, model.ClaimParameters] = MappingProxyType({})
 
 _ANEW = "Delete the pod, so that the scheduler allocates again"
 _WAIT = "Wait until their pods have ended; the kubelet tries again"
@@ -79,7 +68,7 @@ class BookingNode(Frozen):
     name: str
     boot: str
     devices: Mapping[str, PoolDevice]  # that it offers, by name
-    prepared: tuple[PreparedClaim, ...] = ()
+    prepared: tuple[model.PreparedClaim, ...] = ()
     # Pods that hold shares by the device plugin, in words; they may run on after their pool went
     # to claims.
     holders: Mapping[HeldShare, str] = MappingProxyType({})
@@ -115,12 +104,12 @@ def devices_of(pools: Iterable[Pool]) -> dict[str, PoolDevice]:
 
 
 def book(
-    asked: ClaimName,
-    claim: ResourceClaim | None,
+    asked: model.ClaimName,
+    claim: model.ResourceClaim | None,
     node: BookingNode,
     when: float,
-    parameters: Mapping[str, ClaimParameters] = NO_PARAMETERS,
-) -> PreparedClaim:
+    parameters: Mapping[str, model.ClaimParameters] = NO_PARAMETERS,
+) -> model.PreparedClaim:
     """Return the booking of a claim; what else is booked for it already does not count.
 
     `claim` is what has the name now, None for nothing; `parameters` are those of its requests.
@@ -137,7 +126,7 @@ def book(
         problem = f"no device of {DRIVER} is allocated to it"
         raise Refused(problem, remedy="Wait until the scheduler has allocated it", where=where)
     others = [one for one in node.prepared if one.claim.uid != asked.uid]
-    shares: list[ClaimShare] = []
+    shares: list[model.ClaimShare] = []
     for number, wanted in enumerate(mine):
         device = _device(wanted, node, where)
         share = _share(asked, number, wanted, device)
@@ -145,10 +134,10 @@ def book(
         if wanted.request in parameters:
             share = replace(share, parameters=parameters[wanted.request])
         shares.append(share)
-    return PreparedClaim(asked, tuple(shares), claim.users, node.boot, when, claim.pod_claim)
+    return model.PreparedClaim(asked, tuple(shares), claim.users, node.boot, when, claim.pod_claim)
 
 
-def stands(prepared: PreparedClaim, node: BookingNode) -> bool:
+def stands(prepared: model.PreparedClaim, node: BookingNode) -> bool:
     """Return whether a booking is as it was answered: of this boot, with all device nodes."""
     return prepared.boot == node.boot and all(
         share.char_paths or not share.cdi or _is_late(node.device(share.device))
@@ -156,7 +145,7 @@ def stands(prepared: PreparedClaim, node: BookingNode) -> bool:
     )
 
 
-def rebooked(prepared: PreparedClaim, node: BookingNode) -> PreparedClaim:
+def rebooked(prepared: model.PreparedClaim, node: BookingNode) -> model.PreparedClaim:
     """Return the booking of an earlier boot in this one: the same shares, with the nodes of now.
 
     A device that is not there now has none; the kubelet prepares the claim again before a
@@ -175,21 +164,21 @@ def _is_late(device: PoolDevice | None) -> bool:
     return device is not None and terms(device.pool.spec).attach is Attach.REQUIRED
 
 
-def refuse_vanished(prepared: PreparedClaim, node: BookingNode) -> None:
+def refuse_vanished(prepared: model.PreparedClaim, node: BookingNode) -> None:
     """Raise Refused for a booking of an earlier boot with a device that this one has not."""
     for share in prepared.shares:
         if node.device(share.device) is None:
             raise _vanished(share.device, node, f"claim {prepared.claim}")
 
 
-def answer(prepared: PreparedClaim) -> tuple[PreparedDevice, ...]:
+def answer(prepared: model.PreparedClaim) -> tuple[model.PreparedDevice, ...]:
     """Return the answer to the kubelet for a booking.
 
     The kubelet knows requests by their main name (kubeletplugin/draplugin.go of
     k8s.io/dynamic-resource-allocation@v0.36.3, stripSubrequestNames).
     """
     return tuple(
-        PreparedDevice(
+        model.PreparedDevice(
             pool=share.pool,
             device=share.device,
             requests=(share.request.partition("/")[0],),
@@ -200,16 +189,16 @@ def answer(prepared: PreparedClaim) -> tuple[PreparedDevice, ...]:
     )
 
 
-def cdi_device(claim: ClaimName, wanted: AllocationResult) -> str:
+def cdi_device(claim: model.ClaimName, wanted: model.AllocationResult) -> str:
     """Return the name of the CDI device of a device, which is never used for another.
 
     Requests, devices and share ids have no ``_`` and requests no ``.``, so none is mistaken.
     """
     request = wanted.request.replace("/", ".")
-    return f"{CLAIM_KIND}={claim.uid}_{request}_{wanted.share or wanted.device}"
+    return f"{model.CLAIM_KIND}={claim.uid}_{request}_{wanted.share or wanted.device}"
 
 
-def _device(wanted: AllocationResult, node: BookingNode, where: str) -> PoolDevice:
+def _device(wanted: model.AllocationResult, node: BookingNode, where: str) -> PoolDevice:
     if wanted.pool != node.name:
         problem = f"{wanted.device} is a device of pool {wanted.pool}, and this node is {node.name}"
         raise Refused(problem, remedy=_ANEW, where=where)
@@ -233,12 +222,12 @@ def _vanished(name: str, node: BookingNode, where: str) -> Refused:
 
 
 def _share(
-    claim: ClaimName, number: int, wanted: AllocationResult, device: PoolDevice
-) -> ClaimShare:
+    claim: model.ClaimName, number: int, wanted: model.AllocationResult, device: PoolDevice
+) -> model.ClaimShare:
     share = _share_name(claim, number, device)
     is_late = _is_late(device)
     paths = () if is_late else _char_paths(device, share)
-    return ClaimShare(
+    return model.ClaimShare(
         request=wanted.request,
         pool=wanted.pool,
         device=wanted.device,
@@ -253,7 +242,7 @@ def _share(
     )
 
 
-def _share_name(claim: ClaimName, number: int, device: PoolDevice) -> ShareId:
+def _share_name(claim: model.ClaimName, number: int, device: PoolDevice) -> ShareId:
     """Return ``<card>-<claim>.<number>``; pools/rules/holdings reads the card out of it.
 
     Where a share is not numbered it is the card itself, which one claim has at a time.
@@ -273,11 +262,11 @@ def _char_paths(device: PoolDevice, share: ShareId) -> tuple[str, ...]:
 
 
 def _held(
-    share: ClaimShare,
+    share: model.ClaimShare,
     device: PoolDevice,
     node: BookingNode,
-    others: Iterable[PreparedClaim],
-    own: Iterable[ClaimShare],
+    others: Iterable[model.PreparedClaim],
+    own: Iterable[model.ClaimShare],
 ) -> Counter[str]:
     """Return the slots that are taken of a share's device, by holder.
 
@@ -303,7 +292,7 @@ def _held(
 
 
 def _refuse_excess(
-    share: ClaimShare, device: PoolDevice, held: Mapping[str, int], where: str
+    share: model.ClaimShare, device: PoolDevice, held: Mapping[str, int], where: str
 ) -> None:
     """Raise Refused for more than the device has, and DeviceInUse while others hold too much."""
     if share.admin:
@@ -331,8 +320,8 @@ MOST_ADDRESSES = 16  # of networkData.ips
 
 
 def device_statuses_of(
-    prepared: PreparedClaim, interfaces: Sequence[AttachedInterface] = ()
-) -> tuple[DeviceStatus, ...]:
+    prepared: model.PreparedClaim, interfaces: Sequence[AttachedInterface] = ()
+) -> tuple[model.DeviceStatus, ...]:
     """Return the status of every device of a booking whose pod has these interfaces."""
     return tuple(_status(share, _interfaces_on(share, interfaces)) for share in prepared.shares)
 
@@ -344,39 +333,45 @@ def addresses(interface: AttachedInterface) -> tuple[str, ...]:
 
 
 def _interfaces_on(
-    share: ClaimShare, interfaces: Sequence[AttachedInterface]
+    share: model.ClaimShare, interfaces: Sequence[AttachedInterface]
 ) -> list[AttachedInterface]:
     """Return the interfaces on cards of the share; by admin access there is none."""
     return [] if share.admin else [one for one in interfaces if one.card in share.cards]
 
 
-def _status(share: ClaimShare, interfaces: Sequence[AttachedInterface]) -> DeviceStatus:
+def _status(share: model.ClaimShare, interfaces: Sequence[AttachedInterface]) -> model.DeviceStatus:
     conditions = (_prepared(share), _attached(share, interfaces))
-    status = DeviceStatus(share.pool, share.device, share.share_id, conditions)
+    status = model.DeviceStatus(share.pool, share.device, share.share_id, conditions)
     if not interfaces:
         return status
     first = interfaces[0]
     return replace(status, interface=first.interface, addresses=addresses(first), mac=first.mac)
 
 
-def _prepared(share: ClaimShare) -> DeviceCondition:
+def _prepared(share: model.ClaimShare) -> model.DeviceCondition:
     if share.cdi and not share.char_paths:
         message = "Its containers get the device nodes when the pod's network is attached."
-        return DeviceCondition(READY, holds=False, reason="WaitsForNetwork", message=message)
+        return model.DeviceCondition(READY, holds=False, reason="WaitsForNetwork", message=message)
     nodes = ", ".join(share.char_paths) or "no device node"
     message = f"Containers get {nodes} of {', '.join(share.cards)}."
-    return DeviceCondition(READY, holds=True, reason="Prepared", message=message)
+    return model.DeviceCondition(READY, holds=True, reason="Prepared", message=message)
 
 
-def _attached(share: ClaimShare, interfaces: Sequence[AttachedInterface]) -> DeviceCondition:
+def _attached(
+    share: model.ClaimShare, interfaces: Sequence[AttachedInterface]
+) -> model.DeviceCondition:
     if not interfaces:
         message = f"No network of its pod is attached to {', '.join(share.cards)}."
-        return DeviceCondition(NETWORK_READY, holds=False, reason="NotAttached", message=message)
+        return model.DeviceCondition(
+            NETWORK_READY, holds=False, reason="NotAttached", message=message
+        )
     message = "; ".join(
         f"{one.interface} of network {one.network} has {', '.join(addresses(one)) or 'no address'}"
         for one in interfaces
     )
-    return DeviceCondition(NETWORK_READY, holds=True, reason="Attached", message=f"{message}.")
+    return model.DeviceCondition(
+        NETWORK_READY, holds=True, reason="Attached", message=f"{message}."
+    )
 
 
 # The files by which programs in a container learn of the devices of its claims (KEP-5304).
@@ -389,12 +384,12 @@ MetadataAttributes = Mapping[str, Mapping[str, object]]
 
 
 def metadata_files(
-    prepared: PreparedClaim,
+    prepared: model.PreparedClaim,
     attributes: MetadataAttributes,
     interfaces: Sequence[AttachedInterface] = (),
 ) -> dict[str, tuple[str, str]]:
     """Return the files of a claim by request: the path in the container, and the text."""
-    by_request: dict[str, dict[str, list[ClaimShare]]] = {}  # main, then main/sub
+    by_request: dict[str, dict[str, list[model.ClaimShare]]] = {}  # main, then main/sub
     for share in prepared.shares:
         chosen = by_request.setdefault(share.request.partition("/")[0], {})
         chosen.setdefault(share.request, []).append(share)
@@ -421,7 +416,7 @@ def metadata_files(
 
 
 def _metadata_device(
-    share: ClaimShare, attributes: MetadataAttributes, interfaces: Sequence[AttachedInterface]
+    share: model.ClaimShare, attributes: MetadataAttributes, interfaces: Sequence[AttachedInterface]
 ) -> dict[str, object]:
     device: dict[str, object] = {"driver": DRIVER, "pool": share.pool, "name": share.device}
     if published := attributes.get(share.device):

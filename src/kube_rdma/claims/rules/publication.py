@@ -13,14 +13,7 @@ from collections.abc import Iterable, Sequence
 
 from kube_base.frozen import Frozen, replace
 from kube_rdma.claims.rules.shape import PublishedDevices, Slices, slice_name
-from kube_rdma.model.claims.devices import (
-    DRIVER,
-    ClaimFeature,
-    ListedDevice,
-    ResourceSlice,
-    SlicePool,
-    SliceSpec,
-)
+from kube_rdma.model.claims import devices as model
 
 
 class Publication(Frozen):
@@ -29,9 +22,9 @@ class Publication(Frozen):
     Removing a slice only withdraws devices; creating one completes the pool.
     """
 
-    removed: tuple[ResourceSlice, ...] = ()
-    changed: tuple[ResourceSlice, ...] = ()
-    created: tuple[ResourceSlice, ...] = ()
+    removed: tuple[model.ResourceSlice, ...] = ()
+    changed: tuple[model.ResourceSlice, ...] = ()
+    created: tuple[model.ResourceSlice, ...] = ()
 
     def __len__(self) -> int:
         """The number of writes."""
@@ -47,9 +40,9 @@ class PoolSite(Frozen):
 
 def publication(
     site: PoolSite,
-    stored: Iterable[ResourceSlice],
+    stored: Iterable[model.ResourceSlice],
     wanted: Slices,
-    without: frozenset[ClaimFeature] = frozenset(),
+    without: frozenset[model.ClaimFeature] = frozenset(),
 ) -> Publication:
     """Return the writes; none where the stored slices say it all."""
     mine = {part.name: part for part in stored}
@@ -68,14 +61,17 @@ def publication(
 
 
 def pool_slices(
-    site: PoolSite, generation: int, wanted: Slices, without: frozenset[ClaimFeature] = frozenset()
-) -> tuple[ResourceSlice, ...]:
+    site: PoolSite,
+    generation: int,
+    wanted: Slices,
+    without: frozenset[model.ClaimFeature] = frozenset(),
+) -> tuple[model.ResourceSlice, ...]:
     """Return the slices of a node's pool, one for each group of devices."""
-    pool = SlicePool(site.node, generation, len(wanted))
+    pool = model.SlicePool(site.node, generation, len(wanted))
     return tuple(
-        ResourceSlice(
+        model.ResourceSlice(
             slice_name(number, site.node),
-            SliceSpec(DRIVER, pool, devices, node_name=site.node),
+            model.SliceSpec(model.DRIVER, pool, devices, node_name=site.node),
             site.uid,
             without,
         )
@@ -83,12 +79,12 @@ def pool_slices(
     )
 
 
-def _same(stored: ResourceSlice, wanted: ResourceSlice) -> bool:
+def _same(stored: model.ResourceSlice, wanted: model.ResourceSlice) -> bool:
     """Return whether a slice says what it should; times of taints are the server's."""
     return stored == wanted or _without_times(stored) == _without_times(wanted)
 
 
-def _without_times(part: ResourceSlice) -> ResourceSlice:
+def _without_times(part: model.ResourceSlice) -> model.ResourceSlice:
     devices = tuple(
         replace(device, taints=tuple(replace(one, time_added="") for one in device.taints))
         for device in part.spec.devices
@@ -97,8 +93,8 @@ def _without_times(part: ResourceSlice) -> ResourceSlice:
 
 
 def dropped(
-    written: Sequence[ListedDevice], stored: Sequence[ListedDevice]
-) -> frozenset[ClaimFeature]:
+    written: Sequence[model.ListedDevice], stored: Sequence[model.ListedDevice]
+) -> frozenset[model.ClaimFeature]:
     """Return the features of which the server kept nothing: their gates are off.
 
     It drops their fields in silence (dropDisabledFields, pkg/registry/resource/resourceslice).
@@ -107,12 +103,12 @@ def dropped(
     pairs = [(device, shown[device.name]) for device in written if device.name in shown]
     missing = set()
     if any(device.shared and not after.shared for device, after in pairs):
-        missing.add(ClaimFeature.CONSUMABLE_CAPACITY)
+        missing.add(model.ClaimFeature.CONSUMABLE_CAPACITY)
     if any(device.taints and not after.taints for device, after in pairs):
-        missing.add(ClaimFeature.DEVICE_TAINTS)
+        missing.add(model.ClaimFeature.DEVICE_TAINTS)
     return frozenset(missing)
 
 
-def published_devices(stored: Iterable[ResourceSlice]) -> PublishedDevices:
+def published_devices(stored: Iterable[model.ResourceSlice]) -> PublishedDevices:
     """Return the devices of slices by name."""
     return {device.name: device for part in stored for device in part.spec.devices}

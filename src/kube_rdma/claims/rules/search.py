@@ -16,6 +16,7 @@ from kube_base.frozen import Frozen
 from kube_rdma.claims.rules.cel.evaluate import MOST_STEPS_TOGETHER, Selectors
 from kube_rdma.claims.rules.cel.functions import EvaluationError
 from kube_rdma.claims.rules.pools import DevicePool, is_for, pools_of
+from kube_rdma.model.claims import devices as model
 from kube_rdma.model.claims.claim import (
     ClaimConstraint,
     ClaimNode,
@@ -24,16 +25,6 @@ from kube_rdma.model.claims.claim import (
     Objection,
     Reason,
     ResourceClaim,
-)
-from kube_rdma.model.claims.devices import (
-    CapacityPolicy,
-    DeviceAttribute,
-    DeviceCapacity,
-    DeviceTaint,
-    ListedDevice,
-    ResourceSlice,
-    SliceDevice,
-    TaintEffect,
 )
 from kube_rdma.model.kubernetes import cut
 
@@ -45,10 +36,12 @@ class ConstraintState:
 
     def __init__(self, constraint: ClaimConstraint) -> None:
         self.constraint = constraint
-        self._values: dict[str, DeviceAttribute] = {}  # by request; of a match one without a name
+        self._values: dict[
+            str, model.DeviceAttribute
+        ] = {}  # by request; of a match one without a name
         self._count = 0
 
-    def add(self, request: ClaimRequest, driver: str, device: ListedDevice) -> str:
+    def add(self, request: ClaimRequest, driver: str, device: model.ListedDevice) -> str:
         """Take a device; return why it may not be taken, or an empty text."""
         if not self._concerns(request):
             return ""
@@ -90,7 +83,7 @@ class ConstraintState:
         return not names or request.name in names or _main(request) in names
 
 
-def _attribute(driver: str, device: ListedDevice, name: str) -> DeviceAttribute | None:
+def _attribute(driver: str, device: model.ListedDevice, name: str) -> model.DeviceAttribute | None:
     """Return an attribute by its full name; the driver's own stand in slices without a domain."""
     if name in device.attributes:
         return device.attributes[name]
@@ -102,7 +95,7 @@ def _main(request: ClaimRequest) -> str:
     return request.name.partition("/")[0]
 
 
-def _shown_value(attribute: DeviceAttribute) -> str:
+def _shown_value(attribute: model.DeviceAttribute) -> str:
     return str(attribute.value).lower() if attribute.truth is not None else str(attribute.value)
 
 
@@ -116,13 +109,15 @@ _UNITS = (
 )
 
 
-def taken_capacity(capacities: Mapping[str, DeviceCapacity], asked: Amounts) -> dict[str, Fraction]:
+def taken_capacity(
+    capacities: Mapping[str, model.DeviceCapacity], asked: Amounts
+) -> dict[str, Fraction]:
     """Return how much a request takes of each capacity of a device."""
     return {name: _taken(asked.get(name), one) for name, one in capacities.items()}
 
 
 def objection(
-    capacities: Mapping[str, DeviceCapacity],
+    capacities: Mapping[str, model.DeviceCapacity],
     asked: Amounts,
     used: Amounts = _NOTHING,
     chosen: Amounts = _NOTHING,
@@ -153,7 +148,7 @@ def shown(amount: Fraction) -> str:
     return min((plain, *texts), key=len) if amount else plain
 
 
-def _taken(asked: Fraction | None, capacity: DeviceCapacity) -> Fraction:
+def _taken(asked: Fraction | None, capacity: model.DeviceCapacity) -> Fraction:
     policy = capacity.request_policy
     if asked is None:
         default = policy.default if policy else None
@@ -169,7 +164,7 @@ def _taken(asked: Fraction | None, capacity: DeviceCapacity) -> Fraction:
     return Fraction(start - (start - math.ceil(asked)) // step * step)
 
 
-def _breaks(amount: Fraction, policy: CapacityPolicy | None) -> bool:
+def _breaks(amount: Fraction, policy: model.CapacityPolicy | None) -> bool:
     """Return whether the policy forbids an amount; it never forbids its default."""
     if policy is None or amount == policy.default:
         return False
@@ -191,9 +186,9 @@ _Counters = dict[str, dict[str, Fraction]]
 class Candidate(Frozen):
     """A device that a node can reach."""
 
-    id: SliceDevice
-    device: ListedDevice
-    part: ResourceSlice
+    id: model.SliceDevice
+    device: model.ListedDevice
+    part: model.ResourceSlice
     pool: DevicePool
 
 
@@ -212,9 +207,9 @@ class DeviceState:
     def __init__(
         self, others: Iterable[ResourceClaim], constraints: Iterable[ConstraintState]
     ) -> None:
-        self._holders: dict[SliceDevice, str] = {}
-        self._shared: set[SliceDevice] = set()
-        self._used: dict[SliceDevice, dict[str, Fraction]] = {}
+        self._holders: dict[model.SliceDevice, str] = {}
+        self._shared: set[model.SliceDevice] = set()
+        self._used: dict[model.SliceDevice, dict[str, Fraction]] = {}
         self._available: dict[str, _Counters] = {}
         self._consumed: dict[str, _Counters] = defaultdict(lambda: defaultdict(dict))
         self._constraints = tuple(constraints)
@@ -230,7 +225,7 @@ class DeviceState:
                 if held.capacity:
                     _add(self._used.setdefault(held.id, {}), held.capacity)
 
-    def in_use(self, request: ClaimRequest, id_: SliceDevice) -> Objection | None:
+    def in_use(self, request: ClaimRequest, id_: model.SliceDevice) -> Objection | None:
         """Return an objection if a claim has the whole device; admin access minds only this one."""
         for choice in self.choices:
             if choice.candidate.id == id_ and not choice.candidate.device.shared:
@@ -333,7 +328,7 @@ class DeviceState:
             for name, counters in pool.counter_sets.items()
         }
         for device in (d for part in (*pool.slices, *pool.elsewhere) for d in part.spec.devices):
-            id_ = SliceDevice(pool.driver, pool.name, device.name)
+            id_ = model.SliceDevice(pool.driver, pool.name, device.name)
             if id_ in self._holders or id_ in self._shared:
                 for use in device.uses:
                     for counter, one in use.counters.items():
@@ -366,9 +361,9 @@ def _counter_objection(candidate: Candidate, name: str, counter: str, over: Frac
     return Objection(Reason.COUNTER, f"{text}, {shown(max(want + over, Fraction(0)))} is left")
 
 
-def _tainted(request: ClaimRequest, taints: Iterable[DeviceTaint]) -> Objection | None:
+def _tainted(request: ClaimRequest, taints: Iterable[model.DeviceTaint]) -> Objection | None:
     for taint in taints:
-        keeps_away = taint.effect in (TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE)
+        keeps_away = taint.effect in (model.TaintEffect.NO_SCHEDULE, model.TaintEffect.NO_EXECUTE)
         place = (taint.key, taint.value, taint.effect)
         if keeps_away and not any(each.covers(*place) for each in request.tolerations):
             value = f"={taint.value}" if taint.value else ""
@@ -426,7 +421,7 @@ class ClaimSearch:
         self._classes = {one.name: one for one in world.classes}
         self.state = _fresh(world)
         self._usable = tuple(one for one in self.candidates if not one.pool.fault)
-        self._selected: dict[tuple[str, SliceDevice], Objection | None] = {}
+        self._selected: dict[tuple[str, model.SliceDevice], Objection | None] = {}
         self._steps = 0
         self._asked: tuple[tuple[_PreparedRequest, ...], ...] = ()
         self.best = BestAttempt((), 0, 0)

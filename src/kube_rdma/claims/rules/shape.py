@@ -20,20 +20,8 @@ from functools import lru_cache
 from kube_base.frozen import Frozen, field, replace
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model.card import Card, CardId
+from kube_rdma.model.claims import devices as model
 from kube_rdma.model.claims.claim import SLOTS
-from kube_rdma.model.claims.devices import (
-    DRIVER,
-    Attributes,
-    CapacityPolicy,
-    CapacityRange,
-    ClaimFeature,
-    DeviceAttribute,
-    DeviceCapacity,
-    DeviceTaint,
-    ListedDevice,
-    OfferedCard,
-    TaintEffect,
-)
 from kube_rdma.model.device import LinkLayer, Port, PortState
 from kube_rdma.model.pools import Bind, Pool
 from kube_rdma.pools.rules.modes import MODES, terms
@@ -41,15 +29,15 @@ from kube_rdma.pools.rules.rails import physical
 
 RailOf = Callable[[CardId], int | None]
 Facts = Mapping[str, str | int | None]
-Pools = list[list[OfferedCard]]
-PublishedDevices = Mapping[str, ListedDevice]
+Pools = list[list[model.OfferedCard]]
+PublishedDevices = Mapping[str, model.ListedDevice]
 """The devices as they were published last, by name."""
-Slices = tuple[tuple[ListedDevice, ...], ...]
+Slices = tuple[tuple[model.ListedDevice, ...], ...]
 """The devices of each slice."""
 
 STANDARD = "resource.kubernetes.io/"
-UNHEALTHY = DeviceTaint(f"{DRIVER}/unhealthy", TaintEffect.NO_SCHEDULE)
-DEGRADED = DeviceTaint(f"{DRIVER}/degraded", TaintEffect.NONE)
+UNHEALTHY = model.DeviceTaint(f"{model.DRIVER}/unhealthy", model.TaintEffect.NO_SCHEDULE)
+DEGRADED = model.DeviceTaint(f"{model.DRIVER}/degraded", model.TaintEffect.NONE)
 
 _TEXT = 64  # bytes of an attribute (DeviceAttributeMaxValueLength, k8s.io/api/resource/v1)
 
@@ -60,7 +48,7 @@ _TEXT = 64  # bytes of an attribute (DeviceAttributeMaxValueLength, k8s.io/api/r
 class ClaimOffer(Frozen):
     """The cards that a node offers to claims."""
 
-    cards: tuple[OfferedCard, ...] = ()
+    cards: tuple[model.OfferedCard, ...] = ()
     refusals: tuple[str, ...] = ()  # a sentence for each card that cannot be offered
     # By the card's name, the resources of pools that claims alone serve.
     resources: Mapping[str, str] = field(default_factory=dict)
@@ -72,7 +60,7 @@ def claim_offer(pools: Iterable[Pool], rail: RailOf = lambda _: None) -> ClaimOf
     Nothing counts a card that claims could get as two devices but counters, and a pool with these
     needs several slices for one change.
     """
-    offered: dict[str, OfferedCard] = {}
+    offered: dict[str, model.OfferedCard] = {}
     owners: dict[CardId, Pool] = {}
     refusals: list[str] = []
     for pool in pools:
@@ -97,14 +85,14 @@ def claim_offer(pools: Iterable[Pool], rail: RailOf = lambda _: None) -> ClaimOf
     return ClaimOffer(tuple(offered.values()), tuple(refusals))
 
 
-def _single(pool: Pool, card: Card, rail: RailOf) -> OfferedCard:
+def _single(pool: Pool, card: Card, rail: RailOf) -> model.OfferedCard:
     """Return one card, tainted where it cannot be used or a port of it carries no traffic."""
     facts = {**_facts(card), "rail": rail(card.id), "kind": _kind(card), **_pool_facts(pool)}
     states = {port.state is PortState.ACTIVE for device in card.devices for port in device.ports}
-    taints: tuple[DeviceTaint, ...] = ()
+    taints: tuple[model.DeviceTaint, ...] = ()
     if not card.usable or len(states) > 1:
         taints = (DEGRADED if card.usable else UNHEALTHY,)
-    return OfferedCard(
+    return model.OfferedCard(
         device_name(pool, card),
         physical(card),
         _attributes(facts),
@@ -114,7 +102,7 @@ def _single(pool: Pool, card: Card, rail: RailOf) -> OfferedCard:
     )
 
 
-def _whole(pool: Pool) -> Iterator[OfferedCard]:
+def _whole(pool: Pool) -> Iterator[model.OfferedCard]:
     """Yield a pool whose shares stand for it, with what all of its cards have in common."""
     if not pool.cards:
         return
@@ -126,7 +114,7 @@ def _whole(pool: Pool) -> Iterator[OfferedCard]:
         common[name] = values.pop() if len(values) == 1 else None
     usable = [card.usable for card in pool.cards]
     name = device_name(pool, None)
-    yield OfferedCard(
+    yield model.OfferedCard(
         name,
         name,
         _attributes({**common, "kind": "pool", **_pool_facts(pool)}),
@@ -178,10 +166,10 @@ def _kind(card: Card) -> str:
     return "vf" if card.seat and card.seat.physical_function else "pf"
 
 
-def _attributes(facts: Facts) -> Attributes:
+def _attributes(facts: Facts) -> model.Attributes:
     """Return the attributes, without what is not known; texts are cut at the limit."""
     return {
-        name: DeviceAttribute.of(
+        name: model.DeviceAttribute.of(
             str(value).encode()[:_TEXT].decode(errors="ignore") if isinstance(value, str) else value
         )
         for name, value in facts.items()
@@ -230,7 +218,7 @@ def _grown(rows: int, pace: int) -> list[int]:
     return sizes
 
 
-def row_count(cards: Sequence[OfferedCard], room: int) -> int:
+def row_count(cards: Sequence[model.OfferedCard], room: int) -> int:
     """Return how many rows fit into `room` devices; 1 where each card is one device.
 
     A power of two: a card that comes or goes seldom changes the rows of the others, whose devices
@@ -244,13 +232,13 @@ def row_count(cards: Sequence[OfferedCard], room: int) -> int:
     return rows if several else 1
 
 
-def spreading(cards: Iterable[OfferedCard]) -> Pools:
+def spreading(cards: Iterable[model.OfferedCard]) -> Pools:
     """Return the shared cards of each pool that has more than one."""
     pools = _by_pool(card for card in cards if card.shared)
     return [pool for pool in pools if len(pool) > 1]
 
 
-def in_rows(pool: Sequence[OfferedCard], most: int) -> Iterator[OfferedCard]:
+def in_rows(pool: Sequence[model.OfferedCard], most: int) -> Iterator[model.OfferedCard]:
     """Yield parts of the cards, row by row: c0-s0, c1-s0, c0-s1, c1-s1, …, c0, c1.
 
     A card's last part has its own name, and most of its shares.
@@ -263,8 +251,8 @@ def in_rows(pool: Sequence[OfferedCard], most: int) -> Iterator[OfferedCard]:
                 yield replace(card, name=name, slots=own[row])
 
 
-def _by_pool(cards: Iterable[OfferedCard]) -> Pools:
-    pools: dict[object, list[OfferedCard]] = {}
+def _by_pool(cards: Iterable[model.OfferedCard]) -> Pools:
+    pools: dict[object, list[model.OfferedCard]] = {}
     for card in cards:
         key = card.attributes.get("resource"), card.attributes.get("mode")
         pools.setdefault(key, []).append(card)
@@ -282,7 +270,9 @@ _IDENTITY = (f"{STANDARD}pciBusID", "kind", "vendor")  # else it is another card
 
 
 def slices(
-    cards: Sequence[OfferedCard], before: PublishedDevices, without: Collection[ClaimFeature] = ()
+    cards: Sequence[model.OfferedCard],
+    before: PublishedDevices,
+    without: Collection[model.ClaimFeature] = (),
 ) -> Slices:
     """Return the devices of each slice: at least one slice, empty where there are no devices.
 
@@ -290,10 +280,10 @@ def slices(
     at any moment. Beyond that each physical card has its own: a change of it is one write too.
     """
     whole = [_carried(card, before) for card in cards]
-    bare = ClaimFeature.DEVICE_TAINTS in without
+    bare = model.ClaimFeature.DEVICE_TAINTS in without
     most = MOST if bare else MOST_TAINTED
-    spread: Iterable[ListedDevice] = ()
-    if ClaimFeature.CONSUMABLE_CAPACITY in without:
+    spread: Iterable[model.ListedDevice] = ()
+    if model.ClaimFeature.CONSUMABLE_CAPACITY in without:
         alone = [card for card in whole if not card.shared]
         spread = _interleaved(card for card in whole if card.shared)
     else:
@@ -302,7 +292,7 @@ def slices(
         parted = {card.name for pool in pools for card in pool}
         alone = [card for card in whole if card.name not in parted]
         spread = (device for pool in pools for device in _rows(pool, rows))
-    groups: dict[str, list[ListedDevice]] = {}
+    groups: dict[str, list[model.ListedDevice]] = {}
     for card in alone:
         groups.setdefault(card.group, []).append(_device(card))
     lists = [
@@ -316,7 +306,7 @@ def slices(
     return tuple(tuple(group[at : at + most]) for group, at in parts)
 
 
-def _rows(pool: Sequence[OfferedCard], most: int) -> Iterator[ListedDevice]:
+def _rows(pool: Sequence[model.OfferedCard], most: int) -> Iterator[model.ListedDevice]:
     """Yield the devices of a pool in rows; the last part of each card alone counts bandwidth.
 
     A request for none of it takes none, wherever its share is.
@@ -329,7 +319,7 @@ def _rows(pool: Sequence[OfferedCard], most: int) -> Iterator[ListedDevice]:
         yield device
 
 
-def _interleaved(cards: Iterable[OfferedCard]) -> Iterator[ListedDevice]:
+def _interleaved(cards: Iterable[model.OfferedCard]) -> Iterator[model.ListedDevice]:
     """Yield the shares of cards as devices, card by card: c0-s0, c1-s0, c0-s1, c1-s1.
 
     The scheduler takes the first device that fits (KEP-4381 has no scores), so pods spread over the
@@ -341,11 +331,11 @@ def _interleaved(cards: Iterable[OfferedCard]) -> Iterator[ListedDevice]:
             for card, count in zip(pool, counts, strict=True):
                 if slot < count:
                     name = slot_name(card.name, slot)
-                    capacity = {SLOTS: DeviceCapacity(Fraction(1))}
-                    yield ListedDevice(name, card.attributes, capacity, taints=card.taints)
+                    capacity = {SLOTS: model.DeviceCapacity(Fraction(1))}
+                    yield model.ListedDevice(name, card.attributes, capacity, taints=card.taints)
 
 
-def fewer(cards: Iterable[OfferedCard]) -> str | None:
+def fewer(cards: Iterable[model.OfferedCard]) -> str | None:
     """Return why claims get fewer shares than the pools have, where shares are devices."""
     pools = _by_pool(card for card in cards if card.shared)
     wanted = sum(card.slots for pool in pools for card in pool)
@@ -354,8 +344,8 @@ def fewer(cards: Iterable[OfferedCard]) -> str | None:
         return None
     return (
         f"{offered} of {wanted} shares can be had by claims: without the feature gate "
-        f"{ClaimFeature.CONSUMABLE_CAPACITY} each is a device, and a pool has {_SLOT_DEVICES} "
-        "at most"
+        f"{model.ClaimFeature.CONSUMABLE_CAPACITY} each is a device, and a pool has "
+        f"{_SLOT_DEVICES} at most"
     )
 
 
@@ -364,7 +354,7 @@ def slot_count(slots: int, cards: int) -> int:
     return min(slots, max(1, _SLOT_DEVICES // cards))
 
 
-def _carried(card: OfferedCard, before: PublishedDevices) -> OfferedCard:
+def _carried(card: model.OfferedCard, before: PublishedDevices) -> model.OfferedCard:
     """Return the card with what it was last seen to be, as far as it does not show it now.
 
     A pool of all cards goes into no pod, and what it does not say its cards differ in.
@@ -373,21 +363,21 @@ def _carried(card: OfferedCard, before: PublishedDevices) -> OfferedCard:
     if last is None:
         return card
     now, then = card.attributes, last.attributes
-    whole = now.get("kind") == DeviceAttribute("pool")
+    whole = now.get("kind") == model.DeviceAttribute("pool")
     if whole or any(now.get(name) != then.get(name) for name in _IDENTITY):
         return card
     hidden = {name: value for name, value in then.items() if name in _HIDDEN and name not in now}
     return replace(card, attributes={**now, **hidden})
 
 
-def _untainted(devices: Iterable[ListedDevice]) -> Iterator[ListedDevice]:
+def _untainted(devices: Iterable[model.ListedDevice]) -> Iterator[model.ListedDevice]:
     """Yield the devices that can be given away, without their taints."""
     for device in devices:
-        if all(taint.effect != TaintEffect.NO_SCHEDULE for taint in device.taints):
+        if all(taint.effect != model.TaintEffect.NO_SCHEDULE for taint in device.taints):
             yield replace(device, taints=())
 
 
-def _device(card: OfferedCard) -> ListedDevice:
+def _device(card: model.OfferedCard) -> model.ListedDevice:
     """Return the device of a card, with its capacities.
 
     One slot is the default of a shared card, or the first request would take the card: a request
@@ -397,26 +387,28 @@ def _device(card: OfferedCard) -> ListedDevice:
     """
     rate = card.attributes.get("rateGbps")
     gbps = rate.number if rate else None
-    capacity: dict[str, DeviceCapacity] = {}
+    capacity: dict[str, model.DeviceCapacity] = {}
     if gbps:
         policy = _policy(0, 0, gbps * _GIGA, _GIGA) if card.shared else None
-        capacity["bandwidth"] = DeviceCapacity(Fraction(gbps * _GIGA), policy)
+        capacity["bandwidth"] = model.DeviceCapacity(Fraction(gbps * _GIGA), policy)
     if card.shared:
         policy = _policy(1, 1, card.slots, 1 if card.slots > 1 else None)
-        capacity[SLOTS] = DeviceCapacity(Fraction(card.slots), policy)
+        capacity[SLOTS] = model.DeviceCapacity(Fraction(card.slots), policy)
     else:
-        capacity[SLOTS] = DeviceCapacity(Fraction(1))
-    return ListedDevice(
+        capacity[SLOTS] = model.DeviceCapacity(Fraction(1))
+    return model.ListedDevice(
         card.name, card.attributes, capacity, shared=card.shared or None, taints=card.taints
     )
 
 
-def _policy(default: int, least: int, most: int, step: int | None) -> CapacityPolicy:
-    span = CapacityRange(Fraction(least), Fraction(most), None if step is None else Fraction(step))
-    return CapacityPolicy(Fraction(default), valid_range=span)
+def _policy(default: int, least: int, most: int, step: int | None) -> model.CapacityPolicy:
+    span = model.CapacityRange(
+        Fraction(least), Fraction(most), None if step is None else Fraction(step)
+    )
+    return model.CapacityPolicy(Fraction(default), valid_range=span)
 
 
-def _timed(device: ListedDevice, before: PublishedDevices) -> ListedDevice:
+def _timed(device: model.ListedDevice, before: PublishedDevices) -> model.ListedDevice:
     """Return the device with the times of taints that were there: the server would set new ones.
 
     Pods that tolerate a taint for some seconds would count them anew (KEP-5055).
@@ -446,7 +438,7 @@ def with_dranet_names(parts: Slices) -> Slices:
     return tuple(tuple(map(_with_dranet_names, devices)) for devices in parts)
 
 
-def without_dranet_names(devices: PublishedDevices) -> dict[str, ListedDevice]:
+def without_dranet_names(devices: PublishedDevices) -> dict[str, model.ListedDevice]:
     """Return devices of slices by name, with their own attributes alone."""
     own = {
         name: {key: one for key, one in device.attributes.items() if not key.startswith(DOMAIN)}
@@ -455,15 +447,15 @@ def without_dranet_names(devices: PublishedDevices) -> dict[str, ListedDevice]:
     return {name: replace(device, attributes=own[name]) for name, device in devices.items()}
 
 
-def _with_dranet_names(device: ListedDevice) -> ListedDevice:
+def _with_dranet_names(device: model.ListedDevice) -> model.ListedDevice:
     attributes = device.attributes
     layer, kind = attributes.get("linkLayer"), attributes.get("kind")
     values = {f"{DOMAIN}{new}": attributes[own] for own, new in _NAMES.items() if own in attributes}
     if layer:  # as netlink calls it (rtnl_link, ARPHRD_ETHER)
         is_ethernet = layer.string == "ethernet"
-        values[f"{DOMAIN}encapsulation"] = DeviceAttribute("ether") if is_ethernet else layer
-    values[f"{DOMAIN}isSriovVf"] = DeviceAttribute.of(kind == DeviceAttribute("vf"))
-    values[f"{DOMAIN}rdma"] = DeviceAttribute.of("rdmaDevice" in attributes)
+        values[f"{DOMAIN}encapsulation"] = model.DeviceAttribute("ether") if is_ethernet else layer
+    values[f"{DOMAIN}isSriovVf"] = model.DeviceAttribute.of(kind == model.DeviceAttribute("vf"))
+    values[f"{DOMAIN}rdma"] = model.DeviceAttribute.of("rdmaDevice" in attributes)
     return replace(device, attributes={**attributes, **values})
 
 
@@ -507,7 +499,7 @@ def slice_name(number: int, node: str) -> str:
     The scheduler takes slices in the order of their names (sortSlicesByName of k8s.io/dynamic-
     resource-allocation/structured), so the number comes first.
     """
-    return _short(f"{number:03}-{DRIVER}-{node}", _SUBDOMAIN)
+    return _short(f"{number:03}-{model.DRIVER}-{node}", _SUBDOMAIN)
 
 
 def _short(name: str, most: int) -> str:
