@@ -18,7 +18,7 @@ from kube_base.frozen import Frozen
 from kube_rdma_tools.release import archives
 from kube_rdma_tools.release.identity import ReleaseIdentity
 
-PRESETS = "src/kube_rdma/install/rules/presets.py"
+PRESETS = "src/kube_rdma/install/rules/presets.yaml"
 CHART = "charts/kube-rdma"
 
 
@@ -50,8 +50,8 @@ def stamps(identity: ReleaseIdentity) -> tuple[Stamp, ...]:
             r'(?m)^__version__ = ".*"$',
             f'__version__ = "{version.python}"',
         ),
-        Stamp(PRESETS, r'"repository": ".*"', f'"repository": "{identity.image}"'),
-        Stamp(PRESETS, r'"tag": "dev"', f'"tag": "{version.semantic}"'),
+        Stamp(PRESETS, r"(?m)^    repository: .*$", f"    repository: {identity.image}"),
+        Stamp(PRESETS, r"(?m)^    tag: dev$", f'    tag: "{version.semantic}"'),
         Stamp(chart, r"(?m)^version: .*$", f"version: {version.semantic}"),
         Stamp(chart, r"(?m)^appVersion: .*$", f'appVersion: "{version.semantic}"'),
     )
