@@ -12,15 +12,8 @@ from functools import lru_cache
 
 from kube_base.frozen import replace
 from kube_rdma.attach.rules.placement import named, soft_links
+from kube_rdma.model.attach import attachment as model
 from kube_rdma.model.attach import kinds
-from kube_rdma.model.attach.attachment import (
-    GrantedShare,
-    HostLink,
-    HostNetwork,
-    LinkWays,
-    MatchedEntry,
-    SeenLink,
-)
 from kube_rdma.model.attach.steps import VirtualKind
 from kube_rdma.model.card import Netdev
 from kube_rdma.model.device import PciAddress, PlannedHostLink, guid_of_sysfs, is_usable_guid
@@ -32,14 +25,14 @@ from kube_rdma.pools.rules.node_health import node_cards
 _OWN = ("", VirtualKind.IPOIB)  # kinds of a card's own link
 
 
-def may_leave(entries: Sequence[MatchedEntry], granted: Sequence[GrantedShare]) -> bool:
+def may_leave(entries: Sequence[model.MatchedEntry], granted: Sequence[model.GrantedShare]) -> bool:
     """Return whether a card of the node may go into the pod."""
     devices = any(isinstance(entry.network, kinds.DeviceNetwork) for entry in entries)
     return devices or any(MODES[share.mode].owns for share in granted)
 
 
 def wanted(
-    entries: Sequence[MatchedEntry], granted: Sequence[GrantedShare], survey: Survey
+    entries: Sequence[model.MatchedEntry], granted: Sequence[model.GrantedShare], survey: Survey
 ) -> tuple[str, ...] | None:
     """Return the names of all interfaces that planning looks at; None where one cannot be found.
 
@@ -71,7 +64,7 @@ def wanted(
     return tuple(dict.fromkeys(interfaces))
 
 
-def agree(survey: Survey, names: Sequence[str], links: Iterable[SeenLink]) -> bool:
+def agree(survey: Survey, names: Sequence[str], links: Iterable[model.SeenLink]) -> bool:
     """Return whether these interfaces are all there, and sit where the survey says."""
     seen = {str(link.name): link for link in links}
     cards = {each.name: one.seat.pci for one in survey.functions for each in one.netdevs}
@@ -91,14 +84,14 @@ def agree(survey: Survey, names: Sequence[str], links: Iterable[SeenLink]) -> bo
     return True
 
 
-def with_ways(host: HostNetwork, ways: Iterable[LinkWays]) -> HostNetwork:
+def with_ways(host: model.HostNetwork, ways: Iterable[model.LinkWays]) -> model.HostNetwork:
     """Return the node with its routes over the links that may go into the pod."""
     by_name = {one.name: one for one in ways}
     links = tuple(replace(link, ways=by_name.get(link.name)) for link in host.links)
     return replace(host, links=links)
 
 
-def host_network(survey: Survey, links: Sequence[SeenLink]) -> HostNetwork:
+def host_network(survey: Survey, links: Sequence[model.SeenLink]) -> model.HostNetwork:
     """Return the node's interfaces, each with the function below it, without those of pods."""
     pairs = ((one, netdev) for one in survey.functions for netdev in one.netdevs)
     netdevs = {netdev.name: (one.seat.pci, netdev) for one, netdev in pairs}
@@ -109,7 +102,7 @@ def host_network(survey: Survey, links: Sequence[SeenLink]) -> HostNetwork:
         pci, netdev = netdevs.get(link.name, (link.pci, None))
         own = netdev is not None or (link.kind in _OWN and not link.virtual)
         host_links.append(
-            HostLink(
+            model.HostLink(
                 index=link.index,
                 name=link.name,
                 mtu=link.mtu,
@@ -130,7 +123,7 @@ def host_network(survey: Survey, links: Sequence[SeenLink]) -> HostNetwork:
     soft_kind = next((kind for card in cards for _, kind in soft_links(card)), None)
     usable = ((device, _usable_guid(device.node_guid)) for device in survey.devices)
     guids = tuple((device.name, device.pci, guid) for device, guid in usable if guid)
-    return HostNetwork(tuple(host_links), survey.namespace_mode, soft_kind, guids)
+    return model.HostNetwork(tuple(host_links), survey.namespace_mode, soft_kind, guids)
 
 
 def _routed(name: str, netdev: Netdev | None, survey: Survey) -> bool:
