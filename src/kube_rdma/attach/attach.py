@@ -56,6 +56,7 @@ from kube_rdma.model.kubernetes import PodState
 from kube_rdma.model.late_binding import ContainerId, PodName
 
 if TYPE_CHECKING:
+    from kube_rdma.adapters.files.device_info import DeviceInfoFolder
     from kube_rdma.attach.node_view import NodeView
     from kube_rdma.ipam.ip_conf import IpamConf
 
@@ -273,6 +274,7 @@ class AttachDependencies(Frozen, kw_only=True):
     global_namespaces: tuple[str, ...] | None = None
     outdated: OutdatedPods | None = None  # notified of pods that must be recreated
     limits: ShareLimits | None = None  # None: no share has any
+    infos: DeviceInfoFolder | None = None  # where meta-plugins find files about devices
 
 
 class AttachDecision(Frozen):

@@ -21,7 +21,6 @@ import structlog
 
 from kube_base.errors import Broken, KubeError, Refused, Unavailable
 from kube_base.frozen import Frozen, replace
-from kube_rdma.adapters.files.device_info import DeviceInfoFolder
 from kube_rdma.attach import annotated_networks
 from kube_rdma.attach.attach import (
     AttachDependencies,
@@ -259,19 +258,7 @@ async def _is_cluster_network(ask: NetworkAsk, cluster: str, node: NodeView) -> 
 
 
 class DelegatedNetworks(_Endpoint):
-    """Calls of meta-plugins, which have read the pod's annotation; one network each.
-
-    `infos` is the folder in which they find device info files.
-    """
-
-    def __init__(
-        self,
-        dependencies: AttachDependencies,
-        pipeline: AttachPipeline,
-        infos: DeviceInfoFolder | None = None,
-    ) -> None:
-        super().__init__(dependencies, pipeline)
-        self._infos = infos
+    """Calls of meta-plugins, which have read the pod's annotation; one network each."""
 
     async def answer(self, call: Call) -> CniResult:
         """Return the caller's result for ADD, CHECK and DEL; raise KubeError."""
@@ -318,11 +305,11 @@ class DelegatedNetworks(_Endpoint):
         from kube_rdma.attach.documents.cni_conf import device_info_file
 
         path = device_info_file(call)
-        if path and self._infos and interface.pci:
+        if path and self._needs.infos and interface.pci:
             names = (interface.rdma_device,) if interface.rdma_device else ()
             info = DeviceInfo(interface.pci, names, interface.physical)
             try:
-                await asyncio.to_thread(self._infos.write_for_plugin, path, info)
+                await asyncio.to_thread(self._needs.infos.write_for_plugin, path, info)
             except Unavailable as error:
                 log.warning("device info file not written", why=str(error))
 
@@ -486,22 +473,17 @@ class PluginAddresses(_Endpoint):
 
 
 class CniRouter:
-    """The procedure of one node with its endpoints; `infos` are for DelegatedNetworks.
+    """The procedure of one node with its endpoints.
 
     `context` has who calls the agent by the host's configuration now.
     """
 
-    def __init__(
-        self,
-        dependencies: AttachDependencies,
-        context: NodeContext,
-        infos: DeviceInfoFolder | None = None,
-    ) -> None:
+    def __init__(self, dependencies: AttachDependencies, context: NodeContext) -> None:
         self._needs = dependencies
         self._context = context
         self.pipeline = AttachPipeline(dependencies)
         self.pods = SandboxNetworks(dependencies, self.pipeline)
-        self._interfaces = DelegatedNetworks(dependencies, self.pipeline, infos)
+        self._interfaces = DelegatedNetworks(dependencies, self.pipeline)
         self._addresses = PluginAddresses(dependencies, self.pipeline)
 
     async def answer(self, call: Call) -> CniResult:

@@ -340,7 +340,7 @@ class NodeNetworks:
         async with AsyncExitStack() as stack:
             stack.enter_context(self._kubelet.connected())
             needs = await self._attach_dependencies(stack, late)
-            calls = CniRouter(needs, self._context, self._sources.infos)
+            calls = CniRouter(needs, self._context)
             await calls.pipeline.recover()
             site.socket.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             missed = MissedDeletes(site.socket.parent / "missed")
@@ -447,6 +447,7 @@ class NodeNetworks:
             attachments=attachments,
             inode=sources.inode,
             limits=self._limits,
+            infos=sources.infos,
             outdated=OutdatedPods(
                 partial(self._restart, outdated=True), partial(_tell_pod, self._events)
             ),

@@ -308,8 +308,9 @@ class World:
             global_namespaces=self.global_namespaces,
             outdated=self.outdated,
             limits=self.limits,
+            infos=self.infos,
         )
-        self.calls = CniRouter(to, self.context, self.infos)
+        self.calls = CniRouter(to, self.context)
         self.networks = self.calls.pods
 
     def addresses(self, life):
