@@ -8,18 +8,9 @@ import click
 
 from kube_rdma.cli import completion
 from kube_rdma.cli.output import command
+from kube_rdma.install.rules import parts
 
-PARTS = (
-    "namespace",
-    "definitions",
-    "admission",
-    "rights",
-    "pools",
-    "networks",
-    "claims",
-    "workloads",
-    "metrics",
-)
+PARTS = tuple(part for part in parts.PARTS if part != "retirement")  # which Helm alone applies
 
 
 @command(
