@@ -103,9 +103,8 @@ class AgentOptions(Frozen, kw_only=True):
     dranet: bool = False  # slices have DRANET's names of attributes too
     labels: LabelMode = LabelMode.WRITE
     namespace: str = "kube-rdma"  # of own objects
-    global_namespaces: tuple[str, ...] | None = (
-        None  # namespaces of networks for pods of all others
-    )
+    # namespaces of networks for pods of all others
+    global_namespaces: tuple[str, ...] | None = None
     metrics: tuple[str | None, int] | None = None  # host and port; None: not served
     metric_names: tuple[MetricNames, ...] = ()
     metrics_pods: bool = False
