@@ -31,6 +31,28 @@ async def watch(
     `look` takes a Survey and may block. Listening begins before the first look, so that nothing
     falls between the two. Raise Unavailable when the kernel does not allow listening.
     """
+    bursts, heard = Debounce(), 0
+
+    async def hear(events: AsyncIterator[object]) -> None:
+        nonlocal heard
+        try:
+            async for _ in events:
+                heard += 1
+                bursts.touch()
+        except OSError as error:
+            raise Unavailable(f"The kernel's announcements broke off: {error}.") from error
+
+    async def follow(seen: Survey) -> None:
+        again = None
+        handled = 0  # events that a look has followed
+        while True:
+            await bursts.wait(again)
+            again = settle if heard > handled else None
+            handled = heard
+            before, seen = seen, await asyncio.to_thread(look)
+            if differences := changes(before, seen):
+                tell(differences)
+
     async with AsyncExitStack() as stack:
         try:
             opened = [await stack.enter_async_context(source) for source in sources]
@@ -38,53 +60,11 @@ async def watch(
             raise Unavailable(
                 f"The kernel announces nothing to kube-rdma: {error.strerror}."
             ) from error
-        watching = _SurveyWatch(look, tell, settle)
-        await watching.look()
-        tasks = [asyncio.ensure_future(watching.hear(source)) for source in opened]
-        tasks.append(asyncio.ensure_future(watching.follow()))
+        first = await asyncio.to_thread(look)
+        tasks = [asyncio.ensure_future(hear(source)) for source in opened]
+        tasks.append(asyncio.ensure_future(follow(first)))
         try:
             await asyncio.gather(*tasks)
         finally:
             for task in tasks:
                 task.cancel()
-
-
-class _SurveyWatch:
-    """The last survey, and whether something was heard since."""
-
-    def __init__(
-        self,
-        look: Callable[[], Survey],
-        tell: Callable[[tuple[SurveyChange, ...]], None],
-        settle: float,
-    ) -> None:
-        self._take = look
-        self._tell = tell
-        self._settle = settle
-        self._bursts = Debounce()
-        self._heard = 0
-        self._seen: Survey | None = None
-
-    async def hear(self, events: AsyncIterator[object]) -> None:
-        try:
-            async for _ in events:
-                self._heard += 1
-                self._bursts.touch()
-        except OSError as error:
-            raise Unavailable(f"The kernel's announcements broke off: {error}.") from error
-
-    async def follow(self) -> None:
-        again = None
-        handled = 0  # events that a look has followed
-        while True:
-            await self._bursts.wait(again)
-            again = self._settle if self._heard > handled else None
-            handled = self._heard
-            await self.look()
-
-    async def look(self) -> None:
-        now = await asyncio.to_thread(self._take)
-        differences = changes(self._seen, now) if self._seen else ()
-        self._seen = now
-        if differences:
-            self._tell(differences)
