@@ -32,16 +32,7 @@ from kube_rdma.lib.text.faults import Slip, near, raise_slips, slips, validate
 from kube_rdma.lib.text.typed import Many, Typed
 from kube_rdma.lib.text.words import Cidr, IpAddress, Label, TextForm
 from kube_rdma.model.attach.attachment import AskedAddress, NetworkKind, NetworkRoute
-from kube_rdma.model.claims.claim import (
-    MOST_PARAMETERS,
-    AskedDevices,
-    ClaimParameters,
-    ConfigOrigin,
-    NetworkReference,
-    OpaqueConfig,
-    ParameterFault,
-    ResourceClaim,
-)
+from kube_rdma.model.claims import claim as model
 from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma.model.ipam import InterfaceName, PoolName
 
@@ -162,12 +153,12 @@ class ClaimParametersObject(Typed):
         raise_slips(Slip(problem, "Remove one of the two", (n,)) for n in twice)
         return addresses
 
-    def value(self) -> ClaimParameters:
+    def value(self) -> model.ClaimParameters:
         """Return the parameters as a model value."""
         namespace, _, network = (self.network or "").rpartition("/")
         routes = self.routes
-        return ClaimParameters(
-            network=NetworkReference(network, namespace or None) if network else None,
+        return model.ClaimParameters(
+            network=model.NetworkReference(network, namespace or None) if network else None,
             kind=NetworkKind(self.type) if self.type else None,
             mode=self.mode,
             interface=InterfaceName(self.interface) if self.interface else None,
@@ -181,31 +172,31 @@ class ClaimParametersObject(Typed):
         )
 
 
-def of_document(document: Document) -> ClaimParameters:
+def of_document(document: Document) -> model.ClaimParameters:
     """Return the parameters of a document; raise Refused with all faults of it."""
     text = json.dumps(document.value, separators=(",", ":"), ensure_ascii=False)
     _refuse_long(len(text.encode(errors="surrogatepass")), document.where(()))
     return validate(ClaimParametersObject, document).value()
 
 
-def of_bytes(data: bytes, source: str) -> ClaimParameters:
+def of_bytes(data: bytes, source: str) -> model.ClaimParameters:
     """Return the parameters of JSON; raise as `of_document`. `source` names it in messages."""
     _refuse_long(len(data), source)
     return validate(ClaimParametersObject, of_json(data, source)).value()
 
 
 def _refuse_long(size: int, where: str) -> None:
-    if size > MOST_PARAMETERS:
-        problem = f"the parameters have {size} bytes, and Kubernetes takes {MOST_PARAMETERS}"
+    if size > model.MOST_PARAMETERS:
+        problem = f"the parameters have {size} bytes, and Kubernetes takes {model.MOST_PARAMETERS}"
         raise Refused(problem, remedy="Write fewer addresses and routes", where=where)
 
 
 # The configuration of an allocation: all documents of class and claim, together.
 
-_WRITERS = {ConfigOrigin.CLASS: "its DeviceClass", ConfigOrigin.CLAIM: "the claim"}
+_WRITERS = {model.ConfigOrigin.CLASS: "its DeviceClass", model.ConfigOrigin.CLAIM: "the claim"}
 
 
-def parameters_by_request(claim: ResourceClaim) -> dict[str, ClaimParameters]:
+def parameters_by_request(claim: model.ResourceClaim) -> dict[str, model.ClaimParameters]:
     """Return what class and claim say of devices, by request; raise Refused with all faults.
 
     A device that is only looked at (adminAccess) gets no interface, so nothing of it clashes.
@@ -215,7 +206,9 @@ def parameters_by_request(claim: ResourceClaim) -> dict[str, ClaimParameters]:
     requests = dict.fromkeys(one.request for one in mine)
     made = {name: parameters_of(claim.configs, name, where) for name in requests}
     given = [one.request for one in mine if not one.admin]
-    asked = [AskedDevices(name, given.count(name), made[name]) for name in dict.fromkeys(given)]
+    asked = [
+        model.AskedDevices(name, given.count(name), made[name]) for name in dict.fromkeys(given)
+    ]
     refuse_all(
         Refused(fault.problem, remedy=fault.remedy, where=f"{where}: request {name}: {fault.field}")
         for name, fault in clashes(asked)
@@ -223,13 +216,17 @@ def parameters_by_request(claim: ResourceClaim) -> dict[str, ClaimParameters]:
     return made
 
 
-def parameters_of(configs: Iterable[OpaqueConfig], request: str, claim: str) -> ClaimParameters:
+def parameters_of(
+    configs: Iterable[model.OpaqueConfig], request: str, claim: str
+) -> model.ClaimParameters:
     """Return what class and claim say together of a device that answers `request`.
 
     `configs` are those of the allocation, of any driver; `claim` names it in messages. Raise
     Refused with all faults.
     """
-    parts: dict[ConfigOrigin, list[ClaimParameters]] = {origin: [] for origin in ConfigOrigin}
+    parts: dict[model.ConfigOrigin, list[model.ClaimParameters]] = {
+        origin: [] for origin in model.ConfigOrigin
+    }
     faults: list[Refused] = []
     for number, config in enumerate(configs):
         if config.driver != DRIVER or not covers(config.requests, request):
@@ -239,8 +236,8 @@ def parameters_of(configs: Iterable[OpaqueConfig], request: str, claim: str) -> 
             parts[config.origin].append(of_bytes(config.parameters, where))
         except Refused as refused:
             faults.append(refused)
-    own = merged(parts[ConfigOrigin.CLAIM])
-    whole = merged((*parts[ConfigOrigin.CLASS], own))
+    own = merged(parts[model.ConfigOrigin.CLAIM])
+    whole = merged((*parts[model.ConfigOrigin.CLASS], own))
     if not faults:
         place = f"{claim}: request {request}"
         faults += (
@@ -268,7 +265,7 @@ class WrittenConfig(Frozen):
     """An entry of config for kube-rdma, as it is written."""
 
     requests: tuple[str, ...]  # that it is for; none: all
-    parameters: ClaimParameters
+    parameters: model.ClaimParameters
     section: Section  # of the parameters
 
 
@@ -434,14 +431,14 @@ def _faults(claim: WrittenClaim) -> Iterator[tuple[str, str, str]]:
         configs = [one for one in claim.configs if covers(one.requests, request.name)]
         whole = merged(one.parameters for one in configs)
         by_request[request.name] = configs
-        devices.append(AskedDevices(request.name, request.count, whole))
+        devices.append(model.AskedDevices(request.name, request.count, whole))
         for fault in contradictions(whole):
             yield _placed(configs, fault)
     for name, fault in clashes(devices):
         yield _placed(by_request[name], fault)
 
 
-def _placed(configs: list[WrittenConfig], fault: ParameterFault) -> tuple[str, str, str]:
+def _placed(configs: list[WrittenConfig], fault: model.ParameterFault) -> tuple[str, str, str]:
     """Return the fault at the last of the documents that say the field."""
     section = next(
         config.section
