@@ -45,11 +45,7 @@ CODES: tuple[tuple[type[KubeError], cni.Code], ...] = (
     (Broken, cni.Code.CONTRADICTION),
 )
 ENVIRONMENT, DOCUMENT, VERSION = "CNI environment", "CNI configuration", "cniVersion"
-PLACES = {
-    ENVIRONMENT: cni.Code.ENVIRONMENT,
-    DOCUMENT: cni.Code.DECODE,
-    VERSION: cni.Code.VERSION,
-}
+PLACES = {ENVIRONMENT: cni.Code.ENVIRONMENT, DOCUMENT: cni.Code.DECODE, VERSION: cni.Code.VERSION}
 
 _MOST_MESSAGE, _MOST_DETAILS = 1000, 4000  # characters; an answer has at most 64 KiB of JSON
 _CONTAINER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")

@@ -187,9 +187,7 @@ def _add(agent: IpamAgentState, request: ipam.AddressRequest) -> Effects[grant.G
 
 
 def delete(
-    agent: IpamAgentState,
-    container: ipam.ContainerId,
-    interface: ipam.InterfaceName | None = None,
+    agent: IpamAgentState, container: ipam.ContainerId, interface: ipam.InterfaceName | None = None
 ) -> Effects[None]:
     """Release the container's addresses into their cool-down; a container without any is no error.
 

@@ -13,13 +13,7 @@ from ipaddress import ip_address
 from kube_base.errors import Broken, Refused, Unavailable
 from kube_base.frozen import Frozen, replace
 from kube_rdma.ipam.rules.blocks import BlockAddresses, Blocks, vacancy
-from kube_rdma.ipam.rules.node_state import (
-    Holdings,
-    NodeAddressState,
-    is_lost,
-    mark_in_use,
-    spare,
-)
+from kube_rdma.ipam.rules.node_state import Holdings, NodeAddressState, is_lost, mark_in_use, spare
 from kube_rdma.ipam.rules.pools import own_part
 from kube_rdma.ipam.rules.subpools import (
     Subpool,
@@ -198,10 +192,7 @@ def _existing(
 
 
 def _pick(
-    state: NodeAddressState,
-    holdings: Holdings,
-    nic: ipam.NicRequest,
-    subpool: Subpool,
+    state: NodeAddressState, holdings: Holdings, nic: ipam.NicRequest, subpool: Subpool
 ) -> ipam.Address | Shortage:
     """Return an address that can be granted: the static one, the owner's last, else any."""
     for address in nic.addresses:

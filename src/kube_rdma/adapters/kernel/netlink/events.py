@@ -35,11 +35,7 @@ class Listener(Generic[Event]):
     """
 
     def __init__(
-        self,
-        family: int,
-        groups: int,
-        decode: Callable[[bytes, int], Iterable[Event]],
-        lost: Event,
+        self, family: int, groups: int, decode: Callable[[bytes, int], Iterable[Event]], lost: Event
     ) -> None:
         self._family = family
         self._groups = groups

@@ -111,12 +111,7 @@ class SysfsTree:
         return self.entries(path, indexes, silent=True) if indexes else {}
 
     def entries(
-        self,
-        path: str,
-        indexes: Iterable[int],
-        *,
-        silent: bool = False,
-        empty: bool = False,
+        self, path: str, indexes: Iterable[int], *, silent: bool = False, empty: bool = False
     ) -> dict[int, str]:
         """Return the texts of files named by `indexes` in a directory, without empty ones.
 
