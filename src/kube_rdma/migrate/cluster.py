@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from kube_base.frozen import replace
 from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind, Stored, Where
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds import pod as kinds
 from kube_rdma.adapters.cluster.kinds.node import NODE, NodeObjectSpec, NodeStatus, units
 from kube_rdma.adapters.cluster.kinds.own import NODE_REPORT
-from kube_rdma.adapters.cluster.kinds.resource_api import DEVICE_CLASS
+from kube_rdma.adapters.cluster.kinds.resource_api import DEVICE_CLASS, ExtendedClaim
 from kube_rdma.model import migrate as model
 from kube_rdma.operator.cluster import NIC_CLUSTER_POLICY
 
@@ -25,16 +23,8 @@ CLUSTER_POLICIES = NIC_CLUSTER_POLICY.read_as(kinds.DOCUMENT, NOTHING)  # of the
 NODE_POLICIES = replace(CLUSTER_POLICIES, kind="NicNodePolicy", plural="nicnodepolicies")
 
 
-class _Mapped(msgspec.Struct, frozen=True, rename="camel"):
-    resource_name: str = ""
-
-
-class _ExtendedNames(msgspec.Struct, frozen=True, rename="camel"):
-    request_mappings: tuple[_Mapped, ...] = ()
-
-
 class _SharingStatus(kinds.PodStatus, frozen=True, rename="camel"):
-    extended_resource_claim_status: _ExtendedNames | None = None
+    extended_resource_claim_status: ExtendedClaim | None = None
 
 
 _SHARING_POD = kinds.FULL_POD.read_as(

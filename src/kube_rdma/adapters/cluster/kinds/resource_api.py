@@ -393,9 +393,12 @@ class ClaimingSpec(msgspec.Struct, frozen=True, rename="camel"):
 class _RequestMapping(msgspec.Struct, frozen=True, rename="camel"):
     container_name: str = ""
     request_name: str = ""
+    resource_name: str = ""
 
 
-class _ExtendedClaim(msgspec.Struct, frozen=True, rename="camel"):
+class ExtendedClaim(msgspec.Struct, frozen=True, rename="camel"):
+    """The claim that the scheduler made for a pod's extended resources (KEP-5004)."""
+
     resource_claim_name: str = ""
     request_mappings: tuple[_RequestMapping, ...] = ()
 
@@ -404,7 +407,7 @@ class ClaimingStatus(msgspec.Struct, frozen=True, rename="camel"):
     """The part of a pod's status that names claims."""
 
     resource_claim_statuses: tuple[_PodClaim, ...] = ()
-    extended_resource_claim_status: _ExtendedClaim | None = None
+    extended_resource_claim_status: ExtendedClaim | None = None
 
 
 CLAIMING_POD = POD.read_as(
@@ -436,7 +439,7 @@ def pod_claims(pod: Stored[ClaimingSpec, ClaimingStatus]) -> model.PodClaims:
 
 
 def _uses(
-    containers: Sequence[_Container], extended: _ExtendedClaim | None
+    containers: Sequence[_Container], extended: ExtendedClaim | None
 ) -> Iterator[model.ClaimUse]:
     for container in containers:
         for use in container.resources.claims:

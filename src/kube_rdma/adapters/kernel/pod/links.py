@@ -69,21 +69,16 @@ class PodLinks(Frozen):
         except Unavailable as error:
             if errors.errno_of(error) != errno.EEXIST:  # else its maker died before it was renamed
                 raise self._not_made(step, error) from error
-        link = rtnl_read.interface_named(self.pod, interim.name)
-        if link is None:
-            raise errors.no_link_here(interim.name)
-        act = f"naming {step.kind} {step.name}"
-        _send(self.pod, rtnl_write.rename_link(link.seen.index, step.name), act)
+        rename = rtnl_write.rename_link(self.link(interim.name).seen.index, step.name)
+        _send(self.pod, rename, f"naming {step.kind} {step.name}")
 
     def _send_new(self, step: steps.MakeLink) -> None:
         """Request a link whose parent is in the pod, where alone its index is known."""
         if not step.inside:
             _send(self.node, rtnl_write.make_link(step, self.namespace))
             return
-        parent = rtnl_read.interface_named(self.pod, step.parent.name)
-        if parent is None:
-            raise errors.no_link_here(step.parent.name)
-        here = replace(step, parent=replace(step.parent, index=parent.seen.index))
+        index = self.link(InterfaceName(step.parent.name)).seen.index
+        here = replace(step, parent=replace(step.parent, index=index))
         _send(self.pod, rtnl_write.make_link(here, self.namespace))
 
     def take(self, step: steps.TakeLink) -> None:
