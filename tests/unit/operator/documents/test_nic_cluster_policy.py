@@ -335,7 +335,7 @@ def test_an_image_without_a_version_is_refused():
         (
             "nodeAffinity",
             {"requiredDuringSchedulingIgnoredDuringExecution": {}},
-            'nodeSelectorTerms: the field is missing. Add "nodeSelectorTerms": ….',
+            'nodeSelectorTerms: the field is missing. Add "nodeSelectorTerms": …',
         ),
         (
             "ofedDriver",
