@@ -32,6 +32,7 @@ from kube_client.kinds import ObjectCodec, Stored, Wanted
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.own import lease_kind
 from kube_rdma.model.election import ElectionRecord, ElectionTiming
+from kube_rdma.model.kubernetes import micro_moment
 
 FAREWELL_SECONDS = 2.0  # for the last write of a copy that ends
 
@@ -199,7 +200,8 @@ class Leadership:
             self._seen = observed(self._seen, record, now)
             if not may_take(self._seen, self._identity, now):
                 return False
-            mine = leader_record(self._seen, self._identity, self._timing, _moment())
+            clock = micro_moment(datetime.now(UTC))
+            mine = leader_record(self._seen, self._identity, self._timing, clock)
             if not await self._lease.write(mine):
                 return False
         except KubeError as error:
@@ -240,9 +242,5 @@ class Leadership:
             async with asyncio.timeout(FAREWELL_SECONDS):
                 record = await self._lease.read()
                 if record is not None and record.holder == self._identity:
-                    await self._lease.write(released(record, _moment()))
-
-
-def _moment() -> str:
-    """Return now, as the API server writes a MicroTime."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+                    clock = micro_moment(datetime.now(UTC))
+                    await self._lease.write(released(record, clock))

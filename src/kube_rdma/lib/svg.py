@@ -153,10 +153,10 @@ def _drawn(place: _BoxPlace, x: int, y: int) -> Iterator[str]:
         f'stroke-width="1.5"{dashes}/>'
     )
     line = y + _LINE + 2
-    yield _text("title", x + _GAP, line, box.title)
+    yield text(x + _GAP, line, box.title, "title")
     for words in box.lines:
         line += _LINE
-        yield _text("line", x + _GAP, line, words)
+        yield text(x + _GAP, line, words, "line")
     if box.strip:
         yield from _strip(box, x, y + place.height - _STRIP, place.width)
     yield "</g>"
@@ -180,7 +180,3 @@ def _strip(box: NestedBox, x: int, y: int, width: int) -> Iterator[str]:
         f'<text class="strip" x="{middle}" y="{y + 14}" text-anchor="middle" '
         f'style="fill: {box.look.ink}">{escape(box.strip)}</text>'
     )
-
-
-def _text(kind: str, x: int, y: int, words: str) -> str:
-    return f'<text class="{kind}" x="{x}" y="{y}">{escape(words)}</text>'

@@ -178,6 +178,11 @@ def moment(now: datetime) -> str:
     return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def micro_moment(now: datetime) -> str:
+    """Return a time as Leases and Events have it (MicroTime)."""
+    return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
 def condition(
     before: Iterable[Condition], now: str, kind: str, holds: bool, words: tuple[str, str]
 ) -> Condition:

@@ -28,6 +28,7 @@ from kube_client.kinds import ObjectKind, Stored
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.adapters.cluster.nodes import Pods
+from kube_rdma.model.kubernetes import micro_moment
 
 CAPACITY = 256  # different sentences that wait, and as many that are remembered for repeats
 _REPEAT = timedelta(seconds=30)  # repeats are written no more often
@@ -187,7 +188,7 @@ class Events:
         return about
 
     def _request(self, sentence: _Sentence, line: _SentenceCount) -> wire.ApiRequest:
-        series = {"count": line.count, "lastObservedTime": _micro(line.last)}
+        series = {"count": line.count, "lastObservedTime": micro_moment(line.last)}
         if line.written:
             body = msgspec.json.encode({"series": series})
             verb, name, content_type = "patch", line.name, wire.MERGE
@@ -256,7 +257,7 @@ def _event(sentence: _Sentence, line: _SentenceCount, instance: str) -> dict[str
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
         "metadata": {"name": line.name, "namespace": _namespace(about)},
-        "eventTime": _micro(line.first),
+        "eventTime": micro_moment(line.first),
         "reportingController": _CONTROLLER,
         "reportingInstance": instance[:128],
         "action": sentence.reason,
@@ -265,7 +266,3 @@ def _event(sentence: _Sentence, line: _SentenceCount, instance: str) -> dict[str
         "type": "Warning" if sentence.warning else "Normal",
         "regarding": {key: value for key, value in regarding.items() if value},
     }
-
-
-def _micro(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -17,7 +17,7 @@ from kube_client.objects import Cluster
 from kube_client.watching import Changed, Cut, Deleted, Muddled, Synced
 from kube_rdma.adapters.cluster.kinds.node import CARDS_HEALTHY, NODE, TAINTED_NODE, node_state
 from kube_rdma.adapters.cluster.kinds.pod import POD, pod_state
-from kube_rdma.model.kubernetes import LabelChange, NodeCondition, NodeState, PodState
+from kube_rdma.model.kubernetes import LabelChange, NodeCondition, NodeState, PodState, moment
 
 
 class Nodes:
@@ -115,7 +115,7 @@ def _written(before: NodeCondition | None, after: NodeCondition | None) -> dict[
     entry = {"type": CARDS_HEALTHY}
     if after is None:
         return entry | {"$patch": "delete"}
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    now = moment(datetime.now(UTC))
     entry |= {"status": after.status, "reason": after.reason, "message": after.message}
     entry["lastHeartbeatTime"] = now
     if before is None or before.status != after.status:
