@@ -24,30 +24,32 @@ if TYPE_CHECKING:
 
     from kube_rdma.doctor.pod import OpenCluster
     from kube_rdma.explain.evidence import ExplainPlaces
-    from kube_rdma.model.admission import PodTemplate
     from kube_rdma.model.explain import PodEvidence
 
 _STATE = Path("/var/lib/kube-rdma")
 _CLAIMS = ("claim", "claims", "resourceclaim", "resourceclaims")
+_PODS = ("pod", "pods", "po")
 
 
 @command(
     "kube-rdma explain pod/train/worker-0",
+    "kube-rdma explain deployment/infer -n train",
     "kube-rdma explain -f pod.yaml --node node-1",
+    "kube-rdma explain -f inference.yaml Deployment/prefill",
     "kube-rdma explain -f pod.yaml --sysfs dgx-like --config pools.yaml",
     "kube-rdma explain claim/train/two-cards",
 )
 @click.argument(
     "target",
-    metavar="[pod|claim/[NAMESPACE/]NAME]",
+    metavar="[pod|KIND|claim/[NAMESPACE/]NAME]",
     default="",
     shell_complete=completion.pod_targets,
 )
 @options.path_option(
     "-f",
     "--filename",
-    help="Manifest of a pod that does not exist yet, or of a Job, Deployment or the like; - is "
-    "stdin.",
+    help="File of pods that do not exist yet, as `kube-rdma config check` takes it; KIND/NAME "
+    "chooses one. - is stdin.",
 )
 @click.option(
     "--node",
@@ -88,38 +90,67 @@ def explain(
 
     It also shows the steps by which the agent makes the pod's networks. With -f it shows what a pod
     that does not exist yet would get on a node, or what would refuse it and why. It changes
-    nothing.
+    nothing. A workload, such as deployment/NAME, stands for the pod of it that waits; without pods
+    the Events say why.
 
     claim/NAME shows why a ResourceClaim waits: for each node and device, of any driver, what keeps
     the scheduler from giving it.
 
     Exits with 1 when something refuses the pod or no node can meet the claim, else with 0.
     """
-    if bool(target) == bool(filename):
-        raise click.UsageError("Name a pod (pod/NAME), a claim (claim/NAME), or a file (-f).")
+    if not (target or filename):
+        raise click.UsageError("Name a pod (pod/NAME), a workload, a claim, or a file (-f).")
     output = "json" if more["as_json"] else more["output"]
-    if more["sysfs"] is not None or more["configs"]:
-        _show(_of_recorded(filename, node, cluster.namespace, more), output)
+    if filename:
+        _show_written(_written(filename, target, node, opener, cluster, more), filename, output)
         return
+    if more["sysfs"] is not None or more["configs"]:
+        raise click.UsageError("--sysfs and --config are for a pod of a file: give -f.")
+    kind, _, name = target.partition("/")
+    if kind in _CLAIMS:
+        usual, connect = partial(cluster.usual_namespace, opener), partial(cluster.open, opener)
+        _explain_claim(name, node, usual, connect, output)
+        return
+    _show(pod_or_workload(target, node, opener, cluster, more["state_dir"]), output)
+
+
+def pod_or_workload(
+    target: str,
+    node: str | None,
+    opener: options.Opener | None,
+    at: options.ClusterOptions,
+    state: Path | None = None,
+) -> PodEvidence:
+    """Return the evidence of pod/NAME, or of the pod or template of a workload KIND/NAME."""
     from kube_rdma.explain.evidence import explain_manifest, explain_pod
+    from kube_rdma.explain.workloads import WORDS, kind_of, read_workload
+    from kube_rdma.explain.written import written_pods
     from kube_rdma.model.late_binding import PodName
 
-    places, connect = _places(more["state_dir"]), partial(cluster.open, opener)
-    kind, _, claim = target.partition("/")
-    if kind in _CLAIMS:
-        _explain_claim(claim, node, lambda: cluster.usual_namespace(opener), connect, output)
-        return
-    if filename:
-        template = _template(filename, cluster.namespace, lambda: cluster.usual_namespace(opener))
-        with ProgressLine("Reading the cluster."):
-            evidence = asyncio.run(explain_manifest(places, template, node, connect))
-    else:
-        pod = options.named_pod(target, lambda: cluster.usual_namespace(opener))
-        if pod is None:
-            raise click.UsageError("Name a pod: pod/NAME or pod/NAMESPACE/NAME.")
-        with ProgressLine("Reading the cluster, and the pod."):
-            evidence = asyncio.run(explain_pod(places, PodName(*pod), node, connect))
-    _show(evidence, output)
+    word, _, rest = target.partition("/")
+    kind = kind_of(word)
+    if not rest or not (kind or word in _PODS):
+        raise click.UsageError(
+            f"{target!r} is no pod/NAME, claim/NAME or workload KIND/NAME. Kinds of workloads are "
+            f"{WORDS}; of other kinds give the file (-f), or name a pod."
+        )
+    key = options.named_pod(f"pod/{rest}", partial(at.usual_namespace, opener))
+    assert key is not None
+    places, connect = _places(state), partial(at.open, opener)
+
+    async def seen() -> PodEvidence:
+        pod = PodName(*key)
+        if kind:
+            async with connect() as cluster:
+                document, found = await read_workload(cluster, kind, *key)
+            if found is None:
+                first = next(written_pods([document], key[0], str))
+                return await explain_manifest(places, first.template, node, connect, first.owner)
+            pod = found
+        return await explain_pod(places, pod, node, connect)
+
+    with ProgressLine("Reading the cluster, and the pod."):
+        return asyncio.run(seen())
 
 
 def _explain_claim(
@@ -150,53 +181,58 @@ def _places(state: Path | None) -> ExplainPlaces:
     )
 
 
-def _of_recorded(
-    file: Path | None, node: str | None, namespace: str, chosen: Mapping[str, Any]
-) -> PodEvidence:
-    """Return the pod of a file on a recorded node, with what files say of its cluster."""
-    from kube_rdma.cli.config import read_parts
+def _written(
+    file: Path,
+    target: str,
+    node: str | None,
+    opener: options.Opener | None,
+    at: options.ClusterOptions,
+    more: Mapping[str, Any],
+) -> dict[str, PodEvidence]:
+    """Return the pods of a file, in the cluster or on a recorded node with what files say of it."""
+    from kube_rdma.cli.config import read_documents, read_parts
     from kube_rdma.explain.recorded import explain_recorded
+    from kube_rdma.explain.written import chosen, written_pods
 
-    sysfs, configs = chosen["sysfs"], chosen["configs"]
-    if sysfs is None:
+    sysfs, configs = more["sysfs"], more["configs"]
+    if sysfs is None and configs:
         raise click.UsageError("--sysfs is missing: --config says what a recorded node has.")
-    if file is None or node:
-        raise click.UsageError("--sysfs takes a pod from a file: give -f, and no --node.")
-    if not configs:
-        raise click.UsageError("--config is missing: give a file with the pools of the node.")
-    template = _template(file, namespace, lambda: "default")
-    parts = [part for name in configs for part in read_parts(name)]
-    return asyncio.run(explain_recorded(template, sysfs, parts))
+    if sysfs is not None and node:
+        raise click.UsageError("--sysfs and --node exclude each other: leave one out.")
+    documents = read_documents(str(file))
 
-
-def _template(file: Path, namespace: str, usual: Callable[[], str]) -> PodTemplate:
-    """Return the pod of a file, or what a Job and its like make pods of; raise Refused.
-
-    Without `namespace` and one of its own it is in the `usual` one.
-    """
-    from kube_base.errors import Refused
-    from kube_rdma.admission.documents import manifests, pod_manifest
-    from kube_rdma.cli.config import read_documents
+    def usual() -> str:
+        return "default" if sysfs is not None else at.usual_namespace(opener)
 
     name = "stdin" if file == Path("-") else str(file)
-    documents = read_documents(str(file))
-    if len(documents) != 1:
-        raise Refused(
-            f"it holds {len(documents)} documents, and exactly 1 is needed",
-            remedy="Give a file of one pod; kube-rdma config check reads files of many objects",
-            where=name,
-        )
-    objects = manifests.manifests(documents[0])
-    parts = [(one, part) for one in objects for part in manifests.pods(one)]
-    if len(parts) != 1:
-        kinds = ", ".join(one.kind for one in objects) or "no object of Kubernetes"
-        what = (
-            f"it describes {len(parts)} kinds of pods" if parts else f"it is not a pod, but {kinds}"
-        )
-        raise Refused(what, remedy="Give a Pod, or a Job or Deployment of one", where=name)
-    manifest, part = parts[0]
-    space = namespace or manifest.namespace or usual()
-    return pod_manifest.load(part, space, manifest.name)
+    pods = chosen(tuple(written_pods(documents, at.namespace, usual)), target, name)
+    if sysfs is not None:
+        others = [part for one in configs if one != str(file) for part in read_parts(one)]
+        asked = [explain_recorded(one.template, sysfs, [*others, *documents]) for one in pods]
+    else:
+        from kube_rdma.explain.evidence import explain_manifest
+
+        places, connect = _places(more["state_dir"]), partial(at.open, opener)
+        asked = [explain_manifest(places, p.template, node, connect, p.owner) for p in pods]
+    with ProgressLine("Reading the cluster."):
+        return {
+            pod.title: pod.placed(asyncio.run(one)) for pod, one in zip(pods, asked, strict=True)
+        }
+
+
+def _show_written(seen: Mapping[str, PodEvidence], file: Path, output: str) -> None:
+    """Print all of one pod, or of each of several what is in its way; end with the exit code."""
+    from kube_rdma.explain.rules.pod import explain as explained
+    from kube_rdma.explain.views import explain_document, verdicts_page
+
+    if len(seen) == 1:
+        _show(next(iter(seen.values())), output)
+        return
+    pods = [(title, explained(evidence)) for title, evidence in seen.items()]
+    documents = [{"object": title} | explain_document(one) for title, one in pods]
+    show_result(verdicts_page(pods, str(file)), {"pods": documents}, output)
+    if any(one.is_refused for _, one in pods):
+        sys.exit(ExitCode.PROBLEM)
 
 
 def _show(evidence: PodEvidence, output: str) -> None:

@@ -79,10 +79,9 @@ def unknown_node(name: str) -> Refused:
     )
 
 
-async def offered_resources(cluster: Cluster) -> tuple[str, ...]:
-    """Return the extended resources of all nodes, such as rdma/hca, also the used up ones."""
-    names = {name for node in await cluster.list(NODE) for name, _ in node_state(node).allocatable}
-    return tuple(sorted(name for name in names if "/" in name))
+async def all_nodes(cluster: Cluster) -> tuple[NodeState, ...]:
+    """Return all nodes of the cluster."""
+    return tuple(map(node_state, await cluster.list(NODE)))
 
 
 async def read_report(cluster: Cluster, name: str) -> NodeReport:

@@ -27,7 +27,7 @@ from kube_rdma.attach.documents import network_status
 from kube_rdma.attach.rules.host_links import host_network, with_ways
 from kube_rdma.claims.cluster import allocated, claims_of_pod
 from kube_rdma.claims.parameters import parameters_by_request
-from kube_rdma.doctor.api_pod import observed_pod
+from kube_rdma.doctor.api_pod import observed_pod, told_by_events
 from kube_rdma.doctor.cluster import present
 from kube_rdma.doctor.containers import with_containers
 from kube_rdma.doctor.evidence import applied_pools
@@ -42,6 +42,7 @@ from kube_rdma.model.attach.attachment import Attachment, HostNetwork
 from kube_rdma.model.claims.claim import ClaimName, ClaimParameters, ClaimWorld
 from kube_rdma.model.explain import ClaimsEvidence, NodeBasis, PodEvidence
 from kube_rdma.model.finding import Finding, NotSeen, Stage
+from kube_rdma.model.kubernetes import NodeState
 from kube_rdma.model.late_binding import Binding, PodName
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.pools.rules.modes import terms
@@ -95,20 +96,35 @@ async def explain_pod(
 
 
 async def explain_manifest(
-    places: ExplainPlaces, template: PodTemplate, node: str | None, opener: OpenCluster
+    places: ExplainPlaces,
+    template: PodTemplate,
+    node: str | None,
+    opener: OpenCluster,
+    owner: str = "",
 ) -> PodEvidence:
     """Return the evidence of a pod that does not exist yet, for a node if one is named.
 
-    Raise Refused for a node that is not there, Unavailable without an API server.
+    Events of its `owner`, a workload, say why it could not be created. Raise Refused for a node
+    that is not there, Unavailable without an API server.
     """
     async with opener() as cluster:
         reader = _EvidenceReader(cluster, places)
-        seen = PodEvidence(template, node or "")
+        why = await not_created(cluster, template.namespace, owner) if owner else ""
+        seen = PodEvidence(template, node or "", why=why)
         if node:
             seen = replace(seen, basis=await reader.node(node))
             if seen.basis is None and await objects.read_node(cluster, node) is None:
                 raise objects.unknown_node(node)
-        return await reader.judged(replace(seen, offered=await reader.offered()))
+        return await reader.judged(replace(seen, nodes=await reader.nodes()))
+
+
+async def not_created(cluster: Cluster, namespace: str, owner: str) -> str:
+    """Return why the API server took no pod of a workload, by Events of what makes its pods."""
+
+    def is_of_owner(name: str) -> bool:
+        return name == owner or name.startswith(f"{owner}-")  # its ReplicaSet or Job
+
+    return await told_by_events(cluster, namespace, "reason=FailedCreate", is_of_owner)
 
 
 async def read_claim(
@@ -141,7 +157,7 @@ class _EvidenceReader:
             basis=await self.node(where, pod) if where else None,
             seen=seen,
             claims=await self._reader.asked("its claims", claims),
-            offered=None if where else await self.offered(),
+            nodes=() if where else await self.nodes(),
         )
         if where == self._places.here:
             records = partial(_records, self._places.state, pod, whole.uid)
@@ -154,10 +170,10 @@ class _EvidenceReader:
                 evidence = replace(evidence, seen=inside or seen)
         return await self.judged(evidence)
 
-    async def offered(self) -> tuple[str, ...] | None:
-        """Return the resources that nodes offer; None where that may not be read."""
-        read = partial(objects.offered_resources, self._cluster)
-        return await self._reader.asked("the nodes' resources", read)
+    async def nodes(self) -> tuple[NodeState, ...]:
+        """Return all nodes; none where they may not be read."""
+        read = partial(objects.all_nodes, self._cluster)
+        return await self._reader.asked("the nodes", read) or ()
 
     async def judged(self, evidence: PodEvidence) -> PodEvidence:
         """Add what annotations and their networks mean, and what the rules of admission say.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kube_base.errors import Refused
+from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
 from kube_rdma import __version__
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsRoot, SysfsTree
@@ -27,6 +27,7 @@ from kube_rdma.model.admission import AdmissionFacts, OfferedPool, PodTemplate
 from kube_rdma.model.explain import NodeBasis, PodEvidence
 from kube_rdma.model.finding import NotSeen
 from kube_rdma.model.ipam import PoolName
+from kube_rdma.model.kubernetes import NodeState
 from kube_rdma.pools.rules.condition import CardsState
 from kube_rdma.pools.rules.node_health import NodeFacts, evaluate, node_cards
 from kube_rdma.reports.rules.node_report import AgentLook, node_report
@@ -44,6 +45,8 @@ class _WrittenNetworks:
     async def definition(
         self, namespace: str, name: str, resource: str | None = None
     ) -> NetworkDefinition | None:
+        if not self._definitions:
+            raise Unavailable("no file of --config has any")
         return self._definitions.get(f"{namespace}/{name}")
 
     async def configured(self, namespace: str, name: str) -> NetworkDefinition | None:
@@ -80,8 +83,8 @@ async def explain_recorded(
     node = _with_mtus(basis(called(sysfs), report, specs=specs), SysfsTree(sysfs))
     reader = PartReader(worded=first_sentence)
     pools = {one.name: one for one in written.ip_pools}
-    resources = tuple(sorted(one.resource for one in specs))
-    seen = PodEvidence(template, node.name, basis=node, ip_pools=pools, offered=resources)
+    offers = NodeState(node.name, allocatable=tuple((one.resource, 0) for one in specs))
+    seen = PodEvidence(template, node.name, basis=node, ip_pools=pools, nodes=(offers,))
     full = await with_meaning(seen, _WrittenNetworks(written), reader)
     networks = tuple(one.network for one in written.definitions)
     offered = tuple(OfferedPool(one.spec, cards=one.cards) for one in node.pools)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import IPv6Address
 from itertools import chain
+from shlex import quote
 
 from kube_rdma.attach.views import describe
 from kube_rdma.lib import page
@@ -38,16 +39,29 @@ _SOURCES: Mapping[model.StepsFrom, str] = {
 
 def explain_page(explanation: model.Explanation) -> page.Page:
     """Return the page of an Explanation."""
-    way = _section("IN THE WAY", chain.from_iterable(map(_finding, explanation.findings)))
     real = bool(explanation.phase)
     return (
-        (*_head(explanation), *way),
+        (_head(explanation), *chain.from_iterable(map(_finding, explanation.findings))),
         _section("ASKED", _asked(explanation)),
         _section("GRANTED" if real else "WOULD BE GRANTED", _granted(explanation)),
         *_steps(explanation),
         _section(_inside_title(explanation), _inside(explanation)),
         _section("NOTES", [page.Sentence(f"{_INDENT}{n}.", _INDENT) for n in explanation.notes]),
         (page.Sentence(_verdict(explanation)),),
+    )
+
+
+def verdicts_page(explained: Sequence[tuple[str, model.Explanation]], file: str) -> page.Page:
+    """Return the page of several pods of a file: of each the verdict and what is in its way."""
+    return (
+        *(
+            (
+                page.Line(f"{title}: {_verdict(one)}"),
+                *chain.from_iterable(map(_finding, one.findings)),
+            )
+            for title, one in explained
+        ),
+        (page.Line(f"All of one: kube-rdma explain -f {quote(file)} {explained[0][0]}"),),
     )
 
 
@@ -121,13 +135,11 @@ def _section(title: str, parts: Iterable[page.Part]) -> page.Block:
     return (page.Line(title), *made) if made else ()
 
 
-def _head(explanation: model.Explanation) -> Iterator[page.Part]:
+def _head(explanation: model.Explanation) -> page.Sentence:
     facts = [f"pod {explanation.pod}"]
     facts.append(explanation.phase or "does not exist yet")
     facts.append(f"node {explanation.node}" if explanation.node else "on no node yet")
-    yield page.Sentence(" · ".join(facts), _INDENT * 2, loose=True)
-    if explanation.why:
-        yield page.Sentence(f"{_INDENT}{explanation.why}", _INDENT)
+    return page.Sentence(" · ".join(facts), _INDENT * 2, loose=True)
 
 
 def _asked(explanation: model.Explanation) -> Iterator[page.Part]:
@@ -249,8 +261,6 @@ def _verdict(explanation: model.Explanation) -> str:
     if explanation.is_refused:
         who = _WHO[next(one.stage for one in explanation.findings if one.is_error)]
         return f"{who} refuses it." if explanation.phase else f"{who} would refuse it."
-    if explanation.why:
-        return "The rules have nothing against it; why it does not run stands in its first lines."
     if explanation.phase:
         return "Nothing of kube-rdma is in its way."
     if explanation.networks and not explanation.plans:

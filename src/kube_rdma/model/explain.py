@@ -80,7 +80,7 @@ class PodEvidence(Frozen):
     findings: tuple[Finding, ...] = ()
     seen: ObservedPod | None = None
     not_seen: tuple[NotSeen, ...] = ()
-    offered: tuple[str, ...] | None = None  # resources of all nodes, while no node has the pod
+    nodes: tuple[NodeState, ...] = ()  # all, while no node has the pod
     other_networks: tuple[str, ...] = ()  # by namespace/name, where one that it asks for is missing
     claims: ClaimsEvidence | None = None  # None: it has none, or nobody could look
 

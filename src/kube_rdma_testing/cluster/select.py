@@ -11,7 +11,11 @@ from kube_rdma_testing.cluster.store import Refusal, ServedResource
 _FIELDS = {
     "": ("metadata.name", "metadata.namespace"),
     "pods": ("metadata.name", "metadata.namespace", "spec.nodeName", "status.phase"),
-    "events": ("metadata.name", "metadata.namespace", "reason", "reportingComponent"),
+    # kubernetes pkg/registry/core/event/strategy.go ToSelectableFields
+    "events": (
+        *("metadata.name", "metadata.namespace", "reason", "reportingComponent", "type"),
+        *(f"involvedObject.{part}" for part in ("kind", "namespace", "name", "uid")),
+    ),
     "nodes": ("metadata.name", "spec.unschedulable"),
     "resourceslices": ("metadata.name", "spec.driver", "spec.nodeName"),
 }

@@ -242,15 +242,84 @@ def test_what_a_recorded_machine_cannot_do_is_refused(words, sentence, tmp_path,
     assert not list(tmp_path.iterdir())
 
 
+def test_what_no_file_says_is_not_held_against_a_pod():
+    """Without pools and networks: both are named as not known, and nothing is refused."""
+    result = run(explain, "-f", POD, "--sysfs", "dgx-like")
+    assert result.exit_code == 0
+    words = " ".join(result.output.split())
+    assert "Not seen: the networks, for no file of --config has any." in words
+    assert "No file of --config has a pool of rdma/nic: give its NodePolicy too" in words
+
+
+def written(folder, resource, config, **selectors):
+    """A file with a pool, a network of its resource, and a pod that asks for both."""
+    pool = {"resourceName": resource, "resourcePrefix": "rdma", "selectors": selectors}
+    tied = {"k8s.v1.cni.cncf.io/resourceName": f"rdma/{resource}"}
+    network = {"apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition"}
+    network |= {"metadata": {"name": "net", "annotations": tied}}
+    network |= {"spec": {"config": json.dumps({"cniVersion": "0.3.1", "name": "net"} | config)}}
+    limits = {"name": "main", "resources": {"limits": {f"rdma/{resource}": 1}}}
+    pod = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [limits]}}
+    pod["metadata"] = {"name": "p", "annotations": {"k8s.v1.cni.cncf.io/networks": "net"}}
+    path = folder / "all.yaml"
+    path.write_text("\n---\n".join(map(json.dumps, (network, pod))))
+    kind = "resourceList" if selectors.pop("functions", None) else "configList"
+    pool |= {"rdmaHcaMax": 63} if kind == "configList" else {}
+    pools = folder / "pools.json"
+    pools.write_text(json.dumps({kind: [pool]}))
+    return path, pools
+
+
+STATIC = {"type": "static", "addresses": [{"address": "10.40.0.11/24"}]}
+ON_IB = {"type": "macvlan", "master": "ib0", "ipam": STATIC}
+JUMBO = {"type": "macvlan", "master": "enp129s0f0np0", "mtu": 9600, "ipam": STATIC}
+
+
+@pytest.mark.parametrize(
+    ("machine", "config", "selectors", "lines"),
+    [
+        (
+            *("dgx-like", ON_IB, {"ifNames": ["ib0"]}),
+            ["macvlan does not work on ib0, which is InfiniBand", 'Write "type": "ipoib"'],
+        ),
+        (
+            *("mlx5-ib-pf-vfs", {"type": "sriov", "vlan": 18, "ipam": {}}),
+            {"vendors": ["15b3"], "isRdma": True, "functions": True},
+            [
+                "sriov does not work on ibs3f0v0, which is InfiniBand",
+                'Write "type": "ib-sriov", and "pkey" in place of "vlan"',
+            ],
+        ),
+        (
+            *("mlx5-dual-port", JUMBO, {"ifNames": ["enp129s0f0np0"]}),
+            [
+                "an MTU of 9600 does not fit on enp129s0f0np0, which has 9000",
+                "Write 9000 or less, or run: ip link set enp129s0f0np0 mtu 9600",
+            ],
+        ),
+    ],
+    ids=["06-macvlan-on-infiniband", "07-vlan-on-infiniband", "08-mtu-above-master"],
+)
+def test_a_network_that_its_card_cannot_carry_is_refused_in_the_first_lines(
+    machine, config, selectors, lines, tmp_path
+):
+    """Forty mistakes, 06 to 08; the network of the pod's own file counts."""
+    path, pools = written(tmp_path, "nic", config, **selectors)
+    result = run(explain, "-f", path, "--sysfs", machine, "--config", pools)
+    assert result.exit_code == 1
+    _, agent, why, fix, _ = result.output.splitlines()[:5]
+    assert agent.startswith("✗ The agent, at networks[0]")
+    assert [why.strip().removeprefix("Why  "), fix.strip().removeprefix("Fix  ")] == lines
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
         (("-f", POD, "--config", POOLS), "--sysfs is missing"),
-        (("-f", POD, "--sysfs", "efa"), "--config is missing"),
-        (("pod/a", "--sysfs", "efa", "--config", POOLS), "--sysfs takes a pod from a file"),
+        (("pod/a", "--sysfs", "efa", "--config", POOLS), "are for a pod of a file: give -f"),
         (
             ("-f", POD, "--sysfs", "efa", "--config", POOLS, "--node", "a"),
-            "--sysfs takes a pod from a file",
+            "--sysfs and --node exclude each other",
         ),
     ],
 )

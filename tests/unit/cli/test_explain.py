@@ -94,7 +94,7 @@ def test_what_the_agent_would_refuse_is_told_with_its_remedy(tmp_path):
     assert "Did you mean default/rail-net?" in result.stdout
     assert result.stdout.endswith("The agent would refuse it.\n")
     lines = result.stdout.splitlines()
-    assert lines[1] == "IN THE WAY", "the first lines name the cause"
+    assert lines[1].startswith("✗ The agent, at"), "the first lines name the cause"
     assert "ASKED" in lines
 
 
@@ -180,25 +180,61 @@ def test_a_job_is_explained_by_its_template(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("documents", "problem"),
+    ("documents", "words", "problem"),
     [
-        ([], "it holds 0 documents"),
-        ([kit.pod("a"), kit.pod("b")], "it holds 2 documents"),
-        ([{"apiVersion": "v1", "kind": "ConfigMap"}], "it is not a pod, but ConfigMap"),
-        ([{"hello": "world"}], "it is not a pod, but no object of Kubernetes"),
-        (
-            [{"apiVersion": "v1", "kind": "PodList", "items": [kit.pod("a"), kit.pod("b")]}],
-            "it describes 2 kinds of pods",
-        ),
+        ([], (), "it describes no pod"),
+        ([{"apiVersion": "v1", "kind": "ConfigMap"}], (), "it describes no pod"),
+        ([{"hello": "world"}], (), "it describes no pod"),
+        ([kit.pod("a"), kit.pod("b")], ("pod/c",), "no pod of pod/c is in it"),
     ],
 )
-def test_a_file_that_is_not_one_pod_is_refused_in_a_sentence(documents, problem, tmp_path):
+def test_a_file_without_the_pod_is_refused_in_a_sentence(documents, words, problem, tmp_path):
     path = tmp_path / "pod.yaml"
     path.write_text("\n---\n".join(map(json.dumps, documents)))
     with pytest.raises(Refused, match=problem) as error:
-        run(kit.server(), "-f", path, "--node", kit.NODE_NAME)
+        run(kit.server(), "-f", path, *words, "--node", kit.NODE_NAME)
     assert error.value.where == str(path)
     assert error.value.remedy
+    assert not words or "Pod/a, Pod/b" in error.value.remedy
+
+
+def mpi_job(name="ring"):
+    """A job of two kinds of pods; the launcher asks for more than there is."""
+    parts = {word: kit.pod(node="", count=n) for word, n in (("Launcher", 9), ("Worker", 1))}
+    specs = {word: {"template": {"spec": one["spec"]}} for word, one in parts.items()}
+    metadata = {"name": name, "annotations": {kit.NETWORKS: "rail-net"}}
+    spec = {"mpiReplicaSpecs": specs}
+    return {"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "metadata": metadata} | {
+        "spec": spec
+    }
+
+
+def test_each_pod_of_a_file_has_its_verdict_and_one_is_chosen_by_name(tmp_path):
+    path = tmp_path / "all.yaml"
+    documents = (kit.pod("alone", node=""), mpi_job(), {"apiVersion": "v1", "kind": "ConfigMap"})
+    path.write_text("\n---\n".join(map(json.dumps, documents)))
+    words = ("-f", path, "--node", kit.NODE_NAME)
+    result = run(kit.server(), *words)
+    heads = [line for line in result.stdout.splitlines() if line[:1] not in ("", " ", "✗", "!")]
+    assert heads[:3] == [
+        "Pod/alone: Nothing stands against it in what was seen.",
+        "MPIJob/ring:Launcher: The scheduler would refuse it.",
+        "MPIJob/ring:Worker: Nothing stands against it in what was seen.",
+    ]
+    assert heads[3] == f"All of one: kube-rdma explain -f {path} Pod/alone"
+    assert "the annotation stands at the MPIJob" in result.stdout, "and no pod gets it"
+    assert result.exit_code == 1
+    pods = json.loads(run(kit.server(), *words, "--json").stdout)["pods"]
+    assert [one["object"] for one in pods] == [line.partition(": ")[0] for line in heads[:3]]
+    one = run(kit.server(), *words, "mpijob/ring:worker")
+    assert one.exit_code == 0
+    assert "ASKED" in one.stdout
+
+
+def test_findings_of_a_file_have_line_and_column(tmp_path):
+    path = written(tmp_path, mpi_job())
+    result = run(kit.server(), "-f", path, "mpijob/ring:worker", "--node", kit.NODE_NAME)
+    assert f"! Admission, at {path}:1:" in result.stdout
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path):
@@ -221,7 +257,7 @@ def test_unknown_pods_nodes_and_pods_of_other_nodes_are_refused(tmp_path):
             run(server, *words)
 
 
-@pytest.mark.parametrize("words", [(), ("node",), ("pod/",), ("pod/a", "-f", "b")])
+@pytest.mark.parametrize("words", [(), ("node",), ("pod/",), ("node/a",), ("pod/a/",)])
 def test_what_names_no_pod_is_a_usage_error(words):
     assert run(kit.server(), *words).exit_code == 2
 
@@ -333,7 +369,8 @@ def test_a_pod_that_was_ended_is_told_why():
     result = run(server, "pod/ended")
     assert "UnexpectedAdmissionError: Allocate failed" in result.stdout
     assert "Nothing of kube-rdma is in its way" not in result.stdout
-    assert "why it does not run stands in its first lines" in result.stdout
+    assert result.stdout.splitlines()[1] == "✗ The kubelet"
+    assert result.exit_code == 1
 
 
 def test_what_stands_in_a_status_by_others_hands_is_passed_over():

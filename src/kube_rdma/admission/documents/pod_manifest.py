@@ -24,6 +24,7 @@ from kube_rdma.model import admission
 from kube_rdma.model.attach.attachment import NetworkAsk
 from kube_rdma.model.finding import FieldPath, Finding, Severity
 
+_TOLERATION = ("key", "operator", "value", "effect")
 DEFAULT_NAMESPACE = "default"
 
 _MULTIPLES: dict[str, int] = {
@@ -210,6 +211,7 @@ class PodSpecFields(PartialObject):
     runtime_class_name: str = ""
     resource_claims: Many[dict[str, Any]] = ()
     host_ipc: bool = Field(default=False, alias="hostIPC")
+    tolerations: Many[dict[str, Any]] = ()
     security_context: SecurityContext = SecurityContext.model_construct()
 
 
@@ -267,6 +269,10 @@ def load(document: Document, namespace: str = "", name: str = "") -> admission.P
         host_ipc=spec.host_ipc,
         kind=document.kind if isinstance(document, PodSection) else "Pod",
         copies=document.copies if isinstance(document, PodSection) else 1,
+        tolerations=tuple(
+            admission.Toleration(*(str(one.get(field) or "") for field in _TOLERATION))
+            for one in spec.tolerations
+        ),
     )
 
 

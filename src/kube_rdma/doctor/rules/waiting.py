@@ -15,7 +15,8 @@ from kube_rdma.model.finding import Finding, Stage
 from kube_rdma.model.reports import ClusterEvent
 
 REFUSAL = 'plugin type="kube-rdma" failed (add): '  # libcni's words before those of a plugin
-_MOST = 400  # characters of a message; one of the scheduler lists a reason for each kind of node
+_MOST = 1024  # characters of a message (kubernetes pkg/apis/core/validation/events.go)
+_SHOWN = 300  # of these; the scheduler's gives a reason for each kind of node
 _REPEATS = ("BackOff", "FailedSync")  # reasons that say that something failed, not what
 _PULL_SECRET = "FailedToRetrieveImagePullSecret"  # noqa: S105  kubernetes pkg/kubelet/events
 _STAGES = {"FailedScheduling": Stage.SCHEDULER, "FailedCreate": Stage.ADMISSION}
@@ -140,13 +141,14 @@ def waits_for(why: str, namespace: str) -> Finding:
     if problem:
         return Finding("CNI", problem, remedy=remedy, stage=Stage.AGENT)
     reason = why.partition(":")[0]
+    shown = why if len(why) <= _SHOWN else f"{why[:_SHOWN]}…"
     stage = _STAGES.get(reason, Stage.KUBELET)
     for known in _KNOWN:
         if match := re.search(known.words, why):
             fix = known.remedy.format(*match.groups(), ns=quote(namespace))
             no = "" if known.of_rdma else "not RDMA: "
-            return Finding(reason, f"{no}{why}", remedy=fix, stage=stage)
-    return Finding(reason, why, stage=stage)
+            return Finding(reason, f"{no}{shown}", remedy=fix, stage=stage)
+    return Finding(reason, shown, stage=stage)
 
 
 def _says(event: ClusterEvent) -> bool:

@@ -7,16 +7,18 @@ annotation, and that more than what the rules would do now; each part says how i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 
 from kube_base.frozen import replace
 from kube_rdma.admission.rules.shares import asked, held_shares, possible
 from kube_rdma.attach.rules.addresses import default_routes
 from kube_rdma.attach.rules.plan import leads_pod
+from kube_rdma.doctor.rules.waiting import waits_for
 from kube_rdma.explain.rules import inside
 from kube_rdma.explain.rules.claims import claim_findings, explained_claims
 from kube_rdma.explain.rules.node import WIDEST
+from kube_rdma.explain.rules.nodes import kept_away, label_keys, no_node, untolerated
 from kube_rdma.explain.rules.planning import PodPlan, is_unplannable, judged, planned, unreported
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model import explain as model
@@ -245,23 +247,25 @@ def _of_rules(evidence: model.PodEvidence, plan: PodPlan) -> Iterator[str]:
 
 
 def findings(evidence: model.PodEvidence, plan: PodPlan) -> Iterator[Finding]:
-    """Yield what is in the way of a pod, in the order in which it would meet it.
+    """Yield why a pod does not run, then what is in its way in the order in which it meets it.
 
     Errors mean that the pod cannot have what it asks for; one that runs has it.
     """
     is_attached = bool(evidence.attached or evidence.recorded)
+    scheduling = list(_scheduling(evidence))
+    known = {one.subject for one in scheduling}
+    if evidence.why:
+        said = replace(waits_for(evidence.why, evidence.template.namespace), subject="")
+        if said.stage is Stage.SCHEDULER:  # whose Event counts nodes, and names no label
+            yield from scheduling
+            scheduling = []
+        yield said
     for finding in evidence.findings:
         is_over = finding.is_error and evidence.phase
         severity = Severity.WARNING if is_over else finding.severity
         problem = f"{finding.problem} (rule {finding.code})"
         yield replace(finding, problem=problem, severity=severity, stage=Stage.ADMISSION)
-    basis = evidence.basis if not evidence.phase else None
-    scheduling = list(_unknown_resources(evidence))
-    misspelled = {one.subject for one in scheduling}
-    more = _scheduler(evidence.template, basis) if basis else ()
-    scheduling += [one for one in more if one.subject not in misspelled]
     yield from scheduling
-    known = {one.subject for one in scheduling}
     if plan.short is not None and not is_attached and plan.short.where not in known:
         yield from Finding.of_refused(plan.short, Stage.KUBELET)
     if is_attached:
@@ -272,15 +276,26 @@ def findings(evidence: model.PodEvidence, plan: PodPlan) -> Iterator[Finding]:
         yield from Finding.of_refused(plan.refused, Stage.AGENT)
 
 
+def _scheduling(evidence: model.PodEvidence) -> Iterator[Finding]:
+    """Yield why the scheduler finds no node, or would not choose the one that is asked about."""
+    misspelled = list(_unknown_resources(evidence))
+    yield from misspelled
+    more: Iterable[Finding] = ()
+    if not evidence.node:
+        more = no_node(evidence.template, evidence.nodes)
+    elif evidence.basis and not evidence.phase:
+        more = _scheduler(evidence.template, evidence.basis)
+    names = {one.subject for one in misspelled}
+    yield from (one for one in more if one.subject not in names)
+
+
 def _scheduler(template: PodTemplate, basis: model.NodeBasis) -> Iterator[Finding]:
     """Yield why the scheduler would not put the pod on this node: labels, cordon, resources."""
     state = basis.state
     if state is None:
         return
     labels = dict(state.labels)
-    keys = [key for key, _ in template.selector]
-    keys += [demand.label for demands in template.alternatives for demand in demands]
-    for key in dict.fromkeys(keys):
+    for key in label_keys(template):
         values = possible(template, key)
         if values is not None and labels.get(key) not in values:
             has = f"has {key}={labels[key]}" if key in labels else f"has no label {key}"
@@ -289,6 +304,8 @@ def _scheduler(template: PodTemplate, basis: model.NodeBasis) -> Iterator[Findin
             yield Finding(
                 state.name, problem, remedy="Name a node with this label", stage=Stage.SCHEDULER
             )
+    for taint in untolerated(template, state)[:1]:
+        yield kept_away(taint, "the node has", state.name)
     if state.unschedulable:
         problem = "the node is closed (cordoned)"
         yield Finding(state.name, problem, remedy="kubectl uncordon it", stage=Stage.SCHEDULER)
@@ -325,7 +342,7 @@ def _of_claims(template: PodTemplate, pool: Pool) -> Iterator[Finding]:
 
 def _unknown_resources(evidence: model.PodEvidence) -> Iterator[Finding]:
     """Yield misspelled resources: no node offers them, and one offers nearly the same name."""
-    offered = evidence.offered or ()
+    offered = {name for one in evidence.nodes for name, _ in one.allocatable if "/" in name}
     asked = {ask.resource for one in evidence.template.containers for ask in one.asks}
     for resource in sorted(asked.difference(offered)):
         for meant in get_close_matches(resource, offered, n=1, cutoff=0.8):

@@ -1,0 +1,75 @@
+"""Reads a workload of the cluster by KIND/NAME, as kubectl calls kinds, with its pods.
+
+cli/explain and cli/why take the first pod that waits, else one; of a workload without pods its
+template. It needs get of the kind, and list pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kube_base.errors import Refused
+from kube_client.kinds import NOTHING, ObjectKind, Where
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.kinds.pod import FULL_POD, FullPod, status_of
+from kube_rdma.lib.text.document import Document, of_json, section
+from kube_rdma.model.late_binding import PodName
+
+_KINDS = (  # group, version, kind, short name of kubectl
+    ("apps", "v1", "Deployment", "deploy"),
+    ("apps", "v1", "ReplicaSet", "rs"),
+    ("apps", "v1", "StatefulSet", "sts"),
+    ("apps", "v1", "DaemonSet", "ds"),
+    ("batch", "v1", "Job", ""),
+    ("batch", "v1", "CronJob", "cj"),
+    ("kubeflow.org", "v2beta1", "MPIJob", ""),
+    ("kubeflow.org", "v1", "PyTorchJob", ""),
+    ("trainer.kubeflow.org", "v1alpha1", "TrainJob", ""),
+    ("jobset.x-k8s.io", "v1alpha2", "JobSet", ""),
+    ("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet", "lws"),
+    ("ray.io", "v1", "RayCluster", ""),
+    ("ray.io", "v1", "RayJob", ""),
+)
+_ORDER = ("Pending", "Failed", "Running")  # which pod tells most
+
+
+WORDS = ", ".join(kind.lower() for _, _, kind, _ in _KINDS)
+
+
+def kind_of(word: str) -> ObjectKind[None, None] | None:
+    """Return the kind that a word of kubectl means, None for another word."""
+    for group, version, kind, short in _KINDS:
+        plural = f"{kind.lower()}s"
+        if word and word.lower() in (kind.lower(), plural, short):
+            return ObjectKind(group, version, kind, plural, True, NOTHING, NOTHING)
+    return None
+
+
+async def read_workload(
+    cluster: Cluster, kind: ObjectKind[None, None], namespace: str, name: str
+) -> tuple[Document, PodName | None]:
+    """Return a workload and the pod of it that tells most; raise Refused where there is none."""
+    data = await cluster.document(kind, name, namespace)
+    if data is None:
+        raise Refused(f"there is no {kind.kind} {name} in namespace {namespace}", remedy="Name one")
+    document = of_json(data, f"{kind.kind}/{name}")
+    labels = section(document, ("spec", "selector", "matchLabels")).value
+    pairs = labels.items() if isinstance(labels, dict) else ()
+    chosen = ",".join(f"{key}={value}" for key, value in pairs)
+    every = await cluster.list(FULL_POD, Where(namespace=namespace, labels=chosen))
+    own = [one for one in every if any(owner.name == name for owner in one.owners)]
+    pods = every if chosen else own or [one for one in every if name in _makers(one)]
+    first = min(pods, key=_turn, default=None)
+    return document, PodName(namespace, first.name) if first else None
+
+
+def _makers(pod: FullPod) -> Iterator[str]:
+    """Yield the names of the objects that may have made a pod: its owners, and those of a Job."""
+    for owner in pod.owners:
+        parts = owner.name.split("-")
+        yield from ("-".join(parts[:end]) for end in range(1, len(parts) + 1))
+
+
+def _turn(pod: FullPod) -> tuple[int, str]:
+    phase = status_of(pod).phase
+    return _ORDER.index(phase) if phase in _ORDER else len(_ORDER), pod.name
