@@ -53,7 +53,7 @@ def test_a_missing_config_map_stands_in_the_first_lines():
         "pod default/waits · Pending · node node-1",
         "✗ The kubelet",
         f"    Why  not RDMA: FailedMount: {MOUNT}",
-        "    Fix  Create ConfigMap nccl-topo in namespace default, or take it out of the pod",
+        "    Fix  Create configmap nccl-topo in namespace default, or take it out of the pod",
     ]
     assert code == 1
 
@@ -95,17 +95,21 @@ TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
     [
         (
             {"nodeSelector": {PRESENT: "true"}},
-            *([], f"no node has the label {PRESENT}=true", "Take it out of the pod's nodeSelector"),
+            *([], f"{PRESENT}=true, and the node has no such label", "Take it out of nodeSelector"),
         ),
         (
             {},
             [TAINT],
-            "the node that fits has the taint nvidia.com/gpu=present:NoSchedule, which the pod",
-            "Add a toleration for nvidia.com/gpu to the pod",
+            "nearest is node-1: the node has the taint nvidia.com/gpu=present:NoSchedule",
+            "Add a toleration for nvidia.com/gpu",
         ),
         (
             {"nodeSelector": {"kubernetes.io/hostname": "node-2"}},
-            *([], "asks for 1, and node-2 that its labels allow offers none", "kube-rdma status"),
+            *(
+                [],
+                "nearest is node-2: the pod asks for 1, and the node offers 0",
+                "kube-rdma status",
+            ),
         ),
         ({"tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}]}, [TAINT], "", ""),
         ({"tolerations": [{"operator": "Exists"}]}, [TAINT], "", ""),
@@ -125,7 +129,7 @@ def test_the_label_or_taint_that_leaves_no_node_is_named(spec, taints, why, fix)
     waiting(server, node="", **spec)
     put_event(server, "FailedScheduling", "0/2 nodes are available: 2 node(s) had something")
     shown, code = lines(server, "pod/waits")
-    text = " ".join(shown)
+    text = " ".join(" ".join(shown).split())
     assert code == 1
     assert "✗ The scheduler" in shown[1]
     assert (why or "had something") in text

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable
 from shlex import quote
 
-from kube_base.frozen import Frozen
 from kube_rdma.model.finding import Finding, Stage
 from kube_rdma.model.reports import ClusterEvent
 
@@ -22,90 +21,39 @@ _PULL_SECRET = "FailedToRetrieveImagePullSecret"  # noqa: S105  kubernetes pkg/k
 _STAGES = {"FailedScheduling": Stage.SCHEDULER, "FailedCreate": Stage.ADMISSION}
 
 
-class _Known(Frozen):
-    """A fault by the words of scheduler, kubelet or API server, and what to do about it."""
-
-    words: str  # a pattern, whose groups are the names in the remedy
-    remedy: str
-    of_rdma: bool = False
-
-
+# Patterns of messages with what to do, which the groups and the namespace {ns} fill in.
 _NAME = r'"?([a-z0-9][a-z0-9./-]*[a-z0-9])"?'
-_KNOWN = (
-    _Known(
-        "Insufficient ([A-Za-z0-9.-]+/[A-Za-z0-9_-]+)",
-        "Ask for less of {0}, or wait until pods that hold it end (kube-rdma resources)",
-        of_rdma=True,
-    ),
-    _Known(
-        "Topology ?Affinity ?Error|Topology locality",
-        "Ask for no more than one NUMA node of the node has; or have the kubelet's "
-        "topologyManagerPolicy set to best-effort, or the pool offered without topology",
-        of_rdma=True,
-    ),
-    _Known(
-        f"device ?class {_NAME} (?:does not exist|not found)",
-        "Name a class of kubectl get deviceclasses in place of {0}",
-        of_rdma=True,
-    ),
-    _Known(
-        rf"resourceclaimtemplate\S* {_NAME} not found",
-        "Apply ResourceClaimTemplate {0} in namespace {ns}. If the API server refuses it, kubectl "
-        "apply says why: adminAccess needs the label resource.kubernetes.io/admin-access: "
-        '"true" on the namespace',
-        of_rdma=True,
-    ),
-    _Known(
-        f"configmap {_NAME} not found",
-        "Create ConfigMap {0} in namespace {ns}, or take it out of the pod",
-    ),
-    _Known(
-        r"pull secrets? \(([a-z0-9., -]+)\)",
-        "Create Secret {0} in namespace {ns}: one of another namespace does not count",
-    ),
-    _Known(
-        f"secret {_NAME} not found",
-        "Create Secret {0} in namespace {ns}, or take it out of the pod",
-    ),
-    _Known(
-        "pull(?:ing)? image|ErrImagePull",
-        "Write an image that the node can pull, and imagePullSecrets of namespace {ns}",
-    ),
-    _Known(
-        f"persistentvolumeclaim {_NAME} not found",
-        "Create PersistentVolumeClaim {0} in namespace {ns}",
-    ),
-    _Known(
-        rf"storageclass\S* {_NAME} not found",
-        "Name a class of kubectl get storageclass in place of {0}",
-    ),
-    _Known(
-        "unbound immediate PersistentVolumeClaims",
-        "kubectl -n {ns} describe pvc says why its claim has no volume",
-    ),
-    _Known(
-        'violates PodSecurity "([a-z]+):',
-        "Take out what level {0} forbids (the node can raise the limit of locked memory instead "
-        "of IPC_LOCK), or let an administrator set another level on namespace {ns}",
-    ),
-    _Known(
-        "(maximum|minimum) [a-z-]+ usage per (?:Container|Pod)",
-        "Keep to the {0} that a LimitRange of namespace {ns} sets (kubectl -n {ns} describe "
-        "limitrange), have it changed, or use another namespace",
-    ),
-    _Known(
-        f"exceeded quota: {_NAME}",
-        "Ask for less, or have ResourceQuota {0} of namespace {ns} raised",
-    ),
-    _Known(
-        "untolerated taint",
-        "Add a toleration for it to the pod, or ask for nodes without it",
-    ),
-    _Known(
-        "didn't match Pod's node affinity/selector",
-        "Take the label out of nodeSelector or nodeAffinity, or have a node labelled with it",
-    ),
-)
+_MAY_BE_RDMA = {
+    "Insufficient ([A-Za-z0-9.-]+/[A-Za-z0-9_-]+)": "Ask for less of {0}, or wait until pods that "
+    "hold it end (kube-rdma resources)",
+    "Topology ?Affinity ?Error|Topology locality": "Ask for no more than one NUMA node has; or "
+    "have the kubelet's topologyManagerPolicy set to best-effort, or a pool without topology",
+    f"device ?class {_NAME} (?:does not exist|not found)": "Name a class of kubectl get "
+    "deviceclasses in place of {0}",
+    rf"resourceclaimtemplate\S* {_NAME} not found": "Apply ResourceClaimTemplate {0} in namespace "
+    "{ns}, and read why the API server refuses it: adminAccess needs the label "
+    'resource.kubernetes.io/admin-access: "true" on the namespace',
+}
+_OTHERS = {
+    f"(configmap|secret|persistentvolumeclaim) {_NAME} not found": "Create {0} {1} in namespace "
+    "{ns}, or take it out of the pod",
+    r"pull secrets? \(([a-z0-9., -]+)\)": "Create secret {0} in namespace {ns}: one of another "
+    "namespace does not count",
+    "pull(?:ing)? image|ErrImagePull": "Write an image that the node can pull, and "
+    "imagePullSecrets of namespace {ns}",
+    rf"storageclass\S* {_NAME} not found": "Name a class of kubectl get "
+    "storageclass in place of {0}",
+    "unbound immediate PersistentVolumeClaims": "kubectl -n {ns} describe pvc says why its claim "
+    "has no volume",
+    'violates PodSecurity "([a-z]+):': "Take out what level {0} forbids (instead of IPC_LOCK the "
+    "node can raise the limit of locked memory), or have another level set on namespace {ns}",
+    "(maximum|minimum) [a-z-]+ usage per (?:Container|Pod)": "Keep to the {0} that a LimitRange of "
+    "namespace {ns} sets (kubectl -n {ns} describe limitrange), or have it changed",
+    f"exceeded quota: {_NAME}": "Ask for less, or have ResourceQuota {0} of namespace {ns} raised",
+    "untolerated taint": "Add a toleration for it to the pod, or ask for nodes without it",
+    "didn't match Pod's node affinity/selector": "Take the label out of nodeSelector or "
+    "nodeAffinity, or have a node labelled with it",
+}
 
 
 def telling(events: Iterable[ClusterEvent]) -> ClusterEvent | None:
@@ -143,10 +91,10 @@ def waits_for(why: str, namespace: str) -> Finding:
     reason = why.partition(":")[0]
     shown = why if len(why) <= _SHOWN else f"{why[:_SHOWN]}…"
     stage = _STAGES.get(reason, Stage.KUBELET)
-    for known in _KNOWN:
-        if match := re.search(known.words, why):
-            fix = known.remedy.format(*match.groups(), ns=quote(namespace))
-            no = "" if known.of_rdma else "not RDMA: "
+    for words, remedy in (_MAY_BE_RDMA | _OTHERS).items():
+        if match := re.search(words, why):
+            fix = remedy.format(*match.groups(), ns=quote(namespace))
+            no = "not RDMA: " if words in _OTHERS else ""
             return Finding(reason, f"{no}{shown}", remedy=fix, stage=stage)
     return Finding(reason, shown, stage=stage)
 

@@ -1,85 +1,76 @@
-"""Says why no node of a cluster takes a pod: labels, resources, then taints.
+"""Says why the scheduler would not choose a node, or any: labels, resources, taints, cordon.
 
-Part of the rules of `kube-rdma explain`. The scheduler's Event counts nodes by reason, without the
-label or, since Kubernetes 1.34, the taint; here both are named. Resources that other pods hold and
-what claims give are not looked at.
+Part of the rules of `kube-rdma explain`. The scheduler's Event counts nodes by reason, and names
+neither the label nor, since Kubernetes 1.34, the taint.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping
 
 from kube_rdma.admission.rules.shares import held_shares, possible
-from kube_rdma.lib.phrases import listed
 from kube_rdma.model.admission import PodTemplate
 from kube_rdma.model.finding import Finding, Stage
-from kube_rdma.model.kubernetes import NodeState, Taint
+from kube_rdma.model.kubernetes import NodeState
 
-_KEEPS_AWAY = ("NoSchedule", "NoExecute")
+_ORDER = ("labels", "resources", "taints", "cordon")  # codes of findings, the last is nearest
 
 
-def label_keys(template: PodTemplate) -> tuple[str, ...]:
-    """Return the labels of nodes that the pod has demands on."""
+def unfit(
+    template: PodTemplate,
+    node: NodeState,
+    held: Mapping[str, int],
+    spared: Collection[str] = (),
+) -> Iterator[Finding]:
+    """Yield what keeps the pod from a node; `held` are shares of its other pods.
+
+    Resources that are `spared` are not looked at, as those that claims serve.
+    """
+    labels, offered = dict(node.labels), dict(node.allocatable)
     keys = [key for key, _ in template.selector]
     keys += [demand.label for demands in template.alternatives for demand in demands]
-    return tuple(dict.fromkeys(keys))
-
-
-def untolerated(template: PodTemplate, node: NodeState) -> tuple[Taint, ...]:
-    """Return the taints that keep the pod away (kubernetes pkg/apis/core/v1/toleration.go)."""
-    return tuple(
-        taint
-        for taint in node.taints
-        if taint.effect in _KEEPS_AWAY
-        and not any(one.tolerates(taint) for one in template.tolerations)
-    )
-
-
-def kept_away(taint: Taint, whom: str, subject: str) -> Finding:
-    """Return the finding of a taint that the pod does not tolerate."""
-    value = f"={taint.value}" if taint.value else ""
-    problem = f"{whom} the taint {taint.key}{value}:{taint.effect}, which the pod does not tolerate"
-    remedy = f"Add a toleration for {taint.key} to the pod"
-    return Finding(subject, problem, remedy=remedy, stage=Stage.SCHEDULER)
-
-
-def no_node(template: PodTemplate, nodes: Sequence[NodeState]) -> Iterator[Finding]:
-    """Yield the first demand of the pod that leaves no node."""
-    left = list(nodes)
-    for key in label_keys(template):
+    for key in dict.fromkeys(keys):
         values = possible(template, key)
-        fitting = [one for one in left if values is None or dict(one.labels).get(key) in values]
-        if left and not fitting:
-            problem = f"no node has the label {key}={' or '.join(sorted(values or ()))}"
-            remedy = (
-                "Take it out of the pod's nodeSelector or nodeAffinity, as resources choose nodes "
-                "too; or have a node labelled, as Node Feature Discovery does"
-            )
-            yield Finding(key, problem, remedy=remedy, stage=Stage.SCHEDULER)
-            return
-        left = fitting
-    allowed = " that its labels allow" if len(left) < len(nodes) else ""
-    for resource in dict.fromkeys(ask.resource for one in template.containers for ask in one.asks):
-        if not any(resource in dict(one.allocatable) for one in nodes):
-            continue  # such as one that claims serve
-        count = held_shares(template, resource)
-        most = max((dict(one.allocatable).get(resource, 0) for one in left), default=0)
-        if left and most < count:
-            names = listed([one.name for one in left])
-            problem = f"the pod asks for {count}, and {names}{allowed} offers {most or 'none'}"
-            remedy = f"Ask for at most {most}" if most else "Let the pod come to other nodes"
-            remedy += "; kube-rdma status says whether the node's agent runs, and how its cards are"
-            yield Finding(resource, problem, remedy=remedy, stage=Stage.SCHEDULER)
-            return
-        left = [one for one in left if dict(one.allocatable).get(resource, 0) >= count]
-    yield from _taints(template, left)
+        if values is not None and labels.get(key) not in values:
+            has = f"has {key}={labels[key]}" if key in labels else "has no such label"
+            problem = f"the pod wants {key}={', '.join(sorted(values))}, and the node {has}"
+            remedy = "Take it out of nodeSelector or nodeAffinity, or have a node labelled"
+            yield _finding("labels", node.name, problem, f"{remedy} (docs/labels.md)")
+    asked = (ask.resource for one in template.containers for ask in one.asks)
+    for resource in dict.fromkeys(one for one in asked if one not in spared):
+        count, offer, taken = (
+            held_shares(template, resource),
+            offered.get(resource, 0),
+            held.get(resource, 0),
+        )
+        if count > offer - taken:
+            besides = f", of which other pods ask for {taken}" if taken else ""
+            problem = f"the pod asks for {count}, and the node offers {offer}{besides}"
+            remedy = "Ask for less, wait until pods end, or name another node (kube-rdma status)"
+            if not offer:
+                remedy = "Choose another node; kube-rdma status says whether the node's agent runs"
+            yield _finding("resources", resource, problem, remedy)
+    for taint in node.taints:
+        keeps_away = taint.effect in ("NoSchedule", "NoExecute")
+        if keeps_away and not any(one.tolerates(taint) for one in template.tolerations):
+            word = f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}"
+            problem = f"the node has the taint {word}, and the pod does not tolerate it"
+            yield _finding("taints", node.name, problem, f"Add a toleration for {taint.key}")
+    if node.unschedulable:
+        yield _finding("cordon", node.name, "the node is closed (cordoned)", "kubectl uncordon it")
 
 
-def _taints(template: PodTemplate, left: Iterable[NodeState]) -> Iterator[Finding]:
-    """Yield the taint that keeps the pod from most of the nodes that are left, if from each one."""
-    taints = [untolerated(template, one) for one in left]
-    if taints and all(taints):
-        ((taint, count),) = Counter(one for some in taints for one in some).most_common(1)
-        what = "node that fits has" if len(taints) == 1 else f"of {len(taints)} nodes that fit have"
-        yield kept_away(taint, f"the {what}" if len(taints) == 1 else f"{count} {what}", "taints")
+def no_node(template: PodTemplate, nodes: Collection[NodeState]) -> Iterator[Finding]:
+    """Yield what keeps the pod from the node that comes nearest, if each of them is unfit."""
+    offered = {name for node in nodes for name, _ in node.allocatable}
+    asked = {ask.resource for one in template.containers for ask in one.asks}
+    firsts = [(one, next(unfit(template, one, {}, asked - offered), None)) for one in nodes]
+    near = [(_ORDER.index(first.code), node, first) for node, first in firsts if first]
+    if nodes and len(near) == len(nodes):
+        _, node, first = max(near, key=lambda one: one[0])
+        problem = f"no node fits; nearest is {node.name}: {first.problem}"
+        yield _finding(first.code, node.name, problem, first.remedy)
+
+
+def _finding(code: str, subject: str, problem: str, remedy: str) -> Finding:
+    return Finding(subject, problem, remedy=remedy, code=code, stage=Stage.SCHEDULER)

@@ -7,18 +7,18 @@ annotation, and that more than what the rules would do now; each part says how i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 
 from kube_base.frozen import replace
-from kube_rdma.admission.rules.shares import asked, held_shares, possible
+from kube_rdma.admission.rules.shares import asked
 from kube_rdma.attach.rules.addresses import default_routes
 from kube_rdma.attach.rules.plan import leads_pod
 from kube_rdma.doctor.rules.waiting import waits_for
 from kube_rdma.explain.rules import inside
 from kube_rdma.explain.rules.claims import claim_findings, explained_claims
 from kube_rdma.explain.rules.node import WIDEST
-from kube_rdma.explain.rules.nodes import kept_away, label_keys, no_node, untolerated
+from kube_rdma.explain.rules.nodes import no_node, unfit
 from kube_rdma.explain.rules.planning import PodPlan, is_unplannable, judged, planned, unreported
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model import explain as model
@@ -283,61 +283,29 @@ def _scheduling(evidence: model.PodEvidence) -> Iterator[Finding]:
     more: Iterable[Finding] = ()
     if not evidence.node:
         more = no_node(evidence.template, evidence.nodes)
-    elif evidence.basis and not evidence.phase:
-        more = _scheduler(evidence.template, evidence.basis)
+    elif (basis := evidence.basis) and basis.state and not evidence.phase:
+        served = {p.spec.resource: p for p in basis.pools if p.spec.serve is Serving.CLAIMS}
+        yield from _of_claims(evidence.template, served)
+        more = unfit(evidence.template, basis.state, dict(basis.held), served)
     names = {one.subject for one in misspelled}
     yield from (one for one in more if one.subject not in names)
 
 
-def _scheduler(template: PodTemplate, basis: model.NodeBasis) -> Iterator[Finding]:
-    """Yield why the scheduler would not put the pod on this node: labels, cordon, resources."""
-    state = basis.state
-    if state is None:
-        return
-    labels = dict(state.labels)
-    for key in label_keys(template):
-        values = possible(template, key)
-        if values is not None and labels.get(key) not in values:
-            has = f"has {key}={labels[key]}" if key in labels else f"has no label {key}"
-            wants = ", ".join(sorted(values))
-            problem = f"the pod wants {key}={wants}, and the node {has}"
+def _of_claims(template: PodTemplate, served: Mapping[str, Pool]) -> Iterator[Finding]:
+    """Yield the faults of requests that claims serve: allocatable is 0, slices have the rest."""
+    most: Counter[str] = Counter()
+    for container in template.containers:
+        for ask in container.asks:
+            most[ask.resource] = max(most[ask.resource], ask.count)
+    for resource, count in most.items():
+        if count > 1 and resource in served and terms(served[resource].spec).bind is Bind.POOL:
             yield Finding(
-                state.name, problem, remedy="Name a node with this label", stage=Stage.SCHEDULER
+                resource,
+                f"a container asks for {count}, and claims serve {resource} on this node as one "
+                "device for all of its cards, which a container has once",
+                remedy="Ask for 1, which gives the container all of the cards",
+                stage=Stage.SCHEDULER,
             )
-    for taint in untolerated(template, state)[:1]:
-        yield kept_away(taint, "the node has", state.name)
-    if state.unschedulable:
-        problem = "the node is closed (cordoned)"
-        yield Finding(state.name, problem, remedy="kubectl uncordon it", stage=Stage.SCHEDULER)
-    offered, others = dict(state.allocatable), dict(basis.held)
-    asked = Counter(ask.resource for one in template.containers for ask in one.asks)
-    by_claims = {p.spec.resource: p for p in basis.pools if p.spec.serve is Serving.CLAIMS}
-    for resource in asked:
-        if pool := by_claims.get(resource):
-            yield from _of_claims(template, pool)
-            continue
-        count, offer = held_shares(template, resource), offered.get(resource, 0)
-        taken = others.get(resource, 0)
-        if count > offer - taken:
-            besides = f", of which other pods ask for {taken}" if taken else ""
-            problem = f"the pod asks for {count}, and the node offers {offer}{besides}"
-            remedy = "Ask for less, wait until pods end, or name another node (kube-rdma status)"
-            yield Finding(resource, problem, remedy=remedy, stage=Stage.SCHEDULER)
-
-
-def _of_claims(template: PodTemplate, pool: Pool) -> Iterator[Finding]:
-    """Yield the faults of a request that claims serve: allocatable is 0, slices have the rest."""
-    resource = pool.spec.resource
-    asks = (ask for one in template.containers for ask in one.asks if ask.resource == resource)
-    most = max((ask.count for ask in asks), default=0)
-    if most > 1 and terms(pool.spec).bind is Bind.POOL:
-        yield Finding(
-            resource,
-            f"a container asks for {most}, and claims serve {resource} on this node as one device "
-            "for all of its cards, which a container has once",
-            remedy="Ask for 1, which gives the container all of the cards",
-            stage=Stage.SCHEDULER,
-        )
 
 
 def _unknown_resources(evidence: model.PodEvidence) -> Iterator[Finding]:

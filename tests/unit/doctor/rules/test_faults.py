@@ -542,7 +542,7 @@ def test_why_a_pod_does_not_start_stands_before_what_its_node_has():
     why = 'FailedMount: configmap "topo" not found'
     first, *rest = diagnose(replace(seen, pod=replace(POD, phase="Pending", why=why))).findings
     assert (first.code, first.problem) == ("KR490", f"not RDMA: {why}")
-    assert first.remedy == "Create ConfigMap topo in namespace default, or take it out of the pod"
+    assert first.remedy == "Create configmap topo in namespace default, or take it out of the pod"
     assert "KR120" in {one.code for one in rest}
 
 

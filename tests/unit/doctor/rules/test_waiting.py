@@ -34,9 +34,9 @@ NO_NUMA = "TopologyAffinityError: Resources cannot be allocated with Topology lo
 @pytest.mark.parametrize(
     ("why", "remedy"),
     [
-        (f"FailedMount: {MOUNT}", "Create ConfigMap nccl-topo in namespace train"),
-        ('FailedMount: volume "k" : secret "keys" not found', "Create Secret keys in namespace"),
-        (f"FailedToRetrieveImagePullSecret: {SECRET}", "Create Secret team-registry in namespace"),
+        (f"FailedMount: {MOUNT}", "Create configmap nccl-topo in namespace train"),
+        ('FailedMount: volume "k" : secret "keys" not found', "Create secret keys in namespace"),
+        (f"FailedToRetrieveImagePullSecret: {SECRET}", "Create secret team-registry in namespace"),
         (f"Failed: {PULL}", "Write an image that the node can pull"),
         (f"{NODES} pod has unbound immediate PersistentVolumeClaims", "describe pvc says why"),
         (NO_CLASS, "in place of fast-nvme"),
