@@ -38,13 +38,13 @@ class FleetOfAgents:
     to stderr and ends with 2, `texts` what a node prints instead of its bundle.
     """
 
-    def __init__(self, *nodes, pods=None, seen=None):
+    def __init__(self, *nodes, pods=None, seen=None, server=None):
         self.nodes, self.pods = nodes, dict(pods or {})
         self.hanging, self.failing, self.texts = set(), {}, {}
         self.seen = {node: replace(seen or Observation(node), node=node) for node in nodes}
         self.release, self._ended, self._changed = asyncio.Event(), set(), asyncio.Event()
         self.commands, self.at_once, self.most_at_once = [], 0, 0
-        self.server = FakeServer(())
+        self.server = server or FakeServer(())
         self.server.program = self._program
         for node in nodes:
             self.server.put(POD, agent_pod(node))

@@ -71,7 +71,7 @@ def agent_namespaces(agents: str) -> tuple[str, ...]:
 
 
 _RECORDS = "/var/lib/kube-rdma"
-_NODES = ("node", "nodes", "no")  # as kubectl calls them
+NODES = ("node", "nodes", "no")  # as kubectl calls them
 
 
 @command(
@@ -224,7 +224,7 @@ def _target(text: str, usual: Callable[[], str]) -> str | PodName | None:
     from kube_rdma.model.late_binding import PodName
 
     kind, slash, name = text.partition("/")
-    if kind in _NODES and slash:
+    if kind in NODES and slash:
         if not name or "/" in name:
             raise click.UsageError("Name a node: node/NAME, as kubectl get nodes shows it.")
         return name

@@ -49,6 +49,7 @@ COMMANDS = {
     "status": "Show the cluster's state and its problems.",
     "top": "Show RDMA traffic by node or by pod.",
     "verify": "Measure RDMA between pods, or test cards.",
+    "why": "Find the one cause of a symptom.",
 }
 
 
@@ -59,7 +60,7 @@ GROUPS = (
         ("devices", "ip", "resources", "status", "top"),
         "kube-rdma status --problems-only",
     ),
-    ("Ask why", ("bundle", "doctor", "explain"), "kube-rdma explain pod/train/worker-0"),
+    ("Ask why", ("bundle", "doctor", "explain", "why"), "kube-rdma why pod/train/worker-0"),
     ("Check", ("config", "verify"), "kube-rdma verify nodes --pairs ring"),
     ("Install and change", ("claim", "migrate", "render"), "kube-rdma render --preset rails"),
     ("For programs", ("agent", "controller", "nccl-env", "network"), "kube-rdma nccl-env"),

@@ -13,9 +13,10 @@ from ipaddress import IPv6Address
 from itertools import chain
 from shlex import quote
 
+from kube_base.frozen import replace
 from kube_rdma.attach.views import describe
 from kube_rdma.lib import page
-from kube_rdma.lib.json_values import json_object
+from kube_rdma.lib.json_values import json_list, json_object
 from kube_rdma.model import explain as model
 from kube_rdma.model.finding import Finding, Stage
 
@@ -63,6 +64,47 @@ def verdicts_page(explained: Sequence[tuple[str, model.Explanation]], file: str)
         ),
         (page.Line(f"All of one: kube-rdma explain -f {quote(file)} {explained[0][0]}"),),
     )
+
+
+def why_page(why: model.Why) -> page.Page:
+    """Return the page of one root cause, with where the rest is told."""
+    head = page.Line(f"{why.about} · {why.symptom}")
+    if why.root is None:
+        return ((head, page.Line("Nothing was found."), *page.not_seen(why.not_seen, "asked")),)
+    cause = why.root.finding
+    mark, who = "✗" if cause.is_error else "!", _WHO.get(cause.stage, "")
+    label = f"{who} ({cause.code})" if who and cause.code else who or cause.code
+    texts = {"Seen": cause.problem, "Cause": cause.cause, "Fix": cause.remedy}
+    commands = dict.fromkeys(one.source for one in (why.root, *why.others))
+    more = f"{page.counted(len(why.others), 'other finding')}: " if why.others else "More: "
+    return (
+        (
+            head,
+            page.titled(mark, replace(cause, code=label)),
+            *page.labelled({label: text for label, text in texts.items() if text}),
+        ),
+        (
+            page.Sentence(f"{more}{', '.join(f'kube-rdma {one}' for one in commands)}.", _INDENT),
+            *page.not_seen(why.not_seen, "asked"),
+        ),
+    )
+
+
+def why_document(why: model.Why) -> dict[str, object]:
+    """Return the answer as JSON values. Keys are stable: they are added to, never renamed."""
+    clues = [
+        json_object(one.finding, "code", "severity", about=one.finding.subject)
+        | {"evidence": one.finding.problem, "cause": one.finding.cause}
+        | {"fix": one.finding.remedy, "source": one.source}
+        for one in (*((why.root,) if why.root else ()), *why.others)
+    ]
+    return {
+        "object": why.about,
+        "symptom": why.symptom.value,
+        "root": clues[0] if clues else None,
+        "others": clues[1:],
+        "notAsked": json_list(why.not_seen),
+    }
 
 
 def explain_document(explanation: model.Explanation) -> dict[str, object]:

@@ -31,6 +31,7 @@ from kube_rdma.pools.rules.modes import terms
 
 _OWN = "kube-rdma.io/"
 _STATUS = "kube-rdma.io/network-status"  # written by the agent, not asked by the pod
+_STARTS = "KR490"  # the doctor's code of a pod that does not run
 _KINDS = {
     NetworkKind.CARD: "made as the mode of its card says",
     NetworkKind.DEVICE: "the card's own interface",
@@ -255,7 +256,9 @@ def findings(evidence: model.PodEvidence, plan: PodPlan) -> Iterator[Finding]:
     scheduling = list(_scheduling(evidence))
     known = {one.subject for one in scheduling}
     if evidence.why:
-        said = replace(waits_for(evidence.why, evidence.template.namespace), subject="")
+        said = replace(
+            waits_for(evidence.why, evidence.template.namespace), subject="", code=_STARTS
+        )
         if said.stage is Stage.SCHEDULER:  # whose Event counts nodes, and names no label
             yield from scheduling
             scheduling = []
