@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
@@ -78,7 +79,9 @@ def why(
     if kind not in NODES:
         pod = explain(pod_or_workload(target, None, opener, cluster))
         node, look = pod.node, f"pod/{pod.pod}"
-    found: dict[str, list[Finding]] = {f"explain {target}": list(pod.findings) if pod else []}
+    found: dict[str, list[Finding]] = {
+        f"explain {quote(target)}": list(pod.findings) if pod else []
+    }
     not_seen = []
     try:
         seen = findings(cluster.ask(take, opener, "Reading the cluster."))
@@ -90,7 +93,7 @@ def why(
         try:
             answer = asyncio.run(seen_by_agent(aim, cluster, agent_namespace, opener))
             judged = diagnose(answer)
-            found[f"doctor {look}"] = [
+            found[f"doctor {quote(look)}"] = [
                 one for one in judged.findings if one.subject not in judged.elsewhere
             ]
         except KubeError as error:

@@ -62,7 +62,7 @@ def verdicts_page(explained: Sequence[tuple[str, model.Explanation]], file: str)
             )
             for title, one in explained
         ),
-        (page.Line(f"All of one: kube-rdma explain -f {quote(file)} {explained[0][0]}"),),
+        (page.Line(f"All of one: kube-rdma explain -f {quote(file)} {quote(explained[0][0])}"),),
     )
 
 
