@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import sys
 from shlex import quote
-from typing import TYPE_CHECKING
 
 import click
 
@@ -16,11 +15,6 @@ from kube_rdma.cli import completion, options
 from kube_rdma.cli.doctor import AGENT_NAMESPACE, NODES, seen_by_agent
 from kube_rdma.cli.explain import pod_or_workload
 from kube_rdma.cli.output import AS_JSON, TEXT_OUTPUT, ExitCode, command, show_result
-
-if TYPE_CHECKING:
-    from kube_rdma.model.finding import Finding
-
-_SYMPTOMS = ("Pending", "ContainerCreating", "tcp", "slow", "fewer-shares")
 
 
 @command(
@@ -36,7 +30,7 @@ _SYMPTOMS = ("Pending", "ContainerCreating", "tcp", "slow", "fewer-shares")
 )
 @click.option(
     "--symptom",
-    type=click.Choice(_SYMPTOMS, case_sensitive=False),
+    type=click.Choice(("Pending", "ContainerCreating", "tcp", "slow", "fewer-shares")),
     help="What is wrong. Default: what the object's state shows; of a pod that runs tcp.",
 )
 @options.cluster_options(namespace=True)
@@ -67,43 +61,33 @@ def why(
     from kube_rdma.explain.rules import why as rules
     from kube_rdma.explain.rules.pod import explain
     from kube_rdma.explain.views import why_document, why_page
-    from kube_rdma.model.explain import Symptom
     from kube_rdma.model.finding import NotSeen
     from kube_rdma.model.late_binding import PodName
     from kube_rdma.reports.gather import take
     from kube_rdma.reports.rules.cluster import findings
 
-    kind, _, name = target.partition("/")
+    kind, _, node = target.partition("/")
     pod = None
-    node, look = name, target
     if kind not in NODES:
         pod = explain(pod_or_workload(target, None, opener, cluster))
-        node, look = pod.node, f"pod/{pod.pod}"
-    found: dict[str, list[Finding]] = {
-        f"explain {quote(target)}": list(pod.findings) if pod else []
-    }
+        node, target = pod.node, pod.title
+    clues = [(f"explain {quote(target)}", one) for one in (pod.findings if pod else ())]
     not_seen = []
+    symptom = symptom or rules.symptom_of(pod)
     try:
-        seen = findings(cluster.ask(take, opener, "Reading the cluster."))
-        found["status"] = rules.concerned(seen, pod, node)
+        seen = rules.concerned(findings(cluster.ask(take, opener, "Reading.")), pod, node)
+        told = [("status", one) for one in seen]
+        # An agent that is missing is why its node offers nothing.
+        clues = [*told, *clues] if symptom == rules.PENDING else [*clues, *told]
+        if node and (pod is None or pod.phase):
+            aim = PodName(*pod.pod.split("/")) if pod else node
+            judged = diagnose(asyncio.run(seen_by_agent(aim, cluster, agent_namespace, opener)))
+            own = [one for one in judged.findings if one.subject not in judged.elsewhere]
+            clues += ((f"doctor {quote(target)}", one) for one in own)
     except KubeError as error:
-        not_seen.append(NotSeen("status", str(error)))
-    if node and (pod is None or pod.phase):
-        aim: str | PodName = PodName(*pod.pod.split("/")) if pod else node
-        try:
-            answer = asyncio.run(seen_by_agent(aim, cluster, agent_namespace, opener))
-            judged = diagnose(answer)
-            found[f"doctor {quote(look)}"] = [
-                one for one in judged.findings if one.subject not in judged.elsewhere
-            ]
-        except KubeError as error:
-            not_seen.append(NotSeen(f"doctor {look}", str(error)))
-    shown = Symptom(symptom) if symptom else rules.symptom_of(pod)
-    if shown is Symptom.PENDING:  # an agent that is missing is why its node offers nothing
-        found = {"status": found.pop("status", [])} | found
-    result = rules.why(look, shown, found, not_seen)
-    show_result(why_page(result), why_document(result), "json" if as_json else output)
-    if result.root:
-        sys.exit(ExitCode.PROBLEM)
-    if not_seen:
-        sys.exit(ExitCode.UNKNOWN)
+        not_seen.append(NotSeen("all that status and doctor know", str(error)))
+    causes = rules.causes(symptom, clues)
+    answer = (target, symptom, causes, not_seen)
+    show_result(why_page(*answer), why_document(*answer), "json" if as_json else output)
+    if causes or not_seen:
+        sys.exit(ExitCode.PROBLEM if causes else ExitCode.UNKNOWN)

@@ -18,7 +18,7 @@ from kube_rdma.attach.views import describe
 from kube_rdma.lib import page
 from kube_rdma.lib.json_values import json_list, json_object
 from kube_rdma.model import explain as model
-from kube_rdma.model.finding import Finding, Stage
+from kube_rdma.model.finding import Finding, NotSeen, Stage
 
 _INDENT = "  "
 _WHO: Mapping[Stage | None, str] = {
@@ -66,45 +66,40 @@ def verdicts_page(explained: Sequence[tuple[str, model.Explanation]], file: str)
     )
 
 
-def why_page(why: model.Why) -> page.Page:
-    """Return the page of one root cause, with where the rest is told."""
-    head = page.Line(f"{why.about} · {why.symptom}")
-    if why.root is None:
-        return ((head, page.Line("Nothing was found."), *page.not_seen(why.not_seen, "asked")),)
-    cause = why.root.finding
-    mark, who = "✗" if cause.is_error else "!", _WHO.get(cause.stage, "")
-    label = f"{who} ({cause.code})" if who and cause.code else who or cause.code
+_Clues = Sequence[tuple[str, Finding]]  # each with the command that has all about it
+
+
+def why_page(about: str, symptom: str, causes: _Clues, not_seen: Sequence[NotSeen]) -> page.Page:
+    """Return the page of the first of the causes, with where the others are told."""
+    head, hidden = page.Line(f"{about} · {symptom}"), tuple(page.not_seen(not_seen, "asked"))
+    if not causes:
+        return ((head, page.Line("Nothing was found."), *hidden),)
+    cause, who = causes[0][1], _WHO.get(causes[0][1].stage, "")
+    code = f"{who} ({cause.code})" if who and cause.code else who or cause.code
     texts = {"Seen": cause.problem, "Cause": cause.cause, "Fix": cause.remedy}
-    commands = dict.fromkeys(one.source for one in (why.root, *why.others))
-    more = f"{page.counted(len(why.others), 'other finding')}: " if why.others else "More: "
+    commands = ", ".join(dict.fromkeys(f"kube-rdma {source}" for source, _ in causes))
+    more = page.counted(len(causes) - 1, "other finding") if causes[1:] else "More"
     return (
         (
             head,
-            page.titled(mark, replace(cause, code=label)),
+            page.titled("✗" if cause.is_error else "!", replace(cause, code=code)),
             *page.labelled({label: text for label, text in texts.items() if text}),
         ),
-        (
-            page.Sentence(f"{more}{', '.join(f'kube-rdma {one}' for one in commands)}.", _INDENT),
-            *page.not_seen(why.not_seen, "asked"),
-        ),
+        (page.Sentence(f"{more}: {commands}.", _INDENT), *hidden),
     )
 
 
-def why_document(why: model.Why) -> dict[str, object]:
-    """Return the answer as JSON values. Keys are stable: they are added to, never renamed."""
-    clues = [
-        json_object(one.finding, "code", "severity", about=one.finding.subject)
-        | {"evidence": one.finding.problem, "cause": one.finding.cause}
-        | {"fix": one.finding.remedy, "source": one.source}
-        for one in (*((why.root,) if why.root else ()), *why.others)
+def why_document(
+    about: str, symptom: str, causes: _Clues, not_seen: Sequence[NotSeen]
+) -> dict[str, object]:
+    """Return the same as JSON values. Keys are stable: they are added to, never renamed."""
+    found = [
+        json_object(one, "code", "severity", "cause", about=one.subject, evidence=one.problem)
+        | {"fix": one.remedy, "source": source}
+        for source, one in causes
     ]
-    return {
-        "object": why.about,
-        "symptom": why.symptom.value,
-        "root": clues[0] if clues else None,
-        "others": clues[1:],
-        "notAsked": json_list(why.not_seen),
-    }
+    answer = {"object": about, "symptom": symptom, "root": found[0] if found else None}
+    return answer | {"others": found[1:], "notAsked": json_list(not_seen)}
 
 
 def explain_document(explanation: model.Explanation) -> dict[str, object]:

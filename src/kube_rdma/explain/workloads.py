@@ -6,7 +6,7 @@ template. It needs get of the kind, and list pods.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from shlex import quote
 
 from kube_base.errors import Refused
 from kube_client.kinds import NOTHING, ObjectKind, Where
@@ -51,23 +51,18 @@ async def read_workload(
     """Return a workload and the pod of it that tells most; raise Refused where there is none."""
     data = await cluster.document(kind, name, namespace)
     if data is None:
-        raise Refused(f"there is no {kind.kind} {name} in namespace {namespace}", remedy="Name one")
+        remedy = f"Name one of kubectl -n {quote(namespace)} get {kind.plural}"
+        raise Refused(f"there is no {kind.kind} {name} in namespace {namespace}", remedy=remedy)
     document = of_json(data, f"{kind.kind}/{name}")
     labels = section(document, ("spec", "selector", "matchLabels")).value
     pairs = labels.items() if isinstance(labels, dict) else ()
     chosen = ",".join(f"{key}={value}" for key, value in pairs)
     every = await cluster.list(FULL_POD, Where(namespace=namespace, labels=chosen))
-    own = [one for one in every if any(owner.name == name for owner in one.owners)]
-    pods = every if chosen else own or [one for one in every if name in _makers(one)]
+    # Without a selector the owner counts, such as a Job that an MPIJob has made.
+    owners = ((one, (f"{owner.name}-" for owner in one.owners)) for one in every)
+    pods = [one for one, names in owners if chosen or any(n.startswith(f"{name}-") for n in names)]
     first = min(pods, key=_turn, default=None)
     return document, PodName(namespace, first.name) if first else None
-
-
-def _makers(pod: FullPod) -> Iterator[str]:
-    """Yield the names of the objects that may have made a pod: its owners, and those of a Job."""
-    for owner in pod.owners:
-        parts = owner.name.split("-")
-        yield from ("-".join(parts[:end]) for end in range(1, len(parts) + 1))
 
 
 def _turn(pod: FullPod) -> tuple[int, str]:

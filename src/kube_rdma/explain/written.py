@@ -43,43 +43,42 @@ def written_pods(
     """
     for document in documents:
         for manifest in manifests.manifests(document):
-            yield from _pods_of(manifest, namespace or manifest.namespace or usual())
+            space = namespace or manifest.namespace or usual()
+            every = [(part, _loaded(part, space, manifest)) for part in manifests.pods(manifest)]
+            read = [(part, template) for part, template in every if template]
+            above = manifests.annotations_above(manifest, [part for part, _ in read])
+            places = () if manifests.copies_annotations(manifest) else tuple(above)
+            around = tuple(
+                replace(one, subject=manifest.document.where(one.path, key=True))
+                for one in misplaced(places, [template for _, template in read])
+            )
+            for part, template in read:
+                title = f"{manifest.kind}/{manifest.name}" + (f":{part.name}" if read[1:] else "")
+                yield WrittenPod(title, manifest.name, template, part, around)
 
 
 def chosen(pods: Sequence[WrittenPod], name: str, where: str) -> tuple[WrittenPod, ...]:
     """Return the pods of an object KIND/NAME, or one KIND/NAME:PART; raise Refused without any."""
-    wanted = name.lower()
-    found = [one for one in pods if wanted in ("", *_names(one))]
+    titles = [one.title.lower() for one in pods]
+    found = [
+        one
+        for one, title in zip(pods, titles, strict=True)
+        if name.lower() in ("", title, title.partition(":")[0])
+    ]
     if not found:
-        titles = listed([one.title for one in pods])
         what = f"no pod of {name} is in it" if pods else "it describes no pod"
-        remedy = f"Name one of {titles}" if pods else "Give a Pod, or a Job, Deployment or the like"
-        raise Refused(what, remedy=remedy, where=where)
+        names = listed([one.title for one in pods]) or "a Pod, or a Job, Deployment or the like"
+        raise Refused(what, remedy=f"Name {'one of ' if pods else ''}{names}", where=where)
     return tuple(found)
 
 
-def _names(pod: WrittenPod) -> tuple[str, str]:
-    title = pod.title.lower()
-    return title, title.partition(":")[0]
-
-
-def _pods_of(manifest: manifests.Manifest, space: str) -> Iterator[WrittenPod]:
-    read = []
-    for part in manifests.pods(manifest):
-        try:
-            read.append((part, pod_manifest.load(part, space, manifest.name)))
-        except Refused:
-            if manifests.is_own(manifest):
-                raise
-    parts = [part for part, _ in read]
-    around: Iterable[Finding] = ()
-    if not manifests.copies_annotations(manifest):
-        above = manifests.annotations_above(manifest, parts)
-        around = misplaced(above, [template for _, template in read])
-    placed = tuple(
-        replace(one, subject=manifest.document.where(one.path, key=True)) for one in around
-    )
-    for part, template in read:
-        title = f"{manifest.kind}/{manifest.name}"
-        title += f":{part.name}" if len(read) > 1 else ""
-        yield WrittenPod(title, manifest.name, template, part, placed)
+def _loaded(
+    part: manifests.PodSection, space: str, manifest: manifests.Manifest
+) -> PodTemplate | None:
+    """Return a pod, None for one that another project's controller may complete."""
+    try:
+        return pod_manifest.load(part, space, manifest.name)
+    except Refused:
+        if manifests.is_own(manifest):
+            raise
+        return None

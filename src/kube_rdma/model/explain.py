@@ -200,33 +200,11 @@ class Explanation(Frozen):
     pinned: tuple[tuple[str, int], ...] = ()  # by container with devices the bytes in use by verbs
 
     @property
+    def title(self) -> str:
+        """Return pod/NAMESPACE/NAME, as commands take it."""
+        return f"pod/{self.pod}"
+
+    @property
     def is_refused(self) -> bool:
         """Return whether the pod cannot have what it asks for."""
         return any(one.is_error for one in self.findings)
-
-
-class Symptom(StrEnum):
-    """A complaint about a pod or a node, by which `kube-rdma why` ranks causes."""
-
-    PENDING = "Pending"
-    CREATING = "ContainerCreating"
-    TCP = "tcp"  # in place of RDMA
-    SLOW = "slow"
-    FEWER_SHARES = "fewer-shares"  # than cards
-
-
-class Clue(Frozen):
-    """A finding, and the command that tells all about it."""
-
-    source: str
-    finding: Finding
-
-
-class Why(Frozen):
-    """The answer of `kube-rdma why`."""
-
-    about: str
-    symptom: Symptom
-    root: Clue | None
-    others: tuple[Clue, ...]
-    not_seen: tuple[NotSeen, ...]

@@ -179,7 +179,7 @@ def test_a_pod_that_asks_for_too_much_is_explained(lab, author):
         _, printed = author.does("kube-rdma resources")
         assert int(row(printed, "ON A NODE")) < SHARES + 1
         code, page = author.does("kubectl rdma explain pod/NAME", NAME="wants-much")
-        assert code == ExitCode.OK  # no rule is against it, and what it waits for may come
+        assert code == ExitCode.PROBLEM  # it does not run
         assert f"Insufficient {RESOURCE}" in page
 
 

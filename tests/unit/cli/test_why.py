@@ -12,9 +12,7 @@ from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.own import NODE_REPORT
 from kube_rdma.adapters.cluster.kinds.pod import DAEMON_SETS, POD
 from kube_rdma.cli.why import why
-from kube_rdma.explain.rules.why import symptom_of
-from kube_rdma.explain.rules.why import why as judged
-from kube_rdma.model.explain import Symptom
+from kube_rdma.explain.rules import why as rules
 from kube_rdma.model.finding import Finding, Severity
 from tests.kit import explained as kit
 from tests.kit.agents import FleetOfAgents
@@ -77,7 +75,7 @@ def test_a_node_that_offers_nothing_leads_to_its_agent(fleet):
     assert result.exit_code == 1
     assert result.stdout.splitlines()[0] == "pod/default/waits · Pending"
     assert result.stdout.splitlines()[1] == "✗ AgentMissing  node/node-2"
-    assert "kube-rdma explain pod/waits" in result.stdout
+    assert "kube-rdma explain pod/default/waits" in result.stdout
 
 
 def test_the_doctor_of_its_node_says_what_a_running_pod_lacks(fleet):
@@ -98,7 +96,7 @@ def test_nothing_found_is_said_and_what_was_not_asked_too(fleet):
     fleet.failing["node-1"] = "it broke"
     result = run(fleet, "pod/w-0")
     assert result.exit_code == 6
-    assert "? Not asked: doctor pod/default/w-0." in result.stdout
+    assert "? Not asked: all that status and doctor know." in result.stdout
 
 
 def test_a_cause_of_the_symptom_goes_before_others_and_nothing_twice():
@@ -106,11 +104,12 @@ def test_a_cause_of_the_symptom_goes_before_others_and_nothing_twice():
     lock = Finding("main", "8 MiB", code="KR430")
     advice = Finding("x", "y", severity=Severity.ADVICE, code="KR101")
     follows = Finding("z", "no GID", code="KR418", follows="KR124")
-    found = {"explain": [advice], "doctor": [follows, lock, rate], "status": [rate]}
-    for symptom, code in ((Symptom.SLOW, "KR124"), (Symptom.TCP, "KR430")):
-        answer = judged("pod/a", symptom, found)
-        assert answer.root is not None
-        assert answer.root.finding.code == code
-        assert len(answer.others) == 1
-    assert judged("pod/a", Symptom.SLOW, {}).root is None
-    assert symptom_of(None) is Symptom.FEWER_SHARES
+    found = [("doctor", one) for one in (advice, follows, lock, rate)] + [("status", rate)]
+    for symptom, codes in ((rules.SLOW, ["KR124", "KR430"]), (rules.TCP, ["KR430", "KR124"])):
+        assert [one.code for _, one in rules.causes(symptom, found)] == codes
+    warning = replace(lock, severity=Severity.WARNING)
+    assert rules.causes(rules.TCP, [("doctor", warning), ("status", rate)])[0][1] == rate
+    assert rules.causes(rules.SLOW, []) == ()
+    assert rules.symptom_of(None) == rules.SHARES
+    (option,) = [one for one in why.params if one.name == "symptom"]
+    assert tuple(option.type.choices) == rules.SYMPTOMS

@@ -1,55 +1,47 @@
-"""Chooses the one root cause among what the existing checks found, for `kube-rdma why`.
+"""Chooses the root cause among what the existing checks found, for `kube-rdma why`.
 
 Part of the rules of explain. The checks keep their own words, codes and remedies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
-from kube_rdma.model.explain import Clue, Explanation, Symptom, Why
-from kube_rdma.model.finding import Finding, NotSeen, Severity
+from kube_rdma.model.explain import Explanation
+from kube_rdma.model.finding import Finding, Severity
 
-_FIRST: Mapping[Symptom, tuple[str, ...]] = {  # codes that may cause a symptom of a pod that runs
-    Symptom.SLOW: ("KR124", "KR125", "KR126", "KR127", "KR128", "KR129", "KR14", "KR411", "KR440"),
-    Symptom.TCP: ("KR40", "KR41", "KR42", "KR43", "KR12"),
-    Symptom.FEWER_SHARES: ("KR13", "KR12", "KR20"),
+PENDING, CREATING, TCP, SLOW, SHARES = SYMPTOMS = (
+    *("Pending", "ContainerCreating"),
+    *("tcp", "slow", "fewer-shares"),  # in place of RDMA; than cards
+)
+_FIRST: Mapping[str, tuple[str, ...]] = {  # codes of what may cause a symptom
+    TCP: ("KR40", "KR41", "KR42", "KR43", "KR12"),
+    SLOW: ("KR124", "KR125", "KR126", "KR127", "KR128", "KR129", "KR14", "KR411", "KR440"),
+    SHARES: ("KR13", "KR12", "KR20"),
 }
 _OFFER = "resources"  # code of the finding of rules/nodes about a node that offers too little
 
 
-def symptom_of(pod: Explanation | None) -> Symptom:
-    """Return the symptom that an object's state shows; of a node it is its shares."""
-    if pod is None:
-        return Symptom.FEWER_SHARES
-    if pod.phase == "Running":
-        return Symptom.TCP
-    return Symptom.CREATING if pod.node and pod.phase else Symptom.PENDING
-
-
-def why(
-    about: str,
-    symptom: Symptom,
-    by_source: Mapping[str, Iterable[Finding]],
-    not_seen: Iterable[NotSeen] = (),
-) -> Why:
-    """Return the root cause, the worst of the first source; nobody is told the same twice."""
-    clues: dict[str, Clue] = {}
-    for source, findings in by_source.items():
-        for one in findings:
-            if not one.follows and one.severity is not Severity.ADVICE:
-                clues.setdefault(one.problem, Clue(source, one))
-    ordered = sorted(clues.values(), key=lambda one: _turn(one.finding, _FIRST.get(symptom, ())))
-    root = next(iter(ordered), None)
-    return Why(about, symptom, root, tuple(ordered[1:]), tuple(not_seen))
+def symptom_of(pod: Explanation | None) -> str:
+    """Return the symptom that a pod's state shows; of a node it is its shares."""
+    if pod is None or pod.phase == "Running":
+        return TCP if pod else SHARES
+    return CREATING if pod.node and pod.phase else PENDING
 
 
 def concerned(findings: Iterable[Finding], pod: Explanation | None, node: str) -> list[Finding]:
     """Return what `kube-rdma status` finds of the pod, of its node and of the nearest to fit."""
-    nodes = {node, *(one.subject for one in (pod.findings if pod else ()) if one.code == _OFFER)}
-    subjects = {f"node/{name}" for name in nodes} | ({f"pod/{pod.pod}"} if pod else set())
-    return [one for one in findings if one.subject in subjects]
+    own = pod.findings if pod else ()
+    names = {f"node/{name}" for name in (node, *(one.subject for one in own if one.code == _OFFER))}
+    return [one for one in findings if one.subject in names or (pod and one.subject == pod.title)]
 
 
-def _turn(finding: Finding, first: Collection[str]) -> tuple[bool, bool]:
-    return not finding.is_error, not finding.code.startswith(tuple(first) or ("",))
+def causes(symptom: str, clues: Iterable[tuple[str, Finding]]) -> tuple[tuple[str, Finding], ...]:
+    """Return roots with sources, none twice: errors first, then what may cause the symptom."""
+    roots: dict[str, tuple[str, Finding]] = {}
+    for source, one in clues:
+        if not one.follows and one.severity is not Severity.ADVICE:
+            roots.setdefault(one.problem, (source, one))
+    first = _FIRST.get(symptom, ("",))
+    turn = sorted(roots.values(), key=lambda clue: not clue[1].code.startswith(first))
+    return tuple(sorted(turn, key=lambda clue: not clue[1].is_error))
