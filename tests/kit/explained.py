@@ -46,9 +46,9 @@ STATUS = json.dumps(
 )
 
 
-def server(mode="shared", shares=2, resource=HCA):
+def server(mode="shared", shares=2, resource=HCA, kinds=KINDS):
     """The API server of a cluster with one node, one network and one pool of addresses."""
-    made = FakeServer(KINDS)
+    made = FakeServer(kinds)
     labels = {"kube-rdma.io/rdma-namespaces": "shared", "zone": "a"}
     allocatable = {"allocatable": {resource: str(shares)}}
     made.put(NODE, {"metadata": {"name": NODE_NAME, "labels": labels}, "status": allocatable})

@@ -144,8 +144,9 @@ def pod_or_workload(
             async with connect() as cluster:
                 document, found = await read_workload(cluster, kind, *key)
             if found is None:
-                first = next(written_pods([document], key[0], str))
-                return await explain_manifest(places, first.template, node, connect, first.owner)
+                written = tuple(written_pods([document], key[0], str))
+                most = max(written, key=lambda one: sum(ask.count for ask in one.asks))
+                return await explain_manifest(places, most.template, node, connect, most.owner)
             pod = found
         return await explain_pod(places, pod, node, connect)
 

@@ -9,9 +9,10 @@ import pytest
 from kube_base.errors import Refused
 from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.pod import DEPLOYMENTS
+from kube_rdma.explain.workloads import kind_of
 from kube_rdma.reports.cluster import EVENT
 from tests.kit import explained as kit
-from tests.unit.cli.test_explain import run, written
+from tests.unit.cli.test_explain import mpi_job, run, written
 
 MOUNT = 'SetUp failed for volume "t" : configmap "nccl-topo" not found'
 
@@ -193,3 +194,33 @@ def test_who_may_read_no_events_is_told_by_the_conditions():
     document = json.loads(run(server, "pod/waits", "--json").stdout)
     assert document["why"] == "0/1 nodes: 1 Insufficient rdma/hca"
     assert "Ask for less of rdma/hca" in document["obstacles"][0]["remedy"]
+
+
+def test_a_job_of_another_project_is_known_by_its_pods_owners():
+    """Its launcher is of a Job that it has made; other jobs begin with the same letters."""
+    kind = kind_of("mpijob")
+    server = kit.server(kinds=(*kit.KINDS, kind))
+    job = mpi_job()
+    job["metadata"]["namespace"] = "default"
+    server.put(kind, job)
+    shown, code = lines(server, "mpijob/ring")
+    assert (code, shown[0]) == (1, "pod default/ring · does not exist yet · on no node yet")
+    owners = (("w", "MPIJob", "ring"), ("l", "Job", "ring-launcher"), ("a", "MPIJob", "rings"))
+    for name, owner, of in owners:
+        pod = kit.pod(name, "Pending" if name != "w" else "Running", node="")
+        made_by = {"apiVersion": "v1", "kind": owner, "name": of, "uid": "u"}
+        pod["metadata"]["ownerReferences"] = [made_by]
+        kit.put_pod(server, pod)
+    assert "default/l · Pending" in lines(server, "mpijobs/ring")[0][0]
+
+
+@pytest.mark.parametrize(
+    ("word", "kind"),
+    [("deploy", "Deployment"), ("STS", "StatefulSet"), ("daemonsets", "DaemonSet"), ("lws", None)],
+)
+def test_kinds_have_the_words_of_kubectl(word, kind):
+    known = kind_of(word)
+    assert known is not None
+    assert known.kind == (kind or "LeaderWorkerSet")
+    assert kind_of("") is None
+    assert kind_of("node") is None
