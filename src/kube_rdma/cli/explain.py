@@ -124,7 +124,7 @@ def pod_or_workload(
     """Return the evidence of pod/NAME, or of the pod or template of a workload KIND/NAME."""
     from kube_rdma.explain.evidence import explain_manifest, explain_pod
     from kube_rdma.explain.workloads import WORDS, kind_of, read_workload
-    from kube_rdma.explain.written import written_pods
+    from kube_rdma.explain.written import chosen, written_pods
     from kube_rdma.model.late_binding import PodName
 
     word, _, rest = target.partition("/")
@@ -144,7 +144,7 @@ def pod_or_workload(
             async with connect() as cluster:
                 document, found = await read_workload(cluster, kind, *key)
             if found is None:
-                written = tuple(written_pods([document], key[0], str))
+                written = chosen(tuple(written_pods([document], key[0], str)), "", target)
                 most = max(written, key=lambda one: sum(ask.count for ask in one.asks))
                 return await explain_manifest(places, most.template, node, connect, most.owner)
             pod = found

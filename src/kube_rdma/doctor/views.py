@@ -31,7 +31,8 @@ def doctor_page(
 ) -> page.Page:
     """Return the page of a node, and of a pod on it.
 
-    It names what was not checked if `verbose`, or if that is its only result.
+    Why the pod does not run comes before all else. What was not checked is named if `verbose`, or
+    if that is the only result.
     """
     every = [one for one in diagnosis.findings if not one.follows]
     roots = [one for one in every if one.subject not in diagnosis.elsewhere]
@@ -40,11 +41,14 @@ def doctor_page(
     ports = {port.netdev for card in cards for port in card.ports}
     names = {*(card.name for card in cards), *(card.pci for card in cards), *ports}
     alike = page.folded(roots, frozenset(filter(None, names)))
+    parts = [tuple(_root_parts(one, others, diagnosis)) for one, others in alike]
+    count = sum(one.code in model.STARTS for one in roots)
     return (
+        *parts[:count],
         (page.Sentence(_head(seen), "    "),),
         tuple(_claimed(diagnosis)),
         tuple(_uses(diagnosis)),
-        *(tuple(_root_parts(one, others, diagnosis)) for one, others in alike),
+        *parts[count:],
         tuple(_elsewhere(seen, len(every) - len(roots))),
         tuple(_unseen(seen, diagnosis)) if verbose or is_result else (),
         (page.Sentence(_verdict(diagnosis)),),

@@ -289,6 +289,9 @@ class ContainerUse(Frozen):
     unused: tuple[str, ...] = ()  # its devices on which it has no queue pair
 
 
+STARTS = ("KR322", "KR490")  # codes of why a pod does not run, which stand first
+
+
 class Diagnosis(Frozen):
     """The result of all checks of a node and its pod."""
 

@@ -11,11 +11,14 @@ from click.testing import CliRunner
 
 from kube_base.errors import Refused
 from kube_base.frozen import replace
+from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.adapters.files import bundle
 from kube_rdma.cli.bundle import bundle as bundle_command
 from kube_rdma.cli.doctor import doctor
+from tests.kit import explained
 from tests.kit.agents import FleetOfAgents
 from tests.kit.opener import opener_of
+from tests.unit.cli.test_explain_waiting import MOUNT, put_event
 from tests.unit.doctor.rules.healthy import HEALTHY
 
 ILL = replace(HEALTHY, kubelet=replace(HEALTHY.kubelet, sockets=()))
@@ -56,6 +59,25 @@ def test_a_pod_is_looked_at_on_its_node(run, fleet):
     document = json.loads(run("pod/w-0", "-n", "train", "-o", "json").stdout)
     assert (document["node"], document["pod"]) == ("node-2", "train/w-0")
     assert [one.argv[2] for one in fleet.commands] == ["pod/train/w-0"]
+
+
+def test_why_a_pod_waits_is_read_with_the_rights_of_who_asks(tmp_path):
+    """The agent may read no Events, and here not even the pod: its other checks are made."""
+    server = explained.server()
+    fleet = FleetOfAgents("node-1", server=server)
+    fleet.texts["node-1"] = bundle.encode(replace(HEALTHY, node="node-1")).decode()
+    fleet.pods["default", "waits"] = "node-1"
+    server.put(POD, explained.pod("waits", "Pending"))
+    uid = next(p["metadata"]["uid"] for p in server.documents("pods") if "waits" in str(p))
+    about = {"kind": "Pod", "name": "waits", "namespace": "default", "uid": uid}
+    put_event(server, "FailedMount", MOUNT, involvedObject=about)
+    words = ["pod/default/waits", "--state-dir", str(tmp_path / "no-node")]
+    result = CliRunner().invoke(doctor, words, obj=opener_of(server), catch_exceptions=False)
+    code, seen, *rest = result.stdout.splitlines()
+    assert code == "✗ KR490  default/waits"
+    assert any(line.startswith("default/waits on node-1 · ") for line in rest)
+    assert seen == f"    Seen   not RDMA: FailedMount: {MOUNT}"
+    assert result.exit_code == 1
 
 
 def test_a_machine_with_the_agents_records_is_a_node_and_asks_no_other(fleet, tmp_path):

@@ -50,7 +50,7 @@ def _place(finding: Finding, others: Collection[str]) -> tuple[bool, bool, bool,
     """Sort roots first; of them why a pod does not start, and last what is about `others`."""
     return (
         bool(finding.follows),
-        finding.code not in pod.STARTS,
+        finding.code not in model.STARTS,
         finding.subject in others,
         _SEVERITIES.index(finding.severity),
         _ORDER[finding.code],

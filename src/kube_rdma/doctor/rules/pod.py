@@ -531,7 +531,6 @@ _CLOSED = (*_NODES, "pod.containers.granted")
 _WORDS = (*_INSIDE, "pod.containers.variables")
 _HELD = ("pod", "kubelet", "kubelet.holdings")
 
-STARTS = ("KR322", "KR490")  # checks of a pod that does not run
 CHECKS = (
     Check("KR322", "free addresses", ("pod",), _pool_refuses, (), ("KR490",)),
     Check("KR401", "requests of the pod", ("pod", "pod.findings"), _documents),
