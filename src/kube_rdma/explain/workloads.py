@@ -51,7 +51,7 @@ async def read_workload(
     """Return a workload and the pod of it that tells most; raise Refused where there is none."""
     data = await cluster.document(kind, name, namespace)
     if data is None:
-        remedy = f"Name one of kubectl -n {quote(namespace)} get {kind.plural}"
+        remedy = f"Name one of kubectl -n {quote(namespace)} get {quote(kind.plural)}"
         raise Refused(f"there is no {kind.kind} {name} in namespace {namespace}", remedy=remedy)
     document = of_json(data, f"{kind.kind}/{name}")
     labels = section(document, ("spec", "selector", "matchLabels")).value
