@@ -55,8 +55,9 @@ _PODS = ("pod", "pods", "po")
     "--node",
     metavar="NAME",
     shell_complete=completion.nodes,
-    help="Node that the pod of -f would run on. Without it, only admission and the pod's networks "
-    "are checked. An existing pod has to be on this node. Of a claim only this node is judged.",
+    help="Node that the pod of -f would run on. Without it, only admission, the pod's networks and "
+    "whether any node fits are checked. An existing pod has to be on this node. Of a claim only "
+    "this node is judged.",
 )
 @sysfs_option("Recorded node that the pod of -f would run on. No cluster is asked.")
 @click.option(

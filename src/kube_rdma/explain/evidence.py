@@ -10,7 +10,7 @@ records and processes are read by the functions of the doctor.
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
 
@@ -27,11 +27,12 @@ from kube_rdma.attach.documents import network_status
 from kube_rdma.attach.rules.host_links import host_network, with_ways
 from kube_rdma.claims.cluster import allocated, claims_of_pod
 from kube_rdma.claims.parameters import parameters_by_request
-from kube_rdma.doctor.api_pod import observed_pod, told_by_events
+from kube_rdma.doctor.api_pod import observed_pod
 from kube_rdma.doctor.cluster import present
 from kube_rdma.doctor.containers import with_containers
 from kube_rdma.doctor.evidence import applied_pools
 from kube_rdma.doctor.pod import OpenCluster, recorded, with_namespace
+from kube_rdma.doctor.rules.waiting import text_of
 from kube_rdma.explain import cluster as objects
 from kube_rdma.explain.networks import with_documents
 from kube_rdma.explain.rules.node import basis
@@ -47,10 +48,12 @@ from kube_rdma.model.late_binding import Binding, PodName
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.pools.rules.modes import terms
 from kube_rdma.pools.rules.node_health import NodeFacts, evaluate, node_cards
+from kube_rdma.reports.cluster import events_of
 
 Records = tuple[tuple[Attachment, ...] | None, tuple[Binding, ...] | None]
 
 _RUNNING = "Running"
+_MOST_EVENTS = 500  # of a namespace, besides those of its pods
 
 
 class ExplainPlaces(Frozen):
@@ -119,12 +122,18 @@ async def explain_manifest(
 
 
 async def not_created(cluster: Cluster, namespace: str, owner: str) -> str:
-    """Return why the API server took no pod of a workload, by Events of what makes its pods."""
+    """Return why the API server takes no pod of a workload, by the last Event of what makes them.
 
-    def is_of_owner(name: str) -> bool:
-        return name == owner or name.startswith(f"{owner}-")  # its ReplicaSet or Job
-
-    return await told_by_events(cluster, namespace, "reason=FailedCreate", is_of_owner)
+    That is the workload itself, its ReplicaSet or Job. It is "" where a pod was created since.
+    """
+    reasons = ("FailedCreate", "SuccessfulCreate")
+    with suppress(Refused):
+        every = await events_of(cluster, "involvedObject.kind!=Pod", namespace, _MOST_EVENTS)
+        own = (one for one in every if f"{one.name}-".startswith(f"{owner}-"))
+        told = [one for one in own if one.reason in reasons]
+        last = max(told, key=lambda one: (one.last, one.is_warning), default=None)
+        return text_of(last) if last and last.is_warning else ""
+    return ""
 
 
 async def read_claim(

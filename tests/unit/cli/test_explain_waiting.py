@@ -168,6 +168,12 @@ def test_a_workload_without_pods_is_told_by_the_events_of_its_replica_set(messag
         assert (code, shown[1]) == (1, "✗ Admission")
         assert "not RDMA: FailedCreate: Error creating" in shown[2]
         assert fix in " ".join(" ".join(shown).split())
+    created = {"kind": "ReplicaSet", "second": 5, "type": "Normal"}
+    put_event(server, "SuccessfulCreate", "Created pod: infer-5d-x", "infer-5d", **created)
+    assert lines(server, "deployment/infer")[1] == 0, "and one was created since"
+    created = {"type": "Normal", "second": 5, "kind": "ReplicaSet"}
+    put_event(server, "SuccessfulCreate", "Created pod: infer-5d-x", "infer-5d", **created)
+    assert lines(server, "deployment/infer")[1] == 0, "a pod was created since"
 
 
 def test_a_workload_stands_for_its_pod_that_waits():
