@@ -18,7 +18,11 @@ _MOST = 1024  # characters of a message (kubernetes pkg/apis/core/validation/eve
 _SHOWN = 300  # of these; the scheduler's gives a reason for each kind of node
 _REPEATS = ("BackOff", "FailedSync")  # reasons that say that something failed, not what
 _PULL_SECRET = "FailedToRetrieveImagePullSecret"  # noqa: S105  kubernetes pkg/kubelet/events
-_STAGES = {"FailedScheduling": Stage.SCHEDULER, "FailedCreate": Stage.ADMISSION}
+_STAGES = {  # before which a pod is not on a node
+    **dict.fromkeys(("FailedScheduling", "ProvisioningFailed"), Stage.SCHEDULER),
+    "FailedResourceClaimCreation": Stage.SCHEDULER,
+    "FailedCreate": Stage.ADMISSION,
+}
 
 
 # Patterns of messages with what to do, which the groups and the namespace {ns} fill in.

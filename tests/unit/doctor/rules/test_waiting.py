@@ -58,7 +58,7 @@ def test_a_fault_that_is_not_of_rdma_says_so_and_has_a_remedy(why, remedy):
     [
         (f"{NODES} 1 Insufficient rdma/nic, 1 other.", Stage.SCHEDULER, "Ask for less of rdma/nic"),
         (f"{NODES} device class dra does not exist.", Stage.SCHEDULER, "in place of dra"),
-        (NO_TEMPLATE, Stage.KUBELET, "Apply ResourceClaimTemplate all in namespace train"),
+        (NO_TEMPLATE, Stage.SCHEDULER, "Apply ResourceClaimTemplate all in namespace train"),
         (NO_NUMA, Stage.KUBELET, "Ask for no more than one NUMA node"),
         ("Evicted: The node was low on memory", Stage.KUBELET, ""),
     ],
