@@ -166,7 +166,7 @@ def test_a_workload_without_pods_is_told_by_the_events_of_its_replica_set(messag
     for words in (("deployment/infer",), ("deploy/default/infer",), ("-f", path)):
         shown, code = lines(server, *words)
         assert (code, shown[1]) == (1, "✗ Admission")
-        assert "not RDMA: FailedCreate: Error creating" in shown[2]
+        assert "not RDMA: FailedCreate: " in shown[2]
         assert fix in " ".join(" ".join(shown).split())
     created = {"kind": "ReplicaSet", "second": 5, "type": "Normal"}
     put_event(server, "SuccessfulCreate", "Created pod: infer-5d-x", "infer-5d", **created)

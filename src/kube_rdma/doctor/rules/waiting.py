@@ -16,6 +16,8 @@ from kube_rdma.model.reports import ClusterEvent
 REFUSAL = 'plugin type="kube-rdma" failed (add): '  # libcni's words before those of a plugin
 _MOST = 1024  # characters of a message (kubernetes pkg/apis/core/validation/events.go)
 _SHOWN = 300  # of these; the scheduler's gives a reason for each kind of node
+_OF_KNOWN = 180  # of these, so that the remedy is in the first lines too
+_WRAPPED = re.compile(r'Error creating: pods "[^"]*" is forbidden: ')  # around admission's words
 _REPEATS = ("BackOff", "FailedSync")  # reasons that say that something failed, not what
 _PULL_SECRET = "FailedToRetrieveImagePullSecret"  # noqa: S105  kubernetes pkg/kubelet/events
 _STAGES = {  # before which a pod is not on a node
@@ -34,9 +36,8 @@ _MAY_BE_RDMA = {
     "have the kubelet's topologyManagerPolicy set to best-effort, or a pool without topology",
     f"device ?class {_NAME} (?:does not exist|not found)": "Name a class of kubectl get "
     "deviceclasses in place of {0}",
-    rf"resourceclaimtemplate\S* {_NAME} not found": "Apply ResourceClaimTemplate {0} in namespace "
-    "{ns}, and read why the API server refuses it: adminAccess needs the label "
-    'resource.kubernetes.io/admin-access: "true" on the namespace',
+    rf"resourceclaimtemplate\S* {_NAME} not found": "Apply {0}; if it is refused, adminAccess "
+    'needs the label resource.kubernetes.io/admin-access: "true" on namespace {ns}',
 }
 _OTHERS = {
     f"(configmap|secret|persistentvolumeclaim) {_NAME} not found": "Create {0} {1} in namespace "
@@ -93,14 +94,18 @@ def waits_for(why: str, namespace: str) -> Finding:
     if problem:
         return Finding("CNI", problem, remedy=remedy, stage=Stage.AGENT)
     reason = why.partition(":")[0]
-    shown = why if len(why) <= _SHOWN else f"{why[:_SHOWN]}…"
+    said = _WRAPPED.sub("", why)
     stage = _STAGES.get(reason, Stage.KUBELET)
     for words, remedy in (_MAY_BE_RDMA | _OTHERS).items():
         if match := re.search(words, why):
             fix = remedy.format(*match.groups(), ns=quote(namespace))
             no = "not RDMA: " if words in _OTHERS else ""
-            return Finding(reason, f"{no}{shown}", remedy=fix, stage=stage)
-    return Finding(reason, shown, stage=stage)
+            return Finding(reason, f"{no}{_cut(said, _OF_KNOWN)}", remedy=fix, stage=stage)
+    return Finding(reason, _cut(said, _SHOWN), stage=stage)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def _says(event: ClusterEvent) -> bool:

@@ -24,7 +24,8 @@ def event(reason, note, second=0, *, warning=True, kind="Pod"):
 
 
 NODES = "FailedScheduling: 0/2 nodes are available:"
-DENIED = 'FailedCreate: Error creating: pods "a" is forbidden:'
+WRAPPED = 'Error creating: pods "a" is forbidden: '
+DENIED = f"FailedCreate: {WRAPPED.rstrip()}"
 NO_CLASS = 'ProvisioningFailed: storageclass.storage.k8s.io "fast-nvme" not found'
 NO_TEMPLATE = 'FailedResourceClaimCreation: resourceclaimtemplate.resource.k8s.io "all" not found'
 NO_LIMIT = f"{DENIED} maximum memory usage per Container is 4Gi, but limit is 64Gi"
@@ -50,7 +51,7 @@ NO_NUMA = "TopologyAffinityError: Resources cannot be allocated with Topology lo
 def test_a_fault_that_is_not_of_rdma_says_so_and_has_a_remedy(why, remedy):
     found = waits_for(why, "train")
     assert remedy in found.remedy
-    assert found.problem == f"not RDMA: {why}"
+    assert found.problem == f"not RDMA: {why.replace(WRAPPED, '')}"
 
 
 @pytest.mark.parametrize(
@@ -58,7 +59,7 @@ def test_a_fault_that_is_not_of_rdma_says_so_and_has_a_remedy(why, remedy):
     [
         (f"{NODES} 1 Insufficient rdma/nic, 1 other.", Stage.SCHEDULER, "Ask for less of rdma/nic"),
         (f"{NODES} device class dra does not exist.", Stage.SCHEDULER, "in place of dra"),
-        (NO_TEMPLATE, Stage.SCHEDULER, "Apply ResourceClaimTemplate all in namespace train"),
+        (NO_TEMPLATE, Stage.SCHEDULER, "Apply all; if it is refused, adminAccess needs"),
         (NO_NUMA, Stage.KUBELET, "Ask for no more than one NUMA node"),
         ("Evicted: The node was low on memory", Stage.KUBELET, ""),
     ],
