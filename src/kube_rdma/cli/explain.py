@@ -124,16 +124,17 @@ def pod_or_workload(
 ) -> PodEvidence:
     """Return the evidence of pod/NAME, or of the pod or template of a workload KIND/NAME."""
     from kube_rdma.explain.evidence import explain_manifest, explain_pod
-    from kube_rdma.explain.workloads import WORDS, kind_of, read_workload
+    from kube_rdma.explain.workloads import kinds, read_workload
     from kube_rdma.explain.written import chosen, written_pods
     from kube_rdma.model.late_binding import PodName
 
     word, _, rest = target.partition("/")
-    kind = kind_of(word)
+    kind = kinds().get(word.lower())
     if not rest or not (kind or word in _PODS):
+        known = ", ".join(dict.fromkeys(one.plural for one in kinds().values()))
         raise click.UsageError(
             f"{target!r} is no pod/NAME, claim/NAME or workload KIND/NAME. Kinds of workloads are "
-            f"{WORDS}; of other kinds give the file (-f), or name a pod."
+            f"{known}; of other kinds give the file (-f), or name a pod."
         )
     key = options.named_pod(f"pod/{rest}", partial(at.usual_namespace, opener))
     assert key is not None
@@ -146,7 +147,7 @@ def pod_or_workload(
                 document, found = await read_workload(cluster, kind, *key)
             if found is None:
                 written = chosen(tuple(written_pods([document], key[0], str)), "", target)
-                most = max(written, key=lambda one: sum(ask.count for ask in one.asks))
+                most = max(written, key=lambda one: one.shares)
                 return await explain_manifest(places, most.template, node, connect, most.owner)
             pod = found
         return await explain_pod(places, pod, node, connect)

@@ -6,6 +6,7 @@ template. It needs get of the kind, and list pods.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from shlex import quote
 
 from kube_base.errors import Refused
@@ -15,34 +16,29 @@ from kube_rdma.adapters.cluster.kinds.pod import FULL_POD, FullPod, status_of
 from kube_rdma.lib.text.document import Document, of_json, section
 from kube_rdma.model.late_binding import PodName
 
-_KINDS = (  # group, version, kind, short name of kubectl
-    ("apps", "v1", "Deployment", "deploy"),
-    ("apps", "v1", "ReplicaSet", "rs"),
-    ("apps", "v1", "StatefulSet", "sts"),
-    ("apps", "v1", "DaemonSet", "ds"),
-    ("batch", "v1", "Job", ""),
-    ("batch", "v1", "CronJob", "cj"),
-    ("kubeflow.org", "v2beta1", "MPIJob", ""),
-    ("kubeflow.org", "v1", "PyTorchJob", ""),
-    ("trainer.kubeflow.org", "v1alpha1", "TrainJob", ""),
-    ("jobset.x-k8s.io", "v1alpha2", "JobSet", ""),
-    ("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet", "lws"),
-    ("ray.io", "v1", "RayCluster", ""),
-    ("ray.io", "v1", "RayJob", ""),
-)
+_KINDS = {  # of each API the kinds, with a short name of kubectl where there is one
+    "apps/v1": "Deployment/deploy ReplicaSet/rs StatefulSet/sts DaemonSet/ds",
+    "batch/v1": "Job CronJob/cj",
+    "kubeflow.org/v2beta1": "MPIJob",
+    "kubeflow.org/v1": "PyTorchJob",
+    "trainer.kubeflow.org/v1alpha1": "TrainJob",
+    "jobset.x-k8s.io/v1alpha2": "JobSet",
+    "leaderworkerset.x-k8s.io/v1": "LeaderWorkerSet/lws",
+    "ray.io/v1": "RayCluster RayJob",
+}
 _ORDER = ("Pending", "Failed", "Running")  # which pod tells most
 
 
-WORDS = ", ".join(kind.lower() for _, _, kind, _ in _KINDS)
-
-
-def kind_of(word: str) -> ObjectKind[None, None] | None:
-    """Return the kind that a word of kubectl means, None for another word."""
-    for group, version, kind, short in _KINDS:
-        plural = f"{kind.lower()}s"
-        if word and word.lower() in (kind.lower(), plural, short):
-            return ObjectKind(group, version, kind, plural, True, NOTHING, NOTHING)
-    return None
+def kinds() -> Mapping[str, ObjectKind[None, None]]:
+    """Return the kinds by the words of kubectl for them, the singular first."""
+    found: dict[str, ObjectKind[None, None]] = {}
+    for api, names in _KINDS.items():
+        group, _, version = api.partition("/")
+        for kind, _, short in (name.partition("/") for name in names.split()):
+            word = kind.lower()
+            made = ObjectKind(group, version, kind, f"{word}s", True, NOTHING, NOTHING)
+            found |= dict.fromkeys(filter(None, (word, f"{word}s", short)), made)
+    return found
 
 
 async def read_workload(

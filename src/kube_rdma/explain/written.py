@@ -14,7 +14,7 @@ from kube_rdma.admission.documents import manifests, pod_manifest
 from kube_rdma.admission.rules.findings import misplaced
 from kube_rdma.lib.phrases import listed
 from kube_rdma.lib.text.document import Document
-from kube_rdma.model.admission import PodTemplate, ResourceAsk
+from kube_rdma.model.admission import PodTemplate
 from kube_rdma.model.explain import PodEvidence
 from kube_rdma.model.finding import Finding
 
@@ -29,9 +29,9 @@ class WrittenPod(Frozen):
     around: tuple[Finding, ...] = ()  # about annotations that no pod gets
 
     @property
-    def asks(self) -> tuple[ResourceAsk, ...]:
-        """Return the resources that its containers ask for."""
-        return tuple(ask for one in self.template.containers for ask in one.asks)
+    def shares(self) -> int:
+        """Return how many shares its containers ask for, of whatever resources."""
+        return sum(ask.count for one in self.template.containers for ask in one.asks)
 
     def placed(self, evidence: PodEvidence) -> PodEvidence:
         """Return the evidence whose findings of admission name line and column."""
