@@ -16,7 +16,7 @@ from kube_rdma.model.reports import ClusterEvent
 REFUSAL = 'plugin type="kube-rdma" failed (add): '  # libcni's words before those of a plugin
 _MOST = 1024  # characters of a message (kubernetes pkg/apis/core/validation/events.go)
 _SHOWN = 300  # of these; the scheduler's gives a reason for each kind of node
-_OF_KNOWN = 180  # of these, so that the remedy is in the first lines too
+_OF_KNOWN = 150  # of these, so that the remedy is in the first lines too
 _WRAPPED = re.compile(r'Error creating: pods "[^"]*" is forbidden: ')  # around admission's words
 _REPEATS = ("BackOff", "FailedSync")  # reasons that say that something failed, not what
 _PULL_SECRET = "FailedToRetrieveImagePullSecret"  # noqa: S105  kubernetes pkg/kubelet/events
