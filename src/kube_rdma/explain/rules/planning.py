@@ -73,11 +73,10 @@ def planned(evidence: PodEvidence, basis: NodeBasis) -> PodPlan:
         matched = procedure.match(request, granted)
         so_far = replace(so_far, entries=matched.entries)
         host = basis.host if basis.exact else _with_unreported(basis.host, matched.entries)
-        if is_unplannable(evidence, basis):
-            # The type of a network has to fit its card, whatever its function is set to.
-            procedure.locate(matched, _as_functions(host))
+        is_function = is_unplannable(evidence, basis)
+        located = procedure.locate(matched, _as_functions(host) if is_function else host)
+        if is_function:  # the type of its network fits its card, whatever it is set to
             return so_far
-        located = procedure.locate(matched, host)
         so_far = replace(so_far, nics=located.nics)
         placed = procedure.settle(located)
         leased, stand_ins = addresses(evidence, placed.nics)
