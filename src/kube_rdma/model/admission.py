@@ -13,7 +13,7 @@ from kube_rdma.model.attach.attachment import Network, NetworkAsk
 from kube_rdma.model.card import Card
 from kube_rdma.model.finding import FieldPath, Finding
 from kube_rdma.model.ipam import IPPool, PoolName
-from kube_rdma.model.kubernetes import NamespacedName, Taint
+from kube_rdma.model.kubernetes import NamespacedName, Toleration
 from kube_rdma.model.pools import Mode, PoolSpec
 
 COMPLETE = "kube-rdma.io/complete"
@@ -87,21 +87,6 @@ class NodeDemand(Frozen):
 
     label: str
     values: tuple[str, ...]
-
-
-class Toleration(Frozen):
-    """A toleration of a pod; an empty key or effect stands for all, no operator for Equal."""
-
-    key: str = ""
-    operator: str = ""
-    value: str = ""
-    effect: str = ""
-
-    def tolerates(self, taint: Taint) -> bool:
-        """Return whether the taint does not keep the pod away."""
-        if self.effect not in ("", taint.effect) or self.key not in ("", taint.key):
-            return False
-        return self.operator == "Exists" or (bool(self.key) and self.value == taint.value)
 
 
 class PodTemplate(NamespacedName):

@@ -23,6 +23,7 @@ from kube_rdma.lib.text.typed import Many, Typed
 from kube_rdma.model import admission
 from kube_rdma.model.attach.attachment import NetworkAsk
 from kube_rdma.model.finding import FieldPath, Finding, Severity
+from kube_rdma.model.kubernetes import Toleration
 
 _TOLERATION = ("key", "operator", "value", "effect")
 DEFAULT_NAMESPACE = "default"
@@ -270,7 +271,7 @@ def load(document: Document, namespace: str = "", name: str = "") -> admission.P
         kind=document.kind if isinstance(document, PodSection) else "Pod",
         copies=document.copies if isinstance(document, PodSection) else 1,
         tolerations=tuple(
-            admission.Toleration(*(str(one.get(field) or "") for field in _TOLERATION))
+            Toleration(*(str(one.get(field) or "") for field in _TOLERATION))
             for one in spec.tolerations
         ),
     )

@@ -51,8 +51,9 @@ def unfit(
                 remedy = "Choose another node; kube-rdma status says whether the node's agent runs"
             yield _finding("resources", resource, problem, remedy)
     for taint in node.taints:
-        keeps_away = taint.effect in ("NoSchedule", "NoExecute")
-        if keeps_away and not any(one.tolerates(taint) for one in template.tolerations):
+        fields = (taint.key, taint.value, taint.effect)
+        is_borne = any(one.covers(*fields) for one in template.tolerations)
+        if taint.effect in ("NoSchedule", "NoExecute") and not is_borne:
             word = f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}"
             problem = f"the node has the taint {word}, and the pod does not tolerate it"
             yield _finding("taints", node.name, problem, f"Add a toleration for {taint.key}")
