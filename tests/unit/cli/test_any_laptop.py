@@ -184,7 +184,9 @@ def page(name):
     """What a terminal of 80 columns shows of a machine; lines end as a terminal ends them."""
     commands = [(*command, name) for command in (("devices", "--sysfs"), CHECK, EXPLAIN)]
     environment = {"PYTHONPATH": str(ROOT / "src"), "HOME": "/nonexistent", "PYTHONUTF8": "1"}
-    return shown([sys.executable, "-c", lines(commands)], environment).text
+    named = [[getattr(word, "name", word) for word in command] for command in commands]
+    code = f"import os\nos.chdir({str(FILES)!r})\n{lines(named)}"  # so that places are short
+    return shown([sys.executable, "-c", code], environment).text
 
 
 @pytest.mark.parametrize("name", [path.stem for path in sorted(PAGES.glob("*.txt"))])

@@ -90,7 +90,7 @@ def test_the_doctor_of_its_node_says_what_a_running_pod_lacks(fleet):
 
 
 def test_nothing_found_is_said_and_what_was_not_asked_too(fleet):
-    put(fleet, "w-0", "Running")
+    put(fleet, "w-0", "Running", hostNetwork=True)
     result = run(fleet, "pod/w-0", "--symptom", "slow")
     assert (result.exit_code, result.stdout.splitlines()[1:]) == (0, ["Nothing was found."])
     fleet.failing["node-1"] = "it broke"
