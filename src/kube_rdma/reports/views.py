@@ -48,7 +48,7 @@ def status_page(
     problems_only: bool = False,
     wide: bool = False,
 ) -> page.Page:
-    """Return the whole page, or with `problems_only` what is not well.
+    """Return the whole page, what is wrong first, or with `problems_only` what is not well.
 
     A `wide` one has a row for each node.
     """
@@ -79,10 +79,6 @@ def status_page(
     )
     programs, nodes, *others = (_table(head, rows, problems_only) for head, rows in tables)
     return (
-        programs,
-        nodes,
-        () if problems_only else tuple(_rest(facts, marks, most)),
-        *others,
         tuple(
             part
             # Sentences about nodes name the programs' pods, and are alike but for them.
@@ -91,6 +87,10 @@ def status_page(
             )
             for part in _parts(finding, alike)
         ),
+        programs,
+        nodes,
+        () if problems_only else tuple(_rest(facts, marks, most)),
+        *others,
         tuple(page.not_seen(facts.not_seen, "read")),
         (page.Sentence(_verdict(facts, findings)),),
     )
