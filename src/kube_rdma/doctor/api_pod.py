@@ -76,15 +76,16 @@ async def reason_of(cluster: Cluster, template: PodTemplate, whole: FullPod) -> 
         return f"{status.reason}: {status.message}" if status.reason else status.message
     about = f"involvedObject.kind=Pod,involvedObject.name={template.name}"
     about += f",involvedObject.uid={whole.uid}" if whole.uid else ""
-    told = await told_by_events(cluster, template.namespace, about)
+    reason = await event_reason(cluster, template.namespace, about)
     claims = {one.claim for one in template.volumes if one.claim}
-    if claims and _UNBOUND in told:
+    if claims and _UNBOUND in reason:
         about = "involvedObject.kind=PersistentVolumeClaim"
-        told = await told_by_events(cluster, template.namespace, about, claims.__contains__) or told
-    return told or _silent(status)
+        of_claims = await event_reason(cluster, template.namespace, about, claims.__contains__)
+        reason = of_claims or reason
+    return reason or _silent(status)
 
 
-async def told_by_events(
+async def event_reason(
     cluster: Cluster,
     namespace: str,
     choice: str,

@@ -278,9 +278,9 @@ class ChosenNodes(Frozen):
 
 
 class Workload(Frozen):
-    """A DaemonSet of agents or a Deployment of a controller."""
+    """A DaemonSet or a Deployment; only those of agents and of a controller have a role."""
 
-    role: ProgramRole
+    role: ProgramRole | None  # None: not judged, or of another program
     namespace: str
     name: str
     desired: int
@@ -290,6 +290,13 @@ class Workload(Frozen):
     networks: bool = False  # it gives pods their networks
     reports: bool = False  # its agents have role node, so they report
     nodes: ChosenNodes = ChosenNodes()
+    words: tuple[str, ...] = ()  # command and arguments of its first container
+    labels: tuple[tuple[str, str], ...] = ()  # they choose its pods
+
+    @property
+    def template(self) -> ProgramTemplate:
+        """Return what tells its role."""
+        return ProgramTemplate(self.name, self.image, self.words)
 
     @property
     def title(self) -> str:

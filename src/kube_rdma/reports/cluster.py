@@ -113,36 +113,23 @@ BINDING = ObjectKind(
 )
 
 
-class SeenWorkload(Frozen):
-    """A DaemonSet or Deployment with its first container; `labels` choose its pods."""
-
-    namespace: str
-    name: str
-    template: model.ProgramTemplate
-    desired: int  # pods that there are to be
-    ready: int
-    updated: int  # to the present template
-    labels: tuple[tuple[str, str], ...]
-    nodes: model.ChosenNodes
-
-
 async def nodes(cluster: Cluster) -> tuple[NodeState, ...]:
     """Return all nodes."""
     return tuple(map(node_state, await cluster.list(NODE)))
 
 
-async def workloads(cluster: Cluster) -> tuple[SeenWorkload, ...]:
+async def workloads(cluster: Cluster) -> tuple[model.Workload, ...]:
     """Return all DaemonSets and Deployments of the cluster, whoever they are of."""
     sets = map(_daemon_set, await cluster.list(pod.DAEMON_SETS))
     return (*sets, *map(_deployment, await cluster.list(pod.DEPLOYMENTS)))
 
 
-async def pods_of(cluster: Cluster, workload: SeenWorkload) -> tuple[model.ProgramPod, ...]:
+async def pods_of(cluster: Cluster, workload: model.Workload) -> tuple[model.ProgramPod, ...]:
     """Return the pods of a workload."""
     labels = ",".join(f"{key}={value}" for key, value in workload.labels)
     where = Where(namespace=workload.namespace, labels=labels)
-    title = f"{workload.namespace}/{workload.name}"
-    return tuple(_program_pod(each, title) for each in await cluster.list(pod.FULL_POD, where))
+    pods = await cluster.list(pod.FULL_POD, where)
+    return tuple(_program_pod(each, workload.title) for each in pods)
 
 
 async def reports(cluster: Cluster) -> Mapping[str, model.NodeReport]:
@@ -225,27 +212,28 @@ def _node_policy(stored: Stored[bytes, NodePolicyStatus]) -> model.NodePolicySta
     )
 
 
-def _daemon_set(stored: Stored[pod.WorkloadSpec, pod.WorkloadStatus]) -> SeenWorkload:
+def _daemon_set(stored: Stored[pod.WorkloadSpec, pod.WorkloadStatus]) -> model.Workload:
     status = stored.status or pod.WorkloadStatus()
     counts = (status.desired_number_scheduled, status.number_ready, status.updated_number_scheduled)
     return _seen(stored, *counts)
 
 
-def _deployment(stored: Stored[pod.WorkloadSpec, pod.WorkloadStatus]) -> SeenWorkload:
+def _deployment(stored: Stored[pod.WorkloadSpec, pod.WorkloadStatus]) -> model.Workload:
     status = stored.status or pod.WorkloadStatus()
     return _seen(stored, stored.spec.replicas, status.ready_replicas, status.updated_replicas)
 
 
 def _seen(
     stored: Stored[pod.WorkloadSpec, pod.WorkloadStatus], desired: int, ready: int, updated: int
-) -> SeenWorkload:
+) -> model.Workload:
     container = next(iter(stored.spec.template.spec.containers), pod.Container())
-    words = (*container.command, *container.args)
-    template = model.ProgramTemplate(stored.name, container.image, words)
-    labels = tuple(sorted(stored.spec.selector.match_labels.items()))
-    nodes = _nodes(stored.spec.template.spec)
-    names = (stored.namespace, stored.name)
-    return SeenWorkload(*names, template, desired, ready, updated, labels, nodes)
+    return model.Workload(
+        None,
+        *(stored.namespace, stored.name, desired, ready, updated, container.image),
+        nodes=_nodes(stored.spec.template.spec),
+        words=(*container.command, *container.args),
+        labels=tuple(sorted(stored.spec.selector.match_labels.items())),
+    )
 
 
 def _nodes(spec: pod.FullPodSpec) -> model.ChosenNodes:

@@ -18,9 +18,9 @@ from kube_client.errors import NotInstalled
 from kube_client.objects import Cluster
 from kube_rdma.lib.part_reader import PartReader
 from kube_rdma.model.finding import Finding
-from kube_rdma.model.reports import ClusterFacts, ClusterHealth, ProgramPod, ProgramRole, Workload
+from kube_rdma.model.reports import ClusterFacts, ClusterHealth, ProgramPod
 from kube_rdma.reports import cluster as objects
-from kube_rdma.reports.rules.cluster import awaited, findings, health, program_role, says
+from kube_rdma.reports.rules.cluster import awaited, findings, health, programs
 
 T = TypeVar("T")
 
@@ -42,14 +42,13 @@ async def take(cluster: Cluster) -> ClusterFacts:
 
     nodes = await part("nodes", objects.nodes)
     seen = await part("DaemonSets and Deployments", objects.workloads)
-    ours = [(each, role) for each in seen or () if (role := program_role(each.template))]
-    workloads = tuple(_workload(each, role) for each, role in ours)
+    workloads = programs(seen or ())
     reporting = frozenset(each.namespace for each in workloads if each.reports)
     pods: tuple[ProgramPod, ...] | None = None
     if seen is not None:
 
         async def of_programs(cluster: Cluster) -> tuple[ProgramPod, ...]:
-            lists = [await objects.pods_of(cluster, each) for each, _ in ours]
+            lists = [await objects.pods_of(cluster, each) for each in workloads]
             return tuple(pod for some in lists for pod in some)
 
         pods = await part("pods of agents and controllers", of_programs)
@@ -70,22 +69,6 @@ async def take(cluster: Cluster) -> ClusterFacts:
         missing=tuple(missing),
         not_seen=tuple(reader.not_seen),
         read_at=datetime.now(UTC),
-    )
-
-
-def _workload(seen: objects.SeenWorkload, role: ProgramRole) -> Workload:
-    words = seen.template.words
-    return Workload(
-        role,
-        seen.namespace,
-        seen.name,
-        seen.desired,
-        seen.ready,
-        seen.updated,
-        seen.template.image,
-        networks=says(words, "--networks"),
-        reports=says(words, "--role", "node"),
-        nodes=seen.nodes,
     )
 
 

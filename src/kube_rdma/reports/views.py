@@ -165,7 +165,7 @@ def _program_rows(facts: model.ClusterFacts, marks: _Marks) -> Iterator[_Cells]:
         short = program.ready < program.desired
         mark = marks.get(f"{kind}/{program.title}", _ILL if short else _WELL)
         ready = f"{program.ready}/{program.desired}"
-        yield mark, program.role.value, program.title, ready, program.image
+        yield mark, program.role or _NONE, program.title, ready, program.image
 
 
 def _alike(facts: model.ClusterFacts, marks: _Marks) -> dict[_Cells, list[str]]:

@@ -31,7 +31,7 @@ from kube_rdma.model import resources
 from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma.model.reports import ProgramRole
 from kube_rdma.reports import cluster as reports
-from kube_rdma.reports.rules.cluster import global_namespaces, program_role, says
+from kube_rdma.reports.rules.cluster import global_namespaces, programs
 
 ROLE = "kube-rdma-view"
 _FORBIDDEN = "the API server forbids to "
@@ -99,17 +99,15 @@ async def _networks(
 
 async def agents(cluster: Cluster) -> resources.AgentFacts:
     """Return what all agents do for a pod, which may come to any: networks by the strictest."""
-    templates = [
-        one.template
-        for one in await reports.workloads(cluster)
-        if program_role(one.template) is ProgramRole.AGENT
+    found_agents = [
+        one for one in programs(await reports.workloads(cluster)) if one.role is ProgramRole.AGENT
     ]
-    every = [global_namespaces(one.words) for one in templates]
+    every = [global_namespaces(one.words) for one in found_agents]
     kept = [set(names) for names in every if names is not None]
     return resources.AgentFacts(
         tuple(sorted(set.intersection(*kept))) if kept else None,
-        templates[0].image if templates else "",
-        bool(templates) and all(says(one.words, "--networks") for one in templates),
+        found_agents[0].image if found_agents else "",
+        bool(found_agents) and all(one.networks for one in found_agents),
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from shlex import quote
 
+from kube_base.frozen import replace
 from kube_rdma.attach.rules.addresses import default_routes
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model import reports as model
@@ -572,6 +573,21 @@ def program_role(template: model.ProgramTemplate) -> model.ProgramRole | None:
     elif _MARK not in image + template.workload:
         return None
     return next((role for role in model.ProgramRole if words[:1] == (role.value,)), None)
+
+
+def programs(workloads: Iterable[model.Workload]) -> tuple[model.Workload, ...]:
+    """Return those of agents and controllers, with what their words say."""
+    judged = ((each, program_role(each.template)) for each in workloads)
+    return tuple(
+        replace(
+            each,
+            role=role,
+            networks=says(each.words, "--networks"),
+            reports=says(each.words, "--role", "node"),
+        )
+        for each, role in judged
+        if role
+    )
 
 
 def serves_cards(template: model.ProgramTemplate) -> bool:
