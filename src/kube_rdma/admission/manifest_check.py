@@ -408,9 +408,8 @@ class _Checker:
                 continue  # no device plugin, or our agent, which reads both
             sources = [fields_of(one).get("configMap") for one in _listed(spec.get("volumes"))]
             names = {text_of(fields_of(one).get("name")) for one in sources}
-            theirs = [
-                pool for name in names for pool in self.maps.get((manifest.namespace, name), ())
-            ]
+            maps = (self.maps.get((manifest.namespace, name), ()) for name in names)
+            theirs = [pool for pools in maps for pool in pools]
             resources = {one.spec.resource for one in theirs}
             found = [pool for name in resources for pool in candidates(pod, name, facts)]
             plugin = f"{manifest.name} ({manifest.document.where(()).rpartition(':')[0]})"

@@ -70,7 +70,7 @@ def check_page(check: ManifestCheck) -> page.Page:
         (page.PageTable(_HEAD, rows, ranked=True),) if rows else (),
         (page.Line(f"Objects that are not looked at: {others}"),) if others else (),
         tuple(
-            page.Sentence(f"Admission adds {one.what} ({_line_of(one.where)})", "  ")
+            page.Sentence(f"Admission adds {one.what} ({':'.join(one.where.split(':')[:2])})", "  ")
             for one in check.additions
         ),
     )
@@ -86,8 +86,3 @@ def check_document(check: ManifestCheck) -> dict[str, Any]:
         "additions": json_list(check.additions),
         "errors": [page.located(one) for one in check.errors],
     }
-
-
-def _line_of(where: str) -> str:
-    """Return file and line of a place, without the column and the path."""
-    return ":".join(where.partition(": ")[0].split(":")[:2])

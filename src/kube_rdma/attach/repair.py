@@ -21,7 +21,7 @@ from pathlib import Path
 
 import structlog
 
-from kube_base.backoff import full_jitter
+from kube_base.backoff import full_jitter, has_happened
 from kube_base.errors import KubeError, Refused, Unavailable
 from kube_base.frozen import Frozen, replace
 from kube_base.notices import Notices
@@ -128,9 +128,7 @@ class SandboxRepair:
                 seconds = full_jitter(failures)
                 failures += 1
             await asyncio.sleep(self._pace.least)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await self._news.wait()
+            await has_happened(self._news, seconds)
 
     async def round(self) -> None:
         """Compare once, and do what is to be done; raise KubeError when nothing can be compared.

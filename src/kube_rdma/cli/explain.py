@@ -147,7 +147,8 @@ def pod_or_workload(
                 document, found = await read_workload(cluster, kind, *key)
             if found is None:
                 written = chosen(tuple(written_pods([document], key[0], str)), "", target)
-                most = max(written, key=lambda one: one.shares)
+                # The part that asks for most, such as the workers and not their launcher.
+                most = max(written, key=lambda w: sum(len(c.asks) for c in w.template.containers))
                 return await explain_manifest(places, most.template, node, connect, most.owner)
             pod = found
         return await explain_pod(places, pod, node, connect)

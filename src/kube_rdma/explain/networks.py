@@ -27,7 +27,7 @@ from kube_rdma.lib.part_reader import PartReader
 from kube_rdma.model.attach.cni import ConfFile
 from kube_rdma.model.explain import PodEvidence
 from kube_rdma.model.ipam import IPPool, PoolName
-from kube_rdma.resources.reader import global_namespaces_of_agents
+from kube_rdma.resources.reader import agents
 
 
 class _Documents:
@@ -86,7 +86,8 @@ async def with_documents(
     global_namespaces = None
     if evidence.claims or names_networks(evidence.template.annotations):
         what = "whether networks are kept to their namespaces"
-        global_namespaces = await reader.asked(what, lambda: global_namespaces_of_agents(cluster))
+        every = await reader.asked(what, lambda: agents(cluster))
+        global_namespaces = every.global_namespaces if every else None
     documents = _Documents(cluster, _confs(host), seen.ip_pools)
     return await with_meaning(seen, documents, reader, global_namespaces)
 

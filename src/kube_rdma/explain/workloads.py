@@ -12,7 +12,7 @@ from shlex import quote
 from kube_base.errors import Refused
 from kube_client.kinds import NOTHING, ObjectKind, Where
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.kinds.pod import FULL_POD, FullPod, status_of
+from kube_rdma.adapters.cluster.kinds.pod import FULL_POD, status_of
 from kube_rdma.lib.text.document import Document, of_json, section
 from kube_rdma.model.late_binding import PodName
 
@@ -26,7 +26,7 @@ _KINDS = {  # of each API the kinds, with a short name of kubectl where there is
     "leaderworkerset.x-k8s.io/v1": "LeaderWorkerSet/lws",
     "ray.io/v1": "RayCluster RayJob",
 }
-_ORDER = ("Pending", "Failed", "Running")  # which pod tells most
+_ORDER = "Pending Failed Running Succeeded Unknown"  # phases; the first tells most
 
 
 def kinds() -> Mapping[str, ObjectKind[None, None]]:
@@ -57,10 +57,5 @@ async def read_workload(
     # Without a selector the owner counts, such as a Job that an MPIJob has made.
     owners = ((one, (f"{owner.name}-" for owner in one.owners)) for one in every)
     pods = [one for one, names in owners if chosen or any(n.startswith(f"{name}-") for n in names)]
-    first = min(pods, key=_turn, default=None)
+    first = min(pods, key=lambda pod: (_ORDER.find(status_of(pod).phase), pod.name), default=None)
     return document, PodName(namespace, first.name) if first else None
-
-
-def _turn(pod: FullPod) -> tuple[int, str]:
-    phase = status_of(pod).phase
-    return _ORDER.index(phase) if phase in _ORDER else len(_ORDER), pod.name

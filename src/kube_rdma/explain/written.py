@@ -28,11 +28,6 @@ class WrittenPod(Frozen):
     section: manifests.PodSection
     around: tuple[Finding, ...] = ()  # about annotations that no pod gets
 
-    @property
-    def shares(self) -> int:
-        """Return how many shares its containers ask for, of whatever resources."""
-        return sum(ask.count for one in self.template.containers for ask in one.asks)
-
     def placed(self, evidence: PodEvidence) -> PodEvidence:
         """Return the evidence whose findings of admission name line and column."""
         own = (replace(one, subject=self.section.where(one.path)) for one in evidence.findings)
@@ -64,12 +59,8 @@ def written_pods(
 
 def chosen(pods: Sequence[WrittenPod], name: str, where: str) -> tuple[WrittenPod, ...]:
     """Return the pods of an object KIND/NAME, or one KIND/NAME:PART; raise Refused without any."""
-    titles = [one.title.lower() for one in pods]
-    found = [
-        one
-        for one, title in zip(pods, titles, strict=True)
-        if name.lower() in ("", title, title.partition(":")[0])
-    ]
+    keys = ((one, one.title.lower()) for one in pods)
+    found = [one for one, key in keys if name.lower() in ("", key, key.partition(":")[0])]
     if not found:
         what = f"no pod of {name} is in it" if pods else "it describes no pod"
         names = listed([one.title for one in pods]) or "a Pod, or a Job, Deployment or the like"

@@ -111,11 +111,6 @@ async def agents(cluster: Cluster) -> resources.AgentFacts:
     )
 
 
-async def global_namespaces_of_agents(cluster: Cluster) -> tuple[str, ...] | None:
-    """Return the namespaces whose networks all pods may name; None: of any namespace."""
-    return (await agents(cluster)).global_namespaces
-
-
 def _why(error: Exception) -> str:
     """Return one sentence for who lacks a right, and cannot give it to himself."""
     problem = error.problem if isinstance(error, Refused) else str(error)

@@ -64,7 +64,8 @@ _OTHERS = {
 def telling(events: Iterable[ClusterEvent]) -> ClusterEvent | None:
     """Return the last warning that says what failed; None without any."""
     warnings = sorted((one for one in events if one.is_warning), key=lambda one: one.last)
-    whole = [one for one in warnings if one.reason not in _REPEATS and _says(one)]
+    telling_ones = (one for one in warnings if not one.note.startswith("Error: "))
+    whole = [one for one in telling_ones if one.reason not in _REPEATS]
     last = next(reversed(whole or warnings), None)
     if last and last.reason == "Failed":  # to pull an image, most often for want of its secret
         return next((one for one in whole if one.reason == _PULL_SECRET), last)
@@ -106,7 +107,3 @@ def waits_for(why: str, namespace: str) -> Finding:
 
 def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]}…"
-
-
-def _says(event: ClusterEvent) -> bool:
-    return not event.note.startswith("Error: ")

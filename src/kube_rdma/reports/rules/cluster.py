@@ -577,17 +577,12 @@ def program_role(template: model.ProgramTemplate) -> model.ProgramRole | None:
 
 def programs(workloads: Iterable[model.Workload]) -> tuple[model.Workload, ...]:
     """Return those of agents and controllers, with what their words say."""
-    judged = ((each, program_role(each.template)) for each in workloads)
-    return tuple(
-        replace(
-            each,
-            role=role,
-            networks=says(each.words, "--networks"),
-            reports=says(each.words, "--role", "node"),
-        )
-        for each, role in judged
-        if role
-    )
+    found = []
+    for each in workloads:
+        networks, reports = says(each.words, "--networks"), says(each.words, "--role", "node")
+        if role := program_role(each.template):
+            found.append(replace(each, role=role, networks=networks, reports=reports))
+    return tuple(found)
 
 
 def serves_cards(template: model.ProgramTemplate) -> bool:
