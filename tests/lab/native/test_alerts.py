@@ -65,7 +65,7 @@ FIRING = [
         "KubeRdmaAgentAway",
         [("up", AT | {"job": "kube-rdma"}, "1x20 0x100"), ANSWERED],
         AT | {"job": "kube-rdma"},
-        "The agent on node-17 does not answer; pods with networks do not start there.",
+        "The agent on node-17 does not answer Prometheus.",
     ),
     (
         "KubeRdmaControllerAway",

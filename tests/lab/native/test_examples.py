@@ -133,8 +133,8 @@ def annotate(node):
     return ("annotate", "--overwrite", "pod", f"agent-of-{node}", "kube-rdma.io/network-status=[]")
 
 
-# Values, and a kind of an operator that the lab does not have.
-NO_OBJECTS = ("values.yaml", "nccl-tests.yaml")
+# Values, and kinds of operators that the lab does not have.
+NO_OBJECTS = ("values.yaml", "nccl-tests.yaml", "lws.yaml", "pytorchjob.yaml")
 
 
 @pytest.mark.parametrize(
