@@ -48,9 +48,10 @@ def diagnose(seen: model.Observation) -> model.Diagnosis:
 
 def _place(finding: Finding, others: Collection[str]) -> tuple[bool, bool, bool, int, int, str]:
     """Sort roots first; of them why a pod does not start, and last what is about `others`."""
+    refused = finding.code == "KR401" and finding.is_error  # the agent then says so in an Event
     return (
         bool(finding.follows),
-        finding.code not in model.STARTS,
+        not (refused or finding.code in model.STARTS),
         finding.subject in others,
         _SEVERITIES.index(finding.severity),
         _ORDER[finding.code],

@@ -542,6 +542,8 @@ def test_why_a_pod_does_not_start_stands_before_what_its_node_has():
     why = 'FailedMount: configmap "topo" not found'
     first, *rest = diagnose(replace(seen, pod=replace(POD, phase="Pending", why=why))).findings
     assert (first.code, first.problem) == ("KR490", f"not RDMA: {why}")
+    refused = with_pod(phase="Pending", why=why, findings=(MISMATCH,))
+    assert [one.code for one in diagnose(refused).findings][:2] == ["KR401", "KR490"]
     assert first.remedy == "Create configmap topo in namespace default, or take it out of the pod"
     assert "KR120" in {one.code for one in rest}
 
