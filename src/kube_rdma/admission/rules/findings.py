@@ -268,13 +268,15 @@ def _gpu_in_shared_multi(review: PodReview) -> Iterator[Finding]:
 
 
 def _card_count(review: PodReview) -> Iterator[Finding]:
-    """S1: 2 or 4 cards for a container perform best."""
+    """S1: 2 or 4 cards for a container perform best, if it has not one for each of its GPUs."""
+    advised, gpus = review.settings.advised, share_rules.asked(review.pod, review.settings.gpus)
+    right = {(container.path, ask.count) for container, ask in gpus}
     for container, ask in share_rules.asked(review.pod, (review.settings.counted,)):
-        if ask.known and review.settings.advised and ask.count not in review.settings.advised:
-            advised = " or ".join(map(str, review.settings.advised))
-            problem = f"container {container.name} asks for {ask.count} of {ask.resource}, and "
-            problem += f"{advised} are recommended"
-            remedy = f"Ask for {advised} where the work allows it"
+        fits = ask.count in advised or (container.path, ask.count) in right
+        if ask.known and advised and not fits:
+            counts, asks = " or ".join(map(str, advised)), f"container {container.name} asks for"
+            problem = f"{asks} {ask.count} of {ask.resource}, and {counts} are recommended"
+            remedy = f"Ask for {counts}, and for as many networks, where the work allows it"
             yield Finding.of("card-count", ask.path, problem, remedy, Severity.ADVICE)
 
 

@@ -471,7 +471,7 @@ def _definition(base: kinds.ForeignNetwork, parts: Sequence[Section]) -> Network
 
 
 def _foreign(base: kinds.ForeignNetwork, part: Section, why: str) -> NetworkDefinition:
-    text = f"{why}, so the plugins themselves are called and no RDMA device comes along"
+    text = f"{why}, so the plugins themselves are called, and kube-rdma brings no RDMA device"
     return NetworkDefinition(base, warnings=(f"{part.where(('type',))}: {text}",))
 
 

@@ -20,11 +20,8 @@ _OF_KNOWN = 150  # of these, so that the remedy is in the first lines too
 _WRAPPED = re.compile(r'Error creating: pods "[^"]*" is forbidden: ')  # around admission's words
 _REPEATS = ("BackOff", "FailedSync")  # reasons that say that something failed, not what
 _PULL_SECRET = "FailedToRetrieveImagePullSecret"  # noqa: S105  kubernetes pkg/kubelet/events
-_STAGES = {  # before which a pod is not on a node
-    **dict.fromkeys(("FailedScheduling", "ProvisioningFailed"), Stage.SCHEDULER),
-    "FailedResourceClaimCreation": Stage.SCHEDULER,
-    "FailedCreate": Stage.ADMISSION,
-}
+_UNPLACED = ("FailedScheduling", "ProvisioningFailed", "FailedResourceClaimCreation")
+_STAGES = {"FailedCreate": Stage.ADMISSION} | dict.fromkeys(_UNPLACED, Stage.SCHEDULER)
 
 
 # Patterns of messages with what to do, which the groups and the namespace {ns} fill in.

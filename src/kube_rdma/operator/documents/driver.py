@@ -29,7 +29,7 @@ _REMEDIES: Mapping[Path, str] = {
         "Write networks of type ipoib (docs/networks.md), which need no further plugin"
     ),
     ("secondaryNetwork", "ipamPlugin"): "Write an IPPool, which gives addresses (docs/ip.md)",
-    ("ibKubernetes",): "Write GUIDs and P_Keys into networks of type ib-sriov (docs/networks.md)",
+    ("ibKubernetes",): "Write P_Keys into networks, GUIDs into pods (docs/networks.md)",
     ("nicFeatureDiscovery",): "Remove it: agents write labels of their nodes (docs/labels.md)",
     ("docaTelemetryService",): "Remove it: agents serve metrics of the cards (docs/metrics.md)",
     ("nicConfigurationOperator",): _OTHERS,

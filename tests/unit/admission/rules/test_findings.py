@@ -213,6 +213,10 @@ def test_two_or_four_cards_are_recommended(count):
     noted = [("card-count", Severity.ADVICE)]
     assert [(one.code, one.severity) for one in found] == ([] if count in (2, 4) else noted)
     assert not findings(template(asking("rdma/a", count)))
+    limits = {VKE: count, "nvidia.com/gpu": count}  # one for each GPU
+    railed = container() | {"resources": {"limits": limits}}
+    every = findings(template(railed, annotations=blocks(*["rdma"] * count)))
+    assert "card-count" not in {one.code for one in every}
 
 
 def test_a_pool_of_the_host_s_network_warns_pods_that_are_not_on_it():
