@@ -271,7 +271,7 @@ class ProgramTemplate(Frozen):
 
 
 class ChosenNodes(Frozen):
-    """What a pod, or the template of a workload, says of the nodes that it may run on."""
+    """The node labels and tolerations by which a pod, or a workload, chooses its nodes."""
 
     labels: tuple[tuple[str, str], ...] = ()  # of its nodeSelector
     tolerations: tuple[kubernetes.Toleration, ...] = ()

@@ -70,7 +70,7 @@ class NamespaceQuota(Frozen):
 
 
 class AgentFacts(Frozen):
-    """What the workloads of agents say."""
+    """The facts about all agents that count for a pod, by their workloads."""
 
     # The namespaces whose networks all pods may name, where agents keep networks to their
     # namespaces; None: agents keep none.

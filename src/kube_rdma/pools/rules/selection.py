@@ -166,19 +166,21 @@ def left_out(
         alike = [card for card in node if _model(card) in models and not _part(card)]
         fields = [field for field in _FIELDS if field.word in _SINGLE]
         for selector, field in product(pool.spec.selectors, fields):
+            if not (names := field.choice(selector)):
+                continue
             kind = replace(
                 selector, interfaces=(), pci_addresses=(), acpi_indexes=(), rdma_devices=()
             )
-            means, names = replace(pool.spec, selectors=(kind,)), field.choice(selector)
+            means = replace(pool.spec, selectors=(kind,))
             shown = {card.id: set(field.facts(card, card.function)) for card in node}
             lacking = [name for name in names if not any(name in has for has in shown.values())]
             left = [c for c in alike if c.id not in pooled and not why_not(means, c, functions)]
             most = min(len(left), len(names) - len(lacking))
             if 0 < len(lacking) <= most and all(shown[card.id] for card in alike):
-                told = f"{pool.spec.resource} ({pool.spec.source}) names {listed(lacking)}"
+                named = f"{pool.spec.resource} ({pool.spec.source}) names {listed(lacking)}"
                 for card in left:
                     why = unmet(selector, card, functions)
-                    found[card.id] = f"{why}; {told}, which the node does not have"
+                    found[card.id] = f"{why}; {named}, which the node does not have"
     return found
 
 
