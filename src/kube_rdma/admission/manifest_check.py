@@ -202,7 +202,7 @@ class _Checker:
         every = [(part, self._loaded(part, manifest)) for part in manifests.pods(manifest)]
         templates = [(part, pod) for part, pod in every if pod is not None]
         self.pods += ((manifest, part, pod) for part, pod in templates)
-        self._misplaced(manifest, templates)
+        self.findings += around(manifest, templates)
         shown = tuple(_shown(part, pod) for part, pod in every)
         if len(shown) > 1:
             self.templates = tuple(one for one in shown if one.meaning != _PODS)
@@ -245,18 +245,6 @@ class _Checker:
             for fault in (refused, *refused.more):
                 self.warn(fault.where, (fault.problem,), fault.remedy)
             return None
-
-    def _misplaced(
-        self, manifest: Manifest, templates: Sequence[tuple[PodSection, admission.PodTemplate]]
-    ) -> None:
-        """Add findings about annotations for pods that stand around their template."""
-        if not templates or manifests.copies_annotations(manifest):
-            return
-        above = manifests.annotations_above(manifest, [part for part, _ in templates])
-        self.findings += (
-            replace(one, subject=manifest.document.where(one.path, key=True))
-            for one in misplaced(above, [pod for _, pod in templates])
-        )
 
     def _configuration(self, document: Document, selector: tuple[tuple[str, str], ...]) -> str:
         configuration = judged(config.of_document(document))
@@ -499,6 +487,18 @@ def check(
         )
     pods = tuple((f"{part.source}:{part.place(()).line}", pod) for _, part, pod in checker.pods)
     return ManifestCheck(tuple(checker.objects), tuple(checker.findings), tuple(additions), pods)
+
+
+def around(
+    manifest: Manifest, templates: Sequence[tuple[PodSection, admission.PodTemplate]]
+) -> tuple[Finding, ...]:
+    """Return findings about annotations for pods that stand around the templates of an object."""
+    copied = not templates or manifests.copies_annotations(manifest)
+    above = () if copied else manifests.annotations_above(manifest, [p for p, _ in templates])
+    return tuple(
+        replace(one, subject=manifest.document.where(one.path, key=True))
+        for one in misplaced(above, [pod for _, pod in templates])
+    )
 
 
 class WrittenCluster(Frozen):

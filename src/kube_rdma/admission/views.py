@@ -66,7 +66,7 @@ def check_page(check: ManifestCheck) -> page.Page:
     others = len(check.objects) - len(rows)
     return (
         () if check.objects else (page.Line("There is no object."),),
-        *((each,) for each in page.told(check.warnings)),
+        *((each,) for each in page.sentences(check.warnings)),
         (page.PageTable(_HEAD, rows, ranked=True),) if rows else (),
         (page.Line(f"Objects that are not looked at: {others}"),) if others else (),
         tuple(

@@ -224,7 +224,7 @@ def _check_manifests(
     """Show what the objects mean, after all that is refused; exit with what it means."""
     from kube_rdma.admission.manifest_check import check as judge
     from kube_rdma.admission.views import check_document, check_page
-    from kube_rdma.lib.page import told
+    from kube_rdma.lib.page import sentences
     from kube_rdma.model.finding import Severity
 
     checked = judge(parts, settings)
@@ -235,7 +235,7 @@ def _check_manifests(
         show_document(check_document(checked), "json")
     else:
         if checked.errors:
-            show((tuple(told(checked.errors)),), err=True)
+            show((tuple(sentences(checked.errors)),), err=True)
         show(check_page(checked), before="\n" if checked.errors else "")
     if checked.errors:
         sys.exit(ExitCode.REFUSED)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from kube_base.errors import Refused
 from kube_base.frozen import Frozen, replace
 from kube_rdma.admission.documents import manifests, pod_manifest
-from kube_rdma.admission.rules.findings import misplaced
+from kube_rdma.admission.manifest_check import around
 from kube_rdma.lib.phrases import listed
 from kube_rdma.lib.text.document import Document
 from kube_rdma.model.admission import PodTemplate
@@ -46,15 +46,10 @@ def written_pods(
             space = namespace or manifest.namespace or usual()
             every = [(part, _loaded(part, space, manifest)) for part in manifests.pods(manifest)]
             read = [(part, template) for part, template in every if template]
-            above = manifests.annotations_above(manifest, [part for part, _ in read])
-            places = () if manifests.copies_annotations(manifest) else tuple(above)
-            around = tuple(
-                replace(one, subject=manifest.document.where(one.path, key=True))
-                for one in misplaced(places, [template for _, template in read])
-            )
+            beside = around(manifest, read)
             for part, template in read:
                 title = f"{manifest.kind}/{manifest.name}" + (f":{part.name}" if read[1:] else "")
-                yield WrittenPod(title, manifest.name, template, part, around)
+                yield WrittenPod(title, manifest.name, template, part, beside)
 
 
 def chosen(pods: Sequence[WrittenPod], name: str, where: str) -> tuple[WrittenPod, ...]:

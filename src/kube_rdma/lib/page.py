@@ -304,7 +304,7 @@ def sentence(finding: Finding) -> str:
     return f"{place}{ended(finding.problem)}{remedy}"
 
 
-def told(findings: Iterable[Finding]) -> Iterator[Sentence]:
+def sentences(findings: Iterable[Finding]) -> Iterator[Sentence]:
     """Yield each Finding in one sentence behind its mark, the gravest first."""
     rank = list(MARKS)
     for one in sorted(findings, key=lambda finding: rank.index(finding.severity)):
