@@ -120,8 +120,8 @@ def _disturbs(policy: model.UpgradePolicy, node: model.UpgradeNode) -> bool:
 
 
 def _turn(policy: model.UpgradePolicy, nodes: Sequence[model.UpgradeNode]) -> _UpgradeTurn:
-    """Return the outdated nodes whose turn it is: those that were begun, then those without
-    holders.
+    """Return the outdated nodes whose turn it is: those that were closed for their change, then
+    those that are closed anyway, then those without holders.
 
     Where a policy has become narrower, also of those that were begun only as many as it allows. A
     node that is away takes no turn, but for one that went while it was changed: its image may be
@@ -141,7 +141,7 @@ def _turn(policy: model.UpgradePolicy, nodes: Sequence[model.UpgradeNode]) -> _U
         or (node.ours and not node.away and node not in able)  # it is to be opened
     ]
     room = len(nodes) if policy.parallel == 0 else max(policy.parallel - len(begun), 0)
-    able.sort(key=lambda node: (not node.ours, bool(node.holders)))
+    able.sort(key=lambda node: (not node.changing, not node.ours, bool(node.holders)))
     chosen = able[:room]
     on_the_way = dict.fromkeys(node.name for node in (*begun, *chosen))
     return _UpgradeTurn(frozenset(node.name for node in chosen), tuple(on_the_way))

@@ -101,6 +101,24 @@ def test_a_node_is_closed_before_it_is_changed_and_opened_where_a_pod_slipped_in
     assert upgrade_plan(AUTOMATIC, [replace(closed, holders=(POD,))]).acts == (Open("a"),)
 
 
+@pytest.mark.parametrize("order", ["ab", "ba"])
+def test_of_two_closed_nodes_the_one_that_was_closed_for_its_change_has_the_turn(order):
+    """As where a policy became narrower: its pods are gone already. The other opens meanwhile.
+
+    That was closed because its driver did not run; closed for a change too, it would be one more.
+    """
+    ended, drained = order
+    idle = UpgradeNode(ended, (OLD,), closed=True, ours=True)
+    begun = UpgradeNode(drained, (OLD,), holders=(POD,), **CLOSED)
+    acts = upgrade_plan(DRAINS, [idle, begun]).acts
+    assert set(acts) == {Open(ended), Evict(drained, POD)}
+    ready = replace(begun, holders=())
+    acts = upgrade_plan(AUTOMATIC, [idle, ready]).acts
+    assert set(acts) == {Open(ended), EndDrivers(drained, (OLD,))}
+    two = upgrade_plan(replace(AUTOMATIC, parallel=2), [idle, ready]).acts
+    assert set(two) == {Close(ended), EndDrivers(drained, (OLD,))}
+
+
 def test_a_first_load_waits_for_the_pods_that_have_the_driver_of_before():
     """Also where the policy upgrades nothing by itself."""
     node = UpgradeNode("a", places=(DriverPlace("driver", "", "x"),))
