@@ -156,3 +156,5 @@ def vke(lab, proof):
     cluster.rollout(lab, "rdma-device-plugin", "kube-rdma-vke")
     yield lab
     cluster.kubectl(lab, "delete", "-f", example, "--ignore-not-found", "--wait")
+    # Any agent follows the label: left on, it makes a second resource beside those of later files.
+    cluster.kubectl(lab, "label", "node", "--all", "vke.node.rdma.mode-")

@@ -14,11 +14,12 @@ from kube_base.errors import Unavailable
 from kube_base.frozen import replace
 from kube_rdma.agent.compose import AgentOptions, opened
 from kube_rdma.model.pools import Attach
+from kube_rdma.pools.documents.config import LABEL_RESOURCE
 from kube_rdma_testing.kubelet.devices import ContainerPlace
 from kube_rdma_testing.runtime.cdi import FakeCdiRuntime
 from tests.unit.agent.world import World, hard_card
 
-RESOURCE, OTHER = "rdma/hca", "rdma/other"
+RESOURCE = "rdma/hca"
 JOB = ContainerPlace("job")
 SHIM = "/opt/cni/bin/kube-rdma"
 OWN = "/usr/share/kube-rdma"
@@ -31,15 +32,14 @@ def world(tmp_path_factory, recording):
     return found
 
 
-def policy(world, attach=None, **further):
-    """A configuration: a pool of all cards, and one more of each name in `further`."""
-    names = {RESOURCE: {"fabric": {"trafficClass": 106}}, **further}
-    pools = [{"resource": name, "mode": "hca", "shares": 4, **more} for name, more in names.items()]
+def policy(world, attach=None):
+    """A configuration: a pool of all cards."""
+    pool = {"resource": RESOURCE, "mode": "hca", "shares": 4, "fabric": {"trafficClass": 106}}
     if attach:
-        pools[0]["attach"] = attach.value
+        pool["attach"] = attach.value
     path = world.folder / "policy.json"
     kind = {"apiVersion": "kube-rdma.io/v1alpha1", "kind": "NodePolicy", "metadata": {"name": "a"}}
-    path.write_text(json.dumps({**kind, "spec": {"pools": pools}}))
+    path.write_text(json.dumps({**kind, "spec": {"pools": [pool]}}))
     return path
 
 
@@ -106,6 +106,17 @@ async def test_a_container_gets_its_settings(world, cdi, attach, shim, gets):
         if cdi and not shim:  # its devices, which is all that the CDI file then has
             assert answer.cdi_devices or answer.devices
         assert seen(world, answer) == gets
+
+
+@pytest.mark.parametrize(("cdi", "shim"), [(False, None), (True, SHIM)])
+async def test_a_node_with_two_resources_names_no_device_at_allocate(world, cdi, shim):
+    """The second is that of the node's label, which every agent follows."""
+    world.shim = shim
+    world.label("shared")
+    async with world.serving(world.doors(policy(world, Attach.NONE), late=cdi)):
+        await world.kubelet.until(lambda: world.kubelet.healthy(LABEL_RESOURCE))
+        told, mounted, _ = seen(world, await started(world))
+        assert (told or mounted) == TOLD[1:]
 
 
 @pytest.mark.parametrize("mounted", [True, False])
