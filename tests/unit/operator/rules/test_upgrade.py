@@ -101,6 +101,14 @@ def test_a_node_is_closed_before_it_is_changed_and_opened_where_a_pod_slipped_in
     assert upgrade_plan(AUTOMATIC, [replace(closed, holders=(POD,))]).acts == (Open("a"),)
 
 
+def test_closed_nodes_that_are_too_many_are_opened_again():
+    """A policy became narrower: one whose driver is ended already counts, and stays closed."""
+    a, b, c = (UpgradeNode(name, (OLD,), **CLOSED) for name in "abc")
+    assert upgrade_plan(AUTOMATIC, [a, b]).acts == (EndDrivers("a", (OLD,)), Open("b"))
+    ended = replace(b, pods=(replace(OLD, deleting=True),))
+    assert upgrade_plan(AUTOMATIC, [a, ended, c]).acts == (Open("a"), Open("c"))
+
+
 @pytest.mark.parametrize("order", ["ab", "ba"])
 def test_of_two_closed_nodes_the_one_that_was_closed_for_its_change_has_the_turn(order):
     """As where a policy became narrower: its pods are gone already. The other opens meanwhile.
