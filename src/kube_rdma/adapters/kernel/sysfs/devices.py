@@ -291,8 +291,8 @@ def _numbered(tree: SysfsTree, path: str) -> str | None:
 
 
 def _rate(tree: SysfsTree, path: str) -> float | None:
-    """Gb/s out of ``100 Gb/sec (4X EDR)``."""
-    text = tree.text(path)
+    """Gb/s out of ``100 Gb/sec (4X EDR)``; a driver that tells no width has none."""
+    text = tree.text(path, required=False)
     match = _RATE.match(text) if text else None
     if text and not match:
         tree.blame(path, f"says {text!r}, which is not of its form")

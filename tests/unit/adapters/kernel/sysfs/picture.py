@@ -55,7 +55,7 @@ def _ports(device):
     for p in device.ports:
         lids = f"{_cell(p.lid)}/{_cell(p.sm_lid)}" if p.lid or p.sm_lid else None
         state = f"{p.state}, {p.physical_state}"
-        rate = f"{p.rate_gbps:g}"
+        rate = None if p.rate_gbps is None else f"{p.rate_gbps:g}"
         gids = " ".join(f"{_gids(p, netdev)}:{_cell(netdev)}" for netdev in _netdevs(p))
         yield [*whole, p.number, state, p.link_layer, rate, p.netdev, p.bond, lids, gids, doors]
 

@@ -158,7 +158,7 @@ def test_a_mutated_tree_never_raises_and_its_faults_can_be_printed(places, name,
 
 
 SPEAKING = re.compile(
-    r"class/infiniband/[^/]+/(node_guid|node_type|ports/1/(state|phys_state|link_layer|rate))"
+    r"class/infiniband/[^/]+/(node_guid|node_type|ports/1/(state|phys_state|link_layer))"
     r"|class/infiniband/[^/]+/ports/1/gid_attrs/types/0"
     r"|class/infiniband_[^/]+/[^/]+/(dev|ibdev)"
     r"|class/misc/rdma_cm/dev"

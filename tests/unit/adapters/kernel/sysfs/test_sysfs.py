@@ -33,7 +33,6 @@ REQUIRED = (
     f"{IB}/ports/1/state",
     f"{IB}/ports/1/phys_state",
     f"{IB}/ports/1/link_layer",
-    f"{IB}/ports/1/rate",
     f"{IB}/ports/1/gid_attrs/types/0",
     "class/infiniband_verbs/uverbs1/ibdev",
     "class/infiniband_verbs/uverbs1/dev",
@@ -43,6 +42,7 @@ REQUIRED = (
 )
 OPTIONAL = (
     f"{IB}/fw_ver",
+    f"{IB}/ports/1/rate",
     f"{IB}/ports/1/gid_attrs/ndevs/0",
     f"{FUNCTION}/numa_node",
     "class/infiniband_verbs/uverbs1/uevent",
