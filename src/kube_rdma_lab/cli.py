@@ -218,7 +218,7 @@ def shell(name: str, node: str, words: tuple[str, ...]) -> None:
 @click.argument("act", type=click.Choice(["down", "up", "pull", "plug"]))
 @click.argument("card")
 def card(name: str, node: str, act: str, card: str) -> None:
-    """Change a recorded card of a native node.
+    """Change a card of a native node.
 
     `down` and `up` change the state of its ports, `pull` takes the card out, `plug` puts it back.
     CARD is an RDMA device; for `pull` also an interface or a PCI address, for `plug` the address

@@ -31,7 +31,7 @@ class NodeKind(StrEnum):
 
     MACHINE = "machine"  # QEMU, with a kernel and cards of its own (qemu_machine.py)
     USER_MODE = "user-mode"  # a kernel as a program, with cards in software (user_mode_machine.py)
-    NATIVE = "native"  # namespaces on this machine's kernel; its cards are a recorded tree
+    NATIVE = "native"  # namespaces on this machine's kernel; its cards are a tree's
 
 
 class NicKind(StrEnum):
@@ -279,8 +279,8 @@ TOPOLOGIES = {
         ),
         Topology(
             "native",
-            "two nodes without machines and without verbs, up in seconds; each shows eight recorded"
-            " InfiniBand cards",
+            "two nodes without machines and without verbs, up in seconds; each shows eight"
+            " constructed InfiniBand cards",
             tuple(NodeSpec(index, kind=NodeKind.NATIVE, tree="dgx-like") for index in (1, 2)),
         ),
         Topology(

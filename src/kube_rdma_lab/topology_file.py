@@ -105,7 +105,7 @@ ALLOWED = {
     "summary": "a text",
     "native": "true, false",
     "user_mode": "true, false",
-    "tree": "a recorded tree by its name or its folder",
+    "tree": "a tree of sysfs by its name or its folder",
     "nodes": f"a list of up to {MAX_NODES} nodes, each with fields out of"
     f" {', '.join(NodeEntry.model_fields)}",
     "nics": f"a list of cards, each with fields out of {', '.join(NicEntry.model_fields)}",
@@ -227,7 +227,7 @@ def _of_kind(node: NodeEntry, place: document.Path, text: Document) -> Iterator[
     if not node.native:
         if node.tree:
             remedy = "Write native: true, or give it nics instead"
-            problem = "a machine has no recorded tree"
+            problem = "a machine has no tree of sysfs"
             yield Refused(problem, remedy=remedy, where=text.where((*place, "tree")))
         return
     for field in HARDWARE:

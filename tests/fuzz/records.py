@@ -164,5 +164,5 @@ RECORD_TARGETS = (
     FuzzTarget(
         "os-release", lambda data: host_release.parsed(data.decode(errors="replace")), (OS_RELEASE,)
     ),
-    FuzzTarget("recorded machine", _recorded, (TREE,), (KubeError, ValueError)),
+    FuzzTarget("example machine", _recorded, (TREE,), (KubeError, ValueError)),
 )

@@ -1,8 +1,8 @@
 """Pods whose cards come by ResourceClaims, the agents that serve them, and what is seen of both.
 
 For tests on native nodes. The agents are those of preset default with `claims.enabled`, and claims
-serve the pools of all nodes. The cards are recorded, with so many shares each; interfaces stand on
-their links, without the RDMA devices that only real ones have.
+serve the pools of all nodes. The cards are constructed, with so many shares each; interfaces stand
+on their links, without the RDMA devices that only real ones have.
 """
 
 import json

@@ -4,8 +4,8 @@ Built from its Go module (tests/lab/native/shared-dev-plugin) as the lab builds 
 DaemonSet is the plugin's own (deployment/k8s/base of its repository) with three differences of the
 lab. The program lies on the node, in no image. It is not privileged, so that it can have a seccomp
 profile; and that lets RDMA netlink answer as old kernels do, for this machine's kernel has none and
-the plugin gives up without it. Its PCI library reads `modalias`, which recorded trees lack, below a
-folder of the node (GHW_CHROOT); cards, interfaces and device nodes it finds in the recorded /sys.
+the plugin gives up without it. Its PCI library reads `modalias`, which these trees lack, below a
+folder of the node (GHW_CHROOT); cards, interfaces and device nodes it finds in the tree's /sys.
 """
 
 import base64

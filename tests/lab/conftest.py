@@ -107,7 +107,7 @@ def passes_on(lab, file, *words):
 
 @pytest.fixture(scope="session")
 def native():
-    """Two native nodes with eight recorded cards each; KUBE_RDMA_TEST_NATIVE=NAME as above."""
+    """Two native nodes with eight constructed cards each; KUBE_RDMA_TEST_NATIVE=NAME as above."""
     command = "kube-rdma lab up --topology native"
     with up(own(NATIVE_NAME), "native", command, NATIVE_VARIABLE) as running:
         yield running
@@ -123,7 +123,7 @@ def survey(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def ethernet(native):
-    """The cards' interfaces as what they are here: the recorded ones were of InfiniBand."""
+    """The cards' interfaces as what they are here: the constructed ones were of InfiniBand."""
     recorded = as_ethernet(native)
     yield native
     for path, text in recorded.items():
@@ -132,7 +132,7 @@ def ethernet(native):
 
 @pytest.fixture(scope="module")
 def recorded(native):
-    """The native lab with seed S2's device plugin, unchanged, on its recorded cards.
+    """The native lab with seed S2's device plugin, unchanged, on its constructed cards.
 
     For one file: others install plugins whose ConfigMap has the same name, which this one would
     follow.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class _Place(Frozen):
-    """The node that is meant: this one, or the recorded one of `sysfs`; None of both.
+    """The node that is meant: this one, or that of `sysfs`; None of both.
 
     What is probably wrong there is a problem if the check is `strict`.
     """
@@ -62,7 +62,7 @@ def config() -> None:
     )
 )
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
-@sysfs_option("Also show which cards the pools, or what the pods, have on a recorded node.")
+@sysfs_option("Also show which cards the pools, or what the pods, have on another node.")
 @options.flag_option("--node", help="Also show which cards the pools have on this node.")
 @options.node_name_option(
     "Name of this node's Node object, for --node. Pools do not move cards that have its addresses."
@@ -246,7 +246,7 @@ def _check_manifests(
 def _on_machine(
     checked: ManifestCheck, parts: Sequence[Document | Refused], sysfs: SysfsRoot
 ) -> Iterator[Finding]:
-    """Yield what is in the way of each pod on a recorded node, as explain judges it."""
+    """Yield what is in the way of each pod on a node of files, as explain judges it."""
     import asyncio
 
     from kube_rdma.explain.recorded import explain_recorded
@@ -304,7 +304,7 @@ def _own_addresses(place: _Place) -> Mapping[str, str]:
 
 
 def _on_node(configuration: Config, place: _Place) -> NodePools:
-    """Return the pools on this node, or on that of a recorded tree."""
+    """Return the pools on this node, or on that of a tree of files."""
     from kube_rdma.hardware.recorded_survey import survey_at
     from kube_rdma.pools.rules.node_health import NodeFacts, evaluate, node_cards
     from kube_rdma.pools.rules.selection import asked_uses, why_not

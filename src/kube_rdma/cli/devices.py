@@ -45,7 +45,7 @@ _WATCHED = 2.0  # seconds in which counters that rise are recorded, as `kube-rdm
     f"{out.LIST_HELP} ibdev2netdev prints lines like those of Mellanox's tool. nccl prints "
     "NCCL's topology file and needs --topology.",
 )
-@sysfs_option("Recorded node to show instead of this one.")
+@sysfs_option("Node to show instead of this one.")
 @flag_option(
     "--topology", help="Show how near GPUs and RDMA devices are to each other in the PCIe tree."
 )
@@ -162,7 +162,7 @@ def _watch(sysfs: SysfsRoot | None, output: str) -> None:
 
     if sysfs is not None:
         raise Refused(
-            "a recorded tree does not change by itself",
+            "a tree of files does not change by itself",
             remedy="Leave --sysfs out to watch this node",
             where="--watch",
         )
@@ -209,7 +209,7 @@ def _record(sysfs: SysfsRoot | None, to: Path) -> None:
 
     if isinstance(sysfs, RecordedText):
         raise Refused(
-            f"{sysfs.name} comes with kube-rdma and is recorded",
+            f"{sysfs.name} comes with kube-rdma and is no node",
             remedy="Leave --sysfs out to record this node",
             where="--record",
         )

@@ -113,7 +113,7 @@ NODES = ("node", "nodes", "no")  # as kubectl calls them
     "--config",
     help="Configuration of the pools that this node should offer. Default: the agent's record.",
 )
-@sysfs_option("Recorded node to judge instead of this one.")
+@sysfs_option("Node to judge instead of this one.")
 @options.node_name_option(
     "Name of this node's Node object. Default: the host name, or that of --sysfs."
 )

@@ -59,13 +59,13 @@ _PODS = ("pod", "pods", "po")
     "whether any node fits are checked. An existing pod has to be on this node. Of a claim only "
     "this node is judged.",
 )
-@sysfs_option("Recorded node that the pod of -f would run on. No cluster is asked.")
+@sysfs_option("Node that the pod of -f would run on. No cluster is asked.")
 @click.option(
     "--config",
     "configs",
     multiple=True,
     metavar="FILE",
-    help="File with the pools of the recorded node, in any format of `kube-rdma config`, or with "
+    help="File with the pools of the node of --sysfs, in any format of `kube-rdma config`, or with "
     "networks and IPPools. May be repeated.",
 )
 @options.cluster_options(namespace=True)
@@ -193,14 +193,14 @@ def _written(
     at: options.ClusterOptions,
     more: Mapping[str, Any],
 ) -> dict[str, PodEvidence]:
-    """Return the pods of a file, in the cluster or on a recorded node with what files say of it."""
+    """Return the pods of a file, in the cluster or on a node of files with what those say of it."""
     from kube_rdma.cli.config import read_documents, read_parts
     from kube_rdma.explain.recorded import explain_recorded
     from kube_rdma.explain.written import chosen, written_pods
 
     sysfs, configs = more["sysfs"], more["configs"]
     if sysfs is None and configs:
-        raise click.UsageError("--sysfs is missing: --config says what a recorded node has.")
+        raise click.UsageError("--sysfs is missing: --config says what the node of --sysfs has.")
     if sysfs is not None and node:
         raise click.UsageError("--sysfs and --node exclude each other: leave one out.")
     documents = read_documents(str(file))

@@ -1,4 +1,4 @@
-"""The option --sysfs: a recorded node in place of this one, by its folder or by its name."""
+"""The option --sysfs: another node in place of this one, by its folder or by its name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class RecordedNode(click.ParamType["SysfsRoot"]):
     A folder of that name counts more. Other paths are refused by whoever reads them.
     """
 
-    name = "recorded node"
+    name = "node"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None

@@ -1,6 +1,6 @@
 """Collects the Observation of this node, and of a pod on it.
 
-cli/doctor calls observe; recorded.py does it for recorded nodes. It reads what the agent reads, by
+cli/doctor calls observe; recorded.py does it for nodes of files. It reads what the agent reads, by
 the same adapters, and asks the agent nothing, for that may be what is ill. Each part is read by
 itself, so that one missing right hides one part. It changes nothing.
 """

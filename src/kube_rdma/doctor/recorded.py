@@ -1,4 +1,4 @@
-"""Collects the Observation of a recorded node: a folder, or a machine that comes with kube-rdma.
+"""Collects the Observation of a node of files: a recording, or a machine that comes with kube-rdma.
 
 evidence.py does it for this node, of which nothing is asked here. A machine in memory loads nothing
 of Linux, so the doctor judges one on any system (tests/unit/cli/test_any_laptop.py).
@@ -22,7 +22,7 @@ from kube_rdma.model.pools import PoolSpec
 
 
 def observe_recorded(node: str, sysfs: SysfsRoot, config: Path | None = None) -> Observation:
-    """Return what a recorded node shows; raise Refused for a folder that is no recorded one."""
+    """Return what a node of files shows; raise Refused for a folder that is no recording."""
     reader = PartReader()
     seen = of_cards(Observation(node, survey=survey_at(sysfs)), reader, config, _no_record, sysfs)
     if isinstance(sysfs, Path):
@@ -63,4 +63,4 @@ def of_cards(
 
 
 def _no_record() -> tuple[PoolSpec, ...]:
-    raise Unavailable("a recorded node does not say which pools it has; name a file with --config")
+    raise Unavailable("the node's files do not say which pools it has; name one with --config")

@@ -1,7 +1,7 @@
-"""Collects the evidence of a pod of a file, on a recorded machine, with files for a cluster.
+"""Collects the evidence of a pod of a file, on a node of files, with files for a cluster.
 
     pod, files of pools and networks ─► WrittenCluster ─┐
-    recorded machine ─► survey ─► what its agent would report ─┴─► PodEvidence
+    node of files ─► survey ─► what its agent would report ─┴─► PodEvidence
 
 cli/explain calls it with --sysfs. It asks no cluster and no kernel, so it works on any
 laptop. A note says what only a cluster knows.
@@ -32,11 +32,11 @@ from kube_rdma.pools.rules.condition import CardsState
 from kube_rdma.pools.rules.node_health import NodeFacts, evaluate, node_cards
 from kube_rdma.reports.rules.node_report import AgentLook, node_report
 
-_NO_CLUSTER = NotSeen("labels, taints and other pods", "no cluster is asked about a recorded node")
+_NO_CLUSTER = NotSeen("labels, taints and other pods", "no cluster is asked with --sysfs")
 
 
 class _WrittenNetworks:
-    """The networks of files, a ListedNetworks. A recorded node has no CNI configuration."""
+    """The networks of files, a ListedNetworks. A node of files has no CNI configuration."""
 
     def __init__(self, written: WrittenCluster) -> None:
         self._definitions = {one.network.name: one for one in written.definitions}

@@ -1,4 +1,4 @@
-"""Takes the survey of this node, of a recorded folder, or of a machine that comes with kube-rdma.
+"""Takes the survey of this node, of a recording, or of a machine that comes with kube-rdma.
 
 For commands of people with the option --sysfs. A machine in memory needs nothing of Linux, so what
 asks the kernel is imported for the others alone: these commands run on any system
@@ -30,5 +30,5 @@ def survey_at(
 
 
 def called(sysfs: SysfsRoot) -> str:
-    """Return the name of a recorded node: its machine's, or its folder."""
+    """Return the name of a node of files: its machine's, or its folder."""
     return sysfs.name if isinstance(sysfs, RecordedText) else str(sysfs)

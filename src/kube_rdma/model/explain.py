@@ -36,7 +36,7 @@ class NodeBasis(Frozen):
     held: tuple[tuple[str, int], ...] = ()  # by resource the shares that other pods ask for
     used_cards: tuple[CardId, ...] = ()  # of other pods, once for each of their interfaces
     reported: bool = True  # False: its cards are unknown, so nothing is planned
-    recorded: bool = False  # a recorded machine, whose pools are those of files
+    recorded: bool = False  # a node of files, which have its pools
 
     @property
     def by_resource(self) -> Mapping[str, Pool]:

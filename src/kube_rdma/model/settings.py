@@ -68,4 +68,4 @@ class TopologyFacts(Frozen):
 
     functions: Mapping[PciAddress, PciFacts] = field(default_factory=dict)
     masks: Mapping[int, str] = field(default_factory=dict)  # cpumap of the kernel
-    processor: Processor | None = None  # None: of a recorded tree, which does not say
+    processor: Processor | None = None  # None: of a tree of files, which does not say

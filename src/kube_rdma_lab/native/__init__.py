@@ -3,7 +3,7 @@
     host      whether this machine's kernel can carry any
     node      one node as a program that the supervisor holds
     cgroups   its control groups, the one thing of it that no namespace takes along
-    trees     recorded sysfs trees, by name or by folder
+    trees     sysfs trees, by name or by folder
     cards     a tree as the node's /sys, device nodes and interfaces
     changes   what happens to a card, as a change of its tree
     replay    the same on a running node, with the announcements (announce)

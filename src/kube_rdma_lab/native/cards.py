@@ -1,4 +1,4 @@
-"""The cards of a native node: a recorded tree as its /sys, with device nodes and interfaces.
+"""The cards of a native node: a machine's tree as its /sys, with device nodes and interfaces.
 
 Written by the supervisor before the node starts; node/native/init mounts the folder, makes the
 device nodes and takes the interfaces. The folder stays writable from outside, so what happens to a

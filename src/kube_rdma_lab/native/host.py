@@ -46,7 +46,7 @@ LIMIT = Path("/proc/sys/fs/inotify/max_user_instances")
 def check(nodes: int, *, trees: bool, features: Mapping[str, str] = FEATURES) -> None:
     """Raise Refused for the first feature that is missing here for so many native nodes.
 
-    `trees` says that nodes show recorded cards, whose device nodes have the numbers of real ones.
+    `trees` says that nodes show cards of a tree, whose device nodes have the numbers of real ones.
     """
     with tempfile.TemporaryDirectory(prefix="kube-rdma-") as folder:
         for feature, script in features.items():
@@ -60,7 +60,7 @@ def check(nodes: int, *, trees: bool, features: Mapping[str, str] = FEATURES) ->
     _check_inotify(nodes * INSTANCES)
     if trees and CARDS.is_dir() and any(CARDS.iterdir()):
         raise Refused(
-            "this machine has RDMA cards, which the device nodes of recorded ones would open",
+            "this machine has RDMA cards, which the device nodes of a tree's would open",
             remedy="Leave the trees out of a topology of your own, or use one of machines",
         )
 

@@ -39,7 +39,7 @@ class Replay:
         spec = lab.node(node)
         if not spec.tree:
             raise Refused(
-                f"{node} has no recorded cards to replay",
+                f"{node} has no cards of a tree to replay",
                 remedy="Choose a native node with a tree (`kube-rdma lab up --topology native`)",
             )
         self._lab = lab

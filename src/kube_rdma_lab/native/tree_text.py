@@ -1,4 +1,4 @@
-"""Writes a tree of sysfs to a folder, out of the one text that a recorded machine is.
+"""Writes a tree of sysfs to a folder, out of the one text that an example machine is.
 
 trees.py writes one out for a native node; tests read their surveys from the same texts
 (tests/data/trees), and kube_rdma_testing/kernel/tree.py writes its own files through here. What a

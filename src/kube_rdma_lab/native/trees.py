@@ -1,6 +1,6 @@
-"""Recorded sysfs trees: what the cards of native nodes are made of.
+"""Trees of sysfs: what the cards of native nodes are made of.
 
-A tree is a folder that `kube-rdma devices --record` wrote, or one of the recorded machines that
+A tree is a folder that `kube-rdma devices --record` wrote, or one of the example machines that
 come with kube-rdma (hardware/machines.py), by name. kube_rdma_lab/topology_file.py
 asks whether one exists, cards.py writes it out for a node.
 """
@@ -25,7 +25,7 @@ def check(tree: str) -> None:
     if tree in names() or (Path(tree).is_absolute() and (Path(tree) / "class").is_dir()):
         return
     raise Refused(
-        f"there is no recorded tree {tree!r}",
+        f"there is no tree {tree!r}",
         remedy=f"Choose one of {', '.join(names())}, or the path of a folder that"
         " `kube-rdma devices --record` wrote",
     )

@@ -2,7 +2,7 @@
 
 For tests and demonstrations. Reading what `write_tree` wrote gives the same values back, and what
 no kernel could show is refused (tree_rules.py), so a test cannot be built on an impossible card.
-`unpack` makes a tree out of a recorded one, kept as a single text file.
+`unpack` makes a tree out of an example machine's, kept as a single text file.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A recorded machine as the scheduler sees it: slices of its cards and GPUs, and where they are.
+"""An example machine as the scheduler sees it: slices of its cards and GPUs, and where they are.
 
 First step of a measurement. The slices of cards are made by the rules of the agent out of the
-recorded tree, those of GPUs by the lab's claim driver (kube_rdma_lab/ghost).
+machine's tree, those of GPUs by the lab's claim driver (kube_rdma_lab/ghost).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class GpuDriver(StrEnum):
 
 
 class Board(Frozen):
-    """A recorded machine. `places` are by driver and device, whatever the drivers publish."""
+    """An example machine. `places` are by driver and device, whatever the drivers publish."""
 
     name: str
     gpus: tuple[BoardSeat, ...]
@@ -67,7 +67,7 @@ class Board(Frozen):
 
 
 def boards() -> Iterator[Board]:
-    """All recorded machines, by name."""
+    """All example machines, by name."""
     return map(board, machines.names(machines.WELL))
 
 

@@ -1,6 +1,6 @@
 """What the image for Arm does, run by Debian's qemu-user: survey, shim and agent.
 
-The cards are a recorded tree, the kubelet a fake. The kernel is this machine's.
+The cards are a constructed tree, the kubelet a fake. The kernel is this machine's.
 """
 
 import json
@@ -35,7 +35,7 @@ PATHS = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 @pytest.fixture(scope="module")
 def roots(machine, tmp_path_factory):
-    """By platform a root with its image and recorded cards, and the words that run a program."""
+    """By platform a root with its image and constructed cards, and the words that run a program."""
     made = {}
     with open_store() as store:
         stamp = resolution.stamp(update=False)
@@ -52,7 +52,7 @@ def roots(machine, tmp_path_factory):
 
 
 def add_devices(root):
-    """The device nodes of the recorded cards, and those that every container has."""
+    """The device nodes of the constructed cards, and those that every container has."""
     for char in cards.read(root / "sys").devices:
         path = root / char.path.lstrip("/")
         path.parent.mkdir(parents=True, exist_ok=True)

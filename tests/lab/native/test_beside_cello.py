@@ -2,7 +2,7 @@
 
 The stand-in keeps to what Cello publishes of its meta plugin (../machines/meta_plugin/cello.go);
 the README's steps, kubelet, containerd, libcni and agent are real. What VKE's component left on the
-node goes as docs/multus.md says. In mode `exclusive`: a recorded card moves into a pod, and can
+node goes as docs/multus.md says. In mode `exclusive`: a constructed card moves into a pod, and can
 carry no other interface.
 """
 

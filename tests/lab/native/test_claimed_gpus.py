@@ -1,4 +1,4 @@
-"""A card beside the GPU that came by a claim: real scheduler and kubelet, recorded cards and GPUs.
+"""A card beside the GPU that came by a claim: real scheduler, constructed cards and GPUs.
 
 The GPUs' driver is the lab's own (kube_rdma_lab/ghost/claim_driver.py), with NVIDIA's attributes.
 It stands for DRANET too, whose cards the doctor sees.

@@ -1,7 +1,7 @@
 """Cards by ResourceClaims: the real scheduler, kubelet and runtime, and kube-rdma's own driver.
 
 The agents are those of preset default with `claims.enabled`, and claims serve the pools of all
-nodes. The cards are recorded, sixteen shares each; interfaces stand on their links, without the
+nodes. The cards are constructed, sixteen shares each; interfaces stand on their links, without the
 RDMA devices that only real ones have.
 """
 

@@ -1,7 +1,7 @@
 """A card and a GPU of one claim, chosen by the real scheduler; and cards by DRANET's names.
 
-The agents publish the recorded cards with the value `claims.dranetAttributes`, the lab's ghost
-driver the recorded GPUs with NVIDIA's attributes. What is near is read from the tree itself.
+The agents publish the constructed cards with the value `claims.dranetAttributes`, the lab's ghost
+driver the constructed GPUs with NVIDIA's attributes. What is near is read from the tree itself.
 """
 
 import json

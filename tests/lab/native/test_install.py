@@ -1,6 +1,6 @@
 """A release of the chart on a cluster: installed, upgraded, rolled back and taken away by Helm 4.
 
-Native nodes: their recorded cards are offered, which is what an installation is for.
+Native nodes: their constructed cards are offered, which is what an installation is for.
 """
 
 import json
@@ -58,7 +58,7 @@ def helm(lab, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def values(lab, tmp_path_factory):
-    """The document's configuration for the interface of a recorded card, and a pool."""
+    """The document's configuration for the interface of a constructed card, and a pool."""
     interface = cluster.shell(
         lab, "node-1", "ls", f"/sys/class/infiniband/{CARD}/device/net"
     ).strip()

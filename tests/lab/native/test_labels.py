@@ -60,7 +60,7 @@ def left(lab):
 
 
 def test_a_node_says_what_it_has(lab):
-    """By the recorded tree, the node's kernel and the node's own os-release."""
+    """By the tree, the node's kernel and the node's own os-release."""
     waiting.until(lab, "the labels", lambda: label_of(lab, table.PORTS) == "8")
     labels = metadata(lab)["labels"]
     release = cluster.shell(lab, NODE, ". /etc/os-release && echo $ID $VERSION_ID").split()
@@ -96,7 +96,7 @@ def writes(lab):
 
 
 def replay_address(lab, card):
-    """The PCI address of a recorded card."""
+    """The PCI address of a constructed card."""
     path = cluster.shell(lab, NODE, "readlink", "-f", f"/sys/class/infiniband/{card}/device")
     return path.strip().rpartition("/")[2]
 
@@ -171,7 +171,7 @@ def overwrite(lab, labels, annotations):
 
 
 def test_the_operator_s_nodes_are_selected_without_labels_by_hand(lab):
-    """Seed S3's policy, from nodes that nobody labelled to shares of the recorded cards."""
+    """Seed S3's policy, from nodes that nobody labelled to shares of the constructed cards."""
     root = scc.examples().parent
     operator = f"{scc.examples()}/s3-network/operator.yaml"
     for path in (f"{root}/config/operator", f"{root}/config/crds", operator):

@@ -1,7 +1,7 @@
 """Mistakes that are not of RDMA, and one that is: the first five lines of explain name the cause.
 
 The Events are those of a real scheduler, kubelet and API server, whose words explain knows. The
-cluster has the agents of preset `default` on recorded cards.
+cluster has the agents of preset `default` on constructed cards.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Nodes without machines: a real cluster on this machine's kernel, with recorded cards."""
+"""Nodes without machines: a real cluster on this machine's kernel, with constructed cards."""
 
 import platform
 from contextlib import contextmanager
@@ -21,7 +21,7 @@ MANAGER = "/dev/infiniband/rdma_cm"
 
 
 def nodes_of(number):
-    """The device nodes of a recorded card."""
+    """The device nodes of a constructed card."""
     return {f"/dev/infiniband/uverbs{number}", f"/dev/infiniband/umad{number}"}
 
 
@@ -68,7 +68,7 @@ def test_the_kubelet_s_switches_are_the_node_s_own(native):
     assert cluster.shell(native, NODE, "cat /proc/sys/kernel/panic_on_oops").strip() == "1"
 
 
-def test_seed_s2_runs_unchanged_on_recorded_cards(recorded):
+def test_seed_s2_runs_unchanged_on_constructed_cards(recorded):
     cluster.wait_for_resource(recorded, scc.RESOURCE, "1k")
     with seed_pod(recorded) as devices:
         assert devices == {MANAGER}.union(*map(nodes_of, range(8)))

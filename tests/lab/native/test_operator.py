@@ -17,7 +17,7 @@ DEFINITION = "nicclusterpolicies.mellanox.com"
 
 @pytest.fixture(scope="module")
 def lab(native):
-    """Native nodes: an operator writes objects, and recorded cards are offered."""
+    """Native nodes: an operator writes objects, and constructed cards are offered."""
     examples, root = scc.examples(), scc.examples().parent
     cluster.kubectl(native, "label", "node", "--all", f"{cluster.CARDS_LABEL}-")  # of other files
     cluster.delete_definition(native, DEFINITION)  # another file's may have another scope
@@ -35,7 +35,7 @@ def lab(native):
 
 
 def policy(lab, **changes):
-    """The document's policy with the interface that the recorded card has."""
+    """The document's policy with the interface that the constructed card has."""
     interface = cluster.shell(
         lab, "node-1", "ls", f"/sys/class/infiniband/{CARD}/device/net"
     ).strip()

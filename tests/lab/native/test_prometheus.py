@@ -1,6 +1,6 @@
 """The metrics in the hands of the real Prometheus: it scrapes the agents, and their alerts fire.
 
-The agents are those of the chart, on native nodes with recorded cards, whose counters the test
+The agents are those of the chart, on native nodes with constructed cards, whose counters the test
 writes. They are in the mode that VKE's document prefers, and have its names too; kubelet and
 containerd are real. Prometheus and promtool are Debian's, and Prometheus runs in the network of the
 control plane.

@@ -1,6 +1,6 @@
 """Ready means something: what users do in the second in which `rollout status` returns.
 
-On native nodes, whose recorded cards have no interfaces: the pods' macvlan stands on the node's own
+On native nodes, whose cards have no interfaces: the pods' macvlan stands on the node's own
 interface. The agent starts as for the first time: what an earlier one left in the CNI configuration
 is taken out.
 """

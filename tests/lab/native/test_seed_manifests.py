@@ -2,7 +2,7 @@
 DaemonSet, S3's pods with a GPU.
 
 The machines run the same with verbs (machines/test_vke_four_cards, test_demo), which takes minutes,
-so only `make test-all` does. Here are the kubelet, containerd and recorded cards, in every run.
+so only `make test-all` does. Here are the kubelet, containerd and constructed cards, in every run.
 """
 
 import json
@@ -76,7 +76,7 @@ def test_seed_s2_s_privileged_daemonset_serves_a_thousand_shares_of_all_cards(do
 
 
 def network(interface):
-    """The document's network on this interface, without a GID: a recorded card lists none."""
+    """The document's network on this interface, without a GID: a constructed card lists none."""
     document = yaml.safe_load((scc.examples() / S3 / "rdma-net-ipam.yaml").read_text())
     config = json.loads(document["spec"]["config"])
     config["plugins"][0] |= {"type": "kube-rdma", "rdma": False, "master": interface, "mtu": 1500}
@@ -86,7 +86,7 @@ def network(interface):
 
 @pytest.fixture
 def gpu_network(lab):
-    """Seed S3's agent and network on the recorded card, beside GPUs that a plugin offers."""
+    """Seed S3's agent and network on the constructed card, beside GPUs that a plugin offers."""
     interface = cluster.shell(lab, NODE, "ls", f"/sys/class/infiniband/{CARD}/device/net").strip()
     agent = (scc.examples() / S3 / "agent.yaml").read_text().replace("ens2f0", interface)
     text = f"{agent}\n---\n{json.dumps(network(interface))}"
@@ -204,7 +204,7 @@ def four_cards(vke):
 def s1_pod(count):
     """The example's pod with so many cards, on the node that has four.
 
-    Without its networks: a recorded card has no GID for their addresses, so the pod would wait.
+    Without its networks: a constructed card has no GID for their addresses, so the pod would wait.
     """
     pod = yaml.safe_load((scc.examples() / f"s1-vke/pod-{count}.yaml").read_text())
     pod["spec"]["nodeName"] = NODE

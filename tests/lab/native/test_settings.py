@@ -1,8 +1,8 @@
 """What containers are told of their cards, as docs/settings.md has it.
 
-Seed S3's agent on recorded cards, with the seed's kind of pool and with one that gives devices at
-Allocate. test_older runs this file on a runtime that reads no CDI files. What a container may lock
-is seen on machines (test_pod_network): root of a native node may not raise a limit.
+Seed S3's agent on constructed cards, with the seed's kind of pool and with one that gives devices
+at Allocate. test_older runs this file on a runtime that reads no CDI files. What a container may
+lock is seen on machines (test_pod_network): root of a native node may not raise a limit.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Seed S1's node on the lab: its label alone makes the resource, and the resource tells the truth.
 
-The real kubelet and API server; the cards are recorded, eight per node.
+The real kubelet and API server; the cards are constructed, eight per node.
 """
 
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ CARDS = 8
 
 @pytest.fixture(scope="module")
 def lab(recorded):
-    """Native nodes: labels, shares and restarts need cards, recorded ones do."""
+    """Native nodes: labels, shares and restarts need cards, constructed ones do."""
     return recorded
 
 

@@ -2,7 +2,7 @@
 
 Each does what the pages say, in their order, with an account that holds the roles which the pages
 name and no other right (tests/kit/walks). The cluster has the agents of preset `default` on
-recorded cards. What takes GPUs or cards that move data is left out: the logs of NCCL and UCX, and
+constructed cards. What takes GPUs or cards that move data is left out: logs of NCCL and UCX, and
 `verify`. The network is on eth0, where all native nodes have one.
 """
 

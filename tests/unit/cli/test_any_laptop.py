@@ -1,4 +1,4 @@
-"""A first minute without cluster, lab, root or Linux: recorded machines by name.
+"""A first minute without cluster, lab, root or Linux: example machines by name.
 
 The commands run in processes on which kube-rdma's own code finds nothing of Linux
 (tests/kit/other_system.py). That such a process notices what it forbids is shown here too.
@@ -232,11 +232,11 @@ def test_a_wrong_name_gets_one_sentence_with_all_names(command, words):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("--record", "x"), "dgx-like comes with kube-rdma and is recorded"),
-        (("--watch",), "a recorded tree does not change by itself"),
+        (("--record", "x"), "dgx-like comes with kube-rdma and is no node"),
+        (("--watch",), "a tree of files does not change by itself"),
     ],
 )
-def test_what_a_recorded_machine_cannot_do_is_refused(words, sentence, tmp_path, monkeypatch):
+def test_what_an_example_machine_cannot_do_is_refused(words, sentence, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     error = run(devices, "--sysfs", "dgx-like", *words).exception
     assert isinstance(error, Refused)

@@ -37,7 +37,7 @@ spec:
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory):
-    """Find the folder of a recorded tree by its name."""
+    """Find the folder of a machine's tree by its name."""
 
     def unpacked(name):
         root = tmp_path_factory.mktemp(name)

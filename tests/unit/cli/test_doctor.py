@@ -1,4 +1,4 @@
-"""`kube-rdma doctor` from the outside, on recorded trees and bundles."""
+"""`kube-rdma doctor` from the outside, on trees and bundles."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_what_was_not_checked_is_named_on_request_or_if_nothing_else_is_the_resu
     blind = run("--sysfs", "dgx-like")
     assert blind.exit_code == 6
     assert "? Not checked: device nodes (KR105)" in blind.stdout
-    assert "? Not seen: specs. a recorded node does not say which pools it has" in blind.stdout
+    assert "? Not seen: specs. the node's files do not say which pools it has" in blind.stdout
 
 
 def test_a_recorded_node_has_the_name_of_its_folder_and_takes_no_target(tmp_path):

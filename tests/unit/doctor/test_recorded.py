@@ -1,7 +1,7 @@
-"""Recorded machines answer the doctor as live ones do, with five faults of other people's threads.
+"""Nodes of files answer the doctor as live ones do, with five faults of other people's threads.
 
 The faults were drawn and planted before any check for them was made; then the doctor named one of
-the five, the MTU (docs/decisions/0118). Each is planted into the tree of a recorded machine, one of
+the five, the MTU (docs/decisions/0118). Each is planted into the tree of an example machine, one of
 five of its kind, whose bundles are judged together, as `doctor --all-nodes` does. Then one machine
 is recorded as `kube-rdma devices --record` does, with fakes for what is no file.
 """
@@ -75,7 +75,7 @@ WELL = Fault("", "", "")
 
 
 def plant(root, fault):
-    """The recorded machine with the files that the record has not, and with the fault."""
+    """The example machine with the files that its tree has not, and with the fault."""
     unpack(MACHINE, root)
     for number, folder in enumerate(sorted(root.glob("devices/pci*/**/0000:*"))):
         control = fault.acs if folder == next(root.glob(f"devices/**/{CARD}")).parent else 0

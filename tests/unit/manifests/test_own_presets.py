@@ -1,4 +1,4 @@
-"""Presets of kube-rdma's own names: what they offer on recorded cards, what examples ask for."""
+"""Presets of kube-rdma's own names: what they offer on constructed cards, what examples ask for."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""Recorded cards of a native node: what its tree shows, and what may happen to it."""
+"""Cards of a native node: what its tree shows, and what may happen to it."""
 
 import pytest
 

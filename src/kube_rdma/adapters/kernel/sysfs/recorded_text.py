@@ -1,4 +1,4 @@
-"""A recorded sysfs as one text, read in memory: the machines that come with kube-rdma.
+"""A sysfs as one text, read in memory: the machines that come with kube-rdma.
 
 First step of their survey, in place of files.py: tree.py asks the same questions, and nothing is
 written or opened. So it works on systems whose folders cannot hold such a tree, for names of PCI

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kube_rdma.adapters.kernel.sysfs.files import SysfsFiles
 
 SysfsRoot: TypeAlias = Path | RecordedText
-"""Where a sysfs is: /sys or a recorded folder, or a recorded machine in memory."""
+"""Where a sysfs is: /sys or a recording, or an example machine in memory."""
 
 # How the kernel says "there is nothing to say": the file is not made, or its show() has no answer.
 _SILENT = frozenset({errno.ENOENT, errno.EINVAL, errno.EOPNOTSUPP})

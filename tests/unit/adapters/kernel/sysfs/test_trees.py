@@ -1,4 +1,4 @@
-"""Every recorded or constructed tree gives the picture that its SOURCE.md promises."""
+"""Every tree gives the picture that its SOURCE.md promises."""
 
 from __future__ import annotations
 
