@@ -35,6 +35,7 @@ class Netdev(Frozen):
     master: str | None = None  # what it is enslaved to: a bond, a bridge, a VRF
     bonded: bool = False  # the master is a bond, on which virtual interfaces stand
     fast_path: bool = False  # of a virtual machine's own interface, which is the master
+    representor: bool = False  # stands for a function behind the card's switch (switchdev mode)
     use: Use | None = None  # None: nobody asked, or it is not surely the node's own
     needed: str | None = None  # which address of the node it carries: "the node's InternalIP …"
 
@@ -66,7 +67,8 @@ class Function(Frozen):
     vendor: int  # 16 bits, 0x15b3
     device: int
     driver: str | None
-    netdevs: tuple[Netdev, ...] = ()  # of the namespace that was read; none when in a pod
+    # Of the namespace that was read, representors last; none when in a pod.
+    netdevs: tuple[Netdev, ...] = ()
     acpi_index: int | None = None  # firmware's number of an onboard card (sysfs acpi_index)
     vf_index: int | None = None  # its number among the virtual functions of its physical one
 
@@ -78,6 +80,7 @@ class Card(Frozen):
     devices: tuple[Device, ...]
     function: Function | None  # None: an auxiliary or soft device, or a tree without PCI facts
     reasons: tuple[str, ...] = ()
+    management: tuple[Device, ...] = ()  # of the subnet manager alone: no program opens them
 
     @property
     def usable(self) -> bool:

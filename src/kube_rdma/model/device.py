@@ -117,6 +117,8 @@ class Port(Frozen):
     sm_lid: int | None = None  # of the subnet manager that this port obeys
     bond: str | None = None  # the bonding interface that the port's interface is enslaved to
     pkey: int | None = None  # partition key at index 0, 16 bits; None off InfiniBand
+    # Of a switchdev card: it belongs to a function behind the switch, and has no GIDs by design.
+    representor: bool = False
 
 
 class CharDevice(Frozen):
@@ -171,6 +173,7 @@ class Device(Frozen):
     seat: PciPosition | None = None
     auxiliary: str | None = None  # the auxiliary device below it (mlx5_core.sf.4)
     subfunction: int | None = None  # user's number of a sub-function (sysfs sfnum)
+    switchdev: bool = False  # its function shows representors: RoCE is on those behind them
 
     @property
     def is_soft(self) -> bool:

@@ -43,6 +43,8 @@ class Survey(Frozen):
     # Interfaces of any kind that the node is reached through: those with a default route or an
     # address of the node, and what they stand on, sorted. None: the kernel did not say.
     routed: tuple[str, ...] | None = ()
+    # Devices of the subnet manager alone, of an XDR card (RDMA_DEVICE_TYPE_SMI), none of `devices`.
+    management: tuple[Device, ...] = ()
 
     def with_uses(self, uses: Mapping[str, Use]) -> Survey:
         """Return the survey with what these interfaces of functions are used for."""

@@ -126,7 +126,8 @@ def link_of(card: Card, node: HostNetwork) -> HostLink | None:
     By name: a function may have several interfaces, and that of a sub-function has no PCI address.
     """
     ports = [port.netdev for device in card.devices for port in device.ports]
-    others = [netdev.name for netdev in card.function.netdevs] if card.function else []
+    netdevs = card.function.netdevs if card.function else ()
+    others = [netdev.name for netdev in netdevs if not netdev.representor]
     by_name = {link.name: link for link in node.links}
     return next((by_name[name] for name in (*ports, *others) if name in by_name), None)
 

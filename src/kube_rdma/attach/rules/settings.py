@@ -176,7 +176,7 @@ def known_devices(cards: Iterable[Card]) -> tuple[UsedDevice, ...]:
         if card.usable
         for device in card.devices
         for port in device.ports
-        if port.state is PortState.ACTIVE
+        if port.state is PortState.ACTIVE and not port.representor
     )
 
 

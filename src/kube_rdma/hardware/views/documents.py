@@ -14,7 +14,7 @@ from kube_rdma.model.card import Function
 from kube_rdma.model.device import Device, Gpu, Port
 from kube_rdma.model.survey import Survey, Verdict
 
-_NETDEV = ("name", "link_type", "up", "carrier", "default_route", "master")
+_NETDEV = ("name", "link_type", "up", "carrier", "default_route", "master", "representor")
 
 
 def document(
@@ -24,16 +24,19 @@ def document(
 
     ``devices``: name, identity, usable, reasons (empty when usable), nodeGuid, nodeType, driver,
     firmware, pci, numaNode, auxiliary (name of the device on the auxiliary bus), subfunction (its
-    number), ``seat`` (see below; of a soft device that of its interface), ``ports`` (number, state,
-    physicalState, linkLayer, rateGbps, netdev, bond, lid, smLid, pkey (hexadecimal), ``gids``:
-    index, value, type, netdev) and ``charDevices`` (kind, path, major, minor);
+    number), switchdev (its function has representors), ``seat`` (see below; of a soft device that
+    of its interface), ``ports`` (number, state, physicalState, linkLayer, rateGbps, netdev, bond,
+    lid, smLid, pkey (hexadecimal), representor (it is of a function behind the card's switch),
+    ``gids``: index, value, type, netdev) and ``charDevices`` (kind, path, major, minor);
     ``functions``, the PCI functions of class 02: pci, numaNode, vendor, device (hexadecimal as in
     sysfs), driver, acpiIndex, physicalFunction and vfIndex (of a virtual one: its card and its
     number on it), ``netdevs`` (name, linkType: ether, infiniband or empty, up, carrier,
-    defaultRoute: the node itself is reached through it, master: what it is enslaved to);
+    defaultRoute: the node itself is reached through it, master: what it is enslaved to,
+    representor: of a function behind the switch);
     ``gpus``: pci, numaNode, class, vendor, device (hexadecimal as in sysfs), driver, ``seat``;
     ``seat``: pci, root, path (PCI addresses from the root port down to the function), numaNode,
     physicalFunction, virtualFunctions, sriovTotal;
+    ``management``: devices of the subnet manager alone, with the same keys;
     ``rdmaCm``: a char device or null; ``namespaceMode``: shared, exclusive or unknown;
     ``notes``: sentences about the node; ``faults``: what could not be read, path and reason.
     What is not known is null.
@@ -45,6 +48,7 @@ def document(
         ],
         "functions": [_function(function) for function in survey.functions],
         "gpus": [_gpu(gpu) for gpu in survey.gpus],
+        "management": [_device(device) for device in survey.management],
         **json_object(survey, "rdma_cm", "namespace_mode"),
         "notes": list(notes),
         "faults": json_list(survey.faults),

@@ -216,7 +216,8 @@ def _card_lines(placed: model.PlacedCard) -> Iterator[str]:
         yield card.seat.pci
     ports = [port for device in card.devices for port in device.ports]
     yield from dict.fromkeys(map(_port, ports))
-    interfaces = [netdev.name for netdev in card.function.netdevs] if card.function else []
+    netdevs = card.function.netdevs if card.function else ()
+    interfaces = [netdev.name for netdev in netdevs if not netdev.representor]
     interfaces += [port.netdev for port in ports if port.netdev]
     names = [name for name in dict.fromkeys(interfaces) if name != card.name]
     if names:

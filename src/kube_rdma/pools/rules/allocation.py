@@ -88,7 +88,7 @@ def share_cards(pools: Mapping[str, model.Pool], held: HeldShare) -> tuple[Card,
 def _device_paths(pool: model.Pool, cards: Sequence[Card]) -> Iterator[str]:
     """Yield the character devices that the pool opens; rdma_cm only where devices are."""
     gives = pool.spec.device_files
-    devices = [device for card in cards for device in card.devices]
+    devices = [device for card in cards for device in (*card.devices, *card.management)]
     yield from (c.path for device in devices for c in device.char_devices if c.kind in gives)
     if devices and pool.rdma_cm and CharKind.RDMA_CM in gives:
         yield pool.rdma_cm

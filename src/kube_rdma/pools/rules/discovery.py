@@ -39,11 +39,12 @@ def lasting(device: Device, *, managed: bool) -> Iterator[str]:
 
 def idle(device: Device) -> str | None:
     """Return why none of its ports carries traffic; None when one does, or there is none."""
-    if not device.ports or any(port.state is PortState.ACTIVE for port in device.ports):
+    own = _own_ports(device)
+    if not own or any(port.state is PortState.ACTIVE for port in own):
         return None
     inactive = (
         f"port {port.number} is {port.state} ({port.physical_state}): {_remedy(device, port)}"
-        for port in device.ports
+        for port in own
     )
     return "no port is ACTIVE; " + "; ".join(inactive)
 
@@ -56,15 +57,29 @@ def _reasons(device: Device, *, managed: bool) -> Iterator[str]:
         return
     # RoCE peers meet by GID. iWARP has the IP addresses of its interface, and an InfiniBand port
     # makes its first GID of its own GUID, so its table is never empty.
-    active = [port for port in device.ports if port.state is PortState.ACTIVE]
+    active = [port for port in _own_ports(device) if port.state is PortState.ACTIVE]
     lacking = [p for p in active if not p.gids and p.link_layer is LinkLayer.ETHERNET]
     if active and lacking == active and device.node_type != _IWARP:
-        yield "no peer can address it; " + "; ".join(map(_without_gid, active))
+        yield "no peer can address it; " + "; ".join(_without_gid(device, one) for one in active)
 
 
-def _without_gid(port: Port) -> str:
-    """Name the remedy for a RoCE port with an empty GID table, which its interface fills."""
+def _own_ports(device: Device) -> list[Port]:
+    """Return the ports of the device itself, without those of functions behind its switch."""
+    return [port for port in device.ports if not port.representor]
+
+
+def _without_gid(device: Device, port: Port) -> str:
+    """Name the remedy for a RoCE port with an empty GID table, which its interface fills.
+
+    In switchdev mode mlx5 gives the physical function a profile without RoCE (raw_eth_profile,
+    drivers/infiniband/hw/mlx5/ib_rep.c), so no address helps.
+    """
     has_none = f"port {port.number} has no GID"
+    if device.switchdev:
+        return (
+            f"{has_none}: its function is in switchdev mode, where RoCE is on virtual functions "
+            "and sub-functions; give pods those"
+        )
     if port.netdev is None:
         return f"{has_none}: set its interface up and give it an IP address"
     if port.bond:
@@ -105,7 +120,10 @@ def _fabric_remedy(device: Device, port: Port) -> str:
 
 def notes(survey: Survey) -> tuple[str, ...]:
     """Return remarks on the node as a whole; none of them makes a device unusable."""
-    remarks = []
+    remarks = [
+        f"{device.name} is for the subnet manager alone, so no program opens it"
+        for device in survey.management
+    ]
     managed = any(d.node_type not in _NO_CONNECTION_MANAGER for d in survey.devices)
     if survey.rdma_cm is None and managed:
         remarks.append(

@@ -107,8 +107,8 @@ class _Members:
             )
         function = self._functions.get(above)
         if function and not states:
-            lost = (one.name for one in function.netdevs if one.up and one.carrier is False)
-            yield from map(no_carrier, lost)
+            own = (one for one in function.netdevs if one.up and not one.representor)
+            yield from (no_carrier(one.name) for one in own if one.carrier is False)
 
 
 def _above(card: Card) -> PciAddress | None:

@@ -38,7 +38,10 @@ def cards(survey: Survey, verdicts: Sequence[Verdict]) -> tuple[Card, ...]:
         if of_a_pod(verdict.device):
             continue
         groups.setdefault(card_id(verdict.device), []).append(verdict)
-    made = (_card(name, group, functions) for name, group in groups.items())
+    managing: dict[CardId, list[Device]] = {}
+    for device in survey.management:
+        managing.setdefault(card_id(device), []).append(device)
+    made = (_card(name, group, functions, managing) for name, group in groups.items())
     return tuple(sorted(made, key=lambda card: card.id))
 
 
@@ -79,7 +82,12 @@ def interfaces(card: Card, functions: Iterable[Function]) -> tuple[Netdev, ...]:
     return (*own, *(netdev for netdev in others if netdev.name in ports))
 
 
-def _card(name: CardId, group: Sequence[Verdict], functions: Mapping[CardId, Function]) -> Card:
+def _card(
+    name: CardId,
+    group: Sequence[Verdict],
+    functions: Mapping[CardId, Function],
+    managing: Mapping[CardId, Sequence[Device]],
+) -> Card:
     # Keyed by the card's own id: a sub-function is not the function that it lies on.
     function = functions.get(name)
     devices = tuple(verdict.device for verdict in group)
@@ -88,7 +96,9 @@ def _card(name: CardId, group: Sequence[Verdict], functions: Mapping[CardId, Fun
         reasons = list(_bare_reasons(function, functions))
     elif not any(verdict.usable for verdict in group):
         reasons = [reason for verdict in group for reason in verdict.reasons]
-    return Card(name, devices, function, tuple(dict.fromkeys(reasons)))
+    return Card(
+        name, devices, function, tuple(dict.fromkeys(reasons)), tuple(managing.get(name, ()))
+    )
 
 
 def _bare_reasons(function: Function, functions: Mapping[CardId, Function]) -> Iterator[str]:
@@ -97,7 +107,7 @@ def _bare_reasons(function: Function, functions: Mapping[CardId, Function]) -> I
         yield "no driver is bound to it: load its module, dmesg may say why it did not bind"
     above = functions.get(CardId(function.seat.physical_function or function.seat.pci))
     for netdev in dict.fromkeys((*function.netdevs, *_netdevs(above))):
-        if netdev.up and netdev.carrier is False:
+        if netdev.up and netdev.carrier is False and not netdev.representor:
             yield no_carrier(netdev.name)
 
 

@@ -13,9 +13,11 @@ from enum import IntEnum
 
 from kube_base.errors import Unavailable
 from kube_base.frozen import Frozen, replace
+from kube_rdma.adapters.kernel.interfaces import as_named
 from kube_rdma.adapters.kernel.netlink import codec
 from kube_rdma.adapters.kernel.sysfs.devices import DEVICES
 from kube_rdma.adapters.kernel.sysfs.netdev import soft_identity
+from kube_rdma.model.card import Netdev
 from kube_rdma.model.device import Device, PhysicalState, Port, PortState, QueuePair
 from kube_rdma.model.survey import Fault, NamespaceMode, Survey
 
@@ -50,7 +52,10 @@ class Attr(IntEnum):
     RES_PID = 28  # u32; objects of the kernel have none
     NDEV_NAME = 51  # string; only when the interface is in the asker's network namespace
     NETNS_MODE = 66  # u8, RDMA_NLDEV_SYS_ATTR_NETNS_MODE: 1 shared, 0 exclusive
+    DEV_TYPE = 99  # u8, enum rdma_nl_dev_type; only of a sub-device, since Linux 6.11
 
+
+_SMI = 1  # RDMA_DEVICE_TYPE_SMI
 
 # None stands for an attribute that the answer does not carry.
 _STATES: dict[int | None, PortState] = dict(zip(range(6), PortState, strict=False))
@@ -76,6 +81,7 @@ class LinkDevice(Frozen):
     firmware: str | None
     ports: tuple[LinkPort, ...] = ()
     guid: str | None = None  # of the node, as FunctionSettings has it
+    smi: bool = False  # for the subnet manager alone
 
 
 class LinkView(Frozen):
@@ -139,7 +145,8 @@ def decode_device(payload: bytes) -> LinkDevice:
         raise Unavailable("RDMA netlink: a device without index or name")
     guid = codec.number(attributes, Attr.NODE_GUID, _U64)
     text = None if guid is None else guid.to_bytes(8).hex(":")
-    return LinkDevice(index, name, _string(attributes, Attr.FW_VERSION), guid=text)
+    smi = codec.number(attributes, Attr.DEV_TYPE, _U8) == _SMI
+    return LinkDevice(index, name, _string(attributes, Attr.FW_VERSION), guid=text, smi=smi)
 
 
 def decode_port(payload: bytes) -> LinkPort:
@@ -175,29 +182,39 @@ def merge(survey: Survey, view: LinkView) -> Survey:
     silently gone.
     """
     links = {link.name: link for link in view.devices}
-    shown = {device.name for device in survey.devices}
+    managing = {link.name for link in view.devices if link.smi}
+    management = tuple(device for device in survey.devices if device.name in managing)
+    shown = {device.name for device in (*survey.devices, *survey.management)}
     faults = [
         Fault(f"{DEVICES}/{device.name}", "sysfs shows this device, RDMA netlink does not")
-        for device in survey.devices
+        for device in (*survey.devices, *survey.management)
         if device.name not in links
     ]
     unseen = "RDMA netlink shows this device, sysfs does not"
     reason = f"{unseen}: is /sys of another network namespace?"
     faults += [Fault(f"{DEVICES}/{name}", reason) for name in sorted(links.keys() - shown)]
+    known = {netdev.name: netdev for one in survey.functions for netdev in one.netdevs}
     devices = (
-        _merge_device(device, links[device.name]) if device.name in links else device
+        _merge_device(device, links[device.name], known) if device.name in links else device
         for device in survey.devices
+        if device not in management
     )
     faults = [*survey.faults, *view.faults, *faults]
     mode = view.namespace_mode
-    return replace(survey, devices=tuple(devices), namespace_mode=mode, faults=tuple(faults))
+    return replace(
+        survey,
+        devices=tuple(devices),
+        namespace_mode=mode,
+        faults=tuple(faults),
+        management=(*survey.management, *management),
+    )
 
 
-def _merge_device(device: Device, link: LinkDevice) -> Device:
+def _merge_device(device: Device, link: LinkDevice, known: Mapping[str, Netdev]) -> Device:
     links = {port.number: port for port in link.ports}
     soft = device.pci is None
     ports = tuple(
-        _merge_port(port, links[port.number], soft=soft) if port.number in links else port
+        _merge_port(port, links[port.number], known, soft=soft) if port.number in links else port
         for port in device.ports
     )
     netdev = next((port.netdev for port in ports if port.netdev), None)
@@ -215,21 +232,20 @@ def _merge_device(device: Device, link: LinkDevice) -> Device:
     )
 
 
-def _merge_port(port: Port, link: LinkPort, *, soft: bool) -> Port:
+def _merge_port(port: Port, link: LinkPort, known: Mapping[str, Netdev], *, soft: bool) -> Port:
     """A soft link's interface may be a pod's, and share its name with a node's: netlink knows.
 
     The interfaces that sysfs shows beside hardware are in this namespace, and netlink names none
     for IPoIB, so there its silence says nothing.
     """
-    netdev = link.netdev or (None if soft else port.netdev)
-    return replace(
+    port = replace(
         port,
         state=link.state or port.state,
         physical_state=link.physical_state or port.physical_state,
-        netdev=netdev,
-        # A card's link over a bond may be named by the bond itself; what else is named is new.
-        bond=port.bond if netdev in {port.netdev, port.bond} else None,
     )
+    if link.netdev:
+        return as_named(port, link.netdev, known)
+    return replace(port, netdev=None, bond=None) if soft else port
 
 
 def _string(attributes: Mapping[int, bytes], which: Attr) -> str | None:

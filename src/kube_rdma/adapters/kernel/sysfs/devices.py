@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from kube_base.frozen import replace
+from kube_rdma.adapters.kernel.interfaces import is_management, of_port
 from kube_rdma.adapters.kernel.sysfs import netdev as sites
 from kube_rdma.adapters.kernel.sysfs.pci import PciTree
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsRoot, SysfsTree
@@ -64,14 +65,25 @@ def read_survey(root: SysfsRoot | SysfsTree, *, brief: bool = False) -> Survey:
     names = tree.names(DEVICES, required=False)
     chars = _char_devices(tree, names)
     pci = PciTree(tree)
-    read = (_device(tree, pci, name, tuple(chars[name]), brief=brief) for name in names)
-    devices = tuple(device for device in read if device is not None)
+    links = sites.NetdevTree(tree)
+    read = (_device(tree, pci, links, name, tuple(chars[name]), brief=brief) for name in names)
+    every = tuple(device for device in read if device is not None)
+    management = tuple(device for device in every if is_management(device, every))
+    devices = tuple(device for device in every if device not in management)
     rdma_cm = _rdma_cm(tree)
-    functions = sites.read_functions(tree, pci)
+    functions = sites.read_functions(tree, pci, links)
     gpus = pci.gpus()
     pci.check_relations()
-    _check_places(tree, devices)
-    return Survey(devices, rdma_cm, NamespaceMode.UNKNOWN, tuple(tree.faults), gpus, functions)
+    _check_places(tree, every)
+    return Survey(
+        devices,
+        rdma_cm,
+        NamespaceMode.UNKNOWN,
+        tuple(tree.faults),
+        gpus,
+        functions,
+        management=management,
+    )
 
 
 def read_devices(root: Path, names: Iterable[str]) -> tuple[tuple[Device, ...], CharDevice | None]:
@@ -81,8 +93,9 @@ def read_devices(root: Path, names: Iterable[str]) -> tuple[tuple[Device, ...], 
     """
     tree = SysfsTree(root)
     pci = PciTree(tree)
+    links = sites.NetdevTree(tree)
     read = (
-        _device(tree, pci, name, _chars_of(tree, name))
+        _device(tree, pci, links, name, _chars_of(tree, name))
         if tree.holds(f"{DEVICES}/{name}")
         else _moved(tree, name)
         for name in names
@@ -109,7 +122,13 @@ def _rdma_cm(tree: SysfsTree) -> CharDevice | None:
 
 
 def _device(
-    tree: SysfsTree, pci: PciTree, name: str, chars: tuple[CharDevice, ...], *, brief: bool = False
+    tree: SysfsTree,
+    pci: PciTree,
+    links: sites.NetdevTree,
+    name: str,
+    chars: tuple[CharDevice, ...],
+    *,
+    brief: bool = False,
 ) -> Device | None:
     """One device, or None with a single fault when it is not there (any more)."""
     path = f"{DEVICES}/{name}"
@@ -120,7 +139,7 @@ def _device(
         _port(tree, f"{path}/ports", number, brief=brief)
         for number in sorted(int(n) for n in tree.names(f"{path}/ports") if n.isdecimal())
     )
-    site = sites.find_site(tree, pci, path, ports)
+    site = sites.find_site(tree, pci, links, path, ports)
     device = Device(
         name=name,
         identity=site.identity,
@@ -130,11 +149,12 @@ def _device(
         firmware=tree.text(f"{path}/fw_ver", required=False),
         pci=site.seat.pci if site.seat and not site.soft else None,
         numa_node=site.numa_node,
-        ports=tuple(_on_netdev(tree, port, site, len(ports)) for port in ports),
+        ports=tuple(_on_netdev(tree, links, port, site, len(ports)) for port in ports),
         char_devices=chars,
         seat=site.seat,
         auxiliary=site.auxiliary,
         subfunction=site.subfunction,
+        switchdev=any(one.representor for one in site.netdevs),
     )
     if len(tree.faults) > before and not tree.holds(path):
         del tree.faults[before:]
@@ -182,18 +202,17 @@ def port_states(tree: SysfsTree, port: str) -> tuple[PortState, PhysicalState]:
     )
 
 
-def _on_netdev(tree: SysfsTree, port: Port, site: sites.DeviceSite, ports: int) -> Port:
-    """Return the port with its interface, as well as sysfs can tell; RDMA netlink knows better.
-
-    A device with one port owns every interface beside it (bnxt_en counts dev_port per card, not
-    per function); with several ports dev_port tells them apart. Of the candidates the GID table
-    names the uplink, where a switchdev card lists its representors as well.
-    """
-    named = [gid.netdev for gid in port.gids if gid.netdev]
+def _on_netdev(
+    tree: SysfsTree, links: sites.NetdevTree, port: Port, site: sites.DeviceSite, ports: int
+) -> Port:
+    """Return the port with its interface, as well as sysfs can tell; RDMA netlink knows better."""
     if site.netdevs:
-        mine = [n.name for n in site.netdevs if ports == 1 or n.dev_port == port.number - 1]
-        netdev = next((name for name in named if name in mine), mine[0] if mine else None)
+        own = of_port(port, ports, site.netdevs, links.dev_port)
+        switchdev = any(one.representor for one in site.netdevs)
+        port = replace(port, representor=own is None and ports > 1 and switchdev)
+        netdev = own.name if own else None
     else:
+        named = (gid.netdev for gid in port.gids if gid.netdev)
         netdev = next((name for name in named if tree.holds(f"class/net/{name}")), None)
     return replace(port, netdev=netdev, bond=sites.bond_above(tree, netdev)) if netdev else port
 

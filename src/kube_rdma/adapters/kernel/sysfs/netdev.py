@@ -10,9 +10,10 @@ their interface, which is why rxe's `parent` file is asked first.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from kube_base.frozen import Frozen
+from kube_rdma.adapters.kernel.interfaces import is_representor
 from kube_rdma.adapters.kernel.sysfs.pci import FUNCTIONS, NETWORK_CLASS, PciTree, function_above
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.card import Function, Netdev
@@ -27,13 +28,6 @@ _PARAVIRTUAL = ("hv_netvsc", "virtio_net")
 _LOWER, _UPPER = "lower_", "upper_"  # netdev_adjacent_sysfs_add(), net/core/dev.c
 
 
-class SysfsNetdev(Frozen):
-    """An interface beside an RDMA device; `dev_port` counts the ports of one function from 0."""
-
-    name: str
-    dev_port: int
-
-
 class DeviceSite(Frozen):
     """The place of one RDMA device in the machine; `seat` is None without a PCI function.
 
@@ -44,7 +38,7 @@ class DeviceSite(Frozen):
     seat: PciPosition | None
     driver: str | None
     numa_node: int | None
-    netdevs: tuple[SysfsNetdev, ...]
+    netdevs: tuple[Netdev, ...]
     auxiliary: str | None = None
     subfunction: int | None = None
     soft: bool = False
@@ -105,7 +99,9 @@ def upper_netdevs(tree: SysfsTree, netdev: str) -> tuple[str, ...]:
     return tuple(name.removeprefix(_UPPER) for name in names if name.startswith(_UPPER))
 
 
-def find_site(tree: SysfsTree, pci: PciTree, path: str, ports: tuple[Port, ...]) -> DeviceSite:
+def find_site(
+    tree: SysfsTree, pci: PciTree, netdevs: NetdevTree, path: str, ports: tuple[Port, ...]
+) -> DeviceSite:
     """The site of the device at `path`; `ports` name its interface where sysfs does not."""
     parent_text = tree.text(f"{path}/parent", required=False)
     parent = netdev_name(tree, f"{path}/parent", parent_text)
@@ -121,7 +117,7 @@ def find_site(tree: SysfsTree, pci: PciTree, path: str, ports: tuple[Port, ...])
             seat=seat,
             driver=driver.rpartition("/")[2] if driver else None,
             numa_node=seat.numa_node if seat else None,
-            netdevs=_netdevs(tree, f"{path}/device/net"),
+            netdevs=netdevs.of(tree.names(f"{path}/device/net", required=False)),
             auxiliary=auxiliary,
             subfunction=tree.number(f"{path}/device/sfnum") if auxiliary else None,
         )
@@ -135,7 +131,7 @@ def find_site(tree: SysfsTree, pci: PciTree, path: str, ports: tuple[Port, ...])
         seat=seat,
         driver=None,
         numa_node=seat.numa_node if seat else None,
-        netdevs=(SysfsNetdev(netdev, 0),) if netdev else (),
+        netdevs=(Netdev(netdev, "", up=True, carrier=None),) if netdev else (),
         soft=True,
     )
 
@@ -149,14 +145,6 @@ def _seat_below(tree: SysfsTree, pci: PciTree, netdev: str) -> PciPosition | Non
     return seats.pop() if len(seats) == 1 else None
 
 
-def _netdevs(tree: SysfsTree, folder: str) -> tuple[SysfsNetdev, ...]:
-    return tuple(
-        SysfsNetdev(name, tree.number(f"{folder}/{name}/dev_port") or 0)
-        for name in tree.names(folder, required=False)
-        if netdev_name(tree, folder, name)
-    )
-
-
 # Network functions: what a card is besides its RDMA devices.
 
 NETDEVS = "class/net"
@@ -168,9 +156,9 @@ _FLAGS = re.compile(r"0x[0-9a-f]{1,8}")
 _Netdevs = Mapping[str, tuple[Netdev, ...]]  # by the place of their function
 
 
-def read_functions(tree: SysfsTree, pci: PciTree) -> tuple[Function, ...]:
+def read_functions(tree: SysfsTree, pci: PciTree, seen: NetdevTree) -> tuple[Function, ...]:
     """Every function of class 02 (network), sorted by address; default routes are not in sysfs."""
-    netdevs = _functions_netdevs(tree)
+    netdevs = _functions_netdevs(tree, seen)
     functions: dict[PciAddress, Function] = {}
     for name in pci.of_class({NETWORK_CLASS}):
         place = tree.place(f"{FUNCTIONS}/{name}", required=True)
@@ -214,21 +202,52 @@ def _virtual(
         yield Function(seat, *ids, driver, netdevs.get(place, ()), vf_index=index)
 
 
-def _functions_netdevs(tree: SysfsTree) -> _Netdevs:
+def _functions_netdevs(tree: SysfsTree, seen: NetdevTree) -> _Netdevs:
     """The interfaces of each function. Those of a sub-function lie below it and are not its own."""
-    netdevs: dict[str, tuple[Netdev, ...]] = {}
+    names: dict[str, list[str]] = {}
     for name in tree.names(NETDEVS, required=False):
         place = tree.place(f"{NETDEVS}/{name}")
         function = function_above(place)
-        if place is None or function is None or not netdev_name(tree, NETDEVS, name):
+        if place is None or function is None:
             continue
-        if any(is_auxiliary(part) for part in place[len(function) :].split("/")):
-            continue
+        if not any(is_auxiliary(part) for part in place[len(function) :].split("/")):
+            names.setdefault(function, []).append(name)
+    return {function: seen.of(beside) for function, beside in names.items()}
+
+
+class NetdevTree:
+    """The interfaces of one sysfs tree, each read once. Faults go to the tree."""
+
+    def __init__(self, tree: SysfsTree) -> None:
+        self._tree = tree
+        self._read: dict[str, Netdev | None] = {}
+
+    def of(self, names: Sequence[str]) -> tuple[Netdev, ...]:
+        """Return these interfaces of one function, representors last.
+
+        One alone is never a representor, so nobody asks the kernel what it is.
+        """
+        for name in names:
+            if name not in self._read:
+                self._read[name] = self._netdev(name, several=len(names) > 1)
+        read = (self._read[name] for name in names)
+        return tuple(sorted((one for one in read if one), key=lambda one: one.representor))
+
+    def dev_port(self, name: str) -> int | None:
+        """Return the number of the port that an interface belongs to, from 0."""
+        return self._tree.number(f"{NETDEVS}/{name}/dev_port")
+
+    def _netdev(self, name: str, *, several: bool) -> Netdev | None:
+        tree, path = self._tree, f"{NETDEVS}/{name}"
+        if not netdev_name(tree, NETDEVS, name):
+            return None
         before = len(tree.faults)
-        path = f"{NETDEVS}/{name}"
         carrier = _carrier(tree, f"{path}/carrier")
         flags = tree.matching(f"{path}/flags", _FLAGS, required=False)
         master = master_above(tree, name)
+        port_name = tree.text(f"{path}/phys_port_name", required=False) if several else None
+        bare = port_name is not None and port_name.isdecimal()
+        switch = tree.text(f"{path}/phys_switch_id", required=False) if bare else None
         netdev = Netdev(
             name=name,
             link_type=LINK_TYPES.get(tree.text(f"{path}/type", required=False) or "", ""),
@@ -238,12 +257,12 @@ def _functions_netdevs(tree: SysfsTree) -> _Netdevs:
             master=master,
             bonded=master is not None and is_bond(tree, master),
             fast_path=master is not None and is_paravirtual(tree, master),
+            representor=is_representor(port_name, switch),
         )
-        if len(tree.faults) > before and not tree.holds(f"{NETDEVS}/{name}"):
+        if len(tree.faults) > before and not tree.holds(path):
             del tree.faults[before:]  # it went while it was read, into a pod as a rule
-            continue
-        netdevs[function] = (*netdevs.get(function, ()), netdev)
-    return netdevs
+            return None
+        return netdev
 
 
 def _carrier(tree: SysfsTree, path: str) -> bool | None:
