@@ -3,8 +3,6 @@
 sysfs/devices.py and netlink/rdma_read.py ask here with what they read. Interfaces of one PCI
 function are more than one where it has several ports (dev_port), where an IPoIB child stands beside
 its parent, and in switchdev mode, where each virtual function and sub-function has a representor.
-An RDMA device without interfaces of its own has those that its GIDs name: of eRDMA another
-function's, of a multi-PF card (Documentation/networking/multi-pf-netdev.rst) the first function's.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kube_base.frozen import replace
 from kube_rdma.model.card import Netdev
-from kube_rdma.model.device import CharKind, Device, Port
+from kube_rdma.model.device import CharKind, Device, Port, PortState
 
 # What devlink makes of a port's flavour: of a physical one p0 or p0s1, of a function behind the
 # switch pf0, pf0vf1, pf0sf88, with c1 in front on another host (__devlink_port_phys_port_name_get,
@@ -32,39 +30,79 @@ def is_representor(port_name: str | None, switch: str | None) -> bool:
     return bool(_REPRESENTOR.fullmatch(name) or (switch and name.isdecimal()))
 
 
-def of_port(
-    port: Port, ports: int, beside: Sequence[Netdev], dev_port: Callable[[str], int | None]
-) -> Netdev | None:
-    """Return that of the interfaces `beside` a device which is this port's; None without one.
+def of_ports(
+    ports: Sequence[Port],
+    beside: Sequence[Netdev],
+    merged: Sequence[Netdev],
+    dev_port: Callable[[str], int | None],
+) -> dict[int, Netdev]:
+    """Return the interface of each port that has one, by its number, as well as sysfs can tell.
 
-    A device with one port owns every interface beside it (bnxt_en counts dev_port per card, not
-    per function); with several `ports` dev_port, from 0, tells them apart. Of the rest the GID
-    table names the right one.
+    `beside` are the interfaces of the device's function, `merged` those of functions of its card
+    that have no RDMA device. A device with one port owns every interface beside it (bnxt_en counts
+    dev_port per card, not per function); with several, dev_port tells them apart, from 0. Of more
+    candidates the GID table names the right one.
     """
     own = [one for one in beside if not one.representor]
-    if ports > 1:
-        own = [one for one in own if (dev_port(one.name) or 0) == port.number - 1]
-    named = {gid.netdev for gid in port.gids}
-    return next((one for one in own if one.name in named), own[0] if own else None)
+    if len(ports) > 1 and len(own) < len(beside):
+        return _of_switch(ports, (*own[:1], *merged))
+    found = {}
+    for port in ports:
+        mine = [
+            one for one in own if len(ports) == 1 or (dev_port(one.name) or 0) == port.number - 1
+        ]
+        named = {gid.netdev for gid in port.gids}
+        if mine:
+            found[port.number] = next((one for one in mine if one.name in named), mine[0])
+    return found
 
 
-def as_named(port: Port, name: str, known: Mapping[str, Netdev]) -> Port:
-    """Return a port of hardware with the interface that RDMA netlink calls `name`.
+def _of_switch(ports: Sequence[Port], uplinks: Sequence[Netdev]) -> dict[int, Netdev]:
+    """Return the uplinks of a device that has a port for each vport of its switch.
+
+    A function's uplink is its last vport (mlx5_esw_vports_init, eswitch.c of mlx5). A device of
+    several functions has the vports of all (multiport eswitch), or but for the first those without
+    uplink (VF-LAG). Before Linux 5.9 the uplink was port 1 (mlx5_ib_vport_rep_load, ib_rep.c).
+    """
+    count, every = len(ports), len(uplinks)
+    if not every:
+        return {}
+    whole = count % every == 0
+    size = count // every if whole else (count + every - 1) // every
+    link, first, last = bool(uplinks[0].carrier), ports[0], ports[size - 1]
+    if (first.state is PortState.ACTIVE) == link != (last.state is PortState.ACTIVE):
+        return {first.number: uplinks[0]}
+    places = range(size - 1, count, size) if whole else (size - 1,)
+    return {ports[at].number: one for at, one in zip(places, uplinks, strict=False)}
+
+
+def as_named(
+    device: Device, names: Mapping[int, str], known: Mapping[str, Netdev]
+) -> tuple[Port, ...]:
+    """Return ports of hardware with the interfaces that RDMA netlink names, by the port's number.
 
     The kernel's word counts, but for what stands above or beside the interface in the same bond or
     virtual NIC: of a bond it names the bond or the active slave, and of Azure's MANA the virtual
-    machine's own interface. `known` are interfaces of functions, by name.
+    machine's own interface. Its silence says nothing: it names none for IPoIB. `known` are
+    interfaces of functions, by name.
     """
-    named, own = known.get(name), known.get(port.netdev or "")
-    above = {name, named.master if named else None} - {None}
-    if port.netdev == name or {port.bond, own.master if own else None} & above:
-        return port
-    return replace(
-        port,
-        netdev=name,
-        bond=named.master if named and named.bonded else None,
-        representor=named is not None and named.representor,
-    )
+
+    def named(port: Port) -> Port:
+        name = names.get(port.number)
+        if name is None:
+            other = port.netdev in names.values()
+            found = replace(port, netdev=None, bond=None, representor=device.switchdev)
+            return found if other else port
+        one, own = known.get(name), known.get(port.netdev or "")
+        above = {name, one.master if one else None} - {None}
+        if port.netdev == name or {port.bond, own.master if own else None} & above:
+            return port
+        bond = one.master if one and one.bonded else None
+        return replace(
+            port, netdev=name, bond=bond, representor=one is not None and one.representor
+        )
+
+    return tuple(map(named, device.ports))
 
 
 def is_management(device: Device, every: Iterable[Device]) -> bool:

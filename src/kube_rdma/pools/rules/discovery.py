@@ -6,9 +6,10 @@ asks here first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from shlex import quote
 
+from kube_rdma.model.card import Netdev
 from kube_rdma.model.device import CharKind, Device, LinkLayer, PhysicalState, Port, PortState
 from kube_rdma.model.survey import NamespaceMode, Survey, Verdict
 
@@ -19,8 +20,10 @@ _NO_CONNECTION_MANAGER = frozenset({"unspecified", "usNIC", "usNIC UDP"})  # nod
 def judge(survey: Survey) -> tuple[Verdict, ...]:
     """Return a verdict on each device, in the order of the survey."""
     managed = survey.rdma_cm is not None
+    netdevs = {netdev.name: netdev for one in survey.functions for netdev in one.netdevs}
     return tuple(
-        Verdict(device, tuple(_reasons(device, managed=managed))) for device in survey.devices
+        Verdict(device, tuple(_reasons(device, netdevs, managed=managed)))
+        for device in survey.devices
     )
 
 
@@ -49,8 +52,8 @@ def idle(device: Device) -> str | None:
     return "no port is ACTIVE; " + "; ".join(inactive)
 
 
-def _reasons(device: Device, *, managed: bool) -> Iterator[str]:
-    """Yield the reasons against `device` as it is now."""
+def _reasons(device: Device, netdevs: Mapping[str, Netdev], *, managed: bool) -> Iterator[str]:
+    """Yield the reasons against `device` as it is now; `netdevs` are interfaces by name."""
     yield from lasting(device, managed=managed)
     if link := idle(device):
         yield link
@@ -60,7 +63,14 @@ def _reasons(device: Device, *, managed: bool) -> Iterator[str]:
     active = [port for port in _own_ports(device) if port.state is PortState.ACTIVE]
     lacking = [p for p in active if not p.gids and p.link_layer is LinkLayer.ETHERNET]
     if active and lacking == active and device.node_type != _IWARP:
-        yield "no peer can address it; " + "; ".join(_without_gid(device, one) for one in active)
+        # In switchdev mode mlx5 gives the function a profile without RoCE (raw_eth_profile,
+        # drivers/infiniband/hw/mlx5/ib_rep.c), so no address helps.
+        yield "no peer can address it; " + (
+            "its function is in switchdev mode, where RoCE is on virtual functions and "
+            "sub-functions: give pods those"
+            if device.switchdev
+            else "; ".join(_without_gid(one, netdevs.get(one.netdev or "")) for one in active)
+        )
 
 
 def _own_ports(device: Device) -> list[Port]:
@@ -68,20 +78,13 @@ def _own_ports(device: Device) -> list[Port]:
     return [port for port in device.ports if not port.representor]
 
 
-def _without_gid(device: Device, port: Port) -> str:
-    """Name the remedy for a RoCE port with an empty GID table, which its interface fills.
-
-    In switchdev mode mlx5 gives the physical function a profile without RoCE (raw_eth_profile,
-    drivers/infiniband/hw/mlx5/ib_rep.c), so no address helps.
-    """
+def _without_gid(port: Port, netdev: Netdev | None) -> str:
+    """Name the remedy for a RoCE port with an empty GID table, which its interface fills."""
     has_none = f"port {port.number} has no GID"
-    if device.switchdev:
-        return (
-            f"{has_none}: its function is in switchdev mode, where RoCE is on virtual functions "
-            "and sub-functions; give pods those"
-        )
     if port.netdev is None:
         return f"{has_none}: set its interface up and give it an IP address"
+    if netdev is not None and netdev.fast_path:
+        return f"{has_none}: it carries the traffic of {netdev.master}, which has the addresses"
     if port.bond:
         bond = f"{port.bond}, which {port.netdev} is enslaved to"
         return f"{has_none}: use the device that carries {bond}, or take it out of the bond"
@@ -91,9 +94,16 @@ def _without_gid(device: Device, port: Port) -> str:
 def _remedy(device: Device, port: Port) -> str:
     if port.state is PortState.UNKNOWN:
         return "its state could not be read, see the faults"
+    if port.state is PortState.NOP:
+        return "its driver says nothing of its state"
     disabled = port.physical_state is PhysicalState.DISABLED
     if disabled and port.link_layer is LinkLayer.ETHERNET:
-        return f"ip link set {quote(port.netdev)} up" if port.netdev else "set its interface up"
+        if port.netdev:
+            return f"ip link set {quote(port.netdev)} up"
+        return (
+            "no interface of it is in this network namespace; a pod has it, or another function "
+            "of its card"
+        )
     if disabled:
         return "enable the port (ibportstate)"
     if port.physical_state is PhysicalState.LINK_UP and port.link_layer is LinkLayer.INFINIBAND:

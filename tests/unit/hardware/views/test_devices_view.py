@@ -130,6 +130,7 @@ GOLDEN_DOCUMENT = {
             "numaNode": 1,
             "auxiliary": None,
             "subfunction": None,
+            "switchdev": False,
             "seat": None,
             "ports": [
                 {
@@ -143,6 +144,7 @@ GOLDEN_DOCUMENT = {
                     "lid": None,
                     "smLid": None,
                     "pkey": None,
+                    "representor": False,
                     "gids": [
                         {
                             "index": 3,
@@ -162,6 +164,7 @@ GOLDEN_DOCUMENT = {
     ],
     "functions": [],
     "gpus": [],
+    "management": [],
     "rdmaCm": {"kind": "rdma_cm", "path": "/dev/infiniband/rdma_cm", "major": 10, "minor": 58},
     "namespaceMode": "shared",
     "notes": ["mind the gap"],
@@ -291,6 +294,7 @@ def test_functions_and_partition_keys_in_the_document():
                     "carrier": False,
                     "defaultRoute": True,
                     "master": None,
+                    "representor": False,
                 }
             ],
         }

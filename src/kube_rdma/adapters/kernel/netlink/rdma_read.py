@@ -18,7 +18,7 @@ from kube_rdma.adapters.kernel.netlink import codec
 from kube_rdma.adapters.kernel.sysfs.devices import DEVICES
 from kube_rdma.adapters.kernel.sysfs.netdev import soft_identity
 from kube_rdma.model.card import Netdev
-from kube_rdma.model.device import Device, PhysicalState, Port, PortState, QueuePair
+from kube_rdma.model.device import Device, PhysicalState, PortState, QueuePair
 from kube_rdma.model.survey import Fault, NamespaceMode, Survey
 
 NETLINK_RDMA = 20  # include/uapi/linux/netlink.h
@@ -212,10 +212,25 @@ def merge(survey: Survey, view: LinkView) -> Survey:
 
 def _merge_device(device: Device, link: LinkDevice, known: Mapping[str, Netdev]) -> Device:
     links = {port.number: port for port in link.ports}
+    names = {port.number: port.netdev for port in link.ports if port.netdev}
     soft = device.pci is None
+    if soft:
+        # Its interface may be a pod's, and share its name with a node's: netlink knows.
+        nowhere = links.keys() - names.keys()
+        placed = (
+            replace(port, netdev=None, bond=None) if port.number in nowhere else port
+            for port in device.ports
+        )
+        device = replace(device, ports=tuple(placed))
     ports = tuple(
-        _merge_port(port, links[port.number], known, soft=soft) if port.number in links else port
-        for port in device.ports
+        replace(
+            port,
+            state=of.state or port.state,
+            physical_state=of.physical_state or port.physical_state,
+        )
+        if (of := links.get(port.number))
+        else port
+        for port in as_named(device, names, known)
     )
     netdev = next((port.netdev for port in ports if port.netdev), None)
     return replace(
@@ -230,22 +245,6 @@ def _merge_device(device: Device, link: LinkDevice, known: Mapping[str, Netdev])
         numa_node=None if soft and netdev is None else device.numa_node,
         ports=ports,
     )
-
-
-def _merge_port(port: Port, link: LinkPort, known: Mapping[str, Netdev], *, soft: bool) -> Port:
-    """A soft link's interface may be a pod's, and share its name with a node's: netlink knows.
-
-    The interfaces that sysfs shows beside hardware are in this namespace, and netlink names none
-    for IPoIB, so there its silence says nothing.
-    """
-    port = replace(
-        port,
-        state=link.state or port.state,
-        physical_state=link.physical_state or port.physical_state,
-    )
-    if link.netdev:
-        return as_named(port, link.netdev, known)
-    return replace(port, netdev=None, bond=None) if soft else port
 
 
 def _string(attributes: Mapping[int, bytes], which: Attr) -> str | None:

@@ -8,13 +8,13 @@ drivers/infiniband/core/sysfs.c. Nothing here raises for what a tree holds: see 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
 
 from kube_base.frozen import replace
-from kube_rdma.adapters.kernel.interfaces import is_management, of_port
+from kube_rdma.adapters.kernel.interfaces import is_management, of_ports
 from kube_rdma.adapters.kernel.sysfs import netdev as sites
 from kube_rdma.adapters.kernel.sysfs.pci import PciTree
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsRoot, SysfsTree
@@ -149,7 +149,7 @@ def _device(
         firmware=tree.text(f"{path}/fw_ver", required=False),
         pci=site.seat.pci if site.seat and not site.soft else None,
         numa_node=site.numa_node,
-        ports=tuple(_on_netdev(tree, links, port, site, len(ports)) for port in ports),
+        ports=tuple(_on_netdevs(tree, links, path, site, ports)),
         char_devices=chars,
         seat=site.seat,
         auxiliary=site.auxiliary,
@@ -202,19 +202,24 @@ def port_states(tree: SysfsTree, port: str) -> tuple[PortState, PhysicalState]:
     )
 
 
-def _on_netdev(
-    tree: SysfsTree, links: sites.NetdevTree, port: Port, site: sites.DeviceSite, ports: int
-) -> Port:
-    """Return the port with its interface, as well as sysfs can tell; RDMA netlink knows better."""
-    if site.netdevs:
-        own = of_port(port, ports, site.netdevs, links.dev_port)
-        switchdev = any(one.representor for one in site.netdevs)
-        port = replace(port, representor=own is None and ports > 1 and switchdev)
-        netdev = own.name if own else None
-    else:
-        named = (gid.netdev for gid in port.gids if gid.netdev)
-        netdev = next((name for name in named if tree.holds(f"class/net/{name}")), None)
-    return replace(port, netdev=netdev, bond=sites.bond_above(tree, netdev)) if netdev else port
+def _on_netdevs(
+    tree: SysfsTree,
+    links: sites.NetdevTree,
+    path: str,
+    site: sites.DeviceSite,
+    ports: tuple[Port, ...],
+) -> Iterator[Port]:
+    """Yield ports with their interfaces, as well as sysfs can tell; RDMA netlink knows better."""
+    switchdev = any(one.representor for one in site.netdevs)
+    merged = links.of_merged(tree.place(f"{path}/device")) if switchdev and len(ports) > 1 else ()
+    found = of_ports(ports, site.netdevs, merged, links.dev_port)
+    for port in ports:
+        # Of eRDMA the interface is another function's.
+        named = [gid.netdev for gid in port.gids if gid.netdev] if not site.netdevs else []
+        there = [name for name in dict.fromkeys(named) if tree.holds(f"class/net/{name}")]
+        netdev = found[port.number].name if port.number in found else next(iter(there), None)
+        bond = sites.bond_above(tree, netdev) if netdev else None
+        yield replace(port, netdev=netdev, bond=bond, representor=switchdev and netdev is None)
 
 
 def _gids(tree: SysfsTree, port: str, *, brief: bool) -> tuple[Gid, ...]:

@@ -233,6 +233,20 @@ class NetdevTree:
         read = (self._read[name] for name in names)
         return tuple(sorted((one for one in read if one), key=lambda one: one.representor))
 
+    def of_merged(self, place: str | None) -> tuple[Netdev, ...]:
+        """Return the uplinks of further functions of a card which have no RDMA device themselves.
+
+        That of the function at `place` is theirs as well (LAG, multiport eswitch).
+        """
+        slot, _, _ = (place or "").rpartition(".")
+        found: list[Netdev] = []
+        for function in (f"{slot}.{number}" for number in range(1, 8)):
+            names = self._tree.names(f"{function}/net", required=False)
+            virtual = self._tree.holds(f"{function}/physfn")
+            if names and not virtual and not self._tree.holds(f"{function}/infiniband"):
+                found += self.of(names)[:1]
+        return tuple(one for one in found if not one.representor)
+
     def dev_port(self, name: str) -> int | None:
         """Return the number of the port that an interface belongs to, from 0."""
         return self._tree.number(f"{NETDEVS}/{name}/dev_port")
