@@ -66,7 +66,10 @@ def test_without_uverbs_the_module_is_named_and_without_ports_the_log_of_the_ker
 IB = LinkLayer.INFINIBAND
 REMEDIES = [
     (down(PortState.DOWN, PhysicalState.DISABLED), "ip link set eth1 up"),
-    (down(PortState.DOWN, PhysicalState.DISABLED, netdev=None), "no interface of it is in this network namespace; a pod has it"),
+    (
+        down(PortState.DOWN, PhysicalState.DISABLED, netdev=None),
+        "no interface of it is in this network namespace; a pod has it",
+    ),
     (down(PortState.DOWN, PhysicalState.POLLING), "cable and the switch port behind eth1"),
     (down(PortState.DOWN, PhysicalState.POLLING, netdev=None), "cable and the switch port"),
     (down(PortState.DOWN, PhysicalState.LINK_UP), "cable and the switch port behind eth1"),
@@ -122,7 +125,7 @@ def test_a_virtual_function_without_a_guid_gets_one_on_the_physical_function(gui
     ("port", "remedy"),
     [
         (replace(UP, gids=()), "port 1 has no GID: ip link set eth1 up and give it an IP address"),
-        (replace(UP, gids=(), netdev=None), "no interface of it is in this network namespace; a pod has it"),
+        (replace(UP, gids=(), netdev=None), "set its interface up and give it an IP address"),
         (replace(UP, gids=(), bond="bond0"), "use the device that carries bond0"),
     ],
 )
