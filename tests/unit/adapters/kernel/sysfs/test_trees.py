@@ -7,6 +7,7 @@ import pytest
 from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma.adapters.kernel.sysfs.pci import PciTree
+from kube_rdma.adapters.kernel.sysfs.record import NETLINK_FILE, recorded_links
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.device import PciAddress
 from kube_rdma_lab.native.tree_text import unpack
@@ -34,6 +35,20 @@ def test_a_tree_shows_what_its_source_promises(surveys, name):
 @pytest.mark.parametrize("name", NAMES)
 def test_an_intact_tree_has_no_faults(surveys, name):
     assert surveys[name].faults == ()
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in NAMES if NETLINK_FILE in (TREES / n / "tree.txt").read_text()]
+)
+def test_what_sysfs_tells_of_a_port_is_what_netlink_says(surveys, name, tmp_path):
+    """An uplink is the same by both; sysfs names no interface where netlink has another or none."""
+    unpack((TREES / name / "tree.txt").read_text(), tmp_path)
+    told = {(d.name, p.number): p.netdev for d in recorded_links(tmp_path).devices for p in d.ports}
+    shown = {(d.name, p.number): p.netdev for d in surveys[name].devices for p in d.ports}
+    assert shown.keys() == told.keys()
+    assert {
+        port: netdev for port, netdev in shown.items() if netdev not in {None, told[port]}
+    } == {}
 
 
 def test_every_kind_of_card_is_among_the_trees():
