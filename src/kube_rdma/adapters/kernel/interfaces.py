@@ -34,7 +34,7 @@ def of_ports(
     ports: Sequence[Port],
     beside: Sequence[Netdev],
     merged: Sequence[Netdev],
-    dev_port: Callable[[str], int | None],
+    dev_port: Callable[[str], int],
 ) -> dict[int, Netdev]:
     """Return the interface of each port that has one, by its number, as well as sysfs can tell.
 
@@ -46,12 +46,14 @@ def of_ports(
     own = [one for one in beside if not one.representor]
     if len(ports) > 1 and len(own) < len(beside):
         return _of_switch(ports, (*own[:1], *merged))
+    several = len(ports) > 1
     found = {}
     for port in ports:
-        mine = [
-            one for one in own if len(ports) == 1 or (dev_port(one.name) or 0) == port.number - 1
-        ]
         named = {gid.netdev for gid in port.gids}
+        mine = [
+            *(one for one in own if not several or dev_port(one.name) == port.number - 1),
+            *(one for one in merged if one.name in named),
+        ]
         if mine:
             found[port.number] = next((one for one in mine if one.name in named), mine[0])
     return found

@@ -95,7 +95,7 @@ def _remedy(device: Device, port: Port) -> str:
     if port.state is PortState.UNKNOWN:
         return "its state could not be read, see the faults"
     if port.state is PortState.NOP:
-        return "its driver says nothing of its state"
+        return "its driver tells no state"
     disabled = port.physical_state is PhysicalState.DISABLED
     if disabled and port.link_layer is LinkLayer.ETHERNET:
         if port.netdev:

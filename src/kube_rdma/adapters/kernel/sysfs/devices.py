@@ -211,7 +211,7 @@ def _on_netdevs(
 ) -> Iterator[Port]:
     """Yield ports with their interfaces, as well as sysfs can tell; RDMA netlink knows better."""
     switchdev = any(one.representor for one in site.netdevs)
-    merged = links.of_merged(tree.place(f"{path}/device")) if switchdev and len(ports) > 1 else ()
+    merged = links.of_merged(tree.place(f"{path}/device")) if len(ports) > 1 else ()
     found = of_ports(ports, site.netdevs, merged, links.dev_port)
     for port in ports:
         # Of eRDMA the interface is another function's.

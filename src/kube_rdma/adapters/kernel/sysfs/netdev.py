@@ -247,9 +247,9 @@ class NetdevTree:
                 found += self.of(names)[:1]
         return tuple(one for one in found if not one.representor)
 
-    def dev_port(self, name: str) -> int | None:
+    def dev_port(self, name: str) -> int:
         """Return the number of the port that an interface belongs to, from 0."""
-        return self._tree.number(f"{NETDEVS}/{name}/dev_port")
+        return self._tree.number(f"{NETDEVS}/{name}/dev_port") or 0
 
     def _netdev(self, name: str, *, several: bool) -> Netdev | None:
         tree, path = self._tree, f"{NETDEVS}/{name}"
