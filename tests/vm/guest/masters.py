@@ -11,7 +11,7 @@ import sys
 # A slave, and what the kernel says to a macvlan on it and on its master.
 SCRIPT = """
 import json, pathlib, subprocess, sys
-from kube_rdma.adapters.kernel.sysfs.netdev import bond_above, is_bond, master_above
+from kube_rdma.adapters.kernel.sysfs.netdev import NetdevTree, master_above
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 
 def works(*words):
@@ -23,11 +23,10 @@ assert works("add", "m0", "type", kind)
 assert works("add", "v0", "type", "veth", "peer", "name", "w0")
 assert works("set", "v0", "master", "m0")
 tree = SysfsTree(pathlib.Path("/sys"))
-master = master_above(tree, "v0")
+(slave,) = NetdevTree(tree).of(["v0"])
 print(json.dumps({
-    "master": master,
-    "bond": bond_above(tree, "v0"),
-    "bonded": is_bond(tree, master),
+    "master": slave.master,
+    "bonded": slave.bonded,
     "free": master_above(tree, "w0"),
     "on slave": works("add", "link", "v0", "name", "x0", "type", "macvlan"),
     "on master": works("add", "link", "m0", "name", "x1", "type", "macvlan"),
@@ -47,7 +46,6 @@ def expected(kind):
     """What has to come out."""
     return {
         "master": "m0",
-        "bond": "m0" if kind == "bond" else None,
         "bonded": kind == "bond",
         "free": None,
         "on slave": False,

@@ -214,12 +214,17 @@ def _on_netdevs(
     merged = links.of_merged(tree.place(f"{path}/device")) if len(ports) > 1 else ()
     found = of_ports(ports, site.netdevs, merged, links.dev_port)
     for port in ports:
-        # Of eRDMA the interface is another function's.
-        named = [gid.netdev for gid in port.gids if gid.netdev] if not site.netdevs else []
-        there = [name for name in dict.fromkeys(named) if tree.holds(f"class/net/{name}")]
-        netdev = found[port.number].name if port.number in found else next(iter(there), None)
-        bond = sites.bond_above(tree, netdev) if netdev else None
-        yield replace(port, netdev=netdev, bond=bond, representor=switchdev and netdev is None)
+        own = found.get(port.number)
+        if not site.netdevs:  # of eRDMA the interface is another function's
+            named = [gid.netdev for gid in port.gids if gid.netdev]
+            there = [name for name in named if tree.holds(f"class/net/{name}")]
+            own = next(iter(links.of(there[:1])), None)
+        yield replace(
+            port,
+            netdev=own.name if own else None,
+            bond=own.master if own and own.bonded else None,
+            representor=own is None and switchdev,
+        )
 
 
 def _gids(tree: SysfsTree, port: str, *, brief: bool) -> tuple[Gid, ...]:

@@ -62,13 +62,6 @@ def netdev_name(tree: SysfsTree, path: str, name: str | None) -> str | None:
     return None
 
 
-def bond_above(tree: SysfsTree, netdev: str) -> str | None:
-    """The bonding interface that `netdev` is enslaved to; other masters (bridges) are none."""
-    master = master_above(tree, netdev)
-    above = (master,) if master else upper_netdevs(tree, netdev)
-    return next((name for name in above if is_bond(tree, name)), None)
-
-
 def master_above(tree: SysfsTree, netdev: str) -> str | None:
     """Return the master of `netdev`: a bond, a bridge, a VRF."""
     return tree.link(f"class/net/{netdev}/master")
@@ -131,7 +124,7 @@ def find_site(
         seat=seat,
         driver=None,
         numa_node=seat.numa_node if seat else None,
-        netdevs=(Netdev(netdev, "", up=True, carrier=None),) if netdev else (),
+        netdevs=netdevs.of((netdev,)) if netdev else (),
         soft=True,
     )
 

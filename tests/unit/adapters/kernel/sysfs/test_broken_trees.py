@@ -281,12 +281,6 @@ def test_an_interface_that_is_gone_is_a_fact_of_the_gid(tmp_path):
     assert (port.gids[3].netdev, port.netdev, survey.faults) == ("gone0", "ens2f0np0", ())
 
 
-def test_a_bond_is_known_by_its_upper_link_where_master_is_missing(tmp_path):
-    unpack(MANIFESTS["mlx5-bond"], tmp_path)
-    (tmp_path / "class/net/ens1f0np0/master").unlink()
-    assert read_survey(tmp_path).devices[0].ports[0].bond == "bond0"
-
-
 def test_a_master_that_is_no_bond_is_none(tmp_path):
     unpack(MANIFESTS["mlx5-bond"], tmp_path)
     shutil.rmtree(tmp_path / "devices/virtual/net/bond0/bonding")
