@@ -1,0 +1,54 @@
+"""What RDMA netlink calls the interface of a port leaves the example machines' ports as they are.
+
+Of a bond the kernel names the bond or its active slave, of Azure's MANA the virtual machine's own
+interface (mana_get_primary_netdev), and of IPoIB and EFA none at all.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from kube_rdma.adapters.kernel.netlink import rdma_read
+from kube_rdma.adapters.kernel.sysfs.devices import read_survey
+from kube_rdma.hardware import machines
+from kube_rdma.model.device import PortState
+from kube_rdma.model.survey import NamespaceMode
+
+# Machine, device, port, what netlink names, the port's interface and bond.
+NAMED = [
+    ("azure-mana-rnic", "mana_0", 1, "eth0", "enP30832s1", None),
+    ("azure-mana-rnic", "manae_0", 2, None, "enP30832s1d1", None),
+    ("azure-mana", "mana_0", 1, None, "enP30832s1", None),
+    ("azure-hb", "mlx5_an0", 1, "enP45424s1", "enP45424s1", None),
+    ("azure-hb", "mlx5_ib0", 1, None, "ib0", None),
+    ("bnxt-bond", "bnxt_re_bond0", 1, "bond0", "ens1f0np0", "bond0"),
+    ("bnxt-bond", "bnxt_re_bond0", 1, "ens1f1np1", "ens1f0np0", "bond0"),
+    ("bnxt-switchdev", "bnxt_re0", 1, "ens1f0np0", "ens1f0np0", None),
+    ("bnxt-switchdev", "bnxt_re3", 1, "ens1f0v1", "ens1f0v1", None),
+    ("cxgb4", "cxgb4_0", 1, "ens2f4", "ens2f4", None),
+    ("cxgb4", "cxgb4_0", 2, "ens2f4d1", "ens2f4d1", None),
+    ("efa-p4d", "rdmap16s27", 1, None, None, None),
+    ("erdma", "erdma_1", 1, "eth1", "eth1", None),
+    ("hfi1", "hfi1_1", 1, None, "ib1", None),
+    ("pvrdma", "vmw_pvrdma0", 1, "ens192", "ens192", None),
+]
+
+
+@pytest.mark.parametrize(("machine", "device", "number", "named", "netdev", "bond"), NAMED)
+def test_a_port_keeps_its_interface(machine, device, number, named, netdev, bond):
+    survey = read_survey(machines.machine(machine))
+    port = rdma_read.LinkPort(number, PortState.ACTIVE, None, named)
+    answer = rdma_read.LinkDevice(0, device, None, (port,))
+    view = rdma_read.LinkView((answer,), NamespaceMode.SHARED)
+    merged = next(one for one in rdma_read.merge(survey, view).devices if one.name == device)
+    shown = merged.ports[number - 1]
+    assert (shown.netdev, shown.bond) == (netdev, bond)
+
+
+def test_a_port_moves_to_an_interface_that_has_nothing_to_do_with_its_own():
+    survey = read_survey(machines.machine("pvrdma"))
+    port = rdma_read.LinkPort(1, PortState.ACTIVE, None, "ens224")
+    view = rdma_read.LinkView(
+        (rdma_read.LinkDevice(0, "vmw_pvrdma0", None, (port,)),), NamespaceMode.SHARED
+    )
+    assert rdma_read.merge(survey, view).devices[0].ports[0].netdev == "ens224"
