@@ -29,6 +29,8 @@ NAMED = [
     ("cxgb4", "cxgb4_0", 2, "ens2f4d1", "ens2f4d1", None),
     ("efa-p4d", "rdmap16s27", 1, None, None, None),
     ("erdma", "erdma_1", 1, "eth1", "eth1", None),
+    ("hns", "hns_1", 1, "enp125s0f2", "enp125s0f2", None),
+    ("hns-bond", "hns_bond_0", 1, "enp125s0f2", "enp125s0f0", "bond0"),
     ("hfi1", "hfi1_1", 1, None, "ib1", None),
     ("pvrdma", "vmw_pvrdma0", 1, "ens192", "ens192", None),
 ]
