@@ -21,7 +21,7 @@ from kube_rdma.adapters.kernel import proc
 from kube_rdma.adapters.kernel.ethtool import read_statistics
 from kube_rdma.adapters.kernel.netlink.dcb import read_flow_control
 from kube_rdma.adapters.kernel.sysfs.counters import CounterFiles, PortName
-from kube_rdma.doctor.rules.errors import rises, roce_interfaces
+from kube_rdma.doctor.rules.errors import full, rises, roce_interfaces
 from kube_rdma.lib.part_reader import PartReader
 from kube_rdma.model.doctor import Observation, ObservedErrors, ObservedFlowControl
 from kube_rdma.model.survey import Survey
@@ -69,7 +69,7 @@ async def watched_errors(
     root: Path = Path("/sys"),
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> tuple[ObservedErrors, ...]:
-    """Return the ports whose counters rise within some seconds; raise Unavailable without any."""
+    """Return ports whose counters rise within some seconds, or are full; raise Unavailable."""
     if not seconds:
         raise Unavailable("they were not watched, as --interval 0 wants it")
     files = CounterFiles(root, gid_tables=0)
@@ -78,11 +78,11 @@ async def watched_errors(
         raise Unavailable("no port has counters")
     await pause(seconds)
     after = _counters(files, statistics())
-    return tuple(
-        ObservedErrors(device, port, seconds, grown)
-        for (device, port), counters in after.items()
-        if (grown := rises(before.get((device, port), {}), counters))
+    read = ((port, before.get(port, {}), now) for port, now in after.items())
+    seen = (
+        ObservedErrors(*port, seconds, rises(was, now), full(was, now)) for port, was, now in read
     )
+    return tuple(one for one in seen if one.rises or one.full)
 
 
 def _counters(files: CounterFiles, statistics: PortCounters) -> PortCounters:

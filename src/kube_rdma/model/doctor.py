@@ -130,6 +130,7 @@ class ObservedErrors(Frozen):
     port: int
     seconds: float
     rises: tuple[tuple[str, int], ...]
+    full: tuple[tuple[str, int], ...] = ()  # those that stood at their maximum, which it says
 
 
 class AddressUse(Frozen):
@@ -255,7 +256,7 @@ class Observation(Frozen):
     bridges: tuple[ObservedBridge, ...] | None = None  # between cards and GPUs of one switch
     domains: tuple[ObservedDomain, ...] | None = None  # those that have a card
     flow_control: tuple[ObservedFlowControl, ...] | None = None
-    errors: tuple[ObservedErrors, ...] | None = None  # of ports that had any while watched
+    errors: tuple[ObservedErrors, ...] | None = None  # of ports that had any, or full counters
     virtual_machine: bool | None = None
     pod: ObservedPod | None = None
     not_seen: tuple[NotSeen, ...] = field(default=(), name="blanks")  # the name in a bundle

@@ -50,6 +50,53 @@ async def test_a_counter_that_appears_meanwhile_has_not_risen(root):
     assert await watched_errors(2.0, root=root, pause=pause) == ()
 
 
+# leptonai/gpud#943: the counters of a ConnectX-7 whose port has had errors for long. Then those of
+# an hfi1 with as many, whose symbol_error is always 0, and one that was reset some time ago.
+POSTED = {
+    "link_downed": 255,
+    "port_xmit_discards": 65535,
+    "excessive_buffer_overrun_errors": 15,
+    "port_xmit_wait": 4294967295,
+}
+OMNI_PATH = {"symbol_error": 0, "link_error_recovery": 255, "local_link_integrity_errors": 15}
+RESET = {"link_downed": 254, "symbol_error": 255, "excessive_buffer_overrun_errors": 0}
+
+
+@pytest.mark.parametrize(
+    ("counters", "names"),
+    [
+        (POSTED, {"link_downed", "port_xmit_discards", "excessive_buffer_overrun_errors"}),
+        (OMNI_PATH, {"link_error_recovery", "local_link_integrity_errors"}),
+        (RESET, set()),
+    ],
+)
+async def test_a_counter_at_its_maximum_is_told_for_it_cannot_rise(root, counters, names):
+    """port_xmit_wait is at its end too, but no check reads it."""
+    write_counters(root, PORT, "counters", counters)
+    seen = await watched_errors(2.0, root=root, pause=nothing)
+    full = tuple((name, counters[name]) for one in seen for name, _ in one.full)
+    assert seen == ((ObservedErrors("mlx5_0", 1, 2.0, (), full),) if names else ())
+    assert {name for name, _ in full} == names
+
+
+@pytest.mark.parametrize(
+    ("first", "then_", "seen"),
+    [(65534, 65535, ((("symbol_error", 1),), ())), (65535, 12, None), (65536, 65536, None)],
+)
+async def test_a_counter_that_moves_is_not_full(root, first, then_, seen):
+    """Nor is one of more bits than the kernel's, whatever driver has it."""
+    write_counters(root, PORT, "counters", {"symbol_error": first})
+    read = await watched_errors(
+        2.0, root=root, pause=then(root, "counters", {"symbol_error": then_})
+    )
+    assert [(one.rises, one.full) for one in read] == ([seen] if seen else [])
+
+
+async def test_counters_of_64_bits_have_no_such_maximum(root):
+    write_counters(root, PORT, "hw_counters", {"out_of_sequence": 65535, "packet_seq_err": 255})
+    assert await watched_errors(2.0, root=root, pause=nothing) == ()
+
+
 async def test_without_counters_or_without_time_nothing_is_seen(root, tmp_path):
     with pytest.raises(Unavailable, match="--interval 0"):
         await watched_errors(0, root=root)

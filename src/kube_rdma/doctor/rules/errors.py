@@ -6,8 +6,9 @@
 
 cards.py has the first three among its checks. `rises` says which counters are worth keeping;
 doctor/beside_sysfs reads them twice. A counter that stands at a number says nothing, for nobody
-knows since when. Names are those of Documentation/ABI/stable/sysfs-class-infiniband and of the
-drivers: mlx5/counters.c, bnxt_re/hw_counters.c below drivers/infiniband/hw.
+knows since when; one that is full hides all errors from then on, and is advice. Names are those
+of Documentation/ABI/stable/sysfs-class-infiniband and of the drivers: mlx5/counters.c,
+bnxt_re/hw_counters.c below drivers/infiniband/hw.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from shlex import quote
 from types import MappingProxyType
 
 from kube_base.frozen import Frozen
@@ -185,14 +187,54 @@ def rises(before: Mapping[str, int], after: Mapping[str, int]) -> tuple[tuple[st
     return tuple((name, more) for name, more in grown if more > 0)
 
 
+# Error counters of PortCounters (InfiniBand Architecture Specification) stop at all ones until they
+# are reset. The folder `counters` has them in these bits with every driver: PORT_PMA_ATTR of
+# drivers/infiniband/core/sysfs.c. hfi1 counts in 64 bits, and cuts them off here (hfi1/mad.c).
+_FULL = (
+    (0xF, ("local_link_integrity_errors", "excessive_buffer_overrun_errors")),
+    (0xFF, ("link_error_recovery", "link_downed")),
+    (0xFFFF, ("symbol_error", "port_rcv_errors", "port_rcv_remote_physical_errors")),
+    (0xFFFF, ("port_xmit_discards",)),
+)
+
+
+def full(before: Mapping[str, int], after: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    """Return the counters that stood at their maximum, so could not rise, with that maximum."""
+    every = ((name, most) for most, names in _FULL for name in names)
+    return tuple(
+        (name, most) for name, most in every if before.get(name) == after.get(name) == most
+    )
+
+
+def _blind(
+    device: Device, port: Port, watched: ObservedErrors, names: tuple[str, ...]
+) -> Iterator[Finding]:
+    """Yield advice where a check could not look at some of its counters, for they are full."""
+    stood = ", ".join(f"{name} ({end})" for name, end in watched.full if name in names)
+    if stood:
+        reset = "A restart of the node sets them to 0"
+        if port.link_layer is LinkLayer.INFINIBAND:
+            reset = f"perfquery -C {quote(device.name)} -P {port.number} -R sets them to 0"
+        yield Finding(
+            device.name,
+            f"full counters of port {port.number} are not checked: {stood}",
+            "A counter stops at its maximum, so errors since then do not show in it",
+            f"{reset}; then run the doctor again",
+            Severity.ADVICE,
+        )
+
+
 def lost_packets(seen: Observation) -> Iterator[Finding]:
     """Yield RoCE ports that lose packets while PFC is off, or on for some priorities alone."""
     controls = {one.interface: one for one in seen.flow_control or ()}
     for device, port in roce_ports(seen):
         watched, control = _watched(seen, device, port), controls.get(port.netdev or "")
-        if control is None or control.pfc is None or watched is None or not _of(watched, LOSS):
+        if watched is None or control is None or control.pfc is None:
             continue
         if len(control.pfc) == _ALL_PRIORITIES:
+            continue
+        if not _of(watched, LOSS):
+            yield from _blind(device, port, watched, LOSS)
             continue
         pfc, evidence = priorities(control.pfc), _evidence(watched, (*LOSS, *DISCARDS, *CONGESTION))
         if control.pfc:
@@ -228,7 +270,10 @@ def rising(seen: Observation) -> Iterator[Finding]:
     """Yield ports that are up and have errors now: of the link, pause storms, lost packets."""
     for device, port in active_ports(seen):
         watched = _watched(seen, device, port)
-        if watched is not None and (wrong := _wrong(watched, port)):
+        if watched is None:
+            continue
+        yield from _blind(device, port, watched, (*LINK, *LOSS))
+        if wrong := _wrong(watched, port):
             names, cause, remedy = wrong
             evidence = f"port {port.number} is up; {_evidence(watched, names)}"
             yield Finding(device.name, evidence, cause, remedy, Severity.WARNING)

@@ -12,6 +12,7 @@ from kube_rdma.doctor.rules.diagnose import diagnose
 from kube_rdma.doctor.rules.errors import Majority, majority, rises
 from kube_rdma.model.device import LinkLayer, PciAddress
 from kube_rdma.model.doctor import ObservedBridge, ObservedDomain, ObservedErrors
+from kube_rdma.model.finding import Severity
 from tests.kit.nodes import seat
 from tests.unit.doctor.rules.healthy import (
     GPUS,
@@ -110,6 +111,41 @@ def test_errors_of_a_port_that_is_down_are_not_told_besides():
     down = with_device(port=DOWN, netdev={"up": False, "carrier": None})
     seen = replace(down, errors=rising("link_downed").errors)
     assert "KR129" not in codes(seen)
+
+
+FULL = ObservedErrors("mlx5_0", 1, 2.0, (), (("link_downed", 255), ("symbol_error", 65535)))
+INFINIBAND = with_device(port={"link_layer": LinkLayer.INFINIBAND, "gids": ()})
+
+
+@pytest.mark.parametrize(
+    ("base", "remedy"), [(INFINIBAND, "perfquery -C mlx5_0 -P 1 -R"), (HEALTHY, "A restart")]
+)
+def test_full_counters_are_not_checked_and_no_alarm(base, remedy):
+    """A port may have had its errors years ago; but nobody would see new ones."""
+    judged = diagnose(replace(base, errors=(FULL,)))
+    (only,) = judged.findings
+    assert (only.code, only.severity, judged.ill) == ("KR129", Severity.ADVICE, False)
+    assert only.problem == (
+        "full counters of port 1 are not checked: link_downed (255), symbol_error (65535)"
+    )
+    assert only.remedy.startswith(remedy)
+    assert "KR129" not in judged.passed
+    assert "KR127" in judged.passed, "which does not read them"
+
+
+def test_discards_that_are_full_are_not_checked_for_flow_control_either():
+    full = replace(FULL, full=(("port_xmit_discards", 65535),))
+    seen = replace(HEALTHY, errors=(full,))
+    assert codes(seen) == ["KR127", "KR129"]
+    assert not diagnose(seen).ill
+    lossless = replace(seen, flow_control=flow_control(pfc=tuple(range(8))))
+    assert codes(lossless) == ["KR129"], "no port without PFC is asked for its losses"
+
+
+def test_full_counters_stand_behind_those_that_rise():
+    both = replace(FULL, rises=(("port_rcv_errors", 3),))
+    found = diagnose(replace(INFINIBAND, errors=(both,))).findings
+    assert [one.severity for one in found] == [Severity.WARNING, Severity.ADVICE]
 
 
 def test_the_priority_that_has_pfc_is_named():
