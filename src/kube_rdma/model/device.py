@@ -186,13 +186,13 @@ class Device(Frozen):
         return self.node_guid is not None and not is_usable_guid(guid_of_sysfs(self.node_guid))
 
 
-# The PCIe link of a card, which metrics export and the doctor judges.
+# The PCIe link of a card, which metrics export; the doctor judges those of switches above it, too.
 
 
 class PcieLink(Frozen):
     """Lanes and GT/s of a lane now, and the most that card and the port above it both can."""
 
-    pci: PciAddress  # the card's function
+    pci: PciAddress  # the card's function, or the upper port of a switch
     width: int
     speed: float
     most_width: int

@@ -19,6 +19,7 @@ FIRST = {
     "dgx-cable-out": ("KR121", "mlx5_3"),
     "dgx-slow-pcie": ("KR125", "mlx5_3"),
     "dgx-slow-port": ("KR124", "mlx5_3"),
+    "dgx-slow-uplink": ("KR125", "mlx5_2, mlx5_3"),
     "ib-vf-without-guid": ("KR122", "mlx5_2"),
 }
 

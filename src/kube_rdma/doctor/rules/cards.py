@@ -367,24 +367,33 @@ _NEW_CODE, _CODES = 8.0, (0.8, 128 / 130)
 
 
 def slow_pcie(seen: Observation) -> Iterator[Finding]:
-    """KR125: yield cards whose link has fewer lanes, or slower ones, than both of its ends can.
+    """KR125: yield links with fewer lanes, or slower ones, than both of their ends can.
 
-    Such a link halves a card's bandwidth while its port, rate and counters look well.
+    Such a link halves a card's bandwidth while its port, rate and counters look well. One above a
+    switch does so for all cards below it, and their own links look well, too.
     """
-    devices = seen.survey.devices if seen.survey else ()
+    survey = _survey(seen)
     for link in seen.pcie or ():
-        if link.width < link.most_width or link.speed < link.most_speed:
-            names = [one.name for one in devices if one.seat and one.seat.pci == link.pci]
-            gbps = link.width * link.speed * _CODES[link.speed >= _NEW_CODE]
-            yield Finding(
-                listed(names) or link.pci,
-                f"PCIe x{link.width} at {link.speed:g} GT/s; card and slot support "
-                f"x{link.most_width} at {link.most_speed:g} GT/s",
-                "The PCIe link came up narrower or slower than card and slot can",
-                f"Reseat the card in its slot, or its riser; lspci -vv -s {link.pci} shows LnkSta. "
-                f"The link carries {gbps:.0f} Gb/s now",
-                Severity.WARNING,
-            )
+        if link.width >= link.most_width and link.speed >= link.most_speed:
+            continue
+        names = [one.name for one in survey.devices if one.seat and one.seat.pci == link.pci]
+        what, ends, part = "PCIe", "card and slot", "the card in its slot, or its riser"
+        placed = [(one.name, one.seat.path) for one in survey.devices if one.seat]
+        if below := [one for one in placed if link.pci in one[1][:-1]]:
+            names, path = [name for name, _ in below], below[0][1]
+            port = path[path.index(link.pci) - 1]
+            what = f"PCIe from {port} to {link.pci}, the switch above {listed(names, 8)}:"
+            ends, part = "both of its ends", "the board of the switch, or its riser"
+        gbps = link.width * link.speed * _CODES[link.speed >= _NEW_CODE]
+        yield Finding(
+            listed(names) or link.pci,
+            f"{what} x{link.width} at {link.speed:g} GT/s; {ends} support "
+            f"x{link.most_width} at {link.most_speed:g} GT/s",
+            f"The PCIe link came up narrower or slower than {ends} can",
+            f"Reseat {part}; lspci -vv -s {link.pci} shows LnkSta. "
+            f"The link carries {gbps:.0f} Gb/s now",
+            Severity.WARNING,
+        )
 
 
 # Bits of ACS Control that redirect (include/uapi/linux/pci_regs.h): P2P Request Redirect, P2P

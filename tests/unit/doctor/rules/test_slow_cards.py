@@ -10,11 +10,12 @@ from kube_base.frozen import replace
 from kube_rdma.doctor.rules.cards import bridges_of
 from kube_rdma.doctor.rules.diagnose import diagnose
 from kube_rdma.doctor.rules.errors import Majority, majority, rises
-from kube_rdma.model.device import LinkLayer, PciAddress
+from kube_rdma.model.device import LinkLayer, PciAddress, PcieLink
 from kube_rdma.model.doctor import ObservedBridge, ObservedDomain, ObservedErrors
 from kube_rdma.model.finding import Severity
 from tests.kit.nodes import seat
 from tests.unit.doctor.rules.healthy import (
+    DEVICES,
     GPUS,
     HEALTHY,
     PORTS,
@@ -48,6 +49,26 @@ def test_a_port_outside_of_the_way_says_nothing():
     seen = below_a_switch((0, 0))
     others = tuple(ObservedBridge(pci, 0x1D) for pci in PORTS[:2])
     assert codes(replace(seen, bridges=(*seen.bridges, *others))) == []
+
+
+def test_a_slow_uplink_is_named_with_both_ends_and_all_cards_below_it():
+    root, upper, *sides = PORTS
+    seats = [
+        replace(one.seat, path=(root, upper, side, one.seat.pci))
+        for one, side in zip(DEVICES, sides, strict=True)
+    ]
+    devices = tuple(replace(one, seat=at) for one, at in zip(DEVICES, seats, strict=True))
+    below = replace(SURVEY, devices=devices)
+    seen = replace(HEALTHY, survey=below, pcie=(*HEALTHY.pcie, PcieLink(upper, 8, 16, 16, 32)))
+    (found,) = (one for one in diagnose(seen).findings if one.code == "KR125")
+    assert found.subject == "mlx5_0, mlx5_1"
+    assert found.problem == (
+        "PCIe from 0000:10:00.0 to 0000:11:00.0, the switch above mlx5_0, mlx5_1: "
+        "x8 at 16 GT/s; both of its ends support x16 at 32 GT/s"
+    )
+    assert "126 Gb/s" in found.remedy
+    well = replace(seen, pcie=(*HEALTHY.pcie, PcieLink(upper, 16, 16, 16, 16)))
+    assert "KR125" not in codes(well)
 
 
 def test_an_iommu_is_no_matter_without_a_gpu():

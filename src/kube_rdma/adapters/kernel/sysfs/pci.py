@@ -224,9 +224,10 @@ def pcie_link(
 
 
 def read_pcie(survey: Survey, sysfs: SysfsRoot | None = None) -> tuple[PcieLink, ...]:
-    """The links of all cards with an RDMA device; raise Unavailable where none says anything.
+    """The links of all cards with an RDMA device, and those of the switches up to the root port.
 
-    A virtual function has no link of its own, so that of its card is read.
+    A virtual function has no link of its own, so that of its card is read. Raise Unavailable where
+    none says anything.
     """
     tree = SysfsTree(sysfs or _SYSFS)
 
@@ -237,16 +238,23 @@ def read_pcie(survey: Survey, sysfs: SysfsRoot | None = None) -> tuple[PcieLink,
         )
         return pcie_rate(width, speed)
 
+    def way_up(path: tuple[PciAddress, ...]) -> Iterator[PcieLink | None]:
+        yield pcie_link(
+            path[-1], rate(path[-1], "current"), (rate(pci, "max") for pci in path[-2:])
+        )
+        # In a switch is no link: of its ports one ends the link above, the other begins that below.
+        for lower in range(len(path) - 3, 0, -2):
+            ends = path[lower - 1 : lower + 1]
+            now, most = ([rate(pci, which) for pci in ends] for which in ("current", "max"))
+            if now[0] == now[1] and None not in most:  # of one link both ends say the same
+                yield pcie_link(path[lower], now[0], most)
+
     of_devices = (device.seat for device in survey.devices if device.seat)
     wanted = dict.fromkeys(seat.physical_function or seat.pci for seat in of_devices)
     by_address = {one.seat.pci: one.seat for one in survey.functions}
     seats = [by_address[pci] for pci in wanted if pci in by_address]
-    read = (
-        # Two ends: the slot, if it is not the root complex itself, and the card.
-        pcie_link(seat.pci, rate(seat.pci, "current"), (rate(pci, "max") for pci in seat.path[-2:]))
-        for seat in seats
-    )
-    links = tuple(link for link in read if link)
+    # Cards of one switch share its link; the slot is no end where it is the root complex itself.
+    links = tuple(dict.fromkeys(link for seat in seats for link in way_up(seat.path) if link))
     if seats and not links:
         raise Unavailable("the kernel tells no PCIe link of any card")
     return links

@@ -129,3 +129,99 @@ def test_the_link_of_a_virtual_function_is_its_cards(tmp_path):
     whole = node(function(ABOVE, "eth0"), function(part, "eth1"), devices=(of_part,)).survey
     put_files(tmp_path, CARD.pci, **LINK)
     assert [one.pci for one in read_pcie(whole, tmp_path)] == [CARD.pci]
+
+
+GEN5 = ("16", "32.0 GT/s PCIe")
+
+
+def put_link(root, pci, now=GEN5, most=GEN5):
+    facts = dict(zip(("width", "speed"), zip(now, most, strict=True), strict=True))
+    named = {
+        f"{when}_link_{what}": pair[at]
+        for what, pair in facts.items()
+        for at, when in enumerate(("current", "max"))
+    }
+    put_files(root, pci, **named)
+
+
+def chain(levels):
+    """The ports above a card: a root port, and each switch with one port up and one down."""
+    return tuple(PciAddress(f"0000:{16 + place:02x}:00.0") for place in range(2 * levels + 1))
+
+
+HALF = ("8", "16.0 GT/s PCIe")
+SLOW = (8, 16.0, 16, 32.0)
+
+
+@pytest.mark.parametrize(
+    ("levels", "slow"), [(1, 0), (2, 0), (2, 2), (3, 0), (3, 2), (3, 4)], ids=str
+)
+def test_the_slow_one_of_the_links_up_to_the_root_port_is_told(tmp_path, levels, slow):
+    above = chain(levels)
+    for place, pci in enumerate(above):
+        put_link(tmp_path, pci, HALF if place in (slow, slow + 1) else GEN5)
+    put_link(tmp_path, CARD.pci)
+    links = read_pcie(survey(replace(CARD, path=(*above, CARD.pci))), tmp_path)
+    assert [one.pci for one in links] == [CARD.pci, *above[1::2][::-1]]
+    narrow = [one for one in links if one.width < one.most_width or one.speed < one.most_speed]
+    assert narrow == [PcieLink(above[slow + 1], *SLOW)]
+
+
+@pytest.mark.parametrize("levels", [1, 2, 3])
+def test_a_card_of_fewer_lanes_below_a_wide_switch_is_well(tmp_path, levels):
+    """Nothing stands between the two sides of a switch that could be slow."""
+    above = chain(levels)
+    narrow = ("8", "16.0 GT/s PCIe")
+    for pci in above[:-1]:
+        put_link(tmp_path, pci)
+    put_link(tmp_path, above[-1], now=narrow)
+    put_link(tmp_path, CARD.pci, now=narrow, most=narrow)
+    links = read_pcie(survey(replace(CARD, path=(*above, CARD.pci))), tmp_path)
+    assert all((one.width, one.speed) == (one.most_width, one.most_speed) for one in links)
+
+
+def test_a_link_above_is_compared_with_what_both_of_its_ends_can(tmp_path):
+    """A switch of generation 5 in a slot of generation 4."""
+    root, up, down = chain(1)
+    gen4 = ("16", "16.0 GT/s PCIe")
+    put_link(tmp_path, root, now=gen4, most=gen4)
+    put_link(tmp_path, up, now=gen4)
+    put_link(tmp_path, down)
+    put_link(tmp_path, CARD.pci)
+    links = read_pcie(survey(replace(CARD, path=(root, up, down, CARD.pci))), tmp_path)
+    assert links[1] == PcieLink(up, 16, 16.0, 16, 16.0)
+
+
+@pytest.mark.parametrize("facts", [{"now": HALF}, {"most": ("255", "Unknown")}])
+def test_two_ends_that_do_not_say_the_same_are_no_link(tmp_path, facts):
+    root, up, down = chain(1)
+    put_link(tmp_path, root, **facts)
+    for pci in (up, down, CARD.pci):
+        put_link(tmp_path, pci)
+    links = read_pcie(survey(replace(CARD, path=(root, up, down, CARD.pci))), tmp_path)
+    assert [one.pci for one in links] == [CARD.pci]
+
+
+@pytest.mark.parametrize("above", [(), ("0000:00:0e.0", "10000:00:01.0")])
+def test_a_card_of_the_root_complex_or_below_a_vmd_has_its_own_link_alone(tmp_path, above):
+    """A VMD is a function with a root complex below it: not the other end of any link."""
+    for pci in (*above, CARD.pci):
+        put_link(tmp_path, pci, now=HALF)
+    path = (*map(PciAddress, above), CARD.pci)
+    assert read_pcie(survey(replace(CARD, path=path)), tmp_path) == (PcieLink(CARD.pci, *SLOW),)
+
+
+def test_a_link_that_cards_share_is_told_once(tmp_path):
+    root, up, down = chain(1)
+    other, side = seat(0x82), PciAddress("0000:12:01.0")
+    seats = (
+        replace(CARD, path=(root, up, down, CARD.pci)),
+        replace(other, path=(root, up, side, other.pci)),
+    )
+    for pci in (root, up, down, side, CARD.pci, other.pci):
+        put_link(tmp_path, pci)
+    whole = node(
+        *(function(one, f"eth{n}") for n, one in enumerate(seats)),
+        devices=tuple(device(n, one, f"eth{n}") for n, one in enumerate(seats)),
+    ).survey
+    assert [one.pci for one in read_pcie(whole, tmp_path)] == [CARD.pci, up, other.pci]
