@@ -124,7 +124,8 @@ def built_in(namespace: str, *, pool: bool) -> NetworkDefinition:
 
 
 def _named(files: Iterable[ConfFile]) -> Iterator[tuple[str, ConfFile]]:
-    for file in sorted(files, key=lambda one: one.name.encode()):
+    here = (one for one in files if "/" not in one.name)  # the rest are parts of a list
+    for file in sorted(here, key=lambda one: one.name.encode()):
         try:
             conf = decoded(file.text)
         except Undecodable:

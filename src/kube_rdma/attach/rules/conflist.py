@@ -2,7 +2,8 @@
 
 A runtime takes the first file that is a network, in the order of the names (libcni ConfFiles,
 containerd go-cni loadFromConfDir, CRI-O ocicni). Into that one its entry is put behind the others,
-once, and everything else in it stays as it is. A file with a lone plugin has no room for a second
+once, and everything else in it stays as it is; where its plugins lie in a folder, so does the
+entry. A file with a lone plugin has no room for a second
 one: a list of its own is then put before it, with both plugins, and removed to undo it. Where a
 meta-plugin comes first it is the one that calls kube-rdma; nothing is chained: the entry is also
 taken out of the copy of the cluster's list that such a plugin may keep in its own file, and an own
@@ -108,7 +109,7 @@ def documents(files: Iterable[cni.ConfFile]) -> list[Network]:
     """Return all that can be read as an object, in the order of a runtime; it skips the rest."""
     readable = []
     for file in sorted(files, key=lambda file: file.name.encode()):
-        if not file.name.endswith(ENDINGS):
+        if not file.name.endswith(ENDINGS) or "/" in file.name:
             continue
         try:
             document = decoded(file.text)
@@ -120,13 +121,38 @@ def documents(files: Iterable[cni.ConfFile]) -> list[Network]:
 
 
 def networks(files: Iterable[cni.ConfFile]) -> list[Network]:
-    """Return those that a runtime would take, in its order."""
-    taken = []
-    for file, document in documents(files):
-        listed = document.get("plugins") if file.name.endswith(".conflist") else [document]
+    """Return those that a runtime would take, in its order, with all plugins of a list in it."""
+    every, taken = tuple(files), []
+    for file, document in documents(every):
+        is_listed = file.name.endswith(".conflist")
+        network = _gathered(document, every) if is_listed else document
+        listed = network.get("plugins") if is_listed else [network]
         if isinstance(listed, list) and listed and all(map(type_of, listed)):
-            taken.append((file, document))
+            taken.append((file, network))
     return taken
+
+
+def _gathered(document: Document, files: Iterable[cni.ConfFile]) -> Document:
+    """Return a list with the plugins in the folder of its name, behind its own if it has any.
+
+    So does libcni 1.3 (conf.go, NetworkConfFromFile). Older ones take no list without plugins.
+    """
+    folder, own = f"{document.get('name')}/", document.get("plugins", ())
+    beside = [
+        replace(one, name=one.name.removeprefix(folder))
+        for one in files
+        if one.name.startswith(folder) and not _is_own(one.name)
+    ]
+    alone = str(document.get("loadOnlyInlinedPlugins")).lower() == "true"
+    if alone or not beside or (own != () and (not own or not isinstance(own, list))):
+        return document
+    found = [plugin for _, plugin in documents(beside)]
+    broken = [None] * (len(beside) - len(found))  # which fail the whole list
+    return {**document, "plugins": [*own, *found, *broken]}
+
+
+def _is_own(name: str) -> bool:
+    return name.rpartition("/")[2] in OWN_FILES
 
 
 def is_list(document: Document) -> bool:
@@ -399,10 +425,12 @@ def plan(files: tuple[cni.ConfFile, ...]) -> cni.ConfPlan:
         return _compared(files, wanted | more, goal)
     _refuse_old(default, document)
     name = default.name
-    if is_list(document):
-        wanted[name] = chained(default.text)
-    else:
+    if not is_list(document):
         wanted[_own_name(default)] = _written(_wrapped(document, ENTRY))
+    elif "plugins" in decoded(default.text):
+        wanted[name] = chained(default.text)
+    else:  # what stands in a list comes before its folder, and the entry belongs behind
+        wanted[f"{document['name']}/{RDMA_CONF}"] = _written(ENTRY)
     return _compared(files, wanted, cni.ConfPlan(cni.Wiring.CHAIN, name, guard=guard(document)))
 
 
@@ -556,9 +584,10 @@ def _is_marked(plugin: object) -> bool:
 
 
 def _refuse_old(default: cni.ConfFile, document: dict[str, Any]) -> None:
-    version = document.get("cniVersion")
-    try:
-        numbers = tuple(int(part) for part in str(version or "0.1.0").split("."))
+    version, every = document.get("cniVersion"), document.get("cniVersions")
+    try:  # libcni takes the newest of all
+        versions = [version or "0.1.0", *(every if isinstance(every, list) else ())]
+        numbers = max(tuple(map(int, str(one).split("."))) for one in versions)
     except ValueError:
         numbers = ()
     if numbers < OLDEST:
@@ -597,7 +626,7 @@ def _compared(
     current = {file.name: file.text for file in files}
     changed = ((name, text) for name, text in wanted.items() if current.get(name) != text)
     writes = tuple(cni.ConfFile(name, text) for name, text in changed)
-    removes = tuple(name for name in current if name in OWN_FILES and name not in wanted)
+    removes = tuple(name for name in current if _is_own(name) and name not in wanted)
     return replace(goal, writes=writes, removes=removes)
 
 

@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_base.errors import Refused
-from kube_rdma.attach.rules.conflist import ENTRY, chained, describe_plan, plan, unplan, without
+from kube_rdma.attach.rules.conflist import (
+    ENTRY,
+    chained,
+    describe_plan,
+    plan,
+    proven,
+    unplan,
+    without,
+)
 from kube_rdma.model.attach.cni import PLUGIN, ConfFile, ConfPlan, Wiring
 
 FLANNEL = """{
@@ -142,6 +150,89 @@ def test_what_a_runtime_passes_over_is_passed_over():
     )
     assert plan(folder).default == "10-flannel.conflist"
     assert plan(folder[:-1]).wiring is Wiring.NONE
+
+
+# CNI 1.1: plugins of a list lie in the folder of its name. What libcni 1.3 makes of each of these
+# was seen by its own NetworkConfFromFile.
+FOLDER_ONLY = '{"cniVersion": "1.1.0", "name": "k8s-pod-network"}'
+PTP = ConfFile("k8s-pod-network/10.conf", '{"type": "ptp", "ipam": {"type": "host-local"}}')
+TUNING = ConfFile("k8s-pod-network/20-tuning.conf", '{"type": "tuning"}')
+OURS = "k8s-pod-network/zz-kube-rdma.conf"
+UNCHECKED = FOLDER_ONLY.replace("}", ', "disableCheck": true, "cniVersions": ["0.4.0", "1.1.0"]}')
+MANY_VERSIONS = '{"cniVersions": ["0.2.0", "1.0.0", "0.4.0"], "name": "k8s-pod-network"}'
+
+
+@pytest.mark.parametrize("text", [FOLDER_ONLY, UNCHECKED, MANY_VERSIONS])
+@pytest.mark.parametrize("beside", [(PTP,), (TUNING, PTP)])
+def test_a_list_without_plugins_gets_our_entry_into_its_folder(text, beside):
+    """Plugins in the list come before those of the folder, and the entry belongs behind."""
+    flannel = files(a10_flannel__conflist=FLANNEL)
+    chained_before = after(flannel, plan(flannel))
+    folder = (*files(a05_x__conflist=text), *beside, *chained_before)
+    made = plan(folder)
+    assert (made.wiring, made.default) == (Wiring.CHAIN, "05-x.conflist")
+    now = {file.name: file.text for file in after(folder, made)}
+    assert json.loads(now[OURS]) == ENTRY
+    assert max(one.name for one in beside) < OURS
+    assert PLUGIN not in types(now["10-flannel.conflist"]), "which no pod uses"
+    assert now["05-x.conflist"] == text
+    done = after(folder, made)
+    assert not plan(done).changes
+    assert OURS not in {file.name for file in after(done, unplan(done))}
+    assert proven(made, folder, {"ptp", "tuning"}).wiring is Wiring.CHAIN
+    assert proven(plan(done), done, {"tuning"}).missing == ("ptp",)
+    assert proven(plan(done), done, {"tuning"}).removes == (OURS,)
+
+
+EMPTY_LIST = '{"cniVersion": "1.1.0", "name": "k8s-pod-network", "plugins": []}'
+ONLY_INLINED = FOLDER_ONLY.replace("}", ', "loadOnlyInlinedPlugins": true}')
+
+
+@pytest.mark.parametrize(
+    ("text", "beside"),
+    [
+        (FOLDER_ONLY, ()),
+        (FOLDER_ONLY, (ConfFile("whereabouts.d/whereabouts.conf", '{"type": "ptp"}'),)),
+        (FOLDER_ONLY, (PTP, ConfFile("k8s-pod-network/20.conf", "{"))),
+        (FOLDER_ONLY, (PTP, ConfFile("k8s-pod-network/20.conf", '{"typ": "tuning"}'))),
+        (FOLDER_ONLY, (ConfFile(OURS, json.dumps(ENTRY)),)),
+        ('{"cniVersion": "1.1.0", "name": ""}', (PTP,)),
+        (EMPTY_LIST, (PTP,)),
+        (ONLY_INLINED, (PTP,)),
+        (ONLY_INLINED.replace("true", '"True"'), (PTP,)),
+    ],
+)
+def test_a_list_that_has_no_plugins_at_all_is_passed_over(text, beside):
+    folder = (*files(a05_x__conflist=text, a10_flannel__conflist=FLANNEL), *beside)
+    made = plan(folder)
+    assert made.default == "10-flannel.conflist"
+    assert OURS not in {file.name for file in after(folder, made)}
+
+
+@pytest.mark.parametrize("more", [{}, {"disableCheck": True}, {"loadOnlyInlinedPlugins": True}])
+def test_a_list_with_plugins_of_both_kinds_is_chained_in_its_file(more):
+    """The folder's come behind; without the bridge's binary the runtime could call nobody."""
+    listed = {"cniVersion": "1.1.0", "name": "k8s-pod-network", "plugins": [{"type": "bridge"}]}
+    folder = (*files(a05_x__conflist=json.dumps({**listed, **more})), TUNING)
+    made = plan(folder)
+    (written,) = made.writes
+    assert json.loads(written.text) == {**listed, **more, "plugins": [*listed["plugins"], ENTRY]}
+    called = {"bridge"} if "loadOnlyInlinedPlugins" in more else {"bridge", "tuning"}
+    assert not proven(made, folder, called).missing
+    assert proven(made, folder, ()).missing == tuple(sorted(called))
+
+
+def test_a_meta_plugin_in_a_folder_calls_us():
+    multus = ConfFile("k8s-pod-network/00-multus.conf", '{"type": "multus-shim"}')
+    folder = (*files(a05_x__conflist=FOLDER_ONLY), multus, ConfFile(OURS, json.dumps(ENTRY)))
+    made = plan(folder)
+    assert (made.wiring, made.removes) == (Wiring.DELEGATE, (OURS,))
+
+
+def test_our_entry_goes_with_the_list_that_it_was_for():
+    folder = (*files(a10_flannel__conflist=FLANNEL), PTP, ConfFile(OURS, json.dumps(ENTRY)))
+    made = plan(folder)
+    assert (made.default, made.removes) == ("10-flannel.conflist", (OURS,))
 
 
 def test_a_meta_plugin_calls_us_and_nothing_is_chained():

@@ -66,10 +66,14 @@ class ConfFolder:
         self.path = path
 
     def read(self) -> Files:
-        """Return every file that a runtime may look at, by name; raise Unavailable."""
+        """Return every file that a runtime may look at, by name; raise Unavailable.
+
+        Those of a folder in it have its name before theirs: there lie the plugins of a list.
+        """
         with self._used():
             self.path.mkdir(mode=0o755, parents=True, exist_ok=True)
             paths = sorted(path for path in self.path.iterdir() if path.suffix in ENDINGS)
+            paths += sorted(self.path.glob("*/*.conf"))
         return tuple(file for path in paths if (file := self._read(path)))
 
     def apply(self, plan: ConfPlan, seen: Files) -> bool:
@@ -111,7 +115,8 @@ class ConfFolder:
         with suppress(FileNotFoundError, UnicodeDecodeError):
             status = path.stat()
             if stat.S_ISREG(status.st_mode) and status.st_size <= LARGEST:
-                return ConfFile(path.name, path.read_text(encoding="utf-8"))
+                name = path.relative_to(self.path).as_posix()
+                return ConfFile(name, path.read_text(encoding="utf-8"))
         return None
 
     def _used(self) -> AbstractContextManager[None]:

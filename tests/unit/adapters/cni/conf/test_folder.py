@@ -13,6 +13,7 @@ from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
 from kube_rdma.adapters.cni.conf import places
 from kube_rdma.adapters.cni.conf.folder import ConfFolder, FolderTiming, remove
+from kube_rdma.attach.documents import cni_conf
 from kube_rdma.attach.rules.conflist import plan, unplan
 from kube_rdma.model.attach.cni import HOOK_PROGRAM, IPAM_PLUGIN, PLUGIN, ConfFile, ConfPlan, Wiring
 from tests.unit.adapters.cni.conf.host import AT_ONCE, OTHERS, PLACES, Host, chain
@@ -253,6 +254,25 @@ async def test_it_all_can_be_undone(host, name, text):
     assert json.loads(host.text(name)) == json.loads(text)
     assert sorted(path.name for path in host.binaries.iterdir()) == sorted(OTHERS)
     remove(host.folder, host.binaries, unplan)
+
+
+async def test_a_list_whose_plugins_lie_in_a_folder_is_wired_there_and_left(host):
+    """Case of containernetworking/cni#1052: libcni 1.3 takes it, and no file behind it."""
+    host.put("05-x.conflist", '{"cniVersion": "1.1.0", "name": "k8s-pod-network"}')
+    host.put("10-net.conflist", LIST)
+    beside = host.folder.path / "k8s-pod-network"
+    beside.mkdir()
+    (beside / "10.conf").write_text('{"type": "ptp", "name": "part"}')
+    (beside / "notes.json").write_text('{"type": "none"}')
+    async with host.kept():
+        await host.until(1)
+        entry = json.loads((beside / "zz-kube-rdma.conf").read_text())
+        assert entry["type"] == PLUGIN
+    assert host.types("10-net.conflist") == ["bridge"]
+    assert host.told[-1].plan.default == "05-x.conflist"
+    assert cni_conf.names(host.folder.read()) == ("k8s-pod-network", "net"), "a part is no network"
+    remove(host.folder, host.binaries, unplan)
+    assert sorted(path.name for path in beside.iterdir()) == ["10.conf", "notes.json"]
 
 
 def test_the_binary_is_written_only_when_it_differs(tmp_path):
