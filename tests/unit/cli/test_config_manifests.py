@@ -698,15 +698,28 @@ def test_a_key_of_a_quota_that_counts_nothing_is_told(check, key, meant):
     assert all(one["where"].endswith(f'0.yaml:4:15: spec.hard."{key}"') for one in said)
 
 
-def test_a_network_without_any_address_is_refused_as_its_pool_is(check):
-    """Case 11: each ADD would be."""
-    text = NET.partition("---")[0] % "fast"
-    ipam = '{"type": "whereabouts", "range": "10.10.0.0/30", "exclude": ["10.10.0.0/29"]}'
-    text = re.sub(r'"ipam": .*}}', f'"ipam": {ipam}}}', text)
+HALVES = {"range": "10.10.0.0/24", "exclude": ["10.10.0.0/25", "10.10.0.128/25"]}
+SECOND_RANGE = [{"range": "10.9.0.0/24"}, {"range": "fd00::/126", "exclude": ["fd00::/125"]}]
+BOUNDS = {"range": "10.10.0.0/24", "range_start": "10.10.0.10", "range_end": "10.10.0.12"}
+
+
+@pytest.mark.parametrize(
+    ("ipam", "all_of_it", "half"),
+    [
+        ({"range": "10.10.0.0/30", "exclude": ["10.10.0.0/29"]}, "0/29", "0/31"),
+        (HALVES, "128/25", "128/26"),
+        ({"ipRanges": SECOND_RANGE}, "fd00::/125", "fd00::/127"),
+        ({**BOUNDS, "exclude": ["10.10.0.8/29"]}, "8/29", "8/31"),
+    ],
+)
+def test_a_network_without_any_address_is_refused_as_its_pool_is(check, ipam, all_of_it, half):
+    """Case 11: each ADD would be. Of several ranges each has to have addresses."""
+    block = json.dumps({"type": "whereabouts", **ipam})
+    text = re.sub(r'"ipam": .*}}', f'"ipam": {block}}}', NET.partition("---")[0] % "fast")
     ((where, problem),) = faults(check(text, output="json"))
     assert where.startswith("7:11: spec.config")
     assert problem.startswith("nothing is left to give")
-    assert check(text.replace("/29", "/31")).exit_code == 0
+    assert check(text.replace(all_of_it, half)).exit_code == 0
 
 
 def test_a_list_of_networks_that_multus_does_not_read_is_told(check):

@@ -58,6 +58,8 @@ def off_devices(values: Mapping[str, str], devices: Collection[Device]) -> Itera
 def off_interfaces(values: Mapping[str, str], interfaces: Collection[str]) -> Iterator[Finding]:
     """Yield a list that leaves none of the pod's interfaces."""
     text = values.get(_SOCKET, "")
+    if len(text) < len("^="):  # as findInterfaces of NCCL asks: one character is no list
+        return
     kept = [name for name in interfaces if name != "lo" or not text.startswith("^")]
     # Some plugins make several interfaces of one network: multi-nic CNI net1-0, net1-1.
     if any(word.startswith(f"{name}-") for word in _words(text) for name in kept):
@@ -123,15 +125,21 @@ def _words(text: str) -> list[str]:
 
 
 def _leaves_any(text: str, ports: Iterable[tuple[str, str]], *, exact: bool) -> bool:
-    """Decide whether a list leaves a port or interface; NCCL takes prefixes without ``=``."""
-    words, without = _words(text), text.startswith("^")
-    if not words or text == "all":
-        return True
-    whole = exact or text.lstrip("^").startswith("=")
+    """Decide whether a list leaves a port or interface; `exact` is UCX, which takes patterns.
+
+    NCCL (parseStringList and matchIfList of src/misc/utils.cc) takes prefixes, or whole names
+    behind ``=``, and a space as part of a name. Without a name it takes all, and with ``^`` none.
+    """
+    without, bare = text.startswith("^"), text.removeprefix("^")
+    whole = bare.startswith("=")
+    words = _words(text) if exact else [*filter(None, bare.removeprefix("=").split(","))]
+    if not words or (exact and text == "all"):
+        return exact or not without
 
     def has(name: str, port: str, word: str) -> bool:
-        wanted, _, number = word.partition(":")
-        fits = fnmatch(name, wanted) if whole else name.startswith(wanted)
-        return fits and number in ("", port)
+        if exact:
+            return fnmatch(name, word) or fnmatch(f"{name}:{port}", word)
+        wanted, number, *_ = (*word.split(":"), "")  # rail and plane come behind the port
+        return (name == wanted if whole else name.startswith(wanted)) and number in ("", port)
 
     return any(any(has(*one, word) for word in words) != without for one in ports)

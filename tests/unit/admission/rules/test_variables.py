@@ -35,6 +35,18 @@ TWO = (HARD[0].devices[0], replace(HARD[1].devices[0], ports=(SECOND, replace(SE
         ("NCCL_IB_HCA", "^=mlx5", True),
         ("NCCL_IB_HCA", "^mlx5_0,mlx5_1:1", True),  # its other port
         ("NCCL_IB_HCA", "", True),
+        ("NCCL_IB_HCA", "=", True),
+        ("NCCL_IB_HCA", "^", False),  # all but all
+        ("NCCL_IB_HCA", "^mlx5_0:1,mlx5_1:1,mlx5_1:2", False),
+        ("NCCL_IB_HCA", "=^mlx5_0", False),  # a device of this name
+        ("NCCL_IB_HCA", "mlx5_7, mlx5_1", False),  # one that begins with a space
+        ("NCCL_IB_HCA", "=mlx5_*", False),
+        ("NCCL_IB_HCA", "all", False),
+        ("NCCL_IB_HCA", "=mlx5_1:2:0:1", True),  # port, rail, plane
+        ("NCCL_IB_HCA", "=mlx5_1:3:0:1", False),
+        ("UCX_NET_DEVICES", "^mlx5_0:1", True),
+        ("UCX_NET_DEVICES", "^mlx5_0:1,mlx5_1:*", False),
+        ("UCX_NET_DEVICES", "mlx5_1:*", True),
         ("UCX_NET_DEVICES", "all", True),
         ("UCX_NET_DEVICES", "mlx5_0:1", True),
         ("UCX_NET_DEVICES", "mlx5:1", False),
@@ -47,6 +59,12 @@ def test_a_list_leaves_a_device_of_the_container_or_is_told(name, text, leaves):
     assert [one.code for one in found] == ([] if leaves else [name])
     assert all("mlx5_0, mlx5_1" in one.problem for one in found)
     assert not list(off_devices({name: text}, ()))  # nobody knows them
+
+
+@pytest.mark.parametrize(("text", "leaves"), [("^", True), ("^=", False), ("eth9, eth0", False)])
+def test_a_list_of_interfaces_is_read_as_nccl_reads_it(text, leaves):
+    found = list(off_interfaces({"NCCL_SOCKET_IFNAME": text}, ("lo", "eth0")))
+    assert bool(found) is not leaves
 
 
 @given(st.sets(st.sampled_from(["eth0", "net1", "ens3"]), min_size=1), st.booleans())
