@@ -18,6 +18,7 @@ from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.kernel import proc
 from kube_rdma.attach.documents.network_status import ANNOTATION
+from kube_rdma.attach.rules.conflist import ENTRY
 from kube_rdma.doctor.cluster import address_ranges, address_uses, vpc_cni_version
 from kube_rdma.doctor.containers import steering
 from kube_rdma.doctor.evidence import DoctorPlaces, observe
@@ -206,6 +207,22 @@ async def test_the_rails_are_those_of_the_agents_record(tmp_path):
     seen = await observe(places, closed)
     assert seen.rails == (ObservedRail("0", "0000:81:00.0"),)
     assert bundle.decode(bundle.encode(seen), "x") == seen
+
+
+async def test_a_list_whose_plugins_lie_in_a_folder_is_the_nodes_network(tmp_path):
+    """Of CNI 1.1, which a doctor that knows files alone takes for no network."""
+    net, binaries = tmp_path / "etc/cni/net.d", tmp_path / "opt/cni/bin"
+    for folder in (net / "pods", binaries):
+        folder.mkdir(parents=True)
+    (binaries / "kube-rdma").touch()
+    (net / "05-x.conflist").write_text('{"cniVersion": "1.1.0", "name": "pods"}')
+    (net / "pods/10.conf").write_text('{"type": "ptp"}')
+    places = DoctorPlaces("node-1", host=tmp_path, runtime_socket=tmp_path / "none.sock")
+    seen = await observe(places, closed)
+    assert seen.cni.files == (("05-x.conflist", ("ptp",)),)
+    assert (seen.cni.default, seen.cni.pending) == ("05-x.conflist", True)
+    (net / "pods/zz-kube-rdma.conf").write_text(json.dumps(ENTRY, indent=2) + "\n")
+    assert not (await observe(places, closed)).cni.pending
 
 
 async def test_without_an_api_server_the_node_is_seen_all_the_same(tmp_path):
