@@ -191,6 +191,7 @@ async def test_a_recorded_machine_has_the_findings_of_the_live_one(tmp_path, fau
     assert judged >= BY_THE_DOCTOR, "a check was not made, so its recording was not tried"
     slow = [one.subject for one in diagnose(recorded).findings if one.code == "KR125"]
     assert slow == ["mlx5_0", "mlx5_0, mlx5_1"]
+    assert len(recorded.pcie) == len(set(recorded.pcie)), "a link that two share is told once"
     if fault.code in CODES:
         assert fault.code in {one.code for one in diagnose(recorded).findings}
 

@@ -222,16 +222,12 @@ def test_a_list_with_plugins_of_both_kinds_is_chained_in_its_file(more):
     assert proven(made, folder, ()).missing == tuple(sorted(called))
 
 
-def test_a_meta_plugin_in_a_folder_calls_us():
+def test_our_entry_goes_with_the_list_that_it_was_for_and_before_a_meta_plugin():
     multus = ConfFile("k8s-pod-network/00-multus.conf", '{"type": "multus-shim"}')
-    folder = (*files(a05_x__conflist=FOLDER_ONLY), multus, ConfFile(OURS, json.dumps(ENTRY)))
-    made = plan(folder)
+    ours = ConfFile(OURS, json.dumps(ENTRY))
+    made = plan((*files(a05_x__conflist=FOLDER_ONLY), multus, ours))
     assert (made.wiring, made.removes) == (Wiring.DELEGATE, (OURS,))
-
-
-def test_our_entry_goes_with_the_list_that_it_was_for():
-    folder = (*files(a10_flannel__conflist=FLANNEL), PTP, ConfFile(OURS, json.dumps(ENTRY)))
-    made = plan(folder)
+    made = plan((*files(a10_flannel__conflist=FLANNEL), PTP, ours))
     assert (made.default, made.removes) == ("10-flannel.conflist", (OURS,))
 
 

@@ -135,13 +135,9 @@ GEN5 = ("16", "32.0 GT/s PCIe")
 
 
 def put_link(root, pci, now=GEN5, most=GEN5):
-    facts = dict(zip(("width", "speed"), zip(now, most, strict=True), strict=True))
-    named = {
-        f"{when}_link_{what}": pair[at]
-        for what, pair in facts.items()
-        for at, when in enumerate(("current", "max"))
-    }
-    put_files(root, pci, **named)
+    values = (*now, *most)
+    names = [f"{when}_link_{what}" for when in ("current", "max") for what in ("width", "speed")]
+    put_files(root, pci, **dict(zip(names, values, strict=True)))
 
 
 def chain(levels):
@@ -171,11 +167,10 @@ def test_the_slow_one_of_the_links_up_to_the_root_port_is_told(tmp_path, levels,
 def test_a_card_of_fewer_lanes_below_a_wide_switch_is_well(tmp_path, levels):
     """Nothing stands between the two sides of a switch that could be slow."""
     above = chain(levels)
-    narrow = ("8", "16.0 GT/s PCIe")
     for pci in above[:-1]:
         put_link(tmp_path, pci)
-    put_link(tmp_path, above[-1], now=narrow)
-    put_link(tmp_path, CARD.pci, now=narrow, most=narrow)
+    put_link(tmp_path, above[-1], now=HALF)
+    put_link(tmp_path, CARD.pci, now=HALF, most=HALF)
     links = read_pcie(survey(replace(CARD, path=(*above, CARD.pci))), tmp_path)
     assert all((one.width, one.speed) == (one.most_width, one.most_speed) for one in links)
 
@@ -209,19 +204,3 @@ def test_a_card_of_the_root_complex_or_below_a_vmd_has_its_own_link_alone(tmp_pa
         put_link(tmp_path, pci, now=HALF)
     path = (*map(PciAddress, above), CARD.pci)
     assert read_pcie(survey(replace(CARD, path=path)), tmp_path) == (PcieLink(CARD.pci, *SLOW),)
-
-
-def test_a_link_that_cards_share_is_told_once(tmp_path):
-    root, up, down = chain(1)
-    other, side = seat(0x82), PciAddress("0000:12:01.0")
-    seats = (
-        replace(CARD, path=(root, up, down, CARD.pci)),
-        replace(other, path=(root, up, side, other.pci)),
-    )
-    for pci in (root, up, down, side, CARD.pci, other.pci):
-        put_link(tmp_path, pci)
-    whole = node(
-        *(function(one, f"eth{n}") for n, one in enumerate(seats)),
-        devices=tuple(device(n, one, f"eth{n}") for n, one in enumerate(seats)),
-    ).survey
-    assert [one.pci for one in read_pcie(whole, tmp_path)] == [CARD.pci, up, other.pci]
