@@ -170,6 +170,8 @@ def translate(files: tuple[str, ...]) -> None:
     kinds = {"CIDRPool": ip_pool.translate_cidr_pool, "IPPool": ip_pool.translate_nv_ip_pool}
     theirs = [one for one in read if one.group == ip_pool.NV_IPAM and one.kind in kinds]
     pools = [kinds[one.kind](one.document) for one in theirs]
+    for kind in {one.kind for one in read if one.group == ip_pool.NV_IPAM}.difference(kinds):
+        out.tell(f"{kind} of {ip_pool.NV_IPAM} is not translated.")
     if not pools:
         remedy = (
             "Name files that kubectl get cidrpools.nv-ipam.nvidia.com,ippools.nv-ipam.nvidia.com "

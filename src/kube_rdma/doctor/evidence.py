@@ -219,6 +219,8 @@ def _absent(survey: Survey) -> tuple[str, ...]:
     paths = [char.path for device in survey.devices for char in device.char_devices]
     if survey.rdma_cm:
         paths.append(survey.rdma_cm.path)
+    if (folder.parent / "vfio").is_dir():  # else the host's may not be mounted here
+        paths += [path for one in survey.functions if one.group for path in one.group.paths]
     return tuple(sorted(missing(paths, folder)))
 
 

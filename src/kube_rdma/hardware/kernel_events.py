@@ -89,6 +89,7 @@ async def look(kernel: KernelSources) -> tuple[Survey, frozenset[str]]:
     """Return a Survey, and those of its device nodes that do not exist."""
     survey = await asyncio.to_thread(kernel.survey)
     paths = {char.path for device in survey.devices for char in device.char_devices}
+    paths.update(path for one in survey.functions if one.group for path in one.group.paths)
     return survey, await asyncio.to_thread(kernel.missing, paths)
 
 

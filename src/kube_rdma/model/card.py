@@ -24,6 +24,11 @@ USER_SPACE = frozenset({"vfio-pci", "uio_pci_generic", "igb_uio"})
 """Drivers that hand a function to a program or a virtual machine: no interface, no RDMA device."""
 
 
+def is_vfio(driver: str | None) -> bool:
+    """Decide whether it is vfio-pci or a variant of it, whose names hold it: mlx5_vfio_pci."""
+    return driver is not None and "vfio" in driver
+
+
 class Netdev(Frozen):
     """A network interface of a function, as its own namespace shows it."""
 
@@ -60,6 +65,22 @@ class Use(Frozen):
     storage: tuple[str, ...] = ()  # servers of mounted storage that are reached through it
 
 
+class IommuGroup(Frozen):
+    """The IOMMU group of a function that vfio drives: the least that a program can own.
+
+    Its file opens every function of the group (vfio_device_get_from_name, drivers/vfio/group.c).
+    """
+
+    number: int
+    others: tuple[tuple[str, str | None], ...] = ()  # its further devices, each with its driver
+    guarded: bool = True  # False: in vfio's no-IOMMU mode the device reaches all memory of the node
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Return the files that a program opens."""
+        return (f"/dev/vfio/{self.number}", "/dev/vfio/vfio") if self.guarded else ()
+
+
 class Function(Frozen):
     """A PCI function of class 02 (network), with or without a driver, interface or RDMA device."""
 
@@ -71,6 +92,12 @@ class Function(Frozen):
     netdevs: tuple[Netdev, ...] = ()
     acpi_index: int | None = None  # firmware's number of an onboard card (sysfs acpi_index)
     vf_index: int | None = None  # its number among the virtual functions of its physical one
+    group: IommuGroup | None = None  # read only where vfio drives it
+
+    @property
+    def for_programs(self) -> bool:
+        """Decide whether its driver hands it to a program or a virtual machine."""
+        return self.driver in USER_SPACE or is_vfio(self.driver)
 
 
 class Card(Frozen):
@@ -113,3 +140,8 @@ class Card(Frozen):
     def pci(self) -> PciAddress | None:
         """Return the address of its function."""
         return self.seat.pci if self.seat else None
+
+    @property
+    def vfio_paths(self) -> tuple[str, ...]:
+        """Return the files by which a program opens a function that vfio drives."""
+        return self.function.group.paths if self.function and self.function.group else ()

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from kube_base.errors import Refused, Unavailable
+from kube_base.frozen import replace
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.own import DEFINITION
@@ -19,13 +20,15 @@ from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.kernel import proc
 from kube_rdma.attach.documents.network_status import ANNOTATION
 from kube_rdma.attach.rules.conflist import ENTRY
+from kube_rdma.doctor import evidence
 from kube_rdma.doctor.cluster import address_ranges, address_uses, vpc_cni_version
 from kube_rdma.doctor.containers import steering
 from kube_rdma.doctor.evidence import DoctorPlaces, observe
 from kube_rdma.doctor.pod import noted, pod_by_api
+from kube_rdma.doctor.rules.diagnose import diagnose
 from kube_rdma.ipam.cluster import IP_POOL
 from kube_rdma.model.attach.attachment import SeenLink
-from kube_rdma.model.card import CardId
+from kube_rdma.model.card import CardId, IommuGroup
 from kube_rdma.model.doctor import (
     AddressRange,
     AddressUse,
@@ -38,6 +41,7 @@ from kube_rdma.model.late_binding import PodName
 from kube_rdma.model.pools import RailRecord
 from kube_rdma.reports import cluster as objects
 from kube_rdma_testing.cluster.server import FakeServer
+from tests.kit.nodes import function, node, seat
 
 KINDS = (*(DAEMON_SETS, DEPLOYMENTS, objects.EVENT, objects.BINDING), *(IP_POOL, DEFINITION, POD))
 HCA = "rdma/hca"
@@ -189,6 +193,30 @@ async def test_a_node_without_anything_is_seen_as_far_as_it_goes(tmp_path, serve
     assert len(seen.uses) == 2
     assert not list(tmp_path.iterdir())
     assert bundle.decode(bundle.encode(seen), "x") == seen
+
+
+@pytest.mark.parametrize(
+    ("there", "absent"),
+    [((), ()), (("vfio",), ("/dev/vfio/41",)), (("vfio", "41"), ())],
+    ids=["not mounted here", "gone", "there"],
+)
+async def test_files_of_vfio_are_absent_where_the_hosts_folder_is_seen(
+    there, absent, tmp_path, monkeypatch
+):
+    (tmp_path / "infiniband").mkdir()
+    for name in (".", *there) if there else ():
+        (tmp_path / "vfio" / name).mkdir(parents=True, exist_ok=True)
+    card = replace(function(seat(0x81), driver="vfio-pci"), group=IommuGroup(41))
+    monkeypatch.setattr(evidence, "_DEV", (tmp_path / "infiniband",))
+    monkeypatch.setattr(evidence, "take_survey", lambda: node(card, rdma_cm=None).survey)
+    monkeypatch.setattr(evidence, "with_uses", lambda survey: survey)
+    places = DoctorPlaces("node-1", host=tmp_path, state=tmp_path / "state")
+    seen = await observe(places, closed)
+    assert seen.absent == absent
+    told = [one.remedy for one in diagnose(seen).findings if one.code == "KR105"]
+    assert told == [
+        "udevadm trigger, or mount the host's /dev/vfio into this container" for _ in absent
+    ]
 
 
 @asynccontextmanager

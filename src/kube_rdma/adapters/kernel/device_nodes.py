@@ -27,8 +27,10 @@ def missing(paths: Iterable[str], folder: Path) -> frozenset[str]:
     """Return the `paths` (CharDevice.path) that have no node in `folder`.
 
     `folder` is the host's /dev/infiniband as the agent sees it, which may be mounted elsewhere.
+    Nodes of vfio lie beside it.
     """
-    return frozenset(path for path in paths if not (folder / path.rpartition("/")[2]).exists())
+    dev = folder.parent
+    return frozenset(path for path in paths if not (dev / path.removeprefix("/dev/")).exists())
 
 
 class CharNodes:

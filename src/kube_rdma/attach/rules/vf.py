@@ -35,7 +35,6 @@ from kube_rdma.model.card import Card
 from kube_rdma.model.pools import FunctionReports, FunctionSettings, SetFunction
 
 _INFINIBAND = "infiniband"
-_USER_SPACE = ("vfio-pci", "uio_pci_generic", "igb_uio")  # drivers that make no interface
 _GUID_OF_MAC = ("mlx5_core",)  # drivers that make the node GUID of the administrative MAC
 _FIELDS = FunctionSettings.__struct_fields__
 _CALLED = {
@@ -141,10 +140,9 @@ def refuse_late_mac(entry: MatchedEntry, link: HostLink, card: Card | None) -> N
 def no_link(entry: MatchedEntry, card: Card, pod: str | None) -> Refused:
     """Return the refusal of a card whose interface is not on the node, but in `pod` if known."""
     what = "virtual function" if card.seat and card.seat.physical_function else "card"
-    driver = card.function.driver if card.function else None
-    if driver in _USER_SPACE:
-        problem = f"{what} {card.name} has no interface: its driver is {driver}"
-        remedy = "Bind it to the driver of a network card, or take it out of this pool"
+    if card.function and card.function.for_programs:
+        problem = f"{what} {card.name} has no interface: its driver is {card.function.driver}"
+        remedy = "Name no network for it, or bind it to the driver of a network card"
         return refused(entry, "resource", problem, remedy)
     problem = f"{what} {card.name} has no interface on the node now"
     if pod:

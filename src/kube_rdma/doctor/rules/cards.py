@@ -115,7 +115,8 @@ def _absent_nodes(seen: Observation) -> Iterator[Finding]:
     for path in seen.absent or ():
         evidence = f"{path} is not there, and the kernel has the device"
         cause = "No devtmpfs or udev made the node, or another /dev is mounted over it"
-        remedy = "udevadm trigger, or mount the host's /dev/infiniband into this container"
+        folder = path.rpartition("/")[0]
+        remedy = f"udevadm trigger, or mount the host's {folder} into this container"
         yield Finding(path, evidence, cause, remedy)
 
 

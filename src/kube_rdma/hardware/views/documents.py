@@ -32,7 +32,8 @@ def document(
     sysfs), driver, acpiIndex, physicalFunction and vfIndex (of a virtual one: its card and its
     number on it), ``netdevs`` (name, linkType: ether, infiniband or empty, up, carrier,
     defaultRoute: the node itself is reached through it, master: what it is enslaved to,
-    representor: of a function behind the switch);
+    representor: of a function behind the switch),
+    iommuGroup (number, others, guarded; null where vfio does not drive it);
     ``gpus``: pci, numaNode, class, vendor, device (hexadecimal as in sysfs), driver, ``seat``;
     ``seat``: pci, root, path (PCI addresses from the root port down to the function), numaNode,
     physicalFunction, virtualFunctions, sriovTotal;
@@ -83,6 +84,7 @@ def _function(function: Function) -> dict[str, Any]:
         "vendor": f"0x{function.vendor:04x}",
         "device": f"0x{function.device:04x}",
         "netdevs": json_list(function.netdevs, *_NETDEV),
+        "iommuGroup": function.group and json_object(function.group),
     }
 
 

@@ -29,7 +29,7 @@ from kube_base.frozen import Frozen, field, replace
 from kube_rdma.lib.phrases import no_carrier
 from kube_rdma.model.attach.attachment import Attachment
 from kube_rdma.model.attach.steps import TakeLink
-from kube_rdma.model.card import USER_SPACE, Card, CardId, Function
+from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.device import LinkLayer, PodLink
 
 # Damping: bad news of a card is told at once, good news when it has lasted.
@@ -140,6 +140,9 @@ def _missing(card: Card, missing: Collection[str]) -> Iterator[str]:
             folder, _, name = char.path.rpartition("/")
             remedy = f"mknod {char.path} c {char.major} {char.minor}"
             yield f"{name} is missing in {folder}: {remedy}, or load its module again"
+    for path in card.vfio_paths:
+        if path in missing:
+            yield f"{path} is missing: modprobe vfio_pci, and bind the card to its driver again"
 
 
 def inside_pod(card: Card, pod: str, links: Sequence[PodLink]) -> Card:
@@ -176,8 +179,6 @@ ENDING = 30.0
 
 ASK = 10.0
 """Seconds until the next look while the records cannot be read."""
-
-_VARIANT = "vfio"  # in the name of each variant driver of vfio-pci: mlx5_vfio_pci
 
 
 class Absences(Frozen):
@@ -227,7 +228,7 @@ def is_away(card: Card) -> bool:
     if any(port.netdev for port in ports):  # of eRDMA it is another function's
         return False
     if card.function:
-        if card.function.netdevs or not card.function.driver or _for_programs(card.function):
+        if card.function.netdevs or not card.function.driver or card.function.for_programs:
             return False
         if not card.devices:
             return True
@@ -241,13 +242,7 @@ def is_bare(card: Card) -> bool:
 
     That is trouble of a card that had one. A function of a driver for user space was given away.
     """
-    return card.function is not None and not card.devices and not _for_programs(card.function)
-
-
-def _for_programs(function: Function) -> bool:
-    """Decide whether its driver hands it to a program or a virtual machine."""
-    driver = function.driver or ""
-    return driver in USER_SPACE or _VARIANT in driver
+    return card.function is not None and not card.devices and not card.function.for_programs
 
 
 def attached_cards(attachments: Iterable[Attachment]) -> Iterator[CardId]:

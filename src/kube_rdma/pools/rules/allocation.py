@@ -92,6 +92,7 @@ def _device_paths(pool: model.Pool, cards: Sequence[Card]) -> Iterator[str]:
     yield from (c.path for device in devices for c in device.char_devices if c.kind in gives)
     if devices and pool.rdma_cm and CharKind.RDMA_CM in gives:
         yield pool.rdma_cm
+    yield from (path for card in cards for path in card.vfio_paths)
 
 
 def _variables(pool: model.Pool, cards: Sequence[Card]) -> Iterator[tuple[str, str]]:
@@ -105,12 +106,17 @@ def _variables(pool: model.Pool, cards: Sequence[Card]) -> Iterator[tuple[str, s
 
 
 def card_facts(pool: model.Pool, card: Card) -> dict[str, dict[str, str]]:
-    """Return one card's entry of the _INFO variable: generic, rdma, extra facts of the document."""
+    """Return one card's entry of the _INFO variable: generic, rdma, vfio, facts of the document.
+
+    vfio is as pkg/infoprovider/vfioInfoProvider.go of that plugin has it.
+    """
     facts: dict[str, dict[str, str]] = {"generic": {"deviceID": card.id}}
     rdma = {str(char.kind): char.path for device in card.devices for char in device.char_devices}
     if rdma:
         rdma |= {"rdma_dev": ",".join(device.name for device in card.devices)}
         facts["rdma"] = rdma | ({"rdma_cm": pool.rdma_cm} if pool.rdma_cm else {})
+    if card.vfio_paths:
+        facts["vfio"] = dict(zip(("dev-mount", "mount"), card.vfio_paths, strict=True))
     extra: dict[str, str] = {}
     for entry in sorted(pool.spec.extra_info, key=lambda one: one.card != "*"):
         if entry.card in ("*", card.id):

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Mapping
 
 from kube_base.frozen import Frozen, field
-from kube_rdma.model.card import USER_SPACE
 from kube_rdma.model.device import Device, LinkLayer, Port, PortState
 from kube_rdma.model.kubernetes import LabelChange, NodeState
 from kube_rdma.model.pools import Mode
@@ -235,7 +234,7 @@ def _hidden(survey: Survey) -> bool:
     seats = {device.pci for device in survey.devices}
     return any(
         one.driver
-        and one.driver not in USER_SPACE
+        and not one.for_programs
         and one.seat.physical_function is None
         and not one.netdevs
         and one.seat.pci not in seats

@@ -14,7 +14,7 @@ from itertools import islice
 
 from kube_base.frozen import Frozen, field, replace
 from kube_rdma.lib.phrases import listed, no_carrier
-from kube_rdma.model.card import USER_SPACE, Card, CardId, Function
+from kube_rdma.model.card import Card, CardId, Function, IommuGroup, is_vfio
 from kube_rdma.model.device import (
     Device,
     PciAddress,
@@ -42,7 +42,7 @@ def as_members(
     `placed` says by resource which cards belong to it, as pods hold them.
     """
     specs_by_card = owners(specs, node, placed)
-    members = _Members(survey)
+    members = _Members(survey, specs_by_card)
     return tuple(
         replace(card, reasons=members.reasons(spec, card))
         if (spec := specs_by_card.get(card.id))
@@ -68,10 +68,14 @@ def not_free(
     return tuple(map(judged, node))
 
 
+_PLUGIN = "let the SR-IOV network device plugin serve this pool"
+
+
 class _Members:
     """The facts of one survey that the judgement of members needs."""
 
-    def __init__(self, survey: Survey) -> None:
+    def __init__(self, survey: Survey, specs_by_card: Mapping[CardId, PoolSpec]) -> None:
+        self._specs = specs_by_card
         self._managed = survey.rdma_cm is not None
         self._mode = survey.namespace_mode
         self._functions = _functions(survey)
@@ -85,7 +89,7 @@ class _Members:
         above = _above(card) if terms(spec).takes is Takes.FUNCTION else None
         problems = (*self._own(card), *self._link(above)) if above else card.reasons
         unseen = hidden(spec) if self._mode is NamespaceMode.EXCLUSIVE else ()
-        return tuple(dict.fromkeys((*problems, *_user_space(spec, card), *unseen)))
+        return tuple(dict.fromkeys((*problems, *self._of_program(spec, card), *unseen)))
 
     def _own(self, card: Card) -> Iterator[str]:
         """Yield the reasons that no network mends; one good device is enough."""
@@ -110,6 +114,68 @@ class _Members:
             own = (one for one in function.netdevs if one.up and not one.representor)
             yield from (no_carrier(one.name) for one in own if one.carrier is False)
 
+    def _of_program(self, spec: PoolSpec, card: Card) -> Iterator[str]:
+        """Yield the reasons against a card that its driver hands to a program."""
+        function = card.function
+        if function is None or not function.for_programs:
+            return
+        driver = function.driver
+        asked = any(driver in selector.drivers for selector in spec.selectors)
+        is_meant = asked or spec.variables is Variables.PCIDEVICE
+        if terms(spec).attach is not Attach.NONE or not is_meant:
+            yield (
+                f"its driver is {driver}, which leaves no interface to attach: bind it to the "
+                "driver of a network card, or take it out of this pool"
+            )
+        elif not is_vfio(driver):
+            # pkg/factory/factory.go of that plugin gives nothing of uio_pci_generic.
+            served = f", or {_PLUGIN}" if driver == "igb_uio" else ""
+            yield f"kube-rdma gives no device files of {driver}: bind it to vfio-pci{served}"
+        elif function.group is None:
+            yield (
+                "/sys shows no IOMMU group of it, so no file in /dev/vfio is for pods: bind it to "
+                f"{driver} again, dmesg may say why it has none"
+            )
+        elif not function.group.guarded:
+            yield (
+                "no IOMMU keeps it from the node's memory (no-IOMMU mode of vfio): switch the "
+                f"IOMMU on, or {_PLUGIN}"
+            )
+        else:
+            yield from self._of_group(spec, card, function.group)
+
+    def _of_group(self, spec: PoolSpec, card: Card, group: IommuGroup) -> Iterator[str]:
+        """Yield what keeps a card from standing for its IOMMU group.
+
+        No driver of the kernel may have a part of the group (Documentation/driver-api/vfio.rst),
+        and one program at a time opens it, with all of its functions (vfio_group_fops_open,
+        drivers/vfio/group.c).
+        """
+        held = [f"{name} ({driver})" for name, driver in group.others if _keeps(driver)]
+        names = [name for name, driver in group.others if is_vfio(driver)]
+        strange = [name for name in names if self._specs.get(CardId(name)) is not spec]
+        shared = f"its IOMMU group {group.number} is shared with"
+        if held:
+            yield (
+                f"{shared} {listed(held)}, so no program can open it: take the card out of this "
+                "pool, or bind the others to vfio-pci too if the node can do without them"
+            )
+        elif strange:
+            yield (
+                f"{shared} {listed(strange)}, which a pod would get too: take the card out of this "
+                "pool, or the whole group into it"
+            )
+        elif names and names[0] < card.id:
+            yield f"{shared} {names[0]}, whose share stands for the group: one pod can open it"
+
+
+def _keeps(driver: str | None) -> bool:
+    """Decide whether a driver keeps its IOMMU group from programs: it uses DMA in the kernel.
+
+    The others say driver_managed_dma (drivers/pci/pci-stub.c, drivers/pci/pcie/portdrv.c).
+    """
+    return driver is not None and driver not in ("pci-stub", "pcieport") and not is_vfio(driver)
+
 
 def _above(card: Card) -> PciAddress | None:
     """Return the physical function that the card is a part of; None when it is the whole."""
@@ -130,18 +196,6 @@ def hidden(spec: PoolSpec) -> Iterator[str]:
         yield (
             "RDMA namespace mode exclusive hides the node's cards from pods: boot it with "
             'ib_core.netns_mode=1, or write "hostNetwork": true if its pods use the node\'s network'
-        )
-
-
-def _user_space(spec: PoolSpec, card: Card) -> Iterator[str]:
-    """Yield a reason against a card whose driver leaves no interface for a network."""
-    driver = card.function.driver if card.function else None
-    asked = any(driver in selector.drivers for selector in spec.selectors)
-    given = terms(spec).attach is Attach.NONE and (asked or spec.variables is Variables.PCIDEVICE)
-    if driver in USER_SPACE and not given:
-        yield (
-            f"its driver is {driver}, which leaves no interface to attach: bind it to the driver "
-            "of a network card, or take it out of this pool"
         )
 
 

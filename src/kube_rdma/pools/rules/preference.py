@@ -130,7 +130,8 @@ def _check(pool: Pool, free: Collection[ShareId], held: Sequence[ShareId], size:
         raise _refused(pool, problem, f"Ask for at least {len(held)}")
     if size > len(free):
         problem = f"{size} shares are asked for and {len(free)} are available"
-        raise _refused(pool, problem, f"Ask for at most {len(free)}")
+        remedy = f"Ask for at most {len(free)}" if free else "Wait until a pod ends"
+        raise _refused(pool, problem, remedy)
 
 
 def _refused(pool: Pool, problem: str, remedy: str) -> Refused:

@@ -71,6 +71,15 @@ def test_without_a_folder_every_node_is_missing(tmp_path):
     assert missing([UVERBS, RDMA_CM], tmp_path / FOLDER) == {UVERBS, RDMA_CM}
 
 
+def test_nodes_of_vfio_are_looked_for_beside_the_folder(tmp_path):
+    """vfio_create_group makes /dev/vfio/41, with or without any RDMA device."""
+    group, container = "/dev/vfio/41", "/dev/vfio/vfio"
+    assert missing([group, container], tmp_path / FOLDER) == {group, container}
+    (tmp_path / "vfio").mkdir()
+    (tmp_path / "vfio/41").touch()
+    assert missing([group, container], tmp_path / FOLDER) == {container}
+
+
 async def test_a_folder_that_comes_later_is_waited_for(tmp_path):
     """It appears with the first module, goes with the last, and comes again."""
     folder = tmp_path / FOLDER

@@ -11,7 +11,7 @@ from kube_rdma.hardware.views.documents import document
 from kube_rdma.hardware.views.table import devices_page
 from kube_rdma.lib.json_values import camel_case
 from kube_rdma.lib.page import page_text
-from kube_rdma.model.card import Function, Netdev
+from kube_rdma.model.card import Function, IommuGroup, Netdev
 from kube_rdma.model.device import (
     CharDevice,
     CharKind,
@@ -273,9 +273,15 @@ def test_functions_and_partition_keys_in_the_document():
     netdev = Netdev("ib0", "infiniband", up=True, carrier=False, default_route=True)
     function = Function(VF_SEAT, 0x15B3, 0x101C, "mlx5_core", (netdev,), None, 0)
     card = replace(CARD, ports=(replace(UP, pkey=0x7FFF),))
-    survey = replace(SURVEY, devices=(card,), functions=(function,))
+    bound = replace(function, driver="vfio-pci", group=IommuGroup(41, ((PF, "mlx5_core"),)))
+    survey = replace(SURVEY, devices=(card,), functions=(function, bound))
     shown = json.loads(json.dumps(document((Verdict(card, ()),), survey)))
     assert shown["devices"][0]["ports"][0]["pkey"] == "0x7fff"
+    assert shown["functions"].pop()["iommuGroup"] == {
+        "number": 41,
+        "others": [[PF, "mlx5_core"]],
+        "guarded": True,
+    }
     assert shown["functions"] == [
         {
             "pci": VF,
@@ -297,6 +303,7 @@ def test_functions_and_partition_keys_in_the_document():
                     "representor": False,
                 }
             ],
+            "iommuGroup": None,
         }
     ]
 

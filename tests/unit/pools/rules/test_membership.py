@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 
 from kube_base.frozen import replace
-from kube_rdma.model.card import CardId, Netdev
+from kube_rdma.model.card import CardId, IommuGroup, Netdev
 from kube_rdma.model.device import LinkLayer, PhysicalState, PortState
 from kube_rdma.model.pools import Attach, Mode, PoolSpec, Selector, Variables
 from kube_rdma.model.survey import NamespaceMode
@@ -113,7 +113,7 @@ def test_a_whole_card_is_judged_by_its_own_port():
     assert "ip link set eth0 up" in reason
 
 
-USER = replace(PART, driver="vfio-pci", netdevs=())
+USER = replace(PART, driver="vfio-pci", netdevs=(), group=IommuGroup(41))
 NAMED = (Selector(drivers=("vfio-pci",)),)
 
 

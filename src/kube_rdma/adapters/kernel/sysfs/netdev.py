@@ -16,7 +16,7 @@ from kube_base.frozen import Frozen
 from kube_rdma.adapters.kernel.interfaces import is_representor
 from kube_rdma.adapters.kernel.sysfs.pci import FUNCTIONS, NETWORK_CLASS, PciTree, function_above
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
-from kube_rdma.model.card import Function, Netdev
+from kube_rdma.model.card import Function, Netdev, is_vfio
 from kube_rdma.model.device import PciAddress, PciPosition, Port
 
 _NETDEV = re.compile(r"[^/\s]{1,15}")  # dev_valid_name(), net/core/dev.c
@@ -159,14 +159,16 @@ def read_functions(tree: SysfsTree, pci: PciTree, seen: NetdevTree) -> tuple[Fun
         ids = pci.ids(place) if place else None
         if place is None or seat is None or ids is None:
             continue
+        driver = tree.link(f"{place}/driver")
         functions[seat.pci] = Function(
             seat=seat,
             vendor=ids[0],
             device=ids[1],
-            driver=tree.link(f"{place}/driver"),
+            driver=driver,
             netdevs=netdevs.get(place, ()),
             acpi_index=tree.number(f"{place}/acpi_index"),
             vf_index=pci.vf_index(place),
+            group=pci.group(place) if is_vfio(driver) else None,
         )
         for virtual in _virtual(tree, pci, place, seat, netdevs):
             functions[virtual.seat.pci] = virtual
@@ -192,7 +194,8 @@ def _virtual(
             continue
         driver = tree.link(f"{place}/driver")
         index = pci.vf_index(place)
-        yield Function(seat, *ids, driver, netdevs.get(place, ()), vf_index=index)
+        group = pci.group(place) if is_vfio(driver) else None
+        yield Function(seat, *ids, driver, netdevs.get(place, ()), vf_index=index, group=group)
 
 
 def _functions_netdevs(tree: SysfsTree, seen: NetdevTree) -> _Netdevs:

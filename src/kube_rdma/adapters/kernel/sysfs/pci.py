@@ -16,6 +16,7 @@ from pathlib import Path
 
 from kube_base.errors import Unavailable
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsRoot, SysfsTree
+from kube_rdma.model.card import IommuGroup
 from kube_rdma.model.device import Gpu, PciAddress, PcieLink, PciPosition
 from kube_rdma.model.survey import Survey
 
@@ -23,6 +24,7 @@ FUNCTIONS = "bus/pci/devices"
 
 NETWORK_CLASS = 0x02  # base class, include/linux/pci_ids.h
 
+_NO_IOMMU = "vfio-noiommu"
 _VIRTUAL = re.compile(r"virtfn(\d+)")
 _HEX = re.compile(r"0x[0-9a-f]{1,8}")
 _GPU_CLASSES = frozenset({0x03, 0x12})  # include/linux/pci_ids.h: display, processing accelerator
@@ -92,6 +94,21 @@ class PciTree:
         """Vendor and device of the function at `place`; None, and a fault, without one of them."""
         vendor, device = self._number(f"{place}/vendor"), self._number(f"{place}/device")
         return None if vendor is None or device is None else (vendor, device)
+
+    def group(self, place: str) -> IommuGroup | None:
+        """The IOMMU group of the function at `place`, with the devices that share it.
+
+        Its name is that of vfio where no IOMMU is (vfio_noiommu_group_alloc, drivers/vfio/group.c).
+        """
+        tree, number = self._tree, self._tree.link(f"{place}/iommu_group")
+        if number is None or not number.isdecimal():
+            return None
+        folder = f"kernel/iommu_groups/{number}"
+        names = tree.names(f"{folder}/devices", required=False)
+        others = [name for name in names if name != place.rpartition("/")[2]]
+        drivers = [tree.link(f"{folder}/devices/{name}/driver") for name in others]
+        guarded = tree.text(f"{folder}/name", required=False) != _NO_IOMMU
+        return IommuGroup(int(number), tuple(zip(others, drivers, strict=True)), guarded)
 
     def check_relations(self) -> None:
         """Blame the links of physical and virtual functions that contradict each other.

@@ -75,7 +75,8 @@ _RELATIONS = {rf"master|upper_{_ANY}": _UPPER_NETDEV, rf"lower_{_ANY}": _Rule(_F
 _NETDEV = _Rule(_FACTS, {"bonding": _EMPTY, **_RELATIONS})
 _PCIE = "(current|max)_link_(width|speed)"
 _ATTRIBUTES = f"class|vendor|device|numa_node|acpi_index|sriov_totalvfs|sriov_numvfs|sfnum|{_PCIE}"
-_GROUP = _Rule("type")
+_MEMBERS = _Rule(folders={_ANY: _Rule(folders={"driver": _EMPTY})})
+_GROUP = _Rule("type|name", {"devices": _MEMBERS})
 _NETDEVS = {"net": _Rule(folders={_ANY: _NETDEV}), "driver": _EMPTY, "iommu_group": _GROUP}
 _RELATED = _Rule(_ATTRIBUTES, _NETDEVS)
 _FUNCTION = _Rule(_ATTRIBUTES, {**_NETDEVS, rf"physfn|virtfn{_NUMBER}": _RELATED})

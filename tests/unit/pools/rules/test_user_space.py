@@ -1,0 +1,242 @@
+"""A function of vfio is a share where a pod can open it, and no share where it cannot."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kube_base.errors import Refused
+from kube_base.frozen import replace
+from kube_rdma.claims.rules.shape import UNHEALTHY, claim_offer
+from kube_rdma.hardware.kernel_events import KernelSources, look
+from kube_rdma.model.card import Function, IommuGroup
+from kube_rdma.model.pools import Attach, Mode, PoolSpec, Selector, Variables
+from kube_rdma.pools.rules import absence
+from kube_rdma.pools.rules.allocation import allocate, card_facts
+from kube_rdma.pools.rules.node_health import NodeFacts, evaluate, node_cards
+from tests.kit.nodes import RDMA_CM, device, node, physical_with_virtual
+
+ABOVE, FIRST, SECOND, KERNEL = physical_with_virtual(0x81, 3)
+OTHER, A, B = ABOVE.seat.pci, FIRST.seat.pci, SECOND.seat.pci
+DPDK = PoolSpec(
+    "nvidia.com/dpdk",
+    Mode.SRIOV,
+    "c:1",
+    selectors=(Selector(drivers=("vfio-pci", "mlx5_vfio_pci", "igb_uio", "uio_pci_generic")),),
+    attach=Attach.NONE,
+    variables=Variables.PCIDEVICE,
+)
+OWN = replace(DPDK, variables=Variables.NONE)  # a NodePolicy that names the driver
+GPU = "0000:01:00.0"
+
+
+def bound(function: Function, *others: tuple[str, str | None], driver="vfio-pci", **group):
+    """The function with a driver for user space, in group 41 with these devices."""
+    whole = IommuGroup(41, tuple(others), **group) if "vfio" in driver else None
+    return replace(function, driver=driver, netdevs=(), group=whole)
+
+
+def pools_of(*functions: Function, specs=(DPDK,), missing=()):
+    """The pools of a node whose physical function carries RDMA, and what is in them."""
+    devices = (device(0, ABOVE.seat, "ens1f0"), device(1, KERNEL.seat, "ens1f0v2"))
+    survey = node(ABOVE, *functions, KERNEL, devices=devices).survey
+    return evaluate(NodeFacts(survey, node_cards(survey), specs, missing=missing)).pools
+
+
+def shares(pool):
+    return [share.id for share in pool.shares if share.healthy]
+
+
+@pytest.mark.parametrize("spec", [DPDK, OWN], ids=["resourceList", "NodePolicy"])
+@pytest.mark.parametrize("driver", ["vfio-pci", "mlx5_vfio_pci"])
+@pytest.mark.parametrize(
+    "beside",
+    [(), (("0000:80:01.0", "pcieport"),), ((OTHER, None), ("0000:81:00.7", "pci-stub"))],
+    ids=["alone", "bridge", "without driver"],
+)
+def test_a_container_gets_the_files_of_the_group(spec, driver, beside):
+    (pool,) = pools_of(bound(FIRST, *beside, driver=driver), specs=(spec,))
+    assert shares(pool) == [A]
+    given = allocate(pool, [A])
+    assert given.char_paths == ("/dev/vfio/41", "/dev/vfio/vfio")
+    assert dict(given.env).get("PCIDEVICE_NVIDIA_COM_DPDK", A) == A
+    assert card_facts(pool, pool.cards[0]) == {
+        "generic": {"deviceID": A},
+        "vfio": {"mount": "/dev/vfio/vfio", "dev-mount": "/dev/vfio/41"},
+    }
+
+
+OUT = "take the card out of this pool, or"
+REFUSED = {
+    "uio_pci_generic": (
+        bound(FIRST, driver="uio_pci_generic"),
+        "kube-rdma gives no device files of uio_pci_generic: bind it to vfio-pci",
+    ),
+    "igb_uio": (
+        bound(FIRST, driver="igb_uio"),
+        (
+            "kube-rdma gives no device files of igb_uio: bind it to vfio-pci, or let the SR-IOV "
+            "network device plugin serve this pool"
+        ),
+    ),
+    "no group": (
+        replace(bound(FIRST), group=None),
+        (
+            "/sys shows no IOMMU group of it, so no file in /dev/vfio is for pods: bind it to "
+            "vfio-pci again, dmesg may say why it has none"
+        ),
+    ),
+    "no IOMMU": (
+        bound(FIRST, guarded=False),
+        (
+            "no IOMMU keeps it from the node's memory (no-IOMMU mode of vfio): switch the "
+            "IOMMU on, or let the SR-IOV network device plugin serve this pool"
+        ),
+    ),
+    "the kernel has its card": (
+        bound(FIRST, (OTHER, "mlx5_core"), (B, "vfio-pci")),
+        (
+            f"its IOMMU group 41 is shared with {OTHER} (mlx5_core), so no program can open it: "
+            f"{OUT} bind the others to vfio-pci too if the node can do without them"
+        ),
+    ),
+    "somebody else's GPU": (
+        bound(FIRST, (GPU, "vfio-pci")),
+        (
+            f"its IOMMU group 41 is shared with {GPU}, which a pod would get too: {OUT} the whole "
+            "group into it"
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize(("function", "sentence"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_given_is_not_counted(function, sentence):
+    """Neither as a share nor for claims; Allocate names the reason."""
+    (pool,) = pools_of(function)
+    assert [card.reasons for card in pool.cards] == [(sentence,)]
+    assert shares(pool) == []
+    with pytest.raises(Refused, match="cannot be used") as refused:
+        allocate(pool, [A])
+    assert sentence in str(refused.value)
+    (offered,) = claim_offer([pool]).cards
+    assert offered.taints == (UNHEALTHY,)
+
+
+def test_two_functions_of_one_group_are_one_share():
+    """One program at a time opens a group, and reaches all of its functions by it."""
+    both = bound(FIRST, (B, "vfio-pci")), bound(SECOND, (A, "vfio-pci"))
+    (pool,) = pools_of(*both)
+    assert shares(pool) == [A]
+    assert pool.cards[1].reasons == (
+        (
+            f"its IOMMU group 41 is shared with {A}, whose share stands for the group: one pod can "
+            "open it"
+        ),
+    )
+    specs = [
+        replace(DPDK, resource=f"nvidia.com/{n}", selectors=(Selector(pci_addresses=(pci,)),))
+        for n, pci in enumerate((A, B))
+    ]
+    assert [shares(pool) for pool in pools_of(*both, specs=specs)] == [[], []]
+
+
+def test_a_pool_of_mixed_drivers_gives_each_what_its_driver_has():
+    mixed = replace(DPDK, selectors=(Selector(vendors=("15b3",)),))
+    (pool,) = pools_of(bound(FIRST), bound(SECOND, driver="igb_uio"), specs=(mixed,))
+    c = KERNEL.seat.pci
+    assert shares(pool) == [A, c]
+    assert allocate(pool, [A, c]).char_paths == (
+        "/dev/infiniband/rdma_cm",
+        "/dev/infiniband/uverbs1",
+        "/dev/vfio/41",
+        "/dev/vfio/vfio",
+    )
+    facts = json.loads(dict(allocate(pool, [A, c]).env)["PCIDEVICE_NVIDIA_COM_DPDK_INFO"])
+    assert {name: sorted(one) for name, one in facts.items()} == {
+        A: ["generic", "vfio"],
+        c: ["generic", "rdma"],
+    }
+
+
+def test_a_function_without_rdma_is_a_share_for_its_network():
+    """As isRdma false has it: the pod gets the interface, and no file."""
+    plain = replace(DPDK, selectors=(Selector(pci_addresses=(A,)),))
+    (pool,) = pools_of(FIRST, specs=(plain,))
+    assert shares(pool) == [A]
+    assert allocate(pool, [A]).char_paths == ()
+
+
+@pytest.mark.parametrize("path", ["/dev/vfio/41", "/dev/vfio/vfio"])
+def test_a_file_that_is_missing_is_named(path):
+    (pool,) = pools_of(bound(FIRST), missing={path, RDMA_CM.path})
+    assert [card.reasons for card in pool.cards] == [
+        (f"{path} is missing: modprobe vfio_pci, and bind the card to its driver again",)
+    ]
+
+
+async def test_the_agent_looks_for_these_files():
+    survey = node(bound(FIRST), rdma_cm=None).survey
+    seen, missing = await look(KernelSources(lambda: survey, missing=frozenset))
+    assert (seen, missing) == (survey, {"/dev/vfio/41", "/dev/vfio/vfio"})
+
+
+DRIVERS = ("mlx5_core", "vfio-pci", "mlx5_vfio_pci", "uio_pci_generic", "igb_uio", None)
+
+
+@st.composite
+def machines(draw):
+    """Virtual functions with any drivers, in any groups, guarded or not; the physical one too."""
+    above, *parts = physical_with_virtual(0x81, 5)
+    places = {one.seat.pci: draw(st.integers(0, 2)) for one in (above, *parts)}
+    drivers = {one.seat.pci: draw(st.sampled_from(DRIVERS)) for one in parts}
+    drivers[above.seat.pci] = "mlx5_core"
+    unguarded = draw(st.integers(0, 3))
+    for at, one in enumerate(parts):
+        pci, driver = one.seat.pci, drivers[one.seat.pci]
+        mates = [n for n, place in places.items() if place == places[pci] and n != pci]
+        others = tuple((name, drivers[name]) for name in mates)
+        group = IommuGroup(places[pci], others, places[pci] != unguarded)
+        yielded = draw(st.sampled_from([group, group, None]))
+        is_vfio = driver is not None and "vfio" in driver
+        parts[at] = replace(
+            one,
+            driver=driver,
+            netdevs=one.netdevs if driver == "mlx5_core" else (),
+            group=yielded if is_vfio else None,
+        )
+    split = draw(st.sets(st.sampled_from([one.seat.pci for one in parts])))
+    selectors = [tuple(sorted(split)), tuple(sorted(places.keys() - split - {above.seat.pci}))]
+    specs = [
+        replace(DPDK, resource=f"r/{n}", selectors=(Selector(pci_addresses=names),))
+        for n, names in enumerate(selectors)
+        if names
+    ]
+    return node(above, *parts).survey, specs
+
+
+@given(machines())
+def test_no_share_is_empty_and_no_group_is_given_twice(machine):
+    """And none is given of which the kernel, or another pool, has a part."""
+    survey, specs = machine
+    pools = evaluate(NodeFacts(survey, node_cards(survey), specs)).pools
+    functions = {one.seat.pci: one for one in survey.functions}
+    opened = []
+    for pool in pools:
+        mine = {card.id for card in pool.cards}
+        for name in shares(pool):
+            paths = allocate(pool, [name]).char_paths
+            assert bool(paths) is functions[name].for_programs
+            opened += paths[:1]
+            for other, driver in functions[name].group.others if paths else ():
+                assert driver is None or other in mine
+    assert len(opened) == len(set(opened))
+
+
+def test_the_absence_of_an_interface_is_nothing_to_say():
+    (pool,) = pools_of(bound(FIRST, driver="mlx5_vfio_pci"))
+    assert not any(map(absence.is_away, pool.cards))
+    assert not any(map(absence.is_bare, pool.cards))
