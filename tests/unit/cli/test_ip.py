@@ -280,36 +280,22 @@ def test_pools_are_printed_as_kubectl_applies_them(tmp_path):
         assert f"shared: {field}" in result.stderr
 
 
-V6 = """\
-apiVersion: nv-ipam.nvidia.com/v1alpha1
-kind: IPPool
-metadata: {name: wide}
-spec: {subnet: "fd00:9::/64", perNodeBlockSize: 256, gateway: "fd00:9::1"}
----
-"""
-RAIL = """\
-apiVersion: nv-ipam.nvidia.com/v1alpha1
-kind: CIDRPool
-metadata: {name: rail-1}
-spec: {cidr: 10.1.0.0/24, perNodeNetworkPrefix: 28, gatewayIndex: 1}
----
-"""
+NV = "---\napiVersion: nv-ipam.nvidia.com/v1alpha1\nkind: %s\nmetadata: {name: a}\nspec: {%s}\n"
+WIDE, RAIL = (
+    'subnet: "fd00::/64", perNodeBlockSize: 9',
+    "cidr: 10.1.0.0/24, perNodeNetworkPrefix: 28",
+)
 
 
 @pytest.mark.parametrize(
-    ("text", "names", "said"),
+    ("kind", "names", "said"),
     [
-        (V6 + RAIL, ["wide", "rail-1"], "wide: perNodeBlockSize is not translated"),
-        (V6, ["wide"], "wide: perNodeBlockSize is not translated"),
-        (
-            RAIL + V6.replace("IPPool", "IPPools"),
-            ["rail-1"],
-            "IPPools of nv-ipam.nvidia.com is not translated.",
-        ),
+        ("IPPool", ["a", "a"], "a: perNodeBlockSize is not translated"),
+        ("IPPools", ["a"], "IPPools of nv-ipam.nvidia.com is not translated."),
     ],
 )
-def test_nothing_of_nv_ipam_is_left_out_without_a_word(tmp_path, text, names, said):
-    result = translate(tmp_path, text)
+def test_nothing_of_nv_ipam_is_left_out_without_a_word(tmp_path, kind, names, said):
+    result = translate(tmp_path, NV % ("CIDRPool", RAIL) + NV % (kind, WIDE))
     assert result.exit_code == 0, result.output
     assert [one["metadata"]["name"] for one in yaml.safe_load_all(result.stdout)] == names
     assert said in result.stderr

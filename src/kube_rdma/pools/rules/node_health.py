@@ -166,7 +166,10 @@ class _Members:
                 "pool, or the whole group into it"
             )
         elif names and names[0] < card.id:
-            yield f"{shared} {names[0]}, whose share stands for the group: one pod can open it"
+            yield (
+                f"{shared} {names[0]}, whose share stands for it, as one pod at a time opens a "
+                "group: switch ACS on in the BIOS, if it can, so that each has its own"
+            )
 
 
 def _keeps(driver: str | None) -> bool:

@@ -217,6 +217,7 @@ A0, A1 = "0000:81:00.0-0", "0000:81:00.0-1"
         ([A0], [A1], 1, "0000:81:00.0-1 must be given but is not among the 1 available. Name it"),
         ([A0, A1], [A0, A1], 1, "2 shares must be given but only 1 are asked for. Ask for at"),
         ([A0], [], 2, "2 shares are asked for and 1 are available. Ask for at most 1."),
+        ([], [], 1, "1 shares are asked for and 0 are available. Wait until a pod ends."),
         ([A0, "b"], [], 2, "2 shares are asked for, but of the available ones too few are healthy"),
     ],
 )

@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 
 from kube_base.errors import Refused
 from kube_base.frozen import replace
+from kube_rdma.claims.rules import prepare
 from kube_rdma.claims.rules.shape import UNHEALTHY, claim_offer
 from kube_rdma.hardware.kernel_events import KernelSources, look
 from kube_rdma.model.card import Function, IommuGroup
+from kube_rdma.model.claims.claim import AllocationResult, ClaimName, ResourceClaim
+from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma.model.pools import Attach, Mode, PoolSpec, Selector, Variables
-from kube_rdma.pools.rules import absence
 from kube_rdma.pools.rules.allocation import allocate, card_facts
 from kube_rdma.pools.rules.node_health import NodeFacts, evaluate, node_cards
 from tests.kit.nodes import RDMA_CM, device, node, physical_with_virtual
@@ -30,7 +32,6 @@ DPDK = PoolSpec(
     variables=Variables.PCIDEVICE,
 )
 OWN = replace(DPDK, variables=Variables.NONE)  # a NodePolicy that names the driver
-GPU = "0000:01:00.0"
 
 
 def bound(function: Function, *others: tuple[str, str | None], driver="vfio-pci", **group):
@@ -69,51 +70,38 @@ def test_a_container_gets_the_files_of_the_group(spec, driver, beside):
     }
 
 
-OUT = "take the card out of this pool, or"
-REFUSED = {
-    "uio_pci_generic": (
-        bound(FIRST, driver="uio_pci_generic"),
-        "kube-rdma gives no device files of uio_pci_generic: bind it to vfio-pci",
-    ),
-    "igb_uio": (
-        bound(FIRST, driver="igb_uio"),
-        (
-            "kube-rdma gives no device files of igb_uio: bind it to vfio-pci, or let the SR-IOV "
-            "network device plugin serve this pool"
-        ),
-    ),
-    "no group": (
-        replace(bound(FIRST), group=None),
-        (
-            "/sys shows no IOMMU group of it, so no file in /dev/vfio is for pods: bind it to "
-            "vfio-pci again, dmesg may say why it has none"
-        ),
-    ),
-    "no IOMMU": (
-        bound(FIRST, guarded=False),
-        (
-            "no IOMMU keeps it from the node's memory (no-IOMMU mode of vfio): switch the "
-            "IOMMU on, or let the SR-IOV network device plugin serve this pool"
-        ),
-    ),
-    "the kernel has its card": (
-        bound(FIRST, (OTHER, "mlx5_core"), (B, "vfio-pci")),
-        (
-            f"its IOMMU group 41 is shared with {OTHER} (mlx5_core), so no program can open it: "
-            f"{OUT} bind the others to vfio-pci too if the node can do without them"
-        ),
-    ),
-    "somebody else's GPU": (
-        bound(FIRST, (GPU, "vfio-pci")),
-        (
-            f"its IOMMU group 41 is shared with {GPU}, which a pod would get too: {OUT} the whole "
-            "group into it"
-        ),
-    ),
-}
+def test_a_claim_gets_them_too():
+    wanted = AllocationResult("nic", DRIVER, "node-1", A.replace(":", "-").replace(".", "-"))
+    asked = ResourceClaim(ClaimName("team", "nic", "uid-1"), allocated=(wanted,), users=())
+    devices = prepare.devices_of(pools_of(bound(FIRST)))
+    booking = prepare.book(asked.claim, asked, prepare.BookingNode("node-1", "b", devices, ()), 7.0)
+    assert [one.char_paths for one in booking.shares] == [("/dev/vfio/41", "/dev/vfio/vfio")]
 
 
-@pytest.mark.parametrize(("function", "sentence"), REFUSED.values(), ids=REFUSED)
+REFUSED = """\
+kube-rdma gives no device files of uio_pci_generic: bind it to vfio-pci
+kube-rdma gives no device files of igb_uio: bind it to vfio-pci, or let the SR-IOV network device \
+plugin serve this pool
+/sys shows no IOMMU group of it, so no file in /dev/vfio is for pods: bind it to vfio-pci again, \
+dmesg may say why it has none
+no IOMMU keeps it from the node's memory (no-IOMMU mode of vfio): switch the IOMMU on, or let the \
+SR-IOV network device plugin serve this pool
+its IOMMU group 41 is shared with 0000:81:00.0 (mlx5_core), so no program can open it: take the \
+card out of this pool, or bind the others to vfio-pci too if the node can do without them
+its IOMMU group 41 is shared with 0000:01:00.0, which a pod would get too: take the card out of \
+this pool, or the whole group into it
+""".splitlines()
+USELESS = (
+    bound(FIRST, driver="uio_pci_generic"),
+    bound(FIRST, driver="igb_uio"),
+    replace(bound(FIRST), group=None),
+    bound(FIRST, guarded=False),
+    bound(FIRST, (OTHER, "mlx5_core"), (B, "vfio-pci")),
+    bound(FIRST, ("0000:01:00.0", "vfio-pci")),  # a GPU, say
+)
+
+
+@pytest.mark.parametrize(("function", "sentence"), [*zip(USELESS, REFUSED, strict=True)])
 def test_what_cannot_be_given_is_not_counted(function, sentence):
     """Neither as a share nor for claims; Allocate names the reason."""
     (pool,) = pools_of(function)
@@ -131,12 +119,8 @@ def test_two_functions_of_one_group_are_one_share():
     both = bound(FIRST, (B, "vfio-pci")), bound(SECOND, (A, "vfio-pci"))
     (pool,) = pools_of(*both)
     assert shares(pool) == [A]
-    assert pool.cards[1].reasons == (
-        (
-            f"its IOMMU group 41 is shared with {A}, whose share stands for the group: one pod can "
-            "open it"
-        ),
-    )
+    (reason,) = pool.cards[1].reasons
+    assert f"is shared with {A}, whose share stands for it, as one pod at a time opens" in reason
     specs = [
         replace(DPDK, resource=f"nvidia.com/{n}", selectors=(Selector(pci_addresses=(pci,)),))
         for n, pci in enumerate((A, B))
@@ -194,26 +178,18 @@ def machines(draw):
     places = {one.seat.pci: draw(st.integers(0, 2)) for one in (above, *parts)}
     drivers = {one.seat.pci: draw(st.sampled_from(DRIVERS)) for one in parts}
     drivers[above.seat.pci] = "mlx5_core"
-    unguarded = draw(st.integers(0, 3))
     for at, one in enumerate(parts):
         pci, driver = one.seat.pci, drivers[one.seat.pci]
-        mates = [n for n, place in places.items() if place == places[pci] and n != pci]
-        others = tuple((name, drivers[name]) for name in mates)
-        group = IommuGroup(places[pci], others, places[pci] != unguarded)
-        yielded = draw(st.sampled_from([group, group, None]))
-        is_vfio = driver is not None and "vfio" in driver
-        parts[at] = replace(
-            one,
-            driver=driver,
-            netdevs=one.netdevs if driver == "mlx5_core" else (),
-            group=yielded if is_vfio else None,
-        )
-    split = draw(st.sets(st.sampled_from([one.seat.pci for one in parts])))
-    selectors = [tuple(sorted(split)), tuple(sorted(places.keys() - split - {above.seat.pci}))]
+        others = ((n, drivers[n]) for n in places if places[n] == places[pci] and n != pci)
+        found = bound(one, *others, driver=driver or "", guarded=draw(st.booleans()))
+        group = found.group and replace(found.group, number=places[pci])
+        netdevs = one.netdevs if driver == "mlx5_core" else ()
+        parts[at] = replace(one, driver=driver, netdevs=netdevs, group=group)
+    first = draw(st.sets(st.sampled_from([one.seat.pci for one in parts]), min_size=1))
+    chosen = (tuple(first), tuple(places.keys() - first))
     specs = [
         replace(DPDK, resource=f"r/{n}", selectors=(Selector(pci_addresses=names),))
-        for n, names in enumerate(selectors)
-        if names
+        for n, names in enumerate(chosen)
     ]
     return node(above, *parts).survey, specs
 
@@ -234,9 +210,3 @@ def test_no_share_is_empty_and_no_group_is_given_twice(machine):
             for other, driver in functions[name].group.others if paths else ():
                 assert driver is None or other in mine
     assert len(opened) == len(set(opened))
-
-
-def test_the_absence_of_an_interface_is_nothing_to_say():
-    (pool,) = pools_of(bound(FIRST, driver="mlx5_vfio_pci"))
-    assert not any(map(absence.is_away, pool.cards))
-    assert not any(map(absence.is_bare, pool.cards))
