@@ -84,7 +84,9 @@ class Listener(Generic[Event]):
 _NETLINK_KOBJECT_UEVENT = 15  # include/uapi/linux/netlink.h
 _KERNEL_GROUP = 1  # group 2 carries what udev sends on
 
-SUBSYSTEMS = frozenset({"infiniband", "infiniband_verbs", "infiniband_mad", "net"})
+# A group of vfio and a function in it come as two (drivers/vfio/group.c, vfio_main.c).
+_VFIO = {"vfio", "vfio-dev"}
+SUBSYSTEMS = frozenset({"infiniband", "infiniband_verbs", "infiniband_mad", "net", *_VFIO})
 _RDMA_CM = "infiniband/rdma_cm"
 
 LOST = "lost"  # not an action of the kernel: events were dropped, anything may have changed
@@ -100,7 +102,7 @@ class Uevent(Frozen):
 
 
 def decode(datagram: bytes, sender: int) -> Uevent | None:
-    """An event about RDMA or interfaces; None for any other, and for what the kernel did not send.
+    """An event about RDMA, interfaces or vfio; None for others, and of others than the kernel.
 
     `sender` is the netlink port it came from: 0 is the kernel, and only the kernel is believed.
     """

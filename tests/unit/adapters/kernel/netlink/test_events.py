@@ -161,7 +161,9 @@ def test_only_uevents_of_the_kernel_are_believed():
     assert decode(RXE, 4711) is None
 
 
-@pytest.mark.parametrize("subsystem", ["infiniband", "infiniband_verbs", "infiniband_mad", "net"])
+@pytest.mark.parametrize(
+    "subsystem", ["infiniband", "infiniband_verbs", "infiniband_mad", "net", "vfio", "vfio-dev"]
+)
 def test_these_subsystems_are_passed_on(subsystem):
     assert decode(announcement(ACTION="add", DEVPATH="/x", SUBSYSTEM=subsystem), KERNEL)
 
