@@ -14,7 +14,7 @@ from kube_base.plain_text import ended
 from kube_rdma.lib.json_values import json_list, json_object
 from kube_rdma.lib.page import Block, Line, Page, PageRow, PageState, PageTable, Part, Sentence
 from kube_rdma.model import pools as model
-from kube_rdma.model.card import Card
+from kube_rdma.model.card import Card, is_vfio
 from kube_rdma.model.settings import FabricProfile
 
 _NONE = "-"
@@ -166,6 +166,8 @@ def _besides(spec: model.PoolSpec) -> Iterator[str]:
             yield f"containers get further facts about {' and '.join(cards)}"
     if spec.device_files != model.DATA_FILES:
         yield f"containers open {', '.join(spec.device_files)}"
+    if any(is_vfio(driver) for selector in spec.selectors for driver in selector.drivers):
+        yield "containers get /dev/vfio/GROUP and /dev/vfio/vfio for functions of vfio"
     if spec.extra_paths:
         yield f"containers also get {' and '.join(spec.extra_paths)}"
     if spec.host_network:

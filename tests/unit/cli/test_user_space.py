@@ -89,6 +89,12 @@ def test_every_command_says_the_same_of_a_share(machine):
     assert [one["about"] for one in found] == ([VF] if sentence else [])
 
 
+def test_a_pool_says_which_files_its_containers_get():
+    shown = CliRunner().invoke(config, ["check", str(CASE / "config.json")]).output
+    (line,) = (one for one in shown.splitlines() if "/dev/vfio" in one)
+    assert line.endswith("get /dev/vfio/GROUP and /dev/vfio/vfio for functions of vfio")
+
+
 def test_a_record_of_the_node_has_its_groups(machine):
     _, folder, _ = machine
     record(folder / "sys", lambda: None, lambda: None, folder / "copy")
