@@ -41,8 +41,6 @@ USES = {
     "src/kube_rdma/explain/rules/node.py _device": "a report has no type: the name says iWARP",
     # Of real cards more is demanded or told.
     "src/kube_rdma/claims/rules/shape.py _kind": "the word for it in a slice, as function is one",
-    "src/kube_rdma/doctor/rules/cards.py _slow_port": "its rate is made up",
-    "src/kube_rdma/doctor/rules/errors.py _facts": "likewise, and it has no firmware",
     "src/kube_rdma/pools/rules/functions.py _Node._use": "its function is in use",
     "src/kube_rdma/pools/rules/node_health.py _Members.__init__": "not the function's own",
     "src/kube_rdma/pools/rules/allocation.py device_infos": "its name is known in the pod alone",

@@ -15,7 +15,8 @@ from shlex import quote
 from types import MappingProxyType
 
 from kube_rdma.doctor.rules.check import Check, whole_cards
-from kube_rdma.doctor.rules.errors import lost_packets, rising, unlike_others
+from kube_rdma.doctor.rules.errors import below_peers, lost_packets, rising, unlike_others
+from kube_rdma.doctor.rules.meant import complaints, survey_of, verdict
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model.card import Function
 from kube_rdma.model.device import (
@@ -35,28 +36,23 @@ from kube_rdma.model.pools import DATA_FILES
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.pools.rules import discovery, node_health
 from kube_rdma.pools.rules.rails import physical
-from kube_rdma.pools.rules.selection import moves, why_not
+from kube_rdma.pools.rules.selection import moves, spared, why_not
 
 _GPU_VENDOR = 0x10DE  # NVIDIA, whose drivers need a module or DMA-BUF for GPUDirect
 PEER_MODULES = frozenset({"nvidia_peermem", "nv_peer_mem"})
 
 
-def verdict(seen: Observation) -> node_health.NodeVerdict:
-    """Judge the node by pools/rules/node_health, with all that was seen of it."""
-    assert seen.survey is not None
-    specs = seen.specs or ()
-    facts = node_health.NodeFacts(
-        seen.survey, node_health.node_cards(seen.survey), specs, missing=seen.absent or ()
-    )
-    return node_health.evaluate(facts)
-
-
 def _no_driver(seen: Observation) -> Iterator[Finding]:
-    """Yield network functions without any driver; bad where they may be the RDMA cards."""
-    survey = _survey(seen)
+    """Yield network functions without any driver; bad where they may be the RDMA cards.
+
+    Beside working cards a function counts whose model has a driver elsewhere on the node.
+    """
+    survey = survey_of(seen)
     severity = Severity.ADVICE if survey.devices or seen.specs == () else Severity.ERROR
-    for function in survey.functions:
-        if function.driver is not None or function.seat.physical_function is not None:
+    whole = [one for one in survey.functions if one.seat.physical_function is None]
+    known = {(one.vendor, one.device) for one in whole if one.driver or not survey.devices}
+    for function in whole:
+        if function.driver is not None or (function.vendor, function.device) not in known:
             continue
         yield Finding(
             function.seat.pci,
@@ -68,8 +64,13 @@ def _no_driver(seen: Observation) -> Iterator[Finding]:
 
 
 def _no_rdma_module(seen: Observation) -> Iterator[Finding]:
-    """Yield network drivers that could have RDMA devices, and have none on the cards here."""
-    survey = _survey(seen)
+    """Yield network drivers that could have RDMA devices, and have none on the cards here.
+
+    Beside other cards that is a fault only where a pool is empty.
+    """
+    survey = survey_of(seen)
+    if survey.devices and all(pool.cards for pool in verdict(seen).pools):
+        return
     with_device = {device.seat.pci for device in survey.devices if device.seat}
     by_driver: dict[str, list[Function]] = {}
     for function in survey.functions:
@@ -94,21 +95,13 @@ def _no_rdma_module(seen: Observation) -> Iterator[Finding]:
 
 
 def _no_device(seen: Observation) -> Iterator[Finding]:
-    survey = _survey(seen)
+    survey = survey_of(seen)
     if not survey.devices:
         evidence = "/sys/class/infiniband is empty"
         cause = "The kernel knows no RDMA device in this network namespace"
         remedy = "Load the driver; without a card: rdma link add rxe0 type rxe netdev INTERFACE"
         severity = Severity.ADVICE if seen.specs == () else Severity.ERROR
         yield Finding("", evidence, cause, remedy, severity)
-
-
-def _device_files(seen: Observation) -> Iterator[Finding]:
-    """Yield what a device lacks for good; sentences of pools/rules/discovery."""
-    survey = _survey(seen)
-    for device in survey.devices:
-        for sentence in discovery.lasting(device, managed=survey.rdma_cm is not None):
-            yield _worded(device.name, sentence, "A module of the RDMA core is not loaded")
 
 
 def _absent_nodes(seen: Observation) -> Iterator[Finding]:
@@ -121,7 +114,7 @@ def _absent_nodes(seen: Observation) -> Iterator[Finding]:
 
 
 def _manager(seen: Observation) -> Iterator[Finding]:
-    survey = _survey(seen)
+    survey = survey_of(seen)
     if survey.rdma_cm is None:
         for sentence in discovery.notes(survey):
             if "rdma_cm" in sentence:
@@ -132,7 +125,7 @@ def _manager(seen: Observation) -> Iterator[Finding]:
 
 def _namespace_mode(seen: Observation) -> Iterator[Finding]:
     """Yield pools whose pods would not see a card in this RDMA namespace mode."""
-    if _survey(seen).namespace_mode is not NamespaceMode.EXCLUSIVE:
+    if survey_of(seen).namespace_mode is not NamespaceMode.EXCLUSIVE:
         return
     for spec in seen.specs or ():
         for sentence in node_health.hidden(spec):
@@ -140,14 +133,15 @@ def _namespace_mode(seen: Observation) -> Iterator[Finding]:
 
 
 def _bonds(seen: Observation) -> Iterator[Finding]:
-    """Yield ports in a bond: no pod may take them, and their GIDs are of the bond's device."""
-    survey = _survey(seen)
+    """Yield ports of pools in a bond: no pod may take them, and the bond has their GIDs."""
+    survey = survey_of(seen)
     usable = {one.device.name for one in discovery.judge(survey) if one.usable}
-    moved = any(map(moves, seen.specs or ()))
-    for device in survey.devices:
-        for port in device.ports:
-            if port.bond:
-                ill = moved or device.name not in usable
+    at, pools = {one.seat.pci: one for one in survey.functions}, seen.specs or ()
+    for card in node_health.node_cards(survey):
+        specs = [one for one in pools if spared(one, card, at) or not why_not(one, card, at)]
+        for device, port in ((one, port) for one in card.devices for port in one.ports):
+            if port.bond and specs:
+                ill = any(map(moves, specs)) or device.name not in usable
                 yield Finding(
                     device.name,
                     f"{port.netdev} is enslaved to {port.bond}",
@@ -157,21 +151,27 @@ def _bonds(seen: Observation) -> Iterator[Finding]:
                 )
 
 
-_PORT_CAUSES: Mapping[str, str] = MappingProxyType(
+_CAUSES: Mapping[str, str] = MappingProxyType(
     {
+        "modules": "A module of the RDMA core is not loaded",
         "down": "The interface was set down, or was not set up",
         "carrier": "There is no signal from the other end of the cable",
         "fabric": "The InfiniBand subnet manager, a virtual link or a missing GUID holds it back",
+        "GIDs": "RoCE makes GIDs of the interface's addresses",
     }
 )
 
 
-def _ports(seen: Observation, *, lacking: str) -> Iterator[Finding]:
-    """Yield devices whose ports carry no traffic, if the first port lacks just this."""
-    for device in _survey(seen).devices:
-        sentence = discovery.idle(device)
-        if sentence and _lack(device.ports[0], _survey(seen)) == lacking:
-            yield _worded(device.name, sentence, _PORT_CAUSES[lacking])
+def _against(seen: Observation, *, lacking: str) -> Iterator[Finding]:
+    """Yield devices that lack just this; sentences of pools/rules/discovery."""
+    survey = survey_of(seen)
+    for device, sentence in complaints(seen):
+        is_idle = sentence == discovery.idle(device)
+        lack = _lack(discovery.own_ports(device)[0], survey) if is_idle else "GIDs"
+        if sentence in discovery.lasting(device, managed=survey.rdma_cm is not None):
+            lack = "modules"
+        if lack == lacking:
+            yield _worded(device.name, sentence, _CAUSES[lacking])
 
 
 def _lack(port: Port, survey: Survey) -> str:
@@ -191,35 +191,16 @@ def _lack(port: Port, survey: Survey) -> str:
     return "down" if port.physical_state is PhysicalState.DISABLED else "carrier"
 
 
-def _no_gid(seen: Observation) -> Iterator[Finding]:
-    """Yield what is left of a verdict: the device works, and nobody can address it."""
-    survey = _survey(seen)
-    managed = survey.rdma_cm is not None
-    for judged in discovery.judge(survey):
-        others = {*discovery.lasting(judged.device, managed=managed), discovery.idle(judged.device)}
-        for sentence in judged.reasons:
-            if sentence not in others:
-                yield _worded(
-                    judged.device.name, sentence, "RoCE makes GIDs of the interface's addresses"
-                )
-
-
 def _slow_port(seen: Observation) -> Iterator[Finding]:
-    """Yield ports at a lower rate than others of the same driver: a bad cable or lane."""
-    ports = [
-        (device, port)
-        for device in _survey(seen).devices
-        if device.driver and not device.is_soft
-        for port in device.ports
-        if port.rate_gbps and port.state is PortState.ACTIVE
-    ]
-    for device, port in ports:
-        best = max(p.rate_gbps or 0 for d, p in ports if d.driver == device.driver)
-        if port.rate_gbps and port.rate_gbps < best:
-            evidence = f"port {port.number} runs at {port.rate_gbps:g} Gb/s, others at {best:g}"
-            cause = "A cable, transceiver or switch port came up slower, or the cards differ"
-            remedy = "ethtool INTERFACE, or ibportstate; replug or replace the cable"
-            yield Finding(device.name, evidence, cause, remedy, Severity.WARNING)
+    """Yield ports at a lower rate than their peers: a bad cable or lane."""
+    for device, port, best in below_peers(seen, lambda port: port.rate_gbps):
+        look = f"ethtool {quote(port.netdev or 'INTERFACE')}"
+        if port.link_layer is LinkLayer.INFINIBAND:
+            look = f"ibstat {quote(device.name)} {port.number}"
+        evidence = f"port {port.number} runs at {port.rate_gbps:g} Gb/s, others like it at {best:g}"
+        cause = "A cable, transceiver or switch port came up slower, or the cards differ"
+        remedy = f"See {look}; replug or replace the cable"
+        yield Finding(device.name, evidence, cause, remedy, Severity.WARNING)
 
 
 def _refused(seen: Observation) -> Iterator[Finding]:
@@ -266,7 +247,7 @@ def _clashes(seen: Observation) -> Iterator[Finding]:
 
 def _ill_cards(seen: Observation) -> Iterator[Finding]:
     """Yield cards of pools that are unusable for reasons that no other check of this file has."""
-    survey = _survey(seen)
+    survey = survey_of(seen)
     judged = {reason for one in discovery.judge(survey) for reason in one.reasons}
     judged |= {reason for spec in seen.specs or () for reason in node_health.hidden(spec)}
     absent = tuple(path.rpartition("/")[2] for path in seen.absent or ())
@@ -288,7 +269,7 @@ def _taken_over(seen: Observation) -> Iterator[Finding]:
 
 def _lost_rails(seen: Observation) -> Iterator[Finding]:
     """Yield rails of which the node has no card: more are configured than there are cards."""
-    present = set(map(physical, node_health.node_cards(_survey(seen))))
+    present = set(map(physical, node_health.node_cards(survey_of(seen))))
     rails = seen.rails or ()
     gone = [one for one in rails if one.card not in present]
     if gone:
@@ -304,7 +285,7 @@ def _lost_rails(seen: Observation) -> Iterator[Finding]:
 
 def _no_peer_memory(seen: Observation) -> Iterator[Finding]:
     """Yield GPUs beside RDMA cards, if the one cannot reach the other's memory."""
-    survey = _survey(seen)
+    survey = survey_of(seen)
     gpus = [gpu for gpu in survey.gpus if gpu.vendor == _GPU_VENDOR and gpu.driver == "nvidia"]
     modules = set(seen.modules or ())
     if not gpus or not survey.devices or modules & PEER_MODULES:
@@ -321,11 +302,6 @@ def _no_peer_memory(seen: Observation) -> Iterator[Finding]:
         "modprobe nvidia_peermem, after the RDMA modules; or the open kernel modules of the driver",
         severity,
     )
-
-
-def _survey(seen: Observation) -> Survey:
-    assert seen.survey is not None
-    return seen.survey
 
 
 def _open_fabric(seen: Observation) -> Iterator[Finding]:
@@ -373,7 +349,7 @@ def slow_pcie(seen: Observation) -> Iterator[Finding]:
     Such a link halves a card's bandwidth while its port, rate and counters look well. One above a
     switch does so for all cards below it, and their own links look well, too.
     """
-    survey = _survey(seen)
+    survey = survey_of(seen)
     for link in seen.pcie or ():
         if link.width >= link.most_width and link.speed >= link.most_speed:
             continue
@@ -485,26 +461,27 @@ def _ways(survey: Survey) -> Iterator[tuple[Device, Gpu, tuple[PciAddress, ...]]
 _POOLS = ("survey", "specs")
 _MODE = (*_POOLS, "survey.namespace_mode")
 _FLOW = ("survey", "flow_control")
+_LASTING = ((), ("KR133", "KR204"))
 _IDLE = (("KR123", "KR133"), ("KR204",))  # explained by a port that carries no traffic
 
 CHECKS = (
     Check("KR101", "driver", ("survey",), _no_driver, (), ("KR103", "KR132", "KR203", "KR204")),
     Check("KR102", "RDMA module", ("survey",), _no_rdma_module, (), ("KR103", "KR132", "KR204")),
     Check("KR103", "RDMA devices", ("survey",), _no_device, (), ("KR132", "KR204")),
-    Check("KR104", "device files", ("survey",), _device_files, (), ("KR133", "KR204")),
-    Check("KR105", "device nodes", ("absent",), _absent_nodes, (), ("KR133", "KR204")),
+    Check("KR104", "device files", ("survey",), partial(_against, lacking="modules"), *_LASTING),
+    Check("KR105", "device nodes", ("absent",), _absent_nodes, *_LASTING),
     Check("KR106", "connection manager", ("survey",), _manager),
     Check("KR110", "namespace mode", _MODE, _namespace_mode, (), ("KR133", "KR204")),
     Check("KR115", "bonds", ("survey",), _bonds, ("KR123",), ("KR132", "KR133", "KR134")),
     *(
-        Check(code, title, ("survey",), partial(_ports, lacking=lacking), *_IDLE)
+        Check(code, title, ("survey",), partial(_against, lacking=lacking), *_IDLE)
         for code, title, lacking in (
             ("KR120", "link up", "down"),
             ("KR121", "carrier", "carrier"),
             ("KR122", "InfiniBand fabric", "fabric"),
         )
     ),
-    Check("KR123", "GIDs", ("survey",), _no_gid, ("KR133",), ("KR204",)),
+    Check("KR123", "GIDs", ("survey",), partial(_against, lacking="GIDs"), ("KR133",), ("KR204",)),
     Check("KR124", "rate", ("survey",), _slow_port),
     Check("KR125", "PCIe link", ("survey", "pcie"), slow_pcie),
     Check("KR126", "flow control", _FLOW, unlike_others, ("KR127", "KR129")),

@@ -14,20 +14,23 @@ bnxt_re/hw_counters.c below drivers/infiniband/hw.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from shlex import quote
 from types import MappingProxyType
 
 from kube_base.frozen import Frozen
 from kube_rdma.doctor.rules.check import whole_cards
+from kube_rdma.doctor.rules.meant import kinds_of, meant, survey_of
 from kube_rdma.model.device import Device, LinkLayer, Port, PortState
 from kube_rdma.model.doctor import Observation, ObservedErrors, ObservedFlowControl
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.survey import Survey
+from kube_rdma.pools.rules.discovery import own_ports
 
 FEWEST = 4  # values that are compared
 SHARE = 0.75  # of them that agree
+_Value = Callable[[Port], float | None]
 
 
 class Majority(Frozen):
@@ -61,26 +64,53 @@ REMEDIES: Mapping[str, str] = MappingProxyType(
 
 
 def unlike_others(seen: Observation) -> Iterator[Finding]:
-    """Yield RoCE ports with another trust, PFC or ECN than most ports of their driver here."""
+    """Yield RoCE ports with another trust, PFC or ECN than most of their peers."""
     controls = {one.interface: one for one in seen.flow_control or ()}
-    rows = [
-        (device, name, value)
-        for device, port in roce_ports(seen)
-        if port.netdev in controls
-        for name, value in settings_of(controls[port.netdev]).items()
-    ]
-    for device, name, value in rows:
-        alike = (v for d, n, v in rows if n == name and d.driver == device.driver)
-        usual = majority(alike)
-        if usual and value != usual.value:
-            yield Finding(
-                device.name,
-                f"{name} is {value}, and {usual.value} on {usual.agreeing} of {usual.every} RoCE "
-                "ports of this node",
-                f"{name} of this port was not set as on the others, or was reset",
-                REMEDIES[name],
-                Severity.WARNING,
-            )
+    for ports in peers(seen).values():
+        rows = [
+            (device, port.netdev, name, value)
+            for device, port in ports
+            if port.netdev in controls
+            for name, value in settings_of(controls[port.netdev]).items()
+        ]
+        for device, interface, name, value in rows:
+            common = majority(v for _, _, n, v in rows if n == name)
+            if common and value != common.value:
+                yield Finding(
+                    device.name,
+                    f"{name} is {value}, and {common.value} on {common.agreeing} of "
+                    f"{common.every} RoCE ports of its kind",
+                    f"{name} of this port was not set as on the others, or was reset",
+                    REMEDIES[name].replace("INTERFACE", quote(interface)),
+                    Severity.WARNING,
+                )
+
+
+def peers(seen: Observation) -> Mapping[str, Sequence[tuple[Device, Port]]]:
+    """Return ports that are up by their kind, which is also that of the pools that mean them.
+
+    No others are compared: a card for storage may have another rate, MTU and flow control.
+    """
+    groups: dict[str, list[tuple[Device, Port]]] = {}
+    names, kinds = meant(seen), kinds_of(survey_of(seen))
+    for device, port in active_ports(seen):
+        if device.name in names and device.name in kinds:
+            kind = f"{kinds[device.name]} {port.number} {names[device.name]}"
+            groups.setdefault(kind, []).append((device, port))
+    return groups
+
+
+def below_peers(seen: Observation, value: _Value) -> Iterator[tuple[Device, Port, float]]:
+    """Yield ports whose value is below that of most of their peers, with the peers' value.
+
+    A pod gets any of a pool, so where these are few each is compared with the best of them.
+    """
+    for ports in peers(seen).values():
+        values = [number for _, port in ports if (number := value(port))]
+        common = majority(map(repr, values))
+        few = values if seen.specs and len(values) < FEWEST else ()
+        aim = float(common.value) if common else max(few, default=0)
+        yield from ((device, port, aim) for device, port in ports if 0 < (value(port) or 0) < aim)
 
 
 def roce_ports(seen: Observation) -> Iterator[tuple[Device, Port]]:
@@ -93,7 +123,7 @@ def roce_ports(seen: Observation) -> Iterator[tuple[Device, Port]]:
 def active_ports(seen: Observation) -> Iterator[tuple[Device, Port]]:
     """Yield ports of hardware that are up."""
     for device in seen.survey.devices if seen.survey else ():
-        for port in device.ports:
+        for port in own_ports(device):
             if device.pci and port.state is PortState.ACTIVE:
                 yield device, port
 
@@ -241,7 +271,7 @@ def lost_packets(seen: Observation) -> Iterator[Finding]:
             cause = "RoCE loses packets: its traffic may be in a priority that has no PFC"
             remedy = (
                 f"Send RDMA in {pfc.removeprefix('on for ')}: NCCL_IB_TC and UCX_IB_TRAFFIC_CLASS "
-                "are 4 times the DSCP that the port maps to it (dcb app show dev INTERFACE)"
+                f"are 4 times its DSCP on the port (dcb app show dev {quote(control.interface)})"
             )
         else:
             cause = (
@@ -345,6 +375,7 @@ class _Fact(Frozen):
     group: str  # devices of one kind, or of one kind and name
     name: str
     value: str
+    interface: str
 
 
 class _Difference(Frozen):
@@ -384,7 +415,7 @@ _DIFFERENCES: Mapping[str, _Difference] = {
 
 def outliers(seen: Sequence[Observation]) -> Mapping[str, tuple[Finding, ...]]:
     """Return by node the facts of its devices that differ from those of most others."""
-    facts = {one.node: tuple(_facts(one)) for one in seen}
+    facts = {one.node: tuple(fact for fact in _facts(one) if fact.value) for one in seen}
     values: dict[tuple[str, str], list[str]] = {}
     for fact in chain.from_iterable(facts.values()):
         values.setdefault((fact.group, fact.name), []).append(fact.value)
@@ -407,7 +438,7 @@ def _unlike(
             f"{fact.device} of {node} has {fact.name} {fact.value}, and {common.agreeing} of "
             f"{common.every} {others} have {common.value}",
             difference.cause,
-            difference.remedy,
+            difference.remedy.replace("INTERFACE", quote(fact.interface)),
             difference.severity,
             CODE,
         )
@@ -417,30 +448,16 @@ def _facts(seen: Observation) -> Iterator[_Fact]:
     """Yield the facts of a node's cards; a port that is down is another check's."""
     mtus = {link.name: link.mtu for link in seen.links or ()}
     controls = {one.interface: one for one in seen.flow_control or ()}
-    for device in seen.survey.devices if seen.survey else ():
-        if device.is_soft or (device.seat and device.seat.physical_function):
-            continue
-        functions = seen.survey.functions if seen.survey else ()
-        ids = (f"{f.vendor:04x}:{f.device:04x}" for f in functions if f.seat.pci == device.pci)
-        kind = f"{device.driver} {next(ids, '')}"
-        if device.firmware:
-            yield _Fact(device.name, kind, _FIRMWARE, device.firmware)
-        for name, value in _of_port(device, mtus, controls):
-            yield _Fact(device.name, f"{device.name} {kind}", name, value)
-
-
-def _of_port(
-    device: Device, mtus: Mapping[str, int], controls: Mapping[str, ObservedFlowControl]
-) -> Iterator[tuple[str, str]]:
-    for port in device.ports[:1]:
-        if port.state is not PortState.ACTIVE:
-            continue
-        if port.rate_gbps:
-            yield _RATE, f"{port.rate_gbps:g} Gb/s"
-        if port.netdev and port.netdev in mtus:
-            yield _MTU, str(mtus[port.netdev])
-        if port.netdev:  # those of pods' interfaces come and go
-            own = sum(gid.netdev == port.netdev for gid in port.gids)
-            yield _GIDS, str(own)
-        if port.netdev and port.netdev in controls:
-            yield from settings_of(controls[port.netdev]).items()
+    groups = peers(seen) if seen.survey else {}
+    for kind, (device, port) in ((kind, one) for kind, ports in groups.items() for one in ports):
+        interface = port.netdev or "INTERFACE"
+        values = {
+            _RATE: f"{port.rate_gbps:g} Gb/s" if port.rate_gbps else "",
+            _MTU: str(mtus.get(interface, "")),
+            # Those of pods' interfaces come and go.
+            _GIDS: str(sum(gid.netdev == interface for gid in port.gids)) if port.netdev else "",
+            **settings_of(controls.get(interface, ObservedFlowControl(interface))),
+        }
+        yield _Fact(device.name, kind, _FIRMWARE, device.firmware or "", interface)
+        for name, value in values.items():
+            yield _Fact(device.name, f"{device.name} {kind}", name, value, interface)

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from kube_base.frozen import replace
 from kube_rdma.attach.rules.late_binding import cdi_works
-from kube_rdma.doctor.rules.cards import verdict
 from kube_rdma.doctor.rules.check import Check
+from kube_rdma.doctor.rules.meant import verdict
 from kube_rdma.install.rules.release import OLDEST
 from kube_rdma.model.doctor import Observation, ObservedKubelet
 from kube_rdma.model.finding import Finding, Severity

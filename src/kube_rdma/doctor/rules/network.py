@@ -10,6 +10,8 @@ from ipaddress import ip_address, ip_network
 from shlex import quote
 
 from kube_rdma.doctor.rules.check import Check, interfaces_of, unrouted
+from kube_rdma.doctor.rules.errors import below_peers
+from kube_rdma.doctor.rules.meant import meant, survey_of
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model.doctor import AddressUse, Observation, ObservedCni, ObservedLink
 from kube_rdma.model.finding import Finding, Severity
@@ -19,18 +21,17 @@ _REMEDY = "Upgrade Cilium (1.14 or newer) with --set cni.exclusive=false"
 
 
 def _mtu(seen: Observation) -> Iterator[Finding]:
-    """Yield rails of a smaller MTU than others: a path is as narrow as its narrowest link."""
-    rails = _rails(seen)
-    widest = max((rail.mtu for rail in rails), default=0)
-    for rail in rails:
-        if rail.mtu < widest:
-            yield Finding(
-                rail.name,
-                f"MTU {rail.mtu}, and {widest} on other cards of this node",
-                "RoCE takes the largest of 256 to 4096 bytes that fits into the interface's MTU",
-                f"ip link set {quote(rail.name)} mtu {widest}; the switches and peers need it too",
-                Severity.WARNING,
-            )
+    """Yield rails of a smaller MTU than their peers: a path is as narrow as its narrowest link."""
+    mtus = {link.name: link.mtu for link in _rails(seen)}
+    for _, port, widest in below_peers(seen, lambda port: mtus.get(port.netdev or "")):
+        name = port.netdev or ""
+        yield Finding(
+            name,
+            f"MTU {mtus[name]}, and {widest:g} on other cards of its kind",
+            "RoCE takes the largest of 256 to 4096 bytes that fits into the interface's MTU",
+            f"ip link set {quote(name)} mtu {widest:g}; the switches and peers need it too",
+            Severity.WARNING,
+        )
 
 
 def _one_subnet(seen: Observation) -> Iterator[Finding]:
@@ -152,9 +153,10 @@ def _wrong_subnet(seen: Observation) -> Iterator[Finding]:
 
 
 def _rails(seen: Observation) -> list[ObservedLink]:
-    """Return the node's links that RDMA devices sit on."""
-    assert seen.survey is not None
-    names = {port.netdev for device in seen.survey.devices for port in device.ports}
+    """Return the node's links that RDMA devices sit on which pods may get."""
+    devices = meant(seen)
+    cards = (one for one in survey_of(seen).devices if one.name in devices)
+    names = {port.netdev for device in cards for port in device.ports}
     return [link for link in seen.links or () if link.name in names]
 
 

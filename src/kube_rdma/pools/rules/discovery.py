@@ -42,7 +42,7 @@ def lasting(device: Device, *, managed: bool) -> Iterator[str]:
 
 def idle(device: Device) -> str | None:
     """Return why none of its ports carries traffic; None when one does, or there is none."""
-    own = _own_ports(device)
+    own = own_ports(device)
     if not own or any(port.state is PortState.ACTIVE for port in own):
         return None
     inactive = (
@@ -60,7 +60,7 @@ def _reasons(device: Device, netdevs: Mapping[str, Netdev], *, managed: bool) ->
         return
     # RoCE peers meet by GID. iWARP has the IP addresses of its interface, and an InfiniBand port
     # makes its first GID of its own GUID, so its table is never empty.
-    active = [port for port in _own_ports(device) if port.state is PortState.ACTIVE]
+    active = [port for port in own_ports(device) if port.state is PortState.ACTIVE]
     lacking = [p for p in active if not p.gids and p.link_layer is LinkLayer.ETHERNET]
     if active and lacking == active and device.node_type != _IWARP:
         # In switchdev mode mlx5 gives the function a profile without RoCE (raw_eth_profile,
@@ -73,7 +73,7 @@ def _reasons(device: Device, netdevs: Mapping[str, Netdev], *, managed: bool) ->
         )
 
 
-def _own_ports(device: Device) -> list[Port]:
+def own_ports(device: Device) -> list[Port]:
     """Return the ports of the device itself, without those of functions behind its switch."""
     return [port for port in device.ports if not port.representor]
 

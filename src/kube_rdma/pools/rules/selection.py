@@ -199,12 +199,12 @@ def _model(card: Card) -> tuple[int, int] | None:
 
 
 def _accelerating(spec: PoolSpec, card: Card, functions: Functions) -> str | None:
-    """Return why an RDMA device is not for pods: it carries a virtual machine's own traffic.
+    """Return why a card is not for pods; a selector that names it has the last word."""
+    return None if _is_named(spec, card, functions) else accelerates(card, functions)
 
-    A selector that names the card has the last word.
-    """
-    if _is_named(spec, card, functions):
-        return None
+
+def accelerates(card: Card, functions: Functions) -> str | None:
+    """Return why an RDMA device is not for pods: it carries a virtual machine's own traffic."""
     netdevs = interfaces(card, functions.values())
     masters = [netdev.master for netdev in netdevs if netdev.fast_path]
     names = [device.name for device in card.devices if _ACCELERATED.fullmatch(device.name)]

@@ -1,0 +1,92 @@
+"""Decides which cards of a node the doctor judges: those that pools mean, or that are in use.
+
+A node has cards that no pod is to get: of its storage, of the traffic of a virtual machine, a
+second port without a cable. Nothing is wrong with them. cards, errors and network ask here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from kube_rdma.doctor.rules.check import whole_cards
+from kube_rdma.model.device import Device, LinkLayer, PhysicalState, PortState
+from kube_rdma.model.doctor import Observation
+from kube_rdma.model.survey import Survey
+from kube_rdma.pools.rules import node_health
+from kube_rdma.pools.rules.discovery import judge, own_ports
+from kube_rdma.pools.rules.selection import accelerates, why_not
+
+
+def survey_of(seen: Observation) -> Survey:
+    """Return the survey, which each check that asks for it needs."""
+    assert seen.survey is not None
+    return seen.survey
+
+
+def verdict(seen: Observation) -> node_health.NodeVerdict:
+    """Judge the node by pools/rules/node_health, with all that was seen of it."""
+    survey = survey_of(seen)
+    cards, missing = node_health.node_cards(survey), seen.absent or ()
+    facts = node_health.NodeFacts(survey, cards, seen.specs or (), missing=missing)
+    return node_health.evaluate(facts)
+
+
+def meant(seen: Observation) -> Mapping[str, tuple[str, ...]]:
+    """Return the devices that pods may get, each with the resources of the pools that mean it.
+
+    Where pools were not seen, these are all but those that every pool leaves out by rule.
+    """
+    survey = survey_of(seen)
+    functions = {one.seat.pci: one for one in survey.functions}
+    found: dict[str, tuple[str, ...]] = {}
+    for card in node_health.node_cards(survey):
+        specs = [one for one in seen.specs or () if why_not(one, card, functions) is None]
+        if specs or (seen.specs is None and accelerates(card, functions) is None):
+            found |= {one.name: tuple(spec.resource for spec in specs) for one in card.devices}
+    return found
+
+
+def complaints(seen: Observation) -> Iterator[tuple[Device, str]]:
+    """Yield devices with the reasons against each that matter: as a pool needs it that means it."""
+    survey, names = survey_of(seen), meant(seen)
+    reasons = {one.name: card.reasons for card in verdict(seen).cards for one in card.devices}
+    waiting = set(_waiting(survey)) if seen.specs is None else ()
+    for judged in judge(survey):
+        name = judged.device.name
+        mine = reasons[name] if name in names and name not in waiting else ()
+        yield from ((judged.device, one) for one in judged.reasons if one in mine)
+
+
+def _waiting(survey: Survey) -> Iterator[str]:
+    """Yield devices that nobody may use, where no pool was seen.
+
+    A part of a card is down until a pod gets it, as is one whose interface is away. A card without
+    a cable is missed where another one of its kind has one. In a bond, or in switchdev mode, GIDs
+    are another device's.
+    """
+    kinds = kinds_of(survey)
+    ports = [(device, port) for device in survey.devices for port in own_ports(device)]
+    busy = {kinds.get(one.name) for one, port in ports if port.state is PortState.ACTIVE} - {None}
+    for device, port in ports:
+        kind = kinds.get(device.name)
+        away = port.netdev is None and port.link_layer is LinkLayer.ETHERNET
+        no_cable = kind is None or port.physical_state is not PhysicalState.LINK_UP
+        needed = (kind in busy and not away) or not (busy and device.pci)
+        without_gid = port.state is PortState.ACTIVE and (port.bond or device.switchdev)
+        if without_gid or (port.state is PortState.DOWN and no_cable and not needed):
+            yield device.name
+
+
+def kinds_of(survey: Survey) -> Mapping[str, str]:
+    """Return by whole card what has to be alike to compare it: model, ports, link layers.
+
+    Cards of one chip differ, one with two ports for storage from those with one for compute.
+    """
+    found = {}
+    for device, seat in whole_cards(survey):
+        slot = [one for one in survey.functions if one.seat.pci[:-1] == seat.pci[:-1]]
+        whole = "".join(one.seat.pci[-1] for one in slot if not one.seat.physical_function)
+        own = (f"{one.vendor:04x}:{one.device:04x}" for one in slot if one.seat.pci == seat.pci)
+        layers = [str(port.link_layer) for port in own_ports(device)]
+        found[device.name] = f"{device.driver} {next(own, '')} {whole}/{seat.pci[-1]} {layers}"
+    return found

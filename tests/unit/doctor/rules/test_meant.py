@@ -1,0 +1,318 @@
+"""Only cards that pods may get are judged, and only those of one kind are compared.
+
+Cases are from nodes that people posted: storage beside compute cards (infra-controller#3624,
+gpud#989), and the fast path of a virtual machine (node_exporter#3810).
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kube_base.frozen import replace
+from kube_rdma.doctor.rules.diagnose import CHECKS, diagnose, diagnose_fleet
+from kube_rdma.doctor.rules.errors import FEWEST, SHARE
+from kube_rdma.model.device import LinkLayer, PhysicalState, PortState
+from kube_rdma.model.doctor import (
+    NodeAnswer,
+    ObservedFlowControl,
+    ObservedLimit,
+    ObservedLink,
+    ObservedRoute,
+)
+from kube_rdma.model.pools import CharKind, Mode, Selector
+from kube_rdma.model.survey import NamespaceMode
+from tests.kit.nodes import seat
+from tests.unit.doctor.rules.healthy import (
+    CLAIMING,
+    FUNCTIONS,
+    HEALTHY,
+    RESOURCE,
+    ROUTES,
+    SPEC,
+    SURVEY,
+    WITH_POD,
+    below_a_switch,
+    card,
+    codes,
+    flow_control,
+    four_ports,
+    rising,
+    with_device,
+)
+from tests.unit.doctor.rules.test_faults import DOWN, EXCLUSIVE, POLLING, limited, routed, setting
+
+STORAGE = 0x101D  # a ConnectX-6 Dx beside ConnectX-7
+OUT = {"port": POLLING, "netdev": {"carrier": False}}
+
+
+def of_nodes(*rates, functions=(), specs=(SPEC,), **facts):
+    """A node of whole cards with these rates; `functions` says by number what is otherwise."""
+    cards = [card(number, 0x81 + number) for number in range(len(rates))]
+    made = [replace(one, **dict(functions).get(n, {})) for n, (one, _) in enumerate(cards)]
+    devices = [
+        replace(one, seat=made[n].seat, ports=(replace(one.ports[0], rate_gbps=rates[n]),))
+        for n, (_, one) in enumerate(cards)
+    ]
+    survey = replace(SURVEY, functions=tuple(made), devices=tuple(devices), gpus=())
+    count = ((RESOURCE, len(rates)),)
+    kubelet = replace(HEALTHY.kubelet, allocatable=count if specs else ())
+    bare = {"pcie": (), "rails": (), "links": (), "routes": (), "flow_control": ()}
+    return replace(HEALTHY, survey=survey, specs=specs, kubelet=kubelet, **(bare | facts))
+
+
+EIGHT = (400.0,) * 8
+
+
+@pytest.mark.parametrize("specs", [(SPEC,), None])
+@pytest.mark.parametrize(
+    ("otherwise", "found"),
+    [
+        ({}, ["KR124"]),
+        ({"device": STORAGE}, []),
+        ({"vendor": 0x14E4}, []),
+        ({"seat": seat(0x81, 1)}, []),  # the second port of the first card
+    ],
+)
+def test_a_rate_is_compared_with_that_of_cards_of_its_kind(otherwise, found, specs):
+    seen = of_nodes(*EIGHT, 100.0, functions={8: otherwise}, specs=specs)
+    assert codes(seen) == found
+
+
+def test_link_layers_are_not_compared():
+    seen = of_nodes(*EIGHT, 100.0)
+    *same, last = seen.survey.devices
+    port = replace(last.ports[0], link_layer=LinkLayer.INFINIBAND)
+    devices = (*same, replace(last, ports=(port,)))
+    assert codes(replace(seen, survey=replace(seen.survey, devices=devices))) == []
+
+
+def test_a_virtual_function_is_not_compared():
+    """In a guest and on its node it has a rate that somebody gave it."""
+    part = seat(0x81, 1, physical=FUNCTIONS[0].seat.pci)
+    assert codes(of_nodes(*EIGHT, 10.0, functions={8: {"seat": part}}, specs=None)) == []
+
+
+@pytest.mark.parametrize(
+    ("rates", "specs", "slow"),
+    [
+        ((400.0, 100.0), (SPEC,), ["mlx5_1"]),  # a pod gets the one or the other
+        ((400.0, 100.0), None, []),  # nobody knows what the two are for
+        ((400.0, 400.0, 100.0, 100.0), (SPEC,), []),
+        ((400.0, 400.0, 400.0, 100.0), None, ["mlx5_3"]),
+        ((100.0, 100.0, 100.0, 400.0), None, []),  # one that is faster makes no other one slow
+    ],
+)
+def test_most_of_a_kind_say_what_its_rate_is(rates, specs, slow):
+    found = diagnose(of_nodes(*rates, specs=specs)).findings
+    assert [one.subject for one in found if one.code == "KR124"] == slow
+
+
+def test_cards_of_two_pools_are_not_compared():
+    pools = [
+        replace(SPEC, resource=f"rdma/{n}", selectors=(Selector(interfaces=names),))
+        for n, names in enumerate([("eth0", "eth1"), ("eth2", "eth3")])
+    ]
+    seen = of_nodes(400.0, 400.0, 100.0, 100.0, specs=tuple(pools))
+    assert "KR124" not in codes(seen)
+    assert "KR124" not in codes(of_nodes(400.0, 400.0, 400.0, 100.0, specs=tuple(pools[:1])))
+
+
+NODES = st.lists(st.tuples(st.sampled_from([1, 2]), st.sampled_from([25.0, 100.0, 400.0])))
+
+
+@given(NODES, st.sampled_from([(SPEC,), None]))
+def test_a_port_that_is_slow_has_faster_ones_of_its_own_kind(ports, specs):
+    functions = {n: {"device": model} for n, (model, _) in enumerate(ports)}
+    rates = [rate for _, rate in ports]
+    found = diagnose(of_nodes(*rates, functions=functions, specs=specs)).findings
+    for one in (one for one in found if one.code == "KR124"):
+        number = int(one.subject.removeprefix("mlx5_"))
+        model, rate = ports[number]
+        alike = [other for kind, other in ports if kind == model]
+        most = max(alike.count(other) for other in alike if other > rate)
+        assert most >= len(alike) * SHARE or (specs and len(alike) < FEWEST)
+        assert f"See ethtool eth{number}; " in one.remedy
+
+
+def test_flow_control_and_mtu_are_compared_within_a_kind():
+    """The same nine cards: the last one is for storage, or one like the others."""
+    controls = [ObservedFlowControl(f"eth{n}", (3,) if n < 8 else (), "dscp") for n in range(9)]
+    links = [ObservedLink(f"eth{n}", 9000 if n < 8 else 1500, True, True) for n in range(9)]
+    facts = {"flow_control": tuple(controls), "links": tuple(links)}
+    storage = {8: {"device": STORAGE}}
+    assert codes(of_nodes(*EIGHT, 400.0, functions=storage, **facts)) == []
+    found = diagnose(of_nodes(*EIGHT, 400.0, **facts)).findings
+    assert [(one.code, one.subject) for one in found] == [("KR126", "mlx5_8"), ("KR301", "eth8")]
+    assert found[0].remedy.startswith("dcb pfc set dev eth8 prio-pfc ")
+    assert "ip link set eth8 mtu 9000" in found[1].remedy
+
+
+@pytest.mark.parametrize("layer", [LinkLayer.ETHERNET, LinkLayer.INFINIBAND])
+def test_nodes_are_compared_by_ports_of_one_kind(layer):
+    """A VPI card may be of the one kind here and of the other there."""
+    answers = [NodeAnswer(f"n{n}", replace(HEALTHY, node=f"n{n}")) for n in range(5)]
+    port = {"rate_gbps": 25.0, "link_layer": layer}
+    odd = replace(with_device(port=port), node="odd")
+    found = diagnose_fleet([*answers, NodeAnswer("odd", odd)]).findings
+    (row, *_) = [one for one in found if one.code == "KR128"] or [None]
+    assert (row is not None) is (layer is LinkLayer.ETHERNET)
+    if row:
+        assert row.places[0].finding.remedy.startswith("ethtool eth0 here and")
+
+
+# What pools leave out by rule.
+
+SLAVE = {"master": "eth9", "fast_path": True}
+
+
+def fast_path(port, netdev=None, **facts):
+    """The first card carries the traffic of the virtual machine."""
+    seen = with_device(port=port, netdev=SLAVE | (netdev or {}))
+    kubelet = replace(HEALTHY.kubelet, allocatable=((RESOURCE, 1),))
+    return replace(seen, kubelet=kubelet, **facts)
+
+
+@pytest.mark.parametrize("specs", [(SPEC,), None, ()])
+@pytest.mark.parametrize(
+    ("port", "netdev"),
+    [
+        ({"gids": ()}, {}),
+        (DOWN, {"up": False, "carrier": None}),
+        (POLLING, {"carrier": False}),
+        ({"rate_gbps": 25.0}, {}),
+    ],
+)
+def test_the_fast_path_of_a_virtual_machine_is_not_judged(port, netdev, specs):
+    seen = fast_path(port, netdev, specs=specs)
+    named = {"KR134"} if specs else set()  # a pool of all cards means it, too
+    found = diagnose(seen).findings
+    assert {one.code for one in found if one.subject == "mlx5_0"} <= named
+    assert not any("give it an IP address" in one.remedy for one in found)
+
+
+@pytest.mark.parametrize("specs", [(SPEC,), None])
+def test_a_device_named_for_accelerated_networking_is_not_judged(specs):
+    seen = with_device(name="mlx5_an0", port={"gids": ()})
+    assert "KR123" not in codes(replace(seen, specs=specs))
+
+
+def test_a_fast_path_that_a_selector_names_is_judged():
+    named = replace(SPEC, selectors=(Selector(interfaces=("eth0", "eth1")),))
+    assert codes(fast_path({"gids": ()}, specs=(named,)))[0] == "KR123"
+
+
+@pytest.mark.parametrize("facts", [OUT, {"port": DOWN, "netdev": {"up": False, "carrier": None}}])
+def test_a_card_that_no_pool_means_may_be_down(facts):
+    other = replace(SPEC, selectors=(Selector(interfaces=("eth1",)),))
+    seen = replace(with_device(**facts), specs=(other,))
+    assert codes(replace(seen, kubelet=fast_path({}).kubelet)) == []
+    assert codes(with_device(**facts))[0] in ("KR120", "KR121")
+
+
+def bare(*broken, model=0x1021, specs=None):
+    """Four cards, of which these have no cable; `model` is that of the first."""
+    seen = of_nodes(*(100.0,) * 4, functions={0: {"device": model}}, specs=specs)
+    for number in broken:
+        seen = with_device(number, base=seen, **OUT)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("seen", "found"),
+    [
+        (bare(0), ["KR121"]),
+        (bare(0, model=STORAGE), []),
+        (bare(0, 1, 2, 3), ["KR121"] * 4),
+        (bare(1, 2, 3, model=STORAGE), []),
+    ],
+)
+def test_without_pools_a_card_is_missed_where_one_of_its_kind_is_in_use(seen, found):
+    assert codes(seen) == found
+
+
+@pytest.mark.parametrize("state", [PortState.DOWN, PortState.INIT])
+def test_without_pools_a_part_of_a_card_waits_for_a_pod(state):
+    """One that is past DOWN was given a link, and does not come up."""
+    part = {8: {"seat": seat(0x81, 1, physical=FUNCTIONS[0].seat.pci)}}
+    seen = of_nodes(*EIGHT, 400.0, functions=part, specs=None)
+    port = {"state": state, "physical_state": PhysicalState.LINK_UP}
+    seen = with_device(8, base=seen, port=port | {"link_layer": LinkLayer.INFINIBAND})
+    assert codes(seen) == (["KR122"] if state is PortState.INIT else [])
+
+
+@pytest.mark.parametrize("specs", [None, (replace(SPEC, selectors=(Selector(vendors=("1",)),)),)])
+def test_a_bond_of_the_node_itself_is_no_matter_of_pods(specs):
+    """A slave that is not active has no GID, nor a bond's one where the card has no LAG.
+
+    bond_delete_netdev_default_gids, drivers/infiniband/core/roce_gid_mgmt.c.
+    """
+    bond = {"master": "bond0", "bonded": True}
+    seen = with_device(port={"bond": "bond0", "gids": ()}, netdev=bond)
+    assert not {"KR115", "KR123"} & set(codes(replace(seen, specs=specs)))
+
+
+def test_what_is_beside_working_cards_may_have_no_driver_and_no_module():
+    """An onboard card that nobody uses for RDMA; one like the others is missed."""
+    plain = replace(FUNCTIONS[0], seat=seat(0x90), device=0x1572, driver=None, netdevs=())
+    ice = replace(FUNCTIONS[0], seat=seat(0x91), device=0x1593, vendor=0x8086, driver="ice")
+    for one, found in ((plain, []), (ice, []), (replace(plain, device=0x1021), ["KR101"])):
+        assert codes(replace(HEALTHY, survey=replace(SURVEY, functions=(*FUNCTIONS, one)))) == found
+
+
+# Each check has an example that is well: where it can, one that has what the check looks for.
+
+OTHER_POOL = replace(SPEC, resource="rdma/other", selectors=(Selector(interfaces=("eth9",)),))
+WELL = {
+    "KR104": with_device(char_devices=(), base=replace(HEALTHY, specs=(OTHER_POOL,))),
+    "KR110": replace(
+        HEALTHY, specs=(EXCLUSIVE,), survey=replace(SURVEY, namespace_mode=NamespaceMode.EXCLUSIVE)
+    ),
+    "KR115": replace(
+        with_device(port={"bond": "bond0"}, netdev={"master": "bond0", "bonded": True}), specs=None
+    ),
+    "KR120": replace(with_device(port=DOWN, netdev={"up": False}), specs=(OTHER_POOL,)),
+    "KR121": replace(with_device(**OUT), specs=(OTHER_POOL,)),
+    "KR122": with_device(port={"link_layer": LinkLayer.INFINIBAND, "gids": ()}),
+    "KR123": with_device(port={"gids": ()}, node_type="RNIC"),
+    "KR124": of_nodes(*EIGHT, 100.0, functions={8: {"device": STORAGE}}),
+    "KR125": replace(HEALTHY, pcie=(replace(HEALTHY.pcie[0], width=4, most_width=4),)),
+    "KR126": four_ports(),
+    "KR127": rising("out_of_sequence", flow_control=flow_control(pfc=tuple(range(8)))),
+    "KR129": rising("rx_pause_ctrl_phy", "np_cnp_sent"),
+    "KR131": replace(
+        HEALTHY,
+        specs=(replace(OTHER_POOL, selectors=(Selector(interfaces=("eth1",)),)), OTHER_POOL),
+    ),
+    "KR134": replace(HEALTHY, specs=(EXCLUSIVE,)),
+    "KR136": replace(
+        HEALTHY, specs=(replace(SPEC, device_files=(CharKind.UVERBS, CharKind.UMAD)),)
+    ),
+    "KR137": replace(HEALTHY, specs=(replace(SPEC, selectors=(Selector(interfaces=("eth0",)),)),)),
+    "KR141": below_a_switch((0x53, 0x53)),
+    "KR303": setting("eth1", "rp_filter", "2"),
+    "KR304": replace(HEALTHY, routes=(*ROUTES, ObservedRoute("eth0", "10.7.0.0/16", "10.0.0.1"))),
+    "KR320": replace(HEALTHY, uses=(*HEALTHY.uses, HEALTHY.uses[0])),
+    "KR413": routed("0.0.0.0/0", table=101),
+    "KR414": replace(WITH_POD, specs=(replace(SPEC, mode=Mode.SHARED),)),
+    "KR432": limited(*(ObservedLimit(f"mlx5_{n}", 1, 2, 4, 100) for n in range(2))),
+    **dict.fromkeys(("KR441", "KR442", "KR443"), CLAIMING),
+}
+# The node and the pod that are seen whole have it: a driver, a file of CNI, a variable.
+WHOLE = {
+    *("KR101", "KR102", "KR103", "KR105", "KR106", "KR130", "KR132", "KR133", "KR135", "KR140"),
+    *("KR142", "KR201", "KR202", "KR203", "KR204", "KR205", "KR206", "KR207", "KR208", "KR290"),
+    *("KR301", "KR302", "KR305", "KR310", "KR311", "KR312", "KR321", "KR322", "KR401", "KR403"),
+    *("KR404", "KR410", "KR411", "KR412", "KR415", "KR416", "KR417", "KR418", "KR420", "KR421"),
+    *("KR422", "KR430", "KR431", "KR433", "KR440", "KR490"),
+}
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.code)
+def test_each_check_has_an_example_that_is_well(check):
+    """The check is made there, and finds nothing."""
+    assert (check.code in WELL) is not (check.code in WHOLE)
+    seen = WELL.get(check.code, WITH_POD)
+    assert check.missing(seen) == ()
+    assert list(check.findings(seen)) == []
