@@ -288,7 +288,7 @@ JUMBO = {"type": "macvlan", "master": "enp129s0f0np0", "mtu": 9600, "ipam": STAT
             *("mlx5-ib-pf-vfs", {"type": "sriov", "vlan": 18, "ipam": {}}),
             {"vendors": ["15b3"], "isRdma": True, "functions": True},
             [
-                "sriov does not work on ibs3f0v0, which is InfiniBand",
+                "sriov does not work on ibs3f1, which is InfiniBand",
                 'Write "type": "ib-sriov", and "pkey" in place of "vlan"',
             ],
         ),

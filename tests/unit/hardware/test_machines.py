@@ -20,6 +20,7 @@ FIRST = {
     "dgx-slow-pcie": ("KR125", "mlx5_3"),
     "dgx-slow-port": ("KR124", "mlx5_3"),
     "dgx-slow-uplink": ("KR125", "mlx5_2, mlx5_3"),
+    "ib-no-subnet-manager": ("KR122", "mlx5_1"),
     "ib-vf-without-guid": ("KR122", "mlx5_2"),
 }
 

@@ -309,7 +309,7 @@ def test_a_reading_is_what_a_survey_shows(ib_root):
     before = surveyed(ib_root)
     ports = [(reading.device, reading.number) for reading in before]
     assert read_states(ib_root, ports) == before
-    (ib_root / "class/infiniband/mlx5_1/ports/1/state").write_text("4: ACTIVE\n")
+    (ib_root / "class/infiniband/mlx5_1/ports/1/state").write_text("2: INIT\n")
     after = read_states(ib_root, ports)
     assert after == surveyed(ib_root) != before
     assert read_states(ib_root, ports[::-1]) == after[::-1]
