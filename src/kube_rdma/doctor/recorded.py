@@ -24,7 +24,8 @@ from kube_rdma.model.pools import PoolSpec
 def observe_recorded(node: str, sysfs: SysfsRoot, config: Path | None = None) -> Observation:
     """Return what a node of files shows; raise Refused for a folder that is no recording."""
     reader = PartReader()
-    seen = of_cards(Observation(node, survey=survey_at(sysfs)), reader, config, _no_record, sysfs)
+    seen = Observation(node, survey=survey_at(sysfs), from_files=True)
+    seen = of_cards(seen, reader, config, _no_record, sysfs)
     if isinstance(sysfs, Path):
         from kube_rdma.doctor import beside_sysfs
 

@@ -259,6 +259,7 @@ class Observation(Frozen):
     errors: tuple[ObservedErrors, ...] | None = None  # of ports that had any, or full counters
     virtual_machine: bool | None = None
     pod: ObservedPod | None = None
+    from_files: bool = False  # of --sysfs, which show cards alone
     not_seen: tuple[NotSeen, ...] = field(default=(), name="blanks")  # the name in a bundle
 
 
@@ -302,6 +303,7 @@ class Diagnosis(Frozen):
     claimed: tuple[CardByClaim, ...] = ()  # of the pod, by any driver
     uses: tuple[ContainerUse, ...] = ()  # by its containers with cards
     elsewhere: frozenset[str] = frozenset()  # subjects of findings: cards that the pod lacks
+    from_files: bool = False
 
     @property
     def ill(self) -> bool:
@@ -310,8 +312,11 @@ class Diagnosis(Frozen):
 
     @property
     def is_blind(self) -> bool:
-        """Return whether too little was seen to call it well: most checks could not be made."""
-        return len(self.unseen) > len(self.passed) + len(self.findings)
+        """Return whether too little was seen to call it well: most checks could not be made.
+
+        Of a node in files only its cards are asked about.
+        """
+        return not self.from_files and len(self.unseen) > len(self.passed) + len(self.findings)
 
 
 # Several nodes at once, each asked through its agent.

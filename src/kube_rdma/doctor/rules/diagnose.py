@@ -42,8 +42,9 @@ def diagnose(seen: model.Observation) -> model.Diagnosis:
     traced = (replace(one, follows=_root(one, every)) for one in every)
     others = pod.other_cards(seen)
     ordered = tuple(sorted(traced, key=lambda one: _place(one, others)))
-    used = pod.uses(seen)
-    return model.Diagnosis(ordered, tuple(passed), tuple(unseen), listed_cards(seen), used, others)
+    claimed, used = listed_cards(seen), pod.uses(seen)
+    made = tuple(passed), tuple(unseen)
+    return model.Diagnosis(ordered, *made, claimed, used, others, seen.from_files)
 
 
 def _place(finding: Finding, others: Collection[str]) -> tuple[bool, bool, bool, int, int, str]:

@@ -21,7 +21,8 @@ from tests.unit.doctor.rules.healthy import POD, WITH_POD, with_container
 from tests.unit.doctor.rules.test_faults import FAULTS
 
 PARTS = [one for one in Observation.__struct_fields__ if getattr(WITH_POD, one) is not None]
-PARTS = [name for name in PARTS if name not in ("node", "taken", "document", "not_seen", "pod")]
+OTHERS = ("node", "taken", "document", "from_files", "not_seen", "pod")
+PARTS = [name for name in PARTS if name not in OTHERS]
 OF_POD = ("attached", "attachments", "findings", "containers", "links", "routes", "survey")
 OF_KUBELET = ("allocatable", "holdings")
 OF_CONTAINER = ("user", "memlock", "locks", "asked_lock", "nodes", "granted", "variables")
