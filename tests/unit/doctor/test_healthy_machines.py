@@ -39,11 +39,17 @@ def test_a_faulty_machine_is_not(name):
         ("dgx-cable-out", "ib0", []),
         ("dgx-cable-out", "ib3", [("KR121", "mlx5_3")]),
         ("mlx5-bond", "ens1f0np0", [("KR115", "mlx5_bond_0")]),
+        ("cx5-dual", "", [("KR123", "mlx5_0"), ("KR123", "mlx5_1")]),  # VFs have the RoCE
+        ("cx7-ib-and-storage", "", []),
+        ("azure-hb", "", []),
+        ("azure-gb300", "", []),
+        ("azure-mana", "", [("KR132", "rdma/nic")]),
     ],
 )
 def test_a_card_is_judged_where_a_pool_means_it(machine, interface, expected, tmp_path):
     pool = {"resource": "rdma/nic", "mode": "shared-multi", "shares": 8}
-    spec = {"pools": [pool | {"selectors": [{"interfaces": [interface]}]}]}
+    selectors = [{"interfaces": [interface]}] if interface else []
+    spec = {"pools": [pool | {"selectors": selectors}]}
     policy = {"apiVersion": "kube-rdma.io/v1alpha1", "kind": "NodePolicy", "spec": spec}
     path = tmp_path / "policy.json"
     path.write_text(json.dumps(policy | {"metadata": {"name": "p"}}))

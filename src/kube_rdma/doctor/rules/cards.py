@@ -291,7 +291,7 @@ def _no_peer_memory(seen: Observation) -> Iterator[Finding]:
     if not gpus or not survey.devices or modules & PEER_MODULES:
         return
     release = re.match(r"([0-9]{1,9})\.([0-9]{1,9})", seen.versions.kernel if seen.versions else "")
-    severity = Severity.WARNING
+    severity = Severity.ADVICE
     how = "so GPUDirect works by DMA-BUF alone, if the driver is open"
     if release and (int(release[1]), int(release[2])) < (5, 12):
         severity, how = Severity.ERROR, "and this kernel has no DMA-BUF for RDMA (5.12 has)"

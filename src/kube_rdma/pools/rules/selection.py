@@ -150,13 +150,14 @@ def why_not(spec: PoolSpec, card: Card, functions: Functions) -> str | None:
 def spared(spec: PoolSpec, card: Card, functions: Functions) -> str | None:
     """Return why a card that the pool means stays with the node; None for any other card.
 
-    Virtual functions of the node are many, and seldom meant one by one: nothing is said of them.
+    Nothing is said of the fast path of a virtual machine, which every such node has, nor of virtual
+    functions: they are many, and seldom meant one by one.
     """
     if not card.devices or _part(card) or _untakable(terms(spec).takes, spec, card):
         return None
     if spec.selectors and all(unmet(one, card, functions) for one in spec.selectors):
         return None
-    return _accelerating(spec, card, functions) or _needed(spec, card, functions)
+    return None if _accelerating(spec, card, functions) else _needed(spec, card, functions)
 
 
 def left_out(
