@@ -18,7 +18,7 @@ from kube_rdma.doctor.rules.check import Check, whole_cards
 from kube_rdma.doctor.rules.errors import below_peers, lost_packets, rising, unlike_others
 from kube_rdma.doctor.rules.meant import complaints, survey_of, verdict
 from kube_rdma.lib.phrases import listed
-from kube_rdma.model.card import Function
+from kube_rdma.model.card import Function, Netdev
 from kube_rdma.model.device import (
     RDMA_MODULES,
     Device,
@@ -154,7 +154,7 @@ def _bonds(seen: Observation) -> Iterator[Finding]:
 _CAUSES: Mapping[str, str] = MappingProxyType(
     {
         "modules": "A module of the RDMA core is not loaded",
-        "down": "The interface was set down, or was not set up",
+        "down": "The port or its interface was switched off, or not switched on",
         "carrier": "There is no signal from the other end of the cable",
         "fabric": "The InfiniBand subnet manager, a virtual link or a missing GUID holds it back",
         "GIDs": "RoCE makes GIDs of the interface's addresses",
@@ -165,30 +165,28 @@ _CAUSES: Mapping[str, str] = MappingProxyType(
 def _against(seen: Observation, *, lacking: str) -> Iterator[Finding]:
     """Yield devices that lack just this; sentences of pools/rules/discovery."""
     survey = survey_of(seen)
+    links, managed = discovery.Links(survey), survey.rdma_cm is not None
     for device, sentence in complaints(seen):
-        is_idle = sentence == discovery.idle(device)
-        lack = _lack(discovery.own_ports(device)[0], survey) if is_idle else "GIDs"
-        if sentence in discovery.lasting(device, managed=survey.rdma_cm is not None):
+        lack = "GIDs"
+        if sentence == links.idle(device):
+            port = discovery.own_ports(device)[0]
+            lack = _lack(port, links.netdev(port))
+        elif sentence in discovery.lasting(device, managed=managed):
             lack = "modules"
         if lack == lacking:
             yield _worded(device.name, sentence, _CAUSES[lacking])
 
 
-def _lack(port: Port, survey: Survey) -> str:
+def _lack(port: Port, netdev: Netdev | None) -> str:
     """Return why a port is not active, by what the kernel shows of it and its interface."""
-    netdev = next(
-        (one for f in survey.functions for one in f.netdevs if one.name == port.netdev), None
-    )
+    disabled = port.physical_state is PhysicalState.DISABLED
     if port.state is PortState.UNKNOWN:
         return "unread"
-    if port.link_layer is LinkLayer.INFINIBAND:
-        up = port.physical_state is PhysicalState.LINK_UP
-        return "fabric" if up else "carrier"
-    if netdev is not None and not netdev.up:
-        return "down"
-    if netdev is not None and netdev.carrier is False:
-        return "carrier"
-    return "down" if port.physical_state is PhysicalState.DISABLED else "carrier"
+    if port.physical_state is PhysicalState.LINK_UP and port.link_layer is LinkLayer.INFINIBAND:
+        return "fabric"
+    if netdev is None or port.link_layer is LinkLayer.INFINIBAND:
+        return "down" if disabled else "carrier"
+    return "carrier" if netdev.up and (netdev.carrier is False or not disabled) else "down"
 
 
 def _slow_port(seen: Observation) -> Iterator[Finding]:
@@ -332,7 +330,7 @@ def _worded(about: str, sentence: str, cause: str, severity: Severity = Severity
     evidence, colon, remedy = sentence.rpartition(": ")
     if not colon:
         evidence, remedy = sentence, "See kube-rdma devices, and dmesg"
-    elif not remedy.startswith("ip "):  # a command keeps its case
+    elif not remedy.startswith(("ip ", "ibportstate ")):  # a command keeps its case
         remedy = remedy[:1].upper() + remedy[1:]
     return Finding(about, evidence, cause, remedy, severity)
 

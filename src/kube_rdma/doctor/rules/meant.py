@@ -61,8 +61,9 @@ def _waiting(survey: Survey) -> Iterator[str]:
     """Yield devices that nobody may use, where no pool was seen.
 
     A part of a card is down until a pod gets it, as is one whose interface is away. A card without
-    a cable is missed where another one of its kind has one. In a bond, or in switchdev mode, GIDs
-    are another device's.
+    a cable is missed where another one of its kind has one, or where it is in a bond. In a bond, or
+    in switchdev mode, GIDs are another device's. A part on InfiniBand without an interface here is
+    a pod's by now.
     """
     kinds = kinds_of(survey)
     ports = [(device, port) for device in survey.devices for port in own_ports(device)]
@@ -71,7 +72,8 @@ def _waiting(survey: Survey) -> Iterator[str]:
         kind = kinds.get(device.name)
         away = port.netdev is None and port.link_layer is LinkLayer.ETHERNET
         no_cable = kind is None or port.physical_state is not PhysicalState.LINK_UP
-        needed = (kind in busy and not away) or not (busy and device.pci)
+        given = port.link_layer is LinkLayer.INFINIBAND and kind is None and port.netdev is None
+        needed = (kind in busy and not away) or port.bond or not (busy and device.pci) or given
         without_gid = port.state is PortState.ACTIVE and (port.bond or device.switchdev)
         if without_gid or (port.state is PortState.DOWN and no_cable and not needed):
             yield device.name

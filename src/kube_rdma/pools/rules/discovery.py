@@ -6,11 +6,19 @@ asks here first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from shlex import quote
 
 from kube_rdma.model.card import Netdev
-from kube_rdma.model.device import CharKind, Device, LinkLayer, PhysicalState, Port, PortState
+from kube_rdma.model.device import (
+    CharKind,
+    Device,
+    LinkLayer,
+    PciAddress,
+    PhysicalState,
+    Port,
+    PortState,
+)
 from kube_rdma.model.survey import NamespaceMode, Survey, Verdict
 
 _IWARP = "RNIC"  # node type
@@ -19,10 +27,9 @@ _NO_CONNECTION_MANAGER = frozenset({"unspecified", "usNIC", "usNIC UDP"})  # nod
 
 def judge(survey: Survey) -> tuple[Verdict, ...]:
     """Return a verdict on each device, in the order of the survey."""
-    managed = survey.rdma_cm is not None
-    netdevs = {netdev.name: netdev for one in survey.functions for netdev in one.netdevs}
+    managed, links = survey.rdma_cm is not None, Links(survey)
     return tuple(
-        Verdict(device, tuple(_reasons(device, netdevs, managed=managed)))
+        Verdict(device, tuple(_reasons(device, links, managed=managed)))
         for device in survey.devices
     )
 
@@ -40,22 +47,10 @@ def lasting(device: Device, *, managed: bool) -> Iterator[str]:
         yield "no connection manager, through which alone iWARP connects: modprobe rdma_ucm"
 
 
-def idle(device: Device) -> str | None:
-    """Return why none of its ports carries traffic; None when one does, or there is none."""
-    own = own_ports(device)
-    if not own or any(port.state is PortState.ACTIVE for port in own):
-        return None
-    inactive = (
-        f"port {port.number} is {port.state} ({port.physical_state}): {_remedy(device, port)}"
-        for port in own
-    )
-    return "no port is ACTIVE; " + "; ".join(inactive)
-
-
-def _reasons(device: Device, netdevs: Mapping[str, Netdev], *, managed: bool) -> Iterator[str]:
-    """Yield the reasons against `device` as it is now; `netdevs` are interfaces by name."""
+def _reasons(device: Device, links: Links, *, managed: bool) -> Iterator[str]:
+    """Yield the reasons against `device` as it is now."""
     yield from lasting(device, managed=managed)
-    if link := idle(device):
+    if link := links.idle(device):
         yield link
         return
     # RoCE peers meet by GID. iWARP has the IP addresses of its interface, and an InfiniBand port
@@ -69,7 +64,7 @@ def _reasons(device: Device, netdevs: Mapping[str, Netdev], *, managed: bool) ->
             "its function is in switchdev mode, where RoCE is on virtual functions and "
             "sub-functions: give pods those"
             if device.switchdev
-            else "; ".join(_without_gid(one, netdevs.get(one.netdev or "")) for one in active)
+            else "; ".join(_without_gid(one, links.netdev(one)) for one in active)
         )
 
 
@@ -91,41 +86,73 @@ def _without_gid(port: Port, netdev: Netdev | None) -> str:
     return f"{has_none}: ip link set {quote(port.netdev)} up and give it an IP address"
 
 
-def _remedy(device: Device, port: Port) -> str:
-    if port.state is PortState.UNKNOWN:
-        return "its state could not be read, see the faults"
-    if port.state is PortState.NOP:
-        return "its driver tells no state"
-    disabled = port.physical_state is PhysicalState.DISABLED
-    if disabled and port.link_layer is LinkLayer.ETHERNET:
-        if port.netdev:
+class Links:
+    """The links of a survey's devices: what their interfaces and functions tell of them."""
+
+    def __init__(self, survey: Survey) -> None:
+        self._functions = {one.seat.pci: one for one in survey.functions}
+        self._netdevs = {netdev.name: netdev for one in survey.functions for netdev in one.netdevs}
+
+    def netdev(self, port: Port) -> Netdev | None:
+        """Return the port's interface, if it is one of a function."""
+        return self._netdevs.get(port.netdev or "")
+
+    def idle(self, device: Device) -> str | None:
+        """Return why none of its ports carries traffic; None when one does, or there is none."""
+        own = own_ports(device)
+        if not own or any(port.state is PortState.ACTIVE for port in own):
+            return None
+        states = (f"port {one.number} is {one.state} ({one.physical_state})" for one in own)
+        remedies = dict.fromkeys(self._remedy(device, port) for port in own)
+        return f"no port is ACTIVE; {', '.join(states)}: {'; '.join(remedies)}"
+
+    def _remedy(self, device: Device, port: Port) -> str:
+        if port.state is PortState.UNKNOWN:
+            return "its state could not be read, see the faults"
+        if port.state is PortState.NOP:
+            return "its driver tells no state"
+        disabled = port.physical_state is PhysicalState.DISABLED
+        if port.link_layer is LinkLayer.INFINIBAND:
+            if disabled:
+                return f"ibportstate -C {quote(device.name)} -D 0 {port.number} enable"
+            if port.physical_state is PhysicalState.LINK_UP:
+                return self._fabric_remedy(device, port)
+        elif disabled and port.netdev is None:
+            return (
+                "no interface of it is in this network namespace; a pod has it, or another "
+                "function of its card"
+            )
+        # RoCE ports are Disabled without a carrier too: their interface tells which it is.
+        elif port.netdev and disabled and not self._is_up(port):
             return f"ip link set {quote(port.netdev)} up"
-        return (
-            "no interface of it is in this network namespace; a pod has it, or another function "
-            "of its card"
-        )
-    if disabled:
-        return "enable the port (ibportstate)"
-    if port.physical_state is PhysicalState.LINK_UP and port.link_layer is LinkLayer.INFINIBAND:
-        return _fabric_remedy(device, port)
-    behind = f" behind {port.netdev}" if port.netdev else ""
-    return f"check the cable and the switch port{behind}"
+        behind = f" behind {port.netdev}" if port.netdev else ""
+        return f"check the cable and the switch port{behind}"
 
+    def _is_up(self, port: Port) -> bool:
+        netdev = self.netdev(port)
+        return netdev is not None and netdev.up
 
-def _fabric_remedy(device: Device, port: Port) -> str:
-    """Name the remedy for an InfiniBand port whose cable is fine: somebody has to bring it up."""
-    physical = device.seat.physical_function if device.seat else None
-    if port.state is PortState.DOWN and physical:
-        return f"its virtual link is down, on {physical}: ip link set INTERFACE vf N state auto"
-    if physical and device.lacks_guid:
-        # Its port stays INIT, for no subnet manager knows it (docs/networks.md, InfiniBand).
-        return (
-            f"this function has no GUID, on {physical}: ip link set INTERFACE vf N node_guid GUID, "
-            "port_guid too, then bind its driver again; or let the agent make it (virtualFunctions)"
-        )
-    if port.sm_lid is None:
-        return "the cable is fine, but there is no subnet manager; start opensm or ask for one"
-    return f"the subnet manager at LID {port.sm_lid} has not activated it; its log says why"
+    def _fabric_remedy(self, device: Device, port: Port) -> str:
+        """Name the remedy for an InfiniBand port whose cable is fine: it has to be brought up."""
+        physical = device.seat.physical_function if device.seat else None
+        if physical and (port.state is PortState.DOWN or device.lacks_guid):
+            link = f"on {physical}: ip link set {self._of_function(device, physical)}"
+            if port.state is PortState.DOWN:
+                return f"its virtual link is down, {link} state auto"
+            # Its port stays INIT, for no subnet manager knows it (docs/networks.md, InfiniBand).
+            return (
+                f"this function has no GUID, {link} node_guid GUID, port_guid too, then bind its "
+                "driver again; or let the agent make it (virtualFunctions)"
+            )
+        if port.sm_lid is None:
+            return "the cable is fine, but there is no subnet manager; start opensm or ask for one"
+        return f"the subnet manager at LID {port.sm_lid} has not activated it; its log says why"
+
+    def _of_function(self, device: Device, physical: PciAddress) -> str:
+        """Return the words by which iproute2 means a virtual function: ``ib0 vf 2``."""
+        above, own = self._functions.get(physical), self._functions.get(device.pci or physical)
+        name = quote(above.netdevs[0].name) if above and above.netdevs else "INTERFACE"
+        return f"{name} vf {'N' if own is None or own.vf_index is None else own.vf_index}"
 
 
 def notes(survey: Survey) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from kube_rdma.model.device import (
 from kube_rdma.model.pools import Attach, FunctionsSpec, Pool, PoolSpec, Variables
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.pools.rules import absence
-from kube_rdma.pools.rules.discovery import idle, judge, lasting
+from kube_rdma.pools.rules.discovery import Links, judge, lasting
 from kube_rdma.pools.rules.functions import outside
 from kube_rdma.pools.rules.modes import Takes, terms
 from kube_rdma.pools.rules.pools import Clash, Held, owners, resolve
@@ -79,6 +79,7 @@ class _Members:
         self._managed = survey.rdma_cm is not None
         self._mode = survey.namespace_mode
         self._functions = _functions(survey)
+        self._links = Links(survey)
         self._devices: dict[PciAddress, list[Device]] = {}
         for device in survey.devices:
             if device.seat and device.auxiliary is None and not device.is_soft:
@@ -104,7 +105,7 @@ class _Members:
     def _link(self, above: PciAddress) -> Iterator[str]:
         """Yield the reasons against the link of the physical function, if the node has it."""
         devices = self._devices.get(above, [])
-        states = [(device, idle(device)) for device in devices]
+        states = [(device, self._links.idle(device)) for device in devices]
         if states and all(state for _, state in states):
             yield from (
                 f"{device.name}, which it is a part of: {state}" for device, state in states

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kube_base.frozen import replace
+from kube_rdma.model.card import Function, Netdev
 from kube_rdma.model.device import (
     CharDevice,
     CharKind,
@@ -86,6 +87,31 @@ def test_a_port_that_is_not_active_comes_with_state_and_remedy(port, remedy):
     (reason,) = reasons_against(replace(CARD, ports=(port,)))
     assert reason.startswith(f"no port is ACTIVE; port 1 is {port.state} ({port.physical_state}): ")
     assert remedy in reason
+
+
+SEAT = PciPosition(PciAddress("0000:81:00.0"), "pci0000:80", (), 0)
+
+
+@pytest.mark.parametrize(
+    ("up", "remedy"),
+    [(True, "check the cable and the switch port behind eth1"), (False, "ip link set eth1 up")],
+)
+def test_a_roce_port_is_disabled_without_a_carrier_too_so_its_interface_tells(up, remedy):
+    """mlx5_query_port_roce, bnxt_re_query_port and the core's iWARP say Disabled for both."""
+    netdev = Netdev("eth1", "ether", up, False if up else None)
+    function = Function(SEAT, 0x15B3, 0x101D, "mlx5_core", (netdev,))
+    card = replace(CARD, ports=(down(PortState.DOWN, PhysicalState.DISABLED),))
+    (verdict,) = judge(Survey((card,), RDMA_CM, NamespaceMode.SHARED, functions=(function,)))
+    assert verdict.reasons == (f"no port is ACTIVE; port 1 is DOWN (Disabled): {remedy}",)
+
+
+def test_ports_of_one_fault_have_one_remedy():
+    one = down(PortState.DOWN, PhysicalState.POLLING, netdev=None)
+    (reason,) = reasons_against(replace(CARD, ports=(one, replace(one, number=2))))
+    assert reason == (
+        "no port is ACTIVE; port 1 is DOWN (Polling), port 2 is DOWN (Polling): "
+        "check the cable and the switch port"
+    )
 
 
 @pytest.mark.parametrize("sm_lid", [None, 7])

@@ -22,9 +22,6 @@ from kube_rdma.model.device import PciAddress, PciPosition, Port
 _NETDEV = re.compile(r"[^/\s]{1,15}")  # dev_valid_name(), net/core/dev.c
 _AUXILIARY = re.compile(r"[^.]+\..+\.\d+")  # module.name.id, drivers/base/auxiliary.c
 _NO_PARENT = "(null)"  # rxe prints this when its interface is gone
-# Drivers whose interfaces are masters without being bonds: netvsc_vf_join(),
-# drivers/net/hyperv/netvsc_drv.c; failover_slave_register(), net/core/failover.c.
-_PARAVIRTUAL = ("hv_netvsc", "virtio_net")
 _LOWER, _UPPER = "lower_", "upper_"  # netdev_adjacent_sysfs_add(), net/core/dev.c
 
 
@@ -73,11 +70,14 @@ def is_bond(tree: SysfsTree, netdev: str) -> bool:
 
 
 def is_paravirtual(tree: SysfsTree, netdev: str) -> bool:
-    """Return whether `netdev` is an interface that a hypervisor gives to its virtual machine.
+    """Return whether a master is an interface that a hypervisor gives to its virtual machine.
 
-    Bonds and bridges have no device. What is enslaved to such an interface carries its traffic.
+    What is enslaved to it carries its traffic (netvsc_vf_join, drivers/net/hyperv/netvsc_drv.c;
+    failover_slave_register, net/core/failover.c). Of masters it alone has a device: bonds, bridges
+    and the like are virtual.
     """
-    return tree.link(f"class/net/{netdev}/device/driver") in _PARAVIRTUAL
+    place = tree.place(f"class/net/{netdev}")
+    return place is not None and not place.startswith("devices/virtual/")
 
 
 def lower_netdevs(tree: SysfsTree, netdev: str) -> tuple[str, ...]:

@@ -70,7 +70,7 @@ _PORT = _Rule(
 )
 _CHAR = _Rule("dev|uevent|ibdev")
 _FACTS = "dev_port|type|flags|carrier|phys_port_name|phys_switch_id"
-_UPPER_NETDEV = _Rule(_FACTS, {"bonding": _EMPTY, "device": _Rule(folders={"driver": _EMPTY})})
+_UPPER_NETDEV = _Rule(_FACTS, {"bonding": _EMPTY})
 _RELATIONS = {rf"master|upper_{_ANY}": _UPPER_NETDEV, rf"lower_{_ANY}": _Rule(_FACTS)}
 _NETDEV = _Rule(_FACTS, {"bonding": _EMPTY, **_RELATIONS})
 _PCIE = "(current|max)_link_(width|speed)"

@@ -50,15 +50,16 @@ def test_bond_and_vlan_are_above_and_its_own_card_is_not(tmp_path):
     assert tree.faults == []
 
 
-def test_an_interface_of_a_hypervisor_is_known_by_its_driver(tmp_path):
-    """netvsc's and virtio's; a card has a driver of its own, and a bond has no device."""
-    drivers = {"eth0": "hv_netvsc", "eth1": "virtio_net", "ens1f0": "mlx5_core"}
-    for netdev, driver in drivers.items():
-        device = tmp_path / "class/net" / netdev / "device"
-        device.mkdir(parents=True)
-        (device / "driver").symlink_to(f"../../../../bus/{driver}")
-    (tmp_path / "class/net/bond0/bonding").mkdir(parents=True)
+def test_an_interface_of_a_hypervisor_is_a_device_and_other_masters_are_virtual(tmp_path):
+    """netvsc's and virtio's; bonds, bridges, team and ovs-system lie in devices/virtual."""
+    places = {"eth0": "LNXSYSTM:00/VMBUS:00/guid", "eth1": "pci0000:00/0000:00:03.0/virtio0"}
+    places |= dict.fromkeys(("bond0", "br0"), "virtual")
+    (tmp_path / "class/net").mkdir(parents=True)
+    for netdev, place in places.items():
+        (tmp_path / "devices" / place / "net" / netdev).mkdir(parents=True)
+        link = tmp_path / "class/net" / netdev
+        link.symlink_to(f"../../devices/{place}/net/{netdev}")
     tree = SysfsTree(tmp_path)
-    paravirtual = [is_paravirtual(tree, netdev) for netdev in (*drivers, "bond0", "gone")]
+    paravirtual = [is_paravirtual(tree, netdev) for netdev in (*places, "gone")]
     assert paravirtual == [True, True, False, False, False]
     assert tree.faults == []
