@@ -137,7 +137,7 @@ def _gathered(document: Document, files: Iterable[cni.ConfFile]) -> Document:
 
     So does libcni 1.3 (conf.go, NetworkConfFromFile). Older ones take no list without plugins.
     """
-    folder, own = f"{document.get('name')}/", document.get("plugins", ())
+    folder, own = f"{document.get('name', '')}/", document.get("plugins", ())
     beside = [
         replace(one, name=one.name.removeprefix(folder))
         for one in files

@@ -197,6 +197,7 @@ ONLY_INLINED = FOLDER_ONLY.replace("}", ', "loadOnlyInlinedPlugins": true}')
         (FOLDER_ONLY, (PTP, ConfFile("k8s-pod-network/20.conf", '{"typ": "tuning"}'))),
         (FOLDER_ONLY, (ConfFile(OURS, json.dumps(ENTRY)),)),
         ('{"cniVersion": "1.1.0", "name": ""}', (PTP,)),
+        ('{"cniVersion": "1.1.0"}', (ConfFile("None/10.conf", PTP.text),)),
         (EMPTY_LIST, (PTP,)),
         (ONLY_INLINED, (PTP,)),
         (ONLY_INLINED.replace("true", '"True"'), (PTP,)),

@@ -73,7 +73,9 @@ class ConfFolder:
         with self._used():
             self.path.mkdir(mode=0o755, parents=True, exist_ok=True)
             paths = sorted(path for path in self.path.iterdir() if path.suffix in ENDINGS)
-            paths += sorted(self.path.glob("*/*.conf"))
+            parts = sorted(self.path.glob("*/*.conf"), key=lambda one: one.parent.is_symlink())
+            # By a link, a folder would be here twice, and what is written into it removed again.
+            paths += {one.parent.resolve() / one.name: one for one in parts}.values()
         return tuple(file for path in paths if (file := self._read(path)))
 
     def apply(self, plan: ConfPlan, seen: Files) -> bool:
@@ -112,7 +114,7 @@ class ConfFolder:
 
     def _read(self, path: Path) -> ConfFile | None:
         """Return a file; None for no text, no file, or a lost one: a runtime skips it too."""
-        with suppress(FileNotFoundError, UnicodeDecodeError):
+        with suppress(OSError, UnicodeDecodeError):
             status = path.stat()
             if stat.S_ISREG(status.st_mode) and status.st_size <= LARGEST:
                 name = path.relative_to(self.path).as_posix()

@@ -275,6 +275,21 @@ async def test_a_list_whose_plugins_lie_in_a_folder_is_wired_there_and_left(host
     assert sorted(path.name for path in beside.iterdir()) == ["10.conf", "notes.json"]
 
 
+async def test_a_folder_with_a_second_name_is_wired_once_and_a_circle_hinders_nobody(host):
+    """The list calls the link; the file in the folder itself would be no list's, and removed."""
+    host.put("05-x.conflist", '{"cniVersion": "1.1.0", "name": "a-link"}')
+    for name in ("folder", "other"):
+        (host.folder.path / name).mkdir()
+    (host.folder.path / "folder/10.conf").write_text('{"type": "ptp"}')
+    (host.folder.path / "a-link").symlink_to("folder")
+    (host.folder.path / "other/1.conf").symlink_to("1.conf")
+    for _ in range(3):
+        seen = host.folder.read()
+        assert host.folder.apply(plan(seen), seen)
+    assert (host.folder.path / "folder/zz-kube-rdma.conf").exists()
+    assert not plan(host.folder.read()).changes
+
+
 def test_the_binary_is_written_only_when_it_differs(tmp_path):
     """The same content is left alone; other content or rights are replaced in one step."""
     assert places.install(b"one", tmp_path)
