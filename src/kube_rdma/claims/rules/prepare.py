@@ -205,7 +205,10 @@ def _device(wanted: model.AllocationResult, node: BookingNode, where: str) -> Po
     device = node.device(wanted.device)
     if device is None:
         raise _vanished(wanted.device, node, where)
-    if device.illness and not (wanted.tolerations or wanted.admin):
+    # Of a function for programs there would be no file, or that of another pod's group.
+    function = device.card.function if device.card else None
+    borne = wanted.tolerations and not (function and function.for_programs)
+    if device.illness and not (borne or wanted.admin):
         problem = f"{wanted.device} cannot be used: {listed(device.illness)}"
         raise Refused(problem, remedy=f"Repair it or d{_ANEW[1:]}", where=where)
     if device.pool.spec.serve is Serving.PLUGIN:  # the kubelet gives its shares away by now

@@ -42,7 +42,7 @@ def as_members(
     `placed` says by resource which cards belong to it, as pods hold them.
     """
     specs_by_card = owners(specs, node, placed)
-    members = _Members(survey, specs_by_card)
+    members = _Members(survey, specs_by_card, placed)
     return tuple(
         replace(card, reasons=members.reasons(spec, card))
         if (spec := specs_by_card.get(card.id))
@@ -74,8 +74,9 @@ _PLUGIN = "let the SR-IOV network device plugin serve this pool"
 class _Members:
     """The facts of one survey that the judgement of members needs."""
 
-    def __init__(self, survey: Survey, specs_by_card: Mapping[CardId, PoolSpec]) -> None:
-        self._specs = specs_by_card
+    def __init__(self, survey: Survey, specs: Mapping[CardId, PoolSpec], placed: Held) -> None:
+        self._specs = specs
+        self._placed = set().union(*placed.values())
         self._managed = survey.rdma_cm is not None
         self._mode = survey.namespace_mode
         self._functions = _functions(survey)
@@ -155,6 +156,7 @@ class _Members:
         held = [f"{name} ({driver})" for name, driver in group.others if _keeps(driver)]
         names = [name for name, driver in group.others if is_vfio(driver)]
         strange = [name for name in names if self._specs.get(CardId(name)) is not spec]
+        stands = min((card.id, *names), key=lambda name: (name not in self._placed, name))
         shared = f"its IOMMU group {group.number} is shared with"
         if held:
             yield (
@@ -166,9 +168,9 @@ class _Members:
                 f"{shared} {listed(strange)}, which a pod would get too: take the card out of this "
                 "pool, or the whole group into it"
             )
-        elif names and names[0] < card.id:
+        elif stands != card.id:
             yield (
-                f"{shared} {names[0]}, whose share stands for it, as one pod at a time opens a "
+                f"{shared} {stands}, whose share stands for it, as one pod at a time opens a "
                 "group: switch ACS on in the BIOS, if it can, so that each has its own"
             )
 

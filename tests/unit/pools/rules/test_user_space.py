@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -13,9 +14,10 @@ from kube_base.frozen import replace
 from kube_rdma.claims.rules import prepare
 from kube_rdma.claims.rules.shape import UNHEALTHY, claim_offer
 from kube_rdma.hardware.kernel_events import KernelSources, look
-from kube_rdma.model.card import Function, IommuGroup
+from kube_rdma.model.card import CardId, Function, IommuGroup
 from kube_rdma.model.claims.claim import AllocationResult, ClaimName, ResourceClaim
 from kube_rdma.model.claims.devices import DRIVER
+from kube_rdma.model.kubernetes import Toleration
 from kube_rdma.model.pools import Attach, Mode, PoolSpec, Selector, Variables
 from kube_rdma.pools.rules.allocation import allocate, card_facts
 from kube_rdma.pools.rules.node_health import NodeFacts, evaluate, node_cards
@@ -40,11 +42,11 @@ def bound(function: Function, *others: tuple[str, str | None], driver="vfio-pci"
     return replace(function, driver=driver, netdevs=(), group=whole)
 
 
-def pools_of(*functions: Function, specs=(DPDK,), missing=()):
+def pools_of(*functions: Function, specs=(DPDK,), **facts):
     """The pools of a node whose physical function carries RDMA, and what is in them."""
     devices = (device(0, ABOVE.seat, "ens1f0"), device(1, KERNEL.seat, "ens1f0v2"))
     survey = node(ABOVE, *functions, KERNEL, devices=devices).survey
-    return evaluate(NodeFacts(survey, node_cards(survey), specs, missing=missing)).pools
+    return evaluate(NodeFacts(survey, node_cards(survey), specs, **facts)).pools
 
 
 def shares(pool):
@@ -70,12 +72,17 @@ def test_a_container_gets_the_files_of_the_group(spec, driver, beside):
     }
 
 
-def test_a_claim_gets_them_too():
-    wanted = AllocationResult("nic", DRIVER, "node-1", A.replace(":", "-").replace(".", "-"))
+def booked(pools, pci, **facts):
+    """The files of a claim to which the scheduler gave this function."""
+    wanted = AllocationResult("nic", DRIVER, "node-1", re.sub("[:.]", "-", pci), **facts)
     asked = ResourceClaim(ClaimName("team", "nic", "uid-1"), allocated=(wanted,), users=())
-    devices = prepare.devices_of(pools_of(bound(FIRST)))
-    booking = prepare.book(asked.claim, asked, prepare.BookingNode("node-1", "b", devices, ()), 7.0)
-    assert [one.char_paths for one in booking.shares] == [("/dev/vfio/41", "/dev/vfio/vfio")]
+    where = prepare.BookingNode("node-1", "b", prepare.devices_of(pools), ())
+    (share,) = prepare.book(asked.claim, asked, where, 7.0).shares
+    return share.char_paths
+
+
+def test_a_claim_gets_them_too():
+    assert booked(pools_of(bound(FIRST)), A) == ("/dev/vfio/41", "/dev/vfio/vfio")
 
 
 REFUSED = """\
@@ -112,6 +119,9 @@ def test_what_cannot_be_given_is_not_counted(function, sentence):
     assert sentence in str(refused.value)
     (offered,) = claim_offer([pool]).cards
     assert offered.taints == (UNHEALTHY,)
+    with pytest.raises(Refused, match="cannot be used") as refused:
+        booked([pool], A, tolerations=(Toleration(operator="Exists"),))
+    assert sentence in str(refused.value)
 
 
 def test_two_functions_of_one_group_are_one_share():
@@ -121,6 +131,10 @@ def test_two_functions_of_one_group_are_one_share():
     assert shares(pool) == [A]
     (reason,) = pool.cards[1].reasons
     assert f"is shared with {A}, whose share stands for it, as one pod at a time opens" in reason
+    with pytest.raises(Refused, match="whose share stands for it"):  # a tenant may tolerate all
+        booked([pool], B, tolerations=(Toleration(operator="Exists"),))
+    (pool,) = pools_of(*both, held={DPDK.resource: {CardId(B): ("team/pod",)}})
+    assert shares(pool) == [B], "which a pod had before the first came to the group"
     specs = [
         replace(DPDK, resource=f"nvidia.com/{n}", selectors=(Selector(pci_addresses=(pci,)),))
         for n, pci in enumerate((A, B))
