@@ -119,7 +119,7 @@ class Card(Frozen):
         """Return its RDMA devices, else its interfaces, else its identity."""
         names = [device.name for device in self.devices]
         if not names and self.function:
-            names = [netdev.name for netdev in self.function.netdevs]
+            names = [one.name for one in self.function.netdevs if not one.representor]
         return "+".join(names) or self.id
 
     @property

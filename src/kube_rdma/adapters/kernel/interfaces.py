@@ -35,6 +35,8 @@ def of_ports(
     beside: Sequence[Netdev],
     merged: Sequence[Netdev],
     dev_port: Callable[[str], int],
+    *,
+    switchdev: bool = False,
 ) -> dict[int, Netdev]:
     """Return the interface of each port that has one, by its number, as well as sysfs can tell.
 
@@ -44,7 +46,7 @@ def of_ports(
     candidates the GID table names the right one.
     """
     own = [one for one in beside if not one.representor]
-    if len(ports) > 1 and len(own) < len(beside):
+    if len(ports) > 1 and (switchdev or len(own) < len(beside)):
         return _of_switch(ports, (*own[:1], *merged))
     several = len(ports) > 1
     found = {}

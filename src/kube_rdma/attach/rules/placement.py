@@ -125,7 +125,7 @@ def link_of(card: Card, node: HostNetwork) -> HostLink | None:
 
     By name: a function may have several interfaces, and that of a sub-function has no PCI address.
     """
-    ports = [port.netdev for device in card.devices for port in device.ports]
+    ports = [p.netdev for d in card.devices for p in d.ports if not p.representor]
     netdevs = card.function.netdevs if card.function else ()
     others = [netdev.name for netdev in netdevs if not netdev.representor]
     by_name = {link.name: link for link in node.links}

@@ -146,6 +146,7 @@ def _reported(
         )
         for device in card.devices
         for port in device.ports
+        if not port.representor
     )
     netdevs = interfaces(card, look.survey.functions)
     uses = [netdev.use for netdev in netdevs if netdev.use]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -13,17 +14,23 @@ from kube_rdma.adapters.kernel.interfaces import as_named, is_representor, of_po
 from kube_rdma.adapters.kernel.netlink import rdma_read
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma.adapters.kernel.sysfs.recorded_text import RecordedText
+from kube_rdma.attach.rules.placement import link_of
 from kube_rdma.attach.rules.settings import known_devices, settings_files
 from kube_rdma.hardware.machines import machine
+from kube_rdma.model.attach.attachment import HostLink, HostNetwork
 from kube_rdma.model.card import Netdev
 from kube_rdma.model.device import CharKind, Gid, GidType, LinkLayer, PhysicalState, Port, PortState
 from kube_rdma.model.pools import Mode, PoolSpec
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.pools.rules.allocation import grant
+from kube_rdma.pools.rules.condition import CardsState
 from kube_rdma.pools.rules.discovery import judge, notes
+from kube_rdma.pools.rules.labels import LabelFacts, wanted_labels
 from kube_rdma.pools.rules.node_health import NodeFacts, evaluate, node_cards
+from kube_rdma.reports.rules.node_report import AgentLook, node_report
 
-CASES = Path(__file__).parents[3] / "data/cases"
+ROOT = Path(__file__).parents[3]
+CASES = ROOT / "data/cases"
 PORT = Port(1, PortState.ACTIVE, PhysicalState.LINK_UP, LinkLayer.ETHERNET, 100.0, None, ())
 
 
@@ -219,6 +226,35 @@ def test_ports_of_representors_are_not_told_to_get_addresses():
     assert card.reasons == (
         "no port is ACTIVE; port 1 is DOWN (Disabled): ip link set ens1f0np0 up",
     )
+
+
+def test_the_uplink_alone_tells_the_mode_where_no_representor_is_to_be_seen():
+    """As before the virtual functions are made: mlx5 has a port for each that there may be."""
+    lines = (ROOT / "data/trees/cx5-dual/tree.txt").read_text().splitlines()
+    text = "\n".join(one for one in lines if not re.search(r"ens1f\dnp\dr\d", one))
+    for verdict in judge(read_survey(RecordedText("tree", f"{text}\n")))[:2]:
+        assert [port.representor for port in verdict.device.ports] == [True, True, True, False]
+        assert verdict.device.ports[3].netdev in ("ens1f0np0", "ens1f1np1")
+        (reason,) = verdict.reasons
+        assert "switchdev mode, where RoCE is on virtual functions" in reason
+
+
+def test_a_representor_that_netlink_names_is_no_interface_of_the_card():
+    """It names those of all ports, the uplink's last (mlx5_ib_vport_rep_load)."""
+    survey = read_survey(machine("cx5-dual"))
+    netdevs = ["ens1f0np0r0", "ens1f0np0r1", None, "ens1f0np0"]
+    answers = (rdma_read.LinkPort(at, None, None, name) for at, name in enumerate(netdevs, 1))
+    link = rdma_read.LinkDevice(0, "mlx5_0", None, tuple(answers))
+    survey = rdma_read.merge(survey, rdma_read.LinkView((link,), NamespaceMode.SHARED))
+    cards = node_cards(survey)
+    assert [port.netdev for port in cards[0].devices[0].ports] == netdevs
+    links = (HostLink(1, name, 1500, "", True, None, "ether") for name in netdevs if name)
+    found = link_of(cards[0], HostNetwork(tuple(links), NamespaceMode.SHARED))
+    assert found.name == "ens1f0np0"
+    verdict = evaluate(NodeFacts(survey, cards, (PoolSpec("rdma/hca", Mode.HCA, "a test"),)))
+    (reported, *_) = node_report(AgentLook("1", survey, verdict, CardsState())).cards
+    assert [(port.number, port.netdev) for port in reported.ports] == [(4, "ens1f0np0")]
+    assert wanted_labels(LabelFacts(survey)).labels["kube-rdma.io/ports"] == "2"
 
 
 @pytest.mark.parametrize(

@@ -154,7 +154,7 @@ def _device(
         seat=site.seat,
         auxiliary=site.auxiliary,
         subfunction=site.subfunction,
-        switchdev=any(one.representor for one in site.netdevs),
+        switchdev=links.in_switch(site.netdevs, len(ports)),
     )
     if len(tree.faults) > before and not tree.holds(path):
         del tree.faults[before:]
@@ -210,9 +210,9 @@ def _on_netdevs(
     ports: tuple[Port, ...],
 ) -> Iterator[Port]:
     """Yield ports with their interfaces, as well as sysfs can tell; RDMA netlink knows better."""
-    switchdev = any(one.representor for one in site.netdevs)
+    switchdev = links.in_switch(site.netdevs, len(ports))
     merged = links.of_merged(tree.place(f"{path}/device")) if len(ports) > 1 else ()
-    found = of_ports(ports, site.netdevs, merged, links.dev_port)
+    found = of_ports(ports, site.netdevs, merged, links.dev_port, switchdev=switchdev)
     for port in ports:
         own = found.get(port.number)
         if not site.netdevs:  # of eRDMA the interface is another function's

@@ -243,6 +243,16 @@ class NetdevTree:
                 found += self.of(names)[:1]
         return tuple(one for one in found if not one.representor)
 
+    def in_switch(self, netdevs: Sequence[Netdev], ports: int) -> bool:
+        """Decide by its interfaces whether a device of so many ports is in switchdev mode.
+
+        Representors are elsewhere at times, or not made yet; the uplink alone names the switch.
+        """
+        if len(netdevs) != 1 or ports == 1:
+            return any(one.representor for one in netdevs)
+        uplink = f"{NETDEVS}/{netdevs[0].name}"
+        return bool(self._tree.text(f"{uplink}/phys_switch_id", required=False))
+
     def dev_port(self, name: str) -> int:
         """Return the number of the port that an interface belongs to, from 0."""
         return self._tree.number(f"{NETDEVS}/{name}/dev_port") or 0
