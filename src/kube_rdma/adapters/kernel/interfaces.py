@@ -91,6 +91,9 @@ def as_named(
     interfaces of functions, by name.
     """
 
+    def joined(one: Netdev | None) -> str | None:
+        return one.master if one and (one.bonded or one.fast_path) else None
+
     def named(port: Port) -> Port:
         name = names.get(port.number)
         if name is None:
@@ -98,8 +101,8 @@ def as_named(
             found = replace(port, netdev=None, bond=None, representor=device.switchdev)
             return found if other else port
         one, own = known.get(name), known.get(port.netdev or "")
-        above = {name, one.master if one else None} - {None}
-        if port.netdev == name or {port.bond, own.master if own else None} & above:
+        above = {name, joined(one)} - {None}
+        if port.netdev == name or {port.bond, joined(own)} & above:
             return port
         bond = one.master if one and one.bonded else None
         return replace(

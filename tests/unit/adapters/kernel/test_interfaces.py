@@ -149,6 +149,14 @@ def test_an_interface_that_netlink_gives_to_another_port_is_taken_from_this_one(
     ]
 
 
+def test_a_bridge_or_vrf_of_both_interfaces_says_nothing_of_their_ports():
+    """All of a node's cards may be in one VRF, and representors are in a bridge with the uplink."""
+    known = {name: netdev(name, master="vrf-rdma") for name in ("p0", "p1")}
+    device = device_on(replace(PORT, netdev="p0"))
+    (port,) = as_named(device, {1: "p1"}, known)
+    assert (port.netdev, port.bond) == ("p1", None)
+
+
 # Case 01: an XDR card's device for the subnet manager.
 
 
