@@ -136,7 +136,10 @@ class Links:
         """Name the remedy for an InfiniBand port whose cable is fine: it has to be brought up."""
         physical = device.seat.physical_function if device.seat else None
         if physical and (port.state is PortState.DOWN or device.lacks_guid):
-            link = f"on {physical}: ip link set {self._of_function(device, physical)}"
+            above, own = self._functions.get(physical), self._functions.get(device.pci or physical)
+            name = above.netdevs[0].name if above and above.netdevs else "INTERFACE"
+            number = "N" if own is None or own.vf_index is None else own.vf_index
+            link = f"on {physical}: ip link set {quote(name)} vf {number}"
             if port.state is PortState.DOWN:
                 return f"its virtual link is down, {link} state auto"
             # Its port stays INIT, for no subnet manager knows it (docs/networks.md, InfiniBand).
@@ -147,12 +150,6 @@ class Links:
         if port.sm_lid is None:
             return "the cable is fine, but there is no subnet manager; start opensm or ask for one"
         return f"the subnet manager at LID {port.sm_lid} has not activated it; its log says why"
-
-    def _of_function(self, device: Device, physical: PciAddress) -> str:
-        """Return the words by which iproute2 means a virtual function: ``ib0 vf 2``."""
-        above, own = self._functions.get(physical), self._functions.get(device.pci or physical)
-        name = quote(above.netdevs[0].name) if above and above.netdevs else "INTERFACE"
-        return f"{name} vf {'N' if own is None or own.vf_index is None else own.vf_index}"
 
 
 def notes(survey: Survey) -> tuple[str, ...]:

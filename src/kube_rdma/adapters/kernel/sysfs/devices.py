@@ -35,6 +35,11 @@ Word = TypeVar("Word", bound=StrEnum)
 
 DEVICES = "class/infiniband"
 
+# Drivers whose interface is another function's: erdma_enum_and_get_netdev (hw/erdma/erdma_main.c),
+# pvrdma_pci_probe (hw/vmw_pvrdma/pvrdma_main.c). None: a soft device. Of all others it lies beside
+# the device, or in a pod, and there has a name that may be another one's here.
+_INTERFACE_ELSEWHERE = (None, "erdma", "vmw_pvrdma")
+
 _GUID = re.compile(r"[0-9a-f]{4}(:[0-9a-f]{4}){3}")
 _GID = re.compile(r"[0-9a-f]{4}(:[0-9a-f]{4}){7}")
 _UNUSED_GID = "0000:0000:0000:0000:0000:0000:0000:0000"
@@ -154,7 +159,7 @@ def _device(
         seat=site.seat,
         auxiliary=site.auxiliary,
         subfunction=site.subfunction,
-        switchdev=links.in_switch(site.netdevs, len(ports)),
+        switchdev=links.in_switch(site.netdevs, ports),
     )
     if len(tree.faults) > before and not tree.holds(path):
         del tree.faults[before:]
@@ -210,12 +215,12 @@ def _on_netdevs(
     ports: tuple[Port, ...],
 ) -> Iterator[Port]:
     """Yield ports with their interfaces, as well as sysfs can tell; RDMA netlink knows better."""
-    switchdev = links.in_switch(site.netdevs, len(ports))
+    switchdev = links.in_switch(site.netdevs, ports)
     merged = links.of_merged(tree.place(f"{path}/device")) if len(ports) > 1 else ()
     found = of_ports(ports, site.netdevs, merged, links.dev_port, switchdev=switchdev)
     for port in ports:
         own = found.get(port.number)
-        if not site.netdevs:  # of eRDMA the interface is another function's
+        if not site.netdevs and site.driver in _INTERFACE_ELSEWHERE:
             named = [gid.netdev for gid in port.gids if gid.netdev]
             there = [name for name in named if tree.holds(f"class/net/{name}")]
             own = next(iter(links.of(there[:1])), None)

@@ -243,12 +243,13 @@ class NetdevTree:
                 found += self.of(names)[:1]
         return tuple(one for one in found if not one.representor)
 
-    def in_switch(self, netdevs: Sequence[Netdev], ports: int) -> bool:
-        """Decide by its interfaces whether a device of so many ports is in switchdev mode.
+    def in_switch(self, netdevs: Sequence[Netdev], ports: Sequence[Port]) -> bool:
+        """Decide by its interfaces whether a device with these ports is in switchdev mode.
 
-        Representors are elsewhere at times, or not made yet; the uplink alone names the switch.
+        Representors are elsewhere at times, or not made yet: then the uplink names the switch, as
+        it does out of that mode too, where ports have GIDs.
         """
-        if len(netdevs) != 1 or ports == 1:
+        if len(netdevs) != 1 or len(ports) == 1 or any(port.gids for port in ports):
             return any(one.representor for one in netdevs)
         uplink = f"{NETDEVS}/{netdevs[0].name}"
         return bool(self._tree.text(f"{uplink}/phys_switch_id", required=False))
