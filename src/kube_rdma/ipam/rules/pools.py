@@ -1,15 +1,15 @@
 """Judges pools beside each other and over time, and divides the pools whose nodes have slices.
 
-Admission asks for `lost` addresses when a pool is changed or deleted, `kube-rdma ip check` for
-overlaps. That protects no address: blocks do, whatever pools say. It spares people surprises.
-A slice is a node's own subnet of a pool, with a router between nodes: a node chooses one with its
-first pod (`choose_slice`), owns what its holdings have whole (`own_part`), and keeps it.
+`kube-rdma ip check` asks for overlaps. That protects no address: blocks do, whatever pools say. It
+spares people surprises. A slice is a node's own subnet of a pool, with a router between nodes: a
+node chooses one with its first pod (`choose_slice`), owns what its holdings have whole
+(`own_part`), and keeps it.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 from itertools import combinations
 
@@ -20,9 +20,7 @@ from kube_rdma.ipam.rules.subpools import (
     NONE,
     Subpool,
     anchor,
-    given,
     mask,
-    offsets,
     part,
     slice_of,
     slices_from,
@@ -54,26 +52,6 @@ def overlaps(pools: Iterable[ipam.IPPool]) -> tuple[str, ...]:
     return tuple(warnings)
 
 
-def lost(old: ipam.IPPool, new: ipam.IPPool | None, blocks: Iterable[ipam.Block]) -> str:
-    """Return a warning when `new` no longer gives addresses that nodes hold; empty without.
-
-    `new` None is the deletion. No address comes to harm, pods keep what they have. It is not a
-    refusal since a node holds more than its pods use, and what pods use the node alone knows.
-    """
-    kept = subpools(new) if new and new.network == old.network else ()
-    gone = list(_lost(subpools(old), kept, blocks))
-    if not gone:
-        return ""
-    named = listed([str(address) for _, addresses in gone for address in addresses])
-    nodes = listed(sorted({node for node, _ in gone}))
-    count = sum(len(addresses) for _, addresses in gone)
-    what = "deleting it" if new is None else "the change"
-    return (
-        f"IPPool {old.name}: {what} takes {counted(count)} that nodes hold ({named}, on {nodes}): "
-        "pods that have them keep them until they end, and no pod gets them after that"
-    )
-
-
 def refuse_namespace(
     request: ipam.AddressRequest, pools: Mapping[ipam.PoolName, ipam.IPPool]
 ) -> None:
@@ -97,16 +75,6 @@ def refuse_namespace(
 def counted(addresses: int) -> str:
     """Return a number of addresses as a sentence says it."""
     return "1 address" if addresses == 1 else f"{addresses} addresses"
-
-
-def _lost(
-    before: Sequence[Subpool], kept: Sequence[Subpool], blocks: Iterable[ipam.Block]
-) -> Iterator[tuple[ipam.NodeName, list[ipam.Address]]]:
-    for block in blocks:
-        gone = given(before, block.key) & ~given(kept, block.key)
-        for holding in block.holdings:
-            if bits := ipam.Bits(holding.bits & gone):
-                yield holding.node, [block.key.address(offset) for offset in offsets(bits)]
 
 
 def _common(subpool: Subpool, other: Subpool) -> Iterator[tuple[ipam.Family, int, int]]:

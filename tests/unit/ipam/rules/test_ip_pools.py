@@ -1,4 +1,4 @@
-"""Pools beside each other, and changes that take addresses from under nodes."""
+"""Pools beside each other, and pools of namespaces."""
 
 from ipaddress import ip_address, ip_network
 
@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_base.frozen import replace
-from kube_rdma.ipam.rules.pools import lost, overlaps, refuse_namespace
-from kube_rdma.ipam.rules.subpools import key_of
+from kube_rdma.ipam.rules.pools import overlaps, refuse_namespace
 from kube_rdma.model import ipam
 from tests.kit.refusals import refusal
 
@@ -17,15 +15,6 @@ def pool(name, *subnets, network="default", **more):
     return ipam.IPPool(
         name, tuple(ipam.IPRange(ip_network(each)) for each in subnets), network, **more
     )
-
-
-def block(node, *addresses):
-    """The block of these addresses, which lie in one block."""
-    keys = [key_of("default", ip_address(each)) for each in addresses]
-    bits = 0
-    for _, bit in keys:
-        bits |= bit
-    return ipam.Block(keys[0][0], (ipam.NodeHolding(node, bits),))
 
 
 def test_pools_of_a_network_that_share_addresses_are_named():
@@ -47,54 +36,6 @@ ONE = ipam.Span(ip_address("10.0.0.1"), ip_address("10.0.0.1"))
 )
 def test_pools_apart_are_not_named(other):
     assert overlaps([pool("a", "10.0.0.1/32"), other]) == ()
-
-
-HELD = (block("n1", "10.0.0.5", "10.0.0.6"), block("n2", "10.0.0.200"))
-OLD = pool("a", "10.0.0.0/24")
-
-
-@pytest.mark.parametrize(
-    "new",
-    [
-        OLD,
-        pool("a", "10.0.0.0/23"),
-        pool("a", "10.0.0.4/30", "10.0.0.200/32"),
-        replace(OLD, block_size=1, cooldown=0.0),
-    ],
-)
-def test_a_change_that_keeps_what_is_held_is_silent(new):
-    assert lost(OLD, new, HELD) == ""
-
-
-@pytest.mark.parametrize(
-    ("new", "says"),
-    [
-        (
-            pool("a", "10.0.0.0/25"),
-            "the change takes 1 address that nodes hold (10.0.0.200, on n2)",
-        ),
-        (pool("a", "10.0.1.0/24"), "(10.0.0.5, 10.0.0.6, 10.0.0.200, on n1, n2)"),
-        (pool("a", "10.0.0.0/24", network="blue"), "the change takes 3"),
-        (None, "IPPool a: deleting it takes 3 addresses"),
-    ],
-)
-def test_a_change_that_takes_what_is_held_is_told(new, says):
-    assert says in lost(OLD, new, HELD)
-
-
-def test_an_unused_pool_may_go():
-    assert lost(OLD, None, (block("n1", "10.0.1.5"),)) == ""
-
-
-@given(st.sets(st.integers(1, 254)), st.sets(st.integers(1, 254), max_size=8))
-def test_exactly_what_is_lost_is_counted(held, excluded):
-    """An address that is held and newly excluded is named in the warning, any other is not."""
-    base = ip_address("10.0.0.0")
-    blocks = [block("n", str(base + each)) for each in held]
-    spans = tuple(ipam.Span(base + each, base + each) for each in excluded)
-    said = lost(OLD, replace(OLD, excludes=spans), blocks)
-    count = len(held & excluded)
-    assert f"takes {count} address" in said if count else said == ""
 
 
 NAMESPACES = st.sampled_from(["a", "b", "team-a", ""])
