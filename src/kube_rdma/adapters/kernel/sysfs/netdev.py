@@ -10,7 +10,7 @@ their interface, which is why rxe's `parent` file is asked first.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 
 from kube_base.frozen import Frozen
 from kube_rdma.adapters.kernel.interfaces import is_representor
@@ -146,60 +146,49 @@ LINK_TYPES = {"1": "ether", "32": "infiniband"}  # ARPHRD_*, include/uapi/linux/
 _UP = 0x1  # IFF_UP
 _FLAGS = re.compile(r"0x[0-9a-f]{1,8}")
 
-_Netdevs = Mapping[str, tuple[Netdev, ...]]  # by the place of their function
-
 
 def read_functions(tree: SysfsTree, pci: PciTree, seen: NetdevTree) -> tuple[Function, ...]:
-    """Every function of class 02 (network), sorted by address; default routes are not in sysfs."""
+    """Every function of class 02 (network), sorted by address; default routes are not in sysfs.
+
+    The virtual functions of a card have one vendor and one device id (pci_iov_add_virtfn(),
+    drivers/pci/iov.c), which the first of them tells, and no number by the firmware, which knows
+    nothing of them.
+    """
     netdevs = _functions_netdevs(tree, seen)
     functions: dict[PciAddress, Function] = {}
-    for name in pci.of_class({NETWORK_CLASS}):
-        place = tree.place(f"{FUNCTIONS}/{name}", required=True)
+
+    def add(place: str | None, like: Function | None = None) -> Function | None:
+        """Read the function at `place`, which has the ids of one `like` it."""
         seat = pci.seat(place)
-        ids = pci.ids(place) if place else None
+        ids = (like.vendor, like.device) if like else (pci.ids(place) if place else None)
         if place is None or seat is None or ids is None:
-            continue
+            return None
         driver = tree.link(f"{place}/driver")
         functions[seat.pci] = Function(
-            seat=seat,
-            vendor=ids[0],
-            device=ids[1],
-            driver=driver,
-            netdevs=netdevs.get(place, ()),
-            acpi_index=tree.number(f"{place}/acpi_index"),
-            vf_index=pci.vf_index(place),
-            group=pci.group(place) if is_vfio(driver) else None,
+            seat,
+            *ids,
+            driver,
+            netdevs.get(place, ()),
+            None if seat.physical_function else tree.number(f"{place}/acpi_index"),
+            pci.vf_index(place),
+            pci.group(place) if is_vfio(driver) else None,
         )
-        for virtual in _virtual(tree, pci, place, seat, netdevs):
-            functions[virtual.seat.pci] = virtual
+        return functions[seat.pci]
+
+    for name in pci.of_class({NETWORK_CLASS}):
+        place = tree.place(f"{FUNCTIONS}/{name}", required=True)
+        above, sibling = add(place), None
+        if place is None or above is None:
+            continue
+        for address in above.seat.virtual_functions:
+            beside, listed = f"{place.rpartition('/')[0]}/{address}", f"{FUNCTIONS}/{address}"
+            there = beside if tree.holds(beside) else tree.place(listed, required=True)
+            sibling = add(there, sibling) or sibling
     return tuple(functions[address] for address in sorted(functions))
 
 
-def _virtual(
-    tree: SysfsTree, pci: PciTree, physical: str, above: PciPosition, netdevs: _Netdevs
-) -> Iterator[Function]:
-    """The virtual functions of the physical one at the place `physical`.
-
-    They have one vendor and one device id (pci_iov_add_virtfn(), drivers/pci/iov.c), which the
-    first of them tells, and no number by the firmware, which knows nothing of them.
-    """
-    ids = None
-    for address in above.virtual_functions:
-        beside = f"{physical.rpartition('/')[0]}/{address}"
-        listed = f"{FUNCTIONS}/{address}"
-        place = beside if tree.holds(beside) else tree.place(listed, required=True)
-        seat = pci.seat(place)
-        ids = ids or (pci.ids(place) if place else None)
-        if place is None or seat is None or ids is None:
-            continue
-        driver = tree.link(f"{place}/driver")
-        index = pci.vf_index(place)
-        group = pci.group(place) if is_vfio(driver) else None
-        yield Function(seat, *ids, driver, netdevs.get(place, ()), vf_index=index, group=group)
-
-
-def _functions_netdevs(tree: SysfsTree, seen: NetdevTree) -> _Netdevs:
-    """The interfaces of each function. Those of a sub-function lie below it and are not its own."""
+def _functions_netdevs(tree: SysfsTree, seen: NetdevTree) -> dict[str, tuple[Netdev, ...]]:
+    """The interfaces by the place of their function; those of a sub-function are not its own."""
     names: dict[str, list[str]] = {}
     for name in tree.names(NETDEVS, required=False):
         place = tree.place(f"{NETDEVS}/{name}")
