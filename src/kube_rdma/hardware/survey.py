@@ -89,11 +89,8 @@ def with_uses(survey: Survey) -> Survey:
 
 def _set_routes(survey: Survey, **fields: Any) -> Survey:
     """Return the survey with these fields of every interface."""
-    functions = (
-        replace(one, netdevs=tuple(replace(netdev, **fields) for netdev in one.netdevs))
-        for one in survey.functions
-    )
-    return replace(survey, functions=tuple(functions))
+    every = {netdev.name for one in survey.functions for netdev in one.netdevs}
+    return survey.with_netdevs(every, lambda netdev: replace(netdev, **fields))
 
 
 def _with_links(survey: Survey, sysfs: Path | None) -> Survey:

@@ -5,11 +5,11 @@ adapters/kernel takes it, pools/rules/discovery judges it, hardware/views/table 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Container, Mapping
 from enum import StrEnum
 
 from kube_base.frozen import Frozen, replace
-from kube_rdma.model.card import Card, Function, Use
+from kube_rdma.model.card import Card, Function, Netdev, Use
 from kube_rdma.model.device import CharDevice, Device, Gpu, PciAddress
 
 
@@ -48,7 +48,17 @@ class Survey(Frozen):
 
     def with_uses(self, uses: Mapping[str, Use]) -> Survey:
         """Return the survey with what these interfaces of functions are used for."""
-        return replace(self, functions=tuple(_with_uses(one, uses) for one in self.functions))
+        return self.with_netdevs(uses, lambda one: replace(one, use=uses.get(one.name)))
+
+    def with_netdevs(self, names: Container[str], change: Callable[[Netdev], Netdev]) -> Survey:
+        """Return the survey with changed interfaces of the functions that have one of `names`."""
+        functions = (
+            replace(one, netdevs=tuple(map(change, one.netdevs)))
+            if any(netdev.name in names for netdev in one.netdevs)
+            else one
+            for one in self.functions
+        )
+        return replace(self, functions=tuple(functions))
 
 
 class Verdict(Frozen):
@@ -61,13 +71,6 @@ class Verdict(Frozen):
     def usable(self) -> bool:
         """Decide whether nothing stands against giving this device to a pod."""
         return not self.reasons
-
-
-def _with_uses(function: Function, uses: Mapping[str, Use]) -> Function:
-    if not any(netdev.name in uses for netdev in function.netdevs):
-        return function
-    netdevs = (replace(netdev, use=uses.get(netdev.name)) for netdev in function.netdevs)
-    return replace(function, netdevs=tuple(netdevs))
 
 
 # The tree of a node: GPUs and network cards below sockets, host bridges and PCIe switches.

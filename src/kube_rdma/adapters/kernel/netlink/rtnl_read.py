@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import struct
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from socket import AF_INET, AF_INET6, NETLINK_ROUTE
@@ -23,7 +23,6 @@ from kube_rdma.adapters.kernel.sysfs.netdev import NETDEVS, lower_netdevs
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.attach.attachment import LinkWays, SeenLink
 from kube_rdma.model.attach.steps import AddRoute, AddRule
-from kube_rdma.model.card import Function, Netdev
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.ipam import Address, InterfaceName, Subnet
 from kube_rdma.model.survey import Fault, Survey
@@ -360,14 +359,9 @@ def default_interfaces(netlink: codec.Netlink) -> tuple[str, ...]:
     if nexthops:
         objects = netlink.ask(_GETNEXTHOP, _NEXTHOP.pack(0, 0, 0, 0), dump=True)
         indexes |= resolve_nexthops(nexthops, objects)
-    return tuple(sorted(set(names(netlink, indexes))))
-
-
-def names(netlink: codec.Netlink, indexes: Iterable[int]) -> Iterator[str]:
-    """The interfaces with these indexes; one that is gone again has no name, nor a route."""
-    for index in indexes:
-        if interface := interface_at(netlink, index):
-            yield interface.seen.name
+    # One that is gone again has no name, nor a route.
+    found = (interface_at(netlink, index) for index in indexes)
+    return tuple(sorted({one.seen.name for one in found if one}))
 
 
 def decode_default_route(payload: bytes) -> tuple[set[int], set[int]]:
@@ -445,12 +439,8 @@ def merge_routes(survey: Survey, root: Path, interfaces: Collection[str]) -> Sur
     unseen = [f"{NETDEVS}/{name}" for name in interfaces if not tree.holds(f"{NETDEVS}/{name}")]
     why = "has a default route and is not there: is /sys of another network namespace?"
 
-    def routed(netdev: Netdev) -> Netdev:
-        return replace(netdev, default_route=netdev.name in carriers)
-
     return replace(
-        survey,
-        functions=tuple(_replaced(function, carriers, routed) for function in survey.functions),
+        survey.with_netdevs(carriers, lambda one: replace(one, default_route=one.name in carriers)),
         faults=(*survey.faults, *tree.faults, *(Fault(path, why) for path in unseen)),
         routed=tuple(sorted(carriers.union(survey.routed or ()))),
     )
@@ -466,12 +456,8 @@ def merge_holders(survey: Survey, root: Path, holders: Mapping[str, str]) -> Sur
         name: word for top, word in sorted(holders.items()) for name in _with_lower(tree, [top])
     }
 
-    def needed(netdev: Netdev) -> Netdev:
-        return replace(netdev, needed=below.get(netdev.name))
-
     return replace(
-        survey,
-        functions=tuple(_replaced(function, below, needed) for function in survey.functions),
+        survey.with_netdevs(below, lambda one: replace(one, needed=below.get(one.name))),
         faults=(*survey.faults, *tree.faults),
         routed=None if survey.routed is None else tuple(sorted({*survey.routed, *below})),
     )
@@ -487,12 +473,3 @@ def _with_lower(tree: SysfsTree, interfaces: Collection[str]) -> frozenset[str]:
             carriers.add(name)
             pending += lower_netdevs(tree, name)
     return frozenset(carriers)
-
-
-def _replaced(
-    function: Function, names: Collection[str], change: Callable[[Netdev], Netdev]
-) -> Function:
-    """Return the function with changed interfaces, if one of them has one of these names."""
-    if not any(netdev.name in names for netdev in function.netdevs):
-        return function
-    return replace(function, netdevs=tuple(map(change, function.netdevs)))

@@ -135,6 +135,7 @@ def test_an_address_of_the_node_is_on_the_interface_that_has_it():
         assert link.name in rtnl_read.read_holders({str(address): "it"})
 
 
-def test_an_interface_that_is_gone_again_has_no_name():
+def test_an_interface_that_is_gone_again_is_none():
     with rtnl_read.open_rtnl() as netlink:
-        assert list(rtnl_read.names(netlink, [0x7FFFFFF0, 1])) == ["lo"]
+        assert rtnl_read.interface_at(netlink, 0x7FFFFFF0) is None
+        assert rtnl_read.interface_at(netlink, 1).seen.name == "lo"
