@@ -10,17 +10,15 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from contextlib import suppress
-from pathlib import Path
 from socket import AF_UNSPEC
 
 from kube_base.errors import Unavailable
 from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.netlink import codec
 from kube_rdma.adapters.kernel.netlink.rtnl_read import open_rtnl
-from kube_rdma.adapters.kernel.sysfs.tree import SysfsRoot, SysfsTree
+from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.doctor import ObservedFlowControl
 
-_SYSFS = Path("/sys")
 _GETDCB = 78  # RTM_GETDCB, include/uapi/linux/rtnetlink.h
 _IEEE_GET = 21  # DCB_CMD_IEEE_GET
 _MESSAGE = struct.Struct("=BBH")  # struct dcbmsg: family, command, padding
@@ -35,16 +33,14 @@ _PRIORITIES = range(8)
 _TELLING = frozenset({"mlx5_core"})
 
 
-def read_flow_control(
-    interfaces: Iterable[tuple[str, str]], sysfs: SysfsRoot | None = None
-) -> tuple[ObservedFlowControl, ...]:
+def read_flow_control(interfaces: Iterable[tuple[str, str]]) -> tuple[ObservedFlowControl, ...]:
     """Return flow control of interfaces given with their drivers; raise Unavailable where none
     answers.
 
     One whose driver has no Data Center Bridging is left out.
     """
     wanted = tuple(dict.fromkeys(interfaces))
-    tree = SysfsTree(sysfs or _SYSFS)
+    tree = SysfsTree()
     with open_rtnl() as netlink:
         read = []
         for interface, driver in wanted:

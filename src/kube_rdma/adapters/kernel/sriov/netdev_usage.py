@@ -27,7 +27,6 @@ from kube_rdma.model.card import Use
 from kube_rdma.model.ipam import Address, Subnet
 
 NFS_SERVERS = Path("/proc/self/net/nfsfs/servers")
-_SYSFS = Path("/sys")
 _GETNEIGH = 30
 _NEIGHBOUR = struct.Struct("=BxxxiHBB")  # struct ndmsg: family, index, state, flags, type
 _LLADDR = 2  # NDA_LLADDR
@@ -36,7 +35,7 @@ _GROUP_BIT = 0x01  # in the first octet of a MAC
 
 
 def read_uses(
-    names: Collection[str], sysfs: Path = _SYSFS, nfs: Path = NFS_SERVERS
+    names: Collection[str], sysfs: Path | None = None, nfs: Path = NFS_SERVERS
 ) -> dict[str, Use]:
     """Return the use of each interface; one that is not surely this namespace's is left out.
 

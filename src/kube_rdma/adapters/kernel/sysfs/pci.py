@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
-from pathlib import Path
 
 from kube_base.errors import Unavailable
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsRoot, SysfsTree
@@ -217,7 +216,6 @@ class PciTree:
 
 # PCIe links, for the metrics and for the doctor.
 
-_SYSFS = Path("/sys")
 _LANES = re.compile(r"[0-9]{1,3}")
 _SPEED = re.compile(r"([0-9]{1,3}(?:\.[0-9])?) GT/s")
 _UNKNOWN = 255  # PCIE_LNK_WIDTH_UNKNOWN of include/linux/pci.h
@@ -246,7 +244,7 @@ def read_pcie(survey: Survey, sysfs: SysfsRoot | None = None) -> tuple[PcieLink,
     A virtual function has no link of its own, so that of its card is read. Raise Unavailable where
     none says anything.
     """
-    tree = SysfsTree(sysfs or _SYSFS)
+    tree = SysfsTree(sysfs)
 
     def rate(pci: PciAddress, which: str) -> tuple[int, float] | None:
         width, speed = (

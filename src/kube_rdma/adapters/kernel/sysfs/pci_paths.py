@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from kube_base.errors import Unavailable
 from kube_rdma.adapters.kernel.sysfs.pci import FUNCTIONS
@@ -16,7 +15,6 @@ from kube_rdma.adapters.kernel.sysfs.tree import SysfsRoot, SysfsTree
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.doctor import ObservedBridge, ObservedDomain
 
-_SYSFS = Path("/sys")
 _CONVENTIONAL, _WHOLE = 256, 4096  # bytes; PCI_CFG_SPACE_SIZE, PCI_CFG_SPACE_EXP_SIZE
 _EXTENDED = 0x100  # where extended capabilities begin
 _ACS, _ACS_CONTROL = 0x0D, 0x06  # PCI_EXT_CAP_ID_ACS, PCI_ACS_CTRL (uapi/linux/pci_regs.h)
@@ -28,7 +26,7 @@ def read_bridges(
     ports: Iterable[PciAddress], sysfs: SysfsRoot | None = None
 ) -> tuple[ObservedBridge, ...]:
     """ACS Control of these ports; raise Unavailable where it cannot be read of any of them."""
-    tree = SysfsTree(sysfs or _SYSFS)
+    tree = SysfsTree(sysfs)
     bridges = []
     for pci in ports:
         config = tree.data(f"{FUNCTIONS}/{pci}/config")
@@ -61,7 +59,7 @@ def read_domains(
 
     A function without a group has no IOMMU in front of it.
     """
-    tree = SysfsTree(sysfs or _SYSFS)
+    tree = SysfsTree(sysfs)
     if not tree.holds("kernel/iommu_groups"):
         raise Unavailable("/sys/kernel/iommu_groups is not there")
     domains = []

@@ -18,7 +18,7 @@ from kube_rdma.adapters.kernel.sysfs.tree import SysfsRoot, SysfsTree
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.settings import PciFacts, PlacedNet, Processor, TopologyFacts
 
-_SYSFS, _CPUINFO = Path("/sys"), Path("/proc/cpuinfo")
+_CPUINFO = Path("/proc/cpuinfo")
 _NODES = "devices/system/node"
 _NODE = re.compile(r"node(\d+)")
 _SPEED = re.compile(r"([0-9]+(?:\.[0-9]+)?) GT/s.*")
@@ -32,7 +32,7 @@ def facts_of(nets: Iterable[PlacedNet], sysfs: SysfsRoot | None = None) -> Topol
 
     What cannot be read is left out, as NCCL does it.
     """
-    tree = SysfsTree(sysfs or _SYSFS)
+    tree = SysfsTree(sysfs)
     functions: dict[PciAddress, PciFacts] = {}
     for seat in (net.seat for net in nets if net.seat):
         for above, pci in zip((None, *seat.path), seat.path, strict=False):

@@ -27,9 +27,9 @@ _SILENT = frozenset({errno.ENOENT, errno.EINVAL, errno.EOPNOTSUPP})
 
 
 class SysfsTree:
-    """One sysfs root. Every path given and every path in `faults` is relative to it."""
+    """One sysfs root, by default /sys. Paths given and those in `faults` are relative to it."""
 
-    def __init__(self, root: SysfsRoot) -> None:
+    def __init__(self, root: SysfsRoot | None = None) -> None:
         self._store: RecordedText | SysfsFiles
         if isinstance(root, RecordedText):
             self._store = root
@@ -37,7 +37,7 @@ class SysfsTree:
             # It opens files as Linux alone does, and a machine in memory is for any system.
             from kube_rdma.adapters.kernel.sysfs.files import SysfsFiles
 
-            self._store = SysfsFiles(root)
+            self._store = SysfsFiles(root or Path("/sys"))
         self.faults: list[Fault] = []
 
     def blame(self, path: str, reason: str) -> None:
