@@ -114,7 +114,6 @@ async def differ(kernel: KernelSources, readings: Sequence[PortReading]) -> bool
 
 _OF_PODS = frozenset({"veth", "macvlan", "ipvlan"})  # IFLA_INFO_KIND
 _VIRTUAL = "/devices/virtual/net/"
-_LINKS = frozenset({News.LINK, News.LINK_GONE})
 
 
 class CardEvents:

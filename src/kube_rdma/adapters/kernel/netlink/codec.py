@@ -212,10 +212,7 @@ def _kernel_sentence(message: Message) -> str:
             raise Unavailable("netlink: a refusal that does not quote its request")
         capped = message.flags & Flag.CAPPED
         at += _HEADER.size if capped else _aligned(_HEADER.unpack(quoted)[0])
-    for attribute in decode_attributes(message.payload[at:]):
-        if attribute.type == _EXT_MESSAGE:
-            return attribute.value.rstrip(b"\0").decode(errors="replace")
-    return ""
+    return text(values_by_type(message.payload[at:]), _EXT_MESSAGE)
 
 
 class Netlink:
