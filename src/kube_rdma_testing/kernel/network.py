@@ -7,11 +7,13 @@ kernel refuses (tests/vm/guest holds both to one contract).
 from __future__ import annotations
 
 import errno
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kube_base.errors import Unavailable
 from kube_rdma.adapters.kernel.netlink.rtnl_read import Interface
-from kube_rdma.adapters.kernel.pod.errors import ETHERNET, refusal
+from kube_rdma.adapters.kernel.pod.errors import ETHERNET
 from kube_rdma.model.attach.attachment import SeenLink
 from kube_rdma.model.attach.steps import AddRoute, AddRule
 from kube_rdma.model.device import PciAddress
@@ -21,6 +23,13 @@ from kube_rdma.model.pools import FunctionSettings
 MOST = 9216  # the largest MTU of every card here
 _NODE_INODE, _FIRST_INODE = 4026531840, 4026532000
 VIRTUAL = frozenset({"macvlan", "ipvlan", "veth", "dummy"})  # which end with a namespace
+
+
+def refusal(code: int) -> Unavailable:
+    """Return the error that netlink/codec.py raises for an errno without a sentence."""
+    error = Unavailable(f"the kernel refuses: {os.strerror(code)}")
+    error.__cause__ = OSError(code, os.strerror(code))
+    return error
 
 
 class KilledError(BaseException):

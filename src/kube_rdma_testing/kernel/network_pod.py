@@ -23,7 +23,7 @@ from kube_rdma.model.attach.steps import AddRule
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.pools import FunctionPlace, RebindFunction, ResetFunction, SetFunction
 from kube_rdma_testing.kernel import network_rdma
-from kube_rdma_testing.kernel.network import MOST, FakeLink, FakeNetwork
+from kube_rdma_testing.kernel.network import MOST, FakeLink, FakeNetwork, refusal
 from kube_rdma_testing.kernel.network import FakeSpace as Space
 from kube_rdma_testing.kernel.network_vf import (
     allowed_mac,
@@ -213,7 +213,7 @@ class FakePod:
             if link.parent and link.parent.mtu < step.mtu:
                 raise errors.mtu_too_large(step.name, step.mtu, link.parent.name, link.parent.mtu)
             if step.mtu > MOST:
-                raise errors.judged(f"setting {step.name}", errors.refusal(errno.EINVAL))
+                raise errors.judged(f"setting {step.name}", refusal(errno.EINVAL))
         link.mac, link.mtu, link.up = step.mac or link.mac, step.mtu or link.mtu, True
         self._net.message()
 
@@ -236,10 +236,10 @@ class FakePod:
         link = self._link(step.name)
         act = f"the route to {step.to} over {step.name}"
         if not link.up:
-            raise errors.judged(act, errors.refusal(errno.ENETDOWN))
+            raise errors.judged(act, refusal(errno.ENETDOWN))
         near = (ip_network((address, n), strict=False) for address, n in link.addresses)
         if step.via and not step.onlink and not any(step.via in subnet for subnet in near):
-            raise errors.judged(act, errors.refusal(errno.ENETUNREACH))
+            raise errors.judged(act, refusal(errno.ENETUNREACH))
         place = (step.to, step.table)
         others = [route for route in self._space.routes if (route.to, route.table) != place]
         self._space.routes = [*others, step]
@@ -377,4 +377,4 @@ def _check_mac(mac: str, act: str, link: FakeLink | None = None) -> None:
     """The kernel takes a unicast MAC only (is_valid_ether_addr), a driver maybe not each."""
     first = mac_bytes(mac)[0]
     if first & 1 or not any(mac_bytes(mac)) or (link and allowed_mac(link, mac) != mac.lower()):
-        raise errors.judged(act, errors.refusal(errno.EADDRNOTAVAIL))
+        raise errors.judged(act, refusal(errno.EADDRNOTAVAIL))

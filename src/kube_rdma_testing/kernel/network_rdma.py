@@ -18,7 +18,6 @@ from kube_rdma.adapters.kernel.pod.errors import (
     no_device,
     no_partition,
     rdma_taken,
-    refusal,
     unmovable,
 )
 from kube_rdma.adapters.kernel.sriov.rebind import FABRIC_PATIENCE
@@ -33,7 +32,7 @@ from kube_rdma.model.attach.steps import (
 )
 from kube_rdma.model.device import PciAddress, PortState
 from kube_rdma.model.pools import FunctionSettings, LinkState, RebindFunction
-from kube_rdma_testing.kernel.network import FakeLink, FakeNetwork, FakeRdma, FakeSpace
+from kube_rdma_testing.kernel.network import FakeLink, FakeNetwork, FakeRdma, FakeSpace, refusal
 
 
 def named(net: FakeNetwork, name: str) -> FakeRdma | None:

@@ -15,11 +15,10 @@ from kube_rdma.adapters.kernel.pod.errors import (
     INFINIBAND,
     no_function,
     no_physical,
-    refusal,
     setting_refused,
 )
 from kube_rdma.model.pools import FunctionPlace, FunctionSettings, ResetFunction, SetFunction
-from kube_rdma_testing.kernel.network import FakeLink, FakeNetwork
+from kube_rdma_testing.kernel.network import FakeLink, FakeNetwork, refusal
 
 
 def set_function(net: FakeNetwork, step: SetFunction) -> None:

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from kube_base.errors import Refused, Unavailable
-from kube_rdma.adapters.kernel.pod.errors import judged, refusal
+from kube_rdma.adapters.kernel.pod.errors import judged
 from kube_rdma.adapters.kernel.pod.probe import arp_announcement
 from kube_rdma.adapters.kernel.pod.steps import open_pod
 from kube_rdma.model.attach import steps
 from kube_rdma.model.device import PlannedHostLink
 from kube_rdma.model.pools import FunctionPlace
-from kube_rdma_testing.kernel.network import KilledError
+from kube_rdma_testing.kernel.network import KilledError, refusal
 from kube_rdma_testing.kernel.network_kernel import FakeKernel
 from tests.kit.pod_networks import AS_MADE
 from tests.unit.adapters.kernel.pod.test_namespaces import holder, needs_root

@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from kube_rdma.adapters.kernel.netlink.codec import Netlink, decode_attributes
-from kube_rdma.adapters.kernel.pod.errors import refusal
 from kube_rdma.hardware.survey import take_survey
+from kube_rdma_testing.kernel.network import refusal
 
 CARDS = ("52:54:00:00:00:01", "52:54:00:00:00:02")  # on NUMA nodes 0 and 1
 PHYSICAL_FUNCTION = "52:54:00:00:00:03"

@@ -7,9 +7,9 @@ import struct
 
 from kube_rdma.adapters.kernel.netlink.codec import Attribute, encode_attributes
 from kube_rdma.adapters.kernel.netlink.rtnl_vf import sent
-from kube_rdma.adapters.kernel.pod.errors import refusal
 from kube_rdma.model.device import PlannedHostLink
 from kube_rdma.model.pools import FunctionPlace
+from kube_rdma_testing.kernel.network import refusal
 
 INDEX = 7
 PLACE = FunctionPlace(PlannedHostLink(INDEX, "ens1f0"), "0000:81:00.0", 0)

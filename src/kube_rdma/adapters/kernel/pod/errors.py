@@ -7,7 +7,6 @@ the kernel gives a number and no sentence, the values of the Step say what it me
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Mapping, Sequence
 
 from kube_base.errors import Broken, KubeError, Refused, Unavailable
@@ -40,13 +39,6 @@ ETHERNET, INFINIBAND = 1, 32  # ARPHRD_*, include/uapi/linux/if_arp.h
 def errno_of(error: BaseException) -> int | None:
     """The kernel's number behind an Unavailable of netlink/codec.py, None when there is none."""
     return error.__cause__.errno if isinstance(error.__cause__, OSError) else None
-
-
-def refusal(code: int) -> Unavailable:
-    """Return the error that netlink/codec.py raises for an errno without a sentence (for fakes)."""
-    error = Unavailable(f"the kernel refuses: {os.strerror(code)}")
-    error.__cause__ = OSError(code, os.strerror(code))
-    return error
 
 
 def judged(act: str, error: Unavailable) -> KubeError:

@@ -9,8 +9,8 @@ from kube_base.errors import KubeError, Refused
 from kube_rdma.adapters.kernel.netlink.codec import Attribute, encode_attributes
 from kube_rdma.adapters.kernel.netlink.rdma_read import Attr
 from kube_rdma.adapters.kernel.netlink.rdma_write import make_device
-from kube_rdma.adapters.kernel.pod.errors import refusal
 from kube_rdma.model.attach.steps import MakeRdma
+from kube_rdma_testing.kernel.network import refusal
 
 GET, NEWLINK, PORT_GET = ((5 << 10) | command for command in (1, 3, 5))
 STEP = MakeRdma("rxe-1", "rxe", "net1")

@@ -7,8 +7,8 @@ import pytest
 from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.netlink.rtnl_read import Interface
 from kube_rdma.adapters.kernel.pod import links
-from kube_rdma.adapters.kernel.pod.errors import refusal
 from kube_rdma.model.attach.attachment import SeenLink
+from kube_rdma_testing.kernel.network import refusal
 
 HOME, POD = "ens1f0", "net1"
 CARD = Interface(SeenLink(POD, 7, 1500, "02:00:00:00:00:01", up=False), 1, 0, "")

@@ -18,7 +18,7 @@ from kube_rdma.adapters.kernel.locks import locked
 from kube_rdma.adapters.kernel.netlink.codec import Attribute, encode_attributes
 from kube_rdma.adapters.kernel.netlink.rdma_read import decode_device
 from kube_rdma.adapters.kernel.netlink.rdma_write import PodRdma
-from kube_rdma.adapters.kernel.pod.errors import INFINIBAND, refusal
+from kube_rdma.adapters.kernel.pod.errors import INFINIBAND
 from kube_rdma.adapters.kernel.pod.links import PodLinks, remove_returned, restore_on_node
 from kube_rdma.model import pools
 from kube_rdma.model.attach.steps import (
@@ -36,6 +36,7 @@ from kube_rdma.model.attach.steps import (
 )
 from kube_rdma.model.device import PciAddress, PlannedHostLink
 from kube_rdma.model.ipam import InterfaceName
+from kube_rdma_testing.kernel.network import refusal
 from kube_rdma_testing.kernel.network_kernel import FakeKernel
 from tests.kit.pod_networks import WIDE_MADE
 
