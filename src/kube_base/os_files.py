@@ -31,6 +31,15 @@ def replace(target: Path, content: bytes, mode: int) -> None:
 
 
 @contextmanager
+def closed_after(descriptor: int) -> Iterator[int]:
+    """Close a descriptor when the block is over."""
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
 def needed(path: Path | str, verb: str, needs: str) -> Iterator[None]:
     """Raise Unavailable for an OSError of the block, which has `path` read, written, …
 

@@ -15,8 +15,8 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, aclosing, contextmanager, suppress
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, aclosing, suppress
 from pathlib import Path
 
 import structlog
@@ -25,6 +25,7 @@ from kube_base.backoff import full_jitter, has_happened
 from kube_base.errors import KubeError, Refused, Unavailable
 from kube_base.frozen import Frozen, replace
 from kube_base.notices import Notices
+from kube_base.os_files import closed_after
 from kube_client.kinds import Where
 from kube_client.objects import Cluster
 from kube_client.watching import Changed, Deleted, Synced
@@ -50,20 +51,15 @@ from kube_rdma.pools.rules.absence import attached_cards
 log = structlog.get_logger()
 
 
-@contextmanager
-def open_netns(path: str) -> Iterator[int]:
-    """Yield a descriptor of the namespace at a path of the runtime; raise Unavailable."""
+def open_netns(path: str) -> AbstractContextManager[int]:
+    """Open the namespace at a path of the runtime, for a block; raise Unavailable."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return closed_after(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
     except OSError as error:
         raise Unavailable(
             f"The network namespace {path} cannot be opened ({error.strerror}); the host's folder "
             "of it has to be mounted with mountPropagation: HostToContainer."
         ) from error
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 class RepairDependencies(Frozen):

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kube_base.errors import Unavailable
+from kube_base.os_files import closed_after
 
 _PAUSE = 0.02  # seconds
 
@@ -41,12 +42,10 @@ def locked(folder: Path, patience: float, busy: str, gone: Unavailable) -> Itera
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise gone from error
-    try:
+    with closed_after(descriptor):
         if not waited(lambda: _lock(descriptor), patience):
             raise Unavailable(busy)
         yield
-    finally:
-        os.close(descriptor)
 
 
 def _lock(descriptor: int) -> bool:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from kube_base.errors import KubeError, Refused, Unavailable
 from kube_base.frozen import Frozen, field, replace
+from kube_base.os_files import closed_after
 from kube_rdma.adapters.kernel.netlink import rtnl_read, rtnl_write
 from kube_rdma.adapters.kernel.netlink.codec import Netlink
 from kube_rdma.adapters.kernel.netlink.rtnl_write import NetlinkRequest
@@ -431,16 +432,11 @@ def read_sysctl(namespace: Namespace, path: str) -> str | None:
         return None
 
 
-@contextmanager
-def _sysctl(namespace: Namespace, path: str, flags: int) -> Iterator[int]:
-    """Yield a descriptor of the file; raise OSError, and as check_path and open_inside."""
+def _sysctl(namespace: Namespace, path: str, flags: int) -> AbstractContextManager[int]:
+    """Return a descriptor of the file; raise OSError, and as check_path and open_inside."""
     check_path(path)
     root = next((root for root in _ROOTS if root.is_dir()), _ROOTS[-1])
-    descriptor = open_inside(namespace, lambda: os.open(root / path, flags))
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+    return closed_after(open_inside(namespace, lambda: os.open(root / path, flags)))
 
 
 def check_path(path: str) -> None:

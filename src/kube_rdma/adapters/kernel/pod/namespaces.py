@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from kube_base.errors import Refused, Unavailable
+from kube_base.os_files import closed_after
 from kube_rdma.adapters.kernel.netlink.rtnl_read import interfaces, open_rtnl
 from kube_rdma.model.device import PodLink
 
@@ -85,11 +86,8 @@ def _enter(namespace: Namespace) -> None:
         if isinstance(namespace, int):
             _setns(namespace)
             return
-        descriptor = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
-        try:
+        with closed_after(os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)) as descriptor:
             _setns(descriptor)
-        finally:
-            os.close(descriptor)
     except OSError as error:
         raise namespace_fault(namespace, error) from error
 

@@ -22,6 +22,7 @@ import structlog
 
 from kube_base.errors import KubeError, Refused, Unavailable
 from kube_base.frozen import Frozen
+from kube_base.os_files import closed_after
 from kube_rdma.adapters.kernel import locks
 from kube_rdma.adapters.kernel.netlink.codec import Netlink
 from kube_rdma.adapters.kernel.netlink.rtnl_read import Interface, interfaces, open_rtnl
@@ -42,11 +43,8 @@ log = structlog.get_logger()
 
 def write_attribute(path: Path, text: str) -> None:
     """Write a file of sysfs, in one call as the kernel wants it; raise OSError."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
+    with closed_after(os.open(path, os.O_WRONLY | os.O_CLOEXEC)) as descriptor:
         os.write(descriptor, text.encode())
-    finally:
-        os.close(descriptor)
 
 
 class SriovCards(Frozen):

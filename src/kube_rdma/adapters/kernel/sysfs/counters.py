@@ -19,9 +19,10 @@ from pathlib import Path
 
 from kube_base.errors import KubeError
 from kube_base.frozen import Frozen
+from kube_base.os_files import closed_after
 from kube_rdma.adapters.kernel.sysfs.devices import DEVICES, port_states
 from kube_rdma.adapters.kernel.sysfs.files import PAGE, read_file
-from kube_rdma.adapters.kernel.sysfs.pci import pcie_link, pcie_rate
+from kube_rdma.adapters.kernel.sysfs.pci import pci_address, pcie_link, pcie_rate
 from kube_rdma.adapters.kernel.sysfs.pod import mount_inside
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.attach.attachment import Sandbox
@@ -45,7 +46,6 @@ _COUNTER = re.compile(r"\w{1,64}", re.ASCII)
 _NUMBER = re.compile(rb"\d{1,20}")
 _STATE = re.compile(rb"(\d{1,3}): ")
 _RATE = re.compile(rb"(\d{1,6}(?:\.\d{1,6})?) Gb/sec")
-_PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _UNUSED_GID = b":".join([b"0000"] * 8)
 _LIMIT = 1 << 64
 
@@ -73,13 +73,11 @@ class CounterFiles:
             root = os.open(self._root, _FOLDER)
         except OSError:
             return CounterReadings()
-        try:
+        with closed_after(root):
             reader = _CounterReader(self._folders if self._looks % LISTED_LOOKS else {})
             readings = reader.all_devices(root, self._gids.get)
             self._folders = reader.seen
             self._count_gids(root, readings)
-        finally:
-            os.close(root)
         return readings
 
     def _count_gids(self, root: int, readings: CounterReadings) -> None:
@@ -93,13 +91,6 @@ class CounterFiles:
             count = count_gids(root, port)
             if count is not None:
                 self._gids[port] = count
-
-
-def read_counters(
-    root: int, gids: Callable[[PortName], int | None] = lambda _: None
-) -> CounterReadings:
-    """The devices below the sysfs whose root is open as `root`; `gids` knows what was counted."""
-    return _CounterReader({}).all_devices(root, gids)
 
 
 def count_gids(root: int, port: PortName) -> int | None:
@@ -273,14 +264,11 @@ def _names(folder: int | None) -> list[str]:
 def _pci_of(device: int) -> PciAddress | None:
     """The function below a device that is open; None for soft ones and other buses."""
     try:
-        below = os.open("device", os.O_PATH | os.O_CLOEXEC, dir_fd=device)
-        try:
-            name = os.readlink(f"/proc/self/fd/{below}").rpartition("/")[2]  # noqa: PTH115
-        finally:
-            os.close(below)
+        with closed_after(os.open("device", os.O_PATH | os.O_CLOEXEC, dir_fd=device)) as below:
+            place = os.readlink(f"/proc/self/fd/{below}")  # noqa: PTH115
     except OSError:
         return None
-    return PciAddress(name) if _PCI.fullmatch(name) else None
+    return pci_address(place.rpartition("/")[2])
 
 
 # Devices that were moved into pods: their counters are read inside of the pods' namespaces.
@@ -304,16 +292,13 @@ def read_inside(
             failures += Path(sandbox.netns_path).exists()
             continue
         try:
-            if os.fstat(namespace).st_ino == sandbox.netns_inode:
-                root = mount(namespace)
-                try:
-                    read.append(PodPlaceCounters(sandbox.netns_inode, read_counters(root)))
-                finally:
-                    os.close(root)
+            with closed_after(namespace):
+                if os.fstat(namespace).st_ino == sandbox.netns_inode:
+                    with closed_after(mount(namespace)) as root:
+                        counters = _CounterReader({}).all_devices(root, lambda _: None)
+                    read.append(PodPlaceCounters(sandbox.netns_inode, counters))
         except (OSError, KubeError):
             failures += 1
-        finally:
-            os.close(namespace)
     return tuple(read), failures
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from kube_base.os_files import closed_after
 from kube_rdma.adapters.kernel.pod.gids import pci_of
 from kube_rdma.adapters.kernel.pod.namespaces import Namespace, open_inside
 from kube_rdma.model.device import PciAddress
@@ -61,21 +62,15 @@ def mount_inside(namespace: Namespace) -> int:
 @contextmanager
 def sysfs_inside(namespace: Namespace) -> Iterator[Path]:
     """The same as a path, as long as the context lasts."""
-    mount = mount_inside(namespace)
-    try:
+    with closed_after(mount_inside(namespace)) as mount:
         yield Path(f"/proc/self/fd/{mount}")
-    finally:
-        os.close(mount)
 
 
 def _mount() -> int:
     """The root of a new sysfs of this thread's network namespace; OSError as mount(2)."""
-    context = _call(_FSOPEN, b"sysfs", _CLOEXEC)
-    try:
+    with closed_after(_call(_FSOPEN, b"sysfs", _CLOEXEC)) as context:
         _call(_FSCONFIG, context, _CREATE, None, None, 0)
         return _call(_FSMOUNT, context, _CLOEXEC, _READ_ONLY)
-    finally:
-        os.close(context)
 
 
 def _call(number: int, *arguments: bytes | int | None) -> int:
