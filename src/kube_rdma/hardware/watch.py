@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 
 from kube_base.errors import Unavailable
+from kube_rdma.hardware.kernel_events import hear
 from kube_rdma.hardware.views.changes import SurveyChange, changes
 from kube_rdma.lib.debounce import SETTLE, Debounce
 from kube_rdma.model.survey import Survey
@@ -33,14 +34,10 @@ async def watch(
     """
     bursts, heard = Debounce(), 0
 
-    async def hear(events: AsyncIterator[object]) -> None:
+    def counted(_: object) -> bool:
         nonlocal heard
-        try:
-            async for _ in events:
-                heard += 1
-                bursts.touch()
-        except OSError as error:
-            raise Unavailable(f"The kernel's announcements broke off: {error}.") from error
+        heard += 1
+        return True
 
     async def follow(seen: Survey) -> None:
         again = None
@@ -61,7 +58,7 @@ async def watch(
                 f"The kernel announces nothing to kube-rdma: {error.strerror}."
             ) from error
         first = await asyncio.to_thread(look)
-        tasks = [asyncio.ensure_future(hear(source)) for source in opened]
+        tasks = [asyncio.ensure_future(hear(source, bursts, counted)) for source in opened]
         tasks.append(asyncio.ensure_future(follow(first)))
         try:
             await asyncio.gather(*tasks)
