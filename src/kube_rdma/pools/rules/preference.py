@@ -20,6 +20,7 @@ from kube_rdma.model.holdings import FreeGpu
 from kube_rdma.model.pools import Pool, Preference, Share, ShareId
 from kube_rdma.pools.rules.modes import terms
 from kube_rdma.pools.rules.nearness import rank, way
+from kube_rdma.pools.rules.rails import physical
 
 
 class _Rail(Frozen):
@@ -90,10 +91,7 @@ def _rails(
     groups: dict[str | None, list[Share]] = {}
     for share in pool.shares:
         card = cards.get(share.card)  # None where shares stand for the pool
-        seat = card.seat if card else None
-        own = card.id if card else None
-        physical = (seat.physical_function or seat.pci) if seat else own
-        groups.setdefault(physical, []).append(share)
+        groups.setdefault(physical(card) if card else None, []).append(share)
     rails = []
     for group in groups.values():
         names = dict.fromkeys(share.card for share in group)
