@@ -13,7 +13,6 @@ from typing import Any
 from kube_base.frozen import Frozen, replace
 from kube_rdma.attach.rules.vf import differing
 from kube_rdma.model.attach import steps
-from kube_rdma.model.attach import steps as model
 from kube_rdma.model.attach.attachment import Plan, PodView, SeenLink
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.pools import FunctionPlace, RebindFunction, ResetFunction, SetFunction
@@ -172,7 +171,7 @@ ROWS: Mapping[type[steps.Step], StepRow] = {
 ALL_PLANS = -1
 
 
-def undo(plan: Plan) -> tuple[model.Undo, ...]:
+def undo(plan: Plan) -> tuple[steps.Undo, ...]:
     """Return the acts that take all Steps of the plan back, whichever of them were run.
 
     Last Step first, but RDMA devices before everything: on InfiniBand their way back makes the link
@@ -182,22 +181,22 @@ def undo(plan: Plan) -> tuple[model.Undo, ...]:
     """
     acts = [one for step in reversed(plan.steps) for one in undone(step)]
     bound = {one.pci for one in acts if isinstance(one, RebindFunction)}
-    acts = [one for one in acts if not (isinstance(one, model.GiveBackRdma) and one.pci in bound)]
+    acts = [one for one in acts if not (isinstance(one, steps.GiveBackRdma) and one.pci in bound)]
 
-    def turn(act: model.Undo) -> int:
+    def turn(act: steps.Undo) -> int:
         match act:
-            case model.GiveBackRdma():
+            case steps.GiveBackRdma():
                 return 0
             case RebindFunction():
                 return 2
-            case model.GiveBackLink(pci=pci) if pci in bound:
+            case steps.GiveBackLink(pci=pci) if pci in bound:
                 return 3
         return 1
 
     return tuple(sorted(acts, key=turn))
 
 
-def undo_by_plan(plans: Sequence[Plan]) -> tuple[tuple[int, model.Undo], ...]:
+def undo_by_plan(plans: Sequence[Plan]) -> tuple[tuple[int, steps.Undo], ...]:
     """Return the acts that take all of a pod's plans back, each with its plan's place from behind.
 
     The last plan comes first. The links made go at once, as the act of ALL_PLANS, where the last of
@@ -205,19 +204,19 @@ def undo_by_plan(plans: Sequence[Plan]) -> tuple[tuple[int, model.Undo], ...]:
     later ones of its plan must not be done: a function whose link is in the pod keeps its VLAN.
     """
     acts = [(n, act) for n, plan in enumerate(reversed(plans)) for act in undo(plan)]
-    links = [act for _, act in acts if isinstance(act, model.RemoveLink)]
+    links = [act for _, act in acts if isinstance(act, steps.RemoveLink)]
     if len(links) < 2:
         return tuple(acts)
-    at_once = (ALL_PLANS, model.RemoveLinks(tuple(links)))
+    at_once = (ALL_PLANS, steps.RemoveLinks(tuple(links)))
     rest = [at_once if one[1] is links[-1] else one for one in acts]
-    return tuple(one for one in rest if not isinstance(one[1], model.RemoveLink))
+    return tuple(one for one in rest if not isinstance(one[1], steps.RemoveLink))
 
 
 def looked_at(plans: Sequence[Plan]) -> tuple[tuple[str, ...], tuple[FunctionPlace, ...]]:
     """Return what `check` needs besides links and devices: paths of sysctls, and functions."""
-    steps = [step for plan in plans for step in plan.steps]
-    paths = tuple(step.path for step in steps if isinstance(step, model.SetSysctl))
-    return paths, tuple(step.place for step in steps if isinstance(step, SetFunction))
+    every = [step for plan in plans for step in plan.steps]
+    paths = tuple(step.path for step in every if isinstance(step, steps.SetSysctl))
+    return paths, tuple(step.place for step in every if isinstance(step, SetFunction))
 
 
 def check(plan: Plan, seen: PodView) -> tuple[str, ...]:
