@@ -313,7 +313,6 @@ class ProgramPod(Frozen):
     node: str
     ready: bool
     why: str = ""  # what its container waits for, or why it ended
-    restarts: int = 0
 
 
 class PolicyState(Frozen):

@@ -245,8 +245,8 @@ def _program_pod(stored: pod.FullPod, title: str) -> model.ProgramPod:
     states = status.container_statuses
     ready = bool(states) and all(each.ready for each in states) and not stored.deleting
     why = "" if ready else next((text for each in states if (text := _why(each))), status.phase)
-    restarts, node = sum(each.restart_count for each in states), stored.spec.node_name
-    return model.ProgramPod(title, stored.namespace, stored.name, node, ready, why, restarts)
+    at = (stored.namespace, stored.name, stored.spec.node_name)
+    return model.ProgramPod(title, *at, ready, why)
 
 
 def _why(container: pod.ContainerStatus) -> str:

@@ -99,7 +99,6 @@ class ContainerStatus(msgspec.Struct, frozen=True, rename="camel"):
     name: str = ""
     container_id: str = msgspec.field(default="", name="containerID")
     ready: bool = False
-    restart_count: int = 0
     state: _State = _State()
     last_state: _State = _State()
 
