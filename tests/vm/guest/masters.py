@@ -11,7 +11,7 @@ import sys
 # A slave, and what the kernel says to a macvlan on it and on its master.
 SCRIPT = """
 import json, pathlib, subprocess, sys
-from kube_rdma.adapters.kernel.sysfs.netdev import NetdevTree, master_above
+from kube_rdma.adapters.kernel.sysfs.netdev import NetdevTree
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 
 def works(*words):
@@ -23,11 +23,12 @@ assert works("add", "m0", "type", kind)
 assert works("add", "v0", "type", "veth", "peer", "name", "w0")
 assert works("set", "v0", "master", "m0")
 tree = SysfsTree(pathlib.Path("/sys"))
-(slave,) = NetdevTree(tree).of(["v0"])
+links = NetdevTree(tree)
+(slave,), (free,) = links.of(["v0"]), links.of(["w0"])
 print(json.dumps({
     "master": slave.master,
     "bonded": slave.bonded,
-    "free": master_above(tree, "w0"),
+    "free": free.master,
     "on slave": works("add", "link", "v0", "name", "x0", "type", "macvlan"),
     "on master": works("add", "link", "m0", "name", "x1", "type", "macvlan"),
 }))

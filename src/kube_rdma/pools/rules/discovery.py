@@ -14,7 +14,6 @@ from kube_rdma.model.device import (
     CharKind,
     Device,
     LinkLayer,
-    PciAddress,
     PhysicalState,
     Port,
     PortState,
@@ -138,8 +137,8 @@ class Links:
         if physical and (port.state is PortState.DOWN or device.lacks_guid):
             above, own = self._functions.get(physical), self._functions.get(device.pci or physical)
             name = above.netdevs[0].name if above and above.netdevs else "INTERFACE"
-            number = "N" if own is None or own.vf_index is None else own.vf_index
-            link = f"on {physical}: ip link set {quote(name)} vf {number}"
+            number = "N" if own is None or own.vf_index is None else str(own.vf_index)
+            link = f"on {physical}: ip link set {quote(name)} vf {quote(number)}"
             if port.state is PortState.DOWN:
                 return f"its virtual link is down, {link} state auto"
             # Its port stays INIT, for no subnet manager knows it (docs/networks.md, InfiniBand).

@@ -59,27 +59,6 @@ def netdev_name(tree: SysfsTree, path: str, name: str | None) -> str | None:
     return None
 
 
-def master_above(tree: SysfsTree, netdev: str) -> str | None:
-    """Return the master of `netdev`: a bond, a bridge, a VRF."""
-    return tree.link(f"class/net/{netdev}/master")
-
-
-def is_bond(tree: SysfsTree, netdev: str) -> bool:
-    """Return whether `netdev` is a bonding interface."""
-    return tree.holds(f"class/net/{netdev}/bonding")
-
-
-def is_paravirtual(tree: SysfsTree, netdev: str) -> bool:
-    """Return whether a master is an interface that a hypervisor gives to its virtual machine.
-
-    What is enslaved to it carries its traffic (netvsc_vf_join, drivers/net/hyperv/netvsc_drv.c;
-    failover_slave_register, net/core/failover.c). Of masters it alone has a device: bonds, bridges
-    and the like are virtual.
-    """
-    place = tree.place(f"class/net/{netdev}")
-    return place is not None and not place.startswith("devices/virtual/")
-
-
 def lower_netdevs(tree: SysfsTree, netdev: str) -> tuple[str, ...]:
     """The interfaces right below `netdev`: slaves of a bond, ports of a bridge, a vlan's parent."""
     names = tree.names(f"class/net/{netdev}", required=False)
@@ -254,7 +233,9 @@ class NetdevTree:
         before = len(tree.faults)
         carrier = _carrier(tree, f"{path}/carrier")
         flags = tree.matching(f"{path}/flags", _FLAGS, required=False)
-        master = master_above(tree, name)
+        master = tree.link(f"{path}/master")
+        above = f"{NETDEVS}/{master}"
+        place = tree.place(above) if master else None
         port_name = tree.text(f"{path}/phys_port_name", required=False) if several else None
         bare = port_name is not None and port_name.isdecimal()
         switch = tree.text(f"{path}/phys_switch_id", required=False) if bare else None
@@ -265,8 +246,10 @@ class NetdevTree:
             up=bool(int(flags, 16) & _UP) if flags else carrier is not None,
             carrier=carrier,
             master=master,
-            bonded=master is not None and is_bond(tree, master),
-            fast_path=master is not None and is_paravirtual(tree, master),
+            bonded=master is not None and tree.holds(f"{above}/bonding"),
+            # Of masters a virtual machine's own interface alone has a device: netvsc_vf_join,
+            # drivers/net/hyperv/netvsc_drv.c; failover_slave_register, net/core/failover.c.
+            fast_path=place is not None and not place.startswith("devices/virtual/"),
             representor=is_representor(port_name, switch),
         )
         if len(tree.faults) > before and not tree.holds(path):

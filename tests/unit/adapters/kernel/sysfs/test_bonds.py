@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kube_rdma.adapters.kernel.sysfs.netdev import is_paravirtual, upper_netdevs
+from kube_rdma.adapters.kernel.sysfs.netdev import NetdevTree, upper_netdevs
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.attach.rules.host_links import host_network
 from kube_rdma.hardware.survey import take_survey
@@ -59,7 +59,13 @@ def test_an_interface_of_a_hypervisor_is_a_device_and_other_masters_are_virtual(
         (tmp_path / "devices" / place / "net" / netdev).mkdir(parents=True)
         link = tmp_path / "class/net" / netdev
         link.symlink_to(f"../../devices/{place}/net/{netdev}")
+    (tmp_path / "devices/virtual/net/bond0/bonding").mkdir()
+    masters = (*places, "gone")
+    for number, master in enumerate(masters):
+        (tmp_path / f"class/net/card{number}").mkdir()
+        (tmp_path / f"class/net/card{number}/master").symlink_to(f"../{master}")
     tree = SysfsTree(tmp_path)
-    paravirtual = [is_paravirtual(tree, netdev) for netdev in (*places, "gone")]
-    assert paravirtual == [True, True, False, False, False]
+    cards = [NetdevTree(tree).of([f"card{number}"])[0] for number in range(len(masters))]
+    assert [card.fast_path for card in cards] == [True, True, False, False, False]
+    assert [card.bonded for card in cards] == [False, False, True, False, False]
     assert tree.faults == []
