@@ -126,7 +126,7 @@ _NAMESPACE = (
 class _Checker:
     """A collector of facts, pods and faults, object by object."""
 
-    def __init__(self) -> None:
+    def __init__(self, parts: Iterable[Document | Refused]) -> None:
         self.objects: list[CheckedObject] = []
         self.pods: list[tuple[Manifest, PodSection, admission.PodTemplate]] = []
         self.findings: list[Finding] = []
@@ -143,8 +143,10 @@ class _Checker:
         self.maps: dict[tuple[str, str], tuple[admission.OfferedPool, ...]] = {}
         self.selectors: list[ClaimSelector] = []
         self.classes: dict[str, str] = {}  # expressions of a DeviceClass, by its name
+        for part in parts:
+            self._add(part)
 
-    def add(self, part: Document | Refused) -> None:
+    def _add(self, part: Document | Refused) -> None:
         """Look at one document of a file, or note what makes it unreadable."""
         if isinstance(part, Refused):
             self.findings += Finding.of_refused(part)
@@ -463,9 +465,7 @@ def check(
 
     A document that could not be read is there as its Refused.
     """
-    checker = _Checker()
-    for part in parts:
-        checker.add(part)
+    checker = _Checker(parts)
     checker.warn("", overlaps(checker.ip_pools))
     checker.uncovered()
     checker.offered_twice()
@@ -511,9 +511,7 @@ class WrittenCluster(Frozen):
 
 def written_cluster(parts: Iterable[Document | Refused]) -> WrittenCluster:
     """Return the documents as a cluster would have them; raise Refused for their faults."""
-    checker = _Checker()
-    for part in parts:
-        checker.add(part)
+    checker = _Checker(parts)
     errors = [one for one in checker.findings if one.is_error]
     if errors:
         raise Refused.all(
