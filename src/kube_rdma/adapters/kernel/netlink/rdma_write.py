@@ -35,7 +35,6 @@ _TAKEN = frozenset({errno.EEXIST, errno.ENFILE})  # the interface has one; the n
 _PORTS = rdma_read.NLDEV | rdma_read.Command.PORT_GET
 _U32 = struct.Struct("=I")
 _END_PATIENCE, _PAUSE = 5.0, 0.02  # seconds
-_LOCK_PATIENCE = 30.0  # seconds; a device of mlx5 moves in less than one
 
 
 def devices(netlink: Netlink) -> tuple[rdma_read.LinkDevice, ...]:
@@ -107,7 +106,7 @@ class PodRdma(Frozen):
     pod: Netlink
     pci_of: Callable[[str], PciAddress | None]
     devices: Path = DEVICES
-    patience: float = _LOCK_PATIENCE  # seconds, for who moves before
+    patience: float = 30.0  # seconds, for who moves before; a device of mlx5 takes less than one
 
     def move(self, step: MoveRdma, namespace: int) -> None:
         """Move a device into the pod; nothing when it is there and no longer here."""

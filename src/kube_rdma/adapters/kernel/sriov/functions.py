@@ -34,7 +34,6 @@ from kube_rdma.model.device import PlannedHostLink
 NUMBER, AUTOPROBE = "sriov_numvfs", "sriov_drivers_autoprobe"
 PROBE = "drivers_probe"  # of the bus: binds a driver to the function whose address is written
 PATIENCE = 30.0  # seconds for the drivers of new functions, whose module udev may have to load
-_LOCK_PATIENCE = 10.0  # seconds
 
 _MADE = ("net", "infiniband")  # what a driver makes of a network function, as folders in it
 
@@ -58,7 +57,7 @@ class SriovCards(Frozen):
     write: Callable[[Path, str], None] = write_attribute
     give: Callable[[pools.SetFunctions, Sequence[int]], None] | None = None
     patience: float = PATIENCE
-    lock_patience: float = _LOCK_PATIENCE
+    lock_patience: float = 10.0
 
     def make(self, act: pools.SetFunctions) -> None:
         """Do it; when this returns, the functions are there and, with autoprobe, have drivers.

@@ -28,7 +28,6 @@ from kube_rdma.model.pools import RebindFunction
 
 PATIENCE = 30.0  # seconds; a function of mlx5 takes one to three
 FABRIC_PATIENCE = 10.0  # seconds; a subnet manager sweeps every few ones
-_LOCK_PATIENCE = 60.0  # seconds: many functions of the card may be bound just now
 
 
 class FunctionDrivers(Frozen):
@@ -41,7 +40,7 @@ class FunctionDrivers(Frozen):
     write: Callable[[Path, str], None] = write_attribute
     patience: float = PATIENCE
     fabric_patience: float = FABRIC_PATIENCE
-    lock_patience: float = _LOCK_PATIENCE
+    lock_patience: float = 60.0  # many functions of the card may be bound just now
 
     @property
     def _bus(self) -> Path:
