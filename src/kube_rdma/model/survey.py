@@ -112,9 +112,3 @@ class TopologySocket(Frozen):
 
     numa_node: int | None
     bridges: tuple[TopologyBridge, ...]
-
-
-class NodeTopology(Frozen):
-    """The whole node."""
-
-    sockets: tuple[TopologySocket, ...] = ()

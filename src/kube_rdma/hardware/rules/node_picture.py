@@ -47,7 +47,7 @@ Spot = tuple[int | None, str, PciAddress | None]
 """The place of a card or GPU: NUMA node, host bridge ("": not known) and PCIe switch."""
 
 
-def node_topology(survey: model.Survey) -> model.NodeTopology:
+def node_topology(survey: model.Survey) -> tuple[model.TopologySocket, ...]:
     """Return the node by what its parts sit below, in the order of their addresses."""
     gpus: dict[Spot, list[model.PlacedGpu]] = defaultdict(list)
     for number, gpu in enumerate(survey.gpus):
@@ -64,7 +64,7 @@ def node_topology(survey: model.Survey) -> model.NodeTopology:
     for node, below in tree.items():
         bridges = (model.TopologyBridge(root, tuple(groups)) for root, groups in below.items())
         sockets.append(model.TopologySocket(node, tuple(bridges)))
-    return model.NodeTopology(tuple(sockets))
+    return tuple(sockets)
 
 
 def _order(spot: Spot) -> tuple[bool, int, bool, str, str]:

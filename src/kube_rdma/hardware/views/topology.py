@@ -123,10 +123,10 @@ _PICTURE_LEGEND = (
 )
 
 
-def topology_svg(topology: model.NodeTopology, name: str) -> str:
+def topology_svg(topology: Sequence[model.TopologySocket], name: str) -> str:
     """Return the whole picture; `name` is what people call the node."""
     sockets = []
-    for socket in topology.sockets:
+    for socket in topology:
         node = socket.numa_node
         title = "socket not known" if node is None else f"socket, NUMA node {node}"
         rows = (tuple(map(_bridge, socket.bridges)),)

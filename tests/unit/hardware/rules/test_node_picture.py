@@ -172,7 +172,7 @@ def test_nothing_has_an_empty_matrix():
 def groups(topology):
     return [
         (socket.numa_node, bridge.root, group)
-        for socket in topology.sockets
+        for socket in topology
         for bridge in socket.bridges
         for group in bridge.groups
     ]

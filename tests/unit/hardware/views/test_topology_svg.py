@@ -15,7 +15,6 @@ from kube_rdma.hardware import machines
 from kube_rdma.hardware.rules.node_picture import node_topology
 from kube_rdma.hardware.views.topology import topology_svg
 from kube_rdma.lib.svg import NestedBox, drawn, size
-from kube_rdma.model.survey import NodeTopology
 from tests.house.tree import ROOT
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -88,7 +87,7 @@ def test_a_card_that_pods_cannot_get_is_dashed_and_says_why():
 
 
 def test_a_node_with_nothing_says_so():
-    picture = parsed(topology_svg(NodeTopology(), "<&>"))
+    picture = parsed(topology_svg((), "<&>"))
     assert "no GPU and no network card" in words(picture)
     assert "<&>" in words(picture)
     well_laid(picture)
