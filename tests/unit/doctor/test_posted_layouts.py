@@ -126,4 +126,4 @@ def test_a_slow_uplink_of_a_switch_is_named_with_its_card(tmp_path):
     unpack((DATA / "cases/19-pcie-switch-uplink/tree.txt").read_text(), tmp_path)
     ((slow,), code) = found(tmp_path)
     assert (slow["code"], code) == ("KR125", 0)
-    assert "from 0000:15:01.0 to 0000:16:00.0" in slow["seen"]
+    assert "from 0000:15:01.0 to 0000:16:00.0" in slow["evidence"]
