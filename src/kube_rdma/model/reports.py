@@ -51,6 +51,8 @@ class ReportedPort(kubernetes.SparsePart):
     """netdev is the network interface of the port, of Ethernet or IPoIB. Left out: the node sees
     none. Example: ens2f0np0.
     """
+    bond: kubernetes.Word | None = None
+    """bond is the bond that the interface is enslaved to. Left out: none. Example: bond0."""
 
     @property
     def gbps(self) -> float | None:

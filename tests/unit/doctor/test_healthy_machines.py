@@ -38,6 +38,7 @@ def test_a_slow_port_is_looked_at_by_its_own_name():
         ("dgx-cable-out", "ib3", [("KR121", "mlx5_3")]),
         ("mlx5-bond", "ens1f0np0", [("KR115", "mlx5_bond_0")]),
         ("cx5-dual", "", [("KR123", "mlx5_0"), ("KR123", "mlx5_1")]),  # VFs have the RoCE
+        ("mlx5-vf-lag", "", [("KR123", "mlx5_bond_0")]),  # nomaster would break the VFs' bond
         ("cx7-ib-and-storage", "", []),
         ("azure-hb", "", []),
         ("azure-gb300", "", []),

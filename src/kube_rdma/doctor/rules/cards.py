@@ -140,7 +140,7 @@ def _bonds(seen: Observation) -> Iterator[Finding]:
     for card in node_health.node_cards(survey):
         specs = [one for one in pools if spared(one, card, at) or not why_not(one, card, at)]
         for device, port in ((one, port) for one in card.devices for port in one.ports):
-            if port.bond and specs:
+            if port.bond and specs and not device.switchdev:
                 ill = any(map(moves, specs)) or device.name not in usable
                 yield Finding(
                     device.name,

@@ -74,7 +74,7 @@ def _waiting(survey: Survey) -> Iterator[str]:
         no_cable = kind is None or port.physical_state is not PhysicalState.LINK_UP
         given = port.link_layer is LinkLayer.INFINIBAND and kind is None and port.netdev is None
         needed = (kind in busy and not away) or port.bond or not (busy and device.pci) or given
-        without_gid = port.state is PortState.ACTIVE and (port.bond or device.switchdev)
+        without_gid = not port.gids and (port.bond or device.switchdev)
         if without_gid or (port.state is PortState.DOWN and no_cable and not needed):
             yield device.name
 

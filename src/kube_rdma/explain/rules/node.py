@@ -54,6 +54,11 @@ def basis(
     links = tuple(
         _link(number, port, reported[card.id], card) for number, (card, port) in enumerate(ports, 1)
     )
+    names = {port.bond for _, port in ports if port.bond} - {link.name for link in links}
+    links += tuple(
+        HostLink(number, name, WIDEST, "", True, None, "ether", kind="bond")
+        for number, name in enumerate(sorted(names), len(links) + 1)
+    )
     soft = [kind for card in cards.values() for _, kind in soft_links(card)]
     owned = tuple((c, p.spec.resource) for p in pools if terms(p.spec).owns for c in p.cards)
     host = HostNetwork(links, mode, soft[0] if soft else None, owned=owned)
@@ -107,7 +112,18 @@ def _link(number: int, port: ReportedPort, reported: ReportedCard, card: Card) -
             addresses.append((address, address.max_prefixlen))
     name = port.netdev or ""
     layer = _LAYERS.get(port.link_layer, "ether")
-    return HostLink(number, name, WIDEST, "", True, card.pci, layer, addresses=tuple(addresses))
+    return HostLink(
+        number,
+        name,
+        WIDEST,
+        "",
+        True,
+        card.pci,
+        layer,
+        addresses=tuple(addresses),
+        master=port.bond,
+        bonded=port.bond is not None,
+    )
 
 
 def _pool(pool: ReportedPool, cards: list[Card], specs: Sequence[PoolSpec]) -> Pool:

@@ -62,7 +62,7 @@ def _reasons(device: Device, links: Links, *, managed: bool) -> Iterator[str]:
         yield "no peer can address it; " + (
             "its function is in switchdev mode, where RoCE is on virtual functions and "
             "sub-functions: give pods those"
-            if device.switchdev
+            if device.switchdev and device.driver == "mlx5_core"
             else "; ".join(_without_gid(one, links.netdev(one)) for one in active)
         )
 

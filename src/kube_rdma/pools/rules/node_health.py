@@ -121,7 +121,8 @@ class _Members:
         function = card.function
         if function is None or not function.for_programs:
             return
-        driver = function.driver
+        driver, physical = function.driver, function.seat.physical_function
+        above = self._functions.get(physical) if physical else None
         asked = any(driver in selector.drivers for selector in spec.selectors)
         is_meant = asked or spec.variables is Variables.PCIDEVICE
         if terms(spec).attach is not Attach.NONE or not is_meant:
@@ -142,6 +143,12 @@ class _Members:
             yield (
                 "no IOMMU keeps it from the node's memory (no-IOMMU mode of vfio): switch the "
                 f"IOMMU on, or {_PLUGIN}"
+            )
+        elif above and is_vfio(above.driver):
+            # vfio_pci_validate_vf_token, drivers/vfio/pci/vfio_pci_core.c
+            yield (
+                f"its physical function {above.seat.pci} is bound to {above.driver}, so only who "
+                "knows its VF token opens it: bind that one to its network driver"
             )
         else:
             yield from self._of_group(spec, card, function.group)

@@ -143,6 +143,7 @@ def _reported(
             port.link_layer.value,
             figure_text(port.rate_gbps, latency=False),
             netdev=port.netdev,
+            bond=port.bond,
         )
         for device in card.devices
         for port in device.ports

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from kube_base.frozen import replace
 from kube_rdma.explain.rules.node import basis
+from kube_rdma.hardware.machines import machine
+from kube_rdma.hardware.recorded_survey import survey_at
 from kube_rdma.model.kubernetes import NodeState
 from kube_rdma.model.pools import Attach, Bind, Mode, PoolSpec
 from kube_rdma.model.settings import FabricProfile
@@ -14,7 +16,7 @@ from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.pools.rules.condition import CardsState
 from kube_rdma.pools.rules.labels import NAMESPACES
 from kube_rdma.pools.rules.modes import terms
-from kube_rdma.pools.rules.node_health import NodeFacts, evaluate
+from kube_rdma.pools.rules.node_health import NodeFacts, evaluate, node_cards
 from kube_rdma.reports.rules.node_report import AgentLook, node_report
 from tests.kit import explained as kit
 from tests.kit.nodes import nodes
@@ -44,10 +46,22 @@ def test_pools_come_back_from_a_report(node, mode, shares):
 @given(nodes())
 def test_links_are_those_of_the_reported_ports(node):
     _, report = look(node, PoolSpec(RESOURCE, Mode.HCA, "here"))
-    names = {port.netdev for card in report.cards for port in card.ports if port.netdev}
+    ports = [port for card in report.cards for port in card.ports if port.netdev]
+    names = {port.netdev for port in ports} | {port.bond for port in ports if port.bond}
     host = basis("n", report).host
     assert {link.name for link in host.links} == names
     assert len({link.index for link in host.links}) == len(host.links)
+
+
+def test_a_bond_of_a_port_is_a_link_of_its_own():
+    """So a network on the bond is planned as the agent plans it."""
+    survey = survey_at(machine("mlx5-bond"))
+    spec = PoolSpec(RESOURCE, Mode.SHARED, "here")
+    verdict = evaluate(NodeFacts(survey, node_cards(survey), (spec,)))
+    host = basis("n", node_report(AgentLook("1", survey, verdict, CardsState()))).host
+    slave, bond = host.links
+    assert (slave.name, slave.master, slave.bonded) == ("ens1f0np0", "bond0", True)
+    assert (bond.name, bond.pci, bond.kind) == ("bond0", None, "bond")
 
 
 def test_a_policy_says_what_a_report_does_not():

@@ -53,6 +53,16 @@ def shares(pool):
     return [share.id for share in pool.shares if share.healthy]
 
 
+def test_a_virtual_function_of_one_that_vfio_has_is_no_share():
+    """Only who knows the token of the physical one opens it."""
+    above = bound(ABOVE)
+    survey = node(above, bound(FIRST), devices=()).survey
+    (pool,) = evaluate(NodeFacts(survey, node_cards(survey), (DPDK,))).pools
+    (virtual,) = [card for card in pool.cards if card.id == A]
+    assert "VF token" in virtual.reasons[0]
+    assert shares(pool) == []
+
+
 @pytest.mark.parametrize("spec", [DPDK, OWN], ids=["resourceList", "NodePolicy"])
 @pytest.mark.parametrize("driver", ["vfio-pci", "mlx5_vfio_pci"])
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 
 from kube_base.errors import Unavailable
+from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsRoot, SysfsTree
 from kube_rdma.model.card import IommuGroup
 from kube_rdma.model.device import Gpu, PciAddress, PcieLink, PciPosition
@@ -57,6 +58,7 @@ class PciTree:
         self._physical: dict[str, str] = {}  # place of a virtual function → of its physical one
         self._indexes: dict[PciAddress, int] = {}  # N of the virtfnN that leads to a function
         self._classes: dict[str, int | None] = {}
+        self._groups: dict[str, IommuGroup] = {}  # each with all of its devices, by number
         self._listed = dict.fromkeys(tree.names(FUNCTIONS, required=False))
 
     def seat(self, place: str | None) -> PciPosition | None:
@@ -102,12 +104,14 @@ class PciTree:
         tree, number = self._tree, self._tree.link(f"{place}/iommu_group")
         if number is None or not number.isdecimal():
             return None
-        folder = f"kernel/iommu_groups/{number}"
-        names = tree.names(f"{folder}/devices", required=False)
-        others = [name for name in names if name != place.rpartition("/")[2]]
-        drivers = [tree.link(f"{folder}/devices/{name}/driver") for name in others]
-        guarded = tree.text(f"{folder}/name", required=False) != _NO_IOMMU
-        return IommuGroup(int(number), tuple(zip(others, drivers, strict=True)), guarded)
+        if number not in self._groups:  # without ACS all functions of a card are in one
+            folder = f"kernel/iommu_groups/{number}"
+            names = tree.names(f"{folder}/devices", required=False)
+            every = tuple((one, tree.link(f"{folder}/devices/{one}/driver")) for one in names)
+            guarded = tree.text(f"{folder}/name", required=False) != _NO_IOMMU
+            self._groups[number] = IommuGroup(int(number), every, guarded)
+        group, own = self._groups[number], place.rpartition("/")[2]
+        return replace(group, others=tuple(one for one in group.others if one[0] != own))
 
     def check_relations(self) -> None:
         """Blame the links of physical and virtual functions that contradict each other.
