@@ -16,7 +16,7 @@ from bench.scale_node import CARDS, POOL
 from kube_client.kinds import Wanted
 from kube_rdma.adapters.cluster.connect import connect
 from kube_rdma.adapters.cluster.kinds.own import NODE_REPORT
-from kube_rdma.ipam.cluster import IP_POOL, IpamObjects, pool_of
+from kube_rdma.ipam.cluster import IP_BLOCK, IP_POOL, IpamObjects, pool_of, stored_block
 from kube_rdma.ipam.rules.blocks import ahead_limit, choose_addresses, plan
 from kube_rdma.ipam.rules.node_state import load
 from kube_rdma.ipam.rules.subpools import Subpool, subpools
@@ -36,7 +36,7 @@ async def _hold(kubeconfig: Path, names: Sequence[str]) -> int:
         assert stored
         (subpool,) = subpools(pool_of(stored))
         objects = IpamObjects(cluster, site.SPACE)
-        blocks = await objects.blocks()
+        blocks = {one.spec.key: stored_block(one) for one in await cluster.list(IP_BLOCK)}
         held = 0
         for first in range(0, len(names), AT_ONCE):
             group = names[first : first + AT_ONCE]

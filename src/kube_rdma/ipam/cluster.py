@@ -78,11 +78,6 @@ class IpamObjects:
         self._cluster = cluster
         self._namespace = namespace
 
-    async def blocks(self) -> dict[ipam.BlockKey, ipam.Block]:
-        """Return all blocks, consistently; raise Refused or Broken when one of them is garbled."""
-        stored = await self._cluster.list(IP_BLOCK)
-        return {each.spec.key: stored_block(each) for each in stored}
-
     async def block(self, key: ipam.BlockKey) -> ipam.Block | None:
         """Return one block, None where it has no object."""
         stored = await self._cluster.get(IP_BLOCK, key.name)

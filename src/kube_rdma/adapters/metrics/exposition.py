@@ -33,11 +33,6 @@ class KeptExposition:
     def __init__(self) -> None:
         self._families: dict[str, _KeptFamily] = {}
 
-    @property
-    def kept(self) -> int:
-        """Return how many lines are kept now."""
-        return sum(family.kept for family in self._families.values())
-
     def text(self, values: Iterable[MetricSeries | Durations]) -> bytes:
         """Return what exposition() writes of them; forget series that are not among them."""
         families: dict[str, list[MetricSeries | Durations]] = {}
@@ -54,10 +49,6 @@ class _KeptFamily:
     def __init__(self) -> None:
         self._head = ""
         self._lines: dict[tuple[str, ...], tuple[float, str]] = {}  # value and line, by labels
-
-    @property
-    def kept(self) -> int:
-        return len(self._lines)
 
     def text(self, values: Sequence[MetricSeries | Durations]) -> bytes:
         series = [value for value in values if isinstance(value, MetricSeries)]

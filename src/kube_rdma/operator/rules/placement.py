@@ -131,16 +131,6 @@ class NodeGroup(Frozen, order=True):
         kernel = f"-kver{self.kernel}" if self.kernel else ""
         return f"{self.architecture}-{self.distribution}{self.release}{kernel}"
 
-    @property
-    def selector(self) -> Mapping[str, str]:
-        """Return the labels that its nodes have and others lack."""
-        labels = {
-            ARCHITECTURE_LABEL: self.architecture,
-            DISTRIBUTION_LABEL: self.distribution,
-            RELEASE_LABEL: self.release,
-        }
-        return labels | ({KERNEL_LABEL: self.kernel} if self.kernel else {})
-
 
 class Grouping(Frozen):
     """Groups of nodes, sorted, and a sentence about nodes that are in none ("": all are in one)."""

@@ -123,16 +123,6 @@ def test_a_node_that_lacks_a_label_is_named_and_the_others_go_on():
     assert not peer_groups(nodes).problem
 
 
-def test_a_group_selects_just_its_nodes():
-    (group,) = driver_groups([node("a")]).groups
-    assert group.selector == {
-        "kubernetes.io/arch": "amd64",
-        f"{FEATURE}/system-os_release.ID": "ubuntu",
-        f"{FEATURE}/system-os_release.VERSION_ID": "20.04",
-        f"{FEATURE}/kernel-version.full": "5.4.0",
-    }
-
-
 # Names of DaemonSets: legal, different, and those of the original where they can be.
 
 LEGAL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
