@@ -19,16 +19,14 @@ def unpack(text: str, root: Path) -> None:
         if entry.target is not None:
             link(root, entry.path, entry.target)
         elif entry.content is not None:
-            write(root, entry.path, entry.content.removesuffix("\n"))
+            _made(root, entry.path).write_bytes(entry.content)
         else:
             (root / entry.path).mkdir(parents=True, exist_ok=True)
 
 
 def write(root: Path, path: str, content: str) -> None:
     """Write one file and what stands above it; the last line end is added."""
-    target = root / path
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(f"{content}\n")
+    _made(root, path).write_text(f"{content}\n")
 
 
 def link_to(root: Path, path: str, place: str) -> None:
@@ -38,5 +36,11 @@ def link_to(root: Path, path: str, place: str) -> None:
 
 def link(root: Path, path: str, target: str) -> None:
     """Make a link as it stands, and what stands above it."""
-    (root / path).parent.mkdir(parents=True, exist_ok=True)
-    (root / path).symlink_to(target)
+    _made(root, path).symlink_to(target)
+
+
+def _made(root: Path, path: str) -> Path:
+    """The whole path, whose folder is there now."""
+    whole = root / path
+    whole.parent.mkdir(parents=True, exist_ok=True)
+    return whole

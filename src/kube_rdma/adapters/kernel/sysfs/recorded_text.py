@@ -17,6 +17,7 @@ from kube_base.frozen import Frozen
 
 _RANGE = re.compile(r"(.*)/\{(\d+)\.\.(\d+)\}")
 _MOST_INDEXES = 4096  # of one range; a GID table has at most 1024
+_PAGE = 4096  # bytes of a file of sysfs, at most
 _MOST_LINKS = 40  # on one way: MAXSYMLINKS, include/linux/namei.h
 
 
@@ -24,7 +25,7 @@ class TextEntry(Frozen):
     """A line of a text: a file with its `content`, a link with its `target`, else a folder."""
 
     path: str
-    content: str | None = None
+    content: bytes | None = None
     target: str | None = None
 
 
@@ -32,10 +33,10 @@ def read_entries(text: str) -> Iterator[TextEntry]:
     r"""The files, links and folders that a text describes; ValueError for a line that says nothing.
 
     A line is ``path: content`` (``\n`` inside stands for a line end, the last one is added),
-    ``path -> target`` for a link, or ``path/`` for a folder. ``gids/{4..255}: 0000:…`` stands for a
-    range of files. After ``[folder]`` paths lie in that folder, but for one that begins with /; a
-    target that begins with / becomes the relative one that sysfs has. Blank lines and lines that
-    begin with # are passed over.
+    ``path = 00*256 0d00`` for bytes, ``path -> target`` for a link, or ``path/`` for a folder.
+    ``gids/{4..255}: 0000:…`` stands for a range of files. After ``[folder]`` paths lie in that
+    folder, but for one that begins with /; a target that begins with / becomes the relative one
+    that sysfs has. Blank lines and lines that begin with # are passed over.
     """
     folder = ""
     for line in text.splitlines():
@@ -50,13 +51,18 @@ def read_entries(text: str) -> Iterator[TextEntry]:
 def _of_line(line: str) -> Iterator[TextEntry]:
     path, arrow, target = line.partition(" -> ")
     name, colon, content = line.partition(": ")
+    file, equals, digits = line.partition(" = ")
     if arrow:
         if target.startswith("/"):
             target = posixpath.relpath(target, posixpath.dirname(f"/{path}"))
         yield TextEntry(path, target=target)
     elif colon:
         written = content.replace("\\n", "\n") + "\n"
-        yield from (TextEntry(one, written) for one in _expanded(name))
+        yield from (TextEntry(one, written.encode()) for one in _expanded(name))
+    elif equals:
+        runs = (piece.partition("*") for piece in digits.split())
+        data = b"".join(bytes.fromhex(of) * min(int(times or 1), _PAGE) for of, _, times in runs)
+        yield TextEntry(file, data[:_PAGE])
     elif line.endswith("/"):
         yield TextEntry(line.rstrip("/"))
     else:
@@ -91,7 +97,7 @@ class RecordedText:
             if entry.target is not None:
                 self._links[entry.path] = entry.target
             elif entry.content is not None:
-                self._files[entry.path] = entry.content.encode()
+                self._files[entry.path] = entry.content
             else:
                 self._folder(entry.path)
 

@@ -1,95 +1,16 @@
-"""A survey as the tables that each tree's SOURCE.md promises, so that people can check them."""
+"""Where the machines lie, and the tables that each one's SOURCE.md promises."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from kube_rdma.pools.rules.discovery import judge
+from kube_rdma_tools.machines.tables import HEADING, picture
+
+__all__ = ["TREES", "picture", "promised"]
 
 TREES = Path(__file__).parents[4] / "data/trees"
-HEADING = "## What the survey must show\n"
-
-_DEVICES = (
-    "device sits-on driver firmware type port state layer Gb/s netdev bond lid/sm gids opened-by"
-)
-_SEATS = "function below NUMA VF-of VFs of-at-most"
-_FUNCTIONS = "network-function vendor:device driver VF-number interfaces"
-_GPUS = "GPU class vendor:device driver below NUMA"
-
-
-def picture(survey):
-    """Devices port by port, the PCI functions below them, network functions, GPUs, verdicts."""
-    seats = {d.seat.pci: d.seat for d in survey.devices if d.seat}
-    tables = [
-        _table(_DEVICES, [row for device in survey.devices for row in _ports(device)]),
-        _table(_SEATS, [_seat(seats[pci]) for pci in sorted(seats)]),
-        _table(_FUNCTIONS, [_function(function) for function in survey.functions]),
-        _table(_GPUS, [_gpu(gpu) for gpu in survey.gpus]),
-    ]
-    lines = [f"- {v.device.name}: {reason}" for v in judge(survey) for reason in v.reasons]
-    lines.append("- rdma_cm: " + (survey.rdma_cm.path if survey.rdma_cm else "missing"))
-    return "\n\n".join([*filter(None, tables), "\n".join(lines)]) + "\n"
 
 
 def promised(tree):
     """The part of a tree's SOURCE.md that says what the survey must show."""
     return (tree / "SOURCE.md").read_text().partition(HEADING)[2].strip("\n") + "\n"
-
-
-def _table(head, rows):
-    columns = head.split()
-    lines = [columns, ["---"] * len(columns), *rows] if rows else []
-    return "\n".join("| " + " | ".join(_cell(c) for c in line) + " |" for line in lines)
-
-
-def _cell(value):
-    return "-" if value is None or value == "" else str(value)
-
-
-def _ports(device):
-    sits = device.identity
-    if device.subfunction is not None:
-        sits += f" (sub-function {device.subfunction})"
-    doors = " ".join(char.path.rpartition("/")[2] for char in device.char_devices)
-    whole = [device.name, sits, device.driver, device.firmware, device.node_type]
-    for p in device.ports:
-        lids = f"{_cell(p.lid)}/{_cell(p.sm_lid)}" if p.lid or p.sm_lid else None
-        state = f"{p.state}, {p.physical_state}"
-        rate = None if p.rate_gbps is None else f"{p.rate_gbps:g}"
-        gids = " ".join(f"{_gids(p, netdev)}:{_cell(netdev)}" for netdev in _netdevs(p))
-        yield [*whole, p.number, state, p.link_layer, rate, p.netdev, p.bond, lids, gids, doors]
-
-
-def _netdevs(port):
-    return dict.fromkeys(gid.netdev for gid in port.gids)
-
-
-def _gids(port, netdev):
-    """Indexes of the GIDs of one interface: 0,1,5."""
-    return ",".join(str(gid.index) for gid in port.gids if gid.netdev == netdev)
-
-
-def _below(seat):
-    return " ".join((seat.root, *seat.path[:-1]))
-
-
-def _seat(seat):
-    virtual = " ".join(seat.virtual_functions)
-    node, physical, total = seat.numa_node, seat.physical_function, seat.sriov_total
-    return [seat.pci, _below(seat), node, physical, virtual, total]
-
-
-def _function(function):
-    ids = f"{function.vendor:04x}:{function.device:04x}"
-    interfaces = ", ".join(map(_netdev, function.netdevs))
-    return [function.seat.pci, ids, function.driver, function.vf_index, interfaces]
-
-
-def _netdev(netdev):
-    carrier = {None: "", False: " no-carrier", True: " carrier"}[netdev.carrier]
-    return f"{netdev.name} ({netdev.link_type}{' up' if netdev.up else ' down'}{carrier})"
-
-
-def _gpu(gpu):
-    seat, ids = gpu.seat, f"{gpu.vendor:04x}:{gpu.device:04x}"
-    return [seat.pci, f"{gpu.pci_class:06x}", ids, gpu.driver, _below(seat), seat.numa_node]

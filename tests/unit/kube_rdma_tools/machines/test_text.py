@@ -1,0 +1,110 @@
+"""A recorded node as a text is the node: the survey and the doctor say the same of both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kube_base.errors import Refused
+from kube_rdma.adapters.kernel.sysfs.pci_paths import acs_control
+from kube_rdma.adapters.kernel.sysfs.record import record
+from kube_rdma.adapters.kernel.sysfs.recorded_text import RecordedText, TextEntry, read_entries
+from kube_rdma.doctor.recorded import observe_recorded
+from kube_rdma.doctor.rules.diagnose import diagnose
+from kube_rdma.hardware import machines
+from kube_rdma_lab.native.tree_text import unpack
+from kube_rdma_tools.machines.__main__ import PAGE, add
+from kube_rdma_tools.machines.text import text_of, text_of_folder
+from tests.kit.pci_config import config
+from tests.unit.adapters.kernel.sysfs.picture import TREES, promised
+
+
+def nothing():
+    return None
+
+
+def recorded(name, tmp_path):
+    """A machine as `devices --record` writes it down."""
+    unpack(machines.text_of(name), tmp_path / "machine")
+    record(tmp_path / "machine", nothing, nothing, tmp_path / "record")
+    return tmp_path / "record"
+
+
+@pytest.mark.parametrize("name", machines.names())
+def test_each_machine_that_is_recorded_and_made_a_text_is_the_same(name, tmp_path):
+    text, left_out = text_of_folder(recorded(name, tmp_path))
+    assert left_out == ()
+    again = observe_recorded(name, RecordedText(name, text))
+    assert again == observe_recorded(name, machines.machine(name))
+    assert diagnose(again) == diagnose(observe_recorded(name, tmp_path / "record"))
+
+
+SERIAL = 3  # PCI_EXT_CAP_ID_DSN
+
+
+@pytest.mark.parametrize("control", [0, 0x1D, 0x5F, None])
+def test_of_the_configuration_of_a_port_its_acs_is_taken_alone(control, tmp_path):
+    machine = tmp_path / "bus/pci/devices/0000:00:01.0"
+    machine.mkdir(parents=True)
+    whole = config(control, ahead=(SERIAL,)).replace(bytes(8), b"\xc0\xff\xee\x11" * 2, 8)
+    (machine / "config").write_bytes(whole)
+    text, _ = text_of_folder(tmp_path)
+    (entry,) = read_entries(text)
+    assert acs_control(entry.content) == acs_control(whole) == (control or 0)
+    assert "c0ffee11" not in text
+    assert len(text) < 100
+
+
+def test_bytes_that_are_no_text_and_a_file_that_is_cut_come_back(tmp_path):
+    for name, data in {"a": b"\xff\0\n", "b": b"no end", "c": b"", "d": b"two\nlines\\n\n"}.items():
+        (tmp_path / name).write_bytes(data)
+    text, left_out = text_of_folder(tmp_path)
+    unpack(text, tmp_path / "again")
+    assert left_out == ()
+    assert all((tmp_path / "again" / n).read_bytes() == (tmp_path / n).read_bytes() for n in "abcd")
+
+
+NAMES = st.text("ab:-.>= \n{}/[]#", min_size=1, max_size=6)
+ENTRIES = st.builds(
+    lambda path, content, target: TextEntry(path, content, None if content is not None else target),
+    st.lists(NAMES, min_size=1, max_size=3).map("/".join),
+    st.none() | st.binary(max_size=80) | st.text(max_size=20).map(str.encode),
+    st.none() | NAMES,
+)
+
+
+@given(ENTRIES)
+def test_an_entry_comes_back_or_is_named_as_left_out(entry):
+    text, left_out = text_of(iter((entry,)))
+    assert list(read_entries(text)) == ([] if left_out else [entry])
+    assert left_out in ((), (entry.path,))
+
+
+def test_a_machine_is_added_with_the_tables_of_its_survey(tmp_path):
+    folder, place = recorded("mlx5-bond", tmp_path), tmp_path / "trees"
+    assert add("new", folder, place) == f"{place}/new/{PAGE}: correct what the tables show."
+    assert promised(place / "new") == promised(TREES / "mlx5-bond")
+    page = place / "new" / PAGE
+    page.write_text(page.read_text().replace("WHICH CARD", "ConnectX-9").replace("| -", "| ?"))
+    add("new", None, place)
+    assert promised(place / "new") == promised(TREES / "mlx5-bond")
+    assert "ConnectX-9" in page.read_text()
+    with pytest.raises(Refused, match="exists"):
+        add("new", folder, place)
+
+
+def test_what_is_no_record_and_no_machine_is_refused(tmp_path):
+    with pytest.raises(Refused, match="is no recorded node"):
+        add("new", tmp_path, tmp_path / "trees")
+    with pytest.raises(Refused, match=r"tree\.txt is missing"):
+        add("new", None, Path(tmp_path))
+
+
+def test_a_name_that_no_line_can_have_is_said(tmp_path):
+    folder = tmp_path / "record/class/net/a -> b"
+    folder.mkdir(parents=True)
+    said = add("new", tmp_path / "record", tmp_path / "trees")
+    assert said.endswith("Left out, for no line can name it: 'class/net/a -> b'")
