@@ -15,18 +15,17 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 
 from kube_base.errors import Unavailable
-from kube_base.frozen import Frozen, replace
+from kube_base.frozen import Frozen
 from kube_rdma.adapters.files import bundle
 from kube_rdma.adapters.kernel import proc
 from kube_rdma.adapters.kernel.ethtool import read_statistics
 from kube_rdma.adapters.kernel.netlink.dcb import read_flow_control
 from kube_rdma.adapters.kernel.sysfs.counters import CounterFiles, PortName
+from kube_rdma.doctor.recorded import FILE
 from kube_rdma.doctor.rules.errors import full, rises, roce_interfaces
 from kube_rdma.lib.part_reader import PartReader
 from kube_rdma.model.doctor import Observation, ObservedErrors, ObservedFlowControl
 from kube_rdma.model.survey import Survey
-
-FILE = "doctor.json"
 
 PortCounters = Mapping[PortName, Mapping[str, int]]
 Statistics = Callable[[], PortCounters]
@@ -127,23 +126,6 @@ async def read_beside_sysfs(
     )
 
 
-def with_beside_sysfs(seen: Observation, beside: Observation) -> Observation:
-    """Return an Observation with these parts of another one."""
-    return replace(
-        seen,
-        errors=beside.errors,
-        flow_control=beside.flow_control,
-        virtual_machine=beside.virtual_machine,
-        not_seen=(*seen.not_seen, *beside.not_seen),
-    )
-
-
 def write_beside_sysfs(beside: Observation, tree: Path) -> None:
     """Write these parts into a recorded tree; raise Refused."""
     bundle.write(beside, tree / FILE)
-
-
-def recorded_beside_sysfs(tree: Path) -> Observation | None:
-    """Return these parts of a recorded tree, None if it has none; raise Refused for other files."""
-    path = tree / FILE
-    return bundle.read(path) if path.exists() else None

@@ -29,7 +29,7 @@ from kube_rdma.claims.cluster import node_slices
 from kube_rdma.doctor import beside_sysfs
 from kube_rdma.doctor.cluster import NoSuchPod, address_ranges, address_uses, vpc_cni_version
 from kube_rdma.doctor.pod import OpenCluster, observed_links, observed_routes, pod_here
-from kube_rdma.doctor.recorded import of_cards
+from kube_rdma.doctor.recorded import of_cards, with_beside_sysfs
 from kube_rdma.hardware.survey import take_survey, with_uses
 from kube_rdma.lib.part_reader import PartReader
 from kube_rdma.model import doctor as model
@@ -168,7 +168,7 @@ async def _of_this_machine(
         return tuple(model.ObservedRail(rail, card) for rail, card in places_of(record))
 
     return replace(
-        beside_sysfs.with_beside_sysfs(seen, beside),
+        with_beside_sysfs(seen, beside),
         versions=model.SystemVersions(__version__, read_kernel(), _system(places.host)),
         modules=reader.part("modules", proc.read_modules),
         absent=reader.part("absent", lambda: _absent(survey)),

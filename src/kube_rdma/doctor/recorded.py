@@ -11,8 +11,10 @@ from pathlib import Path
 
 from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
+from kube_rdma.adapters.files import bundle
 from kube_rdma.adapters.kernel.sysfs.pci import read_pcie
 from kube_rdma.adapters.kernel.sysfs.pci_paths import read_bridges, read_domains
+from kube_rdma.adapters.kernel.sysfs.recorded_text import RecordedText
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsRoot
 from kube_rdma.doctor.rules.cards import bridges_of, functions_of
 from kube_rdma.hardware.recorded_survey import survey_at
@@ -26,11 +28,8 @@ def observe_recorded(node: str, sysfs: SysfsRoot, config: Path | None = None) ->
     reader = PartReader()
     seen = Observation(node, survey=survey_at(sysfs), from_files=True)
     seen = of_cards(seen, reader, config, _no_record, sysfs)
-    if isinstance(sysfs, Path):
-        from kube_rdma.doctor import beside_sysfs
-
-        if (beside := beside_sysfs.recorded_beside_sysfs(sysfs)) is not None:
-            seen = beside_sysfs.with_beside_sysfs(seen, beside)
+    if (beside := recorded_beside_sysfs(sysfs)) is not None:
+        seen = with_beside_sysfs(seen, beside)
     return replace(seen, not_seen=(*reader.not_seen, *seen.not_seen))
 
 
@@ -65,3 +64,27 @@ def of_cards(
 
 def _no_record() -> tuple[PoolSpec, ...]:
     raise Unavailable("the node's files do not say which pools it has; name one with --config")
+
+
+# What beside_sysfs reads of this node and `devices --record` writes into the tree.
+
+FILE = "doctor.json"
+
+
+def recorded_beside_sysfs(tree: SysfsRoot) -> Observation | None:
+    """Return the parts that no file of sysfs has, None if there are none; raise Refused."""
+    if isinstance(tree, RecordedText):
+        return bundle.decode(tree.read(FILE), FILE) if tree.holds(FILE) else None
+    path = tree / FILE
+    return bundle.read(path) if path.exists() else None
+
+
+def with_beside_sysfs(seen: Observation, beside: Observation) -> Observation:
+    """Return an Observation with these parts of another one."""
+    return replace(
+        seen,
+        errors=beside.errors,
+        flow_control=beside.flow_control,
+        virtual_machine=beside.virtual_machine,
+        not_seen=(*seen.not_seen, *beside.not_seen),
+    )

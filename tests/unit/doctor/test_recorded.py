@@ -19,7 +19,11 @@ from kube_rdma.adapters.kernel.netlink.dcb import decode_flow_control
 from kube_rdma.adapters.kernel.proc import read_hypervisor
 from kube_rdma.adapters.kernel.sysfs.record import record
 from kube_rdma.doctor import beside_sysfs
-from kube_rdma.doctor.recorded import observe_recorded
+from kube_rdma.doctor.recorded import (
+    observe_recorded,
+    recorded_beside_sysfs,
+    with_beside_sysfs,
+)
 from kube_rdma.doctor.rules.diagnose import diagnose, diagnose_fleet
 from kube_rdma.model.doctor import NodeAnswer, Observation, ObservedLink
 from kube_rdma_lab.native.tree_text import link_to, unpack, write
@@ -125,7 +129,7 @@ async def seen(root, name, fault):
     beside = await beside_sysfs.read_beside_sysfs(observed.survey, 2.0, readers(root, fault))
     netdevs = [port.netdev for device in observed.survey.devices for port in device.ports]
     links = tuple(ObservedLink(netdev, fault.mtu, True, True) for netdev in netdevs)
-    return replace(beside_sysfs.with_beside_sysfs(observed, beside), links=links)
+    return replace(with_beside_sysfs(observed, beside), links=links)
 
 
 async def fleet_of(tmp_path, fault):
@@ -170,7 +174,7 @@ async def live_and_recorded(tmp_path, fault, **more):
     _, faults = record(live, nothing, nothing, copy)
     assert faults == ()
     beside_sysfs.write_beside_sysfs(beside, copy)
-    return beside_sysfs.with_beside_sysfs(seen, beside), observe_recorded("node-1", copy)
+    return with_beside_sysfs(seen, beside), observe_recorded("node-1", copy)
 
 
 def narrow(root):
@@ -207,7 +211,7 @@ async def test_what_could_not_be_read_is_not_seen_in_the_recording_either(tmp_pa
 
 async def test_a_recording_of_an_older_release_lacks_these_parts_alone(tmp_path):
     unpack((TREES / "xe9680-like/tree.txt").read_text(), tmp_path)
-    assert beside_sysfs.recorded_beside_sysfs(tmp_path) is None
+    assert recorded_beside_sysfs(tmp_path) is None
     seen = observe_recorded("node-1", tmp_path)
     assert (seen.errors, seen.flow_control, seen.virtual_machine) == (None, None, None)
 
@@ -216,7 +220,7 @@ async def test_a_recording_of_a_recording_is_the_same(tmp_path):
     _, recorded = await live_and_recorded(tmp_path, FAULTS[0])
     again = tmp_path / "again"
     record(tmp_path / "copy", nothing, nothing, again)
-    beside_sysfs.write_beside_sysfs(beside_sysfs.recorded_beside_sysfs(tmp_path / "copy"), again)
+    beside_sysfs.write_beside_sysfs(recorded_beside_sysfs(tmp_path / "copy"), again)
     assert observe_recorded("node-1", again) == recorded
 
 
@@ -228,6 +232,6 @@ async def test_the_file_beside_the_tree_has_these_parts_alone(tmp_path):
         errors=recorded.errors,
         flow_control=recorded.flow_control,
         virtual_machine=recorded.virtual_machine,
-        not_seen=beside_sysfs.recorded_beside_sysfs(tmp_path / "copy").not_seen,
+        not_seen=recorded_beside_sysfs(tmp_path / "copy").not_seen,
     )
-    assert beside_sysfs.recorded_beside_sysfs(tmp_path / "copy") == alone
+    assert recorded_beside_sysfs(tmp_path / "copy") == alone

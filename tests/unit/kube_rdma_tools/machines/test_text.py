@@ -12,9 +12,12 @@ from kube_base.errors import Refused
 from kube_rdma.adapters.kernel.sysfs.pci_paths import acs_control
 from kube_rdma.adapters.kernel.sysfs.record import record
 from kube_rdma.adapters.kernel.sysfs.recorded_text import RecordedText, TextEntry, read_entries
+from kube_rdma.doctor.beside_sysfs import write_beside_sysfs
 from kube_rdma.doctor.recorded import observe_recorded
 from kube_rdma.doctor.rules.diagnose import diagnose
 from kube_rdma.hardware import machines
+from kube_rdma.model.doctor import Observation, ObservedErrors, ObservedFlowControl
+from kube_rdma.model.finding import NotSeen
 from kube_rdma_lab.native.tree_text import unpack
 from kube_rdma_tools.machines.__main__ import PAGE, add
 from kube_rdma_tools.machines.text import text_of, text_of_folder
@@ -33,13 +36,32 @@ def recorded(name, tmp_path):
     return tmp_path / "record"
 
 
+BESIDE = Observation(
+    "",
+    errors=(ObservedErrors("mlx5_0", 1, 2.0, (("link_downed", 3),)),),
+    flow_control=(ObservedFlowControl("ens1f0np0", (3,), "dscp"),),
+    virtual_machine=False,
+    not_seen=(NotSeen("statistics of interfaces", 'a "b" -> c\\n\n'),),
+)
+
+
 @pytest.mark.parametrize("name", machines.names())
 def test_each_machine_that_is_recorded_and_made_a_text_is_the_same(name, tmp_path):
-    text, left_out = text_of_folder(recorded(name, tmp_path))
+    folder = recorded(name, tmp_path)
+    text, left_out = text_of_folder(folder)
     assert left_out == ()
     again = observe_recorded(name, RecordedText(name, text))
     assert again == observe_recorded(name, machines.machine(name))
-    assert diagnose(again) == diagnose(observe_recorded(name, tmp_path / "record"))
+    assert diagnose(again) == diagnose(observe_recorded(name, folder))
+
+
+def test_what_is_no_file_of_sysfs_comes_along(tmp_path):
+    folder = recorded("mlx5-bond", tmp_path)
+    write_beside_sysfs(BESIDE, folder)
+    again = observe_recorded("x", RecordedText("x", text_of_folder(folder)[0]))
+    assert again == observe_recorded("x", folder)
+    assert (again.errors, again.flow_control) == (BESIDE.errors, BESIDE.flow_control)
+    assert set(BESIDE.not_seen) < set(again.not_seen)
 
 
 SERIAL = 3  # PCI_EXT_CAP_ID_DSN
