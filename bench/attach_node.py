@@ -57,7 +57,8 @@ from kube_rdma.attach.late_binding import LateBindingChoice
 from kube_rdma.attach.node_networks import host_functions, host_links
 from kube_rdma.attach.node_view import NodeContext, NodeView, NodeViewDependencies
 from kube_rdma.attach.rules.requests import ANNOTATION
-from kube_rdma.hardware.survey import SurveyCache, take_survey
+from kube_rdma.hardware.recorded_survey import survey_at
+from kube_rdma.hardware.survey import SurveyCache
 from kube_rdma.ipam.cluster import IP_BLOCK, IP_POOL, LEASE
 from kube_rdma.ipam.node_addresses import IpamDependencies, NodeAddresses
 from kube_rdma.lib import logs
@@ -271,7 +272,7 @@ def rails(tree: Path) -> Scene:
         f"rail-{number}": ({"type": "macvlan", "master": f"rail{number}"}, "")
         for number in range(RAILS)
     }
-    return Scene(networks, partial(take_survey, tree))
+    return Scene(networks, partial(survey_at, tree))
 
 
 def documents(server: FakeServer, scene: Scene) -> None:

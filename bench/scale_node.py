@@ -49,7 +49,7 @@ from kube_rdma.attach.node_view import NodeContext
 from kube_rdma.attach.repair import NodePodWatch, PodWatchDependencies
 from kube_rdma.claims.publisher import ClaimedGpus
 from kube_rdma.hardware.kernel_events import KernelSources
-from kube_rdma.hardware.survey import take_survey
+from kube_rdma.hardware.recorded_survey import survey_at
 from kube_rdma.ipam.node_addresses import IpamDependencies, NodeAddresses
 from kube_rdma.model.device import Device
 from kube_rdma.model.holdings import Allocatable, NodeHoldings
@@ -205,7 +205,7 @@ def surveys() -> Surveys:
 def _read(cards: Sequence[Device]) -> Survey:
     with tempfile.TemporaryDirectory() as folder:
         write_node(Path(folder) / "sys", cards)
-        return replace(take_survey(Path(folder) / "sys"), faults=())
+        return replace(survey_at(Path(folder) / "sys"), faults=())
 
 
 class ScaleNode:

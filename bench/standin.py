@@ -32,7 +32,7 @@ from kube_rdma.adapters.kubelet.folders import (
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.agent.loop import AgentDependencies, run_plugin
 from kube_rdma.hardware.kernel_events import KernelSources
-from kube_rdma.hardware.survey import take_survey
+from kube_rdma.hardware.recorded_survey import survey_at
 from kube_rdma.lib import logs
 from kube_rdma.lib.logs import until_signal
 from kube_rdma.model.card import Function, Netdev
@@ -120,7 +120,7 @@ class Standin:
         pod_resources = folder / POD_RESOURCES / KUBELET_SOCKET
         folders = Folders(folder / DEVICE_PLUGINS, folder / PLUGINS_REGISTRY, pod_resources)
         kernel = KernelSources(
-            lambda: take_survey(self.tree),
+            lambda: survey_at(self.tree),
             (("devices", lambda: self.uevents), ("links", lambda: self.links)),
             port_states=lambda ports: read_states(self.tree, ports),
         )

@@ -18,7 +18,7 @@ from kube_rdma.adapters.files import bundle, host_release
 from kube_rdma.adapters.journal import codec
 from kube_rdma.adapters.journal import journal as glance
 from kube_rdma.adapters.journal.journal import Journal
-from kube_rdma.adapters.kernel.sysfs import record
+from kube_rdma.adapters.kernel import link_view
 from kube_rdma.adapters.kernel.sysfs.recorded_text import RecordedText
 from kube_rdma.model.late_binding import Binding, Promise
 from kube_rdma_testing.disk import FakeDisk
@@ -110,7 +110,7 @@ def _runtime_conf(data: bytes) -> None:
 
 
 def _links(data: bytes) -> None:
-    record.recorded_links(as_file(data, "tree", record.NETLINK_FILE).parent)
+    link_view.recorded_links(as_file(data, "tree", link_view.NETLINK_FILE).parent)
 
 
 def _recorded(data: bytes) -> None:

@@ -19,7 +19,7 @@ _KINDS = {"rxe", "siw"}
 # File and function, and why it has to know. A real card takes the other branch of each.
 USES = {
     # What it is: read from the kernel.
-    f"{KERNEL}/netlink/rdma_read.py _merge_device": "netlink knows its interface",
+    f"{KERNEL}/link_view.py _merge_device": "netlink knows its interface",
     f"{KERNEL}/sysfs/devices.py _device": "it sits on no PCI function",
     f"{KERNEL}/sysfs/netdev.py DeviceSite": "the field",
     "src/kube_rdma/pools/rules/selection.py of_a_pod": "made in a pod, it is no card of the node",

@@ -20,7 +20,7 @@ from kube_rdma.adapters.cluster.kinds.own import DEFINITION, NODE_REPORT
 from kube_rdma.adapters.cni import plugins
 from kube_rdma.adapters.cni.plugins import ProcessOutcome
 from kube_rdma.adapters.files import bundle
-from kube_rdma.adapters.kernel.sysfs import record
+from kube_rdma.adapters.kernel import link_view
 from kube_rdma.adapters.kubelet import folders
 from kube_rdma.adapters.kubelet.folders import DeviceCheckpoint
 from kube_rdma.cli.verify import earlier
@@ -245,7 +245,7 @@ def _kubeconfig(data: bytes) -> None:
 
 
 def _recorded(data: bytes) -> None:
-    record.recorded_routes(as_file(data, "tree", record.ROUTES_FILE).parent)
+    link_view.recorded_routes(as_file(data, "tree", link_view.ROUTES_FILE).parent)
 
 
 def _checkpoint(data: bytes) -> None:

@@ -198,9 +198,10 @@ def _draw(sysfs: SysfsRoot | None, file: Path) -> None:
 def _record(sysfs: SysfsRoot | None, to: Path) -> None:
     import asyncio
 
-    from kube_rdma.adapters.kernel.netlink.rdma_read import LinkView, read_links
+    from kube_rdma.adapters.kernel.link_view import LinkView, recorded_links, recorded_routes
+    from kube_rdma.adapters.kernel.netlink.rdma_read import read_links
     from kube_rdma.adapters.kernel.netlink.rtnl_read import read_default_routes
-    from kube_rdma.adapters.kernel.sysfs.record import record, recorded_links, recorded_routes
+    from kube_rdma.adapters.kernel.sysfs.record import record
     from kube_rdma.doctor.beside_sysfs import read_beside_sysfs, write_beside_sysfs
     from kube_rdma.doctor.recorded import recorded_beside_sysfs
 

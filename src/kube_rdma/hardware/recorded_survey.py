@@ -1,32 +1,42 @@
 """Takes the survey of this node, of a recording, or of a machine that comes with kube-rdma.
 
 For commands of people with the option --sysfs. A machine in memory needs nothing of Linux, so what
-asks the kernel is imported for the others alone: these commands run on any system
-(tests/unit/cli/test_any_laptop.py).
+asks the kernel is imported for this node alone: these commands run on any system
+(tests/unit/cli/test_any_laptop.py). A Survey is what sysfs shows with what netlink said.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
 
+from kube_base.errors import Refused
+from kube_rdma.adapters.kernel import link_view
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma.adapters.kernel.sysfs.recorded_text import RecordedText
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsRoot
 from kube_rdma.model.survey import Survey
 
 
-def survey_at(
-    sysfs: SysfsRoot | None, own: Callable[[], Mapping[str, str]] | None = None
-) -> Survey:
+def survey_at(sysfs: SysfsRoot | None, own: Callable[[], Mapping[str, str]] = dict) -> Survey:
     """Return the survey of `sysfs`, None for this node; raise Refused if it is no sysfs.
 
-    `own` are this node's addresses, as take_survey has them.
+    `own` are this node's addresses, as take_survey has them. Of a `sysfs` nothing of the running
+    kernel is asked; what netlink said when it was recorded is in it.
     """
-    if isinstance(sysfs, RecordedText):
-        return read_survey(sysfs)
-    from kube_rdma.hardware.survey import nobody, take_survey
+    if sysfs is None:
+        from kube_rdma.hardware.survey import take_survey
 
-    return take_survey(sysfs, own=own or nobody)
+        return take_survey(own=own)
+    if isinstance(sysfs, Path) and not (sysfs / "class").is_dir():
+        raise Refused(
+            f"{sysfs} is not a sysfs tree: it has no folder named class",
+            remedy="Give the folder that holds class/infiniband, class/net and bus/pci",
+            where="--sysfs",
+        )
+    survey = link_view.with_links(read_survey(sysfs), partial(link_view.recorded_links, sysfs))
+    return link_view.with_routes(survey, sysfs, partial(link_view.recorded_routes, sysfs))
 
 
 def called(sysfs: SysfsRoot) -> str:

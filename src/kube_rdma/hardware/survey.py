@@ -10,15 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kube_base.errors import Refused, Unavailable
+from kube_base.errors import Unavailable
 from kube_base.frozen import replace
+from kube_rdma.adapters.kernel.link_view import merge_holders, set_routes, with_links, with_routes
 from kube_rdma.adapters.kernel.netlink import rtnl_read
-from kube_rdma.adapters.kernel.netlink.rdma_read import merge, read_links, read_mode
+from kube_rdma.adapters.kernel.netlink.rdma_read import read_links, read_mode
 from kube_rdma.adapters.kernel.sriov.netdev_usage import read_uses
 from kube_rdma.adapters.kernel.sysfs.devices import read_devices, read_survey
-from kube_rdma.adapters.kernel.sysfs.record import recorded_links, recorded_routes
 from kube_rdma.model.device import Device
 from kube_rdma.model.kubernetes import NodeState
 from kube_rdma.model.survey import Fault, NamespaceMode, Survey
@@ -33,28 +33,14 @@ Own = Callable[[], Mapping[str, str]]
 """The node's own addresses now, each with what it is: ``the node's InternalIP 10.0.0.7``."""
 
 
-def nobody() -> Mapping[str, str]:
-    """Return no address: the default of a caller without a cluster."""
-    return {}
-
-
-def take_survey(sysfs: Path | None = None, *, brief: bool = False, own: Own = nobody) -> Survey:
-    """Return the RDMA devices of this node, or of the recorded tree `sysfs`.
+def take_survey(*, brief: bool = False, own: Own = dict) -> Survey:
+    """Return the RDMA devices of this node.
 
     `own` are the addresses whose interfaces the node cannot do without, beside its default routes.
-    With a tree nothing of the running kernel is asked; what netlink said then is in the tree. A
-    kernel without RDMA netlink is a fault in the Survey, for that is how the node is. Raise Refused
-    when `sysfs` is not a sysfs tree.
+    A kernel without RDMA netlink is a fault in the Survey, for that is how the node is.
     """
-    if sysfs is not None and not (sysfs / "class").is_dir():
-        raise Refused(
-            f"{sysfs} is not a sysfs tree: it has no folder named class",
-            remedy="Give the folder that holds class/infiniband, class/net and bus/pci",
-            where="--sysfs",
-        )
-    root = sysfs or _SYSFS
-    survey = _with_routes(_with_links(read_survey(root, brief=brief), sysfs), root, sysfs)
-    return survey if sysfs else _with_own(survey, own())
+    survey = with_links(read_survey(_SYSFS, brief=brief), read_links)
+    return _with_own(with_routes(survey, _SYSFS, rtnl_read.read_default_routes), own())
 
 
 def take_devices(
@@ -69,10 +55,10 @@ def take_devices(
     return devices, rdma_cm.path if rdma_cm else None
 
 
-def rerouted(survey: Survey, own: Own = nobody) -> Survey:
+def rerouted(survey: Survey, own: Own = dict) -> Survey:
     """Return the survey with the current default routes and holders of `own` addresses."""
-    cleared = replace(_set_routes(survey, default_route=False, needed=None), routed=())
-    return _with_own(_with_routes(cleared, _SYSFS, None), own())
+    cleared = replace(set_routes(survey, default_route=False, needed=None), routed=())
+    return _with_own(with_routes(cleared, _SYSFS, rtnl_read.read_default_routes), own())
 
 
 def with_uses(survey: Survey) -> Survey:
@@ -87,34 +73,10 @@ def with_uses(survey: Survey) -> Survey:
         return replace(survey, faults=(*survey.faults, Fault("uses", str(error))))
 
 
-def _set_routes(survey: Survey, **fields: Any) -> Survey:
-    """Return the survey with these fields of every interface."""
-    every = {netdev.name for one in survey.functions for netdev in one.netdevs}
-    return survey.with_netdevs(every, lambda netdev: replace(netdev, **fields))
-
-
-def _with_links(survey: Survey, sysfs: Path | None) -> Survey:
-    try:
-        links = recorded_links(sysfs) if sysfs else read_links()
-        return merge(survey, links) if links else survey
-    except Unavailable as error:
-        return replace(survey, faults=(*survey.faults, Fault("RDMA netlink", str(error))))
-
-
-def _with_routes(survey: Survey, root: Path, sysfs: Path | None) -> Survey:
-    try:
-        routes = recorded_routes(sysfs) if sysfs else rtnl_read.read_default_routes()
-        return rtnl_read.merge_routes(survey, root, routes) if routes else survey
-    except Unavailable as error:
-        faults = (*survey.faults, Fault("default routes", str(error)))
-        # Nobody knows which interfaces the node needs.
-        return replace(_set_routes(survey, default_route=None), faults=faults, routed=None)
-
-
 def _with_own(survey: Survey, own: Mapping[str, str]) -> Survey:
     try:
         holders = rtnl_read.read_holders(own)
-        return rtnl_read.merge_holders(survey, _SYSFS, holders) if holders else survey
+        return merge_holders(survey, _SYSFS, holders) if holders else survey
     except Unavailable as error:
         return replace(survey, faults=(*survey.faults, Fault("addresses of the node", str(error))))
 

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 
+from kube_rdma.adapters.kernel.link_view import ROUTES_FILE
 from kube_rdma.adapters.kernel.sysfs.netdev import LINK_TYPES
-from kube_rdma.adapters.kernel.sysfs.record import ROUTES_FILE
 from kube_rdma.model.card import Function
 from kube_rdma.model.device import (
     CharDevice,

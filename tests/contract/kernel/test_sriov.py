@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from kube_base.errors import Refused, Unavailable
 from kube_rdma.adapters.kernel.sriov.functions import SriovCards, made_of
-from kube_rdma.hardware.survey import take_survey
+from kube_rdma.hardware.recorded_survey import survey_at
 from kube_rdma.model.card import Function, Netdev
 from kube_rdma.model.device import PciAddress, PciPosition
 from kube_rdma_testing.kernel.network import KilledError
@@ -51,7 +51,7 @@ class FakeWorld:
         return dict(self.kernel.addresses)
 
     def survey(self):
-        survey = take_survey(self.root)
+        survey = survey_at(self.root)
         assert survey.faults == ()
         return survey
 

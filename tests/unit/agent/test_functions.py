@@ -17,7 +17,7 @@ from kube_rdma.adapters.kernel.sriov.functions import SriovCards
 from kube_rdma.agent import changes
 from kube_rdma.agent.changes import FunctionSources
 from kube_rdma.agent.node.marks import StartupTaint
-from kube_rdma.hardware.survey import take_survey
+from kube_rdma.hardware.recorded_survey import survey_at
 from kube_rdma.model.card import Function, Netdev, Use
 from kube_rdma.model.device import PciAddress, PciPosition
 from kube_rdma.pools.rules import absence
@@ -61,7 +61,7 @@ class VfWorld(World):
 
     def look(self):
         self.looks += 1
-        return take_survey(self.root)
+        return survey_at(self.root)
 
     def policy(self, *wishes):
         """The whole configuration: one pool of virtual functions, and these wishes."""

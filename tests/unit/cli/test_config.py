@@ -212,7 +212,7 @@ async def test_a_card_with_the_address_of_the_named_node_is_spared_and_told(
     meta = {"name": "node-1", "uid": "u", "resourceVersion": "1"}
     node = {"metadata": meta, "spec": {}, "status": {"addresses": addresses}}
 
-    def take(_sysfs, own):
+    def take(*, own):
         card = function(seat(0x81), "ens1f0")
         netdevs = (replace(card.netdevs[0], needed=own().get("10.1.0.5")),)
         one = device(0, card.seat, "ens1f0")

@@ -6,7 +6,7 @@ import pytest
 
 from kube_base.errors import Unavailable
 from kube_rdma.doctor.beside_sysfs import InterfaceStatistics, watched_errors
-from kube_rdma.hardware.survey import take_survey
+from kube_rdma.hardware.recorded_survey import survey_at
 from kube_rdma.model.doctor import ObservedErrors
 from kube_rdma_testing.kernel.tree import write_tree
 from kube_rdma_testing.kernel.tree_counters import write_counters
@@ -122,7 +122,7 @@ async def nothing(_seconds):
 
 
 async def test_counters_of_the_interface_are_told_with_those_of_the_device(root):
-    survey = take_survey(root)
+    survey = survey_at(root)
     driver = FakeDriver({"rx_discards_phy": 2}, refusing={survey.devices[1].ports[0].netdev})
     statistics = InterfaceStatistics(survey, driver.ask)
     change = then(root, "counters", {"symbol_error": 912})
@@ -135,6 +135,6 @@ async def test_a_card_that_counts_by_its_interface_alone_is_watched(tmp_path):
     """irdma's hw_counters have no errors of the cable."""
     write_tree(tmp_path, [hard_card(0)])
     driver = FakeDriver({"rx_crc_errors.nic": 4})
-    statistics = InterfaceStatistics(take_survey(tmp_path), driver.ask)
+    statistics = InterfaceStatistics(survey_at(tmp_path), driver.ask)
     (seen,) = await watched_errors(2.0, statistics.read, root=tmp_path, pause=nothing)
     assert seen.rises == (("rx_crc_errors.nic", 4),)

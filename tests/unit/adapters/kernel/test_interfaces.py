@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_base.frozen import replace
+from kube_rdma.adapters.kernel import link_view
 from kube_rdma.adapters.kernel.interfaces import as_named, is_representor, of_ports
-from kube_rdma.adapters.kernel.netlink import rdma_read
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma.adapters.kernel.sysfs.recorded_text import RecordedText
 from kube_rdma.attach.rules.placement import link_of
@@ -160,13 +160,13 @@ def test_a_bridge_or_vrf_of_both_interfaces_says_nothing_of_their_ports():
 # Case 01: an XDR card's device for the subnet manager.
 
 
-def smi_view(survey: Survey, *, smi: bool) -> rdma_read.LinkView:
+def smi_view(survey: Survey, *, smi: bool) -> link_view.LinkView:
     devices = (*survey.devices, *survey.management)
     links = (
-        rdma_read.LinkDevice(at, one.name, None, smi=smi and one.name == "smi1")
+        link_view.LinkDevice(at, one.name, None, smi=smi and one.name == "smi1")
         for at, one in enumerate(devices)
     )
-    return rdma_read.LinkView(tuple(links), NamespaceMode.SHARED)
+    return link_view.LinkView(tuple(links), NamespaceMode.SHARED)
 
 
 def test_a_device_of_the_subnet_manager_is_none_that_programs_open():
@@ -184,7 +184,7 @@ def test_a_device_of_the_subnet_manager_is_none_that_programs_open():
 def test_netlink_knows_it_by_its_type_and_its_silence_changes_nothing(smi):
     """Linux before 6.11 tells no type."""
     survey = case("01-xdr-smi-device/tree")
-    merged = rdma_read.merge(survey, smi_view(survey, smi=smi))
+    merged = link_view.merge(survey, smi_view(survey, smi=smi))
     assert [one.name for one in merged.management] == ["smi1"]
     assert merged.faults == ()
 
@@ -198,7 +198,7 @@ def test_where_no_module_gives_uverbs_netlink_alone_knows_it():
         for one in (*survey.devices, *survey.management)
     )
     bare = replace(survey, devices=every, management=())
-    merged = rdma_read.merge(bare, smi_view(bare, smi=True))
+    merged = link_view.merge(bare, smi_view(bare, smi=True))
     assert [one.name for one in merged.devices] == ["mlx5_0"]
     assert [one.name for one in merged.management] == ["smi1"]
 
@@ -272,10 +272,10 @@ def test_a_representor_that_netlink_names_is_no_interface_of_the_card():
 def test_under_vf_lag_the_port_has_the_uplink_and_the_bond(tree, uplink, named):
     survey = case(f"06-vf-lag-representor/{tree}")
     if named:
-        port = rdma_read.LinkPort(1, None, None, uplink if named == "uplink" else named)
-        view = rdma_read.LinkView(
-            (rdma_read.LinkDevice(0, "mlx5_bond_0", None, (port,)),), NamespaceMode.SHARED
+        port = link_view.LinkPort(1, None, None, uplink if named == "uplink" else named)
+        view = link_view.LinkView(
+            (link_view.LinkDevice(0, "mlx5_bond_0", None, (port,)),), NamespaceMode.SHARED
         )
-        survey = rdma_read.merge(survey, view)
+        survey = link_view.merge(survey, view)
     (device,) = survey.devices
     assert [(port.netdev, port.bond) for port in device.ports] == [(uplink, "bond0")]

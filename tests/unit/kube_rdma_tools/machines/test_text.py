@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_base.errors import Refused
+from kube_rdma.adapters.kernel.link_view import recorded_links, recorded_routes
 from kube_rdma.adapters.kernel.sysfs.pci_paths import acs_control
 from kube_rdma.adapters.kernel.sysfs.record import record
 from kube_rdma.adapters.kernel.sysfs.recorded_text import RecordedText, TextEntry, read_entries
@@ -25,15 +27,12 @@ from tests.kit.pci_config import config
 from tests.unit.adapters.kernel.sysfs.picture import TREES, promised
 
 
-def nothing():
-    return None
-
-
 def recorded(name, tmp_path):
     """A machine as `devices --record` writes it down."""
-    unpack(machines.text_of(name), tmp_path / "machine")
-    record(tmp_path / "machine", nothing, nothing, tmp_path / "record")
-    return tmp_path / "record"
+    machine, to = tmp_path / "machine", tmp_path / "record"
+    unpack(machines.text_of(name), machine)
+    record(machine, partial(recorded_links, machine), partial(recorded_routes, machine), to)
+    return to
 
 
 BESIDE = Observation(
@@ -126,7 +125,6 @@ def test_what_is_no_record_and_no_machine_is_refused(tmp_path):
 
 
 def test_a_name_that_no_line_can_have_is_said(tmp_path):
-    folder = tmp_path / "record/class/net/a -> b"
-    folder.mkdir(parents=True)
+    (tmp_path / "record/class/net/a -> b").mkdir(parents=True)
     said = add("new", tmp_path / "record", tmp_path / "trees")
     assert said.endswith("Left out, for no line can name it: 'class/net/a -> b'")

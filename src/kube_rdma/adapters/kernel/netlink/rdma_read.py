@@ -1,6 +1,6 @@
 """What RDMA netlink says about devices, ports, the namespace mode and queue pairs.
 
-hardware/survey joins devices and mode with sysfs through `merge`, the doctor reads queue pairs.
+hardware/survey joins devices and mode with sysfs by link_view, the doctor reads queue pairs.
 Command and attribute numbers are those of include/uapi/rdma/rdma_netlink.h; what fills them is
 drivers/infiniband/core/nldev.c.
 """
@@ -12,14 +12,11 @@ from collections.abc import Iterator, Mapping
 from enum import IntEnum
 
 from kube_base.errors import Unavailable
-from kube_base.frozen import Frozen, replace
-from kube_rdma.adapters.kernel.interfaces import as_named
+from kube_base.frozen import replace
+from kube_rdma.adapters.kernel.link_view import LinkDevice, LinkPort, LinkView
 from kube_rdma.adapters.kernel.netlink import codec
-from kube_rdma.adapters.kernel.sysfs.devices import DEVICES
-from kube_rdma.adapters.kernel.sysfs.netdev import soft_identity
-from kube_rdma.model.card import Netdev
-from kube_rdma.model.device import Device, PhysicalState, PortState, QueuePair
-from kube_rdma.model.survey import Fault, NamespaceMode, Survey
+from kube_rdma.model.device import PhysicalState, PortState, QueuePair
+from kube_rdma.model.survey import Fault, NamespaceMode
 
 NETLINK_RDMA = 20  # include/uapi/linux/netlink.h
 NLDEV = 5 << 10  # RDMA_NL_NLDEV, in the upper bits of the message type (RDMA_NL_GET_TYPE)
@@ -62,34 +59,6 @@ _STATES: dict[int | None, PortState] = dict(zip(range(6), PortState, strict=Fals
 _PHYSICAL_STATES: dict[int | None, PhysicalState] = dict(
     zip(range(1, 8), PhysicalState, strict=False)
 )
-
-
-class LinkPort(Frozen):
-    """A port in the kernel's words; None where the answer has no such attribute."""
-
-    number: int
-    state: PortState | None
-    physical_state: PhysicalState | None
-    netdev: str | None
-
-
-class LinkDevice(Frozen):
-    """A device in the kernel's words; `index` is what further requests name it by."""
-
-    index: int
-    name: str
-    firmware: str | None
-    ports: tuple[LinkPort, ...] = ()
-    guid: str | None = None  # of the node, as FunctionSettings has it
-    smi: bool = False  # for the subnet manager alone
-
-
-class LinkView(Frozen):
-    """Everything one look through RDMA netlink shows."""
-
-    devices: tuple[LinkDevice, ...]
-    namespace_mode: NamespaceMode
-    faults: tuple[Fault, ...] = ()
 
 
 def read_links() -> LinkView:
@@ -170,81 +139,6 @@ def decode_mode(*payloads: bytes) -> NamespaceMode:
         if shared is not None:
             return NamespaceMode.SHARED if shared else NamespaceMode.EXCLUSIVE
     return NamespaceMode.UNKNOWN
-
-
-def merge(survey: Survey, view: LinkView) -> Survey:
-    """One Survey out of both readings of the same kernel.
-
-    Netlink wins where both speak: port states and firmware, because one answer is one moment where
-    sysfs files are read one after the other; a port's interface, because the kernel names it
-    instead of leaving it to be inferred, and only when it is in this namespace. sysfs keeps the
-    rest, which netlink does not know. A device that only one of them shows is a fault, never
-    silently gone.
-    """
-    links = {link.name: link for link in view.devices}
-    managing = {link.name for link in view.devices if link.smi}
-    management = tuple(device for device in survey.devices if device.name in managing)
-    shown = {device.name for device in (*survey.devices, *survey.management)}
-    faults = [
-        Fault(f"{DEVICES}/{device.name}", "sysfs shows this device, RDMA netlink does not")
-        for device in (*survey.devices, *survey.management)
-        if device.name not in links
-    ]
-    unseen = "RDMA netlink shows this device, sysfs does not"
-    reason = f"{unseen}: is /sys of another network namespace?"
-    faults += [Fault(f"{DEVICES}/{name}", reason) for name in sorted(links.keys() - shown)]
-    known = {netdev.name: netdev for one in survey.functions for netdev in one.netdevs}
-    devices = (
-        _merge_device(device, links[device.name], known) if device.name in links else device
-        for device in survey.devices
-        if device not in management
-    )
-    faults = [*survey.faults, *view.faults, *faults]
-    mode = view.namespace_mode
-    return replace(
-        survey,
-        devices=tuple(devices),
-        namespace_mode=mode,
-        faults=tuple(faults),
-        management=(*survey.management, *management),
-    )
-
-
-def _merge_device(device: Device, link: LinkDevice, known: Mapping[str, Netdev]) -> Device:
-    links = {port.number: port for port in link.ports}
-    names = {port.number: port.netdev for port in link.ports if port.netdev}
-    soft = device.pci is None
-    if soft:
-        # Its interface may be a pod's, and share its name with a node's: netlink knows.
-        nowhere = links.keys() - names.keys()
-        placed = (
-            replace(port, netdev=None, bond=None) if port.number in nowhere else port
-            for port in device.ports
-        )
-        device = replace(device, ports=tuple(placed))
-    ports = tuple(
-        replace(
-            port,
-            state=of.state or port.state,
-            physical_state=of.physical_state or port.physical_state,
-        )
-        if (of := links.get(port.number))
-        else port
-        for port in as_named(device, names, known)
-    )
-    netdev = next((port.netdev for port in ports if port.netdev), None)
-    return replace(
-        device,
-        # A link whose interface sysfs could not name is called by its own name alone.
-        identity=soft_identity(device.name, netdev)
-        if device.identity == device.name
-        else device.identity,
-        firmware=link.firmware or device.firmware,
-        # Seat and node of a soft device are its interface's; without one here there is none.
-        seat=None if soft and netdev is None else device.seat,
-        numa_node=None if soft and netdev is None else device.numa_node,
-        ports=ports,
-    )
 
 
 def _string(attributes: Mapping[int, bytes], which: Attr) -> str | None:

@@ -22,6 +22,7 @@ from pathlib import Path
 from kube_base.errors import Unavailable
 from kube_base.frozen import Frozen, replace
 from kube_rdma.adapters.kernel import locks
+from kube_rdma.adapters.kernel.link_view import LinkDevice
 from kube_rdma.adapters.kernel.netlink import rdma_read
 from kube_rdma.adapters.kernel.netlink.codec import Attribute, Netlink, encode_attributes
 from kube_rdma.adapters.kernel.pod.errors import errno_of, judged, no_device, rdma_taken, unmovable
@@ -37,7 +38,7 @@ _U32 = struct.Struct("=I")
 _END_PATIENCE, _PAUSE = 5.0, 0.02  # seconds
 
 
-def devices(netlink: Netlink) -> tuple[rdma_read.LinkDevice, ...]:
+def devices(netlink: Netlink) -> tuple[LinkDevice, ...]:
     """The devices that the namespace of `netlink` can use; interfaces of others have no name."""
     rdma_devices = []
     for device in _listed(netlink):
@@ -51,7 +52,7 @@ def devices(netlink: Netlink) -> tuple[rdma_read.LinkDevice, ...]:
     return tuple(rdma_devices)
 
 
-def netdev_of(device: rdma_read.LinkDevice) -> str | None:
+def netdev_of(device: LinkDevice) -> str | None:
     """The interface below a device, if it is in the asker's namespace."""
     return next((port.netdev for port in device.ports if port.netdev), None)
 
@@ -139,7 +140,7 @@ class PodRdma(Frozen):
                 raise no_device(undo.device)
             _move(self.pod, device, namespace)
 
-    def find(self, netlink: Netlink, act: MoveRdma | GiveBackRdma) -> rdma_read.LinkDevice | None:
+    def find(self, netlink: Netlink, act: MoveRdma | GiveBackRdma) -> LinkDevice | None:
         """Return the device by its PCI function where the act has one, else by its name."""
         rdma_devices = _listed(netlink)
         named = next((one for one in rdma_devices if one.name == act.device), None)
@@ -147,7 +148,7 @@ class PodRdma(Frozen):
             return named
         return next((one for one in rdma_devices if self.pci_of(one.name) == act.pci), None)
 
-    def inside(self, pci: PciAddress) -> rdma_read.LinkDevice | None:
+    def inside(self, pci: PciAddress) -> LinkDevice | None:
         """The RDMA device of a function that the pod can use."""
         return next((one for one in _listed(self.pod) if self.pci_of(one.name) == pci), None)
 
@@ -164,13 +165,13 @@ def _interface(step: MakeRdma | RestoreRdma) -> str:
     return step.on if isinstance(step, MakeRdma) else step.link.name
 
 
-def _listed(netlink: Netlink) -> tuple[rdma_read.LinkDevice, ...]:
+def _listed(netlink: Netlink) -> tuple[LinkDevice, ...]:
     """Return the devices without their ports."""
     payloads = netlink.ask(rdma_read.NLDEV | rdma_read.Command.GET, dump=True)
     return tuple(map(rdma_read.decode_device, payloads))
 
 
-def _move(netlink: Netlink, device: rdma_read.LinkDevice, namespace: int) -> None:
+def _move(netlink: Netlink, device: LinkDevice, namespace: int) -> None:
     to = encode_attributes([Attribute(_NET_NS_FD, _U32.pack(namespace))])
     try:
         netlink.ask(rdma_read.NLDEV | _SET, rdma_read.by_index(device) + to)

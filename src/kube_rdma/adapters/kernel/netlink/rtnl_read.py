@@ -11,7 +11,6 @@ import errno
 import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from ipaddress import ip_address, ip_network
-from pathlib import Path
 from socket import AF_INET, AF_INET6, NETLINK_ROUTE
 
 from kube_base.errors import Unavailable
@@ -19,13 +18,10 @@ from kube_base.frozen import Frozen, replace
 from kube_rdma.adapters.kernel.netlink import codec
 from kube_rdma.adapters.kernel.netlink.rtnl_write import GROUP, by_name
 from kube_rdma.adapters.kernel.pod.errors import errno_of
-from kube_rdma.adapters.kernel.sysfs.netdev import NETDEVS, lower_netdevs
-from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.attach.attachment import LinkWays, SeenLink
 from kube_rdma.model.attach.steps import AddRoute, AddRule
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.ipam import Address, InterfaceName, Subnet
-from kube_rdma.model.survey import Fault, Survey
 
 _GETLINK, _GETADDR, _GETROUTE, _GETRULE, _GETNEXTHOP = 18, 22, 26, 34, 106
 _LINK = struct.Struct("=BxHiII")  # struct ifinfomsg
@@ -425,51 +421,3 @@ def read_holders(own: Mapping[str, str]) -> dict[str, str]:
     words = {ip_address(text): word for text, word in own.items()}
     with open_rtnl() as netlink:
         return {name: words[address] for name, address in address_holders(netlink, words)}
-
-
-def merge_routes(survey: Survey, root: Path, interfaces: Collection[str]) -> Survey:
-    """The Survey with `routed`, and default_route of every function's interface that is among them.
-
-    An interface carries the route of whatever stands on it: every slave of a bond, every port of a
-    bridge, the parent of a vlan (class/net/X/lower_* below `root`). An interface that the tree does
-    not show is a fault, for then the routes may be those of another network namespace.
-    """
-    tree = SysfsTree(root)
-    carriers = _with_lower(tree, interfaces)
-    unseen = [f"{NETDEVS}/{name}" for name in interfaces if not tree.holds(f"{NETDEVS}/{name}")]
-    why = "has a default route and is not there: is /sys of another network namespace?"
-
-    return replace(
-        survey.with_netdevs(carriers, lambda one: replace(one, default_route=one.name in carriers)),
-        faults=(*survey.faults, *tree.faults, *(Fault(path, why) for path in unseen)),
-        routed=tuple(sorted(carriers.union(survey.routed or ()))),
-    )
-
-
-def merge_holders(survey: Survey, root: Path, holders: Mapping[str, str]) -> Survey:
-    """The same for addresses of the node: `routed`, and `needed` of functions' interfaces.
-
-    `holders` says by interface what the address is.
-    """
-    tree = SysfsTree(root)
-    below = {
-        name: word for top, word in sorted(holders.items()) for name in _with_lower(tree, [top])
-    }
-
-    return replace(
-        survey.with_netdevs(below, lambda one: replace(one, needed=below.get(one.name))),
-        faults=(*survey.faults, *tree.faults),
-        routed=None if survey.routed is None else tuple(sorted({*survey.routed, *below})),
-    )
-
-
-def _with_lower(tree: SysfsTree, interfaces: Collection[str]) -> frozenset[str]:
-    """These interfaces and all that they stand on."""
-    carriers: set[str] = set()
-    pending = list(interfaces)
-    while pending:
-        name = pending.pop()
-        if name not in carriers:
-            carriers.add(name)
-            pending += lower_netdevs(tree, name)
-    return frozenset(carriers)

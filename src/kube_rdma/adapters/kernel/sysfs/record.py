@@ -19,22 +19,14 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
 
 from kube_base.errors import Refused, Unavailable
-from kube_base.foreign_json import decoded
 from kube_base.frozen import Frozen, asdict, field
-from kube_rdma.adapters.kernel.netlink.rdma_read import LinkView
+from kube_rdma.adapters.kernel.link_view import NETLINK_FILE, ROUTES_FILE, LinkView
 from kube_rdma.adapters.kernel.sysfs.files import read_file
 from kube_rdma.adapters.kernel.sysfs.pci import function_above, pci_address
 from kube_rdma.model.survey import Fault
 
-_Answer = TypeVar("_Answer")
-
-NETLINK_FILE = "rdma-netlink.json"
-ROUTES_FILE = "default-routes.json"
-
-_MOST = 1 << 24  # bytes of NETLINK_FILE that are read; 2000 devices have about 1 MiB
 _UNUSED_GID = b"0000:0000:0000:0000:0000:0000:0000:0000"
 
 
@@ -140,42 +132,6 @@ def record(
             where="--record",
         ) from error
     return len(copy.files), tuple(copy.faults)
-
-
-def recorded_links(sysfs: Path) -> LinkView | None:
-    """Return what RDMA netlink showed when `sysfs` was recorded; None when the tree does not say.
-
-    Raise Unavailable as read_links did then, Refused when the file is not what `record` writes.
-    """
-    return _recorded(sysfs / NETLINK_FILE, LinkView)
-
-
-def recorded_routes(sysfs: Path) -> tuple[str, ...] | None:
-    """The interfaces with a default route then; None, Unavailable and Refused as recorded_links."""
-    routes = _recorded(sysfs / ROUTES_FILE, _Routes)
-    return routes.interfaces if routes else None
-
-
-class _Routes(Frozen):
-    interfaces: tuple[str, ...]
-
-
-def _recorded(path: Path, what: type[_Answer]) -> _Answer | None:
-    try:
-        with path.open("rb") as file:
-            data = file.read(_MOST)
-        document = decoded(data, dict[str, Any], most=_MOST)
-        if "unavailable" not in document:
-            return decoded(data, what, most=_MOST)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise Refused(
-            f"it is not what --record writes ({type(error).__name__}: {error})",
-            remedy="Record the node again, or remove the file to read the tree alone",
-            where=str(path),
-        ) from error
-    raise Unavailable(str(document["unavailable"]))
 
 
 class _Copy:

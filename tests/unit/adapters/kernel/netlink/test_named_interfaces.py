@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from kube_rdma.adapters.kernel.netlink import rdma_read
+from kube_rdma.adapters.kernel import link_view
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma.hardware import machines
 from kube_rdma.model.device import PortState
@@ -39,18 +39,18 @@ NAMED = [
 @pytest.mark.parametrize(("machine", "device", "number", "named", "netdev", "bond"), NAMED)
 def test_a_port_keeps_its_interface(machine, device, number, named, netdev, bond):
     survey = read_survey(machines.machine(machine))
-    port = rdma_read.LinkPort(number, PortState.ACTIVE, None, named)
-    answer = rdma_read.LinkDevice(0, device, None, (port,))
-    view = rdma_read.LinkView((answer,), NamespaceMode.SHARED)
-    merged = next(one for one in rdma_read.merge(survey, view).devices if one.name == device)
+    port = link_view.LinkPort(number, PortState.ACTIVE, None, named)
+    answer = link_view.LinkDevice(0, device, None, (port,))
+    view = link_view.LinkView((answer,), NamespaceMode.SHARED)
+    merged = next(one for one in link_view.merge(survey, view).devices if one.name == device)
     shown = merged.ports[number - 1]
     assert (shown.netdev, shown.bond) == (netdev, bond)
 
 
 def test_a_port_moves_to_an_interface_that_has_nothing_to_do_with_its_own():
     survey = read_survey(machines.machine("pvrdma"))
-    port = rdma_read.LinkPort(1, PortState.ACTIVE, None, "ens224")
-    view = rdma_read.LinkView(
-        (rdma_read.LinkDevice(0, "vmw_pvrdma0", None, (port,)),), NamespaceMode.SHARED
+    port = link_view.LinkPort(1, PortState.ACTIVE, None, "ens224")
+    view = link_view.LinkView(
+        (link_view.LinkDevice(0, "vmw_pvrdma0", None, (port,)),), NamespaceMode.SHARED
     )
-    assert rdma_read.merge(survey, view).devices[0].ports[0].netdev == "ens224"
+    assert link_view.merge(survey, view).devices[0].ports[0].netdev == "ens224"

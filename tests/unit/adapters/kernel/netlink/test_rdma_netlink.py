@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from kube_base.errors import Unavailable
 from kube_base.frozen import replace
+from kube_rdma.adapters.kernel import link_view
 from kube_rdma.adapters.kernel.netlink import rdma_read
 from kube_rdma.adapters.kernel.netlink.codec import Attribute, encode_attributes
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
@@ -41,7 +42,7 @@ def payload(**values):
 def test_a_device_is_read_from_its_attributes(index, name, firmware):
     values = {"DEV_INDEX": ("=I", index), "DEV_NAME": name}
     values |= {"FW_VERSION": firmware} if firmware else {}
-    assert rdma_read.decode_device(payload(**values)) == rdma_read.LinkDevice(index, name, firmware)
+    assert rdma_read.decode_device(payload(**values)) == link_view.LinkDevice(index, name, firmware)
 
 
 @pytest.mark.parametrize(
@@ -51,13 +52,13 @@ def test_a_port_is_read_from_its_attributes(number, state):
     data = payload(
         PORT_INDEX=("=I", 1), PORT_STATE=("=B", number), PORT_PHYS_STATE=("=B", 5), NDEV_NAME="eth0"
     )
-    assert rdma_read.decode_port(data) == rdma_read.LinkPort(
+    assert rdma_read.decode_port(data) == link_view.LinkPort(
         1, state, PhysicalState.LINK_UP, "eth0"
     )
 
 
 def test_what_an_answer_does_not_carry_is_not_made_up():
-    assert rdma_read.decode_port(payload(PORT_INDEX=("=I", 2))) == rdma_read.LinkPort(
+    assert rdma_read.decode_port(payload(PORT_INDEX=("=I", 2))) == link_view.LinkPort(
         2, None, None, None
     )
 
@@ -116,18 +117,18 @@ def view_of(survey, netdev="same", **changes):
     for index, device in enumerate(survey.devices):
         ports = tuple(
             replace(
-                rdma_read.LinkPort(p.number, p.state, p.physical_state, p.netdev),
+                link_view.LinkPort(p.number, p.state, p.physical_state, p.netdev),
                 **changes | ({} if netdev == "same" else {"netdev": netdev}),
             )
             for p in device.ports
         )
-        devices.append(rdma_read.LinkDevice(index, device.name, device.firmware, ports))
-    return rdma_read.LinkView(tuple(devices), NamespaceMode.SHARED)
+        devices.append(link_view.LinkDevice(index, device.name, device.firmware, ports))
+    return link_view.LinkView(tuple(devices), NamespaceMode.SHARED)
 
 
 def test_where_both_agree_only_the_namespace_mode_is_new(hard, soft):
     for survey in (hard, soft):
-        assert rdma_read.merge(survey, view_of(survey)) == replace(
+        assert link_view.merge(survey, view_of(survey)) == replace(
             survey, namespace_mode=NamespaceMode.SHARED
         )
 
@@ -135,7 +136,7 @@ def test_where_both_agree_only_the_namespace_mode_is_new(hard, soft):
 def test_netlink_wins_on_state_firmware_and_interface(hard):
     view = view_of(hard, netdev="bond0", state=PortState.ARMED)
     view = replace(view, devices=tuple(replace(d, firmware="99") for d in view.devices))
-    device = rdma_read.merge(hard, view).devices[0]
+    device = link_view.merge(hard, view).devices[0]
     port = device.ports[0]
     assert (port.state, port.netdev, device.firmware) == (PortState.ARMED, "bond0", "99")
     assert (port.gids, port.rate_gbps) == (hard.devices[0].ports[0].gids, 100.0)
@@ -145,31 +146,31 @@ def test_netlink_wins_on_state_firmware_and_interface(hard):
 def test_a_bond_stays_unless_netlink_names_another_interface(hard, netdev, bond):
     port = replace(hard.devices[0].ports[0], bond="bond0")
     bonded = replace(hard, devices=(replace(hard.devices[0], ports=(port,)),))
-    assert rdma_read.merge(bonded, view_of(bonded, netdev=netdev)).devices[0].ports[0].bond == bond
+    assert link_view.merge(bonded, view_of(bonded, netdev=netdev)).devices[0].ports[0].bond == bond
 
 
 def test_silence_of_netlink_takes_nothing_from_hardware(hard):
     view = view_of(hard, netdev=None, state=None, physical_state=None)
-    assert rdma_read.merge(hard, view).devices == hard.devices
+    assert link_view.merge(hard, view).devices == hard.devices
 
 
 def test_a_soft_link_in_a_pod_has_no_interface_here_and_keeps_its_identity(soft):
-    device = rdma_read.merge(soft, view_of(soft, netdev=None)).devices[0]
+    device = link_view.merge(soft, view_of(soft, netdev=None)).devices[0]
     assert (device.identity, device.ports[0].netdev) == ("rxe0@eth0", None)
     assert (device.seat, device.numa_node) == (None, None)
 
 
 def test_a_soft_link_that_sysfs_cannot_place_is_placed_by_netlink(soft):
     unplaced = replace(soft, devices=(replace(soft.devices[0], identity="rxe0"),))
-    assert rdma_read.merge(unplaced, view_of(soft)).devices[0].identity == "rxe0@eth0"
+    assert link_view.merge(unplaced, view_of(soft)).devices[0].identity == "rxe0@eth0"
 
 
 def test_a_device_that_only_one_of_them_shows_is_a_fault(soft):
     view = view_of(soft)
-    faults = rdma_read.merge(replace(soft, devices=soft.devices[:1]), view).faults
+    faults = link_view.merge(replace(soft, devices=soft.devices[:1]), view).faults
     assert [f.path for f in faults] == ["class/infiniband/rxe1"]
     assert "sysfs does not" in faults[0].reason
-    faults = rdma_read.merge(soft, replace(view, devices=view.devices[1:])).faults
+    faults = link_view.merge(soft, replace(view, devices=view.devices[1:])).faults
     assert faults == (
         Fault("class/infiniband/rxe0", "sysfs shows this device, RDMA netlink does not"),
     )

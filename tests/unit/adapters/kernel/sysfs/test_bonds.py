@@ -5,7 +5,7 @@ from __future__ import annotations
 from kube_rdma.adapters.kernel.sysfs.netdev import NetdevTree, upper_netdevs
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.attach.rules.host_links import host_network
-from kube_rdma.hardware.survey import take_survey
+from kube_rdma.hardware.recorded_survey import survey_at
 from kube_rdma.model.attach.attachment import SeenLink
 from kube_rdma.model.pools import Mode, PoolSpec
 from kube_rdma.pools.rules.node_health import node_cards
@@ -25,7 +25,7 @@ def test_a_slave_names_its_master_and_takes_no_macvlan_itself():
 def test_two_functions_of_roce_lag_are_one_card_that_shares_and_never_moves(tmp_path):
     """One RDMA device on two slaves; the second function is a card without a device."""
     unpack((TREES / "mlx5-bond" / "tree.txt").read_text(), tmp_path)
-    survey = take_survey(tmp_path)
+    survey = survey_at(tmp_path)
     functions = {function.seat.pci: function for function in survey.functions}
     cards = [card for card in node_cards(survey) if card.devices]
     (card,) = cards

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from kube_base.frozen import replace
-from kube_rdma.adapters.kernel.netlink.rtnl_read import merge_holders, merge_routes
+from kube_rdma.adapters.kernel.link_view import ROUTES_FILE, merge_holders, merge_routes
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
-from kube_rdma.adapters.kernel.sysfs.record import ROUTES_FILE
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
-from kube_rdma.hardware.survey import take_survey
+from kube_rdma.hardware.recorded_survey import survey_at
 from kube_rdma.model.card import Function, Netdev
 from kube_rdma.model.device import PciAddress, PciPosition
 from kube_rdma.model.survey import Fault
@@ -175,13 +174,13 @@ def test_a_route_over_an_interface_that_does_not_show_is_a_fault(root):
 def test_a_recorded_tree_says_which_card_has_the_default_route(tmp_path):
     card = replace(CARD, netdevs=(replace(ETH, default_route=True),))
     write_tree(tmp_path, [], functions=[card, *VIRTUAL])
-    assert take_survey(tmp_path).functions == (card, *VIRTUAL)
+    assert survey_at(tmp_path).functions == (card, *VIRTUAL)
 
 
 def test_routes_that_could_not_be_asked_for_are_a_fault(root):
     """Then nobody knows whether the node needs a card, and none is moved away from it."""
     (root / ROUTES_FILE).write_text('{"unavailable": "no routing netlink"}')
-    survey = take_survey(root)
+    survey = survey_at(root)
     assert survey.faults == (Fault("default routes", "no routing netlink"),)
     netdevs = [netdev for function in survey.functions for netdev in function.netdevs]
     assert netdevs

@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kube_base.errors import Refused, Unavailable
-from kube_rdma.adapters.kernel.netlink.rdma_read import LinkDevice, LinkPort, LinkView, merge
+from kube_rdma.adapters.kernel import link_view
+from kube_rdma.adapters.kernel.link_view import LinkDevice, LinkPort, LinkView, merge
 from kube_rdma.adapters.kernel.sysfs import record
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma.model.device import PhysicalState, PortState
@@ -219,8 +220,10 @@ LINKS = LinkView(
 def test_what_netlink_said_is_said_again(mlx5, tmp_path):
     copy = tmp_path / "copy"
     record.record(mlx5, lambda: LINKS, nothing, copy)
-    assert record.recorded_links(copy) == LINKS
-    assert merge(read_survey(copy), record.recorded_links(copy)) == merge(read_survey(mlx5), LINKS)
+    assert link_view.recorded_links(copy) == LINKS
+    assert merge(read_survey(copy), link_view.recorded_links(copy)) == merge(
+        read_survey(mlx5), LINKS
+    )
 
 
 def test_what_netlink_refused_is_refused_again(mlx5, tmp_path):
@@ -229,21 +232,21 @@ def test_what_netlink_refused_is_refused_again(mlx5, tmp_path):
 
     record.record(mlx5, refuse, refuse, tmp_path / "copy")
     with pytest.raises(Unavailable, match=r"^the kernel offers no RDMA netlink$"):
-        record.recorded_links(tmp_path / "copy")
+        link_view.recorded_links(tmp_path / "copy")
     with pytest.raises(Unavailable, match=r"^the kernel offers no RDMA netlink$"):
-        record.recorded_routes(tmp_path / "copy")
+        link_view.recorded_routes(tmp_path / "copy")
 
 
 def test_default_routes_are_said_again(mlx5, tmp_path):
     record.record(mlx5, nothing, lambda: ("bond0", "eth0"), tmp_path / "copy")
-    assert record.recorded_routes(tmp_path / "copy") == ("bond0", "eth0")
+    assert link_view.recorded_routes(tmp_path / "copy") == ("bond0", "eth0")
     record.record(tmp_path / "copy", nothing, lambda: (), tmp_path / "none")
-    assert record.recorded_routes(tmp_path / "none") == ()
+    assert link_view.recorded_routes(tmp_path / "none") == ()
 
 
 def test_a_tree_without_the_file_says_nothing_of_netlink(mlx5):
-    assert record.recorded_links(mlx5) is None
-    assert record.recorded_routes(mlx5) is None
+    assert link_view.recorded_links(mlx5) is None
+    assert link_view.recorded_routes(mlx5) is None
 
 
 GOOD = {"devices": [], "namespace_mode": "shared", "faults": []}
@@ -268,15 +271,15 @@ GOOD = {"devices": [], "namespace_mode": "shared", "faults": []}
     ],
 )
 def test_a_file_that_was_not_recorded_is_refused(tmp_path, text):
-    (tmp_path / record.NETLINK_FILE).write_text(text)
+    (tmp_path / link_view.NETLINK_FILE).write_text(text)
     with pytest.raises(Refused, match="is not what --record writes") as caught:
-        record.recorded_links(tmp_path)
-    assert caught.value.where == str(tmp_path / record.NETLINK_FILE)
+        link_view.recorded_links(tmp_path)
+    assert caught.value.where == str(tmp_path / link_view.NETLINK_FILE)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "3", "{}", '{"interfaces": 3}'])
 def test_routes_that_were_not_recorded_are_refused(tmp_path, text):
-    (tmp_path / record.ROUTES_FILE).write_text(text)
+    (tmp_path / link_view.ROUTES_FILE).write_text(text)
     with pytest.raises(Refused, match="is not what --record writes") as caught:
-        record.recorded_routes(tmp_path)
-    assert caught.value.where == str(tmp_path / record.ROUTES_FILE)
+        link_view.recorded_routes(tmp_path)
+    assert caught.value.where == str(tmp_path / link_view.ROUTES_FILE)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from kube_base.frozen import replace
+from kube_rdma.adapters.kernel.link_view import NETLINK_FILE, recorded_links
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma.adapters.kernel.sysfs.pci import PciTree
-from kube_rdma.adapters.kernel.sysfs.record import NETLINK_FILE, recorded_links
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
+from kube_rdma.hardware.recorded_survey import survey_at
 from kube_rdma.model.device import PciAddress
 from kube_rdma_lab.native.tree_text import unpack
 from tests.unit.adapters.kernel.sysfs.picture import TREES, picture, promised
@@ -23,7 +24,7 @@ def surveys(tmp_path_factory):
     for name in NAMES:
         root = tmp_path_factory.mktemp(name)
         unpack((TREES / name / "tree.txt").read_text(), root)
-        found[name] = read_survey(root)
+        found[name] = survey_at(root)
     return found
 
 
@@ -40,11 +41,12 @@ def test_an_intact_tree_has_no_faults(surveys, name):
 @pytest.mark.parametrize(
     "name", [n for n in NAMES if NETLINK_FILE in (TREES / n / "tree.txt").read_text()]
 )
-def test_what_sysfs_tells_of_a_port_is_what_netlink_says(surveys, name, tmp_path):
+def test_what_sysfs_tells_of_a_port_is_what_netlink_says(name, tmp_path):
     """An uplink is the same by both; sysfs names no interface where netlink has another or none."""
     unpack((TREES / name / "tree.txt").read_text(), tmp_path)
     told = {(d.name, p.number): p.netdev for d in recorded_links(tmp_path).devices for p in d.ports}
-    shown = {(d.name, p.number): p.netdev for d in surveys[name].devices for p in d.ports}
+    devices = read_survey(tmp_path).devices
+    shown = {(d.name, p.number): p.netdev for d in devices for p in d.ports}
     assert shown.keys() == told.keys()
     assert {
         port: netdev for port, netdev in shown.items() if netdev not in {None, told[port]}
