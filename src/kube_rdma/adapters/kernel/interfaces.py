@@ -105,9 +105,8 @@ def as_named(
         if port.netdev == name or {port.bond, joined(own)} & above:
             return port
         bond = one.master if one and one.bonded else None
-        return replace(
-            port, netdev=name, bond=bond, representor=one is not None and one.representor
-        )
+        behind = one.representor if one else port.representor
+        return replace(port, netdev=name, bond=bond, representor=behind)
 
     return tuple(map(named, device.ports))
 

@@ -83,7 +83,7 @@ def _no_rdma_module(seen: Observation) -> Iterator[Finding]:
         module = RDMA_MODULES[driver]
         loaded = seen.modules is not None and module in seen.modules
         state = "is loaded, and has made none" if loaded else "is not loaded"
-        names = listed([netdev.name for one in bare for netdev in one.netdevs])
+        names = listed([n.name for one in bare for n in one.netdevs if not n.representor])
         yield Finding(
             driver,
             f"{names}: driver {driver} and no RDMA device"
@@ -139,7 +139,7 @@ def _bonds(seen: Observation) -> Iterator[Finding]:
     at, pools = {one.seat.pci: one for one in survey.functions}, seen.specs or ()
     for card in node_health.node_cards(survey):
         specs = [one for one in pools if spared(one, card, at) or not why_not(one, card, at)]
-        for device, port in ((one, port) for one in card.devices for port in one.ports):
+        for device, port in ((d, p) for d in card.devices for p in discovery.own_ports(d)):
             if port.bond and specs and not device.switchdev:
                 ill = any(map(moves, specs)) or device.name not in usable
                 yield Finding(
@@ -325,12 +325,18 @@ def _open_fabric(seen: Observation) -> Iterator[Finding]:
             )
 
 
+_COMMANDS = ("ip ", "ibportstate ", "modprobe ")
+
+
 def _worded(about: str, sentence: str, cause: str, severity: Severity = Severity.ERROR) -> Finding:
-    """Return the Finding of a sentence that has its remedy behind the last colon."""
+    """Return the Finding of a sentence that has its remedy behind the last colon.
+
+    Commands and names of interfaces keep their case.
+    """
     evidence, colon, remedy = sentence.rpartition(": ")
     if not colon:
         evidence, remedy = sentence, "See kube-rdma devices, and dmesg"
-    elif not remedy.startswith(("ip ", "ibportstate ")):  # a command keeps its case
+    elif remedy.partition(" ")[0].isalpha() and not remedy.startswith(_COMMANDS):
         remedy = remedy[:1].upper() + remedy[1:]
     return Finding(about, evidence, cause, remedy, severity)
 

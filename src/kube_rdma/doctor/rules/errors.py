@@ -121,7 +121,7 @@ def roce_ports(seen: Observation) -> Iterator[tuple[Device, Port]]:
 
 
 def active_ports(seen: Observation) -> Iterator[tuple[Device, Port]]:
-    """Yield ports of hardware that are up."""
+    """Yield ports of hardware that are up, without those of functions behind its switch."""
     for device in seen.survey.devices if seen.survey else ():
         for port in own_ports(device):
             if device.pci and port.state is PortState.ACTIVE:

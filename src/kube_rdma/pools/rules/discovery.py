@@ -136,7 +136,8 @@ class Links:
         physical = device.seat.physical_function if device.seat else None
         if physical and (port.state is PortState.DOWN or device.lacks_guid):
             above, own = self._functions.get(physical), self._functions.get(device.pci or physical)
-            name = above.netdevs[0].name if above and above.netdevs else "INTERFACE"
+            uplinks = (one.name for one in above.netdevs if not one.representor) if above else ()
+            name = next(iter(uplinks), "INTERFACE")
             number = "N" if own is None or own.vf_index is None else str(own.vf_index)
             link = f"on {physical}: ip link set {quote(name)} vf {quote(number)}"
             if port.state is PortState.DOWN:

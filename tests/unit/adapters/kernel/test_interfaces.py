@@ -17,6 +17,7 @@ from kube_rdma.adapters.kernel.sysfs.recorded_text import RecordedText
 from kube_rdma.attach.rules.placement import link_of
 from kube_rdma.attach.rules.settings import known_devices, settings_files
 from kube_rdma.hardware.machines import machine
+from kube_rdma.hardware.machines import text_of as machine_text
 from kube_rdma.model.attach.attachment import HostLink, HostNetwork
 from kube_rdma.model.card import Netdev
 from kube_rdma.model.device import CharKind, Gid, GidType, LinkLayer, PhysicalState, Port, PortState
@@ -251,9 +252,9 @@ def test_a_representor_that_netlink_names_is_no_interface_of_the_card():
     """It names those of all ports, the uplink's last (mlx5_ib_vport_rep_load)."""
     survey = read_survey(machine("cx5-dual"))
     netdevs = ["ens1f0np0r0", "ens1f0np0r1", None, "ens1f0np0"]
-    answers = (rdma_read.LinkPort(at, None, None, name) for at, name in enumerate(netdevs, 1))
-    link = rdma_read.LinkDevice(0, "mlx5_0", None, tuple(answers))
-    survey = rdma_read.merge(survey, rdma_read.LinkView((link,), NamespaceMode.SHARED))
+    answers = (link_view.LinkPort(at, None, None, name) for at, name in enumerate(netdevs, 1))
+    link = link_view.LinkDevice(0, "mlx5_0", None, tuple(answers))
+    survey = link_view.merge(survey, link_view.LinkView((link,), NamespaceMode.SHARED))
     cards = node_cards(survey)
     assert [port.netdev for port in cards[0].devices[0].ports] == netdevs
     links = (HostLink(1, name, 1500, "", True, None, "ether") for name in netdevs if name)
@@ -279,3 +280,25 @@ def test_under_vf_lag_the_port_has_the_uplink_and_the_bond(tree, uplink, named):
         survey = link_view.merge(survey, view)
     (device,) = survey.devices
     assert [(port.netdev, port.bond) for port in device.ports] == [(uplink, "bond0")]
+
+
+SECOND_PORT = """
+[devices/pci0000:00/0000:00:03.1/0000:07:00.3/infiniband/mlx5_1/ports/2]
+state: 4: ACTIVE
+phys_state: 5: LinkUp
+link_layer: Ethernet
+rate: 100 Gb/sec (4X EDR)
+/class/net/rep0 -> /devices/pci0000:00/0000:00:03.1/0000:07:00.3/net/rep0
+[devices/pci0000:00/0000:00:03.1/0000:07:00.3/net/rep0]
+type: 1
+phys_port_name: pf0vf9
+"""
+
+
+def test_a_virtual_function_never_has_the_uplinks_of_its_card():
+    """Those of functions without an RDMA device are its physical function's, in VF-LAG."""
+    text = machine_text("mlx5-vf-lag") + SECOND_PORT
+    survey = read_survey(RecordedText("x", text))
+    device = next(one for one in survey.devices if one.name == "mlx5_1")
+    assert len(device.ports) == 2
+    assert {port.netdev for port in device.ports} <= {"enp7s0f0v1", None}

@@ -40,8 +40,9 @@ CARD = Device(
 )
 
 
-def reasons_against(device):
-    (verdict,) = judge(Survey((device,), RDMA_CM, NamespaceMode.SHARED))
+def reasons_against(device, *functions):
+    survey = Survey((device,), RDMA_CM, NamespaceMode.SHARED, functions=functions)
+    (verdict,) = judge(survey)
     assert verdict.usable is not bool(verdict.reasons)
     return verdict.reasons
 
@@ -127,8 +128,14 @@ def test_a_virtual_link_that_is_down_is_raised_on_the_physical_function():
     physical, virtual = PciAddress("0000:41:00.0"), PciAddress("0000:41:00.1")
     seat = PciPosition(virtual, "pci0000:40", (virtual,), None, physical)
     port = down(PortState.DOWN, PhysicalState.LINK_UP, IB, None)
-    (reason,) = reasons_against(replace(CARD, pci=virtual, seat=seat, ports=(port,)))
+    card = replace(CARD, pci=virtual, seat=seat, ports=(port,))
+    (reason,) = reasons_against(card)
     assert "virtual link is down, on 0000:41:00.0" in reason
+    netdevs = (Netdev("rep0", "ether", True, True, representor=True),)
+    above = Function(PciPosition(physical, "pci0000:40", (physical,), None), 1, 1, None, netdevs)
+    assert "link set INTERFACE vf N" in reasons_against(card, above)[0]
+    named = replace(above, netdevs=(*netdevs, Netdev("ens1f0", "ether", True, True)))
+    assert "link set ens1f0 vf N" in reasons_against(card, named)[0]
 
 
 @pytest.mark.parametrize("guid", ["0000:0000:0000:0000", "ffff:ffff:ffff:ffff"])

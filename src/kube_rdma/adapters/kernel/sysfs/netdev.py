@@ -200,11 +200,13 @@ class NetdevTree:
     def of_merged(self, place: str | None) -> tuple[Netdev, ...]:
         """Return the uplinks of further functions of a card which have no RDMA device themselves.
 
-        That of the function at `place` is theirs as well (LAG, multiport eswitch).
+        That of the function at `place` is theirs as well (LAG, multiport eswitch); a virtual
+        function has the ports of its own alone.
         """
         slot, _, _ = (place or "").rpartition(".")
         found: list[Netdev] = []
-        for function in (f"{slot}.{number}" for number in range(1, 8)):
+        others = () if self._tree.holds(f"{place}/physfn") else range(1, 8)
+        for function in (f"{slot}.{number}" for number in others):
             names = self._tree.names(f"{function}/net", required=False)
             virtual = self._tree.holds(f"{function}/physfn")
             if names and not virtual and not self._tree.holds(f"{function}/infiniband"):
