@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
+import sys
 from functools import partial
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -21,7 +23,7 @@ from kube_rdma.hardware import machines
 from kube_rdma.model.doctor import Observation, ObservedErrors, ObservedFlowControl
 from kube_rdma.model.finding import NotSeen
 from kube_rdma_lab.native.tree_text import unpack
-from kube_rdma_tools.machines.__main__ import PAGE, add
+from kube_rdma_tools.machines.__main__ import PAGE, PLACE, add
 from kube_rdma_tools.machines.text import text_of, text_of_folder
 from tests.kit.pci_config import config
 from tests.unit.adapters.kernel.sysfs.picture import TREES, promised
@@ -79,15 +81,6 @@ def test_of_the_configuration_of_a_port_its_acs_is_taken_alone(control, tmp_path
     assert len(text) < 100
 
 
-def test_bytes_that_are_no_text_and_a_file_that_is_cut_come_back(tmp_path):
-    for name, data in {"a": b"\xff\0\n", "b": b"no end", "c": b"", "d": b"two\nlines\\n\n"}.items():
-        (tmp_path / name).write_bytes(data)
-    text, left_out = text_of_folder(tmp_path)
-    unpack(text, tmp_path / "again")
-    assert left_out == ()
-    assert all((tmp_path / "again" / n).read_bytes() == (tmp_path / n).read_bytes() for n in "abcd")
-
-
 NAMES = st.text("ab:-.>= \n{}/[]#", min_size=1, max_size=6)
 ENTRIES = st.builds(
     lambda path, content, target: TextEntry(path, content, None if content is not None else target),
@@ -104,27 +97,33 @@ def test_an_entry_comes_back_or_is_named_as_left_out(entry):
     assert left_out in ((), (entry.path,))
 
 
-def test_a_machine_is_added_with_the_tables_of_its_survey(tmp_path):
-    folder, place = recorded("mlx5-bond", tmp_path), tmp_path / "trees"
-    assert add("new", folder, place) == f"{place}/new/{PAGE}: correct what the tables show."
-    assert promised(place / "new") == promised(TREES / "mlx5-bond")
-    page = place / "new" / PAGE
+COMMAND = ".venv/bin/python -m kube_rdma_tools.machines my-card record"  # as the page has it
+
+
+def test_the_command_of_the_page_adds_a_machine_with_its_tables(tmp_path):
+    """Without the folder it writes the tables anew, and nothing else of the page."""
+    recorded("mlx5-bond", tmp_path)
+    place, program = tmp_path / PLACE / "my-card", [sys.executable, *shlex.split(COMMAND)[1:]]
+
+    def run(*words):
+        return subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    said = f"{PLACE}/my-card/{PAGE}: correct what the tables show.\n"
+    assert run(*program).stdout == said
+    page = place / PAGE
     page.write_text(page.read_text().replace("WHICH CARD", "ConnectX-9").replace("| -", "| ?"))
-    add("new", None, place)
-    assert promised(place / "new") == promised(TREES / "mlx5-bond")
+    assert run(*program[:-1]).stdout == said
+    assert promised(place) == promised(TREES / "mlx5-bond")
     assert "ConnectX-9" in page.read_text()
-    with pytest.raises(Refused, match="exists"):
-        add("new", folder, place)
+    assert run(*program).stderr.startswith(f"error: {PLACE}/my-card exists")
 
 
-def test_what_is_no_record_and_no_machine_is_refused(tmp_path):
+def test_what_is_no_record_and_what_no_line_can_name_is_said(tmp_path):
+    place, folder = tmp_path / "trees", tmp_path / "record"
     with pytest.raises(Refused, match="is no recorded node"):
-        add("new", tmp_path, tmp_path / "trees")
+        add("new", tmp_path, place)
     with pytest.raises(Refused, match=r"tree\.txt is missing"):
-        add("new", None, Path(tmp_path))
-
-
-def test_a_name_that_no_line_can_have_is_said(tmp_path):
-    (tmp_path / "record/class/net/a -> b").mkdir(parents=True)
-    said = add("new", tmp_path / "record", tmp_path / "trees")
+        add("new", None, place)
+    (folder / "class/net/a -> b").mkdir(parents=True)
+    said = add("new", folder, place)
     assert said.endswith("Left out, for no line can name it: 'class/net/a -> b'")
