@@ -437,7 +437,8 @@ def plan(files: tuple[cni.ConfFile, ...]) -> cni.ConfPlan:
 def unplan(files: tuple[cni.ConfFile, ...]) -> cni.ConfPlan:
     """Return what to change so that nothing calls kube-rdma any more."""
     present = networks(files)
-    wanted = {file.name: without(file.text) for file, _ in present if file.name not in OWN_FILES}
+    # Also of a list that is broken now, for it may be mended.
+    wanted = {f.name: without(f.text) for f, _ in documents(files) if f.name not in OWN_FILES}
     stays = _still_called(present)
     why = "without kube-rdma: a meta-plugin calls it for the cluster's network"
     notes = tuple(f"{name} stays, {why}" for name in stays)

@@ -223,6 +223,15 @@ def test_a_list_with_plugins_of_both_kinds_is_chained_in_its_file(more):
     assert proven(made, folder, ()).missing == tuple(sorted(called))
 
 
+def test_our_entry_leaves_a_list_that_a_plugin_of_its_folder_has_broken():
+    """Repaired after the uninstallation, it would call a binary that is gone."""
+    listed = {"cniVersion": "1.1.0", "name": "k8s-pod-network", "plugins": [{"type": "bridge"}]}
+    whole = files(a05_x__conflist=json.dumps(listed))
+    broken = (*after(whole, plan(whole)), ConfFile("k8s-pod-network/20.conf", "{"))
+    now = {file.name: file.text for file in after(broken, unplan(broken))}
+    assert json.loads(now["05-x.conflist"]) == listed
+
+
 def test_our_entry_goes_with_the_list_that_it_was_for_and_before_a_meta_plugin():
     multus = ConfFile("k8s-pod-network/00-multus.conf", '{"type": "multus-shim"}')
     ours = ConfFile(OURS, json.dumps(ENTRY))
