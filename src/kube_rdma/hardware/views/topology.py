@@ -214,7 +214,7 @@ def _card_lines(placed: model.PlacedCard) -> Iterator[str]:
     card = placed.card
     if card.seat and card.name != card.seat.pci:
         yield card.seat.pci
-    ports = [port for device in card.devices for port in device.ports]
+    ports = [port for one in card.devices for port in one.ports if not port.representor]
     yield from dict.fromkeys(map(_port, ports))
     netdevs = card.function.netdevs if card.function else ()
     interfaces = [netdev.name for netdev in netdevs if not netdev.representor]

@@ -18,6 +18,8 @@ from kube_rdma.attach.rules.placement import link_of
 from kube_rdma.attach.rules.settings import known_devices, settings_files
 from kube_rdma.hardware.machines import machine
 from kube_rdma.hardware.machines import text_of as machine_text
+from kube_rdma.hardware.rules.node_picture import node_topology
+from kube_rdma.hardware.views.topology import topology_svg
 from kube_rdma.model.attach.attachment import HostLink, HostNetwork
 from kube_rdma.model.card import Netdev
 from kube_rdma.model.device import CharKind, Gid, GidType, LinkLayer, PhysicalState, Port, PortState
@@ -264,6 +266,9 @@ def test_a_representor_that_netlink_names_is_no_interface_of_the_card():
     (reported, *_) = node_report(AgentLook("1", survey, verdict, CardsState())).cards
     assert [(port.number, port.netdev) for port in reported.ports] == [(4, "ens1f0np0")]
     assert wanted_labels(LabelFacts(survey)).labels["kube-rdma.io/ports"] == "2"
+    picture = topology_svg(node_topology(survey), "a")
+    assert "on ens1f0np0<" in picture
+    assert "ens1f0np0r" not in picture
 
 
 @pytest.mark.parametrize(
