@@ -358,3 +358,14 @@ def test_the_commands_of_the_readme_are_among_them():
         [".venv/bin/kube-rdma", "doctor"],
         [".venv/bin/kube-rdma", "devices"],
     ]
+
+
+@pytest.mark.parametrize("master", [{"master": "bond0"}, {}])
+@pytest.mark.parametrize("machine", ["mlx5-bond", "bnxt-bond"])
+def test_a_card_in_a_bond_has_its_networks_on_the_bond(machine, master, tmp_path):
+    """As the agent makes them (attach/rules/placement.base_of), and users write them."""
+    network = {"type": "macvlan", "ipam": STATIC, **master}
+    path, pools = written(tmp_path, "hca", network, drivers=["mlx5_core", "bnxt_en"])
+    result = run(explain, "-f", path, "--config", pools, "--config", path, "--sysfs", machine)
+    assert "make net1, macvlan (bridge) on bond0" in result.output
+    assert result.exit_code == 0
