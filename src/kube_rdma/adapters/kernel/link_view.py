@@ -13,7 +13,7 @@ from kube_base.errors import Refused, Unavailable
 from kube_base.foreign_json import decoded
 from kube_base.frozen import Frozen, replace
 from kube_rdma.adapters.kernel.interfaces import as_named
-from kube_rdma.adapters.kernel.sysfs.devices import DEVICES
+from kube_rdma.adapters.kernel.sysfs.devices import DEVICES, INTERFACE_ELSEWHERE
 from kube_rdma.adapters.kernel.sysfs.netdev import NETDEVS, lower_netdevs, soft_identity
 from kube_rdma.adapters.kernel.sysfs.recorded_text import RecordedText
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsRoot, SysfsTree
@@ -108,7 +108,7 @@ def _merge_device(device: Device, link: LinkDevice, known: Mapping[str, Netdev])
     links = {port.number: port for port in link.ports}
     names = {port.number: port.netdev for port in link.ports if port.netdev}
     soft = device.pci is None
-    if soft:
+    if device.driver in INTERFACE_ELSEWHERE:
         # Its interface may be a pod's, and share its name with a node's: netlink knows.
         nowhere = links.keys() - names.keys()
         placed = (

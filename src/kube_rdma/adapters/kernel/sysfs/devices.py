@@ -38,7 +38,7 @@ DEVICES = "class/infiniband"
 # Drivers whose interface is another function's: erdma_enum_and_get_netdev (hw/erdma/erdma_main.c),
 # pvrdma_pci_probe (hw/vmw_pvrdma/pvrdma_main.c). None: a soft device. Of all others it lies beside
 # the device, or in a pod, and there has a name that may be another one's here.
-_INTERFACE_ELSEWHERE = (None, "erdma", "vmw_pvrdma")
+INTERFACE_ELSEWHERE = (None, "erdma", "vmw_pvrdma")
 
 _GUID = re.compile(r"[0-9a-f]{4}(:[0-9a-f]{4}){3}")
 _GID = re.compile(r"[0-9a-f]{4}(:[0-9a-f]{4}){7}")
@@ -220,7 +220,7 @@ def _on_netdevs(
     found = of_ports(ports, site.netdevs, merged, links.dev_port, switchdev=switchdev)
     for port in ports:
         own = found.get(port.number)
-        if not site.netdevs and site.driver in _INTERFACE_ELSEWHERE:
+        if not site.netdevs and site.driver in INTERFACE_ELSEWHERE:
             named = [gid.netdev for gid in port.gids if gid.netdev]
             there = [name for name in named if tree.holds(f"class/net/{name}")]
             own = next(iter(links.of(there[:1])), None)

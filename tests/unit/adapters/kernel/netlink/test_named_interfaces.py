@@ -13,6 +13,8 @@ from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma.hardware import machines
 from kube_rdma.model.device import PortState
 from kube_rdma.model.survey import NamespaceMode
+from kube_rdma.pools.rules.absence import is_away
+from kube_rdma.pools.rules.node_health import node_cards
 
 # Machine, device, port, what netlink names, the port's interface and bond.
 NAMED = [
@@ -45,6 +47,18 @@ def test_a_port_keeps_its_interface(machine, device, number, named, netdev, bond
     merged = next(one for one in link_view.merge(survey, view).devices if one.name == device)
     shown = merged.ports[number - 1]
     assert (shown.netdev, shown.bond) == (netdev, bond)
+
+
+@pytest.mark.parametrize(("machine", "device"), [("erdma", "erdma_1"), ("pvrdma", "vmw_pvrdma0")])
+def test_an_interface_that_netlink_does_not_name_is_in_a_pod(machine, device):
+    """sysfs tells its name alone, which may be that of another one here."""
+    survey = read_survey(machines.machine(machine))
+    answer = link_view.LinkDevice(0, device, None, (link_view.LinkPort(1, None, None, None),))
+    view = link_view.LinkView((answer,), NamespaceMode.SHARED)
+    merged = link_view.merge(survey, view)
+    (card,) = (one for one in node_cards(merged) if one.name == device)
+    assert [port.netdev for port in card.devices[0].ports] == [None]
+    assert is_away(card)
 
 
 def test_a_port_moves_to_an_interface_that_has_nothing_to_do_with_its_own():
