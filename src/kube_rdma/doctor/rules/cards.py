@@ -50,15 +50,20 @@ def _no_driver(seen: Observation) -> Iterator[Finding]:
     survey = survey_of(seen)
     severity = Severity.ADVICE if survey.devices or seen.specs == () else Severity.ERROR
     whole = [one for one in survey.functions if one.seat.physical_function is None]
-    known = {(one.vendor, one.device) for one in whole if one.driver or not survey.devices}
+    known = {(one.vendor, one.device): one.driver for one in whole if one.driver}
     for function in whole:
-        if function.driver is not None or (function.vendor, function.device) not in known:
+        driver = known.get((function.vendor, function.device))
+        if function.driver is not None or (driver is None and survey.devices):
             continue
+        remedy = "modprobe its driver (mlx5_core, bnxt_en, ice, …); dmesg says why it failed"
+        if driver is not None:
+            place = quote(f"/sys/bus/pci/drivers/{driver}/bind")
+            remedy = f"If it is meant to be used: echo {quote(function.seat.pci)} > {place}"
         yield Finding(
             function.seat.pci,
             f"{function.seat.pci} ({function.vendor:04x}:{function.device:04x}) has no driver",
             "The driver of this network card is not loaded, or has let it go",
-            "modprobe its driver (mlx5_core, bnxt_en, ice, …); dmesg says why it failed",
+            remedy,
             severity,
         )
 

@@ -111,9 +111,11 @@ class Links:
         if port.state is PortState.NOP:
             return "its driver tells no state"
         disabled = port.physical_state is PhysicalState.DISABLED
+        netdev = self.netdev(port)
         if port.link_layer is LinkLayer.INFINIBAND:
             if disabled:
-                return f"ibportstate -C {quote(device.name)} -D 0 {port.number} enable"
+                enabled = f"ibportstate -C {quote(device.name)} -D 0 {port.number} enable"
+                return f"{enabled}; if that does not bring the link, check its cable"
             if port.physical_state is PhysicalState.LINK_UP:
                 return self._fabric_remedy(device, port)
         elif disabled and port.netdev is None:
@@ -122,14 +124,10 @@ class Links:
                 "function of its card"
             )
         # RoCE ports are Disabled without a carrier too: their interface tells which it is.
-        elif port.netdev and disabled and not self._is_up(port):
+        elif port.netdev and (disabled if netdev is None else not netdev.up):
             return f"ip link set {quote(port.netdev)} up"
         behind = f" behind {port.netdev}" if port.netdev else ""
         return f"check the cable and the switch port{behind}"
-
-    def _is_up(self, port: Port) -> bool:
-        netdev = self.netdev(port)
-        return netdev is not None and netdev.up
 
     def _fabric_remedy(self, device: Device, port: Port) -> str:
         """Name the remedy for an InfiniBand port whose cable is fine: it has to be brought up."""
