@@ -6,6 +6,7 @@ import pytest
 
 from kube_base.errors import Unavailable
 from kube_rdma.doctor.beside_sysfs import InterfaceStatistics, watched_errors
+from kube_rdma.hardware.machines import machine
 from kube_rdma.hardware.recorded_survey import survey_at
 from kube_rdma.model.doctor import ObservedErrors
 from kube_rdma_testing.kernel.tree import write_tree
@@ -138,3 +139,10 @@ async def test_a_card_that_counts_by_its_interface_alone_is_watched(tmp_path):
     statistics = InterfaceStatistics(survey_at(tmp_path), driver.ask)
     (seen,) = await watched_errors(2.0, statistics.read, root=tmp_path, pause=nothing)
     assert seen.rises == (("rx_crc_errors.nic", 4),)
+
+
+def test_interfaces_of_functions_behind_the_switch_are_not_asked():
+    """Netlink names a representor for each port of a card in switchdev mode."""
+    statistics = InterfaceStatistics(survey_at(machine("cx5-dual")), FakeDriver({}).ask)
+    asked = {device: port for device, port in statistics.read() if device in ("mlx5_0", "mlx5_1")}
+    assert asked == {"mlx5_0": 4, "mlx5_1": 4}
