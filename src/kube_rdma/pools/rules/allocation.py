@@ -139,12 +139,13 @@ def device_infos(
         return ()
     cards = {card.id: card for card in pool.cards}
     infos = []
-    for share in pool.shares:
-        card = cards.get(share.card) if share.card and share.id in given.shares else None
+    for name in given.shares:
+        share = pool.index.get(name)
+        card = cards.get(share.card) if share and share.card else None
         if card and card.seat:
             names = tuple(device.name for device in card.devices if not device.is_soft)
             physical = card.seat.physical_function
-            infos.append((share.id, model.DeviceInfo(card.seat.pci, names, physical)))
+            infos.append((name, model.DeviceInfo(card.seat.pci, names, physical)))
     return tuple(infos)
 
 
