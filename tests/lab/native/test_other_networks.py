@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from kube_rdma.attach.rules.conflist import ENTRY, plugins, type_of, unplan
+from kube_rdma.attach.rules.conflist import ENTRY, RDMA_CONF, plugins, type_of, unplan
 from kube_rdma.model.attach.cni import PLUGIN, SET_ASIDE, ConfFile
 from kube_rdma_lab import cluster
 from kube_rdma_lab.build import go
@@ -122,10 +122,11 @@ def renew_agent(lab):
 
 
 @contextmanager
-def folder(lab, name, programs=None):
+def folder(lab, name, programs=None, *, apart=False):
     """The node's network is that of a folder of LISTS; yields its files.
 
-    `programs`: plugins that run themselves, by type.
+    `programs`: plugins that run themselves, by type. `apart`: they lie in the folder of the list's
+    name, which libcni reads since 1.3.
     """
     files = [ConfFile(path.name, path.read_text()) for path in sorted((LISTS / name).iterdir())]
     default = json.loads(files[0].text)
@@ -137,11 +138,18 @@ def folder(lab, name, programs=None):
             put(lab, f"{BINARIES}/{kind}", STAND_IN, 755)
     bridge = json.loads(node(lab, f"cat {FOLDER}/{OWN}"))["plugins"][0]
     version = {"cniVersion": default["cniVersion"], "name": "lab"}
+    if apart:
+        listed, place = default.pop("plugins"), default["name"]
+        files = [ConfFile(files[0].name, json.dumps(default))]
+        files += [
+            ConfFile(f"{place}/{at:02}.conf", json.dumps(one)) for at, one in enumerate(listed)
+        ]
     put(lab, "/run/stand-in.json", json.dumps({**bridge, **version}))
     put(lab, "/run/stand-in.first", types[0])
     node(lab, f"mv {FOLDER}/{OWN} /run/{OWN}; rm -f /run/stand-in.calls")
     try:
         for file in files:
+            node(lab, f"mkdir -p $(dirname {FOLDER}/{file.name})")
             put(lab, f"{FOLDER}/{file.name}", file.text)
         renew_agent(lab)
         yield tuple(files)
@@ -262,6 +270,25 @@ def test_an_exclusive_cilium_costs_no_running_and_no_plain_pod(lab, agent, tmp_p
         cluster.until_on_node(lab, NODE, f"grep -q '\"{PLUGIN}\"' {FOLDER}/{cilium.FILE}")
 
 
+def network_of_pod(lab):
+    """What net1 of a new pod is; again where containerd has not read the folder yet."""
+    with pod(lab, "asking", **ASKING):
+        seen = calls(lab)
+        shown = ("exec", "asking", "--", "ip", "-d", "addr", "show", "dev", "net1")
+        return seen and cluster.kubectl(lab, *shown)
+
+
+def test_the_runtime_calls_the_chain_of_a_list_whose_plugins_lie_in_a_folder(lab):
+    """The list itself has no plugins; the entry is the last file of the folder."""
+    with folder(lab, "flannel", apart=True) as (first, *_):
+        entry = f"{FOLDER}/{json.loads(first.text)['name']}/{RDMA_CONF}"
+        cluster.until_on_node(lab, NODE, f"grep -qs '\"{PLUGIN}\"' {entry}")
+        assert node(lab, f"cat {FOLDER}/{first.name}") == first.text
+        text = until(lab, "a pod by a list without plugins", lambda: network_of_pod(lab))
+        assert "macvlan" in text
+        assert f"inet {ADDRESS}/24" in text
+
+
 @pytest.mark.parametrize("name", NETWORKS)
 def test_libcni_calls_the_chain_in_a_network_of_another_project(lab, name):
     """The entry goes in last, a pod gets its network through it, and what is taken out is exact."""
@@ -272,15 +299,8 @@ def test_libcni_calls_the_chain_in_a_network_of_another_project(lab, name):
         after = shown(lab)
         assert plugins(json.loads(after[0].text)) == [*listed, ENTRY]
 
-        def attached():
-            """Again where containerd has not read the folder yet."""
-            with pod(lab, "asking", **ASKING):
-                seen = calls(lab)
-                return seen and cluster.kubectl(
-                    lab, "exec", "asking", "--", "ip", "-d", "addr", "show", "dev", "net1"
-                )
-
-        assert "macvlan" in (text := until(lab, f"a pod by the list of {name}", attached))
+        text = until(lab, f"a pod by the list of {name}", lambda: network_of_pod(lab))
+        assert "macvlan" in text
         assert f"inet {ADDRESS}/24" in text
         added = [call for call in calls(lab) if call[0] == "ADD"]
         mine = [call for call in added if call[1] == added[-1][1]]
