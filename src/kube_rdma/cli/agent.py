@@ -147,14 +147,16 @@ def agent(
     configuration, and no privilege. Role node adds what needs the API server. The agent runs until
     SIGTERM or SIGINT.
     """
+    from kube_rdma.lib import logs  # before all that logs
+
+    _check(roles, node_name, config, more)
+
     from kube_rdma.adapters.kubelet.device_plugin import Registry
     from kube_rdma.adapters.runtime.cri import find_socket
     from kube_rdma.agent.compose import AgentOptions, LabelMode, labelling, opened
     from kube_rdma.agent.loop import run_plugin
-    from kube_rdma.lib import logs
     from kube_rdma.model.metrics import MetricNames
 
-    _check(roles, node_name, config, more)
     agent_options = AgentOptions(
         config=config if config or "node" in roles else _mounted(),
         node=node_name if "node" in roles else None,

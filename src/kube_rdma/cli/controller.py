@@ -67,10 +67,12 @@ def controller(
     When several copies run, the one that holds the Lease kube-rdma-controller works. A controller
     runs until SIGTERM or SIGINT.
     """
-    from kube_rdma.controller.parts import ControllerOptions
-    from kube_rdma.lib import logs
+    from kube_rdma.lib import logs  # before all that logs
 
     namespace, metrics = cluster.namespace, listen_address(metrics_address)
+
+    from kube_rdma.controller.parts import ControllerOptions
+
     options = ControllerOptions(
         namespace, policies is not None, policies == "Cluster", _values(policy_set), fullname
     )

@@ -14,10 +14,16 @@ import sys
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 
-import structlog
+# structlog imports Rich where it is installed, to draw tracebacks, and lines here are plain. What
+# is None in sys.modules is not imported; an agent and a controller import this module first.
+_HIDDEN = "rich" not in sys.modules and sys.modules.setdefault("rich", None) is None  # type: ignore[arg-type]
+import structlog  # noqa: E402
 
-from kube_base.plain_text import plain
-from kube_rdma.lib.watchdog import watched
+if _HIDDEN:
+    del sys.modules["rich"]
+
+from kube_base.plain_text import plain  # noqa: E402
+from kube_rdma.lib.watchdog import watched  # noqa: E402
 
 _FIRST = ["timestamp", "level", "event"]
 

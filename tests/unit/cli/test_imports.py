@@ -31,6 +31,7 @@ PEOPLE = (
     *("kube_rdma.migrate", "kube_rdma_selftest.run"),
 )
 CERTIFICATES = ("cryptography",)  # the lab makes them
+DRAWING = ("rich.console", "pygments")  # structlog asks for rich, and gets none (lib/logs.py)
 # A module stands for all that is in it.
 NEEDLESS = {
     "bare_python": (),
@@ -41,7 +42,7 @@ NEEDLESS = {
     "lab": (*API, *DOCUMENTS, *GRPC, "structlog", "rich"),
     "agent": (
         *(*API, *LATER, *NETWORKS, *PEOPLE, *CERTIFICATES),
-        *("http.client", "urllib.request", "yaml"),
+        *("http.client", "urllib.request", "yaml", *DRAWING),
     ),
     "agent_networks": (
         *LATER,
@@ -51,6 +52,7 @@ NEEDLESS = {
         "urllib.request",
         "anyio",
         "yaml",
+        *DRAWING,
     ),
 }
 
