@@ -10,6 +10,7 @@ import asyncio
 import socket
 import ssl
 import time
+from asyncio import sslproto
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import TypeGuard
@@ -36,6 +37,10 @@ _KEEPALIVE = (
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
 )
 _NEVER = 86400.0  # seconds; asyncio limits a handshake by the clock, which Silence replaces
+
+# asyncio gives each TLS connection 256 KiB for what it reads, and an agent has eight for watches. A
+# record has at most 16 KiB (RFC 8446, 5.1): 100 MiB take as long with two of them.
+sslproto.SSLProtocol.max_size = 1 << 15
 
 
 class HttpRequest(Frozen):

@@ -2,10 +2,12 @@
 
 import asyncio
 import base64
+import gc
 import json
 import ssl
 import sys
 import time
+from asyncio import sslproto
 from contextlib import asynccontextmanager, suppress
 
 import pytest
@@ -224,6 +226,16 @@ async def test_a_server_that_is_trusted(tmp_path, host, cluster):
         config = kubeconfig(tmp_path, f"https://127.0.0.1:{port}", {}, **cluster)
         async with connect(config) as door:
             assert (await door.get(TRIAL, "a")).uid == "u"
+
+
+async def test_a_tls_connection_holds_no_more_than_two_records(tmp_path):
+    """An agent has eight of them for its watches; asyncio would give 256 KiB to each."""
+    async with Keeping(serving(tmp_path, "127.0.0.1")).running() as port:
+        config = kubeconfig(tmp_path, f"https://127.0.0.1:{port}", {}, **TRUST)
+        async with connect(config) as door:
+            await door.get(TRIAL, "a")
+            held = [one for one in gc.get_objects() if isinstance(one, sslproto.SSLProtocol)]
+            assert {len(vars(one)["_ssl_buffer"]) for one in held} == {2 * 16384}
 
 
 @pytest.mark.parametrize(
