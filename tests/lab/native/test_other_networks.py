@@ -140,10 +140,10 @@ def folder(lab, name, programs=None, *, apart=False):
     version = {"cniVersion": default["cniVersion"], "name": "lab"}
     if apart:
         listed, place = default.pop("plugins"), default["name"]
-        files = [ConfFile(files[0].name, json.dumps(default))]
-        files += [
+        files = [
             ConfFile(f"{place}/{at:02}.conf", json.dumps(one)) for at, one in enumerate(listed)
         ]
+        files.append(ConfFile(f"{place}.conflist", json.dumps(default)))  # the runtime reads it now
     put(lab, "/run/stand-in.json", json.dumps({**bridge, **version}))
     put(lab, "/run/stand-in.first", types[0])
     node(lab, f"mv {FOLDER}/{OWN} /run/{OWN}; rm -f /run/stand-in.calls")
@@ -280,10 +280,10 @@ def network_of_pod(lab):
 
 def test_the_runtime_calls_the_chain_of_a_list_whose_plugins_lie_in_a_folder(lab):
     """The list itself has no plugins; the entry is the last file of the folder."""
-    with folder(lab, "flannel", apart=True) as (first, *_):
-        entry = f"{FOLDER}/{json.loads(first.text)['name']}/{RDMA_CONF}"
+    with folder(lab, "flannel", apart=True) as (*_, last):
+        entry = f"{FOLDER}/{json.loads(last.text)['name']}/{RDMA_CONF}"
         cluster.until_on_node(lab, NODE, f"grep -qs '\"{PLUGIN}\"' {entry}")
-        assert node(lab, f"cat {FOLDER}/{first.name}") == first.text
+        assert node(lab, f"cat {FOLDER}/{last.name}") == last.text
         text = until(lab, "a pod by a list without plugins", lambda: network_of_pod(lab))
         assert "macvlan" in text
         assert f"inet {ADDRESS}/24" in text

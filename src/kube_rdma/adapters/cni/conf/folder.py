@@ -92,6 +92,12 @@ class ConfFolder:
                 os_files.replace(target, file.text.encode(), _mode(target))
             for name in plan.removes:
                 (self.path / name).unlink(missing_ok=True)
+            if any("/" in name for name in (*plan.removes, *(one.name for one in plan.writes))):
+                # Runtimes watch this folder and none below it (containerd's cni_conf_syncer.go,
+                # which passes over what is created; ocicni), so something goes here.
+                sign = self.path / ".kube-rdma-changed"
+                sign.touch()
+                sign.unlink()
         return True
 
     def set_aside(self, names: Iterable[str], ending: str) -> None:

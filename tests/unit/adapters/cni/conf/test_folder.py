@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import platform
 import shutil
 from pathlib import PurePosixPath
@@ -288,6 +289,22 @@ async def test_a_folder_with_a_second_name_is_wired_once_and_a_circle_hinders_no
         assert host.folder.apply(plan(seen), seen)
     assert (host.folder.path / "folder/zz-kube-rdma.conf").exists()
     assert not plan(host.folder.read()).changes
+
+
+@pytest.mark.parametrize("planned", [plan, unplan])
+def test_a_change_below_the_folder_is_announced_in_it(host, planned):
+    """A runtime watches the folder alone, and reads it again when something goes there."""
+    host.put("05-x.conflist", '{"cniVersion": "1.1.0", "name": "k8s"}')
+    (host.folder.path / "k8s").mkdir()
+    (host.folder.path / "k8s/10.conf").write_text('{"type": "ptp"}')
+    if planned is unplan:
+        host.folder.apply(plan(host.folder.read()), host.folder.read())
+    before = sorted(path.name for path in host.folder.path.iterdir())
+    os.utime(host.folder.path, (0, 0))
+    seen = host.folder.read()
+    assert host.folder.apply(planned(seen), seen)
+    assert host.folder.path.stat().st_mtime > 0
+    assert sorted(path.name for path in host.folder.path.iterdir()) == before
 
 
 def test_the_binary_is_written_only_when_it_differs(tmp_path):
