@@ -68,7 +68,8 @@ def doors_unloaded(lab):
 
 
 def set_down(lab):
-    return undone(lab, "ip link set ens3f0 down", "ip link set ens3f0 up")
+    """The interface of the pool's card; that of another card is nobody's fault."""
+    return undone(lab, "ip link set ens2f0 down", "ip link set ens2f0 up")
 
 
 def pod(lab, name, **more):
@@ -107,7 +108,7 @@ class KernelFault(NamedTuple):
 FAULTS = {
     "driver unloaded": KernelFault(driver_unloaded, "KR103"),
     "uverbs unloaded": KernelFault(doors_unloaded, "KR104", "rxe0"),
-    "interface down": KernelFault(set_down, "KR120", "rxe1"),
+    "interface down": KernelFault(set_down, "KR120", "rxe0"),
     "stale GID index": KernelFault(stale_index, "KR420", "main"),
 }
 
