@@ -26,7 +26,6 @@ from kube_rdma.doctor.rules.errors import full, rises, roce_interfaces
 from kube_rdma.lib.part_reader import PartReader
 from kube_rdma.model.doctor import Observation, ObservedErrors, ObservedFlowControl
 from kube_rdma.model.survey import Survey
-from kube_rdma.pools.rules.discovery import own_ports
 
 PortCounters = Mapping[PortName, Mapping[str, int]]
 Statistics = Callable[[], PortCounters]
@@ -45,7 +44,7 @@ class InterfaceStatistics:
         self._interfaces = {
             (device.name, port.number): port.netdev
             for device in survey.devices
-            for port in own_ports(device)
+            for port in device.own_ports
             if device.pci and port.netdev
         }
         self._ask = ask

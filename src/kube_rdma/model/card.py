@@ -95,6 +95,11 @@ class Function(Frozen):
     group: IommuGroup | None = None  # read only where vfio drives it
 
     @property
+    def own_netdevs(self) -> tuple[Netdev, ...]:
+        """Return its interfaces without those that stand for functions behind its switch."""
+        return tuple(netdev for netdev in self.netdevs if not netdev.representor)
+
+    @property
     def for_programs(self) -> bool:
         """Decide whether its driver hands it to a program or a virtual machine."""
         return self.driver in USER_SPACE or is_vfio(self.driver)
@@ -119,7 +124,7 @@ class Card(Frozen):
         """Return its RDMA devices, else its interfaces, else its identity."""
         names = [device.name for device in self.devices]
         if not names and self.function:
-            names = [one.name for one in self.function.netdevs if not one.representor]
+            names = [netdev.name for netdev in self.function.own_netdevs]
         return "+".join(names) or self.id
 
     @property

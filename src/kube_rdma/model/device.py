@@ -176,6 +176,11 @@ class Device(Frozen):
     switchdev: bool = False  # its function shows representors: RoCE is on those behind them
 
     @property
+    def own_ports(self) -> tuple[Port, ...]:
+        """Return the ports of the device itself, without those of functions behind its switch."""
+        return tuple(port for port in self.ports if not port.representor)
+
+    @property
     def is_soft(self) -> bool:
         """Decide whether it sits on no hardware of its own (rxe, siw); its identity says so."""
         return self.pci is None and self.identity.partition("@")[0] == self.name

@@ -1,6 +1,6 @@
 """Decides which network interface belongs to which RDMA device and port; nothing else does.
 
-sysfs/devices.py and netlink/rdma_read.py ask here with what they read. Interfaces of one PCI
+sysfs/devices.py and link_view.py ask here with what they read. Interfaces of one PCI
 function are more than one where it has several ports (dev_port), where an IPoIB child stands beside
 its parent, and in switchdev mode, where each virtual function and sub-function has a representor.
 """
@@ -36,17 +36,17 @@ def of_ports(
     merged: Sequence[Netdev],
     dev_port: Callable[[str], int],
     *,
-    switchdev: bool = False,
+    switchdev: bool,
 ) -> dict[int, Netdev]:
     """Return the interface of each port that has one, by its number, as well as sysfs can tell.
 
     `beside` are the interfaces of the device's function, `merged` those of functions of its card
     that have no RDMA device. A device with one port owns every interface beside it (bnxt_en counts
     dev_port per card, not per function); with several, dev_port tells them apart, from 0. Of more
-    candidates the GID table names the right one.
+    candidates the GID table names the right one. In `switchdev` mode a port is one of the switch.
     """
     own = [one for one in beside if not one.representor]
-    if len(ports) > 1 and (switchdev or len(own) < len(beside)):
+    if len(ports) > 1 and switchdev:
         return _of_switch(ports, (*own[:1], *merged))
     several = len(ports) > 1
     found = {}

@@ -125,9 +125,8 @@ def link_of(card: Card, node: HostNetwork) -> HostLink | None:
 
     By name: a function may have several interfaces, and that of a sub-function has no PCI address.
     """
-    ports = [p.netdev for d in card.devices for p in d.ports if not p.representor]
-    netdevs = card.function.netdevs if card.function else ()
-    others = [netdev.name for netdev in netdevs if not netdev.representor]
+    ports = [port.netdev for device in card.devices for port in device.own_ports]
+    others = [netdev.name for netdev in card.function.own_netdevs] if card.function else []
     by_name = {link.name: link for link in node.links}
     return next((by_name[name] for name in (*ports, *others) if name in by_name), None)
 

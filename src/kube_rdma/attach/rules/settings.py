@@ -175,8 +175,8 @@ def known_devices(cards: Iterable[Card]) -> tuple[UsedDevice, ...]:
         for card in cards
         if card.usable
         for device in card.devices
-        for port in device.ports
-        if port.state is PortState.ACTIVE and not port.representor
+        for port in device.own_ports
+        if port.state is PortState.ACTIVE
     )
 
 

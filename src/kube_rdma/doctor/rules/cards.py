@@ -88,7 +88,7 @@ def _no_rdma_module(seen: Observation) -> Iterator[Finding]:
         module = RDMA_MODULES[driver]
         loaded = seen.modules is not None and module in seen.modules
         state = "is loaded, and has made none" if loaded else "is not loaded"
-        names = listed([n.name for one in bare for n in one.netdevs if not n.representor])
+        names = listed([netdev.name for one in bare for netdev in one.own_netdevs])
         yield Finding(
             driver,
             f"{names}: driver {driver} and no RDMA device"
@@ -144,7 +144,7 @@ def _bonds(seen: Observation) -> Iterator[Finding]:
     at, pools = {one.seat.pci: one for one in survey.functions}, seen.specs or ()
     for card in node_health.node_cards(survey):
         specs = [one for one in pools if spared(one, card, at) or not why_not(one, card, at)]
-        for device, port in ((d, p) for d in card.devices for p in discovery.own_ports(d)):
+        for device, port in ((d, p) for d in card.devices for p in d.own_ports):
             if port.bond and specs and not device.switchdev:
                 ill = any(map(moves, specs)) or device.name not in usable
                 yield Finding(
@@ -174,7 +174,7 @@ def _against(seen: Observation, *, lacking: str) -> Iterator[Finding]:
     for device, sentence in complaints(seen):
         lack = "GIDs"
         if sentence == links.idle(device):
-            port = discovery.own_ports(device)[0]
+            port = device.own_ports[0]
             lack = _lack(port, links.netdev(port))
         elif sentence in discovery.lasting(device, managed=managed):
             lack = "modules"

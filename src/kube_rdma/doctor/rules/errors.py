@@ -26,7 +26,6 @@ from kube_rdma.model.device import Device, LinkLayer, Port, PortState
 from kube_rdma.model.doctor import Observation, ObservedErrors, ObservedFlowControl
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.survey import Survey
-from kube_rdma.pools.rules.discovery import own_ports
 
 FEWEST = 4  # values that are compared
 SHARE = 0.75  # of them that agree
@@ -123,7 +122,7 @@ def roce_ports(seen: Observation) -> Iterator[tuple[Device, Port]]:
 def active_ports(seen: Observation) -> Iterator[tuple[Device, Port]]:
     """Yield ports of hardware that are up, without those of functions behind its switch."""
     for device in seen.survey.devices if seen.survey else ():
-        for port in own_ports(device):
+        for port in device.own_ports:
             if device.pci and port.state is PortState.ACTIVE:
                 yield device, port
 

@@ -13,7 +13,7 @@ from kube_rdma.model.device import Device, LinkLayer, PhysicalState, PortState
 from kube_rdma.model.doctor import Observation
 from kube_rdma.model.survey import Survey
 from kube_rdma.pools.rules import node_health
-from kube_rdma.pools.rules.discovery import judge, own_ports
+from kube_rdma.pools.rules.discovery import judge
 from kube_rdma.pools.rules.selection import accelerates, why_not
 
 
@@ -66,7 +66,7 @@ def _waiting(survey: Survey) -> Iterator[str]:
     a pod's by now.
     """
     kinds = kinds_of(survey)
-    ports = [(device, port) for device in survey.devices for port in own_ports(device)]
+    ports = [(device, port) for device in survey.devices for port in device.own_ports]
     busy = {kinds.get(one.name) for one, port in ports if port.state is PortState.ACTIVE} - {None}
     for device, port in ports:
         kind = kinds.get(device.name)
@@ -89,6 +89,6 @@ def kinds_of(survey: Survey) -> Mapping[str, str]:
         slot = [one for one in survey.functions if one.seat.pci[:-1] == seat.pci[:-1]]
         whole = "".join(one.seat.pci[-1] for one in slot if not one.seat.physical_function)
         own = (f"{one.vendor:04x}:{one.device:04x}" for one in slot if one.seat.pci == seat.pci)
-        layers = [str(port.link_layer) for port in own_ports(device)]
+        layers = [str(port.link_layer) for port in device.own_ports]
         found[device.name] = f"{device.driver} {next(own, '')} {whole}/{seat.pci[-1]} {layers}"
     return found

@@ -214,10 +214,9 @@ def _card_lines(placed: model.PlacedCard) -> Iterator[str]:
     card = placed.card
     if card.seat and card.name != card.seat.pci:
         yield card.seat.pci
-    ports = [port for one in card.devices for port in one.ports if not port.representor]
+    ports = [port for device in card.devices for port in device.own_ports]
     yield from dict.fromkeys(map(_port, ports))
-    netdevs = card.function.netdevs if card.function else ()
-    interfaces = [netdev.name for netdev in netdevs if not netdev.representor]
+    interfaces = [netdev.name for netdev in card.function.own_netdevs] if card.function else []
     interfaces += [port.netdev for port in ports if port.netdev]
     names = [name for name in dict.fromkeys(interfaces) if name != card.name]
     if names:

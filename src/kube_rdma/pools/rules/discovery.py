@@ -54,7 +54,7 @@ def _reasons(device: Device, links: Links, *, managed: bool) -> Iterator[str]:
         return
     # RoCE peers meet by GID. iWARP has the IP addresses of its interface, and an InfiniBand port
     # makes its first GID of its own GUID, so its table is never empty.
-    active = [port for port in own_ports(device) if port.state is PortState.ACTIVE]
+    active = [port for port in device.own_ports if port.state is PortState.ACTIVE]
     lacking = [p for p in active if not p.gids and p.link_layer is LinkLayer.ETHERNET]
     if active and lacking == active and device.node_type != _IWARP:
         # In switchdev mode mlx5 gives the function a profile without RoCE (raw_eth_profile,
@@ -65,11 +65,6 @@ def _reasons(device: Device, links: Links, *, managed: bool) -> Iterator[str]:
             if device.switchdev and device.driver == "mlx5_core"
             else "; ".join(_without_gid(one, links.netdev(one)) for one in active)
         )
-
-
-def own_ports(device: Device) -> list[Port]:
-    """Return the ports of the device itself, without those of functions behind its switch."""
-    return [port for port in device.ports if not port.representor]
 
 
 def _without_gid(port: Port, netdev: Netdev | None) -> str:
@@ -98,7 +93,7 @@ class Links:
 
     def idle(self, device: Device) -> str | None:
         """Return why none of its ports carries traffic; None when one does, or there is none."""
-        own = own_ports(device)
+        own = device.own_ports
         if not own or any(port.state is PortState.ACTIVE for port in own):
             return None
         states = (f"port {one.number} is {one.state} ({one.physical_state})" for one in own)
@@ -134,8 +129,7 @@ class Links:
         physical = device.seat.physical_function if device.seat else None
         if physical and (port.state is PortState.DOWN or device.lacks_guid):
             above, own = self._functions.get(physical), self._functions.get(device.pci or physical)
-            uplinks = (one.name for one in above.netdevs if not one.representor) if above else ()
-            name = next(iter(uplinks), "INTERFACE")
+            name = above.own_netdevs[0].name if above and above.own_netdevs else "INTERFACE"
             number = "N" if own is None or own.vf_index is None else str(own.vf_index)
             link = f"on {physical}: ip link set {quote(name)} vf {quote(number)}"
             if port.state is PortState.DOWN:

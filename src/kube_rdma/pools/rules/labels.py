@@ -198,7 +198,7 @@ def _rdma(facts: LabelFacts) -> dict[str, str]:
     """Return the labels of a node with RDMA devices, or with cards that are inside pods."""
     survey = facts.survey
     devices = [one for one in survey.devices if not (one.seat and one.seat.physical_function)]
-    ports = [port for one in devices for port in one.ports if not port.representor]
+    ports = [port for device in devices for port in device.own_ports]
     if not ports and not _hidden(survey):
         return {}
     labels = _port_labels(survey, devices, ports) if ports else {}

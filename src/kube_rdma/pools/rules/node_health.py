@@ -113,8 +113,8 @@ class _Members:
             )
         function = self._functions.get(above)
         if function and not states:
-            own = (one for one in function.netdevs if one.up and not one.representor)
-            yield from (no_carrier(one.name) for one in own if one.carrier is False)
+            lost = (one for one in function.own_netdevs if one.up and one.carrier is False)
+            yield from (no_carrier(one.name) for one in lost)
 
     def _of_program(self, spec: PoolSpec, card: Card) -> Iterator[str]:
         """Yield the reasons against a card that its driver hands to a program."""

@@ -106,8 +106,8 @@ def _bare_reasons(function: Function, functions: Mapping[CardId, Function]) -> I
     if function.driver is None:
         yield "no driver is bound to it: load its module, dmesg may say why it did not bind"
     above = functions.get(CardId(function.seat.physical_function or function.seat.pci))
-    for netdev in dict.fromkeys((*function.netdevs, *_netdevs(above))):
-        if netdev.up and netdev.carrier is False and not netdev.representor:
+    for netdev in dict.fromkeys((*function.own_netdevs, *(above.own_netdevs if above else ()))):
+        if netdev.up and netdev.carrier is False:
             yield no_carrier(netdev.name)
 
 

@@ -146,8 +146,7 @@ def _reported(
             bond=port.bond,
         )
         for device in card.devices
-        for port in device.ports
-        if not port.representor
+        for port in device.own_ports
     )
     netdevs = interfaces(card, look.survey.functions)
     uses = [netdev.use for netdev in netdevs if netdev.use]

@@ -145,6 +145,7 @@ def _device(
         for number in sorted(int(n) for n in tree.names(f"{path}/ports") if n.isdecimal())
     )
     site = sites.find_site(tree, pci, links, path, ports)
+    switchdev = links.in_switch(site.netdevs, ports)
     device = Device(
         name=name,
         identity=site.identity,
@@ -154,12 +155,12 @@ def _device(
         firmware=tree.text(f"{path}/fw_ver", required=False),
         pci=site.seat.pci if site.seat and not site.soft else None,
         numa_node=site.numa_node,
-        ports=tuple(_on_netdevs(tree, links, path, site, ports)),
+        ports=tuple(_on_netdevs(tree, links, path, site, ports, switchdev=switchdev)),
         char_devices=chars,
         seat=site.seat,
         auxiliary=site.auxiliary,
         subfunction=site.subfunction,
-        switchdev=links.in_switch(site.netdevs, ports),
+        switchdev=switchdev,
     )
     if len(tree.faults) > before and not tree.holds(path):
         del tree.faults[before:]
@@ -191,7 +192,7 @@ def _port(tree: SysfsTree, ports: str, number: int, *, brief: bool) -> Port:
         physical_state=physical,
         link_layer=layer,
         rate_gbps=_rate(tree, f"{path}/rate"),
-        netdev=None,  # needs the whole device: _on_netdev
+        netdev=None,  # needs the whole device: _on_netdevs
         gids=_gids(tree, path, brief=brief),
         lid=_lid(tree, f"{path}/lid") if fabric else None,
         sm_lid=_lid(tree, f"{path}/sm_lid") if fabric else None,
@@ -213,9 +214,10 @@ def _on_netdevs(
     path: str,
     site: sites.DeviceSite,
     ports: tuple[Port, ...],
+    *,
+    switchdev: bool,
 ) -> Iterator[Port]:
     """Yield ports with their interfaces, as well as sysfs can tell; RDMA netlink knows better."""
-    switchdev = links.in_switch(site.netdevs, ports)
     merged = links.of_merged(tree.place(f"{path}/device")) if len(ports) > 1 else ()
     found = of_ports(ports, site.netdevs, merged, links.dev_port, switchdev=switchdev)
     for port in ports:
