@@ -7,10 +7,12 @@ second port without a cable. Nothing is wrong with them. cards, errors and netwo
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 from kube_rdma.doctor.rules.check import whole_cards
 from kube_rdma.model.device import Device, LinkLayer, PhysicalState, PortState
 from kube_rdma.model.doctor import Observation
+from kube_rdma.model.pools import PoolSpec
 from kube_rdma.model.survey import Survey
 from kube_rdma.pools.rules import node_health
 from kube_rdma.pools.rules.discovery import judge
@@ -25,10 +27,15 @@ def survey_of(seen: Observation) -> Survey:
 
 def verdict(seen: Observation) -> node_health.NodeVerdict:
     """Judge the node by pools/rules/node_health, with all that was seen of it."""
-    survey = survey_of(seen)
-    cards, missing = node_health.node_cards(survey), seen.absent or ()
-    facts = node_health.NodeFacts(survey, cards, seen.specs or (), missing=missing)
-    return node_health.evaluate(facts)
+    return _judged(survey_of(seen), seen.specs or (), seen.absent or ())
+
+
+@lru_cache(1)  # a dozen checks ask in turn, and a node may have thousands of functions
+def _judged(
+    survey: Survey, specs: tuple[PoolSpec, ...], missing: tuple[str, ...]
+) -> node_health.NodeVerdict:
+    cards = node_health.node_cards(survey)
+    return node_health.evaluate(node_health.NodeFacts(survey, cards, specs, missing=missing))
 
 
 def meant(seen: Observation) -> Mapping[str, tuple[str, ...]]:
@@ -36,12 +43,16 @@ def meant(seen: Observation) -> Mapping[str, tuple[str, ...]]:
 
     Where pools were not seen, these are all but those that every pool leaves out by rule.
     """
-    survey = survey_of(seen)
+    return _meant(survey_of(seen), seen.specs)
+
+
+@lru_cache(1)  # likewise
+def _meant(survey: Survey, pools: tuple[PoolSpec, ...] | None) -> Mapping[str, tuple[str, ...]]:
     functions = {one.seat.pci: one for one in survey.functions}
     found: dict[str, tuple[str, ...]] = {}
     for card in node_health.node_cards(survey):
-        specs = [one for one in seen.specs or () if why_not(one, card, functions) is None]
-        if specs or (seen.specs is None and accelerates(card, functions) is None):
+        specs = [one for one in pools or () if why_not(one, card, functions) is None]
+        if specs or (pools is None and accelerates(card, functions) is None):
             found |= {one.name: tuple(spec.resource for spec in specs) for one in card.devices}
     return found
 
