@@ -26,8 +26,8 @@ from kube_base.notices import Notices
 from kube_client.calls import RequestTiming
 from kube_client.credentials import Credential, Credentials, find_credentials, impersonation
 from kube_client.http import (
-    ANSWER_TICKS,
-    NOTICE_TICKS,
+    ANSWER_SECONDS,
+    NOTICE_SECONDS,
     HttpAnswer,
     HttpClient,
     HttpRequest,
@@ -71,8 +71,8 @@ async def connect(
     if route.tls:
         client_context(access)  # what is wrong with its files is said now
     pace = pace or RequestTiming()
-    ticks = min(pace.patience or ANSWER_TICKS, ANSWER_TICKS)
-    transport = Http(access, route, user_agent, ticks)
+    seconds = min(pace.patience or ANSWER_SECONDS, ANSWER_SECONDS)
+    transport = Http(access, route, user_agent, seconds)
     try:
         program = user_agent.partition("/")[0]
         yield Cluster(transport, pace, namespace=namespace or access.namespace, program=program)
@@ -84,9 +84,9 @@ class Http:
     """The Transport to a real server."""
 
     def __init__(
-        self, access: Access, route: ServerRoute, user_agent: str, ticks: float = ANSWER_TICKS
+        self, access: Access, route: ServerRoute, user_agent: str, seconds: float = ANSWER_SECONDS
     ) -> None:
-        self._ticks = ticks
+        self._seconds = seconds
         self._access = access
         self._route = route
         self._credentials: Credentials = find_credentials(access)
@@ -102,8 +102,8 @@ class Http:
     async def send(self, request: ApiRequest) -> Answer:
         """Carry it; raise Unavailable without an answer."""
         async with AsyncExitStack() as stack:
-            with self._asking(request, self._ticks):
-                return await _whole(await self._enter(stack, request, self._ticks))
+            with self._asking(request, self._seconds):
+                return await _whole(await self._enter(stack, request, self._seconds))
 
     @asynccontextmanager
     async def stream(self, request: ApiRequest, seconds: float) -> AsyncIterator[Stream]:
@@ -142,16 +142,18 @@ class Http:
         """Close the connections that are idle."""
         self._client.forget()
 
-    async def _enter(self, stack: AsyncExitStack, request: ApiRequest, ticks: float) -> HttpAnswer:
+    async def _enter(
+        self, stack: AsyncExitStack, request: ApiRequest, seconds: float
+    ) -> HttpAnswer:
         """Send it with the current credentials, and once more if the server wants others."""
         credential = await self._credential()
-        exchange = self._client.exchange(self._built(request, credential), ticks)
+        exchange = self._client.exchange(self._built(request, credential), seconds)
         answer = await stack.enter_async_context(exchange)
         if answer.status == 401 and self._credentials.reject(credential):
             await _whole(answer)
             await stack.aclose()
             again = self._built(request, await self._credential())
-            answer = await stack.enter_async_context(self._client.exchange(again, ticks))
+            answer = await stack.enter_async_context(self._client.exchange(again, seconds))
         self._answering()
         return answer
 
@@ -200,7 +202,7 @@ class Http:
 
     def _silent(self) -> None:
         for _ in self._notices.news(_SILENCE, "silent"):
-            log.warning("API server awaited", server=self._route.host, seconds=NOTICE_TICKS)
+            log.warning("API server awaited", server=self._route.host, seconds=NOTICE_SECONDS)
 
     async def _lines(
         self, request: ApiRequest, answer: HttpAnswer, seconds: float
@@ -210,11 +212,11 @@ class Http:
                 yield line
 
     @contextmanager
-    def _asking(self, request: ApiRequest, ticks: float = ANSWER_TICKS) -> Iterator[None]:
+    def _asking(self, request: ApiRequest, seconds: float = ANSWER_SECONDS) -> Iterator[None]:
         try:
             yield
         except (OSError, h11.ProtocolError, WebsocketFault) as error:
-            host, why = self._route.host, _why(error, ticks)
+            host, why = self._route.host, _why(error, seconds)
             raise Unavailable(
                 f"The API server at {host} does not answer to {request}: {why}."
             ) from error
@@ -243,11 +245,11 @@ async def _whole(answer: HttpAnswer) -> Answer:
     )
 
 
-def _why(error: Exception, ticks: float) -> str:
+def _why(error: Exception, seconds: float) -> str:
     """Return the reason of a failure, as a part of a sentence."""
     match error:
         case TimeoutError(errno=None):
-            return f"silence for {ticks:g} s"
+            return f"silence for {seconds:g} s"
         case ssl.SSLCertVerificationError():
             return f"its certificate is not to be trusted, {error.verify_message}"
         case OSError(strerror=str() as words):

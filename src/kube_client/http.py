@@ -22,8 +22,8 @@ from kube_client.kinds import Pairs
 from kube_client.route import ServerRoute
 from kube_client.silence import Silence
 
-ANSWER_TICKS = 30  # of silence before an answer is given up; client-go gives a connection as many
-NOTICE_TICKS = 5  # of silence before people are told
+ANSWER_SECONDS = 30  # of silence before an answer is given up; client-go gives a connection as many
+NOTICE_SECONDS = 5  # of silence before people are told
 _KEPT = 8  # idle connections
 _IDLE_SECONDS = 60.0  # a Go server closes an idle connection after 90
 _CHUNK = 1 << 16
@@ -87,7 +87,7 @@ class HttpConnection:
         return fresh and not closed and self._state.our_state is h11.IDLE
 
     async def ask(
-        self, request: HttpRequest, ticks: float
+        self, request: HttpRequest, seconds: float
     ) -> h11.Response | h11.InformationalResponse:
         """Send a request; its answer's head. After 101 the connection speaks another protocol."""
         self.answered = False
@@ -99,18 +99,18 @@ class HttpConnection:
             data += self._state.send(h11.Data(request.body)) or b""
         data += self._state.send(h11.EndOfMessage()) or b""
         self._writer.write(data)
-        async with Silence(ticks, self._notice, NOTICE_TICKS):
+        async with Silence(seconds, self._notice, NOTICE_SECONDS):
             await self._writer.drain()
         while True:
-            event = await self._next(ticks, self._notice)
+            event = await self._next(seconds, self._notice)
             if isinstance(event, h11.Response) or _is_switch(event):
                 return event
             if not isinstance(event, h11.InformationalResponse):
                 raise h11.RemoteProtocolError("the connection was closed without an answer")
 
-    async def body(self, ticks: float) -> AsyncGenerator[bytes, None]:
+    async def body(self, seconds: float) -> AsyncGenerator[bytes, None]:
         """Yield the answer's body as it comes; afterwards the connection can be used again."""
-        while isinstance(event := await self._next(ticks), h11.Data):
+        while isinstance(event := await self._next(seconds), h11.Data):
             yield bytes(event.data)
         if self._state.our_state is h11.DONE and self._state.their_state is h11.DONE:
             self._state.start_next_cycle()
@@ -132,14 +132,14 @@ class HttpConnection:
     async def tunnel(self, host: str, proof: Pairs) -> None:
         """Ask a proxy for a tunnel to `host`, with its port; OSError when it makes none."""
         request = HttpRequest("CONNECT", host, (("Host", host), *proof))
-        answer = await self.ask(request, ANSWER_TICKS)
+        answer = await self.ask(request, ANSWER_SECONDS)
         if not 200 <= answer.status_code < 300:
             raise OSError(f"the proxy makes no tunnel ({answer.status_code})")
         self._state = h11.Connection(h11.CLIENT)
 
     async def secure(self, tls: ssl.SSLContext, server_name: str) -> None:
         """Begin TLS inside the tunnel."""
-        async with Silence(ANSWER_TICKS, self._notice, NOTICE_TICKS):
+        async with Silence(ANSWER_SECONDS, self._notice, NOTICE_SECONDS):
             await self._writer.start_tls(
                 tls, server_hostname=server_name, ssl_handshake_timeout=_NEVER
             )
@@ -149,13 +149,13 @@ class HttpConnection:
         self._writer.transport.abort()
 
     async def _next(
-        self, ticks: float, notice: Callable[[], None] | None = None
+        self, seconds: float, notice: Callable[[], None] | None = None
     ) -> type[h11.NEED_DATA | h11.PAUSED] | h11.Event:
         while True:
             event = self._state.next_event()
             if event is not h11.NEED_DATA:
                 return event
-            async with Silence(ticks, notice, NOTICE_TICKS):
+            async with Silence(seconds, notice, NOTICE_SECONDS):
                 data = await self._reader.read(_CHUNK)
             self.answered = self.answered or bool(data)
             self._state.receive_data(data)
@@ -188,12 +188,12 @@ class HttpClient:
 
     @asynccontextmanager
     async def exchange(
-        self, request: HttpRequest, ticks: float = ANSWER_TICKS
+        self, request: HttpRequest, seconds: float = ANSWER_SECONDS
     ) -> AsyncIterator[HttpAnswer]:
         """Send a request. Raise OSError, TimeoutError or h11.ProtocolError where it breaks."""
-        connection, head = await self._ask(request, ticks)
+        connection, head = await self._ask(request, seconds)
         try:
-            async with aclosing(connection.body(ticks)) as chunks:
+            async with aclosing(connection.body(seconds)) as chunks:
                 yield _answer(head, chunks)
         finally:
             if connection.usable and len(self._idle) < _KEPT:
@@ -204,9 +204,9 @@ class HttpClient:
     @asynccontextmanager
     async def upgraded(self, request: HttpRequest) -> AsyncIterator[HttpUpgrade]:
         """Send a request for another protocol; the connection is closed at the end."""
-        connection, head = await self._ask(request, ANSWER_TICKS)
+        connection, head = await self._ask(request, ANSWER_SECONDS)
         try:
-            async with aclosing(connection.body(ANSWER_TICKS)) as chunks:
+            async with aclosing(connection.body(ANSWER_SECONDS)) as chunks:
                 switched = _is_switch(head)
                 yield HttpUpgrade(_answer(head, chunks), connection if switched else None)
         finally:
@@ -218,11 +218,11 @@ class HttpClient:
             self._idle.pop().close()
 
     async def _ask(
-        self, request: HttpRequest, ticks: float
+        self, request: HttpRequest, seconds: float
     ) -> tuple[HttpConnection, h11.Response | h11.InformationalResponse]:
         while connection := self._kept():
             try:
-                return connection, await connection.ask(request, ticks)
+                return connection, await connection.ask(request, seconds)
             except (OSError, h11.RemoteProtocolError) as error:
                 connection.close()
                 # It was closed while idle, and nobody saw it; only reading twice is harmless.
@@ -234,7 +234,7 @@ class HttpClient:
                 raise
         connection = await self._connect()
         try:
-            return connection, await connection.ask(request, ticks)
+            return connection, await connection.ask(request, seconds)
         except BaseException:
             connection.close()
             raise
@@ -268,7 +268,7 @@ class HttpClient:
     ) -> HttpConnection:
         # Given without TLS, asyncio refuses the two.
         name, handshake = (server_name, _NEVER) if tls else (None, None)
-        async with Silence(ANSWER_TICKS, self._notice, NOTICE_TICKS):
+        async with Silence(ANSWER_SECONDS, self._notice, NOTICE_SECONDS):
             reader, writer = await asyncio.open_connection(
                 host,
                 port,
