@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -27,22 +28,21 @@ from bench import (
     nccl_env,
     operator,
     overload,
-    plugin_beside,
     scale,
     scheduling,
     scrape,
     shim,
     survey,
 )
+from bench.checkout import by_itself, checkouts
 from bench.context import Context
-from bench.figures import json_lines, table
+from bench.figures import Row, json_lines, table
 from bench.results import recording
-from bench.run import Run
+from bench.run import Measure, Run
 
 # Cheap ones first; `attach-vm` boots a machine without Kubernetes, `ipam`, `operator`,
 # `scheduling` and `scale` control planes of their own, `claim-start` and `doctor` native nodes,
-# `beside` a lab for each of two checkouts (`plugin-beside` measures both without one), `lab` the
-# one that the later ones use.
+# `beside` a lab for each of two checkouts, `lab` the one that the later ones use.
 BENCHMARKS = {
     "devices": devices,
     "imports": imports,
@@ -63,7 +63,6 @@ BENCHMARKS = {
     "scale": scale,
     "claim-start": claim_start,
     "doctor": doctor,
-    "plugin-beside": plugin_beside,
     "beside": beside,
     "lab": lab,
     "agent": agent,
@@ -85,6 +84,21 @@ class IntList(click.ParamType[tuple[int, ...]]):
         if not all(part.strip().isdecimal() and int(part) >= 2 for part in parts):
             self.fail(f"{value!r} is not a list of numbers from 2 on, such as 10,100", param, ctx)
         return tuple(map(int, parts))
+
+
+def of_all_checkouts(word: str) -> Measure:
+    """What a word measures of this checkout, then of the other."""
+    module = BENCHMARKS[word]
+    ours: Measure = module.measure
+    if hasattr(module, "IN_TURNS"):
+        return ours
+
+    def measure(context: Context) -> Iterator[Row]:
+        yield from ours(context)
+        for other in checkouts()[1:]:
+            yield from by_itself(other, word, short=context.short)
+
+    return measure
 
 
 @click.command()
@@ -128,7 +142,7 @@ def main(
     """
     if record and short:
         raise click.UsageError("--record: figures of --short say nothing; leave one of the two out")
-    chosen = {name: BENCHMARKS[name].measure for name in names or BENCHMARKS}
+    chosen = {name: of_all_checkouts(name) for name in names or BENCHMARKS}
     show = json_lines() if as_json else table()
     with Context(short=short, **counts) as context:
         sys.exit(Run(context, recording(show) if record else show, limit).all(chosen))

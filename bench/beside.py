@@ -9,29 +9,26 @@ an admin's kubeconfig inside its namespaces.
 from __future__ import annotations
 
 import json
-import os
 import statistics
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import yaml
 
 from bench import rest
+from bench.checkout import VARIABLE, Checkout, turns
 from bench.context import Context
 from bench.figures import Absent, Figure, Row, attempt
 from kube_base.errors import Unavailable
 from kube_rdma_lab import cluster, pace, state
 
-HERE = Path(__file__).parents[1]
+IN_TURNS = True
 NAME = "beside"
-BESIDE = "beside_"
-VARIABLE = "KUBE_RDMA_BESIDE"
 NO_OTHER = Absent("beside", f"{VARIABLE} names no other checkout", failed=False)
 NODES = ("node-1", "node-2")  # of the topology two-nodes
 RESOURCE = "rdma/hca_shared_devices_a"
@@ -44,7 +41,7 @@ Document = dict[str, Any]
 class CheckoutLab:
     """A lab of a checkout, as far as all versions are alike."""
 
-    checkout: Path
+    checkout: Checkout
 
     @property
     def state(self) -> Mapping[str, Any]:
@@ -54,10 +51,15 @@ class CheckoutLab:
 
     def command(self, *words: str) -> None:
         """Run `kube-rdma lab` of the checkout, its progress for people to see."""
-        argv = (f"{self.checkout}/.venv/bin/kube-rdma", "lab", *words, "--name", NAME)
-        if subprocess.run(
-            argv, cwd=self.checkout, stdout=subprocess.DEVNULL, check=False
-        ).returncode:
+        argv = (self.checkout.program, "lab", *words, "--name", NAME)
+        done = subprocess.run(
+            argv,
+            cwd=self.checkout.folder,
+            env=self.checkout.environment(),
+            stdout=subprocess.DEVNULL,
+            check=False,
+        )
+        if done.returncode:
             raise Unavailable(f"`{' '.join(argv)}` failed")
 
     def kubectl(self, *words: str, documents: Sequence[Document] = ()) -> str:
@@ -74,7 +76,7 @@ class CheckoutLab:
         )
         if done.returncode:
             raise Unavailable(
-                f"`kubectl {' '.join(words)}` failed in {self.checkout}: {done.stderr}"
+                f"`kubectl {' '.join(words)}` failed in {self.checkout.folder}: {done.stderr}"
             )
         return done.stdout
 
@@ -84,12 +86,14 @@ class CheckoutLab:
 
     def documents(self, *patterns: str) -> list[Document]:
         """Return what the files of the checkout say that patterns match, in their order."""
-        paths = [path for pattern in patterns for path in sorted(self.checkout.glob(pattern))]
+        paths = [
+            path for pattern in patterns for path in sorted(self.checkout.folder.glob(pattern))
+        ]
         return [each for path in paths for each in yaml.safe_load_all(path.read_text()) if each]
 
 
 @contextmanager
-def booted(checkout: Path) -> Iterator[CheckoutLab]:
+def booted(checkout: Checkout) -> Iterator[CheckoutLab]:
     """Have a checkout's lab up for a while; another's of the same name would have its disks."""
     lab = CheckoutLab(checkout)
     lab.command("down")
@@ -129,7 +133,7 @@ def pod_seconds(lab: CheckoutLab, pod: Document, times: int) -> list[float]:
     return seconds
 
 
-def life(checkout: Path, context: Context) -> Iterator[Figure]:
+def life(checkout: Checkout, context: Context) -> Iterator[Figure]:
     """Boot a checkout's lab, install the seed, let it rest, start pods; nothing of it stays."""
     yield Figure("machine_pace", pace.measure(), "×", note="1 is the reference; see pace.py")
     begin = time.monotonic()
@@ -146,39 +150,12 @@ def life(checkout: Path, context: Context) -> Iterator[Figure]:
             yield Figure(f"{key}_seconds", median, "s", note=rest.spread(seconds))
 
 
-def ratios(ours: Sequence[Figure], others: Sequence[Figure], note: str) -> tuple[Figure, ...]:
-    """Return our figures as parts of the other's of the same key; below 1 is less."""
-    before = {figure.key: figure.value for figure in others}
-    return tuple(
-        Figure(
-            f"{figure.key.removesuffix('_seconds')}_to_beside", figure.value / value, "×", "", note
-        )
-        for figure in ours
-        if (value := before.get(figure.key))
-    )
-
-
-def other_checkout() -> Path | None:
-    """The checkout that is to stand beside this one, where one is named."""
-    beside = os.environ.get(VARIABLE)
-    return Path(beside).resolve() if beside else None
-
-
 def measure(context: Context) -> Iterator[Row]:
-    """Measure both, the other first; nothing where no other is named."""
-    if not (other := other_checkout()):
+    """Measure both, one after the other; nothing where no other is named."""
+    both = tuple(turns(1))
+    if len(both) == 1:
         yield NO_OTHER
         return
-    others: list[Figure] = []
-    ours: list[Figure] = []
-    for checkout, prefix, taken in ((other, BESIDE, others), (HERE, "", ours)):
-        measured = partial(_kept, taken, life(checkout, context), prefix)
-        yield from attempt(f"{prefix}life", measured)
-    yield from ratios(ours, others, str(other))
-
-
-def _kept(figures: list[Figure], measured: Iterator[Figure], prefix: str) -> Iterator[Figure]:
-    """Give what is measured of a checkout, and keep it for ratios."""
-    for figure in measured:
-        figures.append(figure)
-        yield replace(figure, key=prefix + figure.key)
+    for checkout in both:
+        measured = partial(map, checkout.named, life(checkout, context))
+        yield from attempt(f"{checkout.prefix}life", measured)

@@ -1,8 +1,7 @@
 """What programs cost before they do anything: imports, most of all on emulated processors.
 
 Each is the real command, brought to its end by what it reads: the agents by a configuration that is
-refused, which comes after all doors were opened. KUBE_RDMA_BESIDE names another checkout (another
-commit in a worktree, with a .venv of its own): its commands run in turns with these, for a ratio.
+refused, which comes after all doors were opened. The commands of all checkouts run in turns.
 """
 
 from __future__ import annotations
@@ -10,27 +9,28 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from bench.checkout import HERE, Checkout, checkouts, turns
 from bench.context import Context
 from bench.figures import Figure
 
+IN_TURNS = True
 ROUNDS = 7
-COMMAND = str(Path(sys.executable).with_name("kube-rdma"))
+OURS = Checkout(HERE)
 REFUSED = '{"configList": [{"resourceName": "hca", "rdmaHcaMax": 0, "devices": ["ens2f0"]}]}'
 _IMPORT = "import time:"
 
 
-def programs(folder: Path) -> Mapping[str, Sequence[str]]:
-    """The commands by name; `folder` is empty and gets what they read."""
+def programs(folder: Path, checkout: Checkout = OURS) -> Mapping[str, Sequence[str]]:
+    """The commands of a checkout by name; `folder` gets what they read."""
     config, kubeconfig, kubelet = (folder / name for name in ("config.json", "kubeconfig", "k"))
     config.write_text(REFUSED)
     kubeconfig.write_text(json.dumps(_nowhere()))
-    (kubelet / "device-plugins").mkdir(parents=True)
-    plugin = (COMMAND, "agent", "--config", str(config), "--kubelet-root", str(kubelet))
+    (kubelet / "device-plugins").mkdir(parents=True, exist_ok=True)
+    plugin = (checkout.program, "agent", "--config", str(config), "--kubelet-root", str(kubelet))
     places = {
         "--kubeconfig": kubeconfig,
         "--state-dir": folder / "state",
@@ -40,9 +40,9 @@ def programs(folder: Path) -> Mapping[str, Sequence[str]]:
         "--host": folder,
     }
     return {
-        "bare_python": (sys.executable, "-c", "pass"),
-        "devices": (COMMAND, "devices", "--help"),
-        "lab": (COMMAND, "lab", "--help"),
+        "bare_python": (checkout.python, "-c", "pass"),
+        "devices": (checkout.program, "devices", "--help"),
+        "lab": (checkout.program, "lab", "--help"),
         "agent": plugin,
         "agent_networks": (
             *(*plugin, "--role=plugin", "--role=node", "--networks", "--node-name=none"),
@@ -62,23 +62,18 @@ def _nowhere() -> object:
     }
 
 
-def _environment() -> dict[str, str]:
-    """With compiled files, as an image has them; a process without would measure the compiler."""
-    return {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-
-
-def modules(argv: Sequence[str]) -> frozenset[str]:
+def modules(argv: Sequence[str], checkout: Checkout = OURS) -> frozenset[str]:
     """The modules that a command imports, Python's own first ones among them."""
-    env = {**_environment(), "PYTHONPROFILEIMPORTTIME": "1"}
+    env = checkout.environment(PYTHONPROFILEIMPORTTIME="1")
     ended = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
     lines = [line for line in ended.stderr.splitlines() if line.startswith(_IMPORT)]
     return frozenset(line.rpartition("|")[2].strip() for line in lines)
 
 
-def cpu_seconds(argv: Sequence[str]) -> float:
+def cpu_seconds(argv: Sequence[str], checkout: Checkout = OURS) -> float:
     """What the processors spend on one process."""
     none = subprocess.DEVNULL
-    with subprocess.Popen(argv, env=_environment(), stdout=none, stderr=none) as process:
+    with subprocess.Popen(argv, env=checkout.environment(), stdout=none, stderr=none) as process:
         _, _, used = os.wait4(process.pid, 0)
         process.returncode = 0
     return used.ru_utime + used.ru_stime
@@ -86,22 +81,18 @@ def cpu_seconds(argv: Sequence[str]) -> float:
 
 def measure(context: Context) -> Iterator[Figure]:
     """Run all in turns; the least of each, as a ratio to a Python that does nothing."""
+    seconds: dict[tuple[Checkout, str], list[float]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        commands = {**programs(Path(folder))}
-        names = tuple(commands)
-        if checkout := os.environ.get("KUBE_RDMA_BESIDE"):
-            other = str(Path(checkout) / ".venv/bin/kube-rdma")
-            ours = {name: argv for name, argv in commands.items() if argv[0] == COMMAND}
-            commands |= {f"{name}_beside": (other, *argv[1:]) for name, argv in ours.items()}
-        imported = {name: modules(argv) for name, argv in commands.items()}
-        rounds = [
-            {name: cpu_seconds(argv) for name, argv in commands.items()}
-            for _ in range(context.times(ROUNDS, 1))
-        ]
-    least = {name: min(one[name] for one in rounds) for name in commands}
-    for name, seconds in least.items():
-        note = f"{seconds * 1000:.0f} ms of CPU, {len(imported[name])} modules"
-        yield Figure(f"{name}_ratio", seconds / least["bare_python"], "×", "", note)
-    for name in names:
-        if before := least.get(f"{name}_beside"):
-            yield Figure(f"{name}_to_beside", least[name] / before, "×", "", checkout or "")
+        commands = {each: programs(Path(folder), each) for each in checkouts()}
+        counts = {
+            (each, name): len(modules(argv, each))
+            for each, by_name in commands.items()
+            for name, argv in by_name.items()
+        }
+        for each in turns(context.times(ROUNDS, 1)):
+            for name, argv in commands[each].items():
+                seconds.setdefault((each, name), []).append(cpu_seconds(argv, each))
+    for (each, name), taken in seconds.items():
+        note = f"{min(taken) * 1000:.0f} ms of CPU, {counts[each, name]} modules"
+        bare = min(seconds[each, "bare_python"])
+        yield each.named(Figure(f"{name}_ratio", min(taken) / bare, "×", "", note))

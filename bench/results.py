@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from bench.checkout import BESIDE, checkouts
 from bench.figures import Figure, Row, Show
 from kube_base.errors import Refused
 from kube_base.frozen import Frozen
@@ -28,8 +29,9 @@ FOLDER = Path(__file__).parent / "results"
 class Result(Frozen):
     """One figure with its day, the commit that was measured and the machine that measured it.
 
-    `commit` is short, with + where the checkout had changes. `unit`, `goal` and `note` are those of
-    bench/figures.Figure.
+    `commit` is short, with + where the checkout had changes; of keys that begin with `beside_` it
+    is the other checkout's. Figures with the same `run`, a time of that day, come from one run.
+    `unit`, `goal` and `note` are those of bench/figures.Figure.
     """
 
     day: str
@@ -41,17 +43,21 @@ class Result(Frozen):
     unit: str = ""
     goal: str = ""
     note: str = ""
+    run: str = ""
 
 
 def recording(show: Show, folder: Path = FOLDER) -> Show:
     """Return a Show that also appends each figure to the file of today, in UTC."""
-    file = folder / f"{datetime.now(UTC):%Y-%m-%d}.jsonl"
-    commit, machine = commit_of(FOLDER.parent, "+"), this_machine()
+    begin = datetime.now(UTC)
+    file = folder / f"{begin:%Y-%m-%d}.jsonl"
+    commits = {each.prefix: commit_of(each.folder, "+") for each in checkouts()}
+    of_all = {"machine": this_machine(), "run": f"{begin:%H:%M:%S}"}
 
     def both(name: str, row: Row) -> None:
         show(name, row)
         if isinstance(row, Figure):
-            fields = {"commit": commit, "machine": machine, "benchmark": name, **asdict(row)}
+            commit = commits[BESIDE if row.key.startswith(BESIDE) else ""]
+            fields = {"commit": commit, **of_all, "benchmark": name, **asdict(row)}
             fields["value"] = float(f"{row.value:.4g}")
             folder.mkdir(exist_ok=True)
             with file.open("a", encoding="utf-8") as lines:

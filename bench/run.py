@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from types import FrameType
 
+from bench.checkout import by_other
 from bench.context import Context
-from bench.figures import Absent, Row, Show, attempt, sentence
+from bench.figures import Absent, Figure, Row, Show, attempt, sentence
 from kube_base.errors import Unavailable
 
 Measure = Callable[[Context], Iterable[Row]]
@@ -43,20 +44,22 @@ class Run:
         return FAILED if self._failed else ALL_MEASURED
 
     def _measure(self, name: str, measure: Measure) -> None:
-        measured = False
+        measured: list[Row] = []
         try:
             with (
                 within(self._limit),
                 closing(attempt(name, lambda: measure(self._context))) as rows,
             ):
                 for row in rows:
-                    measured = True
+                    measured.append(row)
                     self._row(name, row)
         except Unavailable as error:
             self._absent(name, sentence(error))
         else:
             if not measured:
                 self._absent(name, "it measured nothing")
+        for ratio in by_other(row for row in measured if isinstance(row, Figure)):
+            self._row(name, ratio)
 
     def _absent(self, name: str, reason: str) -> None:
         self._row(name, Absent(name, reason))
