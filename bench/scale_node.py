@@ -47,7 +47,6 @@ from kube_rdma.agent.node.node_labels import NodeLabels
 from kube_rdma.agent.node.report import NodePolicies, NodeReporter
 from kube_rdma.attach.node_view import NodeContext
 from kube_rdma.attach.repair import NodePodWatch, PodWatchDependencies
-from kube_rdma.claims.publisher import ClaimedGpus
 from kube_rdma.hardware.kernel_events import KernelSources
 from kube_rdma.hardware.recorded_survey import survey_at
 from kube_rdma.ipam.node_addresses import IpamDependencies, NodeAddresses
@@ -73,7 +72,7 @@ from kube_rdma_testing.kernel.listeners import FakeUevents
 
 CARDS = 8
 POOL = PoolName("scale")  # of addresses
-WATCHES = 8  # Node, policies, report, slices of this driver and of all, pods, IP pools and blocks
+WATCHES = 7  # Node, policies, report, slices, pods, IP pools and blocks
 _ERROR = b'{"type":"ERROR"'
 SETTLED = frozenset({"nodereports/status", "nodes/status", "resourceslices", "leases"})
 """What each node has written once it has arrived."""
@@ -276,13 +275,11 @@ class ScaleNode:
         def journal(name: str, kind: Any) -> Callable[[], Journal[Any]]:
             return lambda: stack.enter_context(Journal(Folder(self._folder / name), kind))
 
-        kubelet = KubeletView(_Idle())
-        kubelet.slices = ClaimedGpus(cluster, self.name)
         doors = AgentDependencies(
             config=None,
             kernel=KernelSources(lambda: self._survey, (("devices", lambda: self._uevents),)),
             serve=lambda offer, _: _Unserved(offer),  # type: ignore[arg-type,return-value]
-            kubelet=kubelet,
+            kubelet=KubeletView(_Idle()),
             node=NodeEvents(cluster, self.name, events),
             applied=journal("pools", POOLS),
             rails=NodeRails(journal("rails", RAILS), boot=self.name),

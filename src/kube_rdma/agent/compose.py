@@ -205,7 +205,6 @@ async def _with_node(
     async def ask() -> tuple[bool, str]:
         return cdi_works(version, await _runtime(options.runtime_socket, notices))
 
-    needs.kubelet.slices = ClaimedGpus(cluster, options.node)
     checkpoint = DeviceCheckpoint(folders.device_plugins)
     pods = partial(Pods(cluster).on_node, options.node)
     needs.kubelet.record = KubeletRecord(checkpoint.read, pods)
@@ -221,6 +220,7 @@ async def _with_node(
     make = partial(_binder, needs, options, Pods(cluster), stack)
     needs = replace(needs, late=await _late(options, folders, ask, make))
     if not options.claims:
+        needs.kubelet.slices = ClaimedGpus(cluster, options.node)
         return needs
     claim_notices = Notices()
 
@@ -265,7 +265,7 @@ def with_claims(
     from kube_rdma.claims import prepared_claims
     from kube_rdma.claims.cluster import allocated, claims_of_pod, write_statuses
     from kube_rdma.claims.driver import ClaimDriver
-    from kube_rdma.claims.publisher import SlicePublisher
+    from kube_rdma.claims.publisher import ClaimedGpus, SlicePublisher
 
     assert options.node
     if plugins_registry is None:
@@ -282,7 +282,9 @@ def with_claims(
         named = {share: f"pod {pod}" for share, pod in bound.items()}
         return named | await needs.kubelet.plugin_holders(resources)
 
-    slices = SlicePublisher(cluster, options.node, needs.rails.number, dranet=options.dranet)
+    gpus = needs.kubelet.slices = ClaimedGpus(cluster, options.node)
+    rail, dranet = needs.rails.number, options.dranet
+    slices = SlicePublisher(cluster, options.node, rail, dranet=dranet, heard=gpus.hear)
     statuses = prepared_claims.ClaimStatuses(partial(write_statuses, cluster))
     networks = needs.networks
     claims = prepared_claims.PreparedClaims(

@@ -287,7 +287,6 @@ class _Plugin:
             "distances of GPUs": partial(self._kubelet.report, offers),
             "stale bindings": needs.late.sweep,
             "late binding": partial(needs.late.follow, self._changes.touch),
-            "GPUs by claim": needs.kubelet.slices.follow,
         }
         parts |= {keeper.part: keeper.run for keeper in needs.keepers}
         if needs.metrics:
@@ -295,8 +294,10 @@ class _Plugin:
             parts |= needs.metrics.parts
         if needs.networks:
             parts["networks"] = partial(needs.networks.run, needs.late)
-        if needs.claims:
+        if needs.claims:  # whose publisher of slices shows those of others too
             parts["claims"] = needs.claims.run
+        else:
+            parts["GPUs by claim"] = needs.kubelet.slices.follow
         if needs.ready:
             networks = (needs.networks.until_settled,) if needs.networks else ()
 

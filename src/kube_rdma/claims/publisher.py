@@ -7,7 +7,7 @@ A NodeKeeper. The kubelet deletes the slices of all drivers when it starts, and 
 s after it went (pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go); the watch tells, and they are
 written again. A server whose feature gates are off drops fields in silence: what comes back of a
 write is compared with it, and the slices are written without these features. Beside it stand the
-GPUs that other drivers publish in slices of the node.
+GPUs that other drivers publish in slices of the node: the same watch shows them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import structlog
 from msgspec import to_builtins
@@ -85,11 +86,14 @@ class SlicePublisher(NodeKeeper[shape.ClaimOffer]):
         pace: WritePace = SLICE_PACE,
         *,
         dranet: bool = False,  # devices have DRANET's names of attributes too
+        heard: Callable[[Any], None] = lambda _: None,
     ) -> None:
+        """Keep the slices of a node; call `heard` with each event of those of all drivers."""
         super().__init__(pace)
         self._cluster, self._name = cluster, node
         self._rail = rail
         self._dranet = dranet
+        self._heard = heard
         self._stored: dict[str, StoredSlice] = {}
         self._shown: dict[str, ListedDevice] = {}  # as last published, by name; own names alone
         self._without: frozenset[ClaimFeature] = frozenset()
@@ -171,14 +175,16 @@ class SlicePublisher(NodeKeeper[shape.ClaimOffer]):
 
     async def run(self) -> None:
         """Follow the slices, and write whenever they say something else, until cancelled."""
-        mine = Where(fields=f"spec.driver={DRIVER},spec.nodeName={self._name}")
-        watch = partial(self._cluster.watch, RESOURCE_SLICE, mine)
+        watch = partial(self._cluster.watch, RESOURCE_SLICE, _of_node(self._name))
         read = partial(self._follow, self._name, watch, self._hear)
         async with asyncio.TaskGroup() as tasks:
             start(tasks, {"slices read": read, "slices written": super().run})
 
     def _hear(self, event: object) -> None:
+        self._heard(event)
         match event:
+            case Changed(stored) if stored.spec.driver != DRIVER:
+                return
             case Changed(stored):
                 try:
                     self._take(stored)
@@ -207,6 +213,11 @@ class SlicePublisher(NodeKeeper[shape.ClaimOffer]):
 ANSWER_SECONDS = 1.0  # the kubelet waits meanwhile, with every pod behind this one
 
 
+def _of_node(node: str) -> Where:
+    """Return the selection of a node's slices, of all drivers."""
+    return Where(fields=f"spec.nodeName={node}")
+
+
 def _later(_failures: int) -> float:
     """Return seconds; a new kind or right comes rarely, and all nodes would ask for it at once."""
     return spread(REFUSED_SECONDS)
@@ -221,8 +232,9 @@ class ClaimedGpus(NodeSlices):
         """Follow the slices of a node; `wait` is for tests."""
         self._cluster, self._node = cluster, node
         self._pause = wait
-        where = Where(fields=f"spec.nodeName={node}")
+        where = _of_node(node)
         self._slices = Mirror(RESOURCE_SLICE, device_slice, where=where, optional=True)
+        self.hear = self._slices.take  # what another shows who follows them
         self._notices = Notices()
 
     async def follow(self) -> None:

@@ -72,13 +72,14 @@ class Mirror(Generic[V]):
             try:
                 async with aclosing(cluster.watch(self._kind, self._where)) as events:
                     async for event in events:
-                        self._take(event)
+                        self.take(event)
             except Refused as error:
                 self._hear(Cut(str(error)))
             await asyncio.sleep(pause(failures))
             failures += 1
 
-    def _take(self, event: WatchEvent[Any, Any]) -> None:
+    def take(self, event: WatchEvent[Any, Any]) -> None:
+        """Take note of an event, where another follows the kind."""
         match event:
             case Changed(stored):
                 self._show(stored)

@@ -8,7 +8,7 @@ from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.adapters.cluster.kinds.resource_api import RESOURCE_CLAIM, RESOURCE_SLICE
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
-from kube_rdma.claims.publisher import ClaimedGpus
+from kube_rdma.claims.publisher import ClaimedGpus, SlicePublisher
 from kube_rdma.model.claims.devices import ClaimedDevice, SliceDevice
 from kube_rdma.model.device import Gpu
 from kube_rdma.model.pools import Grant, Mode, PoolSpec
@@ -90,13 +90,15 @@ async def kubelet(tmp_path):
         yield kubelet
 
 
-@pytest.fixture
-async def view(server, kubelet, tmp_path):
-    """The agent's view of the kubelet, and slices followed."""
+@pytest.fixture(params=["alone", "with own slices"])
+async def view(server, kubelet, tmp_path, request):
+    """The agent's view of the kubelet, and slices followed, by itself or by who publishes some."""
     view = KubeletView(PodResources(tmp_path / "pod-resources/kubelet.sock"))
     view.gpus = GPUS
-    view.slices = ClaimedGpus(Cluster(server.line()), NODE, wait=lambda *_: 0.0)
-    async with beside(view.slices.follow()):
+    cluster = Cluster(server.line())
+    gpus = view.slices = ClaimedGpus(cluster, NODE, wait=lambda *_: 0.0)
+    own = SlicePublisher(cluster, NODE, lambda _: None, heard=gpus.hear)
+    async with beside((gpus.follow if request.param == "alone" else own.run)()):
         yield view
 
 

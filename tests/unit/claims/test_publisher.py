@@ -87,6 +87,8 @@ async def test_a_node_offers_its_cards_in_one_write_and_a_rest_writes_nothing(wo
         assert device["capacity"]["slots"]["requestPolicy"]["default"] == "1"
         await world.again(3)
         assert world.writes == ["create"]
+    spec = {**part["spec"], "driver": "gpu.nvidia.com"}  # another's, which is left alone
+    world.server.put(RESOURCE_SLICE, {"metadata": {"name": "gpus"}, "spec": spec})
     async with world.serving(world.publishing()):
         await world.again(3)
     assert world.writes == ["create"]
