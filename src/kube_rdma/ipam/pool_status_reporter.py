@@ -1,8 +1,9 @@
 """Reports how full each pool is: in its status, and as an Event when it is nearly full.
 
 The controller's other half of IPAM, beside gc.py. Every few seconds it computes each pool's status
-from pools and blocks and writes those that differ (level, not edge). Pools are few and are listed;
-blocks may be as many as nodes, so while it runs a watch shows them.
+from pools and blocks and writes those that differ (level, not edge); every agent receives that, so
+with thousands of nodes it waits longer after a write. Pools are few and are listed; blocks may be
+as many as nodes, so while it runs a watch shows them.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ from kube_rdma.ipam import cluster as kinds
 from kube_rdma.ipam.objects import IPPoolStatus, PoolFindings, pool_status
 from kube_rdma.ipam.rules.reclaim import conflicts, nearly_full, usage
 from kube_rdma.ipam.rules.subpools import subpools
+from kube_rdma.lib.debounce import apart
 from kube_rdma.lib.mirror import Mirror, follow_all
 from kube_rdma.model.ipam import Block, IPPool, Usage
 from kube_rdma.model.kubernetes import moment
 
-REPORT_SECONDS = 10.0
+REPORT_SECONDS = 10.0  # at least
 
 log = structlog.get_logger()
 
@@ -63,11 +65,20 @@ class PoolStatusReporter:
         async with asyncio.TaskGroup() as tasks:
             await follow_all(tasks, self._cluster, full_jitter, self._blocks)
             while True:
+                written = 0
                 try:
-                    await self.report(datetime.now(UTC))
+                    written = await self.report(datetime.now(UTC))
                 except KubeError as error:
                     log.warning("pool report interrupted", why=str(error))
-                await asyncio.sleep(REPORT_SECONDS)
+                await asyncio.sleep(self.apart(written))
+
+    def apart(self, written: int) -> float:
+        """Return the seconds to the next look after one that wrote so many statuses.
+
+        Nodes that hold addresses follow the pools; so do others, which change none.
+        """
+        holders = max((one.nodes for each in self._usages.values() for one in each), default=0)
+        return apart(REPORT_SECONDS, written * holders)
 
     async def report(self, now: datetime) -> int:
         """Write the status of each pool where it changed; return how many were written.

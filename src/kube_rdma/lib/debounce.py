@@ -16,6 +16,17 @@ LONGEST = 0.3  # seconds after which an endless burst is looked into all the sam
 # kernel some time after the address that causes it was announced, and nothing tells of that.
 SETTLE = 1.0
 
+EVENTS_A_SECOND = 50.0  # 100 kB of statuses
+
+
+def apart(shortest: float, events: int) -> float:
+    """Return the seconds between writes of what agents follow; the last were so many events.
+
+    A watch cannot leave out changes of a status: an object that was and is selected is sent
+    (apiserver, pkg/storage/cacher/cache_watcher.go, convertToWatchEvent).
+    """
+    return max(shortest, events / EVENTS_A_SECOND)
+
 
 class Debounce:
     """`touch` for each event; `wait` returns once the burst is over."""

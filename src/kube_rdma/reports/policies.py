@@ -27,6 +27,7 @@ from kube_client.objects import Cluster
 from kube_rdma.adapters.bulkhead import ObjectWalls
 from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.own import NODE_REPORT
+from kube_rdma.lib.debounce import apart
 from kube_rdma.lib.mirror import Mirror, follow_all
 from kube_rdma.model.kubernetes import moment
 from kube_rdma.model.pools import PolicyAtNode, PolicyRollup
@@ -40,7 +41,7 @@ log = structlog.get_logger()
 class PolicyStatusTiming(Frozen):
     """Seconds between two looks at the policies."""
 
-    apart: float = 5.0
+    apart: float = 5.0  # at least
     again: float = 10.0  # after a failure
     pause: Callable[[int], float] = field(default=rarely)
 
@@ -55,6 +56,7 @@ class PolicyStatuses:
         self._nodes = Mirror(NODE, _labels, self._changed)
         self._reports = Mirror(NODE_REPORT, _reported, self._changed)
         self._notices, self._walls = Notices(), ObjectWalls("NodePolicy")
+        self._written = 0  # statuses, by the last look
 
     async def run(self) -> None:
         """Look at every change, until cancelled; an API server that is away is waited for."""
@@ -68,6 +70,7 @@ class PolicyStatuses:
 
     async def look(self, now: datetime) -> bool:
         """Write every status that has changed; return False when that failed."""
+        self._written = 0
         policies = list(self._policies.values.values())
         keys = [(policy.name, policy.generation) for policy in policies]
         tells = [partial(self._tell, policy, moment(now)) for policy in policies]
@@ -83,6 +86,7 @@ class PolicyStatuses:
             return True
         try:
             await write_status(self._cluster, seen, status)
+            self._written += 1
         except Conflict:
             return True  # it is gone or another by now, which the watch tells
         except KubeError as error:
@@ -93,13 +97,18 @@ class PolicyStatuses:
         self._notices.over(seen.name)
         return True
 
+    @property
+    def apart(self) -> float:
+        """Return the seconds between the last look and the next."""
+        return apart(self._timing.apart, self._written * len(self._reports.values))
+
     def _changed(self, old: object, new: object) -> None:
         if old != new:
             self._wake.set()
 
     async def _sleep(self, *, well: bool) -> None:
         """Sleep until something changes, or it is time for another try, but not too short."""
-        await asyncio.sleep(self._timing.apart)
+        await asyncio.sleep(self.apart)
         await has_happened(self._wake, None if well else self._timing.again)
 
 

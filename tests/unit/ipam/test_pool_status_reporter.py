@@ -48,6 +48,8 @@ async def test_the_status_is_written_once_and_again_when_it_changes(cluster):
     assert await reporter.report(NOW) == 1
     status = (await cluster.get(IP_POOL, "pool")).status
     assert status.used == "10"
+    # It has one holder, who follows it: some statuses for him may be followed by others soon.
+    assert [reporter.apart(written) for written in (0, 1, 5000)] == [10.0, 10.0, 100.0]
     assert status.ranges == "10.0.0.0/26"
     ready, nearly = sorted(status.conditions, key=lambda one: one.type, reverse=True)
     assert (ready.type, ready.status) == ("Ready", "True")

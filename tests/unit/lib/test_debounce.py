@@ -2,7 +2,10 @@
 
 import asyncio
 
-from kube_rdma.lib.debounce import Debounce
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kube_rdma.lib.debounce import EVENTS_A_SECOND, Debounce, apart
 
 
 async def test_many_touches_are_one_signal():
@@ -54,3 +57,11 @@ async def unsignalled(burst):
     before = loop.time()
     await burst.wait(0.05)
     return loop.time() - before >= 0.05
+
+
+@given(st.floats(0.0, 60.0), st.integers(0, 10**6))
+def test_writes_are_apart_so_that_events_of_all_agents_have_a_rate(shortest, events):
+    seconds = apart(shortest, events)
+    assert seconds >= shortest
+    assert events <= seconds * EVENTS_A_SECOND * (1 + 1e-9)
+    assert seconds in {shortest, events / EVENTS_A_SECOND}

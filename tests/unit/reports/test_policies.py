@@ -14,6 +14,7 @@ from kube_client.errors import Conflict
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.own import NODE_REPORT
+from kube_rdma.lib import debounce
 from kube_rdma.model.pools import PolicyOutcome, PolicyRemark, PolicyRollup
 from kube_rdma.reports import cluster as policy_statuses
 from kube_rdma.reports import policies
@@ -186,6 +187,16 @@ async def test_nothing_is_written_while_nothing_changes(world):
             await until(lambda name=name: world.counts(name) == {"nodes": 3, "pending": 3})
         (write,) = world.writes[before:]
         assert write == f"patch nodepolicies/status {name}"
+
+
+async def test_a_look_that_wrote_is_followed_by_a_pause_for_all_agents(world, monkeypatch):
+    """Each of them receives what was written."""
+    monkeypatch.setattr(debounce, "EVENTS_A_SECOND", 0.001)
+    for name in ("node-1", "node-2"):
+        world.report(name, ("a", world.generation, "applied"))
+    async with world.running() as statuses:
+        await until(lambda: statuses.apart == 2000.0)
+        assert world.counts("a") == {"nodes": 2, "applied": 2}
 
 
 async def test_a_controller_that_looked_earlier_does_not_lower_what_was_observed(world):
