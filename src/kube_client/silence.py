@@ -1,8 +1,9 @@
 """Limits the silence of a server in turns of this process, and not by the clock.
 
 On a node with a tenth of a processor, a clock runs out while the answer lies in the socket: the
-process had no turn to read it. So a limit here is a number of ticks, each of which needs a turn of
-the event loop, and what came in meanwhile is read before the last one is counted.
+process had no turn to read it. So a limit here ends in ticks, each of which needs a turn of the
+event loop, and what came in meanwhile is read before the last one is counted. A silence that is not
+yet at its end wakes nobody.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable
 from types import TracebackType
 
 TICK = 1.0  # seconds
-_MOST = 30  # ticks of one silence: a watch is silent for minutes, and an idle process sleeps
+TURNS = 5  # ticks at the end: more than what a new connection needs, its handshake included
 
 
 class Silence:
@@ -25,16 +26,15 @@ class Silence:
     def __init__(
         self, seconds: float, notice: Callable[[], None] | None = None, notice_after: int = 0
     ) -> None:
-        self._seconds = max(TICK, seconds / _MOST)  # of a tick
-        self._left = max(1, round(seconds / self._seconds))
+        self._left = max(1, round(seconds / TICK))  # ticks
         self._notice = notice
-        self._notice_at = self._left - max(1, round(notice_after / self._seconds))
+        self._notice_at = self._left - notice_after
         self._limit = asyncio.timeout(None)
 
     async def __aenter__(self) -> None:
         await self._limit.__aenter__()
         self._loop = asyncio.get_running_loop()
-        self._handle = self._loop.call_later(self._seconds, self._tick)
+        self._wait()
 
     async def __aexit__(
         self,
@@ -45,11 +45,17 @@ class Silence:
         self._handle.cancel()
         await self._limit.__aexit__(kind, error, trace)
 
+    def _wait(self) -> None:
+        """Wait for a tick, or for all of them that come between the notice and the last ones."""
+        told = self._notice is None or self._left <= self._notice_at
+        ticks = max(1, self._left - TURNS) if told else 1
+        self._left -= ticks
+        self._handle = self._loop.call_later(ticks * TICK, self._tick)
+
     def _tick(self) -> None:
-        self._left -= 1
         if self._notice and self._left == self._notice_at:
             self._notice()
         if self._left:
-            self._handle = self._loop.call_later(self._seconds, self._tick)
+            self._wait()
         else:  # what the same turn has read comes to its reader first
             self._limit.reschedule(self._loop.time())

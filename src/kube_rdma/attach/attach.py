@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakValueDictionary
@@ -529,8 +529,10 @@ class AttachPipeline:
 
     async def recover(self) -> None:
         """End, after a start, what no ADD has answered for and what has lost its pod."""
-        for key, attachment in self._attachments.by_key.items():
-            if not attachment.complete or not await _lives(attachment.sandbox):
+        attachments = self._attachments.by_key
+        lost = await asyncio.to_thread(_lost, [one.sandbox for one in attachments.values()])
+        for key, attachment in attachments.items():
+            if not attachment.complete or attachment.sandbox in lost:
                 await self._end_left(key, attachment.sandbox)
 
     async def sweep(self) -> None:
@@ -538,11 +540,13 @@ class AttachPipeline:
 
         What the runtime called for is compared with its sandboxes by repair.py.
         """
-        for key, attachment in self._attachments.by_key.items():
-            if key.interface is None or not attachment.complete:
-                continue
-            if not await _lives(attachment.sandbox):
-                await self._end_left(key, attachment.sandbox)
+        attachments = self._attachments.by_key.items()
+        whole = ((key, one.sandbox) for key, one in attachments if one.complete)
+        singles = {key: sandbox for key, sandbox in whole if key.interface is not None}
+        lost = await asyncio.to_thread(_lost, singles.values()) if singles else ()
+        for key, sandbox in singles.items():
+            if sandbox in lost:
+                await self._end_left(key, sandbox)
 
     async def _end_left(self, key: AttachmentKey, sandbox: Sandbox) -> None:
         facts = {"pod": str(sandbox.pod), "interface": key.interface or "all"}
@@ -561,12 +565,14 @@ class AttachPipeline:
         await self._needs.giver.collect(living | recorded, since)
 
 
-async def _lives(sandbox: Sandbox) -> bool:
-    """Return whether the sandbox's namespace is there, as far as that can be seen."""
-    try:
-        return await asyncio.to_thread(is_there, sandbox)
-    except Unavailable:
-        return True
+def _lost(sandboxes: Iterable[Sandbox]) -> frozenset[Sandbox]:
+    """Return those whose namespace is gone, as far as that can be seen; reads the disk."""
+    lost = set()
+    for sandbox in sandboxes:
+        with suppress(Unavailable):
+            if not is_there(sandbox):
+                lost.add(sandbox)
+    return frozenset(lost)
 
 
 def _log(request: AttachRequest, result: AttachResult) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from kube_base.backoff import has_happened
 from kube_base.errors import KubeError, Refused, Unavailable
 from kube_base.frozen import Frozen, field, replace
 from kube_base.notices import Notices
@@ -45,7 +46,8 @@ from kube_rdma.pools.rules.node_health import LinksInside
 if TYPE_CHECKING:
     from kube_rdma.adapters.cluster.nodes import Pods
 
-SWEEP_SECONDS = 30.0
+SWEEP_SECONDS = 30.0  # after a change, and while something may have to go
+REST_SECONDS = 300.0  # while all that there is has a pod
 
 log = structlog.get_logger()
 
@@ -88,6 +90,7 @@ class Binder(LateBinding):
         self._pools: Mapping[str, Pool] = {}
         self._early = EarlySettings(needs.early, needs.cdi, needs.shim)
         self._absent: Mapping[str, float] = {}
+        self._changed = asyncio.Event()  # something was promised, or a sandbox ended
 
     @property
     def _promises(self) -> tuple[late_binding.Promise, ...]:
@@ -123,6 +126,7 @@ class Binder(LateBinding):
                 self._bindings,
             )
             await self._records.put(_promise_name(made.nonce), made)
+        self._changed.set()
         return replace(given, char_paths=(), cdi=(*given.cdi, made.cdi))
 
     async def start(self, pool: Pool, shares: Sequence[ShareId]) -> None:
@@ -190,6 +194,7 @@ class Binder(LateBinding):
             for binding in [b for b in self._bindings if b.container == container]:
                 await self._end(binding)
             await asyncio.to_thread(self._needs.cdi.remove, container)
+        self._changed.set()
 
     async def links_inside(self, node: Sequence[Card]) -> LinksInside:
         """Return the pod and its links for each card inside one, which this node cannot see."""
@@ -236,6 +241,10 @@ class Binder(LateBinding):
                 self._notices.over("sweep")
             except KubeError as error:
                 self._notices.warn(log, "stale bindings not removed", "sweep", str(error))
+                self._changed.set()  # again soon
+            if not self._absent:
+                await has_happened(self._changed, REST_SECONDS)
+            self._changed.clear()
             await asyncio.sleep(SWEEP_SECONDS)
 
     async def forget(self) -> None:

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-SWEEP_SECONDS = 60.0
+SWEEP_SECONDS = 300.0
 
 
 async def _pod(call: Call, name: PodName, needs: AttachDependencies) -> PodState:

@@ -89,7 +89,7 @@ class RepairTiming(Frozen):
     """The pace of the rounds, in seconds."""
 
     least: float = 1.0  # between two rounds
-    most: float = 60.0  # between two rounds
+    most: float = 300.0  # between two rounds
     clock: Callable[[], float] = time.monotonic
 
 

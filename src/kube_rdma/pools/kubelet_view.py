@@ -34,7 +34,7 @@ from kube_rdma.pools.rules.holdings import card_of, completed, differs, running,
 from kube_rdma.pools.rules.pools import offer
 from kube_rdma.pools.servers import ResourceServers
 
-COMPARE_SECONDS = 60.0
+COMPARE_SECONDS = 300.0  # only a fault of the kubelet makes lists differ
 DOUBT_SECONDS = 5.0  # while something differs
 ADMISSION_SECONDS = 1.0  # after an Allocate, until the pod is among the kubelet's active ones
 LATER_SECONDS = (2.0, 5.0, 15.0, 60.0)  # until its claims are prepared, while others have to be

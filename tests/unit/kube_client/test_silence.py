@@ -78,8 +78,8 @@ def test_a_dead_neighbour_costs_so_many_ticks(ticks):
 
 
 @pytest.mark.parametrize("seconds", [30, 330, 3600])
-def test_a_watch_that_is_silent_for_minutes_wakes_nobody_each_second(seconds):
-    """Thirty turns tell a starved process from a dead server as well as hundreds."""
+def test_a_watch_that_is_silent_for_minutes_wakes_nobody_before_its_end(seconds):
+    """Five turns at the end tell a starved process from a dead server as well as hundreds."""
 
     async def test(loop):
         woken = []
@@ -91,8 +91,7 @@ def test_a_watch_that_is_silent_for_minutes_wakes_nobody_each_second(seconds):
         with pytest.raises(TimeoutError):
             async with Silence(seconds):
                 await loop.create_future()
-        assert len(woken) == 30
-        assert sum(woken) == pytest.approx(seconds)
+        assert woken == [seconds - 5, 1, 1, 1, 1, 1]
         hurrying.cancel()
 
     run(test)

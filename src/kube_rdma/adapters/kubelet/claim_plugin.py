@@ -43,7 +43,10 @@ from kube_rdma.model.claims.devices import DeviceHealth
 # Health of the devices that claims hold, as a stream to the kubelet (KEP-4680).
 
 SERVICES = ("v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth")
-REPEAT_SECONDS = 10.0
+# After so many the kubelet calls a device Unknown, in place of 30 (from Kubernetes 1.36 on, where
+# health is no alpha feature any more). A stream that ends clears all at once (cm/dra/manager.go).
+TIMEOUT_SECONDS = 300
+REPEAT_SECONDS = TIMEOUT_SECONDS / 3
 _HEALTH = {None: v1.UNKNOWN, True: v1.HEALTHY, False: v1.UNHEALTHY}  # v1alpha1 has the same
 LONGEST_MESSAGE = 1024  # bytes, ResourceHealthMessageMaxLength of core/v1: the kubelet cuts runes
 
@@ -83,6 +86,7 @@ class ClaimHealth:
                         device=wire.DeviceIdentifier(pool_name=one.pool, device_name=one.device),
                         health=_HEALTH[one.healthy],
                         last_updated_time=now,
+                        health_check_timeout_seconds=TIMEOUT_SECONDS,
                         message=shortened(one.message),
                     )
                 await stream.send_message(answer)

@@ -139,12 +139,16 @@ async def test_a_socket_that_was_removed_is_made_anew(channel, directory, record
 
 @pytest.mark.parametrize(("stub", "wire"), [(V1Stub, v1), (V1Alpha1Stub, v1alpha1)])
 async def test_the_health_of_devices_is_told_at_once_and_again(channel, health, stub, wire):
-    """In both versions; the kubelet calls Unknown what it does not hear of again within 30 s."""
+    """In both versions; the kubelet calls Unknown what it does not hear of again in time."""
 
     def answer(status, message=""):
         device = wire.DeviceIdentifier(pool_name="node-1", device_name="mlx5-0")
         one = wire.DeviceHealth(
-            device=device, health=status, last_updated_time=1700000000, message=message
+            device=device,
+            health=status,
+            last_updated_time=1700000000,
+            health_check_timeout_seconds=claim_plugin.TIMEOUT_SECONDS,
+            message=message,
         )
         return wire.NodeWatchResourcesResponse(devices=[one])
 
