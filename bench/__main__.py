@@ -29,6 +29,7 @@ from bench import (
     operator,
     overload,
     scale,
+    scale_addresses,
     scheduling,
     scrape,
     shim,
@@ -41,8 +42,8 @@ from bench.results import recording
 from bench.run import Measure, Run
 
 # Cheap ones first; `attach-vm` boots a machine without Kubernetes, `ipam`, `operator`,
-# `scheduling` and `scale` control planes of their own, `claim-start` and `doctor` native nodes,
-# `beside` a lab for each of two checkouts, `lab` the one that the later ones use.
+# `scheduling` and both of `scale` control planes of their own, `claim-start` and `doctor` native
+# nodes, `beside` a lab for each of two checkouts, `lab` the one that the later ones use.
 BENCHMARKS = {
     "devices": devices,
     "imports": imports,
@@ -61,6 +62,7 @@ BENCHMARKS = {
     "operator": operator,
     "scheduling": scheduling,
     "scale": scale,
+    "scale-addresses": scale_addresses,
     "claim-start": claim_start,
     "doctor": doctor,
     "beside": beside,

@@ -1,13 +1,14 @@
 """`python -m bench.page`: writes the tables of docs/benchmarks.md and docs/scale.md.
 
 From bench/results, behind bench/results.py. The tables have nothing that no run has measured; a
-test compares them. The word `scale` has a page of its own (bench/scale_page.py).
+test compares them. `scale` and `scale-addresses` have a page of their own (bench/scale_page.py).
 """
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 from bench import scale_page
@@ -15,7 +16,7 @@ from bench.results import Result, newest, read
 from kube_rdma_tools.page_tables import BEGIN, put
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
-APART = "scale"
+APART = ("scale", "scale-addresses")
 
 
 def written(page: str, by_benchmark: Mapping[str, Sequence[Result]]) -> str:
@@ -25,7 +26,7 @@ def written(page: str, by_benchmark: Mapping[str, Sequence[Result]]) -> str:
 
 def tables(by_benchmark: Mapping[str, Sequence[Result]]) -> str:
     """Return a table for each benchmark, and one that says what the letters of machines mean."""
-    by_benchmark = {name: group for name, group in by_benchmark.items() if name != APART}
+    by_benchmark = {name: group for name, group in by_benchmark.items() if name not in APART}
     results = [result for group in by_benchmark.values() for result in group]
     machines = sorted({result.machine for result in results})
     letters = {machine: chr(ord("A") + number) for number, machine in enumerate(machines)}
@@ -61,7 +62,8 @@ def main() -> None:
     figures = newest(read())
     PAGE.write_text(written(PAGE.read_text(encoding="utf-8"), figures), encoding="utf-8")
     of_scale = scale_page.written(
-        scale_page.PAGE.read_text(encoding="utf-8"), figures.get(APART, [])
+        scale_page.PAGE.read_text(encoding="utf-8"),
+        [*chain(*(figures.get(one, ()) for one in APART))],
     )
     scale_page.PAGE.write_text(of_scale, encoding="utf-8")
 

@@ -5,39 +5,42 @@ For each number of them there is a fresh control plane; scale_steps.py says what
 Exponents are slopes of logarithms, by least squares over all numbers, and from the largest one they
 lead to 5,000. docs/scale.md says what of that can be believed. API server, etcd, controller and
 agents share this machine, so a time is that of all of them together; requests and bytes are not.
+The code of another checkout (bench/checkout) runs in this bench, one cluster after the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
+from itertools import product
 
+from bench.checkout import Checkout, checkouts
 from bench.context import Context
 from bench.figures import Figure, Row, attempt
-from bench.scale_addresses import addresses
-from bench.scale_fit import TARGET, Series, fitted
-from bench.scale_steps import steps
+from bench.scale_fit import Series, fitted
+from bench.scale_steps import Step, steps
 
+IN_TURNS = True
 USUAL, SHORT = (10, 50), (2, 4)
-FEW, FEW_NODES = 100, 50  # agents below which the part with addresses has so few nodes
 
 
 def measure(context: Context) -> Iterator[Row]:
-    """All steps for each number of agents; what they grow by; the addresses of many nodes."""
+    """All steps for each number of agents of each checkout; what grows with them."""
     sizes = context.agents or (SHORT if context.short else USUAL)
-    series: dict[str, Series] = {}
-    for size in sizes:
-        yield from attempt(f"agents_{size}", partial(_kept, size, series, context))
-    yield from fitted(series)
-    nodes = TARGET if max(sizes) >= FEW else FEW_NODES
-    yield from attempt("addresses", partial(addresses, nodes))
+    kept: dict[Checkout, dict[str, Series]] = {one: {} for one in checkouts()}
+    for size, checkout in product(sizes, kept):
+        measured = partial(steps, size, context, checkout, largest=size == max(sizes))
+        rows = partial(_kept, size, kept[checkout], measured)
+        for row in attempt(f"agents_{size}", rows):
+            yield replace(row, key=checkout.prefix + row.key)
+    for checkout, series in kept.items():
+        yield from map(checkout.named, fitted(series))
 
 
-def _kept(size: int, series: dict[str, Series], context: Context) -> Iterator[Figure]:
+def _kept(size: int, series: dict[str, Series], measure: Callable[[], Step]) -> Iterator[Figure]:
     """The figures of a number of agents; what grows with them is kept for the fit."""
-    for key, measured in steps(size, context):
-        if measured.grows:
-            series.setdefault(key, {})[size] = measured
-        yield Figure(
-            f"agents_{size}_{key}", measured.value, measured.unit, measured.goal, measured.note
-        )
+    for key, one in measure():
+        if one.grows:
+            series.setdefault(key, {})[size] = one
+        yield Figure(f"agents_{size}_{key}", one.value, one.unit, one.goal, one.note)

@@ -1,4 +1,4 @@
-"""A cluster's worth of addresses: eight NICs on each of many nodes, then who reads all of them.
+"""What 40,000 addresses ask of a real API server: eight NICs on each of 5,000 nodes.
 
 The first and the last group are nodes with a journal, a lease and watches of their own
 (kube_rdma_tools.address_load), which stay holders when their process has ended. What those between
@@ -13,35 +13,42 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bench import scale_site as site
 from bench.clients import expect, talking, tell
-from bench.figures import Figure
+from bench.context import Context
+from bench.figures import Figure, Row, attempt
 from bench.operator import cpu
+from bench.scale_fit import TARGET
 from bench.scale_fleet import fleet
 from bench.scale_holders import hold, report
 from bench.scale_node import CARDS
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.lab import Lab
 
-GROUP, PROCESSES = 200, 2
+FEW, GROUP, PROCESSES = 50, 200, 2
 MODEL = "model"  # a node whose report the others have too
 LIST = "/apis/kube-rdma.io/v1alpha1/ipblocks"
 
 Document = dict[str, Any]
 
 
+def measure(context: Context) -> Iterator[Row]:
+    """With another number of nodes where `--agents` says one."""
+    nodes = FEW if context.short else max(context.agents, default=TARGET)
+    yield from attempt("addresses", partial(addresses, nodes))
+
+
 def addresses(nodes: int) -> Iterator[Figure]:
     """Give them, list them, start a controller anew, start an agent."""
     names = [f"node-{number}" for number in range(nodes)]
     with site.site() as lab:
-        for first in range(0, nodes, 1000):
-            site.make_nodes(lab, names[first : first + 1000])
-        site.make_nodes(lab, [MODEL])
+        site.make_nodes(lab, [*names, MODEL])
         with fleet(lab, [MODEL]) as agents:
-            agents.tell("start")
+            agents.tell("start", "nodereports/status")
             report(lab.kubeconfig, names, MODEL)
         with tempfile.TemporaryDirectory(dir=lab.home) as journals:
             yield from _given(lab, names, Path(journals))

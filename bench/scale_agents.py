@@ -1,10 +1,12 @@
 """`python -m bench.scale_agents`: a process with many nodes of `scale`, told by lines what to do.
 
-Each line of the standard input is a word, each answer a line of JSON. `start` lets all nodes come
-at once and answers when they have arrived, `card INDEX` takes a card of one away, `mark` forgets
-what was written, `each RESOURCE` waits until every node has written that since, `addresses` lets
-all ask for eight addresses at once, `streams` waits until all watches are there again, `traffic`
-tells what was counted and counts anew, `memory` what the process has.
+Each line of the standard input is a word, each answer a line of JSON. `start RESOURCE…` lets the
+nodes come, a few at a time, and answers when all have arrived and written these, `stop` ends them,
+`card INDEX` takes a card of one away, `mark` forgets what was written and told, `each RESOURCE`
+waits until every node has written that since, `told RESOURCE` until every node was told of it,
+`quiet RESOURCE…` until no node is told of these any more, `address INDEX` lets one ask for eight
+addresses and `addresses` all at once, `streams` waits until all watches are there again,
+`traffic` tells what was counted and counts anew, `memory` what the process has.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from typing import Any
 import click
 import msgspec
 
-from bench.scale_node import WATCHES, ScaleNode, Surveys, Traffic, surveys, until
+from bench.scale_node import ScaleNode, Surveys, Traffic, surveys, until
 from bench.scale_site import resident
 from kube_base.frozen import replace
 from kube_client import wire
@@ -32,6 +34,8 @@ PATIENCE = 900.0  # seconds for any word
 CARD_SECONDS = 30.0
 TOKEN_SECONDS = 24 * 3600
 AT_ONCE = 16  # tokens
+COMING = 8  # nodes at a time, as in a rolling update: more wait for the processor, not for a server
+QUIET_SECONDS = 3.0
 Answer = dict[str, Any]
 
 
@@ -106,15 +110,23 @@ class _Agents:
     ) -> None:
         shown: Surveys = surveys()
         self._traffic = Traffic()
-        self._nodes = [
-            ScaleNode(name, folder / name, _own(access, token), shown, self._traffic)
-            for name, token in zip(names, tokens, strict=True)
-        ]
+
+        def nodes() -> list[ScaleNode]:
+            return [
+                ScaleNode(name, folder / name, _own(access, token), shown, self._traffic)
+                for name, token in zip(names, tokens, strict=True)
+            ]
+
+        self._make, self._nodes = nodes, nodes()
         self._words: dict[str, Callable[..., Any]] = {
             "start": self._start,
+            "stop": self._stop,
             "card": self._card,
             "mark": self._mark,
             "each": self._written,
+            "told": self._told,
+            "quiet": self._quiet,
+            "address": self._address,
             "addresses": self._addresses,
             "streams": self._streams,
             "traffic": self._counted,
@@ -134,24 +146,31 @@ class _Agents:
             for task in self._tasks:
                 task.cancel()
 
-    async def _start(self) -> Answer:
-        begin = _now()
-        self._tasks += [self._group.create_task(node.run(self._namespace)) for node in self._nodes]
-        times: dict[str, float] = {}
+    async def _start(self, *wanted: str) -> Answer:
+        slots, begin = asyncio.Semaphore(COMING), _now()
 
-        def settled() -> bool:
-            for node in self._nodes:
-                if node.name not in times and node.is_settled:
-                    times[node.name] = _now() - begin
-            return len(times) == len(self._nodes)
+        async def come(node: ScaleNode) -> tuple[float, float, str]:
+            async with slots:
+                came = _now()
+                self._tasks.append(self._group.create_task(node.run(self._namespace)))
+                well = await until(lambda: node.is_settled(frozenset(wanted)), PATIENCE)
+                it = node.counted
+                late = "" if well else f"{node.name}: {it.streams}, {sorted(it.written)}"
+                return _now() - begin, _now() - came, late
 
-        missing = [] if await until(settled, PATIENCE) else self._unsettled(times)
-        return {"seconds": sorted(times.values()), "missing": missing}
+        times = await asyncio.gather(*map(come, self._nodes))
+        missing = [late for *_, late in times if late]
+        return {"seconds": [each[0] for each in times], "each": [each[1] for each in times]} | {
+            "missing": missing[:3]
+        }
 
-    def _unsettled(self, times: dict[str, float]) -> list[str]:
-        """Why nodes have not arrived, of some of them."""
-        late = [(node.name, node.counted) for node in self._nodes if node.name not in times]
-        return [f"{name}: {it.streams} streams, {sorted(it.written)}" for name, it in late[:3]]
+    async def _stop(self) -> Answer:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+        self._nodes = self._make()
+        return {}
 
     async def _card(self, index: str) -> Answer:
         node = self._nodes[int(index)]
@@ -165,6 +184,7 @@ class _Agents:
     async def _mark(self) -> Answer:
         for node in self._nodes:
             node.counted.written.clear()
+            node.counted.told.clear()
         return {"marked": _now()}
 
     async def _written(self, kind: str) -> Answer:
@@ -174,6 +194,20 @@ class _Agents:
         times = [moments[0] for moments in written if moments]
         return {"times": sorted(times), "missing": len(self._nodes) - len(times)}
 
+    async def _told(self, kind: str) -> Answer:
+        well = await until(lambda: all(kind in node.counted.told for node in self._nodes), PATIENCE)
+        return {"well": well}
+
+    async def _quiet(self, *kinds: str) -> Answer:
+        def last() -> float:
+            told = (node.counted.told for node in self._nodes)
+            return max((each.get(kind, 0.0) for each in told for kind in kinds), default=0.0)
+
+        return {"well": await until(lambda: _now() - last() > QUIET_SECONDS, PATIENCE)}
+
+    async def _address(self, index: str) -> Answer:
+        return {"seconds": await self._nodes[int(index)].ask_addresses()}
+
     async def _addresses(self) -> Answer:
         async with asyncio.timeout(PATIENCE):
             times = await asyncio.gather(*(node.ask_addresses() for node in self._nodes))
@@ -181,9 +215,7 @@ class _Agents:
 
     async def _streams(self) -> Answer:
         begin = _now()
-        well = await until(
-            lambda: all(node.counted.streams == WATCHES for node in self._nodes), PATIENCE
-        )
+        well = await until(lambda: all(node.follows_all for node in self._nodes), PATIENCE)
         return {"seconds": _now() - begin, "well": well}
 
     async def _counted(self) -> Answer:

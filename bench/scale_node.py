@@ -47,6 +47,7 @@ from kube_rdma.agent.node.node_labels import NodeLabels
 from kube_rdma.agent.node.report import NodePolicies, NodeReporter
 from kube_rdma.attach.node_view import NodeContext
 from kube_rdma.attach.repair import NodePodWatch, PodWatchDependencies
+from kube_rdma.claims.publisher import ClaimedGpus
 from kube_rdma.hardware.kernel_events import KernelSources
 from kube_rdma.hardware.recorded_survey import survey_at
 from kube_rdma.ipam.node_addresses import IpamDependencies, NodeAddresses
@@ -72,10 +73,12 @@ from kube_rdma_testing.kernel.listeners import FakeUevents
 
 CARDS = 8
 POOL = PoolName("scale")  # of addresses
-WATCHES = 7  # Node, policies, report, slices, pods, IP pools and blocks
+FOLLOWED = frozenset(
+    {"nodes", "nodepolicies", "nodereports", "resourceslices", "pods", "ippools", "ipblocks"}
+)
+"""What each node follows, in a stream each."""
 _ERROR = b'{"type":"ERROR"'
-SETTLED = frozenset({"nodereports/status", "nodes/status", "resourceslices", "leases"})
-"""What each node has written once it has arrived."""
+_BOOKMARK = b'{"type":"BOOKMARK"'
 
 
 @asynccontextmanager
@@ -89,7 +92,7 @@ class Traffic:
     def __init__(self) -> None:
         self.requests: Counter[str] = Counter()
         self.answers: Counter[str] = Counter()  # bytes of answers, by verb and resource
-        self.changes: Counter[str] = Counter()  # bytes of watches, by resource
+        self.changes: Counter[str] = Counter()  # bytes of watches, by resource; bookmarks apart
         self.errors: Counter[str] = Counter()  # by which watches ended, by resource and code
 
     def clear(self) -> None:
@@ -103,12 +106,13 @@ class Traffic:
 
 
 class Counted:
-    """A Transport that counts, and remembers when this node last wrote what."""
+    """A Transport that counts, and remembers when this node wrote what, and was last told what."""
 
     def __init__(self, transport: Http, traffic: Traffic, clock: Callable[[], float]) -> None:
         self._transport, self._traffic, self._clock = transport, traffic, clock
-        self.streams = 0
+        self.streams: Counter[str] = Counter()  # by resource
         self.written: dict[str, list[float]] = defaultdict(list)
+        self.told: dict[str, float] = {}  # by resource
         self.local_address = transport.local_address
         self.websocket = transport.websocket
 
@@ -139,11 +143,11 @@ class Counted:
                 if stream.failure:
                     yield stream
                     return
-                self.streams += 1
+                self.streams[request.resource] += 1
                 try:
                     yield wire.Stream(self._counted(request.resource, stream.lines))
                 finally:
-                    self.streams -= 1
+                    self.streams[request.resource] -= 1
         except Unavailable:
             if refused:
                 self._traffic.requests[f"{place} none"] += 1
@@ -151,7 +155,9 @@ class Counted:
 
     async def _counted(self, resource: str, lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         async for line in lines:
-            self._traffic.changes[resource] += len(line) + 1
+            told = "bookmarks" if line.startswith(_BOOKMARK) else resource
+            self._traffic.changes[told] += len(line) + 1
+            self.told[told] = self._clock()
             if line.startswith(_ERROR):
                 self._traffic.errors[f"{resource} {json.loads(line)['object'].get('code')}"] += 1
             yield line
@@ -222,9 +228,13 @@ class ScaleNode:
         self._addresses: NodeAddresses | None = None
 
     @property
-    def is_settled(self) -> bool:
-        """Whether it has written all that a node at rest has, and follows all that it watches."""
-        return self.counted.streams == WATCHES and self.counted.written.keys() >= SETTLED
+    def follows_all(self) -> bool:
+        """Whether all of its watches go on."""
+        return all(self.counted.streams[resource] for resource in FOLLOWED)
+
+    def is_settled(self, wanted: frozenset[str]) -> bool:
+        """Whether it has written what is `wanted`, and follows all that it watches."""
+        return self.follows_all and self.counted.written.keys() >= wanted
 
     def lose_card(self) -> float:
         """Let the last card go, and announce it; the loop's time."""
@@ -275,11 +285,13 @@ class ScaleNode:
         def journal(name: str, kind: Any) -> Callable[[], Journal[Any]]:
             return lambda: stack.enter_context(Journal(Folder(self._folder / name), kind))
 
+        kubelet = KubeletView(_Idle())
+        kubelet.slices = ClaimedGpus(cluster, self.name)  # for commits whose publisher shows none
         doors = AgentDependencies(
             config=None,
             kernel=KernelSources(lambda: self._survey, (("devices", lambda: self._uevents),)),
             serve=lambda offer, _: _Unserved(offer),  # type: ignore[arg-type,return-value]
-            kubelet=KubeletView(_Idle()),
+            kubelet=kubelet,
             node=NodeEvents(cluster, self.name, events),
             applied=journal("pools", POOLS),
             rails=NodeRails(journal("rails", RAILS), boot=self.name),

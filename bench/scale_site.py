@@ -9,18 +9,22 @@ would pass by.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from bench.checkout import OURS, Checkout
 from bench.context import control_plane
 from kube_base.errors import Unavailable
+from kube_client import wire
+from kube_client.connect import connect
 from kube_rdma.install.installation import assignment, objects
 from kube_rdma_lab import cluster, switch, waiting
 from kube_rdma_lab.lab import Lab
@@ -28,6 +32,7 @@ from kube_rdma_lab.lab import Lab
 NAME, SPACE = "scalebench", "kube-rdma-scale"
 AGENT, CONTROLLER = "kube-rdma-agent", "kube-rdma-controller"
 READY_SECONDS = 180.0
+AT_ONCE = 32  # requests of what makes thousands of objects
 PRESET = "vke"  # with networks and addresses; claims beside
 CRDS = Path(__file__).parents[1] / "config" / "crds"
 ROOM = "serviceaccounts"
@@ -74,6 +79,14 @@ def policy(shares: int) -> Document:
     }
 
 
+def is_rolled_out(lab: Lab, nodes: int) -> bool:
+    """Whether the policy's status says that so many nodes have applied it as it is now."""
+    policy = cluster.get(lab, "nodepolicy", "scale")
+    status = policy.get("status", {})
+    now = status.get("observedGeneration") == policy["metadata"]["generation"]
+    return bool(now and status["applied"] == nodes)
+
+
 def pool() -> Document:
     """The addresses of all pods."""
     return {
@@ -84,24 +97,22 @@ def pool() -> Document:
     }
 
 
-def make_nodes(lab: Lab, names: Iterable[str]) -> None:
+def make_nodes(lab: Lab, names: Sequence[str]) -> None:
     """Make Node objects as a kubelet registers them, of which nothing runs."""
-    items = [
-        {
-            "apiVersion": "v1",
-            "kind": "Node",
-            "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
-            "status": {"nodeInfo": _info()},
-        }
-        for name in names
-    ]
-    cluster.kubectl(
-        lab,
-        "create",
-        "-f",
-        "-",
-        stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": items}),
-    )
+    asyncio.run(_make_nodes(lab.kubeconfig, names))
+
+
+async def _make_nodes(kubeconfig: Path, names: Sequence[str]) -> None:
+    """kubectl would send 50 a second."""
+    async with connect(kubeconfig, user_agent="kube-rdma-bench/1") as api:
+
+        async def make(name: str) -> None:
+            meta = {"name": name, "labels": {"kubernetes.io/hostname": name}}
+            body = json.dumps({"metadata": meta, "status": {"nodeInfo": _info()}}).encode()
+            await api.write(wire.ApiRequest("create", "", "v1", "nodes", body=body))
+
+        for first in range(0, len(names), AT_ONCE):
+            await asyncio.gather(*map(make, names[first : first + AT_ONCE]))
 
 
 def _info() -> dict[str, str]:
@@ -124,17 +135,20 @@ def kubeconfig(lab: Lab, account: str, *bound: str) -> Path:
     return path
 
 
-def inside(lab: Lab, *argv: str) -> list[str]:
-    """A command of this Python in the lab's network."""
-    return ["nsenter", f"--target={lab.state.pid}", "--net", "--", sys.executable, *argv]
+def inside(lab: Lab, *argv: str, python: str = sys.executable) -> list[str]:
+    """A command of a Python in the lab's network."""
+    return ["nsenter", f"--target={lab.state.pid}", "--net", "--", python, *argv]
 
 
 @contextmanager
-def program(lab: Lab, name: str, *argv: str) -> Iterator[subprocess.Popen[bytes]]:
+def program(
+    lab: Lab, checkout: Checkout, name: str, *argv: str
+) -> Iterator[subprocess.Popen[bytes]]:
     """A program of kube-rdma in the lab's network, its log beside the lab's."""
+    argv = ("-m", "kube_rdma.cli.main", *argv)
+    command, variables = inside(lab, *argv, python=checkout.python), checkout.environment()
     with (lab.home / f"{name}.log").open("wb") as log:
-        argv = ("-m", "kube_rdma.cli.main", *argv)
-        process = subprocess.Popen(inside(lab, *argv), stdout=log, stderr=log)
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=variables)
     try:
         yield process
     finally:
@@ -143,11 +157,11 @@ def program(lab: Lab, name: str, *argv: str) -> Iterator[subprocess.Popen[bytes]
 
 
 @contextmanager
-def controller(lab: Lab) -> Iterator[int]:
+def controller(lab: Lab, checkout: Checkout = OURS) -> Iterator[int]:
     """The real controller with its own account; its process, once it leads."""
     config = kubeconfig(lab, CONTROLLER)
     words = ("controller", "--namespace", SPACE, "--kubeconfig", str(config))
-    with program(lab, "controller", *words) as process:
+    with program(lab, checkout, "controller", *words) as process:
         waiting.until(lab, "the controller's lease", lambda: _leads(lab, process.pid))
         yield process.pid
 
@@ -163,7 +177,7 @@ def _leads(lab: Lab, pid: int) -> bool:
 
 
 @contextmanager
-def one_agent(lab: Lab, node: str) -> Iterator[int]:
+def one_agent(lab: Lab, node: str, checkout: Checkout = OURS) -> Iterator[int]:
     """One real agent as a process, on a node without cards; its process."""
     root = lab.home / "one-agent"
     for name in ("kubelet/device-plugins", "kubelet/plugins_registry", *_CNI):
@@ -177,7 +191,7 @@ def one_agent(lab: Lab, node: str) -> Iterator[int]:
         *(f"--runtime-socket={root}/containerd.sock", f"--socket={root}/run/agent.sock"),
         f"--host={root}/host",
     )
-    with program(lab, "agent", *words) as process:
+    with program(lab, checkout, "agent", *words) as process:
         yield process.pid
 
 

@@ -1,9 +1,11 @@
 """What happens to a number of agents in `scale`, step by step, and what is measured there.
 
-    all come at once ─► rest ─► cards go ─► the configuration changes ─► a pod of eight NICs on
-    each node ─► memory ─► the API server is killed and comes back
+    all come ─► rest ─► cards go ─► the configuration changes ─► a pod of eight NICs on one node ─►
+    on each ─► memory ─► all come again ─► the API server is killed and comes back
 
-Requests and bytes are counted in the agents, the API server's work in its own metrics.
+Requests and bytes are counted in the agents, the API server's work in its own metrics. A step ends
+with an event, not after a time; the rest alone takes as long as a stream, and with the largest
+number of agents alone, for what an agent asks at rest does not depend on others.
 """
 
 from __future__ import annotations
@@ -14,16 +16,18 @@ from collections.abc import Iterator
 from statistics import median
 
 from bench import scale_site as site
+from bench.checkout import Checkout
 from bench.context import Context
 from bench.operator import cpu
 from bench.scale_fit import Measured
 from bench.scale_fleet import Fleet, fleet
 from kube_base.errors import Unavailable
-from kube_rdma_lab import cluster, switch
+from kube_rdma_lab import cluster, switch, waiting
 from kube_rdma_lab.lab import Lab
 
-REST_SECONDS, SETTLE_SECONDS, AWAY_SECONDS = 300, 15, 5
-MANY = 200  # agents; so many start over minutes, and their streams do not end together
+REST_SECONDS, AWAY_SECONDS = 300, 5
+ARRIVED = ("nodereports/status", "nodes/status", "resourceslices", "leases")  # written by each
+BACK = ("nodereports/status", "leases")  # by one that was there before
 CARDS_LOST = 5  # each on a node of its own
 SHARES = 32  # of each card after the change of the configuration
 TOLD = {
@@ -32,55 +36,54 @@ TOLD = {
     "resourceslices": "slice",
     "nodes/status": "condition",
 }
+ADDRESS_KINDS = ("ipblocks", "ippools")
 CARD_ASKS = (*TOLD, "nodes")  # what a card makes an agent ask for; others renew leases meanwhile
-AGENT_SECONDS, LATER_SECONDS = 20, 8
+AGENT_SECONDS = 20
 API = "kube-apiserver"
 
 Step = Iterator[tuple[str, Measured]]
 
 
-def steps(size: int, context: Context) -> Step:
-    """All steps with so many agents in a fresh cluster; the key of each figure, and the figure."""
+def steps(size: int, context: Context, checkout: Checkout, *, largest: bool) -> Step:
+    """All steps with so many agents of a checkout in a fresh cluster; each figure by its key."""
     names = [f"node-{number}" for number in range(size)]
     with site.site() as lab:
         site.make_nodes(lab, names)
-        with site.controller(lab) as pid, fleet(lab, names) as agents:
+        with site.controller(lab, checkout) as pid, fleet(lab, names, checkout) as agents:
             alone = site.api_server_mib(lab)
             yield from _start(lab, agents)
-            time.sleep(context.times(SETTLE_SECONDS))
-            rest = REST_SECONDS if size < MANY else REST_SECONDS / 3
-            yield from _rest(lab, agents, pid, context.times(round(rest)))
+            if largest:
+                yield from _rest(lab, agents, pid, context.times(REST_SECONDS))
             yield from _cards(agents)
             yield from _configuration(lab, agents)
+            yield from _pod(lab, agents)
             yield from _addresses(lab, agents)
             yield from _memory(lab, agents, pid, alone)
-            with site.one_agent(lab, "one-agent") as own_agent:
-                time.sleep(context.times(AGENT_SECONDS))
-                yield (
-                    "agent_mib",
-                    Measured(site.resident(own_agent), "MiB", "", "a process, no cards"),
-                )
+            if largest:
+                with site.one_agent(lab, "one-agent", checkout) as own_agent:
+                    time.sleep(context.times(AGENT_SECONDS))
+                    mib = site.resident(own_agent)
+                yield "agent_mib", Measured(mib, "MiB", "", "a process, no cards")
+            yield from _again(agents)
             yield from _restart(lab, agents)
 
 
 def _start(lab: Lab, agents: Fleet) -> Step:
     before = site.metrics(lab)
-    answers = agents.tell("start")
-    missing = [node for answer in answers for node in answer["missing"]]
-    if missing:
-        raise Unavailable(f"agents did not arrive, such as {missing[0]}")
+    times, each = _come(agents, *ARRIVED)
     traffic, after = agents.traffic(), site.metrics(lab)
-    times = sorted(second for answer in answers for second in answer["seconds"])
     per_agent = sum(traffic.requests.values()) / agents.count
-    yield "start_seconds", Measured(times[-1], "s", "", f"median {median(times):.1f} s")
+    note = f"a few at a time; each takes {median(each):.1f} s, the slowest {max(each):.1f} s"
+    yield "start_seconds", Measured(max(times), "s", "", note)
     counted = site.requests(after) - site.requests(before)
     note = f"{per_agent:.1f} of each agent; the API server counted {counted:.0f} ended ones of all"
     yield "start_requests", Measured(sum(traffic.requests.values()), "", "", note, grows=True)
     yield "start_lists", Measured(traffic.count("list"), "", "", "", grows=True)
-    yield (
-        "start_bytes",
-        Measured(sum(traffic.answers.values()) / 1e6, "MB", "", "answers, without TLS", grows=True),
-    )
+    answers, changes = (sum(each.values()) / 1e6 for each in (traffic.answers, traffic.changes))
+    note = f"answers, without TLS; {_note(traffic.answers)}"
+    yield "start_bytes", Measured(answers, "MB", "", note, grows=True)
+    note = f"beside them; {_note(traffic.changes)}"
+    yield "start_watch_bytes", Measured(changes, "MB", "", note, grows=True)
     yield (
         "start_too_busy",
         Measured(
@@ -88,6 +91,27 @@ def _start(lab: Lab, agents: Fleet) -> Step:
         ),
     )
     yield "start_api_cpu", Measured(_cpu(before, after), "s", "", "of the API server", grows=True)
+
+
+def _come(agents: Fleet, *wanted: str) -> tuple[list[float], list[float]]:
+    """Let all come, a few at a time; seconds until each was there since the first and itself."""
+    answers = agents.tell("start", *wanted)
+    if missing := [node for answer in answers for node in answer["missing"]]:
+        raise Unavailable(f"agents did not arrive, such as {missing[0]}")
+    since, each = ([s for one in answers for s in one[key]] for key in ("seconds", "each"))
+    return since, each
+
+
+def _again(agents: Fleet) -> Step:
+    """All end and come back, as after an upgrade; each node has its slices, report and blocks."""
+    agents.tell("stop")
+    agents.traffic()
+    _come(agents, *BACK)
+    traffic = agents.traffic()
+    counted = traffic.answers + traffic.changes
+    size, requests = sum(counted.values()) / 1e6, sum(traffic.requests.values())
+    note = f"answers and watch events of {requests} requests; {_note(counted)}"
+    yield "start_bytes_with_blocks", Measured(size, "MB", "≤ 500 at 5,000", note, grows=True)
 
 
 def _delta(before: str, after: str) -> str:
@@ -105,16 +129,18 @@ def _rest(lab: Lab, agents: Fleet, pid: int, seconds: float) -> Step:
     time.sleep(seconds)
     traffic, after = agents.traffic(), site.metrics(lab)
     minutes = (time.monotonic() - begin) / 60
-    note = f"a minute; {traffic.most(traffic.requests)} in {minutes:.1f} min"
     asked = sum(traffic.requests.values()) / minutes
-    yield "rest_requests", Measured(asked, "/min", "", note, grows=True)
+    of_each = f"{asked / agents.count:.3g} of each agent"
+    note = f"{of_each}; {traffic.most(traffic.requests)} in {minutes:.1f} min"
+    yield "rest_requests", Measured(asked, "/min", "", note)
     yield "rest_lists", Measured(traffic.count("list") / minutes, "/min")
     changes = sum(traffic.changes.values()) / minutes / 1e3
-    yield "rest_watch_bytes", Measured(changes, "kB/min", "", _note(traffic.changes), grows=True)
+    note = f"{changes / agents.count:.3g} of each agent; {_note(traffic.changes)}"
+    yield "rest_watch_bytes", Measured(changes, "kB/min", "", note)
     api = _cpu(before, after) / minutes / 60
-    yield "rest_api_cpu", Measured(api, "", "", "of one processor", grows=True)
+    yield "rest_api_cpu", Measured(api, "", "", "of one processor")
     own = (cpu(pid) - controller) / minutes / 60
-    yield "rest_controller_cpu", Measured(own, "", "", "of one processor", grows=True)
+    yield "rest_controller_cpu", Measured(own, "", "", "of one processor")
 
 
 def _note(counter: dict[str, int]) -> str:
@@ -138,8 +164,7 @@ def _cards(agents: Fleet) -> Step:
 
 
 def _configuration(lab: Lab, agents: Fleet) -> Step:
-    """A NodePolicy changes; every node's slices and report change with it."""
-    time.sleep(SETTLE_SECONDS)  # a report is written 5 s after the last one at the soonest
+    """A NodePolicy changes; every node's slices and report change with it, then its status."""
     agents.traffic()
     agents.tell("mark")
     before, begin = site.metrics(lab), time.monotonic()
@@ -150,18 +175,37 @@ def _configuration(lab: Lab, agents: Fleet) -> Step:
             raise Unavailable(f"{missing} nodes wrote no {name} after the change")
         last = max(moment for answer in answers for moment in answer["times"])
         yield f"change_last_{name}_s", Measured(last - begin, "s")
-    time.sleep(LATER_SECONDS)  # conditions of nodes, and the policy's status
+    waiting.until(lab, "the policy's status", lambda: site.is_rolled_out(lab, agents.count))
+    note = "until the policy's status says that all nodes have applied it"
+    yield "change_ready_s", Measured(time.monotonic() - begin, "s", "", note)
+    agents.tell("quiet", "nodepolicies", "resourceslices", "nodereports", "nodes")
     traffic, after = agents.traffic(), site.metrics(lab)
     per_agent = sum(traffic.requests.values()) / agents.count
+    note = f"{per_agent:.1f} of each agent"
     yield (
         "change_requests",
-        Measured(
-            sum(traffic.requests.values()), "", "", f"{per_agent:.1f} of each agent", grows=True
-        ),
+        Measured(sum(traffic.requests.values()), "", "", note, grows=True),
     )
     changes = sum(traffic.changes.values()) / 1e6
     yield "change_watch_bytes", Measured(changes, "MB", "", _note(traffic.changes), grows=True)
     yield "change_api_cpu", Measured(_cpu(before, after), "s", "", "of the API server", grows=True)
+
+
+def _pod(lab: Lab, agents: Fleet) -> Step:
+    """One node gets a pod with eight NICs: what all nodes receive of it, then of the pool."""
+    agents.tell("quiet", *ADDRESS_KINDS)
+    agents.tell("mark")
+    agents.traffic()
+    agents.tell_one("address", 0)
+    agents.tell("quiet", "ipblocks")
+    if not all(answer["well"] for answer in agents.tell("told", "ippools")):
+        raise Unavailable("not all agents were told of the pool's status")
+    changes = agents.traffic().changes
+    note = "events of blocks, of all agents; one node's pod with 8 NICs"
+    yield "pod_watch_bytes", Measured(changes["ipblocks"] / 1e3, "kB", "≤ 20", note, grows=True)
+    status = changes["ippools"] / 1e3
+    note = "one write of its status, sent to all agents; at most 50 events a second"
+    yield "pool_status_watch_bytes", Measured(status, "kB", "", note, grows=True)
 
 
 def _addresses(lab: Lab, agents: Fleet) -> Step:
@@ -169,25 +213,18 @@ def _addresses(lab: Lab, agents: Fleet) -> Step:
     agents.traffic()
     before = site.metrics(lab)
     answers = agents.tell("addresses")
-    time.sleep(LATER_SECONDS)  # the last changes are under way to all
+    agents.tell("quiet", "ipblocks")
     traffic, after = agents.traffic(), site.metrics(lab)
     times = sorted(second for answer in answers for second in answer["seconds"])
     note = f"the slowest of {len(times)} pods with 8 NICs; median {median(times):.2f} s"
     yield "pods_at_once_seconds", Measured(times[-1], "s", "", note)
     writes = traffic.count("create", "ipblocks") + traffic.count("update", "ipblocks")
-    yield (
-        "pods_block_writes",
-        Measured(
-            writes + traffic.count("ipblocks", "409"), "", "", "lost races count twice", grows=True
-        ),
-    )
+    note = f"lost races count twice; {traffic.count('ipblocks', '409')} of them"
+    writes += traffic.count("ipblocks", "409")
+    yield "pods_block_writes", Measured(writes, "", "", note, grows=True)
     blocks = traffic.changes["ipblocks"] / 1e6
-    yield (
-        "pods_block_watch_bytes",
-        Measured(
-            blocks, "MB", "", f"{blocks / agents.count * 1000:.0f} kB of each agent", grows=True
-        ),
-    )
+    note = f"{blocks / agents.count * 1000:.3g} kB of each agent"
+    yield "pods_block_watch_bytes", Measured(blocks, "MB", "", note, grows=True)
     yield "pods_api_cpu", Measured(_cpu(before, after), "s", "", "of the API server", grows=True)
 
 

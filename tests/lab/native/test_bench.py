@@ -12,6 +12,7 @@ WITHOUT_MACHINES = (
     "ipam",
     "operator",
     "scale",
+    "scale-addresses",
     "scheduling",
 )
 
