@@ -18,7 +18,7 @@ from types import MappingProxyType
 
 from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import Frozen, replace
-from kube_rdma.claims.rules.shape import device_name, slot_count, slot_name, slot_of
+from kube_rdma.claims.rules.shape import PARTS, device_name, slot_count, slot_name, slot_of
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model.attach.attachment import AttachedInterface
 from kube_rdma.model.card import Card
@@ -444,7 +444,8 @@ def health(pools: Iterable[Pool], node: str) -> tuple[DeviceHealth, ...]:
         names = [own]
         if device.is_shared:
             cards = len(device.pool.cards) if device.card else 1
-            names += (slot_name(own, slot) for slot in range(slot_count(device.room, cards)))
+            count = max(slot_count(device.room, cards), min(device.room, PARTS))
+            names += (slot_name(own, slot) for slot in range(count))
         for name in names:
             why = "; ".join(device.illness)
             healths.append(DeviceHealth(node, name, not device.illness, why))

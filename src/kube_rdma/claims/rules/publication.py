@@ -4,12 +4,13 @@ Stands behind claims/rules/shape; claims/publisher carries out its decisions. Th
 (k8s.io/api/resource/v1/types.go, ResourcePool): all its slices have one generation and say how many
 they are, and nothing of a pool is allocated while some are missing. So a change of a single slice
 keeps the generation, as the helper of Go drivers does (k8s.io/dynamic-resource-allocation/
-resourceslice), and any other begins a new one.
+resourceslice). So do changes in which no device comes, goes or moves, such as a taint: each slice
+is right by itself. Any other change begins a new generation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from kube_base.frozen import Frozen, replace
 from kube_rdma.claims.rules.shape import PublishedDevices, Slices, slice_name
@@ -55,7 +56,7 @@ def publication(
             changed=tuple(p for p in target if p.name in mine and not _same(mine[p.name], p)),
             created=tuple(part for part in target if part.name not in mine),
         )
-        if mine and not result.created and len(result.changed) <= 1:
+        if mine and not result.created and (len(result.changed) <= 1 or _stay(mine, result)):
             return result
     return result
 
@@ -76,6 +77,15 @@ def pool_slices(
             without,
         )
         for number, devices in enumerate(wanted)
+    )
+
+
+def _stay(mine: Mapping[str, model.ResourceSlice], writes: Publication) -> bool:
+    """Return whether each device is in the slice that it is in now, and the pool is whole now."""
+    return not writes.removed and all(
+        old.spec.pool == new.spec.pool
+        and [one.name for one in old.spec.devices] == [one.name for one in new.spec.devices]
+        for old, new in ((mine[part.name], part) for part in writes.changed)
     )
 
 

@@ -16,6 +16,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
+from itertools import accumulate
 
 from kube_base.frozen import Frozen, field, replace
 from kube_rdma.lib.phrases import listed
@@ -193,14 +194,24 @@ def _twice(first: Pool, second: Pool, cards: Sequence[Card]) -> str:
 # Rows: the shares of cards are laid into devices so that pods spread over the cards by themselves.
 
 ROWS = 8
-"""The most rows of a pool; with 8 cards a slice is full (64 devices)."""
+"""The most rows of a pool before the first ones are cut; with 8 cards these are 64 devices."""
+
+_SINGLE = 8
+"""The most shares of a card that have a row each, beside its last row."""
+
+PARTS = _SINGLE + ROWS
+"""No card has as many rows."""
 
 _FINE = 1024  # the pace of growth is a multiple of 1/1024
 
 
 @lru_cache  # the same few numbers at each look
 def row_sizes(slots: int, most: int) -> tuple[int, ...]:
-    """Return how many of a card's shares each row has: 1 each while there are enough rows."""
+    """Return how many of a card's shares each row has: 1 each in the first, then more and more.
+
+    The scheduler passes a device of one share that is taken without a look at its selectors, and
+    evaluates these for each shared device, also one that is full.
+    """
     if slots <= most:
         return (1,) * slots
     if most == 1:
@@ -208,7 +219,9 @@ def row_sizes(slots: int, most: int) -> tuple[int, ...]:
     paces = range(_FINE * slots)
     pace = bisect_left(paces, slots, key=lambda pace: sum(_grown(most, pace)))
     *head, _ = _grown(most, pace)
-    return tuple(sorted((*head, slots - sum(head))))
+    sizes = sorted((*head, slots - sum(head)))
+    cut = sum(total <= _SINGLE for total in accumulate(sizes[:-1]))
+    return (*[1] * sum(sizes[:cut]), *sizes[cut:])
 
 
 def _grown(rows: int, pace: int) -> list[int]:
@@ -219,7 +232,7 @@ def _grown(rows: int, pace: int) -> list[int]:
 
 
 def row_count(cards: Sequence[model.OfferedCard], room: int) -> int:
-    """Return how many rows fit into `room` devices; 1 where each card is one device.
+    """Return how many rows, not cut yet, fit into `room` devices; 1 where a card is one device.
 
     A power of two: a card that comes or goes seldom changes the rows of the others, whose devices
     claims hold.
@@ -241,14 +254,16 @@ def spreading(cards: Iterable[model.OfferedCard]) -> Pools:
 def in_rows(pool: Sequence[model.OfferedCard], most: int) -> Iterator[model.OfferedCard]:
     """Yield parts of the cards, row by row: c0-s0, c1-s0, c0-s1, c1-s1, …, c0, c1.
 
-    A card's last part has its own name, and most of its shares.
+    A card's last part has its own name, and most of its shares. Any other of one share is for one
+    claim: no amount of it has to be counted.
     """
     sizes = [row_sizes(card.slots, most) for card in pool]
     for row in range(max(map(len, sizes))):
         for card, own in zip(pool, sizes, strict=True):
             if row < len(own):
-                name = card.name if row == len(own) - 1 else slot_name(card.name, row)
-                yield replace(card, name=name, slots=own[row])
+                last = row == len(own) - 1
+                name = card.name if last else slot_name(card.name, row)
+                yield replace(card, name=name, slots=own[row], shared=last or own[row] > 1)
 
 
 def _by_pool(cards: Iterable[model.OfferedCard]) -> Pools:
@@ -276,8 +291,8 @@ def slices(
 ) -> Slices:
     """Return the devices of each slice: at least one slice, empty where there are no devices.
 
-    One slice has all devices while it can, so that each change is one write and the pool is whole
-    at any moment. Beyond that each physical card has its own: a change of it is one write too.
+    One slice has all devices while it can, so that each change is one write. Beyond that rows have
+    slices for themselves, and so has each physical card where the cards without rows are too many.
     """
     whole = [_carried(card, before) for card in cards]
     bare = model.ClaimFeature.DEVICE_TAINTS in without
@@ -302,6 +317,8 @@ def slices(
     devices = tuple(device for group in lists for device in group)
     if len(devices) <= most:
         return (devices,)
+    if len(devices) - len(lists[-1]) <= most:
+        lists = [[device for group in lists[:-1] for device in group], lists[-1]]
     parts = ((group, at) for group in lists for at in range(0, len(group), most))
     return tuple(tuple(group[at : at + most]) for group, at in parts)
 

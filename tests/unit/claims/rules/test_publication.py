@@ -54,6 +54,12 @@ def test_two_that_change_begin_another():
     assert [part.spec.pool.generation for part in writes.changed] == [2, 2]
 
 
+def test_two_in_which_no_device_moves_keep_it():
+    parts = [[replace(one, taints=(TAINT,)) for one in part] for part in wanted("ab", "c")]
+    writes = publication(SITE, first("ab", "c"), tuple(map(tuple, parts)))
+    assert [part.spec.pool.generation for part in writes.changed] == [1, 1]
+
+
 def test_another_number_of_slices_begins_another_generation():
     more = publication(SITE, first("ab"), wanted("ab", "c"))
     assert [part.spec.pool.generation for part in (*more.changed, *more.created)] == [2, 2]

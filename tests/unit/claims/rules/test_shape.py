@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 
 import msgspec
@@ -14,7 +15,7 @@ from kube_client import wire
 from kube_rdma.adapters.cluster.kinds.resource_api import RESOURCE_SLICE as KIND
 from kube_rdma.adapters.cluster.kinds.resource_api import resource_slice, wanted_slice
 from kube_rdma.claims.rules import shape
-from kube_rdma.claims.rules.publication import PoolSite, pool_slices
+from kube_rdma.claims.rules.publication import PoolSite, pool_slices, publication
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.claims.devices import ClaimFeature, OfferedCard, TaintEffect
 from kube_rdma.model.device import PortState
@@ -22,6 +23,8 @@ from kube_rdma.model.pools import Bind, Mode
 from kube_rdma_testing.cluster.resource_slices import faults
 from tests.kit.claims import attributes, fleet, functions, pool, pools
 from tests.kit.nodes import DOWN, device, hard_card
+
+SITE = PoolSite("node-1", "uid")
 
 
 def values(card):
@@ -178,7 +181,7 @@ def shared(count, resource="rdma/multi"):
 def test_rows_have_every_share_and_grow(slots, most):
     sizes = shape.row_sizes(slots, most)
     assert sum(sizes) == slots
-    assert len(sizes) == min(slots, most)
+    assert min(slots, most) <= len(sizes) <= shape.PARTS
     assert min(sizes) >= 1
     assert list(sizes) == sorted(sizes)
 
@@ -191,8 +194,9 @@ def test_with_eight_rows_none_is_larger_than_all_before_it(slots):
 
 
 def test_sixteen_and_sixty_four_shares():
-    assert shape.row_sizes(16, shape.ROWS) == (1, 1, 1, 1, 2, 2, 3, 5)
-    assert shape.row_sizes(64, shape.ROWS) == (1, 1, 2, 3, 5, 9, 16, 27)
+    assert shape.row_sizes(16, shape.ROWS) == (*[1] * 8, 3, 5)
+    assert shape.row_sizes(64, shape.ROWS) == (*[1] * 7, 5, 9, 16, 27)
+    assert shape.row_sizes(16, 4) == (*[1] * 7, 9)
 
 
 def test_a_card_more_or_less_seldom_changes_the_rows():
@@ -214,7 +218,7 @@ FEATURES = st.frozensets(st.sampled_from(ClaimFeature))
 
 def documents(parts):
     """Slices as they are on the wire."""
-    made = pool_slices(PoolSite("node-1", "uid"), 1, parts)
+    made = pool_slices(SITE, 1, parts)
     return [msgspec.json.decode(wire.document(KIND, wanted_slice(part))) for part in made]
 
 
@@ -286,7 +290,8 @@ def test_the_same_pools_give_the_same_bytes(made, without):
 
 
 @given(cards(), st.data())
-def test_a_change_of_one_card_changes_one_slice(offer, data):
+def test_a_change_of_one_card_moves_no_device(offer, data):
+    """And is one write, or some where rows need several slices: the generation stays."""
     if not offer:
         return
     number = data.draw(st.integers(0, len(offer) - 1))
@@ -294,8 +299,10 @@ def test_a_change_of_one_card_changes_one_slice(offer, data):
     taints = () if offer[number].taints else (shape.UNHEALTHY,)
     other[number] = replace(offer[number], taints=taints)
     before, after = shape.slices(offer, {}), shape.slices(other, {})
-    assert len(before) == len(after)
-    assert sum(a != b for a, b in zip(before, after, strict=True)) == 1
+    writes = publication(SITE, pool_slices(SITE, 1, before), after)
+    assert len(writes) == len(writes.changed) == sum(map(operator.ne, before, after))
+    assert {part.spec.pool.generation for part in writes.changed} == {1}
+    assert len(writes) == 1 or any("-s" in device.name for part in before for device in part)
 
 
 @given(cards(), FEATURES)
@@ -355,8 +362,8 @@ def test_first_fit_over_rows_is_even_while_rows_are_of_one_share(cards, shares):
 @given(st.integers(2, 32), st.integers(1, 200))
 def test_rows_have_all_shares_of_each_card_and_no_card_has_twice_the_pods_of_another(cards, shares):
     parts = shape.slices(offered(pool(*fleet(cards), shares=shares)), {})
-    (devices,) = parts
-    assert len(devices) <= shape.MOST_TAINTED
+    assert all(len(part) <= shape.MOST_TAINTED for part in parts)
+    devices = [device for part in parts for device in part]
     taken = list(first_fit(devices, cards * shares + 1))
     assert set(Counter(taken).values()) == {shares}
     if cards > 8 or shares > 128:
@@ -368,10 +375,20 @@ def test_rows_have_all_shares_of_each_card_and_no_card_has_twice_the_pods_of_ano
 
 
 def test_bandwidth_of_a_card_is_counted_once():
-    (devices,) = shape.slices(offered(pool(*fleet(8), shares=16)), {})
-    assert len(devices) == shape.MOST_TAINTED
+    first, second = shape.slices(offered(pool(*fleet(8), shares=16)), {})
+    devices = [*first, *second]
+    assert (len(first), len(second)) == (shape.MOST_TAINTED, 16)
     counted = [device.name for device in devices if "bandwidth" in device.capacity]
     assert counted == own_names(devices) == [device.name for device in devices[-8:]]
+
+
+@given(st.integers(2, 32), st.integers(1, 200))
+def test_devices_of_one_share_are_for_one_claim_and_need_no_count(cards, shares):
+    """But the last of each card, whose bandwidth is counted."""
+    parts = shape.slices(offered(pool(*fleet(cards), shares=shares)), {})
+    for one in (one for part in parts for one in part):
+        last, slots = "bandwidth" in one.capacity, one.capacity["slots"]
+        assert bool(one.shared) == (last or slots.value > 1) == bool(slots.request_policy)
 
 
 def test_a_pool_for_itself_is_one_device_and_so_is_a_card_without_another():
@@ -381,12 +398,15 @@ def test_a_pool_for_itself_is_one_device_and_so_is_a_card_without_another():
 
 def test_where_other_devices_need_the_slice_there_are_fewer_rows():
     """Each physical card has its own slice beyond 64 devices, and no rows."""
-    for others, rows in ((0, 8), (32, 4), (48, 2), (56, 1), (64, 1)):
+    for others, rows, slices in (
+        *((0, 10, 2), (8, 8, 2), (32, 8, 2)),
+        *((48, 2, 1), (56, 1, 1), (64, 1, 9)),
+    ):
         vfs = pool(*functions(others), mode=Mode.SRIOV, resource="rdma/vf")
         multi = pool(*fleet(8), resource="rdma/multi")
         parts = shape.slices(offered(vfs, multi), {})
         assert sum(map(len, parts)) == others + rows * 8
-        assert len(parts) == (1 if others < 64 else 9)
+        assert len(parts) == slices
 
 
 def test_a_pool_of_more_shares_than_devices_says_so():
@@ -401,7 +421,7 @@ def test_without_taints_a_card_that_cannot_be_used_is_left_out():
     cards = offered(pool(*fleet(2, DOWN)))
     (devices,) = shape.slices(cards, {}, NO_TAINTS)
     second = "0000-11-00-0"
-    assert [device.name for device in devices] == [*(f"{second}-s{n}" for n in range(7)), second]
+    assert [device.name for device in devices] == [*(f"{second}-s{n}" for n in range(9)), second]
     degraded = offered(pool(*fleet(2, DOWN), mode=Mode.HCA))
     ((device,),) = shape.slices(degraded, {}, NO_TAINTS)
     assert device.taints == ()

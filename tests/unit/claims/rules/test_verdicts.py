@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.frozen import replace
 from kube_rdma.claims.rules import search
 from kube_rdma.claims.rules.verdicts import explain_claim, judge
 from kube_rdma.model.claims.claim import (
@@ -101,6 +102,19 @@ def test_each_reason_is_told_of_its_device(reason):
     found = verdict(request, part, others=others)
     assert found.outcome == ClaimOutcome.NOT_MET
     assert reasons(found) == {"a": reason}
+
+
+@pytest.mark.parametrize("policy", [None, CapacityPolicy(Fraction(1))])
+@pytest.mark.parametrize("share", [None, "1"])
+def test_a_share_in_use_is_not_given_again_when_its_device_becomes_one_for_many_or_for_one(
+    policy, share
+):
+    """As an update or roll-back of the agent does to parts of cards (claims/rules/shape)."""
+    part = ListedDevice("c-s0", shared=bool(policy))
+    part = replace(part, capacity={"slots": DeviceCapacity(Fraction(1), policy)})
+    other = held("other", "c-s0", share=share, capacity={"slots": Fraction(1)} if share else {})
+    found = verdict(asked(), offered(part), others=(other,))
+    assert reasons(found) == {"c-s0": Reason.CAPACITY if share else Reason.IN_USE}
 
 
 def test_a_device_of_another_class_is_said_to_be_of_none_of_its():
