@@ -30,8 +30,12 @@ def write(root: Path, path: str, content: str) -> None:
 
 
 def link_to(root: Path, path: str, place: str) -> None:
-    """A relative link, as sysfs has them, from `path` to `place`, both relative to the root."""
-    link(root, path, os.path.relpath(place, Path(path).parent))
+    """A relative link, as sysfs has them, from `path` to `place`, both relative to the root.
+
+    It ends in the name of its target, also where that is above it (fs/kernfs/symlink.c).
+    """
+    above = os.path.relpath(Path(place).parent, Path(path).parent)
+    link(root, path, str(Path(above, Path(place).name)))
 
 
 def link(root: Path, path: str, target: str) -> None:

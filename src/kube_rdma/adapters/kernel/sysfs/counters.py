@@ -13,15 +13,17 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+
+from msgspec import Struct
 
 from kube_base.errors import KubeError
 from kube_base.frozen import Frozen
 from kube_base.os_files import closed_after
 from kube_rdma.adapters.kernel.sysfs.devices import DEVICES, port_states
-from kube_rdma.adapters.kernel.sysfs.files import PAGE, read_file
+from kube_rdma.adapters.kernel.sysfs.files import PAGE, read_each
 from kube_rdma.adapters.kernel.sysfs.pci import pci_address, pcie_link, pcie_rate
 from kube_rdma.adapters.kernel.sysfs.pod import mount_inside
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
@@ -37,6 +39,13 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NUMBER_BYTES = 64  # more than a counter of 64 bits has, and than what stands for none
 # Kernels before 4.5 have the counters of 64 bits in the first of them.
 _FOLDERS = ("counters_ext", "counters", "hw_counters")
+_STATES = ("state", "phys_state", "rate")
+_DESCRIPTIONS = ("board_id", "fw_ver", "hca_type")
+_LINK = tuple(
+    f"{end}_link_{what}"
+    for end in ("device/current", "device/max", "device/../max")
+    for what in ("width", "speed")
+)
 # What a kernel says that has no such counter, or that has the device no more.
 _SILENT = frozenset(
     {errno.ENOENT, errno.EINVAL, errno.EOPNOTSUPP, errno.ENODEV, errno.EACCES, errno.EPERM}
@@ -95,11 +104,11 @@ class CounterFiles:
 
 def count_gids(root: int, port: PortName) -> int | None:
     """Return the number of used entries of a port's GID table; None when it has none."""
-    with _folder(f"{DEVICES}/{port[0]}/ports/{port[1]}/gids", root) as table:
+    with _Folder(f"{DEVICES}/{port[0]}/ports/{port[1]}/gids", root) as table:
         if table is None:
             return None
-        read = _CounterReader({})
-        return sum(read.page(name, table) not in {None, _UNUSED_GID} for name in _names(table))
+        entries = _CounterReader({}).texts(_names(table), table)
+        return sum(entry not in {b"", _UNUSED_GID} for entry in entries)
 
 
 def as_number(data: bytes) -> int | None:
@@ -110,17 +119,37 @@ def as_number(data: bytes) -> int | None:
     return value if value < _LIMIT else None
 
 
-class _KnownFolder(Frozen):
-    """The counters that a folder had when it was listed, and what its files held last."""
+class _KnownFolder(Struct):
+    """The counters that a folder had when it was listed, and what its files said last."""
 
     identity: tuple[int, int, int]
     names: tuple[str, ...]
-    texts: list[bytes | None]
+    said: Sequence[bytes | int]
     values: list[int | None]
+    numbers: Mapping[str, int] = {}  # the values that there are
+    unread: int = 0
+
+    def hear(self, said: Sequence[bytes | int]) -> None:
+        """Take in what the files say now; what has not changed is not understood anew."""
+        for place, now in enumerate(said):
+            if now != self.said[place]:
+                self.values[place] = as_number(now.strip()) if isinstance(now, bytes) else None
+        self.said = said
+        pairs = zip(self.names, self.values, strict=True)
+        self.numbers = {file: value for file, value in pairs if value is not None}
+        missing = (now for now, value in zip(said, self.values, strict=True) if value is None)
+        self.unread = sum(_is_unread(now) for now in missing)
 
 
 _KnownFolders = dict[str, _KnownFolder]
 """By the path below the folder of devices."""
+
+
+def _is_unread(said: bytes | int) -> bool:
+    """Decide whether a file that has no number should have one."""
+    if isinstance(said, int):
+        return said not in _SILENT
+    return said.strip() not in (b"", _NOT_AVAILABLE)
 
 
 class _CounterReader:
@@ -133,36 +162,36 @@ class _CounterReader:
 
     def all_devices(self, root: int, gids: Callable[[PortName], int | None]) -> CounterReadings:
         """The devices below the sysfs whose root is open."""
-        with _folder(DEVICES, root) as devices:
+        with _Folder(DEVICES, root) as devices:
             names = sorted(_names(devices))
             read = tuple(self._device(devices, name, gids) for name in names if name.isprintable())
         return CounterReadings(tuple(device for device in read if device), self.unread)
 
-    def page(self, path: str, folder: int, size: int = PAGE) -> bytes | None:
-        """The begin of a file without white space around it; None where it says nothing."""
-        try:
-            return read_file(path, folder, size).strip()
-        except OSError as error:
-            self.unread += error.errno not in _SILENT
-            return None
+    def texts(self, paths: Iterable[str], folder: int) -> list[bytes]:
+        """The files' texts without white space around them; empty where one says nothing."""
+        said = read_each(paths, folder, PAGE)
+        self.unread += sum(isinstance(one, int) and one not in _SILENT for one in said)
+        return [one.strip() if isinstance(one, bytes) else b"" for one in said]
 
     def _device(
         self, devices: int | None, name: str, gids: Callable[[PortName], int | None]
     ) -> DeviceCounters | None:
         """One device; None when it has gone meanwhile."""
-        with _folder(name, devices) as folder:
+        with _Folder(name, devices) as folder:
             if folder is None:
                 return None
-            with _folder("ports", folder) as ports:
-                numbers = sorted(int(n) for n in _names(ports) if n.isdecimal() and n.isascii())
+            with _Folder("ports", folder) as ports:
+                listed = self._listed(name, ports).names if ports is not None else ()
+                numbers = sorted(int(one) for one in listed if one.isdecimal())
                 read = tuple(self._port(ports, (name, number), gids) for number in numbers)
             pci = _pci_of(folder)
+            board, firmware, adapter = map(_shown, self.texts(_DESCRIPTIONS, folder))
             return DeviceCounters(
                 name,
                 tuple(port for port in read if port),
-                board=self._text("board_id", folder),
-                firmware=self._text("fw_ver", folder),
-                adapter=self._text("hca_type", folder),
+                board=board,
+                firmware=firmware,
+                adapter=adapter,
                 pci=pci,
                 pcie=self._pcie(folder, pci) if pci else None,
             )
@@ -172,22 +201,18 @@ class _CounterReader:
         with suppress(OSError):
             os.stat("device/physfn", dir_fd=device)
             return None  # a virtual function has no link of its own
-        now, *ends = (
-            pcie_rate(*(self._text(f"{end}_link_{what}", device) for what in ("width", "speed")))
-            for end in ("device/current", "device/max", "device/../max")
-        )
+        said = [*map(_shown, self.texts(_LINK, device))]
+        now, *ends = (pcie_rate(*said[end : end + 2]) for end in range(0, len(said), 2))
         return pcie_link(pci, now, ends)
 
     def _port(
         self, ports: int | None, port: PortName, gids: Callable[[PortName], int | None]
     ) -> PortCounters | None:
-        with _folder(str(port[1]), ports) as folder:
+        with _Folder(str(port[1]), ports) as folder:
             if folder is None:
                 return None
-            state, physical = (
-                self._match(name, folder, _STATE) for name in ("state", "phys_state")
-            )
-            rate = self._match("rate", folder, _RATE)
+            texts = zip(self.texts(_STATES, folder), (_STATE, _STATE, _RATE), strict=True)
+            state, physical, rate = (self._match(*each) for each in texts)
             older, counters, hardware = (self._counters(n, folder, port) for n in _FOLDERS)
             return PortCounters(
                 port[1],
@@ -200,58 +225,59 @@ class _CounterReader:
             )
 
     def _counters(self, name: str, above: int, port: PortName) -> Mapping[str, int]:
-        with _folder(name, above) as folder:
+        with _Folder(name, above) as folder:
             if folder is None:
                 return {}
-            key = f"{port[0]}/{port[1]}/{name}"
-            listed = self.seen[key] = _listed(folder, self._folders.get(key))
-            texts, values = listed.texts, listed.values
-            for place, file in enumerate(listed.names):
-                data = self.page(file, folder, _NUMBER_BYTES)
-                if data != texts[place]:
-                    texts[place], values[place] = data, as_number(data or b"")
-                if values[place] is None and data and data != _NOT_AVAILABLE:
-                    self.unread += 1
-            pairs = zip(listed.names, values, strict=True)
-            return {file: value for file, value in pairs if value is not None}
+            listed = self._listed(f"{port[0]}/{port[1]}/{name}", folder)
+            said = read_each(listed.names, folder, _NUMBER_BYTES)
+            if said != listed.said:
+                listed.hear(said)
+            self.unread += listed.unread
+            return listed.numbers
 
-    def _match(self, path: str, folder: int, pattern: re.Pattern[bytes]) -> bytes | None:
-        data = self.page(path, folder)
-        match = pattern.match(data) if data else None
-        self.unread += bool(data and not match)
+    def _listed(self, path: str, folder: int) -> _KnownFolder:
+        """The names in a folder; those that it had earlier, if it is still the same one.
+
+        No two folders of a sysfs ever have the same inode number (fs/kernfs/dir.c). Before Linux
+        5.14 a driver made the files when the folder could be seen, so names do not hold for ever.
+        """
+        stat = os.fstat(folder)
+        identity = (stat.st_dev, stat.st_ino, stat.st_mtime_ns)
+        listed = self._folders.get(path)
+        if not listed or listed.identity != identity:
+            names = tuple(sorted(filter(_COUNTER.fullmatch, _names(folder)))[:MOST_FILES])
+            listed = _KnownFolder(identity, names, [b""] * len(names), [None] * len(names))
+        self.seen[path] = listed
+        return listed
+
+    def _match(self, text: bytes, pattern: re.Pattern[bytes]) -> bytes | None:
+        match = pattern.match(text)
+        self.unread += bool(text and not match)
         return match[1] if match else None
 
-    def _text(self, path: str, folder: int) -> str:
-        text = (self.page(path, folder) or b"").decode("ascii", "replace")[:128]
-        return text if text.isprintable() else ""
+
+def _shown(text: bytes) -> str:
+    shown = text.decode("ascii", "replace")[:128]
+    return shown if shown.isprintable() else ""
 
 
-@contextmanager
-def _folder(path: str, above: int | None) -> Iterator[int | None]:
+class _Folder:
     """A folder while it is needed; None where there is none, or none any more."""
-    descriptor = None
-    with suppress(OSError):
-        if above is not None:
-            descriptor = os.open(path, _FOLDER, dir_fd=above)
-    try:
-        yield descriptor
-    finally:
-        if descriptor is not None:
-            os.close(descriptor)
 
+    def __init__(self, path: str, above: int | None) -> None:
+        self._path, self._above = path, above
 
-def _listed(folder: int, earlier: _KnownFolder | None) -> _KnownFolder:
-    """The counters of a folder; those that it had earlier, if it is still the same one.
+    def __enter__(self) -> int | None:
+        try:
+            above = self._above
+            self._open = None if above is None else os.open(self._path, _FOLDER, dir_fd=above)
+        except OSError:
+            self._open = None
+        return self._open
 
-    No two folders of a sysfs ever have the same inode number (fs/kernfs/dir.c). Before Linux 5.14 a
-    driver made the files when the folder could be seen, so names do not hold for ever.
-    """
-    stat = os.fstat(folder)
-    identity = (stat.st_dev, stat.st_ino, stat.st_mtime_ns)
-    if earlier and earlier.identity == identity:
-        return earlier
-    names = tuple(sorted(filter(_COUNTER.fullmatch, _names(folder)))[:MOST_FILES])
-    return _KnownFolder(identity, names, [None] * len(names), [None] * len(names))
+    def __exit__(self, *_: object) -> None:
+        if self._open is not None:
+            os.close(self._open)
 
 
 def _names(folder: int | None) -> list[str]:
@@ -264,8 +290,7 @@ def _names(folder: int | None) -> list[str]:
 def _pci_of(device: int) -> PciAddress | None:
     """The function below a device that is open; None for soft ones and other buses."""
     try:
-        with closed_after(os.open("device", os.O_PATH | os.O_CLOEXEC, dir_fd=device)) as below:
-            place = os.readlink(f"/proc/self/fd/{below}")  # noqa: PTH115
+        place = os.readlink("device", dir_fd=device)
     except OSError:
         return None
     return pci_address(place.rpartition("/")[2])
