@@ -1,6 +1,7 @@
-"""How long the shim takes for a call that an agent answers at once, beside /bin/true.
+"""What the program on the host costs: its size, its start, and a call that is answered at once.
 
-And what its hooks add to the start of a container that holds a share (shim_hooks).
+It starts beside /bin/true and macvlan, a CNI plugin of Go; both are asked for their VERSION, for
+which neither does anything. Then what its hooks add to a container's start (shim_hooks).
 """
 
 from __future__ import annotations
@@ -11,21 +12,24 @@ import multiprocessing
 import os
 import platform
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from statistics import median, quantiles
 
+from bench.checkout import Checkout, checkouts, turns
 from bench.context import Context
 from bench.figures import Figure, Row, attempt
+from bench.programs import built
 from kube_rdma.adapters.cni.socket import CniSocket
 from kube_rdma.model.attach.cni import Call, CniResult
 
+IN_TURNS = True
 ROUNDS = 300
+MACHINES = ("x86_64", "aarch64")
 BUILD = Path(__file__).parents[1] / "shim" / "build.py"
 CONFIG = json.dumps(
     {
@@ -79,11 +83,22 @@ def answer(socket: Path, ready: Event) -> None:
     asyncio.run(serve())
 
 
-def hooks_ms(shim: str, folder: Path, rounds: int) -> list[float]:
+def compiled(checkout: Checkout, machine: str, output: Path, *words: str) -> Path:
+    """A shim of a checkout's sources."""
+    output.parent.mkdir(exist_ok=True)
+    build = checkout.folder / "shim" / "build.py"
+    command = [checkout.python, build, machine, output, *words]
+    subprocess.run(command, check=True, env=checkout.environment())
+    return output
+
+
+def hooks_ms(checkout: Checkout, shim: Path, folder: Path, rounds: int) -> list[float]:
     """What the hooks of a container take, again and again."""
-    command = ["unshare", "-m", sys.executable, "-m", "bench.shim_hooks", shim, str(folder)]
+    command = ["unshare", "-m", checkout.python, "-m", "bench.shim_hooks", shim, folder]
     done = subprocess.run(
         [*command, str(rounds)],
+        cwd=checkout.folder,
+        env=checkout.environment(),
         check=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -94,51 +109,70 @@ def hooks_ms(shim: str, folder: Path, rounds: int) -> list[float]:
 
 
 def measure(context: Context) -> Iterator[Row]:
-    """Build both shims, call one as the runtime does, run its hooks."""
+    """Build the shims, start them, call them as the runtime does, run their hooks."""
     rounds = context.times(ROUNDS, 20)
     with tempfile.TemporaryDirectory(prefix="shim-") as folder:
         root = Path(folder)
-        yield from attempt("sizes", partial(_sizes, root))
-        build = [sys.executable, str(BUILD), platform.machine(), str(root / "kube-rdma"), "--test"]
-        subprocess.run(build, check=True)
-        yield from attempt("call", partial(_calls, root, rounds))
-        yield from attempt("hooks", partial(_hooks, root, rounds))
+        shims, of_test = {}, {}
+        for each in checkouts():
+            place = root / f"{each.prefix}shims"
+            for machine in MACHINES:
+                size = compiled(each, machine, place / machine).stat().st_size / 1024
+                yield each.named(Figure(f"{machine}_kib", size, "KiB", "≤ 64"))
+            shims[each] = place / platform.machine()
+            of_test[each] = compiled(each, platform.machine(), place / "kube-rdma", "--test")
+        yield from attempt("start", partial(_starts, root, shims, rounds))
+        yield from attempt("call", partial(_calls, root, of_test, rounds))
+        yield from attempt("hooks", partial(_hooks, root, of_test, rounds))
 
 
-def _sizes(root: Path) -> Iterator[Figure]:
-    for machine in ("x86_64", "aarch64"):
-        subprocess.run([sys.executable, BUILD, machine, root / machine], check=True)
-        size = (root / machine).stat().st_size / 1024
-        yield Figure(f"{machine}_kib", size, "KiB", "≤ 64")
+def _starts(root: Path, shims: Mapping[Checkout, Path], rounds: int) -> Iterator[Figure]:
+    config, version = root / "config", {"CNI_COMMAND": "VERSION"}
+    config.write_bytes(CONFIG)
+    go = str(built("plugins") / "macvlan")
+    ours: dict[Checkout, list[float]] = {each: [] for each in shims}
+    bare, plugin = [], []
+    for each in turns(rounds):
+        ours[each].append(milliseconds(str(shims[each]), version, config))
+        bare.append(milliseconds("/bin/true", {}, config))
+        plugin.append(milliseconds(go, version, config))
+    beside = f"{median(plugin):.1f} ms of macvlan, a plugin of Go; /bin/true {median(bare):.2f} ms"
+    for each, times in ours.items():
+        yield each.named(Figure("start_ms", median(times), "ms", "", beside))
+        ratio = median(times) / median(plugin)
+        yield each.named(Figure("start_by_go", ratio, "×", "", "VERSION of both"))
 
 
-def _calls(root: Path, rounds: int) -> Iterator[Figure]:
-    """Run both in turns; the agent is a process with the real one's socket."""
+def _calls(root: Path, shims: Mapping[Checkout, Path], rounds: int) -> Iterator[Figure]:
+    """Run all in turns; the agent is a process with the real one's socket."""
     config = root / "config"
     config.write_bytes(CONFIG)
     fork = multiprocessing.get_context("fork")
     ready = fork.Event()
     agent = fork.Process(target=answer, args=(root / "run/kube-rdma/agent.sock", ready))
     agent.start()
+    ours: dict[Checkout, list[float]] = {each: [] for each in shims}
+    floor = []
     try:
         ready.wait()
         environment = {**CALL, "KUBE_RDMA_ROOT": str(root)}
-        shim = str(root / "kube-rdma")
-        pairs = [
-            (milliseconds(shim, environment, config), milliseconds("/bin/true", {}, config))
-            for _ in range(rounds)
-        ]
+        for each in turns(rounds):
+            ours[each].append(milliseconds(str(shims[each]), environment, config))
+            floor.append(milliseconds("/bin/true", {}, config))
     finally:
         agent.terminate()
         agent.join()
-    ours, floor = zip(*pairs, strict=True)
-    ratio = median(ours) / median(floor)
-    yield Figure("call_ms", median(ours), "ms", "0.5", f"ADD and answer, {ratio:.1f} × /bin/true")
-    yield Figure("call_p95_ms", quantiles(ours, n=20)[-1], "ms")
-    yield Figure("bin_true_ms", median(floor), "ms")
+    for each, times in ours.items():
+        note = f"ADD and answer, {median(times) / median(floor):.1f} × /bin/true"
+        yield each.named(Figure("call_ms", median(times), "ms", "≤ 0.5", note))
+        yield each.named(Figure("call_p95_ms", quantiles(times, n=20)[-1], "ms"))
 
 
-def _hooks(root: Path, rounds: int) -> Iterator[Figure]:
-    hooks = hooks_ms(str(root / "kube-rdma"), root, rounds)
-    yield Figure("hooks_ms", median(hooks), "ms", "≤ 3", "memlock and settings of a container")
-    yield Figure("hooks_p95_ms", quantiles(hooks, n=20)[-1], "ms")
+def _hooks(root: Path, shims: Mapping[Checkout, Path], rounds: int) -> Iterator[Figure]:
+    for each, shim in shims.items():
+        place = root / f"{each.prefix}hooks"
+        place.mkdir()
+        times = hooks_ms(each, shim, place, rounds)
+        note = "memlock and settings of a container"
+        yield each.named(Figure("hooks_ms", median(times), "ms", "≤ 3", note))
+        yield each.named(Figure("hooks_p95_ms", quantiles(times, n=20)[-1], "ms"))
