@@ -87,14 +87,15 @@ def compiled(checkout: Checkout, machine: str, output: Path, *words: str) -> Pat
     """A shim of a checkout's sources."""
     output.parent.mkdir(exist_ok=True)
     build = checkout.folder / "shim" / "build.py"
-    command = [checkout.python, build, machine, output, *words]
+    command = [checkout.python, str(build), machine, str(output), *words]
     subprocess.run(command, check=True, env=checkout.environment())
     return output
 
 
 def hooks_ms(checkout: Checkout, shim: Path, folder: Path, rounds: int) -> list[float]:
     """What the hooks of a container take, again and again."""
-    command = ["unshare", "-m", checkout.python, "-m", "bench.shim_hooks", shim, folder]
+    hooks = ("-m", "bench.shim_hooks", str(shim), str(folder))
+    command = ["unshare", "-m", checkout.python, *hooks]
     done = subprocess.run(
         [*command, str(rounds)],
         cwd=checkout.folder,
