@@ -20,7 +20,7 @@ from typing import Any
 
 import yaml
 
-from bench import rest
+from bench import lab_rest
 from bench.checkout import VARIABLE, Checkout, turns
 from bench.context import Context
 from bench.figures import Absent, Figure, Row, attempt
@@ -32,7 +32,7 @@ NAME = "beside"
 NO_OTHER = Absent("beside", f"{VARIABLE} names no other checkout", failed=False)
 NODES = ("node-1", "node-2")  # of the topology two-nodes
 RESOURCE = "rdma/hca_shared_devices_a"
-FOLDER = f"examples/{rest.NETWORK}"
+FOLDER = f"examples/{lab_rest.NETWORK}"
 POD = f"{FOLDER}/rdma-test-pod*1.y*ml"  # its name changed between versions
 Document = dict[str, Any]
 
@@ -140,14 +140,14 @@ def life(checkout: Checkout, context: Context) -> Iterator[Figure]:
     with booted(checkout) as lab:
         yield Figure("up_seconds", time.monotonic() - begin, "s")
         install(lab)
-        pids = {name: rest.machine_pid(lab.state["pid"], name) for name in NODES}
-        yield from rest.at_rest(pids, "s3", context)
+        pids = {name: lab_rest.machine_pid(lab.state["pid"], name) for name in NODES}
+        yield from lab_rest.at_rest(pids, "s3", context)
         (networked, *_) = lab.documents(POD)
-        pods = {"pod": rest.PLAIN_POD, "network_pod": networked}
+        pods = {"pod": lab_rest.PLAIN_POD, "network_pod": networked}
         for key, pod in pods.items():
-            seconds = pod_seconds(lab, pod, context.times(rest.PODS, 1))
+            seconds = pod_seconds(lab, pod, context.times(lab_rest.PODS, 1))
             median = statistics.median(seconds)
-            yield Figure(f"{key}_seconds", median, "s", note=rest.spread(seconds))
+            yield Figure(f"{key}_seconds", median, "s", note=lab_rest.spread(seconds))
 
 
 def measure(context: Context) -> Iterator[Row]:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from bench import rest
+from bench import lab_rest
 from bench.context import Context
 from bench.figures import Figure, Row, attempt
 from kube_rdma_lab.build import store
@@ -37,7 +37,7 @@ def _kept(figures: list[Figure], measured: Iterable[Figure]) -> Iterator[Figure]
 def _busy(context: Context, quiet: list[Figure]) -> Iterator[Figure]:
     """The same beside the loop."""
     beside: list[Figure] = []
-    with rest.busy_loop():
+    with lab_rest.busy_loop():
         for figure in _kept(beside, _life(context)):
             yield replace(figure, key=BUSY + figure.key, goal="")
     yield from _ratios(quiet, beside)
@@ -55,7 +55,7 @@ def _life(context: Context) -> Iterator[Figure]:
     with Printer() as report:
         demonstrate(lab, report)
     yield Figure("demo_seconds", time.monotonic() - begin, "s", "≤ 100", "with the boot")
-    yield from rest.measure(lab, context)
+    yield from lab_rest.measure(lab, context)
 
 
 def _ratios(quiet: list[Figure], busy: list[Figure]) -> tuple[Figure, ...]:

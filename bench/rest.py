@@ -1,144 +1,137 @@
-"""A lab in which nothing happens: what its machines cost then, and how soon they answer.
+"""What the complete agent costs a node that has nothing to do, with no pod and with 500.
 
-`bench lab` asks here on a lab that has just shown the demo, quiet and with a busy loop beside it.
-The CPU is that of QEMU's processes, from /proc of this host: guest, emulation and devices together.
+The agent is a process of a checkout, on a node of its own that cannot be told from a real one
+(rest_node.py). That of KUBE_RDMA_BESIDE rests in the same minutes. CPU and context switches are
+those of all threads, as the kernel counts them for each (proc_pid_schedstat, proc_pid_status); the
+agent's longest pause is five minutes, so a window holds all that it does. Memory is VmRSS.
 """
 
 from __future__ import annotations
 
-import itertools
+import json
 import os
-import statistics
+import re
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
+from bench.beside import BESIDE, HERE, other_checkout
 from bench.context import Context
 from bench.figures import Figure
-from kube_rdma_lab import cluster
-from kube_rdma_lab.demo import scc
-from kube_rdma_lab.lab import Lab
+from bench.rest_node import NODE_NAME
+from kube_base.errors import Unavailable
 
-SETTLE_SECONDS = 30  # what starting left behind: the kubelet's first status, Go's collections
-WINDOW_SECONDS = 60  # holds each of the kubelet's periods several times, but for the longest
-BUSY_SECONDS = 3600  # an end even if the benchmark is killed
-PODS = 3
-TICK = os.sysconf("SC_CLK_TCK")
-NETWORK = "s3-network"
-PLAIN_POD = {
-    "apiVersion": "v1",
-    "kind": "Pod",
-    "metadata": {"name": "plain"},
-    "spec": {
-        "terminationGracePeriodSeconds": 1,
-        "containers": [
-            {
-                "name": "main",
-                "image": "kube-rdma.io/lab/verbs:1",
-                "command": ["sleep", "1000000"],
-            }
-        ],
-    },
-}
+PODS, SETTLE_SECONDS, WINDOW_SECONDS = 500, 75, 320
+NETWORKS = ("--role=plugin", "--role=node", "--networks", "--claims", f"--node-name={NODE_NAME}")
 
 
-@contextmanager
-def busy_loop() -> Iterator[None]:
-    """Keep a loop running on every processor of this host while the scope is open."""
-    code = f"import time\nend = time.monotonic() + {BUSY_SECONDS}\nwhile time.monotonic() < end: 0"
-    loops = [subprocess.Popen((sys.executable, "-c", code)) for _ in os.sched_getaffinity(0)]
-    try:
-        yield
-    finally:
-        for loop in loops:
-            loop.kill()
-            loop.wait()
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What all threads of a process have had so far."""
+
+    cpu_ms: float
+    switches: int
 
 
-def measure(lab: Lab, context: Context) -> Iterator[Figure]:
-    """Measure a lab that holds seed S2's agent and pods: at rest, then with seed S3 installed."""
-    scc.remove_pods(lab)
-    pods = context.times(PODS, 1)
-    yield from at_rest(_machines(lab), "agent", context)
-    install_network(lab)
-    yield from at_rest(_machines(lab), "s3", context)
-    plain = [_plain_pod_seconds(lab) for _ in range(pods)]
-    yield Figure("pod_seconds", statistics.median(plain), "s", note=spread(plain))
-    networked = [_network_pod_seconds(lab) for _ in range(pods)]
-    yield Figure("network_pod_seconds", statistics.median(networked), "s", note=spread(networked))
+class Resting:
+    """A checkout's agent on a node of its own; with `roles` it is more than the device plugin."""
+
+    def __init__(self, checkout: Path, roles: Sequence[str], stack: ExitStack) -> None:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        words = ("unshare", "--net", "--mount", sys.executable, "-m", "bench.rest_node")
+        self._node = subprocess.Popen(
+            (*words, str(folder), str(checkout / "src/kube_rdma")),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=(folder / "node.log").open("wb"),
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(HERE)},
+        )
+        stack.callback(self._node.wait)
+        stack.callback(self._node.kill)
+        pid = self._answer()["pid"]
+        agent = subprocess.Popen(
+            (
+                *("nsenter", f"--target={pid}", "--net", "--mount", "--wd=/"),
+                *(f"{checkout}/.venv/bin/kube-rdma", "agent", *roles),
+                *(f"--config={folder}/config.json", f"--kubelet-root={folder}/kubelet"),
+                *(f"--kubeconfig={folder}/kubeconfig", f"--state-dir={folder}/state"),
+                *(f"--cdi-dir={folder}/cdi", f"--runtime-socket={folder}/runtime.sock"),
+                *(f"--socket={folder}/run/kube-rdma/agent.sock", f"--host={folder}/host"),
+            ),
+            stderr=(folder / "agent.log").open("wb"),
+            # With compiled files, as an image has them.
+            env={k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"},
+        )
+        stack.callback(agent.wait)
+        stack.callback(agent.terminate)
+        self.pid, self.folder = agent.pid, folder
+        self.ask(0)
+
+    def ask(self, pods: int) -> None:
+        """Have so many more pods on the node; with none, wait until it offers its cards."""
+        assert self._node.stdin
+        self._node.stdin.write(f"{pods}\n")
+        self._node.stdin.flush()
+        self._answer()
+
+    def _answer(self) -> dict[str, int]:
+        assert self._node.stdout
+        line = self._node.stdout.readline()
+        if not line:
+            raise Unavailable("the node of the benchmark has ended")
+        answer: dict[str, int] = json.loads(line)
+        return answer
+
+    def spent(self) -> Spent:
+        """Until now. A thread that has ended takes its share with it: of these, agents have none."""
+        cpu, switches = 0, 0
+        for thread in Path(f"/proc/{self.pid}/task").iterdir():
+            cpu += int((thread / "schedstat").read_text().split()[0])
+            counts = re.findall(r"ctxt_switches:\s+(\d+)", (thread / "status").read_text())
+            switches += sum(map(int, counts))
+        return Spent(cpu / 1e6, switches)
+
+    def resident_mib(self) -> float:
+        """What it has in memory."""
+        match = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{self.pid}/status").read_text())
+        assert match
+        return int(match[1]) / 1024
 
 
-def install_network(lab: Lab) -> None:
-    """Install seed S3's agent, controller and network."""
-    folder = scc.examples() / NETWORK
-    scc.install_kinds(lab)
-    cluster.label_cards(lab)
-    cluster.kubectl(lab, "apply", "-f", f"{folder}/agent.yaml", "-f", f"{folder}/controller.yaml")
-    cluster.rollout(lab, "rdma-shared-dp-ds", "mlnx-network-operator")
-    cluster.wait_for_resource(lab, "rdma/hca_shared_devices_a", "1k")
-    cluster.kubectl(lab, "apply", "-f", f"{folder}/rdma-net-ipam.yaml")
+def measure(context: Context) -> Iterator[Figure]:
+    """Let the agents rest side by side: first without pods, then with them."""
+    other = other_checkout()
+    checkouts = {"": HERE} | ({BESIDE: other} if other else {})
+    with ExitStack() as stack:
+        plugins = {key: Resting(at, (), stack) for key, at in checkouts.items()}
+        agents = {key: Resting(at, NETWORKS, stack) for key, at in checkouts.items()}
+        yield from _rest(agents, 0, context)
+        for key, plugin in plugins.items():
+            yield Figure(f"{key}resident_plugin_mib", plugin.resident_mib(), "MiB", "≤ 40")
+            networks = agents[key].resident_mib()
+            yield Figure(f"{key}resident_networks_mib", networks, "MiB", "≤ 46")
+        pods = context.times(PODS)
+        for agent in agents.values():
+            agent.ask(pods)
+        yield from _rest(agents, pods, context)
+        for key, agent in agents.items():
+            yield Figure(f"{key}resident_{pods}_mib", agent.resident_mib(), "MiB")
 
 
-def _machines(lab: Lab) -> Mapping[str, int]:
-    return {node.name: machine_pid(lab.state.pid, node.name) for node in lab.topology.machines}
-
-
-def at_rest(pids: Mapping[str, int], state: str, context: Context) -> tuple[Figure, ...]:
-    """Return the share of one processor that each of these machines takes, by its node."""
+def _rest(agents: dict[str, Resting], pods: int, context: Context) -> Iterator[Figure]:
     time.sleep(context.times(SETTLE_SECONDS))
-    before = {name: cpu_seconds(pid) for name, pid in pids.items()}
+    before = {key: agent.spent() for key, agent in agents.items()}
     begin = time.monotonic()
     time.sleep(context.times(WINDOW_SECONDS))
     seconds = time.monotonic() - begin
-    return tuple(
-        Figure(
-            f"rest_{state}_{name.replace('-', '_')}",
-            (cpu_seconds(pid) - before[name]) / seconds,
-            "",
-            note="of one processor",
-        )
-        for name, pid in pids.items()
-    )
-
-
-def machine_pid(supervisor: int, node: str) -> int:
-    """Return the process of a node's machine: the supervisor's child that has the node's name."""
-    children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
-    for child in children:
-        words = Path(f"/proc/{child}/cmdline").read_text().split("\0")
-        if ("-name", node) in itertools.pairwise(words):
-            return int(child)
-    raise AssertionError(f"the supervisor {supervisor} has no machine {node}")
-
-
-def cpu_seconds(pid: int) -> float:
-    """Return what all threads of a process have used, user and system (proc_pid_stat(5))."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICK
-
-
-def _plain_pod_seconds(lab: Lab) -> float:
-    begin = time.monotonic()
-    cluster.apply(lab, PLAIN_POD)
-    cluster.ready(lab, "plain")
-    seconds = time.monotonic() - begin
-    cluster.kubectl(lab, "delete", "pod", "plain")
-    return seconds
-
-
-def _network_pod_seconds(lab: Lab) -> float:
-    manifest = f"{scc.examples()}/{NETWORK}/rdma-test-pod1.yml"
-    begin = time.monotonic()
-    cluster.kubectl(lab, "apply", "-f", manifest)
-    cluster.ready(lab, "rdma-test-pod-1")
-    seconds = time.monotonic() - begin
-    cluster.kubectl(lab, "delete", "-f", manifest, "--grace-period=1")
-    return seconds
-
-
-def spread(seconds: Sequence[float]) -> str:
-    """Return how far runs lay apart, for a figure's note."""
-    return f"{min(seconds):.1f} to {max(seconds):.1f} in {len(seconds)} runs"
+    for key, agent in agents.items():
+        after, first = agent.spent(), before[key]
+        cpu, switches = after.cpu_ms - first.cpu_ms, after.switches - first.switches
+        yield Figure(f"{key}idle_ms_per_second_{pods}", cpu / seconds, "ms/s", "≤ 0.5")
+        yield Figure(f"{key}idle_switches_per_second_{pods}", switches / seconds, "/s", "≤ 0.5")

@@ -95,6 +95,9 @@ class FakeRegistry:
         stub = RegistrationStub(channel)
         try:
             info = await stub.GetInfo(pb.InfoRequest(), timeout=_INFO_SECONDS)
+            if info.type == "DRAPlugin":  # taken, and never asked for a claim
+                await self._notify(stub, "")
+                return True
             if info.type != "DevicePlugin":
                 await self._notify(stub, f"no handler registered for plugin type: {info.type}")
                 return False
