@@ -89,7 +89,7 @@ class Resting:
         return answer
 
     def spent(self) -> Spent:
-        """Until now. A thread that has ended takes its share with it: of these, agents have none."""
+        """Until now; no thread of an agent ends."""
         cpu, switches = 0, 0
         for thread in Path(f"/proc/{self.pid}/task").iterdir():
             cpu += int((thread / "schedstat").read_text().split()[0])

@@ -18,7 +18,6 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import h11
@@ -28,7 +27,7 @@ from bench.attach_node import documents, make_rails, new_namespace, rails
 from bench.shim import BUILD, CALL, CONFIG
 from bench.standin import RESOURCE, card, write_config, write_node
 from kube_client.kinds import NOTHING, ObjectKind
-from kube_client.wire import APPLY, ApiRequest
+from kube_client.wire import ApiRequest
 from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.own import DEFINITION
 from kube_rdma.adapters.cluster.kinds.pod import POD
@@ -40,8 +39,8 @@ from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma.model.late_binding import ContainerId, PodName, PodSandbox
 from kube_rdma_lab.pki import Authority
 from kube_rdma_testing.cluster.server import FakeServer
-from kube_rdma_testing.kubelet.kubelet import FakeKubelet
 from kube_rdma_testing.kubelet.devices import ContainerPlace
+from kube_rdma_testing.kubelet.kubelet import FakeKubelet
 from kube_rdma_testing.runtime.cri import FakeCriRuntime
 
 NODE_NAME, NETWORK, SHARES, AT_ONCE = "node-1", "rail-0", 100, 4
@@ -267,6 +266,7 @@ async def main(folder: Path, package: Path) -> None:
     listening = await asyncio.start_server(api.serve, "127.0.0.1", 0, ssl=context)
     kubeconfig(folder, authority, listening.sockets[0].getsockname()[1])
     node = Node(folder, server)
+    tasks = set[asyncio.Task[None]]()
     async with node.kubelet, node.runtime, listening:
         print(json.dumps({"pid": os.getpid()}), flush=True)
         while line := await asyncio.to_thread(sys.stdin.readline):
@@ -277,7 +277,7 @@ async def main(folder: Path, package: Path) -> None:
                 await node.kubelet.until(lambda: node.kubelet.healthy(RESOURCE) == SHARES * 8)
                 health = folder / f"kubelet/plugins_registry/{DRIVER}.sock"
                 if health.exists():
-                    following = asyncio.create_task(watch_health(health))
+                    tasks.add(asyncio.create_task(watch_health(health)))
             print(json.dumps({}), flush=True)
 
 

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
 import h11
@@ -25,6 +26,7 @@ from kube_base.frozen import replace
 from kube_base.notices import Notices
 from kube_client.calls import RequestTiming
 from kube_client.credentials import Credential, Credentials, find_credentials, impersonation
+from kube_client.errors import WebsocketFault
 from kube_client.http import (
     ANSWER_SECONDS,
     NOTICE_SECONDS,
@@ -38,8 +40,10 @@ from kube_client.kubeconfig import Access, find_access
 from kube_client.objects import Cluster
 from kube_client.route import ServerRoute, find_route
 from kube_client.tls import client_context
-from kube_client.websocket import Handshake, OpenWebsocket, WebsocketFault
 from kube_client.wire import Answer, ApiRequest, Stream, Websocket
+
+if TYPE_CHECKING:
+    from kube_client.websocket import Handshake
 
 log = structlog.get_logger()
 
@@ -121,6 +125,8 @@ class Http:
         self, request: ApiRequest, protocols: Sequence[str]
     ) -> AsyncIterator[Websocket | Answer]:
         """Ask for a WebSocket; raise Unavailable without an answer."""
+        from kube_client.websocket import Handshake, OpenWebsocket  # few programs speak it
+
         offer = Handshake(protocols)
         async with AsyncExitStack() as stack:
             with self._asking(request):

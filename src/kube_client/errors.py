@@ -25,6 +25,10 @@ from kube_base.frozen import Frozen
 from kube_client.wire import Answer, ApiRequest
 
 
+class WebsocketFault(Exception):
+    """The other end does not speak the protocol; the text is a part of a sentence."""
+
+
 class Lost(StrEnum):
     """The reason of a lost compare-and-swap."""
 

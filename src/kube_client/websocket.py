@@ -17,15 +17,12 @@ from wsproto.connection import Connection, ConnectionType
 from wsproto.events import BytesMessage, CloseConnection, Ping, TextMessage
 from wsproto.frame_protocol import CloseReason
 
+from kube_client.errors import WebsocketFault
 from kube_client.kinds import Pairs
 
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, section 1.3
 _WELL = {CloseReason.NORMAL_CLOSURE, CloseReason.GOING_AWAY, CloseReason.NO_STATUS_RCVD}
 MOST_BYTES = 1 << 20  # of one message; what a kubelet sends has 32 KiB
-
-
-class WebsocketFault(Exception):
-    """The other end does not speak the protocol; the text is a part of a sentence."""
 
 
 class Octets(Protocol):

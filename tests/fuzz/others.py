@@ -16,9 +16,10 @@ import h11
 
 from kube_base.errors import KubeError, Unavailable
 from kube_client import wire
+from kube_client.errors import WebsocketFault
 from kube_client.http import HttpConnection, HttpRequest
 from kube_client.pod_commands import CommandOutput
-from kube_client.websocket import OpenWebsocket, WebsocketFault
+from kube_client.websocket import OpenWebsocket
 from kube_rdma.adapters.cluster.kinds import node, resource_api
 from kube_rdma.adapters.metrics.local import samples
 from kube_rdma.admission.documents.pod_manifest import counted

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -147,9 +147,18 @@ def agent(
     configuration, and no privilege. Role node adds what needs the API server. The agent runs until
     SIGTERM or SIGINT.
     """
+    _check(roles, node_name, config, more)
+    if "node" not in roles:
+        # Role plugin speaks no TLS, and OpenSSL takes 4 MiB. What is None in sys.modules is not
+        # imported: asyncio, grpclib and hashlib do without.
+        for name in ("ssl", "_hashlib"):
+            sys.modules.setdefault(name, None)  # type: ignore[arg-type]
+
     from kube_rdma.lib import logs  # before all that logs
 
-    _check(roles, node_name, config, more)
+    logs.configure()
+
+    import asyncio
 
     from kube_rdma.adapters.kubelet.device_plugin import Registry
     from kube_rdma.adapters.runtime.cri import find_socket
@@ -182,7 +191,6 @@ def agent(
         async with opened(agent_options) as dependencies:
             await run_plugin(dependencies)
 
-    logs.configure()
     asyncio.run(logs.until_signal(run()))
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # Objects made between two looks for garbage. Modules, classes and functions stay for good: at
 # Python's 700 some percent of a start look through them (docs/decisions/0033-starting.md).
-GARBAGE_AFTER = 10_000
+GARBAGE_AFTER = 100_000
 COMPLETE_VARIABLE = "_KUBE_RDMA_COMPLETE"  # by which a shell asks what it may offer
 
 # name -> first line of its help. Importing a module costs; listing must not.

@@ -14,7 +14,6 @@ import errno
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from enum import IntEnum
 from pathlib import Path
@@ -193,6 +192,8 @@ def _print(text: str) -> None:
 
 def _elsewhere(text: str) -> Path | None:
     """Write to a new file, in the first folder that takes it; return it."""
+    import tempfile  # hardly ever
+
     for folder in (Path.cwd(), Path(tempfile.gettempdir()), Path.home()):
         try:
             number, name = tempfile.mkstemp(prefix="kube-rdma-", suffix=".txt", dir=folder)

@@ -245,7 +245,7 @@ def test_json_of_a_good_file(check, tree):
     shown = json.loads(check(HCA, "-o", "json").output)
     (pool,) = shown["pools"]
     assert (pool["resource"], pool["shares"], pool["bind"]) == ("rdma/hca", 1000, "pool")
-    assert (shown["rescan"], shown["node"]) == (60, None)
+    assert (shown["rescan"], shown["node"]) == (300, None)
     shown = json.loads(check(HCA, "-o", "json", "--sysfs", tree("lab-node")).output)
     assert [card["name"] for card in shown["node"]["pools"][0]["cards"]] == ["rxe0", "rxe1"]
 

@@ -32,6 +32,7 @@ PEOPLE = (
 )
 CERTIFICATES = ("cryptography",)  # the lab makes them
 DRAWING = ("rich.console", "pygments")  # structlog asks for rich, and gets none (lib/logs.py)
+PLUGINS = ("importlib.metadata", "zipfile", "email")  # pydantic looks for some unless told not to
 # A module stands for all that is in it.
 NEEDLESS = {
     "bare_python": (),
@@ -42,7 +43,7 @@ NEEDLESS = {
     "lab": (*API, *DOCUMENTS, *GRPC, "structlog", "rich"),
     "agent": (
         *(*API, *LATER, *NETWORKS, *PEOPLE, *CERTIFICATES),
-        *("http.client", "urllib.request", "yaml", *DRAWING),
+        *("http.client", "urllib.request", "yaml", *DRAWING, *PLUGINS, "_ssl"),
     ),
     "agent_networks": (
         *LATER,
@@ -52,7 +53,9 @@ NEEDLESS = {
         "urllib.request",
         "anyio",
         "yaml",
+        "wsproto",
         *DRAWING,
+        *PLUGINS,
     ),
 }
 

@@ -7,8 +7,10 @@ in.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from functools import partial
+from types import SimpleNamespace
 from typing import Annotated, Any, TypeAlias, TypeVar, get_args, get_origin
 
 import msgspec
@@ -29,7 +31,10 @@ from kube_rdma.lib.text.faults import Slip, slips
 from kube_rdma.lib.text.words import TextForm
 from kube_rdma.model.pools import FunctionsSpec, PoolSpec
 
-RESCAN = 60  # seconds, the default of the shared device plugin
+# Pydantic would look for plugins among all that is installed, by forty modules.
+sys.modules.setdefault("pydantic.plugin._loader", SimpleNamespace(get_plugins=tuple))  # type: ignore[arg-type]
+
+RESCAN = 300  # seconds: the kernel announces changes, so this is for what got lost
 MOST_SHARES = 100_000  # of one pool: all of them travel in one message, and gRPC ends it at 4 MiB
 
 T = TypeVar("T")

