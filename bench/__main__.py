@@ -28,6 +28,7 @@ from bench import (
     nccl_env,
     operator,
     overload,
+    rest,
     scale,
     scale_addresses,
     scheduling,
@@ -47,6 +48,7 @@ from bench.run import Measure, Run
 BENCHMARKS = {
     "devices": devices,
     "imports": imports,
+    "rest": rest,
     "survey": survey,
     "allocate": allocate,
     "events": events,

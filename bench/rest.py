@@ -9,7 +9,6 @@ agent's longest pause is five minutes, so a window holds all that it does. Memor
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -20,12 +19,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.beside import BESIDE, HERE, other_checkout
+from bench.checkout import HERE, Checkout, checkouts
 from bench.context import Context
 from bench.figures import Figure
 from bench.rest_node import NODE_NAME
 from kube_base.errors import Unavailable
 
+IN_TURNS = True
 PODS, SETTLE_SECONDS, WINDOW_SECONDS = 500, 75, 320
 NETWORKS = ("--role=plugin", "--role=node", "--networks", "--claims", f"--node-name={NODE_NAME}")
 
@@ -41,16 +41,16 @@ class Spent:
 class Resting:
     """A checkout's agent on a node of its own; with `roles` it is more than the device plugin."""
 
-    def __init__(self, checkout: Path, roles: Sequence[str], stack: ExitStack) -> None:
+    def __init__(self, checkout: Checkout, roles: Sequence[str], stack: ExitStack) -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         words = ("unshare", "--net", "--mount", sys.executable, "-m", "bench.rest_node")
         self._node = subprocess.Popen(
-            (*words, str(folder), str(checkout / "src/kube_rdma")),
+            (*words, str(folder), str(checkout.folder / "src/kube_rdma")),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=(folder / "node.log").open("wb"),
             text=True,
-            env={**os.environ, "PYTHONPATH": str(HERE)},
+            cwd=HERE,
         )
         stack.callback(self._node.wait)
         stack.callback(self._node.kill)
@@ -58,15 +58,14 @@ class Resting:
         agent = subprocess.Popen(
             (
                 *("nsenter", f"--target={pid}", "--net", "--mount", "--wd=/"),
-                *(f"{checkout}/.venv/bin/kube-rdma", "agent", *roles),
+                *(checkout.program, "agent", *roles),
                 *(f"--config={folder}/config.json", f"--kubelet-root={folder}/kubelet"),
                 *(f"--kubeconfig={folder}/kubeconfig", f"--state-dir={folder}/state"),
                 *(f"--cdi-dir={folder}/cdi", f"--runtime-socket={folder}/runtime.sock"),
                 *(f"--socket={folder}/run/kube-rdma/agent.sock", f"--host={folder}/host"),
             ),
             stderr=(folder / "agent.log").open("wb"),
-            # With compiled files, as an image has them.
-            env={k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"},
+            env=checkout.environment(),
         )
         stack.callback(agent.wait)
         stack.callback(agent.terminate)
@@ -106,32 +105,32 @@ class Resting:
 
 def measure(context: Context) -> Iterator[Figure]:
     """Let the agents rest side by side: first without pods, then with them."""
-    other = other_checkout()
-    checkouts = {"": HERE} | ({BESIDE: other} if other else {})
     with ExitStack() as stack:
-        plugins = {key: Resting(at, (), stack) for key, at in checkouts.items()}
-        agents = {key: Resting(at, NETWORKS, stack) for key, at in checkouts.items()}
+        plugins = {each: Resting(each, (), stack) for each in checkouts()}
+        agents = {each: Resting(each, NETWORKS, stack) for each in checkouts()}
         yield from _rest(agents, 0, context)
-        for key, plugin in plugins.items():
-            yield Figure(f"{key}resident_plugin_mib", plugin.resident_mib(), "MiB", "≤ 40")
-            networks = agents[key].resident_mib()
-            yield Figure(f"{key}resident_networks_mib", networks, "MiB", "≤ 46")
+        for each, agent in agents.items():
+            plugin = plugins[each].resident_mib()
+            yield each.named(Figure("resident_plugin_mib", plugin, "MiB", "≤ 40"))
+            networks = agent.resident_mib()
+            yield each.named(Figure("resident_networks_mib", networks, "MiB", "≤ 46"))
         pods = context.times(PODS)
         for agent in agents.values():
             agent.ask(pods)
         yield from _rest(agents, pods, context)
-        for key, agent in agents.items():
-            yield Figure(f"{key}resident_{pods}_mib", agent.resident_mib(), "MiB")
+        for each, agent in agents.items():
+            yield each.named(Figure(f"resident_{pods}_mib", agent.resident_mib(), "MiB"))
 
 
-def _rest(agents: dict[str, Resting], pods: int, context: Context) -> Iterator[Figure]:
+def _rest(agents: dict[Checkout, Resting], pods: int, context: Context) -> Iterator[Figure]:
     time.sleep(context.times(SETTLE_SECONDS))
-    before = {key: agent.spent() for key, agent in agents.items()}
+    before = {each: agent.spent() for each, agent in agents.items()}
     begin = time.monotonic()
     time.sleep(context.times(WINDOW_SECONDS))
     seconds = time.monotonic() - begin
-    for key, agent in agents.items():
-        after, first = agent.spent(), before[key]
-        cpu, switches = after.cpu_ms - first.cpu_ms, after.switches - first.switches
-        yield Figure(f"{key}idle_ms_per_second_{pods}", cpu / seconds, "ms/s", "≤ 0.5")
-        yield Figure(f"{key}idle_switches_per_second_{pods}", switches / seconds, "/s", "≤ 0.5")
+    for each, agent in agents.items():
+        after, first = agent.spent(), before[each]
+        cpu = (after.cpu_ms - first.cpu_ms) / seconds
+        switches = (after.switches - first.switches) / seconds
+        yield each.named(Figure(f"idle_ms_per_second_{pods}", cpu, "ms/s", "≤ 0.5"))
+        yield each.named(Figure(f"idle_switches_per_second_{pods}", switches, "/s", "≤ 0.5"))
