@@ -8,6 +8,7 @@ runs a role of kube-rdma as a process, until a signal ends it in order.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 import sys
@@ -63,6 +64,10 @@ def _plain(_: object, __: str, event: structlog.typing.EventDict) -> structlog.t
 # What may take long has its own (attach/executor.py).
 BLOCKING = 2
 
+# Seconds after which what a start made is set apart: it stays for good, and no look for garbage
+# goes through it any more. From then on looks come after so many new objects.
+STARTED, GARBAGE_AFTER = 60.0, 10_000
+
 log = structlog.get_logger()
 
 
@@ -80,6 +85,7 @@ async def until_signal(work: Coroutine[None, None, None]) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop, number)
+    started = loop.call_later(STARTED, _set_apart)
     try:
         with watched():
             await task
@@ -88,5 +94,12 @@ async def until_signal(work: Coroutine[None, None, None]) -> None:
             raise
         log.info("stopped")
     finally:
+        started.cancel()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
+
+
+def _set_apart() -> None:
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GARBAGE_AFTER)

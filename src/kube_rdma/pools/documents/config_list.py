@@ -94,7 +94,7 @@ class ConfigList(GoTyped):
 
     periodic_update_interval: int = Field(RESCAN, ge=0, le=_A_DAY)
     """periodicUpdateInterval is the number of seconds between two looks at the node's cards when
-    the kernel announces no change. 0: no such looks. Left out: 60.
+    the kernel announces no change. 0: no such looks. Left out: 300.
     """
     config_list: Many[SharedPool] = Field(
         min_length=1,
