@@ -34,7 +34,7 @@ class RequestTiming(Frozen):
 
     clock: Callable[[], float] = time.monotonic
     pause: Callable[[int], float] = full_jitter  # after so many failures, counted from 0
-    stream: float = 300.0  # about which a stream of changes lasts
+    stream: float = 450.0  # about which a stream of changes lasts, as client-go's
     # After it, and up to a quarter more, a watch lists again, so that a level cannot stay wrong.
     resync: float = 3600.0
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep

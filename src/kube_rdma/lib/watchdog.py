@@ -28,7 +28,7 @@ from kube_base.frozen import Frozen
 
 EXIT_CODE = 5  # broken, as of the command's other errors
 _THREADS = Path("/proc/self/task")
-TICK = 30.0  # seconds between two looks, each of which wakes two threads
+TICK = 60.0  # seconds between two looks, each of which wakes two threads
 # Seconds of silence after which a program hangs. Its longest step, imports on a slow emulated
 # processor, takes a tenth of it.
 PATIENCE = 120.0
