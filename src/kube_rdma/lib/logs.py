@@ -64,8 +64,7 @@ def _plain(_: object, __: str, event: structlog.typing.EventDict) -> structlog.t
 # What may take long has its own (attach/executor.py).
 BLOCKING = 2
 
-# Seconds after which what a start made is set apart: it stays for good, and no look for garbage
-# goes through it any more. From then on looks come after so many new objects.
+# What stays looks for garbage after so many new objects, once its start is over (cli/main.py).
 STARTED, GARBAGE_AFTER = 60.0, 10_000
 
 log = structlog.get_logger()
@@ -85,7 +84,7 @@ async def until_signal(work: Coroutine[None, None, None]) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop, number)
-    started = loop.call_later(STARTED, _set_apart)
+    loop.call_later(STARTED, gc.set_threshold, GARBAGE_AFTER)
     try:
         with watched():
             await task
@@ -94,12 +93,5 @@ async def until_signal(work: Coroutine[None, None, None]) -> None:
             raise
         log.info("stopped")
     finally:
-        started.cancel()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
-
-
-def _set_apart() -> None:
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(GARBAGE_AFTER)
