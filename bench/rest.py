@@ -2,8 +2,9 @@
 
 The agent is a process of a checkout, on a node of its own that cannot be told from a real one
 (rest_node.py). That of KUBE_RDMA_BESIDE rests in the same minutes. CPU and context switches are
-those of all threads, as the kernel counts them for each (proc_pid_schedstat, proc_pid_status); the
-agent's longest pause is five minutes, so a window holds all that it does. Memory is VmRSS.
+those of all threads, as the kernel counts them for each (/proc/PID/task/*/schedstat and status);
+involuntary switches are left out, for they tell how much others wanted the processor. The agent's
+longest pause is five minutes, so a window holds all that it does. Memory is VmRSS.
 """
 
 from __future__ import annotations
@@ -91,9 +92,11 @@ class Resting:
         """Until now; no thread of an agent ends."""
         cpu, switches = 0, 0
         for thread in Path(f"/proc/{self.pid}/task").iterdir():
+            status = (thread / "status").read_text()
             cpu += int((thread / "schedstat").read_text().split()[0])
-            counts = re.findall(r"ctxt_switches:\s+(\d+)", (thread / "status").read_text())
-            switches += sum(map(int, counts))
+            waits = re.search(r"^voluntary_ctxt_switches:\s+(\d+)", status, re.MULTILINE)
+            assert waits
+            switches += int(waits[1])
         return Spent(cpu / 1e6, switches)
 
     def resident_mib(self) -> float:

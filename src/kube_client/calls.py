@@ -1,8 +1,7 @@
 """One request, its answer and what it proves: below `objects`, `watching` and `events`.
 
-An answer is a body or a KubeError; when the store behind the API server gave it, the caller
-was in contact at the moment the request was sent. A server that is too busy (429) says when to ask
-again, and is asked then: it has done nothing, so that is right for writes too.
+An answer is a body or a KubeError. A server that is too busy (429) says when to ask again, and is
+asked then: it has done nothing, so that is right for writes too.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from kube_base.backoff import full_jitter
 from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import Frozen, replace
 from kube_client import wire
-from kube_client.errors import Conflict, failure
+from kube_client.errors import failure
 from kube_client.horizon import Horizon
 from kube_client.kinds import ObjectKind, Where
 
@@ -56,13 +55,11 @@ class ApiRequests:
         self.pace = pace
         self.program = program
         self.horizon = Horizon()
-        self.contact: float | None = None  # when the last answered request was sent
 
     async def call(self, request: wire.ApiRequest) -> bytes:
         """Carry a request; the body of a success, else the error that the answer means."""
         waited = 0.0
         while True:
-            sent = self.pace.clock()
             answer = await self._transport.send(request)
             if (pause := _busy(request, answer, waited)) is None:
                 break
@@ -71,12 +68,8 @@ class ApiRequests:
         if 200 <= answer.status < 300:
             if not answer.json:
                 raise Unavailable("What answers in place of the API server is something else.")
-            self._touch(sent)
             return answer.body
-        error = failure(request, answer, self.program)
-        if isinstance(error, Conflict):
-            self._touch(sent)
-        raise error
+        raise failure(request, answer, self.program)
 
     async def list(self, kind: ObjectKind[Any, Any], where: Where) -> AsyncIterator[wire.Page]:
         """Yield a consistent list, in pages; Expired when the next one is no longer to be had.
@@ -146,9 +139,6 @@ class ApiRequests:
     def local_address(self) -> str | None:
         """Return this side's IP address of the newest connection, None before the first."""
         return self._transport.local_address()
-
-    def _touch(self, sent: float) -> None:
-        self.contact = sent if self.contact is None else max(sent, self.contact)
 
 
 async def _until(lines: AsyncIterator[bytes], over: asyncio.Event) -> AsyncGenerator[bytes, None]:

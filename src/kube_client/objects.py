@@ -65,15 +65,6 @@ class Cluster:
         """Return the functions to call when an answer shows that the store went back."""
         return self._calls.horizon.listeners
 
-    def last_contact(self) -> float | None:
-        """Return the time by `Pace.clock` at which the last answered request was *sent*.
-
-        None before the first. Sent, not answered: what was true then is all that an answer proves,
-        however long it was under way. Reads, writes and lost races count; lines of a watch do not,
-        for they may have waited in a buffer, but its lists do.
-        """
-        return self._calls.contact
-
     def local_address(self) -> str | None:
         """Return the IP address that this machine speaks to the API server with, once it did."""
         return self._calls.local_address()

@@ -60,13 +60,11 @@ class Muddled(Frozen):
 
 
 class Synced(Frozen):
-    """All that was there at `contact` (Pace.clock) has been reported.
+    """All that was there has been reported.
 
     Comes with every list, and when the stream goes on after an outage; what changed meanwhile
     follows.
     """
-
-    contact: float
 
 
 class Cut(Frozen):
@@ -128,11 +126,11 @@ class Level(Generic[S, U]):
         if not self._version or began >= self._due or self._is_over:
             async for event in self._list():
                 yield event
-            yield self._sync(began)
+            yield self._sync()
         elif not self._is_sure:
             await self._calls.confirm(self._kind, self._where)
             if self._cut and not self._is_over:
-                yield self._sync(began)
+                yield self._sync()
         if self._is_over:  # since the list, or shown by the answer
             return
         began = clock()
@@ -150,9 +148,9 @@ class Level(Generic[S, U]):
         """Return the store went back since the last list."""
         return self._era is not self._calls.horizon.era
 
-    def _sync(self, began: float) -> Synced:
+    def _sync(self) -> Synced:
         self._synced, self._cut, self._is_sure = True, False, True
-        return Synced(began)
+        return Synced()
 
     async def _list(self) -> AsyncGenerator[WatchEvent[S, U], None]:
         """Yield the differences between a list and what was reported."""

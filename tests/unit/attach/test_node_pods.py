@@ -53,7 +53,7 @@ class Watched:
         await self._tell(Deleted(pod.name, pod.namespace, pod.uid))
 
     async def synced(self):
-        await self._tell(Synced(0.0))
+        await self._tell(Synced())
 
     async def _tell(self, event):
         self._notices.put_nowait(event)

@@ -133,10 +133,10 @@ async def test_what_a_list_does_not_show_is_written_again_though_it_was_answered
     cluster = Cluster(world.server.line(), EAGER)
     reporter = NodeReporter(Lists(cluster, NODE_NAME, lists), AT_ONCE)
     async with world.serving(replace(world.doors(None), keepers=(reporter,))):
-        lists.put_nowait(Synced(0.0))
+        lists.put_nowait(Synced())
         await until(lambda: world.summary.get("healthy") == 4)
         world.server.remove(NODE_REPORT, NODE_NAME)
-        lists.put_nowait(Synced(1.0))
+        lists.put_nowait(Synced())
         await until(lambda: world.summary.get("healthy") == 4)
 
 
