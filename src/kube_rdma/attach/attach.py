@@ -17,6 +17,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from enum import Enum, auto
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakValueDictionary
 
@@ -320,14 +321,8 @@ class AttachPipeline:
             return answer
 
     async def _attach(self, call: Call, endpoint: CniEndpoint, request: AttachRequest) -> CniResult:
-        # Begun: the journal notes the beginning while planning goes on; the note is on the disk
-        # before anything is taken or undone.
-        beginning = asyncio.ensure_future(self._attachments.begin(request.key, request.sandbox))
-        try:
-            decision = await self._decide(request)
-        finally:
-            await asyncio.gather(beginning, return_exceptions=True)
-        beginning.result()
+        await self._attachments.journal.refuse_foreign(request.key)
+        decision = await self._decide(request)
         given = await self._allocate(request, decision.nics if decision else request.nics)
         result = await self._make(request, decision, given) if decision else AttachResult(given)
         # Reported: the record is complete last, so what a crash interrupts here is ended as well.
@@ -347,9 +342,12 @@ class AttachPipeline:
 
     async def _decide(self, request: AttachRequest) -> AttachDecision | None:
         """Decide what a request gets and where, and reserve what it alone gets; raise a refusal."""
-        if request.networks is None:
-            return None
         node, attachments, key = self._needs.node, self._attachments, request.key
+        # Begun: the journal notes it before anything is taken.
+        begin = partial(attachments.begin, key, request.sandbox)
+        if request.networks is None:
+            await asyncio.to_thread(begin)
+            return None
         # Facts: what is asked for and what the pod holds, at once, for neither needs the other.
         asking = asyncio.ensure_future(request.networks())
         holding = asyncio.ensure_future(node.holdings(request.sandbox.pod))
@@ -358,7 +356,7 @@ class AttachPipeline:
         matched = procedure.match(asked.request, node.granted(holdings))
         if matched.needs_plugins:  # first, for without the plugin all further answers are useless
             refuse_missing(matched.entries, *await attachments.installed())
-        host = await node.host(matched.entries, matched.granted)
+        host = await node.host(matched.entries, matched.granted, begin)
         # Decided: from here on each rule may refuse, and nothing has been taken yet.
         every, beside = attachments.by_key.values(), attachments.beside(key)
         located = procedure.locate(matched, host, every, beside)

@@ -24,7 +24,7 @@ from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.kernel.pod.namespaces import Namespace
 from kube_rdma.adapters.kernel.pod.steps import PodNetwork
 from kube_rdma.attach.rules import records
-from kube_rdma.attach.rules.plan import plugin_calls
+from kube_rdma.attach.rules.plan import outlives, plugin_calls
 from kube_rdma.attach.rules.undo import check, looked_at, undo_by_plan
 from kube_rdma.lib.records import Records, in_the_log
 from kube_rdma.model.attach.attachment import (
@@ -88,8 +88,8 @@ class AttachmentJournal:
         tell: Callable[[str], None] = in_the_log,
     ) -> None:
         """Read both, which blocks; raise Unavailable when the disk fails."""
-        self._pods = Records(pods, tell, read=records.as_read)
-        self._interfaces = Records(interfaces, tell, read=records.as_read)
+        self._pods = Records(pods, tell, read=records.as_read, torn=True)
+        self._interfaces = Records(interfaces, tell, read=records.as_read, torn=True)
 
     @property
     def attachments(self) -> dict[AttachmentKey, Attachment]:
@@ -118,18 +118,21 @@ class AttachmentJournal:
 
     def begin(self, key: AttachmentKey, attachment: Attachment) -> None:
         """Write an attachment that is not complete, from a thread; as Records.begin."""
-        self._of(key).begin(records.begun_name(key), records.written(key, attachment))
+        written = records.written(key, attachment)
+        self._of(key).begin(records.begun_name(key), written, sync=outlives(attachment.plans))
 
     async def complete(self, key: AttachmentKey) -> None:
         """Mark an attachment as complete by its name, a third of the cost of a new record."""
         folder, begun = self._of(key), records.begun_name(key)
         record = folder.get(begun)
         assert record
-        await folder.rename(begun, records.complete_name(key), replace(record, complete=True))
+        complete, sync = replace(record, complete=True), outlives(record.plans)
+        await folder.rename(begun, records.complete_name(key), complete, sync=sync)
 
     async def remove(self, key: AttachmentKey) -> None:
         """Forget it, complete or not; a disk that fails keeps it for the next process."""
-        await self._of(key).forget(records.complete_name(key), records.begun_name(key))
+        attachment, names = self.get(key), (records.complete_name(key), records.begun_name(key))
+        await self._of(key).forget(*names, sync=outlives(attachment.plans if attachment else ()))
 
     def _of(self, key: AttachmentKey) -> Records[Attachment]:
         return self._pods if key.interface is None else self._interfaces
@@ -192,13 +195,12 @@ class PlanExecutor:
         attachment = self.of(key)
         return attachment.results if attachment else ()
 
-    async def begin(self, key: AttachmentKey, sandbox: Sandbox) -> None:
+    def begin(self, key: AttachmentKey, sandbox: Sandbox) -> None:
         """Note that a key will have something: what is taken for it from now on is found again.
 
-        Raise Unavailable when the disk fails.
+        Call it from a thread. Raise Unavailable when the disk fails.
         """
-        await self.journal.refuse_foreign(key)
-        await asyncio.to_thread(self.journal.begin, key, Attachment(sandbox, ()))
+        self.journal.begin(key, Attachment(sandbox, ()))
 
     async def attach(
         self, key: AttachmentKey, wanted: Attachment, namespace: int, done: Sequence[Plan] = ()

@@ -245,9 +245,18 @@ class NodeView:
         self,
         entries: Sequence[attachment.MatchedEntry] | None = None,
         granted: Sequence[attachment.GrantedShare] = (),
+        before: Callable[[], None] = lambda: None,
     ) -> attachment.HostNetwork:
-        """Return the node's links and RDMA now, as these networks need them; None: all of it."""
-        host = await asyncio.to_thread(self._host, entries, granted)
+        """Return the node's links and RDMA now, as these networks need them; None: all of it.
+
+        `before` is done in the same thread, which is one wait for both; raise what it raises.
+        """
+
+        def look() -> attachment.HostNetwork:
+            before()
+            return self._host(entries, granted)
+
+        host = await asyncio.to_thread(look)
         if not any(entry.network.rails for entry in entries or ()):
             return host
         numbers = {card.id: self.rail(card.id) for share in granted for card in share.cards}

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import suppress
+from functools import partial
 from typing import Generic, TypeVar, TypeVarTuple
 
 import structlog
@@ -39,14 +40,17 @@ class Records(Generic[T]):
         tell: Callable[[str], None] = in_the_log,
         read: Callable[[str, T], T] = lambda _, value: value,
         threads: Executor | None = None,
+        *,
+        torn: bool = False,
     ) -> None:
         """Read the journal, which blocks; `tell` takes a sentence for each record that cannot be.
 
-        `read` makes of a record what it means by its name. Raise Unavailable when the disk fails.
+        `read` makes of a record what it means by its name; `torn` is as Journal.load has it, `sync`
+        below as Journal.put. Raise Unavailable when the disk fails.
         """
         self._journal = journal
         self._threads = threads
-        loaded = journal.load()
+        loaded = journal.load(torn=torn)
         self._values = {name: read(name, value) for name, value in loaded.records}
         self._left: set[str] = set()  # what is over, and lies on the disk all the same
         self._ending = asyncio.Lock()  # while that is removed
@@ -103,7 +107,7 @@ class Records(Generic[T]):
         await self._end_left()
         return answer
 
-    def begin(self, name: str, value: T) -> None:
+    def begin(self, name: str, value: T, *, sync: bool = True) -> None:
         """Write a record, from a thread; it counts at once. Raise Unavailable.
 
         A disk that fails may have it all the same, so whoever gives up has to remove it.
@@ -112,25 +116,25 @@ class Records(Generic[T]):
         with self._removing:
             self._left.discard(name)
         self._values[name] = value
-        self._journal.put(name, value)
+        self._journal.put(name, value, sync=sync)
 
-    async def rename(self, old: str, new: str, value: T) -> None:
+    async def rename(self, old: str, new: str, value: T, *, sync: bool = True) -> None:
         """Give a record another name, by which it reads as `value`. Raise Unavailable."""
         await self._take(new)
-        await self._run(self._journal.rename, old, new)
+        await self._run(partial(self._journal.rename, old, new, sync=sync))
         del self._values[old]
         self._values[new] = value
         await self._end_left()
 
-    async def remove(self, *names: str) -> None:
+    async def remove(self, *names: str, sync: bool = True) -> None:
         """Remove records for good; a missing one is not an error. Raise Unavailable."""
-        await self._run(self._journal.remove, *names)
+        await self._run(partial(self._journal.remove, *names, sync=sync))
         for name in names:
             self._values.pop(name, None)
         self._left.difference_update(names)
         await self._end_left()
 
-    async def forget(self, *names: str) -> None:
+    async def forget(self, *names: str, sync: bool = True) -> None:
         """Remove records of what is over, whatever the disk does: no pod waits for it to end.
 
         A record that a full or read-only disk keeps is removed behind the next write that succeeds;
@@ -138,7 +142,7 @@ class Records(Generic[T]):
         """
         await self.refuse_foreign(*names)
         try:
-            await self.remove(*names)
+            await self.remove(*names, sync=sync)
         except Unavailable as error:
             log.warning("journal record left", why=str(error))
             for name in names:

@@ -160,8 +160,9 @@ class Node:
     def granted(self, holdings):
         return self.shares if holdings else ()
 
-    async def host(self, wishes=None, granted=()):
+    async def host(self, wishes=None, granted=(), before=lambda: None):
         self._working()
+        before()
         kernel = self.kernel
         links = tuple(
             HostLink(

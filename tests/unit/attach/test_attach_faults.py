@@ -244,12 +244,19 @@ async def after_each_death(made, acts, prepare, work, then):
 
 
 async def restart(world, power_fails):
-    """The agent starts again, after a kill or on a machine that lost its power."""
+    """The agent starts again, after a kill or on a machine that lost its power.
+
+    Then what was not synced is lost or torn, as it comes: of a lost record the runtime, which lists
+    no sandbox, lets the addresses be collected, and the binder's sweep finds no namespace.
+    """
     if power_fails:
         world.end(1)
-        world.disk.crash(lost=world.disk.unsynced)
+        world.disk.crash(lost=world.disk.unsynced if len(world.life.acts) % 2 else 0)
     world.start()
     await world.calls.pipeline.recover()
+    if power_fails and world.attachments.of(AttachmentKey(container(1))) is None:
+        await world.networks.collect(frozenset(), world.networks.now())
+        world.bound.clear()
     if world.attachments.of(AttachmentKey(container(1))):
         # It was killed between its last record and the answer; the runtime, which got none, calls
         # DEL. Until then the attachment is whole.

@@ -1,11 +1,8 @@
 """A pod ends although its card is gone: pulled out, without a driver, or stuck in the pod."""
 
-import asyncio
-from threading import Event
-
 import pytest
 
-from kube_base.errors import Broken, Refused
+from kube_base.errors import Broken
 from kube_rdma.model.attach.cni import CniResult
 from kube_rdma.model.errors import HardwareGone
 from kube_rdma.model.pools import Mode
@@ -98,31 +95,9 @@ async def test_a_function_that_cannot_leave_the_pod_keeps_its_vlan(tmp_path):
     await world.goes(1)
 
 
-async def test_a_refusal_waits_for_the_record_that_is_on_its_way(tmp_path):
+async def test_a_refusal_of_what_is_asked_for_writes_nothing(tmp_path):
     world = PLANS["macvlan on RDMA hardware"](tmp_path)
     world.sandbox()
     world.ask("nowhere")
-    begun, goes_on = Event(), Event()
-    create, unlink, removed = world.disk.create, world.disk.unlink, []
-
-    def slowly(name):
-        begun.set()
-        goes_on.wait()
-        return create(name)
-
-    def remove(name):
-        removed.append(goes_on.is_set())
-        unlink(name)
-
-    world.disk.create, world.disk.unlink = slowly, remove
-    adding = asyncio.create_task(world.add(1))
-    await asyncio.to_thread(begun.wait)
-    for _ in range(200):  # turns of the loop and its threads: whoever does not wait needs fewer
-        await asyncio.to_thread(int)
-    waits = not adding.done()
-    goes_on.set()
-    with pytest.raises(Refused, match="nowhere"):
-        await adding
-    assert waits
-    assert set(removed) == {True}
-    world.nothing_left(1)
+    await world.refuses(1, "nowhere")
+    assert "create" not in world.life.acts

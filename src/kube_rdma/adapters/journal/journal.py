@@ -80,11 +80,12 @@ class Journal(Generic[T]):
         """Let the next writer in."""
         self._disk.release()
 
-    def put(self, name: str, value: T) -> None:
+    def put(self, name: str, value: T, *, sync: bool = True) -> None:
         """Write a record, in place of the one of this name; when this returns, it is durable.
 
         Raise Unavailable when the disk fails: the record is then the old one or the new one, whole.
-        So it is where a foreign record has the name, here and below.
+        So it is where a foreign record has the name, here and below. Without `sync`, here and
+        below, what is done outlives this process, but perhaps no power failure.
         """
         target, temporary = self._file(name), f".{name}{_TEMPORARY}"
         data = self._codec.encode(value)
@@ -102,17 +103,19 @@ class Journal(Generic[T]):
                 handle = self._disk.create(temporary)
                 try:
                     self._disk.write(handle, content)
-                    self._disk.fsync(handle)
+                    if sync:
+                        self._disk.fsync(handle)
                 finally:
                     self._disk.close(handle)
                 self._disk.rename(temporary, target)
-                self._disk.fsync_folder()
+                if sync:
+                    self._disk.fsync_folder()
             except OSError:
                 with suppress(OSError):
                     self._disk.unlink(temporary)
                 raise
 
-    def rename(self, old: str, new: str) -> None:
+    def rename(self, old: str, new: str, *, sync: bool = True) -> None:
         """Give a record another name; a name can say what changes of it, for a third of a put.
 
         Raise Unavailable when there is none or the disk fails: it then has one name or the other.
@@ -120,19 +123,21 @@ class Journal(Generic[T]):
         source, target = self._file(old), self._file(new)
         with self._needed(source, "renamed"):
             self._disk.rename(source, target)
-            self._disk.fsync_folder()
+            if sync:
+                self._disk.fsync_folder()
         self._whole.pop(new, None)
         if old in self._whole:
             self._whole[new] = self._whole.pop(old)
 
-    def remove(self, *names: str) -> None:
+    def remove(self, *names: str, sync: bool = True) -> None:
         """Remove records for good; no error where there is none. Raise Unavailable."""
         targets = [self._file(name) for name in names]
         with self._needed(next(iter(targets), ""), "removed"):
             for target in targets:
                 with suppress(FileNotFoundError):
                     self._disk.unlink(target)
-            self._disk.fsync_folder()
+            if sync:
+                self._disk.fsync_folder()
         for name in names:
             self._whole.pop(name, None)
 
@@ -146,12 +151,13 @@ class Journal(Generic[T]):
         for name in names:
             self._file(name)
 
-    def load(self) -> Loaded[T]:
+    def load(self, *, torn: bool = False) -> Loaded[T]:
         """Read every record, at the start: what interrupted writes left behind is removed.
 
         A foreign record is left alone. What is no record, or half of one, is set aside as
         `NAME.broken`. Both are told as faults each time until a person, or the version that wrote
-        the record, takes them away. Raise Unavailable when the folder cannot be listed.
+        the record, takes them away. `torn`: a record without its end is what a power failure has
+        left of one without `sync`, and removed. Raise Unavailable when the folder cannot be listed.
         """
         with self._needed("", "listed"):
             names = self._disk.names()
@@ -177,6 +183,10 @@ class Journal(Generic[T]):
                         "or remove the file when what it is about is no more."
                     )
                 except (OSError, ValueError) as error:
+                    with suppress(OSError):
+                        if torn and not self._disk.read(file).endswith(b"}"):
+                            self._disk.unlink(file)
+                            continue
                     broken.append(self._set_aside(file, names, error))
         return Loaded(tuple(records), tuple(broken), tuple(self._foreign.values()))
 

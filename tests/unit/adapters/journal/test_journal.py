@@ -155,6 +155,21 @@ def test_power_lost_at_a_step_leaves_the_old_or_the_new(before, at, lost):
     assert loaded.records in (((before, (("a", NEW),))) if at is not None else ((("a", NEW),),))
 
 
+@pytest.mark.parametrize("torn", [False, True])
+@pytest.mark.parametrize("lost", range(3))
+def test_power_lost_may_tear_what_was_not_synced(lost, torn):
+    """It outlives the process, and torn it is nothing that a person must look at."""
+    disk = FakeDisk()
+    opened(disk).put("a", OLD, sync=False)
+    opened(disk).rename("a", "c", sync=False)
+    assert opened(disk).load().records == (("c", OLD),)
+    disk.crash(lost)
+    is_there = any(name.endswith(".json") for name in disk.names())
+    loaded = opened(disk).load(torn=torn)
+    assert (loaded.records, len(loaded.broken)) == ((), is_there and not torn)
+    assert bool(disk.names()) == (is_there and not torn)
+
+
 def test_the_fake_punishes_a_missing_sync():
     """Without fsync the content is torn, without fsync of the folder the name is lost."""
     disk = FakeDisk()

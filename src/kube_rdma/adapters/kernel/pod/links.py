@@ -410,17 +410,18 @@ def _send(netlink: Netlink, request: NetlinkRequest, act: str = "", *, harmless:
 _ROOTS = (Path("/host/proc/sys"), Path("/proc/sys"))
 
 
-def write_sysctl(namespace: Namespace, path: str, value: str) -> None:
-    """Write ``net/ipv4/conf/net1/arp_ignore``.
+def write_sysctl(namespace: Namespace, step: steps.SetSysctl) -> None:
+    """Write ``net/ipv4/conf/net1/arp_ignore``; an optional one that is not there is left.
 
     Raise Refused when there is no such sysctl, the kernel does not take the value or the file may
     not be written, Unavailable when the namespace is gone.
     """
     try:
-        with _sysctl(namespace, path, os.O_WRONLY) as descriptor:
-            os.write(descriptor, f"{value}\n".encode())
+        with _sysctl(namespace, step.path, os.O_WRONLY) as descriptor:
+            os.write(descriptor, f"{step.value}\n".encode())
     except OSError as error:
-        raise judged(path, value, error) from error
+        if not (step.optional and error.errno == errno.ENOENT):
+            raise judged(step.path, step.value, error) from error
 
 
 def read_sysctl(namespace: Namespace, path: str) -> str | None:

@@ -125,7 +125,7 @@ class _LivePod:
             steps.AddAddress: links.add_address,
             steps.AddRoute: links.add_route,
             steps.AddRule: links.add_rule,
-            steps.SetSysctl: self._set_sysctl,
+            steps.SetSysctl: lambda step: write_sysctl(links.namespace, step),
             steps.MakeRdma: lambda step: make_device(self._rdma.pod, step),
             steps.MoveRdma: lambda step: self._rdma.move(step, links.namespace),
             steps.AwaitPartition: lambda step: self._functions.await_partition(
@@ -177,11 +177,6 @@ class _LivePod:
         if self._maybe_rdma is None:
             raise no_rdma()
         return self._maybe_rdma
-
-    def _set_sysctl(self, step: steps.SetSysctl) -> None:
-        namespace = self._links.namespace
-        if not step.optional or read_sysctl(namespace, step.path) is not None:
-            write_sysctl(namespace, step.path, step.value)
 
     def _rebind(self, step: RebindFunction) -> None:
         device = self._rdma.inside(step.pci)
