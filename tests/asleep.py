@@ -1,71 +1,91 @@
-"""A test without a lab that sleeps for a minute fails, though what it asks for comes in the end.
+"""A test without a lab that sleeps for a minute fails, and so none of its waits has a deadline.
 
-A lost wake-up is put right by the next timer: the test passes, five minutes later, and nobody sees
-it. What counts is the sleep of this process alone, neither its work nor its wait for a processor
-(Documentation/scheduler/sched-stats.rst, `/proc/<pid>/schedstat`), so a slow machine changes
-nothing. While a child works the test waits for good reason.
+A wake-up that is lost never comes, or by a timer five minutes later, and nobody sees it. What
+counts is the sleep of this process and its children, neither their work nor their wait for a
+processor (Documentation/scheduler/sched-stats.rst, `/proc/<pid>/schedstat`), so a slow machine
+changes nothing.
 """
 
 import contextlib
-import glob
 import os
-import resource
+import signal
 import time
 
 import pytest
 
 SECONDS = 60.0
-WORKED = 0.01  # seconds of children that are work
-TICKS = os.sysconf("SC_CLK_TCK")
+LOOK_SECONDS = 5.0
 
 
-def awake():
-    """Seconds in which this process worked or wanted to."""
-    with open("/proc/self/schedstat") as file:  # noqa: PTH123  tests put stand-ins into Path
-        worked, waited, _ = file.read().split()
-    return (int(worked) + int(waited)) / 1e9
-
-
-def work_of_children():
-    """Seconds that children worked, those that have ended and those that run, with theirs."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime + _work_below("self")
-
-
-def _work_below(process):
-    """Seconds of all that this process and those below it have started and not yet waited for."""
-    total = 0.0
+def awake(process="self"):
+    """Seconds in which a process and those below it worked or wanted to, of those that live."""
+    total = 0
     with contextlib.suppress(OSError):  # it has just ended
-        for listed in glob.glob(f"/proc/{process}/task/*/children"):  # noqa: PTH207
-            with open(listed) as file:  # noqa: PTH123
-                for child in file.read().split():
-                    total += _work(child) + _work_below(child)
+        for thread in os.listdir(f"/proc/{process}/task"):  # noqa: PTH208  tests replace Path
+            with open(f"/proc/{process}/task/{thread}/schedstat") as file:  # noqa: PTH123
+                worked, waited, _ = file.read().split()
+                total += (int(worked) + int(waited)) / 1e9
+            with open(f"/proc/{process}/task/{thread}/children") as file:  # noqa: PTH123
+                total += sum(map(awake, file.read().split()))
     return total
 
 
-def _work(process):
-    with contextlib.suppress(OSError), open(f"/proc/{process}/stat") as file:  # noqa: PTH123
-        fields = file.read().rpartition(")")[2].split()
-        return sum(map(int, fields[11:15])) / TICKS  # utime, stime, cutime, cstime
-    return 0.0
+class Sleep:
+    """What a test has slept, by looks at a clock and at what was `awake` meanwhile."""
+
+    def __init__(self, clock=time.monotonic, awake=awake):
+        self._clock, self._awake = clock, awake
+        self._last, self.seconds = None, 0.0
+
+    def look(self, *_):
+        """Add what passed since the last look; fail the test after a minute of sleep.
+
+        What has ended meanwhile counts as asleep, so a look in which some did adds nothing.
+        """
+        now, worked = self._clock(), self._awake()
+        if self._last is not None:
+            passed, busy = now - self._last[0], worked - self._last[1]
+            self.seconds += max(0.0, passed - busy) if busy >= 0 else 0.0
+        self._last = now, worked
+        if self.seconds >= SECONDS:
+            slept, self.seconds = self.seconds, 0.0  # its clean-up has as long
+            pytest.fail(
+                f"The test slept for {slept:.0f} s while nothing of it worked: what it waits for"
+                " was missed, or comes by a timer. Wait for the condition itself."
+            )
 
 
-def judge(asleep, children, allowed=SECONDS):
-    """Fail a test that waited for nothing that works."""
-    if asleep >= allowed and children < WORKED:
-        pytest.fail(
-            f"The test slept for {asleep:.0f} s while nothing of it worked: what it waits for was"
-            " missed, or comes by a timer. Wait for the condition itself.",
-            pytrace=False,
-        )
+@contextlib.contextmanager
+def watched(item):
+    """Look at a part of a test again and again; a lab's is paced by its machines."""
+    if item.get_closest_marker("lab"):
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, Sleep().look)
+    signal.setitimer(signal.ITIMER_REAL, LOOK_SECONDS, LOOK_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_pyfunc_call(pyfuncitem):
-    """Time the test itself; a lab's is paced by its machines."""
-    began, slept, children = time.monotonic(), awake(), work_of_children()
-    result = yield
-    if not pyfuncitem.get_closest_marker("lab"):
-        asleep = time.monotonic() - began - (awake() - slept)
-        judge(asleep, work_of_children() - children)
-    return result
+def pytest_runtest_setup(item):
+    """Fixtures wait too."""
+    with watched(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """The test itself."""
+    with watched(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item):
+    """What ends fixtures waits for what they started."""
+    with watched(item):
+        return (yield)

@@ -32,12 +32,11 @@ class Recording:
         """The lines with this event."""
         return [line for line in self.lines if line["event"] == event]
 
-    async def wait_for(self, event: str, seconds: float = 30.0) -> None:
-        """Wait until a line with this event was logged; TimeoutError when it is not."""
-        async with asyncio.timeout(seconds):
-            while event not in self.events:
-                self._written.clear()
-                await self._written.wait()
+    async def wait_for(self, event: str) -> None:
+        """Wait until a line with this event was logged."""
+        while event not in self.events:
+            self._written.clear()
+            await self._written.wait()
 
 
 @contextmanager

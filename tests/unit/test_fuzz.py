@@ -119,7 +119,6 @@ def test_targets_are_fed_and_a_planted_defect_is_found():
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
     )
     head, first, second, third, defect, data, last = run.stdout.splitlines()
     assert (run.returncode, run.stderr) == (1, "")

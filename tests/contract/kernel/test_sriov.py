@@ -210,7 +210,7 @@ def test_it_waits_for_drivers_whose_module_comes_late(world):
         assert not done.done()
         assert not any(one.driver for one in functions(world))
         world.kernel.probe()
-        done.result(timeout=30)
+        done.result()
     assert all(one.netdevs for one in functions(world))
 
 
@@ -295,8 +295,8 @@ def test_two_at_once_change_a_card_one_after_the_other(world):
         assert between.wait(30)
         second = pool.submit(world.sriov().make, act(world, 2, 4))
         go_on.set()
-        first.result(timeout=30)
-        second.result(timeout=30)
+        first.result()
+        second.result()
     assert [text for _, text in world.kernel.writes] == ["2", "0", "4"]
 
 
@@ -305,5 +305,5 @@ def test_a_lock_that_is_given_back_in_time_is_waited_for(world):
         with locked(world):
             done = pool.submit(world.sriov(lock_patience=30).make, act(world, 0, 1))
             assert functions(world) == []
-        done.result(timeout=30)
+        done.result()
     assert len(functions(world)) == 1

@@ -46,7 +46,7 @@ async def test_a_signal_ends_it_in_order(settings, number):
     async with FakeKubelet(settings.kubelet_dir) as kubelet, agent(*options(settings)) as process:
         await kubelet.until(lambda: HCA in kubelet.devices)
         process.send_signal(number)
-        _, log = await asyncio.wait_for(process.communicate(), 30)
+        _, log = await process.communicate()
         assert process.returncode == 0
         left = {path.name for path in settings.kubelet_dir.iterdir()}
         assert left == {"kubelet.sock", "kubelet_internal_checkpoint"}  # the kubelet's own
@@ -66,7 +66,7 @@ async def test_a_file_says_that_the_node_is_ready_until_the_process_ends(setting
         await until(file.read_text)
         assert file.read_text() == f"Resources: {HCA}."
         process.send_signal(signal.SIGTERM)
-        await asyncio.wait_for(process.communicate(), 30)
+        await process.communicate()
         assert (process.returncode, file.read_text()) == (0, "")
 
 
@@ -104,7 +104,7 @@ async def test_a_refusal_is_a_sentence_and_exit_code_3(settings, config, sentenc
     if config:
         settings.config.write_text(config)
     async with agent(*options(settings)) as process:
-        _, log = await asyncio.wait_for(process.communicate(), 30)
+        _, log = await process.communicate()
     assert process.returncode == 3
     assert sentence in log.decode()
     assert "Traceback" not in log.decode()

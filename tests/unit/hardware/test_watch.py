@@ -36,8 +36,7 @@ class Node:
 async def watched(node, doors, told, settle=0.05):
     heard = asyncio.Queue()
     task = asyncio.create_task(watch(node.look, doors, heard.put_nowait, settle))
-    async with asyncio.timeout(20):
-        found = [await heard.get() for _ in range(told)]
+    found = [await heard.get() for _ in range(told)]
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -120,7 +119,7 @@ def test_ctrl_c_ends_the_command_with_0():
             assert running.stderr
             first = running.stderr.readline()
             os.kill(running.pid, signal.SIGINT)
-            out, error = running.communicate(timeout=20)
+            out, error = running.communicate()
         finally:
             running.kill()
     assert first == "Watching this node's RDMA devices; Ctrl-C ends it.\n"

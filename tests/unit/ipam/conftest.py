@@ -95,25 +95,23 @@ async def gives(addresses, lost=0):
 
 
 async def until(condition):
-    """Wait for a condition; ten seconds are for ever here."""
-    async with asyncio.timeout(10):
-        while True:
-            found = condition()
-            if asyncio.iscoroutine(found):
-                found = await found
-            if found:
-                return
-            await asyncio.sleep(0.002)
+    """Wait for a condition."""
+    while True:
+        found = condition()
+        if asyncio.iscoroutine(found):
+            found = await found
+        if found:
+            return
+        await asyncio.sleep(0.002)
 
 
 async def served(node, request):
     """The answer; while the node just writes a block it is asked again, as the kubelet does."""
-    async with asyncio.timeout(10):
-        while True:
-            try:
-                return await node.add(request)
-            except Unavailable:
-                await asyncio.sleep(0.002)
+    while True:
+        try:
+            return await node.add(request)
+        except Unavailable:
+            await asyncio.sleep(0.002)
 
 
 def ask(container, *nics, pool="p", namespace=""):

@@ -257,7 +257,7 @@ async def test_a_request_that_waits_ends_with_the_node(world):
     async with world.node() as addresses:
         asked = asyncio.create_task(addresses.add(ask("c1", *more_than_there_are)))
         await until(lambda: "c1" in addresses._agent.waiting)
-    await asyncio.wait({asked}, timeout=1)
+    await asyncio.wait({asked})
     assert asked.cancelled()
 
 
@@ -337,9 +337,8 @@ async def test_a_list_that_is_refused_is_told_at_once(world):
 
 async def _patiently(addresses, container):
     """As a runtime does: ask until there is an answer."""
-    async with asyncio.timeout(10):
-        while True:
-            try:
-                return await addresses.add(ask(container))
-            except Unavailable:
-                await asyncio.sleep(0.002)
+    while True:
+        try:
+            return await addresses.add(ask(container))
+        except Unavailable:
+            await asyncio.sleep(0.002)

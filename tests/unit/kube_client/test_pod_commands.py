@@ -126,7 +126,7 @@ def event_of(message):
 
 
 async def output(tmp_path, server, *, stdin=""):
-    async with asyncio.timeout(30), server.running(tmp_path) as commands:
+    async with server.running(tmp_path) as commands:
         return await commands.run(*PLACE, stdin=stdin)
 
 
@@ -226,7 +226,7 @@ async def test_a_missing_rule_is_that_of_whoever_asked(tmp_path, user, role):
 
 async def test_a_server_is_there_when_its_line_came_and_is_left_at_the_end(tmp_path):
     server = ExecServer(frames((STDOUT, b"hel")), frames((STDOUT, b"lo\nready\nmore")), hold=True)
-    async with asyncio.timeout(30), server.running(tmp_path) as commands:
+    async with server.running(tmp_path) as commands:
         async with commands.serving(*PLACE, until="ready"):
             assert not server.gone.is_set()
             assert ("stdin", "true") in server.query
@@ -239,7 +239,7 @@ def heard(server):
 
 async def test_before_v5_a_server_gets_a_line_as_its_stdin_has_no_end(tmp_path):
     server = ExecServer(frames((STDOUT, b"ready\n")), hold=True, protocol=V4)
-    async with asyncio.timeout(30), server.running(tmp_path) as commands:
+    async with server.running(tmp_path) as commands:
         async with commands.serving(*PLACE, until="ready"):
             assert heard(server) == []
         await server.gone.wait()
@@ -249,7 +249,7 @@ async def test_before_v5_a_server_gets_a_line_as_its_stdin_has_no_end(tmp_path):
 async def test_a_server_that_has_ended_gets_no_line(tmp_path):
     last = frames((STDOUT, b"ready\n"), (ERROR, WELL), CloseConnection(1000))
     server = ExecServer(last, hold=True, protocol=V4)
-    async with asyncio.timeout(30), server.running(tmp_path) as commands:
+    async with server.running(tmp_path) as commands:
         async with commands.serving(*PLACE, until="ready"):
             (rest,) = (task for task in asyncio.all_tasks() if task.get_coro().__name__ == "_read")
             await rest
@@ -263,14 +263,14 @@ async def test_a_server_that_has_ended_gets_no_line(tmp_path):
 )
 async def test_a_server_that_ends_without_its_line_says_why(tmp_path, last, words):
     server = ExecServer(frames((STDOUT, b"not yet"), last))
-    async with asyncio.timeout(30), server.running(tmp_path) as commands:
+    async with server.running(tmp_path) as commands:
         with pytest.raises(Unavailable, match=words):
             await commands.serving(*PLACE, until="ready").__aenter__()
 
 
 async def test_who_gives_up_leaves_nothing_behind(tmp_path):
     server = ExecServer(frames((STDOUT, b"a"), TextMessage("x")), hold=True)
-    async with asyncio.timeout(30), server.running(tmp_path) as commands:
+    async with server.running(tmp_path) as commands:
         before = asyncio.all_tasks()
         run = asyncio.create_task(commands.run(*PLACE))
         while not server.query:  # noqa: ASYNC110  nobody tells

@@ -108,7 +108,7 @@ async def scrape(exporter):
     url = f"http://127.0.0.1:{exporter.port}/metrics"
 
     def get():
-        with urllib.request.urlopen(url, timeout=60) as answer:
+        with urllib.request.urlopen(url) as answer:
             return answer.read().decode()
 
     return Scraped(await asyncio.to_thread(get))

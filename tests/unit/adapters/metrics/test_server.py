@@ -31,7 +31,7 @@ async def serving(answer=metrics):
 
 
 def asked(server, *requests):
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port)
     try:
         for method, path in requests:
             connection.request(method, path)
@@ -89,8 +89,7 @@ async def test_a_request_that_is_too_long_or_none_ends_the_connection(sent):
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         try:
             writer.write(sent)
-            async with asyncio.timeout(60):
-                assert await reader.read() == b""
+            assert await reader.read() == b""
         except ConnectionError:
             pass  # it was cut off while it still sent
         finally:
@@ -105,7 +104,7 @@ async def test_a_head_has_the_headers_of_the_answer_and_no_body():
 
 async def test_who_waits_for_100_continue_before_its_body_gets_it():
     head = b"POST /metrics HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\nexpect: 100-continue\r\n\r\n"
-    async with serving() as server, raw(server) as (reader, writer), asyncio.timeout(60):
+    async with serving() as server, raw(server) as (reader, writer):
         writer.write(head)
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100 ")
         writer.write(b"ab")
@@ -130,7 +129,7 @@ async def test_a_long_answer_is_compressed_for_who_takes_gzip(codings, packed):
         return text
 
     def get(server):
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", server.port)
         connection.request("GET", "/metrics", headers={"Accept-Encoding": codings})
         answer = connection.getresponse()
         body = answer.read()
@@ -154,7 +153,7 @@ async def raw(server, host="127.0.0.1"):
 
 
 async def scraped(server, host):
-    async with raw(server, host) as (reader, writer), asyncio.timeout(60):
+    async with raw(server, host) as (reader, writer):
         writer.write(b"GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n")
         with suppress(ConnectionError):
             return (await reader.read(200)).startswith(b"HTTP/1.1 200 ")
@@ -236,23 +235,22 @@ async def test_where_all_places_are_taken_who_has_many_loses_one(body):
             for last in range(100, 100 + LIMITS.connections // LIMITS.one_peer):
                 for one in await silent(stack, server, f"127.0.0.{last}", LIMITS.one_peer):
                     one.send(head)
-            async with asyncio.timeout(60):
-                while sum(not each.waits for each in server._open) < LIMITS.connections:  # noqa: ASYNC110
-                    await asyncio.sleep(0)
+            while sum(not each.waits for each in server._open) < LIMITS.connections:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
             assert await scraped(server, "127.0.0.9")
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /metrics HTTP/1.1\r\n"])
 async def test_who_sends_no_head_in_time_is_cut_off(monkeypatch, sent):
     monkeypatch.setattr(http_server, "HEAD_SECONDS", 0.05)
-    async with serving() as server, raw(server) as (reader, writer), asyncio.timeout(60):
+    async with serving() as server, raw(server) as (reader, writer):
         writer.write(sent)
         assert await reader.read() == b""
 
 
 async def test_a_later_head_may_begin_late_and_then_has_to_come(monkeypatch):
     """Prometheus keeps its connection from scrape to scrape; who drips bytes is not Prometheus."""
-    async with serving() as server, raw(server) as (reader, writer), asyncio.timeout(60):
+    async with serving() as server, raw(server) as (reader, writer):
         writer.write(b"GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n")
         assert await reader.readuntil(b"a 1\n")
         monkeypatch.setattr(http_server, "HEAD_SECONDS", 0.05)

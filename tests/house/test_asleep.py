@@ -1,0 +1,32 @@
+"""A test that sleeps for a minute is found while it sleeps; a slow one is not."""
+
+import pytest
+
+from tests.asleep import LOOK_SECONDS, SECONDS, Sleep
+
+
+def looks(*works, every=LOOK_SECONDS):
+    """Look at a test again and again; `works`: the seconds of processor between two looks."""
+    clock, awake = [0.0], [0.0]
+    sleep = Sleep(lambda: clock[0], lambda: awake[0])
+    sleep.look()
+    for work in works:
+        clock[0] += every
+        awake[0] += work
+        sleep.look()
+    return sleep
+
+
+def test_a_minute_of_sleep_fails_a_test_and_its_clean_up_has_another():
+    enough = int(SECONDS / LOOK_SECONDS)
+    assert looks(*[0] * (enough - 1)).seconds == SECONDS - LOOK_SECONDS
+    with pytest.raises(pytest.fail.Exception, match="slept for 60 s"):
+        looks(*[0] * enough)
+    with pytest.raises(pytest.fail.Exception, match="slept for"):
+        looks(*[LOOK_SECONDS / 4] * 2 * enough)
+
+
+def test_who_works_or_waits_for_a_processor_may_take_for_ever():
+    """With more than one thread, or after the end of a child, too."""
+    assert looks(*[LOOK_SECONDS] * 1000).seconds == 0
+    assert looks(*[3 * LOOK_SECONDS, -2.0] * 1000).seconds == 0
