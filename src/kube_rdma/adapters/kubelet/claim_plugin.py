@@ -23,7 +23,7 @@ import structlog
 from grpclib.server import Server, Stream
 
 from kube_base.backoff import LONGEST, full_jitter, has_happened
-from kube_base.errors import KubeError, Refused
+from kube_base.errors import KubeError
 from kube_base.frozen import Frozen
 from kube_rdma.adapters.bulkhead import object_failed
 from kube_rdma.adapters.kubelet.folders import identity, watching
@@ -36,7 +36,7 @@ from kube_rdma.adapters.kubelet.proto.dra_health_v1alpha1_grpc import (
 )
 from kube_rdma.adapters.kubelet.proto.dra_v1_grpc import DRAPluginBase
 from kube_rdma.adapters.kubelet.proto.pluginregistration_v1_pb2 import RegistrationStatus
-from kube_rdma.adapters.kubelet.rpc import PluginRegistration, Requests
+from kube_rdma.adapters.kubelet.rpc import PluginRegistration, Requests, connected, listen
 from kube_rdma.model.claims.claim import ClaimName, PreparedDevice
 from kube_rdma.model.claims.devices import DeviceHealth
 
@@ -178,15 +178,7 @@ class ClaimPlugin:
     async def _serve(self) -> None:
         """Serve until the socket is not there any more, or another one is."""
         server = Server(self._services)
-        try:
-            # asyncio removes a socket that an earlier process left under this name.
-            await server.start(path=str(self._socket))
-        except OSError as error:
-            raise Refused(
-                f"the socket cannot be made ({error.strerror or error})",
-                remedy="Mount the kubelet's plugins_registry writable and run as uid 0",
-                where=str(self._socket),
-            ) from error
+        await listen(server, self._socket)
         own = identity(self._socket)
         try:
             with watching(self._folder, (self._socket.name,)) as changes:
@@ -195,6 +187,7 @@ class ClaimPlugin:
         finally:
             if own and identity(self._socket) == own:
                 self._socket.unlink(missing_ok=True)
+            await connected()
             server.close()
 
 

@@ -28,7 +28,7 @@ from kube_rdma.adapters.kubelet.folders import KUBELET_SOCKET, Folders, Identity
 from kube_rdma.adapters.kubelet.proto import deviceplugin_v1beta1_grpc
 from kube_rdma.adapters.kubelet.proto import deviceplugin_v1beta1_pb2 as pb
 from kube_rdma.adapters.kubelet.proto.pluginregistration_v1_pb2 import RegistrationStatus
-from kube_rdma.adapters.kubelet.rpc import PluginRegistration, Requests
+from kube_rdma.adapters.kubelet.rpc import PluginRegistration, Requests, connected, listen
 from kube_rdma.model.pools import Grant, Offer, Share, ShareId
 
 # The wire: model values as messages of the device plugin API, KubeErrors as gRPC status.
@@ -252,7 +252,6 @@ def _not_offered(call: str) -> GRPCError:
 # The socket, kept whatever happens to it: what both ways of registration share.
 
 _CLOSE_SECONDS = 2.0  # how long a stop waits for the kubelet to hang up
-_TURNS_OF_A_CALL = 4  # of the loop: it is seen, taken, made a task, connected
 
 
 class _RunningServer(Frozen):
@@ -351,24 +350,7 @@ class PluginServer(ABC):
             self._offer, self._handlers, lambda seconds: self._left(service, seconds)
         )
         server = Server([service, *further])
-        # asyncio removes a socket that an earlier process left under this name.
-        starting = asyncio.ensure_future(server.start(path=str(self._socket)))
-        try:
-            await asyncio.shield(starting)
-        except asyncio.CancelledError:
-            with suppress(OSError):  # it listens already, and nobody else would end that
-                await starting
-                server.close()
-            raise
-        except OSError as error:
-            raise Refused(
-                f"the socket cannot be made ({error.strerror or error})",
-                remedy=(
-                    "Mount the kubelet's folder writable and run as uid 0; a path of a socket "
-                    "has at most 107 characters"
-                ),
-                where=str(self._socket),
-            ) from error
+        await listen(server, self._socket)
         self._running = _RunningServer(server, service, identity(self._socket))
 
     async def _close(self, *, for_good: bool = False) -> None:
@@ -379,10 +361,7 @@ class PluginServer(ABC):
             return
         if running.socket and identity(self._socket) == running.socket:
             self._socket.unlink(missing_ok=True)
-        # Whoever called until now is the server's some turns of the loop later; one that it does
-        # not know when it closes would hang (_accept_connection2 of asyncio).
-        for _ in range(_TURNS_OF_A_CALL):
-            await asyncio.sleep(0)
+        await connected()
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await running.service.end(withdrawn=for_good)

@@ -7,7 +7,9 @@ what is asked again and again; grpc_calls.py has single calls.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,8 +17,9 @@ import structlog
 from google.protobuf.message import DecodeError
 from grpclib import GRPCError, Status
 from grpclib.client import Channel
-from grpclib.server import Stream
+from grpclib.server import Server, Stream
 
+from kube_base.errors import Refused
 from kube_base.notices import Notices
 from kube_rdma.adapters.grpc_calls import CallFailed, answered, judged
 from kube_rdma.adapters.kubelet.proto import pluginregistration_v1_pb2 as pb
@@ -64,6 +67,43 @@ async def _receive(stream: Stream[Request, Answer]) -> Request:
     except (AssertionError, DecodeError) as error:  # the first when the client ends within it
         raise GRPCError(Status.INVALID_ARGUMENT, f"the request is not a {kind.__name__}") from error
     return message
+
+
+# A server on a path. One that ends leaves no connection half accepted.
+
+_TURNS_OF_A_CALL = 4  # of the loop: it is seen, taken, made a task, connected
+
+
+async def listen(server: Server, path: Path) -> None:
+    """Serve at `path`, and no more when cancelled; raise Refused where that cannot be."""
+    # asyncio removes a socket that an earlier process left under this name.
+    starting = asyncio.ensure_future(server.start(path=str(path)))
+    try:
+        await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        with suppress(OSError):  # it listens already, and nobody else would end that
+            await starting
+            await connected()
+            server.close()
+        raise
+    except OSError as error:
+        raise Refused(
+            f"the socket cannot be made ({error.strerror or error})",
+            remedy=(
+                "Mount the kubelet's folder writable and run as uid 0; a path of a socket "
+                "has at most 107 characters"
+            ),
+            where=str(path),
+        ) from error
+
+
+async def connected() -> None:
+    """Let whoever called until now become known to its server, before that is closed.
+
+    One that it does not know would hang (_accept_connection2 of asyncio).
+    """
+    for _ in range(_TURNS_OF_A_CALL):
+        await asyncio.sleep(0)
 
 
 class PluginRegistration(RegistrationBase):

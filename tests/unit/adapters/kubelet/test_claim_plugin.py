@@ -1,6 +1,8 @@
 """A driver of claims at the kubelet's door: who it is, what it prepares, what fails alone."""
 
 import asyncio
+import socket as sockets
+from contextlib import suppress
 
 import pytest
 from grpclib.client import Channel
@@ -19,6 +21,8 @@ from kube_rdma.adapters.kubelet.proto.dra_v1_grpc import DRAPluginStub
 from kube_rdma.adapters.kubelet.proto.pluginregistration_v1_grpc import RegistrationStub
 from kube_rdma.model.claims.claim import ClaimName, PreparedDevice
 from kube_rdma.model.claims.devices import DeviceHealth
+from tests.kit.beside import beside
+from tests.unit.adapters.kubelet.test_device_plugin import none_open_in
 from tests.unit.agent.world import until
 
 DRIVER = "rdma.example.com"
@@ -122,7 +126,7 @@ async def test_a_folder_that_is_not_there_is_refused(directory):
     plugin = claim_plugin.ClaimPlugin(
         directory / "none", DRIVER, claim_plugin.ClaimHandlers(Cards().prepare, Cards().unprepare)
     )
-    with pytest.raises(Refused, match="plugins_registry"):
+    with pytest.raises(Refused, match="folder writable"):
         await plugin.run()
 
 
@@ -172,3 +176,25 @@ def test_a_message_is_as_long_as_the_kubelet_keeps_it():
     cut = claim_plugin.shortened("é" * 513)
     assert cut.endswith("é...")
     assert len(cut.encode()) <= 1024
+
+
+@pytest.mark.parametrize("turns", range(24))
+async def test_an_end_at_any_moment_leaves_no_socket_open(directory, turns):
+    """The kubelet calls meanwhile."""
+    answers = claim_plugin.ClaimHandlers(Cards().prepare, Cards().unprepare)
+    plugin = claim_plugin.ClaimPlugin(directory, DRIVER, answers)
+
+    async def call():
+        while not (directory / f"{DRIVER}.sock").exists():  # noqa: ASYNC110  each turn counts
+            await asyncio.sleep(0)
+        with (
+            sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM | sockets.SOCK_NONBLOCK) as calling,
+            suppress(OSError),
+        ):
+            calling.connect(str(directory / f"{DRIVER}.sock"))
+            await asyncio.Event().wait()
+
+    async with beside(call()), beside(plugin.run()):
+        for _ in range(turns):
+            await asyncio.sleep(0)
+    await none_open_in(directory)
