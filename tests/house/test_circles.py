@@ -8,6 +8,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import PurePath
 
 from .test_names import PACKAGES, modules
+from .tree import statements
 
 
 def module(name: str) -> str:
@@ -18,7 +19,7 @@ def module(name: str) -> str:
 
 def imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
     """Module and name of every import, late ones and those for types alone too."""
-    for node in ast.walk(tree):
+    for node in statements(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
             yield from ((node.module, alias.name) for alias in node.names)
         elif isinstance(node, ast.Import):

@@ -114,7 +114,7 @@ def test_targets_are_fed_and_a_planted_defect_is_found():
     names = ("uevent", "quantity", "planted")
     words = [word for name in names for word in ("--target", name)]
     run = subprocess.run(
-        [sys.executable, "-c", RUN, *words, "--inputs", "2000", "--seed", "5"],
+        [sys.executable, "-c", RUN, *words, "--inputs", "500", "--seed", "5"],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -126,11 +126,11 @@ def test_targets_are_fed_and_a_planted_defect_is_found():
     for row, name, defects in zip((first, second, third), names, "001", strict=True):
         assert row.split()[0] == name
         assert row.split()[-1] == defects
-    assert "2,000" in first
+    assert "500" in first
     assert int(first.split()[2]) > 3
     assert defect.startswith("  ZeroDivisionError at ")
     assert len(ast.literal_eval(data.strip())) == 3
-    assert last == "6,000 inputs, 1 defect"
+    assert last == "1,500 inputs, 1 defect"
 
 
 def test_an_unknown_target_is_refused():

@@ -49,6 +49,7 @@ def dashboards() -> Mapping[str, Json]:
     return {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in files}
 
 
+@cache
 def blueprints() -> Mapping[str, list[Blueprint]]:
     """Return every part of the installation with its blueprints."""
     return parts(
