@@ -18,14 +18,14 @@ from kube_rdma.lib import watchdog
 from kube_rdma.lib.watchdog import PATIENCE as LONGEST
 from kube_rdma.lib.watchdog import TICK, Spent, silence
 
-PATIENCE = 0.5
+PATIENCE = 0.2
 # Looks often and is patient for a moment, so that a test need not wait; `work` is the test's.
 PROGRAM = """
 import asyncio, os, socket, sys, threading, time
 from kube_rdma.lib.watchdog import watched
 
 async def main():
-    with watched(tick=0.05, patience={patience}):
+    with watched(tick=0.02, patience={patience}):
         await work()
 
 {work}
