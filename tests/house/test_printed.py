@@ -74,7 +74,8 @@ def _trees(words: str) -> Iterator[tuple[str, ast.AST]]:
 
 
 def test_names_in_commands_are_quoted() -> None:
-    found = {name: lines for name, tree in _trees("kubectl|ip link|kube-rdma ") if (lines := [*bare(tree)])}
+    trees = _trees("kubectl|ip link|kube-rdma ")
+    found = {name: lines for name, tree in trees if (lines := [*bare(tree)])}
     assert not found
 
 

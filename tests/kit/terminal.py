@@ -15,27 +15,6 @@ class Shown(NamedTuple):
     code: int
 
 
-def until(argv: Sequence[str], env: Mapping[str, str], words: str) -> str:
-    """Run a program that would go on, until these words stand on its terminal, and end it."""
-    reader, terminal = pty.openpty()
-    text = b""
-    try:
-        with open(reader, "rb", buffering=0, closefd=False) as screen:
-            process = subprocess.Popen(argv, stdout=terminal, stderr=terminal, env=env)
-            os.close(terminal)
-            try:
-                while words.encode() not in text:
-                    text += screen.read(1 << 16)
-            except OSError as error:  # EIO: it ended by itself
-                raise AssertionError(f"it ended without {words!r}: {text.decode()}") from error
-            finally:
-                process.kill()
-                process.wait()
-    finally:
-        os.close(reader)
-    return text.decode()
-
-
 def shown(argv: Sequence[str], env: Mapping[str, str], columns: int = 80) -> Shown:
     """Run a program on a terminal of so many columns; stderr is the terminal too."""
     reader, terminal = pty.openpty()

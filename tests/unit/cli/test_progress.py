@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kube_rdma.cli.output import ProgressLine
-from tests.kit.terminal import shown, until
+from tests.kit.terminal import shown
 
 ROOT = Path(__file__).parents[3]
 ENVIRONMENT = {
@@ -38,9 +38,10 @@ with ProgressLine("Asking all.", {timer}, is_wanted={wanted}) as line:
     line.tell("3 of 4 \\x1b[2J have answered.")
 print("rich" in sys.modules, line.is_shown)
 """
-# A command whose cluster never answers.
+# Commands whose cluster never answers, side by side, each on a terminal of its own. Told are those
+# that end without the words.
 ASKING = """
-import asyncio, sys
+import asyncio, json, os, pty, signal, sys
 from contextlib import asynccontextmanager
 from kube_client.objects import Cluster
 from kube_rdma.cli.main import cli
@@ -51,7 +52,20 @@ class Line:
 @asynccontextmanager
 async def silent(_):
     yield Cluster(Line())
-cli.main(sys.argv[1:], obj=silent)
+running = []
+for line, words in json.loads(sys.argv[1]).items():
+    process, screen = pty.fork()
+    if not process:
+        cli.main(line.split(), obj=silent)
+    running.append((line, words, process, screen))
+for line, words, process, screen in running:
+    text = b""
+    try:
+        while words.encode() not in text:
+            text += os.read(screen, 1 << 16)
+    except OSError:  # EIO: it ended by itself
+        print(line, text.decode())
+    os.kill(process, signal.SIGKILL)
 """
 
 
@@ -179,22 +193,23 @@ def test_an_error_ends_it_too():
         json.loads("{")
 
 
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("bundle all.tar.gz", "Asking the agents of all nodes."),
-        ("doctor --all-nodes", "Asking the agents of all nodes."),
-        ("doctor node/node-1", "Asking the node's agent."),
-        ("explain pod/train/w-0", "Reading the cluster, and the pod."),
-        ("explain claim/train/two", "Reading the cluster."),
-        ("ip check", "Asking the cluster."),
-        ("migrate plan", "Reading the cluster."),
-        ("migrate node node-1", "Reading the cluster."),
-        ("resources -n train", "Reading the cluster."),
-        ("status", "Reading the cluster."),
-        ("verify pods w-0 w-1 -n train", "Asking the cluster for the pods."),
-        ("verify nodes", "Asking the cluster for the nodes."),
-    ],
-)
-def test_a_command_says_what_it_waits_for(line, words):
-    until((sys.executable, "-c", ASKING, *line.split()), ENVIRONMENT, words)
+WAITING = {
+    "bundle all.tar.gz": "Asking the agents of all nodes.",
+    "doctor --all-nodes": "Asking the agents of all nodes.",
+    "doctor node/node-1": "Asking the node's agent.",
+    "explain pod/train/w-0": "Reading the cluster, and the pod.",
+    "explain claim/train/two": "Reading the cluster.",
+    "ip check": "Asking the cluster.",
+    "migrate plan": "Reading the cluster.",
+    "migrate node node-1": "Reading the cluster.",
+    "resources -n train": "Reading the cluster.",
+    "status": "Reading the cluster.",
+    "verify pods w-0 w-1 -n train": "Asking the cluster for the pods.",
+    "verify nodes": "Asking the cluster for the nodes.",
+}
+
+
+def test_commands_say_what_they_wait_for():
+    ran = [sys.executable, "-c", ASKING, json.dumps(WAITING)]
+    done = subprocess.run(ran, capture_output=True, text=True, env=ENVIRONMENT, check=True)
+    assert done.stdout == ""
