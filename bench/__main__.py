@@ -114,7 +114,7 @@ def of_all_checkouts(word: str) -> Measure:
     "--pods",
     type=click.IntRange(min=10, max=2000),
     metavar="COUNT",
-    help="Of each kind, in `scheduling` and `claim-start`.  [default: 300 and 30]",
+    help="Of each kind, in `scheduling` and `claim-start`.  [default: 1000 and 30]",
 )
 @click.option(
     "--agents",

@@ -4,12 +4,13 @@
 
 API server, etcd and scheduler are the real ones; nodes are objects alone, and no kubelet runs. Each
 load has nodes of its own. A claim of this driver is for a share of 8 cards, in the slices that the
-agent makes of them; `whole` has the same cards without rows of shares, a device for each. The
-floor's nodes have a slice of one device without attributes, which any number of claims share: less
-cannot be asked of the scheduler's allocator. The loads take turns, so whatever else the machine
-does hits all of them. The scheduler is one of the bench's own: the lab's asks the API
-server 50 times a second at most (`qps` of its clientConnection), which would hide what a claim
-costs.
+rules of a checkout make of them: a process of the other checkout says what those of that commit
+are. `whole` has the same cards without rows of shares, a device for each; `bare` has as many
+devices as the rows, with nothing but names. The floor's nodes have a slice of one device without
+attributes, which any number of claims share: less cannot be asked of the scheduler's allocator.
+The loads take turns, so whatever else the machine does hits all of them. The scheduler is one of
+the bench's own: the lab's asks the API server 50 times a second at most (`qps` of its
+clientConnection), which would hide what a claim costs.
 """
 
 from __future__ import annotations
@@ -25,21 +26,22 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-from bench.claim_spread import in_order, in_rows, offered, slices_text
+from bench.checkout import Checkout, checkouts
+from bench.claim_spread import CARDS, in_order, offered, slices_text
 from bench.context import Context, control_plane
 from bench.figures import Figure, Row, attempt, despite
-from bench.operator import cpu
 from kube_base.errors import Unavailable
 from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma_lab import cluster
 from kube_rdma_lab.lab import Lab
 
+IN_TURNS = True
 NAME = "schedbench"
 SCHEDULER = "bench"  # who schedules these pods
 SHARES = 16  # of each of 8 cards
-FLOOR_DRIVER, WHOLE_DRIVER = "floor.example.com", "whole.example.com"
 QUIET_SECONDS = 120.0  # without a pod that gets its node
 MARKER = "marker"  # a pod that has its node from the start: the watch has begun once it is seen
 EVERYWHERE = [{"operator": "Exists"}]  # no kubelet runs, so every node gets taints
@@ -57,22 +59,28 @@ class ClaimLoad:
     rounds: int
 
 
-USUAL = ClaimLoad(16, 60, 5)
+USUAL = ClaimLoad(16, 200, 5)
 SHORT = ClaimLoad(2, 10, 2)
-# What pods claim: nothing, a device of the floor, a share of a card without rows and with them.
-CLASSES = {"plain": "", "floor": "floor", "whole": "whole", "claims": "rdma-shared"}
+PLAIN, FLOOR, BARE, WHOLE, CLAIMS = "plain", "floor", "bare", "whole", "claims"
 
 
-def _shared(driver: str) -> str:
-    """The class of shares as the chart has it."""
-    return f'device.driver == "{driver}" && device.attributes["{driver}"].mode == "shared-multi"'
+def loads() -> dict[str, Checkout | None]:
+    """What pods claim, which is also their class; the checkout whose slices these are."""
+    rows = {checkout.prefix + CLAIMS: checkout for checkout in checkouts()}
+    return {**dict.fromkeys((PLAIN, FLOOR, BARE, WHOLE)), **rows}
 
 
-SELECTORS = {
-    "floor": f'device.driver == "{FLOOR_DRIVER}"',
-    "whole": _shared(WHOLE_DRIVER),
-    "rdma-shared": _shared(DRIVER),
-}
+def _driver(load: str) -> str:
+    return DRIVER if load == CLAIMS else f"{load.replace('_', '-')}.example.com"
+
+
+def _selector(load: str) -> str:
+    """Of shares the expression of the chart."""
+    driver = _driver(load)
+    mine = f'device.driver == "{driver}"'
+    if load in {FLOOR, BARE}:
+        return mine
+    return f'{mine} && device.attributes["{driver}"].mode == "shared-multi"'
 
 
 @dataclass(slots=True)
@@ -94,6 +102,10 @@ class Pace:
         return self.cpu_seconds * 1000 / self.pods
 
 
+Paces = dict[str, list[Pace]]
+"""Of each load, each round."""
+
+
 class BenchScheduler:
     """A scheduler that goes on only while a batch of pods is measured."""
 
@@ -110,13 +122,13 @@ class BenchScheduler:
             left = set(names)
             while (name := self._next(bound, len(left))) != MARKER:  # until the watch has begun
                 left.discard(name)
-            before = cpu(self._process.pid)
+            before = task_clock(self._process.pid)
             self._process.send_signal(signal.SIGCONT)
             begin = time.monotonic()
             while left:
                 left.discard(self._next(bound, len(left)))
             pace.seconds += time.monotonic() - begin
-            pace.cpu_seconds += cpu(self._process.pid) - before
+            pace.cpu_seconds += task_clock(self._process.pid) - before
             pace.pods += len(names)
             self._process.send_signal(signal.SIGSTOP)
 
@@ -161,52 +173,79 @@ def _lines(descriptor: int) -> Generator[str, None, bool]:
     return False
 
 
+def task_clock(pid: int) -> float:
+    """Seconds that all threads of a process have run (proc_pid_schedstat)."""
+    threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
+
+
 def measure(context: Context) -> Iterator[Row]:
     """Boot a control plane, offer devices, let pods come in turns."""
     load = SHORT if context.short else USUAL
     if context.pods:
         load = replace(load, pods=context.pods // load.rounds)
-    paces = {name: Pace() for name in CLASSES}
+    paces: Paces = {name: [] for name in loads()}
     with control_plane(NAME) as lab:
         _offer(lab, load.nodes)
         measured = partial(_rounds, lab, load, paces)
         yield from attempt("rounds", lambda: despite(measured, partial(figures, paces, load)))
 
 
-def _rounds(lab: Lab, load: ClaimLoad, paces: dict[str, Pace]) -> None:
-    """Each load in turns; another one comes first in each round."""
-    kinds = list(CLASSES)
+def _rounds(lab: Lab, load: ClaimLoad, paces: Paces) -> None:
+    """Each load in turns; another one comes first in each round, and the order turns around."""
+    kinds = list(paces)
     with scheduler(lab) as chooser:
         for number in range(load.rounds):
             first = number % len(kinds)
-            for kind in (*kinds[first:], *kinds[:first]):
-                names = [f"{kind}-{number}-{pod}" for pod in range(load.pods)]
-                chooser.batch(kind, names, paces[kind])
+            for kind in (*kinds[first:], *kinds[:first])[:: 1 - 2 * (number % 2)]:
+                names = [f"{kind}-{number}-{pod}".replace("_", "-") for pod in range(load.pods)]
+                pace = Pace()
+                chooser.batch(kind, names, pace)
+                paces[kind].append(pace)
 
 
-def figures(paces: dict[str, Pace], load: ClaimLoad) -> Iterator[Figure]:
-    """The figures of loads that were measured, and what they are beside each other."""
-    measured = {name: pace for name, pace in paces.items() if pace.pods}
-    for name, pace in measured.items():
+def figures(paces: Paces, load: ClaimLoad) -> Iterator[Figure]:
+    """The figures of the loads, and what they are beside each other, of rounds that all had."""
+    rounds = min(map(len, paces.values()))
+    if not rounds:
+        return
+    paces = {name: each[:rounds] for name, each in paces.items()}
+    totals = {name: _total(each) for name, each in paces.items()}
+    for name, pace in totals.items():
         note = f"{pace.pods} pods on {load.nodes} nodes of theirs, {load.pods} at once"
-        yield Figure(f"{name}_pods_per_second", pace.per_second, "/s", "", note)
+        yield Figure(f"{name}_per_second", pace.per_second, "/s", "", note)
         yield Figure(f"{name}_cpu_ms", pace.cpu_ms, "ms", "", "the scheduler's, for each pod")
-    for ours, floor in RATIOS:
-        if ours in measured and floor in measured:
-            rate = measured[ours].per_second / measured[floor].per_second
-            yield Figure(f"{ours}_to_{floor}", rate, "×", "", "pods per second")
-            if less := measured[floor].cpu_ms:
-                work = measured[ours].cpu_ms / less
-                yield Figure(f"{ours}_to_{floor}_cpu", work, "×", "", "the scheduler's")
+    for name in sorted(totals.keys() - {PLAIN, FLOOR, BARE, WHOLE}):
+        prefix = name.removesuffix(CLAIMS)
+        pairs = zip(paces[name], paces[FLOOR], strict=True)
+        rate = median(ours.per_second / floor.per_second for ours, floor in pairs)
+        note = "by the floor's, the median round"
+        yield Figure(f"{prefix}claim_pods_per_second", rate, "×", "≥ 0.8", note)
+        parts = (
+            (FLOOR, "≤ 1.5", "the scheduler's"),
+            (WHOLE, "", "the part of rows"),
+            (BARE, "", "the part of what devices and selectors say"),
+        )
+        for other, goal, note in parts:
+            work = totals[name].cpu_ms / totals[other].cpu_ms
+            yield Figure(f"{prefix}claim_cpu_to_{other}", work, "×", goal, note)
+        last = paces[name][-1].cpu_ms / paces[FLOOR][-1].cpu_ms
+        held = totals[name].pods // load.nodes
+        note = f"the last round, up to {held} of {SHARES * CARDS} shares of a node"
+        yield Figure(f"{prefix}claim_cpu_to_floor_last", last, "×", "", note)
+    notes = {BARE: "the part of the number of devices", WHOLE: "a device for each card"}
+    for name, note in notes.items():
+        work = totals[name].cpu_ms / totals[FLOOR].cpu_ms
+        yield Figure(f"{name}_cpu_to_floor", work, "×", "", note)
 
 
-RATIOS = (
-    ("claims", "floor"),
-    ("claims", "whole"),  # what rows cost
-    ("whole", "floor"),
-    ("claims", "plain"),
-    ("floor", "plain"),
-)
+def _total(rounds: Iterable[Pace]) -> Pace:
+    whole = Pace()
+    for pace in rounds:
+        whole.pods += pace.pods
+        whole.seconds += pace.seconds
+        whole.cpu_seconds += pace.cpu_seconds
+    return whole
 
 
 @contextmanager
@@ -222,7 +261,7 @@ def scheduler(lab: Lab) -> Iterator[BenchScheduler]:
         process = subprocess.Popen(command, stdout=sink, stderr=sink)
     try:
         chooser = BenchScheduler(lab, process, log)
-        chooser.batch("plain", ["first"], Pace())  # what a start takes is not a batch's
+        chooser.batch(PLAIN, ["first"], Pace())  # what a start takes is not a batch's
         yield chooser
     finally:
         process.kill()
@@ -241,30 +280,50 @@ def _configuration(kubeconfig: Path) -> Document:
 
 def _offer(lab: Lab, count: int) -> None:
     """Make the nodes of each load, and what is offered there."""
-    made = [_node(load, number) for load in CLASSES for number in range(count)]
-    classes = [_class(*pair) for pair in SELECTORS.items()]
+    made = [_node(load, number) for load in loads() for number in range(count)]
+    classes = [_class(load) for load in loads() if load != PLAIN]
     cluster.kubectl(lab, "create", "-f", "-", stdin=_list([*made, *classes]))
-    slices = []
+    texts = {load: _slices(load, checkout) for load, checkout in loads().items()}
+    slices: list[Document] = []
     for node in cluster.get(lab, "nodes")["items"]:
         meta = node["metadata"]
-        slices += slices_of(meta["labels"]["load"], meta["name"], meta["uid"])
+        text = texts[meta["labels"]["load"]].replace(NODE, meta["name"])
+        slices += json.loads(text.replace(OWNER, meta["uid"]))
     marker = _pod(MARKER, MARKER)
     marker["spec"] = {**marker["spec"], "nodeName": made[0]["metadata"]["name"], "nodeSelector": {}}
     cluster.kubectl(lab, "create", "-f", "-", stdin=_list([*slices, marker]))
 
 
-def slices_of(load: str, node: str, owner: str) -> list[Document]:
-    """What a node of a load offers; `owner` is its uid."""
-    cards = offered(SHARES)
-    if load == "floor":
-        return [_floor_slice(node)]
-    if load == "whole":
-        text = slices_text(in_order(cards, {}), node, owner, WHOLE_DRIVER)
-    elif load == "claims":
-        text = slices_text(in_rows(cards, {}), node, owner)
-    else:
-        return []
-    return list(json.loads(text))
+NODE, OWNER = "the-node", "the-owner"  # of slices, in place of a node's name and uid
+PUBLISHED = f"""
+import sys
+from bench.claim_spread import in_rows, offered, slices_text
+print(slices_text(in_rows(offered({SHARES}), {{}}), *sys.argv[1:]))
+"""
+
+
+def _slices(load: str, checkout: Checkout | None) -> str:
+    """What a node of a load offers, as JSON."""
+    mine = NODE, OWNER, _driver(load)
+    if checkout:
+        return _published(checkout, *mine)
+    if load == WHOLE:
+        return slices_text(in_order(offered(SHARES), {}), *mine)
+    if load == BARE:
+        slices = json.loads(_published(checkouts()[0], *mine))
+        for part in slices:
+            names = [device["name"] for device in part["spec"]["devices"]]
+            part["spec"]["devices"] = [{"name": name} for name in names]
+        return json.dumps(slices)
+    return json.dumps([_floor_slice()] if load == FLOOR else [])
+
+
+def _published(checkout: Checkout, *arguments: str) -> str:
+    """What the agent of a checkout publishes on a node with such cards."""
+    argv = [checkout.python, "-c", PUBLISHED, *arguments]
+    return subprocess.run(
+        argv, cwd=checkout.folder, env=checkout.environment(), text=True, check=True, stdout=-1
+    ).stdout
 
 
 def _list(documents: Iterable[Document]) -> str:
@@ -272,7 +331,7 @@ def _list(documents: Iterable[Document]) -> str:
 
 
 def _node(load: str, number: int) -> Document:
-    name = f"{load}-{number}"
+    name = f"{load}-{number}".replace("_", "-")
     room = {"cpu": "128", "memory": "1Ti", "pods": "5000"}
     return {
         "apiVersion": "v1",
@@ -282,24 +341,24 @@ def _node(load: str, number: int) -> Document:
     }
 
 
-def _class(name: str, expression: str) -> Document:
+def _class(load: str) -> Document:
     return {
         "apiVersion": RESOURCE_API,
         "kind": "DeviceClass",
-        "metadata": {"name": name},
-        "spec": {"selectors": [{"cel": {"expression": expression}}]},
+        "metadata": {"name": load.replace("_", "-")},
+        "spec": {"selectors": [{"cel": {"expression": _selector(load)}}]},
     }
 
 
-def _floor_slice(node: str) -> Document:
+def _floor_slice() -> Document:
     return {
         "apiVersion": RESOURCE_API,
         "kind": "ResourceSlice",
-        "metadata": {"name": f"floor-{node}"},
+        "metadata": {"name": f"floor-{NODE}"},
         "spec": {
-            "driver": FLOOR_DRIVER,
-            "nodeName": node,
-            "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+            "driver": _driver(FLOOR),
+            "nodeName": NODE,
+            "pool": {"name": NODE, "generation": 1, "resourceSliceCount": 1},
             "devices": [{"name": "device", "allowMultipleAllocations": True}],
         },
     }
@@ -307,7 +366,8 @@ def _floor_slice(node: str) -> Document:
 
 def wanted(load: str, name: str) -> Iterator[Document]:
     """A pod, after the claim that it has."""
-    if device_class := CLASSES[load]:
+    if load != PLAIN:
+        device_class = load.replace("_", "-")
         request = {"name": "device", "exactly": {"deviceClassName": device_class}}
         yield {
             "apiVersion": RESOURCE_API,
@@ -315,7 +375,7 @@ def wanted(load: str, name: str) -> Iterator[Document]:
             "metadata": {"name": name},
             "spec": {"devices": {"requests": [request]}},
         }
-    yield _pod(load, name, claim=bool(device_class))
+    yield _pod(load, name, claim=load != PLAIN)
 
 
 def _pod(load: str, name: str, *, claim: bool = False) -> Document:

@@ -84,7 +84,7 @@ def test_slices_have_the_form_that_the_server_keeps(lab):
     gate = "DRAConsumableCapacity"
     gate_is_on = is_on(lab, gate)
     devices = [one for devices in slices(lab).values() for one in devices]
-    assert {one.get("allowMultipleAllocations", False) for one in devices} == {gate_is_on}
+    assert any(one.get("allowMultipleAllocations") for one in devices) is gate_is_on
     slots = [int(one["capacity"]["slots"]["value"]) for one in devices]
     assert sum(slots) == CARDS * SHARES
     assert (max(slots) > 1) is gate_is_on
