@@ -1,78 +1,42 @@
-"""`python -m bench`: run the benchmarks that were named, or all, and print what they measure."""
+"""`python -m bench`: run the benchmarks that were named, or the quick ones, and print figures."""
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import click
 
-from bench import (
-    agent,
-    allocate,
-    attach,
-    attach_vm,
-    bandwidth,
-    beside,
-    claim_start,
-    claims,
-    devices,
-    doctor,
-    events,
-    hostile,
-    imports,
-    ipam,
-    lab,
-    modes,
-    nccl_env,
-    operator,
-    overload,
-    rest,
-    scale,
-    scale_addresses,
-    scheduling,
-    scrape,
-    shim,
-    survey,
-)
 from bench.checkout import by_itself, checkouts
 from bench.context import Context
 from bench.figures import Row, json_lines, table
 from bench.results import recording
-from bench.run import Measure, Run
+from bench.run import Run
 
-# Cheap ones first; `attach-vm` boots a machine without Kubernetes, `ipam`, `operator`,
-# `scheduling` and both of `scale` control planes of their own, `claim-start` and `doctor` native
-# nodes, `beside` a lab for each of two checkouts, `lab` the one that the later ones use.
-BENCHMARKS = {
-    "devices": devices,
-    "imports": imports,
-    "rest": rest,
-    "survey": survey,
-    "allocate": allocate,
-    "events": events,
-    "hostile": hostile,
-    "scrape": scrape,
-    "shim": shim,
-    "nccl-env": nccl_env,
-    "attach": attach,
-    "claims": claims,
-    "overload": overload,
-    "attach-vm": attach_vm,
-    "ipam": ipam,
-    "operator": operator,
-    "scheduling": scheduling,
-    "scale": scale,
-    "scale-addresses": scale_addresses,
-    "claim-start": claim_start,
-    "doctor": doctor,
-    "beside": beside,
-    "lab": lab,
-    "agent": agent,
-    "modes": modes,
-    "bandwidth": bandwidth,
-}
+# What a run without names measures, in minutes: it needs no lab.
+QUICK = (
+    *("devices", "imports", "survey", "allocate", "events", "hostile", "scrape", "shim"),
+    *("nccl-env", "attach", "claims", "overload"),
+)
+# `attach-vm` boots a machine without Kubernetes; `ipam`, `operator`, `scheduling` and both of `scale`
+# have control planes of their own, `claim-start` and `doctor` native nodes, `beside` a lab of each
+# checkout, and the others a lab that is up.
+LONG = (
+    *(
+        "rest",
+        "attach-vm",
+        "ipam",
+        "operator",
+        "scheduling",
+        "scale",
+        "scale-addresses",
+        "claim-start",
+    ),
+    *("doctor", "beside", "lab", "agent", "modes", "bandwidth"),
+)
 
 
 class IntList(click.ParamType[tuple[int, ...]]):
@@ -90,23 +54,29 @@ class IntList(click.ParamType[tuple[int, ...]]):
         return tuple(map(int, parts))
 
 
-def of_all_checkouts(word: str) -> Measure:
+def of_all_checkouts(word: str, context: Context) -> Iterator[Row]:
     """What a word measures of this checkout, then of the other."""
-    module = BENCHMARKS[word]
-    ours: Measure = module.measure
-    if hasattr(module, "IN_TURNS"):
-        return ours
-
-    def measure(context: Context) -> Iterator[Row]:
-        yield from ours(context)
+    module = importlib.import_module(f"bench.{word.replace('-', '_')}")
+    yield from module.measure(context)
+    if not hasattr(module, "IN_TURNS"):
         for other in checkouts()[1:]:
             yield from by_itself(other, word, short=context.short)
 
-    return measure
+
+HELP = f"""
+Measure NAMES and print figures beside their goals, as they come.
+
+Without NAMES that is, in some ten minutes: {", ".join(QUICK)}. The others boot labs or control
+planes, which takes longer: they are measured when they are named.
+
+Where KUBE_RDMA_BESIDE names another checkout with a .venv, its figures come beside these.
+
+Exit codes: 0 all measured, 1 something failed and has a row that says why, 130 interrupted.
+"""
 
 
-@click.command()
-@click.argument("names", nargs=-1, type=click.Choice(list(BENCHMARKS)))
+@click.command(help=HELP)
+@click.argument("names", nargs=-1, type=click.Choice([*QUICK, *LONG]))
 @click.option("--json", "as_json", is_flag=True, help="An object a line, with stable keys.")
 @click.option("--record", is_flag=True, help="Append figures to bench/results/DAY.jsonl.")
 @click.option("--short", is_flag=True, help="As little as shows that each works; it says no more.")
@@ -140,13 +110,10 @@ def main(
     limit: float,
     **counts: Any,
 ) -> None:
-    """Measure NAMES (all when none is given) and print figures beside their goals, as they come.
-
-    Exit codes: 0 all measured, 1 something failed and has a row that says why, 130 interrupted.
-    """
+    """Measure all that were named; see HELP."""
     if record and short:
         raise click.UsageError("--record: figures of --short say nothing; leave one of the two out")
-    chosen = {name: of_all_checkouts(name) for name in names or BENCHMARKS}
+    chosen = {name: partial(of_all_checkouts, name) for name in names or QUICK}
     show = json_lines() if as_json else table()
     with Context(short=short, **counts) as context:
         sys.exit(Run(context, recording(show) if record else show, limit).all(chosen))

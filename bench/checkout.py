@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -97,12 +98,16 @@ def by_itself(checkout: Checkout, word: str, *, short: bool) -> Iterator[Row]:
     with subprocess.Popen(
         argv, cwd=checkout.folder, env=checkout.environment(), stdout=subprocess.PIPE, text=True
     ) as process:
-        assert process.stdout
-        for line in process.stdout:
-            fields = json.loads(line)
-            del fields["benchmark"]
-            row = Figure(**fields) if "value" in fields else Absent(**fields)
-            yield replace(row, key=checkout.prefix + row.key)
+        try:
+            assert process.stdout
+            for line in process.stdout:
+                fields = json.loads(line)
+                del fields["benchmark"]
+                row = Figure(**fields) if "value" in fields else Absent(**fields)
+                yield replace(row, key=checkout.prefix + row.key)
+        except BaseException:
+            process.send_signal(signal.SIGINT)  # which ends its labs, too
+            raise
     if process.returncode:
         raise Unavailable(f"`{' '.join(argv)}` failed in {checkout.folder}")
 

@@ -84,14 +84,19 @@ def read(folder: Path = FOLDER) -> list[Result]:
 
 
 def newest(results: Iterable[Result]) -> Mapping[str, list[Result]]:
-    """Return by benchmark the last figure of each key, in the order in which keys came first."""
-    last: dict[tuple[str, str], Result] = {}
-    for result in results:
-        last[result.benchmark, result.key] = result
+    """Return by benchmark the figures of its newest run, in the order in which they came."""
     by_benchmark: dict[str, list[Result]] = {}
-    for (benchmark, _), result in last.items():
-        by_benchmark.setdefault(benchmark, []).append(result)
+    for result in results:
+        group = by_benchmark.setdefault(result.benchmark, [])
+        if group and (group[-1].day, group[-1].run) != (result.day, result.run):
+            group.clear()
+        group.append(result)
     return by_benchmark
+
+
+def last_of_each_key(results: Iterable[Result]) -> list[Result]:
+    """Return the last figure of each key, whatever run it comes from."""
+    return list({(result.benchmark, result.key): result for result in results}.values())
 
 
 def this_machine() -> str:
