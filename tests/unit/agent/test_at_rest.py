@@ -52,9 +52,9 @@ class Loop(asyncio.SelectorEventLoop):
         return [(name, seconds) for name, seconds in left if seconds > 0]
 
 
-def test_an_agent_at_rest_has_no_timer_that_is_due_soon(tmp_path):
+def test_an_agent_at_rest_has_no_timer_that_is_due_soon(tmp_path_factory):
     with asyncio.Runner(loop_factory=Loop) as runner:
-        runner.run(rest(tmp_path, runner.get_loop()))
+        runner.run(rest(tmp_path_factory.mktemp("n"), runner.get_loop()))
 
 
 async def rest(folder, loop):
