@@ -21,9 +21,9 @@ QUICK = (
     *("devices", "imports", "survey", "allocate", "events", "hostile", "scrape", "shim"),
     *("nccl-env", "attach", "claims", "overload"),
 )
-# `attach-vm` boots a machine without Kubernetes; `ipam`, `operator`, `scheduling` and both of `scale`
-# have control planes of their own, `claim-start` and `doctor` native nodes, `beside` a lab of each
-# checkout, and the others a lab that is up.
+# `attach-vm` boots a machine without Kubernetes; `ipam`, `operator`, `scheduling` and both of
+# `scale` have control planes of their own, `claim-start` and `doctor` native nodes, `beside` a lab
+# of each checkout, and the others a lab that is up.
 LONG = (
     *(
         "rest",

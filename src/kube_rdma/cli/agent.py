@@ -154,13 +154,15 @@ def agent(
         for name in ("ssl", "_hashlib"):
             sys.modules.setdefault(name, None)  # type: ignore[arg-type]
 
+    from kube_rdma.lib import logs  # before all that logs
+
+    # isort: split
     import asyncio
 
     from kube_rdma.adapters.kubelet.device_plugin import Registry
     from kube_rdma.adapters.runtime.cri import find_socket
     from kube_rdma.agent.compose import AgentOptions, LabelMode, labelling, opened
     from kube_rdma.agent.loop import run_plugin
-    from kube_rdma.lib import logs  # before all that logs
     from kube_rdma.model.metrics import MetricNames
 
     agent_options = AgentOptions(
