@@ -14,6 +14,7 @@ INSIDE = {
     "kube_client/pod_commands.py": "one command; who runs it waits for it",
     "adapters/cni/socket.py": "one connection, `contained`",
     "adapters/grpc_calls.py": "one call; who makes it waits for it",
+    "adapters/kubelet/device_plugin.py": "inside of the server of one resource",
     "adapters/kubelet/rpc.py": "inside of the start of one server",
     "verify/pairs.py": "one pair; who measures waits for it",
     "verify/bandwidth_checks.py": "one check, in a wall of its own",
