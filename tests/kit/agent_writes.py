@@ -7,9 +7,19 @@ from ipaddress import ip_address
 from kube_base.frozen import replace
 from kube_client import wire
 from kube_rdma.claims.rules.shape import slice_name
-from kube_rdma.ipam.objects import encode_block
+from kube_rdma.ipam.objects import block_labels, encode_block
 from kube_rdma.model.claims.devices import DRIVER
-from kube_rdma.model.ipam import Bits, Block, BlockKey, Family, NetworkName, NodeHolding, NodeName
+from kube_rdma.model.ipam import (
+    Bits,
+    Block,
+    BlockKey,
+    Family,
+    NetworkName,
+    NodeHolding,
+    NodeName,
+    Owner,
+    Pin,
+)
 from tests.kit import manifests
 
 NETWORK = "rights"
@@ -44,15 +54,24 @@ def block_at(first, **holdings):
 
 def document_of(block):
     """A block as the API has it."""
-    return manifests.manifest(
-        "kube-rdma.io/v1alpha1", "IPBlock", block.key.name, json.loads(encode_block(block))
-    )
+    spec = json.loads(encode_block(block))
+    document = manifests.manifest("kube-rdma.io/v1alpha1", "IPBlock", block.key.name, spec)
+    document["metadata"]["labels"] = labels_of(spec)
+    return document
+
+
+def labels_of(spec):
+    """The labels of a block, whatever is wrong with its addresses."""
+    held = [NodeHolding(one["node"], Bits(1)) for one in spec.get("holdings", ())]
+    pins = [Pin(Owner(one["owner"]), 0) for one in spec.get("pins", ())]
+    return dict(block_labels(Block(block_at("10.0.0.0").key, tuple(held), tuple(pins))))
 
 
 def changed(stored_block, **spec):
     """The block as an agent writes it next."""
     after = copy.deepcopy(stored_block)
     after["spec"] |= {"edition": after["spec"]["edition"] + 1, **spec}
+    after["metadata"]["labels"] = labels_of(after["spec"])
     return after
 
 

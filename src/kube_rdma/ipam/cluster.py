@@ -56,7 +56,8 @@ def stored_block(stored: Stored[ipam.Block, None]) -> ipam.Block:
             f"{stored.spec.key.network} belongs in the block {stored.spec.key.name}, so it was "
             "edited; restore the former value, or delete it when no pod uses an address of it"
         )
-    return replace(stored.spec, version=ipam.Version(stored.version))
+    is_labelled = dict(stored.labels) == dict(objects.block_labels(stored.spec))
+    return replace(stored.spec, version=ipam.Version(stored.version), is_labelled=is_labelled)
 
 
 def borrow_queue(stored: Stored[ipam.IPPool, IPPoolStatus]) -> ipam.BorrowQueue:
@@ -83,9 +84,15 @@ class IpamObjects:
         stored = await self._cluster.get(IP_BLOCK, key.name)
         return stored_block(stored) if stored else None
 
+    async def pinned(self, owner: ipam.Owner) -> dict[ipam.BlockKey, ipam.Block]:
+        """Return the blocks with a pin of the owner's pod; a garbled one has none."""
+        seen = await self._cluster.see(IP_BLOCK, Where(labels=objects.pin_label(owner)))
+        with_names = [one for one in seen.objects if one.name == one.spec.key.name]
+        return {one.spec.key: stored_block(one) for one in with_names}
+
     async def write_block(self, written: ipam.Block) -> ipam.Block | None:
         """Create it when it has no version, else replace that version."""
-        wanted = Wanted(written.key.name, spec=written)
+        wanted = Wanted(written.key.name, "", written, objects.block_labels(written))
         stored = await self._write(IP_BLOCK, wanted, written, written.version)
         return stored_block(stored) if stored else None
 

@@ -25,6 +25,7 @@ from kube_rdma.adapters.cluster.events import About, Events
 from kube_rdma.adapters.cluster.kinds.node import NODE, node_state
 from kube_rdma.ipam import cluster as kinds
 from kube_rdma.ipam.effect_runner import EffectRunner, IpamTiming
+from kube_rdma.ipam.objects import block_labels
 from kube_rdma.ipam.rules import reclaim
 from kube_rdma.ipam.rules.effects import Effects
 from kube_rdma.ipam.rules.pools import counted, overlaps
@@ -280,4 +281,5 @@ async def free(cluster: Cluster, held: HeldAddress) -> None:
     left = [replace(h, bits=ipam.Bits(h.bits & ~held.bit)) for h in spec.holdings]
     holdings = tuple(each for each in left if each.bits)
     written = replace(spec, holdings=holdings, edition=spec.edition + 1)
-    await cluster.replace(kinds.IP_BLOCK, replace(held.stored, spec=written))
+    labels = block_labels(written)
+    await cluster.replace(kinds.IP_BLOCK, replace(held.stored, spec=written, labels=labels))

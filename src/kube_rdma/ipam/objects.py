@@ -30,6 +30,9 @@ T = TypeVar("T")
 
 LEASE_PREFIX = "ipam."  # of the object's name, before the node's: kubelets have leases too
 LEASE_LABEL = ("kube-rdma.io/lease", "ipam")
+# Prefixes of the labels of an IPBlock, by which nodes find theirs; policies.yaml makes them too.
+HOLDER, PINNED = "holder.kube-rdma.io/", "pinned.kube-rdma.io/"
+_LABEL_NAME = 63  # characters after the prefix (apimachinery, IsQualifiedName)
 _ANNOTATION = "kube-rdma.io/ipam-"
 _NODE = "^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$"
 _UNDO = "Restore the former value"
@@ -142,6 +145,29 @@ def encode_block(block: ipam.Block) -> bytes:
     first = str(key.address(0))
     spec = IPBlockSpec(key.network, first, block.edition, tuple(holdings), tuple(pins))
     return msgspec.json.encode(spec)
+
+
+def block_labels(block: ipam.Block) -> tuple[tuple[str, str], ...]:
+    """Return the labels of a block: one for each node that holds some of it, and pinned pod."""
+    keys = {holder_label(holding.node) for holding in block.holdings}
+    keys |= {key for pin in block.pins if (key := pin_label(pin.owner))}
+    return tuple((key, "") for key in sorted(keys))
+
+
+def holder_label(node: ipam.NodeName) -> str:
+    """Return the label of the blocks of a node, perhaps of others with a long name too."""
+    return HOLDER + _cut(node)
+
+
+def pin_label(owner: ipam.Owner) -> str:
+    """Return the label of the blocks with a pin of an owner's pod; empty for one without a pod."""
+    pod = owner.split("/")[1] if "/" in owner else ""
+    return PINNED + _cut(pod) if re.fullmatch(_NODE, pod) else ""
+
+
+def _cut(name: str) -> str:
+    """Return a name as that of a label, which ends with a letter or a digit."""
+    return name if len(name) <= _LABEL_NAME else f"{name[: _LABEL_NAME - 1]}z"
 
 
 def lease_name(node: ipam.NodeName) -> str:

@@ -196,6 +196,7 @@ class Block(Frozen):
     # that are still under way fail.
     edition: int = 0
     version: Version | None = None  # None: the object does not exist yet
+    is_labelled: bool = True  # False: its holders do not see it, for an earlier release wrote it
 
 
 class NodeLease(Frozen):
@@ -247,6 +248,7 @@ class Timing(Frozen):
     margin: float = 60.0  # what reclaiming waits beyond T
     patience: float = 5.0  # how long a request waits for addresses that others give back
     recall: float = 60.0  # how long a node acquires nothing after a rollback of the store
+    sight: float = 60.0  # how long a node sees others' blocks after it lacked addresses
 
     @property
     def silence(self) -> float:

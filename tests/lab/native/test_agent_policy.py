@@ -30,6 +30,7 @@ from kube_rdma.ipam.cluster import IP_BLOCK, IP_POOL
 from kube_rdma.ipam.effect_runner import IpamTiming
 from kube_rdma.ipam.ip_conf import load as load_ipam
 from kube_rdma.ipam.node_addresses import IpamDependencies, NodeAddresses
+from kube_rdma.ipam.objects import HOLDER, PINNED
 from kube_rdma.lib.text import reader
 from kube_rdma.model.attach.attachment import RestartRequest
 from kube_rdma.model.claims.claim import ClaimName, DeviceCondition, DeviceStatus
@@ -165,6 +166,19 @@ async def test_a_node_claims_and_gives_back_what_is_its_own(agents, stored, firs
         before = json.loads(await agents[OWN].write(update(after)))
 
 
+async def test_an_agent_of_an_earlier_release_writes_no_labels(agents, stored):
+    """Those of all go with its write; the next one writes all of them, long names cut."""
+    long = "a." * 100 + "z"
+    pins = tuple(Pin(Owner(owner), 2) for owner in ("text", f"node/{long}/10.90.0.64"))
+    block = replace(block_at("10.90.0.64", node_1=[1], node_2=[2]), edition=3, pins=pins)
+    before = stored(block)
+    earlier = json.loads(await agents[OWN].write(update(changed(before), labels={})))
+    assert "labels" not in earlier["metadata"]
+    again = json.loads(await agents[OWN].write(update(changed(earlier))))
+    assert again["metadata"]["labels"] == before["metadata"]["labels"]
+    assert f"{PINNED}{long[:62]}z" in again["metadata"]["labels"]
+
+
 @pytest.mark.parametrize("first", FIRSTS)
 async def test_a_node_takes_nothing_of_another_node(agents, stored, first):
     """Not by leaving it out, not by holding it too, and not by saying more of it."""
@@ -214,6 +228,13 @@ BLOCK_HARMS = {
     ),
     "finalizer": lambda block: update(changed(block), finalizers=["example.org/a"]),
     "label": lambda block: update(changed(block), labels={"a": "b"}),
+    "label of a node that holds nothing": lambda block: update(
+        changed(block), labels={**block["metadata"]["labels"], f"{HOLDER}node-3": ""}
+    ),
+    "only its own label": lambda block: update(changed(block), labels={f"{HOLDER}{OWN}": ""}),
+    "label with a value": lambda block: update(
+        changed(block), labels=dict.fromkeys(block["metadata"]["labels"], "x")
+    ),
     "two of a node": lambda block: update(
         changed(block, holdings=[*block["spec"]["holdings"], {"node": OWN, "addresses": []}] * 2)
     ),

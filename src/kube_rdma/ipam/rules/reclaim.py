@@ -100,6 +100,11 @@ def without_holder(block: ipam.Block, node: ipam.NodeName) -> ipam.Block | None:
     return replace(block, holdings=left, edition=block.edition + 1)
 
 
+def labelled(block: ipam.Block) -> ipam.Block:
+    """Return the write that shows a block to its holders, which an earlier release hid."""
+    return replace(block, edition=block.edition + 1, is_labelled=True)
+
+
 def without_stale_requests(
     observations: Observations, queues: Iterable[ipam.BorrowQueue], timing: ipam.Timing, now: float
 ) -> tuple[Observations, tuple[ipam.BorrowQueue, ...]]:
@@ -227,6 +232,8 @@ def operations(state: GcState, view: ClusterView, now: float) -> Iterator[Operat
     for block in view.blocks.values():
         if not block.holdings and not block.pins:
             yield "IPBlock", block.key.name, _do(effects.DropBlock(block))
+        elif not block.is_labelled:
+            yield "IPBlock", block.key.name, _do(effects.WriteBlock(labelled(block)))
     for queue in queues:
         yield "IPPool", queue.pool, _do(effects.WriteBorrowQueue(queue))
 
