@@ -53,7 +53,7 @@ def _acquired(node: NodeName, blocks: dict[BlockKey, Block], subpool: Subpool) -
     """The blocks as this node writes them; `blocks` has them from then on."""
     state, met = load(node, (), 0.0), dict[BlockKey, Block]()
     while True:
-        count = max(CARDS, ahead_limit(state, met, subpool))
+        count = max(CARDS, ahead_limit(state, met, subpool, sees_all=False))
         chosen = choose_addresses(state, met, subpool, count)
         new = {key: blocks[key] for key, _ in chosen if key in blocks and key not in met}
         if not new:

@@ -21,15 +21,19 @@ from kube_rdma.ipam.rules.node_state import load
 from kube_rdma.ipam.rules.subpools import subpools
 from kube_rdma.model.ipam import AddressRequest, Block, IPPool, NicRequest, NodeLease, Timing
 
-from .store import Store
+from .store import Store, is_shown
 
 _SERVICE = 0.001  # the API server's work on a request, in seconds
 _WAY = 0.001  # to it, from it, and of its news
 _FSYNC = 0.001
 _SPREAD = 0.1  # as effect_runner._SPREAD
 _LEAST = 0.05  # between two ticks of a node, as ipam/node_addresses
+_AGAIN, _LONGEST = 1.0, 200.0  # as there
 _COUNTED = ("WriteBlock", "WriteBorrowQueue")
-_READS = (effects.ReadBlock, effects.ReadLease, effects.ReadBorrowQueue, effects.ListBlocks)
+_READS = (
+    *(effects.ReadBlock, effects.ReadLease, effects.ReadBorrowQueue),
+    *(effects.ListBlocks, effects.ListOwnBlocks),
+)
 
 
 class Crowd:
@@ -97,6 +101,7 @@ class Member:
             {pool.name: subpools(pool)},
         )
         self._pauses: list[Callable[[], None]] = []
+        self.told = self._ticks = 0
         self._ticking = self._low = False
 
     def rush(self, pods: int) -> None:
@@ -105,11 +110,18 @@ class Member:
 
     def hear(self, news: object) -> None:
         """What the watches bring; old news come too."""
-        if isinstance(news, Block):
-            self.agent.observe(news.key, news)
-        else:
-            self.agent.queues = {**self.agent.queues, news.pool: news}
+        agent, node = self.agent, self.agent.state.node
+        if not isinstance(news, Block):
+            agent.queues = {**agent.queues, news.pool: news}
             self._tick_soon()
+        elif agent.sees_all or is_shown(news, node):
+            agent.observe(news.key, news)
+        elif is_shown(agent.blocks.get(news.key), node):
+            agent.lose_sight(news.key)
+            self._tick_soon()
+        else:
+            return
+        self.told += 1
         self._wake()
 
     def _next(self, pods: int) -> None:
@@ -146,11 +158,22 @@ class Member:
                 if self._low:
                     self._tick_soon()
                 else:
-                    self.crowd.at(1.0, self._tick_soon)
+                    self._tick_later()
 
             self.crowd.at(_LEAST, again)
 
         self._run(operations.tick(self.agent), over)
+
+    def _tick_later(self) -> None:
+        self._ticks += 1
+        number = self._ticks
+
+        def tick() -> None:
+            if number == self._ticks:  # else another came before
+                self._tick_soon()
+
+        due = operations.next_tick(self.agent, self.crowd.now) - self.crowd.now
+        self.crowd.at(min(due, _LONGEST) if due > 0 else _AGAIN, tick)
 
     def _wake(self) -> None:
         pauses, self._pauses = self._pauses, []

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kube_base.errors import KubeError
+from kube_base.frozen import replace
 from kube_rdma.ipam.rules.effects import Effect, Effects, IpamAgentState
 from kube_rdma.model import ipam
 
@@ -76,6 +77,10 @@ class Machine:
     ready: bool = False
     next_renew: float = 0.0
     next_tick: float = 0.0
+    next_news: float = 0.0
+    is_old: bool = False  # an earlier release: it sees all blocks, and writes no label
+    renewed: int = 0  # the store's era in which it last renewed its lease
+    reported: int = 0  # the latest status of pools that it saw
     shown: dict[ipam.BlockKey, ipam.Block] = field(default_factory=dict)  # what its watch showed
     heard: int = 0  # how much of the store's log
     era: int = 0  # of the store that it watches
@@ -85,12 +90,16 @@ class Machine:
     reconnects: float = 0.0  # when its watch hears of that, unless it is cut off
     rewound: bool = False  # it was restored with its memory, and its agent does not know
 
+    def read(self, block: ipam.Block | None) -> ipam.Block | None:
+        """A block as its agent reads it: an earlier release looks at no label."""
+        return replace(block, is_labelled=True) if block and self.is_old else block
+
     def crash(self) -> None:
         """The agent is gone: what it had in memory, too."""
         self.agent = None
         self.tasks = []
         self.cache = {}
-        self.ready = False
+        self.ready, self.reported = False, 0
         self.unaware = self.rewound = False
 
     def running(self, what: str) -> bool:

@@ -14,6 +14,7 @@ from random import Random
 from kube_base.errors import Unavailable
 from kube_base.frozen import replace
 from kube_rdma.ipam.rules import effects
+from kube_rdma.ipam.rules.blocks import held_by
 from kube_rdma.model.ipam import Block, BlockKey, BorrowQueue, NodeLease, NodeName, PoolName
 
 _OTHERS = 1000  # versions at most that others use up between two writes here
@@ -39,6 +40,11 @@ class Fate(StrEnum):
     HELD_UP = "held up"
 
 
+def is_shown(block: Block | None, node: NodeName) -> bool:
+    """The watch of a node's own blocks shows it."""
+    return bool(block and block.is_labelled and held_by(block, node))
+
+
 @dataclass(frozen=True)
 class Backup:
     """The objects at one moment."""
@@ -47,6 +53,7 @@ class Backup:
     leases: dict[NodeName, NodeLease]
     queues: dict[PoolName, BorrowQueue]
     version: int
+    reported: int
 
 
 @dataclass
@@ -70,6 +77,8 @@ class Store:
     begun: int = 0
     bumped: bool = False
     fenced: Callable[[NodeName], None] = lambda _: None  # called when a fence is written
+    written: Callable[[Block], None] = lambda _: None  # called when a block is
+    reported: int = 0  # the version of the latest status of pools, which counts what nodes hold
 
     def apply(self, effect: Write) -> Stored | None:
         """Do it, or do nothing: None is a conflict."""
@@ -98,6 +107,7 @@ class Store:
         kind[key] = replace(value, version=str(self.version))
         if isinstance(value, Block):
             self.log.append((self.version, key, kind[key]))
+            self.written(kind[key])
         if isinstance(value, NodeLease) and value.fenced:
             self.fenced(value.node)
         return kind[key]
@@ -115,7 +125,14 @@ class Store:
 
     def backup(self) -> Backup:
         """The objects as they are."""
-        return Backup(dict(self.blocks), dict(self.leases), dict(self.queues), self.version)
+        parts = dict(self.blocks), dict(self.leases), dict(self.queues)
+        return Backup(*parts, self.version, self.reported)
+
+    def report(self) -> None:
+        """The controller writes the status of pools where blocks have changed since."""
+        if self.log and self.log[-1][0] > self.reported:
+            self._count()
+            self.reported = self.version
 
     def restore(self, backup: Backup, *, bumped: bool) -> None:
         """Go back; requests that were on their way are lost with the server that was stopped.
@@ -124,7 +141,7 @@ class Store:
         write more than was lost before any node is back, so that no version shows it either.
         """
         self.blocks, self.leases = dict(backup.blocks), dict(backup.leases)
-        self.queues = dict(backup.queues)
+        self.queues, self.reported = dict(backup.queues), backup.reported
         lost = self.version - backup.version
         others = self.random.choice((0, 0, 2 * lost))
         self.version = self.version + 1_000_000 if bumped else backup.version + others
@@ -148,6 +165,15 @@ class Store:
         match effect:
             case effects.ListBlocks():
                 return dict(self.blocks)
+            case effects.ListOwnBlocks(node):
+                return {key: one for key, one in self.blocks.items() if is_shown(one, node)}
+            case effects.ListPinned(owner):
+                pod = owner.split("/")[:2]
+                return {
+                    key: one
+                    for key, one in self.blocks.items()
+                    if one.is_labelled and pod in [pin.owner.split("/")[:2] for pin in one.pins]
+                }
             case effects.ReadBlock(key):
                 return self.blocks.get(key)
             case effects.ReadLease(node):

@@ -11,7 +11,7 @@ from time import monotonic
 import pytest
 
 from kube_rdma.ipam.rules.effects import WriteBlock
-from kube_rdma.model.ipam import Block, BlockKey, Family, NetworkName
+from kube_rdma.model.ipam import Bits, Block, BlockKey, Family, NetworkName, NodeHolding
 
 from .truth import Breach
 from .walk import NODES, POOLS, Walk
@@ -30,6 +30,8 @@ SOONEST = {
     Flaw.DEL_BY_POD: 2,
     Flaw.OLD_STORE: 3,
     Flaw.NO_RECALL: 16,
+    Flaw.LOST_LABEL: 4,
+    Flaw.GONE_BLOCK: 1,
 }
 
 
@@ -95,7 +97,9 @@ def test_no_watch_is_silent_through_the_minute_of_a_recall() -> None:
         world.start(world.machine(name))
     _pass(world, 2.0)
     world.recall_end, world.undisturbed = world.now + 20.0, True
-    world.store.apply(WriteBlock(Block(BlockKey(NetworkName("a"), Family.V4, 0), (), edition=1)))
+    everybody = tuple(NodeHolding(node, Bits(1 << at)) for at, node in enumerate(NODES))
+    key = BlockKey(NetworkName("a"), Family.V4, 0)
+    world.store.apply(WriteBlock(Block(key, everybody, edition=1)))
     _pass(world, 5.0)
     assert world.recalling
     assert all(machine.shown == world.store.blocks for machine in world.machines.values())

@@ -15,7 +15,7 @@ from kube_rdma.ipam.rules.node_state import load
 from kube_rdma.ipam.rules.subpools import subpools
 from kube_rdma.model.ipam import AddressRequest, IPPool, IPRange, NicRequest, NodeLease, Timing
 
-from .store import Store
+from .store import Store, is_shown
 
 
 class Node:
@@ -60,7 +60,13 @@ class Node:
 
     def look(self) -> None:
         """The watches are up to date."""
-        self.agent.blocks, self.agent.queues = dict(self.store.blocks), dict(self.store.queues)
+        agent, node = self.agent, self.agent.state.node
+        agent.queues = dict(self.store.queues)
+        shown = {k: b for k, b in self.store.blocks.items() if agent.sees_all or is_shown(b, node)}
+        for key in set(agent.blocks) - set(shown):
+            agent.lose_sight(key)
+        for key, block in shown.items():
+            agent.observe(key, block)
 
     def tick(self) -> None:
         """What an agent does every second."""

@@ -104,6 +104,7 @@ class Walk:
     steps: int = 0
     pools: tuple[ipam.IPPool, ...] = POOLS
     old: list[tuple[ipam.NodeName, ipam.ContainerId]] = field(default_factory=list)
+    earlier: float = 0.2  # how often an agent that starts is of an earlier release
 
     def __post_init__(self) -> None:
         self.random = Random(self.seed)  # noqa: S311 - a walk that can be repeated
@@ -275,6 +276,7 @@ class Walk:
 
     def _start(self) -> None:
         for machine in self._one(m for m in self._machines() if m.up and m.agent is None):
+            machine.is_old = self.random.random() < self.earlier
             self.world.start(machine)
 
     def _cut(self) -> None:

@@ -8,6 +8,7 @@ Wall clocks do not exist, so nothing can depend on them.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -21,15 +22,15 @@ from kube_base.errors import Broken, Unavailable
 from kube_base.frozen import replace
 from kube_rdma.ipam.rules import agent as operations
 from kube_rdma.ipam.rules import effects, reclaim
-from kube_rdma.ipam.rules.blocks import is_rollback
+from kube_rdma.ipam.rules.blocks import held, held_by, is_rollback
 from kube_rdma.ipam.rules.grant import GrantedAddresses
-from kube_rdma.ipam.rules.node_state import load
+from kube_rdma.ipam.rules.node_state import LocalHolding, NodeAddressState, load
 from kube_rdma.ipam.rules.reclaim import ClusterView, GcState
 from kube_rdma.ipam.rules.subpools import key_of, subpools
 from kube_rdma.model import ipam
 
 from .machine import NOTHING, Machine, Task
-from .store import Backup, Store, Write
+from .store import Backup, Store, Write, is_shown
 from .truth import Pod, Truth
 
 REQUESTS = (
@@ -37,10 +38,14 @@ REQUESTS = (
     effects.ReadLease,
     effects.ReadBorrowQueue,
     effects.ListBlocks,
+    effects.ListOwnBlocks,
+    effects.ListPinned,
     *get_args(Write),
 )
 
-TIMING = ipam.Timing(contact=30.0, margin=3.0, patience=2.0, recall=25.0)
+LISTS = effects.ListBlocks | effects.ListOwnBlocks
+
+TIMING = ipam.Timing(contact=30.0, margin=3.0, patience=2.0, recall=25.0, sight=4.0)
 RECONNECT = 3.0  # seconds at most, from a restore to the lists of a node that can be reached
 
 
@@ -57,6 +62,8 @@ class Flaw(StrEnum):
     DEL_BY_POD = "a late DEL frees the new sandbox's addresses"
     OLD_STORE = "a store that went back is believed"
     NO_RECALL = "a node acquires before others have asked back"
+    LOST_LABEL = "a block without the node's label is taken for one that is gone"
+    GONE_BLOCK = "a block that is gone is taken for one without the node's label"
 
 
 @dataclass(frozen=True)
@@ -74,6 +81,14 @@ class RollbackBlind(effects.IpamAgentState):
 
     def note_rollback(self, now: float, *, of_machine: bool = False) -> None:
         """Nothing."""
+
+
+class EarlierAgent(effects.IpamAgentState):
+    """An agent of an earlier release, which follows all blocks."""
+
+    def forget(self) -> None:
+        """Nothing: its watch shows all of them."""
+        self.sees_all, self.seen_until = True, -inf
 
 
 def gc_round(state: GcState, view: ClusterView) -> effects.Effects[None]:
@@ -101,12 +116,14 @@ class World:
     recall_end: float = 0.0  # of the minute after the store went back
     recall_begun: int = 0  # how much of the store's log was written by then
     undisturbed: bool = False  # in that minute every node can ask back what it has
+    dropped: dict[ipam.BlockKey, ipam.Block] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.store = Store(self.random, checks=self.flaw is not Flaw.LOST_SWAP)
         catalog = {pool.name: subpools(pool) for pool in self.pools}
         self.truth = Truth(catalog)
         self.store.fenced = self.truth.fenced
+        self.store.written = self._written
         if self.flaw is Flaw.EARLY_REUSE:
             catalog = {n: tuple(replace(s, cooldown=0.0) for s in of) for n, of in catalog.items()}
         self.catalog = catalog
@@ -158,13 +175,14 @@ class World:
         """The agent starts: it has its disk, and knows nothing else."""
         lease = ipam.NodeLease(machine.name, machine.journal, machine.boot, duration=TIMING.contact)
         state = load(machine.name, machine.disk.values(), self._clock(machine))
-        kind = RollbackBlind if self.flaw is Flaw.OLD_STORE else effects.IpamAgentState
+        kind = EarlierAgent if machine.is_old else effects.IpamAgentState
+        kind = RollbackBlind if self.flaw is Flaw.OLD_STORE else kind
         timing = replace(TIMING, recall=0.0) if self.flaw is Flaw.NO_RECALL else TIMING
         machine.agent = kind(lease, state, timing, self.catalog)
         machine.next_renew = self.now + TIMING.contact / 3
 
         def ready(result: object) -> None:
-            machine.ready = result is None
+            machine.ready, machine.next_tick = result is None, self.now
             if isinstance(result, Broken):
                 raise result
             if not machine.ready:
@@ -185,6 +203,7 @@ class World:
                     )
             else:
                 self.refusals += 1
+            machine.next_tick = self.now
 
         if machine.agent:
             self._begin(machine, Task("add", operations.add(machine.agent, request), answered))
@@ -195,7 +214,8 @@ class World:
             if self.flaw is Flaw.DEL_BY_POD and (living := self.truth.of(machine.name)):
                 container = living[-1]
             self._begin(
-                machine, Task("delete", operations.delete(machine.agent, container), lambda _: None)
+                machine,
+                Task("delete", operations.delete(machine.agent, container), self._wakes(machine)),
             )
 
     def collect(self, machine: Machine) -> None:
@@ -203,7 +223,13 @@ class World:
         if machine.agent and not machine.running("collect"):
             living = frozenset(self.truth.of(machine.name))
             operation = operations.collect(machine.agent, living, self._clock(machine))
-            self._begin(machine, Task("collect", operation, lambda _: None))
+            self._begin(machine, Task("collect", operation, self._wakes(machine)))
+
+    def _wakes(self, machine: Machine) -> Callable[[object], None]:
+        def done(_: object) -> None:
+            machine.next_tick = self.now
+
+        return done
 
     def controller(self) -> None:
         """A controller starts, perhaps beside another one that has not noticed yet."""
@@ -216,15 +242,32 @@ class World:
     def restore(self, backup: Backup, *, bumped: bool) -> None:
         """Etcd goes back to an earlier hour; all watches end."""
         self._watches_are_near()
+        self.dropped = {}
         self.store.restore(backup, bumped=bumped)
         self._recall()
 
     def drop_blocks(self, keys: list[ipam.BlockKey]) -> None:
         """Somebody deletes blocks by hand."""
         self._watches_are_near()
+        self.dropped = {key: self.store.blocks[key] for key in keys}
         for key in keys:
             self.store.delete(key)
         self._recall()
+
+    def _written(self, block: ipam.Block) -> None:
+        """What another node claims of a deleted block before its holder asked back is a risk."""
+        before = self.dropped.get(block.key)
+        if before is None or not self.recalling:
+            return
+        for holding in block.holdings:
+            taken = holding.bits & held(before) & ~held_by(before, holding.node)
+            for place in [*self.truth.places, *self.truth.left]:
+                key, bit = key_of(*place)
+                if key == block.key and bit & taken:
+                    self.truth.left.pop(place, None)
+                    pod = self.truth.pods.get(self.truth.places.get(place, ""))
+                    if pod and pod.node != holding.node:
+                        pod.at_risk = True
 
     def remember(self, machine: Machine) -> Past | None:
         """A snapshot of a virtual machine whose agent works."""
@@ -257,7 +300,7 @@ class World:
             self.truth.pods[pod.request.container] = dataclasses.replace(pod, at_risk=True)
 
     def _watches_are_near(self) -> None:
-        """Watches and requests lag by milliseconds, backups by hours: here they come before."""
+        """Watches, requests and reports lag by seconds, backups by hours: here they come before."""
         self._catch_up()
         for machine in self.machines.values():
             for task in machine.tasks:
@@ -267,12 +310,14 @@ class World:
                     except Unavailable as error:
                         task.throw(error)
             machine.tasks = [task for task in machine.tasks if not task.over]
+        self.store.report()
         self._catch_up()
 
     def _catch_up(self) -> None:
         for machine in self.machines.values():
             if machine.agent and not machine.cut_off:
                 self._hear(machine, len(self.store.log))
+                machine.reported = self.store.reported
 
     def _recall(self) -> None:
         """From now on all nodes have a minute; who cannot be reached by then is at risk."""
@@ -296,8 +341,8 @@ class World:
                     pod.at_risk = True  # the holder cannot give it back
 
     def _is_watch_interrupted(self, machine: Machine) -> bool:
-        """Its watch broke with the server that was stopped; it comes back in a moment."""
-        return machine.era != self.store.era
+        """Its watch broke with the server that was stopped; then it renews its lease."""
+        return machine.era != self.store.era or machine.renewed != self.store.era
 
     def _can_ask_back(self, machine: Machine) -> bool:
         """It runs, is in contact, and no lease of an earlier machine of its name holds it up."""
@@ -330,24 +375,35 @@ class World:
             if not machine.ready or machine.agent is None:
                 continue
             self._notice(machine, machine.agent)
+            if self.recalling and self.undisturbed and self.now >= machine.next_news:
+                machine.next_news = self.now + 1.0
+                self.sync(machine)  # a watch that is silent for most of the minute disturbs it
             if self.now >= machine.next_renew and not machine.running("renew"):
                 machine.next_renew = self.now + TIMING.contact / 3
                 self._begin(
-                    machine, Task("renew", operations.renew_lease(machine.agent), lambda _: None)
+                    machine,
+                    Task("renew", operations.renew_lease(machine.agent), self._wakes(machine)),
                 )
             if self.now >= machine.next_tick and not machine.running("tick"):
-                machine.next_tick = self.now + 1.0
-                if self.recalling and self.undisturbed:
-                    self.sync(machine)  # a watch that is silent for most of the minute disturbs it
-                self._begin(machine, Task("tick", operations.tick(machine.agent), lambda _: None))
+                machine.next_tick = inf
+                task = Task("tick", operations.tick(machine.agent), partial(self._ticked, machine))
+                self._begin(machine, task)
         if self.now >= self.next_gc and len(self.gc_rounds) < 3:
             self._begin_gc()
+
+    def _ticked(self, machine: Machine, result: object) -> None:
+        """The next tick is when the rule says so, after news, or soon where something failed."""
+        clock = self._clock(machine)
+        due = operations.next_tick(machine.agent, clock) - clock if machine.agent else 0.0
+        soon = isinstance(result, Unavailable) or due <= 0
+        machine.next_tick = min(machine.next_tick, self.now + (1.0 if soon else due))
 
     def _notice(self, machine: Machine, agent: effects.IpamAgentState) -> None:
         """Its watch comes back after a restore, and who knows of one renews at once."""
         if machine.unaware and self.now >= machine.reconnects:
             self.sync(machine)
             machine.unaware = machine.era != self.store.era or machine.heard < self.recall_begun
+            machine.next_renew = self.now
         if agent.is_rolled_back:
             machine.rewound = False
             machine.next_renew = self.now
@@ -362,6 +418,7 @@ class World:
                 leases[node] = replace(leases[node], fenced=True)
                 self.truth.fenced(node)
         view = ClusterView(dict(store.blocks), leases, tuple(store.queues.values()), serving)
+        store.report()
         task = Task(f"{offset}", gc_round(controller, view), lambda _: None)
         task.begin()
         self.gc_rounds.append(task)
@@ -374,11 +431,14 @@ class World:
         if machine.era != self.store.era:
             self._watch_again(machine)
         self._hear(machine, machine.heard + self.random.randrange(40))
-        agent.queues = dict(self.store.queues)
+        if agent.queues != self.store.queues:
+            agent.queues, machine.next_tick = dict(self.store.queues), self.now
+        self._saw_reports(machine)
 
     def _watch_again(self, machine: Machine) -> None:
         """The watch begins with a list, or goes on in silence where versions have caught up."""
         machine.era = self.store.era
+        self._saw_reports(machine)
         at = self.store.after(machine.shown_version)
         if self.store.version >= machine.high and at is not None:
             machine.heard = at
@@ -392,19 +452,34 @@ class World:
         news = self.store.log[machine.heard : end]
         machine.heard += len(news)
         for version, key, block in news:
-            machine.shown_version = version
-            machine.high = max(machine.high, version)
-            self._show(machine, key, block)
+            if self._show(machine, key, block):
+                machine.next_tick = self.now
+                machine.shown_version = version
+                machine.high = max(machine.high, version)
 
-    def _show(self, machine: Machine, key: ipam.BlockKey, block: ipam.Block | None) -> None:
-        agent = machine.agent
+    def _show(self, machine: Machine, key: ipam.BlockKey, block: ipam.Block | None) -> bool:
+        """A watch tells of a block: of all while the node lacks addresses, else of its own."""
+        agent, before, block = machine.agent, machine.shown.pop(key, None), machine.read(block)
         assert agent
-        if is_rollback(machine.shown.get(key), block):
-            agent.note_rollback(self._clock(machine))
-        machine.shown.pop(key, None)
-        if block:
-            machine.shown[key] = block
-        agent.observe(key, block)
+        if agent.sees_all or is_shown(block, machine.name):
+            if is_rollback(before, block):
+                agent.note_rollback(self._clock(machine))
+            if block:
+                machine.shown[key] = block
+            agent.observe(key, block)
+        elif not is_shown(before, machine.name):
+            return False
+        elif self.flaw is Flaw.LOST_LABEL:
+            agent.state = _without(agent.state, key)
+        elif self.flaw is not Flaw.GONE_BLOCK:
+            agent.lose_sight(key)
+        return True
+
+    def _saw_reports(self, machine: Machine) -> None:
+        """Pools whose status is an older one than before show a restore too."""
+        if self.store.reported < machine.reported and machine.agent:
+            machine.agent.note_rollback(self._clock(machine))
+        machine.reported = self.store.reported
 
     def _saw_version(self, machine: Machine, version: int) -> None:
         """Every answer that shows the store's present version is compared with those before."""
@@ -459,10 +534,7 @@ class World:
         if isinstance(effect, effects.Pause) and not task.wakes:
             task.wakes = self.now + effect.seconds * self.random.random() + 0.01
             task.answer = None
-        elif (
-            isinstance(effect, effects.Clock | effects.Put | effects.ListBlocks)
-            or self.random.random() < 0.6
-        ):
+        elif isinstance(effect, effects.Clock | effects.Put | LISTS) or self.random.random() < 0.6:
             task.send(answer)
         else:
             task.answer = answer  # on its way back, while others go on
@@ -479,14 +551,27 @@ class World:
                 machine.disk.pop(container, None)
                 machine.cache.pop(container, None)
                 return None
-        answer = self.store.request(effect, machine.cut_off, self.faults)
-        if isinstance(effect, effects.ListBlocks):
+        if machine.is_old and isinstance(effect, effects.WriteBlock):
+            effect = replace(effect, block=replace(effect.block, is_labelled=False))
+        asked = effect
+        if machine.is_old and isinstance(effect, effects.ListOwnBlocks):
+            asked = effects.ListBlocks()
+        answer = self.store.request(asked, machine.cut_off, self.faults)
+        if isinstance(answer, ipam.Block):
+            answer = machine.read(answer)
+        if isinstance(effect, LISTS):
+            answer = {key: machine.read(block) for key, block in answer.items()}
             machine.shown, machine.heard = dict(answer), len(self.store.log)
-            machine.era, machine.shown_version = self.store.era, self.store.version
-            machine.unaware = machine.rewound = False
+            machine.shown_version = self.store.version
+            if isinstance(effect, effects.ListOwnBlocks):
+                self._saw_reports(machine)
+                machine.era = self.store.era
+                machine.unaware = machine.rewound = False
             self._saw_version(machine, self.store.version)
         elif answer and isinstance(effect, effects.WriteBlock | effects.WriteLease):
             self._saw_version(machine, int(answer.version))
+        if answer and isinstance(effect, effects.WriteLease):
+            machine.renewed = self.store.era
         if self.flaw is Flaw.DOUBLE_TAKE and isinstance(effect, effects.WriteBlock) and not answer:
             return replace(effect.block, version=str(self.store.version))
         if self.flaw is Flaw.ENDLESS_RIGHT and machine.ready and machine.agent:
@@ -525,8 +610,27 @@ class World:
         return answer
 
 
+def _without(state: NodeAddressState, key: ipam.BlockKey) -> NodeAddressState:
+    """A node that takes a block for gone, and nothing there for its pods'."""
+    records = {
+        name: record
+        for name, record in state.records.items()
+        if all(key_of(one.network, one.address)[0] != key for one in record.allocations)
+    }
+    ends = {name: end for name, end in state.cooldown_ends.items() if name in records}
+    holdings = {**state.holdings, key: LocalHolding()}
+    return replace(state, holdings=holdings, records=records, cooldown_ends=ends)
+
+
 def _copied(agent: effects.IpamAgentState) -> effects.IpamAgentState:
     """Values are frozen; what changes in place is copied, and nothing is under way."""
     return structs.replace(
-        agent, blocks=dict(agent.blocks), busy=set(), serving=set(), waiting={}, awaited_since={}
+        agent,
+        blocks=dict(agent.blocks),
+        unseen=set(agent.unseen),
+        lends_at={},
+        busy=set(),
+        serving=set(),
+        waiting={},
+        awaited_since={},
     )

@@ -105,7 +105,9 @@ class IpamTiming(Frozen):
 
     agreed: ipam.Timing = field(default_factory=ipam.Timing)  # the same for nodes and controller
     clock: Callable[[], float] = boot_time
-    tick: float = 1.0  # from one look of a node at work without a request to the next
+    tick: float = 1.0  # from one look of a node at work without a request to the next try
+    # That a node at rest does not look at `clock`: its timers stand still while the machine sleeps.
+    longest: float = 200.0
     gc_interval: float = 5.0  # from one round of the controller to the next
     pause: Callable[[int], float] = full_jitter  # after so many failures, counted from 0
 
@@ -137,6 +139,7 @@ class EffectRunner:
             effects.Clock: self._clock,
             effects.Pause: self._wait,
             effects.ReadBlock: lambda effect: self._read(self._block(effect.key)),
+            effects.ListPinned: lambda effect: self._read(objects.pinned(effect.owner)),
             effects.ReadLease: lambda effect: self._read(objects.lease(effect.node)),
             effects.ReadBorrowQueue: lambda effect: self._read(objects.borrow_queue(effect.pool)),
             effects.WriteBlock: self._write_block,

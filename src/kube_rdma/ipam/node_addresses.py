@@ -1,9 +1,11 @@
 """The node's side of IPAM, running: the one place where this node's pods get their addresses.
 
 The rules decide (ipam/rules/agent); this program gives them the API server and a clock. Two
-watches show what the API server has: pools with their borrow queues, and blocks. One task keeps the
-node's right to give addresses, one does what no request waits for, and each request is a task of
-its own. Nothing cancels a request: half of one would leave a borrow request in a queue.
+watches show what the API server has: pools with their borrow queues, and the node's blocks; while
+the node lacks addresses a third shows all blocks. One task keeps the node's right to give
+addresses, one does what no request waits for, and each request is a task of its own; the first two
+wait for news, or for the next moment that has something to do. Nothing cancels a request: half of
+one would leave a borrow request in a queue.
 """
 
 from __future__ import annotations
@@ -21,12 +23,13 @@ from kube_base.backoff import has_happened
 from kube_base.errors import Broken, KubeError, Refused, Unavailable
 from kube_base.frozen import Frozen
 from kube_base.notices import Notices
-from kube_client.kinds import Stored
+from kube_client.kinds import Stored, Where
 from kube_client.objects import Cluster
 from kube_rdma.adapters.bulkhead import Part, kept
 from kube_rdma.adapters.journal.disk import Disk
 from kube_rdma.ipam import cluster as kinds
 from kube_rdma.ipam.effect_runner import AddressJournal, EffectRunner, Handler, IpamTiming
+from kube_rdma.ipam.objects import holder_label
 from kube_rdma.ipam.rules import agent, effects
 from kube_rdma.ipam.rules.blocks import is_rollback
 from kube_rdma.ipam.rules.grant import GrantedAddresses, describe_loss
@@ -74,11 +77,14 @@ class NodeAddresses:
         self._node, self._boot, self._dependencies = node, boot, dependencies
         self._timing = timing or IpamTiming()
         self._stack = AsyncExitStack()
-        self._watching: asyncio.Task[None] | None = None
+        self._watching: dict[type[effects.Effect], asyncio.Task[None]] = {}
+        self._outages = self._confirmed = 0  # of watches, and those after which the lease was well
+        self._urgent = asyncio.Event()  # the right has to be renewed or acquired
         self._requests: set[asyncio.Task[Any]] = set()
         self._ready = asyncio.Event()
         self._trouble: KubeError | None = None
         self._low = asyncio.Event()  # the node holds few spare addresses, or a pool has changed
+        self._listing = 0  # how many operations wait for a list of all blocks
         self._notices = Notices()
 
     async def __aenter__(self) -> Self:
@@ -90,17 +96,18 @@ class NodeAddresses:
             identity = ipam.NodeLease(self._node, journal.journal, self._boot, duration=contact)
             state = load(self._node, journal.records, self.now())
             self._agent = effects.IpamAgentState(identity, state, self._timing.agreed)
-            self._agent.is_watch_interrupted = lambda: bool(self._blocks and self._blocks.trouble)
-            self._blocks: Mirror[ipam.Block] | None = None
+            self._agent.is_watch_interrupted = self._is_watch_interrupted
+            self._blocks: dict[type[effects.Effect], Mirror[ipam.Block]] = {}
             self._queues: dict[ipam.PoolName, ipam.BorrowQueue] = {}
             self._agent.queues = self._queues
             self._dependencies.cluster.listeners.append(self._note_rollback)
             stack.callback(self._dependencies.cluster.listeners.remove, self._note_rollback)
-            self._pools = Mirror(kinds.IP_POOL, _pool, self._pool_changed)
+            self._pools = Mirror(kinds.IP_POOL, _pool, self._pool_changed, heard=self._heard)
             own: dict[type[effects.Effect], Handler] = {
                 effects.Put: journal.put,
                 effects.Remove: journal.remove,
-                effects.ListBlocks: self._list,
+                effects.ListOwnBlocks: self._list_own,
+                effects.ListBlocks: self._list_all,
             }
             objects = kinds.IpamObjects(self._dependencies.cluster, self._dependencies.namespace)
             self._runner = EffectRunner(objects, self._timing, own)
@@ -139,14 +146,17 @@ class NodeAddresses:
         pools = self._pools.values.values()
         refuse_namespace(request, {pool.value.name: pool.value for pool in pools})
         before = self._runner.refusal
+        if self.now() >= self._agent.state.right_until:  # after a sleep of the machine
+            self._urgent.set()
         try:
             granted = await self._serve(agent.add(self._agent, request))
         except (Refused, Unavailable) as error:
+            self._low.set()
             refusal = self._runner.refusal
             if refusal and refusal is not before:  # else the pool only looks full
                 raise refusal from error
             raise
-        if any(self._is_low(nic.pool, nic.rail) for nic in request.nics):
+        if any(nic.owner or self._is_low(nic.pool, nic.rail) for nic in request.nics):
             self._low.set()
         return granted
 
@@ -155,6 +165,7 @@ class NodeAddresses:
     ) -> None:
         """Release the container's addresses, also without the API server (see AddressProvider)."""
         await self._serve(agent.delete(self._agent, container, interface))
+        self._low.set()
 
     def now(self) -> float:
         """Return seconds of the clock of `collect`."""
@@ -163,6 +174,7 @@ class NodeAddresses:
     async def collect(self, living: frozenset[ipam.ContainerId], since: float) -> None:
         """Release the addresses of containers that are gone, also without the API server."""
         await self._serve(agent.collect(self._agent, living, since))
+        self._low.set()
 
     async def check(self) -> tuple[Broken, ...]:
         """Return an error for each address that another node holds now (see AddressProvider)."""
@@ -207,16 +219,21 @@ class NodeAddresses:
         await self._pools.synced.wait()
         failures, due, outages = 0, self.now(), 0
         while True:
-            if self._pools.outages != outages and not self._pools.trouble:
-                outages, due = self._pools.outages, self.now()
+            self._urgent.clear()
+            if self._outages != outages and not self._is_in_trouble():
+                outages, due = self._outages, self.now()
             if self.now() >= due or (self._agent.is_rolled_back and not failures):
-                sent = self.now()
+                sent, known = self.now(), self._outages
                 done = await self._renew()
                 failures = 0 if done else failures + 1
                 third = self._timing.agreed.contact / 3
                 pause = min(third, self._timing.pause(failures))
                 due = sent + third if done else self.now() + pause  # the right counts from `sent`
-            await asyncio.sleep(self._timing.tick)
+                if done:
+                    self._confirmed = known
+                    self._low.set()
+            rest = self._timing.tick if self._agent.is_rolled_back else due - self.now()
+            await has_happened(self._urgent, min(rest, self._timing.longest))
 
     async def _renew(self) -> bool:
         """Acquire or renew the lease; False when it has to be tried again soon."""
@@ -252,36 +269,102 @@ class NodeAddresses:
         await self._ready.wait()
         while True:
             self._low.clear()
+            rest = 0.0
             try:
                 await self._runner.run(agent.tick(self._agent))
+                rest = agent.next_tick(self._agent, self.now()) - self.now()
             except KubeError as error:
                 log.debug("address upkeep interrupted", why=str(error))
             for sentence in self._notices.news("lost", *map(str, self._lost())):
                 log.error("address lost", why=sentence)
+            if self._agent.is_rolled_back:
+                self._urgent.set()
+            if not self._agent.sees_all and not self._listing:
+                self._end_watch(effects.ListBlocks)
             await asyncio.sleep(self._timing.tick / _TICKS)
-            await has_happened(self._low, self._timing.tick)
+            rest = rest if rest > 0 else self._timing.tick
+            await has_happened(self._low, min(rest, self._timing.longest))
 
-    async def _list(self, _: effects.ListBlocks) -> dict[ipam.BlockKey, ipam.Block]:
-        """Watch the blocks again; the first list of the watch is the answer."""
-        if self._watching:
-            self._watching.cancel()
-        blocks = Mirror(kinds.IP_BLOCK, kinds.stored_block, self._block_changed)
-        self._blocks = blocks
+    async def _list_own(self, effect: effects.ListOwnBlocks) -> dict[ipam.BlockKey, ipam.Block]:
+        """Watch the node's blocks again; the first list of the watch is the answer."""
+        where = Where(labels=holder_label(effect.node))
+        blocks = Mirror(
+            kinds.IP_BLOCK, kinds.stored_block, self._own_changed, where, heard=self._heard
+        )
+        return await self._listed(effects.ListOwnBlocks, self._watch(effects.ListOwnBlocks, blocks))
+
+    async def _list_all(self, _: effects.ListBlocks) -> dict[ipam.BlockKey, ipam.Block]:
+        """Watch all blocks again, for all operations that ask for it meanwhile."""
+        blocks = self._blocks.get(effects.ListBlocks)
+        if blocks is None or blocks.tried.is_set():
+            blocks = Mirror(kinds.IP_BLOCK, kinds.stored_block, self._changed, heard=self._heard)
+            self._watch(effects.ListBlocks, blocks)
+        self._listing += 1
+        try:
+            return await self._listed(effects.ListBlocks, blocks)
+        finally:
+            self._listing -= 1
+
+    def _watch(self, what: type[effects.Effect], blocks: Mirror[ipam.Block]) -> Mirror[ipam.Block]:
+        self._end_watch(what)
+        self._blocks[what] = blocks
         follow = partial(blocks.follow, self._dependencies.cluster, self._timing.pause)
-        self._watching = self._tasks.create_task(kept("IP blocks", follow))
+        self._watching[what] = self._tasks.create_task(kept("IP blocks", follow))
+        return blocks
+
+    def _end_watch(self, what: type[effects.Effect]) -> None:
+        if self._blocks.pop(what, None):
+            self._watching.pop(what).cancel()
+
+    async def _listed(
+        self, what: type[effects.Effect], blocks: Mirror[ipam.Block]
+    ) -> dict[ipam.BlockKey, ipam.Block]:
         await blocks.tried.wait()
         if blocks.trouble:
             raise Unavailable(blocks.trouble)
         return {block.key: block for block in blocks.values.values()}
 
-    def _note_rollback(self) -> None:
-        """Grant nothing more, and acquire the lease again at the next renewal."""
-        self._agent.note_rollback(self.now())
+    def _is_in_trouble(self) -> bool:
+        blocks = any(mirror.trouble for mirror in self._blocks.values())
+        return blocks or bool(self._pools.trouble)
 
-    def _block_changed(self, old: ipam.Block | None, new: ipam.Block | None) -> None:
+    def _is_watch_interrupted(self) -> bool:
+        """Return whether a watch is interrupted, or was since the lease was last written."""
+        return self._is_in_trouble() or self._outages != self._confirmed
+
+    def _heard(self) -> None:
+        """Note an outage; when it is over, the lease shows whether the store went back.
+
+        So do the node's blocks that the watch does not show: they are read before it acquires any.
+        """
+        if self._is_in_trouble():
+            self._outages += 1
+        elif self._outages != self._confirmed:
+            own = self._blocks.get(effects.ListOwnBlocks)
+            shown = own.values if own and own.synced.is_set() else {}
+            self._agent.unseen |= {k for k in self._agent.state.holdings if k.name not in shown}
+            self._low.set()
+            self._urgent.set()
+
+    def _note_rollback(self) -> None:
+        """Grant nothing more, and acquire the lease again at once."""
+        self._agent.note_rollback(self.now())
+        self._urgent.set()
+
+    def _own_changed(self, old: ipam.Block | None, new: ipam.Block | None) -> None:
         block = new or old
         assert block
-        is_garbled = bool(self._blocks and block.key.name in self._blocks.faults)
+        if new or block.key.name in self._blocks[effects.ListOwnBlocks].faults:
+            self._changed(old, new)
+        else:
+            self._agent.lose_sight(block.key)
+            self._runner.wake()
+        self._low.set()
+
+    def _changed(self, old: ipam.Block | None, new: ipam.Block | None) -> None:
+        block = new or old
+        assert block
+        is_garbled = any(block.key.name in mirror.faults for mirror in self._blocks.values())
         if is_rollback(old, new) and not is_garbled:
             self._note_rollback()
         self._agent.observe(block.key, new)
@@ -313,10 +396,8 @@ class NodeAddresses:
 
     async def _end(self, loops: list[asyncio.Task[None]]) -> None:
         """End the program: every operation stops where it is, as in a crash."""
-        if self._watching:
-            loops = [*loops, self._watching]
         requests = tuple(self._requests)
-        for task in (*loops, *requests):
+        for task in (*loops, *self._watching.values(), *requests):
             task.cancel()
         await asyncio.gather(*requests, return_exceptions=True)
 

@@ -46,10 +46,12 @@ class Mirror(Generic[V]):
         where: Where = EVERYWHERE,
         *,
         optional: bool = False,
+        heard: Callable[[], None] = lambda: None,
     ) -> None:
         """Call `changed` with the value before and after, None where there is none.
 
-        `optional`: the program does without the kind, so its absence is no warning.
+        `heard` is called when trouble begins or ends, and after each list. `optional`: the program
+        does without the kind, so its absence is no warning.
         """
         # By name; of a kind in all namespaces by "namespace/name".
         self.values: dict[str, V] = {}
@@ -61,7 +63,7 @@ class Mirror(Generic[V]):
         self.outages = 0  # how often there was trouble
         self.plural = kind.plural
         self._kind, self._where, self._optional = kind, where, optional
-        self._read, self._changed = read, changed
+        self._read, self._changed, self._heard = read, changed, heard
         self._notices = Notices()  # by object, and of the watch
 
     async def follow(self, cluster: Cluster, pause: Callable[[int], float]) -> None:
@@ -149,3 +151,4 @@ class Mirror(Generic[V]):
         if not self.trouble:
             self.synced.set()
         self.tried.set()
+        self._heard()

@@ -46,7 +46,9 @@ class World:
     def __init__(self):
         self.server = FakeServer([IP_POOL, ipam.IP_BLOCK, ipam.LEASE])
         self.clock = Clock()
-        self.timing = IpamTiming(TIMING, self.clock, tick=0.005, gc_interval=0.005, pause=at_once)
+        self.timing = IpamTiming(
+            TIMING, self.clock, tick=0.005, longest=0.005, gc_interval=0.005, pause=at_once
+        )
         self.disks = {}
         self.lines = {}
 

@@ -1,9 +1,9 @@
 """The operations of a node's agent: serve requests, keep the right to allocate, settle blocks.
 
 The program runs `acquire_lease` once after it loaded the journal, then `renew_lease` every third of
-T, and `tick` every second or when a block or borrow queue changed; it runs `add` and `delete` for
-each request, one at a time per container. Each operation may stop anywhere, by a crash or an error:
-the next one reads what was done from the journal and from the blocks.
+T, and `tick` when `next_tick` says so or a block or borrow queue changed; it runs `add` and
+`delete` for each request, one at a time per container. Each operation may stop anywhere, by a crash
+or an error: the next one reads what was done from the journal and from the blocks.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ from kube_rdma.model import ipam
 
 _TRIES = 4  # of one write; then the block stays uncertain until the next tick
 _MOMENT = 0.2  # seconds until the next try
+_TURN = 0.1  # seconds of a turn of lenders
+_AGAIN = 1.0  # seconds until the next try of what failed, and until a lender lends more
+_PROBES = 6  # choices of addresses in blocks unseen, or as they were read, before all are listed
 _QUEUE = 12  # times the patience: how long a request may lose races while addresses are free
 
 
@@ -37,11 +40,8 @@ class _Outcome(IntEnum):
     MADE = 2
 
 
-def _exactly(bits: ipam.Bits) -> Callable[[ipam.Block | None], ipam.Bits]:
-    return lambda _: bits
-
-
-_NOTHING = _exactly(NONE)
+def _nothing(_: ipam.Block | None) -> ipam.Bits:
+    return NONE
 
 
 def acquire_lease(agent: IpamAgentState) -> Effects[None]:
@@ -72,17 +72,26 @@ def acquire_lease(agent: IpamAgentState) -> Effects[None]:
 
 
 def _list(agent: IpamAgentState, sent: float, *, is_kept: bool) -> Effects[None]:
-    """Read all blocks; after a rollback of the store, recall the node's addresses before all else.
+    """Read the node's blocks; after a rollback of the store recall its addresses before all else.
 
-    `is_kept`: the node kept its right, so the blocks must list what its pods have.
+    `is_kept`: the node kept its right, so the blocks must list what its pods have. A store that
+    went back may have blocks without labels, with what the node gave back since: all are read.
     """
     term = agent.state.term
     now: float = yield effects.Clock()
-    listed: dict[ipam.BlockKey, ipam.Block] = yield effects.ListBlocks()
+    agent.unseen.clear()
+    listed: dict[ipam.BlockKey, ipam.Block] = yield effects.ListOwnBlocks(agent.state.node)
+    for key in tuple(agent.state.holdings):
+        if key not in listed and (block := (yield effects.ReadBlock(key))):
+            listed[key] = block
     if is_kept and not agent.is_rolled_back and blocks.missing(agent.state, listed):
         right = agent.state.right_until
         agent.note_rollback(sent)
         agent.state, term = replace(agent.state, right_until=right), agent.state.term
+    agent.forget()
+    if agent.is_rolled_back:
+        listed = yield effects.ListBlocks()
+        agent.sees_all, agent.seen_until = True, now + max(agent.timing.sight, agent.timing.recall)
     agent.blocks = listed
     if agent.is_rolled_back and agent.state.term == term:
         agent.state = blocks.recall(agent.state, listed, agent.trusted)
@@ -139,7 +148,7 @@ def _add(agent: IpamAgentState, request: ipam.AddressRequest) -> Effects[grant.G
     now: float = yield effects.Clock()
     deadline = now + agent.timing.patience
     last = now + _QUEUE * agent.timing.patience
-    wanted = _with_pins(agent, request)
+    wanted = yield from _with_pins(agent, request)
     while True:
         if agent.is_rolled_back:
             raise _unavailable(agent, now)
@@ -161,21 +170,19 @@ def _add(agent: IpamAgentState, request: ipam.AddressRequest) -> Effects[grant.G
             # From now on without its owners' last addresses, once it has waited long enough: they
             # may be in cool-down on the owner's last node, so the wait lasts as long; the runtime
             # asks again meanwhile. Refused when other addresses are lacking too.
-            for shortage in answer.shortages:
-                if shortage.must or shortage.owner is None:
-                    raise _full(agent, answer)
-                since = agent.awaited_since.setdefault(shortage.owner, now)
-                if now - since < shortage.subpool.cooldown + agent.timing.patience:
-                    raise Unavailable(
-                        f"{shortage.address} was the last address of {shortage.owner}, and another "
-                        "node still has it: waiting until it has rested"
-                    )
+            _refuse_waiting(agent, answer, now)
             wanted = request
             deadline = now + agent.timing.patience
         ahead, writes = request.container not in agent.waiting, _writes_seen(agent)
-        match (yield from _acquire(agent, answer, ahead=ahead)):
+        sees_all = agent.sees_all
+        outcome = yield from _acquire(agent, answer, ahead=ahead)
+        if agent.sees_all and not sees_all:  # the list took its time
+            now = yield effects.Clock()
+            deadline = min(last, now + agent.timing.patience)
+        match outcome:
             case _Outcome.NONE:
                 agent.waiting[request.container] = answer.shortages
+                agent.seen_until = now + agent.timing.sight
                 yield from _publish_requests(agent, {s.subpool.pool for s in answer.shortages})
                 yield effects.Pause(_MOMENT)
             case _Outcome.LOST:
@@ -184,6 +191,19 @@ def _add(agent: IpamAgentState, request: ipam.AddressRequest) -> Effects[grant.G
                 if _writes_seen(agent) != writes:  # others succeed: the pool is busy, not full
                     deadline = min(last, now + agent.timing.patience)
         now = yield effects.Clock()
+
+
+def _refuse_waiting(agent: IpamAgentState, answer: grant.LackingAddresses, now: float) -> None:
+    """Raise Refused where other addresses are lacking, Unavailable for owners that can wait."""
+    for shortage in answer.shortages:
+        if shortage.must or shortage.owner is None:
+            raise _full(agent, answer)
+        since = agent.awaited_since.setdefault(shortage.owner, now)
+        if now - since < shortage.subpool.cooldown + agent.timing.patience:
+            raise Unavailable(
+                f"{shortage.address} was the last address of {shortage.owner}, and another "
+                "node still has it: waiting until it has rested"
+            )
 
 
 def delete(
@@ -232,19 +252,50 @@ def tick(agent: IpamAgentState) -> Effects[None]:
         return
     if now >= agent.recall_until and agent.state.taken:
         agent.state = replace(agent.state, taken={})
+    if now >= agent.seen_until and not agent.waiting:
+        agent.forget()
     yield from settle(agent)
     now = yield effects.Clock()
+    for pool in set(agent.lends_at) - set(agent.queues):
+        del agent.lends_at[pool]
     for pool, queue in tuple(agent.queues.items()):
         is_asking = any(request.node == agent.state.node for request in queue.requests)
         if is_asking and not agent.waiting:
             yield from _publish_requests(agent, [pool])
-        if _lendable(agent, pool, queue):
-            # Every node sees the request, and the first to give is enough.
-            yield effects.Pause(_MOMENT)
-            for key, bits in _lendable(agent, pool, agent.queues.get(pool, queue)):
-                yield from write(agent, key, give_back=bits)
+        yield from _lend(agent, pool)
     if agent.may_acquire(now):
         yield from _replenish(agent)
+
+
+def next_tick(agent: IpamAgentState, now: float) -> float:
+    """Return when `tick` has something to do, if no news comes before.
+
+    Not later than now: something is left that could not be done.
+    """
+    times = [*agent.state.cooldown_ends.values(), *agent.lends_at.values()]
+    if agent.seen_until > -inf:
+        times.append(agent.seen_until)
+    if agent.state.taken or agent.recall_until > now:
+        times.append(agent.recall_until)
+    if agent.unseen or blocks.unsettled(agent.state, agent.blocks):
+        times.append(now)
+    return min(times, default=inf)
+
+
+def _lend(agent: IpamAgentState, pool: ipam.PoolName) -> Effects[None]:
+    """Give back what others in a pool lack, when it is this node's turn."""
+    pool_subpools, is_waiting = agent.catalog.get(pool, ()), bool(agent.waiting)
+    queue = agent.queues.get(pool, ipam.BorrowQueue(pool))
+    lent = grant.lendable(agent.state, queue, pool_subpools, is_waiting)
+    if not lent:
+        agent.lends_at.pop(pool, None)
+        return
+    now: float = yield effects.Clock()
+    turn = grant.turn(agent.state, queue, pool_subpools, agent.blocks)
+    if now >= agent.lends_at.setdefault(pool, now + turn * _TURN):
+        agent.lends_at[pool] = now + _AGAIN
+        for key, bits in lent:
+            yield from write(agent, key, give_back=bits)
 
 
 def _replenish(agent: IpamAgentState) -> Effects[None]:
@@ -256,15 +307,18 @@ def _replenish(agent: IpamAgentState) -> Effects[None]:
         if grant.has_requests_of_others(agent.queues.get(subpool.pool), agent.state.node):
             continue
         is_low = node_state.spare(agent.state, subpool) < subpool.block_size // 2
-        if is_low and blocks.ahead_limit(agent.state, agent.blocks, subpool) >= subpool.block_size:
-            yield from _acquire_from(agent, subpool, subpool.block_size)
+        if is_low and _ahead_limit(agent, subpool) >= subpool.block_size:
+            yield from _acquire_from(agent, subpool, subpool.block_size, probes=1)
         for key, bits in grant.surplus(agent.state, subpool) if subpool.is_shared else ():
             yield from write(agent, key, give_back=bits)
 
 
 def settle(agent: IpamAgentState) -> Effects[None]:
-    """Write each block that is uncertain or differs from what the node believes."""
-    for key in blocks.unsettled(agent.state, agent.blocks):
+    """Write each block that is uncertain, unseen or differs from what the node believes."""
+    for key in agent.unseen - set(agent.state.holdings):
+        agent.unseen.discard(key)
+        agent.lose_sight(key)
+    for key in sorted(agent.unseen | set(blocks.unsettled(agent.state, agent.blocks))):
         yield from write(agent, key)
 
 
@@ -272,7 +326,7 @@ def write(
     agent: IpamAgentState,
     key: ipam.BlockKey,
     *,
-    acquire: Callable[[ipam.Block | None], ipam.Bits] = _NOTHING,
+    acquire: Callable[[ipam.Block | None], ipam.Bits] = _nothing,
     give_back: ipam.Bits = NONE,
 ) -> Effects[bool]:
     """Write one block until a write surely succeeds; False: it is busy, or stays uncertain.
@@ -289,11 +343,12 @@ def write(
             holding = agent.state.holdings.get(key)
             if attempt > 1:  # many nodes write this block: another try at once adds to the load
                 yield effects.Pause(_MOMENT)
-            if attempt or (holding and holding.uncertain):
-                earlier = latest if agent.state.term == began else None  # else a rollback is known
+            if attempt or key in agent.unseen or (holding and holding.uncertain):
+                # In another term a rollback is known.
+                earlier = _comparable(agent, latest) if agent.state.term == began else None
                 is_gone = yield from _read(agent, key, earlier)
             term = agent.state.term
-            if acquire is not _NOTHING and (term != began or agent.is_watch_interrupted()):
+            if acquire is not _nothing and (term != began or agent.is_in_doubt):
                 return False  # what was just read may be of a store that went back
             bits = acquire(agent.blocks.get(key))
             if attempt and not bits and blocks.forgettable(agent.state, key, agent.blocks.get(key)):
@@ -332,6 +387,30 @@ def _read(agent: IpamAgentState, key: ipam.BlockKey, latest: ipam.Block | None) 
     return is_rolled_back and block is None
 
 
+def _comparable(agent: IpamAgentState, latest: ipam.Block | None) -> ipam.Block | None:
+    """Return a block as a later read can be compared with.
+
+    One of other nodes that is not shown any more may have been emptied, deleted and made anew.
+    """
+    if latest is None or agent.sees_all or blocks.held_by(latest, agent.state.node):
+        return latest
+    return replace(latest, holdings=())
+
+
+def _see_all(agent: IpamAgentState) -> Effects[None]:
+    """Read all blocks, unless the node sees them: it lacks addresses and found none free."""
+    now: float = yield effects.Clock()
+    agent.seen_until = now + agent.timing.sight
+    if agent.sees_all:
+        return
+    listed: dict[ipam.BlockKey, ipam.Block] = yield effects.ListBlocks()
+    agent.sees_all = True
+    for key in set(agent.blocks) - set(listed) - set(agent.state.holdings):
+        del agent.blocks[key]
+    for key, block in listed.items():
+        agent.observe(key, block)
+
+
 def _note_rollback(agent: IpamAgentState) -> Effects[None]:
     now: float = yield effects.Clock()
     agent.note_rollback(now)
@@ -361,34 +440,63 @@ def _acquire(
             continue
         if shortage.address:
             key, bit = key_of(subpool.network, shortage.address)
+            if key in agent.blocks and not agent.sees_all:
+                yield from _read(agent, key, _comparable(agent, agent.blocks[key]))
             block = agent.blocks.get(key)
             if bit & blocks.held(block) & ~blocks.held_by(block, agent.state.node):
                 continue
-            done = yield from write(agent, key, acquire=_exactly(bit))
+            done = yield from write(agent, key, acquire=partial(_unheld, bit))
             result = max(result, _Outcome.MADE if done else _Outcome.LOST)
             continue
         count = shortage.count
         if ahead and not grant.has_requests_of_others(
             agent.queues.get(subpool.pool), agent.state.node
         ):
-            count = max(count, blocks.ahead_limit(agent.state, agent.blocks, subpool))
+            count = max(count, _ahead_limit(agent, subpool))
         acquired = yield from _acquire_from(agent, subpool, count)
         result = max(result, acquired)
     return result
 
 
-def _acquire_from(agent: IpamAgentState, subpool: Subpool, count: int) -> Effects[_Outcome]:
-    """Acquire up to `count` addresses of the subpool."""
+def _ahead_limit(agent: IpamAgentState, subpool: Subpool) -> int:
+    return blocks.ahead_limit(agent.state, agent.blocks, subpool, sees_all=agent.sees_all)
+
+
+def _acquire_from(
+    agent: IpamAgentState, subpool: Subpool, count: int, probes: int = _PROBES
+) -> Effects[_Outcome]:
+    """Acquire up to `count` addresses of the subpool.
+
+    A block that the node does not see is taken for free; the write that fails shows what it has.
+    After so many choices in vain all blocks are read, but not for what no request waits for.
+    """
     result = _Outcome.NONE
-    for key, bits in blocks.choose_addresses(agent.state, agent.blocks, subpool, count):
-        acquire = partial(blocks.free_of, subpool=subpool, key=key, count=bits.bit_count())
-        done = yield from write(agent, key, acquire=acquire)
-        result = max(result, _Outcome.MADE if done else _Outcome.LOST)
+    for probe in range(probes, 0, -1):
+        sees_all, result = agent.sees_all, _Outcome.NONE
+        chosen = blocks.choose_addresses(agent.state, agent.blocks, subpool, count)
+        for key, bits in chosen:
+            acquire = partial(blocks.free_of, subpool=subpool, key=key, count=bits.bit_count())
+            done = yield from write(agent, key, acquire=acquire)
+            result = max(result, _Outcome.MADE if done else _Outcome.LOST)
+        holdings = agent.state.holdings
+        is_unknown = any(key in holdings and holdings[key].uncertain for key, _ in chosen)
+        if result is _Outcome.MADE or sees_all or is_unknown or probe == 1:
+            break
+        now: float = yield effects.Clock()
+        agent.seen_until = now + agent.timing.sight
+        if result is _Outcome.NONE or probe == 2:
+            yield from _see_all(agent)
     return result
+
+
+def _unheld(bits: ipam.Bits, block: ipam.Block | None) -> ipam.Bits:
+    return ipam.Bits(bits & ~blocks.held(block))
 
 
 def _acquire_slice(agent: IpamAgentState, subpool: Subpool) -> Effects[_Outcome]:
     """Acquire a slice of the subpool for this node, unless it has one by now."""
+    if not own_part(agent.state.node, agent.state.holdings, subpool):
+        yield from _see_all(agent)
     chosen = choose_slice(agent.state, agent.blocks, subpool)
     if chosen is None:
         is_own = own_part(agent.state.node, agent.state.holdings, subpool)
@@ -400,14 +508,6 @@ def _acquire_slice(agent: IpamAgentState, subpool: Subpool) -> Effects[_Outcome]
 
     done = yield from write(agent, key, acquire=acquire)
     return _Outcome.MADE if done else _Outcome.LOST
-
-
-def _lendable(
-    agent: IpamAgentState, pool: ipam.PoolName, queue: ipam.BorrowQueue
-) -> blocks.BlockAddresses:
-    """Return the addresses to give back now for the requests of a borrow queue."""
-    pool_subpools = agent.catalog.get(pool, ())
-    return grant.lendable(agent.state, queue, pool_subpools, bool(agent.waiting), agent.blocks)
 
 
 def _end_cooldown(agent: IpamAgentState, container: ipam.ContainerId) -> Effects[None]:
@@ -446,16 +546,28 @@ def _publish_requests(agent: IpamAgentState, pools: Iterable[ipam.PoolName]) -> 
             yield effects.WriteBorrowQueue(changed)
 
 
-def _with_pins(agent: IpamAgentState, request: ipam.AddressRequest) -> ipam.AddressRequest:
+def _with_pins(agent: IpamAgentState, request: ipam.AddressRequest) -> Effects[ipam.AddressRequest]:
     """Return the request, with the addresses that its owners had last."""
     nics = []
     for nic in request.nics:
-        subpools = agent.catalog.get(nic.pool, ())
         if nic.owner and not nic.addresses:
-            last = chain.from_iterable(blocks.last_of(agent.blocks, s, nic.owner) for s in subpools)
-            nic = replace(nic, prefer=tuple(last))  # noqa: PLW2901 - the same NIC, completed
+            last = _last_of(agent, nic, nic.owner)
+            if not last and not agent.sees_all:
+                with suppress(Unavailable):  # the pod can start with another address
+                    found: dict[ipam.BlockKey, ipam.Block] = yield effects.ListPinned(nic.owner)
+                    for key, block in found.items():
+                        agent.observe(key, block)
+                last = _last_of(agent, nic, nic.owner)
+            nic = replace(nic, prefer=last)  # noqa: PLW2901 - the same NIC, completed
         nics.append(nic)
     return replace(request, nics=tuple(nics))
+
+
+def _last_of(
+    agent: IpamAgentState, nic: ipam.NicRequest, owner: ipam.Owner
+) -> tuple[ipam.Address, ...]:
+    every = (blocks.last_of(agent.blocks, s, owner) for s in agent.catalog.get(nic.pool, ()))
+    return tuple(chain.from_iterable(every))
 
 
 def _used_subpools(agent: IpamAgentState) -> tuple[Subpool, ...]:

@@ -29,7 +29,7 @@ BlockAddresses = tuple[tuple[ipam.BlockKey, ipam.Bits], ...]
 """Addresses of several blocks, by block."""
 
 Blocks = Mapping[ipam.BlockKey, ipam.Block]
-"""The blocks as the node sees them, perhaps late; a key that is missing has no object."""
+"""The blocks as the node sees them, perhaps late; one that is missing is taken for free."""
 
 
 def held_by(block: ipam.Block | None, node: ipam.NodeName) -> ipam.Bits:
@@ -206,7 +206,8 @@ def unsettled(state: NodeAddressState, blocks: Blocks) -> tuple[ipam.BlockKey, .
         own = held_by(block, state.node)
         lacking = state.needed(key) & ~held(block)  # in use, and could be asked back
         is_mispinned = block and _pins(block, tenants.get(key, {}), own) != block.pins
-        if holding.uncertain or own != holding.confirmed or lacking or is_mispinned:
+        is_hidden = block and own and not block.is_labelled
+        if holding.uncertain or own != holding.confirmed or lacking or is_mispinned or is_hidden:
             keys.append(key)
     return tuple(keys)
 
@@ -216,8 +217,8 @@ def choose_addresses(
 ) -> BlockAddresses:
     """Return `count` free addresses of a subpool of any size, by block; fewer where it has no more.
 
-    The walk begins at the node's own start block and visits no more blocks than there are objects:
-    a block without an object is free. Pinned addresses of other owners come last.
+    The walk begins at the node's own start block and visits no more blocks than it sees: one that
+    it does not see is taken for free. Pinned addresses of other owners come last.
     """
     return _walk(state, blocks, subpool, count, pins=False) or _walk(
         state, blocks, subpool, count, pins=True
@@ -245,14 +246,37 @@ def vacancy(blocks: Blocks, subpool: subpools.Subpool) -> tuple[int, int]:
     return subpool.size - taken, len(nodes)
 
 
-def ahead_limit(state: NodeAddressState, blocks: Blocks, subpool: subpools.Subpool) -> int:
+def outlook(state: NodeAddressState, blocks: Blocks, subpool: subpools.Subpool) -> tuple[int, int]:
+    """Return how many addresses are free, and how many nodes hold some, as its blocks suggest.
+
+    The node sees its own blocks and those that it read lately. What others have of these stands for
+    the rest of the subpool; without any all is free.
+    """
+    seen = taken = own = 0
+    nodes = set()
+    for key, block in blocks.items():
+        mine = held_by(block, state.node)
+        given = subpools.mask(subpool, key)
+        own += (given & mine).bit_count()
+        seen += (given & ~mine).bit_count()
+        taken += (given & ~mine & held(block)).bit_count()
+        nodes |= {h.node for h in block.holdings if h.bits & given & ~mine}
+    rest = subpool.size - own
+    if not seen:
+        return rest, 1
+    return rest * (seen - taken) // seen, 1 + len(nodes) * rest // seen
+
+
+def ahead_limit(
+    state: NodeAddressState, blocks: Blocks, subpool: subpools.Subpool, *, sees_all: bool
+) -> int:
     """Return how many addresses the node may acquire ahead, the block size at most.
 
     How many nodes will acquire is unknown. So a node takes half of an even share of what is left,
     and begins small where many nodes at once could empty the pool with a block size each. Nodes
     acquire the last addresses of a pool one by one, so none has to be given back.
     """
-    vacant, nodes = vacancy(blocks, subpool)
+    vacant, nodes = vacancy(blocks, subpool) if sees_all else outlook(state, blocks, subpool)
     share = min(subpool.block_size, vacant // (2 * max(nodes, 1)))
     if vacant >= _ROOMY * subpool.block_size:
         return share

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from msgspec import Struct, field
 
 from kube_base.frozen import Frozen
-from kube_rdma.ipam.rules.blocks import after_rollback, is_older
+from kube_rdma.ipam.rules.blocks import after_rollback, held_by, is_older
 from kube_rdma.ipam.rules.grant import Catalog, Shortage
 from kube_rdma.ipam.rules.node_state import NodeAddressState, confirmed_bits, suspend_right
 from kube_rdma.model import ipam
@@ -46,8 +46,23 @@ class Remove(Effect):
     container: ipam.ContainerId
 
 
+class ListOwnBlocks(Effect):
+    """→ dict[BlockKey, Block]: those with the node's label, as the API server has them now.
+
+    The program shows what becomes of them from then on.
+    """
+
+    node: ipam.NodeName
+
+
 class ListBlocks(Effect):
-    """→ dict[BlockKey, Block]: all blocks, as the API server has them now (no cache)."""
+    """→ dict[BlockKey, Block]: all of them; shown from then on, until `IpamAgentState.forget`."""
+
+
+class ListPinned(Effect):
+    """→ dict[BlockKey, Block]: those with a pin of the owner's pod."""
+
+    owner: ipam.Owner
 
 
 class ReadBlock(Effect):
@@ -113,6 +128,7 @@ class IpamAgentState(Struct):
     """The knowledge of a node's agent: the one value that changes, shared by its operations.
 
     The program writes what its watches show into `catalog`, `blocks` and `queues`, perhaps late.
+    `blocks` are those of the node and those that it read: any other one may be free.
     """
 
     identity: ipam.NodeLease  # who writes the lease
@@ -120,6 +136,10 @@ class IpamAgentState(Struct):
     timing: ipam.Timing = field(default_factory=ipam.Timing)
     catalog: Catalog = field(default_factory=dict)
     blocks: dict[ipam.BlockKey, ipam.Block] = field(default_factory=dict)
+    sees_all: bool = False  # until `seen_until`: its watch shows all blocks
+    seen_until: float = -inf
+    # Blocks of the node that its watch shows no more: deleted, or without its label.
+    unseen: set[ipam.BlockKey] = field(default_factory=set)
     queues: Mapping[ipam.PoolName, ipam.BorrowQueue] = field(default_factory=dict)
     lease: ipam.NodeLease | None = None  # as last written by this process
     busy: set[ipam.BlockKey] = field(default_factory=set)  # with a write under way
@@ -127,6 +147,8 @@ class IpamAgentState(Struct):
     # Lacks of requests that wait for other nodes; times since owners wait for their last address.
     waiting: dict[ipam.ContainerId, tuple[Shortage, ...]] = field(default_factory=dict)
     awaited_since: dict[ipam.Owner, float] = field(default_factory=dict)
+    # When it gives back for the requests of others in a pool, if they still stand.
+    lends_at: dict[ipam.PoolName, float] = field(default_factory=dict)
     # Until then the node acquires nothing: the store went back, and every node first asks back what
     # its pods have. Infinite until the node has acquired its lease again.
     recall_until: float = -inf
@@ -136,7 +158,12 @@ class IpamAgentState(Struct):
 
     def may_acquire(self, now: float) -> bool:
         """Return whether the node may take addresses that it does not hold."""
-        return now >= self.recall_until and not self.is_watch_interrupted()
+        return now >= self.recall_until and not self.is_in_doubt
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Return whether the store may have gone back: a watch broke, or a block is gone."""
+        return bool(self.unseen) or self.is_watch_interrupted()
 
     @property
     def is_rolled_back(self) -> bool:
@@ -165,7 +192,27 @@ class IpamAgentState(Struct):
     def observe(self, key: ipam.BlockKey, block: ipam.Block | None) -> None:
         """Keep a block that was read, written or shown by a watch, unless it is older."""
         latest = self.blocks.get(key)
+        self.unseen.discard(key)
         if block is None:
             self.blocks.pop(key, None)
         elif latest is None or self.is_rolled_back or not is_older(block, latest):
             self.blocks[key] = block
+
+    def lose_sight(self, key: ipam.BlockKey) -> None:
+        """Note that the watch of the node's blocks shows one no more: it is read where it counts.
+
+        The API server says the same of a block that is gone and of one that lost the label
+        (apiserver, cacher/cache_watcher.go, convertToWatchEvent).
+        """
+        if key in self.state.holdings:
+            self.unseen.add(key)
+        elif not self.sees_all:
+            self.blocks.pop(key, None)
+
+    def forget(self) -> None:
+        """Keep the node's own blocks alone: nobody shows what becomes of the others."""
+        node, holdings = self.state.node, self.state.holdings
+        self.sees_all, self.seen_until = False, -inf
+        self.blocks = {
+            key: one for key, one in self.blocks.items() if key in holdings or held_by(one, node)
+        }

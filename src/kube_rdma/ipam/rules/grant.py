@@ -8,11 +8,13 @@ none.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from hashlib import blake2b
 from ipaddress import ip_address
+from math import log2
 
 from kube_base.errors import Broken, Refused, Unavailable
 from kube_base.frozen import Frozen, replace
-from kube_rdma.ipam.rules.blocks import BlockAddresses, Blocks, vacancy
+from kube_rdma.ipam.rules.blocks import BlockAddresses, Blocks, outlook
 from kube_rdma.ipam.rules.node_state import Holdings, NodeAddressState, is_lost, mark_in_use, spare
 from kube_rdma.ipam.rules.pools import own_part
 from kube_rdma.ipam.rules.subpools import (
@@ -285,15 +287,12 @@ def lendable(
     queue: ipam.BorrowQueue,
     pool: tuple[Subpool, ...],
     waiting: bool,
-    blocks: Blocks,
 ) -> BlockAddresses:
     """Return the addresses to give back for the requests of others.
 
-    A node that is `waiting` itself serves only requests before its own. Free addresses serve a
-    request first: every node sees it, and the first to give back is enough.
+    A node that is `waiting` itself serves only requests before its own.
     """
     lent: dict[ipam.BlockKey, int] = {}
-    vacant: dict[tuple[int, int | None], int] = {}
     for request in queue.requests:
         if request.node == state.node:
             if waiting:
@@ -301,16 +300,23 @@ def lendable(
             continue
         for subpool in subpools_for(pool, request.rail):
             if subpool.family.title == request.family and subpool.is_shared:
-                count, part = request.count, (subpool.family, subpool.rail)
-                if request.address is None:
-                    if part not in vacant:
-                        vacant[part] = vacancy(blocks, subpool)[0]
-                    served = min(count, vacant[part])
-                    vacant[part] -= served
-                    count -= served
                 address = ip_address(request.address) if request.address else None
-                _lend(state, lent, subpool, count, address)
+                _lend(state, lent, subpool, request.count, address)
     return tuple((key, ipam.Bits(bits)) for key, bits in lent.items())
+
+
+def turn(
+    state: NodeAddressState, queue: ipam.BorrowQueue, pool: tuple[Subpool, ...], blocks: Blocks
+) -> float:
+    """Return after how many turns this node lends: one node in the first, then twice as many each.
+
+    Every node sees the requests, and the first to give back is enough: whoever is served takes his
+    request away before the turn of the next ones.
+    """
+    first = next((one.node for one in queue.requests if one.node != state.node), "")
+    digest = blake2b(f"{queue.pool}/{first}/{state.node}".encode(), digest_size=8).digest()
+    nodes = max(outlook(state, blocks, subpool)[1] for subpool in pool)
+    return log2(1 + nodes * int.from_bytes(digest, "big") / 2**64)
 
 
 def surplus(state: NodeAddressState, subpool: Subpool) -> BlockAddresses:

@@ -176,19 +176,21 @@ def test_a_choice_in_a_huge_pool_looks_at_few_blocks():
 def test_a_node_acquires_ahead_what_the_pool_has_for_each():
     """All of a block in a wide pool, little at first in a small one, nothing of the last ones."""
     (wide,) = subpools(ipam.IPPool("p", (ipam.IPRange(ip_network("10.0.0.0/10")),)))
-    assert ahead_limit(node_state.NodeAddressState("n1"), {}, wide) == wide.block_size
+    empty = node_state.NodeAddressState("n1"), {}
+    assert ahead_limit(*empty, wide, sees_all=False) == wide.block_size
     (small,) = CATALOG["p"]
-    assert ahead_limit(node_state.NodeAddressState("n1"), {}, small) == 4
+    assert ahead_limit(*empty, small, sees_all=False) == 4
     held_by = {
         KEY0: ipam.Block(
             KEY0, tuple(ipam.NodeHolding(f"n{n}", 0b111111 << 6 * n) for n in range(1, 9))
         )
     }
-    assert ahead_limit(node_state.NodeAddressState("n1"), held_by, small) == 0
+    seen = node_state.NodeAddressState("n1"), held_by, small
+    assert ahead_limit(*seen, sees_all=True) == ahead_limit(*seen, sees_all=False) == 0
     state = holding(0b1111110)[0]
     for number in range(4):
         state, _ = granted(state, request(f"c{number}"))
-    assert ahead_limit(state, {}, small) == 8
+    assert ahead_limit(state, {}, small, sees_all=False) == 8
 
 
 def test_a_write_takes_what_is_free_by_now():

@@ -1,6 +1,7 @@
 """Who may grant for a node, what the controller takes away, and what nodes give back."""
 
 from ipaddress import ip_address, ip_network
+from itertools import pairwise
 
 import pytest
 
@@ -16,6 +17,7 @@ from kube_rdma.ipam.rules.grant import (
     has_requests_of_others,
     lendable,
     surplus,
+    turn,
     with_requests_of,
 )
 from kube_rdma.ipam.rules.node_state import (
@@ -44,7 +46,6 @@ from kube_rdma.model.ipam import (
 TIMING = Timing(contact=600.0, margin=60.0, patience=5.0)
 IDENTITY = NodeLease("n1", "journal", "boot-2")
 KEY0 = BlockKey("default", Family.V4, int(ip_address("10.0.0.0")))
-FULL = {KEY0: Block(KEY0, (NodeHolding("n1", 2**64 - 1),))}
 SUBPOOLS = subpools(IPPool("p", (IPRange(ip_network("10.0.0.0/26")),), block_size=4))
 
 
@@ -247,39 +248,40 @@ def wanting(node="n2", count=2, address=None):
 def test_a_node_gives_what_is_wanted_and_spare():
     """No more than wanted, just the address that is wanted; a waiting node serves those before."""
     held = state(0b11110)
-    assert lendable(held, BorrowQueue("p", (wanting(),)), SUBPOOLS, False, FULL) == ((KEY0, 0b110),)
+    assert lendable(held, BorrowQueue("p", (wanting(),)), SUBPOOLS, False) == ((KEY0, 0b110),)
     only = wanting(count=1, address=ip_address("10.0.0.4"))
-    assert lendable(held, BorrowQueue("p", (only,)), SUBPOOLS, False, FULL) == ((KEY0, 0b10000),)
+    assert lendable(held, BorrowQueue("p", (only,)), SUBPOOLS, False) == ((KEY0, 0b10000),)
     late = BorrowQueue("p", (wanting("n1"), wanting()))
-    assert lendable(held, late, SUBPOOLS, True, FULL) == ()
-    assert lendable(held, late, SUBPOOLS, False, FULL) == ((KEY0, 0b110),)
-    assert (
-        lendable(
-            held, BorrowQueue("p", (replace(wanting(), family=Family.V6),)), SUBPOOLS, False, FULL
-        )
-        == ()
-    )
+    assert lendable(held, late, SUBPOOLS, True) == ()
+    assert lendable(held, late, SUBPOOLS, False) == ((KEY0, 0b110),)
+    others = BorrowQueue("p", (replace(wanting(), family=Family.V6),))
+    assert lendable(held, others, SUBPOOLS, False) == ()
 
 
 def test_what_one_block_gives_the_next_one_keeps():
     key = BlockKey("default", Family.V4, int(ip_address("10.0.0.64")))
     pool = subpools(IPPool("p", (IPRange(ip_network("10.0.0.0/25")),), block_size=4))
     held = confirm(*plan(state(0b11110), key, None, acquire=0b11110))
-    full = FULL | {key: Block(key, (NodeHolding("n1", 2**64 - 1),))}
-    lent = lendable(held, BorrowQueue("p", (wanting(count=5),)), pool, False, full)
+    lent = lendable(held, BorrowQueue("p", (wanting(count=5),)), pool, False)
     assert lent == ((KEY0, 0b11110), (key, 0b10))
 
 
-def test_free_addresses_serve_borrow_requests_first():
-    """Each node with spare addresses sees a request; what others gave back is not given twice."""
-    held = state(0b11110)
-    taken = 2**64 - 1 - 0b11110
-    for vacant, given in ((0, 0b1110), (1 << 8, 0b110), (3 << 8, 0b10), (7 << 8, 0)):
-        block = Block(KEY0, (NodeHolding("n1", 0b11110), NodeHolding("n3", taken & ~vacant)))
-        lent = lendable(
-            held, BorrowQueue("p", (wanting(), wanting(count=1))), SUBPOOLS, False, {KEY0: block}
-        )
-        assert lent == (((KEY0, given),) if given else ())
+def test_few_of_many_nodes_lend_at_once():
+    """One or so in the first turn, twice as many in each of the next; for another node others."""
+    many = tuple(NodeHolding(f"o{n}", 1 << n) for n in range(64))
+    pool = subpools(IPPool("p", (IPRange(ip_network("10.0.0.0/20")),)))
+
+    def turns(asker):
+        queue = BorrowQueue("p", (wanting(asker),))
+        seen = {KEY0: Block(KEY0, many)}
+        return {n: turn(NodeAddressState(f"n{n}"), queue, pool, seen) for n in range(4000)}
+
+    first = turns("n9999")
+    sooner = [sum(one < turn for one in first.values()) for turn in range(1, 13)]
+    assert sooner[0] < 8
+    assert all(1 < later / earlier < 4 for earlier, later in pairwise(sooner[3:11]))
+    assert sooner[-1] > 3000
+    assert first != turns("n9998")
 
 
 def test_borrow_requests_keep_their_place():

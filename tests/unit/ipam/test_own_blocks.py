@@ -1,0 +1,120 @@
+"""A node follows the blocks that name it, and reads others only when it lacks addresses."""
+
+import asyncio
+import json
+
+import pytest
+
+from kube_rdma.ipam import cluster as ipam
+from kube_rdma.ipam.objects import block_labels, decode_block, holder_label, pin_label
+from kube_rdma.ipam.rules.agent import next_tick
+from kube_rdma.model.ipam import NicRequest
+from tests.unit.ipam.conftest import ask, gives, served, texts, until
+from tests.unit.ipam.test_gc import join, patrolling
+
+
+def labels(world):
+    """The labels of each block, and those that it should have."""
+    for document in world.server.documents("ipblocks"):
+        block = decode_block(json.dumps(document["spec"]).encode())
+        yield document["metadata"].get("labels", {}), dict(block_labels(block))
+
+
+def as_earlier(world):
+    """Write all blocks as a release without labels does."""
+    for document in world.server.documents("ipblocks"):
+        spec = {**document["spec"], "edition": document["spec"]["edition"] + 1}
+        name = document["metadata"]["name"]
+        world.server.put(ipam.IP_BLOCK, world.document("IPBlock", name, spec))
+
+
+async def patiently(world, node, request):
+    """The addresses that a node gets, with the time that others need to give them back."""
+    asked = asyncio.create_task(served(node, request))
+    while not asked.done():
+        world.clock.time += 0.02
+        await asyncio.sleep(0.001)
+    return texts(await asked)
+
+
+async def test_what_other_nodes_have_is_not_sent_to_a_node(world):
+    """Neither when it starts nor when their pods do; it lists what has its own label."""
+    world.pool("wide", subnet="10.64.0.0/10")
+    async with world.node("node-1") as one, world.node("node-2") as two:
+        for n in range(80):
+            await served(one, ask(f"a{n}", pool="wide"))
+        await two.add(ask("b", pool="wide"))
+        await until(lambda: two._agent.blocks)
+        assert {h.node for b in two._agent.blocks.values() for h in b.holdings} == {"node-2"}
+        asked = [one for one in world.lines["node-2"].requests if one.plural == "ipblocks"]
+    every = {dict(one.query).get("labelSelector") for one in asked if one.verb in ("list", "watch")}
+    assert every == {holder_label("node-2")}
+    assert all(have == wanted for have, wanted in labels(world))
+
+
+async def test_a_node_that_lacks_addresses_sees_all_blocks_for_a_while(world):
+    """It finds the last free one, and forgets what it saw of other nodes."""
+    world.pool("small", subnet="10.1.0.0/28")
+    async with world.node("node-1") as one, world.node("node-2") as two:
+        given = [await patiently(world, one, ask(f"a{n}", pool="small")) for n in range(5)]
+        given += [await patiently(world, two, ask(f"b{n}", pool="small")) for n in range(9)]
+        assert len({*map(tuple, given)}) == 14
+        assert two._agent.sees_all
+        world.clock.time += world.timing.agreed.sight + 1
+        world.lines["node-2"].requests.clear()
+        await until(lambda: not two._agent.sees_all and len(two._blocks) == 1)
+        assert set(two._agent.blocks) == set(two._agent.state.holdings)
+
+
+async def test_a_node_that_is_updated_finds_what_it_holds(world):
+    """Its pods' addresses by its journal, its stock once the controller wrote the labels."""
+    join(world, "node-1")
+    async with world.node() as addresses:
+        kept = texts(await addresses.add(ask("a")))
+    stock = world.held("node-1")
+    as_earlier(world)
+    async with world.node() as addresses, patrolling(world):
+        assert texts(await addresses.add(ask("a"))) == kept
+        await until(lambda: all(have == wanted for have, wanted in labels(world)))
+        sure = addresses._agent.state
+        await until(lambda: sum(h.confirmed.bit_count() for h in sure.holdings.values()) == stock)
+    assert world.held("node-1") == stock
+
+
+async def test_a_label_that_another_release_takes_away_is_no_deletion(world, recording):
+    """The node reads its block, gives addresses on, and writes the label again."""
+    async with world.node() as addresses:
+        for n in range(3):
+            await served(addresses, ask(f"a{n}"))
+            as_earlier(world)
+            await until(lambda: all(have == wanted for have, wanted in labels(world)))
+        await until(lambda: gives(addresses))
+        assert addresses._agent.recall_until < 0
+    assert not recording.of("addresses recalled")
+
+
+async def test_a_pod_gets_its_last_address_on_a_node_that_did_not_see_it(world):
+    """By the label of the pod, in one list."""
+    world.pool("wide", subnet="10.64.0.0/10")
+    nic = NicRequest("net1", "wide", owner="default/db-0/net1")
+    async with world.node("node-1") as one, world.node("node-2") as two:
+        first = texts(await one.add(ask("a", nic)))
+        await until(lambda: any(pin_label(nic.owner) in have for have, _ in labels(world)))
+        await one.delete("a")
+        assert await patiently(world, two, ask("b", nic)) == first
+
+
+async def test_a_node_at_rest_has_nothing_to_do(world):
+    """With hundreds of pods, until the cool-down of one ends."""
+    world.pool("wide", rest=30, subnet="10.64.0.0/10")
+    async with world.node() as addresses:
+        for n in range(300):
+            await served(addresses, ask(f"a{n}", pool="wide"))
+        await until(lambda: next_tick(addresses._agent, world.clock()) == float("inf"))
+        await addresses.delete("a7")
+        assert next_tick(addresses._agent, world.clock()) == world.clock() + 30
+
+
+@pytest.mark.parametrize("owner", ["text", "node//10.0.0.0", "a/B/c"])
+def test_an_owner_that_is_no_pod_has_no_label(owner):
+    assert pin_label(owner) == ""
