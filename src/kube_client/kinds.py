@@ -59,6 +59,9 @@ class ObjectKind(Frozen, Generic[S, U]):
     content: str = "spec"  # the field that `spec` reads and writes; a ConfigMap has data
     page: int = 500  # objects that a list asks for at first; few, where others make them large
     annotations: Callable[[str], bool] = lambda _: True  # which of them are read, by key
+    # Listed after each stream that broke off: an older object shows a restored store, however many
+    # writes it had since.
+    is_listed_in_doubt: bool = False
 
     @property
     def api_version(self) -> str:

@@ -5,9 +5,9 @@
 A round is a stream of changes, which begins where the one before ended. A list reports only what
 differs from what was reported before, so a missed change is put right by the next one. Where a
 stream broke off or began badly, the server may have been restored, and would go on in silence: the
-store's version is asked for before the next one (`horizon`). Whatever shows a process that the
-store went back ends all of its streams. Between two rounds lies a jittered pause, longer after each
-failure.
+store's version is asked for before the next one (`horizon`), or the level is listed where its kind
+says so. Whatever shows a process that the store went back ends all of its streams. Between two
+rounds lies a jittered pause, longer after each failure.
 """
 
 from __future__ import annotations
@@ -123,7 +123,8 @@ class Level(Generic[S, U]):
     async def _round(self) -> AsyncGenerator[WatchEvent[S, U], None]:
         clock = self._calls.pace.clock
         began = clock()
-        if not self._version or began >= self._due or self._is_over:
+        is_due = not self._version or began >= self._due or self._is_over
+        if is_due or (self._kind.is_listed_in_doubt and not self._is_sure):
             async for event in self._list():
                 yield event
             yield self._sync()

@@ -21,8 +21,11 @@ from kube_rdma.ipam import ip_pool, objects
 from kube_rdma.ipam.objects import IPPoolStatus, LeaseSpec
 from kube_rdma.model import ipam
 
-IP_POOL = own_kind(
-    "IPPool", "ippools", ObjectCodec(ip_pool.decode, ip_pool.encode), ObjectCodec.of(IPPoolStatus)
+_POOL = ObjectCodec(ip_pool.decode, ip_pool.encode)
+# Their status counts what nodes hold, so it is older after a restore that lost some of that.
+IP_POOL = replace(
+    own_kind("IPPool", "ippools", _POOL, ObjectCodec.of(IPPoolStatus)),
+    is_listed_in_doubt=True,
 )
 # To read or write the status: there a garbled spec is reported, and it stays as it is.
 IP_POOL_TEXT: ObjectKind[bytes, IPPoolStatus] = IP_POOL.read_as(
@@ -41,7 +44,7 @@ def pool_of_text(stored: Stored[bytes, IPPoolStatus]) -> ipam.IPPool:
 
 
 _BLOCK = ObjectCodec(objects.decode_block, objects.encode_block)
-IP_BLOCK = own_kind("IPBlock", "ipblocks", _BLOCK, NOTHING)
+IP_BLOCK = replace(own_kind("IPBlock", "ipblocks", _BLOCK, NOTHING), is_listed_in_doubt=True)
 LEASE = lease_kind(ObjectCodec(objects.decode_lease, msgspec.json.encode))
 LEASES = Where(labels="=".join(objects.LEASE_LABEL))
 

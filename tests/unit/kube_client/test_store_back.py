@@ -119,6 +119,25 @@ async def test_a_bumped_store_is_seen_however_much_others_wrote(cluster, line, s
         assert await waiting == [*new, Deleted("late", "", late.uid)]
 
 
+async def test_a_kind_that_is_listed_in_doubt_shows_what_caught_up(line, server, other):
+    """An object is older than it was, though the store counted on past all that was lost."""
+    heard, cluster = [], Cluster(line, QUICK)
+    cluster.listeners.append(lambda: heard.append(1))
+    kept = await make(other, "kept")
+    backup = server.store.backup()
+    async with Told(cluster, kind=replace(TRIAL, is_listed_in_doubt=True)) as told:
+        await told.sync()
+        changed = await other.replace(TRIAL, replace(kept, spec=Spec(size=2)))
+        assert await news(told, 1) == [Changed(changed)]
+        server.store.restore(backup, 0)
+        for name in ("new-1", "new-2", "new-3"):
+            await make(other, name)
+        await until_watching(line)
+        line.break_watches()
+        assert Changed(kept) in await news(told, 4)
+    assert heard == [1]
+
+
 async def test_a_list_is_compared_with_what_was_written_too(cluster, server):
     """The watch that lists may have been behind: here it never told the object."""
     heard = []
