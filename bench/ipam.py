@@ -12,16 +12,18 @@ import json
 import os
 import re
 import subprocess
-import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from math import log
 from pathlib import Path
 from typing import Any
 
+from bench.checkout import OURS, Checkout, checkouts
 from bench.clients import expect, talking, tell
 from bench.context import Context, control_plane
 from bench.figures import Figure, Row, attempt
@@ -31,12 +33,22 @@ from kube_rdma_lab.lab import Lab
 NAME = "ipbench"
 CRDS = Path(__file__).parents[1] / "config" / "crds"
 PROCESSES = 4
+MOST = 5000  # nodes of the largest cluster that Kubernetes supports
 WIDE = {"subnet": "10.0.0.0/10"}
 # What a peer reached on a machine of two cores; not measured here.
 PEER_RATE, PEER_P99, PEER_WRITES = 9.0, 18_000.0, 4.5
 WRITES = re.compile(
     r'^apiserver_request_total\{(?=[^}]*group="kube-rdma\.io")'
     r'(?=[^}]*verb="(?:POST|PUT|PATCH|APPLY|DELETE)")[^}]*\} (\S+)$',
+    re.MULTILINE,
+)
+ANSWERS = re.compile(
+    r'^apiserver_response_sizes_sum\{(?=[^}]*group="kube-rdma\.io")'
+    r'(?=[^}]*verb="(?:GET|LIST)")[^}]*\} (\S+)$',
+    re.MULTILINE,
+)
+EVENTS = re.compile(
+    r'^apiserver_watch_events_sizes_sum\{(?=[^}]*group="kube-rdma\.io")[^}]*\} (\S+)$',
     re.MULTILINE,
 )
 
@@ -137,6 +149,10 @@ def _sizes(lab: Lab, context: Context) -> Iterator[Figure]:
     yield Figure("size_10_p50_ms", large.at(0.5), "ms", "as a /24", "one of 4 million")
 
 
+def _traffic(lab: Lab, context: Context) -> Iterator[Figure]:
+    yield from traffic(lab, context.times(40))
+
+
 # Each in a network of its own; where one fails, the others are measured.
 PARTS: Mapping[str, Callable[[Lab, Context], Iterator[Figure]]] = {
     "clients_1": _clients_1,
@@ -146,6 +162,7 @@ PARTS: Mapping[str, Callable[[Lab, Context], Iterator[Figure]]] = {
     "exact_fit": _exact_fit,
     "exact_fit_1000": _exact_fit_1000,
     "sizes": _sizes,
+    "traffic": _traffic,
 }
 
 
@@ -210,8 +227,8 @@ def definitions() -> str:
     return "\n---\n".join(path.read_text() for path in sorted(CRDS.glob("ip*.yaml")))
 
 
-def run(lab: Lab, load: Run) -> Result:
-    """Start the clients, let them all begin at once, sum up what they print."""
+def apply_pool(lab: Lab, load: Run) -> list[str]:
+    """Make the pool of a load; return the names of its nodes."""
     pool = {
         "apiVersion": "kube-rdma.io/v1alpha1",
         "kind": "IPPool",
@@ -219,7 +236,12 @@ def run(lab: Lab, load: Run) -> Result:
         "spec": {"network": load.name, "ranges": [dict(load.range)], "restSeconds": 0},
     }
     cluster.apply(lab, pool)
-    names = [f"{load.name}-{n}" for n in range(load.nodes)]
+    return [f"{load.name}-{n}" for n in range(load.nodes)]
+
+
+def run(lab: Lab, load: Run) -> Result:
+    """Start the clients, let them all begin at once, sum up what they print."""
+    names = apply_pool(lab, load)
     shares = [names[n::PROCESSES] for n in range(min(PROCESSES, load.nodes))]
     with tempfile.TemporaryDirectory() as journals, ExitStack() as stack:
         clients = [
@@ -233,6 +255,73 @@ def run(lab: Lab, load: Run) -> Result:
         with ThreadPoolExecutor(len(clients)) as threads:  # a full pipe would hold others up
             parts = list(threads.map(lambda process: expect(process, "{"), clients))
         return result([json.loads(part) for part in parts], writes(lab) - before)
+
+
+def traffic(lab: Lab, most: int) -> Iterator[Figure]:
+    """The bytes of blocks and pools that a pod costs, and a start of all agents, by size."""
+    for checkout in checkouts():
+        sizes = (max(4, most // 4), max(8, most))
+        few, many = (_bytes(lab, checkout, nodes) for nodes in sizes)
+        growth = log(MOST / sizes[1]) / log(sizes[1] / sizes[0])
+        for key, place, unit, scale, goal in (
+            ("pod_watch_kb", 0, "kB", 1e3, "≤ 20"),
+            ("start_of_all_gb", 1, "GB", 1e9 / MOST, "≤ 0.5"),
+        ):
+            at_most = many[place] * (many[place] / few[place]) ** growth
+            note = ", ".join(
+                f"{at[place]:.0f} B with {n}" for at, n in zip((few, many), sizes, strict=True)
+            )
+            exponent = log(many[place] / few[place]) / log(sizes[1] / sizes[0])
+            note += f" nodes, exponent {exponent:.2f}; carried on to {MOST}"
+            yield checkout.named(Figure(f"blocks_{key}", at_most / scale, unit, goal, note))
+
+
+def _bytes(lab: Lab, checkout: Checkout, nodes: int) -> tuple[float, float]:
+    """Bytes of watches for each pod with eight NICs, and of all that an agent reads to start."""
+    load = Run(f"{checkout.prefix}traffic-{nodes}".replace("_", "-"), nodes, 1, nics=8)
+    names = apply_pool(lab, load)
+    shares = [names[n::PROCESSES] for n in range(PROCESSES)]
+    with tempfile.TemporaryDirectory() as journals:
+        for_pods = 0.0
+        for is_again in (False, True):
+            before = sent(lab)
+            with ExitStack() as stack:
+                clients = [
+                    stack.enter_context(client(lab, share, load, Path(journals), checkout))
+                    for share in shares
+                ]
+                for process in clients:
+                    expect(process, "ready")
+                if is_again:
+                    return for_pods / nodes, (sum(sent(lab)) - sum(before)) / nodes
+                before = sent(lab)
+                for process in clients:
+                    tell(process)
+                for process in clients:
+                    expect(process, "{")
+                settled(lab)
+                for_pods = sent(lab)[1] - before[1]
+                for process in clients:
+                    tell(process)
+                    process.wait()
+    raise AssertionError
+
+
+def settled(lab: Lab) -> None:
+    """Wait until nothing more is sent of the last writes."""
+    last = (-1.0, -1.0)
+    while (now := sent(lab)) != last:
+        last = now
+        time.sleep(1.0)
+
+
+def sent(lab: Lab) -> tuple[float, float]:
+    """Bytes of blocks and pools that the API server sent: answers to reads, events of watches."""
+    text = cluster.kubectl(lab, "get", "--raw", "/metrics")
+    answers, events = (
+        sum(float(count) for count in pattern.findall(text)) for pattern in (ANSWERS, EVENTS)
+    )
+    return answers, events
 
 
 def result(parts: Sequence[dict[str, Any]], written: int) -> Result:
@@ -253,7 +342,7 @@ def result(parts: Sequence[dict[str, Any]], written: int) -> Result:
 
 @contextmanager
 def client(
-    lab: Lab, names: Sequence[str], load: Run, journals: Path
+    lab: Lab, names: Sequence[str], load: Run, journals: Path, checkout: Checkout = OURS
 ) -> Iterator[subprocess.Popen[str]]:
     """A process with some nodes, in the lab's network."""
     words = ["--pool", load.name, "--pods", str(load.pods), "--nics", str(load.nics)]
@@ -261,7 +350,8 @@ def client(
     if load.floor:
         module, words = "bench.ipam_floor", [*words[:4], "--every", str(load.floor)]
     command = [
-        *("nsenter", f"--target={lab.state.pid}", "--net", "--", sys.executable),
+        *("nsenter", f"--target={lab.state.pid}", "--net", "--"),
+        *("env", f"PYTHONPATH={checkout.environment()['PYTHONPATH']}", checkout.python),
         *("-m", module, *words),
         *("--kubeconfig", f"{lab.home}/pki/admin.kubeconfig", "--journals", str(journals)),
         *names,
