@@ -315,6 +315,7 @@ class NodeAddresses:
     def _end_watch(self, what: type[effects.Effect]) -> None:
         if self._blocks.pop(what, None):
             self._watching.pop(what).cancel()
+            self._heard()
 
     async def _listed(
         self, what: type[effects.Effect], blocks: Mirror[ipam.Block]

@@ -9,7 +9,7 @@ from kube_rdma.ipam import cluster as ipam
 from kube_rdma.ipam.objects import block_labels, decode_block, holder_label, pin_label
 from kube_rdma.ipam.rules.agent import next_tick
 from kube_rdma.model.ipam import NicRequest
-from tests.unit.ipam.conftest import ask, gives, served, texts, until
+from tests.unit.ipam.conftest import TIMING, ask, gives, served, texts, until
 from tests.unit.ipam.test_gc import join, patrolling
 
 
@@ -91,6 +91,20 @@ async def test_a_label_that_another_release_takes_away_is_no_deletion(world, rec
         await until(lambda: gives(addresses))
         assert addresses._agent.recall_until < 0
     assert not recording.of("addresses recalled")
+
+
+async def test_an_address_that_another_node_gives_back_is_asked_back(world):
+    """Nothing shows it to the node that lost it: it looks whenever it renews its lease."""
+    async with world.node() as addresses:
+        (lost,) = texts(await addresses.add(ask("a")))
+        for holdings, count in (([{"node": "node-9", "addresses": [lost]}], 1), ([], 0)):
+            (document,) = world.server.documents("ipblocks")
+            edition = document["spec"]["edition"] + 1
+            spec = {**document["spec"], "edition": edition, "holdings": holdings}
+            name = document["metadata"]["name"]
+            world.server.put(ipam.IP_BLOCK, world.document("IPBlock", name, spec))
+            world.clock.time += TIMING.contact / 3
+            await until(lambda count=count: gives(addresses, lost=count))
 
 
 async def test_a_pod_gets_its_last_address_on_a_node_that_did_not_see_it(world):

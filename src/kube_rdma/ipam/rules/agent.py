@@ -110,6 +110,9 @@ def renew_lease(agent: IpamAgentState) -> Effects[None]:
             if written:
                 agent.lease = written
                 agent.state = node_state.extend_right(agent.state, sent, written.duration)
+                # Nothing shows when another node gives back an address that a pod here has.
+                keys, seen = agent.state.holdings, agent.blocks
+                agent.unseen |= {key for key in keys if not _is_shown(agent, seen.get(key))}
                 return
         current: ipam.NodeLease | None = yield effects.ReadLease(agent.identity.node)
         now: float = yield effects.Clock()
@@ -392,9 +395,14 @@ def _comparable(agent: IpamAgentState, latest: ipam.Block | None) -> ipam.Block 
 
     One of other nodes that is not shown any more may have been emptied, deleted and made anew.
     """
-    if latest is None or agent.sees_all or blocks.held_by(latest, agent.state.node):
+    if latest is None or _is_shown(agent, latest):
         return latest
     return replace(latest, holdings=())
+
+
+def _is_shown(agent: IpamAgentState, block: ipam.Block | None) -> bool:
+    """Return whether a watch shows a block: all are shown, or it has something of the node."""
+    return agent.sees_all or bool(blocks.held_by(block, agent.state.node))
 
 
 def _see_all(agent: IpamAgentState) -> Effects[None]:
