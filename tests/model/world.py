@@ -8,7 +8,6 @@ Wall clocks do not exist, so nothing can depend on them.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -182,7 +181,7 @@ class World:
         machine.next_renew = self.now + TIMING.contact / 3
 
         def ready(result: object) -> None:
-            machine.ready, machine.next_tick = result is None, self.now
+            machine.ready = result is None
             if isinstance(result, Broken):
                 raise result
             if not machine.ready:
@@ -197,13 +196,12 @@ class World:
             if isinstance(result, GrantedAddresses):
                 if self.random.random() >= self.faults:  # else the runtime gave up waiting
                     is_late = machine.unaware and self.now > self.recall_end
-                    risky = is_late or machine.rewound
+                    risky = is_late or machine.rewound or self._is_overtaken(machine, result)
                     self.truth.lives(
                         request, machine.name, result.allocations, self.now, risky=risky
                     )
             else:
                 self.refusals += 1
-            machine.next_tick = self.now
 
         if machine.agent:
             self._begin(machine, Task("add", operations.add(machine.agent, request), answered))
@@ -214,8 +212,7 @@ class World:
             if self.flaw is Flaw.DEL_BY_POD and (living := self.truth.of(machine.name)):
                 container = living[-1]
             self._begin(
-                machine,
-                Task("delete", operations.delete(machine.agent, container), self._wakes(machine)),
+                machine, Task("delete", operations.delete(machine.agent, container), lambda _: None)
             )
 
     def collect(self, machine: Machine) -> None:
@@ -223,13 +220,7 @@ class World:
         if machine.agent and not machine.running("collect"):
             living = frozenset(self.truth.of(machine.name))
             operation = operations.collect(machine.agent, living, self._clock(machine))
-            self._begin(machine, Task("collect", operation, self._wakes(machine)))
-
-    def _wakes(self, machine: Machine) -> Callable[[object], None]:
-        def done(_: object) -> None:
-            machine.next_tick = self.now
-
-        return done
+            self._begin(machine, Task("collect", operation, lambda _: None))
 
     def controller(self) -> None:
         """A controller starts, perhaps beside another one that has not noticed yet."""
@@ -253,6 +244,12 @@ class World:
         for key in keys:
             self.store.delete(key)
         self._recall()
+
+    def _is_overtaken(self, machine: Machine, granted: GrantedAddresses) -> bool:
+        """Another node took the address of a block that somebody deleted, before the watch told."""
+        places = [(one.network, one.address) for one in granted.allocations]
+        here = [place for place in places if key_of(*place)[0] in self.dropped]
+        return self.recalling and any(self._holder(*p) not in (None, machine.name) for p in here)
 
     def _written(self, block: ipam.Block) -> None:
         """What another node claims of a deleted block before its holder asked back is a risk."""
@@ -381,8 +378,7 @@ class World:
             if self.now >= machine.next_renew and not machine.running("renew"):
                 machine.next_renew = self.now + TIMING.contact / 3
                 self._begin(
-                    machine,
-                    Task("renew", operations.renew_lease(machine.agent), self._wakes(machine)),
+                    machine, Task("renew", operations.renew_lease(machine.agent), lambda _: None)
                 )
             if self.now >= machine.next_tick and not machine.running("tick"):
                 machine.next_tick = inf
@@ -453,7 +449,10 @@ class World:
         machine.heard += len(news)
         for version, key, block in news:
             if self._show(machine, key, block):
-                machine.next_tick = self.now
+                if machine.agent and (
+                    key in machine.agent.unseen or machine.agent.is_news(key, block)
+                ):
+                    machine.next_tick = self.now
                 machine.shown_version = version
                 machine.high = max(machine.high, version)
 
@@ -495,6 +494,8 @@ class World:
             return False
         task = self.random.choice(ready)
         self._perform(machine, task)
+        if task.over and task.what != "tick":
+            machine.next_tick = self.now
         machine.tasks = [task for task in machine.tasks if not task.over]
         return True
 
@@ -516,6 +517,8 @@ class World:
         task.begin()
         if not task.over:
             machine.tasks.append(task)
+        elif task.what != "tick":
+            machine.next_tick = self.now
 
     def _clock(self, machine: Machine) -> float:
         return self.now + machine.offset

@@ -343,7 +343,9 @@ class NodeAddresses:
         elif self._outages != self._confirmed:
             own = self._blocks.get(effects.ListOwnBlocks)
             shown = own.values if own and own.synced.is_set() else {}
-            self._agent.unseen |= {k for k in self._agent.state.holdings if k.name not in shown}
+            for key in self._agent.state.holdings:
+                if key.name not in shown:
+                    self._agent.lose_sight(key)
             self._low.set()
             self._urgent.set()
 
@@ -360,7 +362,7 @@ class NodeAddresses:
         else:
             self._agent.lose_sight(block.key)
             self._runner.wake()
-        self._low.set()
+            self._low.set()
 
     def _changed(self, old: ipam.Block | None, new: ipam.Block | None) -> None:
         block = new or old
@@ -369,6 +371,8 @@ class NodeAddresses:
         if is_rollback(old, new) and not is_garbled:
             self._note_rollback()
         self._agent.observe(block.key, new)
+        if self._agent.is_news(block.key, new):
+            self._low.set()
         self._runner.wake()
 
     def _pool_changed(self, old: _Pool | None, new: _Pool | None) -> None:

@@ -111,8 +111,9 @@ def renew_lease(agent: IpamAgentState) -> Effects[None]:
                 agent.lease = written
                 agent.state = node_state.extend_right(agent.state, sent, written.duration)
                 # Nothing shows when another node gives back an address that a pod here has.
-                keys, seen = agent.state.holdings, agent.blocks
-                agent.unseen |= {key for key in keys if not _is_shown(agent, seen.get(key))}
+                for key in agent.state.holdings:
+                    if not _is_shown(agent, agent.blocks.get(key)):
+                        agent.lose_sight(key)
                 return
         current: ipam.NodeLease | None = yield effects.ReadLease(agent.identity.node)
         now: float = yield effects.Clock()
@@ -243,7 +244,8 @@ def tick(agent: IpamAgentState) -> Effects[None]:
     """Do what no request waits for: settle blocks, end cool-downs, lend, acquire ahead.
 
     Without the right write no block, and after a rollback do nothing before the node has its lease
-    again: no controller would reclaim the addresses of a node without a lease.
+    again: no controller would reclaim the addresses of a node without a lease. Nor after an outage
+    before the lease was written: what a block says of the node may be of a store that went back.
     """
     if agent.is_rolled_back:
         return
@@ -251,7 +253,7 @@ def tick(agent: IpamAgentState) -> Effects[None]:
     for container in node_state.cooled_down(agent.state, now):
         yield from _end_cooldown(agent, container)
     now = yield effects.Clock()
-    if now >= agent.state.right_until:
+    if now >= agent.state.right_until or agent.is_watch_interrupted():
         return
     if now >= agent.recall_until and agent.state.taken:
         agent.state = replace(agent.state, taken={})

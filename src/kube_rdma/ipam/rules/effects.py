@@ -22,7 +22,12 @@ from msgspec import Struct, field
 from kube_base.frozen import Frozen
 from kube_rdma.ipam.rules.blocks import after_rollback, held_by, is_older
 from kube_rdma.ipam.rules.grant import Catalog, Shortage
-from kube_rdma.ipam.rules.node_state import NodeAddressState, confirmed_bits, suspend_right
+from kube_rdma.ipam.rules.node_state import (
+    NodeAddressState,
+    confirmed_bits,
+    doubt,
+    suspend_right,
+)
 from kube_rdma.model import ipam
 
 
@@ -198,14 +203,24 @@ class IpamAgentState(Struct):
         elif latest is None or self.is_rolled_back or not is_older(block, latest):
             self.blocks[key] = block
 
+    def is_news(self, key: ipam.BlockKey, block: ipam.Block | None) -> bool:
+        """Return whether a block that a watch shows is a reason to tick at once.
+
+        Pins are none: two living pods of one owner would have their nodes write in turns.
+        """
+        holding = self.state.holdings.get(key)
+        return held_by(block, self.state.node) != (holding.confirmed if holding else 0)
+
     def lose_sight(self, key: ipam.BlockKey) -> None:
-        """Note that the watch of the node's blocks shows one no more: it is read where it counts.
+        """Note that the watch of the node's blocks shows one no more: read it, then grant of it.
 
         The API server says the same of a block that is gone and of one that lost the label
         (apiserver, cacher/cache_watcher.go, convertToWatchEvent).
         """
         if key in self.state.holdings:
             self.unseen.add(key)
+            if self.state.holdings[key].confirmed:  # else it may be lost, and says so
+                self.state = doubt(self.state, key)
         elif not self.sees_all:
             self.blocks.pop(key, None)
 

@@ -78,11 +78,15 @@ def load(
 
 def suspend_right(state: NodeAddressState) -> NodeAddressState:
     """Return the state without the right: each holding must be confirmed before a grant from it."""
-    uncertain = {
-        key: replace(holding, confirmed=NONE, returning=NONE, uncertain=True)
-        for key, holding in state.holdings.items()
-    }
-    return replace(state, holdings=uncertain, right_until=-inf, term=state.term + 1)
+    for key in state.holdings:
+        state = doubt(state, key)
+    return replace(state, right_until=-inf, term=state.term + 1)
+
+
+def doubt(state: NodeAddressState, key: ipam.BlockKey) -> NodeAddressState:
+    """Return the state in which a holding must be confirmed before a grant from it."""
+    holding = replace(state.holdings[key], confirmed=NONE, returning=NONE, uncertain=True)
+    return replace(state, holdings={**state.holdings, key: holding})
 
 
 def confirmed_bits(state: NodeAddressState) -> Mapping[ipam.BlockKey, ipam.Bits]:
