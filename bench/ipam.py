@@ -279,6 +279,7 @@ def traffic(lab: Lab, most: int) -> Iterator[Figure]:
 def _bytes(lab: Lab, checkout: Checkout, nodes: int) -> tuple[float, float]:
     """Bytes of watches for each pod with eight NICs, and of all that an agent reads to start."""
     load = Run(f"{checkout.prefix}traffic-{nodes}".replace("_", "-"), nodes, 1, nics=8)
+    cluster.kubectl(lab, "delete", "ipblocks,ippools", "--all")  # else they are sent too
     names = apply_pool(lab, load)
     shares = [names[n::PROCESSES] for n in range(PROCESSES)]
     with tempfile.TemporaryDirectory() as journals:

@@ -364,6 +364,7 @@ class Walk:
         if keys:
             one = [self.random.choice(keys)]
             self.world.drop_blocks(keys if self.random.random() < 0.3 else one)
+            self.backups = [self.world.store.backup()]  # in an earlier one they look newer
 
     def _audit(self) -> None:
         if not self.world.recalling:

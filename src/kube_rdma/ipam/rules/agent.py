@@ -414,9 +414,9 @@ def _see_all(agent: IpamAgentState) -> Effects[None]:
     if agent.sees_all:
         return
     listed: dict[ipam.BlockKey, ipam.Block] = yield effects.ListBlocks()
+    for key in set(agent.blocks) - set(listed):
+        agent.lose_sight(key)
     agent.sees_all = True
-    for key in set(agent.blocks) - set(listed) - set(agent.state.holdings):
-        del agent.blocks[key]
     for key, block in listed.items():
         agent.observe(key, block)
 
