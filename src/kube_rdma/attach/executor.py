@@ -24,7 +24,7 @@ from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.kernel.pod.namespaces import Namespace
 from kube_rdma.adapters.kernel.pod.steps import PodNetwork
 from kube_rdma.attach.rules import records
-from kube_rdma.attach.rules.plan import outlives, plugin_calls
+from kube_rdma.attach.rules.plan import plugin_calls
 from kube_rdma.attach.rules.undo import check, looked_at, undo_by_plan
 from kube_rdma.lib.records import Records, in_the_log
 from kube_rdma.model.attach.attachment import (
@@ -88,8 +88,9 @@ class AttachmentJournal:
         tell: Callable[[str], None] = in_the_log,
     ) -> None:
         """Read both, which blocks; raise Unavailable when the disk fails."""
-        self._pods = Records(pods, tell, read=records.as_read, torn=True)
-        self._interfaces = Records(interfaces, tell, read=records.as_read, torn=True)
+        read, outlives = records.as_read, records.outlives
+        self._pods = Records(pods, tell, read=read, outlives=outlives)
+        self._interfaces = Records(interfaces, tell, read=read, outlives=outlives)
 
     @property
     def attachments(self) -> dict[AttachmentKey, Attachment]:
@@ -118,21 +119,18 @@ class AttachmentJournal:
 
     def begin(self, key: AttachmentKey, attachment: Attachment) -> None:
         """Write an attachment that is not complete, from a thread; as Records.begin."""
-        written = records.written(key, attachment)
-        self._of(key).begin(records.begun_name(key), written, sync=outlives(attachment.plans))
+        self._of(key).begin(records.begun_name(key), records.written(key, attachment))
 
     async def complete(self, key: AttachmentKey) -> None:
         """Mark an attachment as complete by its name, a third of the cost of a new record."""
         folder, begun = self._of(key), records.begun_name(key)
         record = folder.get(begun)
         assert record
-        complete, sync = replace(record, complete=True), outlives(record.plans)
-        await folder.rename(begun, records.complete_name(key), complete, sync=sync)
+        await folder.rename(begun, records.complete_name(key), replace(record, complete=True))
 
     async def remove(self, key: AttachmentKey) -> None:
         """Forget it, complete or not; a disk that fails keeps it for the next process."""
-        attachment, names = self.get(key), (records.complete_name(key), records.begun_name(key))
-        await self._of(key).forget(*names, sync=outlives(attachment.plans if attachment else ()))
+        await self._of(key).forget(records.complete_name(key), records.begun_name(key))
 
     def _of(self, key: AttachmentKey) -> Records[Attachment]:
         return self._pods if key.interface is None else self._interfaces

@@ -251,12 +251,7 @@ class NodeView:
 
         `before` is done in the same thread, which is one wait for both; raise what it raises.
         """
-
-        def look() -> attachment.HostNetwork:
-            before()
-            return self._host(entries, granted)
-
-        host = await asyncio.to_thread(look)
+        host = await asyncio.to_thread(self._host, entries, granted, before)
         if not any(entry.network.rails for entry in entries or ()):
             return host
         numbers = {card.id: self.rail(card.id) for share in granted for card in share.cards}
@@ -266,7 +261,9 @@ class NodeView:
         self,
         entries: Sequence[attachment.MatchedEntry] | None,
         granted: Sequence[attachment.GrantedShare],
+        before: Callable[[], None],
     ) -> attachment.HostNetwork:
+        before()
         if entries is not None:
             leaving = may_leave(entries, granted)
             survey = self._asked.survey.last(leaving=leaving)

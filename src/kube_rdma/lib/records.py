@@ -40,17 +40,18 @@ class Records(Generic[T]):
         tell: Callable[[str], None] = in_the_log,
         read: Callable[[str, T], T] = lambda _, value: value,
         threads: Executor | None = None,
-        *,
-        torn: bool = False,
+        outlives: Callable[[T], bool] | None = None,
     ) -> None:
         """Read the journal, which blocks; `tell` takes a sentence for each record that cannot be.
 
-        `read` makes of a record what it means by its name; `torn` is as Journal.load has it, `sync`
-        below as Journal.put. Raise Unavailable when the disk fails.
+        `read` makes of a record what it means by its name. `outlives` decides whether one is about
+        what a power failure leaves, so that it has to outlive that too; None: each has. Raise
+        Unavailable when the disk fails.
         """
         self._journal = journal
         self._threads = threads
-        loaded = journal.load(torn=torn)
+        self._outlives = outlives or (lambda _: True)
+        loaded = journal.load(torn=outlives is not None)
         self._values = {name: read(name, value) for name, value in loaded.records}
         self._left: set[str] = set()  # what is over, and lies on the disk all the same
         self._ending = asyncio.Lock()  # while that is removed
@@ -86,10 +87,7 @@ class Records(Generic[T]):
 
     async def put(self, name: str, value: T) -> None:
         """Write a record; it counts when it is durable. Raise Unavailable."""
-        await self._take(name)
-        await self._run(self._journal.put, name, value)
-        self._values[name] = value
-        await self._end_left()
+        await self.put_before(name, value, lambda: None)
 
     async def put_before(self, name: str, value: T, act: Callable[[], R]) -> R:
         """Write a record, then do what needs it to be durable: one wait for both. Raise KubeError.
@@ -107,7 +105,7 @@ class Records(Generic[T]):
         await self._end_left()
         return answer
 
-    def begin(self, name: str, value: T, *, sync: bool = True) -> None:
+    def begin(self, name: str, value: T) -> None:
         """Write a record, from a thread; it counts at once. Raise Unavailable.
 
         A disk that fails may have it all the same, so whoever gives up has to remove it.
@@ -116,25 +114,26 @@ class Records(Generic[T]):
         with self._removing:
             self._left.discard(name)
         self._values[name] = value
-        self._journal.put(name, value, sync=sync)
+        self._journal.put(name, value, sync=self._outlives(value))
 
-    async def rename(self, old: str, new: str, value: T, *, sync: bool = True) -> None:
+    async def rename(self, old: str, new: str, value: T) -> None:
         """Give a record another name, by which it reads as `value`. Raise Unavailable."""
         await self._take(new)
-        await self._run(partial(self._journal.rename, old, new, sync=sync))
+        await self._run(partial(self._journal.rename, old, new, sync=self._outlives(value)))
         del self._values[old]
         self._values[new] = value
         await self._end_left()
 
-    async def remove(self, *names: str, sync: bool = True) -> None:
+    async def remove(self, *names: str) -> None:
         """Remove records for good; a missing one is not an error. Raise Unavailable."""
-        await self._run(partial(self._journal.remove, *names, sync=sync))
+        gone = (self._values[name] for name in names if name in self._values)
+        await self._run(partial(self._journal.remove, *names, sync=any(map(self._outlives, gone))))
         for name in names:
             self._values.pop(name, None)
         self._left.difference_update(names)
         await self._end_left()
 
-    async def forget(self, *names: str, sync: bool = True) -> None:
+    async def forget(self, *names: str) -> None:
         """Remove records of what is over, whatever the disk does: no pod waits for it to end.
 
         A record that a full or read-only disk keeps is removed behind the next write that succeeds;
@@ -142,7 +141,7 @@ class Records(Generic[T]):
         """
         await self.refuse_foreign(*names)
         try:
-            await self.remove(*names, sync=sync)
+            await self.remove(*names)
         except Unavailable as error:
             log.warning("journal record left", why=str(error))
             for name in names:

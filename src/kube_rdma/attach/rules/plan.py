@@ -39,7 +39,6 @@ from kube_rdma.model.attach.attachment import (
 from kube_rdma.model.device import PlannedHostLink
 from kube_rdma.model.ipam import FIRST, Address, InterfaceName, Subnet, is_default
 from kube_rdma.model.late_binding import ContainerId
-from kube_rdma.model.pools import RebindFunction, SetFunction
 from kube_rdma.model.survey import NamespaceMode
 
 FIRST_TABLE = 100  # the n-th network has routing table 100 + n
@@ -54,15 +53,6 @@ _SEVERAL = (("arp_ignore", "1"), ("arp_announce", "2"), ("rp_filter", "2"))
 # A leaf that advertises itself as a router would give the pod an address, a default route through a
 # rail and a GID for each prefix (addrconf_prefix_rcv, net/ipv6/addrconf.c; rt6_add_dflt_router).
 _ACCEPT_RA = "accept_ra"
-
-# An IPoIB link returns to the node, too (netns_refund in ipoib_link_ops).
-_OF_THE_NODE = (
-    steps.TakeLink,
-    steps.MoveRdma,
-    steps.CallPlugin,
-    SetFunction,
-    RebindFunction,
-)
 
 _MODES = {Way.MACVLAN: "bridge", Way.IPVLAN: "l2", Way.IPOIB: ""}
 
@@ -149,19 +139,6 @@ def plugin_calls(planned: Sequence[Plan]) -> tuple[steps.CallPlugin, ...]:
     """Return the calls of other plugins that these plans have."""
     every = (step for plan in planned for step in plan.steps)
     return tuple(step for step in every if isinstance(step, steps.CallPlugin))
-
-
-def outlives(planned: Sequence[Plan]) -> bool:
-    """Return whether these plans change more than the pod's own namespace.
-
-    Then the record is on the disk before the first Step. A power failure takes the namespace, and
-    all else that a plan makes, with it; then a record that is lost, or back again, is as good.
-    """
-    return any(
-        isinstance(step, _OF_THE_NODE) or getattr(step, "kind", "") is steps.VirtualKind.IPOIB
-        for plan in planned
-        for step in plan.steps
-    )
 
 
 def gids_wanted(planned: Sequence[Plan]) -> dict[str, int]:

@@ -7,11 +7,28 @@ runtime adds alone is a record of its own, ID@INTERFACE, in a folder of single i
 from __future__ import annotations
 
 from kube_base.frozen import replace
+from kube_rdma.model.attach import steps
 from kube_rdma.model.attach.attachment import Attachment, AttachmentKey
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding import ContainerId
+from kube_rdma.model.pools import RebindFunction, SetFunction
 
+# An IPoIB link returns to the node, too (netns_refund in ipoib_link_ops).
+_LEFT = (steps.TakeLink, steps.MoveRdma, steps.CallPlugin, SetFunction, RebindFunction)
 _BEGUN, _COMPLETE = "attachment", "attached"  # what a record's name begins with
+
+
+def outlives(attachment: Attachment) -> bool:
+    """Decide whether an attachment changes more than the pod's own namespace.
+
+    A power failure takes that, with all that is in it: a record that is lost, or back again, is
+    then as good as the right one. Of addresses there is another record.
+    """
+    planned = (step for plan in attachment.plans for step in plan.steps)
+    return any(
+        isinstance(step, _LEFT) or getattr(step, "kind", None) is steps.VirtualKind.IPOIB
+        for step in planned
+    )
 
 
 def begun_name(key: AttachmentKey) -> str:
