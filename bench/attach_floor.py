@@ -2,9 +2,9 @@
 
 Nothing is planned, asked, encoded as JSON, looked at or made up for: the Steps that one ADD has run
 go to the kernel on sockets that are open already, and records of the same sizes to the same disk,
-in the same order, each with the fsyncs that make it durable. One question is left: a link's index
-and MAC, which its addresses and its announcement need. The wait for a GID is the agent's own, for
-the kernel announces none.
+in the same order, synced where the agent did. One question is left: a link's index and MAC, which
+its addresses and its announcement need. The wait for a GID is the agent's own, for the kernel
+announces none. DEL is what takes the Steps back in the kernel, without a record.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Address
 from itertools import pairwise
 from pathlib import Path
@@ -51,25 +51,50 @@ from kube_rdma.model.pools import SetFunction
 _ARP = 0x0806  # ETH_P_ARP
 
 
-class Noting(Folder):
-    """A folder that notes how large its records are."""
+Act = tuple[str, int]  # on a folder, with the bytes that it wrote
 
-    def __init__(self, path: Path, sizes: list[int]) -> None:
+
+class Noting(Folder):
+    """A folder that notes what is done to it."""
+
+    def __init__(self, path: Path, acts: list[Act]) -> None:
         super().__init__(path)
-        self._sizes = sizes
+        self._acts = acts
 
     def write(self, handle: int, content: bytes) -> None:
         """As Folder.write."""
-        self._sizes.append(len(content))
+        self._acts.append(("write", len(content)))
         super().write(handle, content)
+
+    def fsync(self, handle: int) -> None:
+        """As Folder.fsync."""
+        self._acts.append(("fsync", 0))
+        super().fsync(handle)
+
+    def rename(self, old: str, new: str) -> None:
+        """As Folder.rename."""
+        self._acts.append(("rename", 0))
+        super().rename(old, new)
+
+    def fsync_folder(self) -> None:
+        """As Folder.fsync_folder."""
+        self._acts.append(("fsync_folder", 0))
+        super().fsync_folder()
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What one ADD did: the plans that it carried out, and the bytes of each record before."""
+    """What one ADD did: the plans that it carried out, and what it did to the journals' folders."""
 
     plans: tuple[Plan, ...]
-    records: tuple[int, ...]
+    acts: tuple[Act, ...]
+
+    @property
+    def parts(self) -> tuple[tuple[Act, ...], tuple[Act, ...]]:
+        """Its records, and the rename by which the last is complete."""
+        names = [act for act, _ in self.acts]
+        last = len(names) - 1 - names[::-1].index("rename")
+        return self.acts[:last], self.acts[last:]
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -85,6 +110,7 @@ class Bare:
     cpu_ms: float
     disk_ms: float
     gid_ms: float
+    del_ms: float = 0.0
 
 
 def run(trace: Trace, namespace: int, disk: Folder) -> Bare:
@@ -99,22 +125,25 @@ def run(trace: Trace, namespace: int, disk: Folder) -> Bare:
         if any(isinstance(step, MakeRdma) for step in trace.steps):
             wire.rdma = stack.enter_context(open_inside(namespace, _open_rdma))
         wire.find(trace.steps)
-        stack.callback(_take_back, trace, namespace)
         # All of it in there, where a sysctl is a file like any other.
-        return open_inside(namespace, lambda: _timed(trace, wire, disk))
+        try:
+            bare = open_inside(namespace, lambda: _timed(trace, wire, disk))
+        finally:
+            begin = time.perf_counter()
+            _take_back(trace, namespace)
+        return replace(bare, del_ms=1000 * (time.perf_counter() - begin))
 
 
 def _timed(trace: Trace, wire: _Wire, disk: Folder) -> Bare:
     work = time.process_time()
     ticks = [time.perf_counter()]
-    for size in trace.records:
-        _record(disk, size)
+    records, complete = trace.parts
+    _act(disk, records)
     ticks.append(time.perf_counter())
     for step in trace.steps:
         wire.send(step)
     ticks.append(time.perf_counter())
-    disk.rename("floor", "floor.done")  # the record is complete
-    disk.fsync_folder()
+    _act(disk, complete)
     ticks.append(time.perf_counter())
     before, sending, after = (b - a for a, b in pairwise(ticks))
     cpu = time.process_time() - work
@@ -133,14 +162,24 @@ def _take_back(trace: Trace, namespace: int) -> None:
             pod.undo(act)
 
 
-def _record(disk: Folder, size: int) -> None:
-    """What makes a record durable (adapters/journal/journal.py)."""
-    handle = disk.create(".floor.tmp")
-    disk.write(handle, bytes(size))
-    disk.fsync(handle)
-    disk.close(handle)
-    disk.rename(".floor.tmp", "floor")
-    disk.fsync_folder()
+def _act(disk: Folder, acts: tuple[Act, ...]) -> None:
+    """Do the same to this folder, record by record (adapters/journal/journal.py)."""
+    handle = None
+    for act, size in acts:
+        match act:
+            case "write":
+                handle = disk.create(".floor.tmp")
+                disk.write(handle, bytes(size))
+            case "fsync" if handle is not None:
+                disk.fsync(handle)
+            case "rename" if handle is not None:
+                disk.close(handle)
+                disk.rename(".floor.tmp", "floor")
+                handle = None
+            case "rename":
+                disk.rename("floor", "floor.done")
+            case "fsync_folder":
+                disk.fsync_folder()
 
 
 @dataclass

@@ -31,7 +31,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
-from bench.attach_floor import Noting, Trace, run
+from bench.attach_floor import Act, Noting, Trace, run
 from kube_base.errors import Unavailable
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.own import DEFINITION, RESOURCE
@@ -116,12 +116,12 @@ class Node:
     """Pod networks, and what it takes to give them pods."""
 
     def __init__(
-        self, folder: Path, scene: Scene, server: FakeServer, line: ClientLine, sizes: list[int]
+        self, folder: Path, scene: Scene, server: FakeServer, line: ClientLine, acts: list[Act]
     ) -> None:
         self._names = tuple(scene.networks)
         self._server = server
         self._line = line
-        self._sizes = sizes
+        self._acts = acts
         self._floor = Folder(folder / "floor")
         self._traces: dict[int, Trace] = {}
         self._made = 0
@@ -175,14 +175,14 @@ class Node:
         """ADD and DEL, timed here."""
         sandbox = self.sandbox(nics)
         await settled()
-        self._sizes.clear()
+        self._acts.clear()
         before = self.spent()
         took = await self.answer(Verb.ADD, sandbox)
         spent = since(before, self.spent())
         attachment = self.attachments.of(AttachmentKey(ContainerId(sandbox.container)))
         assert attachment
         assert len(attachment.plans) == nics
-        self._traces[nics] = Trace(attachment.plans, tuple(self._sizes))
+        self._traces[nics] = Trace(attachment.plans, tuple(self._acts))
         return {"ms": took, "del_ms": await self.answer(Verb.DEL, sandbox), **spent}
 
     async def floor(self, nics: int) -> dict[str, Any]:
@@ -305,11 +305,9 @@ class Watch:
 UNWATCHED = Watch()
 
 
-def attachments(
-    folder: Path, stack: AsyncExitStack, sizes: list[int], watch: Watch
-) -> PlanExecutor:
+def attachments(folder: Path, stack: AsyncExitStack, acts: list[Act], watch: Watch) -> PlanExecutor:
     """The agent's own, over journals that note what they write."""
-    records = [Noting(folder / name, sizes) for name in ("attachments", "delegated")]
+    records = [Noting(folder / name, acts) for name in ("attachments", "delegated")]
     pods, interfaces = [stack.enter_context(Journal(one, ATTACHMENTS)) for one in records]
     binaries = HostPlugins(folder, PurePosixPath("/opt/cni/bin"), partial(inside, folder))
     journal = watch.part("journal", AttachmentJournal(pods, interfaces))
@@ -325,14 +323,14 @@ def attachments(
 @asynccontextmanager
 async def running(folder: Path, scene: Scene, watch: Watch = UNWATCHED) -> AsyncIterator[Node]:
     """Pod networks, wired as in attach/node_networks; they give addresses."""
-    server, sizes = FakeServer([IP_POOL, IP_BLOCK, LEASE, DEFINITION]), list[int]()
+    server, acts = FakeServer([IP_POOL, IP_BLOCK, LEASE, DEFINITION]), list[Act]()
     documents(server, scene)
     line = server.line()
     cluster = Cluster(line)
-    node = Node(folder, scene, server, line, sizes)
+    node = Node(folder, scene, server, line, acts)
     kubelet = KubeletView(PodResources(folder / KUBELET / POD_RESOURCES / KUBELET_SOCKET))
     async with AsyncExitStack() as stack:
-        doors = IpamDependencies(cluster, "kube-rdma", Noting(folder / "addresses", sizes))
+        doors = IpamDependencies(cluster, "kube-rdma", Noting(folder / "addresses", acts))
         giver = NodeAddresses(NodeName("node-1"), BootId("boot-1"), doors)
         await stack.enter_async_context(giver)
         bound = stack.enter_context(Journal(Folder(folder / "bindings"), BINDINGS))
@@ -353,7 +351,7 @@ async def running(folder: Path, scene: Scene, watch: Watch = UNWATCHED) -> Async
             functions=host_functions,
             watched=giver.pools,
         )
-        node.attachments = attachments(folder, stack, sizes, watch)
+        node.attachments = attachments(folder, stack, acts, watch)
         to = AttachDependencies(
             node=watch.part("node", NodeView(asked)),
             giver=watch.part("addresses", giver),

@@ -37,7 +37,7 @@ PRESET = "vke"  # with networks and addresses; claims beside
 CRDS = Path(__file__).parents[1] / "config" / "crds"
 ROOM = "serviceaccounts"
 KINDS = ("ippools", "ipblocks", "nodepolicies", "nodereports", "bandwidthchecks")
-_CNI = ("host/etc/cni/net.d", "host/opt/cni/bin")
+CNI = ("host/etc/cni/net.d", "host/opt/cni/bin")
 _REQUESTS = re.compile(r"^apiserver_request_total\{([^}]*)\} (\S+)$", re.MULTILINE)
 _REJECTED = re.compile(
     r"^apiserver_flowcontrol_rejected_requests_total\{[^}]*\} (\S+)$", re.MULTILINE
@@ -180,7 +180,7 @@ def _leads(lab: Lab, pid: int) -> bool:
 def one_agent(lab: Lab, node: str, checkout: Checkout = OURS) -> Iterator[int]:
     """One real agent as a process, on a node without cards; its process."""
     root = lab.home / "one-agent"
-    for name in ("kubelet/device-plugins", "kubelet/plugins_registry", *_CNI):
+    for name in ("kubelet/device-plugins", "kubelet/plugins_registry", *CNI):
         (root / name).mkdir(parents=True, exist_ok=True)
     make_nodes(lab, [node])
     config = kubeconfig(lab, AGENT, "--bound-object-kind=Node", f"--bound-object-name={node}")
