@@ -13,7 +13,7 @@ import signal
 import struct
 import sys
 import traceback
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import count
 
 import pytest
@@ -34,7 +34,7 @@ from kube_rdma.adapters.kernel.netlink.rtnl_read import (
     seen_rules,
 )
 from kube_rdma.adapters.kernel.netlink.rtnl_vf import seen_functions
-from kube_rdma.adapters.kernel.pod.links import read_sysctl
+from kube_rdma.adapters.kernel.pod.links import PodSysctls
 from kube_rdma.adapters.kernel.pod.namespaces import make_namespace, open_inside
 from kube_rdma.adapters.kernel.pod.steps import open_pod
 from kube_rdma.attach.executor import AttachmentJournal, PlanExecutor
@@ -118,6 +118,7 @@ class RealWorld:
             open_inside(namespace, open_rtnl) as netlink,
             open_inside(namespace, lambda: Netlink(NETLINK_RDMA)) as rdma,
             open_rtnl() as node,
+            closing(PodSysctls(namespace)) as inside,
         ):
             found = seen_links(netlink)
             return attachment.PodView(
@@ -127,7 +128,7 @@ class RealWorld:
                 tuple(
                     attachment.SeenRdma(device.name, netdev_of(device)) for device in devices(rdma)
                 ),
-                tuple((path, read_sysctl(namespace, path)) for path in sysctls),
+                tuple((path, inside.read(path)) for path in sysctls),
                 seen_functions(node, functions),
             )
 

@@ -410,34 +410,57 @@ def _send(netlink: Netlink, request: NetlinkRequest, act: str = "", *, harmless:
 _ROOTS = (Path("/host/proc/sys"), Path("/proc/sys"))
 
 
-def write_sysctl(namespace: Namespace, step: steps.SetSysctl) -> None:
-    """Write ``net/ipv4/conf/net1/arp_ignore``; an optional one that is not there is left.
+class PodSysctls:
+    """The sysctls of a namespace, until it is closed.
 
-    Raise Refused when there is no such sysctl, the kernel does not take the value or the file may
-    not be written, Unavailable when the namespace is gone.
+    net/ipv4/conf and net/ipv6/conf are opened inside, once each: what stands there is registered by
+    namespace alone (devinet.c, addrconf.c), so it is looked up in this one, whoever does it
+    (proc_sys_lookup, fs/proc/proc_sysctl.c).
     """
-    try:
-        with _sysctl(namespace, step.path, os.O_WRONLY) as descriptor:
-            os.write(descriptor, f"{step.value}\n".encode())
-    except OSError as error:
-        if not (step.optional and error.errno == errno.ENOENT):
-            raise judged(step.path, step.value, error) from error
 
+    def __init__(self, namespace: Namespace) -> None:
+        self._namespace = namespace
+        self._folders: dict[str, int] = {}
+        self._root = next((root for root in _ROOTS if root.is_dir()), _ROOTS[-1])
 
-def read_sysctl(namespace: Namespace, path: str) -> str | None:
-    """The value of a sysctl, None when there is none of this name."""
-    try:
-        with _sysctl(namespace, path, os.O_RDONLY) as descriptor:
-            return os.read(descriptor, 4096).decode(errors="replace").strip()
-    except OSError:
-        return None
+    def close(self) -> None:
+        """Close the folders."""
+        for descriptor in self._folders.values():
+            os.close(descriptor)
 
+    def write(self, step: steps.SetSysctl) -> None:
+        """Write ``net/ipv4/conf/net1/arp_ignore``; an optional one that is not there is left.
 
-def _sysctl(namespace: Namespace, path: str, flags: int) -> AbstractContextManager[int]:
-    """Return a descriptor of the file; raise OSError, and as check_path and open_inside."""
-    check_path(path)
-    root = next((root for root in _ROOTS if root.is_dir()), _ROOTS[-1])
-    return closed_after(open_inside(namespace, lambda: os.open(root / path, flags)))
+        Raise Refused when there is no such sysctl, the kernel does not take the value or the file
+        may not be written, Unavailable when the namespace is gone.
+        """
+        try:
+            with self._opened(step.path, os.O_WRONLY) as descriptor:
+                os.write(descriptor, f"{step.value}\n".encode())
+        except OSError as error:
+            if not (step.optional and error.errno == errno.ENOENT):
+                raise judged(step.path, step.value, error) from error
+
+    def read(self, path: str) -> str | None:
+        """The value of a sysctl, None when there is none of this name."""
+        try:
+            with self._opened(path, os.O_RDONLY) as descriptor:
+                return os.read(descriptor, 4096).decode(errors="replace").strip()
+        except OSError:
+            return None
+
+    def _opened(self, path: str, flags: int) -> AbstractContextManager[int]:
+        """Return a descriptor of the file; raise OSError, and as check_path and open_inside."""
+        check_path(path)
+        top, _, name = path.partition("/conf/")
+        if top not in {"net/ipv4", "net/ipv6"}:
+            return closed_after(self._inside(path, flags))
+        if top not in self._folders:
+            self._folders[top] = self._inside(f"{top}/conf", os.O_DIRECTORY)
+        return closed_after(os.open(name, flags, dir_fd=self._folders[top]))
+
+    def _inside(self, path: str, flags: int) -> int:
+        return open_inside(self._namespace, lambda: os.open(self._root / path, flags))
 
 
 def check_path(path: str) -> None:

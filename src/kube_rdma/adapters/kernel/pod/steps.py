@@ -28,10 +28,9 @@ from kube_rdma.adapters.kernel.pod.errors import namespace_gone, no_rdma
 from kube_rdma.adapters.kernel.pod.gids import DEVICES, PATIENCE, await_gid, listed, pci_of
 from kube_rdma.adapters.kernel.pod.links import (
     PodLinks,
-    read_sysctl,
+    PodSysctls,
     remove_returned,
     restore_on_node,
-    write_sysctl,
 )
 from kube_rdma.adapters.kernel.pod.namespaces import Namespace, open_inside
 from kube_rdma.adapters.kernel.pod.probe import Announcer, probe
@@ -97,7 +96,8 @@ def open_pod(
         announcer = stack.enter_context(closing(Announcer(pod.namespace, links.link)))
         sysfs = stack.enter_context(closing(PodSysfs(pod.namespace, rdma)))
         both = PodRdma(node.rdma, pod.rdma, sysfs.pci_of, rdma) if node.rdma and pod.rdma else None
-        yield _LivePod(links, both, announcer, sysfs, patience)
+        sysctls = stack.enter_context(closing(PodSysctls(pod.namespace)))
+        yield _LivePod(links, both, announcer, sysfs, sysctls, patience)
 
 
 class _LivePod:
@@ -109,9 +109,11 @@ class _LivePod:
         rdma: PodRdma | None,
         announcer: Announcer,
         sysfs: PodSysfs,
+        sysctls: PodSysctls,
         patience: float,
     ) -> None:
         self._links = links
+        self._sysctls = sysctls
         self._maybe_rdma = rdma
         self._sysfs = sysfs
         self._functions = FunctionDrivers(sysfs.node)
@@ -125,7 +127,7 @@ class _LivePod:
             steps.AddAddress: links.add_address,
             steps.AddRoute: links.add_route,
             steps.AddRule: links.add_rule,
-            steps.SetSysctl: lambda step: write_sysctl(links.namespace, step),
+            steps.SetSysctl: sysctls.write,
             steps.MakeRdma: lambda step: make_device(self._rdma.pod, step),
             steps.MoveRdma: lambda step: self._rdma.move(step, links.namespace),
             steps.AwaitPartition: lambda step: self._functions.await_partition(
@@ -162,7 +164,7 @@ class _LivePod:
     def look(self, sysctls: Sequence[str] = (), functions: Sequence[FunctionPlace] = ()) -> PodView:
         pod = self._links.pod
         links = rtnl_read.seen_links(pod)
-        read = ((path, read_sysctl(self._links.namespace, path)) for path in sysctls)
+        read = ((path, self._sysctls.read(path)) for path in sysctls)
         return PodView(
             links=links,
             routes=rtnl_read.seen_routes(pod, links),
