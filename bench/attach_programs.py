@@ -139,11 +139,15 @@ def networks(lab: Lab) -> None:
 def agent(lab: Lab, of: Checkout, root: Path, rounds: int) -> Iterator[Way]:
     """The agent of a checkout with its pods, as soon as it gives addresses."""
     node = root.name.strip("_")
-    program, config = root / "kube-rdma", root / "config"
-    for name in ("kubelet", *scale_site.CNI):
-        (root / name).mkdir(parents=True, exist_ok=True)
+    layer, config = root / "layer", root / "config"
+    program = layer / "shim" / platform.machine() / "kube-rdma"
+    for folder in (program.parent, *(root / name for name in scale_site.CNI)):
+        folder.mkdir(parents=True, exist_ok=True)
     subprocess.run([sys.executable, BUILD, platform.machine(), program, "--test"], check=True)
     config.write_bytes(CONFIG)
+    pods_network = {"cniVersion": "1.0.0", "name": "pods", "plugins": [{"type": "bridge"}]}
+    (root / scale_site.CNI[0] / "10-pods.conflist").write_text(json.dumps(pods_network))
+    (root / scale_site.CNI[1] / "bridge").touch(0o755)
     scale_site.make_nodes(lab, [node])
     pods = made_pods(lab, node, rounds)
     bound = ("--bound-object-kind=Node", f"--bound-object-name={node}")
@@ -154,7 +158,19 @@ def agent(lab: Lab, of: Checkout, root: Path, rounds: int) -> Iterator[Way]:
         *(f"--kubelet-root={root}/kubelet", f"--state-dir={root}/state", f"--cdi-dir={root}/cdi"),
         *(f"--runtime-socket={root}/cri.sock", f"--socket={root}/run/kube-rdma/agent.sock"),
     )
-    with kubelet(root / "kubelet"), scale_site.program(lab, of, f"agent-{node}", *words) as it:
+    # As in an image, the package has a shim.
+    conf = of.folder / "src/kube_rdma/adapters/cni/conf"
+    mount = f"mount -t overlay none -o lowerdir={layer}:{conf} {conf}"
+    python = ("unshare", "--mount", "sh", "-c", f'{mount} && exec "$0" "$@"', of.python)
+    command = scale_site.inside(
+        lab, *python[1:], "-m", "kube_rdma.cli.main", *words, python=python[0]
+    )
+    with ExitStack() as stack:
+        stack.enter_context(kubelet(root / "kubelet"))
+        log = stack.enter_context((lab.home / f"agent-{node}.log").open("wb"))
+        it = subprocess.Popen(command, stdout=log, stderr=log, env=of.environment())
+        stack.callback(it.wait)
+        stack.callback(it.terminate)
         environment = {**CALL, "KUBE_RDMA_ROOT": str(root)}
         way = Way(of.prefix, str(program), str(config), environment, it.pid, pods)
         until_ready(way, lab)
@@ -195,7 +211,8 @@ def made_pods(lab: Lab, node: str, count: int) -> tuple[tuple[str, str], ...]:
         for number in range(count)
     ]
     document = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
-    made = json.loads(cluster.kubectl(lab, "create", "-o", "json", "-f", "-", stdin=document))
+    cluster.kubectl(lab, "create", "-f", "-", stdin=document)
+    made = cluster.get(lab, "pods", f"--field-selector=spec.nodeName={node}")
     return tuple((one["metadata"]["name"], one["metadata"]["uid"]) for one in made["items"])
 
 
