@@ -103,7 +103,7 @@ def figures(nics: list[Nic]) -> Iterator[Figure]:
         prefix = f"{name}_" if name == RIVAL else f"{name}with_api_server_"
         for key in ("ms", "cpu_ms", "del_ms"):
             value = median(getattr(one, key) for one in every)
-            yield Figure(f"{prefix}{key}", value, "ms", "", "one NIC, program and agent")
+            yield Figure(f"{prefix}{key}", value, "ms", "", "one NIC: the program, and its agent")
             if name != RIVAL and key == "ms":
                 ratio = value / median(one.ms for one in plain)
                 note = "with a real API server, through the shim"
@@ -161,10 +161,8 @@ def agent(lab: Lab, of: Checkout, root: Path, rounds: int) -> Iterator[Way]:
     # As in an image, the package has a shim.
     conf = of.folder / "src/kube_rdma/adapters/cni/conf"
     mount = f"mount -t overlay none -o lowerdir={layer}:{conf} {conf}"
-    python = ("unshare", "--mount", "sh", "-c", f'{mount} && exec "$0" "$@"', of.python)
-    command = scale_site.inside(
-        lab, *python[1:], "-m", "kube_rdma.cli.main", *words, python=python[0]
-    )
+    shell = ("-c", f'{mount} && exec "$0" "$@"', of.program, *words)
+    command = scale_site.inside(lab, "--mount", "sh", *shell, python="unshare")
     with ExitStack() as stack:
         stack.enter_context(kubelet(root / "kubelet"))
         log = stack.enter_context((lab.home / f"agent-{node}.log").open("wb"))
