@@ -351,7 +351,7 @@ class _Plugin:
         """Ask in this order: a pod may start and the label change at any moment."""
         wanted, followed = self._desired.specs, self._desired.followed
         holdings = await self._kubelet.holdings()
-        survey, missing = await kernel_events.look(self._needs.kernel)
+        survey, missing = await asyncio.to_thread(kernel_events.look, self._needs.kernel)
         self._relevance.surveyed(survey)
         before, self._reported.survey = self._reported.survey, survey
         servers.log_faults(before, survey)

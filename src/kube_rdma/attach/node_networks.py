@@ -230,7 +230,7 @@ class NodeSources(Frozen):
     pace: RepairTiming = field(default_factory=RepairTiming)
     shim: Callable[[], bytes] = shim  # the binary that the host gets
     infos: DeviceInfoFolder | None = None  # in which meta-plugins find device info files
-    look: float = 60.0  # seconds between two checks whether addresses can be given
+    look: float = 300.0  # seconds between two checks whether addresses can be given
     conf: FolderTiming = field(default_factory=FolderTiming)
     rails: NodeRails = field(default_factory=NodeRails)
     stopwatch: Stopwatch = field(default_factory=Stopwatch)

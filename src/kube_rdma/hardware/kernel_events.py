@@ -85,12 +85,12 @@ async def hear(
         raise Unavailable(f"The kernel's announcements broke off: {error}.") from error
 
 
-async def look(kernel: KernelSources) -> tuple[Survey, frozenset[str]]:
-    """Return a Survey, and those of its device nodes that do not exist."""
-    survey = await asyncio.to_thread(kernel.survey)
+def look(kernel: KernelSources) -> tuple[Survey, frozenset[str]]:
+    """Return a Survey, and those of its device nodes that do not exist; blocks."""
+    survey = kernel.survey()
     paths = {char.path for device in survey.devices for char in device.char_devices}
     paths.update(path for one in survey.functions if one.group for path in one.group.paths)
-    return survey, await asyncio.to_thread(kernel.missing, paths)
+    return survey, kernel.missing(paths)
 
 
 def fabric_ports(survey: Survey | None) -> tuple[PortReading, ...]:

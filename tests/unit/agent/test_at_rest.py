@@ -22,7 +22,7 @@ from tests.unit.agent.conftest import Node, card
 
 KINDS = (IP_BLOCK, IP_POOL, LEASE, DEFINITION, NODE_REPORT, NODE_POLICY)
 KINDS += (resource_api.RESOURCE_CLAIM, resource_api.RESOURCE_SLICE)
-EACH_MINUTE = {"ShareLimitRounds.run", "tell_trouble"}
+EACH_MINUTE = {"ShareLimitRounds.run"}
 ADDRESSES = "NodeAddresses."  # have ticks of their own
 
 

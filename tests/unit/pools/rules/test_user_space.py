@@ -186,9 +186,9 @@ def test_a_file_that_is_missing_is_named(path):
     ]
 
 
-async def test_the_agent_looks_for_these_files():
+def test_the_agent_looks_for_these_files():
     survey = node(bound(FIRST), rdma_cm=None).survey
-    seen, missing = await look(KernelSources(lambda: survey, missing=frozenset))
+    seen, missing = look(KernelSources(lambda: survey, missing=frozenset))
     assert (seen, missing) == (survey, {"/dev/vfio/41", "/dev/vfio/vfio"})
 
 

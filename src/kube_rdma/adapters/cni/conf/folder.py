@@ -46,7 +46,7 @@ class FolderTiming(Frozen):
     first: float = 1.0  # between the first two rounds of a quarrel; each next is twice as late
     longest: float = 300.0  # between two rounds of a quarrel
     calm: float = 600.0  # without a change, until a quarrel is over
-    look: float = 300.0  # between two rounds: no runtime announces that it looks elsewhere
+    look: float = 600.0  # between two rounds: no runtime announces that it looks elsewhere
     proof: float = 1.0  # for which a file has to stand where another may keep others out
 
 
