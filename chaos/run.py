@@ -32,8 +32,8 @@ CHAOS = f"{load.LABEL}=yes"
 # meanwhile. So a look that took long is followed by as long a pause, within these.
 LOOK_SECONDS, LONGEST_SECONDS = 1.0, 8.0
 # Of a machine of the usual pace. A node that was cut is retried after 40; a promise that nobody
-# holds is forgotten after 60 to 90 (GRACE and SWEEP_SECONDS of late binding).
-QUIET_SECONDS = 100.0
+# holds is forgotten 90 to 120 after its sandbox (GRACE and SWEEP_SECONDS of late binding).
+QUIET_SECONDS = 130.0
 Say = Callable[[str], None]
 
 
