@@ -23,7 +23,7 @@ QUICK = (
 )
 # `attach-vm` boots a machine without Kubernetes; `ipam`, `operator`, `scheduling` and both of
 # `scale` have control planes of their own, `claim-start` and `doctor` native nodes, `beside` a lab
-# of each checkout, and the others a lab that is up.
+# of each checkout, `tests` all that there is, and the others a lab that is up.
 LONG = (
     *(
         "rest",
@@ -35,7 +35,7 @@ LONG = (
         "scale-addresses",
         "claim-start",
     ),
-    *("doctor", "beside", "lab", "agent", "modes", "bandwidth"),
+    *("doctor", "beside", "lab", "agent", "modes", "bandwidth", "tests"),
 )
 
 

@@ -14,6 +14,7 @@ WITHOUT_MACHINES = (
     "scale",
     "scale-addresses",
     "scheduling",
+    "tests",
 )
 
 

@@ -1,0 +1,67 @@
+"""What the project's own words take: `make test` and CI where all is built, a demo where nothing.
+
+They run in a clone of each checkout's commit with a cache of their own: `make demo` fills it, which
+is the cold one, and `.ci/run` builds the rest before it is timed. Most of an hour for a checkout,
+so it runs by its name alone: `make bench ARGS="--limit 20000 tests"`.
+"""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from bench.checkout import Checkout, checkouts
+from bench.context import Context
+from bench.figures import Figure
+from kube_base.errors import Unavailable
+
+IN_TURNS = True
+DEMO, TEST, CI = ("make", "demo"), ("make", "test"), (".ci/run",)
+DOWN = (".venv/bin/kube-rdma", "lab", "down")
+NOTHING = ("make", "help")
+
+
+def measure(context: Context) -> Iterator[Figure]:
+    """All three, of one checkout after the other; with `short` each is `make help`."""
+    demo, down, test, ci = [NOTHING] * 4 if context.short else (DEMO, DOWN, TEST, CI)
+    for checkout in checkouts():
+        with tempfile.TemporaryDirectory() as folder:
+            run = Words(checkout, Path(folder))
+            _, cpu = run.took(demo)
+            yield checkout.named(Figure("demo_cpu_seconds", cpu, "s"))
+            run.took(down)
+            run.took(ci)
+            for key, word in (("test_minutes", test), ("ci_minutes", ci)):
+                yield checkout.named(Figure(key, run.took(word)[0] / 60, "min"))
+
+
+class Words:
+    """Runs words in a clone of a checkout's commit, in which nothing is built."""
+
+    def __init__(self, checkout: Checkout, folder: Path) -> None:
+        self._clone = folder / "clone"
+        cache = {"KUBE_RDMA_CACHE": str(folder / "cache"), "HOME": str(folder)}
+        self._environment = checkout.environment(**cache)
+        del self._environment["PYTHONPATH"]  # the clone has its own sources
+        quiet = ("-c", "advice.detachedHead=false")
+        subprocess.run(["git", *quiet, "clone", "-q", checkout.folder, self._clone], check=True)
+
+    def took(self, words: Sequence[str]) -> tuple[float, float]:
+        """Return the seconds that a word takes, and its processors'; Unavailable if it fails."""
+        began, before = time.monotonic(), _worked()
+        done = subprocess.run(
+            words, cwd=self._clone, env=self._environment, stdout=subprocess.DEVNULL, check=False
+        )
+        if done.returncode:
+            raise Unavailable(f"`{' '.join(words)}` ended with {done.returncode}")
+        return time.monotonic() - began, _worked() - before
+
+
+def _worked() -> float:
+    """Seconds of processor of all that this process started and waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
