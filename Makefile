@@ -9,8 +9,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 PYTEST := .venv/bin/python -m pytest
 # What needs no lab, on every core. A file's tests stay with one worker: they share fixtures, and some
-# a name on this machine. Folders of tests that passed go at once.
-UNIT := $(PYTEST) -n auto --dist loadfile -o tmp_path_retention_policy=failed
+# a name on this machine. Folders of tests that passed go at once. All of tests/lab needs one.
+UNIT := $(PYTEST) -n auto --dist loadfile -o tmp_path_retention_policy=failed --ignore=tests/lab
 QUICK := $(UNIT) -q --hypothesis-profile=quick -m "not slow and not lab"
 # The folders of all tests with the mark `lab` (tests/conftest.py): to read the others takes seconds.
 # A process for each kind of lab: machines, the bare VM, native nodes, and but for `make test` emulated

@@ -6,6 +6,7 @@ Life (network_life.py) counts what it does to them.
 
 import json
 from contextlib import contextmanager
+from functools import cache
 from ipaddress import IPv6Address
 from itertools import count
 
@@ -470,6 +471,7 @@ def gid(address):
     return IPv6Address(0xFFFF << 32 | int(address)).exploded
 
 
+@cache
 def load(name, network):
     resource, text = network
     return network_definition.load(*name.split("/"), text.encode(), resource)
