@@ -18,35 +18,35 @@ LOOK_SECONDS = 5.0
 
 
 def awake(process="self"):
-    """Seconds in which a process and those below it worked or wanted to, of those that live."""
-    total = 0
+    """By process, this and those below it: the seconds in which it worked or wanted to."""
+    found = {process: 0.0}
     with contextlib.suppress(OSError):  # it has just ended
         for thread in os.listdir(f"/proc/{process}/task"):  # noqa: PTH208  tests replace Path
             with open(f"/proc/{process}/task/{thread}/schedstat") as file:  # noqa: PTH123
                 worked, waited, _ = file.read().split()
-                total += (int(worked) + int(waited)) / 1e9
+                found[process] += (int(worked) + int(waited)) / 1e9
             with open(f"/proc/{process}/task/{thread}/children") as file:  # noqa: PTH123
-                total += sum(map(awake, file.read().split()))
-    return total
+                for child in file.read().split():
+                    found |= awake(child)
+    return found
 
 
 class Sleep:
-    """What a test has slept, by looks at a clock and at what was `awake` meanwhile."""
+    """What a test has slept, by looks at a clock and at what was `awake` meanwhile.
+
+    Where a process has begun or ended since the last look, something was done.
+    """
 
     def __init__(self, clock=time.monotonic, awake=awake):
         self._clock, self._awake = clock, awake
-        self._last, self.seconds = None, 0.0
+        self._last, self.seconds = (0.0, {}), 0.0
 
     def look(self, *_):
-        """Add what passed since the last look; fail the test after a minute of sleep.
-
-        What has ended meanwhile counts as asleep, so a look in which some did adds nothing.
-        """
-        now, worked = self._clock(), self._awake()
-        if self._last is not None:
-            passed, busy = now - self._last[0], worked - self._last[1]
-            self.seconds += max(0.0, passed - busy) if busy >= 0 else 0.0
-        self._last = now, worked
+        """Add what passed since the last look; fail the test after a minute of sleep."""
+        (before, did), now, does = self._last, self._clock(), self._awake()
+        if did.keys() == does.keys():
+            self.seconds += max(0.0, now - before - sum(does.values()) + sum(did.values()))
+        self._last = now, does
         if self.seconds >= SECONDS:
             slept, self.seconds = self.seconds, 0.0  # its clean-up has as long
             pytest.fail(

@@ -5,14 +5,17 @@ import pytest
 from tests.asleep import LOOK_SECONDS, SECONDS, Sleep
 
 
-def looks(*works, every=LOOK_SECONDS):
+def looks(*works):
     """Look at a test again and again; `works`: the seconds of processor between two looks."""
-    clock, awake = [0.0], [0.0]
-    sleep = Sleep(lambda: clock[0], lambda: awake[0])
+    clock, awake = [0.0], {"self": 0.0}
+    sleep = Sleep(lambda: clock[0], awake.copy)
     sleep.look()
     for work in works:
-        clock[0] += every
-        awake[0] += work
+        clock[0] += LOOK_SECONDS
+        if work is None:
+            awake[str(clock[0])] = 0.0  # a new process
+        else:
+            awake["self"] += work
         sleep.look()
     return sleep
 
@@ -27,6 +30,6 @@ def test_a_minute_of_sleep_fails_a_test_and_its_clean_up_has_another():
 
 
 def test_who_works_or_waits_for_a_processor_may_take_for_ever():
-    """With more than one thread, or after the end of a child, too."""
-    assert looks(*[LOOK_SECONDS] * 1000).seconds == 0
-    assert looks(*[3 * LOOK_SECONDS, -2.0] * 1000).seconds == 0
+    """In more than one thread, or by programs that begin and end."""
+    for work in (LOOK_SECONDS, 3 * LOOK_SECONDS, None):
+        assert looks(*[work] * 1000).seconds == 0

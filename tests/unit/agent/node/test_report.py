@@ -190,7 +190,7 @@ async def test_an_agent_with_the_rights_of_before_serves_and_says_once_what_it_l
         assert 'resources: ["nodereports/status"], verbs: ["patch"]' in warning["why"]
         world.server.forbidden.clear()
         await until(lambda: world.summary.get("healthy") == 4)
-        assert recording.of("node report written again")
+        await recording.wait_for("node report written again")
 
 
 async def test_a_right_that_is_lost_and_given_back_makes_the_report_current_soon(world, recording):
