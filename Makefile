@@ -34,7 +34,7 @@ demo: ready ## boot the lab, install kube-rdma, run the SCC example, end with a 
 	@.venv/bin/kube-rdma lab demo
 
 # The labs come after all else, for their machines want the cores for themselves; the demo's goes before.
-test: ready ## ten minutes: every test without a lab, then those with one that tell whether a checkout works
+test: ready ## eight minutes: every test without a lab, then those with one that tell whether a checkout works
 	@.venv/bin/kube-rdma lab down --if-only-demo
 	@$(call both,$(UNIT) -m "not slow and not lab",$(CORE) -m "not slow and core")
 
@@ -49,7 +49,7 @@ test-all: ready-docs ready-kernel ## the slow tests too, then the same in a new 
 	@$(call both,$(UNIT) --hypothesis-profile=thorough -m "not lab",$(PARTS) --slow && $(LAB) -m lab)
 	@tools/fresh-root --full
 
-check: ready ## style, types, import contracts, unit tests: five minutes on two cores
+check: ready ## style, types, import contracts, unit tests: three minutes on two cores
 	@$(QUICK)
 
 touched: ready ## house rules and unit tests of the folders that differ from HEAD, or from ARGS=main: a minute or two
