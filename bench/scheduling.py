@@ -59,7 +59,7 @@ class ClaimLoad:
     rounds: int
 
 
-USUAL = ClaimLoad(16, 200, 5)
+USUAL = ClaimLoad(16, 100, 10)
 SHORT = ClaimLoad(2, 10, 2)
 PLAIN, FLOOR, BARE, WHOLE, CLAIMS = "plain", "floor", "bare", "whole", "claims"
 
