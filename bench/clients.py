@@ -6,7 +6,7 @@ They run in the network of a lab, and end with the block that they were started 
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO
 
@@ -15,15 +15,11 @@ from kube_base.errors import Unavailable
 
 @contextmanager
 def talking(
-    command: Sequence[str],
-    errors: BinaryIO | int = subprocess.DEVNULL,
-    environment: Mapping[str, str] | None = None,
+    command: Sequence[str], errors: BinaryIO | int = subprocess.DEVNULL
 ) -> Iterator[subprocess.Popen[str]]:
     """A process that reads and writes lines; `errors` takes what it says of itself."""
     pipe = subprocess.PIPE
-    with subprocess.Popen(
-        command, stdin=pipe, stdout=pipe, stderr=errors, text=True, env=environment
-    ) as process:
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, text=True) as process:
         try:
             yield process
         finally:

@@ -115,7 +115,7 @@ def _listed(lab: Lab) -> Iterator[Figure]:
     key = f"nics_{holdings * CARDS}"
     note = f"{len(items)} blocks, {holdings} holdings"
     yield Figure("blocks", len(items), "", "", note)
-    yield Figure("blocks_list_mb", len(text) / 1e6, "MB", "", "what each agent that starts reads")
+    yield Figure("blocks_list_mb", len(text) / 1e6, "MB", "", "what a list of all of them is")
     yield Figure("blocks_list_seconds", seconds, "s", "", "with kubectl")
     begin = time.monotonic()
     command = site.inside(lab, "-m", "kube_rdma.cli.main", "ip", "list")

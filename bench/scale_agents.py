@@ -169,7 +169,9 @@ class _Agents:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
-        self._nodes = self._make()
+        before, self._nodes = self._nodes, self._make()
+        for old, new in zip(before, self._nodes, strict=True):
+            new.survey = old.survey
         return {}
 
     async def _card(self, index: str) -> Answer:

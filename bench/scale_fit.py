@@ -27,19 +27,22 @@ Series = dict[int, Measured]
 
 
 def exponent(values: Mapping[int, float]) -> float | None:
-    """The slope of the logarithms by least squares; None without two sizes with something."""
-    points = [(math.log(size), math.log(value)) for size, value in values.items() if value > 0]
-    if len(points) < 2:
+    """The slope of the logarithms of the two largest sizes; None without two with something."""
+    sizes = sorted(size for size, value in values.items() if value > 0)[-2:]
+    if len(sizes) < 2:
         return None
-    middle = [sum(axis) / len(points) for axis in zip(*points, strict=True)]
-    spread = sum((x - middle[0]) ** 2 for x, _ in points)
-    return sum((x - middle[0]) * (y - middle[1]) for x, y in points) / spread if spread else None
+    return math.log(values[sizes[1]] / values[sizes[0]]) / math.log(sizes[1] / sizes[0])
 
 
 def carried(values: Mapping[int, float], slope: float) -> float:
-    """What TARGET would have: the largest size, on by the power law."""
-    size = max(values)
-    return float(values[size] * (TARGET / size) ** slope)
+    """What TARGET would have: the largest size, on by the power law or a line, whichever is more.
+
+    A figure with a constant part is no power of the size; its first agents seem to cost nothing.
+    """
+    before, size = sorted(values)[-2:]
+    power = values[size] * (TARGET / size) ** slope
+    each = (values[size] - values[before]) / (size - before)
+    return float(max(power, values[size] + each * (TARGET - size)))
 
 
 def fitted(series: Mapping[str, Series]) -> Iterator[Figure]:
@@ -49,8 +52,8 @@ def fitted(series: Mapping[str, Series]) -> Iterator[Figure]:
         slope = exponent(values)
         if slope is None:
             continue
-        sizes = ", ".join(map(str, sorted(values)))
+        sizes = " and ".join(map(str, sorted(values)[-2:]))
         yield Figure(f"exponent_{key}", slope, "", "", f"of {sizes} agents")
         unit = next(iter(by_size.values())).unit
-        note = f"from {max(values)} agents by the exponent"
+        note = f"from {max(values)} agents by the exponent, or by the line"
         yield Figure(f"at_{TARGET}_{key}", carried(values, slope), unit, "", note)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from bench import scale_site
-from bench.checkout import OURS, Checkout
 from bench.clients import talking, tell
 from kube_base.errors import Unavailable
 from kube_rdma_lab.lab import Lab
@@ -78,13 +77,13 @@ class Traffic:
 
 
 @contextmanager
-def fleet(lab: Lab, names: list[str], checkout: Checkout = OURS) -> Iterator[Fleet]:
+def fleet(lab: Lab, names: list[str], namespace: str = scale_site.SPACE) -> Iterator[Fleet]:
     """Processes with the agents of these nodes, which have not started yet."""
     parts = min(MOST, -(-len(names) // EACH))
     shares = [names[n::parts] for n in range(parts)]
     with ExitStack() as stack:
         processes = [
-            stack.enter_context(_process(lab, share, checkout, number))
+            stack.enter_context(_process(lab, share, namespace, number))
             for number, share in enumerate(shares)
         ]
         for process in processes:
@@ -94,18 +93,16 @@ def fleet(lab: Lab, names: list[str], checkout: Checkout = OURS) -> Iterator[Fle
 
 @contextmanager
 def _process(
-    lab: Lab, names: list[str], checkout: Checkout, number: int
+    lab: Lab, names: list[str], namespace: str, number: int
 ) -> Iterator[subprocess.Popen[str]]:
-    """The product is that of the checkout, the bench is ours."""
     admin = Path(lab.home) / "pki/admin.kubeconfig"
     words = [
-        *("-m", "bench.scale_agents", "--kubeconfig", str(admin), "--namespace", scale_site.SPACE),
+        *("-m", "bench.scale_agents", "--kubeconfig", str(admin), "--namespace", namespace),
         *("--account", scale_site.AGENT, "--folder", str(lab.home / "scale"), *names),
     ]
-    inside = scale_site.inside(lab, *words, python=checkout.python)
     with (
         (lab.home / f"agents-{number}.log").open("wb") as log,
-        talking(inside, log, checkout.environment()) as process,
+        talking(scale_site.inside(lab, *words), log) as process,
     ):
         yield process
 

@@ -47,7 +47,6 @@ from kube_rdma.agent.node.node_labels import NodeLabels
 from kube_rdma.agent.node.report import NodePolicies, NodeReporter
 from kube_rdma.attach.node_view import NodeContext
 from kube_rdma.attach.repair import NodePodWatch, PodWatchDependencies
-from kube_rdma.claims.publisher import ClaimedGpus
 from kube_rdma.hardware.kernel_events import KernelSources
 from kube_rdma.hardware.recorded_survey import survey_at
 from kube_rdma.ipam.node_addresses import IpamDependencies, NodeAddresses
@@ -221,7 +220,7 @@ class ScaleNode:
     ) -> None:
         self.name = name
         self._folder, self._shown = folder, shown
-        self._survey = shown.whole
+        self.survey = shown.whole
         self._uevents = FakeUevents()
         self._transport = Http(access, find_route(access.server, {}), "kube-rdma/scale")
         self.counted = Counted(self._transport, traffic, lambda: asyncio.get_running_loop().time())
@@ -238,7 +237,7 @@ class ScaleNode:
 
     def lose_card(self) -> float:
         """Let the last card go, and announce it; the loop's time."""
-        self._survey = self._shown.less
+        self.survey = self._shown.less
         path = f"/devices/infiniband/mlx5_{CARDS - 1:02}"
         self._uevents.push(Uevent("remove", "infiniband", path))
         return asyncio.get_running_loop().time()
@@ -285,13 +284,11 @@ class ScaleNode:
         def journal(name: str, kind: Any) -> Callable[[], Journal[Any]]:
             return lambda: stack.enter_context(Journal(Folder(self._folder / name), kind))
 
-        kubelet = KubeletView(_Idle())
-        kubelet.slices = ClaimedGpus(cluster, self.name)  # for commits whose publisher shows none
         doors = AgentDependencies(
             config=None,
-            kernel=KernelSources(lambda: self._survey, (("devices", lambda: self._uevents),)),
+            kernel=KernelSources(lambda: self.survey, (("devices", lambda: self._uevents),)),
             serve=lambda offer, _: _Unserved(offer),  # type: ignore[arg-type,return-value]
-            kubelet=kubelet,
+            kubelet=KubeletView(_Idle()),
             node=NodeEvents(cluster, self.name, events),
             applied=journal("pools", POOLS),
             rails=NodeRails(journal("rails", RAILS), boot=self.name),

@@ -28,8 +28,8 @@ def written(page: str, results: Sequence[Result]) -> str:
 
 def tables(results: Sequence[Result]) -> Iterator[str]:
     """Return the lines of both tables, and who measured them."""
-    last = {one.benchmark: one.day for one in sorted(results, key=lambda one: one.day)}
-    results = [one for one in results if one.day == last[one.benchmark]]
+    last = {_is_other(one): one.day for one in sorted(results, key=lambda one: one.day)}
+    results = [one for one in results if one.day == last[_is_other(one)]]
     growing = {result.key.removeprefix(_EXPONENT) for result in results}
     cells: dict[str, dict[int, Result]] = {}
     beside: dict[str, dict[int, Result]] = {}

@@ -20,7 +20,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench.checkout import OURS, Checkout
 from bench.context import control_plane
 from kube_base.errors import Unavailable
 from kube_client import wire
@@ -135,20 +134,17 @@ def kubeconfig(lab: Lab, account: str, *bound: str) -> Path:
     return path
 
 
-def inside(lab: Lab, *argv: str, python: str = sys.executable) -> list[str]:
-    """A command of a Python in the lab's network."""
-    return ["nsenter", f"--target={lab.state.pid}", "--net", "--", python, *argv]
+def inside(lab: Lab, *argv: str) -> list[str]:
+    """A command of this Python in the lab's network."""
+    return ["nsenter", f"--target={lab.state.pid}", "--net", "--", sys.executable, *argv]
 
 
 @contextmanager
-def program(
-    lab: Lab, checkout: Checkout, name: str, *argv: str
-) -> Iterator[subprocess.Popen[bytes]]:
+def program(lab: Lab, name: str, *argv: str) -> Iterator[subprocess.Popen[bytes]]:
     """A program of kube-rdma in the lab's network, its log beside the lab's."""
-    argv = ("-m", "kube_rdma.cli.main", *argv)
-    command, variables = inside(lab, *argv, python=checkout.python), checkout.environment()
     with (lab.home / f"{name}.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, env=variables)
+        argv = ("-m", "kube_rdma.cli.main", *argv)
+        process = subprocess.Popen(inside(lab, *argv), stdout=log, stderr=log)
     try:
         yield process
     finally:
@@ -157,11 +153,11 @@ def program(
 
 
 @contextmanager
-def controller(lab: Lab, checkout: Checkout = OURS) -> Iterator[int]:
+def controller(lab: Lab) -> Iterator[int]:
     """The real controller with its own account; its process, once it leads."""
     config = kubeconfig(lab, CONTROLLER)
     words = ("controller", "--namespace", SPACE, "--kubeconfig", str(config))
-    with program(lab, checkout, "controller", *words) as process:
+    with program(lab, "controller", *words) as process:
         waiting.until(lab, "the controller's lease", lambda: _leads(lab, process.pid))
         yield process.pid
 
@@ -177,7 +173,7 @@ def _leads(lab: Lab, pid: int) -> bool:
 
 
 @contextmanager
-def one_agent(lab: Lab, node: str, checkout: Checkout = OURS) -> Iterator[int]:
+def one_agent(lab: Lab, node: str) -> Iterator[int]:
     """One real agent as a process, on a node without cards; its process."""
     root = lab.home / "one-agent"
     for name in ("kubelet/device-plugins", "kubelet/plugins_registry", *CNI):
@@ -191,7 +187,7 @@ def one_agent(lab: Lab, node: str, checkout: Checkout = OURS) -> Iterator[int]:
         *(f"--runtime-socket={root}/containerd.sock", f"--socket={root}/run/agent.sock"),
         f"--host={root}/host",
     )
-    with program(lab, checkout, "agent", *words) as process:
+    with program(lab, "agent", *words) as process:
         yield process.pid
 
 

@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from statistics import median
 
 from bench import scale_site as site
-from bench.checkout import Checkout
 from bench.context import Context
 from bench.operator import cpu
 from bench.scale_fit import Measured
@@ -44,12 +43,12 @@ API = "kube-apiserver"
 Step = Iterator[tuple[str, Measured]]
 
 
-def steps(size: int, context: Context, checkout: Checkout, *, largest: bool) -> Step:
-    """All steps with so many agents of a checkout in a fresh cluster; each figure by its key."""
+def steps(size: int, context: Context, *, largest: bool) -> Step:
+    """All steps with so many agents in a fresh cluster; the key of each figure, and the figure."""
     names = [f"node-{number}" for number in range(size)]
     with site.site() as lab:
         site.make_nodes(lab, names)
-        with site.controller(lab, checkout) as pid, fleet(lab, names, checkout) as agents:
+        with site.controller(lab) as pid, fleet(lab, names) as agents:
             alone = site.api_server_mib(lab)
             yield from _start(lab, agents)
             if largest:
@@ -60,7 +59,7 @@ def steps(size: int, context: Context, checkout: Checkout, *, largest: bool) -> 
             yield from _addresses(lab, agents)
             yield from _memory(lab, agents, pid, alone)
             if largest:
-                with site.one_agent(lab, "one-agent", checkout) as own_agent:
+                with site.one_agent(lab, "one-agent") as own_agent:
                     time.sleep(context.times(AGENT_SECONDS))
                     mib = site.resident(own_agent)
                 yield "agent_mib", Measured(mib, "MiB", "", "a process, no cards")
@@ -110,7 +109,7 @@ def _again(agents: Fleet) -> Step:
     traffic = agents.traffic()
     counted = traffic.answers + traffic.changes
     size, requests = sum(counted.values()) / 1e6, sum(traffic.requests.values())
-    note = f"answers and watch events of {requests} requests; {_note(counted)}"
+    note = f"answers and watch events of {requests} requests; {_note(counted, 6)}"
     yield "start_bytes_with_blocks", Measured(size, "MB", "≤ 500 at 5,000", note, grows=True)
 
 
@@ -143,8 +142,8 @@ def _rest(lab: Lab, agents: Fleet, pid: int, seconds: float) -> Step:
     yield "rest_controller_cpu", Measured(own, "", "", "of one processor")
 
 
-def _note(counter: dict[str, int]) -> str:
-    largest = sorted(counter.items(), key=lambda pair: -pair[1])[:3]
+def _note(counter: dict[str, int], count: int = 3) -> str:
+    largest = sorted(counter.items(), key=lambda pair: -pair[1])[:count]
     return "most: " + ", ".join(f"{kind} {count / 1e3:.0f} kB" for kind, count in largest)
 
 
