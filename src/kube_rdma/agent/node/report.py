@@ -62,7 +62,12 @@ class NodeReporter(NodeKeeper[NodeReport]):
         self._due = True  # to be renewed
 
     def doubted(self) -> None:
-        """Do nothing: a report shows what is still on its way too."""
+        """Hold the first report back, or the policies would count the node as waiting.
+
+        Later ones show what is still on its way too.
+        """
+        if not self._worked:
+            super().doubted()
 
     def _wanted(self, look: AgentLook) -> NodeReport:
         return node_report(look)

@@ -150,6 +150,9 @@ async def test_the_report_says_what_became_of_each_policy_that_selects_the_node(
 
     async with world.serving(replace(world.following(), keepers=(report,))):
         await until(lambda: outcomes() == {"a": "overruled", "b": "applied"})
+        requests = (each for line in world.server.lines for each in line.requests)
+        statuses = [each.body for each in requests if each.resource == "nodereports/status"]
+        assert all(b'"name":"a"' in body for body in statuses)  # or it would count as waiting
         world.server.remove(NODE_POLICY, "b")
         await until(lambda: outcomes() == {"a": "applied"})
 
