@@ -41,7 +41,6 @@ def test_a_row_has_a_column_for_each_size_and_what_both_commits_come_to():
     ("values", "slope", "end"),
     [
         ({10: 7.0, 100: 1.0, 500: 5.0}, 1.0, 50.0),
-        ({100: 1.0, 500: 1.0}, 0.0, 1.0),
         ({100: 1.0, 500: 25.0}, 2.0, 2500.0),
         ({100: 11.0, 500: 15.0}, 0.193, 60.0),  # 10 and one for each hundred
     ],
