@@ -21,21 +21,12 @@ QUICK = (
     *("devices", "imports", "survey", "allocate", "events", "hostile", "scrape", "shim"),
     *("nccl-env", "attach", "claims", "overload"),
 )
-# `attach-vm` boots a machine without Kubernetes; `ipam`, `operator`, `scheduling` and both of
-# `scale` have control planes of their own, `claim-start` and `doctor` native nodes, `beside` a lab
-# of each checkout, `tests` all that there is, and the others a lab that is up.
+# `rest` lets agents rest for minutes; `attach-vm` boots a machine without Kubernetes; `ipam`,
+# `operator`, `scheduling` and both of `scale` have control planes of their own, `claim-start` and
+# `doctor` native nodes, `lab` machines, `beside` those of each checkout.
 LONG = (
-    *(
-        "rest",
-        "attach-vm",
-        "ipam",
-        "operator",
-        "scheduling",
-        "scale",
-        "scale-addresses",
-        "claim-start",
-    ),
-    *("doctor", "beside", "lab", "agent", "modes", "bandwidth", "tests"),
+    *("rest", "attach-vm", "ipam", "operator", "scheduling", "scale", "scale-addresses"),
+    *("claim-start", "doctor", "lab", "beside"),
 )
 
 
@@ -115,8 +106,8 @@ def main(
         raise click.UsageError("--record: figures of --short say nothing; leave one of the two out")
     chosen = {name: partial(of_all_checkouts, name) for name in names or QUICK}
     show = json_lines() if as_json else table()
-    with Context(short=short, **counts) as context:
-        sys.exit(Run(context, recording(show) if record else show, limit).all(chosen))
+    context = Context(short, **counts)
+    sys.exit(Run(context, recording(show) if record else show, limit).all(chosen))
 
 
 if __name__ == "__main__":

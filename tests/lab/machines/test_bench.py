@@ -4,7 +4,7 @@ import pytest
 
 from tests.kit import bench_words
 
-WITH_MACHINES = ("attach-vm", "lab", "agent", "modes", "bandwidth")
+WITH_MACHINES = ("attach-vm", "lab")
 
 
 @pytest.mark.slow
