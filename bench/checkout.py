@@ -25,7 +25,7 @@ from kube_base.errors import Unavailable
 
 HERE = Path(__file__).parents[1]
 VARIABLE = "KUBE_RDMA_BESIDE"
-BESIDE = "beside_"
+BESIDE, TO_BESIDE = "beside_", "_to_beside"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,4 +115,4 @@ def by_other(figures: Iterable[Figure]) -> Iterator[Figure]:
     values = {figure.key: figure.value for figure in figures}
     for key, value in values.items():
         if other := values.get(BESIDE + key):
-            yield Figure(f"{key}_to_beside", value / other, "×")
+            yield Figure(key + TO_BESIDE, value / other, "×")

@@ -65,7 +65,7 @@ def table(by_benchmark: Mapping[str, Sequence[Result]]) -> Iterator[str]:
                     goal.of,
                     goal.goal,
                     f"**{number(ours)}**" if over else number(ours),
-                    number(before),
+                    beside(ours, before),
                     goal.reason if over else "",
                     f"`{word}`",
                 )
@@ -81,6 +81,12 @@ def number(result: Result | None) -> str:
     value = result.value
     text = f"{value:.3g}" if abs(value) < 100 else f"{value:,.0f}"
     return f"{text} {result.unit}".strip()
+
+
+def beside(ours: Result | None, other: Result | None) -> str:
+    """Return the figure of the other checkout, and what ours is by it."""
+    ratio = f", {ours.value / other.value:.2g} ×" if ours and other and other.value else ""
+    return f"{number(other)}{ratio}"
 
 
 def measured(result: Result) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench import goals, scale_page
 from bench.checkout import BESIDE
-from bench.goals import measured, missed, number
+from bench.goals import beside, measured, missed, number
 from bench.results import Result, last_of_each_key, newest, read
 from kube_rdma_tools.page_tables import BEGIN, markdown_row, put
 
@@ -57,8 +57,8 @@ def _rows(results: Sequence[Result]) -> Iterator[str]:
             continue
         other = before.get(BESIDE + result.key)
         over = ", missed" if missed(result.value, result.goal) else ""
-        beside = (number(other),) if before else ()
-        cells = (f"`{result.key}`", number(result), *beside, result.goal + over, result.note)
+        others = (beside(result, other),) if before else ()
+        cells = (f"`{result.key}`", number(result), *others, result.goal + over, result.note)
         yield markdown_row(cells)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench.checkout import BESIDE, checkouts
+from bench.checkout import BESIDE, TO_BESIDE, checkouts
 from bench.figures import Figure, Row, Show
 from kube_base.errors import Refused
 from kube_base.frozen import Frozen
@@ -47,7 +47,10 @@ class Result(Frozen):
 
 
 def recording(show: Show, folder: Path = FOLDER) -> Show:
-    """Return a Show that also appends each figure to the file of today, in UTC."""
+    """Return a Show that also appends figures to the file of today, in UTC.
+
+    Not what a figure is by that of the other checkout: both are there.
+    """
     begin = datetime.now(UTC)
     file = folder / f"{begin:%Y-%m-%d}.jsonl"
     commits = {each.prefix: commit_of(each.folder, "+") for each in checkouts()}
@@ -55,7 +58,7 @@ def recording(show: Show, folder: Path = FOLDER) -> Show:
 
     def both(name: str, row: Row) -> None:
         show(name, row)
-        if isinstance(row, Figure):
+        if isinstance(row, Figure) and not row.key.endswith(TO_BESIDE):
             commit = commits[BESIDE if row.key.startswith(BESIDE) else ""]
             fields = {"commit": commit, **of_all, "benchmark": name, **asdict(row)}
             fields["value"] = float(f"{row.value:.4g}")

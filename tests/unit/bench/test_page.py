@@ -33,5 +33,5 @@ def test_each_goal_has_a_bound():
 
 def test_a_missed_goal_is_shown_with_the_other_checkout_of_the_same_run():
     ours, other = result("aarch64_kib", 66.5), result("beside_aarch64_kib", 70, commit="bbb")
-    assert "**66.5 KiB** | 70 KiB" in lines(ours, other)[-1]
+    assert "**66.5 KiB** | 70 KiB, 0.95 × |" in lines(ours, other)[-1]
     assert "| 64 KiB | – |" in lines(ours, other, result("aarch64_kib", 64, "11:00:00"))[-1]
