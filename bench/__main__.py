@@ -23,10 +23,10 @@ QUICK = (
 )
 # `rest` lets agents rest for minutes; `attach-vm` boots a machine without Kubernetes; `ipam`,
 # `operator`, `scheduling` and both of `scale` have control planes of their own, `claim-start` and
-# `doctor` native nodes, `lab` machines, `beside` those of each checkout.
+# `doctor` native nodes, `lab` machines, `beside` those of each checkout; `tests` runs all tests.
 LONG = (
     *("rest", "attach-vm", "ipam", "operator", "scheduling", "scale", "scale-addresses"),
-    *("claim-start", "doctor", "lab", "beside"),
+    *("claim-start", "doctor", "lab", "beside", "tests"),
 )
 
 
