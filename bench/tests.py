@@ -1,90 +1,68 @@
-"""How long a checkout's tests take, and what its demo costs where nothing has been built.
+"""What the project's own words take: `make test` and CI where all is built, a demo where nothing.
 
-`make test` and `.ci/run` are as warm as the caches of this user: have run them once before. The
-demo gets an empty cache, so it downloads and compiles all that it needs. Its cost is processor time
-of all processes, also of those that outlive the command, as a lab does: this process adopts them
-(PR_SET_CHILD_SUBREAPER), and ends the lab. All of it takes hours, so give a `--limit`.
+They run in a clone of each checkout's commit with a cache of their own: `make demo` fills it, which
+is the cold one, and `.ci/run` builds the rest before it is timed. Most of an hour for a checkout,
+so this word runs only by its name: `make bench ARGS="--limit 20000 tests"`.
 """
 
 from __future__ import annotations
 
-import ctypes
-import os
 import resource
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
-from bench.checkout import VARIABLE, Checkout, checkouts
+from bench.checkout import Checkout, checkouts
 from bench.context import Context
-from bench.figures import Figure, Row, attempt
+from bench.figures import Figure
 from kube_base.errors import Unavailable
 
 IN_TURNS = True
-PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
-MINUTES = {"test_minutes": ("make", "test"), "ci_minutes": (".ci/run",)}
-SHORT = ("make", "help")
+BY_NAME = True  # not in a run of all words
+DEMO, TEST, CI = ("make", "demo"), ("make", "test"), (".ci/run",)
+DOWN = (".venv/bin/kube-rdma", "lab", "down")
+NOTHING = ("make", "help")
 
 
-def measure(context: Context) -> Iterator[Row]:
-    """Run each command in all checkouts, one after the other."""
-    for key, command in MINUTES.items():
-        for checkout in checkouts():
-            words = SHORT if context.short else command
-            yield from attempt(checkout.prefix + key, partial(_minutes, checkout, key, words))
+def measure(context: Context) -> Iterator[Figure]:
+    """All three, of one checkout after the other; with `short` each is `make help`."""
+    demo, down, test, ci = [NOTHING] * 4 if context.short else (DEMO, DOWN, TEST, CI)
     for checkout in checkouts():
-        words = SHORT if context.short else ("make", "demo")
-        yield from attempt(checkout.prefix + "demo", partial(_demo, checkout, words))
+        with tempfile.TemporaryDirectory() as folder:
+            run = Words(checkout, Path(folder))
+            _, cpu = run.took(demo)
+            yield checkout.named(Figure("demo_cpu_seconds", cpu, "s"))
+            run.took(down)
+            run.took(ci)
+            for key, word in (("test_minutes", test), ("ci_minutes", ci)):
+                yield checkout.named(Figure(key, run.took(word)[0] / 60, "min"))
 
 
-def _minutes(checkout: Checkout, key: str, command: Sequence[str]) -> Iterator[Figure]:
-    begin, before = time.monotonic(), _cpu_seconds()
-    _run(checkout, command)
-    note = (
-        f"{_cpu_seconds() - before:.0f} s of CPU; load average at its end {os.getloadavg()[0]:.0f}"
-    )
-    yield checkout.named(Figure(key, (time.monotonic() - begin) / 60, "min", "", note))
+class Words:
+    """Runs words in a clone of a checkout's commit, in which nothing is built."""
 
+    def __init__(self, checkout: Checkout, folder: Path) -> None:
+        self._clone = folder / "clone"
+        cache = {"KUBE_RDMA_CACHE": str(folder / "cache"), "HOME": str(folder)}
+        self._environment = checkout.environment(**cache)
+        del self._environment["PYTHONPATH"]  # the clone has its own sources
+        quiet = ("-c", "advice.detachedHead=false")
+        subprocess.run(["git", *quiet, "clone", "-q", checkout.folder, self._clone], check=True)
 
-def _demo(checkout: Checkout, command: Sequence[str]) -> Iterator[Figure]:
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
-    with tempfile.TemporaryDirectory() as cache:
-        begin, before = time.monotonic(), _cpu_seconds()
-        try:
-            _run(checkout, command, KUBE_RDMA_CACHE=cache)
-        finally:
-            _run(checkout, (checkout.program, "lab", "down"), KUBE_RDMA_CACHE=cache)
-        seconds = time.monotonic() - begin
-        with suppress(ChildProcessError):
-            while os.wait():
-                pass
-    used = _cpu_seconds() - before
-    yield checkout.named(Figure("demo_cpu_seconds", used, "s", "", f"in {seconds:.0f} s"))
-
-
-def _run(checkout: Checkout, command: Sequence[str], **more: str) -> None:
-    """Run a command as a person does there; its output stays where it fails."""
-    left_out = {VARIABLE, "PYTHONPATH"}
-    environment = {name: text for name, text in os.environ.items() if name not in left_out}
-    with tempfile.NamedTemporaryFile(delete=False, prefix="bench-tests-") as log:
+    def took(self, words: Sequence[str]) -> tuple[float, float]:
+        """Return the seconds that a word takes, and its processors'; Unavailable if it fails."""
+        began, before = time.monotonic(), _worked()
         done = subprocess.run(
-            command,
-            cwd=checkout.folder,
-            env={**environment, **more},
-            stdout=log,
-            stderr=log,
-            check=False,
+            words, cwd=self._clone, env=self._environment, stdout=subprocess.DEVNULL, check=False
         )
-    if done.returncode:
-        raise Unavailable(f"`{' '.join(command)}` failed in {checkout.folder}, see {log.name}")
-    Path(log.name).unlink()
+        if done.returncode:
+            raise Unavailable(f"`{' '.join(words)}` ended with {done.returncode}")
+        return time.monotonic() - began, _worked() - before
 
 
-def _cpu_seconds() -> float:
-    """What processes have used that have ended as descendants of this one."""
+def _worked() -> float:
+    """Seconds of processor of all that this process started and waited for."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
