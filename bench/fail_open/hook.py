@@ -12,19 +12,15 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from bench.fail_open.faults import FOLDER, Target
 from bench.fail_open.steps import HOOK, Fault, Way
+from bench.programs import built
 from kube_rdma_lab import cluster, waiting
-from kube_rdma_lab.build.go import build_module
 from kube_rdma_lab.build.images import VERBS
-from kube_rdma_lab.build.store import Store
 from kube_rdma_lab.lab import Lab
-from kube_rdma_lab.paths import cache_root
 
-GO = Path(__file__).parents[1] / "go"
 PROGRAM, LOG = "/lab/hook", "/run/hook.log"
 NAMESPACE = "fail-open"
 ANNOTATION = "fail-open.example.com/nic"  # as bench/go/hook/main.go
@@ -44,10 +40,8 @@ class HookFloor:
         """It ends with the node."""
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
         cluster.apply(lab, namespace)
-        with Store(cache_root() / "bench") as store:
-            program = build_module(store, "hook", GO) / "hook"
-            # The folder that the node has as /lab.
-            shutil.copy(program, lab.home / "nodes" / HOOK.node / "files" / "hook")
+        # The folder that the node has as /lab.
+        shutil.copy(built("hook") / "hook", lab.home / "nodes" / HOOK.node / "files" / "hook")
         start = f"mkdir -p {FOLDER}; setsid sh -c '{LOOP}' >/dev/null 2>&1 </dev/null &"
         cluster.shell(lab, HOOK.node, start)
         self.renew(lab, HOOK)

@@ -55,6 +55,11 @@ def test_a_figure_is_shown_before_the_next_one_is_measured():
     assert rows == [("looks", ONE), ("looks", TWO)]
 
 
+def test_a_figure_of_two_checkouts_has_a_ratio():
+    rows = rows_of(lambda context: iter([ONE, Figure("beside_one_ms", 2.0, "ms")]))[1]
+    assert rows[-1][1] == Figure("one_ms_to_beside", 0.5, "×")
+
+
 def test_one_that_refuses_is_a_row_and_the_others_go_on():
     absent = ("refuses", Absent("refuses", "the agent has ended"))
     assert rows_of(refuses, measures) == (FAILED, [absent, ("measures", ONE)])
