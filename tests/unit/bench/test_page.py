@@ -3,6 +3,7 @@
 import pytest
 
 from bench import goals, page, results, scale_page
+from bench.__main__ import LONG, QUICK
 from bench.checkout import VARIABLE, turns
 from bench.figures import Figure
 
@@ -24,6 +25,10 @@ def test_the_pages_are_those_of_the_kept_figures(module):
     figures = page.apart(KEPT) if module is scale_page else results.newest(KEPT)
     text = module.PAGE.read_text()
     assert module.written(text, figures) == text, "write it with `python -m bench.page`"
+
+
+def test_each_goal_has_a_word():
+    assert goals.goals().keys() <= {*QUICK, *LONG}
 
 
 def test_a_missed_goal_is_shown_with_the_other_checkout_of_the_same_run():
