@@ -60,11 +60,13 @@ class Checkout:
         return replace(figure, key=self.prefix + figure.key)
 
 
+OURS = Checkout(HERE)
+
+
 def checkouts() -> tuple[Checkout, ...]:
     """This one, and the other where one is named."""
     other = os.environ.get(VARIABLE)
-    ours = Checkout(HERE)
-    return (ours, Checkout(Path(other).resolve(), BESIDE)) if other else (ours,)
+    return (OURS, Checkout(Path(other).resolve(), BESIDE)) if other else (OURS,)
 
 
 def turns(rounds: int) -> Iterator[Checkout]:

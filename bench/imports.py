@@ -13,13 +13,12 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from bench.checkout import HERE, Checkout, checkouts, turns
+from bench.checkout import OURS, Checkout, checkouts, turns
 from bench.context import Context
 from bench.figures import Figure
 
 IN_TURNS = True
 ROUNDS = 7
-OURS = Checkout(HERE)
 REFUSED = '{"configList": [{"resourceName": "hca", "rdmaHcaMax": 0, "devices": ["ens2f0"]}]}'
 _IMPORT = "import time:"
 

@@ -134,9 +134,9 @@ def kubeconfig(lab: Lab, account: str, *bound: str) -> Path:
     return path
 
 
-def inside(lab: Lab, *argv: str) -> list[str]:
-    """A command of this Python in the lab's network."""
-    return ["nsenter", f"--target={lab.state.pid}", "--net", "--", sys.executable, *argv]
+def inside(lab: Lab, *argv: str, python: str = sys.executable) -> list[str]:
+    """A command of a Python, or of another program, in the lab's network."""
+    return ["nsenter", f"--target={lab.state.pid}", "--net", "--", python, *argv]
 
 
 @contextmanager
