@@ -2,9 +2,9 @@
 
 The driver is a process of its own: socket, rules, journal and CDI files are real. The journal is on
 a disk and the CDI files are in memory, as on a node, whose /run is a tmpfs. The API server that has
-the claims is in memory. The floor is the helper of Go drivers around a driver that keeps nothing,
-with the claims in memory too. Both are asked in turns. What the disk alone takes for the record is
-a figure of its own.
+the claims is in memory. Two floors are the helper of Go drivers around a driver that keeps nothing,
+and one that stores a record with one fsync; both have the claims in memory too. All are asked in
+turns. What the disk alone takes for the record is a figure of its own.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bench.checkout import Checkout
 from bench.claim_spread import NODE, offered_pool
 from bench.figures import Figure
 from kube_base.errors import Unavailable
@@ -59,21 +60,25 @@ class Answers:
     unprepare_p99_ms: float
 
 
-def measure(program: Path, disk: Path, calls: int) -> Iterator[Figure]:
-    """Prepare and give back so many claims; folders are made on `disk`."""
+def measure(program: Path, disk: Path, calls: int, checkout: Checkout) -> Iterator[Figure]:
+    """Prepare and give back so many claims in a checkout; folders are made on `disk`."""
     with tempfile.TemporaryDirectory(dir=disk, prefix="b") as name:
         folder = Path(name)
         with (
-            _started(sys.executable, "-m", __name__, str(folder), str(calls), log=folder / LOG),
+            _driver(checkout, folder, calls),
             _started(program, "serve", str(folder / UIDS), name, log=folder / "floor"),
+            _started(program, "record", str(folder / UIDS), name, log=folder / "record"),
         ):
-            sockets = (folder / f"{DRIVER}.sock", folder / "floor.sock")
+            sockets = (folder / f"{DRIVER}.sock", folder / "floor.sock", folder / "record.sock")
             words: list[str | Path] = [program, "measure", folder / UIDS, *sockets]
             asked = subprocess.run(words, stdout=subprocess.PIPE, check=False)
         if asked.returncode:
             raise Unavailable("the program that measures claims has failed, see above")
         bare = statistics.median(_write(folder) for _ in range(calls)) * 1000
-    ours, floor = (Answers(**one) for one in json.loads(asked.stdout))
+    ours, floor, record = (Answers(**one) for one in json.loads(asked.stdout))
+    ratio = ours.prepare_p50_ms / record.prepare_p50_ms
+    note = f"p50, {ours.prepare_p50_ms:.2f} ms by {record.prepare_p50_ms:.2f}"
+    yield Figure("prepare_to_record_with_fsync", ratio, "×", "≤ 1.3", note)
     for key, goal in (("prepare_p50_ms", "≤ 3"), ("prepare_p99_ms", "≤ 10")):
         yield _beside(key, goal, ours, floor)
     yield Figure("disk_p50_ms", bare, "ms", "", "the record alone, with two fsyncs")
@@ -102,12 +107,22 @@ def _write(folder: Path) -> float:
     return time.perf_counter() - begin
 
 
+def _driver(checkout: Checkout, folder: Path, calls: int) -> AbstractContextManager[None]:
+    words = (checkout.python, "-m", "bench.claim_prepare", str(folder), str(calls))
+    return _started(*words, log=folder / LOG, cwd=checkout.folder, env=checkout.environment())
+
+
 @contextmanager
-def _started(*words: str | Path, log: Path) -> Iterator[None]:
+def _started(
+    *words: str | Path,
+    log: Path,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+) -> Iterator[None]:
     """A process that says when it is ready."""
     with (
         log.open("wb") as file,
-        subprocess.Popen(words, stdout=subprocess.PIPE, stderr=file) as process,
+        subprocess.Popen(words, stdout=subprocess.PIPE, stderr=file, cwd=cwd, env=env) as process,
     ):
         try:
             assert process.stdout

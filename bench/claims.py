@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from bench import claim_prepare, claim_slices, claim_spread
+from bench.checkout import in_turns
 from bench.context import Context
 from bench.figures import Figure, Row, attempt
 from kube_rdma_lab.build.go import build_module
@@ -18,6 +19,8 @@ from kube_rdma_lab.build.store import Store
 from kube_rdma_lab.paths import cache_root
 
 GO = Path(__file__).with_name("go")
+IN_TURNS = True  # but for what needs no process
+ROUNDS = 3
 ALLOCATOR = Path(__file__).parents[1] / "tests" / "lab" / "native"  # the folder of its module
 
 
@@ -26,16 +29,16 @@ def measure(context: Context) -> Iterator[Row]:
     # A store of its own: the lab's parts are counted and pruned without it.
     root = cache_root() / "bench"
     with Store(root) as store:
-        calls = context.times(claim_prepare.CALLS, 20)
-        yield from attempt("prepare", partial(_prepare, store, root, calls))
+        calls, turns = context.times(claim_prepare.CALLS, 20), context.times(ROUNDS, 1)
+        yield from attempt("prepare", partial(_prepare, store, root, calls, turns))
         rounds = context.times(claim_slices.ROUNDS)
         yield from attempt("slices", partial(claim_slices.measure, rounds))
         yield from attempt("spread", partial(_spread, store, short=context.short))
 
 
-def _prepare(store: Store, disk: Path, calls: int) -> Iterator[Figure]:
+def _prepare(store: Store, disk: Path, calls: int, rounds: int) -> Iterator[Figure]:
     floor = build_module(store, "claims", GO) / "claims"
-    yield from claim_prepare.measure(floor, disk, calls)
+    yield from in_turns(partial(claim_prepare.measure, floor, disk, calls), rounds)
 
 
 def _spread(store: Store, *, short: bool) -> Iterator[Figure]:

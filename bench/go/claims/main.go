@@ -4,6 +4,8 @@
 //	claims serve UIDS FOLDER        a floor: the helper of Go drivers (kubeletplugin), which reads
 //	                                each claim, around a driver that keeps nothing; prints a line
 //	                                when it listens at FOLDER/floor.sock
+//	claims record UIDS FOLDER       the same at FOLDER/record.sock, around a driver that stores a
+//	                                record of each claim with one fsync
 //
 // bench/claim_prepare.py builds and runs it. The calls to several drivers take turns, so that
 // whatever else the machine does meanwhile hits all of them alike. UIDS is a JSON file: the uids of
@@ -63,7 +65,7 @@ func main() {
 
 func run(words []string) error {
 	if len(words) < 3 {
-		return fmt.Errorf("usage: claims measure UIDS SOCKET... | serve UIDS FOLDER")
+		return fmt.Errorf("usage: claims measure UIDS SOCKET... | serve|record UIDS FOLDER")
 	}
 	text, err := os.ReadFile(words[1])
 	if err != nil {
@@ -77,7 +79,9 @@ func run(words []string) error {
 	case "measure":
 		return measure(uids, words[2:])
 	case "serve":
-		return serve(uids, words[2])
+		return serve(uids, words[2], "floor", "")
+	case "record":
+		return serve(uids, words[2], "record", words[2])
 	}
 	return fmt.Errorf("%s is neither measure nor serve", words[0])
 }
@@ -155,22 +159,22 @@ func milliseconds(duration time.Duration) float64 {
 	return float64(duration) / float64(time.Millisecond)
 }
 
-// floor answers at once, and keeps nothing.
-type floor struct{}
+// floor answers at once; where there is a folder, it stores a record of each claim before.
+type floor struct{ folder string }
 
-func serve(uids map[string]string, folder string) error {
+func serve(uids map[string]string, folder, name, records string) error {
 	client, err := kubernetes.NewForConfig(
 		&rest.Config{Host: "http://claims", Transport: stored(uids), QPS: -1})
 	if err != nil {
 		return err
 	}
 	ctx := context.Background()
-	_, err = kubeletplugin.Start(ctx, floor{},
-		kubeletplugin.DriverName(driver),
+	_, err = kubeletplugin.Start(ctx, floor{records},
+		kubeletplugin.DriverName(name+"."+driver),
 		kubeletplugin.KubeClient(client),
 		kubeletplugin.NodeName(node),
 		kubeletplugin.PluginDataDirectoryPath(folder),
-		kubeletplugin.PluginSocket("floor.sock"),
+		kubeletplugin.PluginSocket(name+".sock"),
 		kubeletplugin.RegistrationService(false))
 	if err != nil {
 		return err
@@ -180,11 +184,14 @@ func serve(uids map[string]string, folder string) error {
 	return nil
 }
 
-func (floor) PrepareResourceClaims(
+func (f floor) PrepareResourceClaims(
 	_ context.Context, claims []*resource.ResourceClaim,
 ) (map[types.UID]kubeletplugin.PrepareResult, error) {
 	answer := make(map[types.UID]kubeletplugin.PrepareResult, len(claims))
 	for _, claim := range claims {
+		if err := f.store(claim); err != nil {
+			return nil, err
+		}
 		var devices []kubeletplugin.Device
 		for _, given := range claim.Status.Allocation.Devices.Results {
 			devices = append(devices, kubeletplugin.Device{
@@ -199,12 +206,31 @@ func (floor) PrepareResourceClaims(
 	return answer, nil
 }
 
-func (floor) UnprepareResourceClaims(
+// store writes what a record of a claim holds, and returns when it is on the disk.
+func (f floor) store(claim *resource.ResourceClaim) error {
+	if f.folder == "" {
+		return nil
+	}
+	file, err := os.Create(path.Join(f.folder, string(claim.UID)))
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if _, err := file.Write(make([]byte, 400)); err != nil {
+		return err
+	}
+	return file.Sync()
+}
+
+func (f floor) UnprepareResourceClaims(
 	_ context.Context, claims []kubeletplugin.NamespacedObject,
 ) (map[types.UID]error, error) {
 	answer := make(map[types.UID]error, len(claims))
 	for _, claim := range claims {
 		answer[claim.UID] = nil
+		if f.folder != "" {
+			answer[claim.UID] = os.Remove(path.Join(f.folder, string(claim.UID)))
+		}
 	}
 	return answer, nil
 }
