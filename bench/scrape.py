@@ -5,6 +5,9 @@ cards, and one where each pod has a virtual function with counters of its own. B
 each of these devices has traffic. The kubelet is a fake one in this process, so its work on the
 answer is in the figures. The tree lies in a temporary folder: a card takes longer to say what it
 counted than a file system of memory does.
+
+The floor is a program in C that opens, reads and closes the same files. It and the second node, as
+a process of each checkout (scrape_node.py), take turns; the CPU time of both counts.
 """
 
 from __future__ import annotations
@@ -12,17 +15,22 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from itertools import count
 from pathlib import Path
 from statistics import median
 
+from bench.checkout import Checkout, checkouts, turns
 from bench.context import Context
 from bench.figures import Figure, Row, attempt
 from bench.survey import card, functions, virtual_device
+from kube_base.errors import Unavailable
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.metrics.exporter import Exporter, MetricsSite, MetricsSources
 from kube_rdma.metrics.rules import families
@@ -36,7 +44,10 @@ from kube_rdma_testing.kernel.tree_counters import write_counters
 from kube_rdma_testing.kubelet.devices import ContainerPlace
 from kube_rdma_testing.kubelet.kubelet import FakeKubelet
 
+IN_TURNS = True  # the floor; what is measured in this process is of this checkout alone
+HERE = Path(__file__).parent
 CARDS, PODS = 8, 250
+TURNS = 15
 ROUNDS, LONG = 9, 200
 EVERY = 15.0  # seconds between two scrapes
 RESOURCE = "rdma/hca"
@@ -49,6 +60,60 @@ def measure(context: Context) -> Iterator[Row]:
     """Scrape both nodes; medians, and the memory that many scrapes leave."""
     for name, mode in (("shared", Mode.SHARED_MULTI), ("functions", Mode.SRIOV)):
         yield from attempt(name, partial(_figures, context, name, mode))
+    yield from attempt("scrape_to_c", partial(_to_floor, context.times(TURNS, 2)))
+
+
+def _to_floor(rounds: int) -> Iterator[Figure]:
+    """Let each checkout and the floor read the same files in turns; of each the least counts."""
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+        program = Path(name) / "floor"
+        compiler = (sys.executable, "-m", "ziglang", "cc", "-O2")
+        subprocess.run([*compiler, HERE / "scrape_floor.c", "-o", program], check=True)
+        pairs: dict[Checkout, tuple[subprocess.Popen[str], ...]] = {}
+        for number, checkout in enumerate(checkouts()):
+            folder = Path(name) / str(number)
+            folder.mkdir()
+            words = (checkout.python, "-P", str(HERE / "scrape_node.py"), str(folder))
+            node = stack.enter_context(_asked(words, checkout.environment()))
+            assert node.stdout
+            if not node.stdout.readline():
+                raise Unavailable(f"the node of {checkout.folder} ended, see above")
+            floor = stack.enter_context(_asked((str(program),), {}))
+            assert floor.stdin
+            floor.stdin.write("".join(f"{path}\n" for path in _files(folder / "sys")) + "\n")
+            pairs[checkout] = (node, floor)
+        taken: dict[Checkout, list[tuple[float, ...]]] = {one: [] for one in pairs}
+        for checkout in turns(rounds):
+            taken[checkout].append(tuple(map(_milliseconds, pairs[checkout])))
+    for checkout, times in taken.items():
+        ours, floor_ms = map(min, zip(*times, strict=True))
+        note = f"CPU, {ours:.1f} ms by {floor_ms:.1f}"
+        yield checkout.named(Figure("scrape_to_c", ours / floor_ms, "×", "≤ 1.5", note))
+
+
+def _asked(words: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[str]:
+    """A process that answers each line with one; it ends with its input."""
+    pipe = subprocess.PIPE
+    return subprocess.Popen(words, env=environment, stdin=pipe, stdout=pipe, text=True)
+
+
+def _milliseconds(process: subprocess.Popen[str]) -> float:
+    assert process.stdin
+    assert process.stdout
+    process.stdin.write("again\n")
+    process.stdin.flush()
+    return float(process.stdout.readline())
+
+
+def _files(sysfs: Path) -> Iterator[Path]:
+    """What a scrape reads of devices and ports, folder by folder; tables of GIDs are left out."""
+    for device in sorted((sysfs / "class/infiniband").iterdir()):
+        port = device / "ports/1"
+        named = [device / file for file in ("board_id", "fw_ver", "hca_type")]
+        named += [port / file for file in ("state", "phys_state", "rate")]
+        yield from (file for file in named if file.exists())
+        for folder in ("counters", "hw_counters"):
+            yield from sorted((port / folder).iterdir())
 
 
 def _figures(context: Context, name: str, mode: Mode) -> Iterator[Figure]:
