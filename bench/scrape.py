@@ -82,6 +82,8 @@ def _to_floor(rounds: int) -> Iterator[Figure]:
             assert floor.stdin
             floor.stdin.write("".join(f"{path}\n" for path in _files(folder / "sys")) + "\n")
             pairs[checkout] = (node, floor)
+            for process in (node, floor):
+                stack.callback(process.kill)
         taken: dict[Checkout, list[tuple[float, ...]]] = {one: [] for one in pairs}
         for checkout in turns(rounds):
             taken[checkout].append(tuple(map(_milliseconds, pairs[checkout])))
