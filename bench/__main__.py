@@ -19,13 +19,13 @@ from bench.run import Run
 # What a run without names measures, in minutes: it needs no lab.
 QUICK = (
     *("devices", "imports", "survey", "allocate", "events", "hostile", "scrape", "shim"),
-    *("nccl-env", "attach", "claims", "overload"),
+    *("nccl-env", "claims", "overload"),
 )
-# `rest` lets agents rest for minutes; `attach-vm` boots a machine without Kubernetes; `ipam`,
-# `operator`, `scheduling` and both of `scale` have control planes of their own, `claim-start` and
+# `rest` lets agents rest for minutes; `attach-vm` boots a machine without Kubernetes; `attach`,
+# `ipam`, `operator`, `scheduling` and both of `scale` have control planes of their own, `claim-start` and
 # `doctor` native nodes, `lab` machines, `beside` those of each checkout; `tests` runs all tests.
 LONG = (
-    *("rest", "attach-vm", "ipam", "operator", "scheduling", "scale", "scale-addresses"),
+    *("rest", "attach", "attach-vm", "ipam", "operator", "scheduling", "scale", "scale-addresses"),
     *("claim-start", "doctor", "lab", "beside", "tests"),
 )
 
