@@ -22,8 +22,9 @@ QUICK = (
     *("nccl-env", "claims", "overload"),
 )
 # `rest` lets agents rest for minutes; `attach-vm` boots a machine without Kubernetes; `attach`,
-# `ipam`, `operator`, `scheduling` and both of `scale` have control planes of their own, `claim-start` and
-# `doctor` native nodes, `lab` machines, `beside` those of each checkout; `tests` runs all tests.
+# `ipam`, `operator`, `scheduling` and both of `scale` have control planes of their own,
+# `claim-start` and `doctor` native nodes, `lab` machines, `beside` those of each checkout; `tests`
+# runs all tests.
 LONG = (
     *("rest", "attach", "attach-vm", "ipam", "operator", "scheduling", "scale", "scale-addresses"),
     *("claim-start", "doctor", "lab", "beside", "tests"),
