@@ -170,9 +170,9 @@ class FakeKubelet(RegistrationBase):
         """
         del self._clients[resource]
 
-    async def until(self, condition: Callable[[], object]) -> None:
-        """Wait until `condition` holds; it is looked at after each change."""
-        async with self._changed:
+    async def until(self, condition: Callable[[], object], seconds: float | None = None) -> None:
+        """Wait until `condition` holds; it is looked at after each change. Raise TimeoutError."""
+        async with asyncio.timeout(seconds), self._changed:
             await self._changed.wait_for(lambda: bool(condition()))
 
     def healthy(self, resource: str) -> int:
