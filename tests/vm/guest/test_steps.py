@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kube_base.errors import Unavailable
 from kube_rdma.adapters.kernel.netlink.rtnl_read import open_rtnl
 from kube_rdma.adapters.kernel.netlink.rtnl_write import make_link
 from kube_rdma.adapters.kernel.pod.namespaces import open_inside
@@ -92,9 +93,16 @@ class RealWorld(NodeWays):
         return state(NEAR)["address"]
 
     def half_made(self, step):
-        with PATH.open() as pod, open_rtnl() as netlink:
-            request = make_link(step, pod.fileno())
-            netlink.ask(request.kind, request.body, more=request.flags)
+        def made():
+            with PATH.open() as pod, open_rtnl() as netlink:
+                request = make_link(step, pod.fileno())
+                try:
+                    netlink.ask(request.kind, request.body, more=request.flags)
+                except Unavailable:  # EBUSY: an ipvlan of the last test's namespace is going yet
+                    return False
+            return True
+
+        until(made)
 
     def moved_only(self, step):
         run("ip", "link", "set", step.link.name, "netns", POD)

@@ -296,7 +296,7 @@ async def life(folder, wanted, namespace):
     """ADD and DEL."""
     key = attachment.AttachmentKey(wanted.sandbox.container)
     with attaching(folder) as agent:
-        await agent.begin(key, wanted.sandbox)
+        agent.begin(key, wanted.sandbox)
         await agent.attach(key, wanted, namespace)
         await agent.journal.complete(key)
         await agent.detach(key)
