@@ -59,7 +59,8 @@ def stored_block(stored: Stored[ipam.Block, None]) -> ipam.Block:
             f"{stored.spec.key.network} belongs in the block {stored.spec.key.name}, so it was "
             "edited; restore the former value, or delete it when no pod uses an address of it"
         )
-    is_labelled = dict(stored.labels) == dict(objects.block_labels(stored.spec))
+    own = {key for key, _ in stored.labels if key.startswith((objects.HOLDER, objects.PINNED))}
+    is_labelled = own == dict(objects.block_labels(stored.spec)).keys()
     return replace(stored.spec, version=ipam.Version(stored.version), is_labelled=is_labelled)
 
 

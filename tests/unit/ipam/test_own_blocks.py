@@ -132,3 +132,17 @@ async def test_a_node_at_rest_has_nothing_to_do(world):
 @pytest.mark.parametrize("owner", ["text", "node//10.0.0.0", "a/B/c"])
 def test_an_owner_that_is_no_pod_has_no_label(owner):
     assert pin_label(owner) == ""
+
+
+async def test_a_label_that_is_not_ours_is_no_reason_to_write(world):
+    """Else a webhook that labels all objects would have each node write each second."""
+    async with world.node() as addresses:
+        await served(addresses, ask("a"))
+        await until(lambda: next_tick(addresses._agent, world.clock()) == float("inf"))
+        (document,) = world.server.documents("ipblocks")
+        meta = {**document["metadata"], "labels": {**document["metadata"]["labels"], "team": "a"}}
+        world.server.put(ipam.IP_BLOCK, {**document, "metadata": meta})
+        version = world.server.documents("ipblocks")[0]["metadata"]["resourceVersion"]
+        seen = addresses._agent
+        await until(lambda: all(int(b.version) >= int(version) for b in seen.blocks.values()))
+        assert next_tick(addresses._agent, world.clock()) == float("inf")
