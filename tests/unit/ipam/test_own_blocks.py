@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from kube_base.errors import Refused, Unavailable
 from kube_rdma.ipam import cluster as ipam
 from kube_rdma.ipam.objects import block_labels, decode_block, holder_label, pin_label
 from kube_rdma.ipam.rules.agent import next_tick
@@ -146,3 +147,29 @@ async def test_a_label_that_is_not_ours_is_no_reason_to_write(world):
         seen = addresses._agent
         await until(lambda: all(int(b.version) >= int(version) for b in seen.blocks.values()))
         assert next_tick(addresses._agent, world.clock()) == float("inf")
+
+
+async def test_a_watch_of_all_blocks_that_fails_does_not_keep_a_node_from_its_own(world):
+    """It ends with the lack, and the node may take addresses again."""
+    world.pool("small", subnet="10.1.0.0/28")
+    async with world.node() as addresses:
+        for n in range(14):
+            await patiently(world, addresses, ask(f"a{n}", pool="small"))
+        with pytest.raises(Refused):
+            await patiently(world, addresses, ask("b", pool="small"))
+        assert addresses._agent.sees_all
+        line = world.lines["node-1"]
+        meet = line._meet
+
+        def busy(request):
+            every = "labelSelector" not in dict(request.query) and request.plural == "ipblocks"
+            if every and request.verb in ("list", "watch"):
+                raise Unavailable("the list of all blocks takes too long")
+            return meet(request)
+
+        line._meet = busy
+        line.break_watches()
+        await until(addresses._agent.is_watch_interrupted)
+        world.clock.time += world.timing.agreed.sight + 1
+        await until(lambda: not addresses._agent.is_watch_interrupted())
+        await served(addresses, ask("c"))

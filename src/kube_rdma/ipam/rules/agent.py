@@ -253,12 +253,12 @@ def tick(agent: IpamAgentState) -> Effects[None]:
     for container in node_state.cooled_down(agent.state, now):
         yield from _end_cooldown(agent, container)
     now = yield effects.Clock()
+    if now >= agent.seen_until and not agent.waiting:
+        agent.forget()  # first: it may be the watch of all blocks that is interrupted
     if now >= agent.state.right_until or agent.is_watch_interrupted():
         return
     if now >= agent.recall_until and agent.state.taken:
         agent.state = replace(agent.state, taken={})
-    if now >= agent.seen_until and not agent.waiting:
-        agent.forget()
     yield from settle(agent)
     now = yield effects.Clock()
     for pool in set(agent.lends_at) - set(agent.queues):
