@@ -267,6 +267,7 @@ class NodeAddresses:
     async def _keep_up(self) -> None:
         """Tick, and log which addresses were lost."""
         await self._ready.wait()
+        failures = 0
         while True:
             self._low.clear()
             rest = 0.0
@@ -282,7 +283,8 @@ class NodeAddresses:
             if not self._agent.sees_all and not self._listing:
                 self._end_watch(effects.ListBlocks)
             await asyncio.sleep(self._timing.tick / _TICKS)
-            rest = rest if rest > 0 else self._timing.tick
+            failures = 0 if rest > 0 else failures + 1
+            rest = rest if rest > 0 else max(self._timing.tick, self._timing.pause(failures))
             await has_happened(self._low, min(rest, self._timing.longest))
 
     async def _list_own(self, effect: effects.ListOwnBlocks) -> dict[ipam.BlockKey, ipam.Block]:
@@ -304,6 +306,7 @@ class NodeAddresses:
             return await self._listed(effects.ListBlocks, blocks)
         finally:
             self._listing -= 1
+            self._low.set()  # for the end of the watch
 
     def _watch(self, what: type[effects.Effect], blocks: Mirror[ipam.Block]) -> Mirror[ipam.Block]:
         self._end_watch(what)

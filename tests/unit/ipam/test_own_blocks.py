@@ -6,6 +6,7 @@ import json
 import pytest
 
 from kube_base.errors import Refused, Unavailable
+from kube_base.frozen import replace
 from kube_rdma.ipam import cluster as ipam
 from kube_rdma.ipam.objects import block_labels, decode_block, holder_label, pin_label
 from kube_rdma.ipam.rules.agent import next_tick
@@ -173,3 +174,31 @@ async def test_a_watch_of_all_blocks_that_fails_does_not_keep_a_node_from_its_ow
         world.clock.time += world.timing.agreed.sight + 1
         await until(lambda: not addresses._agent.is_watch_interrupted())
         await served(addresses, ask("c"))
+
+
+async def test_what_cannot_be_written_is_tried_more_and_more_rarely(world):
+    """As when the agents' policy is of an earlier release, on all nodes at once."""
+    failures = set()
+
+    def pause(count):
+        failures.add(count)
+        return 0.0
+
+    async with world.node() as addresses:
+        await served(addresses, ask("a"))
+        await until(lambda: next_tick(addresses._agent, world.clock()) == float("inf"))
+    world.server.forbidden |= {("update", "ipblocks"), ("create", "ipblocks")}
+    world.timing = replace(world.timing, pause=pause)
+    async with world.node(ready=False):
+        await until(lambda: 9 in failures)
+
+
+async def test_the_first_pod_of_a_pool_of_slices_ends_its_look_at_all_blocks(world):
+    """After a while, with no other news."""
+    world.pool("slices", subnet="10.3.0.0/24", perNode={"prefix": 28})
+    agreed = replace(TIMING, sight=0.05)
+    world.timing = replace(world.timing, agreed=agreed, longest=3600.0)
+    async with world.node() as addresses:
+        await served(addresses, ask("a", pool="slices"))
+        world.clock.time += 1
+        await until(lambda: not addresses._agent.sees_all and len(addresses._blocks) == 1)
