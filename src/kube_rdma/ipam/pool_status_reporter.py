@@ -64,25 +64,28 @@ class PoolStatusReporter:
         """Report until cancelled, and wait for an API server that is away."""
         async with asyncio.TaskGroup() as tasks:
             await follow_all(tasks, self._cluster, full_jitter, self._blocks)
+            clock, due = asyncio.get_running_loop().time, 0.0
             while True:
-                written = 0
+                written, began = 0, clock()
                 try:
-                    written = await self.report(datetime.now(UTC))
+                    written = await self.report(datetime.now(UTC), edited=began < due)
                 except KubeError as error:
                     log.warning("pool report interrupted", why=str(error))
-                await asyncio.sleep(self.apart(written))
+                due = max(due, began + self.apart(written))
+                await asyncio.sleep(REPORT_SECONDS)
 
     def apart(self, written: int) -> float:
-        """Return the seconds to the next look after one that wrote so many statuses.
+        """Return the seconds from a look that wrote so many statuses to the next that writes all.
 
         Nodes that hold addresses follow the pools; so do others, which change none.
         """
         holders = max((one.nodes for each in self._usages.values() for one in each), default=0)
         return apart(REPORT_SECONDS, written * holders)
 
-    async def report(self, now: datetime) -> int:
+    async def report(self, now: datetime, *, edited: bool = False) -> int:
         """Write the status of each pool where it changed; return how many were written.
 
+        `edited`: only of pools that are new or have another spec, for a person waits for these.
         A status is of the very version of the object that it was computed from, or is not written:
         so observedGeneration is that of the spec that was looked at, and never goes back.
         """
@@ -91,7 +94,8 @@ class PoolStatusReporter:
         self._usages = {pool.name: self._usages.get(pool.name, ()) for pool in pools}
         written = [
             await self._walls.run(
-                (pool.name, pool.generation), partial(self._report, pool, blocks, moment(now))
+                (pool.name, pool.generation),
+                partial(self._report, pool, blocks, moment(now), edited=edited),
             )
             for pool in pools
         ]
@@ -108,7 +112,13 @@ class PoolStatusReporter:
         return _Blocks(tuple(self._blocks.values.values()), dict(self._blocks.faults))
 
     async def _report(
-        self, stored: Stored[bytes, IPPoolStatus], blocks: _Blocks, now: str, why: str
+        self,
+        stored: Stored[bytes, IPPoolStatus],
+        blocks: _Blocks,
+        now: str,
+        why: str,
+        *,
+        edited: bool,
     ) -> bool:
         """Return whether the status was written; `why` the pool cannot be handled, if so."""
         before = self._usages[stored.name]
@@ -120,7 +130,8 @@ class PoolStatusReporter:
         for sentence in findings.scarce:
             about = About("IPPool", stored.name, api_version="kube-rdma.io/v1alpha1")
             self._events.tell(about, "NearlyFull", sentence, warning=True)
-        if status == stored.status:
+        is_known = stored.status and stored.status.observed_generation == stored.generation
+        if status == stored.status or (edited and is_known):
             return False
         try:
             await self._cluster.replace_status(kinds.IP_POOL_TEXT, replace(stored, status=status))

@@ -51,8 +51,8 @@ class PolicyStatuses:
 
     def __init__(self, cluster: Cluster, timing: PolicyStatusTiming | None = None) -> None:
         self._cluster, self._timing = cluster, timing or PolicyStatusTiming()
-        self._wake = asyncio.Event()
-        self._policies = Mirror(NODE_POLICY_STATUS, seen_policy, self._changed)
+        self._wake, self._edited = asyncio.Event(), asyncio.Event()
+        self._policies = Mirror(NODE_POLICY_STATUS, seen_policy, self._policy_changed)
         self._nodes = Mirror(NODE, _labels, self._changed)
         self._reports = Mirror(NODE_REPORT, _reported, self._changed)
         self._notices, self._walls = Notices(), ObjectWalls("NodePolicy")
@@ -65,6 +65,7 @@ class PolicyStatuses:
             await follow_all(tasks, self._cluster, self._timing.pause, *mirrors)
             while True:
                 self._wake.clear()
+                self._edited.clear()
                 trouble = any(mirror.trouble for mirror in mirrors)
                 await self._sleep(well=not trouble and await self.look(datetime.now(UTC)))
 
@@ -99,16 +100,22 @@ class PolicyStatuses:
 
     @property
     def apart(self) -> float:
-        """Return the seconds between the last look and the next."""
+        """Return the seconds between the last look and the next, unless a policy is edited."""
         return apart(self._timing.apart, self._written * len(self._reports.values))
 
     def _changed(self, old: object, new: object) -> None:
         if old != new:
             self._wake.set()
 
+    def _policy_changed(self, old: SeenPolicy | None, new: SeenPolicy | None) -> None:
+        self._changed(old, new)
+        if new and (old is None or old.generation != new.generation):
+            self._edited.set()  # whoever did waits for its status
+
     async def _sleep(self, *, well: bool) -> None:
         """Sleep until something changes, or it is time for another try, but not too short."""
-        await asyncio.sleep(self.apart)
+        await asyncio.sleep(self._timing.apart)
+        await has_happened(self._edited, self.apart - self._timing.apart)
         await has_happened(self._wake, None if well else self._timing.again)
 
 

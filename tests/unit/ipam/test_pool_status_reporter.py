@@ -56,6 +56,20 @@ async def test_the_status_is_written_once_and_again_when_it_changes(cluster):
     assert (nearly.type, nearly.status) == ("NearlyFull", "False")
 
 
+async def test_a_new_pool_has_its_status_while_those_of_others_wait(cluster):
+    """Every agent receives a status, so with thousands of them one is written rarely."""
+    heard = []
+    reporter = PoolStatusReporter(cluster, Events(cluster, "test"), heard.append)
+    assert await reporter.report(NOW) == 1
+    await hold(cluster, 10)
+    await cluster.create(IP_POOL, Wanted("new", spec=IPPool("new", (IPRange(SUBNET),))))
+    assert await reporter.report(NOW, edited=True) == 1
+    assert (await cluster.get(IP_POOL, "new")).status.used == "10"
+    assert (await cluster.get(IP_POOL, "pool")).status.used == "0"
+    assert [one.held for parts in heard[-1].values() for one in parts] == [10, 10]
+    assert await reporter.report(NOW) == 1
+
+
 async def test_whoever_asks_is_told_how_full_all_pools_are(cluster):
     heard = []
     reporter = PoolStatusReporter(cluster, Events(cluster, "test"), heard.append)

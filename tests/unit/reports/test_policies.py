@@ -197,6 +197,8 @@ async def test_a_look_that_wrote_is_followed_by_a_pause_for_all_agents(world, mo
     async with world.running() as statuses:
         await until(lambda: statuses.apart == 2000.0)
         assert world.counts("a") == {"nodes": 2, "applied": 2}
+        world.policy("b")  # which ends it: somebody waits for the status
+        await until(lambda: world.counts("b") == {"nodes": 2, "pending": 2})
 
 
 async def test_a_controller_that_looked_earlier_does_not_lower_what_was_observed(world):
