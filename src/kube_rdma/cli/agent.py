@@ -148,11 +148,10 @@ def agent(
     SIGTERM or SIGINT.
     """
     _check(roles, node_name, config, more)
-    if "node" not in roles:
-        # Role plugin speaks no TLS, and OpenSSL takes 4 MiB. What is None in sys.modules is not
-        # imported: asyncio, grpclib and hashlib do without.
-        for name in ("ssl", "_hashlib"):
-            sys.modules.setdefault(name, None)  # type: ignore[arg-type]
+    # Role plugin speaks no TLS, and OpenSSL takes 4 MiB. What is None in sys.modules is not
+    # imported: asyncio, grpclib and hashlib do without. prometheus_client, for a scrape, does not.
+    unneeded = {"ssl", "_hashlib"} - sys.modules.keys() if "node" not in roles else set()
+    sys.modules.update(dict.fromkeys(unneeded))  # type: ignore[arg-type]
 
     from kube_rdma.lib import logs  # before all that logs
 
@@ -165,6 +164,8 @@ def agent(
     from kube_rdma.agent.loop import run_plugin
     from kube_rdma.model.metrics import MetricNames
 
+    for name in unneeded:
+        del sys.modules[name]
     agent_options = AgentOptions(
         config=config if config or "node" in roles else _mounted(),
         node=node_name if "node" in roles else None,

@@ -75,6 +75,16 @@ def test_a_program_imports_nothing_that_only_others_need(name, tmp_path):
     assert name == "bare_python" or "kube_rdma" in imported
 
 
+def test_role_plugin_can_answer_a_scrape(tmp_path):
+    """What writes its text imports ssl, which the start of this role does without."""
+    words = programs(tmp_path)["agent"][2:]
+    code = (
+        "import sys\nfrom kube_rdma.cli.agent import agent\n"
+        "try: agent(sys.argv[1:])\nfinally: import kube_rdma.adapters.metrics.exposition"
+    )
+    assert "_ssl" in modules([sys.executable, "-c", code, *words])
+
+
 def test_what_writes_reports_reads_no_documents_of_people():
     """Statuses are Structs, for programs write them."""
     code = "import kube_rdma.agent.node.report"
