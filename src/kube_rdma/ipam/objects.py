@@ -134,17 +134,22 @@ def decode_block(data: bytes) -> ipam.Block:
         ipam.Pin(ipam.Owner(pin.owner), _place(key, pin.address, f"spec.pins[{n}].address"))
         for n, pin in enumerate(spec.pins)
     )
-    return ipam.Block(key, tuple(holdings), tuple(pins), spec.edition)
+    plain = sorted((holding for holding in holdings if holding.bits), key=lambda each: each.node)
+    block = ipam.Block(key, tuple(plain), tuple(pins), spec.edition)
+    return replace(block, is_plain=_block_spec(block) == spec)
 
 
 def encode_block(block: ipam.Block) -> bytes:
     """Return the spec that `decode_block` reads."""
+    return msgspec.json.encode(_block_spec(block))
+
+
+def _block_spec(block: ipam.Block) -> IPBlockSpec:
     key = block.key
     holdings = (BlockHolding(h.node, tuple(spans_of(key, h.bits))) for h in block.holdings)
     pins = (BlockPin(pin.owner, str(key.address(pin.offset))) for pin in block.pins)
     first = str(key.address(0))
-    spec = IPBlockSpec(key.network, first, block.edition, tuple(holdings), tuple(pins))
-    return msgspec.json.encode(spec)
+    return IPBlockSpec(key.network, first, block.edition, tuple(holdings), tuple(pins))
 
 
 def block_labels(block: ipam.Block) -> tuple[tuple[str, str], ...]:

@@ -197,6 +197,7 @@ class Block(Frozen):
     edition: int = 0
     version: Version | None = None  # None: the object does not exist yet
     is_labelled: bool = True  # False: its holders do not see it, for an earlier release wrote it
+    is_plain: bool = True  # False: its text is not as agents write it, so it could keep theirs out
 
 
 class NodeLease(Frozen):

@@ -202,3 +202,26 @@ async def test_the_first_pod_of_a_pool_of_slices_ends_its_look_at_all_blocks(wor
         await served(addresses, ask("a", pool="slices"))
         world.clock.time += 1
         await until(lambda: not addresses._agent.sees_all and len(addresses._blocks) == 1)
+
+
+@pytest.mark.parametrize("entry", [["120-10.0.0.120"], ["120", "121"], ["120", "120"], []])
+async def test_a_block_in_another_spelling_is_written_anew(world, entry):
+    """Agents may change no text of another node, so a stolen token could keep all others out."""
+    join(world, "node-1")
+    join(world, "a-node")
+    async with world.node() as addresses:
+        await addresses.add(ask("a"))
+        (document,) = world.server.documents("ipblocks")
+        other = {"node": "a-node", "addresses": [f"10.0.0.{each}" for each in entry]}
+        spec = {**document["spec"], "edition": document["spec"]["edition"] + 1}
+        spec["holdings"] = [*spec["holdings"], other]
+        world.server.put(ipam.IP_BLOCK, {**document, "spec": spec})
+        (before,) = world.blocks()
+        assert not before.is_plain
+        async with patrolling(world):
+            await until(lambda: all(each.is_plain for each in world.blocks()))
+        (after,) = world.blocks()
+    assert (after.holdings, world.held("node-1")) == (
+        before.holdings,
+        before.holdings[-1].bits.bit_count(),
+    )

@@ -101,8 +101,8 @@ def without_holder(block: ipam.Block, node: ipam.NodeName) -> ipam.Block | None:
 
 
 def labelled(block: ipam.Block) -> ipam.Block:
-    """Return the write that shows a block to its holders, which an earlier release hid."""
-    return replace(block, edition=block.edition + 1, is_labelled=True)
+    """Return the write that shows a block to its holders, and keeps none out by its spelling."""
+    return replace(block, edition=block.edition + 1, is_labelled=True, is_plain=True)
 
 
 def without_stale_requests(
@@ -232,7 +232,7 @@ def operations(state: GcState, view: ClusterView, now: float) -> Iterator[Operat
     for block in view.blocks.values():
         if not block.holdings and not block.pins:
             yield "IPBlock", block.key.name, _do(effects.DropBlock(block))
-        elif not block.is_labelled:
+        elif not (block.is_labelled and block.is_plain):
             yield "IPBlock", block.key.name, _do(effects.WriteBlock(labelled(block)))
     for queue in queues:
         yield "IPPool", queue.pool, _do(effects.WriteBorrowQueue(queue))
