@@ -35,6 +35,7 @@ HOLDER, PINNED = "holder.kube-rdma.io/", "pinned.kube-rdma.io/"
 _LABEL_NAME = 63  # characters after the prefix (apimachinery, IsQualifiedName)
 _ANNOTATION = "kube-rdma.io/ipam-"
 _NODE = "^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$"
+_POD = "[a-z0-9]([-a-z0-9.]*[a-z0-9])?"  # with its namespace, as in its DNS name
 _UNDO = "Restore the former value"
 _REPAIR = "Delete the block only when no pod uses an address of it; else restore the former value"
 _ADDRESS = "an IP address"
@@ -166,8 +167,9 @@ def holder_label(node: ipam.NodeName) -> str:
 
 def pin_label(owner: ipam.Owner) -> str:
     """Return the label of the blocks with a pin of an owner's pod; empty for one without a pod."""
-    pod = owner.split("/")[1] if "/" in owner else ""
-    return PINNED + _cut(pod) if re.fullmatch(_NODE, pod) else ""
+    namespace, _, rest = owner.partition("/")
+    pod = f"{rest.partition('/')[0]}.{namespace}"
+    return PINNED + _cut(pod) if re.fullmatch(_POD, pod) else ""
 
 
 def _cut(name: str) -> str:
