@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from kube_rdma.adapters.journal.disk import Disk
+from kube_rdma.adapters.journal.disk import Folder
 
 R = TypeVar("R")
 
@@ -130,7 +130,7 @@ class Failing:
     Reading and closing are no steps. After Killed nothing is done any more, by whomever.
     """
 
-    disk: Disk
+    disk: Folder
     at: int | None = None
     error: BaseException = field(default_factory=Killed)
     steps: int = 0

@@ -35,7 +35,7 @@ from kube_rdma.attach.rules.foreign_plugins import refuse_missing
 from kube_rdma.attach.rules.procedure import AddressedNics, MadeNics, NetworkRequest, SettledNics
 from kube_rdma.attach.rules.repair import RefusedAdd, RefusedKey, is_remade, refused
 from kube_rdma.attach.share_limits import ShareLimits, not_counted
-from kube_rdma.ipam.node_addresses import AddressProvider
+from kube_rdma.ipam.node_addresses import NodeAddresses
 from kube_rdma.metrics.rules import families
 from kube_rdma.metrics.stopwatch import Stopwatch
 from kube_rdma.model.attach.attachment import (
@@ -266,7 +266,7 @@ class AttachDependencies(Frozen, kw_only=True):
     """All that the procedure and its endpoints work with."""
 
     node: NodeView
-    giver: AddressProvider
+    giver: NodeAddresses
     late: LateBindingChoice
     attachments: PlanExecutor
     inode: Callable[[int], int]  # of the namespace behind a descriptor

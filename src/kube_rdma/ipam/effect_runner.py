@@ -25,7 +25,7 @@ from kube_base.backoff import full_jitter
 from kube_base.errors import Broken, KubeError, Refused, Unavailable
 from kube_base.frozen import Frozen, field
 from kube_rdma.adapters.journal.codec import ADDRESSES
-from kube_rdma.adapters.journal.disk import Disk
+from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.ipam.cluster import IpamObjects
 from kube_rdma.ipam.rules import effects
@@ -41,7 +41,7 @@ _SPREAD = 0.1  # seconds over which operations that wait for the same change go 
 class AddressJournal:
     """The journal of one node's addresses; only `put` and `remove` are for the event loop."""
 
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: Folder) -> None:
         """Read the journal; raise Broken for an unreadable record, Unavailable for the disk."""
         journal = Journal(disk, ADDRESSES)
         self._threads = ThreadPoolExecutor(_THREADS, "addresses")

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import structlog
 
@@ -26,7 +26,7 @@ from kube_base.notices import Notices
 from kube_client.kinds import Stored, Where
 from kube_client.objects import Cluster
 from kube_rdma.adapters.bulkhead import Part, kept
-from kube_rdma.adapters.journal.disk import Disk
+from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.ipam import cluster as kinds
 from kube_rdma.ipam.effect_runner import AddressJournal, EffectRunner, Handler, IpamTiming
 from kube_rdma.ipam.objects import holder_label
@@ -51,7 +51,7 @@ class IpamDependencies(Frozen):
 
     cluster: Cluster
     namespace: str  # of the nodes' leases
-    disk: Disk  # of the journal: /var/lib/kube-rdma/addresses
+    disk: Folder  # of the journal: /var/lib/kube-rdma/addresses
 
 
 class _Pool(Frozen):
@@ -61,7 +61,7 @@ class _Pool(Frozen):
 
 
 class NodeAddresses:
-    """An AddressProvider: ``async with NodeAddresses(node, boot, dependencies) as addresses``.
+    """Gives containers addresses: ``async with NodeAddresses(node, boot, dependencies) as given``.
 
     Entering reads the journal and raises Broken when it cannot be relied on, Unavailable when the
     disk fails; it does not wait for the API server.
@@ -138,7 +138,12 @@ class NodeAddresses:
             raise
 
     async def add(self, request: ipam.AddressRequest) -> GrantedAddresses:
-        """Allocate all addresses of a request (see AddressProvider)."""
+        """Allocate all addresses of a request, durably; a container that has some keeps them.
+
+        Raise Refused (no such pool, rail or address; a pool that is full, or not for the pod's
+        namespace), Unavailable (no contact, a disk that is full) and Broken (another node has its
+        addresses). When the caller gives up, the request goes on to its end: repeat it, or delete.
+        """
         self._refuse_unready()
         for nic in request.nics:
             if fault := self._pools.faults.get(nic.pool):
@@ -163,21 +168,27 @@ class NodeAddresses:
     async def delete(
         self, container: ipam.ContainerId, interface: ipam.InterfaceName | None = None
     ) -> None:
-        """Release the container's addresses, also without the API server (see AddressProvider)."""
+        """Release the container's addresses (of one interface); no error when it has none.
+
+        Needs no API server. Raise Unavailable when the disk fails: the container still has them.
+        """
         await self._serve(agent.delete(self._agent, container, interface))
         self._low.set()
 
     def now(self) -> float:
-        """Return seconds of the clock of `collect`."""
+        """Return seconds of the clock of `collect`; ask before the runtime lists its containers."""
         return self._timing.clock()
 
     async def collect(self, living: frozenset[ipam.ContainerId], since: float) -> None:
-        """Release the addresses of containers that are gone, also without the API server."""
+        """Release what containers had that are gone: not among `living`, listed after `since`."""
         await self._serve(agent.collect(self._agent, living, since))
         self._low.set()
 
     async def check(self) -> tuple[Broken, ...]:
-        """Return an error for each address that another node holds now (see AddressProvider)."""
+        """Return a sentence for each address of a living container that another node holds now.
+
+        Raise Unavailable or Broken while no address can be given.
+        """
         self._refuse_unready()
         if self.now() >= self._agent.state.right_until:
             raise self._trouble or Unavailable(f"node {self._node} has lost its right to grant")
@@ -293,7 +304,8 @@ class NodeAddresses:
         blocks = Mirror(
             kinds.IP_BLOCK, kinds.stored_block, self._own_changed, where, heard=self._heard
         )
-        return await self._listed(effects.ListOwnBlocks, self._watch(effects.ListOwnBlocks, blocks))
+        self._watch(effects.ListOwnBlocks, blocks)
+        return await _listed(blocks)
 
     async def _list_all(self, _: effects.ListBlocks) -> dict[ipam.BlockKey, ipam.Block]:
         """Watch all blocks again, for all operations that ask for it meanwhile."""
@@ -303,30 +315,21 @@ class NodeAddresses:
             self._watch(effects.ListBlocks, blocks)
         self._listing += 1
         try:
-            return await self._listed(effects.ListBlocks, blocks)
+            return await _listed(blocks)
         finally:
             self._listing -= 1
             self._low.set()  # for the end of the watch
 
-    def _watch(self, what: type[effects.Effect], blocks: Mirror[ipam.Block]) -> Mirror[ipam.Block]:
+    def _watch(self, what: type[effects.Effect], blocks: Mirror[ipam.Block]) -> None:
         self._end_watch(what)
         self._blocks[what] = blocks
         follow = partial(blocks.follow, self._dependencies.cluster, self._timing.pause)
         self._watching[what] = self._tasks.create_task(kept("IP blocks", follow))
-        return blocks
 
     def _end_watch(self, what: type[effects.Effect]) -> None:
         if self._blocks.pop(what, None):
             self._watching.pop(what).cancel()
             self._heard()
-
-    async def _listed(
-        self, what: type[effects.Effect], blocks: Mirror[ipam.Block]
-    ) -> dict[ipam.BlockKey, ipam.Block]:
-        await blocks.tried.wait()
-        if blocks.trouble:
-            raise Unavailable(blocks.trouble)
-        return {block.key: block for block in blocks.values.values()}
 
     def _is_in_trouble(self) -> bool:
         blocks = any(mirror.trouble for mirror in self._blocks.values())
@@ -415,33 +418,9 @@ def _pool(stored: Stored[Any, Any]) -> _Pool:
     return _Pool(value, subpools(value), kinds.borrow_queue(stored))
 
 
-class AddressProvider(Protocol):
-    """The interface by which attach and the IPAM plugin get addresses for containers."""
-
-    async def add(self, request: ipam.AddressRequest) -> GrantedAddresses:
-        """Allocate all addresses of a request, durably; a container that has some keeps them.
-
-        Raise Refused (no such pool, rail or address; a pool that is full, or not for the pod's
-        namespace), Unavailable (no contact, a disk that is full) and Broken (another node has its
-        addresses). When the caller gives up, the request goes on to its end: repeat it, or delete.
-        """
-
-    async def delete(
-        self, container: ipam.ContainerId, interface: ipam.InterfaceName | None = None
-    ) -> None:
-        """Release the container's addresses (of one interface); no error when it has none.
-
-        Raise Unavailable when the disk fails: the container still has them.
-        """
-
-    def now(self) -> float:
-        """Return seconds of the clock of `collect`; ask before the runtime lists its containers."""
-
-    async def collect(self, living: frozenset[ipam.ContainerId], since: float) -> None:
-        """Release what containers had that are gone: not among `living`, listed after `since`."""
-
-    async def check(self) -> tuple[Broken, ...]:
-        """Return a sentence for each address of a living container that another node holds now.
-
-        Raise Unavailable or Broken while no address can be given.
-        """
+async def _listed(blocks: Mirror[ipam.Block]) -> dict[ipam.BlockKey, ipam.Block]:
+    """Return the first list of a watch; raise Unavailable."""
+    await blocks.tried.wait()
+    if blocks.trouble:
+        raise Unavailable(blocks.trouble)
+    return {block.key: block for block in blocks.values.values()}

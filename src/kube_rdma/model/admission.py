@@ -66,7 +66,6 @@ class VolumeTemplate(Frozen):
 
     name: str
     path: FieldPath
-    in_memory: bool = False
     claim: str = ""  # a PersistentVolumeClaim
     driver: str = ""  # of CSI or FlexVolume
     storage_class: str = ""  # of a claim that is made for the pod

@@ -157,7 +157,6 @@ class Runtime(Frozen):
     version: str  # as the runtime writes it: v2.4.2, 1.7.13~ds1
     # None, empty: the runtime does not say.
     cdi: bool | None = None  # it injects CDI devices
-    cdi_dirs: tuple[str, ...] = ()  # where it looks for their files
     cni_conf: str = ""
     cni_binaries: tuple[str, ...] = ()
 

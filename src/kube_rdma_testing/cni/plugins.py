@@ -46,15 +46,15 @@ class FakeHost:
         self._seen = seen
 
     def names(self) -> tuple[str, ...]:
-        """As Binaries.names."""
+        """As HostPlugins.names."""
         return tuple(sorted(self.plugins))
 
     def inode(self, path: str) -> int | None:
-        """As Binaries.inode."""
+        """As HostPlugins.inode."""
         return self._seen(path)
 
     def run(self, name: str, environment: Mapping[str, str], text: bytes) -> ProcessOutcome:
-        """As Binaries.run."""
+        """As HostPlugins.run."""
         if name not in self.plugins:
             raise not_there(name, self.folder)
         if self.root != "/" and not self.permitted:

@@ -1,4 +1,4 @@
-"""What every AddressProvider does: the real one, against a fake API server, and that in memory."""
+"""What NodeAddresses do: the real ones, against a fake API server, and that in memory."""
 
 from ipaddress import ip_address, ip_network
 

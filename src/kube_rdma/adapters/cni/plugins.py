@@ -22,7 +22,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from time import monotonic
-from typing import Protocol
 
 import msgspec
 
@@ -280,26 +279,10 @@ def _words(text: bytes) -> str:
     return _line(text.decode(errors="replace"))[-_SHOWN:] or "nothing"
 
 
-class Binaries(Protocol):
-    """A folder of CNI binaries of the host; `root` and `folder` are for messages and plugins."""
-
-    root: str
-    folder: str
-
-    def names(self) -> tuple[str, ...]:
-        """Return what can be run there, sorted; raise Unavailable when it cannot be read."""
-
-    def inode(self, path: str) -> int | None:
-        """Return the inode of a file as the plugins see it; None when they see none."""
-
-    def run(self, name: str, environment: Mapping[str, str], text: bytes) -> ProcessOutcome:
-        """Run one to its end; raise Refused without it, Unavailable when it gives no answer."""
-
-
 class Plugins:
     """Calls of CNI plugins for the interfaces of pods, one after the other for one sandbox."""
 
-    def __init__(self, binaries: Binaries) -> None:
+    def __init__(self, binaries: HostPlugins) -> None:
         self._binaries = binaries
 
     @property
@@ -419,7 +402,7 @@ class HostPlugins:
         self._patience = patience
 
     def names(self) -> tuple[str, ...]:
-        """Return what can be run there; see Binaries.names."""
+        """Return what can be run there, sorted; raise Unavailable when it cannot be read."""
         try:
             file_names = sorted(
                 path.name for path in self._inside(PurePosixPath(self.folder)).iterdir()
@@ -431,14 +414,14 @@ class HostPlugins:
         return tuple(name for name in file_names if self._can_run(name))
 
     def inode(self, path: str) -> int | None:
-        """Return the inode of a file; see Binaries.inode."""
+        """Return the inode of a file as the plugins see it; None when they see none."""
         try:
             return self._inside(PurePosixPath(path)).stat().st_ino
         except OSError:
             return None
 
     def run(self, name: str, environment: Mapping[str, str], text: bytes) -> ProcessOutcome:
-        """Run one to its end; see Binaries.run."""
+        """Run one to its end; raise Refused without it, Unavailable when it gives no answer."""
         if not self._can_run(name):
             raise not_there(name, self.folder)
         words = command(Path(self.root), Path(self.folder, name))

@@ -1,6 +1,6 @@
 """The few acts of the journal on a folder, so that each can fail or be the last one.
 
-Folder is a real one; FakeDisk (kube_rdma_testing/disk.py) forgets on a crash what was not synced.
+FakeDisk (kube_rdma_testing/disk.py) stands for it, and forgets on a crash what was not synced.
 The order of the steps, which makes a record durable, is decided in journal.py alone.
 """
 
@@ -10,7 +10,6 @@ import contextlib
 import fcntl
 import os
 from pathlib import Path
-from typing import Protocol
 
 from kube_base import os_files
 from kube_base.errors import Refused, Unavailable
@@ -18,46 +17,11 @@ from kube_base.errors import Refused, Unavailable
 LOCK = ".lock"
 
 
-class Disk(Protocol):
-    """One folder; every method may raise OSError."""
-
-    @property
-    def path(self) -> str:
-        """Return the folder's name in messages."""
-
-    def names(self) -> tuple[str, ...]:
-        """Return every name in it, sorted."""
-
-    def read(self, name: str) -> bytes:
-        """Return the whole content of a file."""
-
-    def create(self, name: str) -> int:
-        """Open a file for writing, empty; the handle has to be closed."""
-
-    def write(self, handle: int, content: bytes) -> None:
-        """Append all of `content`."""
-
-    def fsync(self, handle: int) -> None:
-        """Return when the content has reached the disk."""
-
-    def close(self, handle: int) -> None:
-        """Give the handle back."""
-
-    def rename(self, old: str, new: str) -> None:
-        """Rename in one step; what `new` was before is gone."""
-
-    def unlink(self, name: str) -> None:
-        """Remove a name."""
-
-    def fsync_folder(self) -> None:
-        """Return when the names have reached the disk."""
-
-    def release(self) -> None:
-        """Close the folder and let the next writer in."""
-
-
 class Folder:
-    """A folder of the host, made if missing, for one writer: mode 0700, its files 0600."""
+    """A folder of the host, made if missing, for one writer: mode 0700, its files 0600.
+
+    Every method may raise OSError.
+    """
 
     def __init__(self, path: Path) -> None:
         """Raise Refused while another process writes there, Unavailable if it cannot be opened."""
@@ -104,39 +68,50 @@ class Folder:
         return os.open(name, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600, dir_fd=self._folder)
 
     @property
-    def path(self) -> str:  # noqa: D102  said once, in Disk; so for all below
+    def path(self) -> str:
+        """Return the folder's name in messages."""
         return str(self._path)
 
-    def names(self) -> tuple[str, ...]:  # noqa: D102
+    def names(self) -> tuple[str, ...]:
+        """Return every name in it, sorted."""
         return tuple(sorted(os.listdir(self._folder)))  # noqa: PTH208  of a descriptor
 
-    def read(self, name: str) -> bytes:  # noqa: D102
+    def read(self, name: str) -> bytes:
+        """Return the whole content of a file."""
         with open(self._open(name, os.O_RDONLY), "rb") as file:  # noqa: PTH123  of a descriptor
             return file.read()
 
-    def create(self, name: str) -> int:  # noqa: D102
+    def create(self, name: str) -> int:
+        """Open a file for writing, empty; the handle has to be closed."""
         return self._open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
 
-    def write(self, handle: int, content: bytes) -> None:  # noqa: D102
+    def write(self, handle: int, content: bytes) -> None:
+        """Append all of `content`."""
         while content:
             content = content[os.write(handle, content) :]
 
-    def fsync(self, handle: int) -> None:  # noqa: D102
+    def fsync(self, handle: int) -> None:
+        """Return when the content has reached the disk."""
         os.fsync(handle)
 
-    def close(self, handle: int) -> None:  # noqa: D102
+    def close(self, handle: int) -> None:
+        """Give the handle back."""
         os.close(handle)
 
-    def rename(self, old: str, new: str) -> None:  # noqa: D102
+    def rename(self, old: str, new: str) -> None:
+        """Rename in one step; what `new` was before is gone."""
         os.rename(old, new, src_dir_fd=self._folder, dst_dir_fd=self._folder)
 
-    def unlink(self, name: str) -> None:  # noqa: D102
+    def unlink(self, name: str) -> None:
+        """Remove a name."""
         os.unlink(name, dir_fd=self._folder)
 
-    def fsync_folder(self) -> None:  # noqa: D102
+    def fsync_folder(self) -> None:
+        """Return when the names have reached the disk."""
         os.fsync(self._folder)
 
-    def release(self) -> None:  # noqa: D102
+    def release(self) -> None:
+        """Close the folder and let the next writer in."""
         os.close(self._lock)
         os.close(self._folder)
 

@@ -25,7 +25,7 @@ from kube_base.errors import Broken, Refused, Unavailable
 from kube_base.frozen import Frozen
 from kube_base.os_files import needed
 from kube_rdma.adapters.journal.codec import CODEC, RecordCodec
-from kube_rdma.adapters.journal.disk import Disk
+from kube_rdma.adapters.journal.disk import Folder
 
 VERSION = 1
 
@@ -61,7 +61,7 @@ class Journal(Generic[T]):
     """
 
     def __init__(
-        self, disk: Disk, kinds: Mapping[str, type[T]], codec: RecordCodec = CODEC
+        self, disk: Folder, kinds: Mapping[str, type[T]], codec: RecordCodec = CODEC
     ) -> None:
         self._disk = disk
         self._kinds = {of: kind for kind, of in kinds.items()}

@@ -39,8 +39,8 @@ def find_socket(candidates: Sequence[Path] = SOCKETS) -> Path:
 async def read_runtime(socket: Path) -> Runtime:
     """Return what the runtime on this socket says of itself; raise Unavailable.
 
-    containerd prints its CRI configuration (internal/cri/server/status.go) with cdiSpecDirs and,
-    before 2.4, enableCDI, and the folders in which it looks for CNI. CRI-O prints none of it.
+    containerd prints its CRI configuration (internal/cri/server/status.go) and, before
+    2.4, enableCDI in it, and the folders in which it looks for CNI. CRI-O prints none of it.
     """
     with _asking(socket) as stub:
         version = await answered(stub.Version(pb.VersionRequest(), timeout=_SECONDS))
@@ -58,7 +58,6 @@ def runtime(name: str, version: str, info: Mapping[str, str]) -> Runtime:
         name,
         version,
         enabled if isinstance(enabled, bool) else None,
-        _texts(config.get("cdiSpecDirs")),
         *((folder, binaries) if has_cni else ("", ())),
     )
 

@@ -147,7 +147,6 @@ class ClaimTemplate(PartialObject):
 class VolumeSource(PartialObject):
     """The fields of the sources of a volume that a rule looks at; each source has some of them."""
 
-    medium: str = ""  # of emptyDir
     claim_name: str = ""  # of persistentVolumeClaim
     driver: str = ""  # of csi and flexVolume
     path: str = ""  # of hostPath
@@ -158,7 +157,6 @@ class PodVolume(PartialObject):
     """A volume by the sources that a rule looks at."""
 
     name: str = ""
-    empty_dir: VolumeSource = VolumeSource.model_construct()
     persistent_volume_claim: VolumeSource = VolumeSource.model_construct()
     csi: VolumeSource = VolumeSource.model_construct()
     flex_volume: VolumeSource = VolumeSource.model_construct()
@@ -349,7 +347,6 @@ def _volume(volume: PodVolume, number: int) -> admission.VolumeTemplate:
     return admission.VolumeTemplate(
         name=volume.name,
         path=("spec", "volumes", number),
-        in_memory=volume.empty_dir.medium == "Memory",
         claim=volume.persistent_volume_claim.claim_name,
         driver=volume.csi.driver or volume.flex_volume.driver,
         storage_class=volume.ephemeral.volume_claim_template.spec.storage_class_name,

@@ -110,34 +110,36 @@ def _files(
 
 
 def _nccl_fabric(fabric: FabricProfile) -> Iterator[str]:
-    """Yield parameters of NCCL's queue pairs (src/transport/net_ib, NCCL_PARAM)."""
-    for name, value in (
-        ("NCCL_IB_TC", fabric.traffic_class),
-        ("NCCL_IB_SL", fabric.service_level),
-        ("NCCL_IB_TIMEOUT", fabric.timeout),
-        ("NCCL_IB_RETRY_CNT", fabric.retry_count),
-        ("NCCL_IB_QPS_PER_CONNECTION", fabric.qps_per_connection),
-    ):
-        if value is not None:
-            yield f"{name}={value}"
-    yield from (f"{name}={value}" for name, value in fabric.variables if name.startswith("NCCL_"))
+    """Return parameters of NCCL's queue pairs (src/transport/net_ib, NCCL_PARAM)."""
+    named = {
+        "NCCL_IB_TC": fabric.traffic_class,
+        "NCCL_IB_SL": fabric.service_level,
+        "NCCL_IB_TIMEOUT": fabric.timeout,
+        "NCCL_IB_RETRY_CNT": fabric.retry_count,
+        "NCCL_IB_QPS_PER_CONNECTION": fabric.qps_per_connection,
+    }
+    return _given(named, fabric, "NCCL_")
 
 
 def _ucx_fabric(fabric: FabricProfile) -> Iterator[str]:
-    """Yield parameters of UCX, for all transports (UCX_IB_) and the connected ones (UCX_RC_).
+    """Return parameters of UCX, for all transports (UCX_IB_) and the connected ones (UCX_RC_).
 
     It takes a time, and rounds it to an exponent itself (uct_ib_to_qp_fabric_time).
     """
     timeout = None if fabric.timeout is None else f"{_TIMEOUT_US * 2**fabric.timeout:.3f}us"
-    for name, value in (
-        ("UCX_IB_TRAFFIC_CLASS", fabric.traffic_class),
-        ("UCX_IB_SL", fabric.service_level),
-        ("UCX_RC_TIMEOUT", timeout),
-        ("UCX_RC_RETRY_COUNT", fabric.retry_count),
-    ):
-        if value is not None:
-            yield f"{name}={value}"
-    yield from (f"{name}={value}" for name, value in fabric.variables if name.startswith("UCX_"))
+    named = {
+        "UCX_IB_TRAFFIC_CLASS": fabric.traffic_class,
+        "UCX_IB_SL": fabric.service_level,
+        "UCX_RC_TIMEOUT": timeout,
+        "UCX_RC_RETRY_COUNT": fabric.retry_count,
+    }
+    return _given(named, fabric, "UCX_")
+
+
+def _given(named: Mapping[str, object], fabric: FabricProfile, begin: str) -> Iterator[str]:
+    """Return what has a value, then the variables whose names begin so."""
+    every = [*named.items(), *(pair for pair in fabric.variables if pair[0].startswith(begin))]
+    return (f"{name}={value}" for name, value in every if value is not None)
 
 
 def _gid_index(used: Sequence[UsedDevice]) -> tuple[int | None, str]:

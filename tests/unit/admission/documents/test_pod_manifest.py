@@ -64,7 +64,6 @@ def test_all_that_rules_look_at_is_read():
     ]
     assert (main.added, main.dropped, main.privileged) == (("IPC_LOCK",), ("ALL",), True)
     assert main.mounts == (("shm", "/dev/shm"),)
-    assert [volume.in_memory for volume in pod.volumes] == [True, False]
     assert pod.selector == (("pool", "a"),)
     assert pod.alternatives == ((NodeDemand("zone", ("a", "b")),),)
     assert [(ask.namespace, ask.network) for ask in pod.networks] == [
