@@ -524,8 +524,7 @@ def is_configuration(parts: Sequence[Document | Refused]) -> bool:
     """Decide whether a file is what an agent mounts: no other kind of object."""
     if len(parts) != 1 or isinstance(parts[0], Refused):
         return not parts
-    listed_objects = manifests.manifests(parts[0])
-    return all(one.is_a("kube-rdma.io", "NodePolicy") for one in listed_objects)
+    return all(one.is_a("kube-rdma.io", "NodePolicy") for one in manifests.manifests(parts[0]))
 
 
 def _parts(policy: ClusterPolicy) -> Iterator[str]:

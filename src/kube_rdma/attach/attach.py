@@ -446,8 +446,7 @@ class AttachPipeline:
         uid = sandbox.uid or (request.pod.runtime_uid if request.pod else "")
         granted = decision.placed.matched.granted
         if uncounted := await self._needs.limits.hold(uid, granted, made.used):
-            why = not_counted(uncounted)
-            log.warning("share limits not held", pod=str(sandbox.pod), why=why)
+            log.warning("share limits not held", pod=str(sandbox.pod), why=not_counted(uncounted))
 
     async def _ask_plugins(
         self, request: AttachRequest, addressed: AddressedNics

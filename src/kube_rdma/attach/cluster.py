@@ -45,8 +45,7 @@ class NetworkObjects:
 
     async def names(self, namespace: str = "") -> tuple[str, ...]:
         """Return all definitions, or those of a namespace, as namespace/name."""
-        where = Where(namespace=namespace)
-        every = await self._cluster.list(DEFINITION, where)
+        every = await self._cluster.list(DEFINITION, Where(namespace=namespace))
         return tuple(f"{one.namespace}/{one.name}" for one in every)
 
     async def tell(self, pod: PodState, annotations: tuple[tuple[str, str], ...]) -> None:
@@ -85,8 +84,7 @@ class Restarts:
         Needs the verb patch of pods.
         """
         written = _Written(request.node, request.at, request.why, request.outdated)
-        text = msgspec.json.encode(written).decode()
-        await self._patch(pod, "true", text)
+        await self._patch(pod, "true", msgspec.json.encode(written).decode())
 
     async def withdraw(self, pod: PodState) -> None:
         """Take the request back; raise as `ask`."""

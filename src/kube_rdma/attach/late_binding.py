@@ -96,8 +96,7 @@ class EarlySettings:
         try:
             async with self._lock:
                 for name in await asyncio.to_thread(self._merged.names):
-                    folder = self._merged.folder(name)
-                    await asyncio.to_thread(self._share, self._cdi, folder, shim)
+                    await asyncio.to_thread(self._share, self._cdi, self._merged.folder(name), shim)
         except Unavailable as error:
             self._notices.warn(log, "settings not given", "settings", str(error))
 

@@ -275,8 +275,7 @@ class NodeNetworks:
         )
         self._attachments: PlanExecutor | None = None
         self._returned: ReturnedCards | None = None
-        definitions = NetworkObjects(cluster)
-        self._wired = CniWiring(site.host, definitions, self._places, self._context)
+        self._wired = CniWiring(site.host, NetworkObjects(cluster), self._places, self._context)
 
     @property
     def stopwatch(self) -> Stopwatch:
@@ -562,8 +561,7 @@ def _groups(host: Path) -> RdmaGroups | None:
 
 
 def _tell_pod(events: Events, pod: PodState, reason: str, note: str, warning: bool) -> None:
-    about = About("Pod", pod.name, pod.namespace, pod.uid)
-    events.tell(about, reason, note, warning=warning)
+    events.tell(About("Pod", pod.name, pod.namespace, pod.uid), reason, note, warning=warning)
 
 
 def _log(kept: FolderRound) -> None:

@@ -485,6 +485,5 @@ class PreparedClaims(NodeClaims):
             return False
 
     def _node(self) -> BookingNode:
-        pools = known_pools(self._pools)
-        site, devices = self._dependencies, prepare.devices_of(pools.values())
+        site, devices = self._dependencies, prepare.devices_of(known_pools(self._pools).values())
         return BookingNode(site.node, site.boot, devices, self.booked)

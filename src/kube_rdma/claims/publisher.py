@@ -232,8 +232,7 @@ class ClaimedGpus(NodeSlices):
         """Follow the slices of a node; `wait` is for tests."""
         self._cluster, self._node = cluster, node
         self._pause = wait
-        where = _of_node(node)
-        self._slices = Mirror(RESOURCE_SLICE, device_slice, where=where, optional=True)
+        self._slices = Mirror(RESOURCE_SLICE, device_slice, where=_of_node(node), optional=True)
         self.hear = self._slices.take  # what another shows who follows them
         self._notices = Notices()
 

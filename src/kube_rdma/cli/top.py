@@ -154,8 +154,7 @@ async def _show(opener: Opener | None, options: ClusterOptions, agents: str, pag
             of_space = (
                 r for r in traffic.rows if not r.key.pod or space in (None, r.key.namespace)
             )
-            rows = busiest(filter(page.chosen, of_space))
-            _print(page, rows, traffic.silent)
+            _print(page, busiest(filter(page.chosen, of_space)), traffic.silent)
             if page.once:
                 return
 

@@ -99,8 +99,7 @@ async def _measured(
     interrupted = await _interrupted(measure, measuring)
     progress.end()
     left_out = (*silent, *absent, *lonely(pods))
-    outcomes = measuring.outcomes
-    proof = measuring.proof(outcomes, options.standard, left_out, before, due=run.due)
+    proof = measuring.proof(measuring.outcomes, options.standard, left_out, before, due=run.due)
     proof = replace(
         proof,
         excused=who.taking.excused,

@@ -106,8 +106,7 @@ class IpamObjects:
 
     async def lease(self, node: ipam.NodeName) -> ipam.NodeLease | None:
         """Return a node's lease, None when there is none."""
-        name = objects.lease_name(node)
-        stored = await self._cluster.get(LEASE, name, self._namespace)
+        stored = await self._cluster.get(LEASE, objects.lease_name(node), self._namespace)
         return lease(stored) if stored else None
 
     async def write_lease(self, written: ipam.NodeLease) -> ipam.NodeLease | None:
@@ -121,8 +120,7 @@ class IpamObjects:
 
     async def drop_lease(self, seen: ipam.NodeLease) -> None:
         """Delete exactly this version, if it is still there."""
-        name = objects.lease_name(seen.node)
-        await self._drop(LEASE, name, self._namespace, seen.version)
+        await self._drop(LEASE, objects.lease_name(seen.node), self._namespace, seen.version)
 
     async def borrow_queue(self, name: ipam.PoolName) -> ipam.BorrowQueue:
         """Return the borrow queue of a pool; without the pool an empty one that has no version."""

@@ -517,8 +517,7 @@ def _with_pool(base: IpamConf, draft: ipam.IPPool, document: Document) -> IpamCo
     name = ipam.PoolName(f"{draft.name}-{blake2b(named, digest_size=_NAME_BYTES).hexdigest()}")
     source = document.where(("ipam",))
     ranges = tuple(replace(each, source=source) for each in pool.ranges)
-    whole = replace(pool, name=name, ranges=ranges)
-    return replace(base, pool=whole, notes=(*base.notes, *idle))
+    return replace(base, pool=replace(pool, name=name, ranges=ranges), notes=(*base.notes, *idle))
 
 
 def _range_of(entry: WhereaboutsRange, block: Whereabouts) -> ipam.IPRange:
@@ -569,8 +568,7 @@ def _with_gateway(
     lost = {gateway.version for gateway in configured if gateway} - have
     led, notes = [], []
     for route in routes:
-        family = route.to.version
-        if route.via or family not in lost:
+        if route.via or route.to.version not in lost:
             led.append(route)
         else:
             why = "there is no gateway to lead it over"

@@ -176,8 +176,7 @@ class Operator:
         }
         statuses = tuple(judged(part, progress, waits.get(part.name, "")) for part in parts)
         state = upgrade_state(upgraded.plan.stages) if self._drivers() else None
-        notes = tuple(map(str, policy.notes))
-        return PolicyVerdict(*overall(statuses), statuses, notes, state)
+        return PolicyVerdict(*overall(statuses), statuses, tuple(map(str, policy.notes)), state)
 
     async def _upgrade(
         self, policy: ClusterPolicy | None, stored: StoredPolicy | None, now: datetime
@@ -285,8 +284,7 @@ class Operator:
             reason = "Ready" if verdict.state is AppliedState.READY else "NotReady"
             note = verdict.reason or "All that the policy asks for runs"
             warning = verdict.state is AppliedState.ERROR
-            about = About.of(NIC_CLUSTER_POLICY, stored)
-            self._events.tell(about, reason, note, warning=warning)
+            self._events.tell(About.of(NIC_CLUSTER_POLICY, stored), reason, note, warning=warning)
 
     def _changed(self, old: object, new: object) -> None:
         if old != new:

@@ -109,8 +109,7 @@ class ResourceServers:
                 server_of = f"server of {resource}"
                 # Without the kubelet's folder the container has to be made anew.
                 run = kept(server_of, plugin.run, ends=KubeError)
-                task = self._tasks.create_task(run)
-                self._servers[resource] = _Server(plugin, pool, task)
+                self._servers[resource] = _Server(plugin, pool, self._tasks.create_task(run))
 
     async def until_registered(self) -> tuple[str, ...]:
         """Return the resources of the node, once the kubelet took each of them."""

@@ -127,8 +127,7 @@ async def workloads(cluster: Cluster) -> tuple[model.Workload, ...]:
 async def pods_of(cluster: Cluster, workload: model.Workload) -> tuple[model.ProgramPod, ...]:
     """Return the pods of a workload."""
     labels = ",".join(f"{key}={value}" for key, value in workload.labels)
-    where = Where(namespace=workload.namespace, labels=labels)
-    pods = await cluster.list(pod.FULL_POD, where)
+    pods = await cluster.list(pod.FULL_POD, Where(namespace=workload.namespace, labels=labels))
     return tuple(_program_pod(each, workload.title) for each in pods)
 
 

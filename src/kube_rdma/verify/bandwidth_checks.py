@@ -260,8 +260,7 @@ class BandwidthChecks:
             if (wanted := run.due) > plan.most_pairs:
                 if plan.template is not None:
                     nodes = len(taking.pods) + len(taking.left_out) - taking.excused
-                    excess = _Excess(seen.generation, nodes, len(pods), wanted)
-                    self._too_many[seen.uid] = excess
+                    self._too_many[seen.uid] = _Excess(seen.generation, nodes, len(pods), wanted)
                 raise _TooMany(seen, plan.most_pairs, len(pods), wanted)
             await run.measure(measuring, lambda _: None, plan.standard, before)
         proof = await asyncio.to_thread(  # the Lease is renewed meanwhile

@@ -292,8 +292,7 @@ class CniSocket:
             self._log.warning("malformed shim request rejected", pid=pid)
             return
         async with asyncio.timeout(self._limits.seconds):
-            loop = asyncio.get_running_loop()
-            await loop.sock_sendall(connection, wire.answer(*answer))
+            await asyncio.get_running_loop().sock_sendall(connection, wire.answer(*answer))
 
     async def _answer(self, request: _Request) -> tuple[int, bytes] | None:
         """Return exit code and output; None for a configuration that does not come."""

@@ -30,8 +30,7 @@ def read_modules(proc: Path = Path("/proc"), sysfs: Path = Path("/sys")) -> tupl
 
     Built in and without a parameter a module is nowhere, so its absence here proves little.
     """
-    lines = _read(proc / "modules").splitlines()
-    loaded = {line.partition(" ")[0] for line in lines}
+    loaded = {line.partition(" ")[0] for line in _read(proc / "modules").splitlines()}
     with readable(sysfs / "module"):
         loaded |= {path.name for path in (sysfs / "module").iterdir()}
     return tuple(sorted(loaded - {""}))

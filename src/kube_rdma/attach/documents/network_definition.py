@@ -392,8 +392,7 @@ def load(
     if len(config) > LONGEST:
         problem = f"spec.config has {len(config)} bytes, of which {LONGEST} are read"
         raise Refused(problem, remedy="Shorten it: an IPPool can hold its excludes", where=source)
-    document = read(config, source)
-    parts = _plugins(document)
+    parts = _plugins(read(config, source))
     base = kinds.ForeignNetwork(
         name=f"{namespace}/{name}",
         source=source,

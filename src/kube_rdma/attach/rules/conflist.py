@@ -44,8 +44,7 @@ Span = tuple[int, int]
 
 def appended(text: str, entry: str) -> str:
     """Return the list with one more plugin behind the last, on a line of its own if that is."""
-    spans = _plugins(text)
-    begin, end = spans[-1]
+    begin, end = _plugins(text)[-1]
     before = len(text[:begin].rstrip(_SPACE))
     return f"{text[:end]},{text[before:begin]}{entry}{text[end:]}"
 

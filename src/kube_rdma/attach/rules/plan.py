@@ -195,8 +195,7 @@ def _whole(nic: PodNic, leased: Mapping[InterfaceName, AssignedAddresses]) -> As
 
 def _link(container: ContainerId, nic: PodNic, mode: NamespaceMode) -> Iterator[steps.Step]:
     """Yield the Steps by which the link comes into the pod, and RDMA devices that move with it."""
-    ask = nic.entry.ask
-    alias = mark(container, ask.interface)
+    alias = mark(container, nic.entry.ask.interface)
     match nic.way:
         case Way.TAKE:
             yield from _taken(nic, alias, mode)

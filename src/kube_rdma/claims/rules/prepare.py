@@ -446,7 +446,6 @@ def health(pools: Iterable[Pool], node: str) -> tuple[DeviceHealth, ...]:
             cards = len(device.pool.cards) if device.card else 1
             count = max(slot_count(device.room, cards), min(device.room, PARTS))
             names += (slot_name(own, slot) for slot in range(count))
-        for name in names:
-            why = "; ".join(device.illness)
-            healths.append(DeviceHealth(node, name, not device.illness, why))
+        why = "; ".join(device.illness)
+        healths += (DeviceHealth(node, name, not device.illness, why) for name in names)
     return tuple(healths)

@@ -431,8 +431,7 @@ class ClaimSearch:
 
         Raise ClaimRefused, NotJudged, or NotEvaluated for a selector.
         """
-        requests = self.claim.requests
-        self._asked = tuple(tuple(map(self._prepared, one.choices)) for one in requests)
+        self._asked = tuple(tuple(map(self._prepared, one.choices)) for one in self.claim.requests)
         least = sum(min(one.count for one in choices) for choices in self._asked)
         if least > MOST_RESULTS:
             raise ClaimRefused(f"it asks for {least} devices, and a claim gets {MOST_RESULTS}")

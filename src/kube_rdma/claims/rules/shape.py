@@ -216,8 +216,7 @@ def row_sizes(slots: int, most: int) -> tuple[int, ...]:
         return (1,) * slots
     if most == 1:
         return (slots,)
-    paces = range(_FINE * slots)
-    pace = bisect_left(paces, slots, key=lambda pace: sum(_grown(most, pace)))
+    pace = bisect_left(range(_FINE * slots), slots, key=lambda pace: sum(_grown(most, pace)))
     *head, _ = _grown(most, pace)
     sizes = sorted((*head, slots - sum(head)))
     cut = sum(total <= _SINGLE for total in accumulate(sizes[:-1]))
@@ -247,8 +246,7 @@ def row_count(cards: Sequence[model.OfferedCard], room: int) -> int:
 
 def spreading(cards: Iterable[model.OfferedCard]) -> Pools:
     """Return the shared cards of each pool that has more than one."""
-    pools = _by_pool(card for card in cards if card.shared)
-    return [pool for pool in pools if len(pool) > 1]
+    return [pool for pool in _by_pool(card for card in cards if card.shared) if len(pool) > 1]
 
 
 def in_rows(pool: Sequence[model.OfferedCard], most: int) -> Iterator[model.OfferedCard]:

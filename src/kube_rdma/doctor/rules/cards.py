@@ -100,8 +100,7 @@ def _no_rdma_module(seen: Observation) -> Iterator[Finding]:
 
 
 def _no_device(seen: Observation) -> Iterator[Finding]:
-    survey = survey_of(seen)
-    if not survey.devices:
+    if not survey_of(seen).devices:
         evidence = "/sys/class/infiniband is empty"
         cause = "The kernel knows no RDMA device in this network namespace"
         remedy = "Load the driver; without a card: rdma link add rxe0 type rxe netdev INTERFACE"
@@ -250,8 +249,7 @@ def _clashes(seen: Observation) -> Iterator[Finding]:
 
 def _ill_cards(seen: Observation) -> Iterator[Finding]:
     """Yield cards of pools that are unusable for reasons that no other check of this file has."""
-    survey = survey_of(seen)
-    judged = {reason for one in discovery.judge(survey) for reason in one.reasons}
+    judged = {reason for one in discovery.judge(survey_of(seen)) for reason in one.reasons}
     judged |= {reason for spec in seen.specs or () for reason in node_health.hidden(spec)}
     absent = tuple(path.rpartition("/")[2] for path in seen.absent or ())
     for pool in verdict(seen).pools:

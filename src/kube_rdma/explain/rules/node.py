@@ -100,8 +100,7 @@ def _device(card: ReportedCard, name: str, seat: PciPosition | None) -> Device:
     )
     kind = "RNIC" if name.startswith("siw") else "CA"
     pci = seat.pci if seat else None
-    numa = card.numa_node
-    return Device(name, card.id, None, kind, None, None, pci, numa, ports, (), seat)
+    return Device(name, card.id, None, kind, None, None, pci, card.numa_node, ports, (), seat)
 
 
 def _link(number: int, port: ReportedPort, reported: ReportedCard, card: Card) -> HostLink:

@@ -281,8 +281,7 @@ def ahead_limit(
     if vacant >= _ROOMY * subpool.block_size:
         return share
     own = (one.in_use & subpools.mask(subpool, key) for key, one in state.holdings.items())
-    used = sum(bits.bit_count() for bits in own)
-    return min(share, max(_FIRST, 2 * used))
+    return min(share, max(_FIRST, 2 * sum(bits.bit_count() for bits in own)))
 
 
 def last_of(

@@ -152,8 +152,7 @@ def _dialect(document: Document) -> Dialect:
         faults = []
         for other in others:
             problem = f"{first} and {other} begin two formats of configuration"
-            where = document.where((other,), key=True)
-            faults.append(Refused(problem, remedy=remedy, where=where))
+            faults.append(Refused(problem, remedy=remedy, where=document.where((other,), key=True)))
         raise Refused.all(faults)
     meant = given or list(filter(None, (near(key, list(_BY_KEY)) for key in value)))
     if not meant:

@@ -107,16 +107,14 @@ def load(document: Document) -> Config:
     """Return the meaning of the document; raise Refused with all of its faults."""
     config = validate(ConfigList, document)
     pools = (_pool(one, index, document) for index, one in enumerate(config.config_list))
-    warnings = tuple(_warnings(config))
-    return Config(tuple(pools), config.periodic_update_interval, warnings)
+    return Config(tuple(pools), config.periodic_update_interval, tuple(_warnings(config)))
 
 
 def _pool(pool: SharedPool, index: int, document: Document) -> PoolSpec:
     path = ("configList", index)
     wanted = pool.selectors if pool.selectors and pool.selectors.choose else None
     if wanted is None:
-        where = document.where((*path, "devices"))
-        selector = Selector(where, interfaces=pool.devices)
+        selector = Selector(document.where((*path, "devices")), interfaces=pool.devices)
     else:
         selector = Selector(
             document.where((*path, "selectors")),

@@ -135,8 +135,7 @@ def claim_gpus(slices: Iterable[DeviceSlice], gpus: Sequence[Gpu]) -> dict[Slice
     devices: dict[SliceDevice, Gpu] = {}
     for part in newest(slices):
         for name, addresses in part.addresses:
-            places = map(by_address.get, addresses)
-            gpu = next(filter(None, places), None)
+            gpu = next(filter(None, map(by_address.get, addresses)), None)
             if gpu:
                 devices[SliceDevice(part.driver, part.pool, name)] = gpu
     return devices

@@ -105,8 +105,7 @@ class _Members:
 
     def _link(self, above: PciAddress) -> Iterator[str]:
         """Yield the reasons against the link of the physical function, if the node has it."""
-        devices = self._devices.get(above, [])
-        states = [(device, self._links.idle(device)) for device in devices]
+        states = [(device, self._links.idle(device)) for device in self._devices.get(above, [])]
         if states and all(state for _, state in states):
             yield from (
                 f"{device.name}, which it is a part of: {state}" for device, state in states

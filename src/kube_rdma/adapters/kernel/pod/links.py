@@ -269,8 +269,7 @@ def restore_on_node(node: Netlink, undo: steps.GiveBackLink) -> None:
     taken = renamed and any(i is not here and i.is_called(undo.link.name) for i in links)
     act = f"restoring {undo.link.name} on the node"
     try:
-        mac = _mac_of(here, undo)
-        if (now.mtu, now.mac) != (undo.mtu, mac) or (renamed and not taken):
+        if (now.mtu, now.mac) != (undo.mtu, _mac_of(here, undo)) or (renamed and not taken):
             if now.up:  # a name cannot be changed meanwhile before Linux 6.2, a MAC of many drivers
                 _send(node, rtnl_write.set_down(now.index))
             if renamed and not taken:

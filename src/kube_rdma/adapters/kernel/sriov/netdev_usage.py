@@ -49,8 +49,7 @@ def read_uses(
         rules = rtnl_read.seen_rules(netlink)
         dynamic = rtnl_read.dynamic_addresses(netlink)
         # Unicast addresses that interfaces receive for besides their own.
-        request = _NEIGHBOUR.pack(AF_BRIDGE, 0, 0, 0, 0)
-        answers = netlink.ask(_GETNEIGH, request, dump=True)
+        answers = netlink.ask(_GETNEIGH, _NEIGHBOUR.pack(AF_BRIDGE, 0, 0, 0, 0), dump=True)
         guests = [guest for answer in answers for guest in decode_guest(answer)]
     storage = [(what, _way(routes, server)) for what, server in storage_servers(tree, nfs)]
     return {

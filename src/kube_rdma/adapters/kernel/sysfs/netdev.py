@@ -75,8 +75,7 @@ def find_site(
     tree: SysfsTree, pci: PciTree, netdevs: NetdevTree, path: str, ports: tuple[Port, ...]
 ) -> DeviceSite:
     """The site of the device at `path`; `ports` name its interface where sysfs does not."""
-    parent_text = tree.text(f"{path}/parent", required=False)
-    parent = netdev_name(tree, f"{path}/parent", parent_text)
+    parent = netdev_name(tree, f"{path}/parent", tree.text(f"{path}/parent", required=False))
     place = None if parent else tree.place(f"{path}/device")
     if place is not None:
         # The last name is the function's own address, or the auxiliary device on it.
