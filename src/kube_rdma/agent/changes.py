@@ -104,10 +104,9 @@ class ModeChanges:
             return ()
         self._recorded = specs = next((record.specs for record in self._records.values), ())
         # What cannot be bound late any more is given at Allocate, or no pod would get it at all.
-        possible = self._late.now.possible(specs)
         return tuple(
             here if terms(here).attach is model.Attach.NONE else spec
-            for spec, here in zip(specs, possible, strict=True)
+            for spec, here in zip(specs, self._late.now.possible(specs), strict=True)
         )
 
     async def _record(self, specs: tuple[model.PoolSpec, ...]) -> bool:

@@ -94,8 +94,7 @@ class Handlers:
         resource = pool.spec.resource
         booked = self._kubelet.claims.booked
         if any(share.resource == resource for claim in booked for share in claim.shares):
-            holders = await self._kubelet.plugin_holders({resource})
-            refuse_claimed(pool, wanted, booked, holders)
+            refuse_claimed(pool, wanted, booked, await self._kubelet.plugin_holders({resource}))
 
     async def _tell(self, spec: PoolSpec, share: ShareId, info: DeviceInfo) -> None:
         """Write for CNI plugins what a share is; only documents of the SR-IOV plugin promise it."""

@@ -120,8 +120,7 @@ async def meant(
         return asks, by_name
     refuse_isolated(asked.namespace, asked.asks, global_namespaces)
     names = dict.fromkeys((ask.namespace, ask.network) for ask in asked.asks)
-    definitions = await all_of(node.definition(*name) for name in names)
-    named = zip(names, definitions, strict=True)
+    named = zip(names, await all_of(node.definition(*name) for name in names), strict=True)
     return asked.asks, {"/".join(name): one for name, one in named if one}
 
 
@@ -196,8 +195,7 @@ async def _named(
             return definition
     if name != DEFAULT_NETWORK:
         return None
-    pool = await node.has_pool(PoolName(name))
-    return built_in(namespace, pool=pool)
+    return built_in(namespace, pool=await node.has_pool(PoolName(name)))
 
 
 def _places(namespace: str) -> tuple[str, ...]:

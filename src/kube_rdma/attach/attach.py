@@ -412,8 +412,7 @@ class AttachPipeline:
         # Planned: an IPAM plugin is asked through its link (DHCP), so that is made before.
         pools = await node.ip_pools() if placed.matched.unpooled else ()
         addressed = procedure.address(placed, request.sandbox, given, pools)
-        answers = await self._ask_plugins(request, addressed)
-        planned = procedure.plan(addressed, answers)
+        planned = procedure.plan(addressed, await self._ask_plugins(request, addressed))
         await node.refuse_full(planned.own)  # with the addresses of plugins, which count too
         # Done: the executor writes the whole plan to the journal before its first step.
         view = await self._execute(request, planned.plans, addressed.begun)

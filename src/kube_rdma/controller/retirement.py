@@ -80,8 +80,7 @@ class Retirement(Frozen):
         stored = await self.cluster.get(DAEMON_SET, self.daemon_set, self.namespace)
         if stored is None:
             return
-        pods = await self.cluster.list(POD)
-        refusal = still_needed(map(pod_state, pods), OWN_ANNOTATION)
+        refusal = still_needed(map(pod_state, await self.cluster.list(POD)), OWN_ANNOTATION)
         if refusal and not force:
             raise refusal
         await self.cluster.delete(DAEMON_SET, stored, unchanged=False)

@@ -94,8 +94,7 @@ async def read_report(cluster: Cluster, name: str) -> NodeReport:
 
 async def offered_pools(cluster: Cluster) -> tuple[OfferedPool, ...]:
     """Return the pools of all NodePolicies, each with its node selector."""
-    parsed = await cluster.see(NODE_POLICY)
-    policies = map(policy_of, parsed.objects)
+    policies = map(policy_of, (await cluster.see(NODE_POLICY)).objects)
     return tuple(OfferedPool(spec, one.selector) for one in policies for spec in one.pools)
 
 

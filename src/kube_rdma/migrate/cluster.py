@@ -104,10 +104,9 @@ def _node(stored: Stored[NodeObjectSpec, NodeStatus], mark: str) -> model.Migrat
 
 async def extended_names(cluster: Cluster) -> Mapping[str, str]:
     """Return the DeviceClasses with a resource name, by that name."""
-    stored = await cluster.list(DEVICE_CLASS)
     return {
         one.spec.extended_resource_name: one.name
-        for one in sorted(stored, key=lambda one: one.name, reverse=True)
+        for one in sorted(await cluster.list(DEVICE_CLASS), key=lambda one: one.name, reverse=True)
         if one.spec.extended_resource_name
     }
 

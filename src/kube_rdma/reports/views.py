@@ -100,10 +100,9 @@ def node_names(
     facts: model.ClusterFacts, findings: Sequence[Finding], *, problems_only: bool = False
 ) -> list[str]:
     """Return the lines of `-o name`: nodes with agent or report, those with a problem first."""
-    rows = _alike(facts, _marks(findings)).items()
     return [
         f"node/{name}"
-        for (mark, *_), names in rows
+        for (mark, *_), names in _alike(facts, _marks(findings)).items()
         if not (problems_only and mark == _WELL)
         for name in names
     ]

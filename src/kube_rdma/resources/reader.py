@@ -152,7 +152,6 @@ async def pods(cluster: Cluster, namespace: str = "") -> tuple[resources.HeldSha
 
 async def quotas(cluster: Cluster, namespace: str) -> tuple[resources.NamespaceQuota, ...]:
     """Return the limits of extended resources by the ResourceQuotas of the namespace."""
-    stored = await cluster.list(QUOTA, Where(namespace=namespace))
     return tuple(
         resources.NamespaceQuota(
             (uncounted(name) or name).removeprefix(_REQUESTS),
@@ -160,7 +159,7 @@ async def quotas(cluster: Cluster, namespace: str) -> tuple[resources.NamespaceQ
             whole(one.status.used.get(name, "0")),
             f"{name} of ResourceQuota {one.name}" if uncounted(name) else "",
         )
-        for one in stored
+        for one in await cluster.list(QUOTA, Where(namespace=namespace))
         if one.status
         for name, hard in one.status.hard.items()
         if "/" in name and (name in one.status.used or uncounted(name))

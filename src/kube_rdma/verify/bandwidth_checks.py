@@ -125,8 +125,7 @@ class BandwidthChecks:
     async def _do(self, seen: SeenCheck, now: datetime) -> None:
         """Do one check of a namespace; then its next one can begin."""
         try:
-            status = begun(seen.status, seen.generation, now)
-            done = partial(self._done, seen, status)
+            done = partial(self._done, seen, begun(seen.status, seen.generation, now))
             if await self._walls.run((seen.uid, seen.generation), done):
                 self._not_before.pop(seen.title, None)
             else:  # others have their turn meanwhile

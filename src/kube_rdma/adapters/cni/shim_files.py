@@ -121,10 +121,9 @@ class MissedDeletes:
         """Return every DEL, sorted by name; raise Unavailable when the folder cannot be read."""
         with _used(self.path):
             names = sorted(path.name for path in self.path.iterdir())
-        parts = [name.partition("@") for name in names]
         return tuple(
             CniAttachment(ContainerId(container), InterfaceName(interface))
-            for container, _, interface in parts
+            for container, _, interface in [name.partition("@") for name in names]
         )
 
     def forget(self, attachment: CniAttachment) -> None:

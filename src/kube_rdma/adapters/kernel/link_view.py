@@ -94,11 +94,10 @@ def merge(survey: Survey, view: LinkView) -> Survey:
         if device not in management
     )
     faults = [*survey.faults, *view.faults, *faults]
-    mode = view.namespace_mode
     return replace(
         survey,
         devices=tuple(devices),
-        namespace_mode=mode,
+        namespace_mode=view.namespace_mode,
         faults=tuple(faults),
         management=(*survey.management, *management),
     )

@@ -84,8 +84,7 @@ class HttpCaller:
         codings = headers.get(b"accept-encoding", b"").decode("ascii", "replace")
         self._packs = any(_GZIP.fullmatch(one.replace(" ", "")) for one in codings.split(","))
         self._wants_body = method != "HEAD"
-        path = event.target.decode("ascii", "replace").partition("?")[0]
-        return HttpCall(method, path)
+        return HttpCall(method, event.target.decode("ascii", "replace").partition("?")[0])
 
     async def has_ended(self, most: int) -> bool:
         """Read the rest of a request, whose body nobody needs; return False if it is too large."""

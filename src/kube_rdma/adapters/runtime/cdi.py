@@ -93,10 +93,9 @@ class CdiFolder:
 
     def claims(self) -> tuple[str, ...]:
         """Return the uids of the claims that have a file; raise Unavailable."""
-        names = (path.name for path in self._listed())
         return tuple(
             name.removeprefix(_CLAIM).removesuffix(_ENDING)
-            for name in names
+            for name in (path.name for path in self._listed())
             if name.startswith(_CLAIM) and name.endswith(_ENDING)
         )
 

@@ -86,10 +86,9 @@ class RepairDecision(Frozen):
 def decide(seen: RepairView, before: RepairState, now: float) -> RepairDecision:
     """Return what is wrong now, and the state for the next look."""
     lacking = {one.container: one for one in _lacking(seen) if one.container not in before.content}
-    absent = _absent(seen)
     state = RepairState(
         lacking={container: before.lacking.get(container, now) for container in lacking},
-        absent={container: before.absent.get(container, now) for container in absent},
+        absent={container: before.absent.get(container, now) for container in _absent(seen)},
         tried={key: tried for key, tried in before.tried.items() if key in lacking},
         content=before.content & {one.container for one in seen.sandboxes},
     )

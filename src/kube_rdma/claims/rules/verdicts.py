@@ -78,13 +78,12 @@ def judge(
         return claim.ClaimVerdict(node.name, outcome, granted, devices=devices)
     best = search.best
     search.to_best(world)
-    stuck = world.claim.requests[best.request]
     return claim.ClaimVerdict(
         node.name,
         claim.ClaimOutcome.NOT_MET,
         wanted=best.wanted,
         lacking=max(best.wanted - len(best.choices), 1),
-        stuck=stuck.name,
+        stuck=world.claim.requests[best.request].name,
         devices=(*_against(search, best.request), *map(_chosen, best.choices)),
     )
 

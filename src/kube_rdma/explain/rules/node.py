@@ -110,7 +110,6 @@ def _link(number: int, port: ReportedPort, reported: ReportedCard, card: Card) -
             address = ip_address(text)
             addresses.append((address, address.max_prefixlen))
     name = port.netdev or ""
-    layer = _LAYERS.get(port.link_layer, "ether")
     return HostLink(
         number,
         name,
@@ -118,7 +117,7 @@ def _link(number: int, port: ReportedPort, reported: ReportedCard, card: Card) -
         "",
         True,
         card.pci,
-        layer,
+        _LAYERS.get(port.link_layer, "ether"),
         addresses=tuple(addresses),
         master=port.bond,
         bonded=port.bond is not None,

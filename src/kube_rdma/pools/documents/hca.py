@@ -33,11 +33,10 @@ class HcaConfig(Typed):
 def load(document: Document) -> Config:
     """Return the meaning of the document; raise Refused with all of its faults."""
     config = validate(HcaConfig, document)
-    source = document.where(("mode",))
     pool = PoolSpec(
         RESOURCE,
         Mode(config.mode),
-        source,
+        document.where(("mode",)),
         device_files=tuple(CharKind),  # as that plugin, which gives all of /dev/infiniband
         host_network=config.host_network,
         bare_ids=True,

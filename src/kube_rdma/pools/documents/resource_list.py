@@ -95,10 +95,9 @@ class FunctionSelectors(GoTyped):
     @property
     def given(self) -> tuple[str, ...]:
         """Return the names of the fields that choose something."""
-        fields = type(self).model_fields.items()
         return tuple(
             str(field.alias)
-            for name, field in fields
+            for name, field in type(self).model_fields.items()
             if getattr(self, name) and name != "need_vhost_net"
         )
 
