@@ -439,7 +439,7 @@ def health(pools: Iterable[Pool], node: str) -> tuple[DeviceHealth, ...]:
     With all names that parts of a card may have in its slices: claims that were allocated before a
     change of these still have the old ones.
     """
-    healths = []
+    healths: list[DeviceHealth] = []
     for own, device in sorted(devices_of(pools).items()):
         names = [own]
         if device.is_shared:
