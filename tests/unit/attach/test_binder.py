@@ -44,6 +44,10 @@ async def admitted(world, annotations=None, share="0000:82:00.0-0", place=JOB, *
     return await world.kubelet.allocate(VKE, 1, (share,), place=place)
 
 
+def attach(world):
+    return world.binder.attach(Sandbox(SANDBOX, JOB_NAME, "uid-job", f"{world.folder}/netns/x", 1))
+
+
 async def test_a_pod_with_a_network_starts_when_it_is_attached(world):
     async with world.serving(world.doors(late=True)):
         world.shim = "/bin/shim"
@@ -53,9 +57,7 @@ async def test_a_pod_with_a_network_starts_when_it_is_attached(world):
         assert name.startswith("kube-rdma.io/hca=0000:82:00.0-0-")
         with pytest.raises(GRPCError, match="no network of pod default/job is attached"):
             await world.kubelet.start_container(JOB)
-        await world.binder.attach(
-            Sandbox(SANDBOX, JOB_NAME, "uid-job", f"{world.folder}/netns/x", 1)
-        )
+        await attach(world)
         (spec,) = files(world)
         (device,) = spec["devices"]
         assert f"{spec['kind']}={device['name']}" == name
@@ -121,9 +123,7 @@ async def test_a_pod_whose_annotation_nobody_reads_is_held_with_the_reason(world
         await admitted(world, ASKS)
         with pytest.raises(GRPCError, match=r"pod default/job: Cello does not read it\. Write"):
             await world.kubelet.start_container(JOB)
-        await world.binder.attach(
-            Sandbox(SANDBOX, JOB_NAME, "uid-job", f"{world.folder}/netns/x", 1)
-        )
+        await attach(world)
         await world.kubelet.start_container(JOB)
 
 
@@ -144,9 +144,7 @@ async def test_a_card_is_known_as_a_pods_from_its_promise_on(world):
         assert world.binder.cards() == frozenset()
         await admitted(world, ASKS)
         assert world.binder.cards() == {"0000:82:00.0"}
-        await world.binder.attach(
-            Sandbox(SANDBOX, JOB_NAME, "uid-job", f"{world.folder}/netns/x", 1)
-        )
+        await attach(world)
         assert world.binder.cards() == {"0000:82:00.0"}
     world.journal.close()
     for path in (world.folder / "journal").glob("promise-*"):
@@ -318,9 +316,7 @@ async def test_what_was_promised_outlives_the_agent(world):
         world.journal.close()
         async with running(world.doors(late=True)):
             await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
-            await world.binder.attach(
-                Sandbox(SANDBOX, JOB_NAME, "uid-job", f"{world.folder}/netns/x", 1)
-            )
+            await attach(world)
         world.journal.close()
         async with running(world.doors(late=True)):
             await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
@@ -331,9 +327,7 @@ async def test_what_was_promised_outlives_the_agent(world):
 async def test_a_late_del_touches_nothing_of_the_next_pod(world):
     async with world.serving(world.doors(late=True)):
         await admitted(world, ASKS)
-        await world.binder.attach(
-            Sandbox(SANDBOX, JOB_NAME, "uid-job", f"{world.folder}/netns/x", 1)
-        )
+        await attach(world)
         world.kubelet.remove_pod("job")
         await world.binder.detach(SANDBOX)
         await admitted(world, ASKS, place=ContainerPlace("next"))

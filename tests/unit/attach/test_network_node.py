@@ -422,7 +422,10 @@ def test_a_share_that_the_pool_has_no_more_is_not_left_out():
 
 
 async def test_a_share_that_is_bound_early_comes_with_what_allocate_gave():
-    """Not with what it would give now; only where another agent gave it, nobody knows better."""
+    """Not with what it would give now; only where another agent gave it, nobody knows better.
+
+    So after a restart a device that was renumbered goes unseen: decision 0085, Consequences.
+    """
     first, kubelet = card(0), KubeletView(None)
     spec = PoolSpec(RESOURCE, Mode.SRIOV, "policy:1")
     share = Share(ShareId(first.id), healthy=True, card=first.id)
@@ -433,23 +436,6 @@ async def test_a_share_that_is_bound_early_comes_with_what_allocate_gave():
     kubelet.granted(Grant(RESOURCE, (share.id,), ("/dev/infiniband/uverbs7",)))
     (found,) = node.granted([holding(RESOURCE, share.id)])
     assert found.char_paths == ("/dev/infiniband/uverbs7",)
-
-
-async def test_what_allocate_gave_is_unknown_after_a_restart_of_the_agent_which_is_a_limit():
-    """A device that was renumbered meanwhile then goes unseen: decision 0085, Consequences."""
-    first = card(0)
-    spec = PoolSpec(RESOURCE, Mode.SRIOV, "policy:1")
-    share = Share(ShareId(first.id), healthy=True, card=first.id)
-    pools = {RESOURCE: Pool(spec, (share,), (first,))}
-    before, after = KubeletView(None), KubeletView(None)
-    before.granted(Grant(RESOURCE, (share.id,), ("/dev/infiniband/uverbs7",)))
-    (known,) = viewing(pools, kubelet=before).granted([holding(RESOURCE, share.id)])
-    (restarted,) = viewing(pools, kubelet=after).granted([holding(RESOURCE, share.id)])
-    assert known.char_paths == ("/dev/infiniband/uverbs7",)
-    assert restarted.char_paths != known.char_paths
-    assert restarted.char_paths == tuple(
-        sorted(char.path for char in first.devices[0].char_devices)
-    )
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from kube_rdma.ipam.rules.effects import ReadLease, WriteLease
 from kube_rdma.model.ipam import JournalId, NicRequest, NodeLease
 from kube_rdma_testing.disk import Failing, FakeDisk, Killed
 from tests.unit.ipam.conftest import SPACE, TIMING, ask, gives, texts, until
+from tests.unit.kube_client.test_silence import Loop
 
 
 async def test_without_the_api_server_a_node_gives_what_it_holds_for_a_while(world):
@@ -272,15 +273,6 @@ async def test_a_block_that_was_garbled(world):
         assert len({*map(tuple, found)}) == 60
         await addresses.delete("d59")
         await until(lambda: "d59" not in addresses._agent.state.records)
-
-
-class Loop(asyncio.SelectorEventLoop):
-    """Its clock is `ahead` by so many seconds: they passed while nothing here had a turn."""
-
-    ahead = 0.0
-
-    def time(self):
-        return super().time() + self.ahead
 
 
 class Starved:

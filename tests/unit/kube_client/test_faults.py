@@ -73,14 +73,19 @@ async def test_a_repeated_write_conflicts_with_itself(cluster, line):
     assert (await cluster.get(TRIAL, "a")).spec == Spec(size=2)
 
 
-async def test_a_server_that_is_too_busy_is_asked_again_when_it_says(line):
-    """Any call: it did nothing, as when its storage is being made after a definition came."""
+def sleeping(line):
+    """A client, and the seconds that it sleeps."""
     slept = []
 
     async def sleep(seconds):
         slept.append(seconds)
 
-    cluster = Cluster(line, replace(QUICK, sleep=sleep))
+    return Cluster(line, replace(QUICK, sleep=sleep)), slept
+
+
+async def test_a_server_that_is_too_busy_is_asked_again_when_it_says(line):
+    """Any call: it did nothing, as when its storage is being made after a definition came."""
+    cluster, slept = sleeping(line)
     line.busy = [1.0, 3.0]
     await cluster.create(TRIAL, trial("a"))
     line.busy = [2.0]
@@ -92,25 +97,17 @@ async def test_a_server_that_is_too_busy_is_asked_again_when_it_says(line):
 @pytest.mark.parametrize("busy", [[31.0], [10.0] * 9])
 async def test_a_server_that_is_busy_for_long_is_told(line, busy):
     """One call waits for half a minute in all."""
-    slept = []
-
-    async def sleep(seconds):
-        slept.append(seconds)
-
+    cluster, slept = sleeping(line)
     line.busy = busy
     with pytest.raises(Unavailable, match=r"is busy: storage is \(re\)initializing"):
-        await Cluster(line, replace(QUICK, sleep=sleep)).get(TRIAL, "a")
+        await cluster.get(TRIAL, "a")
     assert sum(slept) <= 30 * 1.25
 
 
 async def test_a_watch_of_a_busy_server_waits_too(line):
     """Before the next round."""
-    slept = []
-
-    async def sleep(seconds):
-        slept.append(seconds)
-
-    async with Told(Cluster(line, replace(QUICK, sleep=sleep))) as told:
+    cluster, slept = sleeping(line)
+    async with Told(cluster) as told:
         line.busy = []
         send = line.send
 

@@ -85,6 +85,11 @@ class CheckWorld:
         checks = BandwidthChecks(cluster, events, timing)
         return beside(events.run(), checks.run())
 
+    async def run_until(self, state="Well", name="nightly"):
+        """Run the controller until a check has this state."""
+        async with self.running():
+            await until(lambda: self.state(name) == state)
+
 
 @pytest.fixture
 def world():
@@ -115,8 +120,7 @@ async def test_copies_are_the_check_s_own_and_go(world):
     world.server.program, inner = watched(world, owners), world.server.program
     assert inner is not None
     world.check(**COPIED)
-    async with world.running():
-        await until(lambda: world.state() == "Well")
+    await world.run_until()
     assert world.copies == []
     assert {(owner["kind"], owner["name"]) for owner in owners} == {("BandwidthCheck", "nightly")}
 
@@ -221,8 +225,7 @@ async def test_a_controller_that_ends_takes_its_copies_along_and_the_next_begins
     assert world.copies == []
     assert world.state() == "Measuring"
     world.server.program = world.pods.run
-    async with world.running():
-        await until(lambda: world.state() == "Well")
+    await world.run_until()
 
 
 async def test_copies_of_a_controller_that_was_killed_go_first(world):
@@ -233,8 +236,7 @@ async def test_copies_of_a_controller_that_was_killed_go_first(world):
     }
     world.server.put(POD, {"metadata": meta, "spec": {}, "status": {}})
     world.check(**COPIED)
-    async with world.running():
-        await until(lambda: world.state() == "Well")
+    await world.run_until()
     assert world.copies == []
 
 
@@ -363,8 +365,7 @@ async def test_a_run_ends_with_what_it_has_when_its_time_is_over(world):
     for number in range(3, 7):
         world.pods.pod(f"p{number}", number, "train")
     world.check(**SELECTED, runSeconds=2)  # a second each turn
-    async with world.running():
-        await until(lambda: world.state() == "NotWell")
+    await world.run_until("NotWell")
     assert world.status()["pairsMeasured"] == 6
     assert "9 pairs not measured, as the time of the run was over" in world.status()["result"]
 
@@ -416,8 +417,7 @@ async def test_nodes_that_start_no_copy_do_not_count_as_too_many(world):
     world.pods.node("node-3")
     world.pods.full.add("node-3")
     world.check(**COPIED, maxPairs=1, startSeconds=1)
-    async with world.running():
-        await until(lambda: world.state() == "NotWell")
+    await world.run_until("NotWell")
     assert world.status()["pairsMeasured"] == 1
 
 
@@ -451,7 +451,6 @@ async def test_a_period_that_no_clock_can_add_is_refused(world):
 async def test_the_first_of_the_nodes_is_the_centre_of_a_star(world):
     world.pods.node("node-3")
     world.check(**COPIED, nodes=["node-2", "node-1", "node-3"], pairs="star")
-    async with world.running():
-        await until(lambda: world.state() == "Well")
+    await world.run_until()
     measured = [(each["client"], each["server"]) for each in world.status()["pairs"]]
     assert sorted(measured) == [("node-2", "node-1"), ("node-2", "node-3")]

@@ -84,8 +84,7 @@ async def test_a_resource_that_claims_serve_is_offered(world):
     for number in (1, 2, 3):
         world.pods.node(f"node-{number}", "0")
     world.check(**COPIED)
-    async with world.running():
-        await until(lambda: world.state() == "Well")
+    await world.run_until()
     assert world.status()["pairsMeasured"] == 1
     assert world.left_out() == {
         "node-3": "it offers no rdma/hca, nor do claims: no driver offers a device to it"
@@ -100,8 +99,7 @@ async def test_a_slice_or_a_class_that_cannot_be_read_hides_no_other(world):
     for number in (1, 2):
         world.pods.node(f"node-{number}", "0")
     world.check(**COPIED)
-    async with world.running():
-        await until(lambda: world.state() == "Well")
+    await world.run_until()
 
 
 async def test_without_the_right_to_look_a_node_without_shares_says_so(world):
@@ -109,8 +107,7 @@ async def test_without_the_right_to_look_a_node_without_shares_says_so(world):
     world.server.forbidden = {("list", "deviceclasses")}
     world.pods.node("node-1", "0")
     world.check(**COPIED)
-    async with world.running():
-        await until(lambda: world.state() == "NotMeasured")
+    await world.run_until("NotMeasured")
     why = world.status()["result"]
     assert "node-1: it offers no rdma/hca, and whether claims give it is not known" in why
     assert "list deviceclasses" in why
@@ -119,8 +116,7 @@ async def test_without_the_right_to_look_a_node_without_shares_says_so(world):
 async def test_shares_of_the_plugin_need_no_right_to_look_at_claims(world):
     world.server.forbidden = {("list", "deviceclasses"), ("list", "resourceslices")}
     world.check(**COPIED)
-    async with world.running():
-        await until(lambda: world.state() == "Well")
+    await world.run_until()
     assert world.status()["result"] == "All is well: 1 pair, 97.50 to 97.50 Gb/s."
 
 
@@ -129,8 +125,7 @@ async def test_copies_with_a_claim_template_are_for_nodes_that_have_its_devices(
     world.template()
     world.pods.node("node-3")
     world.check(**BY_TEMPLATE)
-    async with world.running():
-        await until(lambda: world.state() == "Well")
+    await world.run_until()
     assert world.left_out() == {"node-3": "claim template nics: no driver offers a device to it"}
 
 
@@ -151,8 +146,7 @@ async def test_of_pods_with_claims_their_cards_are_measured_and_no_other(world):
         world.pods.rails[f"node-{number}"] = ("mlx5_0", "mlx5_1")
         world.claimed(f"p{number}", f"node-{number}", "mlx5-1")
     world.check(**SELECTED)
-    async with world.running():
-        await until(lambda: world.state() == "Well")
+    await world.run_until()
     (pair,) = world.status()["pairs"]
     assert pair["devices"] == ["mlx5_1", "mlx5_1"]
 
@@ -162,8 +156,7 @@ async def test_cards_that_the_controller_may_not_see_are_a_sentence_of_the_resul
     for number in (1, 2):
         world.claimed(f"p{number}", f"node-{number}", "mlx5-1")
     world.check(**SELECTED)
-    async with world.running():
-        await until(lambda: world.state() == "Well")
+    await world.run_until()
     result = world.status()["result"]
     assert result.startswith("All is well: 1 pair")
     assert "Cards of ResourceClaims are not known, pods tell their own" in result
