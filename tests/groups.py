@@ -45,8 +45,7 @@ FOLDERS = {
 
 def place(path):
     """Where the tests of a file run, by its path or the node id of one of them."""
-    parts = Path(str(path).partition("::")[0]).parts
-    pairs = ("/".join(pair) for pair in pairwise(parts))
+    pairs = ("/".join(pair) for pair in pairwise(Path(str(path).partition("::")[0]).parts))
     return next((FOLDERS[pair] for pair in pairs if pair in FOLDERS), Place.WITHOUT_LAB)
 
 

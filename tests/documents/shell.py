@@ -110,11 +110,10 @@ def _pattern(line: str) -> str:
     if line == ANYTHING:
         return r"(?:.*\n)*?"
     special = {ANYTHING: ".*?"}
-    parts = re.split(rf"({ANYTHING}|\s+)", line)
     return (
         "".join(
             special.get(part) or (r"[^\S\n]+" if part.isspace() else re.escape(part))
-            for part in parts
+            for part in re.split(rf"({ANYTHING}|\s+)", line)
         )
         + r"\n"
     )

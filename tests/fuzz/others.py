@@ -219,8 +219,7 @@ def _claim(data: bytes) -> None:
 
 
 def _claiming(data: bytes) -> None:
-    pod = wire.stored(resource_api.CLAIMING_POD, data)
-    resource_api.pod_claims(pod)
+    resource_api.pod_claims(wire.stored(resource_api.CLAIMING_POD, data))
     claimed_pod(reader.read(data, "a").value)  # type: ignore[arg-type]
 
 

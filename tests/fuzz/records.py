@@ -114,8 +114,7 @@ def _links(data: bytes) -> None:
 
 
 def _recorded(data: bytes) -> None:
-    text = data.decode(errors="replace")
-    RecordedText("a", text).holds("class/infiniband")
+    RecordedText("a", data.decode(errors="replace")).holds("class/infiniband")
 
 
 LINKS = {

@@ -26,8 +26,7 @@ API = re.compile(r'"([a-z]+(?:\.k8s\.io)?)(?:", "|/)(v\d\w*)"')
 
 def table():
     """The cells of README's table by the first one."""
-    text = (ROOT / "README.md").read_text()
-    (part,) = re.findall(r"(?ms)^\| for \| Kubernetes .*?\n\n", text)
+    (part,) = re.findall(r"(?ms)^\| for \| Kubernetes .*?\n\n", (ROOT / "README.md").read_text())
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in part.split("\n")]
     return {cells[0]: cells[1:] for cells in rows[2:] if len(cells) == 4}
 

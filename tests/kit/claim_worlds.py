@@ -149,10 +149,9 @@ class _Maker:
             slices.append(
                 {**slices[0], "pool": {**pool, "generation": generation + self.one((-1, 1))}}
             )
-        letters = self.dice.sample("abcdefgh", len(slices))
         return [
             _object("ResourceSlice", f"{letter}-{number}", spec, space=False)
-            for letter, spec in zip(letters, slices, strict=True)
+            for letter, spec in zip(self.dice.sample("abcdefgh", len(slices)), slices, strict=True)
         ]
 
     def place(self):
@@ -255,8 +254,7 @@ class _Maker:
         return {**claim, "status": {"allocation": {"devices": {"results": [result]}}}}
 
     def devices_wanted(self):
-        count = self.one((1, 1, 1, 2, 2, 3))
-        requests = [self.request(f"r{number}") for number in range(count)]
+        requests = [self.request(f"r{number}") for number in range(self.one((1, 1, 1, 2, 2, 3)))]
         constraints = [self.constraint(requests) for _ in range(self.one((0, 0, 0, 1, 1, 2)))]
         return {"requests": requests, "constraints": constraints}
 

@@ -53,8 +53,7 @@ def server(mode="shared", shares=2, resource=HCA, kinds=KINDS):
     allocatable = {"allocatable": {resource: str(shares)}}
     made.put(NODE, {"metadata": {"name": NODE_NAME, "labels": labels}, "status": allocatable})
     report = report_status(None, reported(mode, shares, resource), NOW)
-    status = msgspec.to_builtins(report)
-    made.put(NODE_REPORT, {"metadata": {"name": NODE_NAME}, "status": status})
+    made.put(NODE_REPORT, {"metadata": {"name": NODE_NAME}, "status": msgspec.to_builtins(report)})
     add_pool(made, "rail")
     made.put(DEFINITION, definition("rail-net", type="kube-rdma"))
     return made

@@ -205,8 +205,7 @@ def _failed(data: bytes) -> None:
     plugins.failure("bridge", Verb.ADD, ProcessOutcome(1, data, data), "/host")
     with suppress(Unavailable):
         plugins.addresses("host-local", data, InterfaceName("net1"), "/run/netns/a")
-    answer = plugins.result("bridge", data)
-    plugins.config(PluginConf("tuning", b'{"type": "tuning"}'), answer)
+    plugins.config(PluginConf("tuning", b'{"type": "tuning"}'), plugins.result("bridge", data))
 
 
 def _elected(data: bytes) -> None:

@@ -60,8 +60,7 @@ def valid(answer, version):
         return False
     for one in answer["ips"]:
         family = str(ip_interface(one["address"]).version)
-        told = one.get("version")
-        if told != (family if version in _FAMILY_TOLD else None):
+        if one.get("version") != (family if version in _FAMILY_TOLD else None):
             return False
         if str(ip_address(one["gateway"]).version) != family:
             return False

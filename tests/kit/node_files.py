@@ -9,8 +9,7 @@ from kube_rdma_lab import waiting
 def put_text(lab, node, path, text, mode=644):
     """Write a file of a node, in one step."""
     script = f"cat > {path}~ && chmod {mode} {path}~ && mv {path}~ {path}"
-    words = lab.on_node(node, "sh", "-c", script)
-    subprocess.run(words, input=text, text=True, check=True)
+    subprocess.run(lab.on_node(node, "sh", "-c", script), input=text, text=True, check=True)
 
 
 def put_program(lab, node, path, program):

@@ -55,8 +55,7 @@ def physical_with_virtual(bus, count, netdev="ens1f0", numa=0):
 def device(number, where=None, netdev=None, kinds=(CharKind.UVERBS,), **facts):
     """An RDMA device with one active port."""
     doors = tuple(CharDevice(k, f"/dev/infiniband/{k}{number}", 231, number) for k in kinds)
-    layer = LinkLayer.ETHERNET
-    port = Port(1, PortState.ACTIVE, PhysicalState.LINK_UP, layer, 100.0, netdev, ())
+    port = Port(1, PortState.ACTIVE, PhysicalState.LINK_UP, LinkLayer.ETHERNET, 100.0, netdev, ())
     name = f"mlx5_{number}" if where else f"rxe{number}"
     known = Device(name, name, None, "CA", None, None, None, None, (port,), doors)
     if where:

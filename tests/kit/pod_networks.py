@@ -197,8 +197,7 @@ def pods(draw):
         if wide and (kind is not NetworkKind.DEVICE or virtual):
             facts["pkey"] = draw(st.sampled_from([None, 0x12]))
         asked = draw(st.sampled_from([None, GUIDS[number]])) if wide and virtual else None
-        of = network(f"n{number}", kind, **facts)
-        wishes.append(wish(number, of, mac=mac, guid=asked))
+        wishes.append(wish(number, network(f"n{number}", kind, **facts), mac=mac, guid=asked))
         shares.append(share(each, mode=mode, resource=resource))
         cards.append(each)
         subnet = 0 if one_subnet else number

@@ -99,10 +99,9 @@ class Prometheus:
 
     def firing(self):
         """Names of alerts that fire, with the pod that they are about."""
-        alerts = self._get("/api/v1/alerts").get("alerts", ())
         return {
             (one["labels"]["alertname"], one["labels"].get("pod"))
-            for one in alerts
+            for one in self._get("/api/v1/alerts").get("alerts", ())
             if one["state"] == "firing"
         }
 

@@ -64,8 +64,7 @@ def recording(lab, namespace, folder):
                 for kind, path in paths.items()
                 for item in _listed(lab, path)["items"]
             }
-            written = _state(first + since()).values()
-            return now == {(one.kind, str(one.version)) for one in written}
+            return now == {(one.kind, str(one.version)) for one in _state(first + since()).values()}
 
         def record():
             waiting.until(lab, "the last events of the watches", is_current)

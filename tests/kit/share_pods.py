@@ -46,8 +46,7 @@ def running(lab):
 
 def no_share_twice(lab, node, resource=shared_plugin.RESOURCE):
     """Assert it, and return all shares of a node that pods hold."""
-    held = shared_plugin.held(lab, node, resource)
-    shares = [share for ids in held.values() for share in ids]
+    shares = [share for ids in shared_plugin.held(lab, node, resource).values() for share in ids]
     assert len(shares) == len(set(shares))
     return set(shares)
 

@@ -108,10 +108,9 @@ def until_driven(lab, version, nodes):
     wanted = dict.fromkeys(nodes, image(version))
 
     def images():
-        pods = cluster.get(lab, "-n", NAMESPACE, "pods", *DRIVERS)["items"]
         return {
             pod["spec"]["nodeName"]: pod["spec"]["containers"][0]["image"]
-            for pod in pods
+            for pod in cluster.get(lab, "-n", NAMESPACE, "pods", *DRIVERS)["items"]
             if pod["spec"].get("nodeName") in wanted and signs.is_ready(pod)
         }
 

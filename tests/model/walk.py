@@ -415,8 +415,7 @@ class Walk:
             assert machine.agent is not None
             reported = {allocation.address for _, allocation in lost(machine.agent.state)}
             for container in self.world.truth.of(machine.name):
-                pod = self.world.truth.pods[container]
-                for allocation in pod.allocations:
+                for allocation in self.world.truth.pods[container].allocations:
                     place = (allocation.network, allocation.address)
                     # Who took it may be gone: then nobody else has it.
                     held = self.world.truth.places.get(place, container)

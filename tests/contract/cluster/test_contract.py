@@ -107,8 +107,7 @@ async def test_status_is_applied(door):
 async def test_a_status_is_applied_to_the_version_that_was_seen(door):
     """Even by force: what was computed from an older spec is not written over what is newer."""
     seen = await make(door.cluster)
-    other = replace(seen, spec=Spec(size=7))
-    newer = await door.other.replace(TRIAL, other)
+    newer = await door.other.replace(TRIAL, replace(seen, spec=Spec(size=7)))
     apply = door.cluster.apply_status
     assert (
         await lost(apply(TRIAL, "a", "", Status(1), force=True, version=seen.version))

@@ -269,10 +269,9 @@ async def written(door, name):
     """The Events of kube-rdma about an object, as on the wire; a real cluster has others of it."""
     query = (("fieldSelector", "metadata.namespace=default"),)
     request = wire.ApiRequest("list", "events.k8s.io", "v1", "events", "default", query=query)
-    found = msgspec.json.decode(await door.other.write(request))["items"]
     return [
         event
-        for event in found
+        for event in msgspec.json.decode(await door.other.write(request))["items"]
         if event["regarding"]["name"] == name
         and event["reportingController"].startswith("kube-rdma.io/")
     ]

@@ -80,8 +80,7 @@ async def test_one_of_two_works_and_the_other_follows_at_once_when_it_ends(copie
 async def test_the_lease_is_as_client_go_writes_it(copies):
     async with copies.standing("a", PATIENT):
         await copies.until("a")
-        stored = await copies.cluster.get(ELECTION, NAME, NAMESPACE)
-        record = stored.spec
+        record = (await copies.cluster.get(ELECTION, NAME, NAMESPACE)).spec
         assert (record.holder, record.duration, record.transitions) == ("a", 3600.0, 0)
         assert record.acquired.endswith("Z")
         assert record.renewed >= record.acquired

@@ -69,8 +69,7 @@ def objects(cluster):
 
 async def blocks(cluster):
     """All blocks by their key; Refused or Broken where one of them is garbled."""
-    stored = await cluster.list(ipam.IP_BLOCK)
-    return {each.spec.key: ipam.stored_block(each) for each in stored}
+    return {each.spec.key: ipam.stored_block(each) for each in await cluster.list(ipam.IP_BLOCK)}
 
 
 async def test_a_block_is_made_changed_and_dropped(cluster, objects):
@@ -147,8 +146,7 @@ async def test_wants_live_in_the_status_beside_all_else(cluster, objects):
     assert queued.requests == (REQUEST,)
     assert await objects.write_borrow_queue(replace(empty, requests=())) is None
     stored = await cluster.get(IP_POOL, "rail-0")
-    status = replace(stored.status, used="7")
-    await cluster.replace_status(IP_POOL, replace(stored, status=status))
+    await cluster.replace_status(IP_POOL, replace(stored, status=replace(stored.status, used="7")))
     queue = await objects.borrow_queue("rail-0")
     await objects.write_borrow_queue(replace(queue, requests=()))
     stored = await cluster.get(IP_POOL, "rail-0")

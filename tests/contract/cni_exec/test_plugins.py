@@ -261,8 +261,7 @@ def test_a_plugin_that_is_asked_for_its_version_is_told_no_more(world):
 @needs_root
 def test_without_the_capability_the_real_host_says_the_same(tmp_path):
     """A child of ours that has given it up."""
-    root = Path(__file__).parents[3]
-    code = WITHOUT.format(tests=str(root), folder=str(tmp_path))
+    code = WITHOUT.format(tests=str(Path(__file__).parents[3]), folder=str(tmp_path))
     argv = ["setpriv", "--bounding-set", "-sys_chroot", sys.executable, "-c", code]
     done = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=os.sep)
     assert "bridge cannot be run below /proc/self/root: " in done.stderr

@@ -184,8 +184,7 @@ def test_whoever_dies_over_it_is_followed_by_who_ends_it(tmp_path):
         try:
             SriovCards(world.root, write, give).make(act(world, 0, 2))
         except KilledError:
-            now = len(functions(world))
-            world.sriov(give=world.kernel.give).make(act(world, now, 2))
+            world.sriov(give=world.kernel.give).make(act(world, len(functions(world)), 2))
             assert world.kernel.addresses == addresses(0, 1)
             assert all(one.netdevs for one in functions(world))
         else:

@@ -116,5 +116,4 @@ def test_a_transfer_goes_on_while_its_node_goes_to_claims_and_back(agents, shell
 
 def place(lab, pod):
     """A pod as a place to run perftest in."""
-    address = cluster.get(lab, f"pod/{pod}")["status"]["podIP"]
-    return in_pod(lab, pod, address)
+    return in_pod(lab, pod, cluster.get(lab, f"pod/{pod}")["status"]["podIP"])

@@ -57,8 +57,7 @@ def host_pod(lab, node):
     words = ("-n", scc.NAMESPACE, "-l", "name=rdma-cm-test")
     field = f"--field-selector=spec.nodeName={node.name}"
     (pod,) = cluster.get(lab, "pods", *words, field)["items"]
-    name = pod["metadata"]["name"]
-    return in_pod(lab, name, node.rdma_ip(node.nics[0]), namespace=scc.NAMESPACE)
+    return in_pod(lab, pod["metadata"]["name"], node.rdma_ip(node.nics[0]), namespace=scc.NAMESPACE)
 
 
 @pytest.mark.core

@@ -87,8 +87,7 @@ def stale_index(lab):
     """A pod with a constant: the GID index of a machine whose table has an entry more."""
     try:
         pod(lab, "of-before")
-        annotations = cluster.get(lab, "pod/of-before")["metadata"]["annotations"]
-        (own,) = json.loads(annotations[OWN])
+        (own,) = json.loads(cluster.get(lab, "pod/of-before")["metadata"]["annotations"][OWN])
         word = {"name": "NCCL_IB_GID_INDEX", "value": str(own["gidIndex"] + 1)}
         pod(lab, "of-now", env=[word])
         yield "pod/default/of-now"

@@ -61,7 +61,6 @@ def test_a_card_that_is_not_the_pod_s_is_of_no_use(pods):
 
 def test_ucx_shows_no_other_card(pods):
     """Of all devices in the pod's sysfs."""
-    shown = mpi.shell(pods, NEAR, "ucx_info -d")
-    found = set(re.findall(r"Device: (rxe\S*):1", shown))
+    found = set(re.findall(r"Device: (rxe\S*):1", mpi.shell(pods, NEAR, "ucx_info -d")))
     assert found == {device(pods, NEAR)[1]}
     assert len(mpi.shell(pods, NEAR, "ls /sys/class/infiniband").split()) > 1

@@ -88,8 +88,7 @@ def put(lab, path, content):
 
 
 def network(name, config):
-    text = json.dumps({"cniVersion": "1.0.0", **config})
-    spec = {"config": text}
+    spec = {"config": json.dumps({"cniVersion": "1.0.0", **config})}
     return "k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition", name, spec
 
 

@@ -128,8 +128,7 @@ def settings(lab, pod):
 
 
 def lines(lab, pod, file):
-    shown = inside(lab, pod, "cat", file).splitlines()
-    return [line for line in shown if not line.startswith("#")]
+    return [line for line in inside(lab, pod, "cat", file).splitlines() if not line.startswith("#")]
 
 
 @pytest.mark.core

@@ -41,11 +41,10 @@ def definition(name, config):
 
 def pod(name, **ask):
     """A pod with a function and the network on it; `ask` for more than its name."""
-    asked = json.dumps([{"name": "tagged", **ask}])
     return sleeping_pod(
         name,
         limits={RESOURCE: 1},
-        annotations={"k8s.v1.cni.cncf.io/networks": asked},
+        annotations={"k8s.v1.cni.cncf.io/networks": json.dumps([{"name": "tagged", **ask}])},
         restartPolicy="Never",
         nodeName=NODE,
     )

@@ -181,8 +181,7 @@ ADMITTED = {
 
 def judged(manifest):
     """The severities of what the rules find."""
-    template = pod_manifest.load(of_value(manifest))
-    return [each.severity for each in findings(template)]
+    return [each.severity for each in findings(pod_manifest.load(of_value(manifest)))]
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -309,8 +308,7 @@ def template_of(manifest, restart="Always"):
     spec = json.loads(json.dumps(manifest["spec"]))
     for one in (*spec["containers"], *spec.get("initContainers", ())):
         one["image"] = "example.org/none:1"
-    annotations = manifest["metadata"]["annotations"]
-    metadata = {"labels": {"app": "a"}, "annotations": annotations}
+    metadata = {"labels": {"app": "a"}, "annotations": manifest["metadata"]["annotations"]}
     return {"metadata": metadata, "spec": spec | {"restartPolicy": restart}}
 
 

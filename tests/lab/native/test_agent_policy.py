@@ -440,8 +440,7 @@ def claims(lab):
 async def test_a_node_says_of_a_claim_what_became_of_its_devices(lab, agents, claims):
     """With the code that agents do it with; what other drivers say stays."""
     said = DeviceStatus(OWN, "card", None, TOLD, "net1", ("10.0.0.5/24",), "02:00:00:00:00:01")
-    name = ClaimName(SPACE, "own", "")
-    await write_statuses(agents[OWN], name, [said])
+    await write_statuses(agents[OWN], ClaimName(SPACE, "own", ""), [said])
     devices = cluster.get(lab, "-n", SPACE, "resourceclaim", "own")["status"]["devices"]
     kept = {one["driver"]: one.get("data") for one in devices}
     assert kept == {DRIVER: None, OTHER_DRIVER: {"a": "b"}}

@@ -122,8 +122,7 @@ def test_the_reasons_are_those_that_the_allocator_logs(program):
 def wants_one_device(made):
     """Whether the claim has one request, of one device, and nothing else to choose from."""
     requests = made["claim"]["spec"]["devices"]["requests"]
-    asked = requests[0].get("exactly", {})
-    return len(requests) == 1 and asked.get("count") == 1
+    return len(requests) == 1 and requests[0].get("exactly", {}).get("count") == 1
 
 
 def last_words(log):

@@ -117,8 +117,7 @@ def test_the_distance_is_logged(claims, survey):
 @pytest.fixture
 def dranet(claims):
     """Every RDMA device of the node as a device of DRANET's driver, which attaches nothing here."""
-    manifest = install.manifest(install.CARD_CLAIMS)
-    cluster.kubectl(claims, "apply", "-f", "-", stdin=manifest)
+    cluster.kubectl(claims, "apply", "-f", "-", stdin=install.manifest(install.CARD_CLAIMS))
     cluster.rollout(claims, "card-claims", install.NAMESPACE)
 
     def published():

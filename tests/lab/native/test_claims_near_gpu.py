@@ -59,8 +59,7 @@ def devices_of(lab, name):
 
 def is_at_the_gpus_root(lab, survey, name):
     """Whether the pod opens a card at the root of its GPU, by the tree."""
-    attributes = devices_of(lab, name)
-    address = attributes[GPUS]["resource.kubernetes.io/pciBusID"]["string"]
+    address = devices_of(lab, name)[GPUS]["resource.kubernetes.io/pciBusID"]["string"]
     (gpu,) = (one for one in survey.gpus if str(one.seat.pci) == address)
     (mine,) = (one for one in doors(lab, name) if one.startswith("uverbs"))
     (card,) = (

@@ -58,8 +58,7 @@ def lab(native):
 @pytest.fixture(scope="module")
 def shell(lab, tmp_path_factory):
     """A shell of somebody whose kubectl and kube-rdma speak with the lab's cluster."""
-    home = tmp_path_factory.mktemp("home")
-    variables = {"KUBECONFIG": str(lab.kubeconfig), "HOME": str(home)}
+    variables = {"KUBECONFIG": str(lab.kubeconfig), "HOME": str(tmp_path_factory.mktemp("home"))}
     with Shell(variables, lab.state.binaries) as opened:
         yield opened
 

@@ -166,8 +166,7 @@ def lasting(document):
 
 def facts(document):
     """What of an object or the objects of a list nobody changes here."""
-    objects = document.get("items", [document])
     return [
         (each["apiVersion"], each["kind"], each["metadata"]["uid"], each.get("spec"), sorted(each))
-        for each in objects
+        for each in document.get("items", [document])
     ]

@@ -196,8 +196,7 @@ def drawn(panel, answer):
 def page(server):
     parts = []
     for title, panel in PANELS.items():
-        lines = drawn(panel, asked(server, panel))
-        parts.append("\n".join((f"== {title}", *lines)))
+        parts.append("\n".join((f"== {title}", *drawn(panel, asked(server, panel)))))
     return "\n\n".join((*parts, ""))
 
 
@@ -225,8 +224,7 @@ def test_the_ill_card_is_one_cell_of_the_grid(server):
 
 def test_a_scrape_without_a_node_has_the_address_in_the_grid(server):
     """Prometheus without the PodMonitor's relabelling."""
-    panel = PANELS["kube-rdma-fleet: Cards, node by card"]
-    bare = panel["targets"][0]["expr"].replace(
+    bare = PANELS["kube-rdma-fleet: Cards, node by card"]["targets"][0]["expr"].replace(
         families.CARD_HEALTHY.name, f"sum without (node) ({families.CARD_HEALTHY.name})"
     )
     rows = {labels["node"] for labels, _ in server.answer(bare, BEGIN + 60 * MINUTES)}

@@ -157,8 +157,7 @@ def helms():
 @pytest.fixture(params=[kit.NEWEST, kit.OLDER])
 def helm(request, helms, tmp_path_factory):
     """A function that calls one of them; it has no cluster."""
-    home = tmp_path_factory.getbasetemp()
-    return functools.partial(kit.run, helms[request.param], home)
+    return functools.partial(kit.run, helms[request.param], tmp_path_factory.getbasetemp())
 
 
 def key(made):

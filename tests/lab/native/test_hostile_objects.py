@@ -156,8 +156,7 @@ def hostile_daemon_set(number):
         {"name": "dp", "hostPath": {"path": path}},
         {"name": "c", "configMap": {"name": "devices"}},
     ]
-    labels = made["metadata"]["labels"]
-    spec = {"selector": {"matchLabels": labels}, "template": made}
+    spec = {"selector": {"matchLabels": made["metadata"]["labels"]}, "template": made}
     return manifests.manifest("apps/v1", "DaemonSet", metadata(number), spec)
 
 

@@ -57,8 +57,7 @@ class Origin:
     def __init__(self, document, resource, shares, *, read="", offered=""):
         """`read`: the text of its own ConfigMap; `offered`: what the stand-in reads instead."""
         self.document, self.resource, self.shares = document, resource, shares
-        meta = document["metadata"]
-        self.namespace = meta["namespace"]
+        self.namespace = document["metadata"]["namespace"]
         self.objects = [config_map("rdma-devices", self.namespace, read)] if read else []
         if offered:
             self.objects.append(config_map(STAND_IN, self.namespace, offered))

@@ -61,8 +61,7 @@ def test_a_whole_policy_is_taken_and_columns_are_shown(installed):
         virtualFunctions=[{"selectors": [{"interfaces": ["ens1"]}], "count": 8}],
         rails=["0000:1a:00.0", "ens2f0"],
     )
-    text = json.dumps(whole)
-    cluster.kubectl(installed, "create", "--validate=strict", "-f", "-", stdin=text)
+    cluster.kubectl(installed, "create", "--validate=strict", "-f", "-", stdin=json.dumps(whole))
     try:
         head, row = cluster.kubectl(installed, "get", "nodepolicies", "whole").splitlines()
         columns = ["NAME", "PRIORITY", "NODES", "APPLIED", "PENDING", "REFUSED", "READY", "AGE"]
@@ -104,8 +103,7 @@ def test_what_the_schema_can_say_is_said_by_the_api_server(installed, spec, says
 
 
 def troubles(lab, node):
-    report = cluster.get(lab, f"nodereport/{node}")
-    return report["status"].get("troubles", [])
+    return cluster.get(lab, f"nodereport/{node}")["status"].get("troubles", [])
 
 
 def test_a_policy_reaches_the_nodes_that_it_selects_and_no_others(lab):

@@ -89,8 +89,7 @@ def network(older):
         "master": "eth0",
         "ipam": {"type": "static", "addresses": [{"address": f"{ADDRESS}/24"}]},
     }
-    definition = manifests.network(PLAIN, config, "default")
-    cluster.apply(older, definition)
+    cluster.apply(older, manifests.network(PLAIN, config, "default"))
     yield PLAIN
     cluster.kubectl(older, "delete", "network-attachment-definitions", PLAIN)
     cluster.kubectl(older, "delete", "-f", f"{EXAMPLE}/agent.yaml", "--cascade=foreground")

@@ -31,13 +31,12 @@ def policy(lab):
     link = cluster.shell(lab, NODE, "ls", f"/sys/class/infiniband/{CARD}/device/net").strip()
     entry = {"resourceName": "hca_shared_devices_a", "rdmaHcaMax": 1000, "devices": [link]}
     image = {"image": "kube-rdma", "repository": "kube-rdma.io", "version": "dev"}
-    config = json.dumps({"configList": [entry]})
     return {
         "apiVersion": "mellanox.com/v1alpha1",
         "kind": "NicClusterPolicy",
         "metadata": {"name": POLICY, "namespace": SPACE},
         "spec": {
-            "devicePlugin": {**image, "config": config},
+            "devicePlugin": {**image, "config": json.dumps({"configList": [entry]})},
             "secondaryNetwork": {"cniPlugins": image},
         },
     }

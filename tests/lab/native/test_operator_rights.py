@@ -87,8 +87,7 @@ def reading_nodes():
 
 def patch(lab, body, *words):
     """Patch the node as the operator would."""
-    text = json.dumps(body)
-    kind = ("--type=merge", "-p", text)
+    kind = ("--type=merge", "-p", json.dumps(body))
     cluster.kubectl(lab, f"--as={OPERATOR}", "patch", "node", NODE, *kind, *words)
 
 

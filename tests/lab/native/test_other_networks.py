@@ -86,8 +86,7 @@ def lab(native):
     cluster.label_cards(native)
     ipam = {"type": "static", "addresses": [{"address": f"{ADDRESS}/24"}]}
     config = {"cniVersion": "1.0.0", "type": "macvlan", "master": "eth0", "ipam": ipam}
-    definition = manifests.network(PLAIN, config, "default")
-    cluster.apply(native, definition)
+    cluster.apply(native, manifests.network(PLAIN, config, "default"))
     files = [word for name in ("agent", "controller") for word in ("-f", f"{EXAMPLE}/{name}.yaml")]
     cluster.kubectl(native, "apply", *files)
     cluster.rollout(native, "rdma-shared-dp-ds", NAMESPACE)

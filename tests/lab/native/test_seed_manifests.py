@@ -166,8 +166,7 @@ def test_the_pod_that_an_author_is_told_to_write_runs_as_it_stands(ethernet_card
         listed = json.loads(answer.stdout)["resources"]
         return next(one for one in listed if one["name"] == S3_RESOURCE)
 
-    written = told()["write"]
-    cluster.kubectl(lab, "apply", "-f", "-", stdin=written)
+    cluster.kubectl(lab, "apply", "-f", "-", stdin=told()["write"])
     try:
         cluster.ready(lab, "rdma")
         listed = cluster.kubectl(lab, "exec", "rdma", "--", "ls", "/dev/infiniband").split()

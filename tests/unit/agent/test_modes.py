@@ -108,8 +108,7 @@ async def test_a_change_that_waits_waits_after_a_restart_too(world, recording):
 
 async def test_a_record_that_cannot_be_read_is_told_and_nobody_waits_for_it(world, recording):
     disk = FakeDisk()
-    handle = disk.create("pools.json")
-    disk.write(handle, b"{")
+    disk.write(disk.create("pools.json"), b"{")
     world.label("shared")
     async with world.serving(remembering(world, disk)):
         await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)

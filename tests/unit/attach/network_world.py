@@ -83,8 +83,7 @@ def card(number, *, soft=False, virtual=False, wide=False):
 
 
 def share(of, mode, resource=RESOURCE, *, early=False):
-    name = ShareId(f"{of.id}-0")
-    return GrantedShare("main", resource, name, (of,), mode, Bind.PER_CARD, early)
+    return GrantedShare("main", resource, ShareId(f"{of.id}-0"), (of,), mode, Bind.PER_CARD, early)
 
 
 class Node:

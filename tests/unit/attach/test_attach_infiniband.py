@@ -71,9 +71,8 @@ async def test_cards_of_a_mode_that_owns_them_are_the_kubelet_s_to_give():
     """Those that others may use too are not."""
     survey = SurveyCache(lambda: Survey((), None, NamespaceMode.SHARED))
     for mode, owned in ((Mode.SRIOV, ((VIRTUAL, RESOURCE),)), (Mode.HCA, ())):
-        pool = offered(mode)
         asked = NodeViewDependencies(
-            None, None, NodeContext({RESOURCE: pool}), survey, lambda _: ()
+            None, None, NodeContext({RESOURCE: offered(mode)}), survey, lambda _: ()
         )
         assert (await NodeView(asked).host()).owned == owned
 

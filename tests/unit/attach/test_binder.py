@@ -181,8 +181,7 @@ class TestAKubeletThatLostItsCheckpoint:
             netns = world.folder / "netns" / place.pod
             netns.parent.mkdir(exist_ok=True)
             netns.touch()
-            name = PodName("default", place.pod)
-            sandbox = Sandbox(f"c{number}", name, uid, str(netns), number)
+            sandbox = Sandbox(f"c{number}", PodName("default", place.pod), uid, str(netns), number)
             await world.binder.attach(sandbox)
         await world.kubelet.start_container(place)
 

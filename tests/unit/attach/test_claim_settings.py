@@ -53,8 +53,7 @@ def pools():
 
 async def told(folder, asked, name="main"):
     """What a container of the pod reads in nccl.conf, None without one."""
-    settings = ClaimSettings(PodSettings(folder))
-    await settings.write(asked, BOOKED, pools())
+    await ClaimSettings(PodSettings(folder)).write(asked, BOOKED, pools())
     path = folder / asked.sandbox.container / name / "nccl.conf"
     return path.read_text() if path.exists() else None
 

@@ -145,8 +145,7 @@ async def test_role_plugin_alone_gives_them_where_the_host_s_folder_is_mounted(w
 async def test_devices_given_at_allocate_are_given_all_the_same(world):
     world.shim = SHIM
     async with world.serving(world.doors(policy(world, Attach.NONE), late=True)):
-        answer = await started(world)
-        paths = [one.container_path for one in answer.devices]
+        paths = [one.container_path for one in (await started(world)).devices]
         assert paths == [f"/dev/infiniband/{one}" for one in ("rdma_cm", "uverbs0", "uverbs1")]
         assert not world.journal.load().records, "nothing is promised, so nothing can be lost"
 

@@ -110,8 +110,7 @@ class Node:
         if looked:
             kept.take()
             side.offered({})
-        lists = self.runtime.lists
-        first = lists - (not looked)
+        first = self.runtime.lists - (not looked)
         online = NodeEvents(cluster, NODE_NAME, events).follow(lambda _: None)
         async with beside(side.run(LateBindingChoice(Late())), online) as task:
             await until(

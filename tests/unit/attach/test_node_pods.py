@@ -96,8 +96,7 @@ def world(tmp_path):
 
 
 def sandbox(pod, created):
-    name = PodName(pod.namespace, pod.name)
-    return PodSandbox("c", name, pod.runtime_uid, True, created)
+    return PodSandbox("c", PodName(pod.namespace, pod.name), pod.runtime_uid, True, created)
 
 
 async def test_a_pod_that_went_between_two_watches_is_not_refused(world):
@@ -201,8 +200,7 @@ async def test_a_pod_on_the_hosts_network_is_told_once_that_it_asks_in_vain(worl
         assert (name, reason, warning) == ("a", "NetworksRefused", True)
         assert "Remove hostNetwork: true" in note
         assert pods.asking == ()
-        pod = await cluster.put("a", ASKS, hostNetwork=True)
-        await cluster.gone(pod)
+        await cluster.gone(await cluster.put("a", ASKS, hostNetwork=True))
         await cluster.put("a", ASKS, hostNetwork=True)
         assert [each[0] for each in world.told] == ["a", "a"]
 

@@ -69,8 +69,7 @@ class TestAnAdd:
 
     async def test_two_shares_of_one_card_have_their_sum(self, world, files):
         first = world.node.shares[0]
-        second = replace(first, share="another")
-        world.node.shares = (first, second)
+        world.node.shares = (first, replace(first, share="another"))
         await world.add(1)
         assert limits_of(files)["mlx5_0"] == TWICE
 

@@ -68,9 +68,8 @@ def booking(folder, pool, configs=(), count=1, pod_claim="", **facts):
     async def listed():
         return ()
 
-    journal = Journal(FakeDisk(), CLAIMS)
     to = prepared_claims.ClaimDependencies(
-        journal=journal,
+        journal=Journal(FakeDisk(), CLAIMS),
         cdi=CdiFolder(folder / "cdi"),
         read=read,
         pod=pod,
@@ -133,8 +132,7 @@ async def test_a_pod_by_a_claim_has_what_a_pod_by_a_share_has(tmp_path, kind):
 
 async def test_the_agents_view_has_claims_beside_shares(tmp_path):
     """Each of its kind, and a share that is gone is missed as before."""
-    of = card(0)
-    pool = pool_of(of, Mode.SHARED_MULTI)
+    pool = pool_of(card(0), Mode.SHARED_MULTI)
     claims = booking(tmp_path, pool)
     kubelet = KubeletView(None)
     kubelet.claims = claims
@@ -293,8 +291,7 @@ MADE = f"{FOLDER}/resourceclaimtemplates/nic/nic/rdma.kube-rdma.io-metadata.json
 
 def claims_of(folder, **facts):
     made = prepared_claims.ClaimMetadata(ClaimFiles(folder / "metadata"), lambda: SHOWN)
-    pool = pool_of(card(0), Mode.SHARED_MULTI)
-    claims = booking(folder, pool, metadata=made, **facts)
+    claims = booking(folder, pool_of(card(0), Mode.SHARED_MULTI), metadata=made, **facts)
     claims.seen(PodClaims(POD.namespace, POD.name, "uid", (("nic", CLAIM.name),)))
     return claims
 
@@ -304,8 +301,7 @@ async def seen(folder, claims, path):
     (device,) = await claims.prepare(CLAIM)
     mounts = FakeCdiRuntime(folder / "cdi").create(*device.cdi).mounts
     (mount,) = [one for one in mounts if one.container_path == path]
-    text = await asyncio.to_thread(Path(mount.host_path).read_text)
-    (request,) = json.loads(text)["requests"]
+    (request,) = json.loads(await asyncio.to_thread(Path(mount.host_path).read_text))["requests"]
     return request["devices"][0]
 
 

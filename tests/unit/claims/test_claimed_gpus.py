@@ -184,8 +184,7 @@ async def test_a_distance_is_told_once_the_claim_is_prepared(
     monkeypatch.setattr(kubelet_view, "LATER_SECONDS", (0.2,))
     await followed(view)
     cards = [hard_card(0x81, numa=1), hard_card(0x82, 1, numa=1)]
-    spec = PoolSpec(NIC, Mode.EXCLUSIVE, "c:1")
-    ((pool,), _) = resolve([spec], cards, node().survey)
+    ((pool,), _) = resolve([PoolSpec(NIC, Mode.EXCLUSIVE, "c:1")], cards, node().survey)
     offers = SimpleNamespace(pools={NIC: pool})
     place = ContainerPlace("train", "c", "team")
     kubelet.store.holdings[place, NIC] = (pool.shares[0].id,)

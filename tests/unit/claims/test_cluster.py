@@ -236,8 +236,7 @@ async def configs(*entries):
             "status": {"allocation": {"devices": {"results": [], "config": list(entries)}}},
         },
     )
-    claim = await allocated(Cluster(server.line()), ClaimName("team", "c", ""))
-    return claim.configs
+    return (await allocated(Cluster(server.line()), ClaimName("team", "c", ""))).configs
 
 
 def opaque(driver, parameters):
@@ -281,8 +280,7 @@ RAW = RESOURCE_SLICE.read_as(ObjectCodec(bytes, bytes), NOTHING)
 @pytest.fixture
 def served():
     server = FakeServer([RESOURCE_SLICE])
-    cluster = Cluster(server.line())
-    return server, cluster
+    return server, Cluster(server.line())
 
 
 @pytest.mark.parametrize(

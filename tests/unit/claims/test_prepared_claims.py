@@ -161,8 +161,7 @@ async def test_limits_are_held_before_the_kubelet_is_answered(world):
     async def hold(prepared):
         held.append((prepared.claim, prepared.users))
 
-    limits = RdmaLimits(objects=100)
-    world.specs = (replace(MULTI, limits=limits),)
+    world.specs = (replace(MULTI, limits=RdmaLimits(objects=100)),)
     agent = world.agent()
     with pytest.raises(Refused, match="the agent runs without --networks"):
         await agent.prepare(CLAIM)
@@ -226,8 +225,7 @@ async def test_many_claims_at_once_get_no_more_than_a_card_has(world):
     names = [ClaimName("team", f"c{number}", f"uid-c{number}") for number in range(6)]
     for name in names:
         world.put(name)
-    agent = world.agent()
-    answers = await asyncio.gather(*map(agent.prepare, names), return_exceptions=True)
+    answers = await asyncio.gather(*map(world.agent().prepare, names), return_exceptions=True)
     assert sum(isinstance(one, tuple) for one in answers) == MULTI.shares
     assert all(isinstance(one, tuple | Unavailable) for one in answers)
 

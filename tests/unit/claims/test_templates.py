@@ -183,8 +183,7 @@ def test_a_long_search_is_known_by_its_number_of_gpus():
 
 @given(GPUS, CARDS, st.sampled_from((Reach.ROOT, Reach.NUMA_NODE)))
 def test_a_card_that_is_farther_than_it_may_be_is_not_taken(gpus, cards, reach):
-    board = board_of(gpus, cards)
-    chosen = allocate(devices_of(replace(ALONE, reach=reach)), board)
+    chosen = allocate(devices_of(replace(ALONE, reach=reach)), board_of(gpus, cards))
     if chosen:
         (_, card), (_, gpu) = chosen
         assert nearness(gpu, card) <= (0 if reach is Reach.ROOT else 1)

@@ -231,8 +231,7 @@ async def test_a_card_with_the_address_of_the_named_node_is_spared_and_told(
 
 def test_two_pools_for_one_card_are_a_problem_when_one_owns_it(check, tree):
     """Told once for the pair, with exit code 1."""
-    there = tree("dgx-like")
-    result = check(TWICE % "exclusive", "--sysfs", there)
+    result = check(TWICE % "exclusive", "--sysfs", tree("dgx-like"))
     assert result.exit_code == 1
     said = " ".join(result.output.split())
     assert said.count("✗ ") == 1

@@ -139,8 +139,7 @@ def test_the_label_or_taint_that_leaves_no_node_is_named(spec, taints, why, fix)
 
 def deployment(name="infer"):
     labels = {"app": name}
-    pod = kit.pod(node="")
-    template = {"metadata": {"labels": labels}, "spec": pod["spec"]}
+    template = {"metadata": {"labels": labels}, "spec": kit.pod(node="")["spec"]}
     meta = {"name": name, "namespace": "default"}
     spec = {"selector": {"matchLabels": labels}, "template": template}
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": spec}

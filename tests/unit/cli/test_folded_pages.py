@@ -30,10 +30,9 @@ def test_a_page_on_a_terminal_is_the_one_that_was_looked_at(name, columns):
 
 @pytest.mark.parametrize("name", PAGES)
 def test_only_lines_to_copy_are_wider_than_the_terminal(name):
-    page = PAGES[name](80)
     copied = {
         line
-        for block in page
+        for block in PAGES[name](80)
         for part in block
         if isinstance(part, Line)
         for line in part.text.splitlines()

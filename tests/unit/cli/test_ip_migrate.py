@@ -206,8 +206,7 @@ def test_migrate_names_a_bad_attachment(old, conf, says):
 def test_migrate_tells_an_address_that_a_node_holds(old):
     """Two pods may have it."""
     old.block("10.0.0.0", ("node-2", "10.0.0.12"))
-    result = old.run("migrate", "--dry-run", "-o", "json")
-    (sentence,) = json.loads(result.output)["unmapped"]
+    (sentence,) = json.loads(old.run("migrate", "--dry-run", "-o", "json").output)["unmapped"]
     assert sentence.startswith("10.0.0.12 of pod default/a is held by a node")
 
 
@@ -233,8 +232,7 @@ def test_no_address_of_a_living_pod_is_ever_given(given_, first, then):
     present = OwnObjects()
     for names in (first, then):
         pods = [PodState("a", name, "uid", node="n", phase="Running") for name in names]
-        found = plan(legacy, pods, present)
-        for change in found.changes:
+        for change in plan(legacy, pods, present).changes:
             present = OwnObjects({"p": change.pool}, {"p": frozenset(change.imported)})
     (subpool,) = subpools(present.pools["p"])
     for at, pod in given_.items():

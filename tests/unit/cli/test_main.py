@@ -26,9 +26,8 @@ PYTHONS_OWN = 700
 def looks(folder, threshold):
     """How often Python looks for garbage until the agent has read its configuration."""
     folder.mkdir()
-    argv = programs(folder)["agent_networks"][1:]
     done = subprocess.run(
-        [sys.executable, "-c", COUNT, str(threshold), *argv],
+        [sys.executable, "-c", COUNT, str(threshold), *programs(folder)["agent_networks"][1:]],
         capture_output=True,
         text=True,
         check=False,

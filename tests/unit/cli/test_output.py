@@ -61,8 +61,7 @@ def test_a_reader_that_has_gone_is_no_error():
 
 def test_an_error_is_a_document_where_json_was_asked_for(tmp_path):
     words = ["status", "--kubeconfig", str(tmp_path / "none"), "-o", "json"]
-    result = CliRunner().invoke(cli, words)
-    error = json.loads(result.stdout)["error"]
+    error = json.loads(CliRunner().invoke(cli, words).stdout)["error"]
     assert error["exitCode"] == 3
     assert error["where"] == str(tmp_path / "none")
     assert "cannot read the kubeconfig" in error["message"]

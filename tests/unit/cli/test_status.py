@@ -106,10 +106,9 @@ class World:
         self.server.put(NIC_CLUSTER_POLICY, document)
 
     def waiting_pod(self, name, annotations=None, **limits):
-        spec = container(resources={"limits": limits})
         document = {
             "metadata": meta(name, "default", annotations=annotations or {}),
-            "spec": spec,
+            "spec": container(resources={"limits": limits}),
             "status": {"phase": "Pending"},
         }
         self.server.put(POD, document)
@@ -219,8 +218,7 @@ def test_a_policy_that_no_operator_has_looked_at_is_named(world):
     schema = structural(NicClusterPolicyObject)["properties"]["status"]["properties"]
     defaults = {name: part["default"] for name, part in schema.items() if "default" in part}
     assert defaults == {"observedGeneration": -1, "state": "notReady"}
-    meta_data = meta("policy", "kr", generation=1)
-    document = {"metadata": meta_data, "spec": {}, "status": defaults}
+    document = {"metadata": meta("policy", "kr", generation=1), "spec": {}, "status": defaults}
     world.server.put(NIC_CLUSTER_POLICY, document)
     assert set(world.codes()) == {"PolicyNotSeen"}
     document = {**document, "status": {**defaults, "observedGeneration": 1}}

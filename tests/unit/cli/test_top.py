@@ -67,8 +67,7 @@ def test_nodes_show_their_ports_and_who_was_silent(world):
 
 
 def test_pods_show_traffic_or_that_it_is_shared(world):
-    result = world.run("pods", "-A")
-    _, busy, shared, *_ = result.output.splitlines()
+    _, busy, shared, *_ = world.run("pods", "-A").output.splitlines()
     assert busy.split()[:4] == ["ns/train-0", "c", "node-1", "mlx5_0"]
     assert "Gb/s" in busy
     assert busy.endswith("retry_exceeded_err")

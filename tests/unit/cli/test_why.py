@@ -81,8 +81,7 @@ def test_a_node_that_offers_nothing_leads_to_its_agent(fleet):
 def test_the_doctor_of_its_node_says_what_a_running_pod_lacks(fleet):
     fleet.seen["node-1"] = replace(ILL, node="node-1")
     put(fleet, "w-0", "Running")
-    result = run(fleet, "pod/w-0", "--json")
-    document = json.loads(result.stdout)
+    document = json.loads(run(fleet, "pod/w-0", "--json").stdout)
     assert (document["symptom"], document["root"]["code"]) == ("tcp", "KR201")
     assert document["root"]["source"] == "doctor pod/default/w-0"
     node = json.loads(run(fleet, "node/node-1", "--json").stdout)

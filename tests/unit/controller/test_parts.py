@@ -86,13 +86,12 @@ PLAIN = {"plain": [Usage(family="IPv6", size=1000, held=0, free=1000, nodes=0)]}
 
 
 async def samples(exporter):
-    text = (await exporter.answer()).decode()
     return {
         (
             sample.name,
             tuple(sample.labels[label] for label in LABELS if sample.labels),
         ): sample.value
-        for family in text_string_to_metric_families(text)
+        for family in text_string_to_metric_families((await exporter.answer()).decode())
         for sample in family.samples
     }
 

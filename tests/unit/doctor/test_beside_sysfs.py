@@ -135,8 +135,7 @@ async def test_counters_of_the_interface_are_told_with_those_of_the_device(root)
 async def test_a_card_that_counts_by_its_interface_alone_is_watched(tmp_path):
     """irdma's hw_counters have no errors of the cable."""
     write_tree(tmp_path, [hard_card(0)])
-    driver = FakeDriver({"rx_crc_errors.nic": 4})
-    statistics = InterfaceStatistics(survey_at(tmp_path), driver.ask)
+    statistics = InterfaceStatistics(survey_at(tmp_path), FakeDriver({"rx_crc_errors.nic": 4}).ask)
     (seen,) = await watched_errors(2.0, statistics.read, root=tmp_path, pause=nothing)
     assert seen.rises == (("rx_crc_errors.nic", 4),)
 

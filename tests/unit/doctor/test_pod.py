@@ -50,8 +50,7 @@ def attached(kernel, uid="uid-1"):
             pod.run(step)
         inode = pod.inode
     sandbox = Sandbox(ContainerId("c" * 64), POD, uid, str(NETNS), inode)
-    plan = Plan(NET1, "train/rdma", None, steps)
-    return Attachment(sandbox, (plan,), complete=True)
+    return Attachment(sandbox, (Plan(NET1, "train/rdma", None, steps),), complete=True)
 
 
 def write(state, attachment, folder="attachments"):

@@ -143,8 +143,7 @@ async def fleet_of(tmp_path, fault):
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.thread)
 async def test_the_cause_of_a_thread_stands_first(tmp_path, fault):
-    fleet = await fleet_of(tmp_path, fault)
-    first = fleet.findings[0]
+    first = (await fleet_of(tmp_path, fault)).findings[0]
     assert (first.code, first.nodes, first.follows) == (fault.code, ("node-17",), "")
     assert first.places[0].finding.subject == fault.about
 

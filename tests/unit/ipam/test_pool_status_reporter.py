@@ -27,8 +27,7 @@ SUBNET = ip_network("10.0.0.0/26")
 @pytest.fixture
 async def cluster():
     cluster = Cluster(FakeServer([IP_POOL, IP_BLOCK, LEASE]).line())
-    pool = IPPool("pool", (IPRange(SUBNET),))
-    await cluster.create(IP_POOL, Wanted("pool", spec=pool))
+    await cluster.create(IP_POOL, Wanted("pool", spec=IPPool("pool", (IPRange(SUBNET),))))
     return cluster
 
 

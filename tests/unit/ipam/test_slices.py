@@ -56,8 +56,7 @@ async def _while_time_passes(world, asking):
 
 async def test_a_pool_without_a_free_slice_says_so(world):
     """Four nodes have all of it; a fifth waits for no other node, and is told what to do."""
-    names = [f"node-{number}" for number in range(1, 5)]
-    for name in names:
+    for name in [f"node-{number}" for number in range(1, 5)]:
         async with world.node(name) as node:
             await given(node, name)
     async with world.node("node-5") as last:

@@ -60,8 +60,7 @@ class FakeCommands:
             if part in line:
                 return answer if isinstance(answer, CommandOutcome) else CommandOutcome(0, answer)
         if "get pod " in line:
-            name = line.split("get pod ")[1].split()[0]
-            return CommandOutcome(0, json.dumps(pod(name)))
+            return CommandOutcome(0, json.dumps(pod(line.split("get pod ")[1].split()[0])))
         return CommandOutcome(0, next((a for part, a in ANSWERS.items() if part in line), ""))
 
 

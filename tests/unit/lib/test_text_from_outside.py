@@ -89,11 +89,10 @@ def test_each_page_is_printable(page, width):
 @given(outside)
 def test_a_value_is_one_line_of_a_page(value):
     """What is never wrapped is one line whatever it says, and so is the row of a table."""
-    row = PageRow((value, "x"))
     for part in (
         Line(value),
         Sentence(value, loose=True),
-        PageTable(("A", "B"), (row,), whole=True),
+        PageTable(("A", "B"), (PageRow((value, "x")),), whole=True),
     ):
         lines = page_text(((part,),), 100).split("\n")
         assert len(lines) == (2 if isinstance(part, PageTable) else 1)

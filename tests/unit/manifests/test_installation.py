@@ -309,8 +309,7 @@ def test_a_definition_of_policies_that_another_release_left_can_stay():
 
 def test_an_operator_has_no_name_of_another_operator_s_in_the_cluster():
     """Applying it never overwrites NVIDIA's rights; the document's name is there for who asks."""
-    made = objects((), "nvidia-operator")
-    names = {each["metadata"]["name"] for each in made}
+    names = {each["metadata"]["name"] for each in objects((), "nvidia-operator")}
     assert "network-operator" not in names
     assert "kube-rdma-operator" in names
     asked = objects([assignment("controller.name=network-operator")], "nvidia-operator")
@@ -322,10 +321,9 @@ def test_an_operator_has_no_name_of_another_operator_s_in_the_cluster():
 @pytest.mark.parametrize("preset", PRESETS)
 def test_no_agent_may_delete_anything(preset):
     """Not even blocks, which only the controller takes away."""
-    made = objects((), preset)
     verbs = {
         verb
-        for each in made
+        for each in objects((), preset)
         if each["kind"] in ("Role", "ClusterRole") and "agent" in each["metadata"]["name"]
         for rule in each["rules"]
         for verb in rule["verbs"]
@@ -343,8 +341,7 @@ def test_a_drain_takes_copies_of_the_controller_by_turns(preset, replicas):
     assert deployment["spec"]["replicas"] == replicas
     assert budget["metadata"]["namespace"] == deployment["metadata"]["namespace"]
     assert budget["spec"] == {"maxUnavailable": 1, "selector": deployment["spec"]["selector"]}
-    pod = deployment["spec"]["template"]
-    (spread,) = pod["spec"]["topologySpreadConstraints"]
+    (spread,) = deployment["spec"]["template"]["spec"]["topologySpreadConstraints"]
     assert spread["labelSelector"] == deployment["spec"]["selector"]
 
 
@@ -357,8 +354,7 @@ def test_an_installation_of_anybody_s_has_two_controllers_or_none(preset):
 def test_another_project_s_definition_is_the_file_and_only_on_demand():
     (definition,) = documents(*(ROOT / "config/foreign").iterdir())
     crds = {"install": False, "networkAttachmentDefinitions": True}
-    parts = blueprints()["definitions"]
-    made = list(filled(parts, merged({"preset": "vke", "crds": crds})))
+    made = list(filled(blueprints()["definitions"], merged({"preset": "vke", "crds": crds})))
     assert without_recommended(made) == [definition]
     assert definition not in without_recommended(list(objects((), "vke")))
 
@@ -554,8 +550,7 @@ def test_values_yaml_tells_every_value():
 @pytest.mark.parametrize("preset", PRESETS)
 def test_values_yaml_with_a_preset_is_the_preset(preset):
     """Whoever begins with a copy of the file has changed nothing."""
-    text = (CHART / "values.yaml").read_text()
-    values = reader.read(text.encode(), "values.yaml")
+    values = reader.read((CHART / "values.yaml").read_text().encode(), "values.yaml")
     assert objects([values], preset) == objects((), preset)
 
 

@@ -133,8 +133,7 @@ def test_ready_says_what_the_condition_says_that_does_not_hold(report, kind, rea
 
 
 def test_a_condition_has_the_time_of_its_last_transition():
-    before = report_status(None, WELL, NOW)
-    after = report_status(before, ILL, LATER)
+    after = report_status(report_status(None, WELL, NOW), ILL, LATER)
     times = {each.type: each.last_transition_time for each in after.conditions}
     assert (times["CardsHealthy"], times["ConfigurationApplied"]) == (LATER, NOW)
 

@@ -387,8 +387,7 @@ async def test_pods_that_are_too_many_are_tried_again_for_there_may_be_fewer(wor
 
 def creations(world):
     """How many copies the API server was asked to create."""
-    requests = world.line.requests
-    return sum((each.verb, each.resource) == ("create", "pods") for each in requests)
+    return sum((each.verb, each.resource) == ("create", "pods") for each in world.line.requests)
 
 
 async def test_copies_that_are_too_many_are_not_made_again_until_there_are_fewer_nodes(world):

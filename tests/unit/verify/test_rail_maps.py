@@ -91,6 +91,5 @@ def test_the_lowest_latency_is_the_best():
 
 
 def test_a_name_cannot_leave_the_picture():
-    pairs = of(lambda *_: False, count=3, rails=2)
-    svg = rail_maps_svg(pairs, "<script>", latency=False)
+    svg = rail_maps_svg(of(lambda *_: False, count=3, rails=2), "<script>", latency=False)
     assert "<script>" not in svg

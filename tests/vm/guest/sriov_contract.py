@@ -41,8 +41,7 @@ def act(world, now, wanted, **more):
 
 def functions(world):
     """The virtual functions of the card, as a survey sees them."""
-    found = world.survey().functions
-    return [one for one in found if one.seat.physical_function == world.card]
+    return [one for one in world.survey().functions if one.seat.physical_function == world.card]
 
 
 @contextmanager

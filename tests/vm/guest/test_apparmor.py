@@ -125,8 +125,7 @@ def confined(*words):
 def test_the_profile_is_enforced():
     """A function of a card cannot be made by way of /sys, nor a node's switch set by /proc/sys."""
     assert confined("cat", "/proc/self/attr/current").stdout.strip() == f"{NAME} (enforce)"
-    file = numbers(interface(PHYSICAL_FUNCTION))
-    for path in (file, Path("/proc/sys/net/ipv4/ip_forward")):
+    for path in (numbers(interface(PHYSICAL_FUNCTION)), Path("/proc/sys/net/ipv4/ip_forward")):
         before = path.read_text()
         refused = confined("sh", "-c", f"echo {before.strip()} > {path}")
         assert refused.returncode

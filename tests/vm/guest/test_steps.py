@@ -174,11 +174,10 @@ def real_world(function, kind):
         run("ip", "link", "set", path.name, "name", "vf0")
     run("ip", "link", "set", "vf0", "down", "mtu", "1500")
     found = state("vf0")
-    pci = PciAddress(function.name)
     card = TakeLink(
         PlannedHostLink(found["ifindex"], "vf0"),
         "net1",
-        pci,
+        PciAddress(function.name),
         found["mtu"],
         found["address"],
         up=False,

@@ -101,8 +101,7 @@ def test_all_that_is_read_is_kept():
 @pytest.mark.slow
 def test_a_node_full_of_large_pods_fits_into_an_agent():
     """110 pods with 250 KiB that nobody reads: 50 MiB at most."""
-    code = MEASURE.format(module=__name__)
-    command = [sys.executable, "-c", code, "110", "250000"]
+    command = [sys.executable, "-c", MEASURE.format(module=__name__), "110", "250000"]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     count, kib = map(int, printed.split())
     print(f"{count} pods: {kib / 1024:.0f} MiB")

@@ -161,8 +161,7 @@ def test_an_interface_that_netlink_gives_to_another_port_is_taken_from_this_one(
 def test_a_bridge_or_vrf_of_both_interfaces_says_nothing_of_their_ports():
     """All of a node's cards may be in one VRF, and representors are in a bridge with the uplink."""
     known = {name: netdev(name, master="vrf-rdma") for name in ("p0", "p1")}
-    device = device_on(replace(PORT, netdev="p0"))
-    (port,) = as_named(device, {1: "p1"}, known)
+    (port,) = as_named(device_on(replace(PORT, netdev="p0")), {1: "p1"}, known)
     assert (port.netdev, port.bond) == ("p1", None)
 
 
@@ -227,8 +226,7 @@ def test_a_share_that_opens_umad_has_the_files_of_the_subnet_manager_s_device():
 
 
 def test_in_switchdev_mode_the_reason_is_the_mode_and_names_no_interface():
-    survey = case("05-switchdev-pf-without-gids/tree")
-    card, virtual = judge(survey)
+    card, virtual = judge(case("05-switchdev-pf-without-gids/tree"))
     assert card.device.ports[0].netdev == "ens1f1np1"
     (reason,) = card.reasons
     assert "switchdev mode, where RoCE is on virtual functions" in reason

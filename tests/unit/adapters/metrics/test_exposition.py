@@ -16,10 +16,9 @@ HISTOGRAM = MetricFamily("took_seconds", MetricKind.HISTOGRAM, ("outcome",), "Ho
 
 
 def parsed(values):
-    text = exposition(values).decode()
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
-        for family in text_string_to_metric_families(text)
+        for family in text_string_to_metric_families(exposition(values).decode())
         for sample in family.samples
     }
 

@@ -15,8 +15,7 @@ NAMES = st.sampled_from(["resourceClaimName", "resourceClaimTemplateName"])
 
 def told(entry, *used):
     """What is said of a pod with this entry of resourceClaims, whose container names claims."""
-    claims = [{"name": name} for name in used or ["nic"]]
-    container = {"name": "c", "resources": {"claims": claims}}
+    container = {"name": "c", "resources": {"claims": [{"name": name} for name in used or ["nic"]]}}
     pod = {"spec": {"containers": [container], "resourceClaims": [{"name": "nic", **entry}]}}
     return [(one.is_error, one.problem, one.remedy) for one in findings(load(of_value(pod)))]
 

@@ -412,8 +412,7 @@ def own(user, **more):
 
 
 def with_entry(**fields):
-    text = json.dumps([{"name": "fabric", **fields}])
-    return template(holding(), annotations={ANNOTATION: text})
+    return template(holding(), annotations={ANNOTATION: json.dumps([{"name": "fabric", **fields}])})
 
 
 @pytest.mark.parametrize(

@@ -35,8 +35,7 @@ IPOIB = kinds.IpoibNetwork("team/fabric", "here", resource=NIC)
 
 
 def lacking(pod, facts, settings=USUAL):
-    found = findings(pod, facts, settings)
-    return [one for one in found if one.code == "shares-without-network"]
+    return [one for one in findings(pod, facts, settings) if one.code == "shares-without-network"]
 
 
 @given(st.integers(1, 9), st.integers(0, 9), st.booleans(), st.sampled_from(Mode))

@@ -26,8 +26,7 @@ class ConditionWorld(World):
 
     @property
     def conditions(self):
-        conditions = self.server.documents("nodes")[0]["status"]["conditions"]
-        return {c["type"]: c for c in conditions}
+        return {c["type"]: c for c in self.server.documents("nodes")[0]["status"]["conditions"]}
 
     @property
     def cards(self):

@@ -140,8 +140,7 @@ async def test_the_report_says_what_became_of_each_policy_that_selects_the_node(
     world.policy("a", ("rdma/hca", "hca"))
     world.policy("b", ("rdma/hca", "shared"), priority=1)
     world.policy("c", ("rdma/more", "hca"), nodeSelector={"no": "node"})
-    cluster = Cluster(world.server.line(), EAGER)
-    report = NodeReporter(NodeReports(cluster, NODE_NAME), AT_ONCE)
+    report = NodeReporter(NodeReports(Cluster(world.server.line(), EAGER), NODE_NAME), AT_ONCE)
 
     def outcomes():
         documents = world.server.documents("nodereports")

@@ -79,8 +79,7 @@ async def sentence():
 
 async def test_an_agent_whose_file_is_missing_serves_all_the_same(settings, recording, tmp_path):
     """It says so once, and the kubelet has its resource."""
-    ready = ReadyFile(tmp_path / "missing")
-    agent = serving(settings, Node(card(0)).kernel, ready=ready)
+    agent = serving(settings, Node(card(0)).kernel, ready=ReadyFile(tmp_path / "missing"))
     async with FakeKubelet(settings.kubelet_dir) as kubelet, agent:
         await kubelet.until(lambda: kubelet.healthy(HCA) == 1000)
         await until(lambda: recording.of("part of the program failed"))

@@ -130,8 +130,7 @@ class Lists(NodeReports):
 async def test_what_a_list_does_not_show_is_written_again_though_it_was_answered(world):
     """Definitions that went twice: the report came and went while the agent's watch was cut."""
     lists = asyncio.Queue()
-    cluster = Cluster(world.server.line(), EAGER)
-    reporter = NodeReporter(Lists(cluster, NODE_NAME, lists), AT_ONCE)
+    reporter = NodeReporter(Lists(Cluster(world.server.line(), EAGER), NODE_NAME, lists), AT_ONCE)
     async with world.serving(replace(world.doors(None), keepers=(reporter,))):
         lists.put_nowait(Synced())
         await until(lambda: world.summary.get("healthy") == 4)

@@ -22,8 +22,7 @@ MASTER = {"cniConf": {"name": "cbr0"}, "master": True}
 
 
 def found(*entries, definition=""):
-    text = json.dumps(entries)
-    return pod_networks.load(text, definition, "default", "cbr0")
+    return pod_networks.load(json.dumps(entries), definition, "default", "cbr0")
 
 
 def asks(*entries):

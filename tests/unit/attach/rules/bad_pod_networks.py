@@ -93,8 +93,7 @@ def with_link(link, *cards, **facts):
 
 def holder(each):
     """A living pod that has this card."""
-    found = node(each)
-    plans = planned([wish()], [share(each, mode=Mode.EXCLUSIVE)], found)
+    plans = planned([wish()], [share(each, mode=Mode.EXCLUSIVE)], node(each))
     return attachment.Attachment(replace(SANDBOX, pod=PodName("train", "b")), plans)
 
 

@@ -155,8 +155,7 @@ def test_an_exclusive_card_moves_itself():
 
 def test_a_soft_card_that_moves_gets_its_device_back():
     """The kernel removes an rxe with the move: one is made in the pod, the node's again after."""
-    of = card(1, soft=True)
-    plan = one(of, Mode.EXCLUSIVE)
+    plan = one(card(1, soft=True), Mode.EXCLUSIVE)
     assert plan.steps[0].soft == (("rxe1", "rxe"),)
     assert steps_of(plan, MakeRdma)
     assert [describe(act) for act in undo(plan)][-2:] == [

@@ -229,8 +229,7 @@ def test_a_device_is_called_as_it_is_called_now():
 
 
 def test_what_is_done_can_be_read():
-    found = plan(pkey=0x12)
-    first, second, third, *_ = map(describe, found.steps)
+    first, second, third, *_ = map(describe, plan(pkey=0x12).steps)
     assert first.endswith(f"node GUID {GUID}, port GUID {GUID}")
     assert second == f"bind mlx5_core to {VIRTUAL.pci} again, which then has the GUID {GUID}"
     assert third == f"wait until {VIRTUAL.pci} is in the partition 0x0012"

@@ -323,8 +323,7 @@ class BoundNode(RuleBasedStateMachine):
     @rule(data=st.data(), at=STEP)
     def late_del(self, data, at):
         """DEL of a dead sandbox: late, repeated, interrupted."""
-        sandbox = data.draw(st.sampled_from(self.node.dels))
-        self.node.agent(at, self.node.delete, sandbox)
+        self.node.agent(at, self.node.delete, data.draw(st.sampled_from(self.node.dels)))
 
     @rule(seconds=st.sampled_from([0.01, 0.06, GRACE / 2, GRACE * 2]))
     def time_passes(self, seconds):

@@ -91,16 +91,14 @@ def test_all_of_its_plugins_are_there(more):
 
 
 def test_one_is_not():
-    files = listed("ptp", "portmap", "ptp")
-    made = proved(files, "portmap", *OURS)
+    made = proved(listed("ptp", "portmap", "ptp"), "portmap", *OURS)
     assert (made.wiring, made.default, made.missing) == (Wiring.NONE, "10-net.conflist", ("ptp",))
     assert not made.changes
 
 
 def test_what_was_chained_before_is_not_left_so():
     """With an entry whose binary the runtime does not find, no pod would start."""
-    files = listed("ptp")
-    (chained,) = plan(files).writes
+    (chained,) = plan(listed("ptp")).writes
     made = proved((chained,), *OURS)
     assert made.missing == ("ptp",)
     assert after((chained,), made) == ["ptp"]

@@ -75,8 +75,7 @@ def test_another_namespace_has_other_claims():
 
 
 def test_several_pods_of_one_claim_hold_the_same_shares():
-    second = replace(POD, name="job-1", uid="uid-job-1")
-    pods = {pod.uid: pod for pod in (POD, second)}
+    pods = {pod.uid: pod for pod in (POD, replace(POD, name="job-1", uid="uid-job-1"))}
     assert set(node_holdings([PREPARED], pods)) == {
         held("", share, pod) for share in (LEFT, RIGHT) for pod in ("job-0", "job-1")
     }
@@ -136,8 +135,7 @@ def test_what_is_not_on_the_node_now_is_waited_for(now):
 def test_a_pool_has_the_cards_that_are_there():
     spec = PoolSpec("rdma/hca", Mode.HCA, "config.json:1")
     whole = booked(claim(result("rdma-hca", share="s", slots=1), name=NAME), world(spec))
-    now = pools(spec, cards=(SECOND,))
-    (share,) = granted(holdings(POD, [whole]), [whole], now)
+    (share,) = granted(holdings(POD, [whole]), [whole], pools(spec, cards=(SECOND,)))
     assert share.cards == (SECOND,)
 
 

@@ -131,8 +131,7 @@ def test_our_list_follows_the_file_it_stands_for():
 def test_only_the_file_that_the_runtime_takes_is_chained():
     folder = files(a10_flannel__conflist=FLANNEL)
     done = (*after(folder, plan(folder)), *files(a05_cilium__conflist=CILIUM))
-    made = plan(done)
-    now = {file.name: file.text for file in after(done, made)}
+    now = {file.name: file.text for file in after(done, plan(done))}
     assert types(now["05-cilium.conflist"])[-1] == PLUGIN
     assert PLUGIN not in types(now["10-flannel.conflist"])
 
@@ -167,8 +166,7 @@ MANY_VERSIONS = '{"cniVersions": ["0.2.0", "1.0.0", "0.4.0"], "name": "k8s-pod-n
 def test_a_list_without_plugins_gets_our_entry_into_its_folder(text, beside):
     """Plugins in the list come before those of the folder, and the entry belongs behind."""
     flannel = files(a10_flannel__conflist=FLANNEL)
-    chained_before = after(flannel, plan(flannel))
-    folder = (*files(a05_x__conflist=text), *beside, *chained_before)
+    folder = (*files(a05_x__conflist=text), *beside, *after(flannel, plan(flannel)))
     made = plan(folder)
     assert (made.wiring, made.default) == (Wiring.CHAIN, "05-x.conflist")
     now = {file.name: file.text for file in after(folder, made)}

@@ -97,8 +97,7 @@ def test_the_default_route_of_a_pool_stays_in_the_interfaces_table(to):
     lease = AddressAllocation(
         pool.network, "net1", pool.name, ip_address("10.0.0.7"), pool.ranges[0].subnet, GATEWAY
     )
-    of = network(pools=("training",))
-    plan = one(of, [of_allocations("net1", [lease], pool)])
+    plan = one(network(pools=("training",)), [of_allocations("net1", [lease], pool)])
     assert main(plan) == []
     assert (to, "10.0.0.1") in own(plan)
 
@@ -116,8 +115,7 @@ def test_the_default_route_of_another_ipam_plugin_stays_in_the_interfaces_table(
 def test_routes_of_an_entry_ask_for_no_default_route(by_pod_networks):
     """Blocks write traffic.routes.default for that, and parameters of claims defaultRoute."""
     route, leases = NetworkRoute(EVERYWHERE, GATEWAY), [given(1, "10.0.0.7/24")]
-    of = network(pools=("p",))
-    plan = one(of, leases, routes=(route,), by_pod_networks=by_pod_networks)
+    plan = one(network(pools=("p",)), leases, routes=(route,), by_pod_networks=by_pod_networks)
     assert (main(plan), ("0.0.0.0/0", "10.0.0.1") in own(plan)) == ([], True)
 
 

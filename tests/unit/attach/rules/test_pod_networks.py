@@ -99,8 +99,7 @@ def test_a_share_for_blocks_needs_one(blocks, held, times):
 def test_a_block_that_names_no_resource_may_be_on_a_share():
     """As on an interface that the pod has no share of, and no further."""
     one, two = share(ONE, resource=VKE), share(TWO, resource=VKE)
-    card_ = network("c", resource=None)
-    for of in (MACVLAN, card_):
+    for of in (MACVLAN, network("c", resource=None)):
         refuse_count([wish(of=of)], [one])
         refuse_count([wish(of=of)], [])
         refuse_count([wish(0, network(resource=VKE)), wish(1, of)], [one])
@@ -250,8 +249,7 @@ def test_a_card_brings_no_addresses_where_others_were_given():
         wish(of=network(card_addresses=attachment.CardAddresses.MOVE)), addresses=[TEN]
     )
     assert with_card_addresses(lenient, leased) == leased
-    required = seated(wish(of=OWN), addresses=[TEN])
-    (both,) = with_card_addresses(required, leased)
+    (both,) = with_card_addresses(seated(wish(of=OWN), addresses=[TEN]), leased)
     assert [one.address for one in both.addresses] == [leased[0].addresses[0].address, TEN[0]]
 
 

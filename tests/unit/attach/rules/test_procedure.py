@@ -48,8 +48,7 @@ def asked(*wishes, **facts):
 def test_the_stages_come_to_the_plan_that_the_rules_make(pod):
     """Of any pod that the rules take; what they refuse, a stage refuses in the same words."""
     wishes, shares, _, on, leases = pod
-    whole = placed(*wishes, shares=shares, on=on)
-    plan = procedure.plan(procedure.address(whole, SANDBOX, leases))
+    plan = procedure.plan(procedure.address(placed(*wishes, shares=shares, on=on), SANDBOX, leases))
     assert plan.plans == plan.own == plans(SANDBOX, pod_nics(wishes, shares, on), leases, on)
 
 

@@ -56,14 +56,12 @@ def attached(container="c1", *, complete=True):
 
 def lasting(seen, *, seconds=GRACE, state=None):
     """What is decided when all stays as it is for so long."""
-    first = decide(seen, state or RepairState(), 100.0)
-    return decide(seen, first.state, 100.0 + seconds)
+    return decide(seen, decide(seen, state or RepairState(), 100.0).state, 100.0 + seconds)
 
 
 def missing(*sandboxes, pods, attachments=()):
     """The containers that lack their networks, after the grace."""
-    found = lasting(RepairView(sandboxes, pods, attachments)).missing
-    return [one.container for one in found]
+    return [one.container for one in lasting(RepairView(sandboxes, pods, attachments)).missing]
 
 
 def test_a_sandbox_without_its_networks_is_missing_after_the_grace():

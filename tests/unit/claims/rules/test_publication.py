@@ -92,8 +92,7 @@ def test_a_time_that_the_server_set_is_no_difference():
 @given(PARTS, PARTS)
 def test_after_the_writes_all_is_said_and_the_pool_is_whole(before, then):
     stored = first(*before)
-    writes = publication(SITE, stored, wanted(*then))
-    result = after(stored, writes)
+    result = after(stored, publication(SITE, stored, wanted(*then)))
     assert not publication(SITE, result, wanted(*then))
     (generation,) = {part.spec.pool.generation for part in result}
     assert {part.spec.pool.slices for part in result} == {len(result)}

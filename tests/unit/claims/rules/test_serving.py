@@ -126,8 +126,7 @@ def test_while_claims_hold_shares_the_node_is_looked_at_again():
 def test_what_claims_hold_is_not_held_by_the_plugin():
     made = served(Serving.CLAIMS)
     booked = claim(made, made.cards[0])
-    own = booked.shares[0].share
-    listed = (holding(made.shares[0].id), holding(own, pod="new"))
+    listed = (holding(made.shares[0].id), holding(booked.shares[0].share, pod="new"))
     assert serving.plugin_shares(listed, [booked]) == {HCA: {made.shares[0].id}}
     assert serving.plugin_shares(None, [booked]) is None
 

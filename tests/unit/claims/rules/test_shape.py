@@ -341,8 +341,7 @@ def test_a_card_for_one_pod_has_facts_and_no_policy():
 
 
 def test_without_consumable_capacity_shares_are_devices_card_by_card():
-    multi = pool(*fleet(2), shares=3)
-    ((*devices,),) = shape.slices(offered(multi), {}, NO_CAPACITY)
+    ((*devices,),) = shape.slices(offered(pool(*fleet(2), shares=3)), {}, NO_CAPACITY)
     first, second = "0000-10-00-0", "0000-11-00-0"
     assert [device.name for device in devices] == [
         f"{card}-s{slot}" for slot in range(3) for card in (first, second)
@@ -403,8 +402,7 @@ def test_where_other_devices_need_the_slice_there_are_fewer_rows():
         *((48, 2, 1), (56, 1, 1), (64, 1, 9)),
     ):
         vfs = pool(*functions(others), mode=Mode.SRIOV, resource="rdma/vf")
-        multi = pool(*fleet(8), resource="rdma/multi")
-        parts = shape.slices(offered(vfs, multi), {})
+        parts = shape.slices(offered(vfs, pool(*fleet(8), resource="rdma/multi")), {})
         assert sum(map(len, parts)) == others + rows * 8
         assert len(parts) == slices
 
@@ -418,12 +416,10 @@ def test_a_pool_of_more_shares_than_devices_says_so():
 
 
 def test_without_taints_a_card_that_cannot_be_used_is_left_out():
-    cards = offered(pool(*fleet(2, DOWN)))
-    (devices,) = shape.slices(cards, {}, NO_TAINTS)
+    (devices,) = shape.slices(offered(pool(*fleet(2, DOWN))), {}, NO_TAINTS)
     second = "0000-11-00-0"
     assert [device.name for device in devices] == [*(f"{second}-s{n}" for n in range(9)), second]
-    degraded = offered(pool(*fleet(2, DOWN), mode=Mode.HCA))
-    ((device,),) = shape.slices(degraded, {}, NO_TAINTS)
+    ((device,),) = shape.slices(offered(pool(*fleet(2, DOWN), mode=Mode.HCA)), {}, NO_TAINTS)
     assert device.taints == ()
 
 

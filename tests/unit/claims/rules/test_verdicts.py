@@ -60,8 +60,7 @@ def held(name, device, **more):
 
 
 def verdict(request, *slices, others=(), constraints=(), nodes=(NODE,), classes=(ANY,)):
-    claim = claim_for((request,), constraints)
-    world = ClaimWorld(claim, nodes, classes, slices, others)
+    world = ClaimWorld(claim_for((request,), constraints), nodes, classes, slices, others)
     return judge(world, NODE)
 
 
@@ -254,8 +253,7 @@ def test_all_nodes_together_have_an_end(monkeypatch):
 def test_the_nearest_node_comes_first_and_the_sentence_names_it():
     nodes = tuple(ClaimNode(f"node-{number}") for number in (1, 2))
     two = offered(ListedDevice("a"), ListedDevice("b", taints=(TAINT,)), node="node-2")
-    claim = claim_for((asked(count=2),))
-    explained = explain_claim(ClaimWorld(claim, nodes, (ANY,), (two,)))
+    explained = explain_claim(ClaimWorld(claim_for((asked(count=2),)), nodes, (ANY,), (two,)))
     assert [(one.node, one.lacking) for one in explained.nodes] == [("node-2", 1), ("node-1", 2)]
     assert explained.headline == (
         "No node has the 2 devices that the claim asks for; nearest is node-2, which lacks 1: "

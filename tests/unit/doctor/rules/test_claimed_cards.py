@@ -24,8 +24,7 @@ def codes(seen):
 
 def by(driver, seen=CLAIMING):
     """The same with the card of another driver."""
-    device = SliceDevice(driver, "node-1", "nic")
-    held = (ClaimedDevice("team", "job", "main", device),)
+    held = (ClaimedDevice("team", "job", "main", SliceDevice(driver, "node-1", "nic")),)
     part = replace(seen.slices[0], driver=driver)
     return replace(seen, kubelet=replace(seen.kubelet, devices=held), slices=(part,))
 

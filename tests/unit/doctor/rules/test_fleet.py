@@ -73,8 +73,7 @@ def test_a_node_unlike_the_others_is_named(facts, word):
 def test_an_mtu_unlike_the_others_is_named_without_another_card_on_the_node():
     links = tuple(replace(link, mtu=1500) for link in HEALTHY.links)
     odd = NodeAnswer("node-odd", replace(HEALTHY, node="node-odd", links=links))
-    fleet = diagnose_fleet([*answers(), odd])
-    (row,) = [one for one in fleet.findings if one.code == "KR128"]
+    (row,) = [one for one in diagnose_fleet([*answers(), odd]).findings if one.code == "KR128"]
     assert row.nodes == ("node-odd",)
     assert [place.finding.subject for place in row.places] == ["mlx5_0", "mlx5_1"]
 

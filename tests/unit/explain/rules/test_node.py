@@ -34,8 +34,7 @@ def look(node, spec):
 def test_pools_come_back_from_a_report(node, mode, shares):
     """Which shares there are, how many are healthy, and what they stand for."""
     most = 1 if mode in (Mode.EXCLUSIVE, Mode.SHARED, Mode.SRIOV) else shares
-    spec = PoolSpec(RESOURCE, mode, "here", shares=most)
-    verdict, report = look(node, spec)
+    verdict, report = look(node, PoolSpec(RESOURCE, mode, "here", shares=most))
     (agents,), (seen,) = verdict.pools, basis("n", report).pools
     assert [card.id for card in seen.cards] == [card.id for card in agents.cards]
     assert {s.id: s.healthy for s in seen.shares} == {s.id: s.healthy for s in agents.shares}
@@ -58,8 +57,7 @@ def test_a_bond_of_a_port_is_a_link_of_its_own():
     survey = survey_at(machine("mlx5-bond"))
     spec = PoolSpec(RESOURCE, Mode.SHARED, "here")
     verdict = evaluate(NodeFacts(survey, node_cards(survey), (spec,)))
-    host = basis("n", node_report(AgentLook("1", survey, verdict, CardsState()))).host
-    slave, bond = host.links
+    slave, bond = basis("n", node_report(AgentLook("1", survey, verdict, CardsState()))).host.links
     assert (slave.name, slave.master, slave.bonded) == ("ens1f0np0", "bond0", True)
     assert (bond.name, bond.pci, bond.kind) == ("bond0", None, "bond")
 

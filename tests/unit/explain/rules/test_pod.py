@@ -111,9 +111,7 @@ def test_both_families_have_a_word():
 
 
 def test_several_pools_are_all_named():
-    other = PoolName("other")
-    network = replace(NETWORK, pools=(RAIL, other))
-    (plan,) = explain(evidence(network=network)).plans
+    (plan,) = explain(evidence(network=replace(NETWORK, pools=(RAIL, PoolName("other"))))).plans
     assert "one of IPPools rail, other, by the rail of its card" in plan.stand_ins[0].meaning
 
 
@@ -278,8 +276,7 @@ def test_the_card_that_a_pod_has_is_its_own_however_ill_it_is():
 
 def test_a_network_waits_for_the_cards_of_a_resource_that_no_agent_reports():
     """The pod asks for the share; to ask for it once more is no remedy."""
-    other = kit.reported(resource="rdma/other")
-    explanation = explain(evidence(basis=basis("node-1", other)))
+    explanation = explain(evidence(basis=basis("node-1", kit.reported(resource="rdma/other"))))
     assert explanation.findings == explanation.plans == ()
     assert any("No agent reports a pool of rdma/hca" in note for note in explanation.notes)
 
@@ -445,7 +442,6 @@ def test_one_device_for_all_cards_is_given_once_where_claims_serve_the_name(mode
     state = NodeState("node-1", allocatable=((kit.HCA, 0),))
     node = basis("node-1", replace(report, pools=pools), state)
     made = evidence(basis=node, template=template(container("main", count)))
-    explained = explain(made)
-    scheduling = [one.problem for one in explained.findings if one.stage is Stage.SCHEDULER]
+    scheduling = [one.problem for one in explain(made).findings if one.stage is Stage.SCHEDULER]
     assert len(scheduling) == told
     assert all("claims serve rdma/hca on this node as one device" in one for one in scheduling)

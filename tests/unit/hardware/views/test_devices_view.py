@@ -110,8 +110,7 @@ def test_sentences_are_wrapped_to_the_width_and_nothing_is_lost():
 
 def test_the_columns_stand_under_their_heads_for_any_width_of_name():
     long = replace(CARD, name="rocep129s0f0v17", ports=(replace(UP, netdev="enp129s0f0v17x"),))
-    survey = replace(SURVEY, devices=(long,))
-    head, row, *_ = table((Verdict(long, ()),), survey).splitlines()
+    head, row, *_ = table((Verdict(long, ()),), replace(SURVEY, devices=(long,))).splitlines()
     assert row.index("enp129s0f0v17x") == head.index("NETDEV")
     assert row.index("yes") == head.index("USABLE")
     assert len(row) <= 120
@@ -174,14 +173,12 @@ GOLDEN_DOCUMENT = {
 
 def test_the_document_key_by_key():
     card = replace(CARD, ports=(UP,))
-    survey = replace(SURVEY, devices=(card,))
-    shown = document((Verdict(card, ()),), survey, ("mind the gap",))
+    shown = document((Verdict(card, ()),), replace(SURVEY, devices=(card,)), ("mind the gap",))
     assert json.loads(json.dumps(shown)) == GOLDEN_DOCUMENT
 
 
 def test_what_is_not_known_is_null_in_the_document():
-    survey = Survey((BARE,), None, NamespaceMode.UNKNOWN)
-    shown = document((Verdict(BARE, ("no port",)),), survey)
+    shown = document((Verdict(BARE, ("no port",)),), Survey((BARE,), None, NamespaceMode.UNKNOWN))
     (device,) = json.loads(json.dumps(shown))["devices"]
     unknown = {key for key, value in device.items() if value is None}
     assert unknown == {
@@ -319,8 +316,7 @@ def test_a_soft_device_does_not_lend_its_name_to_the_card_below_it():
 @pytest.mark.parametrize("kind", [Device, Port, Gid, CharDevice])
 def test_the_document_has_every_field_of_the_model(kind):
     """A field that is added to the model must not be forgotten here."""
-    shown = document((Verdict(CARD, ()),), SURVEY)
-    (device,) = shown["devices"]
+    (device,) = document((Verdict(CARD, ()),), SURVEY)["devices"]
     port = device["ports"][0]
     values = {
         Device: device,

@@ -24,10 +24,9 @@ OWN = ("pods-", "workloads-")
 def made(*settings, preset="vke"):
     """The policies for pods, with their bindings."""
     values = [assignment(f"admission.pods.{one}") for one in settings]
-    listed = objects(values, preset, "admission")
     return {
         (one["kind"], one["metadata"]["name"]): one["spec"]
-        for one in listed
+        for one in objects(values, preset, "admission")
         if one["metadata"]["name"].startswith(OWN)
     }
 

@@ -294,6 +294,5 @@ def test_a_pod_with_networks_that_has_not_ended_needs_an_agent(pod, needed):
 
 
 def test_the_refusal_names_some_of_many():
-    pods = [replace(POD, name=name) for name in "edcba"]
-    refusal = still_needed(pods, NOTE)
+    refusal = still_needed([replace(POD, name=name) for name in "edcba"], NOTE)
     assert "team/a, team/b, team/c and 2 more" in str(refusal)

@@ -45,8 +45,7 @@ def read(*names, pci=None):
 
 def series(holdings, pools, attachments=(), mode=SHARED, node=(), inside=()):
     held = held_devices(holdings, pools, attachments, mode)
-    now = SeenDevices(read(*node), inside)
-    return list(pod_series(holdings, pools, held, now))
+    return list(pod_series(holdings, pools, held, SeenDevices(read(*node), inside)))
 
 
 def labels(values, family):

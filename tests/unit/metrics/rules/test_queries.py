@@ -89,8 +89,7 @@ def test_legends_and_choices_are_labels():
 def test_variables_that_are_used_can_be_chosen():
     for board in BOARDS.values():
         names = {choice["name"] for choice in board["templating"]["list"]}
-        text = str(board["panels"])
-        used = set(re.findall(r"\$\{?([a-z_]\w*)", text)) - {"__rate_interval"}
+        used = set(re.findall(r"\$\{?([a-z_]\w*)", str(board["panels"]))) - {"__rate_interval"}
         assert used <= names
 
 
@@ -115,8 +114,7 @@ def test_an_alert_names_its_node(name):
 
 def sections():
     """The runbook's sections by their headings."""
-    page = RUNBOOK.read_text()
-    parts = re.split(r"(?m)^## (KubeRdma\w+)$", page)
+    parts = re.split(r"(?m)^## (KubeRdma\w+)$", RUNBOOK.read_text())
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 

@@ -212,8 +212,7 @@ def test_pods_that_hold_shares_are_told_and_others_are_not():
 
 def test_nodes_that_offer_none_of_the_shares_are_named():
     seen = STARTS["ack"]
-    others = nodes("nvidia.com/gpu", "8", "gpu-1")
-    made = plan(replace(seen, nodes=(*seen.nodes, *others)), ANY)
+    made = plan(replace(seen, nodes=(*seen.nodes, *nodes("nvidia.com/gpu", "8", "gpu-1"))), ANY)
     assert [note for note in made.notes if note.endswith("are left alone: gpu-1")]
 
 

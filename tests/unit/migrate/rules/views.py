@@ -16,8 +16,7 @@ SPACE_POLICY = migrate.VendorPolicy(
 def plugin(document, **more):
     """A DaemonSet as it is read."""
     meta = document["metadata"]
-    owners = meta.get("ownerReferences", ())
-    owner = next(((one["kind"], one["name"]) for one in owners), ())
+    owner = next(((one["kind"], one["name"]) for one in meta.get("ownerReferences", ())), ())
     more = {"ready": 2} | more
     return migrate.PluginDaemonSet(meta["namespace"], meta["name"], document["spec"], owner, **more)
 

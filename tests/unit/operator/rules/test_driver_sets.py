@@ -104,8 +104,7 @@ OF_TODAY = ("doca-driver", "doca3.5.0-26.07-0.7.0.0-0")
 
 def test_a_driver_of_today_has_the_folders_of_its_release():
     """manifests/state-ofed-driver/0050_ofed-driver-ds.yaml of v26.7.0-rc.2."""
-    spec = made(*OF_TODAY)["spec"]
-    hosts = {one["name"]: one["hostPath"] for one in spec["volumes"]}
+    hosts = {one["name"]: one["hostPath"] for one in made(*OF_TODAY)["spec"]["volumes"]}
     assert {
         mount["mountPath"]: (
             hosts[mount["name"]]["path"],

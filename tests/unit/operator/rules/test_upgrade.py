@@ -138,8 +138,7 @@ def test_a_first_load_waits_for_the_pods_that_have_the_driver_of_before():
 
 def test_a_node_that_is_away_holds_up_nobody_and_one_that_went_in_its_change_does():
     """Its new driver may be why it went."""
-    away = UpgradeNode("a", (OLD,), away=True)
-    told = stages(AUTOMATIC, away, UpgradeNode("b", (OLD,)))
+    told = stages(AUTOMATIC, UpgradeNode("a", (OLD,), away=True), UpgradeNode("b", (OLD,)))
     assert told["a"].stage is UpgradeStage.AWAY
     assert told["b"].stage is UpgradeStage.CLOSED
     gone = UpgradeNode("a", (replace(NEW, ready=False),), away=True, **CLOSED)

@@ -79,8 +79,7 @@ DEVICES = st.lists(
 
 @given(DEVICES, st.sampled_from(["", PCI]), st.sampled_from(["", "mlx5_1", "rxe0"]))
 def test_a_card_is_at_most_one_device_and_none_of_another_function(devices, pci, name):
-    card = PublishedCard("nic", pci, name)
-    chosen = rdma_devices(card, devices)
+    chosen = rdma_devices(PublishedCard("nic", pci, name), devices)
     assert len(chosen) <= 1
     for one in chosen:
         assert one in devices

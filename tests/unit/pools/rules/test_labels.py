@@ -348,8 +348,7 @@ def test_what_others_wrote_stays_and_one_patch_is_enough(has, memory, labels, nf
 def test_no_label_of_others_is_written_where_none_is_wanted(has, memory, labels, nfd):
     names = [key.removeprefix(f"{table.FEATURE}/") for key in nfd]
     before = node(has, memory, names)
-    wanted = WantedLabels(labels, leaves_nfd=True)
-    now = after(before, label_change(before, wanted))
+    now = after(before, label_change(before, WantedLabels(labels, leaves_nfd=True)))
     others = {k: v for k, v in has.items() if not k.startswith("kube-rdma.io/")}
     assert others == {k: v for k, v in now.labels if not k.startswith("kube-rdma.io/")}
     ours = {k for k in others if memory.get(k) == has[k]} - nfd_labels(before)

@@ -345,8 +345,7 @@ def test_a_policy_is_for_nodes_with_all_of_its_labels():
 def test_policies_add_up_and_a_higher_priority_wins_a_resource():
     more = PoolSpec("rdma/more", Mode.SHARED, "b")
     mine = replace(POLICY_HCA, mode=Mode.SHARED)
-    high = ClusterNodePolicy("b", (), 5, (mine, more))
-    wishes = node_specs([A, high], LABELS)
+    wishes = node_specs([A, ClusterNodePolicy("b", (), 5, (mine, more))], LABELS)
     assert set(wishes.pools) == {mine, more}
     assert wishes.overlaps == ()
 

@@ -42,8 +42,7 @@ def chosen(pool, taken, size, must=(), gpus=()):
     have = [by_card[letter][-1] for letter in must]
     free = [share.id for share in pool.shares if share.id not in gone]
     card_of = {share.id: names[share.card] for share in pool.shares}
-    answer = prefer(pool, free, have, size, gpus)
-    return "".join(sorted(card_of[name] for name in answer))
+    return "".join(sorted(card_of[name] for name in prefer(pool, free, have, size, gpus)))
 
 
 @st.composite

@@ -102,6 +102,5 @@ def test_what_the_kernel_has_already_is_not_written_and_what_is_gone_neither():
 
 def test_a_resource_is_limited_where_its_pool_says_so():
     spec = PoolSpec(A, Mode.SHARED_MULTI, "s", limits=LIMITS[A])
-    free = PoolSpec(B, Mode.SHARED_MULTI, "s")
-    pools = {one.resource: Pool(one, (), ()) for one in (spec, free)}
+    pools = {one.resource: Pool(one, (), ()) for one in (spec, PoolSpec(B, Mode.SHARED_MULTI, "s"))}
     assert limited(pools) == LIMITS

@@ -55,8 +55,7 @@ def shares(pool):
 
 def test_a_virtual_function_of_one_that_vfio_has_is_no_share():
     """Only who knows the token of the physical one opens it."""
-    above = bound(ABOVE)
-    survey = node(above, bound(FIRST), devices=()).survey
+    survey = node(bound(ABOVE), bound(FIRST), devices=()).survey
     (pool,) = evaluate(NodeFacts(survey, node_cards(survey), (DPDK,))).pools
     (virtual,) = [card for card in pool.cards if card.id == A]
     assert "VF token" in virtual.reasons[0]

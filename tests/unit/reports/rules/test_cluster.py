@@ -274,8 +274,7 @@ def test_advice_leaves_a_cluster_healthy(code):
     """But where nothing tells of cards, nobody knows."""
     (problem,) = findings(ADVICE[code])
     assert (problem.code, problem.severity) == (code, Severity.ADVICE)
-    blind = ADVICE[code].hides_cards
-    expected = ClusterHealth.UNKNOWN if blind else ClusterHealth.HEALTHY
+    expected = ClusterHealth.UNKNOWN if ADVICE[code].hides_cards else ClusterHealth.HEALTHY
     assert health(ADVICE[code], (problem,)) is expected
 
 
@@ -384,8 +383,7 @@ def test_advice_comes_behind_findings():
 
 
 def test_what_could_not_be_read_makes_no_problem_and_no_health():
-    part = NotSeen("nodes", "no right")
-    facts = ClusterFacts(not_seen=(part,))
+    facts = ClusterFacts(not_seen=(NotSeen("nodes", "no right"),))
     assert findings(facts) == ()
     assert health(facts, ()) is ClusterHealth.UNKNOWN
     blind = replace(WELL, reports=None, not_seen=(NotSeen("NodeReport", "no right"),))
@@ -420,8 +418,7 @@ def workloads():
             if document and document.get("kind") in {"DaemonSet", "Deployment"}:
                 container = document["spec"]["template"]["spec"]["containers"][0]
                 words = (*container.get("command", ()), *container.get("args", ()))
-                name = document["metadata"]["name"]
-                yield path, ProgramTemplate(name, container["image"], words)
+                yield path, ProgramTemplate(document["metadata"]["name"], container["image"], words)
 
 
 @pytest.mark.parametrize(

@@ -130,8 +130,7 @@ def test_a_ring_has_two_rounds_and_three_where_a_rail_is_odd(among):
 
 @given(st.integers(3, 40), st.integers(1, 8))
 def test_all_rails_are_measured_at_once(count, rails):
-    among = pods(count, rails)
-    plan = turns_of(RING, among)
+    plan = turns_of(RING, pods(count, rails))
     assert len(plan) == 2 + count % 2
     assert sum(map(len, plan)) == count * rails
     for turn in plan:

@@ -21,8 +21,7 @@ def test_other_names_are_read_by_their_places():
 
 
 def test_the_names_that_most_have_are_those_that_count():
-    odd = pod("odd", [4, 5, 6])
-    placed = with_rails([odd, *pods(3, 3), pod("few", [2])])[-1]
+    placed = with_rails([pod("odd", [4, 5, 6]), *pods(3, 3), pod("few", [2])])[-1]
     assert placed.by_rail.keys() == {2}
 
 

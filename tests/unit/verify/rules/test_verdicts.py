@@ -21,8 +21,7 @@ CARDS = ("mlx5_0", "mlx5_0")
 
 
 def outcome(pair, figure, rail=0, line=LINE):
-    row = PerftestRow(65536, 5000, figure)
-    return PairOutcome(*pair, rail, CARDS, line, (row,))
+    return PairOutcome(*pair, rail, CARDS, line, (PerftestRow(65536, 5000, figure),))
 
 
 def failed(pair, why="no answer"):

@@ -40,8 +40,7 @@ async def test_an_exclusive_cilium_is_known_and_told_of_once(host):
     """Nobody is told that the agent is called; tries go on, and are no news."""
     async with running(FakeCilium(host.folder.path)) as cilium, host.kept(pace=QUICK):
         await host.until(1)
-        undone = cilium.undone
-        await cilium.until(undone + 2)
+        await cilium.until(cilium.undone + 2)
     (error,) = errors(host)
     assert isinstance(error, Refused)
     assert str(error).startswith(f"{FILE}: Cilium took kube-rdma out again within a second")

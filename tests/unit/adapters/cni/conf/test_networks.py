@@ -64,8 +64,7 @@ def files(name):
 
 def called(name):
     """The list by which the runtime calls us there: the default, or ours that stands for it."""
-    made = plan(files(name))
-    return json.loads(made.writes[0].text)
+    return json.loads(plan(files(name)).writes[0].text)
 
 
 def address(text, gateway, link):
@@ -103,8 +102,7 @@ async def test_the_keeper_writes_it_and_uninstall_takes_it_out(name, tmp_path):
     host = Host(tmp_path)
     for file in files(name):
         host.put(file.name, file.text)
-        listed = plugins(json.loads(file.text))
-        host.plugins("bin", *map(type_of, listed), "multus")
+        host.plugins("bin", *map(type_of, plugins(json.loads(file.text))), "multus")
     before = {path.name: path.read_bytes() for path in host.folder.path.iterdir()}
     async with host.kept(pace=QUICK):
         await host.until(1)

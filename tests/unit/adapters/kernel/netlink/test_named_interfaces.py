@@ -55,8 +55,7 @@ def test_an_interface_that_netlink_does_not_name_is_in_a_pod(machine, device):
     survey = read_survey(machines.machine(machine))
     answer = link_view.LinkDevice(0, device, None, (link_view.LinkPort(1, None, None, None),))
     view = link_view.LinkView((answer,), NamespaceMode.SHARED)
-    merged = link_view.merge(survey, view)
-    (card,) = (one for one in node_cards(merged) if one.name == device)
+    (card,) = (one for one in node_cards(link_view.merge(survey, view)) if one.name == device)
     assert [port.netdev for port in card.devices[0].ports] == [None]
     assert is_away(card)
 

@@ -131,8 +131,7 @@ def test_a_new_namespace_has_nothing_but_its_loopback_and_this_thread_stays_outs
 def test_a_descriptor_stays_bound_to_the_namespace_it_was_opened_in():
     """Two sockets listen on one port of one address, each in its own namespace."""
     with holder() as process:
-        path = Path(f"/proc/{process.pid}/ns/net")
-        descriptor = os.open(path, os.O_RDONLY)
+        descriptor = os.open(Path(f"/proc/{process.pid}/ns/net"), os.O_RDONLY)
         try:
             inside = open_inside(descriptor, socket.socket)
         finally:

@@ -90,8 +90,7 @@ def test_a_driver_is_bound_anew_once(kernel):
 
 def test_a_function_that_has_the_guid_is_left_alone(kernel):
     """So is one that goes back to what it has."""
-    own = kernel.step().previous
-    kernel.functions().rebind(kernel.step(guid=own))
+    kernel.functions().rebind(kernel.step(guid=kernel.step().previous))
     assert kernel.told == []
 
 
@@ -197,8 +196,7 @@ def test_a_function_whose_port_is_active_goes_on(kernel, tmp_path):
     """Wherever its device is."""
     (kernel.device / "ports/1/state").write_text("4: ACTIVE\n")
     kernel.functions().await_port(PCI, None)
-    inside = kernel.device.rename(tmp_path / "mlx5_2")
-    kernel.functions().await_port(PCI, inside)
+    kernel.functions().await_port(PCI, kernel.device.rename(tmp_path / "mlx5_2"))
     with pytest.raises(Refused, match=r"the port of 0000:41:00\.2 is gone"):
         kernel.functions().await_port(PCI, None)
 

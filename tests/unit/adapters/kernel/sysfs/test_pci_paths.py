@@ -88,8 +88,7 @@ LINK = {
 
 
 def survey(at=ABOVE, *functions):
-    on = function(at, "eth0")
-    return node(on, *functions, devices=(device(0, at, "eth0"),)).survey
+    return node(function(at, "eth0"), *functions, devices=(device(0, at, "eth0"),)).survey
 
 
 def put_files(root, pci, **facts):

@@ -101,9 +101,7 @@ def test_the_survey_and_the_facts_of_ports_are_those_of_the_folder(both):
 
 @given(st.lists(st.sampled_from(["class", "devices", "a", "up", "loop", "file", "..", ".", "x"])))
 def test_no_path_makes_it_raise_anything_else_than_an_oserror(parts):
-    path = "/".join(parts)
-    store = RecordedText("links", LINKS)
-    for answer in answers(store, path):
+    for answer in answers(RecordedText("links", LINKS), "/".join(parts)):
         assert answer is None or isinstance(answer, bool | int | str | bytes | list)
 
 

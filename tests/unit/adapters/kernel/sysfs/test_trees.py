@@ -45,8 +45,7 @@ def test_what_sysfs_tells_of_a_port_is_what_netlink_says(name, tmp_path):
     """An uplink is the same by both; sysfs names no interface where netlink has another or none."""
     unpack((TREES / name / "tree.txt").read_text(), tmp_path)
     told = {(d.name, p.number): p.netdev for d in recorded_links(tmp_path).devices for p in d.ports}
-    devices = read_survey(tmp_path).devices
-    shown = {(d.name, p.number): p.netdev for d in devices for p in d.ports}
+    shown = {(d.name, p.number): p.netdev for d in read_survey(tmp_path).devices for p in d.ports}
     assert shown.keys() == told.keys()
     assert {
         port: netdev for port, netdev in shown.items() if netdev not in {None, told[port]}

@@ -151,10 +151,9 @@ def char_devices(draw, i: int):
 @st.composite
 def worlds(draw):
     """All the devices of a node, in the order of their names."""
-    count = draw(st.integers(0, 3))
     drawn = (
         draw(st.sampled_from([hard_devices, soft_devices]).flatmap(lambda kind, i=i: kind(i)))
-        for i in range(count)
+        for i in range(draw(st.integers(0, 3)))
     )
     return tuple(sorted(drawn, key=lambda device: device.name))
 
