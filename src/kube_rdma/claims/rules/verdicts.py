@@ -52,7 +52,7 @@ def explain_claim(world: claim.ClaimWorld) -> claim.ClaimExplanation:
         (judge(world, node, selectors) for node in world.nodes),
         key=lambda one: (_ORDER.index(one.outcome), one.lacking, one.node),
     )
-    headline = _headline(world, nodes)
+    headline = _headline(nodes)
     return claim.ClaimExplanation(world.claim, tuple(nodes), headline, (_ALONE, _GATES))
 
 
@@ -113,7 +113,7 @@ def _granted(choice: DeviceChoice) -> claim.AllocationResult:
     )
 
 
-def _headline(world: claim.ClaimWorld, nodes: Sequence[claim.ClaimVerdict]) -> str:
+def _headline(nodes: Sequence[claim.ClaimVerdict]) -> str:
     """Return one sentence about all nodes."""
     if not nodes:
         return "There is no node."

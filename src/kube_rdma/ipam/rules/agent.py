@@ -463,8 +463,7 @@ def _acquire(
             agent.queues.get(subpool.pool), agent.state.node
         ):
             count = max(count, _ahead_limit(agent, subpool))
-        acquired = yield from _acquire_from(agent, subpool, count)
-        result = max(result, acquired)
+        result = max(result, (yield from _acquire_from(agent, subpool, count)))
     return result
 
 
