@@ -43,15 +43,13 @@ def take_survey(*, brief: bool = False, own: Own = dict) -> Survey:
     return _with_own(with_routes(survey, _SYSFS, rtnl_read.read_default_routes), own())
 
 
-def take_devices(
-    names: Sequence[str], sysfs: Path | None = None
-) -> tuple[tuple[Device, ...], str | None]:
+def take_devices(names: Sequence[str]) -> tuple[tuple[Device, ...], str | None]:
     """Return those of these RDMA devices that are there, and the connection manager's node.
 
     They are as sysfs shows them: with their GIDs and device nodes, without what netlink says of
     their ports.
     """
-    devices, rdma_cm = read_devices(sysfs or _SYSFS, names)
+    devices, rdma_cm = read_devices(_SYSFS, names)
     return devices, rdma_cm.path if rdma_cm else None
 
 

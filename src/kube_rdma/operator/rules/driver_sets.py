@@ -38,9 +38,7 @@ def driver_objects(
     policy: operator.ClusterPolicy, groups: Sequence[NodeGroup], values: Values | None = None
 ) -> WantedObjects:
     """Return a driver DaemonSet for each group of nodes."""
-    if policy.driver is None:
-        return WantedObjects()
-    make = partial(_ofed_daemon_set, policy, policy.driver)
+    make = partial(_ofed_daemon_set, policy, policy.driver) if policy.driver else None
     return _of_groups("ofed-driver", make, groups, values)
 
 
@@ -48,9 +46,7 @@ def peer_objects(
     policy: operator.ClusterPolicy, groups: Sequence[NodeGroup], values: Values | None = None
 ) -> WantedObjects:
     """Return a peer-memory DaemonSet for each group of nodes."""
-    if policy.peer_driver is None:
-        return WantedObjects()
-    make = partial(_peer_daemon_set, policy, policy.peer_driver)
+    make = partial(_peer_daemon_set, policy, policy.peer_driver) if policy.peer_driver else None
     return _of_groups("nv-peer-mem-driver", make, groups, values)
 
 
@@ -71,11 +67,16 @@ def driver_image(section: operator.PolicyDriver, group: NodeGroup) -> str:
 
 def _of_groups(
     name: str,
-    make: Callable[[str, NodeGroup], Json],
+    make: Callable[[str, NodeGroup], Json] | None,
     groups: Sequence[NodeGroup],
     values: Values | None,
 ) -> WantedObjects:
-    """Return a DaemonSet for each group, with the account of constraints where there are some."""
+    """Return a DaemonSet for each group, with the account of constraints where there are some.
+
+    Without `make` the policy has no such driver.
+    """
+    if make is None:
+        return WantedObjects()
     wanted = [f"{name}-{group.tag}-ds" for group in groups]
     names = legal_names(wanted)
     made = tuple(make(names[one], group) for one, group in zip(wanted, groups, strict=True))
