@@ -74,8 +74,7 @@ def test_format_finds_a_file_that_is_not_formatted() -> None:
 def test_types_finds_a_function_without_types(tmp_path: Path) -> None:
     """The strict mode of mypy is on."""
     (tmp_path / "x.py").write_text("def f(x): return x\n", encoding="utf-8")
-    result = run("mypy", str(tmp_path / "x.py"))
-    assert "no-untyped-def" in result.stdout
+    assert "no-untyped-def" in run("mypy", str(tmp_path / "x.py")).stdout
 
 
 PLANTED = {

@@ -88,8 +88,7 @@ def address(lab, pod):
 def test_net1_is_as_the_document_says(networks):
     found = set()
     for pod in PODS:
-        shown = inside(networks, pod, "ip", "link", "show", "dev", "net1")
-        assert "mtu 9000" in shown
+        assert "mtu 9000" in inside(networks, pod, "ip", "link", "show", "dev", "net1")
         found.add(address(networks, pod))
     assert len(found) == 2
 
@@ -230,8 +229,7 @@ def test_the_pool_says_how_full_it_is(networks):
 def test_a_deleted_pod_gives_everything_back(networks):
     node = node_of(networks, PODS[0])
     remove(networks, PODS[0])
-    links = cluster.shell(networks, node, "rdma", "link")
-    assert not re.search(r"rxe-", links)
+    assert not re.search(r"rxe-", cluster.shell(networks, node, "rdma", "link"))
     assert cluster.shell(networks, node, "ls", "/var/lib/kube-rdma/attachments").split() == []
 
 

@@ -117,8 +117,7 @@ def test_the_network_of_the_parameters_is_there_and_given_back(lab):
     for _ in range(2):
         with applied(lab, *documents):
             cluster.ready(lab, "networked")
-            shown = interface(lab, "networked", "rdma0")
-            assert f"inet {ADDRESS}/24" in shown
+            assert f"inet {ADDRESS}/24" in interface(lab, "networked", "rdma0")
             notes = cluster.get(lab, "pod/networked")["metadata"]["annotations"]
             (entry,) = json.loads(notes["kube-rdma.io/network-status"])
             assert (entry["name"], entry["interface"]) == (f"default/{NETWORK}", "rdma0")

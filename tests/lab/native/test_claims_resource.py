@@ -208,8 +208,7 @@ def test_both_pods_outlive_their_containers_and_the_kubelet(moved):
     before = held(moved, NODE, HCA)[uid]
     cluster.shell(moved, NODE, "sv", "-w", "60", "force-restart", "kubelet")
     waiting.until(moved, "the slices of the node", lambda: slots(moved))
-    pod = seed(moved, "after-kubelet")
-    assert claim_of(pod)
+    assert claim_of(seed(moved, "after-kubelet"))
     assert cards_in(moved, "after-kubelet") == CARDS
     assert held(moved, NODE, HCA)[uid] == before
     waiting.until(moved, "the slot", lambda: slots(moved) == {CLASS: SHARES - 1})
@@ -221,8 +220,7 @@ def test_the_way_back_gives_no_share_that_a_claim_holds(moved, shell, plan):
     follow(shell, plan["wayBack"])
     assert slots(moved) == {}
     cluster.wait_for_resource(moved, HCA, SHARES - 2, node=NODE)
-    pod = seed(moved, "by-plugin")
-    assert claim_of(pod) is None
+    assert claim_of(seed(moved, "by-plugin")) is None
     for name in (OLD, SEED, "after-kubelet", "by-plugin"):
         assert cards_in(moved, name) == CARDS
     cluster.kubectl(moved, "delete", "pod", SEED, "after-kubelet", *GONE)

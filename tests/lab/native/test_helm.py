@@ -203,8 +203,7 @@ def rendered(preset, given):
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_helm_prints_what_render_prints(helm, preset, tmp_path):
-    printed = templated(helm, preset, {}, tmp_path)
-    assert printed == rendered(preset, {})
+    assert templated(helm, preset, {}, tmp_path) == rendered(preset, {})
     assert helm("lint", str(CHART), "--strict", "--set", f"preset={preset}").returncode == 0
 
 

@@ -259,8 +259,7 @@ def refused(helm):
 
 def taken_away(lab, helm):
     """Nothing is left of the release but definitions and pools, and empty folders of the nodes."""
-    kept = helm("uninstall", RELEASE, "--wait")
-    assert "ippools.kube-rdma.io" in kept
+    assert "ippools.kube-rdma.io" in helm("uninstall", RELEASE, "--wait")
     assert not kinds(lab)
     cluster.get(lab, "crd/ippools.kube-rdma.io")
     for node in NODES:

@@ -98,8 +98,7 @@ def test_the_api_server_keeps_our_objects(installed, lab, write):
         "True",
     ]
     found = json.loads(cluster.kubectl(lab, "get", "ippools", "training", "-o", "json"))
-    spec = json.dumps(found["spec"]).encode()
-    assert ip_pool.decode(spec).excludes == pool.excludes
+    assert ip_pool.decode(json.dumps(found["spec"]).encode()).excludes == pool.excludes
     assert (found["spec"]["blockSize"], found["spec"]["network"]) == (32, "default")
     assert msgspec.convert(found["status"], IPPoolStatus) == status
     block = json.loads(cluster.kubectl(lab, "get", "ipblocks", BLOCK_NAME, "-o", "json"))

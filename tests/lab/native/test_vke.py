@@ -96,8 +96,7 @@ def test_devices_are_bound_late_and_are_exactly_those_of_the_card(vke):
         nodes = cluster.kubectl(vke, "exec", name, "--", "ls", "/dev/infiniband").split()
         assert len([node for node in nodes if node.startswith("uverbs")]) == 1
         assert "rdma_cm" in nodes
-        listed = cluster.shell(vke, NODE, "ls", "/var/run/cdi")
-        assert "kube-rdma-start-" in listed
+        assert "kube-rdma-start-" in cluster.shell(vke, NODE, "ls", "/var/run/cdi")
 
 
 @pytest.mark.core

@@ -143,8 +143,7 @@ async def test_a_block_rdma_behind_cello_is_a_share_with_an_address_of_its_pool(
     assert set(links) == {"lo", "eth0", "eth1", "eth2"}
     assert rules == ()
     assert {route.table for route in routes if route.table} == {101, 102}
-    own = json.loads(world.node.own)
-    assert [(one["name"], one["rdmaDevice"]) for one in own] == [
+    assert [(one["name"], one["rdmaDevice"]) for one in json.loads(world.node.own)] == [
         ("default/rdma", "mlx5_0"),
         ("default/rdma", "mlx5_1"),
     ]

@@ -307,8 +307,7 @@ async def test_for_a_pod_that_cannot_get_its_network_a_restart_is_asked(node):
         await until(lambda: node.events_of("NetworksMissing") == {"a"})
         assert node.pods == {"a"}
         cluster = Cluster(node.server.line())
-        controller = Evictions(cluster, Events(cluster, "controller"))
-        assert await controller.round() == 1
+        assert await Evictions(cluster, Events(cluster, "controller")).round() == 1
     assert (node.pods, node.attached) == (set(), set())
 
 

@@ -116,8 +116,7 @@ def test_migrate_again_frees_what_has_ended(old):
     spec = {**document["spec"], "blockSize": 8, "excludes": ["10.0.0.99", "10.0.0.12"]}
     old.server.put(IP_POOL, {**document, "spec": spec})
     old.server.remove(POD, "a", "default")
-    result = old.run("migrate")
-    assert f"~ IPPool {name}" in result.output
+    assert f"~ IPPool {name}" in old.run("migrate").output
     spec = old.documents("ippools")[name]["spec"]
     assert (spec["excludes"], spec["blockSize"]) == (["10.0.0.99"], 8)
 

@@ -47,8 +47,7 @@ def test_what_is_left_to_do_stands_first(tmp_path):
     assert "no addresses" not in run(*with_pool).stdout
     assert "no addresses" in run(*with_pool, "--set", "pools=[]").stdout
     assert "no addresses" not in run("--preset", "ack").stdout
-    rails = run("--preset", "rails").stdout.splitlines()
-    assert rails[:3] == [
+    assert run("--preset", "rails").stdout.splitlines()[:3] == [
         f"# {notes.NO_IMAGE}",
         f"# {notes.NO_RAIL_POOL}",
         f"# {notes.NO_DEFINITION}",

@@ -234,8 +234,7 @@ def test_pods_that_wait_for_shares_or_networks_are_named(world):
     failed = 'plugin type="kube-rdma" failed (add): no such network'
     world.event("Pod", "lonely", "FailedCreatePodSandBox", failed)
     world.event("Pod", "ended", "FailedScheduling", short)
-    codes = world.codes()
-    assert {code: each["about"] for code, each in codes.items()} == {
+    assert {code: each["about"] for code, each in world.codes().items()} == {
         "PodWaitsForShares": "pod/default/hungry",
         "PodWaitsForNetworks": "pod/default/lonely",
     }

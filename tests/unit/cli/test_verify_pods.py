@@ -211,8 +211,7 @@ def test_a_node_over_quota_and_a_full_one_are_told(nodes, tmp_path):
 )
 def test_what_is_no_pod_is_refused(world, tmp_path, text, words):
     (tmp_path / "pod.yaml").write_text(text)
-    result = world.run("nodes", "-f", str(tmp_path / "pod.yaml"))
-    assert words in str(result.exception)
+    assert words in str(world.run("nodes", "-f", str(tmp_path / "pod.yaml")).exception)
 
 
 def test_a_node_that_is_not_one_is_refused(world, tmp_path):

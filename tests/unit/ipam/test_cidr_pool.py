@@ -59,8 +59,7 @@ def test_static_allocations_exclusions_and_routes():
     assert pool.excludes[2] == Span(ip_address("192.168.0.2"), ip_address("192.168.0.9"))
     assert len(pool.excludes) == 2 + 256
     assert pool.routes == (Route(ip_network("0.0.0.0/0")), Route(ip_network("5.5.0.0/16")))
-    again = ip_pool.decode(ip_pool.encode(pool))
-    assert again.ranges[0].per_node == one.per_node
+    assert ip_pool.decode(ip_pool.encode(pool)).ranges[0].per_node == one.per_node
 
 
 def test_what_an_ip_pool_cannot_say_is_told():

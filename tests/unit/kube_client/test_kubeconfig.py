@@ -147,8 +147,7 @@ def test_what_cannot_be_used_is_refused(tmp_path, name):
 def test_all_that_is_wrong_is_told_at_once(tmp_path):
     """Of the server, and of the user."""
     path = written(tmp_path, document({}, {"client-key": "a", "token": "b", "username": "c"}))
-    caught = refusal(read_access, [path])
-    assert len(str(caught).splitlines()) == 3
+    assert len(str(refusal(read_access, [path])).splitlines()) == 3
 
 
 def test_where_it_is_looked_for(tmp_path):

@@ -45,6 +45,5 @@ async def test_a_kind_may_be_read_as_more_or_less(server, cluster):
 
 async def test_a_document_is_all_that_the_server_says(server, cluster):
     server.put(TRIAL, trial("a", "large"))
-    document = json.loads(await cluster.document(TRIAL, "a"))
-    assert document["spec"] == {"size": "large"}
+    assert json.loads(await cluster.document(TRIAL, "a"))["spec"] == {"size": "large"}
     assert await cluster.document(TRIAL, "b") is None

@@ -317,8 +317,7 @@ def template(**spec):
 
 @given(st.lists(taints))
 def test_who_tolerates_everything_goes_everywhere(listed):
-    node = JudgedNode("n", taints=tuple(listed))
-    assert takes(node, template(tolerations=EVERYWHERE))
+    assert takes(JudgedNode("n", taints=tuple(listed)), template(tolerations=EVERYWHERE))
 
 
 @given(taints)

@@ -41,8 +41,7 @@ def values(request):
 @pytest.mark.parametrize("document", of_kind("IPPool"), ids=lambda each: each["metadata"]["name"])
 def test_pools_are_understood(document):
     """With annotations of Argo CD, which kube-rdma ignores."""
-    pool = ip_pool.load(of_value(document, PAGE))
-    assert pool.name == document["metadata"]["name"]
+    assert ip_pool.load(of_value(document, PAGE)).name == document["metadata"]["name"]
 
 
 def test_values_are_values_of_the_chart_without_pools(values):

@@ -155,8 +155,7 @@ def test_a_file_that_the_pod_mounts_counts_too(container):
 
 def test_whoever_could_not_read_it_cannot_now(container):
     container.own("nccl.conf", "SECRET=1\n", mode=0o600)
-    done = container.run(after=f"stat -c %a {PLACES['nccl.conf']}")
-    assert done.stdout == b"600\n"
+    assert container.run(after=f"stat -c %a {PLACES['nccl.conf']}").stdout == b"600\n"
 
 
 def test_a_link_stays_inside_of_the_container(container):

@@ -167,5 +167,4 @@ class Killed:
     def test_a_link_may_have_another_name_for_a_moment(self, world):
         """While the node has one of its name, an old kernel makes it under another."""
         with world.net1_is_taken():
-            agent = Agent(world, planned(world, ONE_LINK))
-            assert taken_back_or_ended(world, agent) >= 4
+            assert taken_back_or_ended(world, Agent(world, planned(world, ONE_LINK))) >= 4

@@ -226,8 +226,7 @@ def test_an_answer_can_be_read_again():
     """What is encoded in the newest version decodes to the same value."""
     dns = cni.Dns(("10.0.0.1",), "a", ("b",), ("c",))
     result = cni.CniResult(OURS.links, OURS.addresses, OURS.routes, dns)
-    document = json.loads(wire.encode(add(), result))
-    assert add(previous=document).previous == result
+    assert add(previous=json.loads(wire.encode(add(), result))).previous == result
 
 
 def test_errors_are_told_by_blame():

@@ -183,8 +183,7 @@ def test_a_device_of_the_subnet_manager_is_none_that_programs_open():
     assert [one.name for one in survey.management] == ["smi1"]
     (card,) = node_cards(survey)
     assert (card.name, card.usable) == ("mlx5_0", True)
-    files = settings_files(known_devices([card]))
-    assert "NCCL_IB_HCA==mlx5_0:1\n" in files["nccl.conf"]
+    assert "NCCL_IB_HCA==mlx5_0:1\n" in settings_files(known_devices([card]))["nccl.conf"]
     assert notes(survey) == ("smi1 is for the subnet manager alone, so no program opens it",)
 
 

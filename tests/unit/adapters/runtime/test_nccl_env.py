@@ -148,8 +148,7 @@ def test_different_indexes_are_told_apart_by_a_range(run, shell):
 )
 def test_ucx_without_rdma_is_not_kept_from_its_own_devices(run, shell, transports, devices):
     """A list of RDMA devices counts for TCP too, and leaves it none."""
-    done = run(two(3, 3), shell, UCX_TLS=transports)
-    assert done.variables["UCX_NET_DEVICES"] == devices
+    assert run(two(3, 3), shell, UCX_TLS=transports).variables["UCX_NET_DEVICES"] == devices
 
 
 def test_ucx_without_rdma_keeps_the_devices_that_the_job_names(run):

@@ -78,8 +78,7 @@ def test_a_list_is_its_items():
 
 def test_a_template_that_is_missing_is_refused():
     (manifest,) = objects("apiVersion: batch/v1\nkind: Job\nspec: {parallelism: 1}\n")
-    caught = refusal(list, pods(manifest))
-    assert caught.where == "a:3:7: spec.template"
+    assert refusal(list, pods(manifest)).where == "a:3:7: spec.template"
 
 
 @pytest.mark.parametrize("text", ["7", "a: 1", "kind: Pod", "kind: [a]\napiVersion: v1", "- a"])

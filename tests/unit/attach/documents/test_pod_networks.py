@@ -38,8 +38,7 @@ def test_every_sentence_is_written_down():
 @pytest.mark.parametrize("count", [1, 2, 4, 8])
 def test_the_block_that_people_repeat(count):
     """Once for each card; eth0 is the cluster's, so the first one is eth1."""
-    got = asks(*[RDMA] * count)
-    assert [(one.network, one.interface, one.source) for one in got] == [
+    assert [(one.network, one.interface, one.source) for one in asks(*[RDMA] * count)] == [
         ("rdma", f"eth{n + 1}", f"pod-networks[{n}]") for n in range(count)
     ]
 

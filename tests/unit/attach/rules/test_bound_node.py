@@ -409,8 +409,7 @@ def test_a_pod_without_a_network_that_the_kubelet_forgot_keeps_its_share():
         node.pods.append(pod)
         return pod
 
-    job = admitted("job")
-    assert node.agent(None, node.write, node.gate(job, "app"))
+    assert node.agent(None, node.write, node.gate(admitted("job"), "app"))
     node.ending.append(node.pods.pop())
     for _ in range(3):
         assert node.agent(None, node.sweep)

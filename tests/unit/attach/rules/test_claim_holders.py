@@ -66,8 +66,7 @@ def test_of_two_claims_with_one_name_the_pods_own_counts():
     old = replace(PREPARED, claim=replace(NAME, uid="uid-old"), when=9.0, users=())
     assert claims_of(POD, [old, PREPARED]) == claims_of(POD, [PREPARED, old]) == (PREPARED,)
     newer = replace(old, when=10.0)
-    stranger = replace(POD, uid="uid-other")
-    assert claims_of(stranger, [newer, PREPARED]) == (newer,)
+    assert claims_of(replace(POD, uid="uid-other"), [newer, PREPARED]) == (newer,)
 
 
 def test_another_namespace_has_other_claims():

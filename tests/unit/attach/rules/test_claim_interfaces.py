@@ -77,8 +77,7 @@ def test_what_says_nothing_and_what_is_only_looked_at_is_no_interface():
         booked(share(ClaimParameters()), share(RAIL, 1), share(RAIL, 2, admin=True), claim=first),
         booked(share(RAIL, 3), claim=second),
     )
-    made = interfaces(pod, prepared)
-    assert [one.share.share[-1] for one in made] == ["1", "3"]
+    assert [one.share.share[-1] for one in interfaces(pod, prepared)] == ["1", "3"]
 
 
 def test_an_entry_says_all_that_the_parameters_say():

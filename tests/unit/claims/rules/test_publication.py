@@ -119,8 +119,7 @@ def test_an_agent_that_died_in_the_middle_leaves_nothing_that_the_next_one_canno
 def test_what_the_server_kept_nothing_of_is_off():
     shared = ListedDevice("a", shared=True)
     tainted = ListedDevice("b", taints=(TAINT,))
-    plain = devices("ab")
-    assert dropped((shared, tainted), plain) == frozenset(ClaimFeature)
+    assert dropped((shared, tainted), devices("ab")) == frozenset(ClaimFeature)
     assert dropped((shared,), (shared,)) == frozenset()
     assert dropped((tainted,), (replace(tainted, taints=(TIMED,)),)) == frozenset()
     assert dropped((shared,), ()) == frozenset()

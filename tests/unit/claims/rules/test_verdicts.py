@@ -188,8 +188,7 @@ def test_a_selector_that_is_not_evaluated_leaves_the_node_without_a_verdict():
     found = verdict(request, part)
     assert found.outcome == ClaimOutcome.NOT_JUDGED
     assert reasons(found) == {"a": Reason.NOT_EVALUATED}
-    free = verdict(request, part, others=(held("o", "a"),))
-    assert free.outcome == ClaimOutcome.NOT_MET
+    assert verdict(request, part, others=(held("o", "a"),)).outcome == ClaimOutcome.NOT_MET
 
 
 def test_a_search_that_takes_too_long_ends_without_a_verdict():

@@ -64,8 +64,7 @@ def test_what_it_was_told_stands_beside_what_it_does():
 
 
 def test_queue_pairs_of_another_container_are_not_its_own():
-    other = replace(PAIRS[0], container="sidecar")
-    assert len(unused(seen_with((other,), IDLE))) == 1
+    assert len(unused(seen_with((replace(PAIRS[0], container="sidecar"),), IDLE))) == 1
 
 
 def page(seen):

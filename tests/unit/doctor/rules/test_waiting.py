@@ -116,5 +116,4 @@ def test_whatever_an_event_says_gives_a_sentence_and_no_word_of_a_shell(note, na
     for text in texts:
         said = text_of(event("FailedMount", text))
         assert len(said) <= 400
-        found = waits_for(said, "a b")
-        assert not set(found.remedy) & set("`$&|<>\\\n")
+        assert not set(waits_for(said, "a b").remedy) & set("`$&|<>\\\n")

@@ -396,8 +396,7 @@ def test_the_address_for_rdma_cm_is_the_pods_own():
     explanation = explain(running())
     (way,) = explanation.rdma_cm
     assert (way.device, way.interface, way.address) == ("mlx5_1", "net1", "10.20.0.5")
-    text = text_of(explanation)
-    assert "RDMA_CM takes mlx5_1 by 10.20.0.5, the address of net1" in text
+    assert "RDMA_CM takes mlx5_1 by 10.20.0.5, the address of net1" in text_of(explanation)
     document = explain_document(explain(evidence()))
     assert [one["address"] for one in document["seen"]["rdmaCm"]] == ["ADDRESS"]
 

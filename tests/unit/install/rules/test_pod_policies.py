@@ -46,8 +46,7 @@ def test_presets_whose_documents_have_limits_check_them_by_themselves(preset):
 
 
 def test_each_half_is_chosen():
-    checks = made("check=true")
-    assert kinds(checks) == [
+    assert kinds(made("check=true")) == [
         *["ValidatingAdmissionPolicy"] * 2,
         *["ValidatingAdmissionPolicyBinding"] * 3,
     ]
@@ -134,8 +133,7 @@ def test_preset_rails_warns_of_its_own_shares_without_networks():
     ["mgpuResources=\"a' || true || 'b\"", "shmSize=lots", "vepfsDrivers=a b", "check=maybe"],
 )
 def test_a_value_that_would_be_part_of_an_expression_is_refused(setting):
-    caught = refusal(made, setting)
-    assert "admission.pods." in caught.where
+    assert "admission.pods." in refusal(made, setting).where
 
 
 def test_the_policy_for_claims_knows_the_fields_that_the_driver_reads():

@@ -83,8 +83,7 @@ def test_a_short_text_that_means_a_long_one_is_refused():
 def test_aliases_stand_for_so_many_values_and_no_more(monkeypatch, values, is_read):
     """A list is one value more than it has."""
     monkeypatch.setattr(yaml_manifests, "MOST_REPEATED", 3)
-    document = only(f"a: &a {[1] * values}\nb: *a\n")
-    assert isinstance(document, ManifestDocument) == is_read
+    assert isinstance(only(f"a: &a {[1] * values}\nb: *a\n"), ManifestDocument) == is_read
 
 
 @pytest.mark.parametrize("text", ["a: *b\nb: &b 1\n", "a: &a [*a]\n"])

@@ -156,8 +156,7 @@ def test_a_node_whose_driver_does_not_run_takes_no_pods():
     assert upgrade_plan(UpgradePolicy(), [waits]).acts == ()
     runs = replace(waits, pods=(NEW,))
     assert upgrade_plan(UpgradePolicy(), [runs]).acts == (Open("a"),)
-    aged = replace(waits, pods=(OLD,))
-    assert upgrade_plan(AUTOMATIC, [aged]).acts == (Close("a"),)
+    assert upgrade_plan(AUTOMATIC, [replace(waits, pods=(OLD,))]).acts == (Close("a"),)
 
 
 @pytest.mark.parametrize(("seconds", "evicts"), [(299.0, True), (301.0, False)])

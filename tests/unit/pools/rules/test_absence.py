@@ -113,8 +113,7 @@ def test_after_a_pod_of_kube_rdma_its_last_plugin_has_time_to_give_the_interface
     assert (held.moved, held.again) == (frozenset(), None)
     ended = look(held, 1000.0)
     assert (ended.moved, ended.again) == (frozenset(), absence.ENDING)
-    unsure = look(look(held, 500.0, None), 1000.0)
-    assert unsure == ended
+    assert look(look(held, 500.0, None), 1000.0) == ended
     assert look(ended, 1000.0 + absence.ENDING).moved == {NAME}
 
 
@@ -131,8 +130,7 @@ def test_while_nobody_can_say_who_has_a_card_nothing_new_is_said():
     )
     known = look(look(absence.Absences(), 0.0), absence.CONFIRM)
     assert look(known, 50.0, None).moved == {NAME}
-    doubtful = look(look(absence.Absences(), 0.0), 50.0, None)
-    assert look(doubtful, 60.0).moved == frozenset()
+    assert look(look(look(absence.Absences(), 0.0), 50.0, None), 60.0).moved == frozenset()
 
 
 IDS = [CardId(f"0000:{bus:02x}:00.0") for bus in (1, 2, 3)]

@@ -65,8 +65,7 @@ def test_a_card_that_vanished_is_missed_until_it_is_back():
 
 
 def test_a_node_that_lost_its_only_card_still_says_so():
-    state = look(look(CardsState(), card(1)))
-    assert condition(state).status == "False"
+    assert condition(look(look(CardsState(), card(1)))).status == "False"
 
 
 def test_other_wishes_miss_no_card_of_the_old_ones():

@@ -222,8 +222,7 @@ def test_a_virtual_function_has_none_itself():
 
 def test_two_wishes_for_one_card_have_to_agree():
     by_vendor = {"interfaces": (), "chosen": {"vendors": ("15b3",)}, "place": "policy:2"}
-    same = plan([wish(8), wish(8, **by_vendor)], card())
-    assert [act.wanted for act in same.acts] == [8]
+    assert [act.wanted for act in plan([wish(8), wish(8, **by_vendor)], card()).acts] == [8]
     assert refusal(plan([wish(8), wish(4, **by_vendor)], card())) == (
         "ens1f0 is to have 4 virtual functions here and 8 virtual functions by policy:1"
     )
@@ -358,8 +357,7 @@ def test_a_node_says_what_it_has_can_have_or_is_to_have(survey, spans, wishes, e
     assert len(found) == bool(expected)
     assert all(expected in sentence for sentence in found)
     assert all(sentence.startswith("ens1f0#") for sentence in found)
-    by_address = outside([pool(*spans, parent=ADDRESS)], survey, wishes)
-    assert len(by_address) == len(found)
+    assert len(outside([pool(*spans, parent=ADDRESS)], survey, wishes)) == len(found)
 
 
 def test_what_does_not_mean_the_card_is_not_told_of_it():

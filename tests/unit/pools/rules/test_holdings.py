@@ -89,8 +89,7 @@ def test_a_share_that_another_pod_is_told_to_hold_is_that_pods():
 
 
 def test_a_static_pod_is_known_by_the_uid_of_its_runtime():
-    static = pod(0, annotations=((MIRROR, "hash"),))
-    assert running([static]) == {"hash": name(0)}
+    assert running([pod(0, annotations=((MIRROR, "hash"),))]) == {"hash": name(0)}
 
 
 NAMES = st.sampled_from(("rdma/a", "rdma/b", "cpu"))

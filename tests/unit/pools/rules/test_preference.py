@@ -67,8 +67,7 @@ def test_an_answer_is_complete_or_a_refusal(question):
     can = set(must) | (healthy & set(available))
     sane = set(must) <= set(available) and len(set(must)) <= size <= len(can)
     if not sane:
-        caught = refusal(prefer, *question)
-        assert str(caught).startswith(f"{pool.spec.resource}: ")
+        assert str(refusal(prefer, *question)).startswith(f"{pool.spec.resource}: ")
         return
     answer = prefer(*question)
     assert len(answer) == len(set(answer)) == size

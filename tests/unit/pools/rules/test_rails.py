@@ -52,8 +52,7 @@ def test_an_idle_node_has_the_order_of_addresses_again(looks):
 def test_a_card_that_is_gone_or_without_its_devices_shifts_nobody():
     *_, record = after([(CARDS, False), (CARDS[4:], False), (CARDS[5:], True)])
     assert rails(record, CARDS[5:])[IDS[5]] == 5
-    bare = Card(IDS[5], (), function(CARDS[5].seat))
-    assert rails(record, (bare,))[IDS[5]] == 5
+    assert rails(record, (Card(IDS[5], (), function(CARDS[5].seat)),))[IDS[5]] == 5
 
 
 def test_virtual_functions_and_sub_functions_have_their_card_s_rail():

@@ -101,8 +101,7 @@ def test_share_ids_tell_what_nothing_else_remembers(before, now):
 @pytest.mark.parametrize("share", ["17", "mlx5-a-3"])
 def test_pods_of_another_device_plugin_keep_no_shared_card(mode, share):
     """A node is taken over while its pods run; nobody has a card alone as long as they do."""
-    found = stage([], [spec(mode)], [holding(share)])
-    assert bool(found.pending) is terms(spec(mode)).owns
+    assert bool(stage([], [spec(mode)], [holding(share)]).pending) is terms(spec(mode)).owns
 
 
 @pytest.mark.parametrize(

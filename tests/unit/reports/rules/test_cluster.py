@@ -373,8 +373,7 @@ def test_what_is_over_or_of_others_is_no_problem(facts):
 
 
 def test_a_node_without_an_agent_is_well_when_it_never_had_any():
-    node = NodeState("cpu-1")
-    assert findings(replace(WELL, nodes=(*NODES, node))) == ()
+    assert findings(replace(WELL, nodes=(*NODES, NodeState("cpu-1")))) == ()
 
 
 def test_advice_comes_behind_findings():

@@ -267,8 +267,7 @@ async def test_a_list_whose_plugins_lie_in_a_folder_is_wired_there_and_left(host
     (beside / "notes.json").write_text('{"type": "none"}')
     async with host.kept():
         await host.until(1)
-        entry = json.loads((beside / "zz-kube-rdma.conf").read_text())
-        assert entry["type"] == PLUGIN
+        assert json.loads((beside / "zz-kube-rdma.conf").read_text())["type"] == PLUGIN
     assert host.types("10-net.conflist") == ["bridge"]
     assert host.told[-1].plan.default == "05-x.conflist"
     assert cni_conf.names(host.folder.read()) == ("k8s-pod-network", "net"), "a part is no network"
