@@ -81,8 +81,7 @@ def test_everything_goes_into_the_namespace_of_the_option():
     made = printed("--preset", "ib", "-n", "mine", "--set", "namespace.name=other")
     assert {each["metadata"].get("namespace", "mine") for each in made} == {"mine"}
     assert "Namespace" not in {each["kind"] for each in made}
-    by_value = printed("--preset", "ib", "-n", "mine", "--set", 'namespace.name=""')
-    assert by_value == made
+    assert printed("--preset", "ib", "-n", "mine", "--set", 'namespace.name=""') == made
 
 
 def test_for_an_older_version_it_is_said_what_is_left_out():

@@ -66,8 +66,7 @@ def test_the_cards_of_the_pod_are_looked_at():
 )
 def test_a_card_that_may_leave_the_node_is_known_before(kind, mode, leaves):
     """By the network's kind, or the mode of the share."""
-    found = may_leave([wish(of=network(kind=kind))], [share(VIRTUAL, mode=mode)])
-    assert found is leaves
+    assert may_leave([wish(of=network(kind=kind))], [share(VIRTUAL, mode=mode)]) is leaves
 
 
 @pytest.mark.parametrize(

@@ -137,8 +137,7 @@ def test_what_another_document_may_add_is_no_contradiction():
 def test_each_fault_is_about_a_field_that_somebody_wrote(document):
     written = {"type": document.kind, "defaultRoute": document.default_route}
     for fault in (*contradictions(document), *gaps(document)):
-        value = written.get(fault.field, getattr(document, fault.field, None))
-        assert value is not None
+        assert written.get(fault.field, getattr(document, fault.field, None)) is not None
 
 
 @pytest.mark.parametrize("count", [2, None])

@@ -58,8 +58,7 @@ def test_a_request_before_its_role_is_bound_is_none():
 def test_each_right_of_the_manifests_is_used_by_a_test_of_the_lab_or_an_exception():
     """A new right fails here until a run that uses it is recorded."""
     evidence = recorded.read(recorded.FILE.read_text())
-    sentences = list(findings(granted(), evidence, UNUSED, REFUSALS, recorded.NAME))
-    assert sentences == []
+    assert list(findings(granted(), evidence, UNUSED, REFUSALS, recorded.NAME)) == []
 
 
 def test_the_recorded_file_is_as_it_is_written():

@@ -84,8 +84,7 @@ def test_a_wrap_goes_through(value):
 
 
 def test_a_counter_without_a_name_is_the_drivers_own():
-    series = by_name(device_series([device(hw_counters={"sent_pkts": 5}, gids=3)], ()))
-    assert series == {
+    assert by_name(device_series([device(hw_counters={"sent_pkts": 5}, gids=3)], ())) == {
         ("kube_rdma_hw_stat", ("mlx5_0", "1", "sent_pkts")): 5,
         ("kube_rdma_port_gids", ("mlx5_0", "1")): 3,
     }
