@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # Objects made between two looks for garbage. Modules, classes and functions stay for good: at
 # Python's 700 some percent of a start look through them (docs/decisions/0033-starting.md).
-GARBAGE_AFTER = 100_000
+GARBAGE_AT_START = 100_000
 COMPLETE_VARIABLE = "_KUBE_RDMA_COMPLETE"  # by which a shell asks what it may offer
 
 # name -> first line of its help. Importing a module costs; listing must not.
@@ -157,7 +157,7 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command and turn what it raises into one sentence and an exit code."""
-    gc.set_threshold(GARBAGE_AFTER)
+    gc.set_threshold(GARBAGE_AT_START)
     # Else Python looks for garbage thrice more, in all that ends with it.
     atexit.register(gc.freeze)
     try:
