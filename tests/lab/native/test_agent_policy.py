@@ -219,6 +219,36 @@ async def test_a_node_writes_no_text_that_would_close_a_block_for_all(agents, st
                     await agents[OWN].write(update(changed(before, **part)))
 
 
+def holding(*addresses, node=OWN):
+    return {"node": node, "addresses": list(addresses)}
+
+
+THEIRS = holding("fd00:90::40", node=OTHER)
+FORMS = {
+    "no addresses": {"holdings": [holding(), THEIRS]},
+    "zeros written out": {"holdings": [holding("fd00:90:0:0:0:0:0:45"), THEIRS]},
+    "an end written out": {"holdings": [holding("fd00:90::45-fd00:90:0::46"), THEIRS]},
+    "a range of one": {"holdings": [holding("fd00:90::45-fd00:90::45"), THEIRS]},
+    "spans that touch": {"holdings": [holding("fd00:90::45", "fd00:90::46"), THEIRS]},
+    "a span twice": {"holdings": [holding("fd00:90::45", "fd00:90::45"), THEIRS]},
+    "the second before the first": {"holdings": [holding("fd00:90::47", "fd00:90::45"), THEIRS]},
+    "a node behind its place": {"holdings": [THEIRS, holding("fd00:90::45")]},
+    "a pin written out": {
+        "holdings": [holding("fd00:90::45"), THEIRS],
+        "pins": [{"owner": "default/a/net1", "address": "fd00:90:0::45"}],
+    },
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_a_node_writes_no_form_that_others_could_not_leave_as_it_was(agents, stored, form):
+    """They write what they decoded, and would be refused for the entry of the node before them."""
+    before = stored(replace(block_at("fd00:90::40", node_2=[0]), edition=3))
+    after = changed(before, **FORMS[form])
+    with pytest.raises(Refused, match="in the order and spelling that all agents use"):
+        await agents[OWN].write(update(after, labels={}))
+
+
 BLOCK_HARMS = {
     "edition": lambda block: update(changed(block, edition=2**62)),
     "network": lambda block: update(changed(block, network="other")),
@@ -294,6 +324,11 @@ def status(pool, **fields):
     return request("update", "ippools", NETWORK, document, part="status")
 
 
+def asked(pool, **fields):
+    want = {"node": OWN, "family": "IPv4", "count": 1, **fields}
+    return status(pool, wants=[*pool["status"]["wants"], want])
+
+
 def pool_of(name, annotations=None, **spec):
     meta = {"name": name, "annotations": annotations or {}}
     base = {"apiVersion": "kube-rdma.io/v1alpha1", "kind": "IPPool", "metadata": meta}
@@ -320,6 +355,9 @@ POOL_HARMS = {
         MADE, ranges=[{"subnet": "10.92.0.0/24", "perNode": {"prefix": 31, "nodes": [CHOSEN]}}]
     ),
     "mark of an administrator": lambda pool: pool_of(MADE, {EDITED: "true"}),
+    "a rail of null": lambda pool: asked(pool, rail=None),
+    "an address of null": lambda pool: asked(pool, address=None),
+    "no address": lambda pool: asked(pool, address="10.91.0.1%a"),
     "many wants": lambda pool: status(
         pool,
         wants=[
