@@ -60,6 +60,8 @@ class Records(Generic[T]):
         for fault in loaded.faults:
             log.error("journal record not understood", why=str(fault))
             tell(str(fault))
+        for path in loaded.torn:
+            log.info("torn journal record removed", path=path)
 
     @property
     def values(self) -> tuple[T, ...]:

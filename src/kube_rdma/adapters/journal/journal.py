@@ -42,6 +42,7 @@ class Loaded(Frozen, Generic[T]):
     records: tuple[tuple[str, T], ...]  # by name, sorted
     broken: tuple[Broken, ...] = ()  # no records, or halves
     foreign: tuple[Broken, ...] = ()  # whole, and not understood
+    torn: tuple[str, ...] = ()  # paths of what a power failure left of records, removed
 
     @property
     def faults(self) -> tuple[Broken, ...]:
@@ -165,6 +166,7 @@ class Journal(Generic[T]):
         self._whole.clear()
         records: list[tuple[str, T]] = []
         broken: list[Broken] = []
+        halves: list[str] = []
         for file in names:
             if file.startswith(".") and file.endswith(_TEMPORARY):
                 with suppress(OSError):
@@ -186,9 +188,10 @@ class Journal(Generic[T]):
                     with suppress(OSError):
                         if torn and not self._disk.read(file).endswith(b"}"):
                             self._disk.unlink(file)
+                            halves.append(f"{self._disk.path}/{file}")
                             continue
                     broken.append(self._set_aside(file, names, error))
-        return Loaded(tuple(records), tuple(broken), tuple(self._foreign.values()))
+        return Loaded(tuple(records), tuple(broken), tuple(self._foreign.values()), tuple(halves))
 
     def _read(self, file: str) -> T:
         try:

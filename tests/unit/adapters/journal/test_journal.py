@@ -168,6 +168,7 @@ def test_power_lost_may_tear_what_was_not_synced(lost, torn):
     loaded = opened(disk).load(torn=torn)
     assert (loaded.records, len(loaded.broken)) == ((), is_there and not torn)
     assert bool(disk.names()) == (is_there and not torn)
+    assert bool(loaded.torn) == (is_there and torn)
 
 
 def test_the_fake_punishes_a_missing_sync():
