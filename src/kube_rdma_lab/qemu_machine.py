@@ -13,7 +13,7 @@ from kube_rdma_lab.console import LOUDNESS
 from kube_rdma_lab.network import tap
 from kube_rdma_lab.topology import RDMA_MTU, NicKind, NodeSpec
 
-# What costs an emulated processor much and gives a lab nothing (docs/decisions/0015).
+# What costs an emulated processor much and gives a lab nothing.
 FRUGAL = (
     "numa_balancing=disable transparent_hugepage=never init_on_alloc=0 nowatchdog audit=0 psi=0"
     " randomize_kstack_offset=off no5lvl"

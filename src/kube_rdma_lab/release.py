@@ -1,8 +1,8 @@
 """Which Kubernetes and containerd a lab runs, and all that a lab does differently for older ones.
 
 A topology names a release; build/go.py compiles its modules, node_files.py and native/node.py ask
-here how its kubelet and its runtime are configured. docs/decisions/0027 says why there is an older
-one, 0124 why there are those for claims.
+here how its kubelet and its runtime are configured. `older` is a cluster two years old, whose
+containerd has CDI off; 1.34 and 1.37 have other feature gates of claims than the newest.
 """
 
 from __future__ import annotations

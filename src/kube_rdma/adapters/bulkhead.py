@@ -5,7 +5,7 @@ A program is a group of tasks, and an exception of one cancels the others. So ev
 `contained`, and work on one object of many in `ObjectWalls`. Only two things end a program:
 somebody asks it to end, or a part raises what it says is the end (the kubelet's folder is gone, so
 the container has to be made anew). For adapters and programs alike;
-docs/decisions/0065-bulkheads.md.
+docs/decisions/0013-liveness.md.
 """
 
 from __future__ import annotations

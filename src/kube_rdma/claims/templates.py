@@ -10,9 +10,9 @@ such a GPU too.
 Requests are met in their order, and the first devices that fit are taken (allocateOne of the same
 file). So a card stands before its GPU: all GPUs are tried at its root before its next subrequest.
 A GPU stands before a share of its own: a node has many shares and few GPUs, and a search that lacks
-a GPU tries all shares for nothing (docs/decisions/0119). The devices are as near either way.
+a GPU tries all shares for nothing (docs/decisions/0105). The devices are as near either way.
 Where a claim has fewer cards than GPUs, those that are left come last, each as near as can be to
-the GPU that has their card. The card itself may lack what is compared (docs/decisions/0117).
+the GPU that has their card. The card itself may lack what is compared (docs/decisions/0105).
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ def is_long_search(options: ClaimOptions) -> bool:
     """Return whether a node that lacks a device may cost the scheduler its limit of 10 s.
 
     As measured: each choice of a near device multiplies the ways that are tried, whatever the order
-    of the requests (docs/decisions/0119).
+    of the requests (docs/decisions/0105).
     """
     return options.reach in (Reach.ANY, Reach.NUMA_NODE) and options.gpus >= SLOW
 

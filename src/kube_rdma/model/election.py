@@ -26,7 +26,7 @@ class ElectionTiming(Frozen):
 
     What is left between them is for its work to end. The defaults outlast an API server that is
     away or slow for most of a minute, where client-go's (15, 10, 2) made two copies on busy nodes
-    take the lead from each other again and again (decision 0037). OpenShift has 137, 107 and 26.
+    take the lead from each other again and again (decision 0013). OpenShift has 137, 107 and 26.
     """
 
     duration: float = 60.0

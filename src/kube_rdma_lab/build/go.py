@@ -39,8 +39,7 @@ BINARIES = {
 ALL = tuple(binary for binaries in BINARIES.values() for binary in binaries)
 CONTAINERD = ("github.com/containerd/containerd/v2", "github.com/containerd/containerd")
 # The linker leaves tables for debuggers out (linker_flags), so no package needs any, which is a
-# tenth to a quarter of a compilation (docs/decisions/0078). What it links is the same, so no part's
-# key knows of this.
+# tenth to a quarter of a compilation. What it links is the same, so no part's key knows of this.
 NO_DEBUGGING = "-gcflags=all=-dwarf=false"
 RENAMED = {"etcd": {"server": "etcd"}}  # go names a binary after its folder
 

@@ -8,5 +8,5 @@
     changes   what happens to a card, as a change of its tree
     replay    the same on a running node, with the announcements (announce)
 
-What such a node cannot show stands in docs/lab.md, why it is built so in docs/decisions/0012.
+What such a node cannot show stands in docs/lab.md, why it is built so in docs/decisions/0004.
 """

@@ -1,7 +1,7 @@
 """One native node: a NodeSpec goes in, a program comes out that the supervisor holds.
 
 What machine.py is for machines. The program is node/native/init, which becomes the node's first
-process; when it is ended, the kernel ends the node with it (docs/decisions/0012).
+process; when it is ended, the kernel ends the node with it (docs/decisions/0004).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the kubelet makes of two plugins of one resource: of shares in use, and of who ends last.
 
 Both plugins are real (tests/kit/shared_plugin.py), and so is the kubelet, whose checkpoint says who
-holds which share. docs/decisions/0049 has the facts; the way for people is test_migrate.py's.
+holds which share. docs/decisions/0107 has the facts; the way for people is test_migrate.py's.
 """
 
 import pytest

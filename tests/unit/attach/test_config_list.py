@@ -104,7 +104,7 @@ async def test_a_pod_without_a_network_opens_every_card_of_the_pool(world, pod):
 
 
 async def test_a_container_of_another_plugin_s_starts_again(world):
-    """Its devices were given at Allocate, under the same names of shares (decision 0049)."""
+    """Its devices were given at Allocate, under the same names of shares (decision 0107)."""
     path = config(world, ["eth0", "eth1"])
     async with world.serving(world.doors(path)):
         await admitted(world)

@@ -424,7 +424,7 @@ def test_a_share_that_the_pool_has_no_more_is_not_left_out():
 async def test_a_share_that_is_bound_early_comes_with_what_allocate_gave():
     """Not with what it would give now; only where another agent gave it, nobody knows better.
 
-    So after a restart a device that was renumbered goes unseen: decision 0085, Consequences.
+    So after a restart a device that was renumbered goes unseen: decision 0025, Consequences.
     """
     first, kubelet = card(0), KubeletView(None)
     spec = PoolSpec(RESOURCE, Mode.SRIOV, "policy:1")

@@ -1,7 +1,7 @@
 """Nodes of files answer the doctor as live ones do, with five faults of other people's threads.
 
 The faults were drawn and planted before any check for them was made; then the doctor named one of
-the five, the MTU (docs/decisions/0118). Each is planted into the tree of an example machine, one of
+the five, the MTU. Each is planted into the tree of an example machine, one of
 five of its kind, whose bundles are judged together, as `doctor --all-nodes` does. Then one machine
 is recorded as `kube-rdma devices --record` does, with fakes for what is no file.
 """

@@ -1,7 +1,7 @@
 """SELinux enforces: what the agent may do in the type that its manifest names, what others may not.
 
 The policy is Debian's, whose modules for containers and Kubernetes have the type spc_t without
-confinement, as that of RHEL and its like (decision 0050). Every answer here is the kernel's.
+confinement, as that of RHEL and its like. Every answer here is the kernel's.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ nodes with the label kube-rdma.io/agent=on. The owner of the other DaemonSet dec
     a policy of 0.1   the policy lets go of it first (that operator deletes nothing), then the same
     a policy since    kube-rdma takes over beside it, node by node; then the policy drops it
 
-Decision 0076 says why.
+Decision 0107 says why.
 """
 
 from __future__ import annotations

@@ -187,7 +187,7 @@ def test_the_fake_refuses_a_namespace_without_loopback():
 
 
 def test_no_other_code_changes_namespace():
-    """DESIGN, decision 3: one function does this."""
+    """One function does this for all."""
     root = Path(kube_rdma.__file__).parent
     words = re.compile(r"\bsetns\(|\bunshare\(|nsenter")
     found = {path for path in root.rglob("*.py") if words.search(path.read_text())}
