@@ -151,6 +151,14 @@ def test_the_index_of_decisions_has_each() -> None:
     assert not [name for name, text in DECISIONS if len(text.split()) > 400]
 
 
+def test_each_decision_that_is_named_is_there() -> None:
+    """By its number in a sentence or a path: in code, tests, manifests and pages."""
+    there = {Path(name).name[:4] for name, _ in DECISIONS}
+    named = re.compile(r"(?i)\bdecisions?[/ ([]{1,2}(0\d{3})\b")
+    assert named.findall("Decision 0001, docs/decisions/0006") == ["0001", "0006"]
+    assert not [f"{n}: {d}" for n, text in texts() for d in named.findall(text) if d not in there]
+
+
 SHELVES = ("Start", "How to", "Reference", "Design")
 READERS = ("job author", "platform engineer", "on call", "contributor")
 

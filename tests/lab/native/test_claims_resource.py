@@ -2,7 +2,7 @@
 
 The real scheduler and kubelet of Kubernetes 1.36, the pods of seed S2 as they are, and the commands
 that `kube-rdma migrate node` prints. docs/decisions/0107 has what the kubelet makes of a name that
-both know, and the lines of its source.
+both know.
 """
 
 import json
