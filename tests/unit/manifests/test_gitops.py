@@ -1,4 +1,4 @@
-"""The manifests of docs/gitops.md: Flux and Argo CD are not run, so what can be read is read.
+"""The manifests of docs/install.md for Flux and Argo CD: neither is run, so each is read.
 
 They are YAML, their values are values of the chart, and their IPPools are understood.
 """
@@ -14,12 +14,13 @@ from kube_rdma.lib.text import reader
 from kube_rdma.lib.text.document import of_value
 from tests.documents.pages import blocks, pages
 
-PAGE = "docs/gitops.md"
+PAGE = "docs/install.md"
 DOCUMENTS = [
     (block.place, document)
     for block in blocks(PAGE, pages()[PAGE])
     if block.language == "yaml"
     for document in yaml.safe_load_all(block.text)
+    if "kind" in document
 ]
 
 
