@@ -66,7 +66,7 @@ _NOTE = (
 )
 _SLOW = (
     "Where a node lacks one of these devices, the scheduler may search it for up to 10 seconds: "
-    "see docs/boards.md."
+    "see docs/claims.md."
 )
 _HAS_NUMA = f'"numaNode" in device.attributes["{_STANDARD}"]'
 

@@ -1,4 +1,4 @@
-"""`python -m kube_rdma_tools.boards ROOT`: measure all boards, and write the tables of the page."""
+"""`python -m kube_rdma_tools.boards ROOT`: measure all boards, and write the table of the page."""
 
 from __future__ import annotations
 
@@ -8,18 +8,14 @@ from pathlib import Path
 from kube_base.errors import KubeError
 from kube_rdma_tools.boards.allocator import allocator
 from kube_rdma_tools.boards.board import boards
-from kube_rdma_tools.boards.page import PAGE, measured, tables
+from kube_rdma_tools.boards.page import MARKER, PAGE, table
 from kube_rdma_tools.page_tables import put
 
 
 def page(root: Path) -> str:
-    """The page of the checkout at `root` with its tables as they are now."""
+    """The page of the checkout at `root` with its table as it is now."""
     with allocator(root) as scheduler:
-        every = [measured(scheduler, board) for board in boards()]
-    text = (root / PAGE).read_text(encoding="utf-8")
-    for marker, table in tables(every):
-        text = put(text, marker, f"\n{table.rstrip()}\n")
-    return text
+        return put((root / PAGE).read_text(encoding="utf-8"), MARKER, table(scheduler, boards()))
 
 
 def main(root: Path) -> None:

@@ -67,8 +67,8 @@ class Board(Frozen):
 
 
 def boards() -> Iterator[Board]:
-    """All example machines that have a card to ask for, by name."""
-    return (one for one in map(board, machines.names(machines.WELL)) if one.cards)
+    """All example machines that have a GPU, and a card to ask for, by name."""
+    return (one for one in map(board, machines.names(machines.WELL)) if one.gpus and one.cards)
 
 
 def board(name: str) -> Board:

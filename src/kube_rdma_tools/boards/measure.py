@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from kube_base.frozen import Frozen, replace
+from kube_base.frozen import Frozen
 from kube_rdma.claims.templates import ClaimOptions, Reach
 from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma_lab.ghost.claim_driver import DRIVER as GPU_DRIVER
 from kube_rdma_tools.allocator import Result
 from kube_rdma_tools.boards.allocator import BoardAllocator, of_driver
 from kube_rdma_tools.boards.board import Board, BoardSeat, CardPool, GpuDriver
-
-MOST_PODS = 400  # of cards alone; a node has at most 128 devices
 
 
 class NearCards(Frozen):
@@ -47,46 +45,31 @@ class Request(Frozen):
 
 
 class Row(Frozen):
-    """A request on a board. `first` is what the first pod got, `every` what all pods got."""
+    """A request on a board, the pods that fit, and where their cards are."""
 
     gpus: int
     request: Request
     pods: int
-    first: NearCards
-    every: NearCards
-    advised: bool = False
+    near: NearCards
 
 
 def rows(allocator: BoardAllocator, board: Board, driver: GpuDriver) -> Iterator[Row]:
-    """For each number of GPUs of a pod: without nearness, with it, and the best, if another.
-
-    A row is advised once for each number: the best of what was tried.
-    """
+    """Yield the best request for each number of GPUs of a pod."""
     for gpus in pod_sizes(len(board.gpus)):
-        plain = _measured(allocator, board, driver, _request(gpus, gpus, near=False))
-        tried = [plain] if gpus == len(board.gpus) else []
-        near, *others = _near_requests(gpus)
-        tried.append(first := _measured(allocator, board, driver, near))
-        for request in others:
-            if max(row.every.root for row in tried) == len(board.gpus):
+        requests = _near_requests(gpus)
+        if gpus == len(board.gpus):
+            requests.insert(0, _request(gpus, gpus, near=False))
+        tried: list[Row] = []
+        for request in requests:
+            if any(row.near.root == len(board.gpus) for row in tried):
                 break  # none is better than a card at the root of each GPU
             tried.append(_measured(allocator, board, driver, request))
-        best = max(tried, key=_worth)
-        for row in dict.fromkeys((plain, first, best)):
-            yield replace(row, advised=row is best)
+        yield max(tried, key=_worth)
 
 
 def pod_sizes(gpus: int) -> list[int]:
     """The numbers of GPUs that pods of a node have: all of them, or halves down to one."""
     return sorted({gpus >> half for half in range(gpus.bit_length())})
-
-
-def alone(allocator: BoardAllocator, board: Board) -> Iterator[Row]:
-    """Cards without a GPU: whole ones, and shares."""
-    for words, shared in (("", False), ("--shared", True)):
-        yield _measured(
-            allocator, board, GpuDriver.NEW, Request(words, ClaimOptions(shared=shared))
-        )
 
 
 def nearness(gpus: Sequence[BoardSeat], cards: Sequence[BoardSeat]) -> NearCards:
@@ -147,22 +130,21 @@ def _worth(row: Row) -> tuple[int, int, int, bool, int, bool]:
 
     A pod that takes the node needs no nearness, whose search is the longer one.
     """
-    every, options = row.every, row.request.options
-    near = every.root, every.numa_node
-    return every.gpus, *near, not options.shared, row.request.cards, options.reach is None
+    near, options = row.near, row.request.options
+    places = near.root, near.numa_node
+    return near.gpus, *places, not options.shared, row.request.cards, options.reach is None
 
 
 def _measured(allocator: BoardAllocator, board: Board, driver: GpuDriver, request: Request) -> Row:
     pool = CardPool.SHARED if request.options.shared else CardPool.WHOLE
     got = allocator.fill(board.slices[pool, driver], request.options, _most(board, request))
     pods = [_nearness_of(board, results) for results in got]
-    every = NearCards(
+    near = NearCards(
         sum(one.root for one in pods),
         sum(one.numa_node for one in pods),
         sum(one.elsewhere for one in pods),
     )
-    first = pods[0] if pods else NearCards()
-    return Row(request.options.gpus, request, len(pods), first, every)
+    return Row(request.options.gpus, request, len(pods), near)
 
 
 def _most(board: Board, request: Request) -> int:
@@ -170,12 +152,10 @@ def _most(board: Board, request: Request) -> int:
 
     Two shares of a claim are of two cards.
     """
-    options, most = request.options, MOST_PODS
     if request.cards > len(board.cards):
         return 0
-    if options.gpus:
-        most = min(most, len(board.gpus) // options.gpus)
-    return most if options.shared else min(most, len(board.cards) // request.cards)
+    most = len(board.gpus) // request.options.gpus
+    return most if request.options.shared else min(most, len(board.cards) // request.cards)
 
 
 def _nearness_of(board: Board, results: Sequence[Result]) -> NearCards:

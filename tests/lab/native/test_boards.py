@@ -1,4 +1,4 @@
-"""docs/boards.md says what the scheduler's own allocator gives on the example machines.
+"""docs/claims.md says what the scheduler's own allocator gives on the example machines.
 
 No test here needs a lab: they are here because the allocator is compiled, and `tests/kit/parts.py`
 does that before labs boot.

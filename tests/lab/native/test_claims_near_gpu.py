@@ -92,7 +92,7 @@ def test_two_requests_that_match_at_the_root_are_a_card_beside_the_very_gpu(lab,
 
 
 def test_the_template_of_kube_rdma_claim_gives_each_gpu_a_card_at_its_root(lab, survey):
-    """As many pods as the node has GPUs, by the words of docs/claim-templates.md."""
+    """As many pods as the node has GPUs, by the words of docs/claims.md."""
     with Shell({"KUBECONFIG": str(lab.kubeconfig)}) as shell:
         text = shell.check("kube-rdma claim --gpus 1 --near --within root --shared --name each")
     wish, one = yaml.safe_load_all(text)

@@ -1,1 +1,1 @@
-"""The measurement behind docs/boards.md, but for the allocator, which is compiled."""
+"""The measurement behind docs/claims.md, but for the allocator, which is compiled."""
