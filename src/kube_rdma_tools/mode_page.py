@@ -1,99 +1,58 @@
-"""The page docs/modes.md, written from the table of modes so that it cannot tell something else."""
+"""`python -m kube_rdma_tools.mode_page`: the tables of modes in docs/config.md.
 
-# ruff: noqa: D102  what the fields of a row mean is said in pools/rules/modes, once
+They are written from the table in pools/rules/modes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Protocol
+from collections.abc import Iterator
+from pathlib import Path
 
-from kube_rdma.model.pools import Attach, Bind, Mode, Preference
+from kube_rdma.model.pools import Bind
+from kube_rdma.pools.rules.modes import MODES, ModeRow
+from kube_rdma_tools.page_tables import BEGIN, markdown_row, put
 
-
-class ModesRow(Protocol):
-    """One row of pools/rules/modes on the page."""
-
-    @property
-    def takes(self) -> str: ...
-    @property
-    def bind(self) -> Bind: ...
-    @property
-    def shares(self) -> int: ...
-    @property
-    def most(self) -> int | None: ...
-    @property
-    def attach(self) -> Attach: ...
-    @property
-    def networked(self) -> Attach: ...
-    @property
-    def prefer(self) -> Preference: ...
-    @property
-    def owns(self) -> bool: ...
-    @property
-    def moves(self) -> str: ...
-    @property
-    def isolation(self) -> str: ...
-    @property
-    def refuses(self) -> str: ...
-    @property
-    def meaning(self) -> str: ...
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "config.md"
+_SHARES = ("mode", "what a share is", "shares", "at most", "attach", "prefer")
+_CARDS = ("mode", "takes", "goes into the pod", "isolation", "refuses")
 
 
-_OPENING = """\
-# Modes
-
-What a container gets when it asks for a share, mode by mode. Written from the table in
-[pools/rules/modes.py](../src/kube_rdma/pools/rules/modes.py); a configuration
-([config.md](config.md)) can change the shares, `bind`, `attach` and `prefer` of a pool.
-
-In every mode a container opens the files `uverbs` of its cards, and `rdma_cm`; a pool can name
-[others](config.md#device-files).
-
-![Which mode? Questions that lead to each mode](modes.svg)
-"""
+def page(text: str) -> str:
+    """The page with the tables as they are now."""
+    return put(text, BEGIN.format("modes"), "\n".join(_tables()))
 
 
-def modes_page(rows: Mapping[Mode, ModesRow]) -> str:
-    """The whole page."""
-    return "\n".join([_OPENING, *_overview(rows), *(_section(*pair) for pair in rows.items())])
-
-
-def _overview(rows: Mapping[Mode, ModesRow]) -> Iterator[str]:
-    yield "| mode | what a share is | shares | attach | prefer |"
-    yield "|---|---|---|---|---|"
-    for mode, row in rows.items():
-        yield (
-            f"| [`{mode}`](#{mode}) | {row.meaning} | {_shares(row)} | {_attach(row)} "
-            f"| {_prefer(row)} |"
+def _tables() -> Iterator[str]:
+    yield from _head(_SHARES)
+    for mode, row in MODES.items():
+        pooled = row.bind is Bind.POOL
+        yield markdown_row(
+            (
+                f"`{mode}`",
+                row.meaning,
+                f"{row.shares} per {'pool' if pooled else 'card'}",
+                "–" if row.most is None else str(row.most),
+                _attach(row),
+                "–" if pooled else f"`{row.prefer}`",
+            )
         )
     yield ""
+    yield from _head(_CARDS)
+    for mode, row in MODES.items():
+        takes = f"{row.takes}; it belongs to no second pool" if row.owns else row.takes
+        yield markdown_row((f"`{mode}`", takes, row.moves, row.isolation, row.refuses))
 
 
-def _section(mode: Mode, row: ModesRow) -> str:
-    most = "as many as the kubelet accepts" if row.most is None else f"at most {row.most}"
-    second = "belongs to no second pool" if row.owns else "may belong to a second pool too"
-    return f"""\
-## {mode}
-
-{row.meaning[0].upper()}{row.meaning[1:]}.
-
-- **Takes**: {row.takes}. A card {second}.
-- **Shares**: {_shares(row)} by default; {most} in a configuration.
-- **Goes into the pod**: {row.moves}.
-- **Isolation**: {row.isolation}.
-- **Refuses**: {row.refuses}.
-"""
+def _head(cells: tuple[str, ...]) -> Iterator[str]:
+    yield markdown_row(cells)
+    yield "|---" * len(cells) + "|"
 
 
-def _shares(row: ModesRow) -> str:
-    return f"{row.shares} per {'pool' if row.bind is Bind.POOL else 'card'}"
-
-
-def _attach(row: ModesRow) -> str:
+def _attach(row: ModeRow) -> str:
     if row.networked is row.attach:
         return f"`{row.attach}`"
     return f"`{row.attach}`; `{row.networked}` where pods get networks from kube-rdma"
 
 
-def _prefer(row: ModesRow) -> str:
-    return "–" if row.bind is Bind.POOL else f"`{row.prefer}`"
+if __name__ == "__main__":
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,10 +1,10 @@
 """The table of modes: what each gives to a container, how many shares it makes, what they mean.
 
 The other rules read it and hold no knowledge of a mode themselves, so a further mode is a further
-row; docs/modes.md is written from it. `hca` is the mode of the SCC document and of the shared
-device plugin: shares of the whole node, whatever the number of cards, and any share opens every
-card. exclusive, shared and shared-multi are those of the VKE document, sriov is the SR-IOV network
-device plugin's.
+row; tables of docs/config.md are written from it. `hca` is the mode of the SCC document and of the
+shared device plugin: shares of the whole node, whatever the number of cards, and any share opens
+every card. exclusive, shared and shared-multi are those of the VKE document, sriov is the SR-IOV
+network device plugin's.
 """
 
 from __future__ import annotations
@@ -45,10 +45,7 @@ class ModeRow(Frozen):
 
 _ALL_GIDS = "a pod can use any address (GID) of a card whose uverbs device it holds"
 _UNSEEN = "RDMA namespace mode exclusive without `hostNetwork`"
-_NEEDED = (
-    "what is in a bond or bridge or carries the node's default route; unless a selector names the "
-    "card, also what leads to the node's storage or other routes, or has a VLAN on it"
-)
+_NEEDED = "what [stays with the node](#cards-that-stay-with-the-node)"
 
 MODES: Mapping[Mode, ModeRow] = {
     Mode.HCA: ModeRow(
@@ -72,7 +69,7 @@ MODES: Mapping[Mode, ModeRow] = {
         owns=True,
         moves="the card's own network interface, and its RDMA device where the kernel moves it",
         isolation="the card belongs to one pod alone",
-        refuses=f"{_NEEDED}; more than one share of a card",
+        refuses=_NEEDED,
         meaning="the physical card itself, for one pod at a time",
     ),
     Mode.SHARED: ModeRow(
@@ -80,7 +77,7 @@ MODES: Mapping[Mode, ModeRow] = {
         prefer=Preference.NUMA,
         moves="one virtual interface on the card",
         isolation=f"own interface and address; {_ALL_GIDS}",
-        refuses=f"{_UNSEEN}; more than one share of a card",
+        refuses=_UNSEEN,
         meaning="one virtual interface of each physical card",
     ),
     Mode.SHARED_MULTI: ModeRow(
