@@ -2,7 +2,7 @@
 
 The stand-in keeps to what Cello publishes of its meta plugin (../machines/meta_plugin/cello.go);
 the README's steps, kubelet, containerd, libcni and agent are real. What VKE's component left on the
-node goes as docs/multus.md says. In mode `exclusive`: a constructed card moves into a pod, and can
+node goes as docs/migrate.md says. In mode `exclusive`: a constructed card moves into a pod, and can
 carry no other interface.
 """
 
@@ -26,7 +26,7 @@ from tests.kit.node_files import put_program, put_text
 from tests.kit.parts import MACHINES
 
 NODE, FOLDER, BINARIES = "node-1", "/etc/cni/net.d", "/opt/cni/bin"
-README, PAGE = "examples/s1-vke/README.md", "docs/multus.md"
+README, PAGE = "examples/s1-vke/README.md", "docs/migrate.md"
 IMAGE = "kube-rdma.io/kube-rdma:dev"
 POD, CARDS = "rdma-1", 8
 META, LEFT = "01-cello-meta.conflist", "20-rdma.conflist"

@@ -26,7 +26,7 @@ from kube_rdma.model import migrate as model
 from kube_rdma.model.kubernetes import quantity_text
 
 NAMESPACE, FILE = "kube-rdma", "kube-rdma-values.yaml"
-# On a node of VKE: its component's network out of Cello's way, and back (docs/multus.md).
+# On a node of VKE: its component's network out of Cello's way, and back (docs/migrate.md).
 CLEAR, LEAVE = "clear-vke", ("uninstall --records", "clear-vke --undo")
 # All others have that of the plain device plugin. Only the vendor knows the shares' names of these.
 _PRESETS = {model.StartingPoint.ACK: "ack", model.StartingPoint.VKE: "vke"}
