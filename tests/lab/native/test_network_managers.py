@@ -51,7 +51,7 @@ class Networkd:
 
     @staticmethod
     def let_go(node, name):
-        """The word of docs/unmanaged-interfaces.md, again until networkd has read udev's event."""
+        """The word of docs/nodes.md, again until networkd has read udev's event."""
 
         def reloaded():
             node.run("networkctl", "reload")
@@ -73,7 +73,7 @@ class NetworkManager:
 
     @staticmethod
     def let_go(node, name):
-        """The words of docs/unmanaged-interfaces.md."""
+        """The words of docs/nodes.md."""
         node.run("nmcli", "device", "disconnect", name)
         node.run("nmcli", "device", "set", name, "managed", "no")
 

@@ -53,6 +53,6 @@ def test_networkd_s_file_comes_before_those_of_netplan():
 
 
 def test_a_page_says_how_they_are_installed():
-    page = (ROOT / "docs/unmanaged-interfaces.md").read_text()
+    page = (ROOT / "docs/nodes.md").read_text()
     for path in FOLDER.iterdir():
         assert f"config/node-files/{path.name}" in page
