@@ -78,7 +78,7 @@ rights: ready ## compare what roles grant with what the lab's tests used; ARGS=-
 audit: ready ## look for advisories against locked versions; ARGS="--index ADDRESS" asks a package index
 	@.venv/bin/python -m kube_rdma_tools.advisories $(ARGS) locks/*.txt src/kube_rdma_lab/modules/*/go.mod
 
-conformance: ready ## evidence of AI conformance items 10 and 41, of the cluster of KUBECONFIG; docs/conformance.md
+conformance: ready ## evidence of AI conformance items 10 and 41, of the cluster of KUBECONFIG; docs/hardware.md
 	@.venv/bin/python -m kube_rdma_tools.conformance dist/conformance $(ARGS)
 
 docs: ready-docs ## build the site of all pages into dist/docs: a folder for this version beside those that lie there

@@ -15,7 +15,7 @@ from tests.documents.shell import Shell
 from tests.house.tree import ROOT
 
 pytestmark = pytest.mark.slow  # perftest and UCX between two emulated machines take minutes
-# As docs/conformance.md has it; without a KUBECONFIG the cluster is that of the lab.
+# As docs/hardware.md has it; without a KUBECONFIG the cluster is that of the lab.
 COMMAND = """\
 ARGS="--resource rdma/hca_shared_devices_a --network rdma-net-ipam" make conformance
 """
