@@ -34,7 +34,7 @@ _POLICY = """\
 #
 # Whatever its token is allowed to do, an agent changes nothing but its own node, that node's report
 # and lease, the pods on it, and what the node has of the cluster's addresses. Of its node: the
-# labels of docs/labels.md, the startup taint, which it only takes off, and one condition. Labels
+# labels of docs/config.md, the startup taint, which it only takes off, and one condition. Labels
 # below feature.node.kubernetes.io, by which operators start drivers, it writes only with the right
 # to write nfdlabels of kube-rdma.io, and takes away without it. Of a pod: what it reports of the
 # pod's networks. Of addresses: its own holdings, not those of another node.

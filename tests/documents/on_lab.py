@@ -107,7 +107,7 @@ def _standing(lab: Lab) -> set[tuple[str, ...]]:
         (node["metadata"]["name"], *label)
         for node in cluster.get(lab, "nodes")["items"]
         for label in node["metadata"]["labels"].items()
-        # Those that an agent writes, it leaves (docs/labels.md).
+        # Those that an agent writes, it leaves (docs/config.md).
         if label[0] == cluster.CARDS_LABEL or not writes(label[0])
     }
     return {thing for thing in made if thing[1] != NAMESPACE} | labels

@@ -88,7 +88,7 @@ BY_DOCUMENT = (
         _UNLABELLED,
         _SELECTED,
         NO_LABEL,
-        "docs/labels.md",
+        "docs/config.md",
         {"labeller.enabled": "true"},
     ),
     ByDocument(
@@ -99,7 +99,7 @@ BY_DOCUMENT = (
         _UNLABELLED,
         _SELECTED,
         NO_LABEL,
-        "docs/labels.md",
+        "docs/config.md",
         {"labeller.enabled": "true"},
     ),
     ByDocument(

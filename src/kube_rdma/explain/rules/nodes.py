@@ -35,7 +35,7 @@ def unfit(
             has = f"has {key}={labels[key]}" if key in labels else "has no such label"
             problem = f"the pod wants {key}={', '.join(sorted(values))}, and the node {has}"
             remedy = "Take it out of nodeSelector or nodeAffinity, or have a node labelled"
-            yield _finding("labels", node.name, problem, f"{remedy} (docs/labels.md)")
+            yield _finding("labels", node.name, problem, f"{remedy} (docs/config.md)")
     asked = (ask.resource for one in template.containers for ask in one.asks)
     for resource in dict.fromkeys(one for one in asked if one not in spared):
         count, offer, taken = (

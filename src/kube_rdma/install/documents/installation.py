@@ -87,7 +87,7 @@ class Installation(Typed):
     labeller: documents.InstalledLabeller = documents.InstalledLabeller()
     """
     labeller is a second DaemonSet, which labels nodes for others that select them. See
-    docs/labels.md.
+    docs/config.md.
     """
     claims: documents.InstalledClaims = documents.InstalledClaims()
     """

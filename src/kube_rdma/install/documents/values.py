@@ -226,13 +226,13 @@ class InstalledAgent(Typed):
     """
     startupTaint is whether an agent removes the taint kube-rdma.io/starting:NoSchedule from its
     node once all RDMA resources are allocatable, or the one for cluster-autoscaler. Not with
-    presets ack, scc and efa. See docs/startup-taint.md.
+    presets ack, scc and efa. See docs/nodes.md.
     """
     node_labels: Literal["write", "write-nfd", "leave", "remove"] = "write"
     """
     nodeLabels is what an agent does with labels of its node. write: labels below kube-rdma.io/.
     write-nfd: also those of Node Feature Discovery, by which operators start drivers. leave:
-    nothing. remove: it removes what an agent wrote. See docs/labels.md.
+    nothing. remove: it removes what an agent wrote. See docs/config.md.
     """
     namespace_isolation: Names = ""
     """
@@ -398,13 +398,13 @@ class InstalledClaims(Typed):
     """
     dranetAttributes is whether devices in ResourceSlices have DRANET's names of attributes, too:
     dra.net/encapsulation, ifName, isSriovVf, numaNode, pciAddress, rdma and rdmaDevice. Selectors
-    and programs that read these then find the cards. See docs/claim-templates.md.
+    and programs that read these then find the cards. See docs/claims.md.
     """
     template_classes: bool = True
     """
     templateClasses is whether the chart creates the DeviceClasses rdma and rdma-shared, which
     templates of kube-rdma claim name. The whole cluster has them once, so a second release needs
-    false. See docs/claim-templates.md.
+    false. See docs/claims.md.
     """
     classes: Many[InstalledClass] = ()
     """

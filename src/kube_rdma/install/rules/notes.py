@@ -37,7 +37,7 @@ ONE_OPERATOR = (
 )
 NO_LABEL = (
     "Device plugins run on nodes with the label feature.node.kubernetes.io/pci-15b3.present=true. "
-    "If no other program writes it, set labeller.enabled=true (docs/labels.md)."
+    "If no other program writes it, set labeller.enabled=true (docs/config.md)."
 )
 READ_ONLY_NODES = (
     "Nodes of this distribution have a read-only /usr, which driver images of NVIDIA's mount to "

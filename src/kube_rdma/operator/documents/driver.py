@@ -30,7 +30,7 @@ _REMEDIES: Mapping[Path, str] = {
     ),
     ("secondaryNetwork", "ipamPlugin"): "Write an IPPool, which gives addresses (docs/ip.md)",
     ("ibKubernetes",): "Write P_Keys into networks, GUIDs into pods (docs/networks.md)",
-    ("nicFeatureDiscovery",): "Remove it: agents write labels of their nodes (docs/labels.md)",
+    ("nicFeatureDiscovery",): "Remove it: agents write labels of their nodes (docs/config.md)",
     ("docaTelemetryService",): "Remove it: agents serve metrics of the cards (docs/metrics.md)",
     ("nicConfigurationOperator",): _OTHERS,
     ("spectrumXOperator",): _OTHERS,

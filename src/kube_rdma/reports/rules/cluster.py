@@ -308,7 +308,7 @@ def _kept_away(
     remedy = "Add a toleration for the taint to the pod, or take the taint off nodes"
     if any("nodeSelector" in why for why in reasons):
         remedy = f"Take the label out of its nodeSelector, for {listed(wanted)} chooses the nodes; "
-        remedy += "or label nodes, as NFD or preset nvidia's labeller does (docs/labels.md)"
+        remedy += "or label nodes, as NFD or preset nvidia's labeller does (docs/config.md)"
     why = " or ".join([*dict.fromkeys(reasons)][:3])
     sentence = f"Each node that offers {listed(wanted)} {why}"
     yield Finding.of("PodWaitsForNode", f"pod/{pod.title}", sentence, remedy)
