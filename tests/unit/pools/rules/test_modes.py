@@ -40,7 +40,7 @@ def test_a_row_agrees_with_itself(mode):
 def test_what_is_given_alone_never_carries_the_nodes_own_traffic(mode):
     row = MODES[mode]
     assert ("can do without" in row.takes) is row.owns
-    assert ("default route" in row.refuses) is row.owns
+    assert ("stays with the node" in row.refuses) is row.owns
 
 
 def test_hca_is_what_the_scc_document_says():
