@@ -1,4 +1,4 @@
-"""The scripts of docs/terminal.md in real shells: what a person at bash, zsh and fish gets by Tab.
+"""The scripts of docs/command-line.md in real shells: what bash, zsh and fish offer by Tab.
 
 Each shell is set up as the page says, in a new home, and keys are typed on its terminal. `make
 test-all` fetches the shells from Debian.
@@ -19,7 +19,7 @@ from .pages import ROOT
 
 pytestmark = pytest.mark.slow  # three shells of Debian are installed, and each asks Python often
 
-PAGE = ROOT / "docs/terminal.md"
+PAGE = ROOT / "docs/command-line.md"
 ROW = re.compile(
     r"^\| (?P<shell>bash|zsh|fish)\b[^|]*\| `(?P<once>[^`|]+)` \| (?P<start>.*) \|$", re.MULTILINE
 )

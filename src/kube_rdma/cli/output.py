@@ -350,7 +350,7 @@ def command(*lines: str, name: str | None = None) -> Callable[[Command], click.C
     return click.command(name, epilog=examples(*lines))
 
 
-# Exit codes mean the same for all commands: `main` and docs/exit-codes.md.
+# Exit codes mean the same for all commands: `main` and docs/command-line.md.
 
 
 class ExitCode(IntEnum):

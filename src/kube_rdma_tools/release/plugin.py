@@ -4,7 +4,7 @@ krew wants a program without anything around it, and kube-rdma is Python. So the
 of the image that the command needs: Debian's Python with the libraries that it loads, started by
 their own loader, and the packages. krew unpacks regular files alone (internal/download) and links
 to the program, which finds its folder through that link. What kubectl asks behind Tab lies beside
-it; krew links to a single program, so docs/terminal.md says how to link to this one.
+it; krew links to a single program, so docs/command-line.md says how to link to this one.
 """
 
 from __future__ import annotations

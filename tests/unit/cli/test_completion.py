@@ -100,7 +100,7 @@ complete -p kube-rdma
 
 
 def test_bash_takes_the_script_and_completes(tmp_path):
-    """A real bash, with the script that docs/terminal.md writes."""
+    """A real bash, with the script that docs/command-line.md writes."""
     program = tmp_path / "kube-rdma"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m kube_rdma.cli.main "$@"\n')
     program.chmod(0o700)

@@ -82,7 +82,7 @@ def test_each_error_has_its_code(error, code):
 
 def test_help_and_the_page_have_the_same_codes():
     shown = CliRunner().invoke(cli, ["--help"]).output
-    page = (ROOT / "docs" / "exit-codes.md").read_text()
+    page = (ROOT / "docs" / "command-line.md").read_text()
     for code, meaning in MEANINGS.items():
         assert re.search(rf"^ +{int(code)} +{re.escape(meaning[:20])}", shown, re.MULTILINE)
         assert f"| {int(code)} | {meaning} |" in page
