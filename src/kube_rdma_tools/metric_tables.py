@@ -11,32 +11,48 @@ from kube_rdma.model.metrics import MetricFamily
 from kube_rdma_tools.page_tables import BEGIN, markdown_row, put
 
 ALERTS = "<!-- alerts -->"
+OLD = "counters_ext/"  # a folder of old kernels
 FEWEST = 5  # rows with the same labels, from which on these are said once
 _LABEL = re.compile(r"\{\{(?:or )?\$labels\.(\w+)(?: \$labels\.\w+)?\}\}")
 
 
-def table(families: Iterable[MetricFamily]) -> str:
-    """Return families as a table; labels that all have, or most of many, are named above it."""
+def table(families: Iterable[MetricFamily], before: Iterable[MetricFamily] = ()) -> str:
+    """Return families as a table; labels that all have, or most of many, are named above it.
+
+    Series that count what those of another table count are named below it, with their source.
+    """
     rows = list(families)
     (usual, count), *_ = Counter(row.labels for row in rows).most_common(1)
-    is_same = count == len(rows) and bool(usual)
-    is_usual = is_same or (count >= FEWEST and bool(usual))
-    whose = "Labels of each" if is_same else "Labels where the column is empty"
+    is_usual = bool(usual) and (count == len(rows) or count >= FEWEST)
+    whose = "Labels" if count == len(rows) else "Labels, where none are named"
     lines = [f"{whose}: {_labels(usual)}.", ""] if is_usual else []
-    head = ("series", "type", "labels", "meaning", "source")
-    lines += [markdown_row(cell for cell in head if not is_same or cell != "labels")]
-    lines += ["|---" * (4 if is_same else 5) + "|"]
+    known = {(one.meaning, one.source) for one in before}
+    same = [row for row in rows if (row.meaning, row.source) in known]
+    old = [row for row in rows if OLD in row.source]
+    if len(same) < len(rows):
+        lines += ["| series | meaning | source |", "|---|---|---|"]
     for row in rows:
-        own = "" if is_usual and row.labels == usual else _labels(row.labels) or "–"
-        labels = [] if is_same else [own]
-        lines.append(markdown_row((f"`{row.name}`", row.kind, *labels, row.meaning, row.source)))
+        name = f"`{row.name}`"
+        if row.labels and not (is_usual and row.labels == usual):
+            name += f" ({_labels(row.labels)})"
+        meaning = row.meaning.removeprefix("Number of ")
+        if row not in (*same, *old):
+            lines.append(markdown_row((name, meaning[:1].upper() + meaning[1:], row.source)))
+    for title, some in (
+        ("As the series of the node from the same file", same),
+        ("Before Linux 4.5", old),
+    ):
+        if some:
+            lines += ["", f"{title}: {', '.join(f'`{row.name}` ({row.source})' for row in some)}."]
     return "\n".join(lines)
 
 
 def filled(page: str, tables: Iterable[tuple[str, Sequence[MetricFamily]]]) -> str:
     """Return the page with its tables as they are now; ValueError for a table without a place."""
+    before: list[MetricFamily] = []
     for name, families in tables:
-        page = put(page, BEGIN.format(name), table(families))
+        page = put(page, BEGIN.format(name), table(families, before))
+        before += families
     return page
 
 

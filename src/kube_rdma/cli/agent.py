@@ -120,7 +120,7 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 @options.flag_option(
     "--metrics-pods",
     help="Serve the series of pods too, without asking for a credential: namespaces, names and "
-    "traffic. docs/monitoring.md says how to guard the port.",
+    "traffic. docs/metrics.md says how to guard the port.",
 )
 @options.path_option(
     "--socket",

@@ -98,7 +98,7 @@ def test_security_md_has_every_port_of_every_preset():
 
 
 def test_the_proxy_asks_whom_it_lets_through_and_agents_are_on_the_loopback_address():
-    """What docs/monitoring.md has people set agrees with the manifest beside it."""
+    """What docs/metrics.md has people set agrees with the manifest beside it."""
     root = Path(__file__).parents[3]
     everything = list(
         yaml.safe_load_all((root / "config/metrics/kube-rbac-proxy.yaml").read_text())
@@ -109,7 +109,7 @@ def test_the_proxy_asks_whom_it_lets_through_and_agents_are_on_the_loopback_addr
     assert pod["hostNetwork"]
     (upstream,) = [word for word in container["args"] if word.startswith("--upstream=")]
     assert upstream == "--upstream=http://127.0.0.1:9879/"
-    assert "--metrics-address=127.0.0.1:9879" in (root / "docs/monitoring.md").read_text()
+    assert "--metrics-address=127.0.0.1:9879" in (root / "docs/metrics.md").read_text()
     rules = by_kind["ClusterRole", "kube-rdma-metrics-proxy"]["rules"]
     asked = [(*one["resources"], *one["verbs"]) for one in rules]
     assert asked == [("tokenreviews", "create"), ("subjectaccessreviews", "create")]

@@ -486,7 +486,7 @@ class InstalledMetrics(Typed):
     pods: bool = False
     """
     pods is whether agents answer with the series of pods too: namespaces, names, containers and
-    their traffic. The port asks for no credential: guard it first, as docs/monitoring.md says.
+    their traffic. The port asks for no credential: guard it first, as docs/metrics.md says.
     kube-rdma top shows pods without it.
     """
     names: Literal["node-exporter", "vke", "none"] = "node-exporter"
