@@ -29,7 +29,7 @@ KINDS = ("nodepolicies", "nodereports", "ippools", "ipblocks", "bandwidthchecks"
 POD, POOL, CHECK, NODE = "seen", "people", "nightly", "node-1"
 CLAIMING, NETWORKS = "claiming", "k8s.v1.cni.cncf.io/networks"
 OBJECTS = {"ippools": POOL, "bandwidthchecks": CHECK}
-# docs/reports.md, pods.md, ip.md and explain.md: `kube-rdma-view` is enough.
+# docs/status.md, pods.md and ip.md: `kube-rdma-view` is enough.
 WORDS = (
     "kube-rdma status",
     "kube-rdma resources",

@@ -72,7 +72,7 @@ def test_a_pod_that_runs_is_told_from_asking_to_seeing():
 
 
 def test_keys_are_those_of_the_page(tmp_path):
-    """docs/explain.md lists them for programs, which go on reading what they read once."""
+    """docs/status.md lists them for programs, which go on reading what they read once."""
     pod = kit.pod("new", node="", count=2, **{kit.NETWORKS: "rail-net,rail-nett"})
     path = written(tmp_path, pod)
     document = json.loads(run(kit.server(), "-f", path, "--node", kit.NODE_NAME, "--json").stdout)

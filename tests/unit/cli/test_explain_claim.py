@@ -18,7 +18,7 @@ from kube_rdma.lib.page import page_text
 from tests.kit import claimed, explained
 
 PAGES = Path(__file__).parent / "claim_pages"
-PAGE = Path(__file__).parents[3] / "docs/explain.md"
+PAGE = Path(__file__).parents[3] / "docs/status.md"
 
 
 def run(server, *words):

@@ -1,7 +1,7 @@
 """Judges a cluster: what is wrong, how bad it is, what to do next.
 
 reports/gather hands in what the API server tells, reports/views shows what comes out. Each Finding
-has a code that stays, one sentence and the next step; docs/reports.md lists the codes.
+has a code that stays, one sentence and the next step; docs/status.md lists the codes.
 """
 
 from __future__ import annotations
