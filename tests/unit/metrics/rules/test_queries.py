@@ -114,7 +114,7 @@ def test_an_alert_names_its_node(name):
 
 def sections():
     """The runbook's sections by their headings."""
-    parts = re.split(r"(?m)^## (KubeRdma\w+)$", RUNBOOK.read_text())
+    parts = re.split(r"(?m)^### (KubeRdma\w+)$", RUNBOOK.read_text())
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
