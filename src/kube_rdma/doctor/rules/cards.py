@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import partial
 from itertools import takewhile
 from shlex import quote
 from types import MappingProxyType
@@ -43,10 +42,7 @@ PEER_MODULES = frozenset({"nvidia_peermem", "nv_peer_mem"})
 
 
 def _no_driver(seen: Observation) -> Iterator[Finding]:
-    """Yield network functions without any driver; bad where they may be the RDMA cards.
-
-    Beside working cards a function counts whose model has a driver elsewhere on the node.
-    """
+    """Pods wait for a resource that no node has."""
     survey = survey_of(seen)
     severity = Severity.ADVICE if survey.devices or seen.specs == () else Severity.ERROR
     whole = [one for one in survey.functions if one.seat.physical_function is None]
@@ -62,17 +58,14 @@ def _no_driver(seen: Observation) -> Iterator[Finding]:
         yield Finding(
             function.seat.pci,
             f"{function.seat.pci} ({function.vendor:04x}:{function.device:04x}) has no driver",
-            "The driver of this network card is not loaded, or has let it go",
+            "The driver of this network card is not loaded, or released it",
             remedy,
             severity,
         )
 
 
 def _no_rdma_module(seen: Observation) -> Iterator[Finding]:
-    """Yield network drivers that could have RDMA devices, and have none on the cards here.
-
-    Beside other cards that is a fault only where a pool is empty.
-    """
+    """The interface works, and `kube-rdma devices` shows nothing."""
     survey = survey_of(seen)
     if survey.devices and all(pool.cards for pool in verdict(seen).pools):
         return
@@ -93,22 +86,24 @@ def _no_rdma_module(seen: Observation) -> Iterator[Finding]:
             driver,
             f"{names}: driver {driver} and no RDMA device"
             + (f"; module {module} {state}" if seen.modules is not None else ""),
-            f"Its RDMA half, {module}, is missing, or RDMA is off in the card",
+            f"Its RDMA module {module} is missing, or RDMA is off in the card",
             f"modprobe {module}; see dmesg, and `devlink dev param show` for enable_roce",
             Severity.ADVICE if survey.devices or seen.specs == () else Severity.ERROR,
         )
 
 
 def _no_device(seen: Observation) -> Iterator[Finding]:
+    """Every pool is empty; in namespace mode exclusive also while pods have all devices."""
     if not survey_of(seen).devices:
         evidence = "/sys/class/infiniband is empty"
-        cause = "The kernel knows no RDMA device in this network namespace"
+        cause = "This network namespace has no RDMA device"
         remedy = "Load the driver; without a card: rdma link add rxe0 type rxe netdev INTERFACE"
         severity = Severity.ADVICE if seen.specs == () else Severity.ERROR
         yield Finding("", evidence, cause, remedy, severity)
 
 
 def _absent_nodes(seen: Observation) -> Iterator[Finding]:
+    """A pod cannot open its device, or the agent calls a card unhealthy."""
     for path in seen.absent or ():
         evidence = f"{path} is not there, and the kernel has the device"
         cause = "No devtmpfs or udev made the node, or another /dev is mounted over it"
@@ -118,6 +113,9 @@ def _absent_nodes(seen: Observation) -> Iterator[Finding]:
 
 
 def _manager(seen: Observation) -> Iterator[Finding]:
+    """`rping` and `ib_write_bw -R` do not start. NCCL and MPI connect without the connection
+    manager.
+    """
     survey = survey_of(seen)
     if survey.rdma_cm is None:
         for sentence in discovery.notes(survey):
@@ -128,16 +126,16 @@ def _manager(seen: Observation) -> Iterator[Finding]:
 
 
 def _namespace_mode(seen: Observation) -> Iterator[Finding]:
-    """Yield pools whose pods would not see a card in this RDMA namespace mode."""
+    """Pods hold shares and see no device."""
     if survey_of(seen).namespace_mode is not NamespaceMode.EXCLUSIVE:
         return
     for spec in seen.specs or ():
         for sentence in node_health.hidden(spec):
-            yield _worded(spec.resource, sentence, f"Mode {spec.mode} shares cards that stay here")
+            yield _worded(spec.resource, sentence, f"Mode {spec.mode} leaves its cards on the node")
 
 
 def _bonds(seen: Observation) -> Iterator[Finding]:
-    """Yield ports of pools in a bond: no pod may take them, and the bond has their GIDs."""
+    """A pool leaves a card out, or attaching fails with "Device or resource busy"."""
     survey = survey_of(seen)
     usable = {one.device.name for one in discovery.judge(survey) if one.usable}
     at, pools = {one.seat.pci: one for one in survey.functions}, seen.specs or ()
@@ -149,7 +147,7 @@ def _bonds(seen: Observation) -> Iterator[Finding]:
                 yield Finding(
                     device.name,
                     f"{port.netdev} is enslaved to {port.bond}",
-                    "A card in a bond never moves into a pod, and has no GID of its own",
+                    "No card in a bond moves into a pod, and it has no GID of its own",
                     f"Share it on {port.bond}, or: ip link set {quote(port.netdev or '')} nomaster",
                     Severity.ERROR if ill else Severity.ADVICE,
                 )
@@ -181,6 +179,37 @@ def _against(seen: Observation, *, lacking: str) -> Iterator[Finding]:
             yield _worded(device.name, sentence, _CAUSES[lacking])
 
 
+def _no_modules(seen: Observation) -> Iterator[Finding]:
+    """Programs say that there is no device, or cannot open one. Name `ib_uverbs` and `rdma_ucm` in
+    `/etc/modules-load.d`.
+    """
+    return _against(seen, lacking="modules")
+
+
+def _switched_off(seen: Observation) -> Iterator[Finding]:
+    """The port is DOWN and Disabled. Write the setting into netplan, NetworkManager or networkd, so
+    that it lasts.
+    """
+    return _against(seen, lacking="down")
+
+
+def _no_carrier(seen: Observation) -> Iterator[Finding]:
+    """The port is DOWN and Polling. See both ends with `ethtool` or `mlxlink`: a split
+    cable may not match.
+    """
+    return _against(seen, lacking="carrier")
+
+
+def _no_fabric(seen: Observation) -> Iterator[Finding]:
+    """An InfiniBand port stays in INIT or DOWN, although its cable is fine."""
+    return _against(seen, lacking="fabric")
+
+
+def _no_gids(seen: Observation) -> Iterator[Finding]:
+    """`ib_write_bw` ends with "Failed to modify QP to RTR", NCCL with "invalid GID"."""
+    return _against(seen, lacking="GIDs")
+
+
 def _lack(port: Port, netdev: Netdev | None) -> str:
     """Return why a port is not active, by what the kernel shows of it and its interface."""
     disabled = port.physical_state is PhysicalState.DISABLED
@@ -194,7 +223,7 @@ def _lack(port: Port, netdev: Netdev | None) -> str:
 
 
 def _slow_port(seen: Observation) -> Iterator[Finding]:
-    """Yield ports at a lower rate than their peers: a bad cable or lane."""
+    """One rail is slower than the others. Of two or three ports of a pool the fastest counts."""
     for device, port, best in below_peers(seen, lambda port: port.rate_gbps):
         look = f"ethtool {quote(port.netdev or 'INTERFACE')}"
         if port.link_layer is LinkLayer.INFINIBAND:
@@ -206,12 +235,15 @@ def _slow_port(seen: Observation) -> Iterator[Finding]:
 
 
 def _refused(seen: Observation) -> Iterator[Finding]:
+    """The agent keeps its last configuration, or offers nothing. `kube-rdma config check` shows the
+    same sentence.
+    """
     for sentence in seen.refusals or ():
-        yield _worded("configuration", sentence, "The agent does not understand its configuration")
+        yield _worded("configuration", sentence, "The configuration is invalid")
 
 
 def _empty_pool(seen: Observation) -> Iterator[Finding]:
-    """Yield pools without any card, with the reason of each card."""
+    """A resource has 0 shares. The evidence has the reason of each card."""
     verdict_now = verdict(seen)
     functions = {one.function.seat.pci: one.function for one in verdict_now.cards if one.function}
     for pool in verdict_now.pools:
@@ -231,7 +263,9 @@ def _empty_pool(seen: Observation) -> Iterator[Finding]:
 
 
 def _left_out(seen: Observation) -> Iterator[Finding]:
-    """Yield healthy cards in no pool that a selector seems to mean by a name nothing here has."""
+    """A node offers fewer shares than it has cards, and all that it offers is healthy. Names for
+    other nodes belong in a NodePolicy of their own.
+    """
     judged = verdict(seen)
     for card in judged.cards:
         if card.devices and not card.reasons and (why := judged.left_out.get(card.id)):
@@ -241,14 +275,17 @@ def _left_out(seen: Observation) -> Iterator[Finding]:
 
 
 def _clashes(seen: Observation) -> Iterator[Finding]:
+    """A card is missing from the second of two pools."""
     for clash in verdict(seen).clashes:
         severity = Severity.ERROR if clash.fatal else Severity.WARNING
         fix = "Let selectors of the two pools choose different cards"
-        yield Finding(clash.second.resource, str(clash), "Two pools mean a card", fix, severity)
+        yield Finding(clash.second.resource, str(clash), "Two pools choose one card", fix, severity)
 
 
 def _ill_cards(seen: Observation) -> Iterator[Finding]:
-    """Yield cards of pools that are unusable for reasons that no other check of this file has."""
+    """A card is unhealthy for a reason that no other check finds. The evidence names it, and so do
+    Events and the NodeReport.
+    """
     judged = {reason for one in discovery.judge(survey_of(seen)) for reason in one.reasons}
     judged |= {reason for spec in seen.specs or () for reason in node_health.hidden(spec)}
     absent = tuple(path.rpartition("/")[2] for path in seen.absent or ())
@@ -261,15 +298,19 @@ def _ill_cards(seen: Observation) -> Iterator[Finding]:
 
 
 def _taken_over(seen: Observation) -> Iterator[Finding]:
-    """Yield cards that the node needs for itself, or that another program configures."""
+    """A card that a selector chooses stays with the node: it has routes, storage or a VLAN, or
+    addresses by DHCP. Name the card in a selector to give it all the same.
+    """
     judged = verdict(seen)
     for sentence in (*judged.spared, *judged.dynamic, *judged.beyond):
-        cause = "A pool means cards that the node, or a program on it, uses"
+        cause = "The node, or a program on it, uses a card of a pool"
         yield _worded(sentence.partition(" ")[0], sentence, cause, Severity.WARNING)
 
 
 def _lost_rails(seen: Observation) -> Iterator[Finding]:
-    """Yield rails of which the node has no card: more are configured than there are cards."""
+    """Pods get fewer cards than before, or no address on one rail. The rail stays reserved for its
+    card.
+    """
     present = set(map(physical, node_health.node_cards(survey_of(seen))))
     rails = seen.rails or ()
     gone = [one for one in rails if one.card not in present]
@@ -285,7 +326,7 @@ def _lost_rails(seen: Observation) -> Iterator[Finding]:
 
 
 def _no_peer_memory(seen: Observation) -> Iterator[Finding]:
-    """Yield GPUs beside RDMA cards, if the one cannot reach the other's memory."""
+    """NCCL prints `GPU Direct RDMA Disabled`. Before kernel 5.12, without DMA-BUF, an error."""
     survey = survey_of(seen)
     gpus = [gpu for gpu in survey.gpus if gpu.vendor == _GPU_VENDOR and gpu.driver == "nvidia"]
     modules = set(seen.modules or ())
@@ -306,7 +347,7 @@ def _no_peer_memory(seen: Observation) -> Iterator[Finding]:
 
 
 def _open_fabric(seen: Observation) -> Iterator[Finding]:
-    """Yield pools whose containers can send management packets into an InfiniBand fabric."""
+    """Formats of other device plugins open these files; data moves without them (SECURITY.md)."""
     for pool in verdict(seen).pools:
         names = [
             device.name
@@ -320,8 +361,7 @@ def _open_fabric(seen: Observation) -> Iterator[Finding]:
             yield Finding(
                 pool.spec.resource,
                 f"containers open {' and '.join(files)} of {listed(names)}",
-                "A container that runs as root can manage the InfiniBand fabric, as a subnet "
-                "manager does",
+                "A container that runs as root can manage the InfiniBand fabric",
                 "Write the pool into a NodePolicy without them in deviceFiles, or set an M_Key at "
                 "the subnet manager",
                 Severity.ADVICE,
@@ -351,10 +391,8 @@ _NEW_CODE, _CODES = 8.0, (0.8, 128 / 130)
 
 
 def slow_pcie(seen: Observation) -> Iterator[Finding]:
-    """KR125: yield links with fewer lanes, or slower ones, than both of their ends can.
-
-    Such a link halves a card's bandwidth while its port, rate and counters look well. One above a
-    switch does so for all cards below it, and their own links look well, too.
+    """One card or node has half of the bandwidth of the others, and its port has the full rate.
+    Uplinks of PCIe switches are judged too.
     """
     survey = survey_of(seen)
     for link in seen.pcie or ():
@@ -409,7 +447,9 @@ def functions_of(survey: Survey) -> tuple[PciAddress, ...]:
 
 
 def redirected(seen: Observation) -> Iterator[Finding]:
-    """KR141: yield one Finding for all cards whose way to a near GPU has ports that redirect."""
+    """GPUDirect RDMA reaches half of the rate or less. `ACSCtl` of `lspci -vv` has `ReqRedir+`,
+    `CmpltRedir+` or `EgressCtrl+`.
+    """
     if seen.survey is None or seen.virtual_machine:
         return
     redirecting = {one.pci for one in seen.bridges or () if one.acs & REDIRECT}
@@ -434,7 +474,7 @@ def redirected(seen: Observation) -> Iterator[Finding]:
 
 
 def translated(seen: Observation) -> Iterator[Finding]:
-    """KR142: yield one Finding for all cards whose addresses the IOMMU translates, beside GPUs."""
+    """GPUDirect RDMA is slow, hangs or fails, mostly on a node set up for virtual machines."""
     if seen.survey is None or seen.virtual_machine or not seen.survey.gpus:
         return
     domains = {one.pci: one.type for one in seen.domains or ()}
@@ -449,8 +489,8 @@ def translated(seen: Observation) -> Iterator[Finding]:
             listed(names),
             f"the IOMMU domain of {listed(names)} is {listed(kinds)}; GPUs: "
             f"{len(seen.survey.gpus)}",
-            "The IOMMU translates addresses of the cards, so GPUDirect RDMA goes through the root "
-            "complex, or fails",
+            "The IOMMU translates the cards' addresses, so GPUDirect RDMA takes the root complex "
+            "or fails",
             "Boot with iommu=pt (and intel_iommu=on or amd_iommu=on), or switch the IOMMU off "
             "where no virtual machine gets cards",
             Severity.WARNING,
@@ -475,20 +515,15 @@ CHECKS = (
     Check("KR101", "driver", ("survey",), _no_driver, (), ("KR103", "KR132", "KR203", "KR204")),
     Check("KR102", "RDMA module", ("survey",), _no_rdma_module, (), ("KR103", "KR132", "KR204")),
     Check("KR103", "RDMA devices", ("survey",), _no_device, (), ("KR132", "KR204")),
-    Check("KR104", "device files", ("survey",), partial(_against, lacking="modules"), *_LASTING),
+    Check("KR104", "device files", ("survey",), _no_modules, *_LASTING),
     Check("KR105", "device nodes", ("absent",), _absent_nodes, *_LASTING),
     Check("KR106", "connection manager", ("survey",), _manager),
     Check("KR110", "namespace mode", _MODE, _namespace_mode, (), ("KR133", "KR204")),
     Check("KR115", "bonds", ("survey",), _bonds, ("KR123",), ("KR132", "KR133", "KR134")),
-    *(
-        Check(code, title, ("survey",), partial(_against, lacking=lacking), *_IDLE)
-        for code, title, lacking in (
-            ("KR120", "link up", "down"),
-            ("KR121", "carrier", "carrier"),
-            ("KR122", "InfiniBand fabric", "fabric"),
-        )
-    ),
-    Check("KR123", "GIDs", ("survey",), partial(_against, lacking="GIDs"), ("KR133",), ("KR204",)),
+    Check("KR120", "link up", ("survey",), _switched_off, *_IDLE),
+    Check("KR121", "carrier", ("survey",), _no_carrier, *_IDLE),
+    Check("KR122", "InfiniBand fabric", ("survey",), _no_fabric, *_IDLE),
+    Check("KR123", "GIDs", ("survey",), _no_gids, ("KR133",), ("KR204",)),
     Check("KR124", "rate", ("survey",), _slow_port),
     Check("KR125", "PCIe link", ("survey", "pcie"), slow_pcie),
     Check("KR126", "flow control", _FLOW, unlike_others, ("KR127", "KR129")),

@@ -1,5 +1,8 @@
 """Defines a check of the doctor: a code, the parts that it needs, and a look at them.
 
+The docstring of a look begins with what people notice when its check finds something: it is the
+sentence of docs/doctor.md (kube_rdma_tools/doctor_page).
+
 First of doctor/rules: cards, kubelet, network and pod have the checks, diagnose runs them. A check
 whose parts were not all seen is not run, so what could not be read is never taken for missing.
 """

@@ -86,7 +86,7 @@ def _device(claimed: ClaimedCard, survey: Survey | None) -> Device | None:
 
 
 def _gone(seen: Observation) -> Iterator[Finding]:
-    """Yield cards that their driver gave, and that neither the node nor the pod shows."""
+    """The container finds no RDMA device, although its claim is allocated."""
     for card in pod_cards(seen):
         if card.device is None:
             device = card.claimed.held.device
@@ -100,7 +100,10 @@ def _gone(seen: Observation) -> Iterator[Finding]:
 
 
 def _port_down(seen: Observation) -> Iterator[Finding]:
-    """Yield cards in the pod alone whose ports are down; others were judged on the node."""
+    """Connections over a card that came by a claim fail.
+
+    It is in the pod alone; other cards were judged on the node.
+    """
     for card in pod_cards(seen):
         ports = card.in_pod.ports if card.in_pod and not card.on_node else ()
         if ports and not any(port.state is PortState.ACTIVE for port in ports):
@@ -111,7 +114,7 @@ def _port_down(seen: Observation) -> Iterator[Finding]:
 
 
 def _left_behind(seen: Observation) -> Iterator[Finding]:
-    """Yield Ethernet cards whose interface stayed on the node: nothing has the pod's addresses.
+    """The pod runs, and its rail has no interface or address.
 
     Drivers that attach in a hook of the runtime (NRI) have their pods started without the interface
     where the hook is late or fails (kubernetes-sigs/dranet issue 310, containerd/nri issue 316).

@@ -63,7 +63,7 @@ REMEDIES: Mapping[str, str] = MappingProxyType(
 
 
 def unlike_others(seen: Observation) -> Iterator[Finding]:
-    """Yield RoCE ports with another trust, PFC or ECN than most of their peers."""
+    """One rail is slower when the network is busy. Ports that are all alike are well."""
     controls = {one.interface: one for one in seen.flow_control or ()}
     for ports in peers(seen).values():
         rows = [
@@ -254,7 +254,7 @@ def _blind(
 
 
 def lost_packets(seen: Observation) -> Iterator[Finding]:
-    """Yield RoCE ports that lose packets while PFC is off, or on for some priorities alone."""
+    """RoCE is slow under load, or jobs end with error 12 (retry exceeded)."""
     controls = {one.interface: one for one in seen.flow_control or ()}
     for device, port in roce_ports(seen):
         watched, control = _watched(seen, device, port), controls.get(port.netdev or "")
@@ -278,7 +278,7 @@ def lost_packets(seen: Observation) -> Iterator[Finding]:
             )
             remedy = (
                 "Switch PFC on for the priority of RDMA on all hosts and switches, or set up ECN "
-                "on all of them where the fabric is meant to be lossy"
+                "on all"
             )
         yield Finding(
             device.name,
@@ -290,13 +290,13 @@ def lost_packets(seen: Observation) -> Iterator[Finding]:
 
 
 _STORM_REMEDY = (
-    "Where counters of tx rise, this host is slow: see its PCIe link (KR125), memory and driver. "
-    "Where those of rx rise, follow the pauses from the switch's port to who sends them"
+    "If tx rises, this host is slow: see its PCIe link (KR125), memory and driver. "
+    "If rx rises, follow the pauses from the switch's port to their sender"
 )
 
 
 def rising(seen: Observation) -> Iterator[Finding]:
-    """Yield ports that are up and have errors now: of the link, pause storms, lost packets."""
+    """The port is ACTIVE, and jobs are slow, hang, or end with error 12."""
     for device, port in active_ports(seen):
         watched = _watched(seen, device, port)
         if watched is None:
@@ -413,7 +413,11 @@ _DIFFERENCES: Mapping[str, _Difference] = {
 
 
 def outliers(seen: Sequence[Observation]) -> Mapping[str, tuple[Finding, ...]]:
-    """Return by node the facts of its devices that differ from those of most others."""
+    """One node is slower than the others, or jobs fail only when it takes part. `--all-nodes`
+    compares cards of one kind; their ports among those of one name.
+
+    Returns by node the facts of its devices that differ from those of most others.
+    """
     facts = {one.node: tuple(fact for fact in _facts(one) if fact.value) for one in seen}
     values: dict[tuple[str, str], list[str]] = {}
     for fact in chain.from_iterable(facts.values()):

@@ -33,6 +33,7 @@ _FIX = "kube-rdma needs nothing; upgrade before you go back to VKE's own compone
 
 
 def _kubelet_down(seen: Observation) -> Iterator[Finding]:
+    """No plugin has a resource on the node, and pods do not start."""
     if KUBELET_SOCKET not in _kubelet(seen).sockets:
         yield Finding(
             "kubelet",
@@ -43,7 +44,9 @@ def _kubelet_down(seen: Observation) -> Iterator[Finding]:
 
 
 def _no_plugin(seen: Observation) -> Iterator[Finding]:
-    """Yield configured resources that no plugin serves."""
+    """A resource is missing or 0. A kubelet that starts removes all sockets, and a healthy agent
+    makes its own again.
+    """
     sockets = set(_kubelet(seen).sockets)
     for spec in seen.specs or ():
         if socket_of(spec.resource) not in sockets:
@@ -54,7 +57,7 @@ def _no_plugin(seen: Observation) -> Iterator[Finding]:
 
 
 def _not_registered(seen: Observation) -> Iterator[Finding]:
-    """Yield resources that a plugin serves, and that the kubelet does not know."""
+    """A resource is 0, and the agent is healthy."""
     kubelet = _kubelet(seen)
     if kubelet.allocatable is None:
         return
@@ -70,7 +73,7 @@ def _not_registered(seen: Observation) -> Iterator[Finding]:
 
 
 def _allocatable(seen: Observation) -> Iterator[Finding]:
-    """Yield resources of which the kubelet counts other healthy shares than there are."""
+    """A node offers fewer shares than it has cards."""
     kubelet = _kubelet(seen)
     resources = dict(kubelet.allocatable or ())
     for pool in verdict(seen).pools:
@@ -85,13 +88,13 @@ def _allocatable(seen: Observation) -> Iterator[Finding]:
             yield Finding(resource, evidence, cause, "Fix the cards first")
         elif offered and healthy and offered != healthy:
             evidence = f"The kubelet offers {offered}, and {healthy} shares are healthy here"
-            cause = "A card has just changed, or the agent is of another configuration"
+            cause = "A card has just changed, or the agent has another configuration"
             remedy = "Look again in a minute; if it stays, delete the agent's pod on this node"
             yield Finding(resource, evidence, cause, remedy, Severity.WARNING)
 
 
 def _topology_policy(seen: Observation) -> Iterator[Finding]:
-    """Yield advice if GPUs and cards are on several NUMA nodes and nothing brings them together."""
+    """GPUDirect is slow for some pods."""
     assert seen.survey is not None
     policy = _kubelet(seen).topology_policy
     nodes = {device.numa_node for device in seen.survey.devices} - {None}
@@ -107,7 +110,9 @@ def _topology_policy(seen: Observation) -> Iterator[Finding]:
 
 
 def _no_cdi(seen: Observation) -> Iterator[Finding]:
-    """Yield a pool that needs late binding, if kubelet or runtime drop CDI devices."""
+    """Pods get devices before their network exists, so the GID index is missing or wrong. Kubelet
+    1.29, and containerd 2.0 or CRI-O 1.28, have CDI switched on.
+    """
     assert seen.versions is not None
     works, why = cdi_works(seen.versions.kubelet or None, seen.runtime)
     specs = [pool.spec for pool in verdict(seen).pools]
@@ -119,12 +124,12 @@ def _no_cdi(seen: Observation) -> Iterator[Finding]:
 
 
 def _no_room(seen: Observation) -> Iterator[Finding]:
-    """Yield folders of the agent's state in which nothing can be written."""
+    """Pods get neither networks nor devices: "No space left on device", "Read-only file system"."""
     for folder in seen.folders or ():
         if folder.read_only:
             evidence = "Its file system is read-only"
             cause = "The kernel found errors on the disk, or it was mounted read-only"
-            fix = "Look into dmesg, repair the file system, mount it for writing"
+            fix = "See dmesg, repair the file system, mount it for writing"
         elif folder.free < _ROOM or folder.inodes == 0:
             left = "no inode" if folder.inodes == 0 else f"{folder.free} bytes"
             evidence, cause = f"Its file system has {left} left", "The disk is full"
@@ -135,7 +140,7 @@ def _no_room(seen: Observation) -> Iterator[Finding]:
 
 
 def _problems(seen: Observation) -> Iterator[Finding]:
-    """Yield the problems of `kube-rdma status` about this node."""
+    """`kube-rdma status` shows a problem of this node (docs/status.md)."""
     for problem in seen.problems or ():
         yield replace(problem, cause=f"kube-rdma status: {problem.code}")
 
@@ -151,7 +156,7 @@ def _kubelet(seen: Observation) -> ObservedKubelet:
 
 
 def outdated(seen: Observation) -> Iterator[Finding]:
-    """KR208: yield versions that are older than kube-rdma or VKE's own component needs.
+    """Needs of VKE's own component are advice.
 
     VKE's needs are those of Volcengine's document "Use RDMA in VKE".
     """

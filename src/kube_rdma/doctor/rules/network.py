@@ -21,7 +21,7 @@ _REMEDY = "Upgrade Cilium (1.14 or newer) with --set cni.exclusive=false"
 
 
 def _mtu(seen: Observation) -> Iterator[Finding]:
-    """Yield rails of a smaller MTU than their peers: a path is as narrow as its narrowest link."""
+    """Bandwidth of a rail is low, and `ibv_devinfo` shows active_mtu 1024."""
     mtus = {link.name: link.mtu for link in _rails(seen)}
     for _, port, widest in below_peers(seen, lambda port: mtus.get(port.netdev or "")):
         name = port.netdev or ""
@@ -35,7 +35,7 @@ def _mtu(seen: Observation) -> Iterator[Finding]:
 
 
 def _one_subnet(seen: Observation) -> Iterator[Finding]:
-    """Yield subnets of several rails, if any of them answers for all (ARP flux)."""
+    """Ping works, RDMA hangs."""
     by_subnet: dict[str, list[str]] = {}
     for rail in _rails(seen):
         for at in interfaces_of(rail.addresses):
@@ -54,18 +54,20 @@ def _one_subnet(seen: Observation) -> Iterator[Finding]:
 
 
 def _strict_filter(seen: Observation) -> Iterator[Finding]:
-    """Yield rails with strict rp_filter: it drops what the routing table expects elsewhere."""
+    """Peers are unreachable over some rails, without an error. The larger value of the interface's
+    and `all` counts.
+    """
     rails = [rail for rail in _rails(seen) if rail.addresses]
     for rail in rails if len(rails) > 1 else ():
         if _setting(seen, rail.name, "rp_filter") == int(_STRICT):
             evidence = f"rp_filter is {_STRICT} (strict) on {rail.name}"
-            cause = "What comes in on another rail than the route back is dropped without a word"
+            cause = "Packets that arrive on another rail than the route back are dropped"
             remedy = f"sysctl -w net.ipv4.conf.{quote(rail.name)}.rp_filter=2, and of all"
             yield Finding(rail.name, evidence, cause, remedy, Severity.WARNING)
 
 
 def _no_route(seen: Observation) -> Iterator[Finding]:
-    """Yield rails whose subnet is not routed over themselves."""
+    """`rdma_resolve_route` fails, or goes over another interface."""
     for rail in _rails(seen):
         for address in unrouted(rail, seen.routes or ()) if rail.up else ():
             evidence = f"{address} is on {rail.name}, and no route to its subnet is"
@@ -75,7 +77,7 @@ def _no_route(seen: Observation) -> Iterator[Finding]:
 
 
 def _neighbours(seen: Observation) -> Iterator[Finding]:
-    """Yield rails with peers that did not answer ARP."""
+    """Connections to one peer time out."""
     names = {rail.name for rail in _rails(seen)}
     for name in sorted(names):
         silent = [
@@ -91,6 +93,7 @@ def _neighbours(seen: Observation) -> Iterator[Finding]:
 
 
 def _cni_refused(seen: Observation) -> Iterator[Finding]:
+    """The agent attaches no networks. Its Event has the same sentence."""
     cni = _cni(seen)
     if cni.installed and cni.refused:
         evidence, _, remedy = cni.refused.rstrip(".").rpartition(". ")
@@ -99,7 +102,7 @@ def _cni_refused(seen: Observation) -> Iterator[Finding]:
 
 
 def _cni_owned(seen: Observation) -> Iterator[Finding]:
-    """Yield a product that keeps all others out of the folder."""
+    """Pods start without their networks: kube-rdma appears in the conflist and is removed again."""
     cni = _cni(seen)
     if not cni.installed or not (cni.aside or (cni.guard and cni.pending)):
         return
@@ -110,7 +113,7 @@ def _cni_owned(seen: Observation) -> Iterator[Finding]:
 
 
 def _cni_rewritten(seen: Observation) -> Iterator[Finding]:
-    """Yield the file in which the agent's entry is not as it has to be."""
+    """Pods start without their networks."""
     cni = _cni(seen)
     if cni.installed and cni.pending and not cni.refused:
         entry = cni.default or "the cluster's list"
@@ -121,7 +124,7 @@ def _cni_rewritten(seen: Observation) -> Iterator[Finding]:
 
 
 def _duplicates(seen: Observation) -> Iterator[Finding]:
-    """Yield addresses of a network that two pods have."""
+    """Connections break from time to time, and ARP entries flap."""
     holders: dict[tuple[str, str], list[AddressUse]] = {}
     for use in seen.uses or ():
         holders.setdefault((use.network, _bare(use.address)), []).append(use)
@@ -137,7 +140,7 @@ def _duplicates(seen: Observation) -> Iterator[Finding]:
 
 
 def _wrong_subnet(seen: Observation) -> Iterator[Finding]:
-    """Yield addresses outside of every range of their network."""
+    """The pod reaches no peer on this rail."""
     ranges = {one.network: one.subnets for one in seen.ranges or ()}
     own = seen.pod.attached if seen.pod else None
     for use in own or seen.uses or ():
@@ -147,7 +150,7 @@ def _wrong_subnet(seen: Observation) -> Iterator[Finding]:
             yield Finding(
                 f"{use.pod}/{use.interface}",
                 f"{address} is in none of {listed(subnets)} ({use.network})",
-                "The address is of another network, or the pool was changed below the pod",
+                "The address is of another network, or the pool was changed while the pod ran",
                 "Delete the pod, so that it gets one of the network's addresses",
             )
 

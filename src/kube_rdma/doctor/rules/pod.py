@@ -31,10 +31,7 @@ _RUNNING = "Running"
 _ENOUGH = 1 << 30  # bytes of locked memory; queues and buffers of a small job
 _DEVICES_FOLDER = "/dev/infiniband"
 _OVERLAY = "eth0"
-_RAISED = (
-    "have an administrator let the agents attach networks (--networks), which raise the limit "
-    "(docs/agent.md#locked-memory)"
-)
+_RAISED = "have an administrator let the agents raise the limit (docs/agent.md#locked-memory)"
 _IDLE = ("Pending", "Failed")
 _POOL = "IPPool "
 
@@ -81,17 +78,20 @@ def other_cards(seen: doctor.Observation) -> frozenset[str]:
 
 
 def _documents(seen: doctor.Observation) -> Iterator[Finding]:
+    """The pod is refused, or lacks a card, a network or an address. `kube-rdma config check FILE`
+    finds it before you create the pod.
+    """
     inside = part_of(seen, "pod.containers.variables")
     elsewhere = {"device-volume", "inert-lock", *(() if inside is None else ("variables",))}
     for finding in _pod(seen).findings or ():
         if finding.code in elsewhere:
             continue  # KR416, KR431, KR420 and KR421 see what became of it
-        cause = f"The pod contradicts itself (rule {finding.code})"
+        cause = f"Requests and annotations contradict each other (rule {finding.code})"
         yield replace(finding, cause=cause)
 
 
 def _not_attached(seen: doctor.Observation) -> Iterator[Finding]:
-    """Yield networks that the pod names and that its status does not have."""
+    """The pod runs and lacks an interface. Mend KR310 to KR312 first."""
     pod = _pod(seen)
     if pod.phase == _RUNNING and len(pod.attached or ()) < len(pod.networks):
         made = len(pod.attached or ())
@@ -104,7 +104,7 @@ def _not_attached(seen: doctor.Observation) -> Iterator[Finding]:
 
 
 def _not_as_attached(seen: doctor.Observation) -> Iterator[Finding]:
-    """Yield interfaces that are not as the agent made them, by its own CHECK."""
+    """The pod had its network and lost it: no address, no route, another MTU, or no GID."""
     for attachment in _pod(seen).attachments or ():
         if attachment.wrong:
             cause = "A program changed the interface after kube-rdma had attached it"
@@ -113,6 +113,7 @@ def _not_as_attached(seen: doctor.Observation) -> Iterator[Finding]:
 
 
 def _link_down(seen: doctor.Observation) -> Iterator[Finding]:
+    """The device is there, and its port is DOWN in the pod."""
     for link in _rails(_pod(seen)):
         if not link.up or link.carrier is False:
             state = "has no carrier" if link.up else "is down"
@@ -123,7 +124,9 @@ def _link_down(seen: doctor.Observation) -> Iterator[Finding]:
 
 
 def _mtu(seen: doctor.Observation) -> Iterator[Finding]:
-    """Yield interfaces with another MTU than the card below them."""
+    """Small messages pass and large ones hang; with a smaller MTU than the card's, bandwidth is
+    low.
+    """
     parents = {link.name: link for link in seen.links or ()}
     for link in _rails(_pod(seen)):
         parent = parents.get(link.parent)
@@ -140,6 +143,7 @@ def _mtu(seen: doctor.Observation) -> Iterator[Finding]:
 
 
 def _no_route(seen: doctor.Observation) -> Iterator[Finding]:
+    """`rdma_resolve_route` fails in the pod."""
     pod = _pod(seen)
     for link in _rails(pod):
         for address in unrouted(link, pod.routes or ()):
@@ -150,7 +154,9 @@ def _no_route(seen: doctor.Observation) -> Iterator[Finding]:
 
 
 def _taken_route(seen: doctor.Observation) -> Iterator[Finding]:
-    """Yield routes of networks that cover the address of eth0, and so more than their peers."""
+    """The pod resolves no names and reaches no services; RDMA works. A route that covers the
+    address of eth0, such as 10.0.0.0/8, counts like a default route.
+    """
     pod = _pod(seen)
     overlay = [link for link in pod.links or () if link.name == _OVERLAY]
     own = [at.ip for link in overlay for at in interfaces_of(link.addresses)]
@@ -162,13 +168,14 @@ def _taken_route(seen: doctor.Observation) -> Iterator[Finding]:
                 way.interface,
                 f"{way.to} leads through {way.interface}, and {_OVERLAY} has {listed(inside)}",
                 "Services, DNS and other pods of the cluster are looked for on this network",
-                "Unless the pod asks for this by default-route, narrow the route in the network "
-                "where it still is, and delete the pod",
+                "Unless the pod asks for it by default-route, narrow the network's route, then "
+                "delete the pod",
                 Severity.WARNING,
             )
 
 
 def _no_nodes(seen: doctor.Observation) -> Iterator[Finding]:
+    """`ibv_devices` is empty in a pod that holds a share."""
     for container in sharing(seen):
         if container.nodes == ():
             cards = [str(one) for one in pod_cards(seen) if one.container == container.name]
@@ -180,7 +187,8 @@ def _no_nodes(seen: doctor.Observation) -> Iterator[Finding]:
 
 
 def _closed_nodes(seen: doctor.Observation) -> Iterator[Finding]:
-    """Yield device nodes that a volume shows, while the device cgroup stays closed.
+    """`ibv_open_device` fails with EPERM although the device file is there, or a container with a
+    share sees all cards of the node.
 
     The cgroup opens for devices of the kubelet's plugins and claims, and wholly for privileged
     containers; so a container without any of these may open none of them.
@@ -198,7 +206,7 @@ def _closed_nodes(seen: doctor.Observation) -> Iterator[Finding]:
 
 
 def _unseen_device(seen: doctor.Observation) -> Iterator[Finding]:
-    """Yield nodes of devices that the pod's namespace hides, which mode shared never does."""
+    """`ibv_open_device` fails, although the device file is there."""
     pod = _pod(seen)
     assert seen.survey is not None
     assert pod.survey is not None
@@ -219,7 +227,9 @@ def _unseen_device(seen: doctor.Observation) -> Iterator[Finding]:
 
 
 def _no_gid(seen: doctor.Observation) -> Iterator[Finding]:
-    """Yield devices of the pod without a GID for any address of the pod."""
+    """Programs fail with "invalid GID" or "Failed to modify QP to RTR". If the table is full, run
+    fewer pods on each card.
+    """
     pod = _pod(seen)
     for container, device in devices_of(seen):
         if _of_ethernet(device) and _addresses(pod) and not _indexes(device, pod):
@@ -230,7 +240,7 @@ def _no_gid(seen: doctor.Observation) -> Iterator[Finding]:
 
 
 def _stale_index(seen: doctor.Observation) -> Iterator[Finding]:
-    """Yield GID indexes in the environment that are not those of the pod's addresses."""
+    """NCCL hangs or fails with "modify QP", after a restart or on some pods only."""
     pod = _pod(seen)
     for container, device in devices_of(seen):
         if not _of_ethernet(device):
@@ -240,12 +250,14 @@ def _stale_index(seen: doctor.Observation) -> Iterator[Finding]:
         for index, fault in variables.fixed_indexes(dict(container.variables or ())):
             if right and index not in right:
                 evidence = f"{fault.code}={index}, and {device.name} has the pod's addresses at "
-                cause = "The index is of another start, or a constant; it differs from pod to pod"
+                cause = "The index is from another start, or a constant; it differs from pod to pod"
                 yield Finding(container.name, f"{evidence}{places}", cause, fault.remedy)
 
 
 def _variables(seen: doctor.Observation) -> Iterator[Finding]:
-    """Yield variables that keep NCCL or UCX from the devices of the container."""
+    """NCCL prints "Using network Socket", or finds no device. Before UCX 1.21 a device in
+    UCX_NET_DEVICES needs its port (`mlx5_0:1`). `kube-rdma nccl-env` prints what fits.
+    """
     interfaces = [link.name for link in _pod(seen).links or ()]
     for container in sharing(seen):
         values = dict(container.variables or ())
@@ -260,7 +272,8 @@ def _variables(seen: doctor.Observation) -> Iterator[Finding]:
 
 
 def _fewer_networks(seen: doctor.Observation) -> Iterator[Finding]:
-    """Yield a pod with fewer networks than shares of Ethernet cards, where pods share each card.
+    """NCCL or UCX chooses a card and hangs or fails on it. Neither InfiniBand nor mode hca needs a
+    network.
 
     Its interfaces need not be seen: an agent has no namespace of a pod without networks.
     """
@@ -280,7 +293,7 @@ def _fewer_networks(seen: doctor.Observation) -> Iterator[Finding]:
 
 
 def _overlay(seen: doctor.Observation) -> Iterator[Finding]:
-    """Yield a pod with a share and no address on its card: RDMA_CM would take the overlay's."""
+    """`rping`, `ib_write_bw -R` and UCX's rdmacm fail; `ib_write_bw` without -R may work."""
     pod = _pod(seen)
     devices = [(owner, device) for owner, device in devices_of(seen) if has_share(owner)]
     holding = [owner for owner, device in devices if _of_ethernet(device)]
@@ -314,6 +327,7 @@ def _node_address(seen: doctor.Observation, devices: Sequence[Device]) -> str:
 
 
 def _no_lock(seen: doctor.Observation) -> Iterator[Finding]:
+    """`ibv_reg_mr` fails with ENOMEM, or NCCL falls back to TCP without a message."""
     for container in _unlocked(seen):
         if container.asked_lock is False:
             evidence = f"Locked memory is limited to {container.memlock} bytes, without IPC_LOCK"
@@ -323,6 +337,7 @@ def _no_lock(seen: doctor.Observation) -> Iterator[Finding]:
 
 
 def _inert_lock(seen: doctor.Observation) -> Iterator[Finding]:
+    """The pod fails as by KR430, although it asks for IPC_LOCK."""
     for container in _unlocked(seen):
         if container.asked_lock:
             yield Finding(
@@ -337,6 +352,9 @@ def _inert_lock(seen: doctor.Observation) -> Iterator[Finding]:
 
 
 def _limits(seen: doctor.Observation) -> Iterator[Finding]:
+    """`ibv_create_qp` or `ibv_reg_mr` fails with EAGAIN, or a pod takes more of a card than its
+    pool allows.
+    """
     pod = _pod(seen)
     names = {spec.resource for spec in seen.specs or () if spec.limits}
     resources = sorted({one.resource for one in _held(seen) if one.shares} & names)
@@ -385,6 +403,7 @@ def _use(seen: doctor.Observation, container: doctor.ObservedContainer) -> docto
 
 
 def _unused(seen: doctor.Observation) -> Iterator[Finding]:
+    """A job is as slow as over TCP, often by KR421 or KR430."""
     pod = _pod(seen)
     if pod.phase != _RUNNING:
         return
@@ -411,7 +430,7 @@ def _unused(seen: doctor.Observation) -> Iterator[Finding]:
 
 
 def _numa(seen: doctor.Observation) -> Iterator[Finding]:
-    """Yield containers whose GPU and card are on different NUMA nodes."""
+    """GPUDirect is slow in this pod."""
     pod = _pod(seen)
     assert seen.kubelet is not None
     held = _held(seen)
@@ -444,7 +463,9 @@ def _refused(seen: doctor.Observation) -> tuple[str, str]:
 
 
 def _pool_refuses(seen: doctor.Observation) -> Iterator[Finding]:
-    """Yield a pod that waits for an address; the sentence is that of ipam/rules."""
+    """The pod is Pending, and its sandbox is made again and again. Addresses of a dead node are
+    free once it is tainted as out-of-service.
+    """
     problem, remedy = _refused(seen)
     if problem.startswith(_POOL):
         name, _, why = problem.partition(": ")
@@ -457,6 +478,9 @@ def _pool_refuses(seen: doctor.Observation) -> Iterator[Finding]:
 
 
 def _waits(seen: doctor.Observation) -> Iterator[Finding]:
+    """The pod is Pending or Failed, by its last warning Event. `not RDMA` begins a fault that is
+    surely another.
+    """
     pod = _pod(seen)
     problem, remedy = _refused(seen)
     if problem:

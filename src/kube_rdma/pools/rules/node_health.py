@@ -207,7 +207,7 @@ def hidden(spec: PoolSpec) -> Iterator[str]:
     if not terms(spec).owns and not spec.host_network:
         yield (
             "RDMA namespace mode exclusive hides the node's cards from pods: boot it with "
-            'ib_core.netns_mode=1, or write "hostNetwork": true if its pods use the node\'s network'
+            "ib_core.netns_mode=1, or set hostNetwork of a pool whose pods use the node's network"
         )
 
 

@@ -1,47 +1,35 @@
-"""Each code has its section in docs/doctor.md, in order, and no other code has."""
+"""docs/doctor.md against the checks, and what the doctor says of a planted fault for each."""
 
-from __future__ import annotations
-
-import re
 from pathlib import Path
 
-from kube_rdma.doctor.rules import errors
-from kube_rdma.doctor.rules.diagnose import CHECKS
+import pytest
 
-PAGE = Path(__file__).parents[4] / "docs/doctor.md"
-SECTION = re.compile(r"(?m)^### (KR\d+) · (.+)\n")
-LABELS = ["Symptom", "Evidence", "Cause", "Fix"]
+from kube_rdma.doctor.rules.diagnose import CHECKS, diagnose
+from kube_rdma_tools.doctor_page import PAGE, codes, filled, noticed
+from tests.kit.golden import assert_golden
+from tests.unit.doctor.rules.test_faults import FAULTS
 
-
-def sections(text):
-    """By code the title and what stands below it."""
-    _, *parts = SECTION.split(text)
-    return {code: (title, body) for code, title, body in zip(*[iter(parts)] * 3, strict=True)}
+FILE = Path(__file__).parents[4] / PAGE
 
 
-def differences(text):
-    """What the page has otherwise than the checks."""
-    documented = sections(text)
-    wanted = {check.code: check.title for check in CHECKS} | {errors.CODE: errors.TITLE}
-    yield from (f"{code} is not documented" for code in wanted if code not in documented)
-    yield from (f"{code} is no code" for code in documented if code not in wanted)
-    for code, (title, body) in documented.items():
-        if wanted.get(code, title) != title:
-            yield f"{code} is called {wanted[code]!r}"
-        if re.findall(r"(?m)^- \*\*(\w+)\*\*: \S", body) != LABELS:
-            yield f"{code} has not symptom, evidence, cause and fix"
+def findings():
+    """What the doctor says first of each planted fault."""
+    return [diagnose(seen).findings[0] for _, seen in FAULTS.values()]
 
 
-def test_every_code_is_documented():
-    text = PAGE.read_text(encoding="utf-8")
-    assert not list(differences(text))
-    of_one_node = [code for code in sections(text) if code != errors.CODE]
-    assert of_one_node == [check.code for check in CHECKS]
+def test_the_page_has_every_code_with_its_causes():
+    """KUBE_RDMA_WRITE=1 writes it."""
+    assert_golden(FILE, filled(FILE.read_text(encoding="utf-8"), findings()))
 
 
-def test_what_is_missing_or_wrong_is_named():
-    text = PAGE.read_text(encoding="utf-8")
-    assert "KR101 is not documented" in differences(text.replace("### KR101", "### KR999"))
-    assert "KR999 is no code" in differences(text.replace("### KR101", "### KR999"))
-    assert "KR101 is called 'driver'" in differences(text.replace("KR101 · driver", "KR101 · x"))
-    assert len(list(differences(text.replace("- **Fix**", "- **Remedy**", 1)))) == 1
+@pytest.mark.parametrize("code", [check.code for check in CHECKS])
+def test_a_check_says_what_people_notice(code):
+    """In the docstring of its look."""
+    assert noticed(code).endswith((".", '"'))
+    assert all(len(sentence.split()) <= 30 for sentence in noticed(code).split(". "))
+
+
+def test_other_codes_and_pages_are_links():
+    text = codes(findings())
+    assert "[KR125](#kr125--pcie-link)" in text
+    assert "([agent.md#locked-memory](agent.md#locked-memory))" in text

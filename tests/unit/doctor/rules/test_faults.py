@@ -90,8 +90,10 @@ def cni(**facts):
 
 
 PROBLEM = Finding.of("AgentNotReady", "node/node-1", "It is not ready", "See its log")
-VOLUME = Finding.of("device-volume", ("spec", "volumes", 0), "it shows all", "Remove it")
-MISMATCH = Finding.of("network-shares", ("metadata",), "it needs 2", "Ask for 2")
+VOLUME = Finding.of("device-volume", ("spec", "volumes", 0), "it shows all", "Take it out")
+MISMATCH = Finding.of("network-shares", ("metadata",), "it needs 2", "Ask for 2 of rdma/nic")
+MODE_FAST = "policy.yaml: pools[0].mode is fast: write hca, shared, shared-multi or exclusive"
+TWO_PLUGINS = "two meta-plugins attach networks. Take one list out of /etc/cni/net.d."
 FAR = (HEALTHY.kubelet.holdings[0], replace(HEALTHY.kubelet.holdings[1], numa_nodes=(1,)))
 HOLDER = (FAR[0].namespace, FAR[0].pod, FAR[0].container)
 BY_CLAIM = replace(
@@ -215,7 +217,7 @@ FAULTS = {
     "no subnet manager": ("KR122", with_device(port=NO_SM)),
     "no GID": ("KR123", with_device(port={"gids": ()})),
     "slow lane": ("KR124", with_device(port={"rate_gbps": 25.0})),
-    "configuration refused": ("KR130", replace(HEALTHY, specs=None, refusals=("x: bad. Do.",))),
+    "configuration refused": ("KR130", replace(HEALTHY, specs=None, refusals=(MODE_FAST,))),
     "selector of no card": (
         "KR132",
         replace(HEALTHY, specs=(replace(SPEC, selectors=(Selector(interfaces=("eno9",)),)),)),
@@ -261,7 +263,7 @@ FAULTS = {
         "KR305",
         replace(HEALTHY, neighbours=(doctor.ObservedNeighbour("eth0", "10.0.0.2", False),)),
     ),
-    "two meta-plugins": ("KR310", cni(refused="two claim the pods. Keep one.")),
+    "two meta-plugins": ("KR310", cni(refused=TWO_PLUGINS)),
     "conflist owned by Cilium": ("KR311", cni(pending=True)),
     "conflist put aside": ("KR311", cni(guard="", aside=("00-kube-rdma.conflist.cilium_bak",))),
     "conflist rewritten": ("KR312", cni(guard="", pending=True)),
@@ -444,7 +446,7 @@ def test_a_fault_is_named_first(name):
         ),
         ("RDMA module unloaded", f"{BARE}; module mlx5_ib is loaded, and has made none"),
         ("nobody saw which", BARE),
-        ("two meta-plugins", "two claim the pods"),
+        ("two meta-plugins", TWO_PLUGINS.partition(".")[0]),
         ("pool exhausted", "the pool is full: 2 of 2 addresses are held"),
         (
             "device in another namespace",
