@@ -171,17 +171,19 @@ def _verdict(diagnosis: model.Diagnosis) -> str:
     roots = [one for one in diagnosis.findings if not one.follows]
     errors = sum(one.is_error for one in roots)
     others = len(roots) - errors
-    checks = f"{len(diagnosis.passed)} checks passed"
-    if diagnosis.unseen:
-        checks += f", {len(diagnosis.unseen)} could not be made (--verbose)"
+    rest = ""
+    if diagnosis.from_files:
+        rest = "; only cards were judged"
+    elif diagnosis.unseen:
+        rest = f"; {page.counted(len(diagnosis.unseen), 'check')} could not be made (--verbose)"
     if errors:
-        return f"{page.counted(errors, 'error')}, {page.counted(others, 'note')}; {checks}."
+        return f"{page.counted(errors, 'error')}, {page.counted(others, 'note')}{rest}."
     if others:
         much = "Too little was seen" if diagnosis.is_blind else "No error"
-        return f"{much}, {page.counted(others, 'note')}; {checks}."
+        return f"{much}, {page.counted(others, 'note')}{rest}."
     if diagnosis.is_blind:
-        return f"Too little was seen to rule out problems; {checks}."
-    return f"Nothing is wrong in what was seen; {checks}."
+        return f"Too little was seen to rule out problems{rest}."
+    return f"Nothing is wrong in what was seen{rest}."
 
 
 # All nodes: `kube-rdma doctor --all-nodes`.
