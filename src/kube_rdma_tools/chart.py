@@ -1,10 +1,11 @@
-"""Writes the files of the Helm chart, and the policy of agents that stands without one.
+"""Writes the files of the Helm chart, a base for kustomize, and the policy of agents alone.
 
     install/rules: objects/*.yaml, pod_policies ─► chart_templates ─► charts/kube-rdma/templates
     sentences (documents), defaults (rules) ─► chart_values ─► values.yaml, README.md
+    the objects of preset default, but for definitions ─► config/default.yaml
     objects/policies.yaml, with the accounts of every namespace ─► config/admission
 
-`python -m kube_rdma_tools.chart CHART ADMISSION`; tools/chart calls it, and tests compare.
+`python -m kube_rdma_tools.chart CHART CONFIG`; tools/chart calls it, and tests compare.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ import sys
 from pathlib import Path
 
 from kube_rdma.install.documents import installation
-from kube_rdma.install.installation import blueprints, object_file
+from kube_rdma.install.installation import blueprints, object_file, objects
 from kube_rdma.install.rules.presets import DEFAULTS, DISTRIBUTIONS, PRESETS
 from kube_rdma.install.rules.release import SINCE
+from kube_rdma.install.views import manifests
+from kube_rdma.lib.text import reader
 from kube_rdma_tools import chart_templates, chart_values
 from kube_rdma_tools.chart_values import completed
 
@@ -44,6 +47,13 @@ _POLICY = """\
 """
 
 
+# No registry can have this image: whoever takes the base names another one.
+_BASE = {"image": {"repository": "kube-rdma.invalid/kube-rdma"}, "crds": {"install": False}}
+_BASE_SAYS = """\
+# Written by tools/chart: the objects of preset default, as kustomization.yaml uses them.
+"""
+
+
 def chart_files() -> dict[str, str]:
     """Return the texts of the chart's generated files, by their names below charts/kube-rdma."""
     layers = {"defaults": DEFAULTS, "presets": PRESETS, "distributions": DISTRIBUTIONS}
@@ -63,12 +73,13 @@ def chart_files() -> dict[str, str]:
 
 
 def config_files() -> dict[str, str]:
-    """Return the texts of generated files below config/admission, by their names there."""
+    """Return the texts of generated files below config, by their names there."""
     _, policy, binding, *_ = object_file("policies").split("---\n")
     text = f"{policy}---\n{binding}"
     for own, anywhere in _ANYWHERE.items():
         text = text.replace(own, anywhere)
-    return {"agents-own-node.yaml": _POLICY + text}
+    base = manifests(objects([reader.read(json.dumps(_BASE).encode(), "_BASE")], "default"))
+    return {"admission/agents-own-node.yaml": _POLICY + text, "default.yaml": _BASE_SAYS + base}
 
 
 if __name__ == "__main__":

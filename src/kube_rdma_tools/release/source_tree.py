@@ -101,5 +101,5 @@ def export(checkout: Path, folder: Path, identity: ReleaseIdentity) -> SourceTre
         path = folder / stamp.file
         path.write_text(stamp.apply(path.read_text()))
     tree = SourceTree(folder, identity.epoch)
-    tree.run("kube_rdma_tools.chart", CHART, "config/admission")
+    tree.run("kube_rdma_tools.chart", CHART, "config")
     return tree
