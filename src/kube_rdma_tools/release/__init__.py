@@ -2,7 +2,7 @@
 
     version ─► identity ─► source_tree (the commit, with the version in it)
       ├─► the image of each architecture (kube_rdma_lab.build) ─► contents ─► sbom, licences, plugin
-      ├─► chart: the .tgz, and the same as an OCI artefact
+      ├─► chart: the .tgz, and the same as an OCI artefact; olm: its operator as a bundle for OLM
       └─► wheel and source archive
     all ─► checksums
 

@@ -12,6 +12,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import yaml
+
 from kube_base.errors import Broken, Refused
 from kube_base.frozen import Frozen
 from kube_rdma_lab.build.product import Platform
@@ -22,6 +24,7 @@ from kube_rdma_tools.release import (
     contents,
     layouts,
     licences,
+    olm,
     plugin,
     python_packages,
     sbom,
@@ -59,6 +62,7 @@ def write_release(
             folder.mkdir()
         tree = source_tree.export(checkout, work / "tree", identity)
         chart.write_chart(tree.root / source_tree.CHART, fresh, identity)
+        write_bundle(tree.root, fresh, identity)
         python_packages.write_packages(tree, fresh)
         images = [write_image(tree, fresh, work, identity, kind) for kind in platforms]
         if len(images) > 1:
@@ -72,6 +76,19 @@ def write_release(
         shutil.copytree(fresh, beside)
         beside.rename(target)
     return digests
+
+
+def write_bundle(root: Path, fresh: Path, identity: ReleaseIdentity) -> None:
+    """Write the bundle for OLM, if the release names its image: nobody can set it there."""
+    if not identity.image:
+        return
+    chart, policy = (
+        yaml.safe_load((root / name).read_text())
+        for name in (f"{source_tree.CHART}/Chart.yaml", olm.EXAMPLE)
+    )
+    target = fresh / f"kube-rdma-olm-{identity.version.semantic}.tar.gz"
+    files = olm.bundle_files(identity.image, chart, policy)
+    archives.write_tar_gz(target, files, identity.epoch)
 
 
 def write_image(
