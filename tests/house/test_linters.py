@@ -22,6 +22,7 @@ LINTERS = {
     "format": ["ruff", "format", "--check"],
     "imports": ["lint-imports", "--no-logo"],
     "types": ["mypy"],
+    "workflows": ["zizmor", "--quiet", "--offline", "--persona=auditor", ".github"],
 }
 
 
@@ -75,6 +76,24 @@ def test_types_finds_a_function_without_types(tmp_path: Path) -> None:
     """The strict mode of mypy is on."""
     (tmp_path / "x.py").write_text("def f(x): return x\n", encoding="utf-8")
     assert "no-untyped-def" in run("mypy", str(tmp_path / "x.py")).stdout
+
+
+@pytest.mark.parametrize(
+    ("right", "planted"),
+    [
+        ("permissions: {}", "permissions: write-all"),
+        ("      contents: read", "      contents: write"),
+        ("persist-credentials: false", "persist-credentials: true"),
+        ("run: make check", "run: make ${{ github.head_ref }}"),
+        ("actions/checkout@3d3c42e5aac5ba805825da76410c181273ba90b1", "actions/checkout@v7"),
+    ],
+)
+def test_workflows_finds(right: str, planted: str, tmp_path: Path) -> None:
+    """Rights that nobody explains, a token that stays, a foreign text in a shell, a tag."""
+    text = (ROOT / ".github/workflows/check.yml").read_text(encoding="utf-8")
+    assert right in text
+    (tmp_path / "check.yml").write_text(text.replace(right, planted), encoding="utf-8")
+    assert run(*LINTERS["workflows"][:-1], str(tmp_path / "check.yml")).returncode
 
 
 PLANTED = {
