@@ -26,6 +26,7 @@ OWN = {
     "src/kube_rdma/attach/rules/conflist.py": "places in a text that the decoder has taken",
     "src/kube_rdma/cli/output.py": "what json.dumps wrote a moment before",
     "src/kube_rdma/install/installation.py": "dashboards that come with kube-rdma",
+    "src/kube_rdma/install/documents/assignments.py": "words of a command, up to a comma",
     "src/kube_rdma/install/views.py": "what json.dumps wrote a moment before",
 }
 # What calls the decoder, and no parser of the lists does.

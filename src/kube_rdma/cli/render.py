@@ -40,7 +40,9 @@ PARTS = tuple(part for part in parts.PARTS if part != "retirement")  # which Hel
     "assignments",
     metavar="PATH=VALUE",
     multiple=True,
-    help="Single value, such as image.tag=0.1.0. May be repeated; it wins over files.",
+    help="Single value as Helm writes it, such as image.tag=0.1.0 or "
+    "controller.tolerations[0].operator=Exists. A comma in a value has a backslash before it. May "
+    "be repeated; it wins over files.",
 )
 @click.option(
     "-n",
@@ -84,7 +86,7 @@ def render(
     from kube_rdma.install.views import manifests
 
     layers = [installation.read_values(path) for path in files]
-    layers += [installation.assignment(text) for text in assignments]
+    layers.append(installation.assigned(assignments, layers))
     if namespace:
         names = (f'namespace.name="{namespace}"', "namespace.create=false")
         layers += [installation.assignment(text, "--namespace") for text in names]

@@ -16,7 +16,7 @@ from typing import Any
 from kube_base.errors import Refused
 from kube_base.frozen import replace
 from kube_rdma.cli.definitions import DEFINITIONS, OPERATOR_DEFINITIONS
-from kube_rdma.install.documents import installation
+from kube_rdma.install.documents import assignments, installation
 from kube_rdma.install.rules import notes as install_notes
 from kube_rdma.install.rules.parts import FILES, filled, parts
 from kube_rdma.install.rules.presets import DEFAULT_PRESET, merged, over, written
@@ -70,22 +70,22 @@ def read_values(path: Path) -> Document:
 
 
 def assignment(text: str, where: str = "--set") -> Document:
-    """Return what ``agent.startupTaint=true`` gives; Refused for another form.
+    """Return what ``agent.startupTaint=true`` gives; Refused for another form."""
+    return assigned([text], (), where)
 
-    `where` names the option in messages.
+
+def assigned(texts: Sequence[str], below: Sequence[Document], where: str = "--set") -> Document:
+    """Return what several assignments come to, each over those before it and the layers `below`.
+
+    `where` names the option in messages. Raise Refused for what is none.
     """
-    path, equals, value_text = text.partition("=")
-    names = path.split(".")
-    if not equals or not all(names):
-        raise Refused(
-            f"{text!r} sets no value",
-            remedy="Write it like image.tag=0.1.0, or give a file with --values",
-            where=where,
-        )
-    read = reader.read(value_text.encode(), where)
-    value = read.value
-    for name in reversed(names):
-        value = {name: value}
+    value: Any = {}
+    for layer in below:
+        value = over(value, layer.value)
+    for text in texts:
+        for path, one in assignments.pairs(text, where):
+            value = assignments.put(value, path, one)
+    read = reader.read(b"{}", where)
     return replace(read, value=value, values={(): read.values[()]}, keys={})
 
 

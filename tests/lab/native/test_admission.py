@@ -35,7 +35,7 @@ LOCKED = {"privileged": True}
 WISH = "kube-rdma.io/complete"
 VALUES = (
     *("check=true", "complete=true"),
-    *("hostNetworkResources=rdma/hca", "networkResources=rdma/nic,rail/*"),
+    *("hostNetworkResources=rdma/hca", "networkResources=rdma/nic\\,rail/*"),
 )
 
 

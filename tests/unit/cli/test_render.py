@@ -133,7 +133,6 @@ def test_a_fault_of_a_file_has_its_line(tmp_path):
         (("--preset", "ack", "--set", f"fullnameOverride={'a' * 41}"), "at most 40"),
         (("--preset", "ack", "--set", "nameOverride=a"), "nameOverride"),
         (("--preset", "ack", "--kubernetes-version", "2"), "not a version of Kubernetes"),
-        (("--preset", "ack", "--set", "kubernetesVersion=1.30"), "Put it in quotes"),
         (("--preset", "ack", "--values", "/nowhere.yaml"), "there is no such file"),
         (
             ("--preset", "vke", "--set", 'pools=[{"name": "a", "spec": {"ranges": []}}]'),

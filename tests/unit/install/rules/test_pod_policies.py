@@ -107,7 +107,7 @@ def test_they_can_lock_nobody_out():
 
 def test_what_counts_is_a_value():
     """By itself what the rules have, too."""
-    settings = ("check=true", "mgpuResources=example.org/part,b/c", "vepfsStorageClasses=fast")
+    settings = ("check=true", "mgpuResources=example.org/part\\,b/c", "vepfsStorageClasses=fast")
     text = json.dumps(list(made(*settings).values()))
     assert "'example.org/part,b/c'.split(',')" in text
     assert "'fast'.split(',')" in text
