@@ -13,13 +13,13 @@ import time
 from asyncio import sslproto
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 import h11
 
 from kube_base.frozen import Frozen
 from kube_client.kinds import Pairs
-from kube_client.route import ServerRoute
+from kube_client.route import ProxyServer, ServerRoute
 from kube_client.silence import Silence
 
 ANSWER_SECONDS = 30  # of silence before an answer is given up; client-go gives a connection as many
@@ -251,9 +251,11 @@ class HttpClient:
         route, proxy = self._route, self._route.proxy
         tls = self._tls() if self._tls else None
         if proxy is None:
-            return await self._open(route.host, route.port, tls, route.server_name)
+            return await self._open(_place(route), tls, route.server_name)
+        if proxy.socks:
+            return await self._open({"sock": await self._socks(proxy)}, tls, route.server_name)
         outer = ssl.create_default_context() if proxy.tls else None
-        connection = await self._open(proxy.host, proxy.port, outer, proxy.host)
+        connection = await self._open(_place(proxy), outer, proxy.host)
         try:
             await connection.tunnel(route.authority, proxy.proof)
             if tls:
@@ -263,22 +265,34 @@ class HttpClient:
             raise
         return connection
 
+    async def _socks(self, proxy: ProxyServer) -> socket.socket:
+        """Return a socket that a SOCKS5 proxy has joined to the server, whose name it resolves."""
+        from python_socks import ProxyError, ProxyType  # few clusters are behind one
+        from python_socks.async_.asyncio import Proxy
+
+        name, password = proxy.login or (None, None)
+        asked = Proxy(ProxyType.SOCKS5, proxy.host, proxy.port, name, password, rdns=True)
+        try:
+            async with Silence(ANSWER_SECONDS, self._notice, NOTICE_SECONDS):
+                return await asked.connect(self._route.host, self._route.port)
+        except ProxyError as error:
+            raise OSError(f"the proxy makes no connection ({error})") from error
+
     async def _open(
-        self, host: str, port: int, tls: ssl.SSLContext | None, server_name: str
+        self, place: dict[str, Any], tls: ssl.SSLContext | None, server_name: str
     ) -> HttpConnection:
         # Given without TLS, asyncio refuses the two.
         name, handshake = (server_name, _NEVER) if tls else (None, None)
         async with Silence(ANSWER_SECONDS, self._notice, NOTICE_SECONDS):
             reader, writer = await asyncio.open_connection(
-                host,
-                port,
-                ssl=tls,
-                server_hostname=name,
-                ssl_handshake_timeout=handshake,
-                happy_eyeballs_delay=_NEXT_ADDRESS,
+                **place, ssl=tls, server_hostname=name, ssl_handshake_timeout=handshake
             )
         self.local_address = str(writer.get_extra_info("sockname")[0])
         return HttpConnection(reader, writer, self._notice)
+
+
+def _place(to: ServerRoute | ProxyServer) -> dict[str, Any]:
+    return {"host": to.host, "port": to.port, "happy_eyeballs_delay": _NEXT_ADDRESS}
 
 
 def _is_switch(event: object) -> TypeGuard[h11.InformationalResponse]:

@@ -11,7 +11,7 @@ Documents: Kubernetes, "Organizing Cluster Access Using kubeconfig Files"; clien
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import SplitResult, urlsplit
@@ -24,6 +24,8 @@ from kube_base.frozen import Frozen
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _REMEDY = "Name a kubeconfig with a current context, or give the pod a service account"
+PROXY_SCHEMES = "http", "https", "socks5", "socks5h"
+PROXY_REMEDY = "Write it as http://HOST:PORT, https://HOST:PORT or socks5://HOST:PORT"
 PLUGIN_VERSIONS = "client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"
 INTERACTIVE = "Never", "IfAvailable", "Always"
 _BOTH = "certificate-authority", "client-certificate", "client-key"  # each as a file or as data
@@ -187,16 +189,19 @@ def read_access(paths: Iterable[Path], chosen: str = "") -> Access:
         *(_refused(server_path, f"cluster {context.cluster!r}", w) for w in _server_faults(server)),
         *(_refused(user_path, f"user {context.user!r}", why) for why in _user_faults(user)),
     ]
+    if server.proxy_url and read_url(server.proxy_url, PROXY_SCHEMES) is None:
+        field, why = f"cluster {context.cluster!r}", "has a proxy-url that cannot be used"
+        faults.append(_refused(server_path, field, why, PROXY_REMEDY))
     if faults:
         raise Refused.all(faults)
     return Access(server, user, str(user_path), context.namespace or "default")
 
 
-def read_url(text: str) -> SplitResult | None:
-    """Return the parts of ``http://HOST:PORT`` or ``https://HOST:PORT``, else None."""
+def read_url(text: str, schemes: Sequence[str] = ("http", "https")) -> SplitResult | None:
+    """Return the parts of ``SCHEME://HOST:PORT`` with one of the schemes, else None."""
     try:
         url = urlsplit(text)
-        fits = url.scheme in {"http", "https"} and url.hostname and url.port != 0
+        fits = url.scheme in schemes and url.hostname and url.port != 0
     except ValueError:  # of a port, or of brackets
         return None
     return url if fits else None
@@ -336,8 +341,6 @@ def _server_faults(server: ServerEntry) -> Iterator[str]:
         server.certificate_authority or server.certificate_authority_data
     ):
         yield "has a certificate-authority and insecure-skip-tls-verify, of which only one can hold"
-    if server.proxy_url and read_url(server.proxy_url) is None:
-        yield "has a proxy-url that is not of the form http://HOST:PORT or https://HOST:PORT"
 
 
 def _user_faults(user: UserEntry) -> Iterator[str]:
@@ -375,5 +378,5 @@ def _twice(entry: ServerEntry | UserEntry) -> Iterator[str]:
             yield f"has both {name} and {name}-data, of which only one can hold"
 
 
-def _refused(path: Path, field: str, why: str) -> Refused:
-    return Refused(f"{field} {why}", remedy=_REMEDY, where=str(path))
+def _refused(path: Path, field: str, why: str, remedy: str = _REMEDY) -> Refused:
+    return Refused(f"{field} {why}", remedy=remedy, where=str(path))

@@ -1,7 +1,8 @@
 """The way to a server, as a kubeconfig and the environment name it: address, name, proxy.
 
 HTTPS_PROXY, HTTP_PROXY and NO_PROXY are read as Go reads them, so that a program takes the way that
-kubectl takes; a kubeconfig's own proxy-url comes first. A proxy is asked for a tunnel.
+kubectl takes; a kubeconfig's own proxy-url comes first. A proxy is asked for a tunnel by HTTP or by
+SOCKS5, and resolves the server's name itself, with socks5 as with socks5h.
 """
 
 from __future__ import annotations
@@ -15,19 +16,21 @@ from urllib.parse import unquote, urlsplit
 from kube_base.errors import Refused
 from kube_base.frozen import Frozen
 from kube_client.kinds import Pairs
-from kube_client.kubeconfig import ServerEntry, read_url
+from kube_client.kubeconfig import PROXY_REMEDY, PROXY_SCHEMES, ServerEntry, read_url
 
-_PORTS = {"http": 80, "https": 443}
+_PORTS = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080}
 
 
 @dataclass(frozen=True, slots=True)
 class ProxyServer:
-    """A proxy; `proof` is the header of who asks, if there is one."""
+    """A proxy; `proof` is the header of who asks, and `login` what SOCKS has for it."""
 
     host: str
     port: int
     tls: bool
     proof: Pairs = field(default=(), repr=False)
+    login: tuple[str, str] | None = field(default=None, repr=False)
+    socks: bool = False
 
 
 class ServerRoute(Frozen):
@@ -62,19 +65,18 @@ def find_route(entry: ServerEntry, environment: Mapping[str, str]) -> ServerRout
 
 
 def _proxy(address: str) -> ProxyServer:
-    url = read_url(address if "://" in address else f"http://{address}")
+    url = read_url(address if "://" in address else f"http://{address}", PROXY_SCHEMES)
     if url is None:
-        raise Refused(
-            "the proxy for the API server cannot be used",
-            remedy="Write proxy-url, or HTTPS_PROXY, as http://HOST:PORT or https://HOST:PORT",
-        )
+        raise Refused("HTTPS_PROXY or HTTP_PROXY cannot be used", remedy=PROXY_REMEDY)
+    host, port = url.hostname or "", url.port or _PORTS[url.scheme]
+    login = (unquote(url.username), unquote(url.password or "")) if url.username else None
+    if url.scheme.startswith("socks"):
+        return ProxyServer(host, port, tls=False, login=login, socks=True)
     proof: Pairs = ()
-    if url.username:
-        pair = f"{unquote(url.username)}:{unquote(url.password or '')}".encode()
-        proof = (("Proxy-Authorization", f"Basic {base64.b64encode(pair).decode()}"),)
-    return ProxyServer(
-        url.hostname or "", url.port or _PORTS[url.scheme], url.scheme == "https", proof
-    )
+    if login:
+        pair = base64.b64encode(":".join(login).encode()).decode()
+        proof = (("Proxy-Authorization", f"Basic {pair}"),)
+    return ProxyServer(host, port, url.scheme == "https", proof)
 
 
 def _from_environment(scheme: str, host: str, port: int, environment: Mapping[str, str]) -> str:

@@ -103,7 +103,7 @@ BAD = {
         document({**SERVER, "certificate-authority": "a", "certificate-authority-data": "b"}),
         "both certificate-authority and certificate-authority-data",
     ),
-    "an unknown proxy": (document({**SERVER, "proxy-url": "socks5://p:1"}), "proxy-url"),
+    "an unknown proxy": (document({**SERVER, "proxy-url": "socks4://p:1"}), "proxy-url"),
     "a proxy with a bad port": (document({**SERVER, "proxy-url": "http://p:x"}), "proxy-url"),
     "no key": (document(user={"client-certificate": "a"}), "only one of client-certificate"),
     "two ways": (document(user={"token": SECRET, "username": "a"}), "token, username"),

@@ -61,7 +61,13 @@ def test_a_kubeconfigs_proxy_comes_first():
     assert "Basic" not in repr(found)
 
 
-@pytest.mark.parametrize("proxy", ["socks5://proxy:1080", "http://proxy:x", "http://"])
+def test_a_proxy_of_socks_has_its_usual_port_and_what_it_asks_for():
+    found = route("https://api.example", {"HTTPS_PROXY": "socks5://me:i%3At@p"})
+    assert found.proxy == ProxyServer("p", 1080, tls=False, login=("me", "i:t"), socks=True)
+    assert "i:t" not in repr(found)
+
+
+@pytest.mark.parametrize("proxy", ["socks4://proxy:1080", "http://proxy:x", "http://"])
 def test_a_proxy_that_cannot_be_used(proxy):
     with pytest.raises(Refused, match="HTTPS_PROXY"):
         route("https://api.example", {"HTTPS_PROXY": proxy})
