@@ -21,3 +21,17 @@ def plain(text: str) -> str:
 def ended(text: str) -> str:
     """Return a sentence with its stop, of which a question has another."""
     return text if text.endswith((".", "!", "?", "…")) else f"{text}."
+
+
+def cell_width(text: str) -> int:
+    """Return the columns that a text takes: two for a wide sign, none for a combining one."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import combining, east_asian_width
+
+    return sum(not combining(one) and 1 + (east_asian_width(one) in "WF") for one in text)
+
+
+def clipped(text: str, room: int) -> str:
+    """Return the begin of a text that takes at most so many columns."""
+    return next(text[:end] for end in range(len(text), -1, -1) if cell_width(text[:end]) <= room)

@@ -17,7 +17,7 @@ from typing import TypeAlias, TypeVar
 
 from kube_base.frozen import Frozen, replace
 from kube_base.natural import natural
-from kube_base.plain_text import ended, plain
+from kube_base.plain_text import cell_width, clipped, ended, plain
 from kube_rdma.model.finding import Finding, NotSeen, Severity
 
 GAP = "  "
@@ -28,16 +28,16 @@ _FEW = 3  # findings that are alike and are shown one by one
 
 def widths(rows: Sequence[Sequence[str]]) -> list[int]:
     """Return the width of each column; all rows have the same number of cells."""
-    return [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [max(map(cell_width, column)) for column in zip(*rows, strict=True)]
 
 
 def aligned(row: Sequence[str], columns: Sequence[int], right: Collection[int] = ()) -> str:
     """Return one line of a table with columns of these widths; `right` ones end at their edge."""
-    cells = (
-        cell.rjust(width) if index in right else cell.ljust(width)
-        for index, (cell, width) in enumerate(zip(row, columns, strict=True))
-    )
-    return GAP.join(cells).rstrip()
+    places = enumerate(zip(row, columns, strict=True))
+    pads = ((index, cell, " " * (width - cell_width(cell))) for index, (cell, width) in places)
+    return GAP.join(
+        pad + cell if index in right else cell + pad for index, cell, pad in pads
+    ).rstrip()
 
 
 def fitted(
@@ -61,11 +61,11 @@ def fitted(
 
 
 def shortened(cell: str, room: int) -> str:
-    """Return the text in `room` characters, without its middle where it is longer."""
-    if len(cell) <= room:
+    """Return the text in `room` columns, without its middle where it is longer."""
+    if cell_width(cell) <= room:
         return cell
-    before, behind = room // 2, (room - 1) // 2
-    return f"{cell[:before]}…{cell[len(cell) - behind :]}"
+    behind = clipped(cell[::-1], (room - 1) // 2)[::-1]
+    return f"{clipped(cell, room // 2)}…{behind}"
 
 
 def wrapped(text: str, width: int, indent: str) -> list[str]:
@@ -239,12 +239,12 @@ def full_width(table: PageTable) -> int:
 
 def _table_lines(table: PageTable, width: int) -> Iterator[str]:
     shown, alike = narrowed(table, width)
-    cells: list[Sequence[str]] = [*cells_of(shown)]
+    rows: list[Sequence[str]] = [*cells_of(shown)]
     if not table.whole:
         cut = [shown.head.index(title) for title in shown.cut if title in shown.head]
-        cells = fitted(cells, width, cut)
-    columns = shown.columns or widths(cells)
-    lines = (aligned(row, columns, shown.right) for row in cells)
+        rows = fitted(rows, width, cut)
+    columns = shown.columns or widths(rows)
+    lines = (aligned(row, columns, shown.right) for row in rows)
     head = next(lines)
     if not shown.headless:
         yield head

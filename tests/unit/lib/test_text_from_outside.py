@@ -12,8 +12,10 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 from kube_base.frozen import replace
+from kube_base.plain_text import plain
 from kube_rdma.cli.output import document_text
 from kube_rdma.cli.terminal import rendered
 from kube_rdma.install.views import manifests
@@ -26,6 +28,7 @@ from kube_rdma.lib.page import (
     Sentence,
     lines_of,
     page_text,
+    shortened,
 )
 from kube_rdma.migrate.rules.node import plan_node
 from kube_rdma.migrate.rules.plan import plan
@@ -96,6 +99,16 @@ def test_a_value_is_one_line_of_a_page(value):
     ):
         lines = page_text(((part,),), 100).split("\n")
         assert len(lines) == (2 if isinstance(part, PageTable) else 1)
+
+
+@given(st.lists(outside, min_size=1, max_size=4), st.integers(1, 30))
+def test_wide_signs_shift_no_column(names, room):
+    """Counted as a terminal does, whether a cell is cut or not."""
+    names = [shortened(plain(name), room) for name in names]
+    assert all(cell_len(name) <= room for name in names)
+    table = PageTable(("A", "B"), tuple(PageRow((name, "|")) for name in names), whole=True)
+    _, *lines = page_text(((table,),), 100).split("\n")
+    assert len({cell_len(line.rpartition("|")[0]) for line in lines}) == 1
 
 
 @given(outside)
