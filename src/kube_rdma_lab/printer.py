@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import os
 import sys
-import time
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from kube_rdma_lab.progress import Event, Phase
 
+if TYPE_CHECKING:
+    from rich.live import Live
+
 MARKS = {Phase.DONE: "✓", Phase.CACHED: "·", Phase.AGAIN: "↻"}
-CLEAR_LINE = "\r\x1b[K"
 
 
 class Printer:
-    """Prints events; use it as a context manager so that the live line is cleared at the end."""
+    """Prints events; as a context manager it shows the live line inside the block alone."""
 
     def __init__(self) -> None:
-        self._live = sys.stderr.isatty()
-        self._running: dict[str, float] = {}
+        self._live: Live | None = None
+        self._running: dict[str, None] = {}
 
     def __enter__(self) -> Self:
+        if sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb":
+            from rich.console import Console
+            from rich.live import Live
+
+            console = Console(stderr=True, color_system=None, highlight=False)
+            self._live = Live(console=console, transient=True, auto_refresh=False)
+            self._live.start()
         return self
 
     def __exit__(
@@ -29,28 +38,22 @@ class Printer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._clear()
+        if self._live:
+            self._live.stop()
 
     def __call__(self, event: Event) -> None:
         """Show one event."""
-        self._clear()
         if event.phase == Phase.STARTED:
-            self._running[event.step] = time.monotonic()
+            self._running[event.step] = None
         else:
             if event.phase != Phase.AGAIN:
                 self._running.pop(event.step, None)
-            self._line(event)
-        self._show_running()
-
-    def _line(self, event: Event) -> None:
-        seconds = "cached" if event.phase == Phase.CACHED else f"{event.seconds:.1f} s"
-        note = f"  {event.note}" if event.note else ""
-        print(f"  {MARKS[event.phase]} {event.step:<28} {seconds:>9}{note}", file=sys.stderr)
-
-    def _show_running(self) -> None:
-        if self._live and self._running:
-            print("  … " + ", ".join(self._running), end="", file=sys.stderr, flush=True)
-
-    def _clear(self) -> None:
+            seconds = "cached" if event.phase == Phase.CACHED else f"{event.seconds:.1f} s"
+            note = f"  {event.note}" if event.note else ""
+            # On a terminal Rich's Live puts it above the line.
+            print(f"  {MARKS[event.phase]} {event.step:<28} {seconds:>9}{note}", file=sys.stderr)
         if self._live:
-            print(CLEAR_LINE, end="", file=sys.stderr, flush=True)
+            from rich.text import Text
+
+            text = f"  … {', '.join(self._running)}" if self._running else ""
+            self._live.update(Text(text, no_wrap=True, overflow="ellipsis"), refresh=True)
