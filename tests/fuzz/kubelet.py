@@ -17,6 +17,7 @@ from grpclib.exceptions import GRPCError
 
 from kube_base.errors import KubeError, Refused
 from kube_rdma.adapters import grpc_calls
+from kube_rdma.adapters import http_server as server
 from kube_rdma.adapters.cni import protocol
 from kube_rdma.adapters.kubelet.claim_plugin import ClaimHandlers, _ClaimService
 from kube_rdma.adapters.kubelet.device_plugin import Choice, PluginHandlers, PoolService
@@ -26,7 +27,6 @@ from kube_rdma.adapters.kubelet.proto import dra_v1_pb2 as dra_pb
 from kube_rdma.adapters.kubelet.proto import pluginregistration_v1_pb2 as registration_pb
 from kube_rdma.adapters.kubelet.proto import podresources_v1_pb2 as resources_pb
 from kube_rdma.adapters.kubelet.rpc import PluginRegistration
-from kube_rdma.adapters.metrics import server
 from kube_rdma.adapters.runtime import cri
 from kube_rdma.adapters.runtime.proto import cri_v1_pb2 as cri_pb
 from kube_rdma.model.claims.claim import PreparedDevice
@@ -245,7 +245,9 @@ async def _scrape() -> bytes:
 
 
 _LOOP = asyncio.new_event_loop()
-_SERVER = server.MetricsServer(_scrape, "text/plain", server.HttpLimits(1, 10.0))
+_SERVER = server.HttpServer(
+    {"/metrics": _scrape}, "--metrics-address", limits=server.HttpLimits(1, 10.0)
+)
 
 
 def _requests(data: bytes) -> None:

@@ -1,27 +1,22 @@
 """Metrics of a controller for Prometheus: whether it leads, how full pools are, what failed.
 
     Leadership ─ leads ─┐
-    PoolStatusReporter ─┴─► ControllerExporter ◄─ GET ─ adapters/metrics/server
+    PoolStatusReporter ─┴─► ControllerExporter ◄─ GET ─ adapters/http_server
 
 Every copy answers, and the one that leads alone knows of pools: so nothing is counted twice.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-import structlog
-
 from kube_rdma.adapters import bulkhead
+from kube_rdma.adapters.http_server import HttpServer
 from kube_rdma.adapters.metrics.exposition import CONTENT_TYPE, exposition
-from kube_rdma.adapters.metrics.server import MetricsServer
 from kube_rdma.metrics.rules import families
 from kube_rdma.metrics.rules.series import address_series
 from kube_rdma.model.ipam import Usage
 from kube_rdma.model.metrics import MetricSeries
-
-log = structlog.get_logger()
 
 
 class ControllerExporter:
@@ -30,7 +25,7 @@ class ControllerExporter:
     def __init__(self, host: str | None, port: int, leads: Callable[[], bool]) -> None:
         self._host, self._port, self._leads = host, port, leads
         self._usages: Mapping[str, Sequence[Usage]] = {}  # by pool
-        self.server = MetricsServer(self.answer, CONTENT_TYPE)
+        self.server = HttpServer({"/metrics": self.answer}, "--metrics-address", CONTENT_TYPE)
 
     def reported(self, usages: Mapping[str, Sequence[Usage]]) -> None:
         """Take note of how full all pools are; the copy that leads calls it."""
@@ -38,12 +33,7 @@ class ControllerExporter:
 
     async def run(self) -> None:
         """Serve until cancelled; raise Refused when the address cannot be had."""
-        await self.server.listen(self._host, self._port)
-        log.info("metrics served", address=self._host or "*", port=self.server.port)
-        try:
-            await asyncio.Event().wait()
-        finally:
-            await self.server.close()
+        await self.server.run(self._host, self._port, "metrics served")
 
     async def answer(self) -> bytes:
         """Return the text of one scrape."""

@@ -1,6 +1,6 @@
 """Answers Prometheus: gathers the agent's facts, has the counters read, and writes the text.
 
-    loop ─ looked ─► Exporter ◄─ GET ─ adapters/metrics/server: anybody, so without names of pods
+    loop ─ looked ─► Exporter ◄─ GET ─ adapters/http_server: anybody, so without names of pods
                         ▲───── exec ── adapters/metrics/local: `kube-rdma top`, with them
     kubelet: who holds what ─┐
     kernel: counters ────────┴ metrics/rules ─► series ─► adapters/metrics/exposition
@@ -124,12 +124,13 @@ class Exporter:
 
     async def run(self) -> None:
         """Answer over the network until cancelled; raise Refused without the address."""
+        from kube_rdma.adapters.http_server import HttpServer
         from kube_rdma.adapters.metrics.exposition import CONTENT_TYPE
-        from kube_rdma.adapters.metrics.server import MetricsServer
 
         assert self._site.address
         host, port = self._site.address
-        server, before = MetricsServer(self.answer, CONTENT_TYPE), self.problem
+        server = HttpServer({"/metrics": self.answer}, "--metrics-address", CONTENT_TYPE)
+        before = self.problem
         try:
             await server.listen(host, port)
             self.problem = ""

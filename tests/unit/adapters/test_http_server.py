@@ -1,4 +1,4 @@
-"""The server of metrics with a real HTTP client: answers, refusals, limits."""
+"""The HTTP server with a real HTTP client: answers, refusals, limits."""
 
 import asyncio
 import gzip
@@ -10,8 +10,8 @@ from contextlib import ExitStack, asynccontextmanager, suppress
 import pytest
 
 from kube_base.errors import Refused, Unavailable
-from kube_rdma.adapters.metrics import server as http_server
-from kube_rdma.adapters.metrics.server import LIMITS, MetricsServer
+from kube_rdma.adapters import http_server
+from kube_rdma.adapters.http_server import LIMITS, HttpServer
 
 KIND = "text/plain; version=0.0.4"
 
@@ -22,7 +22,7 @@ async def metrics():
 
 @asynccontextmanager
 async def serving(answer=metrics):
-    server = MetricsServer(answer, KIND)
+    server = HttpServer({"/metrics": answer}, "--metrics-address", KIND)
     await server.listen("127.0.0.1", 0)
     try:
         yield server
@@ -72,8 +72,9 @@ async def test_a_scrape_that_cannot_be_answered_says_why():
 
 async def test_an_address_that_is_taken_is_refused():
     async with serving() as server:
-        with pytest.raises(Refused, match=rf"cannot listen on 127.0.0.1:{server.port}"):
-            await MetricsServer(metrics, KIND).listen("127.0.0.1", server.port)
+        with pytest.raises(Refused, match=rf"cannot listen on 127.0.0.1:{server.port}") as refused:
+            await HttpServer({}, "--health-address").listen("127.0.0.1", server.port)
+    assert "--health-address" in str(refused.value)
 
 
 @pytest.mark.parametrize(

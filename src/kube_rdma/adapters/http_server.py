@@ -1,4 +1,4 @@
-"""Answers Prometheus by HTTP: GET and HEAD of /metrics, anything else is refused in a line.
+"""Answers GET and HEAD of a few paths by HTTP: Prometheus and the kubelet's probes ask.
 
 h11 knows the protocol, asyncio the sockets. Callers may be anybody who reaches the port, so what
 one may cost is bounded: how many connections there are, and of one address, how long one is silent,
@@ -13,11 +13,12 @@ import asyncio
 import re
 import zlib
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from http import HTTPStatus
 
 import h11
+import structlog
 
 from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import Frozen
@@ -29,10 +30,10 @@ _CHUNK = 1 << 16
 _LEAST_PACKED = 1 << 10  # bytes: a smaller body is in one packet anyway
 _GZIP = re.compile(r"gzip(;q=(1|1\.0*|0?\.[0-9]*[1-9][0-9]*))?", re.IGNORECASE)
 
-
-PATH = "/metrics"
 _MOST_BYTES = 1 << 14  # of a body, which a GET has none of
 _PLAIN = "text/plain; charset=utf-8"
+
+log = structlog.get_logger()
 
 
 class HttpCall(Frozen):
@@ -136,16 +137,21 @@ class HttpCaller:
 LIMITS = HttpLimits(connections=64, seconds=10.0)
 
 
-class MetricsServer:
-    """Answers with what `text` returns; Unavailable is status 503 with its sentence.
+class HttpServer:
+    """Answers a path with what its page returns; Unavailable is status 503 with its text.
 
-    A failure of one connection is logged and counted, and ends that connection alone.
+    A failure of one connection is logged and counted, and ends that connection alone. `option` is
+    that of the command which names the address.
     """
 
     def __init__(
-        self, text: Callable[[], Awaitable[bytes]], content_type: str, limits: HttpLimits = LIMITS
+        self,
+        pages: Mapping[str, Callable[[], Awaitable[bytes]]],
+        option: str,
+        content_type: str = _PLAIN,
+        limits: HttpLimits = LIMITS,
     ) -> None:
-        self._text, self._type, self._limits = text, content_type, limits
+        self._pages, self._option, self._type, self._limits = pages, option, content_type, limits
         self._open: dict[HttpCaller, asyncio.Task[None] | None] = {}
         self._server: asyncio.Server | None = None
 
@@ -164,8 +170,17 @@ class MetricsServer:
             raise Refused(
                 f"cannot listen on {host or '*'}:{port} ({error.strerror or error})",
                 remedy="Name an address of this node and a port that is free",
-                where="--metrics-address",
+                where=self._option,
             ) from error
+
+    async def run(self, host: str | None, port: int, event: str) -> None:
+        """Answer until cancelled, and log the event; raise Refused when nobody can listen there."""
+        await self.listen(host, port)
+        log.info(event, address=host or "*", port=self.port)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await self.close()
 
     async def close(self) -> None:
         """Listen no more; whoever is still connected is cut off."""
@@ -184,7 +199,7 @@ class MetricsServer:
             return
         self._open[caller] = asyncio.current_task()
         try:
-            with contained("metrics connection"):
+            with contained("HTTP connection"):
                 await self._exchange(caller)
         finally:
             writer.close()
@@ -223,15 +238,16 @@ class MetricsServer:
         return bool(spare)
 
     async def _answer(self, call: HttpCall, caller: HttpCaller) -> HttpReply | None:
-        """Return the answer to a scrape; None, which ends the connection, for too long a body."""
+        """Return the answer to a call; None, which ends the connection, for too long a body."""
         if not await caller.has_ended(_MOST_BYTES):
             return None
-        if call.path != PATH:
-            return _refusal(HTTPStatus.NOT_FOUND, "there is nothing but /metrics")
+        if call.path not in self._pages:
+            paths = " and ".join(self._pages)
+            return _refusal(HTTPStatus.NOT_FOUND, f"there is nothing but {paths}")
         if call.method not in ("GET", "HEAD"):
             return _refusal(HTTPStatus.METHOD_NOT_ALLOWED, "send a GET")
         try:
-            return HttpReply(HTTPStatus.OK, self._type, await self._text())
+            return HttpReply(HTTPStatus.OK, self._type, await self._pages[call.path]())
         except Unavailable as error:
             return _refusal(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
 
