@@ -75,6 +75,14 @@ def test_a_program_imports_nothing_that_only_others_need(name, tmp_path):
     assert name == "bare_python" or "kube_rdma" in imported
 
 
+def test_a_controller_draws_nothing(tmp_path):
+    """Up to a value that ends it."""
+    program = programs(tmp_path)["agent"][0]
+    imported = modules([program, "controller", "--policies", "--policy-set", "host.runtime"])
+    assert "kube_rdma.controller.parts" in imported
+    assert not imported.intersection(DRAWING)
+
+
 def test_role_plugin_can_answer_a_scrape(tmp_path):
     """What writes its text imports ssl, which the start of this role does without."""
     words = programs(tmp_path)["agent"][2:]
