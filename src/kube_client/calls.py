@@ -7,6 +7,7 @@ asked then: it has done nothing, so that is right for writes too.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
@@ -26,6 +27,8 @@ _BUSY = 30.0  # seconds in all that one call waits for a server that is too busy
 _PAGE_BYTES = 4 << 20  # that a page of a list may weigh, where the one before tells
 _PAGE_OBJECTS = 500
 _SPREAD = 1.25  # times what it says, at most: or all clients come back in step
+
+log = logging.getLogger(__name__)
 
 
 class RequestTiming(Frozen):
@@ -61,6 +64,7 @@ class ApiRequests:
         waited = 0.0
         while True:
             answer = await self._transport.send(request)
+            log.debug("%s: status %d", request, answer.status)
             if (pause := _busy(request, answer, waited)) is None:
                 break
             await self.pace.sleep(pause)

@@ -41,9 +41,10 @@ class Recording:
 
 @contextmanager
 def recorded() -> Iterator[Recording]:
-    """Record what this process logs inside the block."""
+    """Record what this process logs inside the block, at the level that a program has by itself."""
     recording = Recording()
-    structlog.configure(processors=[recording])
+    least = structlog.make_filtering_bound_logger("info")
+    structlog.configure(processors=[recording], wrapper_class=least)
     try:
         yield recording
     finally:

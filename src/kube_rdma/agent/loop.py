@@ -345,7 +345,9 @@ class _Plugin:
         await self._number_rails(gathered, verdict)
         self._tell_keepers(gathered, verdict, served)
         await self._tell_followers(offers)
-        return self._next_look(gathered, verdict, served)
+        again = self._next_look(gathered, verdict, served)
+        log.debug("node looked at", pools=len(served.pools), next_in=again)
+        return again
 
     async def _gather(self, offers: ResourceServers) -> _Gathered:
         """Ask in this order: a pod may start and the label change at any moment."""

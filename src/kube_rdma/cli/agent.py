@@ -134,6 +134,7 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
     help="Folder in which the host's root is mounted. --networks needs its CNI folders, "
     "--node-labels=write-nfd its os-release.",
 )
+@options.log_options
 def agent(
     roles: tuple[str, ...],
     config: Path | None,
@@ -148,6 +149,7 @@ def agent(
     SIGTERM or SIGINT.
     """
     _check(roles, node_name, config, more)
+    level, form = more.pop("log_level"), more.pop("log_format")
     # Role plugin speaks no TLS, and OpenSSL takes 4 MiB. What is None in sys.modules is not
     # imported: asyncio, grpclib and hashlib do without. prometheus_client, for a scrape, does not.
     unneeded = {"ssl", "_hashlib"} - sys.modules.keys() if "node" not in roles else set()
@@ -191,7 +193,7 @@ def agent(
         async with opened(agent_options) as dependencies:
             await run_plugin(dependencies)
 
-    logs.configure()
+    logs.configure(level, form)
     asyncio.run(logs.until_signal(run()))
 
 

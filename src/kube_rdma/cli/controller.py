@@ -12,6 +12,7 @@ from kube_rdma.cli.options import (
     METRICS_ADDRESS,
     ClusterOptions,
     listen_address,
+    log_options,
     program_options,
     text_option,
 )
@@ -50,6 +51,7 @@ LEASE = "kube-rdma-controller"  # of the copy that works
     "name of an installation without it.",
 )
 @METRICS_ADDRESS
+@log_options
 def controller(
     cluster: ClusterOptions,
     *,
@@ -57,6 +59,8 @@ def controller(
     policy_set: tuple[str, ...],
     fullname: str,
     metrics_address: str | None,
+    log_level: str,
+    log_format: str,
 ) -> None:
     """Do cluster-wide work; the Deployment runs it.
 
@@ -76,7 +80,7 @@ def controller(
     options = ControllerOptions(
         namespace, policies is not None, policies == "Cluster", _values(policy_set), fullname
     )
-    logs.configure()
+    logs.configure(log_level, log_format)
     asyncio.run(logs.until_signal(_run(cluster, options, metrics)))
 
 

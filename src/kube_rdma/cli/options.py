@@ -292,6 +292,23 @@ def named_pod(target: str, usual: Callable[[], str]) -> tuple[str, str] | None:
     return (namespace, bare) if slash else (usual(), name)
 
 
+def log_options(command: F) -> F:
+    """Give a program that stays its options `log_level` and `log_format`."""
+    level = choice_option(
+        "--log-level",
+        of=("debug", "info", "warning", "error"),
+        default="info",
+        help="Least level of the lines in the log. debug adds each request to the API server.",
+    )
+    form = choice_option(
+        "--log-format",
+        of=("text", "json"),
+        default="text",
+        help="Form of the lines in the log. text: key=value (logfmt). json: an object each.",
+    )
+    return level(form(command))
+
+
 def listen_address(text: str | None) -> tuple[str | None, int] | None:
     """Return host and port of HOST:PORT, [HOST]:PORT or :PORT."""
     if text is None:

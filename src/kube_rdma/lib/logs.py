@@ -1,8 +1,8 @@
 """One line for each thing worth knowing, to standard error: time, level, event, then facts.
 
-logfmt rather than JSON: `kubectl logs` is read by people first, and every collector parses it.
-Libraries that use the standard logging (grpclib, asyncio) come out in the same form. `until_signal`
-runs a role of kube-rdma as a process, until a signal ends it in order.
+Text is logfmt, which people read as it is; collectors may ask for JSON. Libraries that use the
+standard logging (grpclib, asyncio) come out in the same form. `until_signal` runs a role of
+kube-rdma as a process, until a signal ends it in order.
 """
 
 from __future__ import annotations
@@ -29,17 +29,26 @@ from kube_rdma.lib.watchdog import watched  # noqa: E402
 _FIRST = ["timestamp", "level", "event"]
 
 
-def configure() -> None:
-    """Send all logs of this process to standard error; call it once, before the first line."""
+def configure(level: str = "info", form: str = "text") -> None:
+    """Send all logs of this process to standard error; call it once, before the first line.
+
+    `level` is the least that is written; `form` is text or json.
+    """
+    least: int = getattr(logging, level.upper())
     shared: list[structlog.typing.Processor] = [
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
         _plain,
     ]
-    render = structlog.processors.LogfmtRenderer(key_order=_FIRST, drop_missing=True)
+    render = (
+        structlog.processors.JSONRenderer()
+        if form == "json"
+        else structlog.processors.LogfmtRenderer(key_order=_FIRST, drop_missing=True)
+    )
     structlog.configure(
         processors=[*shared, render],
+        wrapper_class=structlog.make_filtering_bound_logger(least),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
@@ -47,7 +56,8 @@ def configure() -> None:
     Formatter = structlog.stdlib.ProcessorFormatter  # noqa: N806  a class
     last = (Formatter.remove_processors_meta, render)
     handler.setFormatter(Formatter(foreign_pre_chain=shared, processors=last))
-    logging.basicConfig(handlers=[handler], level=logging.WARNING)
+    logging.basicConfig(handlers=[handler], level=max(least, logging.WARNING))
+    logging.getLogger("kube_client").setLevel(least)
 
 
 def _plain(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:

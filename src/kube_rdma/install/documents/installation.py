@@ -69,6 +69,16 @@ class Installation(Typed):
     Every release with one of its own can share a namespace and a cluster with others. Set it when
     you install: a change replaces all objects. Example: rdma-a.
     """
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """
+    logLevel is the least level of the lines that agents and controllers log. debug adds each
+    request to the API server. Agents of a NicClusterPolicy keep info.
+    """
+    log_format: Literal["text", "json"] = "text"
+    """
+    logFormat is the form of the lines that agents and controllers log. text: key=value, as logfmt
+    has it. json: one object for each line. Agents of a NicClusterPolicy keep text.
+    """
     image: documents.InstalledImage = documents.InstalledImage()
     """image is the container image of everything that the chart deploys."""
     namespace: documents.InstalledNamespace = documents.InstalledNamespace()
