@@ -21,6 +21,7 @@ from click.exceptions import NoSuchCommand
 from kube_base.errors import KubeError
 from kube_rdma import __version__
 from kube_rdma.cli import output as out
+from kube_rdma.lib import stacks
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
@@ -157,6 +158,7 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command and turn what it raises into one sentence and an exit code."""
+    stacks.register()
     gc.set_threshold(GARBAGE_AT_START)
     # Else Python looks for garbage thrice more, in all that ends with it.
     atexit.register(gc.freeze)

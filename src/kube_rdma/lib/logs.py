@@ -24,6 +24,7 @@ if _HIDDEN:
     del sys.modules["rich"]
 
 from kube_base.plain_text import plain  # noqa: E402
+from kube_rdma.lib import stacks  # noqa: E402
 from kube_rdma.lib.watchdog import watched  # noqa: E402
 
 _FIRST = ["timestamp", "level", "event"]
@@ -94,6 +95,7 @@ async def until_signal(work: Coroutine[None, None, None]) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop, number)
+    stacks.with_tasks(loop)
     loop.call_later(STARTED, gc.set_threshold, GARBAGE_AFTER)
     try:
         with watched():

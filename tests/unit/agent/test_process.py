@@ -1,6 +1,7 @@
 """`kube-rdma agent` as the process that the container image runs."""
 
 import asyncio
+import json
 import os
 import shutil
 import signal
@@ -55,6 +56,25 @@ async def test_a_signal_ends_it_in_order(settings, number):
     assert "event=started" in lines[0]
     assert f"event=stopping signal={number.name}" in lines[-2]
     assert lines[-1].endswith("event=stopped")
+
+
+async def test_sigusr1_shows_threads_and_tasks_and_ends_nothing(settings):
+    """Beside lines of its log, here as JSON and with those of debug."""
+    json_lines = ("--log-format", "json", "--log-level", "debug")
+    started = agent(*options(settings), *json_lines)
+    async with FakeKubelet(settings.kubelet_dir) as kubelet, started as process:
+        await kubelet.until(lambda: HCA in kubelet.devices)
+        process.send_signal(signal.SIGUSR1)
+        seen = b""
+        while b"_Plugin._wait" not in seen:
+            seen += await process.stderr.readline()
+        process.send_signal(signal.SIGTERM)
+        _, rest = await process.communicate()
+    assert process.returncode == 0
+    assert b"Current thread 0x" in seen
+    logged = [json.loads(line) for line in seen.splitlines() if line.startswith(b"{")]
+    assert {"started", "node looked at"} <= {line["event"] for line in logged}
+    assert json.loads(rest.splitlines()[-1])["event"] == "stopped"
 
 
 async def test_a_file_says_that_the_node_is_ready_until_the_process_ends(settings, tmp_path):
