@@ -180,8 +180,7 @@ class _Unserved:
 
     def __init__(self, offer: Offer) -> None:
         self.offer = offer
-        self.registered = asyncio.Event()
-        self.registered.set()
+        self.is_registered = True
 
     async def run(self) -> None:
         await asyncio.Event().wait()

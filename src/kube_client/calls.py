@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from kube_base.backoff import full_jitter
-from kube_base.errors import Refused, Unavailable
+from kube_base.errors import KubeError, Refused, Unavailable
 from kube_base.frozen import Frozen, replace
 from kube_client import wire
 from kube_client.errors import failure
@@ -58,6 +58,7 @@ class ApiRequests:
         self.pace = pace
         self.program = program
         self.horizon = Horizon()
+        self.troubles: dict[tuple[str, Where], KubeError] = {}  # of watches, by their kind's plural
 
     async def call(self, request: wire.ApiRequest) -> bytes:
         """Carry a request; the body of a success, else the error that the answer means."""

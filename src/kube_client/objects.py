@@ -16,7 +16,7 @@ from kube_base.errors import Unavailable
 from kube_base.frozen import Frozen, replace
 from kube_client import wire
 from kube_client.calls import ApiRequests, RequestTiming, make
-from kube_client.errors import Conflict, Expired, Lost
+from kube_client.errors import Conflict, Expired, Lost, NotInstalled
 from kube_client.kinds import EVERYWHERE, ObjectKind, Pairs, Stored, Wanted, Where
 from kube_client.watching import Changed, Cut, Level, Muddled, Synced, WatchEvent
 
@@ -64,6 +64,11 @@ class Cluster:
     def listeners(self) -> list[Callable[[], None]]:
         """Return the functions to call when an answer shows that the store went back."""
         return self._calls.horizon.listeners
+
+    def troubles(self) -> tuple[str, ...]:
+        """Return why watches show nothing now, a sentence each; a kind may be missing."""
+        errors = self._calls.troubles.values()
+        return tuple(dict.fromkeys(str(e) for e in errors if not isinstance(e, NotInstalled)))
 
     def local_address(self) -> str | None:
         """Return the IP address that this machine speaks to the API server with, once it did."""

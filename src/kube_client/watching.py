@@ -88,6 +88,7 @@ class Level(Generic[S, U]):
         self._calls = calls
         self._kind = kind
         self._where = where
+        self._place = (kind.plural, where)
         self._reported: dict[tuple[str, str], wire.Identity] = {}  # by namespace and name
         self._version = ""  # up to which all was reported; none before the first list
         self._due = inf  # when the next list is
@@ -110,6 +111,7 @@ class Level(Generic[S, U]):
             except Expired:
                 self._version = ""
             except (Refused, Unavailable) as error:
+                self._calls.troubles[self._place] = error
                 if isinstance(error, Refused) and not self._synced:
                     raise
                 self._is_sure = False
@@ -151,6 +153,7 @@ class Level(Generic[S, U]):
 
     def _sync(self) -> Synced:
         self._synced, self._cut, self._is_sure = True, False, True
+        self._calls.troubles.pop(self._place, None)
         return Synced()
 
     async def _list(self) -> AsyncGenerator[WatchEvent[S, U], None]:

@@ -39,12 +39,12 @@ from kube_rdma.adapters.runtime.settings import SettingsFolder
 from kube_rdma.agent.changes import BOOT_ID, FunctionSources
 from kube_rdma.agent.loop import AgentDependencies
 from kube_rdma.agent.node.node_events import NodeEvent, NodeEvents
-from kube_rdma.agent.node.ready_file import ReadyFile
 from kube_rdma.attach import late_binding
 from kube_rdma.attach.binder import Binder, BinderDependencies, always
 from kube_rdma.attach.rules.late_binding import KUBELET, cdi_works, holders
 from kube_rdma.hardware.kernel_events import Announcements, KernelSources
 from kube_rdma.hardware.survey import OwnAddresses, SurveyCache, rerouted, take_survey
+from kube_rdma.lib.health import HealthChecks
 from kube_rdma.model.attach.cni import Wiring
 from kube_rdma.model.kubernetes import PodState
 from kube_rdma.model.late_binding import HeldShare, Runtime
@@ -95,7 +95,6 @@ class AgentOptions(Frozen, kw_only=True):
     runtime_socket: Path
     socket: Path  # of the shim
     host: Path  # the host's root
-    ready_file: Path | None = None  # of the container, for its startup probe
     # what the agent does
     networks: bool = False
     startup_taint: bool = False  # take it off this node
@@ -106,6 +105,7 @@ class AgentOptions(Frozen, kw_only=True):
     # namespaces of networks for pods of all others
     global_namespaces: tuple[str, ...] | None = None
     metrics: tuple[str | None, int] | None = None  # host and port; None: not served
+    health: tuple[str | None, int] | None = None  # of /livez and /readyz; None: not served
     metric_names: tuple[MetricNames, ...] = ()
     metrics_pods: bool = False
 
@@ -128,7 +128,7 @@ async def opened(options: AgentOptions) -> AsyncIterator[AgentDependencies]:
         late=late_binding.LateBindingChoice(_never(options, "the agent runs without role node")),
         device_infos=DeviceInfoFolder() if FOLDER.parent.parent.is_dir() else None,
         own=own,
-        ready=ReadyFile(options.ready_file) if options.ready_file else None,
+        health=partial(HealthChecks.run, address=options.health) if options.health else None,
     )
     async with AsyncExitStack() as stack:
         if options.node is None:

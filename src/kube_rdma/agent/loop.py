@@ -12,7 +12,7 @@ again, and the kubelet hears of a pool only when it changed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -38,6 +38,7 @@ from kube_rdma.hardware import kernel_events
 from kube_rdma.hardware.kernel_events import CardEvents, KernelSources
 from kube_rdma.hardware.survey import OwnAddresses
 from kube_rdma.lib.debounce import SETTLE, Debounce
+from kube_rdma.lib.health import Check, HealthChecks
 from kube_rdma.model import pools as model
 from kube_rdma.model.card import Card, CardId, Use
 from kube_rdma.model.claims.claim import PreparedClaim
@@ -58,7 +59,6 @@ from kube_rdma.pools.servers import ResourceServers
 from kube_rdma.reports.rules.node_report import AgentLook
 
 if TYPE_CHECKING:
-    from kube_rdma.agent.node.ready_file import ReadyFile
     from kube_rdma.agent.node.report import NodePolicies
     from kube_rdma.attach.node_networks import NodeNetworks
     from kube_rdma.claims.driver import ClaimDriver
@@ -70,6 +70,8 @@ PENDING_SECONDS = 2.0  # pods that a change of mode waits for; on an idle node i
 KEPT_SECONDS = 10.0  # pods that still have cards by a resource that is offered no more
 DEAF_SECONDS = 10.0  # what the kernel's events would say where they are unavailable
 FABRIC_SECONDS = 1.0  # an InfiniBand port's state: announced only to those who hold its verbs
+
+_NOT_SURE = "What this node is to offer is not known yet, or its virtual functions are being made."
 
 log = structlog.get_logger()
 
@@ -101,7 +103,9 @@ class AgentDependencies(Frozen):
     policies: NodePolicies | None = None  # None: those of the cluster are not followed
     metrics: Exporter | None = None  # None: they are not served
     claims: ClaimDriver | None = None  # None: cards are given as shares alone
-    ready: ReadyFile | None = None  # None: there is no such file
+    health: Callable[[HealthChecks], Awaitable[None]] | None = (
+        None  # answers probes by it; None: nobody
+    )
     own: OwnAddresses = field(default_factory=OwnAddresses)
 
 
@@ -298,18 +302,24 @@ class _Plugin:
             parts["claims"] = needs.claims.run
         else:
             parts["GPUs by claim"] = needs.kubelet.slices.follow
-        if needs.ready:
-            networks = (needs.networks.until_settled,) if needs.networks else ()
-
-            async def registered() -> str:
-                await self._sure.wait()
-                resources = await offers.until_registered()
-                return f"Resources: {', '.join(resources) or 'none'}."
-
-            parts["ready file"] = partial(needs.ready.run, registered, *networks)
+        if needs.health:
+            parts["health"] = partial(needs.health, HealthChecks(self._checks(offers)))
         if needs.policies:
             parts["node policies"] = partial(needs.policies.follow, self._policies_seen)
         return parts
+
+    def _checks(self, offers: ResourceServers) -> Mapping[str, Check]:
+        """Return what has to hold for pods of this node; an ill card is no part of it."""
+        needs = self._needs
+        checks: dict[str, Check] = {
+            "offer": lambda: () if self._sure.is_set() else (_NOT_SURE,),
+            "kubelet": offers.unregistered,
+        }
+        if needs.node.has_cluster:
+            checks["api-server"] = needs.node.unreached
+        if needs.networks:
+            checks["networks"] = needs.networks.unsettled
+        return checks
 
     async def _wait(self, seconds: float | None) -> bool:
         """Wait for a burst (return True), `seconds`, or a new state of an InfiniBand port."""

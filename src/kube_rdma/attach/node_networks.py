@@ -259,8 +259,7 @@ class NodeNetworks:
         self._context = node_view.NodeContext()
         self._begun = asyncio.Event()  # the node was looked at
         self._needed = asyncio.Event()  # it has a card, or had one
-        self._settled = asyncio.Event()  # who calls the agent for pods, or why nobody will
-        self._standing = ""  # as a sentence
+        self._unsettled = "The node's CNI configuration was not looked at yet."
         self._places = HostPlaces(site.host, site.runtime)
         self._limits = ShareLimits(_groups(site.host), lambda: self._context.pools)
         self._node: node_view.NodeView | None = None
@@ -320,14 +319,14 @@ class NodeNetworks:
         if self._sources.survey.has_cards or any(pool.cards for pool in pools.values()):
             self._needed.set()
 
-    async def until_settled(self) -> str:
-        """Return who calls the agent for pods, or why nobody will, once that is certain.
+    def unsettled(self) -> tuple[str, ...]:
+        """Return why it is not certain yet who calls the agent for pods, as a sentence.
 
         A cluster's network that is not installed yet is waited for, and so is a folder that cannot
-        be written to.
+        be written to. Where only a person can end it, as a configuration that is refused, nothing
+        is.
         """
-        await self._settled.wait()
-        return self._standing
+        return (self._unsettled,) if self._unsettled else ()
 
     async def concerned(self, pod: PodState) -> bool:
         """Return whether kube-rdma has to make a network that a pod asks for; see CniWiring."""
@@ -399,7 +398,7 @@ class NodeNetworks:
             await self._begun.wait()
         if not self._needed.is_set():
             log.info("CNI configuration not needed", why="the node has no RDMA card and no pool")
-            self._settle("This node has no RDMA card and no pool, so nothing calls kube-rdma.")
+            self._unsettled = ""
             await self._needed.wait()
         await keeper.run()
 
@@ -475,11 +474,6 @@ class NodeNetworks:
             request = model.RestartRequest(self._site.node, int(time.time()), why, outdated)
             await restarts.ask(pod, request)
 
-    def _settle(self, sentence: str) -> None:
-        """Take note of who calls the agent for pods, or why nobody will."""
-        self._standing = sentence
-        self._settled.set()
-
     def _tell(self, reason: str, note: str, warning: bool) -> None:
         """Record an Event about the node, as the kubelet does."""
         about = About("Node", self._site.node, uid=self._site.node)
@@ -504,15 +498,15 @@ class NodeNetworks:
         def tell(kept: FolderRound) -> None:
             _log(kept)
             if kept.error:
-                if isinstance(kept.error, Refused):
+                is_final = isinstance(kept.error, Refused)
+                if is_final:
                     pods.unwired()
-                    self._settle(str(kept.error))
+                self._unsettled = "" if is_final else str(kept.error)
                 self._tell("NetworkConfigurationRefused", str(kept.error), warning=True)
             elif kept.plan:
                 pods.wired(kept.plan.wiring)
                 sentence = describe_plan(kept.plan)
-                if kept.plan.wiring is not Wiring.NONE:
-                    self._settle(sentence)
+                self._unsettled = sentence if kept.plan.wiring is Wiring.NONE else ""
                 self._tell("NetworkConfiguration", sentence, warning=False)
 
         shim, pace = self._sources.shim(), self._sources.conf

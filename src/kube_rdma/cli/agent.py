@@ -15,7 +15,7 @@ from kube_rdma.cli import options
 CONFIG = Path("/k8s-rdma-sriov-dev-plugin/config.json")
 SHARED_CONFIG = Path("/k8s-rdma-shared-dev-plugin/config.json")
 SRIOV_CONFIG = Path("/etc/pcidp/config.json")
-_OF_PLUGIN = ("networks", "claims", "startup_taint", "metrics_address", "ready_file")
+_OF_PLUGIN = ("networks", "claims", "startup_taint", "metrics_address", "health_address")
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -80,13 +80,6 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
     "resource, or startup-taint.cluster-autoscaler.kubernetes.io/kube-rdma:NoSchedule. Needs role "
     "node and the right to patch nodes.",
 )
-@options.path_option(
-    "--ready-file",
-    help="File that the agent writes when its node is ready for pods. All resources are registered "
-    "with the kubelet then. With --networks the agent is also in the CNI configuration, or has "
-    "logged why not. The file must exist and be empty, such as /dev/termination-log. "
-    "Default: no file.",
-)
 @options.flag_option(
     "--claims",
     help="Let ResourceClaims have the cards of pools that the node's label kube-rdma.io/serve or "
@@ -107,6 +100,7 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
     "also those of Node Feature Discovery, by which operators start drivers. leave: change none. "
     "remove: remove the labels that an agent wrote. Needs the right to patch nodes.",
 )
+@options.HEALTH_ADDRESS
 @options.METRICS_ADDRESS
 @click.option(
     "--metrics-names",
@@ -176,6 +170,7 @@ def agent(
         global_namespaces=_namespaces(more.pop("namespace_isolation")),
         dranet=more.pop("dranet_attributes"),
         labels=LabelMode(more.pop("node_labels")),
+        health=options.listen_address(more.pop("health_address"), "--health-address"),
         metrics=options.listen_address(more.pop("metrics_address")),
         # `none` beside other families of names says nothing.
         metric_names=tuple(MetricNames(one) for one in more.pop("metrics_names") if one != "none"),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from kube_rdma.cli.options import (
+    HEALTH_ADDRESS,
     METRICS_ADDRESS,
     ClusterOptions,
     listen_address,
@@ -50,6 +52,7 @@ LEASE = "kube-rdma-controller"  # of the copy that works
     help="Value fullnameOverride of the installation, by which the Lease is named. Default: the "
     "name of an installation without it.",
 )
+@HEALTH_ADDRESS
 @METRICS_ADDRESS
 @log_options
 def controller(
@@ -58,6 +61,7 @@ def controller(
     policies: str | None,
     policy_set: tuple[str, ...],
     fullname: str,
+    health_address: str | None,
     metrics_address: str | None,
     log_level: str,
     log_format: str,
@@ -73,12 +77,18 @@ def controller(
     """
     from kube_rdma.lib import logs  # before all that logs
 
+    health = listen_address(health_address, "--health-address")
     namespace, metrics = cluster.namespace, listen_address(metrics_address)
 
     from kube_rdma.controller.parts import ControllerOptions
 
     options = ControllerOptions(
-        namespace, policies is not None, policies == "Cluster", _values(policy_set), fullname
+        namespace,
+        policies is not None,
+        policies == "Cluster",
+        _values(policy_set),
+        fullname,
+        health,
     )
     logs.configure(log_level, log_format)
     asyncio.run(logs.until_signal(_run(cluster, options, metrics)))
@@ -99,7 +109,7 @@ async def _run(
     """Run all of a controller; the copy that leads does what writes to the cluster."""
     from kube_rdma.adapters.cluster.events import Events
     from kube_rdma.controller.leadership import ElectionLease, Leadership, own_identity
-    from kube_rdma.controller.parts import always, leading, run_controller
+    from kube_rdma.controller.parts import always, leading, readiness, run_controller
 
     async with access.open() as cluster:
         events = Events(cluster, socket.gethostname())
@@ -110,5 +120,6 @@ async def _run(
             from kube_rdma.controller import exporter as prometheus
 
             exporter = prometheus.ControllerExporter(*metrics, lambda: lead.leads)
-        beside = always(events, exporter)
+        checks, address = readiness(cluster, lead), options.health
+        beside = always(events, exporter, partial(checks.run, address) if address else None)
         await run_controller(lead, beside, leading(cluster, events, options, exporter))

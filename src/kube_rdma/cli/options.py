@@ -215,6 +215,12 @@ METRICS_ADDRESS = click.option(
     help="Address to serve metrics on, under /metrics, such as 10.0.0.5:9879. Without HOST, such "
     "as :9879: every address of node or pod. Default: no metrics.",
 )
+HEALTH_ADDRESS = click.option(
+    "--health-address",
+    metavar="HOST:PORT",
+    help="Address to serve /livez and /readyz on, for the kubelet's probes, such as "
+    "127.0.0.1:9880. Without HOST: every address of node or pod. Default: neither is served.",
+)
 ADMISSION_SET = click.option(
     "--admission-set",
     "assignments",
@@ -309,7 +315,9 @@ def log_options(command: F) -> F:
     return level(form(command))
 
 
-def listen_address(text: str | None) -> tuple[str | None, int] | None:
+def listen_address(
+    text: str | None, option: str = "--metrics-address"
+) -> tuple[str | None, int] | None:
     """Return host and port of HOST:PORT, [HOST]:PORT or :PORT."""
     if text is None:
         return None
@@ -319,7 +327,7 @@ def listen_address(text: str | None) -> tuple[str | None, int] | None:
     if not colon or not 0 < number < 1 << 16 or (":" in bare and not _is_address(bare)):
         raise click.BadParameter(
             f"{text!r} is not an address: write HOST:PORT, such as 10.0.0.5:9879, or :9879",
-            param_hint="--metrics-address",
+            param_hint=option,
         )
     return bare or None, number
 

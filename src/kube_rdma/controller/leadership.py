@@ -169,12 +169,17 @@ class Leadership:
         self._seen: ObservedLease | None = None
         self._until = clock()  # this copy leads until then, if it leads
         self._working = False
+        self._unread = "The Lease was not read yet."
         self._notices = Notices()
 
     @property
     def leads(self) -> bool:
         """Return whether this copy leads now, so that its work is done."""
         return self._working
+
+    def unread(self) -> tuple[str, ...]:
+        """Return why this copy cannot take part in the election now, as a sentence."""
+        return (self._unread,) if self._unread else ()
 
     async def run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Do `work` whenever this copy leads, until cancelled; what the work raises ends it."""
@@ -196,7 +201,7 @@ class Leadership:
         """Return whether this copy has the Lease after one more look; a failure is logged once."""
         try:
             record = await self._lease.read()
-            now = self._clock()
+            self._unread, now = "", self._clock()
             self._seen = observed(self._seen, record, now)
             if not may_take(self._seen, self._identity, now):
                 return False
@@ -206,6 +211,7 @@ class Leadership:
                 return False
         except KubeError as error:
             name, why = self._lease.name, str(error)
+            self._unread = why
             self._notices.warn(log, "lease not written", "lease", why, lease=name)
             return False
         self._notices.over("lease")

@@ -1,6 +1,6 @@
 """The parts of a controller, each behind walls of its own (adapters/bulkhead).
 
-    every copy          events, metrics
+    every copy          events, metrics, health
     the copy that leads garbage collection of addresses, reports of pools, evictions, status of
                         policies, bandwidth checks, the end of a former webhook, the operator
 
@@ -24,6 +24,7 @@ from kube_rdma.controller.leadership import Leadership
 from kube_rdma.controller.retirement import retire_webhook
 from kube_rdma.ipam.gc import run_gc
 from kube_rdma.ipam.pool_status_reporter import PoolStatusReporter
+from kube_rdma.lib.health import HealthChecks
 from kube_rdma.model.install import Values
 from kube_rdma.model.ipam import Usage
 from kube_rdma.operator.reconcile import Operator, OperatorPlace
@@ -44,12 +45,16 @@ class ControllerOptions(Frozen):
     cluster_wide: bool = False  # policies are those of the cluster, not of the namespace
     values: Values = field(default_factory=dict)  # of the installation, for agents of policies
     fullname: str = ""  # with which the release's names begin, where that is not kube-rdma
+    health: tuple[str | None, int] | None = None  # of /livez and /readyz; None: not served
 
 
-def always(events: Events, exporter: ControllerExporter | None = None) -> Parts:
-    """Return the parts of every copy."""
-    metrics: Parts = {"metrics": exporter.run} if exporter else {}
-    return {"events": events.run, **metrics}
+def always(
+    events: Events, exporter: ControllerExporter | None = None, health: Part | None = None
+) -> Parts:
+    """Return the parts of every copy; `health` answers probes."""
+    metrics = exporter.run if exporter else None
+    parts = {"events": events.run, "metrics": metrics, "health": health}
+    return {name: part for name, part in parts.items() if part}
 
 
 def leading(
@@ -75,6 +80,15 @@ def leading(
         place = OperatorPlace(namespace, options.cluster_wide, options.values)
         parts["operator"] = lambda: Operator(cluster, place, events).run()
     return parts
+
+
+def readiness(cluster: Cluster, lead: Leadership) -> HealthChecks:
+    """Return what a copy needs: its Lease, and while it leads what it watches too."""
+
+    def watches() -> Sequence[str]:
+        return cluster.troubles() if lead.leads else ()
+
+    return HealthChecks({"lease": lead.unread, "watches": watches})
 
 
 async def run_controller(lead: Leadership, beside: Parts, work: Parts) -> None:

@@ -6,7 +6,7 @@ agent/loop computes the pools and calls publish; adapters/kubelet/device_plugin 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
 
@@ -95,7 +95,6 @@ class ResourceServers:
         for resource in self._servers.keys() - wanted.keys():
             server = self._servers.pop(resource)
             server.task.cancel()
-            server.plugin.registered.set()  # who waits for it looks at those that are left
             log.info("resource withdrawn", resource=resource)
         for resource, pool in wanted.items():
             present = self._servers.get(resource)
@@ -111,15 +110,11 @@ class ResourceServers:
                 run = kept(server_of, plugin.run, ends=KubeError)
                 self._servers[resource] = _Server(plugin, pool, self._tasks.create_task(run))
 
-    async def until_registered(self) -> tuple[str, ...]:
-        """Return the resources of the node, once the kubelet took each of them."""
-        while missing := [
-            server.plugin.registered
-            for server in self._servers.values()
-            if not server.plugin.registered.is_set()
-        ]:
-            await missing[0].wait()
-        return tuple(sorted(self._servers))
+    def unregistered(self) -> Iterator[str]:
+        """Yield a sentence for each resource that the kubelet does not have."""
+        for resource, server in sorted(self._servers.items()):
+            if not server.plugin.is_registered:
+                yield f"{resource} is not registered with the kubelet."
 
     def tell_again(self, resource: str) -> None:
         """Send the list of a resource once more: the kubelet has another one."""

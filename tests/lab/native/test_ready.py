@@ -64,19 +64,11 @@ def test_a_pod_made_when_the_rollout_is_over_has_its_network(lab):
 
 
 def test_an_agent_that_was_killed_is_ready_by_its_own_word(lab):
-    """The container that starts has an empty file, whatever the one before it has written."""
+    """The container that starts answers for itself, whatever the one before it has said."""
     before = status(lab)
-    (agent,) = (each["metadata"]["name"] for each in cluster.get(lab, *AGENTS)["items"])
-    words = ("exec", "-n", NAMESPACE, agent, "--")
-    said = cluster.kubectl(lab, *words, "cat", "/dev/termination-log")
-    assert "which is chained in" in said
     cluster.shell(lab, NODE, f"pkill -KILL -f '{AGENT}'")
     until(
         lab,
         "the agent's container, started anew",
         lambda: status(lab)["restartCount"] > before["restartCount"] and status(lab)["ready"],
     )
-    again = status(lab)
-    assert again["lastState"]["terminated"]["message"] == said, "it could not empty it"
-    assert again["started"]
-    assert cluster.kubectl(lab, *words, "cat", "/dev/termination-log") == said

@@ -72,6 +72,7 @@ async def rest(folder, loop):
         connect=lambda: nullcontext(Cluster(server.line())),
         networks=True,
         claims=True,
+        health=("127.0.0.1", 0),
         kubelet_root=folder,
         runtime_socket=folder / "cri.sock",
         **{path: folder / path for path in ("state_dir", "cdi_dir", "socket", "host")},

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from kube_rdma_testing.kubelet.kubelet import FakeKubelet
-from tests.unit.agent.world import until
 
 HCA = "rdma/hca"
 COMMAND = [str(Path(sys.executable).with_name("kube-rdma")), "agent"]
@@ -75,19 +74,6 @@ async def test_sigusr1_shows_threads_and_tasks_and_ends_nothing(settings):
     logged = [json.loads(line) for line in seen.splitlines() if line.startswith(b"{")]
     assert {"started", "node looked at"} <= {line["event"] for line in logged}
     assert json.loads(rest.splitlines()[-1])["event"] == "stopped"
-
-
-async def test_a_file_says_that_the_node_is_ready_until_the_process_ends(settings, tmp_path):
-    """It is empty again then: Kubernetes would show it as the reason of the end."""
-    file = tmp_path / "termination-log"
-    file.touch()
-    started = agent(*options(settings), "--ready-file", file)
-    async with FakeKubelet(settings.kubelet_dir), started as process:
-        await until(file.read_text)
-        assert file.read_text() == f"Resources: {HCA}."
-        process.send_signal(signal.SIGTERM)
-        await process.communicate()
-        assert (process.returncode, file.read_text()) == (0, "")
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root has privileges to give up")

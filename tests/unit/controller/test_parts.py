@@ -1,20 +1,32 @@
 """The parts of a controller: whichever of them fails, in whatever way, the others go on."""
 
 import asyncio
+from contextlib import suppress
+from functools import partial
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from kube_base.errors import Refused, Unavailable
 from kube_client.objects import Cluster
 from kube_rdma.adapters.bulkhead import object_failed
 from kube_rdma.adapters.cluster.events import Events
+from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.controller.exporter import ControllerExporter
 from kube_rdma.controller.leadership import ELECTION, ElectionLease, Leadership
-from kube_rdma.controller.parts import ControllerOptions, always, leading, run_controller
+from kube_rdma.controller.parts import (
+    ControllerOptions,
+    always,
+    leading,
+    readiness,
+    run_controller,
+)
 from kube_rdma.metrics.rules import families
 from kube_rdma.model.ipam import Usage
 from kube_rdma_testing.cluster.server import FakeServer
 from kube_rdma_testing.recording import recorded
+from tests.kit.beside import beside
+from tests.unit.agent.world import until
 
 
 def parts(cluster):
@@ -22,7 +34,9 @@ def parts(cluster):
     options = ControllerOptions("kube-rdma", policies=True)
     events = Events(cluster, "controller")
     exporter = ControllerExporter("127.0.0.1", 0, lambda: True)
-    return (always(events, exporter), leading(cluster, events, options, exporter))
+    lead = Leadership(ElectionLease(cluster, "lease", "default"), "me")
+    health = partial(readiness(cluster, lead).run, ("127.0.0.1", 0))
+    return (always(events, exporter, health), leading(cluster, events, options, exporter))
 
 
 NAMES = [name for group in parts(Cluster(FakeServer().line())) for name in group]
@@ -74,7 +88,7 @@ async def test_the_others_go_on(bad, error):
 
 def test_a_controller_has_these_parts():
     """Whoever adds one looks at what its failure means."""
-    always = {"events", "metrics"}
+    always = {"events", "metrics", "health"}
     leading = {"addresses of gone nodes", "pool reports", "evictions", "policy status"}
     chosen = {"bandwidth checks", "former webhook", "operator"}
     assert set(NAMES) == always | leading | chosen
@@ -151,3 +165,49 @@ async def test_a_copy_leads_while_its_work_is_done(fails):
     await asyncio.wait([program])
     assert seen == [True]
     assert not lead.leads
+
+
+async def ready(health):
+    """The lines of the checks that fail."""
+    try:
+        await health.readyz()
+    except Unavailable as error:
+        return [line for line in str(error).splitlines() if line.startswith("[-]")]
+    return []
+
+
+async def test_a_copy_that_waits_for_leadership_is_ready_and_one_out_of_contact_is_not():
+    server = FakeServer([ELECTION])
+    clusters = [Cluster(server.line()) for _ in range(2)]
+    first, second = (
+        Leadership(ElectionLease(cluster, "lease", "default"), name)
+        for cluster, name in zip(clusters, ("first", "second"), strict=True)
+    )
+    healths = [readiness(clusters[0], first), readiness(clusters[1], second)]
+    assert [len(await ready(one)) for one in healths] == [1, 1], "nobody has read the Lease"
+    assert (await first._try(), await second._try()) == (True, False)
+    assert [await ready(one) for one in healths] == [[], []]
+    server.lines[1].cut()
+    await second._try()
+    assert [line[:8] for line in await ready(healths[1])] == ["[-]lease"]
+
+
+async def test_a_leader_without_a_right_is_not_ready():
+    """A copy that waits watches nothing, so it cannot tell."""
+    server = FakeServer([ELECTION])
+    server.forbidden.add(("list", "pods"))
+    cluster = Cluster(server.line())
+    lead = Leadership(ElectionLease(cluster, "lease", "default"), "me")
+    health = readiness(cluster, lead)
+
+    async def work():
+        with suppress(Refused):
+            async for _ in cluster.watch(POD):
+                pass
+        await asyncio.Event().wait()
+
+    async with beside(lead.run(work)):
+        await until(cluster.troubles)
+        (line,) = await ready(health)
+        assert line.startswith("[-]watches: the API server forbids to list pods")
+    assert await ready(health) == []

@@ -149,16 +149,17 @@ def daemonsets():
 
 
 @pytest.mark.parametrize("daemonset", list(daemonsets()))
-def test_an_agent_is_ready_by_the_file_that_it_writes(daemonset):
-    """That of the kubelet's, which is a new one at each start of a container."""
+def test_the_kubelet_asks_an_agent_whether_it_is_ready_where_it_answers(daemonset):
+    """On the host's network, at an address that nobody else reaches."""
     (container,) = daemonset["spec"]["template"]["spec"]["containers"]
     if "--role=node" in container["args"] and "--role=plugin" not in container["args"]:
-        assert "startupProbe" not in container, "it labels its node, and no pod waits for it"
+        assert "readinessProbe" not in container, "it labels its node, and no pod waits for it"
         return
-    (file,) = (word for word in container["args"] if word.startswith("--ready-file="))
-    assert container.get("terminationMessagePath", "/dev/termination-log") == file.partition("=")[2]
-    waits = f"until [ -s {file.partition('=')[2]} ]; do sleep 0.5; done"
-    assert container["startupProbe"]["exec"]["command"] == ["sh", "-c", waits]
+    (address,) = (word for word in container["args"] if word.startswith("--health-address="))
+    for probe in ("startupProbe", "readinessProbe"):
+        asked = container[probe]["httpGet"]
+        assert f"--health-address={asked['host']}:{asked['port']}" == address
+        assert (asked["host"], asked["path"]) == ("127.0.0.1", "/readyz")
 
 
 @pytest.mark.parametrize("folder", NAMESPACES)

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from kube_rdma.install.installation import dashboards, objects
-from kube_rdma.install.rules.presets import PRESETS
+from kube_rdma.install.rules.presets import PRESETS, merged
 from kube_rdma.lib.text import reader
 
 EVERYTHING = {
@@ -79,7 +79,7 @@ def listening():
             pod = one.get("spec", {}).get("template", {}).get("spec", {})
             for container in pod.get("containers", ()):
                 ports = {port["containerPort"] for port in container.get("ports", ())}
-                words = [word for word in container["args"] if "address=" in word]
+                words = [word for word in container["args"] if "metrics-address=" in word]
                 ports |= {int(word.rpartition(":")[2]) for word in words}
                 yield from ((f"{container['args'][0]}s", port, preset) for port in ports)
 
@@ -95,6 +95,8 @@ def test_security_md_has_every_port_of_every_preset():
         for preset in re.findall(r"`([\w-]+)`", presets)
     }
     assert stated == set(listening())
+    ports = sorted(merged({"preset": preset})["agent"]["healthPort"] for preset in PRESETS)
+    assert f"| agents, TCP {ports[0]} to {ports[-1]} by preset (`agent.healthPort`)" in page
 
 
 def test_the_proxy_asks_whom_it_lets_through_and_agents_are_on_the_loopback_address():

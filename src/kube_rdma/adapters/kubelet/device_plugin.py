@@ -273,9 +273,8 @@ class PluginServer(ABC):
         self._handlers = handlers
         self._offer = offer
         self._wake = asyncio.Event()
-        self.registered = asyncio.Event()
-        """Set from when the kubelet took the resource for the first time."""
         self._running: _RunningServer | None = None
+        self._introduced: object = None  # the server that the kubelet took
         # The one that is being closed, perhaps by a call that was cancelled.
         self._ending: _RunningServer | None = None
         self._lost = False  # the last ListAndWatch on the socket has ended
@@ -287,6 +286,11 @@ class PluginServer(ABC):
     def offer(self) -> Offer:
         """Return the offer as it was last published."""
         return self._offer
+
+    @property
+    def is_registered(self) -> bool:
+        """Return whether the kubelet has the resource, as far as this side knows."""
+        return self._running is not None and self._running is self._introduced and not self._lost
 
     def publish(self, offer: Offer, *, again: bool = False) -> None:
         """List `offer`, a new state of the same resource, from now on; `again` even if it is equal.
@@ -411,7 +415,6 @@ class DevicePlugin(PluginServer):
         super().__init__(directory, offer, handlers)
         self._kubelet = directory / KUBELET_SOCKET
         self._seen: Identity | None = None  # the kubelet's socket at the last look
-        self._introduced: object = None  # the server that it was told of
 
     async def run(self) -> None:
         """Serve until cancelled; raise as every PluginServer does."""
@@ -421,10 +424,6 @@ class DevicePlugin(PluginServer):
 
     def _watched_names(self) -> Sequence[str]:
         return (KUBELET_SOCKET, self._socket.name)
-
-    @property
-    def _is_registered(self) -> bool:
-        return self._running is not None and self._running is self._introduced and not self._lost
 
     async def _settle(self) -> float | None:
         kubelet = identity(self._kubelet)
@@ -442,14 +441,14 @@ class DevicePlugin(PluginServer):
         if kubelet is None:
             return None
         await self._mind_the_socket()
-        if self._is_registered:
+        if self.is_registered:
             return None
         if (pause := self._pause()) > 0:
             return pause
         if self._running is None:
             await self._serve()
         await self._register()
-        return None if self._is_registered else self._pause()
+        return None if self.is_registered else self._pause()
 
     async def _register(self) -> None:
         request = pb.RegisterRequest(
@@ -471,7 +470,6 @@ class DevicePlugin(PluginServer):
             )
         else:
             self._introduced = self._running
-            self.registered.set()
             self._log.info("registered", shares=len(self._offer.shares), socket=str(self._socket))
 
 
@@ -500,7 +498,7 @@ class WatchedPlugin(PluginServer):
 
     def _note_registration(self, status: RegistrationStatus) -> None:
         if status.plugin_registered:
-            self.registered.set()
+            self._introduced = self._running
             self._log.info("registered", shares=len(self._offer.shares), socket=str(self._socket))
         else:
             self._log.warning("registration failed, the kubelet tries again", reason=status.error)

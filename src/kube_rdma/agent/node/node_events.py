@@ -55,6 +55,12 @@ class NodeEvents:
         self._cluster = cluster
         self._node = node
         self._events = events  # the process's table
+        self.has_cluster = cluster is not None
+        self._unreached = "The Node object was not read yet."
+
+    def unreached(self) -> tuple[str, ...]:
+        """Return why nothing is known of the Node object now, as a sentence."""
+        return (self._unreached,) if self._unreached else ()
 
     async def follow(self, seen: Callable[[NodeState], None]) -> None:
         """Call `seen` with each state of the Node object and write events, until cancelled."""
@@ -71,10 +77,13 @@ class NodeEvents:
                         seen(event)
                     case Deleted():
                         log.warning("Node object missing", node=self._node)
-                    case Cut(why) | Muddled(why=why):
+                    case Cut(why):
+                        self._unreached = why
+                        log.warning("Node object unavailable", why=why)
+                    case Muddled(why=why):
                         log.warning("Node object unavailable", why=why)
                     case Synced():
-                        pass
+                        self._unreached = ""
 
     def tell(self, event: NodeEvent, sentence: str) -> None:
         """Record an Event about the node."""

@@ -88,6 +88,7 @@ SeccompProfile: TypeAlias = Annotated[
     ),
 ]
 Replicas: TypeAlias = Annotated[int, Field(ge=1, le=9)]
+Port: TypeAlias = Annotated[int, Field(ge=0, le=65535)]
 Object: TypeAlias = dict[str, Any]  # as Kubernetes has it, which checks it itself
 
 
@@ -263,6 +264,11 @@ class InstalledAgent(Typed):
     """
     podAnnotations has annotations of the agents' pods. Example: {sidecar.istio.io/inject: "false"}.
     """
+    health_port: Port = 0
+    """
+    healthPort is the TCP port, at 127.0.0.1 of each node, where the kubelet asks an agent for
+    /readyz. Two agents on one node need two. 0: no probes.
+    """
     extra_args: Many[str] = ()
     """
     extraArgs lists further options of kube-rdma agent, which stand behind those of the chart. An
@@ -353,6 +359,11 @@ class InstalledController(Typed):
     """
     podAnnotations has annotations of the controller's pods and of the hooks' pods. Example:
     {sidecar.istio.io/inject: "false"}.
+    """
+    health_port: Port = 0
+    """
+    healthPort is the TCP port, at its pod's address, where the kubelet asks each copy of the
+    controller for /readyz. 0: no probe, so a copy is ready once its container runs.
     """
     extra_args: Many[str] = ()
     """
@@ -478,7 +489,7 @@ class InstalledDefinitions(Typed):
 class InstalledMetrics(Typed):
     """The settings of metrics. See docs/metrics.md."""
 
-    port: Annotated[int, Field(ge=0, le=65535)] = 0
+    port: Port = 0
     """
     port is the TCP port where each agent answers Prometheus, at its node's own address, and each
     copy of the controller, at its pod's. 0: they do not answer. Example: 9879.

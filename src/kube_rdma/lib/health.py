@@ -1,0 +1,54 @@
+"""Says whether a program runs and is ready, in the form of Kubernetes' own: /livez and /readyz.
+
+    GET ─► adapters/http_server ─► each check, asked now ─► a line of it, 503 if one fails
+
+Nothing is kept up to date for it: a check reads what the program knows anyway. What a probe makes
+of the answer no person sees, so a change is logged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+import structlog
+
+from kube_base.errors import Unavailable
+from kube_base.notices import Notices
+from kube_base.plain_text import plain
+
+Check = Callable[[], Iterable[str]]
+"""Returns why something is not as it has to be, nothing while all is well."""
+
+log = structlog.get_logger()
+
+
+class HealthChecks:
+    """The checks of readiness by name; ``await run(address)`` answers."""
+
+    def __init__(self, checks: Mapping[str, Check]) -> None:
+        self._checks = checks
+        self._notices = Notices()
+
+    async def run(self, address: tuple[str | None, int]) -> None:
+        """Answer at a host and a port until cancelled; raise Refused when they cannot be had."""
+        from kube_rdma.adapters.http_server import HttpServer
+
+        pages = {"/livez": self.livez, "/readyz": self.readyz}
+        await HttpServer(pages, "--health-address").run(*address, "health served")
+
+    async def livez(self) -> bytes:
+        """Return that the event loop runs, which it does where this is answered."""
+        return b"[+]event-loop ok\nlivez check passed\n"
+
+    async def readyz(self) -> bytes:
+        """Return a line for each check; raise Unavailable with them if one fails."""
+        why = {name: plain(" ".join(check())) for name, check in self._checks.items()}
+        lines = [f"[-]{name}: {text}" if text else f"[+]{name} ok" for name, text in why.items()]
+        failed = [line for line in lines if line.startswith("[-]")]
+        if failed:
+            for reason in self._notices.news("readyz", *failed):
+                log.warning("not ready", why=reason.removeprefix("[-]"))
+            raise Unavailable("\n".join((*lines, "readyz check failed")))
+        if self._notices.over("readyz"):
+            log.info("ready")
+        return "\n".join((*lines, "readyz check passed\n")).encode()
