@@ -38,7 +38,7 @@ from kube_rdma_lab.lab import Lab
 NAME, NODE, AGENT = "startbench", "node-1", "kube-rdma-agent"
 NAMESPACE, PODS = "kube-rdma", "/api/v1/namespaces/default/pods"
 SHARED, CLAIMED, TEMPLATE = "bench/shares", "bench/claims", "bench"
-IMAGE = "kube-rdma.io/lab/verbs:1"
+IMAGE = "localhost/lab/verbs:1"
 STAMP = "date +%s.%N; trap 'exit 0' TERM; sleep 1000000 & wait"
 KINDS = ("plain", "share", "claim")
 ROUND = 10  # pods of each kind, which run at the same time

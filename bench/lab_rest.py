@@ -37,7 +37,7 @@ PLAIN_POD = {
         "containers": [
             {
                 "name": "main",
-                "image": "kube-rdma.io/lab/verbs:1",
+                "image": "localhost/lab/verbs:1",
                 "command": ["sleep", "1000000"],
             }
         ],

@@ -13,7 +13,7 @@ from chaos.setup import CLASS, NETWORK, SHARES
 
 Document = dict[str, Any]
 
-IMAGE = "kube-rdma.io/lab/verbs:1"
+IMAGE = "localhost/lab/verbs:1"
 LABEL = "chaos"  # of all pods of all runs
 INTERFACES = "chaos/interfaces"  # how many a pod asked for, for the audit
 VERBS = "chaos/verbs"  # whether each of them has an RDMA device

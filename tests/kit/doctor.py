@@ -12,7 +12,7 @@ from kube_rdma_lab import cluster
 from tests.kit.pods import UNTIL_ASKED
 
 NAME, NAMESPACE = "doctor", "kube-system"
-IMAGE = "kube-rdma.io/kube-rdma:dev"
+IMAGE = "localhost/kube-rdma:dev"
 RBAC = "rbac.authorization.k8s.io"
 # Of the node, by the name of the volume: where it is on the node, and where in the container.
 MOUNTS = {

@@ -5,7 +5,7 @@ It is the body of most tests in tests/lab; the example pods of the documents are
 
 from __future__ import annotations
 
-IMAGE = "kube-rdma.io/lab/verbs:1"
+IMAGE = "localhost/lab/verbs:1"
 # A container's first process ends of no signal that it has no handler for, and a shell sees one
 # only between two commands: so the sleep is waited for.
 UNTIL_ASKED = ("sh", "-c", "trap 'exit 0' TERM; sleep 1000000 & wait")

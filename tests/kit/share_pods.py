@@ -10,7 +10,7 @@ def pod(name, node, shares, resource=shared_plugin.RESOURCE):
     """A pod that the scheduler places, on this node alone; its container is started again."""
     container = {
         "name": "c",
-        "image": "kube-rdma.io/lab/verbs:1",
+        "image": "localhost/lab/verbs:1",
         "command": ["sh", "-c", "ls /dev/infiniband; sleep 1000000 & wait"],
         "resources": {"limits": {resource: str(shares)}},
     }

@@ -21,7 +21,7 @@ NAMESPACE, NAME, CONTAINER = "kube-system", "rdma-shared-dp-ds", "k8s-rdma-share
 RESOURCE, SHARES = "rdma/hca_shared_devices_a", 12
 PLACE, PROFILE = "/opt/shared-plugin", "shared-plugin.json"
 PROGRAM = f"{PLACE}/k8s-rdma-shared-dp"
-OURS = "kube-rdma.io/kube-rdma:dev"
+OURS = "localhost/kube-rdma:dev"
 # What ghw, the library, reads of each function; and names of vendors, which it wants to have.
 PCI = f"""
 mkdir -p {PLACE}/usr/share/misc && cp /usr/share/misc/pci.ids {PLACE}/usr/share/misc
@@ -109,7 +109,7 @@ def vendors():
     """The DaemonSet that runs the plugin of Mellanox."""
     folders = {**FOLDERS, "program": PLACE}
     profile = {"type": "Localhost", "localhostProfile": PROFILE}
-    container = {"image": "kube-rdma.io/lab/verbs:1", "command": [PROGRAM]}
+    container = {"image": "localhost/lab/verbs:1", "command": [PROGRAM]}
     container["env"] = [{"name": "GHW_CHROOT", "value": PLACE}]
     return daemon_set(container, folders=folders, security={"seccompProfile": profile})
 

@@ -28,7 +28,7 @@ HERE = "/run/mellanox/drivers"  # on the node and in the driver's container
 RECORD, PROGRAMS = f"{HERE}/record", f"{HERE}/stand-in"
 LOAD, UNLOAD = "loads", "would-unload"
 _TAG = "amd64-debian12-kver6.1"
-_REPOSITORY = "kube-rdma.io/lab"
+_REPOSITORY = "localhost/lab"
 _SLEEP = f"""\
 #!/bin/sh
 say() {{ echo "$1" >> {RECORD}; }}

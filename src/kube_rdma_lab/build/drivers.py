@@ -24,7 +24,7 @@ from kube_rdma_lab.build.store import Store
 from kube_rdma_lab.paths import PACKAGE
 
 FILES = PACKAGE / "driver_images"
-REPOSITORY = "kube-rdma.io/lab"
+REPOSITORY = "localhost/lab"
 VERSIONS = ("1", "2")  # of equal content, so that tests can upgrade
 OFED, PEER = "ofed-driver", "nv-peer-mem-driver"
 CONFIG = oci.ContainerConfig(entrypoint=("driver",))

@@ -22,8 +22,8 @@ from kube_rdma_lab.build.shell import Shell
 from kube_rdma_lab.build.store import Store
 from kube_rdma_lab.paths import PACKAGE
 
-PAUSE = "kube-rdma.io/lab/pause:1"
-VERBS = "kube-rdma.io/lab/verbs:1"
+PAUSE = "localhost/lab/pause:1"
+VERBS = "localhost/lab/verbs:1"
 PAUSE_CONFIG = oci.ContainerConfig(entrypoint=("/busybox", "sleep", "infinity"))
 VERBS_CONFIG = oci.ContainerConfig(cmd=("sleep", "infinity"))
 # Where the container has the files of training_image/; ACK's document names the script.

@@ -26,7 +26,7 @@ def pod(name, gpus, **further):
     """Return a pod on NODE that tells which ghosts it got and on which NUMA nodes they are."""
     container = {
         "name": "c",
-        "image": "kube-rdma.io/lab/verbs:1",
+        "image": "localhost/lab/verbs:1",
         "command": ["sh", "-c", SHOW],
         "resources": {"limits": {"nvidia.com/gpu": gpus} | further},
     }

@@ -120,7 +120,7 @@ def upgrade(lab):
     pods = pods_of(lab, "state-OFED")
     assert not {pod["metadata"]["uid"] for pod in pods.values()} & set(before.values())
     assert {pod["spec"]["containers"][0]["image"].split(":")[0] for pod in pods.values()} == {
-        "kube-rdma.io/lab/ofed-driver-2"
+        "localhost/lab/ofed-driver-2"
     }
     first, second = sorted(pods.values(), key=lambda pod: pod["metadata"]["creationTimestamp"])
     assert ready_at(first) <= second["metadata"]["creationTimestamp"]

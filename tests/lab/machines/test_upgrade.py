@@ -30,7 +30,7 @@ NAME = "upgrade"
 NODE = "node-2"
 
 COMMIT = "0a856081934ce2500e1d227fe8fb3a24093bdba4"
-OLDER = "kube-rdma.io/kube-rdma:older"  # the nodes have both images
+OLDER = "localhost/kube-rdma:older"  # the nodes have both images
 
 DAEMONSET = "rdma-shared-dp-ds"
 SHARED, FUNCTIONS = "rdma/hca_shared_devices_a", "intel.com/vf"

@@ -26,7 +26,7 @@ SERVER = {
         "containers": [
             {
                 "name": "hello",
-                "image": "kube-rdma.io/kube-rdma:dev",
+                "image": "localhost/kube-rdma:dev",
                 "command": ["python3", "-m", "http.server", "8080", "--directory", "/etc"],
                 "readinessProbe": {"tcpSocket": {"port": 8080}, "periodSeconds": 1},
             }

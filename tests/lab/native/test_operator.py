@@ -81,7 +81,7 @@ def test_a_policy_becomes_shares_of_the_nodes_and_stays_so(lab):
         template = cluster.get(lab, "-n", NAMESPACE, PLUGIN)["spec"]["template"]
         return [one["image"] for one in template["spec"]["containers"]]
 
-    waiting.until(lab, "the policy's image", lambda: images() == ["kube-rdma.io/kube-rdma:dev"])
+    waiting.until(lab, "the policy's image", lambda: images() == ["localhost/kube-rdma:dev"])
 
     cluster.apply(lab, policy(lab, rdmaHcaMax=0))
     waiting.until(lab, "the fault's field", lambda: "rdmaHcaMax" in reason(lab))

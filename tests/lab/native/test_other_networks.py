@@ -162,7 +162,7 @@ def pod(lab, name, **annotations):
     """A Ready pod on the node, while it is needed; yields it as it is when it is Ready."""
     container = {
         "name": "c",
-        "image": "kube-rdma.io/lab/verbs:1",
+        "image": "localhost/lab/verbs:1",
         "command": ["sh", "-c", "trap 'exit 0' TERM; sleep 1000000 & wait"],
     }
     document = {

@@ -74,7 +74,7 @@ def page(lab, name, *kinds):
 def pod(name, namespace, *, shares=0, **annotations):
     container = {
         "name": "c",
-        "image": "kube-rdma.io/lab/verbs:1",
+        "image": "localhost/lab/verbs:1",
         "command": ["sh", "-c", "trap 'exit 0' TERM; sleep 1000000 & wait"],
     }
     if shares:

@@ -240,7 +240,7 @@ class NodeWorld(MigratingWorld):
 
     def agent(self, *words):
         args = ["agent", "--role=plugin", "--role=node", *words]
-        container = {"image": "kube-rdma.io/kube-rdma:1", "args": args}
+        container = {"image": "localhost/kube-rdma:1", "args": args}
         spec = {"selector": {}, "template": {"spec": {"containers": [container]}}}
         meta = {"name": "kube-rdma-agent", "namespace": "kube-rdma"}
         self.server.put(DAEMON_SET, {"metadata": meta, "spec": spec})

@@ -31,7 +31,7 @@ KINDS = (
 )
 NOW = "2026-01-01T00:00:00Z"
 HCA = "rdma/hca"
-IMAGE = "kube-rdma.io/kube-rdma:dev"
+IMAGE = "localhost/kube-rdma:dev"
 AGENT = ["agent", "--role=plugin", "--role=node"]
 
 
@@ -144,8 +144,8 @@ def world():
 
 WELL = """\
    PROGRAM     NAME           READY  IMAGE
-✓  agent       kr/agent       2/2    kube-rdma.io/kube-rdma:dev
-✓  controller  kr/controller  1/1    kube-rdma.io/kube-rdma:dev
+✓  agent       kr/agent       2/2    localhost/kube-rdma:dev
+✓  controller  kr/controller  1/1    localhost/kube-rdma:dev
 
    NODE    AGENT  CARDS  SHARES HEALTHY      ALLOCATABLE  MODE  VERSION
 ✓  node-1  ready  1/1    rdma/hca 1000/1000  1000         hca   0.1.0

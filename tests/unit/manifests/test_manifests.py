@@ -15,7 +15,7 @@ from kube_rdma_lab.build.images import TRAINING, VERBS
 from kube_rdma_lab.paths import PACKAGE
 
 ROOT = Path(__file__).parents[3]
-IMAGE = "kube-rdma.io/kube-rdma:dev"
+IMAGE = "localhost/kube-rdma:dev"
 SEED = "daemonset-document.yaml"  # as its document has it
 WITH_NETWORKS = ("s1-vke/daemonset.yaml", "s3-network/agent.yaml", "s4-infiniband/agent.yaml")
 OF_KUBELETS = ("kubernetes.io/os", "kubernetes.io/arch")

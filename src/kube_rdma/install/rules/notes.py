@@ -10,7 +10,7 @@ from kube_rdma.install.rules.presets import DEFAULTS
 from kube_rdma.model.install import Values
 
 NO_IMAGE = (
-    "No registry has the image kube-rdma.io/kube-rdma: build it, push it to a registry of yours, "
+    "No registry has the image localhost/kube-rdma: build it, push it to a registry of yours, "
     "and set image.repository and image.tag (docs/install.md); or load it on each node and set "
     "image.pullPolicy=Never."
 )

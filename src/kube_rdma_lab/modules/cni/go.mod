@@ -1,4 +1,4 @@
-module kube-rdma.io/lab/cni
+module lab/cni
 
 go 1.26.0
 

@@ -1,4 +1,4 @@
-module kube-rdma.io/lab/containerd-1.7
+module lab/containerd-1.7
 
 go 1.25.0
 

@@ -1,4 +1,4 @@
-module kube-rdma.io/lab/containerd
+module lab/containerd
 
 go 1.26.6
 

@@ -1,8 +1,8 @@
-module kube-rdma.io/lab/coredns
+module lab/coredns
 
 go 1.26.0
 
-tool kube-rdma.io/lab/coredns
+tool lab/coredns
 
 require github.com/coredns/coredns v1.14.1
 

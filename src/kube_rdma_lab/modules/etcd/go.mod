@@ -1,4 +1,4 @@
-module kube-rdma.io/lab/etcd
+module lab/etcd
 
 go 1.26.0
 

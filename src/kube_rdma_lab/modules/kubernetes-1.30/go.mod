@@ -1,4 +1,4 @@
-module kube-rdma.io/lab/kubernetes-1.30
+module lab/kubernetes-1.30
 
 go 1.24.0
 

@@ -1,4 +1,4 @@
-module kube-rdma.io/lab/kubernetes-1.34
+module lab/kubernetes-1.34
 
 go 1.26.0
 

@@ -1,4 +1,4 @@
-module kube-rdma.io/lab/kubernetes-1.37
+module lab/kubernetes-1.37
 
 go 1.26.0
 

@@ -1,4 +1,4 @@
-module kube-rdma.io/lab/kubernetes
+module lab/kubernetes
 
 go 1.26.0
 

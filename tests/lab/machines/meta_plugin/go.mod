@@ -1,10 +1,10 @@
-module kube-rdma.io/lab/meta_plugin
+module lab/meta_plugin
 
 go 1.26.0
 
 tool (
 	github.com/containernetworking/plugins/plugins/main/macvlan
-	kube-rdma.io/lab/meta_plugin
+	lab/meta_plugin
 )
 
 require github.com/containernetworking/cni v1.3.0

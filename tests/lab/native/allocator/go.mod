@@ -1,8 +1,8 @@
-module kube-rdma.io/lab/allocator
+module lab/allocator
 
 go 1.26.0
 
-tool kube-rdma.io/lab/allocator
+tool lab/allocator
 
 require (
 	github.com/go-logr/logr v1.4.3

@@ -1,10 +1,10 @@
-module kube-rdma.io/lab/cilium
+module lab/cilium
 
 go 1.26.0
 
 tool (
 	github.com/cilium/cilium/plugins/cilium-cni
-	kube-rdma.io/lab/cilium
+	lab/cilium
 )
 
 require (

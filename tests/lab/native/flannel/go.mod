@@ -1,4 +1,4 @@
-module kube-rdma.io/lab/flannel
+module lab/flannel
 
 go 1.26.0
 

@@ -1,4 +1,4 @@
-module kube-rdma.io/lab/helm-3
+module lab/helm-3
 
 go 1.26.0
 

@@ -1,4 +1,4 @@
-module kube-rdma.io/lab/helm
+module lab/helm
 
 go 1.26.0
 

@@ -1,4 +1,4 @@
-module kube-rdma.io/lab/kueue
+module lab/kueue
 
 go 1.26.0
 

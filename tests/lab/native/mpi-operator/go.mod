@@ -1,4 +1,4 @@
-module kube-rdma.io/lab/mpi-operator
+module lab/mpi-operator
 
 go 1.26.0
 

@@ -1,4 +1,4 @@
-module kube-rdma.io/lab/shared-dev-plugin
+module lab/shared-dev-plugin
 
 go 1.26.0
 

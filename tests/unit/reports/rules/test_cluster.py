@@ -442,7 +442,7 @@ def test_every_program_of_the_examples_is_recognized(path, template):
         (ProgramTemplate("x", "kube-rdma:1", ("kube-rdma",)), None),
         (ProgramTemplate("logs", "fluent:1", ("agent",)), None),
         (ProgramTemplate("logs", "fluent:1"), None),
-        (ProgramTemplate("many", "kube-rdma.io/pause:3.10"), None),
+        (ProgramTemplate("many", "kube-rdma.example.com/pause:3.10"), None),
     ],
 )
 def test_it_goes_by_the_words_and_not_by_the_name_alone(template, role):
