@@ -29,10 +29,11 @@ from bench.context import Context, own_lab
 from bench.figures import Figure, Row, attempt, despite
 from kube_base.errors import Unavailable
 from kube_rdma.claims.templates import SHARED_CLASS
-from kube_rdma.install.installation import assignment, objects
+from kube_rdma.install.installation import assignment
 from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma_lab import cluster, relay, waiting
 from kube_rdma_lab.demo import scc
+from kube_rdma_lab.installation import objects
 from kube_rdma_lab.lab import Lab
 
 NAME, NODE, AGENT = "startbench", "node-1", "kube-rdma-agent"

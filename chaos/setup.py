@@ -12,10 +12,11 @@ from typing import Any
 
 from chaos import sites
 from chaos.sites import Site
-from kube_rdma.install.installation import assignment, objects
+from kube_rdma.install.installation import assignment
 from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
+from kube_rdma_lab.installation import objects
 from kube_rdma_lab.lab import Lab
 from kube_rdma_lab.native.replay import as_ethernet
 

@@ -14,12 +14,13 @@ from typing import Any
 
 from bench.fail_open.faults import FOLDER, Target
 from bench.fail_open.steps import BREAKING, CLAIMS, SHARES, Fault, Way
-from kube_rdma.install.installation import assignment, objects
+from kube_rdma.install.installation import assignment
 from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma.pools.documents.config import SERVE_LABEL as SERVE
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.build.images import VERBS
 from kube_rdma_lab.demo import scc
+from kube_rdma_lab.installation import objects
 from kube_rdma_lab.lab import Lab
 from kube_rdma_lab.native.replay import as_ethernet
 

@@ -7,9 +7,10 @@ which system calls it takes, which is where the profiles come from.
 import json
 from contextlib import contextmanager
 
-from kube_rdma.install.installation import assignment, objects
+from kube_rdma.install.installation import assignment
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.demo import scc
+from kube_rdma_lab.installation import objects
 from tests.house.tree import ROOT
 from tests.kit import manifests
 from tests.kit.pods import sleeping_pod

@@ -62,8 +62,8 @@ GROUPS = (
         "kube-rdma status --problems-only",
     ),
     ("Ask why", ("bundle", "doctor", "explain", "why"), "kube-rdma why pod/train/worker-0"),
-    ("Check", ("config", "verify"), "kube-rdma verify nodes --pairs ring"),
-    ("Install and change", ("claim", "migrate", "render"), "kube-rdma render --preset rails"),
+    ("Check", ("config", "verify"), "kube-rdma verify nodes -f pod.yaml"),
+    ("Install and change", ("claim", "migrate", "render"), "kube-rdma render --values values.yaml"),
     ("For programs", ("agent", "controller", "nccl-env", "network"), "kube-rdma nccl-env"),
 )
 _OTHERS = "From other packages"

@@ -14,7 +14,7 @@ PARTS = tuple(part for part in parts.PARTS if part != "retirement")  # which Hel
 
 
 @command(
-    "kube-rdma render | kubectl apply -f -",
+    "kube-rdma render --set image.repository=reg.example.com/kube-rdma | kubectl apply -f -",
     "kube-rdma render --values values.yaml --set image.tag=0.1.0",
     "kube-rdma render --preset vke --part definitions",
 )
@@ -80,7 +80,9 @@ def render(
     no cluster. Comments at the top say what is left to do, and standard error says it too. There
     it also says what the version of Kubernetes does not have.
 
-    Exits with 3 when a value is refused.
+    The image is yours: name its repository in the values or by --set image.repository.
+
+    Exits with 3 when a value is refused, or no image is named.
     """
     from kube_rdma.install import installation
     from kube_rdma.install.views import manifests

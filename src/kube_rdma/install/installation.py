@@ -95,9 +95,17 @@ def objects(
     """Return the objects of an installation, later layers over earlier ones; of one part, or all.
 
     Without a preset the last layer that names one does, else it is preset default. Raises Refused
-    with every fault of a layer, and of the agent's configuration in them.
+    with every fault of a layer, and of the agent's configuration in them; and without an image,
+    where an object has one.
     """
     values = _values(layers, preset)
+    if part in ("", "workloads") and not values["image"]["repository"]:
+        raise Refused(
+            "no image of kube-rdma is named",
+            remedy="Build it, push it to a registry of yours, and name it, such as by --set "
+            "image.repository=registry.example.com/rdma/kube-rdma (docs/install.md)",
+            where="image.repository",
+        )
     if values["platform"]["configMap"] and values["agent"]["enabled"]:
         parse_config(values["agent"]["config"].encode(), CONFIG)
     return tuple(

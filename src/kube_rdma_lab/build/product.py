@@ -20,7 +20,8 @@ from kube_rdma_lab.build.shell import Shell
 from kube_rdma_lab.build.store import Store
 from kube_rdma_lab.paths import PACKAGE
 
-REFERENCE = "localhost/kube-rdma:dev"
+IMAGE = "localhost/kube-rdma"
+REFERENCE = f"{IMAGE}:dev"
 TREE = debian.DebianTree("bookworm", "essential", ("python3",))
 PYTHON = "3.11"  # of the tree's suite; wheels and bytecode are made for it
 WHEELS = wheels.Target(PYTHON, "x86_64-manylinux_2_28")

@@ -14,11 +14,11 @@ from kube_rdma_lab.ghost.claim_driver import DRIVER as GPU_DRIVER
 
 def device_classes() -> list[dict[str, Any]]:
     """All of them, as objects."""
-    made = objects([assignment("claims.enabled=true")], "default")
+    made = objects([assignment("claims.enabled=true")], "default", "claims")
     gpus = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "DeviceClass",
         "metadata": {"name": GPU_CLASS},
         "spec": {"selectors": [{"cel": {"expression": f'device.driver == "{GPU_DRIVER}"'}}]},
     }
-    return [*(each for each in made if each["kind"] == "DeviceClass"), gpus]
+    return [*made, gpus]

@@ -25,6 +25,7 @@ from kube_rdma.model.operator import (
 from kube_rdma.operator.rules.daemon_sets import SHARED, SRIOV, plugin_objects
 from kube_rdma.operator.rules.driver_sets import driver_objects, peer_objects
 from kube_rdma.operator.rules.placement import NodeGroup
+from kube_rdma_lab.build.product import IMAGE
 from kube_rdma_tools.judge.environment import Environment
 
 _GROUP = NodeGroup("amd64", "ubuntu", "24.04", "6.8.0-45-generic")
@@ -68,7 +69,7 @@ def _has_networks(environment: Environment) -> bool:
 
 @cache
 def _rendered(preset: str, settings: tuple[str, ...]) -> tuple[Json, ...]:
-    layers = [assignment(text) for text in settings]
+    layers = [assignment(text) for text in (f"image.repository={IMAGE}", *settings)]
     made = objects(layers, preset)
     given: Any = {"preset": preset}
     for layer in layers:

@@ -10,10 +10,11 @@ import re
 
 import pytest
 
-from kube_rdma.install.installation import assignment, objects
+from kube_rdma.install.installation import assignment
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.demo.perftest import in_pod, measure
+from kube_rdma_lab.installation import objects
 from tests.documents.shell import Shell
 from tests.kit import share_pods
 

@@ -75,7 +75,7 @@ def kubeconfig(lab, tmp_path_factory):
     """That of an account which has the Role of a doctor, and no other right."""
     account = f"--serviceaccount=default:{ACCOUNT}"
     with Shell({"KUBECONFIG": str(lab.kubeconfig)}) as shell:
-        code, printed = shell.run("kube-rdma render --preset vke 2>/dev/null")
+        code, printed = shell.run("kube-rdma render --preset vke --part rights 2>/dev/null")
     assert code == 0, printed
     roles = [each for each in yaml.safe_load_all(printed) if each and each["kind"] == "Role"]
     (role,) = [each for each in roles if each["metadata"]["name"].endswith("-doctor")]

@@ -11,6 +11,7 @@ import pytest
 
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.build.images import VERBS
+from kube_rdma_lab.build.product import IMAGE
 from kube_rdma_lab.demo import scc
 from tests.kit import helm as kit
 from tests.kit import recorder, stand_in_drivers
@@ -50,7 +51,7 @@ def lab(native):
 def helm(lab, tmp_path_factory):
     """The operator as a release of the chart; a function that calls Helm."""
     with kit.on_lab(lab, tmp_path_factory.mktemp("helm"), RECORDS) as call:
-        values = ("preset=nvidia-operator", "image.tag=dev", "crds.install=false")
+        values = ("preset=nvidia-operator", f"image.repository={IMAGE}", "crds.install=false")
         sets = [word for value in values for word in ("--set", value)]
         code, printed = call("install", RELEASE, str(kit.CHART), *sets)
         try:

@@ -9,25 +9,30 @@ import functools
 import json
 import shutil
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from kube_base.errors import Refused
 from kube_rdma.adapters.cluster.connect import connect
 from kube_rdma.adapters.cluster.events import Events
-from kube_rdma.install.installation import notes, objects
-from kube_rdma.install.rules.notes import NO_DEFINITION, NO_IMAGE, NO_POOL, NO_RAIL_POOL
+from kube_rdma.install import installation
+from kube_rdma.install.rules.notes import NO_DEFINITION, NO_POOL, NO_RAIL_POOL
 from kube_rdma.install.rules.presets import DISTRIBUTIONS, PRESETS
 from kube_rdma.install.rules.release import GROUP, MANAGER
 from kube_rdma.ipam.pool_status_reporter import PoolStatusReporter
 from kube_rdma.lib.text import reader
 from kube_rdma_lab import cluster
+from kube_rdma_lab.build.product import IMAGE
+from kube_rdma_lab.installation import objects
 from tests.kit import helm as kit
 from tests.kit.helm import CHART
 
-RELEASE = ("rdma", str(CHART), "--kube-version", "1.36.0")
+NAMELESS = ("rdma", str(CHART), "--kube-version", "1.36.0")
+RELEASE = (*NAMELESS, "--values", str(Path(__file__).with_name("image.yaml")))
 POLICY, HOOK = "helm.sh/resource-policy", "helm.sh/hook"
 HOOKS = {"IPPool": "post-install", "NetworkAttachmentDefinition": "post-install,post-upgrade"}
 
@@ -247,7 +252,8 @@ def _of_version(helm, version, command, *options):
 def test_whoever_begins_with_a_copy_of_the_values_has_changed_nothing(helm, preset, tmp_path):
     """Of what `helm show values` prints; the preset decides what is null there."""
     values = yaml.safe_load(helm("show", "values", str(CHART)).stdout)
-    assert templated(helm, preset, {**values, "preset": preset}, tmp_path) == rendered(preset, {})
+    values |= {"preset": preset, "image": values["image"] | {"repository": IMAGE}}
+    assert templated(helm, preset, values, tmp_path) == rendered(preset, {})
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -301,9 +307,9 @@ def test_helm_s_notes_tell_what_render_tells(noted, preset, given_values):
 
     Helm itself looks for the definition of networks, which `render` cannot.
     """
-    given_values = {**given_values, "image": {"repository": "registry.example.com/a/b"}}
     layer = reader.read(json.dumps(given_values).encode(), "values")
-    told = [sentence for sentence in notes([layer], preset) if sentence != NO_DEFINITION]
+    every = installation.notes([layer], preset)
+    told = [sentence for sentence in every if sentence != NO_DEFINITION]
     said = noted({"preset": preset, **given_values})
     without = not given_values.get("pools")
     assert (NO_POOL in told) is (preset == "vke" and without)
@@ -313,21 +319,13 @@ def test_helm_s_notes_tell_what_render_tells(noted, preset, given_values):
     assert ("has no effect" in said) is any("has no effect" in sentence for sentence in told)
 
 
-@pytest.mark.parametrize(
-    "given_values",
-    [
-        {},
-        {"image": {"tag": "0.1.0"}},
-        {"image": {"pullPolicy": "Never"}},
-        {"image": {"repository": "registry.example.com/a/b"}},
-    ],
-    ids=str,
-)
-def test_helm_s_notes_tell_of_an_image_that_no_registry_has(noted, given_values):
-    layer = reader.read(json.dumps(given_values).encode(), "values")
-    is_told = NO_IMAGE in notes([layer], "ack")
-    assert is_told is ("tag" in given_values.get("image", {"tag": ""}))
-    assert (NO_IMAGE in noted({"preset": "ack", **given_values})) is is_told
+@pytest.mark.parametrize("preset", PRESETS)
+def test_without_an_image_both_refuse_with_one_sentence(helm, preset):
+    outcome = helm("template", *NAMELESS, "--set", f"preset={preset},image.tag=1")
+    assert outcome.returncode
+    with pytest.raises(Refused, match="no image of kube-rdma is named") as refused:
+        installation.objects((), preset)
+    assert f": {refused.value}\n" in outcome.stderr
 
 
 @settings(

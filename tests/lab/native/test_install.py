@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from kube_rdma_lab import cluster, waiting
+from kube_rdma_lab.build.product import IMAGE
 from kube_rdma_lab.demo import scc
 from tests.documents.shell import Shell
 from tests.kit import helm as kit
@@ -67,6 +68,7 @@ def values(lab, tmp_path_factory):
     path = tmp_path_factory.mktemp("values") / "values.json"
     given = {
         "preset": "nvidia",
+        "image": {"repository": IMAGE},
         "agent": {"config": json.dumps({"configList": [entry]})},
         "pools": [pool],
     }
@@ -168,8 +170,9 @@ LOOKING = "looking"
 
 def looked(helm):
     """Whether an installation with networks would bring their definition; it installs nothing."""
-    given = ("namespace.create=false", "namespace.name=", f"fullnameOverride={LOOKING}")
-    options = [word for text in ("preset=rails", *given) for word in ("--set", text)]
+    given = ("preset=rails", f"image.repository={IMAGE}", f"fullnameOverride={LOOKING}")
+    given = (*given, "namespace.create=false", "namespace.name=")
+    options = [word for text in given for word in ("--set", text)]
     printed = helm("install", LOOKING, str(kit.CHART), "--dry-run=server", *options)
     names = {line.strip().replace('"', "") for line in printed.splitlines()}
     assert "name: rail-0" in names

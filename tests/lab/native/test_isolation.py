@@ -9,6 +9,7 @@ import json
 import pytest
 
 from kube_rdma_lab import cluster, waiting
+from kube_rdma_lab.build.product import IMAGE
 from kube_rdma_lab.demo import scc
 from tests.kit import helm as kit
 from tests.kit import manifests
@@ -53,6 +54,7 @@ def release(lab, tmp_path_factory):
             path = home / "values.json"
             agent = {"namespaceIsolation": isolation}
             values = {"preset": "nvidia", "crds": {"install": False}, "agent": agent}
+            values["image"] = {"repository": IMAGE}
             path.write_text(json.dumps(values))
             call("upgrade", "--install", RELEASE, str(kit.CHART), "--values", str(path))
             cluster.rollout(lab, DAEMON_SET, NAMESPACE)

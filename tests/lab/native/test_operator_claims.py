@@ -8,11 +8,12 @@ import json
 
 import pytest
 
-from kube_rdma.install.installation import assignment, objects
+from kube_rdma.install.installation import assignment
 from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma.pools.documents.config import SERVE_LABEL as SERVE
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.demo import scc
+from kube_rdma_lab.installation import objects
 from tests.kit import manifests
 from tests.kit.pods import sleeping_pod
 

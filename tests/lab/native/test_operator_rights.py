@@ -20,6 +20,7 @@ from kube_rdma.operator.cluster import NIC_CLUSTER_POLICY
 from kube_rdma.operator.documents.nic_cluster_policy import PolicyVerdict, policy_status
 from kube_rdma.operator.rules.placement import PLACE_LABELS, READY_LABEL
 from kube_rdma_lab import cluster
+from kube_rdma_lab.build.product import IMAGE
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.waiting import until
 from tests.kit import helm as kit
@@ -167,6 +168,7 @@ def trial(lab, tmp_path_factory):
             words = ("install", "second", str(kit.CHART), "-n", "kube-system", "--dry-run=server")
             values = ("preset=nvidia-operator", "crds.install=false", "roles.install=false")
             more = ("admission.install=false", "namespace.name=elsewhere", "controller.name=second")
+            more = (*more, f"image.repository={IMAGE}")
             sets = [word for value in (*values, *more) for word in ("--set", value)]
             done = kit.run(programs[kit.NEWEST], home, *words, *sets, kubeconfig=lab.kubeconfig)
             return done.returncode, done.stderr

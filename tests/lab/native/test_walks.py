@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 from kube_rdma.cli.output import ExitCode
-from kube_rdma.install.installation import objects
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
+from kube_rdma_lab.installation import objects
 from kube_rdma_lab.native.replay import Replay
 from tests.documents.pages import ROOT
 from tests.kit import manifests

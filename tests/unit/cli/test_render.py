@@ -9,9 +9,11 @@ from kube_rdma.cli.render import render
 from kube_rdma.install.rules import notes
 from kube_rdma.install.rules.presets import PRESETS
 
+IMAGE = ("--set", "image.repository=registry.example.com/rdma/kube-rdma")
+
 
 def run(*arguments):
-    return CliRunner().invoke(render, arguments, catch_exceptions=True)
+    return CliRunner().invoke(render, (*IMAGE, *arguments), catch_exceptions=True)
 
 
 def printed(*arguments):
@@ -27,9 +29,20 @@ def refusal(*arguments):
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_a_preset_is_all_that_is_needed(preset):
+def test_a_preset_and_an_image_are_all_that_is_needed(preset):
     objects = printed("--preset", preset)
     assert all(each["apiVersion"] and each["metadata"]["name"] for each in objects)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("words", [(), ("--part", "workloads"), ("--set", "image.tag=mine")])
+def test_without_an_image_nothing_is_printed(preset, words):
+    """Not even where nodes have it already: whoever installs names it."""
+    words = ("--preset", preset, "--set", "image.pullPolicy=Never", *words)
+    outcome = CliRunner().invoke(render, words)
+    assert "no image of kube-rdma is named" in str(outcome.exception)
+    assert outcome.stdout == ""
+    assert CliRunner().invoke(render, ["--preset", preset, "--part", "namespace"]).exit_code == 0
 
 
 def test_without_a_preset_it_is_default():
@@ -43,12 +56,11 @@ def test_what_is_left_to_do_stands_first(tmp_path):
     path.write_text("preset: vke\npools: [{name: rdma, spec: {ranges: [{subnet: 10.0.0.0/24}]}}]\n")
     with_pool = ("--values", str(path))
     comments = [line for line in run("--preset", "vke").stdout.splitlines() if line.startswith("#")]
-    assert comments == [f"# {notes.NO_IMAGE}", f"# {notes.NO_POOL}", f"# {notes.VKE_VERSIONS}"]
+    assert comments == [f"# {notes.NO_POOL}", f"# {notes.VKE_VERSIONS}"]
     assert "no addresses" not in run(*with_pool).stdout
     assert "no addresses" in run(*with_pool, "--set", "pools=[]").stdout
     assert "no addresses" not in run("--preset", "ack").stdout
-    assert run("--preset", "rails").stdout.splitlines()[:3] == [
-        f"# {notes.NO_IMAGE}",
+    assert run("--preset", "rails").stdout.splitlines()[:2] == [
         f"# {notes.NO_RAIL_POOL}",
         f"# {notes.NO_DEFINITION}",
     ]
@@ -62,12 +74,11 @@ def test_what_is_left_to_do_is_told_beside_the_pipe(preset):
     whole = run("--preset", preset)
     comments = [line[2:] for line in whole.stdout.splitlines() if line.startswith("# ")]
     assert whole.stderr.splitlines() == comments
-    assert notes.NO_IMAGE in comments
     assert run("--preset", preset, "--part", "workloads").stderr == ""
 
 
 def test_nothing_is_told_where_nothing_is_left_to_do():
-    assert run("--preset", "default", "--set", "image.pullPolicy=Never").stderr == ""
+    assert run("--preset", "default").stderr == ""
 
 
 def test_a_value_without_effect_is_named():

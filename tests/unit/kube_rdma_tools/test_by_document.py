@@ -69,6 +69,7 @@ def test_whoever_installs_it_is_told_before(row):
         layers = [assignment(text) for text in given]
         for preset in row.presets:
             assert row.sentence in notes(layers, preset), (name, preset)
+    given = (*given, "image.repository=registry.example.com/a/b")
     options = [word for text in given for word in ("--set", text)]
     ran = CliRunner().invoke(cli, ["render", "--preset", preset, *options])
     assert f"# {row.sentence}" in ran.stdout.partition("apiVersion")[0].splitlines()

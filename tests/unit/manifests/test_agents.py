@@ -7,11 +7,12 @@ import pytest
 
 from kube_base.frozen import replace
 from kube_rdma.claims.templates import CARD_CLASS, SHARED_CLASS
-from kube_rdma.install.installation import assignment, blueprints, objects, policy_values
+from kube_rdma.install.installation import assignment, blueprints, policy_values
 from kube_rdma.install.rules.parts import filled
 from kube_rdma.install.rules.presets import DISTRIBUTIONS, PRESETS, merged
 from kube_rdma.lib.schema import LOOKAROUND
 from kube_rdma.operator.rules.daemon_sets import DRIVER_ACCOUNT
+from kube_rdma_lab.installation import objects
 from kube_rdma_tools.judge.environments import ENVIRONMENTS
 from kube_rdma_tools.judge.rules import judge
 from tests.kit.policies import NFD_RIGHT

@@ -9,12 +9,13 @@ import yaml
 from kube_base.frozen import replace
 from kube_rdma.cli.render import PARTS
 from kube_rdma.install.documents.installation import schema
-from kube_rdma.install.installation import assignment, blueprints, objects
+from kube_rdma.install.installation import assignment, blueprints
 from kube_rdma.install.rules.parts import filled
 from kube_rdma.install.rules.presets import DEFAULTS, DISTRIBUTIONS, PRESETS, merged
 from kube_rdma.install.rules.release import GROUP
 from kube_rdma.lib.text import reader
 from kube_rdma.reports.cluster import GUARD
+from kube_rdma_lab.installation import objects
 from kube_rdma_tools.chart import chart_files, config_files
 from tests.kit.policies import NFD_RIGHT
 from tests.unit.manifests.test_manifests import QUOTA, patched

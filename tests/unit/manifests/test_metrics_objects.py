@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kube_rdma.install.installation import dashboards, objects
-from kube_rdma.install.rules.presets import PRESETS, merged
+from kube_rdma.install.installation import dashboards
+from kube_rdma.install.rules.presets import PRESETS
 from kube_rdma.lib.text import reader
+from kube_rdma_lab.installation import objects
 
 EVERYTHING = {
     "port": 9879,
@@ -146,15 +147,17 @@ def test_the_controller_has_a_monitor_of_its_own(preset):
     assert [one["port"] for one in monitor["spec"]["podMetricsEndpoints"]] == ["metrics"]
 
 
-def test_alerts_lead_to_the_runbook_that_is_chosen():
-    page = "https://wiki.example.com/rdma"
+@pytest.mark.parametrize("page", ["", "https://wiki.example.com/rdma"])
+def test_alerts_lead_to_the_runbook_that_is_chosen(page):
+    """By default to none: nobody knows where its copy is."""
+    runbook = {"runbook": page} if page else {}
     (rules,) = [
         one
-        for one in made("vke", EVERYTHING | {"runbook": page}, "metrics")
+        for one in made("vke", EVERYTHING | runbook, "metrics")
         if one["kind"] == "PrometheusRule"
     ]
     addresses = {
-        rule["annotations"]["runbook_url"].partition("#")[0]
+        rule["annotations"].get("runbook_url", "").partition("#")[0]
         for group in rules["spec"]["groups"]
         for rule in group["rules"]
     }

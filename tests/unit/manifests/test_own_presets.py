@@ -16,11 +16,12 @@ from kube_rdma.attach.rules.placement import pod_nics
 from kube_rdma.cli.config import check
 from kube_rdma.cli.output import ExitCode
 from kube_rdma.cli.render import render
-from kube_rdma.install.installation import assignment, objects, read_values
+from kube_rdma.install.installation import assignment, read_values
 from kube_rdma.install.rules.presets import PRESETS
 from kube_rdma.pools.config import parse_config
 from kube_rdma.pools.rules.node_health import node_cards
 from kube_rdma.pools.rules.pools import resolve
+from kube_rdma_lab.installation import objects
 from kube_rdma_lab.native.tree_text import unpack
 from tests.kit.pod_networks import card, node, share, wish
 

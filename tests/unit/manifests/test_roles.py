@@ -2,8 +2,9 @@
 
 import pytest
 
-from kube_rdma.install.installation import assignment, objects
+from kube_rdma.install.installation import assignment
 from kube_rdma.install.rules.presets import PRESETS, merged, namespaces
+from kube_rdma_lab.installation import objects
 from tests.unit.manifests.test_installation import FOR_PEOPLE, rules_of
 
 NETWORKS = "network-attachment-definitions"

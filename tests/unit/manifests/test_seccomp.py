@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from kube_rdma.install.installation import assignment, objects
+from kube_rdma.install.installation import assignment
 from kube_rdma.install.rules.presets import PRESETS
+from kube_rdma_lab.installation import objects
 from tests.house.tree import ROOT
 
 FOLDER, TRACED = ROOT / "config/seccomp", ROOT / "tests/data/seccomp"

@@ -20,7 +20,7 @@ from kube_rdma.lib.text.words import Label, Resource, TextForm
 Repository: TypeAlias = Annotated[
     str,
     TextForm(
-        r"[a-z0-9][a-zA-Z0-9.-]*(:[0-9]{1,5})?(/[a-z0-9._-]+)+",
+        r"([a-z0-9][a-zA-Z0-9.-]*(:[0-9]{1,5})?(/[a-z0-9._-]+)+)?",
         "a registry with a repository, without a tag",
         "registry.example.com/rdma/kube-rdma",
     ),
@@ -104,8 +104,8 @@ class InstalledImage(Typed):
 
     repository: Repository = ""
     """
-    repository is the registry and the repository of the image, without a tag. Example:
-    registry.example.com/rdma/kube-rdma.
+    repository is the registry and the repository of the image, without a tag. You have to set it,
+    for no registry has the image. Example: registry.example.com/rdma/kube-rdma.
     """
     tag: Tag = ""
     """tag is the tag of the image. It has no effect where digest is set. Example: 0.1.0."""
@@ -521,10 +521,11 @@ class InstalledMetrics(Typed):
     dashboards is whether the chart creates ConfigMaps with dashboards. Grafana's sidecar finds them
     by the label grafana_dashboard.
     """
-    runbook: str = "https://kube-rdma.io/docs/runbook.md"
+    runbook: str = ""
     """
     runbook is the address of a copy of docs/runbook.md, to whose sections the annotation
-    runbook_url of each alert leads. Example: https://wiki.example.com/rdma-runbook.
+    runbook_url of each alert leads. Empty: alerts have none. Example:
+    https://wiki.example.com/rdma-runbook.
     """
     labels: dict[str, str] = Field(default_factory=dict, examples=[{"release": "prometheus"}])
     """

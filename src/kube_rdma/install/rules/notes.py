@@ -6,14 +6,8 @@ the same sentences under the same conditions, which tests compare.
 
 from __future__ import annotations
 
-from kube_rdma.install.rules.presets import DEFAULTS
 from kube_rdma.model.install import Values
 
-NO_IMAGE = (
-    "No registry has the image localhost/kube-rdma: build it, push it to a registry of yours, "
-    "and set image.repository and image.tag (docs/install.md); or load it on each node and set "
-    "image.pullPolicy=Never."
-)
 NO_POOL = (
     "The network rdma has no addresses: set `pools`, or create an IPPool named rdma (docs/ip.md). "
     "RoCE pods are refused until then, but those with cards that bring their own."
@@ -75,15 +69,13 @@ _CARDS = "feature.node.kubernetes.io/pci-15b3.present"
 
 def notes(values: Values) -> tuple[str, ...]:
     """Return the sentences that hold for all values of an installation."""
-    preset, image, crds = values["preset"], values["image"], values["crds"]
+    preset, crds = values["preset"], values["crds"]
     operator, vke = values["platform"]["operator"], preset == "vke"
-    pulled = image["repository"] == DEFAULTS["image"]["repository"]  # which no registry has
     names = OF_DOCUMENTS.get(preset) == values["namespace"]["name"]
     selected = operator or _CARDS in values["agent"]["nodeSelector"]
     networks, pools = values["networks"]["install"], values["pools"]
     configured = bool(values["agent"]["config"])
     rows = (
-        (NO_IMAGE, pulled and image["pullPolicy"] != "Never"),
         (DOCUMENTS_NAMES, names and not values["fullnameOverride"]),
         (ONE_OPERATOR, operator and crds["install"] and crds["nicClusterPolicies"]),
         (NO_LABEL, selected and not values["labeller"]["enabled"]),

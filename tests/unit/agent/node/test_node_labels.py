@@ -13,10 +13,10 @@ from kube_rdma.adapters.cluster.nodes import Nodes
 from kube_rdma.agent.compose import AgentOptions, LabelMode, labelling
 from kube_rdma.agent.node.node_events import NodeEvents
 from kube_rdma.agent.node.node_labels import LabelSources, NodeLabels, host_release, run_labeller
-from kube_rdma.install.installation import objects
 from kube_rdma.pools.rules import labels as table
 from kube_rdma.pools.rules.labels import NFD_LIST, HostRelease
 from kube_rdma.reports.node_keeper import WritePace
+from kube_rdma_lab.installation import objects
 from tests.kit.beside import beside
 from tests.unit.agent.world import LABEL, NODE_NAME, VKE, World, hard_card, until
 

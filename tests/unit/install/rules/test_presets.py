@@ -87,7 +87,6 @@ def test_presets_of_other_plugins_alone_open_what_manages_a_fabric():
 
 POOLS = {"pools": [{"name": "rdma", "spec": {"ranges": [{"subnet": "10.0.0.0/24"}]}}]}
 DEFINED = {"crds": {"networkAttachmentDefinitions": True}}
-IMAGE = {"image": {"repository": "registry.example.com/a/b"}}
 LABELLED = {"labeller": {"enabled": True}}
 SERVED = {"crds": {"nicClusterPolicies": False}}
 CONFIG = {"agent": {"config": '{"mode": "hca"}'}}
@@ -120,19 +119,11 @@ CONFIG = {"agent": {"config": '{"mode": "hca"}'}}
     ],
 )
 def test_a_preset_says_what_it_is_about(preset, given_values, sentences):
-    assert notes.notes(merged({"preset": preset, **IMAGE, **given_values})) == sentences
+    assert notes.notes(merged({"preset": preset, **given_values})) == sentences
 
 
 @pytest.mark.parametrize("preset", ["default", "rdma-ib", "efa", "ib"])
 @pytest.mark.parametrize("given_values", [{}, CONFIG, {"distribution": "talos"}], ids=str)
 def test_other_presets_have_nothing_to_say(preset, given_values):
     """A configuration has its effect there."""
-    assert not notes.notes(merged({"preset": preset, **IMAGE, **given_values}))
-
-
-@pytest.mark.parametrize("preset", PRESETS)
-def test_an_image_that_no_registry_has_is_told_where_it_would_be_pulled(preset):
-    assert notes.NO_IMAGE in notes.notes(merged({"preset": preset}))
-    assert notes.NO_IMAGE not in notes.notes(
-        merged({"preset": preset, "image": {"pullPolicy": "Never"}})
-    )
+    assert not notes.notes(merged({"preset": preset, **given_values}))

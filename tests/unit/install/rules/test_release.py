@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kube_base.frozen import replace
 from kube_rdma.install.documents.values import Digest, Tag
-from kube_rdma.install.installation import assignment, blueprints, objects
+from kube_rdma.install.installation import assignment, blueprints
 from kube_rdma.install.rules.parts import filled
 from kube_rdma.install.rules.presets import PRESETS, merged
 from kube_rdma.install.rules.release import (
@@ -23,6 +23,7 @@ from kube_rdma.install.rules.release import (
 )
 from kube_rdma.model.install import Blueprint, Spread
 from kube_rdma.model.kubernetes import PodState
+from kube_rdma_lab.installation import objects
 
 # With all that is optional, so that every name is seen.
 EVERYTHING = {
