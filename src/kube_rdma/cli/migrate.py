@@ -24,7 +24,7 @@ def migrate() -> None:
 @migrate.command(
     epilog=examples(
         "kube-rdma migrate plan --image reg.example.com/kube-rdma:0.1.0 > plan.sh",
-        "kube-rdma migrate plan --daemonset kube-system/rdma-shared-dp-ds",
+        "kube-rdma migrate plan --image $IMAGE --daemonset kube-system/rdma-shared-dp-ds",
     )
 )
 @text_option(
@@ -35,7 +35,7 @@ def migrate() -> None:
 @text_option(
     "--image",
     metavar="REPOSITORY[:TAG]",
-    help="Image of kube-rdma to install. Default: the image of the preset.",
+    help="Image of kube-rdma to install. Needed, for no registry has one.",
 )
 @text_option(
     "--values",
@@ -60,6 +60,11 @@ def plan(
 
     Exits with 3 when kube-rdma does not know the plugin, or when a right is missing.
     """
+    if not image:
+        raise click.UsageError(
+            "No image of kube-rdma is named. Build it, push it to a registry of yours, and name "
+            "it: --image registry.example.com/rdma/kube-rdma:0.1.0 (docs/install.md)."
+        )
     from kube_rdma.migrate.node import look
     from kube_rdma.migrate.rules.plan import plan as planned
     from kube_rdma.migrate.views import plan_document, plan_page

@@ -24,7 +24,7 @@ from kube_rdma.cli.beside import beside
 from kube_rdma.cli.options import ClusterOptions, Opener, cluster_options, flag_option
 from kube_rdma.cli.verify_options import PodOptions, VerifyOptions, pod_options, verify_options
 from kube_rdma.lib.page import counted
-from kube_rdma.model.verify import PERFTEST_IMAGE, Pairing
+from kube_rdma.model.verify import Pairing
 
 if TYPE_CHECKING:
     from kube_client.objects import Cluster
@@ -297,8 +297,8 @@ def verify_pods(
 
 
 @output.command(
-    "kube-rdma verify nodes --pairs ring",
-    "kube-rdma verify nodes node-17 --pairs star",
+    "kube-rdma verify nodes --pairs ring --image reg.example.com/perftest:1",
+    "kube-rdma verify nodes node-17 --pairs star --image $IMAGE",
     "kube-rdma verify nodes -f pod.yaml -o json > today.json",
     "kube-rdma verify nodes -f pod.yaml --against today.json --svg map.svg",
     name="nodes",
@@ -371,9 +371,8 @@ async def _own(
     from kube_rdma.verify.pairs import CopyRequest
     from kube_rdma.verify.rules.pods import own_pod, own_pods
 
-    image = options.image or PERFTEST_IMAGE
-    pods = own_pods(await reports(cluster), options.resource, image)
-    pod, where = own_pod(pods.resource, 1, image), "the pod of kube-rdma verify"
+    pods = own_pods(await reports(cluster), options.resource, options.image)
+    pod, where = own_pod(pods.resource, 1, options.image), "the pod of kube-rdma verify"
     return CopyRequest(pod, where, "", by_node=pods.by_node, absent=pods.left_out), pods.cards
 
 

@@ -68,8 +68,8 @@ _POD_OPTIONS = (
     text_option(
         "--image",
         metavar="IMAGE",
-        help="Image with perftest and a shell, without -f. No registry has the default: build it "
-        f"with Containerfile.perftest and push it to yours. Default: {verify.PERFTEST_IMAGE}.",
+        help="Image with perftest and a shell, such as of Containerfile.perftest. Needed without "
+        "-f.",
     ),
     seconds_option(
         "--start-seconds", default=300, help="Longest time until the pods are Ready, in seconds."
@@ -189,6 +189,12 @@ def pod_options(command: Callable[..., None]) -> Callable[..., None]:
         pod = _taken(PodOptions, given)
         if pod.filename and (pod.resource or pod.image):
             raise click.UsageError("--resource and --image are for a run without -f: leave it out.")
+        if not (pod.filename or pod.image):
+            raise click.UsageError(
+                "No image with perftest is named. Build Containerfile.perftest, push it to a "
+                "registry of yours, and name it: --image registry.example.com/rdma/perftest:1; or "
+                "give -f."
+            )
         command(*words, pod=pod, **given)
 
     return functools.reduce(lambda made, option: option(made), reversed(_POD_OPTIONS), with_options)

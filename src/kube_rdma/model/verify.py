@@ -18,7 +18,6 @@ from kube_base.frozen import Frozen
 from kube_rdma.model.kubernetes import Condition, Sentence, StatusPart, Word
 from kube_rdma.model.measures import Measure, figure_of
 
-PERFTEST_IMAGE = "kube-rdma.io/perftest:dev"  # of Containerfile.perftest; no registry has it
 PROBE_SECONDS = 120  # a node without a processor to spare needed more than a minute
 PairKey = tuple[str, str, int]  # titles of client and server, rail: what stays from run to run
 

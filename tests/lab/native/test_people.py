@@ -170,7 +170,9 @@ def test_who_measures_may_write_checks_and_make_pods_to_measure(lab, person, tmp
     may(person, *read(["bandwidthchecks"]), *written(tmp_path))
     code, printed = person(f"kube-rdma verify pods {POD} {POD}x")
     assert "forbid" not in printed, printed
-    code, printed = person("kube-rdma verify nodes --resource rdma/nic")
+    code, printed = person(
+        "kube-rdma verify nodes --resource rdma/nic --image localhost/lab/verbs:1"
+    )
     assert code != ExitCode.OK
     assert "forbid" not in printed, printed
     may(person, f"kubectl exec {POD} -- true")

@@ -27,7 +27,8 @@ class MigratingWorld:
     command = ""
 
     def run(self, *words):
-        return CliRunner().invoke(migrate, [self.command, *words], obj=opener_of(self.server))
+        whole = [*self.command.split(), *words]
+        return CliRunner().invoke(migrate, whole, obj=opener_of(self.server))
 
     def refused(self, *words):
         """What it refuses, as main turns it into exit code 3."""
@@ -44,7 +45,7 @@ class MigratingWorld:
 class World(MigratingWorld):
     """Two nodes that the shared plugin serves, a pod with a share, and the command."""
 
-    command = "plan"
+    command = "plan --image reg.example.com/kube-rdma:0.1.0"
 
     def __init__(self):
         self.server = FakeServer(KINDS)
@@ -117,6 +118,12 @@ def test_it_says_what_it_saw_prints_what_a_shell_takes_and_writes_nothing(world)
     assert (result.exit_code, result.output[: len(HEAD)]) == (0, HEAD)
     assert "".join(f"    {line}\n" for line in kit.SHARED_TEXT.splitlines()) in result.output
     assert "# Back, step 4 of 4. Remove kube-rdma\n" in result.output
+
+
+def test_without_an_image_there_is_no_plan():
+    result = CliRunner().invoke(migrate, ["plan"])
+    assert result.exit_code == 2
+    assert "No image of kube-rdma is named" in result.stderr
 
 
 def test_as_json_it_has_all_of_it(world):

@@ -200,12 +200,12 @@ WAITING = {
     "explain pod/train/w-0": "Reading the cluster, and the pod.",
     "explain claim/train/two": "Reading the cluster.",
     "ip check": "Asking the cluster.",
-    "migrate plan": "Reading the cluster.",
+    "migrate plan --image a/b:1": "Reading the cluster.",
     "migrate node node-1": "Reading the cluster.",
     "resources -n train": "Reading the cluster.",
     "status": "Reading the cluster.",
     "verify pods w-0 w-1 -n train": "Asking the cluster for the pods.",
-    "verify nodes": "Asking the cluster for the nodes.",
+    "verify nodes --image a/b:1": "Asking the cluster for the nodes.",
 }
 
 

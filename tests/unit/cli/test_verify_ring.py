@@ -12,7 +12,7 @@ from kube_rdma.adapters.cluster.kinds.own import NODE_REPORT
 from kube_rdma.cli.verify import verify
 from kube_rdma_testing.perftest import PerftestCluster
 
-RESOURCE = "rdma/hca"
+RESOURCE, IMAGE = "rdma/hca", "reg.example.com/perftest:1"
 
 
 def rails(count):
@@ -53,7 +53,7 @@ class World:
         return CliRunner().invoke(verify, words, obj=self.cluster.open)
 
     def ring(self, *words):
-        return self.run("nodes", "--pairs", "ring", *words)
+        return self.run("nodes", "--pairs", "ring", "--image", IMAGE, *words)
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_a_card_that_its_node_calls_unhealthy_is_told_with_the_reason(world):
 def test_a_star_measures_the_named_node_with_all_others(world):
     world.nodes(6, each=2)
     world.cluster.bad_cards["node-4", "mlx5_1"] = 10.0
-    result = world.run("nodes", "node-2", "--pairs", "star", "-o", "json")
+    result = world.run("nodes", "node-2", "--pairs", "star", "--image", IMAGE, "-o", "json")
     first = {(client, server) for client, server, _ in pairs(result) if client == "node-2"}
     assert first == {("node-2", f"node-{n}") for n in (0, 1, 3, 4, 5)}
     (suspect,) = document(result)["suspects"]
@@ -148,7 +148,7 @@ def test_pods_that_run_are_measured_so_too(world, words, met):
 def test_a_star_whose_centre_takes_no_part_is_refused_and_leaves_nothing(world):
     world.nodes(3, each=1)
     world.node("node-3", 1, ready="False")
-    result = world.run("nodes", "node-3", "--pairs", "star")
+    result = world.run("nodes", "node-3", "--pairs", "star", "--image", IMAGE)
     assert "the centre of the star takes no part: the node is not Ready" in str(result.exception)
     assert world.cluster.pods == []
 
@@ -159,8 +159,14 @@ def test_an_image_that_no_node_can_pull_ends_the_wait(world):
     result = world.ring("--start-seconds", "100000")
     assert result.exit_code == 3
     text = " ".join(result.stdout.split())
-    assert "! 3 take no part: ErrImagePull: kube-rdma.io/perftest:dev: not found" in text
+    assert f"! 3 take no part: ErrImagePull: {IMAGE}: not found" in text
     assert world.cluster.pods == []
+
+
+def test_without_a_manifest_an_image_is_needed(world):
+    result = world.run("nodes", "--pairs", "ring")
+    assert result.exit_code == 2
+    assert "No image with perftest is named" in result.stderr
 
 
 def test_an_image_that_some_nodes_can_pull_is_waited_for_and_told(world):

@@ -148,7 +148,7 @@ def test_a_plan_has_only_its_commands_and_comments(start, value):
     plugin = replace(plugin, spec=plugin.spec | {"template": {"spec": pod}})
     configs = {key: replace(one, warnings=(value,)) for key, one in view.configs.items()}
     view = replace(view, plugins=(plugin,), configs=configs, unread=(f"Not read: {value}",))
-    made = plan(view, MigrationOptions())
+    made = plan(view, MigrationOptions(image="reg.example.com/a:1"))
     commented(plan_page(made), (*made.steps, *made.back))
 
 
@@ -166,7 +166,7 @@ def test_a_quantity_of_a_node_is_one_word_of_a_command(value):
     view = starts()["shared-plugin"]
     offered = {name: value for node in view.nodes for name in node.offered}
     view = replace(view, nodes=tuple(replace(one, offered=offered) for one in view.nodes))
-    made = plan(view, MigrationOptions())
+    made = plan(view, MigrationOptions(image="reg.example.com/a:1"))
     waits = [one for step in made.steps for one in step.commands if value in shlex.split(one)[-1]]
     assert waits
     for command in waits:

@@ -114,13 +114,11 @@ class _Way:
         return f"kube-rdma render --preset {self._preset}{more} --values {FILE}{only}"
 
     def _values(self) -> model.Document:
-        values: dict[str, model.Document | str | bool] = {}
-        if self._options.image:
-            # A port has a colon too, and a slash behind it.
-            path, _, last = self._options.image.rpartition("/")
-            name, _, tag = last.partition(":")
-            repository = f"{path}/{name}" if path else name
-            values["image"] = {"repository": repository} | ({"tag": tag} if tag else {})
+        # A port has a colon too, and a slash behind it.
+        path, _, last = self._options.image.rpartition("/")
+        name, _, tag = last.partition(":")
+        image = {"repository": f"{path}/{name}" if path else name} | ({"tag": tag} if tag else {})
+        values: dict[str, model.Document | str | bool] = {"image": image}
         if self._preset != "vke":
             values["namespace"] = {"name": NAMESPACE, "create": True}
         config = self._origin.config
@@ -240,9 +238,6 @@ class _Way:
         In kube-rdma's namespace, where no debug pods of others are.
         """
         image = self._options.image
-        if not image:
-            made = merged({"preset": self._preset})["image"]
-            image = f"{made['repository']}:{made['tag']}"
         name, kubectl = quote(node.name), f"kubectl -n {quote(self._space)}"
         debug = f"{kubectl} debug node/{name} --image={quote(image)} --profile=sysadmin --attach --"
         return [

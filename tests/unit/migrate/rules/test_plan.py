@@ -25,7 +25,8 @@ from tests.unit.migrate.rules.views import (
     view,
 )
 
-ANY = migrate.MigrationOptions()
+IMAGE = "reg.example.com/kube-rdma:0.1.0"
+ANY = migrate.MigrationOptions(image=IMAGE)
 STARTS = starts()
 OF_NODES = {"cordon": "uncordon", "uncordon": "cordon", "drain": "uncordon"}
 
@@ -142,10 +143,10 @@ def test_two_plugins_are_taken_one_at_a_time():
     )
     with pytest.raises(Refused, match="3 device plugins serve RDMA cards: kube-system/rdma-dev"):
         plan(both, ANY)
-    chosen = plan(both, migrate.MigrationOptions("kube-system/ack-rdma-dp-ds"))
+    chosen = plan(both, migrate.MigrationOptions("kube-system/ack-rdma-dp-ds", IMAGE))
     assert chosen.source.start == "ack"
     with pytest.raises(Refused, match="there is no device plugin a/b"):
-        plan(both, migrate.MigrationOptions("a/b"))
+        plan(both, migrate.MigrationOptions("a/b", IMAGE))
 
 
 def unknown_owner():
