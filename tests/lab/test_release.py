@@ -22,7 +22,9 @@ from tests.kit import helm, registry
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 CHECKOUT = Path(__file__).parents[2]
-RENDER = ("render", "--preset", "scc")
+IMAGE = "registry.example.com/rdma/kube-rdma"
+CHOSEN = ("--set", f"image.repository={IMAGE}")  # the release itself names none
+RENDER = ("render", "--preset", "scc", *CHOSEN)
 
 
 # Of this process, without what would bring a checkout's packages into a wheel's environment.
@@ -112,7 +114,7 @@ def test_two_builds_of_a_commit_are_equal(first, place):
 
 def test_the_image_says_the_version_and_renders_with_its_own_name(root, version, python_version):
     assert container(root, "--version").split() == ["kube-rdma", python_version]
-    assert images(container(root, *RENDER)) == {f"localhost/kube-rdma:{version}"}
+    assert images(container(root, *RENDER)) == {f"{IMAGE}:{version}"}
 
 
 def test_every_image_lists_its_parts(first, version):
@@ -152,7 +154,7 @@ def test_kubectl_starts_the_plugin_through_krews_link(first, version, python_ver
     printed = run(tmp_path / "bin/kubectl-rdma", "--version", env=environment)
     assert printed.split() == ["kubectl-rdma", python_version]
     rendered = run(tmp_path / "bin/kubectl-rdma", *RENDER, env=environment)
-    assert images(rendered) == {f"localhost/kube-rdma:{version}"}
+    assert images(rendered) == {f"{IMAGE}:{version}"}
     (tmp_path / "bin/kubectl_complete-rdma").symlink_to("../store/kubectl_complete-rdma")
     words = ("render", "--preset", "rails")
     offered = run(tmp_path / "bin/kubectl_complete-rdma", *words, env=environment)
@@ -164,8 +166,8 @@ def test_helm_takes_the_chart_from_a_file_and_from_a_registry(first, version, tm
     artefact = first / f"kube-rdma-chart-{version}.tar"
     with helm.built(helm.NEWEST) as programs:
         program = programs[helm.NEWEST]
-        done = helm.run(program, tmp_path, "template", "x", package, "--set", "preset=scc")
-        assert images(done.stdout) == {f"localhost/kube-rdma:{version}"}, done.stderr
+        done = helm.run(program, tmp_path, "template", "x", package, "--set", "preset=scc", *CHOSEN)
+        assert images(done.stdout) == {f"{IMAGE}:{version}"}, done.stderr
         with registry.serve("charts/kube-rdma", artefact) as address:
             name = f"oci://{address}/charts/kube-rdma"
             words = ("pull", name, "--version", version, "--plain-http", "-d", tmp_path)

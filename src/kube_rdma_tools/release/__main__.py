@@ -13,15 +13,20 @@ from kube_rdma_tools.release.files import write_release
 from kube_rdma_tools.release.identity import of_checkout_as
 
 CHECKOUT = Path(__file__).resolve().parents[3]
-IMAGE = product.REFERENCE.rpartition(":")[0]
 
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option(
-    "--image", default=IMAGE, show_default=True, help="Registry and repository of the image."
+    "--image",
+    default="",
+    help="Registry and repository of the image, for the chart. Default: whoever installs names it.",
 )
-@click.option("--downloads", default="", help="Address of the folder where the files will lie.")
+@click.option(
+    "--downloads",
+    default="",
+    help="Address of the folder where the files will lie, for krew. Default: names alone.",
+)
 @click.option(
     "--platform",
     "platforms",

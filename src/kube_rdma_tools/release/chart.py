@@ -61,5 +61,5 @@ def write_artefact(
         },
     )
     tag = described["version"].replace("+", "_")
-    reference = f"{identity.image.rpartition('/')[0]}/charts/{described['name']}:{tag}"
+    reference = f"{identity.reference.rpartition('/')[0]}/charts/{described['name']}:{tag}"
     layouts.write_layout(target, manifest, reference, (config, content))

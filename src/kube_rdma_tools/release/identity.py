@@ -7,11 +7,11 @@ The time of the commit stands for that of the build, so two builds of a commit a
 from __future__ import annotations
 
 import datetime as dt
-import tomllib
 from pathlib import Path
 
 from kube_base.errors import Refused
 from kube_base.frozen import Frozen
+from kube_rdma_lab.build import product
 from kube_rdma_lab.build.shell import ask
 from kube_rdma_tools.release.version import ReleaseVersion, of_checkout
 
@@ -22,14 +22,13 @@ class ReleaseIdentity(Frozen):
     version: ReleaseVersion
     commit: str
     epoch: int  # seconds since 1970 of the commit
-    image: str  # registry and repository, without a tag
-    homepage: str
-    downloads: str  # the address of the folder where the files will lie
+    image: str  # registry and repository, without a tag; "": whoever installs names it
+    downloads: str  # the address of the folder where the files will lie, up to its last slash
 
     @property
     def reference(self) -> str:
-        """Return the full name of the image."""
-        return f"{self.image}:{self.version.semantic}"
+        """Return the full name of the image in its archive."""
+        return f"{self.image or product.IMAGE}:{self.version.semantic}"
 
     @property
     def time(self) -> dt.datetime:
@@ -38,10 +37,7 @@ class ReleaseIdentity(Frozen):
 
 
 def of_checkout_as(root: Path, image: str, downloads: str) -> ReleaseIdentity:
-    """Return what the commit that is checked out is released as; raise Refused if it is not clean.
-
-    An empty address of the downloads is a folder of the project's homepage.
-    """
+    """Return what the checked-out commit is released as; raise Refused if it is not clean."""
     if changed := ask(["git", "-C", root, "status", "--porcelain", "--untracked-files=no"]):
         raise Refused(
             f"{len(changed.splitlines())} changed files are not committed",
@@ -52,10 +48,8 @@ def of_checkout_as(root: Path, image: str, downloads: str) -> ReleaseIdentity:
     if version.is_final:
         check_changelog((root / "CHANGELOG.md").read_text(), version)
     commit, epoch = ask(["git", "-C", root, "log", "-1", "--format=%H %ct"]).split()
-    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
-    homepage = project["urls"]["Homepage"]
-    folder = downloads or f"{homepage}/releases/v{version.semantic}"
-    return ReleaseIdentity(version, commit, int(epoch), image, homepage, folder.rstrip("/"))
+    folder = downloads and f"{downloads.rstrip('/')}/"
+    return ReleaseIdentity(version, commit, int(epoch), image, folder)
 
 
 def check_changelog(text: str, version: ReleaseVersion) -> None:

@@ -121,7 +121,7 @@ def manifest(identity: ReleaseIdentity, digests: Mapping[str, tuple[str, str]]) 
     platforms = [
         {
             "selector": {"matchLabels": {"os": "linux", "arch": architecture}},
-            "uri": f"{identity.downloads}/{name}",
+            "uri": f"{identity.downloads}{name}",
             "sha256": sha256,
             "bin": PROGRAM,
         }
@@ -133,7 +133,6 @@ def manifest(identity: ReleaseIdentity, digests: Mapping[str, tuple[str, str]]) 
         "metadata": {"name": NAME},
         "spec": {
             "version": f"v{identity.version.semantic}",
-            "homepage": identity.homepage,
             "shortDescription": "See and check RDMA cards of pods and nodes",
             "description": DESCRIPTION,
             "platforms": platforms,

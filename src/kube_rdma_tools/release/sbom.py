@@ -20,7 +20,7 @@ from packageurl import PackageURL
 from kube_rdma_tools.release.contents import DEBIAN, ImageComponent
 from kube_rdma_tools.release.identity import ReleaseIdentity
 
-NAMES = uuid.uuid5(uuid.NAMESPACE_DNS, "sbom.kube-rdma.io")
+NAMES = uuid.UUID("0d0c1f6e-6a53-4b0a-8c0b-5a4c6a9f3e27")  # of no other use
 
 
 def sbom(

@@ -50,7 +50,7 @@ def stamps(identity: ReleaseIdentity) -> tuple[Stamp, ...]:
             r'(?m)^__version__ = ".*"$',
             f'__version__ = "{version.python}"',
         ),
-        Stamp(PRESETS, r"(?m)^    repository: .*$", f"    repository: {identity.image}"),
+        Stamp(PRESETS, r"(?m)^    repository: .*$", f'    repository: "{identity.image}"'),
         Stamp(PRESETS, r"(?m)^    tag: dev$", f'    tag: "{version.semantic}"'),
         Stamp(chart, r"(?m)^version: .*$", f"version: {version.semantic}"),
         Stamp(chart, r"(?m)^appVersion: .*$", f'appVersion: "{version.semantic}"'),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import tomllib
 from pathlib import Path
 
 import click
@@ -15,20 +14,13 @@ from kube_rdma_tools.site import build, versions
 CHECKOUT = Path(__file__).resolve().parents[3]
 
 
-def homepage() -> str:
-    """Return the project's address, as pyproject.toml has it."""
-    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    address: str = project["urls"]["Homepage"]
-    return address
-
-
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option(
     "--files",
-    default=homepage,
-    show_default="the homepage",
-    help="Address of the folder where files are that the site does not have.",
+    default="",
+    help="Address of the folder where files are that the site does not have. Default: no links to "
+    "them.",
 )
 def main(folder: Path, files: str) -> None:
     """Write the site of the commit that is checked out into FOLDER/VERSION."""

@@ -1,7 +1,8 @@
 """Links of a page, as they have to be in the site.
 
-A link to a page stays a relative link. What the site does not have, such as a source file, gets the
-address of the project's files. What does not exist at all stays as it is, and Sphinx refuses it.
+A link to a page stays a relative link. A link to what the site does not have, such as a source
+file, gets the address of the project's files, and is plain text where they have none. What does not
+exist at all stays as it is, and Sphinx refuses it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from kube_base.frozen import Frozen
 from kube_rdma_tools.site.pages import place
 
 _FENCED = re.compile(r"(?ms)(^ *(`{3,})[^`\n]*\n.*?^ *\2 *$)")
-_LINK = re.compile(r"\]\(([^)\s#]+)(#[^)\s]*)?\)")
+_LINK = re.compile(r"\[((?:[^][]|\[[^][]*\])*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
 
 class Surroundings(Frozen):
@@ -22,7 +23,7 @@ class Surroundings(Frozen):
 
     in_site: Collection[str]  # pages and pictures, by their names in the checkout
     exists: Callable[[str], bool]  # whether the checkout has a file or folder of this name
-    address: str  # where files are that the site does not have
+    address: str  # where files are that the site does not have; "": nowhere
 
 
 def resolved(page: str, target: str) -> str:
@@ -34,8 +35,9 @@ def rewritten(page: str, text: str, around: Surroundings) -> str:
     """Return the text of a page with the links that hold in the site; code blocks stay."""
 
     def link(match: re.Match[str]) -> str:
-        target, heading = match[1], match[2] or ""
-        return f"]({_target(page, target, around)}{heading})"
+        text, target, heading = match[1], match[2], match[3] or ""
+        address = _target(page, target, around)
+        return f"[{text}]({address}{heading})" if address else text
 
     # Of three parts that the split makes, one is prose, the next a block, the last its fence.
     parts = _FENCED.split(text)
@@ -54,5 +56,5 @@ def _target(page: str, target: str, around: Surroundings) -> str:
         if name in around.in_site:
             return posixpath.relpath(place(name), posixpath.dirname(place(page)) or ".")
     if around.exists(file):
-        return f"{around.address.rstrip('/')}/{file}"
+        return around.address and f"{around.address.rstrip('/')}/{file}"
     return target
