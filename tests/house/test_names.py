@@ -1,4 +1,4 @@
-"""A class name has one meaning, and prose names files that exist."""
+"""A class name has one meaning, prose names files that exist, addresses are the project's."""
 
 from __future__ import annotations
 
@@ -23,6 +23,13 @@ REFERENCE = re.compile(r"(?<![\w./-])((?:\w+/)*\w+\.py)\b")
 # a slash are no files.
 CAPABILITIES = sorted(path.parent.name for path in (ROOT / "src/kube_rdma").glob("*/__init__.py"))
 MODULE = re.compile(rf"(?<![\w./-])((?:{'|'.join(CAPABILITIES)})(?:/\w+)+)(?![\w/]|\.\w)")
+# kube-rdma.io is a group of the API. The project has no site, mailbox, image or module of the name.
+ADDRESS = re.compile(
+    r"(?://|@)[\w.-]*kube-rdma\.io\b"
+    r"|kube-rdma\.io(?:/[\w.-]+)+[:@](?!No(?:Schedule|Execute))\w"
+    r"|(?:image|repository|module)\S*\s*[\"']?kube-rdma\.io/"
+    r"|(?:github|gitlab|ghcr|quay|docker|pypi)\.\w+/[\w./-]*kube-rdma\b"
+)
 
 
 def modules(*tops: str) -> list[tuple[str, str]]:
@@ -99,3 +106,14 @@ def test_a_planted_stale_reference_is_found() -> None:
     names = endings(["src/kube_rdma_lab/pace.py", "src/kube_rdma/pools/rules/node_health.py"])
     missing = ["pools/drive.py", "tests/gone.py", "model/gone"]
     assert list(stale("x.py", text, names)) == [f"x.py: {word}" for word in missing]
+
+
+def test_no_address_is_named_that_the_project_does_not_have() -> None:
+    """Whoever has the domain, or an account of the project's name, could serve it to all users."""
+    assert not [f"{n}: {found[0]}" for n, t in texts() for found in ADDRESS.finditer(t)]
+    planted = (
+        "https://kube-rdma.{0}/docs a@kube-rdma.{0} image: kube-rdma.{0}/a docker.{0}/a/kube-rdma "
+        "kube-rdma.{0}/lab/a:1"
+    )
+    assert len(ADDRESS.findall(planted.format("io"))) == 5
+    assert not ADDRESS.search("kube-rdma.{0}/starting:NoSchedule crd/a.kube-rdma.{0}".format("io"))

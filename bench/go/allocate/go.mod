@@ -1,8 +1,8 @@
-module kube-rdma.io/bench/allocate
+module bench/allocate
 
 go 1.26.0
 
-tool kube-rdma.io/bench/allocate
+tool bench/allocate
 
 require (
 	google.golang.org/grpc v1.79.3

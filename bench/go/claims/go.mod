@@ -1,8 +1,8 @@
-module kube-rdma.io/bench/claims
+module bench/claims
 
 go 1.26.0
 
-tool kube-rdma.io/bench/claims
+tool bench/claims
 
 require (
 	google.golang.org/grpc v1.79.3

@@ -1,8 +1,8 @@
-module kube-rdma.io/bench/hook
+module bench/hook
 
 go 1.26.0
 
-tool kube-rdma.io/bench/hook
+tool bench/hook
 
 require github.com/containerd/nri v0.12.3
 

@@ -1,4 +1,4 @@
-module kube-rdma.io/bench/plugins
+module bench/plugins
 
 go 1.26.0
 
