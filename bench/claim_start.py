@@ -2,7 +2,7 @@
 
     pod is created ─► has its node (the scheduler's Event) ─► its container writes the time
 
-On one native node the plugin serves one pool of four recorded cards, claims serve another; a third
+On one native node the plugin serves one pool of four made-up cards, claims serve another; a third
 kind of pod has no card. API server, scheduler, kubelet and runtime are the real ones. Pods come one
 at a time and the kinds by turns, so whatever else the machine does hits all of them. A pod has a
 claim by a template, as a workload has: the cluster makes that claim, the scheduler allocates it.

@@ -29,7 +29,7 @@ def seconds(argv: Sequence[str]) -> float:
 
 
 def measure(context: Context) -> Iterator[Figure]:
-    """Show every recorded tree in turns with the bare interpreter; medians, of the slowest tree."""
+    """Show every machine in turns with the bare interpreter; medians, of the slowest machine."""
     bare = [sys.executable, "-I", "-c", "pass"]
     command = [str(Path(sys.executable).with_name("kube-rdma")), "devices", "--sysfs"]
     taken: dict[str, float] = {}

@@ -1,8 +1,8 @@
 """Installs what a run of chaos stands on: kube-rdma with networks and claims, pools, a network.
 
 Half of the cards are given as shares of the device plugin, half by claims. On native nodes the
-interfaces of recorded cards are Ethernet; the recorded ones were of InfiniBand. There the journals
-lie on a small file system of their own, so that it can be full; a machine's disk is its own.
+interfaces of constructed InfiniBand cards are Ethernet. There the journals lie on a small file
+system of their own, so that it can be full; a machine's disk is its own.
 """
 
 from __future__ import annotations

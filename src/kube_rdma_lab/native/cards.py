@@ -48,7 +48,7 @@ def write(tree: str, folder: Path) -> Cards:
 def read(folder: Path) -> Cards:
     """Return what a tree asks for: the interfaces of its functions, the nodes of its devices.
 
-    Bonds, bridges and what else is virtual belong to the node that was recorded.
+    Bonds, bridges and what else is virtual belong to the example machine.
     """
     survey = read_survey(folder)
     interfaces = [

@@ -11,7 +11,7 @@ NAMESPACE = "mlnx-network-operator"
 POLICY = "nicclusterpolicy/example-nicclusterpolicy"
 PLUGIN = "daemonset/rdma-shared-dp-ds"
 RESOURCE = "rdma/hca_shared_devices_a"
-CARD = "mlx5_0"  # of the recorded nodes
+CARD = "mlx5_0"  # of the constructed cards
 DEFINITION = "nicclusterpolicies.mellanox.com"
 
 

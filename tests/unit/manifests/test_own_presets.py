@@ -39,7 +39,7 @@ NIC = "rdma/nic"
 
 
 def pools(preset, tree, root):
-    """What the preset's agents make of the cards of a recorded node."""
+    """What the preset's agents make of the cards of an example machine."""
     unpack((TREES / tree / "tree.txt").read_text(), root)
     survey = read_survey(root)
     wished = parse_config(PRESETS[preset]["agent"]["config"].encode(), preset).pools
