@@ -13,6 +13,7 @@ import pytest
 
 from kube_rdma.attach.rules.conflist import CELLO_RDMA, SAVED
 from kube_rdma_lab import cluster, waiting
+from kube_rdma_lab.build.product import REFERENCE
 from tests.documents.shell import Shell
 from tests.kit import device_plugins as vendors
 from tests.kit import share_pods as pods
@@ -196,10 +197,9 @@ def known_to_kubectl(lab, *, namespaced):
     waiting.until(lab, purpose, lambda: "NicClusterPolicy" in cluster.kubectl(lab, *words))
 
 
-def planned(shell, *words):
+def planned(shell):
     """What the command prints for programs."""
-    printed = shell.check(" ".join(("kube-rdma migrate plan -o json", *words)))
-    return json.loads(printed)
+    return json.loads(shell.check(f"kube-rdma migrate plan -o json --image {REFERENCE}"))
 
 
 @pytest.mark.parametrize("start", UNDRAINED)
