@@ -125,7 +125,7 @@ def large_cluster() -> Iterator[Lab]:
 def policy() -> dict[str, object]:
     """One that deploys a device plugin everywhere."""
     entry = {"resourceName": "hca", "rdmaHcaMax": 1000, "devices": ["ens2f0"]}
-    plugin = {"image": "kube-rdma", "repository": "kube-rdma.io", "version": "dev"}
+    plugin = {"image": "kube-rdma", "repository": "localhost", "version": "dev"}
     config = json.dumps({"configList": [entry]})
     return {
         "apiVersion": "mellanox.com/v1alpha1",

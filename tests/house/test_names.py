@@ -27,7 +27,7 @@ MODULE = re.compile(rf"(?<![\w./-])((?:{'|'.join(CAPABILITIES)})(?:/\w+)+)(?![\w
 ADDRESS = re.compile(
     r"(?://|@)[\w.-]*kube-rdma\.io\b"
     r"|kube-rdma\.io(?:/[\w.-]+)+[:@](?!No(?:Schedule|Execute))\w"
-    r"|(?:image|repository|module)\S*\s*[\"']?kube-rdma\.io/"
+    r"|(?:image|repository|module)\S*\s*[\"']?kube-rdma\.io\b"
     r"|(?:github|gitlab|ghcr|quay|docker|pypi)\.\w+/[\w./-]*kube-rdma\b"
 )
 
@@ -112,8 +112,8 @@ def test_no_address_is_named_that_the_project_does_not_have() -> None:
     """Whoever has the domain, or an account of the project's name, could serve it to all users."""
     assert not [f"{n}: {found[0]}" for n, t in texts() for found in ADDRESS.finditer(t)]
     planted = (
-        "https://kube-rdma.{0}/docs a@kube-rdma.{0} image: kube-rdma.{0}/a docker.{0}/a/kube-rdma "
-        "kube-rdma.{0}/lab/a:1"
+        "https://kube-rdma.{0}/docs a@kube-rdma.{0} repository: kube-rdma.{0} "
+        "docker.{0}/a/kube-rdma kube-rdma.{0}/lab/a:1"
     )
     assert len(ADDRESS.findall(planted.format("io"))) == 5
     assert not ADDRESS.search("kube-rdma.{0}/starting:NoSchedule crd/a.kube-rdma.{0}".format("io"))

@@ -42,7 +42,7 @@ def policy(lab, **changes):
     entry = {"resourceName": "hca_shared_devices_a", "rdmaHcaMax": 1000, "devices": [interface]}
     section = {
         "image": "kube-rdma",
-        "repository": "kube-rdma.io",
+        "repository": "localhost",
         "version": "dev",
         "config": json.dumps({"configList": [entry | changes]}),
     }

@@ -31,7 +31,7 @@ def policy(lab):
     """A policy whose plugin is kube-rdma with networks, for one card of a node."""
     link = cluster.shell(lab, NODE, "ls", f"/sys/class/infiniband/{CARD}/device/net").strip()
     entry = {"resourceName": "hca_shared_devices_a", "rdmaHcaMax": 1000, "devices": [link]}
-    image = {"image": "kube-rdma", "repository": "kube-rdma.io", "version": "dev"}
+    image = {"image": "kube-rdma", "repository": "localhost", "version": "dev"}
     return {
         "apiVersion": "mellanox.com/v1alpha1",
         "kind": "NicClusterPolicy",
