@@ -321,7 +321,7 @@ def test_helm_s_notes_tell_what_render_tells(noted, preset, given_values):
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_without_an_image_both_refuse_with_one_sentence(helm, preset):
-    outcome = helm("template", *NAMELESS, "--set", f"preset={preset},image.tag=1")
+    outcome = helm("template", *NAMELESS, "--set", f"preset={preset},image.pullPolicy=Never")
     assert outcome.returncode
     with pytest.raises(Refused, match="no image of kube-rdma is named") as refused:
         installation.objects((), preset)
