@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from kube_rdma.install.installation import dashboards
-from kube_rdma.install.rules.presets import PRESETS
+from kube_rdma.install.rules.presets import PRESETS, merged
 from kube_rdma.lib.text import reader
 from kube_rdma_lab.installation import objects
 

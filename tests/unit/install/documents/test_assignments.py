@@ -4,8 +4,9 @@ import pytest
 
 from kube_base.errors import Refused
 from kube_rdma.install.documents.assignments import pairs, put
-from kube_rdma.install.installation import assigned, objects
+from kube_rdma.install.installation import assigned
 from kube_rdma.lib.text import reader
+from kube_rdma_lab.installation import objects
 
 
 def values(text):
