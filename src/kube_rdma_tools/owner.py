@@ -65,9 +65,9 @@ warn a person, take a text back, or close the project to a person.
 |---|---|
 | to know why RDMA does not work | run `kube-rdma why`, then `kube-rdma doctor` |
 | to know how something is done | look into the [pages](docs/README.md) |
-| to report a fault or a card, or to ask for more | [open an issue]({{repository}}/issues/new/choose) |
+| to report a fault or a card | [open an issue]({{repository}}/issues/new/choose) |
 | to report a weakness that somebody could use | do what [SECURITY.md](SECURITY.md) says |
-| to ask something else | write to <{{mail}}> |
+| to ask for something else | write to <{{mail}}> |
 
 Answers are given as time allows. The newest version is the one that gets fixes.
 """,
