@@ -35,7 +35,7 @@ def test_every_tree_of_the_tests_is_a_machine():
     assert machines.names(machines.FAULTY) == tuple(sorted(FIRST))
     assert len(machines.names(machines.WELL)) >= 14
     recorded = {path.name for path in of_tests.values() if " recorded" not in first_words(path)}
-    assert recorded == {"lab-node", "rxe-two"}, "docs/any-laptop.md names the one that is recorded"
+    assert recorded == {"lab-node", "rxe-two"}, "docs/lab.md names the one that is recorded"
 
 
 def test_a_wheel_has_them_where_they_are_looked_for():
