@@ -12,5 +12,5 @@
     audit     what is leaked, doubled or lost in it: pure rules
     run       a seed from its first pod to its line in runs.jsonl
 
-`make chaos ARGS="--seed 7 --count 10"` runs it; docs/chaos.md tells what it means.
+`make chaos ARGS="--seed 7 --count 10"` runs it; docs/faults.md tells what it means.
 """

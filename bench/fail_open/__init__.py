@@ -10,5 +10,5 @@
     hook            the floor: a driver that attaches in a hook of the runtime (NRI)
     waves           pods, fault and verdicts of one wave; kube_rdma_tools/fail_open judges
 
-`make fail-open` runs it; docs/fail-open.md says what it measures.
+`make fail-open` runs it; docs/faults.md says what it measures.
 """

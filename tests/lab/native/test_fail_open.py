@@ -1,6 +1,6 @@
 """The rig of the fail-open score, small: kube-rdma's agent fails closed, the floor fails open.
 
-By the commands of docs/fail-open.md, each with a lab of its own that it boots and ends.
+By the commands of docs/faults.md, each with a lab of its own that it boots and ends.
 """
 
 import re
