@@ -1,34 +1,39 @@
-"""`python -m bench.page`: writes the tables of docs/benchmarks.md and docs/scale.md.
+"""`python -m bench.page`: writes the tables of docs/benchmarks.md and bench/results/README.md.
 
 From bench/results, behind bench/results.py. The tables have nothing that no run has measured; a
-test compares them. The word `scale` has a page of its own (bench/scale_page.py).
+test compares them. The word `scale` has tables of its own (bench/scale_page.py).
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bench import goals, scale_page
 from bench.checkout import BESIDE
 from bench.goals import beside, measured, missed, number
-from bench.results import Result, last_of_each_key, newest, read
+from bench.results import FOLDER, Result, last_of_each_key, newest, read
 from kube_rdma_tools.page_tables import BEGIN, markdown_row, put
 
-PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+PAGES = (Path(__file__).parents[1] / "docs" / "benchmarks.md", FOLDER / "README.md")
 APART = ("scale", "scale-addresses")
 
 
-def written(page: str, by_benchmark: Mapping[str, Sequence[Result]]) -> str:
-    """Return the page with the tables of these figures between their marks."""
-    page = put(page, BEGIN.format("goals"), "\n".join(goals.table(by_benchmark)))
-    return put(page, BEGIN.format("figures"), "\n".join(tables(by_benchmark)))
-
-
-def apart(results: Iterable[Result]) -> list[Result]:
-    """Return the figures of the page of scale: its sizes may come from several runs."""
-    return last_of_each_key(each for each in results if each.benchmark in APART)
+def written(page: str, results: Sequence[Result]) -> str:
+    """Return the page with the tables of these figures between those marks that it has."""
+    by_benchmark = newest(results)
+    # Sizes of `scale` may come from several runs.
+    scale = last_of_each_key(each for each in results if each.benchmark in APART)
+    made = {
+        "goals": goals.table(by_benchmark),
+        "figures": tables(by_benchmark),
+        "scale": scale_page.tables(scale),
+    }
+    for name, lines in made.items():
+        if BEGIN.format(name) in page:
+            page = put(page, BEGIN.format(name), "\n".join(lines))
+    return page
 
 
 def tables(by_benchmark: Mapping[str, Sequence[Result]]) -> Iterator[str]:
@@ -65,10 +70,8 @@ def _rows(results: Sequence[Result]) -> Iterator[str]:
 def main() -> None:
     """Write the pages of this checkout."""
     results = read()
-    page = written(PAGE.read_text(encoding="utf-8"), newest(results))
-    PAGE.write_text(page, encoding="utf-8")
-    scale = scale_page.PAGE.read_text(encoding="utf-8")
-    scale_page.PAGE.write_text(scale_page.written(scale, apart(results)), encoding="utf-8")
+    for page in PAGES:
+        page.write_text(written(page.read_text(encoding="utf-8"), results), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Dated figures: `--record` keeps what a run measures in bench/results, docs/benchmarks shows it.
+"""Dated figures: `--record` keeps what a run measures in bench/results; README.md there shows it.
 
 One file per day, a line of JSON per figure, appended as it comes, so that a run that ends early
 keeps what it has. Figures of one key are compared only with their machine beside them.

@@ -3,9 +3,9 @@
 Agents are those of scale_node.py: the code of an agent towards the API server, many in a process.
 For each number of them there is a fresh control plane; scale_steps.py says what happens there.
 Exponents are slopes of logarithms between the two largest numbers, and from the largest one they
-lead to 5,000 (scale_fit.py). docs/scale.md says what of that can be believed. API server, etcd,
-controller and agents share this machine, so a time is that of all of them together; requests and
-bytes are not.
+lead to 5,000 (scale_fit.py). docs/benchmarks.md says what of that can be believed. API server,
+etcd, controller and agents share this machine, so a time is that of all of them together; requests
+and bytes are not.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The tables of docs/scale.md: a row for each figure of `scale`, a column for each size.
+"""The tables of `scale` in bench/results/README.md: a row for each figure, a column for each size.
 
-Beside bench/page.py, which has a list for every other word. Behind bench/results.py. Sizes may come
+Before bench/page.py, which has a list for every other word. Behind bench/results.py. Sizes may come
 from several runs of the last day, so exponents are those of the columns that are shown. Where
 another checkout was measured beside, a column has what that one comes to.
 """
@@ -9,21 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 from bench.checkout import BESIDE
 from bench.results import Result
 from bench.scale_fit import TARGET, carried, exponent
-from kube_rdma_tools.page_tables import BEGIN, put
 
-PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
 _OF_SIZE = re.compile(rf"({BESIDE})?agents_(\d+)_(.+)")
 _EXPONENT, _CARRIED, _RATIO = "exponent_", f"at_{TARGET}_", "_to_beside"
-
-
-def written(page: str, results: Sequence[Result]) -> str:
-    """Return the page with the tables of these figures between its two marks."""
-    return put(page, BEGIN.format("scale"), "\n".join(tables(results)))
 
 
 def tables(results: Sequence[Result]) -> Iterator[str]:

@@ -15,6 +15,7 @@ _PAGES = (
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "SECURITY.md",
+    "bench/results/README.md",
     "docs/*.md",
     "docs/decisions/*.md",
     "docs/reference/*.md",

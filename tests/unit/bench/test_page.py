@@ -2,12 +2,11 @@
 
 import pytest
 
-from bench import goals, page, results, scale_page
+from bench import goals, page, results
 from bench.__main__ import LONG, QUICK
 from bench.checkout import VARIABLE, turns
 from bench.figures import Figure
 
-KEPT = results.read()
 RUN = {"machine": "m", "benchmark": "shim", "unit": "KiB", "goal": "≤ 64"}
 
 
@@ -20,11 +19,11 @@ def lines(*kept):
     return [line for line in goals.table(results.newest(kept)) if "`shim`" in line]
 
 
-@pytest.mark.parametrize("module", [page, scale_page])
-def test_the_pages_are_those_of_the_kept_figures(module):
-    figures = page.apart(KEPT) if module is scale_page else results.newest(KEPT)
-    text = module.PAGE.read_text()
-    assert module.written(text, figures) == text, "write it with `python -m bench.page`"
+@pytest.mark.parametrize("place", page.PAGES, ids=lambda place: place.name)
+def test_the_pages_are_those_of_the_kept_figures(place):
+    text = place.read_text()
+    assert "<!-- table: " in text
+    assert page.written(text, results.read()) == text, "write it with `python -m bench.page`"
 
 
 def test_each_goal_has_a_word():
