@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import click
 
 from kube_base.errors import KubeError
 from kube_rdma_lab.build import product
+from kube_rdma_tools.release import named
 from kube_rdma_tools.release.files import write_release
 from kube_rdma_tools.release.identity import of_checkout_as
 
@@ -34,8 +36,20 @@ CHECKOUT = Path(__file__).resolve().parents[3]
     type=click.Choice(list(product.PLATFORMS)),
     help="Build for this platform only. May be repeated.",
 )
-def main(folder: Path, image: str, downloads: str, platforms: tuple[str, ...]) -> None:
-    """Write a release of the commit that is checked out into FOLDER/VERSION."""
+@click.option(
+    "--of", "version", default="", help="Version to build, from the commit that CHANGELOG names."
+)
+def main(
+    folder: Path, image: str, downloads: str, platforms: tuple[str, ...], version: str
+) -> None:
+    """Write a release of the commit that is checked out, or of a version, into FOLDER/VERSION."""
+    if version:
+        options = ["--image", image] if image else []
+        options += ["--downloads", downloads] if downloads else []
+        options += [word for name in platforms for word in ("--platform", name)]
+        with TemporaryDirectory(prefix="kube-rdma-release-of-") as tree:
+            named.clone(CHECKOUT, version, Path(tree))
+            sys.exit(named.build(Path(tree), [folder.resolve(), *options]))
     identity = of_checkout_as(CHECKOUT, image, downloads)
     target = (folder / identity.version.semantic).resolve()
     kinds = [product.PLATFORMS[name] for name in platforms or product.PLATFORMS]
