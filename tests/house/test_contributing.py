@@ -1,18 +1,17 @@
-"""CONTRIBUTING.md is true: its tables are those of the folders, and what it points at is there."""
+"""The tables of CONTRIBUTING.md are those of the folders, and it is short."""
 
 from __future__ import annotations
 
 import ast
 import re
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 from .tree import ROOT
 
 PAGE = "CONTRIBUTING.md"
 PRODUCT = ROOT / "src/kube_rdma"
-QUESTIONS = 40
+MOST = 120  # lines: it is read in one go
 
 
 def sentence(folder: Path) -> str:
@@ -52,35 +51,6 @@ def folders_of_tests() -> str:
 TABLES = {"capabilities": capabilities, "packages": packages, "tests": folders_of_tests}
 
 
-def answers(text: str) -> list[list[str]]:
-    """The rows of "Where is …": question, code, test, page."""
-    part = text.partition("\n## Where is …\n")[2].partition("\n## ")[0]
-    rows = [line.strip("| ").split(" | ") for line in part.splitlines() if line.startswith("| ")]
-    return rows[1:]
-
-
-def faults(rows: list[list[str]]) -> Iterator[str]:
-    """What of the answers is not there."""
-    for row in rows:
-        if len(row) != 4:
-            yield f"{row[0]}: a question, its code, its test and its page are four cells"
-            continue
-        question, code, test, page = row
-        for cell, top in ((code, PRODUCT), (test, ROOT / "tests")):
-            places = re.findall(r"`([^`]+)`", cell)
-            if not places:
-                yield f"{question}: {cell} names no file"
-            for place in places:
-                name, _, symbol = place.partition("::")
-                path = next((at for at in (top / name, ROOT / name) if at.exists()), None)
-                if path is None:
-                    yield f"{question}: there is no {place}"
-                elif symbol and f"def {symbol}(" not in path.read_text(encoding="utf-8"):
-                    yield f"{question}: {name} has no {symbol}"
-        if not re.search(r"\]\([\w./#-]+\.md[^)]*\)", page):
-            yield f"{question}: {page} is no page"
-
-
 def test_the_tables_of_folders_are_the_folders() -> None:
     """To accept a change, copy the shown table into CONTRIBUTING.md."""
     text = (ROOT / PAGE).read_text(encoding="utf-8")
@@ -92,24 +62,5 @@ def test_the_tables_of_folders_are_the_folders() -> None:
         assert written[1] == made(), f"{name}\n{made()}"
 
 
-def test_every_question_has_an_answer_that_is_there() -> None:
-    rows = answers((ROOT / PAGE).read_text(encoding="utf-8"))
-    assert len(rows) >= QUESTIONS
-    assert len({row[0] for row in rows}) == len(rows)
-    assert not list(faults(rows))
-
-
-def test_planted_faults_are_found() -> None:
-    good = ["q", "`lib/phrases.py`", "`house/tree.py`", "[a](docs/agent.md)"]
-    assert not list(faults([good]))
-    for place, cell, words in (
-        (1, "`rules/gone.py`", "there is no rules/gone.py"),
-        (1, "`lib/phrases.py::gone`", "has no gone"),
-        (1, "the rules", "names no file"),
-        (2, "`house/gone.py`", "there is no house/gone.py"),
-        (3, "somewhere", "is no page"),
-    ):
-        bad = [cell if place == at else text for at, text in enumerate(good)]
-        (fault,) = faults([bad])
-        assert words in fault
-    assert list(faults([["q", "`lib/phrases.py`"]]))
+def test_it_is_short() -> None:
+    assert (ROOT / PAGE).read_text(encoding="utf-8").count("\n") <= MOST
