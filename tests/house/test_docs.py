@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import ast
-import io
 import re
 import runpy
-import tokenize
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from importlib.metadata import entry_points
@@ -16,7 +13,7 @@ import click
 
 from kube_rdma.cli.main import cli
 
-from .tree import FENCED, ROOT, is_generated, is_python, texts
+from .tree import FENCED, ROOT, texts
 
 HEADINGS = ("## Context", "## Decision", "## Consequences")
 PAGES = [(name, text) for name, text in texts() if name.endswith(".md")]
@@ -52,6 +49,16 @@ def dead_anchors(name: str, text: str) -> Iterator[str]:
             yield f"{name}: {target} has no heading #{anchor}"
 
 
+def dead_tests(name: str, text: str) -> Iterator[str]:
+    """Tests that a page names beside a promise, and that are not there."""
+    prose = re.sub(r"(`+).*?\1", "", text)
+    for file, test in re.findall(r"<!-- held by: (\S+?)::(\S+) -->", prose):
+        path, word = ROOT / file, test.rpartition("::")[2]
+        tests = path.read_text(encoding="utf-8") if path.is_file() else ""
+        if not re.search(rf"(?m)^ *(?:async def {word}\(|def {word}\(|class {word}\b|{word} = )", tests):
+            yield f"{name}: there is no test {file}::{test}"
+
+
 def unknown_words(name: str, text: str) -> Iterator[str]:
     """Words after `make` that the Makefile does not have."""
     known = re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"))
@@ -82,6 +89,11 @@ def test_links_lead_somewhere() -> None:
 def test_links_lead_to_headings() -> None:
     """Also the part behind # is there."""
     assert not [line for page in PAGES for line in dead_anchors(*page)]
+
+
+def test_promises_name_tests_that_exist() -> None:
+    """What a page says to be held by a test."""
+    assert not [line for page in PAGES for line in dead_tests(*page)]
 
 
 def test_words_of_make_exist() -> None:
@@ -122,10 +134,14 @@ def test_no_page_claims_rdma_hardware() -> None:
 
 
 def test_planted_faults_are_found() -> None:
-    """A dead link, a word and two commands that do not exist are named."""
+    """A dead link, a test, a word and two commands that do not exist are named."""
     assert list(dead_links("docs/x.md", "[a](nowhere.md#b) [b](picture.svg) [c](https://d.e/f)"))
     planted = "# A `b`, c\n[a](#a-b-c) [b](#nowhere) [c](docs/story.md#nowhere)"
     assert [line.partition("#")[2] for line in dead_anchors("x.md", planted)] == ["nowhere"] * 2
+    gone = "tests/house/test_docs.py::test_gone"
+    assert list(dead_tests("x.md", f"Never. <!-- held by: {gone} -->")) == [
+        f"x.md: there is no test {gone}"
+    ]
     assert list(unknown_words("x.md", "run `make tea`")) == ["x.md: the Makefile has no word tea"]
     assert (
         len(list(unknown_commands("x.md", "```\nkube-rdma fly\n```\n`kube-rdma lab fly n`"))) == 2
@@ -195,29 +211,6 @@ def test_planted_faults_of_the_index_are_found() -> None:
         "a.md is there 2 times",
         "b.md is on no shelf",
     ]
-
-
-def test_modules_say_why_they_exist() -> None:
-    """Every Python file that people write opens with a docstring, tests and tools too."""
-    written = [(n, t) for n, t in texts() if t and is_python(n, t) and not is_generated(n)]
-    assert len(written) > 20
-    assert not [name for name, text in written if not opens_with_docstring(text)]
-
-
-def opens_with_docstring(text: str) -> bool:
-    """Whether the first word of a module is a string; so the rest need not be parsed."""
-    passed_over = {tokenize.COMMENT, tokenize.NL}
-    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    first = next(token for token in tokens if token.type not in passed_over)
-    return first.type == tokenize.STRING and bool(ast.literal_eval(first.string).strip())
-
-
-def test_a_module_that_says_nothing_is_found() -> None:
-    """No string, or an empty one; what comes before it does not count."""
-    assert opens_with_docstring('#!/usr/bin/python3\n# here\n\n"""Why."""\nimport x\n')
-    assert not opens_with_docstring('import x\n"""Why."""\n')
-    assert not opens_with_docstring('""" """\n')
-    assert not opens_with_docstring("")
 
 
 def test_picture_is_what_the_script_draws() -> None:

@@ -12,9 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PRODUCT = "src/kube_base", "src/kube_client", "src/kube_rdma"
 
-# Parts of a page of Markdown that are not its prose.
 FENCED = re.compile(r"(?ms)^ *(`{3,})[^`\n]*\n.*?^ *\1 *$")
-COMMENT = re.compile(r"(?s)<!--.*?-->")
 
 # Made by tools, never committed; the names in .gitignore.
 _MADE_ANYWHERE = {".git", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
@@ -51,11 +49,6 @@ def _texts(*tops: str) -> Iterator[tuple[str, str]]:
 def is_generated(name: str) -> bool:
     """Protocol code that the compiler of protobuf wrote."""
     return name.endswith(("_pb2.py", "_pb2.pyi", "_grpc.py"))
-
-
-def is_python(name: str, text: str) -> bool:
-    """A module, or a script that says so in its first line."""
-    return name.endswith(".py") or (text.startswith("#!") and "python" in text.split("\n", 1)[0])
 
 
 def is_shell(name: str, text: str) -> bool:
