@@ -74,6 +74,27 @@ def test_screenshots_of_five_pages_are_there_to_be_looked_at(browser, tmp_path):
     assert min(path.stat().st_size for path in tmp_path.glob("*.png")) > 5000
 
 
+def test_the_navigation_has_pages_only_and_decisions_once(browser):
+    browser.open("dev/index.html", DESK)
+    links = "Array.from(document.querySelectorAll('.sidebar-tree a.reference'), each => each.href)"
+    shown = [link.partition("/dev/")[2] for link in browser.evaluate(links)]
+    assert shown.count("docs/decisions/index.html") == 1
+    assert not [link for link in shown if "docs/decisions/0" in link]
+    assert not [link for link in shown if link.partition("#")[2] not in ("", "top")]
+
+
+def test_the_start_shows_its_picture(browser):
+    browser.open("dev/index.html", DESK)
+    sizes = "Array.from(document.querySelectorAll('article img'), each => each.naturalWidth)"
+    assert min(browser.evaluate(sizes)) > 100
+
+
+def test_output_of_commands_is_whole_on_a_desk(browser):
+    browser.open("dev/index.html", DESK)
+    hidden = "document.querySelectorAll('pre'), each => each.scrollWidth - each.clientWidth"
+    assert max(browser.evaluate(f"Array.from({hidden})")) <= 0
+
+
 def test_the_search_finds_pages_and_decisions_behind_them(browser):
     browser.open(f"dev/{SEARCH}", DESK)
     browser.until("document.querySelectorAll('#search-results li').length > 3")
@@ -116,6 +137,7 @@ def test_the_browser_sees_what_is_wrong_with_a_page(site, browser):
         ("[heading](README.md#gone)", "'gone'"),
         ("[heading](#gone)", "'gone'"),
         ("![picture](gone.svg)", "gone.svg"),
+        ('<img src="gone.svg" width="9" alt="picture">', "gone.svg"),
     ],
 )
 def test_a_link_that_leads_nowhere_stops_the_build(tmp_path, fault, words):

@@ -49,13 +49,19 @@ def dead_anchors(name: str, text: str) -> Iterator[str]:
             yield f"{name}: {target} has no heading #{anchor}"
 
 
+def titles(text: str) -> list[str]:
+    """The headings of the first level: two would stand in the site's navigation as two pages."""
+    return re.findall(r"(?m)^# (.+)$", FENCED.sub("", text))
+
+
 def dead_tests(name: str, text: str) -> Iterator[str]:
     """Tests that a page names beside a promise, and that are not there."""
     prose = re.sub(r"(`+).*?\1", "", text)
     for file, test in re.findall(r"<!-- held by: (\S+?)::(\S+) -->", prose):
         path, word = ROOT / file, test.rpartition("::")[2]
         tests = path.read_text(encoding="utf-8") if path.is_file() else ""
-        if not re.search(rf"(?m)^ *(?:async def {word}\(|def {word}\(|class {word}\b|{word} = )", tests):
+        defined = rf"(?m)^ *(?:(?:async )?def {word}\(|class {word}\b|{word} = )"
+        if not re.search(defined, tests):
             yield f"{name}: there is no test {file}::{test}"
 
 
@@ -89,6 +95,12 @@ def test_links_lead_somewhere() -> None:
 def test_links_lead_to_headings() -> None:
     """Also the part behind # is there."""
     assert not [line for page in PAGES for line in dead_anchors(*page)]
+
+
+def test_a_page_has_one_title() -> None:
+    """Also a page of an example."""
+    shown = [page for page in PAGES if page[0].startswith(("docs/", "examples/"))]
+    assert not [name for name, text in shown if len(titles(text)) != 1]
 
 
 def test_promises_name_tests_that_exist() -> None:
@@ -138,6 +150,7 @@ def test_planted_faults_are_found() -> None:
     assert list(dead_links("docs/x.md", "[a](nowhere.md#b) [b](picture.svg) [c](https://d.e/f)"))
     planted = "# A `b`, c\n[a](#a-b-c) [b](#nowhere) [c](docs/story.md#nowhere)"
     assert [line.partition("#")[2] for line in dead_anchors("x.md", planted)] == ["nowhere"] * 2
+    assert titles("# One\n```sh\n# comment\n```\n# Two\n") == ["One", "Two"]
     gone = "tests/house/test_docs.py::test_gone"
     assert list(dead_tests("x.md", f"Never. <!-- held by: {gone} -->")) == [
         f"x.md: there is no test {gone}"

@@ -1,6 +1,7 @@
 """The navigation: the shelves of docs/README.md, and below their pages those on no shelf.
 
-docs/README.md is the one place where a page gets its shelf and its words; nothing repeats it.
+docs/README.md is the one place where a page gets its shelf and its words; nothing repeats it. The
+table of docs/decisions/README.md lists decisions: in the navigation they are one entry.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from kube_base.frozen import Frozen
 from kube_rdma_tools.site.links import resolved
 from kube_rdma_tools.site.pages import SHELVES, START, parent, place
 
+_DECISION = re.compile(r"docs/decisions/\d.*")
 _SHELF = re.compile(r"(?m)^## (.+)$")
 _ENTRY = re.compile(r"\[([^\]]+)\]\(([^)\s]+)\)")
 
@@ -59,7 +61,7 @@ def below(page: str, all_shelves: Collection[PageShelf], pages: Collection[str])
     """Return the pages that stand below a page because they are on no shelf."""
     shelved = {entry.page for shelf in all_shelves for entry in shelf.entries}
     rest = [name for name in pages if name not in shelved and name != START]
-    return tuple(name for name in rest if parent(name) == page)
+    return tuple(name for name in rest if parent(name) == page and not _DECISION.fullmatch(name))
 
 
 def navigation(page: str, all_shelves: Collection[PageShelf], pages: Collection[str]) -> str:
@@ -71,6 +73,11 @@ def navigation(page: str, all_shelves: Collection[PageShelf], pages: Collection[
             for shelf in all_shelves
         ]
     return "".join(lists)
+
+
+def metadata(page: str) -> str:
+    """Return what is written before a page: of decisions, that no list of the navigation has it."""
+    return "---\norphan: true\n---\n" if _DECISION.fullmatch(page) else ""
 
 
 def _document(name: str) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from kube_rdma_tools.site.links import Surroundings, rewritten
 from kube_rdma_tools.site.pages import SHELVES, pages, pictures, place
-from kube_rdma_tools.site.shelves import navigation, shelves
+from kube_rdma_tools.site.shelves import metadata, navigation, shelves
 
 
 def write(checkout: Path, folder: Path, address: str) -> None:
@@ -17,7 +17,8 @@ def write(checkout: Path, folder: Path, address: str) -> None:
     all_shelves = shelves((checkout / SHELVES).read_text(encoding="utf-8"), names)
     for name in names:
         text = rewritten(name, (checkout / name).read_text(encoding="utf-8"), around)
-        _write(folder / place(name), text + navigation(name, all_shelves, names))
+        whole = metadata(name) + text + navigation(name, all_shelves, names)
+        _write(folder / place(name), whole)
     for name in shown:
         _write(folder / place(name), (checkout / name).read_text(encoding="utf-8"))
 

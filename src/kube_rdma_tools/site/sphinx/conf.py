@@ -12,6 +12,7 @@ extensions = ["myst_parser", "sphinx_copybutton"]
 
 # Headings are link targets by the names that a forge gives them.
 myst_heading_anchors = 6
+myst_enable_extensions = ["html_image"]  # `<img>`, which can have a width, is a picture like others
 # What pages write is plain Markdown; signs that mean more to MyST than to a forge mean nothing.
 myst_disable_syntax = [
     "colon_fence",
