@@ -152,8 +152,9 @@ def _program_faults(call: list[str]) -> Iterator[str]:
         yield from _unknown_word(rest)
     elif program == "make":
         text = (ROOT / "Makefile").read_text(encoding="utf-8")
+        words = [word for word in rest if "=" not in word]
         yield from (
-            f"the Makefile has no word {w}" for w in rest if not re.search(rf"(?m)^{w}:", text)
+            f"the Makefile has no word {w}" for w in words if not re.search(rf"(?m)^{w}:", text)
         )
     elif program not in NO_FILE_HERE and not shutil.which(program, path=f"{BIN}:{os.defpath}"):
         yield f"there is no program {program}"
