@@ -50,6 +50,10 @@ def build(store):
     return store.get("chromium", inputs, make) / "tree"
 
 
+class NotAnswered(Exception):
+    """The browser says why it does not do what it was asked for."""
+
+
 class Browser:
     """A browser with one page."""
 
@@ -89,7 +93,8 @@ class Browser:
         self._words.flush()
         while (answer := self._next()).get("id") != self._last:
             pass
-        assert "error" not in answer, f"{method}: {answer['error']['message']}"
+        if "error" in answer:
+            raise NotAnswered(f"{method}: {answer['error']['message']}")
         return answer["result"]
 
     def open(self, path, width):
@@ -126,9 +131,17 @@ class Browser:
     def until(self, expression):
         """Wait until an expression is true; the page may be leaving for another one meanwhile."""
         deadline = time.monotonic() + PATIENCE
-        while not self.evaluate(expression):
+        while not self._is_true(expression):
             assert time.monotonic() < deadline, f"not true in {PATIENCE} s: {expression}"
             time.sleep(0.1)
+
+    def _is_true(self, expression):
+        try:
+            return self.evaluate(expression)
+        except NotAnswered as error:
+            if "navigated" in str(error):
+                return False  # asked of a page that was just left
+            raise
 
     def reach(self):
         """How wide the document is: more than the window means that it can be scrolled sideways."""
