@@ -1,4 +1,4 @@
-"""`python -m tests.fuzz`: feeds readers of foreign bytes, prints a row for each (docs/faults.md)."""
+"""`python -m tests.fuzz`: feeds readers of foreign bytes, a row for each (docs/faults.md)."""
 
 from __future__ import annotations
 
