@@ -1,7 +1,8 @@
 """The part of docs/doctor.md that follows from the checks: a section for each code.
 
 What people notice is the first paragraph of a look's docstring. Causes and fixes are those of
-Findings, which the caller has: tests plant a fault for each code. Names in them are examples.
+Findings, which the caller has: tests plant a fault for each code. Names in them are examples. A
+check that passes on what others say has no cause of its own: the doctor's output has theirs.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ GROUPS = {
     "KR3": "Networks of the node",
     "KR4": "Pods",
 }
+PASSED_ON = frozenset({"KR130", "KR290", "KR310", "KR401", "KR490"})
 _LOOKS: dict[str, tuple[str, object]] = {one.code: (one.title, one.look) for one in CHECKS}
 _LOOKS[errors.CODE] = (errors.TITLE, errors.outliers)
 
@@ -47,9 +49,9 @@ def codes(findings: Iterable[Finding]) -> str:
     for group, some in groupby(sorted(_LOOKS), lambda code: code[:3]):
         lines += [f"## {GROUPS[group]}", ""]
         for code in some:
-            said = [_said(one) for one in by_code.get(code, {}).values()]
-            seen = _linked(noticed(code))
-            lines += [f"### {_heading(code)}", seen, *(f"- {one}" for one in said), ""]
+            of_code = () if code in PASSED_ON else by_code.get(code, {}).values()
+            lines += [f"### {_heading(code)}", _linked(noticed(code)), ""]
+            lines += [line for one in of_code for line in (_said(one), "")]
     return "\n".join(lines[:-1])
 
 

@@ -58,7 +58,7 @@ def _no_driver(seen: Observation) -> Iterator[Finding]:
         yield Finding(
             function.seat.pci,
             f"{function.seat.pci} ({function.vendor:04x}:{function.device:04x}) has no driver",
-            "The driver of this network card is not loaded, or released it",
+            "Its driver is not loaded, or released it",
             remedy,
             severity,
         )
@@ -86,14 +86,14 @@ def _no_rdma_module(seen: Observation) -> Iterator[Finding]:
             driver,
             f"{names}: driver {driver} and no RDMA device"
             + (f"; module {module} {state}" if seen.modules is not None else ""),
-            f"Its RDMA module {module} is missing, or RDMA is off in the card",
+            f"RDMA module {module} is missing, or RDMA is off in the card",
             f"modprobe {module}; see dmesg, and `devlink dev param show` for enable_roce",
             Severity.ADVICE if survey.devices or seen.specs == () else Severity.ERROR,
         )
 
 
 def _no_device(seen: Observation) -> Iterator[Finding]:
-    """Every pool is empty; in namespace mode exclusive also while pods have all devices."""
+    """Every pool is empty. In namespace mode exclusive, pods may have all devices."""
     if not survey_of(seen).devices:
         evidence = "/sys/class/infiniband is empty"
         cause = "This network namespace has no RDMA device"
@@ -103,7 +103,7 @@ def _no_device(seen: Observation) -> Iterator[Finding]:
 
 
 def _absent_nodes(seen: Observation) -> Iterator[Finding]:
-    """A pod cannot open its device, or the agent calls a card unhealthy."""
+    """A pod cannot open its device, or a card is unhealthy."""
     for path in seen.absent or ():
         evidence = f"{path} is not there, and the kernel has the device"
         cause = "No devtmpfs or udev made the node, or another /dev is mounted over it"
@@ -113,9 +113,7 @@ def _absent_nodes(seen: Observation) -> Iterator[Finding]:
 
 
 def _manager(seen: Observation) -> Iterator[Finding]:
-    """`rping` and `ib_write_bw -R` do not start. NCCL and MPI connect without the connection
-    manager.
-    """
+    """`rping` and `ib_write_bw -R` do not start. NCCL and MPI do without it."""
     survey = survey_of(seen)
     if survey.rdma_cm is None:
         for sentence in discovery.notes(survey):
@@ -147,7 +145,7 @@ def _bonds(seen: Observation) -> Iterator[Finding]:
                 yield Finding(
                     device.name,
                     f"{port.netdev} is enslaved to {port.bond}",
-                    "No card in a bond moves into a pod, and it has no GID of its own",
+                    "A card in a bond stays on the node, and has no GID of its own",
                     f"Share it on {port.bond}, or: ip link set {quote(port.netdev or '')} nomaster",
                     Severity.ERROR if ill else Severity.ADVICE,
                 )
@@ -156,9 +154,9 @@ def _bonds(seen: Observation) -> Iterator[Finding]:
 _CAUSES: Mapping[str, str] = MappingProxyType(
     {
         "modules": "A module of the RDMA core is not loaded",
-        "down": "The port or its interface was switched off, or not switched on",
+        "down": "The port or its interface is switched off",
         "carrier": "There is no signal from the other end of the cable",
-        "fabric": "The InfiniBand subnet manager, a virtual link or a missing GUID holds it back",
+        "fabric": "The subnet manager, a virtual link or a missing GUID holds it back",
         "GIDs": "RoCE makes GIDs of the interface's addresses",
     }
 )
@@ -180,28 +178,24 @@ def _against(seen: Observation, *, lacking: str) -> Iterator[Finding]:
 
 
 def _no_modules(seen: Observation) -> Iterator[Finding]:
-    """Programs say that there is no device, or cannot open one. Name `ib_uverbs` and `rdma_ucm` in
+    """Programs find no device, or cannot open it. Name `ib_uverbs` and `rdma_ucm` in
     `/etc/modules-load.d`.
     """
     return _against(seen, lacking="modules")
 
 
 def _switched_off(seen: Observation) -> Iterator[Finding]:
-    """The port is DOWN and Disabled. Write the setting into netplan, NetworkManager or networkd, so
-    that it lasts.
-    """
+    """The port is DOWN and Disabled. Netplan, NetworkManager or networkd can keep the setting."""
     return _against(seen, lacking="down")
 
 
 def _no_carrier(seen: Observation) -> Iterator[Finding]:
-    """The port is DOWN and Polling. See both ends with `ethtool` or `mlxlink`: a split
-    cable may not match.
-    """
+    """The port is DOWN and Polling. A split cable may not match: see `mlxlink`."""
     return _against(seen, lacking="carrier")
 
 
 def _no_fabric(seen: Observation) -> Iterator[Finding]:
-    """An InfiniBand port stays in INIT or DOWN, although its cable is fine."""
+    """An InfiniBand port stays in INIT or DOWN with a good cable."""
     return _against(seen, lacking="fabric")
 
 
@@ -223,20 +217,20 @@ def _lack(port: Port, netdev: Netdev | None) -> str:
 
 
 def _slow_port(seen: Observation) -> Iterator[Finding]:
-    """One rail is slower than the others. Of two or three ports of a pool the fastest counts."""
+    """One rail is slower than the others. Of two or three ports the fastest counts."""
     for device, port, best in below_peers(seen, lambda port: port.rate_gbps):
         look = f"ethtool {quote(port.netdev or 'INTERFACE')}"
         if port.link_layer is LinkLayer.INFINIBAND:
             look = f"ibstat {quote(device.name)} {port.number}"
         evidence = f"port {port.number} runs at {port.rate_gbps:g} Gb/s, others like it at {best:g}"
-        cause = "A cable, transceiver or switch port came up slower, or the cards differ"
+        cause = "Cable, transceiver or switch port came up slower, or the cards differ"
         remedy = f"See {look}; replug or replace the cable"
         yield Finding(device.name, evidence, cause, remedy, Severity.WARNING)
 
 
 def _refused(seen: Observation) -> Iterator[Finding]:
-    """The agent keeps its last configuration, or offers nothing. `kube-rdma config check` shows the
-    same sentence.
+    """The agent keeps its last configuration, or offers nothing. `kube-rdma config check` says the
+    same.
     """
     for sentence in seen.refusals or ():
         yield _worded("configuration", sentence, "The configuration is invalid")
@@ -258,19 +252,19 @@ def _empty_pool(seen: Observation) -> Iterator[Finding]:
             pool.spec.resource,
             listed(reasons) or "no card of this node has an RDMA device",
             f"No card is in the pool ({pool.spec.source})",
-            "Change its selectors; kube-rdma config check --node FILE shows what they choose",
+            "Change its selectors; kube-rdma config check --node FILE shows their choice",
         )
 
 
 def _left_out(seen: Observation) -> Iterator[Finding]:
-    """A node offers fewer shares than it has cards, and all that it offers is healthy. Names for
-    other nodes belong in a NodePolicy of their own.
+    """A node offers fewer shares than it has cards. Names for other nodes belong in their own
+    NodePolicy.
     """
     judged = verdict(seen)
     for card in judged.cards:
         if card.devices and not card.reasons and (why := judged.left_out.get(card.id)):
-            cause = "The name in the selector is written wrong, or the card was renamed"
-            fix = "Write the name that the node has into the selector; kube-rdma devices shows it"
+            cause = "The selector has a wrong name, or the card was renamed"
+            fix = "Write the name that kube-rdma devices shows into the selector"
             yield Finding(card.name, f"it is in no pool: {why}", cause, fix, Severity.WARNING)
 
 
@@ -283,9 +277,7 @@ def _clashes(seen: Observation) -> Iterator[Finding]:
 
 
 def _ill_cards(seen: Observation) -> Iterator[Finding]:
-    """A card is unhealthy for a reason that no other check finds. The evidence names it, and so do
-    Events and the NodeReport.
-    """
+    """A card is unhealthy for another reason: the evidence, Events and the NodeReport have it."""
     judged = {reason for one in discovery.judge(survey_of(seen)) for reason in one.reasons}
     judged |= {reason for spec in seen.specs or () for reason in node_health.hidden(spec)}
     absent = tuple(path.rpartition("/")[2] for path in seen.absent or ())
@@ -298,8 +290,8 @@ def _ill_cards(seen: Observation) -> Iterator[Finding]:
 
 
 def _taken_over(seen: Observation) -> Iterator[Finding]:
-    """A card that a selector chooses stays with the node: it has routes, storage or a VLAN, or
-    addresses by DHCP. Name the card in a selector to give it all the same.
+    """A card that a selector chooses stays with the node: it has routes, storage, a VLAN or DHCP.
+    Name it in a selector to give it.
     """
     judged = verdict(seen)
     for sentence in (*judged.spared, *judged.dynamic, *judged.beyond):
@@ -308,9 +300,7 @@ def _taken_over(seen: Observation) -> Iterator[Finding]:
 
 
 def _lost_rails(seen: Observation) -> Iterator[Finding]:
-    """Pods get fewer cards than before, or no address on one rail. The rail stays reserved for its
-    card.
-    """
+    """Pods get fewer cards, or no address on one rail. The rail stays reserved for its card."""
     present = set(map(physical, node_health.node_cards(survey_of(seen))))
     rails = seen.rails or ()
     gone = [one for one in rails if one.card not in present]
@@ -319,8 +309,8 @@ def _lost_rails(seen: Observation) -> Iterator[Finding]:
         yield Finding(
             "rails",
             f"{len(rails)} rails are configured, and the node has no card for {named}",
-            "A card has left the PCI bus, or was taken out or exchanged",
-            "See lspci and dmesg; for good: list the cards that remain in rails of a NodePolicy",
+            "A card left the PCI bus, or was taken out or exchanged",
+            "See lspci and dmesg; for good: list the remaining cards in rails of a NodePolicy",
             Severity.WARNING,
         )
 
@@ -340,8 +330,8 @@ def _no_peer_memory(seen: Observation) -> Iterator[Finding]:
     yield Finding(
         "gpu",
         f"{len(gpus)} GPUs with driver nvidia; module nvidia_peermem is not loaded, {how}",
-        "Data between GPU and card goes through the memory of the host",
-        "modprobe nvidia_peermem, after the RDMA modules; or the open kernel modules of the driver",
+        "Data between GPU and card goes through host memory",
+        "modprobe nvidia_peermem, after the RDMA modules; or use the driver's open modules",
         severity,
     )
 
@@ -361,9 +351,9 @@ def _open_fabric(seen: Observation) -> Iterator[Finding]:
             yield Finding(
                 pool.spec.resource,
                 f"containers open {' and '.join(files)} of {listed(names)}",
-                "A container that runs as root can manage the InfiniBand fabric",
-                "Write the pool into a NodePolicy without them in deviceFiles, or set an M_Key at "
-                "the subnet manager",
+                "A container with root can manage the InfiniBand fabric",
+                "Leave them out of deviceFiles in a NodePolicy, or set an M_Key at the "
+                "subnet manager",
                 Severity.ADVICE,
             )
 
@@ -391,8 +381,8 @@ _NEW_CODE, _CODES = 8.0, (0.8, 128 / 130)
 
 
 def slow_pcie(seen: Observation) -> Iterator[Finding]:
-    """One card or node has half of the bandwidth of the others, and its port has the full rate.
-    Uplinks of PCIe switches are judged too.
+    """A card has half of the bandwidth, and its port the full rate. Uplinks of PCIe switches count,
+    too.
     """
     survey = survey_of(seen)
     for link in seen.pcie or ():
@@ -409,11 +399,10 @@ def slow_pcie(seen: Observation) -> Iterator[Finding]:
         gbps = link.width * link.speed * _CODES[link.speed >= _NEW_CODE]
         yield Finding(
             listed(names) or link.pci,
-            f"{what} x{link.width} at {link.speed:g} GT/s; {ends} support "
+            f"{what} x{link.width} at {link.speed:g} GT/s ({gbps:.0f} Gb/s); {ends} support "
             f"x{link.most_width} at {link.most_speed:g} GT/s",
-            f"The PCIe link came up narrower or slower than {ends} can",
-            f"Reseat {part}; lspci -vv -s {link.pci} shows LnkSta. "
-            f"The link carries {gbps:.0f} Gb/s now",
+            f"The link came up narrower or slower than {ends} can",
+            f"Reseat {part}; lspci -vv -s {link.pci} shows LnkSta",
             Severity.WARNING,
         )
 
@@ -447,8 +436,8 @@ def functions_of(survey: Survey) -> tuple[PciAddress, ...]:
 
 
 def redirected(seen: Observation) -> Iterator[Finding]:
-    """GPUDirect RDMA reaches half of the rate or less. `ACSCtl` of `lspci -vv` has `ReqRedir+`,
-    `CmpltRedir+` or `EgressCtrl+`.
+    """GPUDirect RDMA reaches half of the rate or less. `lspci -vv` has `ReqRedir+`, `CmpltRedir+`
+    or `EgressCtrl+`.
     """
     if seen.survey is None or seen.virtual_machine:
         return
@@ -466,15 +455,15 @@ def redirected(seen: Observation) -> Iterator[Finding]:
     yield Finding(
         cards,
         f"ACS redirects requests at PCIe ports {listed(ports)}, between {cards} and GPUs {gpus}",
-        "Data between card and GPU goes up to the root complex instead of through their switch",
-        "Switch ACS off in the BIOS, or at each start and for each of these ports: "
-        f"setpci -s {ports[0]} ECAP_ACS+6.w=0000. Not where virtual machines get cards",
+        "Data between card and GPU takes the root complex instead of their switch",
+        "Unless virtual machines get cards, switch ACS off in the BIOS, or at each start and port: "
+        f"setpci -s {ports[0]} ECAP_ACS+6.w=0000",
         Severity.WARNING,
     )
 
 
 def translated(seen: Observation) -> Iterator[Finding]:
-    """GPUDirect RDMA is slow, hangs or fails, mostly on a node set up for virtual machines."""
+    """GPUDirect RDMA is slow, hangs or fails, mostly on a node for virtual machines."""
     if seen.survey is None or seen.virtual_machine or not seen.survey.gpus:
         return
     domains = {one.pci: one.type for one in seen.domains or ()}
@@ -489,10 +478,9 @@ def translated(seen: Observation) -> Iterator[Finding]:
             listed(names),
             f"the IOMMU domain of {listed(names)} is {listed(kinds)}; GPUs: "
             f"{len(seen.survey.gpus)}",
-            "The IOMMU translates the cards' addresses, so GPUDirect RDMA takes the root complex "
-            "or fails",
-            "Boot with iommu=pt (and intel_iommu=on or amd_iommu=on), or switch the IOMMU off "
-            "where no virtual machine gets cards",
+            "The IOMMU translates the cards' addresses",
+            "Boot with iommu=pt (and intel_iommu=on or amd_iommu=on), or without virtual machines "
+            "switch the IOMMU off",
             Severity.WARNING,
         )
 

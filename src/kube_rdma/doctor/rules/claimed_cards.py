@@ -86,7 +86,7 @@ def _device(claimed: ClaimedCard, survey: Survey | None) -> Device | None:
 
 
 def _gone(seen: Observation) -> Iterator[Finding]:
-    """The container finds no RDMA device, although its claim is allocated."""
+    """A container with an allocated claim finds no RDMA device."""
     for card in pod_cards(seen):
         if card.device is None:
             device = card.claimed.held.device
@@ -94,8 +94,8 @@ def _gone(seen: Observation) -> Iterator[Finding]:
                 card.container,
                 f"Driver {device.driver} gave it {device.name} ({card.title}), and neither the "
                 "node nor the pod has this RDMA device",
-                "The card is gone, or it lost its driver, or its slice is outdated",
-                f"Look at the card on the node (kube-rdma devices), and at driver {device.driver}",
+                "The card or its driver is gone, or its slice is outdated",
+                f"See the card on the node (kube-rdma devices), and driver {device.driver}",
             )
 
 
@@ -108,8 +108,8 @@ def _port_down(seen: Observation) -> Iterator[Finding]:
         ports = card.in_pod.ports if card.in_pod and not card.on_node else ()
         if ports and not any(port.state is PortState.ACTIVE for port in ports):
             states = ", ".join(f"port {port.number} is {port.state}" for port in ports)
-            cause = "The link of the card is down, or no subnet manager has brought it up"
-            remedy = "Check the cable and the port of the switch; of InfiniBand, the subnet manager"
+            cause = "Its link is down, or no subnet manager has brought it up"
+            remedy = "Check the cable and the switch port; for InfiniBand, the subnet manager"
             yield Finding(card.title, f"{states} in the pod", cause, remedy)
 
 
@@ -132,7 +132,7 @@ def _left_behind(seen: Observation) -> Iterator[Finding]:
                 card.title,
                 f"Its interface {link.name} is on the node, and the pod has none of this card",
                 f"Driver {card.claimed.driver} did not attach it, or leaves interfaces on the node",
-                "If the claim asks for the interface, look at the driver's log and delete the pod",
+                "If the claim asks for it, see the driver's log, and delete the pod",
                 Severity.WARNING,
             )
 

@@ -63,7 +63,7 @@ REMEDIES: Mapping[str, str] = MappingProxyType(
 
 
 def unlike_others(seen: Observation) -> Iterator[Finding]:
-    """One rail is slower when the network is busy. Ports that are all alike are well."""
+    """One rail is slower when the network is busy."""
     controls = {one.interface: one for one in seen.flow_control or ()}
     for ports in peers(seen).values():
         rows = [
@@ -79,7 +79,7 @@ def unlike_others(seen: Observation) -> Iterator[Finding]:
                     device.name,
                     f"{name} is {value}, and {common.value} on {common.agreeing} of "
                     f"{common.every} RoCE ports of its kind",
-                    f"{name} of this port was not set as on the others, or was reset",
+                    f"{name} was not set here, or was reset",
                     REMEDIES[name].replace("INTERFACE", quote(interface)),
                     Severity.WARNING,
                 )
@@ -267,19 +267,14 @@ def lost_packets(seen: Observation) -> Iterator[Finding]:
             continue
         pfc, evidence = priorities(control.pfc), _evidence(watched, (*LOSS, *DISCARDS, *CONGESTION))
         if control.pfc:
-            cause = "RoCE loses packets: its traffic may be in a priority that has no PFC"
+            cause = "RoCE loses packets: its traffic may be in a priority without PFC"
             remedy = (
                 f"Send RDMA in {pfc.removeprefix('on for ')}: NCCL_IB_TC and UCX_IB_TRAFFIC_CLASS "
                 f"are 4 times its DSCP on the port (dcb app show dev {quote(control.interface)})"
             )
         else:
-            cause = (
-                "RoCE loses packets, and no priority of this port has PFC: a full buffer drops them"
-            )
-            remedy = (
-                "Switch PFC on for the priority of RDMA on all hosts and switches, or set up ECN "
-                "on all"
-            )
+            cause = "RoCE loses packets: no priority of this port has PFC"
+            remedy = "Switch on PFC for the priority of RDMA, or ECN, on all hosts and switches"
         yield Finding(
             device.name,
             f"PFC is {pfc} on {port.netdev}; {evidence}",
@@ -290,8 +285,8 @@ def lost_packets(seen: Observation) -> Iterator[Finding]:
 
 
 _STORM_REMEDY = (
-    "If tx rises, this host is slow: see its PCIe link (KR125), memory and driver. "
-    "If rx rises, follow the pauses from the switch's port to their sender"
+    "If tx rises, see this host's PCIe link (KR125), memory and driver. "
+    "If rx rises, look for the sender of the pauses behind the switch"
 )
 
 
@@ -313,26 +308,26 @@ def _wrong(watched: ObservedErrors, port: Port) -> tuple[tuple[str, ...], str, s
     if _of(watched, LINK):
         return (
             (*LINK, *LOSS, *DISCARDS),
-            "The link damages data or goes down now and then: cable, transceiver, switch port",
-            "Reseat cable and transceiver, then replace them; try another switch port",
+            "The link damages data, or goes down now and then",
+            "Reseat or replace cable and transceiver; try another switch port",
         )
     if storm := _storm(watched):
         return (
             storm,
-            "A pause storm: a receiver takes packets so slowly that its pauses stop the fabric",
+            "A pause storm: pauses of a slow receiver stop the fabric",
             _STORM_REMEDY,
         )
     if _of(watched, LOSS if port.link_layer is LinkLayer.ETHERNET else _SURE_LOSS):
         return (
             (*LOSS, *DISCARDS),
-            "Packets get lost on the way: a full buffer of a switch, or a bad link behind it",
-            "Look at drops and errors of the switches' ports; see PFC and ECN on the way",
+            "Packets get lost in a switch with a full buffer, or on a bad link",
+            "See drops, errors, PFC and ECN of the switches' ports",
         )
     if _of(watched, DISCARDS):
         return (
             (*DISCARDS, *PAUSES),
-            "The port drops packets, for its own buffer is full: this host takes them too slowly",
-            "See the card's PCIe link (KR125) and PFC of the port; traffic of TCP counts, too",
+            "The port drops packets, for this host takes them too slowly",
+            "See the PCIe link (KR125) and PFC of the port; TCP counts, too",
         )
     return None
 
@@ -413,8 +408,8 @@ _DIFFERENCES: Mapping[str, _Difference] = {
 
 
 def outliers(seen: Sequence[Observation]) -> Mapping[str, tuple[Finding, ...]]:
-    """One node is slower than the others, or jobs fail only when it takes part. `--all-nodes`
-    compares cards of one kind; their ports among those of one name.
+    """One node is slower than others, or jobs fail only on it. `--all-nodes` compares cards of one
+    kind.
 
     Returns by node the facts of its devices that differ from those of most others.
     """

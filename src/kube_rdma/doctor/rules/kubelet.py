@@ -33,26 +33,24 @@ _FIX = "kube-rdma needs nothing; upgrade before you go back to VKE's own compone
 
 
 def _kubelet_down(seen: Observation) -> Iterator[Finding]:
-    """No plugin has a resource on the node, and pods do not start."""
+    """No plugin has a resource on the node; pods do not start."""
     if KUBELET_SOCKET not in _kubelet(seen).sockets:
         yield Finding(
             "kubelet",
             f"There is no {KUBELET_SOCKET} in the folder device-plugins",
             "The kubelet does not run, or another folder is mounted here",
-            "systemctl status kubelet; mount the kubelet's folder, or name it by --kubelet-root",
+            "systemctl status kubelet; mount its folder, or name it by --kubelet-root",
         )
 
 
 def _no_plugin(seen: Observation) -> Iterator[Finding]:
-    """A resource is missing or 0. A kubelet that starts removes all sockets, and a healthy agent
-    makes its own again.
-    """
+    """A resource is missing or 0."""
     sockets = set(_kubelet(seen).sockets)
     for spec in seen.specs or ():
         if socket_of(spec.resource) not in sockets:
             evidence = f"There is no {socket_of(spec.resource)} in the folder device-plugins"
-            cause = "No agent serves it: it does not run, hangs, or refuses its configuration"
-            remedy = "See the agent's pod on this node, describe and logs; delete it if it hangs"
+            cause = "The agent does not run, hangs, or refuses its configuration"
+            remedy = "See the agent's pod, describe and logs; delete it if it hangs"
             yield Finding(spec.resource, evidence, cause, remedy)
 
 
@@ -67,8 +65,8 @@ def _not_registered(seen: Observation) -> Iterator[Finding]:
         healthy = sum(share.healthy for share in offer(pool).shares)
         if socket_of(resource) in kubelet.sockets and healthy and not resources.get(resource):
             evidence = f"The kubelet offers none of it, and {healthy} shares are healthy here"
-            cause = "The plugin did not register, or the kubelet restarted and forgot it"
-            remedy = "Delete the agent's pod on this node; it registers again when it starts"
+            cause = "The plugin did not register, or a new kubelet forgot it"
+            remedy = "Delete the agent's pod on this node: a new one registers"
             yield Finding(resource, evidence, cause, remedy)
 
 
@@ -88,8 +86,8 @@ def _allocatable(seen: Observation) -> Iterator[Finding]:
             yield Finding(resource, evidence, cause, "Fix the cards first")
         elif offered and healthy and offered != healthy:
             evidence = f"The kubelet offers {offered}, and {healthy} shares are healthy here"
-            cause = "A card has just changed, or the agent has another configuration"
-            remedy = "Look again in a minute; if it stays, delete the agent's pod on this node"
+            cause = "A card just changed, or the agent has another configuration"
+            remedy = "If it stays for a minute, delete the agent's pod on this node"
             yield Finding(resource, evidence, cause, remedy, Severity.WARNING)
 
 
@@ -104,14 +102,14 @@ def _topology_policy(seen: Observation) -> Iterator[Finding]:
             "kubelet",
             f"topologyManagerPolicy is {policy}; cards are on NUMA nodes {sorted(nodes, key=str)}",
             "A pod's GPU and card may be on different NUMA nodes",
-            "Set topologyManagerPolicy: best-effort or restricted in the kubelet's configuration",
+            "Set the kubelet's topologyManagerPolicy to best-effort or restricted",
             Severity.ADVICE,
         )
 
 
 def _no_cdi(seen: Observation) -> Iterator[Finding]:
-    """Pods get devices before their network exists, so the GID index is missing or wrong. Kubelet
-    1.29, and containerd 2.0 or CRI-O 1.28, have CDI switched on.
+    """The GID index is missing or wrong. Kubelet 1.29, and containerd 2.0 or CRI-O 1.28, have CDI
+    on.
     """
     assert seen.versions is not None
     works, why = cdi_works(seen.versions.kubelet or None, seen.runtime)
@@ -128,12 +126,12 @@ def _no_room(seen: Observation) -> Iterator[Finding]:
     for folder in seen.folders or ():
         if folder.read_only:
             evidence = "Its file system is read-only"
-            cause = "The kernel found errors on the disk, or it was mounted read-only"
+            cause = "The kernel found errors, or it was mounted read-only"
             fix = "See dmesg, repair the file system, mount it for writing"
         elif folder.free < _ROOM or folder.inodes == 0:
             left = "no inode" if folder.inodes == 0 else f"{folder.free} bytes"
             evidence, cause = f"Its file system has {left} left", "The disk is full"
-            fix = "Make room there; pods that end give back what they hold, but none gets networks"
+            fix = "Make room there; pods that end still give back what they hold"
         else:
             continue
         yield Finding(folder.path, evidence, cause, fix)

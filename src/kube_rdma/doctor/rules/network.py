@@ -28,8 +28,8 @@ def _mtu(seen: Observation) -> Iterator[Finding]:
         yield Finding(
             name,
             f"MTU {mtus[name]}, and {widest:g} on other cards of its kind",
-            "RoCE takes the largest of 256 to 4096 bytes that fits into the interface's MTU",
-            f"ip link set {quote(name)} mtu {widest:g}; the switches and peers need it too",
+            "RoCE takes the largest of 256 to 4096 that fits the interface",
+            f"ip link set {quote(name)} mtu {widest:g}; switches and peers need it too",
             Severity.WARNING,
         )
 
@@ -47,21 +47,19 @@ def _one_subnet(seen: Observation) -> Iterator[Finding]:
             yield Finding(
                 subnet,
                 f"{listed(names)} are in {subnet}, with arp_ignore 0 on {listed(loose)}",
-                "Each interface answers ARP for all, so traffic of one rail arrives on another",
-                "Give each rail its own subnet, or set arp_ignore=2 and arp_announce=2 with rules",
+                "Interfaces answer ARP for each other: traffic arrives on another rail",
+                "Give each rail a subnet, or set arp_ignore=2 and arp_announce=2 with rules",
                 Severity.WARNING,
             )
 
 
 def _strict_filter(seen: Observation) -> Iterator[Finding]:
-    """Peers are unreachable over some rails, without an error. The larger value of the interface's
-    and `all` counts.
-    """
+    """Peers are unreachable over some rails. The larger value of interface and `all` counts."""
     rails = [rail for rail in _rails(seen) if rail.addresses]
     for rail in rails if len(rails) > 1 else ():
         if _setting(seen, rail.name, "rp_filter") == int(_STRICT):
             evidence = f"rp_filter is {_STRICT} (strict) on {rail.name}"
-            cause = "Packets that arrive on another rail than the route back are dropped"
+            cause = "Packets are dropped where the way back is another rail"
             remedy = f"sysctl -w net.ipv4.conf.{quote(rail.name)}.rp_filter=2, and of all"
             yield Finding(rail.name, evidence, cause, remedy, Severity.WARNING)
 
@@ -71,7 +69,7 @@ def _no_route(seen: Observation) -> Iterator[Finding]:
     for rail in _rails(seen):
         for address in unrouted(rail, seen.routes or ()) if rail.up else ():
             evidence = f"{address} is on {rail.name}, and no route to its subnet is"
-            cause = "The rail's peers are looked for on another interface"
+            cause = "The rail's peers are sought on another interface"
             remedy = f"ip route add SUBNET dev {rail.name} src {address.partition('/')[0]}"
             yield Finding(rail.name, evidence, cause, remedy)
 
@@ -102,7 +100,7 @@ def _cni_refused(seen: Observation) -> Iterator[Finding]:
 
 
 def _cni_owned(seen: Observation) -> Iterator[Finding]:
-    """Pods start without their networks: kube-rdma appears in the conflist and is removed again."""
+    """Pods start without networks: kube-rdma appears in the conflist and is removed again."""
     cni = _cni(seen)
     if not cni.installed or not (cni.aside or (cni.guard and cni.pending)):
         return
@@ -118,8 +116,8 @@ def _cni_rewritten(seen: Observation) -> Iterator[Finding]:
     if cni.installed and cni.pending and not cni.refused:
         entry = cni.default or "the cluster's list"
         evidence = f"kube-rdma is not in {entry} as it has to be"
-        cause = "Another program wrote the file, and no agent has put the entry back"
-        remedy = "See that the agent runs, and its event NetworkConfigurationRefused"
+        cause = "Another program wrote the file, and no agent mended it"
+        remedy = "See that the agent runs, and its Event NetworkConfigurationRefused"
         yield Finding("CNI", evidence, cause, remedy)
 
 
@@ -134,8 +132,8 @@ def _duplicates(seen: Observation) -> Iterator[Finding]:
             yield Finding(
                 address,
                 f"{listed(pods)} have {address} on {network}",
-                "Two plugins, or two pools of equal ranges, give addresses of one network",
-                "Delete one of the pods; give the network one IPPool, and see kube-rdma ip check",
+                "Two plugins, or two pools of one range, give this address",
+                "Delete one pod; give the network one IPPool: kube-rdma ip check",
             )
 
 
@@ -150,8 +148,8 @@ def _wrong_subnet(seen: Observation) -> Iterator[Finding]:
             yield Finding(
                 f"{use.pod}/{use.interface}",
                 f"{address} is in none of {listed(subnets)} ({use.network})",
-                "The address is of another network, or the pool was changed while the pod ran",
-                "Delete the pod, so that it gets one of the network's addresses",
+                "It is of another network, or the pool changed while the pod ran",
+                "Delete the pod, so that it gets another",
             )
 
 

@@ -31,7 +31,7 @@ _RUNNING = "Running"
 _ENOUGH = 1 << 30  # bytes of locked memory; queues and buffers of a small job
 _DEVICES_FOLDER = "/dev/infiniband"
 _OVERLAY = "eth0"
-_RAISED = "have an administrator let the agents raise the limit (docs/agent.md#locked-memory)"
+_RAISED = "have an administrator raise the limit (docs/agent.md#locked-memory)"
 _IDLE = ("Pending", "Failed")
 _POOL = "IPPool "
 
@@ -78,8 +78,8 @@ def other_cards(seen: doctor.Observation) -> frozenset[str]:
 
 
 def _documents(seen: doctor.Observation) -> Iterator[Finding]:
-    """The pod is refused, or lacks a card, a network or an address. `kube-rdma config check FILE`
-    finds it before you create the pod.
+    """The pod's requests and annotations contradict each other. `kube-rdma config check FILE` finds
+    it before.
     """
     inside = part_of(seen, "pod.containers.variables")
     elsewhere = {"device-volume", "inert-lock", *(() if inside is None else ("variables",))}
@@ -98,35 +98,33 @@ def _not_attached(seen: doctor.Observation) -> Iterator[Finding]:
         yield Finding(
             pod.title,
             f"It asks for {listed(pod.networks)}, and {made} of {len(pod.networks)} are attached",
-            "The runtime did not call kube-rdma when the pod's sandbox was made",
-            "Delete the pod when the node's CNI configuration is right; the agent's events say why",
+            "The runtime did not call kube-rdma for the pod's sandbox",
+            "Delete the pod when the node's CNI configuration is right; see the agent's Events",
         )
 
 
 def _not_as_attached(seen: doctor.Observation) -> Iterator[Finding]:
-    """The pod had its network and lost it: no address, no route, another MTU, or no GID."""
+    """The pod lost its network: address, route, MTU or GID."""
     for attachment in _pod(seen).attachments or ():
         if attachment.wrong:
-            cause = "A program changed the interface after kube-rdma had attached it"
-            remedy = "Delete the pod, to attach it again; take NET_ADMIN from its containers"
+            cause = "A program changed the interface later"
+            remedy = "Delete the pod; take NET_ADMIN from its containers"
             yield Finding(attachment.interface, "; ".join(attachment.wrong), cause, remedy)
 
 
 def _link_down(seen: doctor.Observation) -> Iterator[Finding]:
-    """The device is there, and its port is DOWN in the pod."""
+    """The port is DOWN in the pod."""
     for link in _rails(_pod(seen)):
         if not link.up or link.carrier is False:
             state = "has no carrier" if link.up else "is down"
             evidence = f"{link.name} {state} in the pod"
-            cause = "Its card on the node is down, or a program in the pod set it down"
+            cause = "Its card is down, or a program in the pod set it down"
             remedy = f"Look at {link.parent or 'the card'} on the node: kube-rdma doctor"
             yield Finding(link.name, evidence, cause, remedy)
 
 
 def _mtu(seen: doctor.Observation) -> Iterator[Finding]:
-    """Small messages pass and large ones hang; with a smaller MTU than the card's, bandwidth is
-    low.
-    """
+    """Small messages pass and large ones hang, or bandwidth is low."""
     parents = {link.name: link for link in seen.links or ()}
     for link in _rails(_pod(seen)):
         parent = parents.get(link.parent)
@@ -137,7 +135,7 @@ def _mtu(seen: doctor.Observation) -> Iterator[Finding]:
             link.name,
             f"MTU {link.mtu} in the pod, and {parent.mtu} on {parent.name} below it",
             "Frames are dropped by the card" if wider else "Messages are cut into smaller packets",
-            'Set "mtu" of the network to that of the card, or leave it out, and restart the pod',
+            'Set "mtu" of the network as the card has it, or leave it out; restart the pod',
             Severity.ERROR if wider else Severity.WARNING,
         )
 
@@ -148,14 +146,14 @@ def _no_route(seen: doctor.Observation) -> Iterator[Finding]:
     for link in _rails(pod):
         for address in unrouted(link, pod.routes or ()):
             evidence = f"{address} is on {link.name}, and no route to its subnet is"
-            cause = "The peers of this rail are looked for on another interface"
+            cause = "The rail's peers are sought on another interface"
             remedy = "Restart the pod; if a container changes routes, take NET_ADMIN from it"
             yield Finding(link.name, evidence, cause, remedy)
 
 
 def _taken_route(seen: doctor.Observation) -> Iterator[Finding]:
-    """The pod resolves no names and reaches no services; RDMA works. A route that covers the
-    address of eth0, such as 10.0.0.0/8, counts like a default route.
+    """The pod resolves no names and reaches no services. A route that covers eth0's address counts
+    like a default route.
     """
     pod = _pod(seen)
     overlay = [link for link in pod.links or () if link.name == _OVERLAY]
@@ -167,9 +165,8 @@ def _taken_route(seen: doctor.Observation) -> Iterator[Finding]:
             yield Finding(
                 way.interface,
                 f"{way.to} leads through {way.interface}, and {_OVERLAY} has {listed(inside)}",
-                "Services, DNS and other pods of the cluster are looked for on this network",
-                "Unless the pod asks for it by default-route, narrow the network's route, then "
-                "delete the pod",
+                "Services, DNS and other pods are sought on this network",
+                "Narrow the network's route, unless the pod asks for it, and delete the pod",
                 Severity.WARNING,
             )
 
@@ -181,14 +178,13 @@ def _no_nodes(seen: doctor.Observation) -> Iterator[Finding]:
             cards = [str(one) for one in pod_cards(seen) if one.container == container.name]
             held = [*(name for name, _ in container.asks), *cards]
             evidence = f"It holds {listed(held)}, and {_DEVICES_FOLDER} is empty"
-            cause = "The runtime dropped the devices: CDI is off, or a volume is mounted over /dev"
-            remedy = "See KR206; take volumes at /dev out of the pod; then restart it"
+            cause = "CDI is off, or a volume is mounted over /dev"
+            remedy = "See KR206; take volumes at /dev out of the pod; restart it"
             yield Finding(container.name, evidence, cause, remedy)
 
 
 def _closed_nodes(seen: doctor.Observation) -> Iterator[Finding]:
-    """`ibv_open_device` fails with EPERM although the device file is there, or a container with a
-    share sees all cards of the node.
+    """`ibv_open_device` fails with EPERM, or a container with a share sees all cards of the node.
 
     The cgroup opens for devices of the kubelet's plugins and claims, and wholly for privileged
     containers; so a container without any of these may open none of them.
@@ -197,8 +193,8 @@ def _closed_nodes(seen: doctor.Observation) -> Iterator[Finding]:
         nodes = [path for path in container.nodes or () if "uverbs" in path]
         if nodes and container.granted is False:
             evidence = f"{listed(nodes)} is in the container, which asks for no device and no claim"
-            cause = "A volume shows the node, and the container's device cgroup does not open it"
-            remedy = "Ask for a share instead of a hostPath volume: only shares open the cgroup"
+            cause = "A volume shows the node, and the device cgroup does not open it"
+            remedy = "Ask for a share instead of a hostPath volume"
             yield Finding(container.name, evidence, cause, remedy)
     for finding in _pod(seen).findings or ():
         if finding.code == "device-volume":
@@ -220,27 +216,27 @@ def _unseen_device(seen: doctor.Observation) -> Iterator[Finding]:
             yield Finding(
                 container.name,
                 f"{listed(hidden)} opens a device that the pod's network namespace does not show",
-                "In RDMA namespace mode exclusive the device is in another namespace",
-                "Choose a mode, or a setting of the claim's driver, that moves the card, or boot "
-                "with ib_core.netns_mode=1",
+                "In namespace mode exclusive the device is in another namespace",
+                "Choose a mode or a claim's setting that moves the card, or boot with "
+                "ib_core.netns_mode=1",
             )
 
 
 def _no_gid(seen: doctor.Observation) -> Iterator[Finding]:
-    """Programs fail with "invalid GID" or "Failed to modify QP to RTR". If the table is full, run
-    fewer pods on each card.
+    """Programs fail with "invalid GID" or "Failed to modify QP to RTR". A full table takes fewer
+    pods on a card.
     """
     pod = _pod(seen)
     for container, device in devices_of(seen):
         if _of_ethernet(device) and _addresses(pod) and not _indexes(device, pod):
             evidence = f"{device.name} has no GID of {listed(sorted(_addresses(pod)))}"
-            cause = "The address is not on an interface of this card, or its GID table is full"
-            remedy = "See that the pod's network is on the card that it holds (resourceName)"
+            cause = "No interface of this card has the address, or its GID table is full"
+            remedy = "Let the pod's network be on the card that it holds (resourceName)"
             yield Finding(container.name, evidence, cause, remedy)
 
 
 def _stale_index(seen: doctor.Observation) -> Iterator[Finding]:
-    """NCCL hangs or fails with "modify QP", after a restart or on some pods only."""
+    """NCCL hangs or fails with "modify QP", on some pods or after a restart."""
     pod = _pod(seen)
     for container, device in devices_of(seen):
         if not _of_ethernet(device):
@@ -250,13 +246,13 @@ def _stale_index(seen: doctor.Observation) -> Iterator[Finding]:
         for index, fault in variables.fixed_indexes(dict(container.variables or ())):
             if right and index not in right:
                 evidence = f"{fault.code}={index}, and {device.name} has the pod's addresses at "
-                cause = "The index is from another start, or a constant; it differs from pod to pod"
+                cause = "The index differs from pod to pod and start to start"
                 yield Finding(container.name, f"{evidence}{places}", cause, fault.remedy)
 
 
 def _variables(seen: doctor.Observation) -> Iterator[Finding]:
-    """NCCL prints "Using network Socket", or finds no device. Before UCX 1.21 a device in
-    UCX_NET_DEVICES needs its port (`mlx5_0:1`). `kube-rdma nccl-env` prints what fits.
+    """NCCL prints "Using network Socket", or finds no device. Before UCX 1.21 UCX_NET_DEVICES needs
+    the port (`mlx5_0:1`). `kube-rdma nccl-env` prints what fits.
     """
     interfaces = [link.name for link in _pod(seen).links or ()]
     for container in sharing(seen):
@@ -272,8 +268,7 @@ def _variables(seen: doctor.Observation) -> Iterator[Finding]:
 
 
 def _fewer_networks(seen: doctor.Observation) -> Iterator[Finding]:
-    """NCCL or UCX chooses a card and hangs or fails on it. Neither InfiniBand nor mode hca needs a
-    network.
+    """NCCL or UCX chooses a card and hangs or fails on it. InfiniBand and mode hca need no network.
 
     Its interfaces need not be seen: an agent has no namespace of a pod without networks.
     """
@@ -287,7 +282,7 @@ def _fewer_networks(seen: doctor.Observation) -> Iterator[Finding]:
         yield Finding(
             pod.title,
             f"It holds {held} and has {networks or 'no'} network{'s' * (networks > 1)}",
-            "A card without an interface of the pod has no GID of its own, so RoCE reaches no peer",
+            "Without an interface of the pod a card has no GID for RoCE",
             f"Name a network for each share in {ANNOTATION}: see kube-rdma resources",
         )
 
@@ -304,7 +299,7 @@ def _overlay(seen: doctor.Observation) -> Iterator[Finding]:
         yield Finding(
             holding[0].name,
             f"The only addresses are of {_OVERLAY} ({listed(overlay.addresses)})",
-            "RDMA_CM resolves an address to the card behind it, and none is behind the overlay",
+            "RDMA_CM looks for the card behind an address, and the overlay has none",
             "Ask for a network on the card by annotation, or for hostNetwork"
             f"{_node_address(seen, [device for _, device in devices])}",
             Severity.WARNING,
@@ -331,7 +326,7 @@ def _no_lock(seen: doctor.Observation) -> Iterator[Finding]:
     for container in _unlocked(seen):
         if container.asked_lock is False:
             evidence = f"Locked memory is limited to {container.memlock} bytes, without IPC_LOCK"
-            cause = "Verbs lock what they register, and the pod does not ask for IPC_LOCK"
+            cause = "Verbs lock memory, and the pod does not ask for IPC_LOCK"
             remedy = f"Write securityContext.capabilities.add: [IPC_LOCK], or {_RAISED}"
             yield Finding(container.name, evidence, cause, remedy)
 
@@ -343,7 +338,7 @@ def _inert_lock(seen: doctor.Observation) -> Iterator[Finding]:
             yield Finding(
                 container.name,
                 f"Locked memory is limited to {container.memlock} bytes for user {container.user}",
-                "An added IPC_LOCK counts for root alone; for others the runtime sets the limit",
+                "IPC_LOCK counts for root alone; others have the runtime's limit",
                 f"Set LimitMEMLOCK=infinity for the runtime, run as root, or {_RAISED}",
             )
 
@@ -363,21 +358,21 @@ def _limits(seen: doctor.Observation) -> Iterator[Finding]:
     shown = pod.limits or ()
     if not any(limit.is_set for limit in shown):
         evidence = f"The kernel limits no RDMA device of the pod, which holds {listed(resources)}"
-        cause = "Its pool has rdmaLimits, and the agent of this node has not written them"
-        remedy = 'Look for "share limits not held" in the log of the node\'s agent'
+        cause = "The agent has not written the rdmaLimits of its pool"
+        remedy = 'Look for "share limits not held" in the agent\'s log'
         yield Finding(pod.title, evidence, cause, remedy, Severity.WARNING)
         return
     for limit in shown:
         if limit.used_up:
             evidence = f"The pod has used up {limit.used_up}"
-            cause = "Beyond rdmaLimits of the pool the kernel refuses to make more (EAGAIN)"
+            cause = "Beyond rdmaLimits the kernel refuses to make more (EAGAIN)"
             remedy = "Request more shares, or raise rdmaLimits of the pool"
             yield Finding(limit.device, evidence, cause, remedy, Severity.WARNING)
     counted = {limit.device for limit in shown}
     for device in pod.survey.devices if pod.survey else ():
         if device.name not in counted:
             evidence = "The kernel counts nothing that the pod makes on it, so it has no limit"
-            cause = "Its driver does not register with the rdma controller of control groups"
+            cause = "Its driver does not know the rdma control group"
             remedy = "Use the kernel's own driver, or a newer one of the vendor"
             yield Finding(device.name, evidence, cause, remedy, Severity.WARNING)
 
@@ -420,8 +415,8 @@ def _unused(seen: doctor.Observation) -> Iterator[Finding]:
         yield Finding(
             container.name,
             evidence,
-            "Its traffic does not use RDMA: the program is idle, or chose another transport",
-            "If it is at work, UCX_LOG_LEVEL=info or NCCL_DEBUG=INFO shows what it chose, and why",
+            "The program is idle, or chose another transport",
+            "If it works, UCX_LOG_LEVEL=info or NCCL_DEBUG=INFO shows its choice",
             Severity.ADVICE,
         )
 
@@ -463,9 +458,7 @@ def _refused(seen: doctor.Observation) -> tuple[str, str]:
 
 
 def _pool_refuses(seen: doctor.Observation) -> Iterator[Finding]:
-    """The pod is Pending, and its sandbox is made again and again. Addresses of a dead node are
-    free once it is tainted as out-of-service.
-    """
+    """The pod is Pending. Taint a dead node as out-of-service to free its addresses."""
     problem, remedy = _refused(seen)
     if problem.startswith(_POOL):
         name, _, why = problem.partition(": ")
@@ -478,8 +471,8 @@ def _pool_refuses(seen: doctor.Observation) -> Iterator[Finding]:
 
 
 def _waits(seen: doctor.Observation) -> Iterator[Finding]:
-    """The pod is Pending or Failed, by its last warning Event. `not RDMA` begins a fault that is
-    surely another.
+    """The pod is Pending or Failed: its last warning Event. `not RDMA` begins a fault of another
+    kind.
     """
     pod = _pod(seen)
     problem, remedy = _refused(seen)
