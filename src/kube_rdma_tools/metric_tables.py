@@ -7,44 +7,57 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from kube_rdma.metrics.rules.families import NODE
 from kube_rdma.model.metrics import MetricFamily
 from kube_rdma_tools.page_tables import BEGIN, markdown_row, put
 
 ALERTS = "<!-- alerts -->"
 OLD = "counters_ext/"  # a folder of old kernels
 FEWEST = 5  # rows with the same labels, from which on these are said once
+_HEAD = ("| series | meaning |", "|---|---|")
+_HEAD_WITH_FILES = ("| series | meaning | file |", "|---|---|---|")
+_GUESS = re.compile(r"The threshold, (.*), is a guess\.")
 _LABEL = re.compile(r"\{\{(?:or )?\$labels\.(\w+)(?: \$labels\.\w+)?\}\}")
 
 
 def table(families: Iterable[MetricFamily], before: Iterable[MetricFamily] = ()) -> str:
     """Return families as a table; labels that all have, or most of many, are named above it.
 
-    Series that count what those of another table count are named below it, with their source.
+    Series that count what those of another table count are named below it, with their file where
+    the end of the name differs. Sources other than files are not named.
     """
     rows = list(families)
     (usual, count), *_ = Counter(row.labels for row in rows).most_common(1)
     is_usual = bool(usual) and (count == len(rows) or count >= FEWEST)
     whose = "Labels" if count == len(rows) else "Labels, where none are named"
-    lines = [f"{whose}: {_labels(usual)}.", ""] if is_usual else []
-    known = {(one.meaning, one.source) for one in before}
+    lines = [f"{whose}: {_labels(usual)}."] if is_usual else []
+    known = {(one.meaning, one.source): one.name for one in reversed(list(before))}
     same = [row for row in rows if (row.meaning, row.source) in known]
     old = [row for row in rows if OLD in row.source]
-    if len(same) < len(rows):
-        lines += ["| series | meaning | source |", "|---|---|---|"]
-    for row in rows:
+    new = [row for row in rows if row not in (*same, *old)]
+    has_files = all("`" in row.source for row in new)
+    if new:
+        lines += ["", *(_HEAD_WITH_FILES if has_files else _HEAD)]
+    for row in new:
         name = f"`{row.name}`"
         if row.labels and not (is_usual and row.labels == usual):
             name += f" ({_labels(row.labels)})"
         meaning = row.meaning.removeprefix("Number of ")
-        if row not in (*same, *old):
-            lines.append(markdown_row((name, meaning[:1].upper() + meaning[1:], row.source)))
+        cells = name, meaning[:1].upper() + meaning[1:], row.source
+        lines.append(markdown_row(cells if has_files else cells[:2]))
+    beside = [_beside(row, known[row.meaning, row.source]) for row in same]
     for title, some in (
-        ("As the series of the node from the same file", same),
-        ("Before Linux 4.5", old),
+        ("As the series of the node with the same end, or from the same file", beside),
+        ("Before Linux 4.5, from `counters_ext`", [f"`{row.name}`" for row in old]),
     ):
         if some:
-            lines += ["", f"{title}: {', '.join(f'`{row.name}` ({row.source})' for row in some)}."]
-    return "\n".join(lines)
+            lines += ["", f"{title}: {', '.join(some)}."]
+    return "\n".join(lines).removeprefix("\n")
+
+
+def _beside(row: MetricFamily, known: str) -> str:
+    """Return the name of a series, with its file unless it ends as the known name does."""
+    return f"`{row.name}`" + f" ({row.source})" * (not row.name.endswith(known.removeprefix(NODE)))
 
 
 def filled(page: str, tables: Iterable[tuple[str, Sequence[MetricFamily]]]) -> str:
@@ -63,7 +76,8 @@ def alerts(groups: Iterable[Mapping[str, Any]]) -> str:
     for rule in rows:
         notes = rule["annotations"]
         summary = _LABEL.sub(r"`\1`", notes["summary"])
-        when = " ".join(filter(None, (summary, notes.get("threshold"))))
+        guess = _GUESS.sub(r"Guess: \1.", notes.get("threshold", ""))
+        when = " ".join(filter(None, (summary, guess)))
         name = f"[`{rule['alert']}`](runbook.md#{rule['alert'].lower()})"
         lines.append(markdown_row((name, rule["labels"]["severity"], rule["for"], when)))
     return "\n".join(lines)

@@ -17,7 +17,7 @@ _OLD = "from a file of kernels before 4.5"
 
 OF_FILES: Mapping[str, str] = {
     "excessive_buffer_overrun_errors": (
-        "times that the receive buffer overran in several flow control periods in a row."
+        "times that the receive buffer overran for several flow control periods."
     ),
     "link_downed": "times that the link failed to recover from errors and went down.",
     "link_error_recovery": "times that the link recovered from errors.",
@@ -26,18 +26,12 @@ OF_FILES: Mapping[str, str] = {
     ),
     "multicast_rcv_packets": "multicast packets received, also those with errors.",
     "multicast_xmit_packets": "multicast packets sent, also those with errors.",
-    "port_rcv_constraint_errors": (
-        "packets received and discarded because of a filter, the partition or the IP version."
-    ),
-    "port_xmit_constraint_errors": (
-        "packets not sent because of a filter, the partition or the IP version."
-    ),
+    "port_rcv_constraint_errors": "received packets refused by filter, partition or IP version.",
+    "port_xmit_constraint_errors": "sent packets refused by filter, partition or IP version.",
     "port_rcv_data": "bytes received; the file counts words of 4 bytes.",
     "port_xmit_data": "bytes sent; the file counts words of 4 bytes.",
     "port_rcv_discards": "packets received and discarded because the port was down or congested.",
-    "port_xmit_discards": (
-        "packets discarded instead of sent because the port was down or congested."
-    ),
+    "port_xmit_discards": "packets not sent because the port was down or congested.",
     "port_rcv_errors": "packets received with an error.",
     "port_rcv_packets": "packets received, also those with errors.",
     "port_xmit_packets": "packets sent, also those with errors.",
@@ -62,47 +56,29 @@ OF_FILES: Mapping[str, str] = {
     "port_xmit_packets_64": f"packets sent, {_OLD}.",
     # Of the hardware.
     "duplicate_request": "requests received that had been executed before.",
-    "implied_nak_seq_err": (
-        "acknowledgements received with a higher packet number (PSN) than the requester expected."
-    ),
-    "local_ack_timeout_err": (
-        "times that an acknowledgement did not come in time and the sender could still try again."
-    ),
-    "np_cnp_sent": (
-        "congestion notification packets (CNP) sent because packets came with an ECN mark."
-    ),
+    "implied_nak_seq_err": "acknowledgements received with a higher number (PSN) than expected.",
+    "local_ack_timeout_err": "acknowledgements that came too late; the sender could try again.",
+    "np_cnp_sent": "congestion notification packets (CNP) sent after packets with an ECN mark.",
     "np_ecn_marked_roce_packets": "RoCE packets received with an ECN mark.",
-    "out_of_buffer": "packets dropped because the program had no receive request (WQE) posted.",
+    "out_of_buffer": "packets dropped because no receive request (WQE) was posted.",
     "out_of_sequence": "packets received out of order.",
-    "packet_seq_err": (
-        "negative acknowledgements received because packets were missing at the peer."
-    ),
+    "packet_seq_err": "negative acknowledgements received: the peer missed packets.",
     "req_cqe_error": "completions (CQE) with an error on the requester's side.",
     "req_cqe_flush_error": "flushed completions (CQE) on the requester's side.",
-    "req_remote_access_errors": "requests that the peer refused because of a memory access error.",
+    "req_remote_access_errors": "requests that the peer refused for a memory access error.",
     "req_remote_invalid_request": "requests that the peer refused as invalid.",
     "resp_cqe_error": "completions (CQE) with an error on the responder's side.",
     "resp_cqe_flush_error": "flushed completions (CQE) on the responder's side.",
     "resp_local_length_error": "length errors on the responder's side.",
-    "resp_remote_access_errors": (
-        "requests of peers with a memory access error on the responder's side."
-    ),
-    "rnr_nak_retry_err": (
-        "answers received which say that the peer was not ready to receive (RNR NAK)."
-    ),
+    "resp_remote_access_errors": "requests of peers with a memory access error.",
+    "rnr_nak_retry_err": "answers that the peer was not ready to receive (RNR NAK).",
     "roce_adp_retrans": "adaptive retransmissions of RoCE traffic.",
-    "roce_adp_retrans_to": (
-        "times that RoCE traffic reached a timeout because of adaptive retransmission."
-    ),
+    "roce_adp_retrans_to": "timeouts of RoCE traffic by adaptive retransmission.",
     "roce_slow_restart": "times that RoCE slow restart was used.",
-    "roce_slow_restart_cnps": (
-        "times that RoCE slow restart generated congestion notification packets (CNP)."
-    ),
+    "roce_slow_restart_cnps": "times that RoCE slow restart generated CNP.",
     "roce_slow_restart_trans": "times that RoCE changed its state to slow restart.",
-    "rp_cnp_handled": (
-        "congestion notification packets (CNP) received after which the card sent more slowly."
-    ),
-    "rp_cnp_ignored": "congestion notification packets (CNP) received and ignored.",
+    "rp_cnp_handled": "CNP received after which the card sent more slowly.",
+    "rp_cnp_ignored": "CNP received and ignored.",
     "rx_atomic_requests": "ATOMIC requests received.",
     "rx_dct_connect": "connection requests received for DC targets (DCT).",
     "rx_icrc_encapsulated": "RoCE packets received with a wrong checksum (ICRC).",
@@ -225,8 +201,7 @@ def _durations(name: str, meaning: str, *labels: str) -> MetricFamily:
 
 def _of_drivers(name: str, labels: tuple[str, ...]) -> MetricFamily:
     meaning = (
-        "Value of a counter of the driver that has no metric of its own; label counter names it, "
-        "its unit is the driver's."
+        "Counter of the driver, in its unit, that has no metric of its own; label counter names it."
     )
     source = "other files of `hw_counters`"
     return MetricFamily(f"{OWN}{name}", MetricKind.UNTYPED, (*labels, "counter"), meaning, source)
@@ -263,7 +238,7 @@ _RATES = "Rate of the port's link in bytes per second."
 INFO = _gauge(
     f"{NODE}info",
     ("device", "board_id", "firmware_version", "hca_type"),
-    "The value is 1; the labels name board, firmware version and type of the device.",
+    "The value is 1; the labels name board, firmware and type of the device.",
     "`board_id`, `fw_ver`, `hca_type`",
 )
 STATE = _gauge(f"{NODE}state_id", PORT, _STATES, "`state`")
@@ -278,7 +253,7 @@ RATE = _gauge(f"{NODE}rate_bytes_per_second", PORT, _RATES, "`rate`")
 LIFESPAN_SECONDS = _gauge(
     f"{NODE}lifespan_seconds",
     PORT,
-    "Whole seconds for which the kernel answers with hardware counters that it has read before.",
+    "Seconds for which the kernel repeats hardware counters that it read before.",
     "`hw_counters/lifespan`",
 )
 HW_COUNTER = _of_drivers("hw_stat", PORT)
@@ -363,14 +338,14 @@ USED_SHARES = _own(
 )
 CARD_HEALTHY = _own(
     "card_healthy",
-    "The value is 1 when the card is healthy and allocatable, else 0; pods that hold it keep it.",
+    "The value is 1 when the card is healthy and allocatable, else 0.",
     "pools",
     ("card", "name", "resource"),
 )
 HEALTH_CHANGES = _counter(
     f"{OWN}card_health_changes",
     ("card", "healthy"),
-    "Number of times that the card became healthy or unhealthy (label healthy: true or false).",
+    "Number of times that the card became healthy (label healthy: true) or unhealthy.",
     "the agent's looks",
 )
 ATTACH = _durations(
@@ -411,8 +386,7 @@ PART_FAILURES = _counter(
 OBJECT_FAILURES = _counter(
     f"{OWN}object_failures",
     ("kind",),
-    "Number of times that an object of a kind, such as `IPPool`, could not be handled; the log "
-    "says which one, and why.",
+    "Number of times that an object, such as an `IPPool`, could not be handled; the log says why.",
     "the agent and the controller",
 )
 CONTROLLER_LEADS = _own(
