@@ -14,8 +14,6 @@ from kube_rdma_tools.page_tables import BEGIN, markdown_row, put
 ALERTS = "<!-- alerts -->"
 OLD = "counters_ext/"  # a folder of old kernels
 FEWEST = 5  # rows with the same labels, from which on these are said once
-_HEAD = ("| series | meaning |", "|---|---|")
-_HEAD_WITH_FILES = ("| series | meaning | file |", "|---|---|---|")
 _GUESS = re.compile(r"The threshold, (.*), is a guess\.")
 _LABEL = re.compile(r"\{\{(?:or )?\$labels\.(\w+)(?: \$labels\.\w+)?\}\}")
 
@@ -37,14 +35,14 @@ def table(families: Iterable[MetricFamily], before: Iterable[MetricFamily] = ())
     new = [row for row in rows if row not in (*same, *old)]
     has_files = all("`" in row.source for row in new)
     if new:
-        lines += ["", *(_HEAD_WITH_FILES if has_files else _HEAD)]
+        lines += ["", f"| series{', file' * has_files} | meaning |", "|---|---|"]
     for row in new:
         name = f"`{row.name}`"
         if row.labels and not (is_usual and row.labels == usual):
             name += f" ({_labels(row.labels)})"
         meaning = row.meaning.removeprefix("Number of ")
-        cells = name, meaning[:1].upper() + meaning[1:], row.source
-        lines.append(markdown_row(cells if has_files else cells[:2]))
+        name += f"<br>{row.source}" * has_files
+        lines.append(markdown_row((name, meaning[:1].upper() + meaning[1:])))
     beside = [_beside(row, known[row.meaning, row.source]) for row in same]
     for title, some in (
         ("As the series of the node with the same end, or from the same file", beside),
@@ -72,14 +70,14 @@ def filled(page: str, tables: Iterable[tuple[str, Sequence[MetricFamily]]]) -> s
 def alerts(groups: Iterable[Mapping[str, Any]]) -> str:
     """Return the alerts of rule groups as a table; a label stands for its value."""
     rows = [rule for group in groups for rule in group["rules"]]
-    lines = ["| alert | severity | after | when |", "|---|---|---|---|"]
+    lines = ["| alert | severity, after | when |", "|---|---|---|"]
     for rule in rows:
         notes = rule["annotations"]
         summary = _LABEL.sub(r"`\1`", notes["summary"])
         guess = _GUESS.sub(r"Guess: \1.", notes.get("threshold", ""))
         when = " ".join(filter(None, (summary, guess)))
         name = f"[`{rule['alert']}`](runbook.md#{rule['alert'].lower()})"
-        lines.append(markdown_row((name, rule["labels"]["severity"], rule["for"], when)))
+        lines.append(markdown_row((name, f"{rule['labels']['severity']}, {rule['for']}", when)))
     return "\n".join(lines)
 
 

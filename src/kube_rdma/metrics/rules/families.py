@@ -24,8 +24,8 @@ OF_FILES: Mapping[str, str] = {
     "local_link_integrity_errors": (
         "times that local physical errors exceeded their threshold (LocalPhyErrors)."
     ),
-    "multicast_rcv_packets": "multicast packets received, also those with errors.",
-    "multicast_xmit_packets": "multicast packets sent, also those with errors.",
+    "multicast_rcv_packets": "multicast packets received.",
+    "multicast_xmit_packets": "multicast packets sent.",
     "port_rcv_constraint_errors": "received packets refused by filter, partition or IP version.",
     "port_xmit_constraint_errors": "sent packets refused by filter, partition or IP version.",
     "port_rcv_data": "bytes received; the file counts words of 4 bytes.",
@@ -33,8 +33,8 @@ OF_FILES: Mapping[str, str] = {
     "port_rcv_discards": "packets received and discarded because the port was down or congested.",
     "port_xmit_discards": "packets not sent because the port was down or congested.",
     "port_rcv_errors": "packets received with an error.",
-    "port_rcv_packets": "packets received, also those with errors.",
-    "port_xmit_packets": "packets sent, also those with errors.",
+    "port_rcv_packets": "packets received.",
+    "port_xmit_packets": "packets sent.",
     "port_rcv_remote_physical_errors": (
         "packets received with the mark that ends a bad packet (EBP)."
     ),
@@ -43,8 +43,8 @@ OF_FILES: Mapping[str, str] = {
     ),
     "port_xmit_wait": "ticks in which the port had data to send and sent none.",
     "symbol_error": "minor link errors on the physical lanes.",
-    "unicast_rcv_packets": "unicast packets received, also those with errors.",
-    "unicast_xmit_packets": "unicast packets sent, also those with errors.",
+    "unicast_rcv_packets": "unicast packets received.",
+    "unicast_xmit_packets": "unicast packets sent.",
     "VL15_dropped": "management packets (VL15) received and dropped for lack of resources.",
     "port_multicast_rcv_packets": f"multicast packets received, {_OLD}.",
     "port_multicast_xmit_packets": f"multicast packets sent, {_OLD}.",
@@ -268,7 +268,7 @@ PCIE_LANES = _own(
 PCIE_MOST_LANES = _own(
     "pcie_most_lanes",
     "Number of PCIe lanes that the device's card and the port above it can both use.",
-    "`device/max_link_width`, also of the port above",
+    "`device/max_link_width`",
     ("device",),
 )
 PCIE_SPEED = _own(
@@ -280,7 +280,7 @@ PCIE_SPEED = _own(
 PCIE_MOST_SPEED = _own(
     "pcie_most_transfers_per_second",
     "Speed in transfers per second of a PCIe lane that the card and the port above can both reach.",
-    "`device/max_link_speed`, also of the port above",
+    "`device/max_link_speed`",
     ("device",),
 )
 
