@@ -217,7 +217,7 @@ def _lack(port: Port, netdev: Netdev | None) -> str:
 
 
 def _slow_port(seen: Observation) -> Iterator[Finding]:
-    """One rail is slower than the others. Of two or three ports the fastest counts."""
+    """One rail is slower than the others."""
     for device, port, best in below_peers(seen, lambda port: port.rate_gbps):
         look = f"ethtool {quote(port.netdev or 'INTERFACE')}"
         if port.link_layer is LinkLayer.INFINIBAND:
@@ -237,7 +237,7 @@ def _refused(seen: Observation) -> Iterator[Finding]:
 
 
 def _empty_pool(seen: Observation) -> Iterator[Finding]:
-    """A resource has 0 shares. The evidence has the reason of each card."""
+    """A resource has 0 shares. The evidence has reasons."""
     verdict_now = verdict(seen)
     functions = {one.function.seat.pci: one.function for one in verdict_now.cards if one.function}
     for pool in verdict_now.pools:
@@ -257,9 +257,7 @@ def _empty_pool(seen: Observation) -> Iterator[Finding]:
 
 
 def _left_out(seen: Observation) -> Iterator[Finding]:
-    """A node offers fewer shares than it has cards. Names for other nodes belong in their own
-    NodePolicy.
-    """
+    """A node offers fewer shares than it has cards."""
     judged = verdict(seen)
     for card in judged.cards:
         if card.devices and not card.reasons and (why := judged.left_out.get(card.id)):
@@ -300,7 +298,7 @@ def _taken_over(seen: Observation) -> Iterator[Finding]:
 
 
 def _lost_rails(seen: Observation) -> Iterator[Finding]:
-    """Pods get fewer cards, or no address on one rail. The rail stays reserved for its card."""
+    """Pods get fewer cards, or no address on one rail."""
     present = set(map(physical, node_health.node_cards(survey_of(seen))))
     rails = seen.rails or ()
     gone = [one for one in rails if one.card not in present]

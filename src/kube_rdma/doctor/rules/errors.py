@@ -408,8 +408,7 @@ _DIFFERENCES: Mapping[str, _Difference] = {
 
 
 def outliers(seen: Sequence[Observation]) -> Mapping[str, tuple[Finding, ...]]:
-    """One node is slower than others, or jobs fail only on it. `--all-nodes` compares cards of one
-    kind.
+    """One node is slower than others, or jobs fail only on it: see `--all-nodes`.
 
     Returns by node the facts of its devices that differ from those of most others.
     """
