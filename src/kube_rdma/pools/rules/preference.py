@@ -42,6 +42,7 @@ def prefer(
 ) -> tuple[ShareId, ...]:
     """Return `size` of the available shares, those of `must` first, by the policy of the pool.
 
+    `must` is what the pod's init containers leave to this one (must_include_deviceIDs).
     Every policy but PACK takes a share of each rail before the second one of any, for a job that
     asks for four wants four. A share of the pool that is neither available nor a must counts as in
     use. One that is unhealthy or not of the pool is given only as a must. `gpus` are those still
@@ -68,7 +69,7 @@ def prefer(
 
 
 def _key(policy: Preference, rail: _Rail, given: int) -> tuple[int, ...]:
-    """Return the sort key of a rail, of which `given` shares are in the answer already."""
+    """Return the sort key of a rail that gives `given` shares beside those the container has."""
     took = rail.took + given
     load = rail.used + took
     if policy is Preference.PACK:
