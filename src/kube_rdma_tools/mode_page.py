@@ -14,7 +14,7 @@ from kube_rdma_tools.page_tables import BEGIN, markdown_row, put
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "config.md"
 _SHARES = ("mode", "what a share is", "shares", "at most", "attach", "prefer")
-_CARDS = ("mode", "takes", "goes into the pod", "isolation", "refuses")
+_CARDS = ("mode", "takes", "goes into the pod", "isolation")
 
 
 def page(text: str) -> str:
@@ -40,7 +40,7 @@ def _tables() -> Iterator[str]:
     yield from _head(_CARDS)
     for mode, row in MODES.items():
         takes = f"{row.takes}; it belongs to no second pool" if row.owns else row.takes
-        yield markdown_row((f"`{mode}`", takes, row.moves, row.isolation, row.refuses))
+        yield markdown_row((f"`{mode}`", takes, row.moves, row.isolation))
 
 
 def _head(cells: tuple[str, ...]) -> Iterator[str]:

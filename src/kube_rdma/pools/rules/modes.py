@@ -32,7 +32,6 @@ class ModeRow(Frozen):
     prefer: Preference
     moves: str  # what goes into the pod besides device nodes
     isolation: str  # what the kernel really keeps apart
-    refuses: str
     meaning: str
     bind: Bind = Bind.PER_CARD
     shares: int = 1  # of the pool when bind is POOL, of each card when it is PER_CARD
@@ -42,10 +41,6 @@ class ModeRow(Frozen):
     numbered: bool = True  # share ids are <card>-<slot>; else the card's own identity
     most: int | None = 1  # shares that a document may ask for, None for no limit
 
-
-_ALL_GIDS = "a pod can use any address (GID) of a card whose uverbs device it holds"
-_UNSEEN = "RDMA namespace mode exclusive without `hostNetwork`"
-_NEEDED = "what [stays with the node](#cards-that-stay-with-the-node)"
 
 MODES: Mapping[Mode, ModeRow] = {
     Mode.HCA: ModeRow(
@@ -57,10 +52,8 @@ MODES: Mapping[Mode, ModeRow] = {
         most=None,
         moves="nothing, but what its networks make",
         isolation=(
-            "none: every pod opens every card, or with networks of kube-rdma those of its "
-            f"networks, and {_ALL_GIDS}"
+            "none: every pod opens every card, or with networks of kube-rdma those of its networks"
         ),
-        refuses=f"{_UNSEEN}, in which only a pod on the node's own network sees its cards",
         meaning="every RDMA card of the node, shared by every container that holds a share",
     ),
     Mode.EXCLUSIVE: ModeRow(
@@ -69,15 +62,13 @@ MODES: Mapping[Mode, ModeRow] = {
         owns=True,
         moves="the card's own network interface, and its RDMA device where the kernel moves it",
         isolation="the card belongs to one pod alone",
-        refuses=_NEEDED,
         meaning="the physical card itself, for one pod at a time",
     ),
     Mode.SHARED: ModeRow(
         takes=Takes.PHYSICAL,
         prefer=Preference.NUMA,
         moves="one virtual interface on the card",
-        isolation=f"own interface and address; {_ALL_GIDS}",
-        refuses=_UNSEEN,
+        isolation="own interface and address",
         meaning="one virtual interface of each physical card",
     ),
     Mode.SHARED_MULTI: ModeRow(
@@ -86,8 +77,7 @@ MODES: Mapping[Mode, ModeRow] = {
         prefer=Preference.LEAST_LOADED,
         most=1000,
         moves="a virtual interface on the card, one of many",
-        isolation=f"own interface and address; {_ALL_GIDS}",
-        refuses=f"{_UNSEEN}; a pod for whose address the card's GID table has no room left",
+        isolation="own interface and address",
         meaning="virtual interfaces of a physical card, for many pods at a time",
     ),
     Mode.SRIOV: ModeRow(
@@ -99,7 +89,6 @@ MODES: Mapping[Mode, ModeRow] = {
         numbered=False,
         moves="the function's interface and RDMA device, by the network that is asked for",
         isolation="one pod has the function; the card isolates functions",
-        refuses=f"a physical function with virtual ones; {_NEEDED}",
         meaning="a virtual function of a card, for one pod at a time",
     ),
 }

@@ -16,7 +16,7 @@ def test_every_mode_has_a_row():
 @pytest.mark.parametrize("mode", Mode)
 def test_a_row_is_complete(mode):
     row = MODES[mode]
-    for text in (row.moves, row.isolation, row.refuses, row.meaning, row.takes.value):
+    for text in (row.moves, row.isolation, row.meaning, row.takes.value):
         assert text
         assert not text.endswith(".")
         assert text == text.strip()
@@ -40,7 +40,6 @@ def test_a_row_agrees_with_itself(mode):
 def test_what_is_given_alone_never_carries_the_nodes_own_traffic(mode):
     row = MODES[mode]
     assert ("can do without" in row.takes) is row.owns
-    assert ("stays with the node" in row.refuses) is row.owns
 
 
 def test_hca_is_what_the_scc_document_says():
