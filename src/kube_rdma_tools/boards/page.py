@@ -13,7 +13,7 @@ from kube_rdma_tools.page_tables import BEGIN, markdown_row
 PAGE = "docs/claims.md"
 MARKER = BEGIN.format("boards")
 
-_HEAD = ("machine", "GPUs", "write", "pods", "root", "NUMA", "far")
+_HEAD = ("machine", "GPUs", "write", "pods", "root/NUMA/far")
 
 
 def table(allocator: BoardAllocator, boards: Iterable[Board]) -> str:
@@ -29,5 +29,5 @@ def table(allocator: BoardAllocator, boards: Iterable[Board]) -> str:
 
 def _line(name: str, row: Row) -> str:
     near = row.near
-    counts = (row.pods, near.root, near.numa_node, near.elsewhere)
-    return markdown_row((name, str(row.gpus), f"`{row.request.words}`", *map(str, counts)))
+    cards = f"{near.root}/{near.numa_node}/{near.elsewhere}"
+    return markdown_row((name, str(row.gpus), f"`{row.request.words}`", str(row.pods), cards))
