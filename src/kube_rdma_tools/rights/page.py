@@ -1,4 +1,4 @@
-"""`python -m kube_rdma_tools.rights.page`: the table of rights in docs/least-privilege.md.
+"""`python -m kube_rdma_tools.rights.page`: the tables of rights in docs/least-privilege.md.
 
 Rights come from the manifests (granted.py), the phrase for each from reasons.py.
 """
@@ -13,7 +13,7 @@ from kube_rdma_tools.rights.granted import granted
 from kube_rdma_tools.rights.reasons import REASONS
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "least-privilege.md"
-_HEAD = ("role", "of what", "verbs", "for what")
+_HEAD = ("of what", "verbs", "for what")
 # As an installation calls them, without the beginning of its own.
 _NAMES = {
     "ClusterRole agent": "agent, ClusterRole",
@@ -32,20 +32,22 @@ _NAMES = {
 }
 
 
-def table() -> str:
-    """The table, a row for each resource of a role; KeyError where a right has no reason."""
+def tables() -> str:
+    """A table for each role with a row for each resource; KeyError where a right has no reason."""
     order = list(_NAMES)
     rights = sorted(granted(), key=lambda right: (order.index(right.role), right))
-    rows = [markdown_row(_HEAD), "|---|---|---|---|"]
-    for (role, resource), group in groupby(rights, key=lambda right: (right.role, right.resource)):
-        verbs = ", ".join(right.verb for right in group)
-        rows.append(markdown_row((_NAMES[role], f"`{resource}`", verbs, REASONS[role][resource])))
-    return "\n".join(rows)
+    lines = []
+    for role, of_role in groupby(rights, key=lambda right: right.role):
+        lines += ["", f"**{_NAMES[role]}**", "", markdown_row(_HEAD), "|---|---|---|"]
+        for resource, group in groupby(of_role, key=lambda right: right.resource):
+            verbs = ", ".join(right.verb for right in group)
+            lines.append(markdown_row((f"`{resource}`", verbs, REASONS[role][resource])))
+    return "\n".join([*lines, ""])
 
 
 def page(text: str) -> str:
-    """The page with the table as it is now."""
-    return put(text, BEGIN.format("rights"), table())
+    """The page with the tables as they are now."""
+    return put(text, BEGIN.format("rights"), tables())
 
 
 if __name__ == "__main__":
