@@ -15,7 +15,7 @@ _CLASSES = "deviceclasses.resource.k8s.io"
 _TEMPLATES = "resourceclaimtemplates.resource.k8s.io"
 _LEASES = "leases.coordination.k8s.io"
 _ADMISSION = "admissionregistration.k8s.io"
-_FORMER_WEBHOOK = "to delete, by its name, what asks the webhook of an earlier version"
+_FORMER_WEBHOOK = "to delete the webhook of an earlier version"
 _OF_NETWORKS = "networks of pods, `explain`, `resources` and `status`"
 _OF_KINDS = {
     f"nodepolicies.{OWN}": "to look at",
@@ -28,7 +28,7 @@ _OF_PERFTEST = {
     "pods": "pods that measure, where none run",
     "pods/exec": "to run perftest in them",
     _CLAIMS: "which cards pods have by claims",
-    _TEMPLATES: "which nodes can give what a template of pods asks for",
+    _TEMPLATES: "which nodes can give what a template asks for",
 }
 _OF_POLICIES = {
     f"nicclusterpolicies.{POLICIES}": "what to deploy",
