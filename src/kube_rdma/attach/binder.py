@@ -330,8 +330,7 @@ class Binder(LateBinding):
             raise Unavailable(f"{promise.resource} is not advertised on this node now.")
         held = settings.together(promise.held, holdings)
         cards = {one: share_cards(self._pools, one) for one in held if one not in edits}
-        card_devices = {one: settings.known_devices(of) for one, of in cards.items()}
-        used = settings.used_devices(held, edits, card_devices)
+        used = settings.devices_of(held, edits, cards)
         return late_binding.Edits(tuple(sorted(paths)), used=settings.as_asked(used, annotations))
 
     async def _gather_facts(self, holdings: Sequence[Holding]) -> rules.BindingSnapshot:

@@ -77,9 +77,8 @@ class ClaimSettings:
         cards: Mapping[HeldShare, Sequence[Card]],
         pool: Pool | None,
     ) -> None:
-        others = ((one, of) for one, of in cards.items() if one not in pod.edits)
-        held = {one: settings.known_devices(of) for one, of in others}
-        used = settings.used_devices(cards.keys(), pod.edits, held)
+        others = {one: of for one, of in cards.items() if one not in pod.edits}
+        used = settings.devices_of(cards.keys(), pod.edits, others)
         used = settings.as_asked(used, pod.annotations)
         places = tuple(device.place for device in used if device.place)
         topology = settings.topology_file(places, self._topology(places)) if places else ""

@@ -164,8 +164,11 @@ def _gid_index(used: Sequence[UsedDevice]) -> tuple[int | None, str]:
 # The RDMA devices that a container uses, out of all that it holds.
 
 
-def known_devices(cards: Iterable[Card]) -> tuple[UsedDevice, ...]:
-    """Return the ports of usable cards that have a link, each as a device of no interface yet."""
+def known_devices(cards: Iterable[Card], *, linked: bool = True) -> tuple[UsedDevice, ...]:
+    """Return the ports of usable cards that have a link, each as a device of no interface yet.
+
+    Without `linked` return the ports of all cards.
+    """
     return tuple(
         UsedDevice(
             device.name,
@@ -175,10 +178,10 @@ def known_devices(cards: Iterable[Card]) -> tuple[UsedDevice, ...]:
             place=PlacedNet(device.name, device.seat or card.seat, card.numa_node),
         )
         for card in cards
-        if card.usable
+        if card.usable or not linked
         for device in card.devices
         for port in device.own_ports
-        if port.state is PortState.ACTIVE
+        if port.state is PortState.ACTIVE or not linked
     )
 
 
@@ -216,6 +219,22 @@ def used_devices(
                 yield from card_devices.get(share, ())
 
     return tuple(dict.fromkeys(devices()))
+
+
+def devices_of(
+    held: Collection[HeldShare],
+    edits: Mapping[HeldShare, Edits],
+    cards: Mapping[HeldShare, Sequence[Card]],
+) -> tuple[UsedDevice, ...]:
+    """Return the devices of these shares that have a link; all of them where none has one.
+
+    A card that comes back has a link some moments later, and settings are written once.
+    """
+    for linked in (True, False):
+        known = {one: known_devices(of, linked=linked) for one, of in cards.items()}
+        if used := used_devices(held, edits, known):
+            return used
+    return ()
 
 
 # The way of the settings into a container.

@@ -248,9 +248,10 @@ def _used_by_container(
                 known = status.rdma_device if status else None
                 names = [known] if known else _names(one, nic, plan)
                 used_here += (_used(one.interface, status, nic, name) for name in names)
-        used_here += rules.known_devices(
-            card for one in shares if one.resource not in networked for card in one.cards
-        )
+        others = [card for one in shares if one.resource not in networked for card in one.cards]
+        used_here += rules.known_devices(others)
+        if not used_here:
+            used_here += rules.known_devices(others, linked=False)
         fabric = next((fabrics.get(resource) for resource, _ in sorted(held)), None)
         if used_here:
             yield container, tuple(used_here), fabric

@@ -299,6 +299,17 @@ def test_known_are_ports_with_a_link_of_cards_that_can_be_used():
     assert {each.place.seat for each in found} == {one.seat}
 
 
+def test_a_card_without_a_link_is_told_where_no_other_has_one():
+    """It comes back some moments later; chaos found a pod that began in between, without files."""
+    ill, well = replace(card(2), reasons=("its link is down",)), card(1)
+    names = {one: one.devices[0].name for one in (ill, well)}
+    told = settings.devices_of({A, B}, {}, {A: (ill,), B: (well,)})
+    assert [each.name for each in told] == [names[well]]
+    told = settings.devices_of({A}, {}, {A: (ill,)})
+    assert [each.name for each in told] == [names[ill]]
+    assert settings.devices_of({A, B}, {B: Edits(used=(MADE,))}, {A: (ill,)}) == (MADE,)
+
+
 @pytest.mark.parametrize("held", [frozenset(), frozenset({A})])
 def test_without_cards_nothing_is_told(held):
-    assert settings.used_devices(held, {}, {}) == ()
+    assert settings.devices_of(held, {}, {}) == ()
