@@ -26,7 +26,7 @@ from tests.kit.node_files import put_program, put_text
 from tests.kit.parts import MACHINES
 
 NODE, FOLDER, BINARIES = "node-1", "/etc/cni/net.d", "/opt/cni/bin"
-README, PAGE = "examples/s1-vke/README.md", "docs/multus.md"
+README, PAGE = "examples/s1-vke/README.md", "docs/migrate.md"
 IMAGE = "localhost/kube-rdma:dev"
 POD, CARDS = "rdma-1", 8
 META, LEFT = "01-cello-meta.conflist", "20-rdma.conflist"
