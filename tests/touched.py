@@ -6,6 +6,7 @@ quick. Files that use a changed one, and tests elsewhere, are for `make check`.
     python -m tests.touched [COMMIT]    # HEAD; files that git does not know yet count, too
 """
 
+import re
 import subprocess
 import sys
 from pathlib import Path, PurePosixPath
@@ -16,6 +17,20 @@ TYPED = ("src/", "bench/", "chaos/")
 # Types and imports of all files; the flows of whole programs, with a profiler.
 SLOW_RULES = {"test_linters.py", "test_flows.py"}
 PAGES = "tests/documents/test_pages.py"
+# What tools write of the installation, definitions and metrics, and what they write it from.
+WRITTEN = (
+    "tests/unit/kube_rdma_tools/test_definitions.py",
+    "tests/unit/kube_rdma_tools/test_metrics.py",
+    "tests/unit/manifests/test_installation.py",
+)
+SOURCES = re.compile("(charts|config)/|src/kube_rdma/(install|metrics|model|.*documents)/")
+# What reads every example machine.
+TREES = (
+    "tests/unit/adapters/kernel/sysfs/test_trees.py",
+    "tests/unit/doctor/test_healthy_machines.py",
+    "tests/unit/hardware/test_machines.py",
+    "tests/unit/hardware/test_mutated_machines.py",
+)
 
 
 def changed(commit):
@@ -36,6 +51,10 @@ def beside(files):
     folders, chosen = set(), set()
     for name in files:
         path = PurePosixPath(name)
+        if SOURCES.match(name):
+            chosen.update(WRITTEN)
+        if name.startswith("tests/data/trees/"):
+            chosen.update(TREES)
         if path.parts[0] == "tests" and path.match("test_*.py"):
             chosen.add(name)
         elif path.suffix == ".md":
@@ -44,7 +63,8 @@ def beside(files):
             folders.add(f"tests/unit/{path.parts[0]}")
         elif path.parts[0] == "src":
             inner = path.parent.relative_to("src")
-            folders.add(f"tests/unit/{str(inner).removeprefix('kube_rdma/')}")
+            place = Path("tests/unit", str(inner).removeprefix("kube_rdma/"))
+            folders.add(next(one for one in (place, *place.parents) if (ROOT / one).is_dir()))
         elif path.parts[:2] == ("tests", "unit"):
             folders.add(str(path.parent))
     found = (path for folder in folders for path in (ROOT / folder).glob("test_*.py"))

@@ -28,4 +28,5 @@ def shown():
 
 
 def test_formats_are_what_they_were():
-    assert FROZEN.read_text().splitlines() == sorted(shown(), key=lambda line: line.split()[1])
+    found = sorted(shown(), key=lambda line: line.split()[1])
+    assert FROZEN.read_text().splitlines() == found, "a format changed: put its sha256sum there"

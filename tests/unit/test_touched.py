@@ -16,6 +16,13 @@ def test_a_module_brings_the_tests_of_its_folder():
     assert "tests/unit/kube_client/test_faults.py" in beside("src/kube_client/api.py")
 
 
+def test_what_tools_write_and_read_brings_the_tests_of_that():
+    """A folder without tests of its own has those of the folder above."""
+    objects = beside("src/kube_rdma/install/rules/objects/metrics.yaml")
+    assert {*touched.WRITTEN, "tests/unit/install/rules/test_presets.py"} <= {*objects}
+    assert beside("tests/data/trees/exr/tree.txt") == [*touched.TREES]
+
+
 def test_a_test_brings_itself_and_a_page_its_rules():
     assert beside("tests/unit/ipam/test_gc.py") == ["tests/unit/ipam/test_gc.py"]
     assert beside("docs/ip.md", "README.md") == [touched.PAGES]

@@ -1,6 +1,6 @@
 """A cluster's health for people and programs: `kube-rdma status`.
 
-Programs and nodes come first, then problems with the next step, last one line that says it all.
+Problems with the next step come first, then programs and nodes, last one line that says it all.
 Problems come from reports/rules/cluster. Nodes that are alike are one row, and problems that are
 alike one problem: a page of 64 nodes with eight cards each is to be read on a screen.
 """

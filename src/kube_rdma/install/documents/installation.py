@@ -205,7 +205,11 @@ def _bare(node: Any) -> Any:
         rest = {key: value for key, value in node.items() if key != "anyOf"}
         return _bare({**choices[0], **rest})
     return {
-        key: " ".join(value.split()) if key == "description" else _bare(value)
+        key: {name: _bare(field) for name, field in value.items()}
+        if key == "properties"  # whose keys are names of fields
+        else " ".join(value.split())
+        if key == "description"
+        else _bare(value)
         for key, value in node.items()
         if key != "default" and not (key == "pattern" and LOOKAROUND.search(str(value)))
     }
