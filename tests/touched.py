@@ -24,10 +24,11 @@ WRITTEN = (
     "tests/unit/manifests/test_installation.py",
 )
 SOURCES = re.compile("(charts|config)/|src/kube_rdma/(install|metrics|model|.*documents)/")
-# What reads every example machine.
+# What reads every example machine, and what people posted of theirs.
 TREES = (
     "tests/unit/adapters/kernel/sysfs/test_trees.py",
     "tests/unit/doctor/test_healthy_machines.py",
+    "tests/unit/doctor/test_posted_layouts.py",
     "tests/unit/hardware/test_machines.py",
     "tests/unit/hardware/test_mutated_machines.py",
 )
@@ -53,7 +54,7 @@ def beside(files):
         path = PurePosixPath(name)
         if SOURCES.match(name):
             chosen.update(WRITTEN)
-        if name.startswith("tests/data/trees/"):
+        if name.startswith(("tests/data/trees/", "src/kube_rdma/doctor/rules/")):
             chosen.update(TREES)
         if path.parts[0] == "tests" and path.match("test_*.py"):
             chosen.add(name)

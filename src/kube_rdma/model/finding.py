@@ -19,7 +19,7 @@ class Severity(StrEnum):
     """The weight of a Finding."""
 
     ERROR = "error"  # something does not work, or a pod is refused
-    WARNING = "warning"
+    WARNING = "warning"  # something is slow, or will not work soon
     ADVICE = "advice"  # asks for nothing now
 
 
