@@ -17,6 +17,7 @@ TYPED = ("src/", "bench/", "chaos/")
 # Types and imports of all files; the flows of whole programs, with a profiler.
 SLOW_RULES = {"test_linters.py", "test_flows.py"}
 PAGES = "tests/documents/test_pages.py"
+COMMANDS = "tests/documents/test_shell.py::test_the_commands_of_a_page_run_as_written"
 # What tools write of the installation, definitions and metrics, and what they write it from.
 WRITTEN = (
     "tests/unit/kube_rdma_tools/test_definitions.py",
@@ -60,6 +61,8 @@ def beside(files):
             chosen.add(name)
         elif path.suffix == ".md":
             chosen.add(PAGES)
+            if "<!-- run: here -->" in (ROOT / name).read_text(encoding="utf-8"):
+                chosen.add(f"{COMMANDS}[{name}]")
         elif path.parts[0] in ("bench", "chaos"):
             folders.add(f"tests/unit/{path.parts[0]}")
         elif path.parts[0] == "src":

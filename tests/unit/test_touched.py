@@ -25,7 +25,7 @@ def test_what_tools_write_and_read_brings_the_tests_of_that():
 
 def test_a_test_brings_itself_and_a_page_its_rules():
     assert beside("tests/unit/ipam/test_gc.py") == ["tests/unit/ipam/test_gc.py"]
-    assert beside("docs/ip.md", "README.md") == [touched.PAGES]
+    assert beside("docs/ip.md", "README.md") == [touched.PAGES, f"{touched.COMMANDS}[README.md]"]
     assert beside("Makefile") == []
 
 
