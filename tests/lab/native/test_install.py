@@ -254,9 +254,10 @@ def refused(helm):
 
     That would be preset default, and the agents were gone.
     """
-    other = ("install", "other", str(kit.CHART), "--set", "preset=vke")
+    image = ("--set", "image.repository=localhost/kube-rdma")
+    other = ("install", "other", str(kit.CHART), *image, "--set", "preset=vke")
     assert "cannot be imported into the current release" in helm(*other, fails=True)
-    unnamed = ("upgrade", RELEASE, str(kit.CHART), "--reset-values")
+    unnamed = ("upgrade", RELEASE, str(kit.CHART), *image, "--reset-values")
     assert "of another preset than default" in helm(*unnamed, fails=True)
 
 

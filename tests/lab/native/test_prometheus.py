@@ -10,10 +10,11 @@ import json
 
 import pytest
 
-from kube_rdma.install.installation import assignment, objects
+from kube_rdma.install.installation import assignment
 from kube_rdma.metrics.rules import families
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
+from kube_rdma_lab.installation import objects
 from kube_rdma_lab.native.replay import Replay
 from kube_rdma_lab.waiting import until
 from kube_rdma_testing.kernel.tree_counters import write_counters
