@@ -67,7 +67,7 @@ def with_links(survey: Survey, ask: Callable[[], LinkView | None]) -> Survey:
 
 
 def merge(survey: Survey, view: LinkView) -> Survey:
-    """One Survey out of both readings of the same kernel.
+    """Return one survey that joins what sysfs and RDMA netlink say of the same kernel.
 
     Netlink wins where both speak: port states and firmware, because one answer is one moment where
     sysfs files are read one after the other; a port's interface, because the kernel names it
@@ -163,7 +163,7 @@ def set_routes(survey: Survey, **fields: Any) -> Survey:
 
 
 def merge_routes(survey: Survey, root: SysfsRoot, interfaces: Collection[str]) -> Survey:
-    """The Survey with `routed`, and default_route of every function's interface that is among them.
+    """Return the survey with interfaces of default routes in `routed` and marked `default_route`.
 
     An interface carries the route of whatever stands on it: every slave of a bond, every port of a
     bridge, the parent of a vlan (class/net/X/lower_* below `root`). An interface that the tree does
@@ -182,7 +182,7 @@ def merge_routes(survey: Survey, root: SysfsRoot, interfaces: Collection[str]) -
 
 
 def merge_holders(survey: Survey, root: SysfsRoot, holders: Mapping[str, str]) -> Survey:
-    """The same for addresses of the node: `routed`, and `needed` of functions' interfaces.
+    """Return the survey with holders of the node's addresses in `routed`, and why in `needed`.
 
     `holders` says by interface what the address is.
     """
@@ -199,7 +199,7 @@ def merge_holders(survey: Survey, root: SysfsRoot, holders: Mapping[str, str]) -
 
 
 def _with_lower(tree: SysfsTree, interfaces: Collection[str]) -> frozenset[str]:
-    """These interfaces and all that they stand on."""
+    """Return these interfaces and all interfaces below them."""
     carriers: set[str] = set()
     pending = list(interfaces)
     while pending:
@@ -222,7 +222,7 @@ def recorded_links(sysfs: SysfsRoot) -> LinkView | None:
 
 
 def recorded_routes(sysfs: SysfsRoot) -> tuple[str, ...] | None:
-    """The interfaces with a default route then; None, Unavailable and Refused as recorded_links."""
+    """Return the interfaces with a default route at the recording; otherwise as recorded_links."""
     routes = _recorded(sysfs, ROUTES_FILE, _Routes)
     return routes.interfaces if routes else None
 

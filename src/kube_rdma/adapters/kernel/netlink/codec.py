@@ -77,18 +77,18 @@ class Attribute(Frozen):
 
 
 class ChangedMeanwhileError(Exception):
-    """The dump is not one picture (NLM_F_DUMP_INTR, ENOBUFS): ask again."""
+    """The kernel's tables changed during a dump (NLM_F_DUMP_INTR, ENOBUFS): ask again."""
 
 
 def encode(message: Message) -> bytes:
-    """The message as it goes over the wire, from port 0 (the kernel fills in the sender)."""
+    """Return the bytes of a message, with port 0 as its sender, which the kernel fills in."""
     length = _HEADER.size + len(message.payload)
     header = _HEADER.pack(length, message.type, message.flags, message.sequence, 0)
     return _padded(header + message.payload)
 
 
 def decode(datagram: bytes) -> tuple[Message, ...]:
-    """The messages of one datagram; Unavailable when it is cut short or malformed."""
+    """Return the messages of one datagram; raise Unavailable if it is cut short or malformed."""
     messages, at = [], 0
     while at < len(datagram):
         if len(datagram) - at < _HEADER.size:
@@ -103,7 +103,7 @@ def decode(datagram: bytes) -> tuple[Message, ...]:
 
 
 def encode_attributes(attributes: Iterable[Attribute]) -> bytes:
-    """Attributes one after the other, each padded to four bytes."""
+    """Return attributes one after the other, each padded to four bytes."""
     return b"".join(
         _padded(_ATTRIBUTE.pack(_ATTRIBUTE.size + len(a.value), a.type) + a.value)
         for a in attributes
@@ -111,17 +111,17 @@ def encode_attributes(attributes: Iterable[Attribute]) -> bytes:
 
 
 def decode_attributes(payload: bytes) -> tuple[Attribute, ...]:
-    """The attributes of a payload; Unavailable when one of them is cut short."""
+    """Return the attributes of a payload; raise Unavailable if one of them is cut short."""
     return tuple(Attribute(kind, value) for kind, value in _values(payload))
 
 
 def values_by_type(payload: bytes) -> dict[int, bytes]:
-    """Attributes by type, of repeated ones the last. For callers that need few of many."""
+    """Return attributes by type, the last of repeated ones; for callers that need few of many."""
     return dict(_values(payload))
 
 
 def split(form: struct.Struct, payload: bytes) -> tuple[tuple[int, ...], dict[int, bytes]]:
-    """The family's own header of an answer, and its attributes; Unavailable when cut short."""
+    """Return an answer's family header and attributes; raise Unavailable if it is cut short."""
     if len(payload) < form.size:
         raise Unavailable(f"netlink: {len(payload)} bytes where {form.size} belong")
     return form.unpack_from(payload), values_by_type(payload[form.size :])
@@ -130,7 +130,7 @@ def split(form: struct.Struct, payload: bytes) -> tuple[tuple[int, ...], dict[in
 def number(
     attributes: Mapping[int, bytes], which: int, form: struct.Struct = _NUMBER
 ) -> int | None:
-    """The number in an attribute, None without one; Unavailable when it is of another size."""
+    """Return the number in an attribute, None without one; raise Unavailable for another size."""
     value = attributes.get(which)
     if value is None:
         return None
@@ -140,7 +140,7 @@ def number(
 
 
 def text(attributes: Mapping[int, bytes], which: int) -> str:
-    """The text in an attribute, "" without one."""
+    """Return the text in an attribute, "" without one."""
     return attributes.get(which, b"").rstrip(b"\0").decode(errors="replace")
 
 
@@ -157,7 +157,7 @@ def _values(payload: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def answer(datagrams: Iterable[bytes], sequence: int) -> tuple[bytes, ...]:
-    """The payloads that answer request `sequence`, up to its acknowledgement or end of dump.
+    """Return the payloads that answer request `sequence`, up to its acknowledgement or end of dump.
 
     Messages of other requests are passed over. Raise Unavailable with the kernel's own sentence
     when it refuses, when the answer is malformed, and when `datagrams` end too soon;
@@ -199,7 +199,7 @@ def _raise_refusal(message: Message) -> None:
 
 
 def _kernel_sentence(message: Message) -> str:
-    """The extended acknowledgement's text, empty without one.
+    """Return the text of the extended acknowledgement, empty without one.
 
     In an ERROR it follows the request that is quoted: its header alone when capped, else all of it.
     """

@@ -34,8 +34,7 @@ _TELLING = frozenset({"mlx5_core"})
 
 
 def read_flow_control(interfaces: Iterable[tuple[str, str]]) -> tuple[ObservedFlowControl, ...]:
-    """Return flow control of interfaces given with their drivers; raise Unavailable where none
-    answers.
+    """Return flow control of interfaces, given with drivers; raise Unavailable if none answers.
 
     One whose driver has no Data Center Bridging is left out.
     """
@@ -65,7 +64,7 @@ def decode_flow_control(payload: bytes, interface: str, driver: str) -> Observed
 
 
 def read_ecn(tree: SysfsTree, interface: str) -> tuple[int, ...] | None:
-    """Priorities whose marked packets are answered; None where the driver has no such files."""
+    """Return the priorities whose marked packets are answered; None without the driver's files."""
     folder = f"class/net/{interface}/ecn/roce_np/enable"
     values = {n: tree.text(f"{folder}/{n}", required=False) for n in _PRIORITIES}
     if None in values.values():
@@ -80,7 +79,7 @@ def request(interface: str) -> bytes:
 
 
 def _trust(ieee: dict[int, bytes], driver: str) -> str:
-    """The field that makes a packet's priority; "" where that is not told."""
+    """Return the fields that give packets their priority, such as "dscp"; "" if not known."""
     if _TRUST_TABLE in ieee:
         selectors = (one.value[:1] for one in codec.decode_attributes(ieee[_TRUST_TABLE]))
         return ", ".join(_TRUSTED.get(one[0], str(one[0])) for one in selectors if one)

@@ -27,7 +27,7 @@ _QUEUE = 1 << 20  # bytes; a card with many functions, or a hundred starting pod
 
 
 class Listener(Generic[Event]):
-    """``async with listener as events: async for event in events``.
+    """A stream of netlink events: ``async with listener as events: async for event in events``.
 
     The socket listens from `async with` on, in the network namespace of that moment, so a Survey
     taken after it misses nothing. `decode` gets a datagram and the netlink port of its sender (0 is
@@ -102,7 +102,7 @@ class Uevent(Frozen):
 
 
 def decode(datagram: bytes, sender: int) -> Uevent | None:
-    """An event about RDMA, interfaces or vfio; None for others, and of others than the kernel.
+    """Return an event about RDMA, interfaces or vfio; None for other events and other senders.
 
     `sender` is the netlink port it came from: 0 is the kernel, and only the kernel is believed.
     """
@@ -164,7 +164,7 @@ class RtnlEvent(Frozen):
 
 
 def decode_link_event(datagram: bytes, sender: int) -> tuple[RtnlEvent, ...]:
-    """The events of one datagram; none for what the kernel did not send or nobody can read.
+    """Return the events of one datagram; LOST if it is malformed, none of other senders.
 
     `sender` is the netlink port it came from: 0 is the kernel, and only the kernel is believed.
     """

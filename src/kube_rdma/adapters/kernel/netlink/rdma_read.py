@@ -93,7 +93,7 @@ def read_links() -> LinkView:
 
 
 def read_mode() -> NamespaceMode:
-    """The namespace mode alone; UNKNOWN where read_links says so too, or raises."""
+    """Return the namespace mode alone; UNKNOWN where the kernel has no RDMA or does not say."""
     try:
         with codec.Netlink(NETLINK_RDMA) as netlink:
             return decode_mode(*netlink.ask(NLDEV | Command.SYS_GET))
@@ -107,7 +107,7 @@ def by_index(device: LinkDevice) -> bytes:
 
 
 def decode_device(payload: bytes) -> LinkDevice:
-    """A device out of one answer to GET; Unavailable when it is malformed or has no name."""
+    """Return the device in one answer to GET; raise Unavailable if it has no index or name."""
     attributes = codec.values_by_type(payload)
     index, name = codec.number(attributes, Attr.DEV_INDEX), _string(attributes, Attr.DEV_NAME)
     if index is None or name is None:
@@ -119,7 +119,7 @@ def decode_device(payload: bytes) -> LinkDevice:
 
 
 def decode_port(payload: bytes) -> LinkPort:
-    """A port out of one answer to PORT_GET; Unavailable when it is malformed or has no number."""
+    """Return the port in one answer to PORT_GET; raise Unavailable if it has no number."""
     attributes = codec.values_by_type(payload)
     index = codec.number(attributes, Attr.PORT_INDEX)
     if index is None:
@@ -133,7 +133,7 @@ def decode_port(payload: bytes) -> LinkPort:
 
 
 def decode_mode(*payloads: bytes) -> NamespaceMode:
-    """The namespace mode out of the answer to SYS_GET; UNKNOWN before Linux 5.2, which has none."""
+    """Return the namespace mode in the answer to SYS_GET; UNKNOWN before Linux 5.2."""
     for payload in payloads:
         shared = codec.number(codec.values_by_type(payload), Attr.NETNS_MODE, _U8)
         if shared is not None:

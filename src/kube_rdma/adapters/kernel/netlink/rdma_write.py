@@ -39,7 +39,7 @@ _END_PATIENCE, _PAUSE = 5.0, 0.02  # seconds
 
 
 def devices(netlink: Netlink) -> tuple[LinkDevice, ...]:
-    """The devices that the namespace of `netlink` can use; interfaces of others have no name."""
+    """Return the namespace's devices with ports; interfaces of other namespaces have no name."""
     rdma_devices = []
     for device in _listed(netlink):
         try:
@@ -53,12 +53,12 @@ def devices(netlink: Netlink) -> tuple[LinkDevice, ...]:
 
 
 def netdev_of(device: LinkDevice) -> str | None:
-    """The interface below a device, if it is in the asker's namespace."""
+    """Return the interface below a device, None if it is in another namespace than the asker."""
     return next((port.netdev for port in device.ports if port.netdev), None)
 
 
 def new_device(step: MakeRdma | RestoreRdma) -> bytes:
-    """The body of NEWLINK."""
+    """Return the body of NEWLINK for a soft device."""
     return encode_attributes(
         [
             Attribute(rdma_read.Attr.DEV_NAME, step.name.encode() + b"\0"),
@@ -71,7 +71,7 @@ def new_device(step: MakeRdma | RestoreRdma) -> bytes:
 def make_device(
     netlink: Netlink, step: MakeRdma | RestoreRdma, patience: float = _END_PATIENCE
 ) -> None:
-    """Make a soft device in the namespace of `netlink`; nothing when it is there already.
+    """Make a soft device in the namespace of `netlink`; do nothing if it is there already.
 
     A device whose interface has ended keeps its name for a moment, and is shown by then without an
     interface or not at all (ib_unregister_work); it is waited for, some seconds at most.
@@ -110,7 +110,7 @@ class PodRdma(Frozen):
     patience: float = 30.0  # seconds, for who moves before; a device of mlx5 takes less than one
 
     def move(self, step: MoveRdma, namespace: int) -> None:
-        """Move a device into the pod; nothing when it is there and no longer here."""
+        """Move a device into the pod; do nothing if only the pod has it."""
         with self._alone(step.device):
             here = self.find(self.node, step)
             if here is None:
@@ -149,11 +149,11 @@ class PodRdma(Frozen):
         return next((one for one in rdma_devices if self.pci_of(one.name) == act.pci), None)
 
     def inside(self, pci: PciAddress) -> LinkDevice | None:
-        """The RDMA device of a function that the pod can use."""
+        """Return the RDMA device of a function that the pod can use, None if it has none."""
         return next((one for one in _listed(self.pod) if self.pci_of(one.name) == pci), None)
 
     def _alone(self, device: str) -> AbstractContextManager[None]:
-        """Raise Unavailable where others move devices for too long, or the node has none."""
+        """Lock the device folder; raise Unavailable if others hold it too long, or without it."""
         busy = (
             f"other RDMA devices of this node have moved for {self.patience:g} s, {device} waits "
             "for them; it is tried again"

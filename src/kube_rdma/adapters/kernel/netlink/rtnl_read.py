@@ -87,19 +87,19 @@ def open_rtnl() -> codec.Netlink:
 
 
 def interfaces(netlink: codec.Netlink) -> tuple[Interface, ...]:
-    """Every link of the namespace that `netlink` was opened in."""
+    """Return every link of the namespace that `netlink` was opened in."""
     every = _LINK.pack(0, 0, 0, 0, 0) + _SKIP_STATS
     return tuple(map(decode_interface, netlink.ask(_GETLINK, every, dump=True)))
 
 
 def interface_named(netlink: codec.Netlink, name: str) -> Interface | None:
-    """The link of this name, None when there is none."""
+    """Return the link of this name, None if there is none."""
     payload = ask_link(netlink, by_name(name) + _SKIP_STATS)
     return decode_interface(payload) if payload else None
 
 
 def interface_at(netlink: codec.Netlink, index: int) -> Interface | None:
-    """The link with this index, None when there is none."""
+    """Return the link with this index, None if there is none."""
     payload = ask_link(netlink, _LINK.pack(0, 0, index, 0, 0) + _SKIP_STATS)
     return decode_interface(payload) if payload else None
 
@@ -116,14 +116,14 @@ def ask_link(netlink: codec.Netlink, which: bytes) -> bytes | None:
 
 
 def seen_links(netlink: codec.Netlink) -> tuple[SeenLink, ...]:
-    """Every link with its addresses."""
+    """Return every link with its addresses."""
     addresses = _addresses(netlink)
     links = [interface.seen for interface in interfaces(netlink)]
     return tuple(replace(link, addresses=tuple(addresses.get(link.index, ()))) for link in links)
 
 
 def seen_named(netlink: codec.Netlink, names: Iterable[str]) -> tuple[SeenLink, ...]:
-    """The links of these names that are there, with their addresses; other links cost nothing.
+    """Return those of these links that are there, with their addresses; other links cost nothing.
 
     `netlink` is strict from now on.
     """
@@ -147,7 +147,7 @@ def _addresses(netlink: codec.Netlink, index: int = 0) -> dict[int, list[tuple[A
 def address_holders(
     netlink: codec.Netlink, addresses: Collection[Address]
 ) -> tuple[tuple[InterfaceName, Address], ...]:
-    """The links that have one of these addresses, with it; one that is gone again has no name."""
+    """Return name and address of links that have one of these addresses, without vanished links."""
     holders = []
     for index, pairs in _addresses(netlink).items():
         mine = [address for address, _ in pairs if address in addresses]
@@ -168,16 +168,16 @@ def dynamic_addresses(netlink: codec.Netlink) -> frozenset[tuple[int, Address]]:
 
 
 def seen_routes(netlink: codec.Netlink, links: Iterable[SeenLink]) -> tuple[AddRoute, ...]:
-    """The unicast routes of every table but the local one, over these links."""
+    """Return the unicast routes over these links, of every table but the local one."""
     names = {link.index: link.name for link in links}
     payloads = netlink.ask(_GETROUTE, _ROUTE.pack(*[0] * 9), dump=True)
     return tuple(route for payload in payloads for route in decode_route(payload, names))
 
 
 def link_ways(netlink: codec.Netlink, links: Iterable[SeenLink]) -> tuple[LinkWays, ...]:
-    """Return how the node uses each of these links; unused ones are left out.
+    """Return the routes and rules of each of these links; links without any are left out.
 
-    A route of several next hops names no single link, and is not told.
+    A route of several next hops names no single link, and is left out.
     """
     links = tuple(links)
     names = {link.index: link.name for link in links}
@@ -199,13 +199,13 @@ def link_ways(netlink: codec.Netlink, links: Iterable[SeenLink]) -> tuple[LinkWa
 
 
 def seen_rules(netlink: codec.Netlink) -> tuple[AddRule, ...]:
-    """The rules that send one address to a table."""
+    """Return the rules that send packets from one address to a table."""
     payloads = netlink.ask(_GETRULE, _ROUTE.pack(*[0] * 9), dump=True)
     return tuple(rule for payload in payloads for rule in decode_rule(payload))
 
 
 def decode_interface(payload: bytes) -> Interface:
-    """One answer to GETLINK; Unavailable when it is malformed or has no name."""
+    """Return the link in one answer to GETLINK; raise Unavailable if malformed or nameless."""
     (_, hardware, index, flags, _), attributes = codec.split(_LINK, payload)
     if _IFNAME not in attributes:
         raise Unavailable(f"routing netlink: interface {index} has no name")
@@ -243,7 +243,7 @@ def _pci(address: str) -> PciAddress:
 
 
 def decode_address(payload: bytes) -> Iterator[tuple[int, Address, int]]:
-    """Index, address and length of one answer to GETADDR; nothing for other families."""
+    """Yield index, address and prefix length in one answer to GETADDR; none of other families."""
     (family, length, _, _, index), attributes = codec.split(_ADDRESS, payload)
     # IFA_ADDRESS is the other end's on a point-to-point link, IFA_LOCAL is never.
     value = attributes.get(_IFA_LOCAL, attributes.get(_IFA_ADDRESS, b""))
@@ -277,7 +277,7 @@ class UnicastRoute(Frozen):
 
 
 def decode_unicast(payload: bytes) -> UnicastRoute | None:
-    """The route of one answer to GETROUTE, None for one that is no way to anybody."""
+    """Return the IP route in one answer to GETROUTE; None if it is cloned or not unicast."""
     (family, length, _, _, small, by, _, kind, flags), attributes = codec.split(_ROUTE, payload)
     if family not in _FAMILIES or kind != _UNICAST or flags & _CLONED:
         return None
@@ -293,7 +293,7 @@ def decode_route(
 ) -> Iterator[AddRoute]:
     """Yield the route of one answer to GETROUTE, if it is over one of these interfaces.
 
-    Not `automatic`: without what the kernel or router advertisements make by themselves.
+    Without `automatic`, routes that the kernel or router advertisements make are left out.
     """
     route = decode_unicast(payload)
     if route is None or route.out not in names or route.table == _LOCAL:
@@ -313,7 +313,7 @@ def decode_route(
 
 
 def decode_rule(payload: bytes) -> Iterator[AddRule]:
-    """The rule of one answer to GETRULE, if it sends one address to a table."""
+    """Yield the rule in one answer to GETRULE, if it sends packets from one address to a table."""
     (family, _, length, _, small, _, _, action, _), attributes = codec.split(_ROUTE, payload)
     source = attributes.get(_FRA_SRC, b"")
     if action != _TO_TABLE or len(source) != _FAMILIES.get(family) or length != 8 * len(source):
@@ -340,7 +340,7 @@ def _address(value: bytes) -> Address:
 
 
 def default_interfaces(netlink: codec.Netlink) -> tuple[str, ...]:
-    """The interfaces of the main table's default routes, IPv4 and IPv6, each once, sorted.
+    """Return the interfaces of the main table's default routes, IPv4 and IPv6, each once, sorted.
 
     Raise Unavailable when the kernel does not answer.
     """
@@ -361,7 +361,7 @@ def default_interfaces(netlink: codec.Netlink) -> tuple[str, ...]:
 
 
 def decode_default_route(payload: bytes) -> tuple[set[int], set[int]]:
-    """The interfaces and nexthop objects of one route; none when it is no default route."""
+    """Return the interface indexes and nexthop objects of a default route; none of other routes."""
     route = decode_unicast(payload)
     if route is None or route.length or route.table != MAIN_TABLE:
         return set(), set()
@@ -373,7 +373,7 @@ def decode_default_route(payload: bytes) -> tuple[set[int], set[int]]:
 
 
 def resolve_nexthops(wanted: set[int], payloads: tuple[bytes, ...]) -> set[int]:
-    """The interfaces of nexthop objects, groups of them included."""
+    """Return the interface indexes of these nexthop objects, with those of a group's members."""
     outs: dict[int, int] = {}
     groups: dict[int, set[int]] = {}
     for payload in payloads:
@@ -389,7 +389,7 @@ def resolve_nexthops(wanted: set[int], payloads: tuple[bytes, ...]) -> set[int]:
 
 
 def _paths(multipath: bytes) -> Iterator[int]:
-    """The interfaces of a multipath route's hops; each hop says how long it is."""
+    """Yield the interface index of each hop of a multipath route; raise Unavailable if cut off."""
     at = 0
     while len(multipath) - at >= _PATH.size:
         length, _, _, index = _PATH.unpack_from(multipath, at)
@@ -403,7 +403,7 @@ def _paths(multipath: bytes) -> Iterator[int]:
 
 
 def read_default_routes() -> tuple[str, ...]:
-    """The interfaces with a default route in this thread's network namespace, sorted.
+    """Return the interfaces with a default route in this thread's network namespace, sorted.
 
     Raise Unavailable when the kernel does not say.
     """

@@ -57,7 +57,7 @@ class Physical(Frozen):
 
 
 class Setting(Frozen):
-    """One message: what it sets, in words, and the request."""
+    """A change of one setting: what it sets, in words, and the request."""
 
     what: str
     request: NetlinkRequest
@@ -118,7 +118,7 @@ def seen_functions(
 def changes(
     index: int, number: int, wanted: pools.FunctionSettings, now: pools.FunctionSettings
 ) -> Iterator[Setting]:
-    """The messages that lead from `now` to `wanted`, for the interface `index`."""
+    """Yield the messages that change function `number` of link `index` from `now` to `wanted`."""
 
     def setting(what: str, which: int, value: bytes) -> Setting:
         info = codec.encode_attributes([codec.Attribute(which, value)])
@@ -159,7 +159,7 @@ def changes(
 
 
 def decode_physical(payload: bytes) -> Physical:
-    """One answer to GETLINK that was asked for functions; Unavailable when it is malformed."""
+    """Return the physical function in an answer to GETLINK; raise Unavailable if malformed."""
     interface = rtnl_read.decode_interface(payload)
     attributes = codec.values_by_type(payload[_LINK.size :])
     functions = {}
@@ -232,7 +232,7 @@ def _settings(facts: Mapping[int, bytes], hardware: int) -> pools.FunctionSettin
 def _vlan(
     first: pools.FunctionSettings, then: pools.FunctionSettings
 ) -> tuple[int, int, pools.VlanProtocol]:
-    """VLAN, priority, protocol; what `first` leaves is as in `then`, else as without a VLAN."""
+    """Return VLAN, priority and protocol: of `first`, else of `then`, else as without a VLAN."""
     return (
         _or(first.vlan, then.vlan, 0),
         _or(first.qos, then.qos, 0),

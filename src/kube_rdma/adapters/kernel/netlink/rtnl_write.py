@@ -75,7 +75,7 @@ def send(netlink: Netlink, request: NetlinkRequest) -> None:
 
 
 def make_link(step: steps.MakeLink, pod: int) -> NetlinkRequest:
-    """For the node's socket: the parent is looked up there, the link is born in namespace `pod`.
+    """Return the request that makes a link in namespace `pod`; its parent is in the socket's.
 
     Raise Refused for a mode that the kind does not have.
     """
@@ -87,59 +87,74 @@ def make_link(step: steps.MakeLink, pod: int) -> NetlinkRequest:
 
 
 def mark_link(step: steps.MakeLink) -> NetlinkRequest:
-    """For the pod's socket: what make_link could not say."""
+    """Return the request, for the pod's socket, that sets the alias, which make_link cannot set."""
     return _link(_SETLINK, 0, [_text(_IFNAME, step.name), Attribute(_ALIAS, step.mark.encode())])
 
 
 def take_link(step: steps.TakeLink, index: int, pod: int) -> NetlinkRequest:
-    """For the node's socket: into namespace `pod` and renamed; the kernel takes it down first."""
+    """Return the request, for the node's socket, that moves a link into `pod` and renames it.
+
+    The kernel takes the link down first.
+    """
     return _link(_SETLINK, index, [_u32(_NET_NS_FD, pod), _text(_IFNAME, step.name)])
 
 
 def rename_link(index: int, name: str) -> NetlinkRequest:
-    """For the socket of the namespace that the link is in; it must be down before Linux 6.2."""
+    """Return the request, for the socket of the link's namespace, that renames a link.
+
+    The link must be down before Linux 6.2.
+    """
     return _link(_SETLINK, index, [_text(_IFNAME, name)])
 
 
 def remove_alternative_name(index: int, name: str) -> NetlinkRequest:
-    """For the socket of the namespace that the link is in; ENOENT where it has no such name."""
+    """Return the request, for the socket of the link's namespace, that removes an alternative name.
+
+    The kernel answers ENOENT if the link has no such name.
+    """
     properties = encode_attributes([_text(_ALTERNATIVE_NAME, name)])
     return _link(_DELLINKPROP, index, [Attribute(_PROPERTIES | _NESTED, properties)])
 
 
 def set_link(step: steps.SetLink) -> NetlinkRequest:
-    """For the pod's socket: the kernel sets MAC and MTU before it brings the link up."""
+    """Return the request, for the pod's socket, that sets MAC and MTU, then brings the link up."""
     attributes = [_text(_IFNAME, step.name), *_wanted(step.mtu, step.mac)]
     return _link(_SETLINK, 0, attributes, state=_UP, change=_UP)
 
 
 def remove_link(index: int) -> NetlinkRequest:
-    """For the pod's socket."""
+    """Return the request, for the socket of the link's namespace, that removes a link."""
     return _link(_DELLINK, index, [])
 
 
 def remove_group() -> NetlinkRequest:
-    """For the pod's socket: every link of GROUP at once; ENODEV where there is none."""
+    """Return the request, for the pod's socket, that removes every link of GROUP at once.
+
+    The kernel answers ENODEV if there is none.
+    """
     return _link(_DELLINK, 0, [_u32(_GROUP, GROUP)])
 
 
 def send_home(undo: steps.GiveBackLink, index: int, host: int) -> NetlinkRequest:
-    """For the pod's socket: into namespace `host` under its old name."""
+    """Return the request, for the pod's socket, that moves a link to `host` under its old name."""
     return _link(_SETLINK, index, [_u32(_NET_NS_FD, host), _text(_IFNAME, undo.link.name)])
 
 
 def set_down(index: int) -> NetlinkRequest:
-    """For the socket of the namespace that the link is in."""
+    """Return the request, for the socket of the link's namespace, that takes a link down."""
     return _link(_SETLINK, index, [], change=_UP)
 
 
 def restore_link(index: int, mtu: int | None, mac: str | None, *, up: bool) -> NetlinkRequest:
-    """For the node's socket; None leaves what is there."""
+    """Return the request, for the socket of the link's namespace, that sets MTU, MAC and state.
+
+    None leaves the value that is there.
+    """
     return _link(_SETLINK, index, _wanted(mtu, mac), state=_UP if up else 0, change=_UP)
 
 
 def add_address(step: steps.AddAddress, index: int) -> NetlinkRequest:
-    """For the pod's socket; the same address again changes nothing."""
+    """Return the request that adds an address to a link; the same address again changes nothing."""
     value = step.address.packed
     attributes = [Attribute(_IFA_LOCAL, value), Attribute(_IFA_ADDRESS, value)]
     if step.address.version == 4 and step.prefix < 31:
@@ -151,7 +166,7 @@ def add_address(step: steps.AddAddress, index: int) -> NetlinkRequest:
 
 
 def add_route(step: steps.AddRoute, index: int) -> NetlinkRequest:
-    """For the pod's socket; in the place of a route to the same destination, if there is one."""
+    """Return the request that adds a route, or replaces one to the same destination."""
     attributes = [Attribute(_RTA_DST, step.to.network_address.packed)] if step.to.prefixlen else []
     attributes.append(_u32(_RTA_OIF, index))
     attributes += [Attribute(_RTA_GATEWAY, step.via.packed)] if step.via else []
@@ -166,12 +181,12 @@ def add_route(step: steps.AddRoute, index: int) -> NetlinkRequest:
 
 
 def add_rule(step: steps.AddRule) -> NetlinkRequest:
-    """For the pod's socket; EEXIST where just this rule stands already."""
+    """Return the request that adds a rule; the kernel answers EEXIST if just this rule is there."""
     return NetlinkRequest(_NEWRULE, _CREATE | _EXCL, _rule(step))
 
 
 def remove_rule(undo: steps.RemoveRule) -> NetlinkRequest:
-    """For the pod's socket; ENOENT where there is no such rule."""
+    """Return the request that removes a rule; the kernel answers ENOENT if it is not there."""
     return NetlinkRequest(_DELRULE, 0, _rule(undo))
 
 
@@ -197,7 +212,10 @@ def _link(
 
 
 def _data(step: steps.MakeLink) -> list[Attribute]:
-    """IFLA_INFO_DATA of the kind: IFLA_MACVLAN_MODE, IFLA_IPVLAN_MODE, IFLA_IPOIB_*."""
+    """Return the attributes of the kind (IFLA_INFO_DATA); raise Refused if it has no such mode.
+
+    They are IFLA_MACVLAN_MODE, IFLA_IPVLAN_MODE or IFLA_IPOIB_*.
+    """
     modes = _MODES[step.kind]
     if step.mode and step.mode not in modes:
         raise Refused(
@@ -218,7 +236,7 @@ def _wanted(mtu: int | None, mac: str | None) -> list[Attribute]:
 
 
 def mac_bytes(mac: str) -> bytes:
-    """The bytes of ``02:00:00:00:00:01``; Refused when it is not a MAC."""
+    """Return the bytes of a MAC such as ``02:00:00:00:00:01``; raise Refused if it is none."""
     try:
         return bytes.fromhex(mac.replace(":", ""))
     except ValueError as error:
@@ -226,7 +244,7 @@ def mac_bytes(mac: str) -> bytes:
 
 
 def by_name(name: InterfaceName | str) -> bytes:
-    """The body of a request that means the link of this name."""
+    """Return the body of a request about the link of this name."""
     return _LINK.pack(0, 0, 0, 0, 0) + encode_attributes([_text(_IFNAME, name)])
 
 
