@@ -26,9 +26,9 @@ _MEMLOCK = re.compile(r"Max locked memory\s+(unlimited|[0-9]{1,20})\s")
 
 
 def read_modules(proc: Path = Path("/proc"), sysfs: Path = Path("/sys")) -> tuple[str, ...]:
-    """Modules that are loaded, and those built in that sysfs shows; raise Unavailable.
+    """Return modules that are loaded, and built-in ones that sysfs shows; raise Unavailable.
 
-    Built in and without a parameter a module is nowhere, so its absence here proves little.
+    A built-in module without parameters shows nowhere, so its absence here proves little.
     """
     loaded = {line.partition(" ")[0] for line in _read(proc / "modules").splitlines()}
     with readable(sysfs / "module"):
@@ -37,7 +37,7 @@ def read_modules(proc: Path = Path("/proc"), sysfs: Path = Path("/sys")) -> tupl
 
 
 def read_neighbours(proc: Path = Path("/proc")) -> tuple[ObservedNeighbour, ...]:
-    """The IPv4 neighbours of this network namespace; raise Unavailable."""
+    """Return the IPv4 neighbours of this network namespace; raise Unavailable."""
     rows = [line.split() for line in _read(proc / "net/arp").splitlines()[1:]]
     return tuple(
         ObservedNeighbour(row[5], row[0], bool(int(row[2], 16) & _COMPLETE))
@@ -70,7 +70,7 @@ def read_hypervisor(proc: Path = Path("/proc")) -> bool:
 
 
 def memlock(pid: int, proc: Path = Path("/proc")) -> int:
-    """The soft limit of locked memory in bytes, -1 without limit; raise Unavailable."""
+    """Return the soft limit of locked memory in bytes, -1 without limit; raise Unavailable."""
     for line in _read(proc / str(pid) / "limits").splitlines():
         if match := _MEMLOCK.match(f"{line} "):
             return _UNLIMITED if match[1] == "unlimited" else int(match[1])
@@ -78,7 +78,7 @@ def memlock(pid: int, proc: Path = Path("/proc")) -> int:
 
 
 def user_and_lock(pid: int, proc: Path = Path("/proc")) -> tuple[int, bool]:
-    """The effective uid, and whether CAP_IPC_LOCK is in force; raise Unavailable."""
+    """Return the effective uid, and whether CAP_IPC_LOCK is in force; raise Unavailable."""
     fields = dict(
         line.split(":", 1) for line in _read(proc / str(pid) / "status").splitlines() if ":" in line
     )
@@ -89,13 +89,13 @@ def user_and_lock(pid: int, proc: Path = Path("/proc")) -> tuple[int, bool]:
 
 
 def variables(pid: int, proc: Path = Path("/proc")) -> tuple[tuple[str, str], ...]:
-    """The environment of a process as it started; raise Unavailable."""
+    """Return the environment of a process as it started; raise Unavailable."""
     pairs = (part.partition("=") for part in _read(proc / str(pid) / "environ").split("\0"))
     return tuple((name, value) for name, equals, value in pairs if equals)
 
 
 def pinned(pid: int, proc: Path = Path("/proc")) -> int:
-    """Bytes of memory that a process has pinned, as verbs do; raise Unavailable."""
+    """Return the bytes of memory that a process has pinned, as verbs do; raise Unavailable."""
     for line in _read(proc / str(pid) / "status").splitlines():
         if match := _PINNED.fullmatch(line):
             return int(match[1]) * 1024
@@ -103,7 +103,7 @@ def pinned(pid: int, proc: Path = Path("/proc")) -> int:
 
 
 def program(pid: int, proc: Path = Path("/proc")) -> str:
-    """The name of a process or a thread; "" when it has ended."""
+    """Return the name of a process or a thread, "" if it has ended."""
     try:
         return plain(_read(proc / str(pid) / "comm").strip())
     except Unavailable:
@@ -123,7 +123,7 @@ def processes_of(uid: str, proc: Path = Path("/proc")) -> dict[str, tuple[int, .
 
 
 def container_of(pid: int, uid: str, proc: Path = Path("/proc")) -> str:
-    """The id of the container of a process or thread, of the pod with this uid; "" for others.
+    """Return the container's id of a process or thread of the pod with this uid; "" for others.
 
     The cgroup of a container ends in its id, and has the uid of its pod above, with underscores
     under systemd.

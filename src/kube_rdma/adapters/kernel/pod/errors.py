@@ -37,12 +37,12 @@ ETHERNET, INFINIBAND = 1, 32  # ARPHRD_*, include/uapi/linux/if_arp.h
 
 
 def errno_of(error: BaseException) -> int | None:
-    """The kernel's number behind an Unavailable of netlink/codec.py, None when there is none."""
+    """Return the errno behind an Unavailable of netlink/codec.py, None if there is none."""
     return error.__cause__.errno if isinstance(error.__cause__, OSError) else None
 
 
 def judged(act: str, error: Unavailable) -> KubeError:
-    """The error to raise when `act` met the kernel's refusal `error`; its sentence is kept."""
+    """Return the error for the kernel's refusal `error` of `act`; its sentence is kept."""
     remedy = _REMEDIES.get(errno_of(error) or 0)
     if remedy is None:
         return Unavailable(f"{act}: {error}")
@@ -50,7 +50,7 @@ def judged(act: str, error: Unavailable) -> KubeError:
 
 
 def mtu_too_large(name: str, mtu: int, parent: str, most: int) -> Refused:
-    """A virtual link's MTU is bounded by its parent's."""
+    """Return the error for a virtual link's MTU that is larger than its parent's."""
     return Refused(
         f"{name} cannot have an MTU of {mtu}: {parent} below it has {most}",
         remedy=f"Ask for at most {most}, or raise the MTU of {parent}",
@@ -87,7 +87,7 @@ def busy_parent(act: str, step: steps.MakeLink, error: Unavailable) -> Unavailab
 
 
 def name_taken(step: steps.MakeLink | steps.TakeLink | steps.SetLink, by: str) -> Refused:
-    """The pod has another link of the name that a Step wants."""
+    """Return the error for a name that another interface of the pod has."""
     return Refused(
         f"the pod has an interface {step.name} already, {by}",
         remedy="Choose another name for the interface in the pod's annotation",
@@ -95,12 +95,12 @@ def name_taken(step: steps.MakeLink | steps.TakeLink | steps.SetLink, by: str) -
 
 
 def no_link_here(name: str) -> Unavailable:
-    """The pod has no such link, or not any more."""
+    """Return the error for an interface that the pod does not have, or no longer has."""
     return Unavailable(f"the pod has no interface {name}")
 
 
 def no_carrier(step: steps.Probe, seconds: float) -> Unavailable:
-    """The link does not come up, so the network cannot be asked."""
+    """Return the error for an interface without carrier, through which nobody can be asked."""
     return Unavailable(
         f"{step.name} has no carrier after {seconds:g} s, so the network cannot be asked about "
         f"{step.address}"
@@ -108,7 +108,7 @@ def no_carrier(step: steps.Probe, seconds: float) -> Unavailable:
 
 
 def address_in_use(step: steps.Probe, mac: str) -> Refused:
-    """Somebody else on the network has the address."""
+    """Return the error for an address that another host of the network has."""
     return Refused(
         f"{step.address} is in use already: {mac} answers for it on the network of {step.name}",
         remedy="Find out who has this MAC, see `kube-rdma ip check`",
@@ -116,12 +116,12 @@ def address_in_use(step: steps.Probe, mac: str) -> Refused:
 
 
 def no_parent(parent: PlannedHostLink) -> Unavailable:
-    """The card that a virtual link wants is gone."""
+    """Return the error for a virtual link whose parent interface is gone."""
     return Unavailable(f"the node has no interface {parent.name} (index {parent.index}) any more")
 
 
 def no_physical(place: FunctionPlace) -> HardwareGone:
-    """The interface through which a virtual function is set up is not on the node."""
+    """Return the error for a physical function whose interface is not on the node."""
     return HardwareGone(
         f"the node has no interface {place.physical.name} of {place.pci} any more, through which "
         f"its virtual function {place.number} is set up"
@@ -129,14 +129,14 @@ def no_physical(place: FunctionPlace) -> HardwareGone:
 
 
 def no_function(place: FunctionPlace, count: int) -> Unavailable:
-    """The physical function has fewer virtual ones than it had."""
+    """Return the error for a virtual function that its physical one no longer has."""
     return Unavailable(
         f"{place.physical.name} has no virtual function {place.number} any more: it has {count}"
     )
 
 
 def setting_refused(place: FunctionPlace, what: str, error: Unavailable) -> KubeError:
-    """The driver of the physical function does not take a setting."""
+    """Return the error for a setting that the driver of the physical function does not take."""
     name = place.physical.name
     code = errno_of(error)
     if code in (errno.EOPNOTSUPP, errno.EPROTONOSUPPORT):
@@ -152,16 +152,17 @@ def setting_refused(place: FunctionPlace, what: str, error: Unavailable) -> Kube
 
 
 def lost(link: PlannedHostLink, name: str, *, for_good: bool = False) -> HardwareGone:
-    """A card's link is on neither side now; after the end of a namespace that takes a moment.
+    """Return the error for a card's link that is neither in the pod nor on the node now.
 
-    `for_good`: the card is not in the machine any more.
+    That lasts a moment after the end of a namespace. `for_good`: the card is not in the machine any
+    more.
     """
     sentence = f"{link.name} is neither in the pod (as {name}) nor on the node now"
     return HardwareGone(sentence, for_good=for_good)
 
 
 def old_name_taken(undo: steps.GiveBackLink, now: str) -> Broken:
-    """Somebody on the node has the name that a card had."""
+    """Return the error for a card's old name that another interface of the node has."""
     return Broken(
         f"{now} cannot be called {undo.link.name} again: the node has another interface of this "
         "name; rename one of them"
@@ -169,7 +170,10 @@ def old_name_taken(undo: steps.GiveBackLink, now: str) -> Broken:
 
 
 def rdma_taken(name: str, on: str, other: str | None) -> Refused:
-    """The interface has another soft device, or (`other` None) the name is another interface's."""
+    """Return the error for a soft device on an interface that has the device `other` already.
+
+    Without `other`, the name is that of another interface's device.
+    """
     by = f"it has {other} already" if other else "a device of this name is on another interface"
     return Refused(
         f"the soft RDMA device {name} cannot be made on {on}: {by}",
@@ -178,7 +182,7 @@ def rdma_taken(name: str, on: str, other: str | None) -> Refused:
 
 
 def unmovable(device: str) -> Refused:
-    """ib_device_set_netns_put says EOPNOTSUPP in both cases."""
+    """Return the error for EOPNOTSUPP of ib_device_set_netns_put, which has two causes."""
     return Refused(
         f"the RDMA device {device} cannot be moved into the pod: the node's devices are shared by "
         "all namespaces, or it is a soft device",
@@ -187,22 +191,22 @@ def unmovable(device: str) -> Refused:
 
 
 def namespace_gone() -> Unavailable:
-    """Nothing can be done in it any more."""
+    """Return the error for a pod whose network namespace is gone."""
     return Unavailable("the pod's network namespace is gone")
 
 
 def no_rdma() -> Unavailable:
-    """The family NETLINK_RDMA is not there."""
+    """Return the error for a kernel without the netlink family NETLINK_RDMA."""
     return Unavailable("the kernel offers no RDMA netlink; is ib_core loaded?")
 
 
 def no_device(device: str) -> Unavailable:
-    """The RDMA device is gone, or out of sight."""
+    """Return the error for an RDMA device that is gone, or in another namespace."""
     return Unavailable(f"there is no RDMA device {device}")
 
 
 def no_partition(step: steps.AwaitPartition, pkeys: Sequence[int]) -> Refused:
-    """The subnet manager has not made the port a member."""
+    """Return the error for a port that the subnet manager has not made a member of a partition."""
     has = ", ".join(f"0x{key:04x}" for key in pkeys) or "none"
     return Refused(
         f"the port of {step.pci} is not in the partition 0x{step.pkey:04x}: its table has {has}",
@@ -212,7 +216,7 @@ def no_partition(step: steps.AwaitPartition, pkeys: Sequence[int]) -> Refused:
 
 
 def inactive_port(pci: PciAddress, states: Sequence[str], seconds: float) -> Refused:
-    """The port of an InfiniBand function carries no traffic."""
+    """Return the error for an InfiniBand port that carries no traffic after `seconds`."""
     has = ", ".join(states) or "gone"
     remedy = (
         "Let the subnet manager activate virtual ports (opensm: virt_enabled 2), and see its log"
@@ -227,7 +231,7 @@ def inactive_port(pci: PciAddress, states: Sequence[str], seconds: float) -> Ref
 
 
 def table_full(device: str, address: Address, used: int, size: int) -> Refused:
-    """No room for one more GID."""
+    """Return the error for a GID table without room for one more GID."""
     return Refused(
         f"{device} has no room for a GID of {address}: {used} of {size} GIDs are used",
         remedy="Take addresses off its interfaces, or give fewer pods a share of this card",
@@ -235,5 +239,5 @@ def table_full(device: str, address: Address, used: int, size: int) -> Refused:
 
 
 def no_gid(device: str, address: Address, on: str, seconds: float) -> Unavailable:
-    """The kernel did not make one in time."""
+    """Return the error for a GID that the kernel did not make within `seconds`."""
     return Unavailable(f"{device} lists no RoCE v2 GID for {address} on {on} after {seconds:g} s")

@@ -40,7 +40,7 @@ class GidEntry(Frozen):
 
 
 def listed(devices: Path, device: str) -> tuple[tuple[str, Address], ...]:
-    """The RoCE v2 GIDs of a device as addresses, each behind the name of its interface."""
+    """Return the RoCE v2 GIDs of a device as addresses, each behind the name of its interface."""
     gids: list[tuple[str, Address]] = []
     for port in _ports(devices / device):
         for entry in _entries(port, gap=None):
@@ -64,7 +64,7 @@ def gid_table(device: str, devices: Path = DEVICES) -> GidTable:
 
 
 def crowded(wanted: Mapping[str, int], devices: Path = DEVICES) -> tuple[GidTable, ...]:
-    """The tables of devices that may have no room for GIDs of so many addresses more.
+    """Return GID tables that may lack room for `wanted` more addresses, a number by device.
 
     The kernel fills a table from its beginning, so a look at its end is enough for most.
     """
@@ -84,7 +84,7 @@ def _has_room(port: Path, entries: int) -> bool:
 
 
 def pci_of(devices: Path, device: str) -> PciAddress | None:
-    """The function that a device sits on directly."""
+    """Return the PCI function that a device sits on directly, None for other devices."""
     try:
         return PciAddress((devices / device / "device").resolve(strict=True).name)
     except (OSError, ValueError):
@@ -92,7 +92,7 @@ def pci_of(devices: Path, device: str) -> PciAddress | None:
 
 
 def await_gid(step: AwaitGid, devices: Path = DEVICES, patience: float = PATIENCE) -> None:
-    """Return when the device lists the GID; after `patience` seconds say what is in the way.
+    """Wait until the device lists the GID; raise what is in the way after `patience` seconds.
 
     Raise Refused when the table is full, Unavailable when the GID does not come or the device goes.
     """
@@ -136,7 +136,7 @@ def _numbers(port: Path) -> list[str]:
 
 
 def _entries(port: Path, gap: int | None) -> Iterator[GidEntry]:
-    """The used entries, until `gap` empty ones in a row; None: to the end of the table."""
+    """Yield the used entries until `gap` empty ones in a row; without `gap`, of the whole table."""
     empty, index = 0, 0
     while gap is None or empty < gap:
         value = _read(f"{port}/gids/{index}")
@@ -152,7 +152,7 @@ def _entries(port: Path, gap: int | None) -> Iterator[GidEntry]:
 
 
 def _read(path: str) -> str | None:
-    """The text of a file; None when it cannot be read, as an attribute of an empty entry."""
+    """Return the text of a file; None if it cannot be read, as an attribute of an empty entry."""
     try:
         return read_file(path).decode(errors="replace").strip()
     except OSError:

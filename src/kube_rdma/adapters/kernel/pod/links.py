@@ -33,7 +33,10 @@ _OURS = frozenset(kind.value for kind in steps.VirtualKind)  # never a card's ow
 
 
 class PodLinks(Frozen):
-    """`namespace` and `home` are descriptors of the pod's and the node's namespace."""
+    """The links, addresses, routes and rules of one pod, and calls that change them.
+
+    `namespace` and `home` are descriptors of the pod's and the node's namespace.
+    """
 
     node: Netlink
     pod: Netlink
@@ -42,7 +45,7 @@ class PodLinks(Frozen):
     _seen: dict[InterfaceName, rtnl_read.Interface] = field(default_factory=dict)
 
     def make(self, step: steps.MakeLink) -> None:
-        """Two messages: an alias cannot be given at birth."""
+        """Make a link and mark it, in two messages: a new link takes no alias."""
         self._seen.clear()
         try:
             self._send_new(step)
@@ -59,7 +62,7 @@ class PodLinks(Frozen):
         _send(self.pod, rtnl_write.mark_link(step), f"marking {step.name}")
 
     def _make_apart(self, step: steps.MakeLink) -> None:
-        """Under another name first, where the node has one of the wanted name.
+        """Make a link under a temporary name and rename it, as the node has a link of its name.
 
         Before Linux 6.15 the kernel looks for the new name where the request comes from
         (rtnl_newlink, net/core/rtnetlink.c).
@@ -83,7 +86,7 @@ class PodLinks(Frozen):
         _send(self.pod, rtnl_write.make_link(here, self.namespace))
 
     def take(self, step: steps.TakeLink) -> None:
-        """Find it on either side, move and rename it in one message."""
+        """Move a card's link into the pod and rename it, in one message, unless that is done."""
         self._seen.clear()
         inside = rtnl_read.interfaces(self.pod)
         link_in_pod = pick(inside, step, step.name)
@@ -107,7 +110,7 @@ class PodLinks(Frozen):
             raise errors.judged(act, error) from error
 
     def set(self, step: steps.SetLink) -> None:
-        """MAC, MTU and up, in one message by name."""
+        """Set MAC and MTU of a link and bring it up, in one message by name."""
         self._seen.clear()
         try:
             _send(self.pod, rtnl_write.set_link(step))
@@ -124,27 +127,27 @@ class PodLinks(Frozen):
             self.set(replace(step, mac=None))
 
     def add_address(self, step: steps.AddAddress) -> None:
-        """The kernel takes the same address again for a change of nothing."""
+        """Add an address to a link; do nothing if the link has it."""
         request = rtnl_write.add_address(step, self.link(step.name).seen.index)
         _send(self.pod, request, f"the address {step.address}/{step.prefix} on {step.name}")
 
     def add_route(self, step: steps.AddRoute) -> None:
-        """In the place of another to the same destination, as the Step says."""
+        """Add a route, or replace another to the same destination."""
         request = rtnl_write.add_route(step, self.link(step.name).seen.index)
         _send(self.pod, request, f"the route to {step.to} over {step.name}")
 
     def add_rule(self, step: steps.AddRule) -> None:
-        """EEXIST is said of just this rule (rule_exists, net/core/fib_rules.c)."""
+        """Add a rule, unless just this one is there (rule_exists, net/core/fib_rules.c)."""
         act = f"the rule for {step.source}"
         _send(self.pod, rtnl_write.add_rule(step), act, harmless=errno.EEXIST)
 
     def remove_rule(self, undo: steps.RemoveRule) -> None:
-        """ENOENT: it is not there."""
+        """Remove a rule; do nothing if it is not there."""
         act = f"removing the rule for {undo.source}"
         _send(self.pod, rtnl_write.remove_rule(undo), act, harmless=errno.ENOENT)
 
     def remove(self, undo: steps.RemoveLink) -> None:
-        """Only with kube-rdma's mark: another link of this name is another's."""
+        """Remove a link, and its temporary one, if they have kube-rdma's mark."""
         self._seen.clear()
         for name in (undo.name, rtnl_write.interim_name(undo.mark)):
             link = rtnl_read.interface_named(self.pod, name)
@@ -153,7 +156,10 @@ class PodLinks(Frozen):
                 _send(self.pod, request, f"removing {name}", harmless=errno.ENODEV)
 
     def remove_all(self, undo: steps.RemoveLinks) -> None:
-        """At once by their group, for the kernel then waits once; only if that means no other."""
+        """Remove links at once by their group, if it has no others; else one by one.
+
+        The kernel waits once for the group, and once for each single link.
+        """
         self._seen.clear()
         wanted = {one.name: one for one in undo.links}
         wanted |= {rtnl_write.interim_name(one.mark): one for one in undo.links}
@@ -175,7 +181,7 @@ class PodLinks(Frozen):
             self.remove(wanted[name])
 
     def give_back(self, undo: steps.GiveBackLink) -> None:
-        """Out of the pod under its old name; what is left to restore, restore_on_node does."""
+        """Move a link out of the pod under its old name, then restore it on the node."""
         self._seen.clear()
         link = pick(rtnl_read.interfaces(self.pod), undo, undo.name, undo.link.name)
         if link:
@@ -207,7 +213,7 @@ class PodLinks(Frozen):
         return pick(rtnl_read.interfaces(self.node), step, step.link.name)
 
     def link(self, name: InterfaceName) -> rtnl_read.Interface:
-        """A link of the pod as it is since it was made, taken or set; raise Unavailable."""
+        """Return a link of the pod, read anew after each change of links; raise Unavailable."""
         if name not in self._seen:
             link = rtnl_read.interface_named(self.pod, name)
             if link is None:
@@ -253,11 +259,11 @@ def remove_returned(node: Netlink, undo: steps.RemoveLink | steps.RemoveLinks) -
 
 
 def restore_on_node(node: Netlink, undo: steps.GiveBackLink) -> None:
-    """Name, MTU, MAC, state and addresses of a link that is on the node, as far as they are wrong.
+    """Restore a link on the node: name, MTU, MAC, state, addresses, routes and rules.
 
     Also for a pod whose namespace is gone: the kernel brought the link back under the name that it
-    had there, or as devN. Raise Gone when it is not there (yet), Broken when its name is another's;
-    then all but the name is as it was.
+    had there, or as devN. Raise HardwareGone when it is not there (yet), Broken when its name is
+    another's; then all but the name is restored.
     """
     links = rtnl_read.interfaces(node)
     here = pick(links, undo, undo.link.name, undo.name)
@@ -328,7 +334,7 @@ def _free_name(netlink: Netlink, link: rtnl_read.Interface, name: str) -> None:
 
 
 def _restore(node: Netlink, here: rtnl_read.Interface, undo: steps.GiveBackLink) -> None:
-    """MTU, MAC and state; a MAC that its physical function forbids is the one that it demands."""
+    """Restore MTU, MAC and state; a forbidden MAC is replaced by the one that the driver takes."""
     now = here.seen
     mtu = None if now.mtu == undo.mtu else undo.mtu
     mac = None if now.mac == _mac_of(here, undo) else undo.mac
@@ -342,12 +348,12 @@ def _restore(node: Netlink, here: rtnl_read.Interface, undo: steps.GiveBackLink)
 
 
 def _mac_of(here: rtnl_read.Interface, undo: steps.GiveBackLink) -> str:
-    """The MAC that it had; an IPoIB interface has that of its GUID and a number that changes."""
+    """Return the MAC to restore; an IPoIB interface keeps its own, part of which changes."""
     return here.seen.mac if here.hardware == errors.INFINIBAND else undo.mac
 
 
 def _mac_after_reset(netlink: Netlink, index: int) -> str:
-    """The MAC that the driver of a virtual function takes by itself, from its physical one.
+    """Reset a virtual function's link; return the MAC that its driver takes from the physical one.
 
     It may refuse that very MAC when it is set, and takes it when it resets, which is when its link
     goes down (igbvf_set_mac, igbvf_down, igbvf_reset in drivers/net/ethernet/intel/igbvf/netdev.c).
@@ -361,9 +367,9 @@ def _mac_after_reset(netlink: Netlink, index: int) -> str:
 def pick(
     links: Iterable[rtnl_read.Interface], card: steps.TakeLink | steps.GiveBackLink, *names: str
 ) -> rtnl_read.Interface | None:
-    """The card's own link among these, None when it is not there.
+    """Return the card's own link among these, None if it is not there.
 
-    By the function that it sits on. The kernel does not tell one for every link (virtio, Linux
+    The function that it sits on decides. The kernel does not tell one for every link (virtio, Linux
     before 5.14): then two of index, MAC and name have to agree, since each alone may be another's.
     """
 
@@ -381,7 +387,7 @@ def pick(
 
 
 def described(link: rtnl_read.Interface) -> str:
-    """A link that stands in the way, in words."""
+    """Describe a link that stands in the way, in words."""
     kind = f"a {link.seen.kind}" if link.seen.kind else "a card's own"
     if link.seen.alias:
         return f"{kind} marked {link.seen.alias!r}"
@@ -441,7 +447,7 @@ class PodSysctls:
                 raise judged(step.path, step.value, error) from error
 
     def read(self, path: str) -> str | None:
-        """The value of a sysctl, None when there is none of this name."""
+        """Return the value of a sysctl, None if it cannot be read."""
         try:
             with self._opened(path, os.O_RDONLY) as descriptor:
                 return os.read(descriptor, 4096).decode(errors="replace").strip()

@@ -44,7 +44,7 @@ def open_inside(namespace: Namespace, opener: Callable[[], T]) -> T:
 
 
 def make_namespace() -> int:
-    """A descriptor of a new namespace, which ends with its last descriptor.
+    """Make a namespace and return a descriptor of it; it ends with its last descriptor.
 
     Raise Refused when none may be made.
     """
@@ -68,7 +68,7 @@ def _apart(enter: Callable[[], None], opener: Callable[[], T]) -> T:
 
 
 def links_inside(namespace: Namespace) -> tuple[PodLink, ...]:
-    """The interfaces of a namespace; raise as open_inside, Unavailable when the kernel is silent.
+    """Return the interfaces of a namespace; raise as open_inside, Unavailable without an answer.
 
     A card that was moved into a pod is found here by its PCI address, whatever its name is there;
     the kernel tells it since Linux 5.14, of interfaces that sit on the function directly.
@@ -102,7 +102,7 @@ def _leave() -> None:
 
 
 def _setns(descriptor: int) -> None:
-    """os.setns, which Python has since 3.12."""
+    """Move this thread into an open namespace (os.setns, which Python has since 3.12)."""
     if _libc().setns(descriptor, _CLONE_NEWNET):
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
@@ -110,7 +110,7 @@ def _setns(descriptor: int) -> None:
 
 @cache
 def _libc() -> ctypes.CDLL:
-    """Opened once: that takes longer than the calls."""
+    """Return the C library, opened once: opening it takes longer than the calls."""
     return ctypes.CDLL(None, use_errno=True)
 
 

@@ -41,7 +41,7 @@ _CLOSER = ThreadPoolExecutor(1, "announcer")  # one thread for all pods
 
 
 class Announcer:
-    """Sends for one pod; `link` shows an interface of it, or raises Unavailable.
+    """Announces addresses of one pod; `link` returns an interface of it, or raises Unavailable.
 
     One packet socket for all: closing it waits until no processor can still use it (synchronize_net
     in packet_release, net/packet/af_packet.c), some 15 ms each time, which no pod should wait for.
@@ -53,13 +53,13 @@ class Announcer:
         self._packet: socket.socket | None = None
 
     def close(self) -> None:
-        """Close what was opened, where nobody waits for it."""
+        """Close the packet socket in a thread of its own, so that no pod waits for it."""
         if self._packet:
             _CLOSER.submit(self._packet.close)
             self._packet = None
 
     def announce(self, step: Announce) -> None:
-        """Send it once. Never raises: a link that is down or no Ethernet has nobody to tell."""
+        """Announce an address once; never raise, also if the link is down or no Ethernet."""
         with suppress(OSError, Unavailable):
             link = self._link(step.name)
             if link.hardware != ETHERNET:
@@ -79,18 +79,21 @@ class Announcer:
 
 
 def arp_announcement(mac: bytes, address: IPv4Address) -> bytes:
-    """The Ethernet frame."""
+    """Return the Ethernet frame that announces an IPv4 address."""
     return _arp_request(mac, address.packed, address)
 
 
 def advertisement(mac: bytes, address: IPv6Address) -> bytes:
-    """The ICMPv6 message; the kernel fills in its checksum (RFC 3542, section 3.1)."""
+    """Return the ICMPv6 message that announces an address, without its checksum.
+
+    The kernel fills in the checksum (RFC 3542, section 3.1).
+    """
     head = struct.pack("!BBHI", _ADVERTISEMENT, 0, 0, _OVERRIDE)
     return head + address.packed + struct.pack("!BB", _TARGET_MAC, 1) + mac
 
 
 def packet_socket() -> socket.socket:
-    """For whole Ethernet frames of this namespace; it hears none until it is bound."""
+    """Open a socket for Ethernet frames of this namespace; it receives none until it is bound."""
     return socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
 
 
@@ -99,7 +102,7 @@ def _icmp_socket() -> socket.socket:
 
 
 def probe(step: Probe, namespace: int, netlink: Netlink, patience: float) -> None:
-    """Return when nobody answers for the address; `netlink` is bound to the same namespace.
+    """Check that nobody answers for the address; `netlink` is bound to the same namespace.
 
     A link that has just come up may be without a carrier for a while, and nobody would hear the
     question. Raise Refused when somebody answers, Unavailable when nobody can be asked.
@@ -131,7 +134,7 @@ def probe(step: Probe, namespace: int, netlink: Netlink, patience: float) -> Non
 
 
 def arp_probe(mac: bytes, address: IPv4Address) -> bytes:
-    """The Ethernet frame."""
+    """Return the Ethernet frame that asks who has an IPv4 address."""
     return _arp_request(mac, bytes(4), address)
 
 
@@ -141,7 +144,10 @@ def _arp_request(mac: bytes, sender: bytes, target: IPv4Address) -> bytes:
 
 
 def solicitation(mac: bytes, address: IPv6Address) -> bytes:
-    """The Ethernet frame, to the solicited-node group (RFC 4291, section 2.7.1)."""
+    """Return the Ethernet frame that asks the solicited-node group who has an address.
+
+    See RFC 4291, section 2.7.1.
+    """
     group = IPv6Address(int(_SOLICITED) | int(address) & 0xFFFFFF)
     ends = _NOBODY.packed + group.packed
     body = struct.pack("!BBHI", _SOLICITATION, 0, 0, 0) + address.packed
@@ -152,13 +158,13 @@ def solicitation(mac: bytes, address: IPv6Address) -> bytes:
 
 
 def arp_speaker(frame: bytes, address: Address) -> bytes | None:
-    """The MAC of who says in this frame that the address is its own."""
+    """Return the MAC of the host that claims the address in this ARP frame, None if none does."""
     arp = frame[_HEAD : _HEAD + 28]
     return arp[8:14] if len(arp) == 28 and arp[14:18] == address.packed else None
 
 
 def advertiser(frame: bytes, address: Address) -> bytes | None:
-    """The MAC of who advertises the address in this frame."""
+    """Return the MAC of the host that advertises the address in this frame, None if none does."""
     packet = frame[_HEAD:]
     is_advertisement = len(packet) >= 64 and packet[6] == _ICMPV6 and packet[40] == _ADVERTISEMENT
     if not is_advertisement or packet[48:64] != address.packed:
@@ -168,7 +174,7 @@ def advertiser(frame: bytes, address: Address) -> bytes | None:
 
 
 def frames(packet: socket.socket, until: float) -> Iterator[bytes]:
-    """Yield frames until then; those for others, such as of another VLAN, are left out.
+    """Yield frames until the time `until`, without those for other hosts or VLANs.
 
     A process that gets no processor for a while finds the time over and answers in the socket:
     these count too, up to a number that nobody who floods the network can raise.

@@ -56,20 +56,20 @@ class PodNetwork(Protocol):
         """Return the inode of the namespace, None when it is gone."""
 
     def run(self, step: steps.Step) -> None:
-        """Do it; nothing when it is done already.
+        """Run a Step; do nothing if it is done already.
 
         Raise Refused when the asker must change something, Unavailable when something is gone,
         busy or late.
         """
 
     def undo(self, undo: steps.Undo) -> None:
-        """Take it back; nothing when that is done already, or there was nothing to take back.
+        """Take a Step back; do nothing if that is done already, or there was nothing to take back.
 
         Raise as run, and Broken when the card's old name is another's now.
         """
 
     def links(self) -> tuple[SeenLink, ...]:
-        """The interfaces alone, with their addresses."""
+        """Return the pod's interfaces alone, with their addresses."""
 
     def look(self, sysctls: Sequence[str] = (), functions: Sequence[FunctionPlace] = ()) -> PodView:
         """Return the state now; `sysctls` are paths to read, `functions` the node's to ask."""
@@ -79,12 +79,12 @@ class PodNetwork(Protocol):
 def open_pod(
     netns: Namespace | None, *, patience: float = PATIENCE, rdma: Path = DEVICES
 ) -> Iterator[PodNetwork]:
-    """The network of the pod behind `netns`, seen from this thread's namespace, the node's.
+    """Open the network of the pod behind `netns` from this thread's namespace, the node's.
 
-    None: the pod's namespace is gone, and only undo() works. It keeps the namespace alive, so close
-    it soon. `patience` bounds AwaitGid and the wait for a carrier, `rdma` is the node's
-    /sys/class/infiniband.
-    Raise Unavailable when the namespace is gone, Refused when it may not be entered.
+    Without `netns` the pod's namespace is gone, and only undo() works. An open network keeps the
+    namespace alive, so close it soon. `patience` bounds AwaitGid and the wait for a carrier, in
+    seconds; `rdma` is the node's /sys/class/infiniband. Raise Unavailable when the namespace is
+    gone, Refused when it may not be entered.
     """
     with ExitStack() as stack:
         node = stack.enter_context(_Side())
@@ -191,7 +191,7 @@ class _LivePod:
         self._links.take(step)
 
     def _inside(self, pci: PciAddress) -> Path | None:
-        """The folder of a function's RDMA device where the pod has it."""
+        """Return the folder of a function's RDMA device in the pod's sysfs; None without one."""
         device = self._rdma.inside(pci)
         return self._sysfs.devices(device.name) / device.name if device else None
 
@@ -210,7 +210,7 @@ def seen_device(
     gids: tuple[tuple[str, Address], ...],
     links: tuple[SeenLink, ...],
 ) -> SeenRdma:
-    """An RDMA device with the GIDs that are the pod's.
+    """Return an RDMA device with those of its GIDs that are the pod's.
 
     A card that all pods share lists the GIDs of all: the pod's are those whose address is on an
     interface of its own.

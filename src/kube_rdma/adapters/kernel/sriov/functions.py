@@ -60,12 +60,12 @@ class SriovCards(Frozen):
     lock_patience: float = 10.0
 
     def make(self, act: pools.SetFunctions) -> None:
-        """Do it; when this returns, the functions are there and, with autoprobe, have drivers.
+        """Make the virtual functions; on return they are there and, with autoprobe, have drivers.
 
-        To do it again changes nothing, but that functions get drivers that have none. Raise Refused
-        for what the card, its driver or the machine cannot do and where /sys cannot be written,
-        Unavailable when the card is gone or busy, has another number than `act` says, or its
-        functions do not come up in time: they are there then, and so they stay.
+        A second call only gives addresses and drivers to functions that have no driver. Raise
+        Refused for what the card, its driver or the machine cannot do and where /sys cannot be
+        written, Unavailable when the card is gone or busy, has another number than `act` says, or
+        its functions do not come up in time: they are there then, and so they stay.
         """
         place = self.root / "bus/pci/devices" / act.physical
         with locked(place, act.name, self.lock_patience):
@@ -172,7 +172,7 @@ def _unready(
 
 
 def locked(place: Path, name: str, patience: float) -> AbstractContextManager[None]:
-    """Nobody else who asks changes this card meanwhile; the lock ends with its holder."""
+    """Keep others that ask from changing this card meanwhile; the lock ends with its holder."""
     busy = (
         f"another process has changed the virtual functions of {name} for {patience:g} s; it is "
         "tried again."
@@ -249,7 +249,7 @@ def give_addresses(act: pools.SetFunctions, numbers: Sequence[int]) -> None:
 
 
 def tell(node: Netlink, act: pools.SetFunctions, numbers: Sequence[int]) -> None:
-    """Set addresses on the node's socket, see give_addresses."""
+    """Set addresses through the node's socket, see give_addresses."""
     above = _interface(node, act)
     for number in numbers:
         place = pools.FunctionPlace(
@@ -261,7 +261,7 @@ def tell(node: Netlink, act: pools.SetFunctions, numbers: Sequence[int]) -> None
 
 
 def settings(above: Interface, number: int) -> pools.FunctionSettings:
-    """Return the own settings of the virtual function with this number."""
+    """Return the settings with the addresses of the virtual function with this number."""
     if above.hardware == INFINIBAND:
         guid = made_of(above.seen.mac[-_PORT:], number, _GUID)
         return pools.FunctionSettings(
@@ -271,16 +271,14 @@ def settings(above: Interface, number: int) -> pools.FunctionSettings:
 
 
 def made_of(own: str, number: int, octets: int) -> str:
-    """An address of one interface, marked as given by who runs the network and not by a vendor."""
+    """Return an address made of a card's own and a number, marked as locally administered."""
     address = bytearray(blake2b(f"{own.lower()}/{number}".encode(), digest_size=octets).digest())
     address[0] = address[0] & 0xFC | 0x02
     return address.hex(":")
 
 
 def _interface(node: Netlink, act: pools.SetFunctions) -> Interface:
-    """Return the interface by PCI function; by name where the kernel does not tell it (before
-    5.14).
-    """
+    """Return the card's interface, by name where the kernel tells no function (before 5.14)."""
     candidates = [one for one in interfaces(node) if not one.seen.virtual]
     at_function = (one for one in candidates if one.seen.pci == act.physical)
     by_name = (one for one in candidates if one.seen.pci is None and one.seen.name == act.name)

@@ -67,12 +67,12 @@ def read_uses(
 
 
 def _own(link: SeenLink) -> Iterator[tuple[Address, int]]:
-    """Its addresses that did not come by themselves."""
+    """Return the addresses of a link that are not link-local."""
     return (pair for pair in link.addresses if not pair[0].is_link_local)
 
 
 def _beyond(link: SeenLink, routes: Sequence[AddRoute], rules: Sequence[AddRule]) -> Iterator[str]:
-    """The routes that lead further than the subnets of its own addresses.
+    """Yield the routes that lead further than the subnets of the link's own addresses.
 
     A table that is looked up for packets from one of these addresses alone is the card's own, as
     each rail of a routed fabric has one; every other table than main is the node's. An address of
@@ -89,7 +89,7 @@ def _beyond(link: SeenLink, routes: Sequence[AddRoute], rules: Sequence[AddRule]
 
 
 def _around(link: SeenLink, routes: Sequence[AddRoute]) -> Iterator[Subnet]:
-    """The subnets of addresses of full length, and next hops there, as the main table has them."""
+    """Yield the main table's subnets around full-length addresses, and the next hops there."""
     mine = [route for route in routes if route.name == link.name and route.table is None]
     for address, length in link.addresses:
         around = [r for r in mine if address in r.to and 0 < r.to.prefixlen < r.to.max_prefixlen]
@@ -101,7 +101,7 @@ def _around(link: SeenLink, routes: Sequence[AddRoute]) -> Iterator[Subnet]:
 
 
 def _way(routes: Sequence[AddRoute], server: Address) -> str | None:
-    """The interface that leads to an address by the main table; None: by none in particular."""
+    """Return the interface that leads to an address by the main table, None if no route does."""
     ways = [one for one in routes if one.table is None and server in one.to]
     return max(ways, key=lambda way: way.to.prefixlen).name if ways else None
 
@@ -114,7 +114,7 @@ def _same(tree: SysfsTree, link: SeenLink) -> bool:
 
 
 def decode_guest(payload: bytes) -> Iterator[tuple[int, str]]:
-    """Index and MAC of one answer to GETNEIGH; nothing for groups and for a bridge's entries."""
+    """Yield index and MAC in one answer to GETNEIGH; none of groups and of a bridge's entries."""
     (family, index, _, flags, _), attributes = split(_NEIGHBOUR, payload)
     mac = attributes.get(_LLADDR, b"")
     if family == AF_BRIDGE and flags & _SELF and mac and not mac[0] & _GROUP_BIT:
@@ -153,6 +153,9 @@ def _nfs(servers: Path) -> Iterator[tuple[str, Address]]:
 
 
 def _called(what: str, text: str) -> Iterator[tuple[str, Address]]:
-    """Nothing for what is no IP address: a local NVMe disk has none, Fibre Channel another."""
+    """Yield a name for people and the address in `text`; nothing if it is no IP address.
+
+    A local NVMe disk has none, Fibre Channel has another.
+    """
     with suppress(ValueError):
         yield f"{what} of {text}", ip_address(text)

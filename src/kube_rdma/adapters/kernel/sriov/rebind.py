@@ -47,8 +47,7 @@ class FunctionDrivers(Frozen):
         return self.devices.parent.parent / "bus/pci"
 
     def rebind(self, step: RebindFunction) -> None:
-        """Bind a function's driver anew; do nothing where the node has its RDMA device with the
-        GUID.
+        """Bind a function's driver anew, unless the node has its RDMA device with the GUID.
 
         Raise Refused when /sys may not be written, Unavailable when the function is gone, busy, or
         does not come up in time.
@@ -70,7 +69,10 @@ class FunctionDrivers(Frozen):
             self._await(step)
 
     def await_partition(self, step: AwaitPartition, inside: Path | None) -> None:
-        """Wait for a partition; `inside` is the device's folder where a pod has it."""
+        """Wait for a partition; `inside` is the device's folder where a pod has it.
+
+        Raise Refused if no port is a member in time.
+        """
 
         def joined() -> bool:
             return step.pkey in {key & 0x7FFF for key in self._partitions(step, inside)}
@@ -79,7 +81,7 @@ class FunctionDrivers(Frozen):
             raise no_partition(step, sorted(set(self._partitions(step, inside)) - {0}))
 
     def await_port(self, pci: PciAddress, inside: Path | None) -> None:
-        """Return when a port of the function is ACTIVE; `inside` as for await_partition.
+        """Wait until a port of the function is ACTIVE; `inside` as for await_partition.
 
         Raise Refused with its state when it is not in time.
         """
@@ -87,13 +89,13 @@ class FunctionDrivers(Frozen):
             raise inactive_port(pci, tuple(self._states(pci, inside)), self.fabric_patience)
 
     def _states(self, pci: PciAddress, inside: Path | None) -> Iterator[str]:
-        """The word of each port, out of ``4: ACTIVE``."""
+        """Yield the state of each port, such as ACTIVE of ``4: ACTIVE``."""
         for file in self._port_files(pci, inside, "state"):
             with suppress(OSError):
                 yield file.read_text().strip().partition(": ")[2]
 
     def _port_files(self, pci: PciAddress, inside: Path | None, name: str) -> Iterator[Path]:
-        """These files of the function's ports, on the node and in the pod."""
+        """Yield the files of this name of the function's ports, on the node and in the pod."""
         yield from (self._bus / "devices" / pci / "infiniband").glob(f"*/ports/*/{name}")
         yield from inside.glob(f"ports/*/{name}") if inside else ()
 
