@@ -62,10 +62,10 @@ PortName = tuple[str, int]  # device and port
 
 
 class CounterFiles:
-    """The devices below one sysfs root; keep it, for it goes round the GID tables by turns."""
+    """The counters of devices below one sysfs root; keep one, for it reads GID tables by turns."""
 
     def __init__(self, root: Path, *, gid_tables: int = GID_TABLES) -> None:
-        """`gid_tables` are read anew in each look, of all ports together."""
+        """Read at most `gid_tables` GID tables anew in each look, over all ports together."""
         self._root = root
         self._tables = gid_tables
         self._gids: dict[PortName, int] = {}
@@ -74,7 +74,7 @@ class CounterFiles:
         self._folders: _KnownFolders = {}
 
     def read(self) -> CounterReadings:
-        """All devices and ports now; none where the kernel has no RDMA.
+        """Read all devices and ports now; none where the kernel has no RDMA.
 
         Of the GID tables those are read that have waited longest; others are as they were.
         """
@@ -90,7 +90,7 @@ class CounterFiles:
         return readings
 
     def _count_gids(self, root: int, readings: CounterReadings) -> None:
-        """Count for the next look: ports that are new come first."""
+        """Count used GIDs for the next look; ports that are new come first."""
         self._looks += 1
         ports = [(device.name, port.number) for device in readings.devices for port in device.ports]
         self._turns = {port: self._turns.get(port, 0) for port in ports}
@@ -112,7 +112,7 @@ def count_gids(root: int, port: PortName) -> int | None:
 
 
 def as_number(data: bytes) -> int | None:
-    """A counter of 64 bits out of a file's bytes; None when they hold none."""
+    """Return the 64-bit counter in a file's bytes, None if they hold none."""
     if not _NUMBER.fullmatch(data):
         return None
     value = int(data)
@@ -130,7 +130,7 @@ class _KnownFolder(Struct):
     unread: int = 0
 
     def hear(self, said: Sequence[bytes | int]) -> None:
-        """Take in what the files say now; what has not changed is not understood anew."""
+        """Take in what the files say now; only what has changed is parsed again."""
         for place, now in enumerate(said):
             if now != self.said[place]:
                 self.values[place] = as_number(now.strip()) if isinstance(now, bytes) else None
@@ -153,7 +153,7 @@ def _is_unread(said: bytes | int) -> bool:
 
 
 class _CounterReader:
-    """`unread` counts what could not be read or understood; `seen` are the folders of this look."""
+    """The reader of one look: `unread` counts failed values, `seen` are the folders of the look."""
 
     def __init__(self, earlier: _KnownFolders) -> None:
         self.unread = 0
@@ -161,14 +161,14 @@ class _CounterReader:
         self._folders = earlier
 
     def all_devices(self, root: int, gids: Callable[[PortName], int | None]) -> CounterReadings:
-        """The devices below the sysfs whose root is open."""
+        """Return the counters of the devices below the sysfs whose root is open."""
         with _Folder(DEVICES, root) as devices:
             names = sorted(_names(devices))
             read = tuple(self._device(devices, name, gids) for name in names if name.isprintable())
         return CounterReadings(tuple(device for device in read if device), self.unread)
 
     def texts(self, paths: Iterable[str], folder: int) -> list[bytes]:
-        """The files' texts without white space around them; empty where one says nothing."""
+        """Return the files' texts without white space around them, empty if a file says nothing."""
         said = read_each(paths, folder, PAGE)
         self.unread += sum(isinstance(one, int) and one not in _SILENT for one in said)
         return [one.strip() if isinstance(one, bytes) else b"" for one in said]
@@ -176,7 +176,7 @@ class _CounterReader:
     def _device(
         self, devices: int | None, name: str, gids: Callable[[PortName], int | None]
     ) -> DeviceCounters | None:
-        """One device; None when it has gone meanwhile."""
+        """Return the counters of one device, None if it has gone meanwhile."""
         with _Folder(name, devices) as folder:
             if folder is None:
                 return None
@@ -197,7 +197,7 @@ class _CounterReader:
             )
 
     def _pcie(self, device: int, pci: PciAddress) -> PcieLink | None:
-        """The link of a card; None where there is none, or one of its ends does not say enough."""
+        """Return a card's PCIe link; None for virtual functions, or if an end says too little."""
         with suppress(OSError):
             os.stat("device/physfn", dir_fd=device)
             return None  # a virtual function has no link of its own
@@ -236,7 +236,7 @@ class _CounterReader:
             return listed.numbers
 
     def _listed(self, path: str, folder: int) -> _KnownFolder:
-        """The names in a folder; those that it had earlier, if it is still the same one.
+        """Return the names in a folder; those that it had earlier, if it is still the same one.
 
         No two folders of a sysfs ever have the same inode number (fs/kernfs/dir.c). Before Linux
         5.14 a driver made the files when the folder could be seen, so names do not hold for ever.
@@ -262,7 +262,7 @@ def _shown(text: bytes) -> str:
 
 
 class _Folder:
-    """A folder while it is needed; None where there is none, or none any more."""
+    """A context that opens a folder of sysfs: its descriptor, None if there is no such folder."""
 
     def __init__(self, path: str, above: int | None) -> None:
         self._path, self._above = path, above
@@ -288,7 +288,7 @@ def _names(folder: int | None) -> list[str]:
 
 
 def _pci_of(device: int) -> PciAddress | None:
-    """The function below a device that is open; None for soft ones and other buses."""
+    """Return the function below a device that is open; None for soft ones and other buses."""
     try:
         place = os.readlink("device", dir_fd=device)
     except OSError:
@@ -340,9 +340,9 @@ class PortReading(Frozen):
 
 
 def read_states(root: Path, ports: Iterable[tuple[str, int]]) -> tuple[PortReading, ...]:
-    """The states of `ports` (device name and port number) below the sysfs `root`, in their order.
+    """Return the states of `ports` (device name and port number) below `root`, in their order.
 
-    Two files a port; never raises for what the tree holds or lacks.
+    It reads two files a port, and never raises for what the tree holds or lacks.
     """
     tree = SysfsTree(root)
     return tuple(

@@ -58,7 +58,7 @@ _SPELLINGS = {"<unknown>": "UNKNOWN"}
 
 
 def read_survey(root: SysfsRoot | SysfsTree, *, brief: bool = False) -> Survey:
-    """Everything about RDMA that the sysfs tree at `root`, or one that is open already, shows.
+    """Return all that the sysfs tree at `root`, or one that is open already, shows of RDMA.
 
     `brief`: of each GID table the first used entry alone, by which a port has an address; a table
     has hundreds of entries, each a file, and a node a thousand tables.
@@ -92,7 +92,7 @@ def read_survey(root: SysfsRoot | SysfsTree, *, brief: bool = False) -> Survey:
 
 
 def read_devices(root: Path, names: Iterable[str]) -> tuple[tuple[Device, ...], CharDevice | None]:
-    """These devices alone, those that are there, and the connection manager's; faults are dropped.
+    """Return the existing ones of these devices, and the connection manager's node; drop faults.
 
     For a pod that has just got them: a survey of a large node takes 0.2 s, this some milliseconds.
     """
@@ -110,7 +110,7 @@ def read_devices(root: Path, names: Iterable[str]) -> tuple[tuple[Device, ...], 
 
 
 def _moved(tree: SysfsTree, name: str) -> Device | None:
-    """A device that is a pod's alone, as far as the node's sysfs shows it: its device nodes.
+    """Return a device that is a pod's alone, with all that the node's sysfs has: its device nodes.
 
     They are of no namespace (uverbs_class, drivers/infiniband/core/uverbs_main.c).
     """
@@ -135,7 +135,7 @@ def _device(
     *,
     brief: bool = False,
 ) -> Device | None:
-    """One device, or None with a single fault when it is not there (any more)."""
+    """Return one device; None, and a single fault, if it is not there (any more)."""
     path = f"{DEVICES}/{name}"
     if tree.place(path, required=True) is None:
         return None
@@ -201,7 +201,7 @@ def _port(tree: SysfsTree, ports: str, number: int, *, brief: bool) -> Port:
 
 
 def port_states(tree: SysfsTree, port: str) -> tuple[PortState, PhysicalState]:
-    """The logical and the physical state of the port at `port`; UNKNOWN where not readable."""
+    """Return the logical and the physical state of the port at `port`; UNKNOWN if not readable."""
     return (
         _word(tree, f"{port}/state", PortState, numbered=True),
         _word(tree, f"{port}/phys_state", PhysicalState, numbered=True),
@@ -258,7 +258,7 @@ def _gids(tree: SysfsTree, port: str, *, brief: bool) -> tuple[Gid, ...]:
 
 
 def _char_devices(tree: SysfsTree, devices: tuple[str, ...]) -> dict[str, list[CharDevice]]:
-    """The character devices of each RDMA device, in the order of their names."""
+    """Return the character devices of each RDMA device, in the order of their names."""
     char_devices: dict[str, list[CharDevice]] = {name: [] for name in devices}
     numbers: dict[tuple[int, int], str] = {}
     for folder in _CHARS:
@@ -280,7 +280,7 @@ def _char_devices(tree: SysfsTree, devices: tuple[str, ...]) -> dict[str, list[C
 
 
 def _chars_of(tree: SysfsTree, device: str) -> tuple[CharDevice, ...]:
-    """Return character devices: hardware lists them beside the device, a soft one is among all."""
+    """Return a device's character devices; hardware lists them beside it, a soft one among all."""
     chars = []
     for folder in _CHARS:
         beside = f"{DEVICES}/{device}/device/{folder.rpartition('/')[2]}"
@@ -292,7 +292,7 @@ def _chars_of(tree: SysfsTree, device: str) -> tuple[CharDevice, ...]:
 
 
 def _char_device(tree: SysfsTree, kind: CharKind, path: str) -> CharDevice | None:
-    """Path from the uevent's DEVNAME, which is where devtmpfs puts the node."""
+    """Return a character device; its path is the uevent's DEVNAME, where devtmpfs puts the node."""
     if tree.place(path, required=True) is None:
         return None
     numbers = tree.matching(f"{path}/dev", _DEV)
@@ -309,7 +309,7 @@ def _word(tree: SysfsTree, path: str, words: type[Word], *, numbered: bool = Fal
 
 
 def _spelled(tree: SysfsTree, path: str, text: str | None, words: type[Word]) -> Word:
-    """One of the words that the kernel can print here; UNKNOWN, and a fault, for any other."""
+    """Return the word that a text of the kernel is; UNKNOWN, and a fault, if it is none."""
     unknown = words["UNKNOWN"]
     if text is None:
         return unknown
@@ -321,13 +321,13 @@ def _spelled(tree: SysfsTree, path: str, text: str | None, words: type[Word]) ->
 
 
 def _numbered(tree: SysfsTree, path: str) -> str | None:
-    """The words of ``4: ACTIVE``."""
+    """Return the words behind the number, such as ACTIVE of ``4: ACTIVE``."""
     text = tree.matching(path, _NUMBERED)
     return text.partition(": ")[2] if text else None
 
 
 def _rate(tree: SysfsTree, path: str) -> float | None:
-    """Gb/s out of ``100 Gb/sec (4X EDR)``; a driver that tells no width has none."""
+    """Return the Gb/s of ``100 Gb/sec (4X EDR)``; None if the driver tells no width."""
     text = tree.text(path, required=False)
     match = _RATE.match(text) if text else None
     if text and not match:
@@ -336,7 +336,7 @@ def _rate(tree: SysfsTree, path: str) -> float | None:
 
 
 def _lid(tree: SysfsTree, path: str) -> int | None:
-    """A local identifier out of ``0x1a``; None while it is not assigned."""
+    """Return the local identifier of a file such as ``0x1a``; None while it is not assigned."""
     text = tree.matching(path, _LID)
     lid = int(text, 16) if text else 0
     return None if lid in _NO_LID else lid

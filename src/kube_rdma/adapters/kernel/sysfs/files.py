@@ -20,7 +20,7 @@ _DELETED = " (deleted)"  # d_path, fs/d_path.c: how the kernel shows a path that
 
 
 class SysfsFiles:
-    """The files below one root; every path is relative to it. OSError for what cannot be read.
+    """The files below one root; paths are relative to it, and methods raise OSError.
 
     A mount that is attached nowhere has a root that only its descriptor leads to: /proc/self/fd/N
     is opened as it is, and the kernel shows places in it from ``/`` on (d_path, fs/d_path.c).
@@ -32,7 +32,7 @@ class SysfsFiles:
         self._shown = real.rstrip("/")
 
     def read(self, path: str) -> bytes:
-        """The first page of a file."""
+        """Return the first page of a file."""
         return read_file(f"{self._root}/{path}")
 
     def names(self, path: str) -> list[str]:
@@ -41,7 +41,7 @@ class SysfsFiles:
             return [entry.name for entry in entries]
 
     def entries(self, path: str, indexes: Iterable[int]) -> Iterator[tuple[int, bytes | OSError]]:
-        """The files named `indexes` in a folder, whose path is walked once for all of them."""
+        """Yield the files named `indexes` in a folder; its path is walked once for all of them."""
         folder = os.open(f"{self._root}/{path}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             for index in indexes:

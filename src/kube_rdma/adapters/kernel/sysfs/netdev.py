@@ -47,12 +47,12 @@ def is_auxiliary(name: str) -> bool:
 
 
 def soft_identity(link: str, netdev: str | None) -> str:
-    """The identity of a device without hardware; the link's name alone while no netdev is known."""
+    """Return the identity of a device without hardware; its name alone while no netdev is known."""
     return f"{link}@{netdev}" if netdev else link
 
 
 def netdev_name(tree: SysfsTree, path: str, name: str | None) -> str | None:
-    """`name` if an interface can have it; None, and a fault at `path`, for any other text."""
+    """Return `name` if an interface can have it; None, and a fault at `path`, for another text."""
     if name is None or _NETDEV.fullmatch(name):
         return name
     tree.blame(path, f"is not an interface name: {name!r}")
@@ -60,13 +60,13 @@ def netdev_name(tree: SysfsTree, path: str, name: str | None) -> str | None:
 
 
 def lower_netdevs(tree: SysfsTree, netdev: str) -> tuple[str, ...]:
-    """The interfaces right below `netdev`: slaves of a bond, ports of a bridge, a vlan's parent."""
+    """Return interfaces right below `netdev`: slaves of a bond, ports of a bridge, vlan parents."""
     names = tree.names(f"class/net/{netdev}", required=False)
     return tuple(name.removeprefix(_LOWER) for name in names if name.startswith(_LOWER))
 
 
 def upper_netdevs(tree: SysfsTree, netdev: str) -> tuple[str, ...]:
-    """The interfaces of this namespace right above `netdev`: its bond, its bridge, its vlans."""
+    """Return interfaces of this namespace right above `netdev`: its bond, its bridge, its vlans."""
     names = tree.names(f"class/net/{netdev}", required=False)
     return tuple(name.removeprefix(_UPPER) for name in names if name.startswith(_UPPER))
 
@@ -74,7 +74,7 @@ def upper_netdevs(tree: SysfsTree, netdev: str) -> tuple[str, ...]:
 def find_site(
     tree: SysfsTree, pci: PciTree, netdevs: NetdevTree, path: str, ports: tuple[Port, ...]
 ) -> DeviceSite:
-    """The site of the device at `path`; `ports` name its interface where sysfs does not."""
+    """Return the site of the device at `path`; `ports` name its interface where sysfs does not."""
     parent = netdev_name(tree, f"{path}/parent", tree.text(f"{path}/parent", required=False))
     place = None if parent else tree.place(f"{path}/device")
     if place is not None:
@@ -108,7 +108,7 @@ def find_site(
 
 
 def _seat_below(tree: SysfsTree, pci: PciTree, netdev: str) -> PciPosition | None:
-    """The function of an interface, or the only one right below a virtual one (vlan, bond)."""
+    """Return where an interface's function sits, or the only one right below it (vlan, bond)."""
     seat = pci.seat(tree.place(f"class/net/{netdev}"))
     if seat:
         return seat
@@ -126,7 +126,7 @@ _FLAGS = re.compile(r"0x[0-9a-f]{1,8}")
 
 
 def read_functions(tree: SysfsTree, pci: PciTree, seen: NetdevTree) -> tuple[Function, ...]:
-    """Every function of class 02 (network), sorted by address; default routes are not in sysfs.
+    """Return every network function (class 02), sorted by address; sysfs has no default routes.
 
     The virtual functions of a card have one vendor and one device id (pci_iov_add_virtfn(),
     drivers/pci/iov.c), which the first of them tells, and no number by the firmware, which knows
@@ -166,7 +166,7 @@ def read_functions(tree: SysfsTree, pci: PciTree, seen: NetdevTree) -> tuple[Fun
 
 
 def _functions_netdevs(tree: SysfsTree, seen: NetdevTree) -> dict[str, tuple[Netdev, ...]]:
-    """The interfaces by the place of their function; those of a sub-function are not its own."""
+    """Return interfaces by the place of their function, without those of its sub-functions."""
     names: dict[str, list[str]] = {}
     for name in tree.names(NETDEVS, required=False):
         place = tree.place(f"{NETDEVS}/{name}")

@@ -32,7 +32,7 @@ _GPU_CLASSES = frozenset({0x03, 0x12})  # include/linux/pci_ids.h: display, proc
 
 @lru_cache(1 << 14)
 def pci_address(name: str) -> PciAddress | None:
-    """The PCI function that a name stands for, if it stands for one."""
+    """Return the PCI function that a name stands for, None if it stands for none."""
     try:
         return PciAddress(name)
     except ValueError:
@@ -40,7 +40,7 @@ def pci_address(name: str) -> PciAddress | None:
 
 
 def function_above(place: str | None) -> str | None:
-    """The place of the nearest PCI function on the way up from `place`, itself included."""
+    """Return the place of the nearest PCI function at or above `place`, None without one."""
     while place:
         above, _, last = place.rpartition("/")
         if pci_address(last):
@@ -62,7 +62,7 @@ class PciTree:
         self._listed = dict.fromkeys(tree.names(FUNCTIONS, required=False))
 
     def seat(self, place: str | None) -> PciPosition | None:
-        """The seat of the PCI function at or above `place`; None when there is none."""
+        """Return where the PCI function at or above `place` sits, None if there is none."""
         function = function_above(place)
         if function is None:
             return None
@@ -71,14 +71,14 @@ class PciTree:
         return self._seats[function]
 
     def vf_index(self, place: str) -> int | None:
-        """The number that its physical function gives the virtual one at `place`, if it does."""
+        """Return the number that the physical function gives the virtual one at `place`, if any."""
         seat = self.seat(place)
         if seat is None or self.seat(self._physical.get(place)) is None:
             return None
         return self._indexes.get(seat.pci)
 
     def of_class(self, bases: Collection[int]) -> Iterator[str]:
-        """The addresses of all functions of these base classes (the upper byte), in their order.
+        """Yield the addresses of functions of these base classes (the upper byte), in their order.
 
         Virtual functions of cards that were read by then are passed over unread: their class is
         that of their card (SR-IOV specification, 3.4.1.6). A card that the caller reads before it
@@ -92,12 +92,12 @@ class PciTree:
                 yield name
 
     def ids(self, place: str) -> tuple[int, int] | None:
-        """Vendor and device of the function at `place`; None, and a fault, without one of them."""
+        """Return vendor and device of the function at `place`; None, and a fault, without one."""
         vendor, device = self._number(f"{place}/vendor"), self._number(f"{place}/device")
         return None if vendor is None or device is None else (vendor, device)
 
     def group(self, place: str) -> IommuGroup | None:
-        """The IOMMU group of the function at `place`, with the devices that share it.
+        """Return the IOMMU group of the function at `place`, with the devices that share it.
 
         Its name is that of vfio where no IOMMU is (vfio_noiommu_group_alloc, drivers/vfio/group.c).
         """
@@ -133,9 +133,9 @@ class PciTree:
                     self._tree.blame(function, reason)
 
     def gpus(self) -> tuple[Gpu, ...]:
-        """Every function of a GPU's class, sorted by address.
+        """Return every function of a GPU's class, sorted by address.
 
-        Asked after the network functions, so that their virtual ones are passed over unread.
+        Call it after the network functions, so that their virtual ones are passed over unread.
         """
         gpus = [self._gpu(name) for name in tuple(self.of_class(_GPU_CLASSES))]
         return tuple(gpu for gpu in gpus if gpu is not None)
@@ -151,7 +151,7 @@ class PciTree:
         return Gpu(seat, pci_class, *ids, driver.rpartition("/")[2] if driver else None)
 
     def _class(self, name: str) -> int | None:
-        """The class of a function; a tree recorded without it is one without GPUs and cards."""
+        """Return a function's class; None if a tree lacks it, which has no GPUs and cards then."""
         if name not in self._classes:
             self._classes[name] = self._number(f"{FUNCTIONS}/{name}/class", required=False)
         return self._classes[name]
@@ -183,7 +183,7 @@ class PciTree:
         )
 
     def _virtual(self, function: str) -> tuple[PciAddress, ...]:
-        """The virtual functions that a physical one lists, in the order of their index."""
+        """Return the virtual functions that a physical one lists, in the order of their index."""
         tree = self._tree
         names = (_VIRTUAL.fullmatch(name) for name in tree.names(function))
         addresses: dict[PciAddress, None] = {}
@@ -203,7 +203,7 @@ class PciTree:
         return tuple(addresses)
 
     def _numa(self, path: str) -> int | None:
-        """The NUMA node in a function's file; the kernel's -1 means none."""
+        """Return the NUMA node in a function's file; None for the kernel's -1."""
         text = self._tree.text(path, required=False)
         if text is None or text == "-1":
             return None
@@ -213,7 +213,7 @@ class PciTree:
         return None
 
     def _number(self, path: str, *, required: bool = True) -> int | None:
-        """A hexadecimal number as PCI files have it (``0x15b3``)."""
+        """Return the hexadecimal number in a file, as PCI files have it (``0x15b3``)."""
         text = self._tree.matching(path, _HEX, required=required)
         return int(text, 16) if text else None
 
@@ -235,7 +235,7 @@ def pcie_rate(width: str, speed: str) -> tuple[int, float] | None:
 def pcie_link(
     pci: PciAddress, now: tuple[int, float] | None, ends: Iterable[tuple[int, float] | None]
 ) -> PcieLink | None:
-    """Return the link of a card, which can what both ends can; None where too little is known."""
+    """Return a card's link, as able as the weaker of its ends; None where too little is known."""
     able = [end for end in ends if end is not None]
     if now is None or not able:
         return None
@@ -243,7 +243,7 @@ def pcie_link(
 
 
 def read_pcie(survey: Survey, sysfs: SysfsRoot | None = None) -> tuple[PcieLink, ...]:
-    """The links of all cards with an RDMA device, and those of the switches up to the root port.
+    """Return the links of cards with an RDMA device, and of the switches up to the root port.
 
     A virtual function has no link of its own, so that of its card is read. Raise Unavailable where
     none says anything.

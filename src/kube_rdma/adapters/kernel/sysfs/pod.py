@@ -23,7 +23,10 @@ _CLOEXEC, _CREATE, _READ_ONLY = 1, 6, 0x1 | 0x2 | 0x4 | 0x8  # FSCONFIG_CMD_CREA
 
 
 class PodSysfs:
-    """`node` is the node's /sys/class/infiniband, `namespace` a descriptor of the pod's."""
+    """The sysfs that shows a pod's RDMA devices: the node's, or one mounted in the pod's namespace.
+
+    `node` is the node's /sys/class/infiniband, `namespace` a descriptor of the pod's.
+    """
 
     def __init__(self, namespace: int, node: Path) -> None:
         self._namespace = namespace
@@ -36,7 +39,7 @@ class PodSysfs:
             os.close(self._mount)
 
     def devices(self, device: str) -> Path:
-        """The class/infiniband that shows `device`; the node's too where none can be mounted."""
+        """Return the class/infiniband that shows `device`, the node's if none can be mounted."""
         if (self.node / device).exists():
             return self.node
         try:
@@ -47,27 +50,28 @@ class PodSysfs:
         return Path(f"/proc/self/fd/{self._mount}/class/infiniband")
 
     def pci_of(self, device: str) -> PciAddress | None:
-        """The function that a device sits on, wherever it is."""
+        """Return the function that a device sits on, in the node's sysfs or in the pod's."""
         return pci_of(self.devices(device), device)
 
 
 def mount_inside(namespace: Namespace) -> int:
-    """The root of a new sysfs of this namespace, for whoever closes it; raise as open_inside.
+    """Mount a new sysfs of this namespace and return its root, which the caller closes.
 
-    OSError where none can be mounted, which takes Linux 5.2 and CAP_SYS_ADMIN.
+    Raise as open_inside, and OSError where none can be mounted, which takes Linux 5.2 and
+    CAP_SYS_ADMIN.
     """
     return open_inside(namespace, _mount)
 
 
 @contextmanager
 def sysfs_inside(namespace: Namespace) -> Iterator[Path]:
-    """The same as a path, as long as the context lasts."""
+    """Mount a new sysfs of this namespace and yield its path, until the context ends."""
     with closed_after(mount_inside(namespace)) as mount:
         yield Path(f"/proc/self/fd/{mount}")
 
 
 def _mount() -> int:
-    """The root of a new sysfs of this thread's network namespace; OSError as mount(2)."""
+    """Return the root of a new sysfs of this thread's namespace; raise OSError as mount(2)."""
     with closed_after(_call(_FSOPEN, b"sysfs", _CLOEXEC)) as context:
         _call(_FSCONFIG, context, _CREATE, None, None, 0)
         return _call(_FSMOUNT, context, _CLOEXEC, _READ_ONLY)

@@ -41,7 +41,7 @@ class _Rule(Frozen):
     unused: bytes = b"\0"  # files that say this are left out
 
     def inside(self, name: str) -> _Rule | None:
-        """The rule for the folder `name`; None when it is not copied."""
+        """Return the rule for the folder `name`, None if it is not copied."""
         rules = (rule for form, rule in self.folders.items() if re.fullmatch(form, name))
         return next(rules, None)
 

@@ -30,7 +30,7 @@ class TextEntry(Frozen):
 
 
 def read_entries(text: str) -> Iterator[TextEntry]:
-    r"""The files, links and folders that a text describes; ValueError for a line that says nothing.
+    r"""Yield the files, links and folders that a text describes; raise ValueError for other lines.
 
     A line is ``path: content`` (``\n`` inside stands for a line end, the last one is added),
     ``path = 00*256 0d00`` for bytes, ``path -> target`` for a link, or ``path/`` for a folder.
@@ -80,13 +80,13 @@ def _expanded(path: str) -> list[str]:
 
 
 class RecordedText:
-    """The tree of a text; every path is relative to its root. OSError for what cannot be read.
+    """The tree of a text; every path is relative to its root. Methods raise OSError.
 
     It answers as SysfsFiles does of the folder that the lab writes of the same text.
     """
 
     def __init__(self, name: str, text: str) -> None:
-        """`name` is what people call the machine."""
+        """Read the tree out of `text`; `name` is what people call the machine."""
         self.name = name
         self._files: dict[str, bytes] = {}
         self._links: dict[str, str] = {}
@@ -102,7 +102,7 @@ class RecordedText:
                 self._folder(entry.path)
 
     def read(self, path: str) -> bytes:
-        """A file, which is no link."""
+        """Return the bytes of a file; raise OSError for a link."""
         place, last = self._above(path)
         if f"{place}{last}" in self._links:
             raise _error(errno.ELOOP, path)
@@ -116,7 +116,7 @@ class RecordedText:
         return list(self._folders[place])
 
     def entries(self, path: str, indexes: Iterable[int]) -> Iterator[tuple[int, bytes | OSError]]:
-        """The files named `indexes` in a folder."""
+        """Yield each of the files named `indexes` in a folder: its bytes, or the OSError."""
         place = self._real(path)
         if place not in self._folders:
             raise _error(errno.ENOTDIR, path)
@@ -150,7 +150,7 @@ class RecordedText:
         return True
 
     def _folder(self, path: str) -> dict[str, None]:
-        """The names in a folder, which is made with all above it."""
+        """Return the names in a folder, which is made with all above it."""
         if path not in self._folders:
             above, _, last = path.rpartition("/")
             self._folder(above)[last] = None
@@ -166,7 +166,7 @@ class RecordedText:
         raise _error(errno.EISDIR if place in self._folders else errno.ENOENT, path)
 
     def _above(self, path: str) -> tuple[str, str]:
-        """The real folder of a path, ready to be put before its last name, and that name."""
+        """Return the real folder of a path, ready to be put before its last name, and that name."""
         above, _, last = path.rstrip("/").rpartition("/")
         folder = self._real(above)
         if folder not in self._folders:

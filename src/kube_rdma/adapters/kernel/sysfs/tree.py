@@ -77,7 +77,7 @@ class SysfsTree:
         return None
 
     def data(self, path: str) -> bytes | None:
-        """The first page of a file that is no text; None, and a fault, when it cannot be read."""
+        """Return the first page of a file that is no text; None, and a fault, if unreadable."""
         try:
             return self._store.read(path)
         except OSError as error:
@@ -85,7 +85,7 @@ class SysfsTree:
             return None
 
     def names(self, path: str, *, required: bool = True) -> tuple[str, ...]:
-        """Sorted names in a directory; none, and a fault when `required`, if it is missing.
+        """Return sorted names in a directory; none, and a fault when `required`, if it is missing.
 
         A name that no text can hold (a line end, bytes that are not UTF-8) is a fault and left out,
         so that every path made of names can be shown.
@@ -102,7 +102,7 @@ class SysfsTree:
         return tuple(sorted(set(names).difference(odd) if odd else names))
 
     def table(self, path: str) -> dict[int, str]:
-        """Index and text of each entry of a numbered table (a port's gids), in order.
+        """Return index and text of each entry of a numbered table (a port's gids), in order.
 
         An entry that the kernel refuses with EINVAL is unused: that is how kernels before 4.19 say
         so.
@@ -137,7 +137,7 @@ class SysfsTree:
         return texts
 
     def link(self, path: str) -> str | None:
-        """The last name of what a link leads to, which need not exist; None where no link is."""
+        """Return the last name of a link's target, which need not exist; None where no link is."""
         try:
             target = self._store.target(path)
         except OSError as error:
@@ -171,7 +171,7 @@ class SysfsTree:
         return self._store.holds(path)
 
     def _decode(self, path: str, data: bytes, index: int | None = None) -> str | None:
-        """Text of a file, or of the entry `index` of a table; None and a fault when it is none."""
+        """Return the text of a file, or of a table's entry `index`; None and a fault if none."""
         try:
             text = data.decode().strip()
         except UnicodeDecodeError:
