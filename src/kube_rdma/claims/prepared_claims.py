@@ -220,7 +220,7 @@ class PreparedClaims(NodeClaims):
 
     @property
     def booked(self) -> tuple[model.PreparedClaim, ...]:
-        """Every claim that is prepared."""
+        """Return every claim that is prepared."""
         return self._records.values
 
     def offered(self, pools: Mapping[str, Pool]) -> None:

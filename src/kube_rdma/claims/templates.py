@@ -96,7 +96,7 @@ class ClaimOptions(Frozen):
 
     @property
     def card_count(self) -> int:
-        """The number of cards that the claim has."""
+        """Return the number of cards that the claim has."""
         if self.rails is not None:
             return self.rails
         if self.cards is not None:
@@ -105,7 +105,7 @@ class ClaimOptions(Frozen):
 
     @property
     def card_names(self) -> Sequence[str]:
-        """The names of the requests for cards."""
+        """Return the names of the requests for cards."""
         return _names("card", self.card_count) if self.reach else ("card",)
 
     @property

@@ -42,7 +42,7 @@ class PairTable:
     """A table whose rows come one by one, so its widths are known before its rows."""
 
     def __init__(self, pods: Sequence[verify.PairedPod], run: verify.PerftestRun) -> None:
-        """For measurements among these pods."""
+        """Make the table for measurements among these pods, in the unit of the run."""
         devices = [device.name for pod in pods for device in pod.devices]
         title = max((len(pod.title) for pod in pods), default=0)
         device = 2 * max(map(len, devices), default=0) + 3

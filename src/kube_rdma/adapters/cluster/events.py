@@ -49,7 +49,7 @@ class About(Frozen):
 
     @classmethod
     def of(cls, kind: ObjectKind[Any, Any], stored: Stored[Any, Any]) -> About:
-        """Return an object as it is stored."""
+        """Return the subject of Events about a stored object."""
         return cls(kind.kind, stored.name, stored.namespace, stored.uid, kind.api_version)
 
     def __str__(self) -> str:
@@ -64,7 +64,7 @@ class _Sentence(Frozen):
 
 
 class _SentenceCount(Struct):
-    """The count of a sentence: how often it was told, and how much of that is written."""
+    """The count of a sentence: how often `tell` got it, and how much of that is written."""
 
     name: str
     first: datetime
@@ -99,7 +99,7 @@ class Events:
 
     @property
     def dropped(self) -> int:
-        """The number of calls of `tell` that were lost so far."""
+        """Return the number of calls of `tell` whose Event was lost so far."""
         return self._dropped
 
     def tell(self, about: About, reason: str, note: str, *, warning: bool = False) -> None:
@@ -127,7 +127,7 @@ class Events:
         return False
 
     async def run(self) -> None:
-        """Write what was told until cancelled, however long the API server is away."""
+        """Write Events until cancelled, however long the API server is away."""
         failures = 0
         while True:
             self._wake.clear()
@@ -151,7 +151,7 @@ class Events:
                 line.written = line.count
 
     async def settle(self, seconds: float = 2.0) -> bool:
-        """Return whether all that was told was written, or refused, within so many seconds.
+        """Wait until all sentences are written or refused; return whether `seconds` were enough.
 
         For a program that ends; `run` has to run.
         """
@@ -211,7 +211,7 @@ class Events:
     def _make_room(self, namespace: str) -> bool:
         """Return whether one more sentence fits, after forgetting the oldest that is written.
 
-        If none is, the namespace of which most wait loses its newest one to another.
+        If none is written, the namespace with the most waiting sentences loses its newest one.
         """
         if len(self._lines) < CAPACITY:
             return True

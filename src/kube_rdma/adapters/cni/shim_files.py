@@ -109,10 +109,10 @@ class Mark:
 
 
 class MissedDeletes:
-    """DELs that came while the agent was away."""
+    """The DELs that came while the agent was away, one file for each."""
 
     def __init__(self, path: Path = MISSED) -> None:
-        """The shim writes only into a folder that is there: raise Unavailable if it cannot be."""
+        """Make the folder, without which the shim keeps no DEL; raise Unavailable if that fails."""
         self.path = path
         with _used(path):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -71,7 +71,7 @@ def places(kubepods: str, uid: str) -> tuple[str, ...]:
 
 
 def _kubepods(files: HostCgroups) -> tuple[str, ...]:
-    """Every group of this name, the uppermost first: a node may hold other nodes in containers."""
+    """Return all kubepods groups, the uppermost first; a node may hold others in containers."""
     level, places_of_it = [""], []
     for _ in range(_DEPTH):
         below = [
@@ -90,7 +90,7 @@ def _is_kubepods(name: str) -> bool:
 
 
 def _groups(files: HostCgroups, path: str) -> tuple[str, ...]:
-    """Without any where the group has just ended."""
+    """Return the names of the groups in a group, none if it has just ended."""
     try:
         return files.groups(path)
     except OSError:
@@ -107,7 +107,7 @@ _REMOVE = "remove rdmaLimits from the pools of this node"
 class RdmaGroup(Frozen):
     """A pod's group as the kernel shows it, one entry for each device that counts.
 
-    There is none where the controller is off.
+    It has no entries where the controller is off.
     """
 
     limits: tuple[DeviceLimits, ...]
@@ -121,7 +121,7 @@ class RdmaGroups:
         self._files = files
 
     def find(self, uid: str) -> str:
-        """The path of a pod's group; raise Unavailable where it has none."""
+        """Return the path of a pod's group; raise Unavailable if it has none."""
         for kubepods in _kubepods(self._files):
             for place in places(kubepods, uid):
                 if self._files.is_group(place):
@@ -192,25 +192,25 @@ class RdmaGroups:
 
 
 def line(limits: DeviceLimits) -> str:
-    """A line of rdma.max."""
+    """Return the line of rdma.max that sets these limits."""
     handles, objects = limits.limits.handles, limits.limits.objects
     return f"{limits.device} {_HANDLES}={_written(handles)} {_OBJECTS}={_written(objects)}"
 
 
 def read_limits(text: str) -> Iterator[DeviceLimits]:
-    """The lines of rdma.max."""
+    """Yield the limits of each device in the text of rdma.max."""
     for device, pairs in _lines(text):
         yield DeviceLimits(device, RdmaLimits(pairs.get(_HANDLES), pairs.get(_OBJECTS)))
 
 
 def read_current(text: str) -> Iterator[DeviceUse]:
-    """The lines of rdma.current."""
+    """Yield the usage of each device in the text of rdma.current."""
     for device, pairs in _lines(text):
         yield DeviceUse(device, pairs.get(_HANDLES) or 0, pairs.get(_OBJECTS) or 0)
 
 
 def _lines(text: str) -> Iterator[tuple[str, dict[str, int | None]]]:
-    """Devices with their numbers; what a later kernel counts besides is passed by."""
+    """Yield each device of a text with its numbers by name; None is no limit."""
     for words in map(str.split, text.splitlines()):
         if words:
             yield words[0], dict(_pairs(words[1:]))

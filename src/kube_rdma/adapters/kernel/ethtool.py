@@ -43,7 +43,7 @@ def ask_kernel(interface: str, message: bytes) -> bytes:
 
 
 def read_statistics(interface: str, ask: Ask = ask_kernel) -> Mapping[str, int]:
-    """The statistics of an interface by name; raise Unavailable where it has none."""
+    """Return the statistics of an interface by name; raise Unavailable if its driver tells none."""
     try:
         answer = ask(interface, _SETS.pack(_GSSET_INFO, 0, 1 << _STATISTICS, 0))
         _, _, sets, number = _SETS.unpack(answer)
@@ -64,7 +64,7 @@ def read_statistics(interface: str, ask: Ask = ask_kernel) -> Mapping[str, int]:
 
 
 def _names(answer: bytes, room: int) -> list[str]:
-    """The names; mlx5 of older kernels has one that ends in a space."""
+    """Decode the names of the statistics; mlx5 of older kernels has one that ends in a space."""
     count = min(_STRINGS.unpack_from(answer)[2], room)
     texts = struct.unpack_from(f"={f'{_LENGTH}s' * count}", answer, _STRINGS.size)
     return [text.partition(b"\0")[0].decode("ascii", "replace").strip() for text in texts]

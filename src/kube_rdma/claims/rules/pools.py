@@ -35,7 +35,7 @@ class DevicePool(Frozen):
 
     @property
     def fault(self) -> str:
-        """The reason why nothing is allocated from it; empty: devices are."""
+        """Return why nothing is allocated from the pool, empty if its devices are."""
         return self.incomplete or self.invalid
 
     @property

@@ -54,7 +54,7 @@ class PoolDevice(Frozen):
 
     @property
     def illness(self) -> tuple[str, ...]:
-        """The reasons why it cannot be used now; a whole pool can as long as one card can."""
+        """Return why it cannot be used now; a whole pool can as long as one of its cards can."""
         if self.card:
             return self.card.reasons
         if any(card.usable for card in self.pool.cards):

@@ -28,7 +28,7 @@ class Publication(Frozen):
     created: tuple[model.ResourceSlice, ...] = ()
 
     def __len__(self) -> int:
-        """The number of writes."""
+        """Return the number of writes."""
         return len(self.removed) + len(self.changed) + len(self.created)
 
 

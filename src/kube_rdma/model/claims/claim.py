@@ -66,12 +66,12 @@ class AllocationResult(Frozen, rename="camel"):
 
     @property
     def id(self) -> SliceDevice:
-        """The name of the device."""
+        """Return the name of the device."""
         return SliceDevice(self.driver, self.pool, self.device)
 
     @property
     def slots(self) -> int | None:
-        """The slots that are consumed of a shared device of kube-rdma's driver, else None."""
+        """Return the consumed slots of a shared device of kube-rdma's driver, None for others."""
         consumed = self.capacity.get(SLOTS, self.capacity.get(f"{DRIVER}/{SLOTS}"))
         return None if consumed is None else math.ceil(consumed)
 
@@ -119,7 +119,7 @@ class ResourceClaim(Frozen):
 
     @property
     def devices(self) -> tuple[AllocationResult, ...]:
-        """The devices that it was given; none before it is allocated."""
+        """Return the devices that the claim was given, none before it is allocated."""
         return self.allocated or ()
 
 
@@ -235,7 +235,7 @@ class ClaimDevice(Frozen):
 
     @property
     def source(self) -> str:
-        """Its name in messages."""
+        """Return the device's name in messages: its claim and its request."""
         return f"claim {self.claim}: request {self.share.request}"
 
 

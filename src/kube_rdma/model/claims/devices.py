@@ -79,7 +79,7 @@ class DeviceAttribute(Frozen, omit_defaults=True):
 
     @property
     def value(self) -> str | int | None:
-        """The value without its type, None where it has none that is read."""
+        """Return the value without its type, None if it has none that is read."""
         values = (self.version, self.number, self.truth, self.string)
         return next((value for value in values if value is not None), None)
 

@@ -21,11 +21,11 @@ class NamedDevice(Protocol):
 
     @property
     def name(self) -> str:
-        """The kernel's name of it where it was seen."""
+        """Return the kernel's name of the device where it was seen."""
 
     @property
     def pci(self) -> PciAddress | None:
-        """The function that it sits on."""
+        """Return the function that the device sits on, None if it sits on none."""
 
 
 D = TypeVar("D", bound=NamedDevice)

@@ -63,7 +63,7 @@ class Container(msgspec.Struct, frozen=True):
 
     @property
     def extended(self) -> tuple[str, ...]:
-        """The names of extended resources that it asks for, limits first."""
+        """Return the names of the extended resources that the container asks for, limits first."""
         named = (*self.resources.limits, *self.resources.requests)
         return tuple(dict.fromkeys(name for name in named if "/" in name))
 
