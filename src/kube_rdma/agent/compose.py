@@ -333,7 +333,7 @@ def _keepers(options: AgentOptions, cluster: Cluster) -> tuple[NodeKeeper[Any], 
 
 
 def _with_metrics(needs: AgentDependencies, options: AgentOptions) -> AgentDependencies:
-    """Add an exporter."""
+    """Add an exporter of metrics to what the agent needs."""
     from kube_rdma.metrics.exporter import Exporter, MetricsSite, MetricsSources
 
     sources = MetricsSources(needs.kubelet)

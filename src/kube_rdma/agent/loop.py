@@ -464,7 +464,7 @@ class _Plugin:
     def _tell_keepers(
         self, gathered: _Gathered, verdict: node_health.NodeVerdict, served: _Served
     ) -> None:
-        """Hand the look to those that write about this node to the cluster."""
+        """Give this look at the node to those that write about it to the cluster."""
         survey, staged = gathered.facts.survey, self._modes.stage
         self._cards = next_state(self._cards, verdict, staged.specs, survey)
         look = AgentLook(

@@ -87,7 +87,7 @@ class SandboxLocks:
 
     @asynccontextmanager
     async def taken(self, container: ContainerId, *, within: bool = False) -> AsyncIterator[None]:
-        """Hold a sandbox. `within`: the call may act for the holder, so a lent lock will do."""
+        """Hold a sandbox; `within` a call that may act for the holder, a lent lock will do."""
         lock = self._lock(container)
         async with lock.borrowing if within and lock.is_lent else lock.held:
             yield

@@ -65,7 +65,7 @@ class NodeContext(Struct):
 
 
 async def no_mode_warnings(_: PodState, __: PoolSpec) -> Sequence[str]:
-    """Return no warnings."""
+    """Return no warnings: the default where nobody knows the modes of pools."""
     return ()
 
 

@@ -110,7 +110,7 @@ class ClaimOptions(Frozen):
 
     @property
     def gpus_lead(self) -> bool:
-        """True if each GPU stands before its card, which is a share that no other GPU has."""
+        """Return whether each GPU stands before its card, a share that no other GPU has."""
         return self.shared and self.card_count == self.gpus
 
 

@@ -69,7 +69,7 @@ def uninstall(host: Path, *, records: bool, stay: bool) -> None:
 
 
 def _uninstalled(host: Path, *, records: bool) -> list[str]:
-    """Do it; return a sentence for each thing that was done or left."""
+    """Uninstall the CNI plugin; return a sentence for each thing that was done or left."""
     from kube_rdma.adapters.cni.conf import places as binary
     from kube_rdma.adapters.cni.conf.folder import ConfFolder
     from kube_rdma.adapters.cni.conf.places import inside

@@ -244,7 +244,7 @@ class ProgressLine:
         self._later = timer(AFTER_SECONDS, self._begin)
 
     def __enter__(self) -> Self:
-        """Show it when two seconds are over."""
+        """Show the line when two seconds are over."""
         if self.is_shown:
             self._later.start()
             ProgressLine.current = self
@@ -253,7 +253,7 @@ class ProgressLine:
     def __exit__(
         self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
     ) -> None:
-        """Take it back."""
+        """Take the line back."""
         self._later.cancel()
         ProgressLine.current = None
         with self._lock:

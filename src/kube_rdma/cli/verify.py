@@ -53,7 +53,7 @@ def check_before(options: VerifyOptions) -> None:
 
 
 async def measured(cluster: Cluster, who: Participants, options: VerifyOptions) -> PairProof:
-    """Measure, and show it; in JSON all at the end."""
+    """Measure and show the result; in JSON all of it at the end."""
     before = _earlier(options)
     is_wanted = not (options.verbose and options.output == "table")  # rows come one by one
     with output.ProgressLine("Looking at the pods.", is_wanted=is_wanted) as line:
@@ -163,7 +163,7 @@ class _Progress:
             self._row(output.written(table.head))
 
     def show(self, outcome: PairOutcome) -> None:
-        """Show one more."""
+        """Show one more measured pair."""
         self._done += 1
         self._failed += not outcome.rows
         if self._rows:
@@ -221,7 +221,7 @@ def _drawn(proof: PairProof) -> str:
 
 
 def run_to_end(work: Coroutine[Any, Any, PairProof]) -> None:
-    """Do it to its end, or until a signal comes; then exit as the verdict says."""
+    """Run the measurement to its end, or until a signal comes; then exit as the verdict says."""
 
     async def until_asked() -> PairProof:
         task = asyncio.current_task()

@@ -46,7 +46,7 @@ class Agents:
         at_once: int = AT_ONCE,
         seconds: float = PATIENCE,
     ) -> None:
-        """At most `at_once` nodes are asked at a time, and each has so many seconds."""
+        """Ask at most `at_once` nodes at a time, each for so many seconds at most."""
         self._cluster = cluster
         self._commands = PodCommands(cluster, most=MOST)
         self._at_once, self._seconds = at_once, seconds

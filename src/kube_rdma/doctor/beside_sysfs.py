@@ -40,7 +40,7 @@ class InterfaceStatistics:
     def __init__(
         self, survey: Survey, ask: Callable[[str], Mapping[str, int]] = read_statistics
     ) -> None:
-        """`ask` is read_statistics, or a recording of it."""
+        """Read counters of the survey's ports by `ask`: read_statistics, or a recording of it."""
         self._interfaces = {
             (device.name, port.number): port.netdev
             for device in survey.devices

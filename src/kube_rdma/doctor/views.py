@@ -56,7 +56,7 @@ def doctor_page(
 
 
 def doctor_document(seen: model.Observation, diagnosis: model.Diagnosis) -> dict[str, object]:
-    """Return the same as JSON values. Keys are stable: they are added to, never renamed."""
+    """Return the diagnosis as JSON values. Keys are stable: they are added to, never renamed."""
     findings = [
         json_object(
             one,
@@ -203,7 +203,7 @@ def fleet_page(fleet: model.FleetDiagnosis) -> page.Page:
 
 
 def fleet_document(fleet: model.FleetDiagnosis) -> dict[str, object]:
-    """Return the same as JSON values. Keys are stable: they are added to, never renamed."""
+    """Return all nodes' diagnoses as JSON values. Keys are stable: only added to, never renamed."""
     nodes = []
     for node in fleet.nodes:
         own = node.diagnosis

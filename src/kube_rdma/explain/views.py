@@ -92,7 +92,7 @@ def why_page(about: str, symptom: str, causes: _Clues, not_seen: Sequence[NotSee
 def why_document(
     about: str, symptom: str, causes: _Clues, not_seen: Sequence[NotSeen]
 ) -> dict[str, object]:
-    """Return the same as JSON values. Keys are stable: they are added to, never renamed."""
+    """Return the causes as JSON values. Keys are stable: they are added to, never renamed."""
     found = [
         json_object(one, "code", "severity", "cause", about=one.subject, evidence=one.problem)
         | {"fix": one.remedy, "source": source}

@@ -276,7 +276,7 @@ class NodeAddresses:
         return True
 
     async def _keep_up(self) -> None:
-        """Tick, and log which addresses were lost."""
+        """Run the node's address upkeep again and again, and log which addresses were lost."""
         await self._ready.wait()
         failures = 0
         while True:

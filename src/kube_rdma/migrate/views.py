@@ -40,7 +40,7 @@ def plan_page(plan: model.TakeoverPlan) -> Page:
 
 
 def plan_document(plan: model.TakeoverPlan) -> dict[str, object]:
-    """Return the same as JSON values. Keys are stable: they are added to, never renamed."""
+    """Return the plan as JSON values. Keys are stable: they are added to, never renamed."""
     source = plan.source
     return {
         "start": source.start.value if source else None,
@@ -79,7 +79,7 @@ def node_plan_page(plan: model.ServingPlan) -> Page:
 
 
 def node_plan_document(plan: model.ServingPlan) -> dict[str, object]:
-    """Return the same as JSON values. Keys are stable: they are added to, never renamed."""
+    """Return the node's plan as JSON values. Keys are stable: they are added to, never renamed."""
     view = plan.view
     return {
         "node": view.node.name,

@@ -96,7 +96,7 @@ class Function(Frozen):
 
     @property
     def own_netdevs(self) -> tuple[Netdev, ...]:
-        """Return its interfaces without those that stand for functions behind its switch."""
+        """Return the function's interfaces, without those of functions behind its switch."""
         return tuple(netdev for netdev in self.netdevs if not netdev.representor)
 
     @property
@@ -121,7 +121,7 @@ class Card(Frozen):
 
     @property
     def name(self) -> str:
-        """Return its RDMA devices, else its interfaces, else its identity."""
+        """Return the names of the card's RDMA devices, else its interfaces, else its identity."""
         names = [device.name for device in self.devices]
         if not names and self.function:
             names = [netdev.name for netdev in self.function.own_netdevs]
@@ -129,7 +129,7 @@ class Card(Frozen):
 
     @property
     def seat(self) -> PciPosition | None:
-        """Return its place; None for a soft device on an interface without a function."""
+        """Return the card's position; None for a soft device on an interface without a function."""
         if self.function:
             return self.function.seat
         return next((device.seat for device in self.devices if device.seat), None)

@@ -130,7 +130,7 @@ class PodState(NamespacedName):
 
     @property
     def runtime_uid(self) -> str:
-        """Return its uid as kubelet and runtime know it; a static pod has another one here."""
+        """Return the pod's uid at kubelet and runtime; the API has another one for a static pod."""
         return dict(self.annotations).get(MIRROR, self.uid)
 
 

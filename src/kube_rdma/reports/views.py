@@ -117,7 +117,7 @@ def _table(head: _Cells, rows: Iterable[_Cells], problems_only: bool) -> page.Bl
 def status_document(
     facts: model.ClusterFacts, findings: Sequence[Finding], health: model.ClusterHealth
 ) -> dict[str, object]:
-    """Return the same as JSON values. Keys are stable: only added to, never renamed or removed."""
+    """Return the status as JSON values. Keys are stable: only added, never renamed or removed."""
     reports, pods = facts.reports or {}, facts.agents
     return {
         "health": health.value,

@@ -22,7 +22,7 @@ _NOTHING = "No resource, class or network for RDMA cards"
 
 
 def resources_page(listed: ResourceListing) -> page.Page:
-    """Return the whole."""
+    """Return the page of resources, classes and networks that a user may use."""
     is_empty = not (listed.resources or listed.classes or listed.networks)
     state = "could be seen" if listed.not_seen else "is there"
     nothing = (page.Line(f"{_NOTHING} {state}."),) if is_empty else ()

@@ -206,7 +206,7 @@ class BandwidthChecks:
     async def _ended(
         self, seen: SeenCheck, status: BandwidthCheckStatus
     ) -> BandwidthCheckStatus | None:
-        """Measure until the end, or until nobody asks for just this any more: None."""
+        """Measure to the end; return None if nobody asks for just this measurement any more."""
         task = asyncio.create_task(self._measured(seen, status))
         self._busy[seen.namespace] = _RunningCheck(seen.title, seen.generation, task)
         try:
@@ -237,7 +237,7 @@ class BandwidthChecks:
         return measured(status, proof, result, self._timing.now())
 
     async def _proof(self, seen: SeenCheck, plan: BandwidthPlan) -> PairProof:
-        """Measure as `kube-rdma verify pods` does, or with a template `kube-rdma verify nodes`."""
+        """Measure as `kube-rdma verify pods` does; with a template as `kube-rdma verify nodes`."""
         pacing = replace(self._timing.pacing, turn=lambda: self._turn, run_seconds=plan.run_seconds)
         measuring = pairs.BandwidthProof(self._commands, plan.run, pacing, brief=True)
         old = seen.status if plan.against_last else None

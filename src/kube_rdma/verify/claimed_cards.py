@@ -30,7 +30,7 @@ from kube_rdma.verify.rules.copies import ClaimOffers, amounts, claims_for, unme
 async def cards_or_why(
     cluster: Cluster, documents: Iterable[dict[str, Any]]
 ) -> tuple[dict[PodName, Sequence[PublishedCard]], str]:
-    """Return the same as `cards_of_pods`, or nothing and the sentence that says why."""
+    """Return the cards of pods as `cards_of_pods`, or none and the sentence that says why."""
     try:
         return await cards_of_pods(cluster, documents), ""
     except KubeError as error:

@@ -289,7 +289,7 @@ class PairedRun:
         standard: verify.PairStandard,
         before: Mapping[verify.PairKey, float],
     ) -> None:
-        """Measure; a run whose time is over repeats nothing."""
+        """Measure the pairs, and bad ones again if time is left; `show` gets each outcome."""
         turns = turns_of(self._pairing, self._pods, both_ways=self._both_ways)
         outcomes = await measuring.measure(turns, show)
         if self._pairing is verify.Pairing.ALL or len(outcomes) < self.due:

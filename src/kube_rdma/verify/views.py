@@ -228,7 +228,7 @@ def _pairs(count: int) -> str:
 
 
 def proof_document(proof: verify.PairProof) -> dict[str, object]:
-    """Return the same as JSON values. Keys are stable: only added to, never renamed or removed.
+    """Return the proof as JSON values. Keys are stable: only added to, never renamed or removed.
 
     `figure`, `median` and `due` are in `unit` everywhere; `unmeasured` counts pairs, `unseen` those
     of `leftOut` that had to take part.
@@ -347,7 +347,7 @@ def heat_map_text(rated: Sequence[verify.RatedPair], *, latency: bool) -> list[s
 
 
 def heat_map_svg(rated: Sequence[verify.RatedPair], title: str, *, latency: bool) -> str:
-    """Return the same as an SVG picture; a cell's tooltip has its devices and what is wrong."""
+    """Return the heat map as an SVG picture; a cell's tooltip has its devices and what is wrong."""
     pods, cells = pods_of(rated), _worst_cells(rated)
     scale = _Scale(rated, latency=latency)
     margin = round(_LETTER * max(map(len, pods), default=0)) + 50

@@ -110,7 +110,7 @@ class Place:
         self._is_taken = False
 
     async def take(self) -> None:
-        """Wait for it."""
+        """Wait for the place."""
         await self._turns.wait(begins=self._begins, namespace=self._namespace)
         self._is_taken = True
 

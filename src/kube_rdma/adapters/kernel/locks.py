@@ -33,7 +33,7 @@ def waited(done: Callable[[], bool], patience: float) -> bool:
 
 @contextmanager
 def locked(folder: Path, patience: float, busy: str, gone: Unavailable) -> Iterator[None]:
-    """Nobody else who asks for this folder is in the block meanwhile.
+    """Lock a folder against all others that lock it, as long as the block runs.
 
     Raise `gone` when the folder is not there, Unavailable with the sentence `busy` when somebody
     else has the lock for `patience` seconds.

@@ -218,7 +218,7 @@ def of_mode(template: PodTemplate, spec: PoolSpec) -> Iterator[Finding]:
 
 
 def _host_network(review: PodReview) -> Iterator[Finding]:
-    """S0: warn of a pod without hostNetwork that asks for cards of the node's own network."""
+    """Warn (S0) of a pod without hostNetwork that asks for cards of the node's own network."""
     if review.pod.host_network or not review.pod.whole:
         return
     for _, ask in review.shares:
@@ -233,7 +233,7 @@ def _host_network(review: PodReview) -> Iterator[Finding]:
 
 
 def _mgpu(review: PodReview) -> Iterator[Finding]:
-    """S1: RDMA and mGPU cannot be used together."""
+    """Refuse (S1) RDMA together with mGPU, which cannot be used together."""
     rdma = [ask.resource for _, ask in review.shares]
     for _, ask in share_rules.asked(review.pod, review.settings.mgpu) if rdma else ():
         yield Finding.of(
@@ -248,7 +248,7 @@ def _mgpu(review: PodReview) -> Iterator[Finding]:
 
 
 def _vepfs(review: PodReview) -> Iterator[Finding]:
-    """S1: exclusive is not supported beside vePFS."""
+    """Refuse (S1) a vePFS volume in a mode that is not supported beside it, such as exclusive."""
     mode = _mode_in(review.settings.without_vepfs, review)
     for volume in review.pod.volumes if mode else ():
         if _is_vepfs(volume, review):
@@ -258,7 +258,7 @@ def _vepfs(review: PodReview) -> Iterator[Finding]:
 
 
 def _gpu_in_shared_multi(review: PodReview) -> Iterator[Finding]:
-    """S1: shared-multi is not recommended with a GPU."""
+    """Warn (S1) of a GPU in a mode that is not recommended for it, such as shared-multi."""
     mode = _mode_in(review.settings.without_gpus, review)
     for _, ask in share_rules.asked(review.pod, review.settings.gpus) if mode else ():
         problem = f"mode {mode} is not recommended for pods with GPUs"
@@ -268,7 +268,7 @@ def _gpu_in_shared_multi(review: PodReview) -> Iterator[Finding]:
 
 
 def _card_count(review: PodReview) -> Iterator[Finding]:
-    """S1: 2 or 4 cards for a container perform best, if it has not one for each of its GPUs."""
+    """Advise (S1) the recommended numbers of cards, unless a container has one for each GPU."""
     advised, gpus = review.settings.advised, share_rules.asked(review.pod, review.settings.gpus)
     right = {(container.path, ask.count) for container, ask in gpus}
     for container, ask in share_rules.asked(review.pod, (review.settings.counted,)):

@@ -40,7 +40,7 @@ class DevicePool(Frozen):
 
     @property
     def has_bindings(self) -> bool:
-        """True if a device may be had only once its binding conditions hold."""
+        """Return whether a device may be had only once its binding conditions hold."""
         devices = () if self.fault else self.devices()
         return any(device.binding_conditions is not None for _, device, _ in devices)
 

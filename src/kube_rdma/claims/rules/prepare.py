@@ -49,7 +49,7 @@ class PoolDevice(Frozen):
 
     @property
     def is_shared(self) -> bool:
-        """True if several claims may hold it at a time."""
+        """Return whether several claims may hold the device at a time."""
         return self.card is None or terms(self.pool.spec).most != 1
 
     @property

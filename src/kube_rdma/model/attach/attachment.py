@@ -204,7 +204,7 @@ class GrantedShare(Frozen):
 
     @property
     def held(self) -> HeldShare:
-        """Return its key among promises."""
+        """Return the key of the share among promises: its resource and its name."""
         return self.resource, self.share
 
 
@@ -234,7 +234,7 @@ class PodNic(Frozen):
 
     @property
     def interface(self) -> InterfaceName:
-        """Return its name in the pod."""
+        """Return the name of the interface in the pod."""
         return self.entry.ask.interface
 
     @property

@@ -223,7 +223,7 @@ class ClaimShare(Frozen):
 
     @property
     def makes_interface(self) -> bool:
-        """True if its parameters give the pod an interface."""
+        """Return whether the parameters of the device give the pod an interface."""
         return not self.admin and self.parameters != ClaimParameters()
 
 
@@ -377,7 +377,7 @@ class ClaimExplanation(Frozen):
 
     @property
     def is_met(self) -> bool:
-        """True if it is allocated, or could be: what stops the scheduler stops it on all nodes."""
+        """Return whether the claim is allocated or could be; a refusal on one node stops it."""
         outcomes = {verdict.outcome for verdict in self.nodes}
         could = ClaimOutcome.MET in outcomes and ClaimOutcome.REFUSED not in outcomes
         return self.claim.allocated is not None or could

@@ -157,7 +157,7 @@ class NodeChoice(Frozen, rename="camel", omit_defaults=True, kw_only=True):
 
     @property
     def is_set(self) -> bool:
-        """True if it names any node."""
+        """Return whether the choice names any node."""
         return bool(self.node_name or self.all_nodes) or self.node_selector is not None
 
 

@@ -127,7 +127,7 @@ class NodeGroup(Frozen, order=True):
 
     @property
     def tag(self) -> str:
-        """Return it as in names of images and DaemonSets: ``amd64-ubuntu18.04-kver4.15.0``."""
+        """Return the tag in names of images and DaemonSets, as ``amd64-ubuntu18.04-kver4.15.0``."""
         kernel = f"-kver{self.kernel}" if self.kernel else ""
         return f"{self.architecture}-{self.distribution}{self.release}{kernel}"
 

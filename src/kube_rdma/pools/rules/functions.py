@@ -378,7 +378,7 @@ def _without_parts(function_range: FunctionRange, card: Function, survey: Survey
 
 
 def _number(count: int) -> str:
-    """Return ``4 (0-3)``."""
+    """Return a count of functions with their indexes, such as ``4 (0-3)``, or "none"."""
     return f"{count} ({_span(count)})" if count else "none"
 
 

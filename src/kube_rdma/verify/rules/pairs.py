@@ -81,7 +81,7 @@ def planned(pairing: Pairing, pods: Sequence[PairedPod], *, both_ways: bool) -> 
 
 
 def apart(wanted: Turn) -> list[Turn]:
-    """Return the same pairs in as many turns as it needs so that no device is in a turn twice.
+    """Spread the pairs of a turn over several turns, so that no device is in one twice.
 
     A pod may have a device on two rails: two networks on one card.
     """

@@ -41,7 +41,7 @@ class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def is_over(self) -> bool:
-        """True if no container of it runs again."""
+        """Return whether none of the pod's containers runs again."""
         return self.phase in OVER
 
 

@@ -28,7 +28,7 @@ _ARCHES = {"x86_64": "x86_64", "aarch64": "arm64", "ppc64le": "ppc64"}
 
 
 def facts_of(nets: Iterable[PlacedNet], sysfs: SysfsRoot | None = None) -> TopologyFacts:
-    """Facts of the functions on the way to these devices; of a recorded tree no processors.
+    """Return facts of the functions on the way to these devices; of a recorded tree no processors.
 
     What cannot be read is left out, as NCCL does it.
     """
