@@ -355,7 +355,7 @@ def _mac_of(here: rtnl_read.Interface, undo: steps.GiveBackLink) -> str:
 def _mac_after_reset(netlink: Netlink, index: int) -> str:
     """Reset a virtual function's link; return the MAC that its driver takes from the physical one.
 
-    It may refuse that very MAC when it is set, and takes it when it resets, which is when its link
+    The driver may refuse that very MAC when it is set. It takes the MAC when it resets, as its link
     goes down (igbvf_set_mac, igbvf_down, igbvf_reset in drivers/net/ethernet/intel/igbvf/netdev.c).
     """
     _send(netlink, rtnl_write.restore_link(index, None, None, up=True))

@@ -63,9 +63,9 @@ class SriovCards(Frozen):
         """Make the virtual functions; on return they are there and, with autoprobe, have drivers.
 
         A second call only gives addresses and drivers to functions that have no driver. Raise
-        Refused for what the card, its driver or the machine cannot do and where /sys cannot be
-        written, Unavailable when the card is gone or busy, has another number than `act` says, or
-        its functions do not come up in time: they are there then, and so they stay.
+        Refused for what the card, its driver or the machine cannot do, and where /sys cannot be
+        written. Raise Unavailable when the card is gone or busy, has another number than `act`
+        says, or its functions do not come up in time. Functions that are late stay.
         """
         place = self.root / "bus/pci/devices" / act.physical
         with locked(place, act.name, self.lock_patience):

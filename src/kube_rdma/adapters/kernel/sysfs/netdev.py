@@ -129,7 +129,7 @@ def read_functions(tree: SysfsTree, pci: PciTree, seen: NetdevTree) -> tuple[Fun
     """Return every network function (class 02), sorted by address; sysfs has no default routes.
 
     The virtual functions of a card have one vendor and one device id (pci_iov_add_virtfn(),
-    drivers/pci/iov.c), which the first of them tells, and no number by the firmware, which knows
+    drivers/pci/iov.c), so only the first is read. They have no number by the firmware, which knows
     nothing of them.
     """
     netdevs = _functions_netdevs(tree, seen)

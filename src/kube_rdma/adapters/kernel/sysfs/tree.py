@@ -87,8 +87,8 @@ class SysfsTree:
     def names(self, path: str, *, required: bool = True) -> tuple[str, ...]:
         """Return sorted names in a directory; none, and a fault when `required`, if it is missing.
 
-        A name that no text can hold (a line end, bytes that are not UTF-8) is a fault and left out,
-        so that every path made of names can be shown.
+        A name that no text can hold (a line end, bytes that are not UTF-8) is a fault and left out.
+        So every path made of names can be shown.
         """
         try:
             names = self._store.names(path)
