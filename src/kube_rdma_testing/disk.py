@@ -17,7 +17,7 @@ R = TypeVar("R")
 
 
 class Killed(BaseException):
-    """The process ends here; like SIGKILL, it is nothing that code could handle."""
+    """The end of the process at a step; like SIGKILL, it is nothing that code could handle."""
 
 
 @dataclass(eq=False)
@@ -42,7 +42,7 @@ class FakeDisk:
         return self._history[-1]
 
     def names(self) -> tuple[str, ...]:
-        """Every name, sorted."""
+        """Return every name, sorted."""
         return tuple(sorted(self._names))
 
     def read(self, name: str) -> bytes:
@@ -50,7 +50,7 @@ class FakeDisk:
         return self._entry(name).content
 
     def create(self, name: str) -> int:
-        """An existing file is emptied, as O_TRUNC does."""
+        """Open a file for writing and return its handle; empty it if it exists, as O_TRUNC does."""
         self._writable()
         file = self._names.get(name) or _File()
         file.content, file.synced = b"", None
@@ -60,7 +60,7 @@ class FakeDisk:
         return self._handles
 
     def write(self, handle: int, content: bytes) -> None:
-        """As much as there is room for, before it is full."""
+        """Write as much as there is room for; raise OSError (ENOSPC) if that is not all."""
         file = self._open[handle]
         used = sum(len(one.content) for one in self._names.values())
         room = len(content) if self.capacity is None else max(0, self.capacity - used)
@@ -69,15 +69,15 @@ class FakeDisk:
             raise OSError(errno.ENOSPC, "No space left on device")
 
     def fsync(self, handle: int) -> None:
-        """The content is safe."""
+        """Make the content of a file survive a crash."""
         self._open[handle].synced = self._open[handle].content
 
     def close(self, handle: int) -> None:
-        """A handle is closed once."""
+        """Close a handle; raise KeyError if it is not open."""
         del self._open[handle]
 
     def rename(self, old: str, new: str) -> None:
-        """Both names change at once."""
+        """Rename a file, in place of the one that has the new name."""
         self._writable()
         rest = {name: file for name, file in self._names.items() if name != old}
         self._change({**rest, new: self._entry(old)})
@@ -89,14 +89,14 @@ class FakeDisk:
         self._change({other: file for other, file in self._names.items() if other != name})
 
     def fsync_folder(self) -> None:
-        """The names are safe."""
+        """Make all names survive a crash."""
         self._history = [self._names]
 
     def release(self) -> None:
-        """Nothing is locked: in memory there is one writer."""
+        """Do nothing: in memory there is one writer, and no lock."""
 
     def crash(self, lost: int = 0) -> None:
-        """The power fails: the last `lost` changes of names since the last sync never happened."""
+        """Cut the power: undo the last `lost` changes of names, and halve files without a sync."""
         kept = self._history[: max(1, len(self._history) - lost)][-1]
         for file in kept.values():
             if file.synced is None:
@@ -125,9 +125,9 @@ class FakeDisk:
 
 @dataclass
 class Failing:
-    """`disk`, whose step number `at` (from 0) raises `error` in place of what it should do.
+    """A disk that raises `error` in place of its step number `at` (from 0).
 
-    Reading and closing are no steps. After Killed nothing is done any more, by whomever.
+    Reading and closing are no steps. After Killed all later steps raise it too.
     """
 
     disk: Folder
@@ -137,7 +137,7 @@ class Failing:
 
     @property
     def path(self) -> str:
-        """Of the disk."""
+        """Return the path of the disk."""
         return self.disk.path
 
     def names(self) -> tuple[str, ...]:
@@ -149,17 +149,17 @@ class Failing:
         return self.disk.read(name)
 
     def create(self, name: str) -> int:
-        """A step."""
+        """Create a file, as one step."""
         return self._step(lambda: self.disk.create(name))
 
     def write(self, handle: int, content: bytes) -> None:
-        """A step, with half of the content written first when it fails."""
+        """Write content, as one step; if the step fails, write half of the content first."""
         if self.steps == self.at:
             self.disk.write(handle, content[: len(content) // 2])
         self._step(lambda: self.disk.write(handle, content))
 
     def fsync(self, handle: int) -> None:
-        """A step."""
+        """Sync a file, as one step."""
         self._step(lambda: self.disk.fsync(handle))
 
     def close(self, handle: int) -> None:
@@ -167,19 +167,19 @@ class Failing:
         self.disk.close(handle)
 
     def rename(self, old: str, new: str) -> None:
-        """A step."""
+        """Rename a file, as one step."""
         self._step(lambda: self.disk.rename(old, new))
 
     def unlink(self, name: str) -> None:
-        """A step."""
+        """Remove a file, as one step."""
         self._step(lambda: self.disk.unlink(name))
 
     def fsync_folder(self) -> None:
-        """A step."""
+        """Sync the names, as one step."""
         self._step(self.disk.fsync_folder)
 
     def release(self) -> None:
-        """Of the disk."""
+        """Release the lock of the disk."""
         self.disk.release()
 
     def _step(self, act: Callable[[], R]) -> R:

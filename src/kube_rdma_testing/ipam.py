@@ -77,7 +77,7 @@ class FakeAddresses:
             self._state = without_record(self._state, container)
 
     def now(self) -> float:
-        """A clock on which each look is a second later than the one before."""
+        """Return the time of a clock that is a second later at each call."""
         self._time += 1
         return self._time
 
@@ -87,7 +87,7 @@ class FakeAddresses:
             await self.delete(container)
 
     async def check(self) -> tuple[Broken, ...]:
-        """No errors: no other node can take an address away."""
+        """Return no errors, for no other node can take an address away."""
         self._refuse_failing()
         return ()
 

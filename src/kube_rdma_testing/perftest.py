@@ -37,12 +37,12 @@ class Deadlines:
 
     @property
     def seconds(self) -> list[float]:
-        """Of those that run."""
+        """Return the limits of the commands that run, in seconds."""
         return [seconds for seconds, _ in self._running]
 
     @asynccontextmanager
     async def __call__(self, seconds: float) -> AsyncIterator[None]:
-        """One more."""
+        """Limit a command inside the `with`; the limit passes when a test calls `pass_all`."""
         entry = seconds, asyncio.timeout(None)
         self._running.append(entry)
         try:
@@ -52,13 +52,13 @@ class Deadlines:
             self._running.remove(entry)
 
     def pass_all(self) -> None:
-        """All that run are over."""
+        """Let the limits of all commands that run pass."""
         for _, limit in self._running:
             limit.reschedule(asyncio.get_running_loop().time())
 
 
 async def _at_once(_count: int) -> None:
-    """A measurement that takes no time."""
+    """Do nothing when a measurement begins."""
 
 
 HEADER = "#bytes #iterations BW peak[Gb/sec] BW average[Gb/sec] MsgRate[Mpps]"
@@ -67,7 +67,7 @@ _WORD = re.compile(r"ib_\w+ .*")
 
 @dataclass
 class PerftestCluster:
-    """Its API server; what its pods measure is Gb/s by client and server, None for a failure.
+    """A cluster with perftest in its pods; they measure `figures` in Gb/s by client and server.
 
     Nodes that are `full` start no pod, those `over_quota` take none, those without the image pull
     none. `rails` has the devices of pods on a node, one if it is not in there; a bad card is its
@@ -118,18 +118,18 @@ class PerftestCluster:
 
     @property
     def pods(self) -> list[str]:
-        """The names of all pods."""
+        """Return the names of all pods."""
         return [pod["metadata"]["name"] for pod in self.server.documents("pods")]
 
     @asynccontextmanager
     async def open(self, *_: object) -> AsyncIterator[Cluster]:
-        """A client of it."""
+        """Yield a client of the cluster."""
         line = KubeletLine(self)
         self.server.lines.append(line)
         yield Cluster(line)
 
     async def run(self, command: PodCommand) -> int:
-        """What a pod's shell does."""
+        """Run a command as the shell of its pod does, and return its exit code."""
         script = command.argv[-1]
         if "ib_" not in script:
             return await self._probe(command)
@@ -196,7 +196,7 @@ class PerftestCluster:
 
 
 class KubeletLine(ClientLine):
-    """The way to the server, behind which quotas refuse pods and kubelets start them at once."""
+    """The transport to a server whose quotas refuse pods and whose kubelets start them at once."""
 
     def __init__(self, cluster: PerftestCluster) -> None:
         super().__init__(cluster.server)

@@ -25,11 +25,11 @@ class Recording:
 
     @property
     def events(self) -> list[str]:
-        """The events of all lines."""
+        """Return the events of all lines."""
         return [line["event"] for line in self.lines]
 
     def of(self, event: str) -> list[dict[str, Any]]:
-        """The lines with this event."""
+        """Return the lines with this event."""
         return [line for line in self.lines if line["event"] == event]
 
     async def wait_for(self, event: str) -> None:

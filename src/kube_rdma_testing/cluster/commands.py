@@ -21,7 +21,7 @@ Program: TypeAlias = "Callable[[PodCommand], Awaitable[int]]"
 
 
 class PodCommand:
-    """One run: who asked for what, and its three streams."""
+    """A run of a command in a pod: the request and the three streams."""
 
     def __init__(self, request: ApiRequest, protocol: str) -> None:
         query = request.query
@@ -51,19 +51,19 @@ class PodCommand:
         self._out.put_nowait(bytes((STDERR,)) + f"{text}\n".encode())
 
     async def send(self, message: bytes) -> None:
-        """What the other end sends."""
+        """Take a message from the client: input for stdin, or that stdin is closed."""
         if message[0] == STDIN and message[1:]:
             self._stdin.put_nowait(message[1:])
         elif message[0] == CLOSE and self.protocol == V5:
             self._stdin.put_nowait(b"")
 
     async def messages(self) -> AsyncIterator[bytes]:
-        """What the other end gets."""
+        """Yield the messages for the client, until the command has ended."""
         while (message := await self._out.get()) is not None:
             yield message
 
     def end(self, code: int) -> None:
-        """The last word; then the server closes."""
+        """Send the exit code as the last message, after which the server closes the connection."""
         status: dict[str, object] = {"status": "Success"}
         if code:
             cause = {"reason": "ExitCode", "message": str(code)}
@@ -81,7 +81,7 @@ class PodCommand:
 async def running(
     program: Program, request: ApiRequest, protocols: Sequence[str]
 ) -> AsyncIterator[PodCommand]:
-    """One run, which ends with the connection; Refusal for what the API server refuses."""
+    """Run a command until the caller leaves; raise Refusal if the request asks for no stream."""
     if not any(key in {"stdin", "stdout", "stderr"} for key, _ in request.query):
         message = "you must specify at least 1 of stdin, stdout, stderr"
         raise Refusal(400, "BadRequest", message)

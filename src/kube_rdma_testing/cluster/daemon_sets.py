@@ -33,7 +33,7 @@ class FakeDaemonSets:
         self._running: dict[str, tuple[str, str]] = {}  # by uid
 
     def step(self) -> bool:
-        """One look at everything; True, so that it can stand in a condition."""
+        """Let controller and kubelets act once; return True, so that a condition can call it."""
         self._note()
         nodes = {one["metadata"]["name"]: one for one in self._server.documents("nodes")}
         for document in self._server.documents("daemonsets"):
@@ -45,7 +45,7 @@ class FakeDaemonSets:
         return True
 
     def pods(self, name: str) -> dict[str, Document]:
-        """The pods of a DaemonSet by node."""
+        """Return the pods of a DaemonSet by node."""
         return {pod["spec"]["nodeName"]: pod for pod in self._pods(lambda owner: owner == name)}
 
     def _sync(self, document: Document, nodes: dict[str, Document]) -> None:
@@ -107,13 +107,13 @@ class FakeDaemonSets:
         self._server.remove(self._pod, meta["name"], meta["namespace"])
 
     def _pods(self, owned: Callable[[str], bool]) -> list[Document]:
-        """The pods that were made here."""
+        """Return the pods of the DaemonSets whose names `owned` accepts."""
         pods = self._server.documents("pods")
         return [pod for pod in pods if (owner := _owner(pod)) and owned(owner)]
 
 
 def _owner(pod: Document) -> str:
-    """The DaemonSet of a pod of one of these, "" for any other pod."""
+    """Return the name of the DaemonSet that owns a pod with labels, "" for any other pod."""
     meta = pod["metadata"]
     owners = meta.get("ownerReferences", ()) if meta.get("labels") else ()
     return next((owner["name"] for owner in owners if owner["kind"] == "DaemonSet"), "")

@@ -22,7 +22,7 @@ _SERVERS_OWN = {
 
 
 def fields(document: Mapping[str, Any]) -> dict[Path, Any]:
-    """Every field that a manager can own, with its value."""
+    """Return every field that a manager can own, with its value."""
     leaves = dict(
         _leaves({k: v for k, v in document.items() if k not in {"apiVersion", "kind"}}, ())
     )
@@ -38,7 +38,7 @@ def _leaves(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
 
 
 def merge(into: Any, patch: Any) -> Any:
-    """A JSON merge patch (RFC 7396)."""
+    """Return the document after a JSON merge patch (RFC 7396)."""
     if not isinstance(patch, dict):
         return patch
     result = dict(into) if isinstance(into, dict) else {}
@@ -51,9 +51,10 @@ def merge(into: Any, patch: Any) -> Any:
 
 
 def strategic_merge(into: Document, patch: Document) -> Document:
-    """A strategic merge patch (apimachinery's strategicpatch) of the one keyed list that it knows.
+    """Return the document after a strategic merge patch (apimachinery's strategicpatch).
 
-    status.conditions is merged by `type`, and the directive ``$patch: delete`` takes an entry away.
+    Of all keyed lists only status.conditions is merged, by `type`; ``$patch: delete`` takes an
+    entry away.
     """
     patch = {**patch, "status": dict(patch.get("status", {}))}
     conditions = patch["status"].pop("conditions", ())
@@ -69,7 +70,7 @@ def strategic_merge(into: Document, patch: Document) -> Document:
 
 
 def updated(old: Document, new: Document, owners: Owners, manager: Manager) -> Owners:
-    """The owners after an update: what it changed belongs to it alone."""
+    """Return the owners after an update, whose manager alone owns what it changed."""
     before, after = fields(old), fields(new)
     kept = {path: set(who) for path, who in owners.items() if path in after}
     for path, value in after.items():
@@ -81,7 +82,7 @@ def updated(old: Document, new: Document, owners: Owners, manager: Manager) -> O
 def conflicts(
     live: Document, wanted: Document, owners: Owners, manager: Manager
 ) -> list[tuple[Path, str]]:
-    """The fields that others own with another value, each with one of its owners."""
+    """Return the fields that other managers own with another value, each with one of its owners."""
     now = fields(live)
     return [
         (path, min(others)[0])
@@ -93,7 +94,7 @@ def conflicts(
 def applied(
     live: Document, wanted: Document, owners: Owners, manager: Manager
 ) -> tuple[Document, Owners]:
-    """The object and its owners after an apply without conflicts, or one that is forced."""
+    """Return the object and its owners after an apply that has no conflicts or is forced."""
     requested = fields(wanted)
     now = fields(live)
     result = merge(live, {k: v for k, v in wanted.items() if k not in {"apiVersion", "kind"}})
@@ -110,7 +111,7 @@ def applied(
 
 
 def without(document: Document, path: Path) -> Document:
-    """The document without a field, and without the maps that it leaves empty."""
+    """Return the document without a field and without the maps that this leaves empty."""
     head, *rest = path
     result = dict(document)
     if rest and isinstance(result.get(head), dict):

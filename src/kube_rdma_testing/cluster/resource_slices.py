@@ -24,7 +24,7 @@ _NOW = "2026-01-01T00:00:00Z"
 
 
 def kept(document: Document, old: Document | None, gates_off: Collection[str]) -> Document:
-    """The object without what the server drops, with the times that it sets.
+    """Return the object without the fields that the server drops, with the times that it sets.
 
     A field whose gate is off stays where the object had such a field already.
     """
@@ -58,7 +58,7 @@ def faults(spec: Document) -> Iterator[str]:
 
 
 def immutable(spec: Document, old: Document) -> Iterator[str]:
-    """What an update may not change."""
+    """Yield an error for each change of a field that an update cannot change."""
     for name in ("driver", "nodeName"):
         if spec.get(name) != old.get(name):
             yield f"spec.{name}: field is immutable"

@@ -1,4 +1,4 @@
-"""Selectors of the fake API server, as far as the door is used with them; others are refused."""
+"""Selectors of the fake API server, as far as kube-rdma uses them; others are refused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COMMA = re.compile(r",(?![^(]*\))")  # not those inside of brackets
 
 
 def matches(request: ApiRequest, resource: ServedResource, document: Document) -> bool:
-    """Whether a list or watch shows an object; Refusal (400) for a selector that is not known."""
+    """Return whether a list or watch shows an object; raise Refusal (400) for a bad selector."""
     meta = document["metadata"]
     query = dict(request.query)
     if request.namespace and meta.get("namespace") != request.namespace:

@@ -78,7 +78,7 @@ class FakeServer:
             line.end_watches(resource)
 
     def line(self) -> ClientLine:
-        """The way of one more client."""
+        """Connect one more client to the server and return its transport."""
         line = ClientLine(self)
         self.lines.append(line)
         return line
@@ -93,7 +93,7 @@ class FakeServer:
         self.store.delete(self._key(kind, name, namespace), {})
 
     def documents(self, plural: str) -> tuple[Document, ...]:
-        """What is stored of a resource, as on the wire."""
+        """Return the stored objects of a resource, named by its plural, as on the wire."""
         return tuple(
             doc for key, doc in self.store.objects.items() if key.resource.plural == plural
         )
@@ -119,7 +119,7 @@ class FakeServer:
             return _status(refusal)
 
     def resource(self, request: ApiRequest) -> ServedResource:
-        """What a request is about; Refusal when it is unknown or forbidden."""
+        """Return the resource of a request; raise Refusal if it is unknown or forbidden."""
         resource = self._resources.get((request.group, request.version, request.plural))
         if resource is None:
             raise Refusal(404, "", "404 page not found")
@@ -151,7 +151,7 @@ class FakeServer:
     def joined(
         self, request: ApiRequest, protocols: Sequence[str]
     ) -> AbstractAsyncContextManager[PodCommand]:
-        """A command in a pod; raise Refusal."""
+        """Run a command in a pod; raise Refusal if the pod is missing or the request is invalid."""
         self.store.get(Key(self.resource(request), request.namespace, request.name))
         if self.program is None:
             raise Refusal(400, "BadRequest", "container not found")
@@ -187,7 +187,7 @@ class FakeServer:
         return self.store.merge(key, body, manager, part, strategic=strategic)
 
     def _judged(self, key: Key, body: Document) -> Document:
-        """A ResourceSlice as it is stored; Refusal (422) for what is not valid."""
+        """Return a ResourceSlice as the server stores it; raise Refusal (422) if it is invalid."""
         old = self.store.objects.get(key)
         body = kept(body, old, self.gates_off)
         why = [*faults(body["spec"]), *(immutable(body["spec"], old["spec"]) if old else ())]
@@ -226,7 +226,7 @@ class FakeServer:
 
 @dataclass(eq=False)
 class _ServedWatch:
-    """One stream: woken by changes, ended by the server or broken by the network."""
+    """One watch: woken by changes, ended by the server or broken by the network."""
 
     resource: tuple[str, str, str]  # group, version and plural
     woken: asyncio.Event = field(default_factory=asyncio.Event)
@@ -240,7 +240,7 @@ class _ServedWatch:
 
 
 class ClientLine:
-    """The way of one client to the server: a Transport with faults.
+    """The transport of one client to the server, with faults that a test sets.
 
     `lose`: so many requests are done while their answers get lost. `repeat`: so many are delivered
     twice, the second answer counts. `fail`: these statuses answer the next requests, undone.
@@ -270,7 +270,7 @@ class ClientLine:
 
     @property
     def watching(self) -> int:
-        """How many streams are open."""
+        """Return how many watches are open."""
         return len(self._watches)
 
     def end_watches(self, of: ServedResource | None = None) -> None:
@@ -285,7 +285,7 @@ class ClientLine:
         self.wake()
 
     def _of(self, resource: ServedResource | None) -> list[_ServedWatch]:
-        """The open streams of a resource; all of them for None."""
+        """Return the open watches of a resource, or all of them for None."""
         wanted = resource and (resource.group, resource.version, resource.plural)
         return [watch for watch in self._watches if wanted in (None, watch.resource)]
 
@@ -295,7 +295,7 @@ class ClientLine:
             watch.woken.set()
 
     def local_address(self) -> str | None:
-        """As Transport.local_address: None before the first request."""
+        """Return the local address of the connection, None before the first request."""
         return self.local if self.requests else None
 
     async def send(self, request: ApiRequest) -> Answer:
@@ -360,7 +360,7 @@ class ClientLine:
         return None
 
     def _meet(self, request: ApiRequest) -> Answer | None:
-        """What stands between: the cut, or a status from something on the way."""
+        """Return the error that a test has set, if any; raise Unavailable without a network."""
         if self._is_cut:
             raise Unavailable(f"The API server does not answer to {request}: the network is cut.")
         self.requests.append(request)
@@ -374,7 +374,7 @@ class ClientLine:
     async def _changes(
         self, request: ApiRequest, watch: _ServedWatch
     ) -> AsyncGenerator[bytes, None]:
-        """The lines of a stream."""
+        """Yield the lines of a watch; raise Unavailable if it is broken."""
         store = self._server.store
         resource = self._server.resource(request)
         revision = int(dict(request.query)["resourceVersion"])
@@ -408,7 +408,7 @@ def _bookmark(resource: ServedResource, revision: int) -> bytes:
 
 
 def _line(request: ApiRequest, resource: ServedResource, change: ObjectChange) -> bytes | None:
-    """What a watch with this selection says of a change, None for nothing."""
+    """Return the line that a watch gets for a change, None if it shows neither version."""
     if change.key.resource != resource:
         return None
     was = change.before is not None and matches(request, resource, change.before)

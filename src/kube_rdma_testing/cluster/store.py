@@ -21,7 +21,7 @@ _THEN = "2026-01-01T00:00:00Z"
 
 @dataclass(frozen=True)
 class ServedResource:
-    """A collection that the server knows."""
+    """A resource that the fake API server serves."""
 
     group: str
     version: str
@@ -31,23 +31,23 @@ class ServedResource:
 
     @property
     def full(self) -> str:
-        """As in messages: ippools.kube-rdma.io."""
+        """Return the name as messages have it, such as ippools.kube-rdma.io."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
     def is_kubernetes_own(self) -> bool:
-        """Whether it is built in, and no custom resource."""
+        """Return whether the resource is built into Kubernetes, not a custom resource."""
         return "." not in self.group or self.group.endswith(".k8s.io")
 
     @property
     def has_status(self) -> bool:
-        """Whether status is a subresource."""
+        """Return whether the resource has the subresource status."""
         return self.plural != "events"
 
 
 @dataclass(frozen=True)
 class Key:
-    """One object."""
+    """The name of an object: its resource, namespace and name."""
 
     resource: ServedResource
     namespace: str
@@ -56,7 +56,7 @@ class Key:
 
 @dataclass(frozen=True)
 class ObjectChange:
-    """One version: the object before and after, None where there was none."""
+    """A change of an object: its versions before and after, None where there was none."""
 
     revision: int
     key: Key
@@ -66,7 +66,7 @@ class ObjectChange:
 
 @dataclass(eq=False)
 class Refusal(Exception):
-    """What the server answers instead."""
+    """An error that the fake API server answers with."""
 
     code: int
     reason: str
@@ -76,7 +76,7 @@ class Refusal(Exception):
 
 @dataclass(frozen=True)
 class StoreBackup:
-    """All objects at one version."""
+    """A copy of all objects at one version."""
 
     revision: int
     objects: dict[Key, Document]
@@ -84,7 +84,7 @@ class StoreBackup:
 
 
 class ObjectStore:
-    """All objects. `changed` is called after each version."""
+    """All objects of the fake API server. `changed` is called after each version."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
@@ -95,13 +95,13 @@ class ObjectStore:
         self._owners: dict[Key, ff.Owners] = {}
 
     def get(self, key: Key) -> Document:
-        """The object; 404 without it."""
+        """Return the object; raise Refusal (404) if there is none."""
         if key not in self.objects:
             raise missing(key)
         return self.objects[key]
 
     def create(self, key: Key, document: Document, manager: str) -> Document:
-        """A new object; 409 if there is one of the name, 422 for a bad name."""
+        """Make an object; raise Refusal, 409 if its name is taken and 422 if it is invalid."""
         check_name(key)
         if key in self.objects:
             raise Refusal(
@@ -124,7 +124,7 @@ class ObjectStore:
         return self._write(key, new, owners)
 
     def update(self, key: Key, document: Document, manager: str, part: str = "") -> Document:
-        """Replace the object, or its status; 409 when it is another or another version."""
+        """Replace the object or its status; raise Refusal (409) for another uid or version."""
         old = self.get(key)
         meta = document.get("metadata", {})
         if not meta.get("resourceVersion"):
@@ -140,9 +140,9 @@ class ObjectStore:
     def merge(
         self, key: Key, patch: Document, manager: str, part: str = "", *, strategic: bool = False
     ) -> Document:
-        """A merge patch; a resourceVersion in it is a condition, another uid changes nothing.
+        """Apply a merge patch; raise Refusal, 409 for another resourceVersion and 422 for a uid.
 
-        415 for a `strategic` one of a kind that is not Kubernetes' own.
+        A `strategic` patch is refused (415) for a kind that is not Kubernetes' own.
         """
         if strategic and not key.resource.is_kubernetes_own:
             message = "the body of the request was in an unknown format"
@@ -215,7 +215,7 @@ class ObjectStore:
         self.oldest = self.revision
 
     def backup(self) -> StoreBackup:
-        """What there is (etcdctl snapshot save)."""
+        """Return a copy of all objects, as `etcdctl snapshot save` makes one."""
         return StoreBackup(self.revision, dict(self.objects), dict(self._owners))
 
     def restore(self, backup: StoreBackup, bump: int = 0) -> None:
@@ -226,7 +226,10 @@ class ObjectStore:
         self.oldest = self.revision if bump else 1
 
     def _confine(self, old: Document, new: Document, part: str) -> Document:
-        """What a write may change: the status or all else, and never what the server sets."""
+        """Return the object after a write that changes `part` or, for "", all but the status.
+
+        Fields that the server sets stay as they are.
+        """
         if part:
             return {**{k: v for k, v in old.items() if k != part}, **_only(new, part)}
         if "status" in new or "status" in old:
@@ -280,7 +283,7 @@ def check_name(key: Key) -> None:
 
 
 def check_version(key: Key, old: Document, conditions: Document) -> None:
-    """409 when the object is another, or another version, than the conditions say."""
+    """Raise Refusal (409) if the object has another uid or resourceVersion than `conditions`."""
     for name in ("uid", "resourceVersion"):
         if conditions.get(name) and conditions[name] != old["metadata"][name]:
             message = f'Operation cannot be fulfilled on {key.resource.full} "{key.name}"'

@@ -33,7 +33,7 @@ _CHANGES = Mask.CREATE | Mask.MODIFY | Mask.MOVED_TO | Mask.MOVED_FROM | Mask.DE
 
 
 class FakeCilium:
-    """``await FakeCilium(folder).run()`` until cancelled; `undone` counts what it took back."""
+    """Cilium's agent: ``await FakeCilium(folder).run()`` runs it; `undone` counts its reversals."""
 
     def __init__(self, folder: Path, *, exclusive: bool = True) -> None:
         self._folder = folder
@@ -48,7 +48,7 @@ class FakeCilium:
             await self._acted.wait()
 
     def set_up(self) -> None:
-        """What it does when it starts, and at each change while it is exclusive."""
+        """Write Cilium's own list and, while it is exclusive, rename all other configurations."""
         path = self._folder / FILE
         if not path.exists() or path.read_text() != LIST:
             self.undone += path.exists()

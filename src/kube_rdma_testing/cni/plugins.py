@@ -23,7 +23,7 @@ FakePlugin = Callable[[Mapping[str, str], bytes], ProcessOutcome | None]
 
 
 class FakeHost:
-    """`plugins` by name; `seen` says which file has which inode, as the plugins see it.
+    """A host with `plugins` by name; `seen` returns the inode of a path as the plugins see it.
 
     `permitted` False is an agent without the capability SYS_CHROOT, which only a `root` other than
     / needs.
@@ -46,15 +46,15 @@ class FakeHost:
         self._seen = seen
 
     def names(self) -> tuple[str, ...]:
-        """As HostPlugins.names."""
+        """Return the names of the plugins, sorted."""
         return tuple(sorted(self.plugins))
 
     def inode(self, path: str) -> int | None:
-        """As HostPlugins.inode."""
+        """Return the inode of a file as the plugins see it, None if there is none."""
         return self._seen(path)
 
     def run(self, name: str, environment: Mapping[str, str], text: bytes) -> ProcessOutcome:
-        """As HostPlugins.run."""
+        """Run a plugin and return its outcome; raise as HostPlugins.run does."""
         if name not in self.plugins:
             raise not_there(name, self.folder)
         if self.root != "/" and not self.permitted:

@@ -34,7 +34,7 @@ _PLAIN = r"[A-Za-z0-9{}][A-Za-z0-9.{}]*"
 
 @dataclass(frozen=True, slots=True)
 class ShimOutcome:
-    """What a process leaves: exit code, stdout, stderr."""
+    """The exit code, stdout and stderr that a run of the shim leaves."""
 
     code: int
     out: bytes = b""
@@ -47,7 +47,7 @@ class ShimOutcome:
 
 
 class FakeShim:
-    """All paths of the host lie under `root`.
+    """The shim of a host whose paths all lie under `root`.
 
     `seconds` is how long it waits for an answer, `add_seconds` for that to an ADD.
     """
@@ -57,7 +57,7 @@ class FakeShim:
         self._seconds, self._add_seconds = seconds, add_seconds
 
     async def run(self, environment: Mapping[str, str], config: bytes, *argv: str) -> ShimOutcome:
-        """One run of the program, with `config` on stdin."""
+        """Run the program once, with `config` on stdin."""
         if argv == ("hook", "memlock"):
             return _hook_memlock(config)
         verb = environment.get("CNI_COMMAND")
@@ -83,7 +83,7 @@ class FakeShim:
     async def _ask(
         self, request: bytes, netns: str, seconds: float
     ) -> tuple[bool, tuple[int, bytes] | None]:
-        """Whether the agent has the whole request, and its answer if there is one."""
+        """Return whether the agent got the whole request, and its answer if there is one."""
         loop = asyncio.get_running_loop()
         sent = False
         descriptors = []
@@ -157,7 +157,7 @@ def _cni_args(args: str) -> dict[str, str]:
 
 
 def _hook_memlock(state: bytes) -> ShimOutcome:
-    """In one process: whoever called it is not above it, so its limit stays."""
+    """Lift RLIMIT_MEMLOCK of the container, but of no caller, since all is one process here."""
     pid = _document(state).get("pid")
     if not isinstance(pid, int) or pid <= 0:
         return ShimOutcome(1, err=b"kube-rdma: stdin is no OCI state with a pid.\n")
@@ -176,7 +176,7 @@ def _hook_memlock(state: bytes) -> ShimOutcome:
 
 
 def _answered_here(verb: str, config: bytes) -> ShimOutcome | None:
-    """The answer where it is the same whatever the agent would say."""
+    """Return the answer where it does not depend on the agent, else None."""
     if verb == "VERSION":
         version = {"cniVersion": _version(config, "1.1.0"), "supportedVersions": _VERSIONS}
         return ShimOutcome(0, json.dumps(version).encode())
@@ -193,7 +193,7 @@ def _answered_here(verb: str, config: bytes) -> ShimOutcome | None:
 
 
 def _annotations(document: dict[str, Any]) -> object:
-    """Those of the pod where the runtime tells them to our entry; None where it does not."""
+    """Return the pod's annotations where the runtime passes them to kube-rdma, else None."""
     runtime = document.get("runtimeConfig")
     if document.get(CHAINED) is True and isinstance(runtime, dict) and ANNOTATIONS in runtime:
         return {} if runtime[ANNOTATIONS] is None else runtime[ANNOTATIONS]
@@ -223,7 +223,7 @@ def _is_part(text: str, longest: int, signs: str) -> bool:
 
 
 def _document(config: bytes) -> dict[str, Any]:
-    """A configuration; empty for what is not one."""
+    """Return a configuration as a document, an empty one if the text is no JSON object."""
     with suppress(ValueError, RecursionError):  # the shim goes through it as text
         document = json.loads(config)
         return document if isinstance(document, dict) else {}

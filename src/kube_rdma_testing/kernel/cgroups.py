@@ -20,7 +20,7 @@ _ALL = "cpuset cpu io memory hugetlb pids rdma misc"
 
 @dataclass
 class _Group:
-    """`limits` and `current` are by device and kind."""
+    """A control group; `limits` and `current` are by device and kind."""
 
     enabled: set[str] = field(default_factory=set)
     processes: bool = False
@@ -57,11 +57,11 @@ class FakeCgroups:
         del self._groups[path]
 
     def register(self, device: str) -> None:
-        """An RDMA device comes."""
+        """Add an RDMA device."""
         self.devices.append(device)
 
     def unregister(self, device: str) -> None:
-        """It goes, and every limit of it (rdmacg_unregister_device)."""
+        """Remove an RDMA device and all limits on it (rdmacg_unregister_device)."""
         self.devices.remove(device)
         for group in self._groups.values():
             for kind in _KINDS:
@@ -69,7 +69,7 @@ class FakeCgroups:
                 group.current.pop((device, kind), None)
 
     def charge(self, path: str, device: str, kind: str = "hca_object") -> None:
-        """A process of a group makes an object (rdmacg_try_charge)."""
+        """Charge a group and all above it for one object; raise OSError (EAGAIN) if one is full."""
         groups = [self._groups[one] for one in self._above(path) if self._is_limited(one)]
         key = device, kind
         if any(one.current.get(key, 0) >= one.limits.get(key, _NO_LIMIT) for one in groups):
@@ -84,7 +84,7 @@ class FakeCgroups:
                 group.current[device, kind] -= count
 
     def read(self, path: str) -> str:
-        """As HostCgroups.read."""
+        """Return the text of a file, as HostCgroups.read does."""
         folder, name = self._file(path)
         group = self._groups[folder]
         if name == "cgroup.controllers":
@@ -96,7 +96,7 @@ class FakeCgroups:
         return self._table(group.current, 0)
 
     def write(self, path: str, text: str) -> None:
-        """As HostCgroups.write."""
+        """Write a text to a file, as HostCgroups.write does."""
         folder, name = self._file(path)
         self.writes.append((path, text))
         if name == "cgroup.subtree_control":
@@ -107,14 +107,14 @@ class FakeCgroups:
             raise _error(errno.EACCES)
 
     def groups(self, path: str) -> tuple[str, ...]:
-        """As HostCgroups.groups."""
+        """Return the names of the groups below a group; raise OSError (ENOENT) without it."""
         if path not in self._groups:
             raise _error(errno.ENOENT)
         above = (one.rpartition("/") for one in self._groups if one)
         return tuple(sorted(name for folder, _, name in above if folder == path))
 
     def is_group(self, path: str) -> bool:
-        """As HostCgroups.is_group."""
+        """Return whether the path is a group."""
         return path in self._groups
 
     def _file(self, path: str) -> tuple[str, str]:
@@ -127,7 +127,7 @@ class FakeCgroups:
         return folder, name
 
     def _has(self, path: str) -> set[str]:
-        """The controllers of a group: those that its parent gives to its children."""
+        """Return the controllers of a group, which its parent gives to its children."""
         return set(self._groups[path.rpartition("/")[0]].enabled if path else self._controllers)
 
     def _is_limited(self, path: str) -> bool:
@@ -159,7 +159,7 @@ class FakeCgroups:
         group.limits |= limits
 
     def _table(self, numbers: dict[tuple[str, str], int], default: int) -> str:
-        """A line for each device, which ends in a blank as the kernel's does."""
+        """Return a line for each device, which ends in a blank as the kernel's does."""
         lines = []
         for device in self.devices:
             values = ((kind, numbers.get((device, kind), default)) for kind in _KINDS)

@@ -28,7 +28,7 @@ NO_GID = ":".join(["0000"] * 8)
 
 @dataclass
 class Entry:
-    """One GID."""
+    """A GID of a port, with its type and its network interface."""
 
     gid: str
     type: str | None = "RoCE v2"
@@ -97,7 +97,7 @@ class Tree:
 
 
 def _trie(addresses: Sequence[str]) -> str:
-    """As /proc/net/fib_trie shows local addresses, and a broadcast's that is none."""
+    """Return /proc/net/fib_trie with these local addresses, and a broadcast's that is none."""
     lines = ["Main:", "  +-- 0.0.0.0/0 3 0 5"]
     for address in addresses:
         lines += [f"           |-- {address}", "              /32 host LOCAL"]
@@ -106,13 +106,13 @@ def _trie(addresses: Sequence[str]) -> str:
 
 
 def mapped(address: str) -> str:
-    """The GID of an IPv4 address."""
+    """Return the GID of an IPv4 address."""
     a, b, c, d = map(int, address.split("."))
     return f"0000:0000:0000:0000:0000:ffff:{a:02x}{b:02x}:{c:02x}{d:02x}"
 
 
 def seed_script() -> str | None:
-    """The seed's own script, None where the seeds are not beside this checkout."""
+    """Return the script in the seed, None where the seeds are not beside this checkout."""
     for path in SEEDS.glob("*.txt"):
         if match := re.search(
             r"^#!/usr/bin/env bash\n(?:.*\n)*?export_nccl_env\n", path.read_text(), re.MULTILINE
@@ -131,7 +131,7 @@ class Sourced:
 
 
 def sourced(shell: str, script: Path, root: Path, **environment: str) -> Sourced:
-    """What a shell that reads the script as `.` does it has afterwards; older values are "old"."""
+    """Run a script with `.` in a shell whose older values are "old"; return what it has then."""
     shown = "".join(f'echo "{name}=${{{name}-}}"\n' for name in VARIABLES)
     text = f". {script}\ncode=$?\necho\necho ---\necho $code\n{shown}"
     words = ("busybox", "sh") if shell == "busybox" else (shell,)

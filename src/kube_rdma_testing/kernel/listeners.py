@@ -19,7 +19,7 @@ _NODE = re.compile(r"(uverbs|umad|issm)[0-9]+|rdma_cm")
 
 
 class FakeListener(Generic[Event]):
-    """The same door with events pushed by hand; it ends when `close` was called.
+    """A listener whose events are pushed by hand; it ends after `close`.
 
     `check` raises ValueError for an event that the real listener would never yield.
     """
@@ -54,21 +54,21 @@ class FakeListener(Generic[Event]):
 
 
 class FakeUevents(FakeListener[Uevent]):
-    """Events pushed by hand; ValueError for one that the real listener would never yield."""
+    """A listener to uevents; `push` raises ValueError for one that the real one never yields."""
 
     def __init__(self) -> None:
         super().__init__(_check_uevent)
 
 
 class FakeRtnlEvents(FakeListener[RtnlEvent]):
-    """Events pushed by hand; ValueError for one that the kernel never sends."""
+    """A listener to routing netlink; `push` raises ValueError for an event that no kernel sends."""
 
     def __init__(self) -> None:
         super().__init__(_check_rtnl)
 
 
 class FakeCharNodes(FakeListener[str]):
-    """The same door over names; ValueError for what no /dev/infiniband shows."""
+    """The device nodes by name; ValueError for a name that no /dev/infiniband shows."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         super().__init__(_check_node)
@@ -78,21 +78,21 @@ class FakeCharNodes(FakeListener[str]):
             self.names.add(name)
 
     def create(self, name: str) -> None:
-        """The kernel makes a node."""
+        """Make a device node, as the kernel does."""
         if name in self.names:
             raise ValueError(f"{name} is there already")
         self.push(name)
         self.names.add(name)
 
     def delete(self, name: str) -> None:
-        """The kernel removes a node."""
+        """Remove a device node, as the kernel does."""
         if name not in self.names:
             raise ValueError(f"{name} is not there")
         self.names.remove(name)
         self.push(name)
 
     def missing(self, paths: Iterable[str]) -> frozenset[str]:
-        """As the function of this name."""
+        """Return the paths of device nodes that do not exist."""
         return frozenset(path for path in paths if path.rpartition("/")[2] not in self.names)
 
 

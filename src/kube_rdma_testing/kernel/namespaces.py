@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class FakeNamespaces:
-    """The same two functions over made-up namespaces, by path; None stands for another file.
+    """Made-up network namespaces by path; None stands for a file that is no namespace.
 
     It refuses what the kernel refuses; `permitted` False is a process without the capability.
     """
@@ -30,16 +30,16 @@ class FakeNamespaces:
         self._permitted = permitted
 
     def remove(self, namespace: Path) -> None:
-        """The pod is gone; KeyError when it was not there."""
+        """Remove the namespace of a pod that is gone; raise KeyError if it is not there."""
         del self._namespaces[namespace]
 
     def open_inside(self, namespace: Namespace, opener: Callable[[], T]) -> T:
-        """As the function of this name."""
+        """Call `opener` as if inside the namespace; raise if the kernel refuses to enter it."""
         self._check(namespace)
         return opener()
 
     def links_inside(self, namespace: Namespace) -> tuple[PodLink, ...]:
-        """As the function of this name."""
+        """Return the links of a namespace; raise if the kernel refuses to enter it."""
         return self._check(namespace)
 
     def _check(self, namespace: Namespace) -> tuple[PodLink, ...]:

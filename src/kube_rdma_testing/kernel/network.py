@@ -76,7 +76,7 @@ class FakeLink:
     number: int = 0
 
     def interface(self) -> Interface:
-        """As routing netlink tells it."""
+        """Return the interface as routing netlink shows it."""
         seen = SeenLink(
             name=InterfaceName(self.name),
             index=self.index,
@@ -109,7 +109,7 @@ class FakeRdma:
 
 
 class FakeNetwork:
-    """The node; `shared` is the RDMA namespace mode, `old` a kernel before Linux 6.15."""
+    """The network of a node; `shared`: RDMA namespace mode, `old`: a kernel before Linux 6.15."""
 
     def __init__(self, *, shared: bool = True, old: bool = False) -> None:
         self.shared, self.old = shared, old
@@ -129,7 +129,7 @@ class FakeNetwork:
     def add_link(
         self, name: str, *, mac: str, pod: Path | None = None, **facts: object
     ) -> FakeLink:
-        """A link that is there already, of the node or of a pod; ValueError when its name is taken.
+        """Add a link to the node or a pod; raise ValueError if its name is taken.
 
         `facts` are fields of FakeLink. `pci` makes it a card's own.
         """
@@ -145,7 +145,7 @@ class FakeNetwork:
         return link
 
     def add_rdma(self, name: str, on: FakeLink, *, soft: bool = False, size: int = 1024) -> None:
-        """A device that is there already; ValueError when its name or its link is taken."""
+        """Add an RDMA device to a link; raise ValueError if its name or its link is taken."""
         if any(device.name == name or device.on is on for device in self.rdma):
             raise ValueError(f"{name} or {on.name} has a device already")
         pci = None if soft else on.pci
@@ -153,7 +153,7 @@ class FakeNetwork:
         self.rdma.append(FakeRdma(name, on, soft, space, pci, size))
 
     def add_pod(self, path: Path) -> int:
-        """A new namespace at `path`; its inode, which no later one has; ValueError if taken."""
+        """Add a namespace and return its inode, never used again; raise ValueError if it exists."""
         if path in self._spaces:
             raise ValueError(f"there is a namespace at {path} already")
         self._made += 1
@@ -162,7 +162,7 @@ class FakeNetwork:
         return self._spaces[path].inode
 
     def unplug(self, pci: PciAddress) -> None:
-        """A card or function is taken out of the machine, with its links and RDMA devices."""
+        """Take a card or function out of the machine, with its links and RDMA devices."""
         self.unplugged.add(pci)
         for link in [link for link in self.links if link.pci == pci]:
             self.rdma = [device for device in self.rdma if device.on is not link]
@@ -175,13 +175,13 @@ class FakeNetwork:
     # What the kernel does, for network_pod.py.
 
     def message(self) -> None:
-        """A message had its effect."""
+        """Count a message that took effect; raise KilledError where the process has to die."""
         self.messages += 1
         if self.messages == self._die_at:
             raise KilledError
 
     def space(self, pod: Path | None) -> FakeSpace:
-        """The namespace at a path; None is the node's."""
+        """Return the namespace at a path, for None that of the node."""
         return self.node if pod is None else self._spaces[pod]
 
     def next_index(self) -> int:
@@ -190,18 +190,18 @@ class FakeNetwork:
         return self._made
 
     def named(self, space: FakeSpace, name: str) -> FakeLink | None:
-        """The link of this name in a namespace; an alternative one will do."""
+        """Return the link with a name or alternative name in a namespace, None without one."""
         within = self.within(space)
         return next((one for one in within if one.interface().is_called(name)), None)
 
     def within(self, space: FakeSpace) -> list[FakeLink]:
-        """The links of a namespace."""
+        """Return the links of a namespace."""
         return [link for link in self.links if link.space is space]
 
     def move(self, link: FakeLink, space: FakeSpace, name: str) -> None:
-        """It goes down and loses what stood on it, in its namespace and in itself.
+        """Move a link to a namespace and rename it; it goes down and loses its addresses.
 
-        Then it is renamed: raise as `rename`.
+        Its routes, sysctls and soft RDMA device are lost too. Raise as `rename`.
         """
         self._leave(link)
         link.space, link.up, link.addresses = space, False, []
@@ -215,14 +215,14 @@ class FakeNetwork:
             link.name = name
 
     def remove(self, link: FakeLink) -> None:
-        """A link ends, with the links on it."""
+        """Remove a link and the links on it."""
         for child in [one for one in self.links if one.parent is link]:
             self.remove(child)
         self._leave(link)
         self.links.remove(link)
 
     def gids(self, device: FakeRdma) -> list[tuple[str, Address | None]]:
-        """Its table: interface and address, None for the one that each link has by its MAC.
+        """Return the GID table of a device: interface and address, None for the GID of a MAC.
 
         A card's table lists the links on it too, whatever namespace they are in.
         """

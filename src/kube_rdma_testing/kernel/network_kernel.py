@@ -29,7 +29,7 @@ class FakeKernel(FakeNetwork):
     """The kernel of one node."""
 
     def end(self, path: Path) -> None:
-        """The namespace goes: virtual links with it, cards' links back to the node, down and bare.
+        """End a namespace: virtual links go, cards' links return to the node, down and bare.
 
         A name that the node has is replaced (default_device_exit_net, net/core/dev.c).
         """
@@ -46,7 +46,7 @@ class FakeKernel(FakeNetwork):
     def open_pod(
         self, netns: Namespace | None, *, patience: float = PATIENCE, rdma: Path = DEVICES
     ) -> Iterator[PodNetwork]:
-        """As steps.open_pod; nothing is waited for, since every GID is there at once."""
+        """Yield the network of a pod, as steps.open_pod does, but wait for no GID."""
         if netns is not None and (isinstance(netns, int) or netns not in self._spaces):
             raise Unavailable(f"the network namespace {netns} is gone")
         yield FakePod(self, None if netns is None else self._spaces[netns], patience)

@@ -1,4 +1,4 @@
-"""The same face as steps.open_pod gives, over network.py: Steps run on lists.
+"""A pod's network over network.py with the methods of PodNetwork: Steps run on lists.
 
 What it says when it refuses comes from kernel/pod/errors.py, as in the real one.
 """
@@ -37,7 +37,7 @@ _ALWAYS = frozenset({"all", "default"})
 
 
 class FakePod:
-    """One pod's network; `space` None: its namespace is gone."""
+    """One pod's network; `space` None means that its namespace is gone."""
 
     def __init__(self, network: FakeNetwork, space: Space | None, patience: float) -> None:
         self._net = network
@@ -72,17 +72,17 @@ class FakePod:
 
     @property
     def inode(self) -> int | None:
-        """Of the namespace, None when it is gone."""
+        """Return the inode of the namespace, None when it is gone."""
         return self._maybe.inode if self._maybe else None
 
     def run(self, step: steps.Step) -> None:
-        """As PodNetwork.run."""
+        """Run a Step, as PodNetwork.run does."""
         if self._maybe is None:
             raise errors.namespace_gone()
         self._run[type(step)](step)
 
     def undo(self, undo: steps.Undo) -> None:
-        """As PodNetwork.undo."""
+        """Undo a Step, as PodNetwork.undo does."""
         if isinstance(undo, steps.GiveBackLink):
             self._give_back(undo)
         elif isinstance(undo, ResetFunction):
@@ -97,13 +97,13 @@ class FakePod:
             network_rdma.remove_returned(self._net, undo)
 
     def links(self) -> tuple[SeenLink, ...]:
-        """As PodNetwork.links."""
+        """Return the links of the namespace; raise Unavailable if it is gone."""
         if self._maybe is None:
             raise errors.namespace_gone()
         return tuple(link.interface().seen for link in self._net.within(self._space))
 
     def look(self, sysctls: Sequence[str] = (), functions: Sequence[FunctionPlace] = ()) -> PodView:
-        """As PodNetwork.look."""
+        """Return what a pod's network has, as PodNetwork.look does."""
         links = self.links()
         values = ((path, self._sysctl(path)) for path in sysctls)
         return PodView(
@@ -151,7 +151,7 @@ class FakePod:
             self._net.message()
 
     def _free(self, step: steps.MakeLink) -> bool:
-        """Whether a link can be born under its name; an old kernel asks the node for it."""
+        """Return whether a link can get its name; an old kernel makes it on the node first."""
         return not self._net.old or self._net.named(self._net.node, step.name) is None
 
     def _born_apart(self, step: steps.MakeLink) -> FakeLink:
@@ -349,7 +349,7 @@ class FakePod:
             self._net.message()
 
     def _restore(self, here: FakeLink, undo: steps.GiveBackLink, name: str) -> None:
-        """The messages of restore_on_node, in its order."""
+        """Restore a link on the node with the messages of restore_on_node, in its order."""
         mac = allowed_mac(here, undo.mac)
         if (here.name, here.mtu, here.mac) != (name, undo.mtu, mac):
             if here.up:
@@ -374,7 +374,7 @@ class FakePod:
 
 
 def _check_mac(mac: str, act: str, link: FakeLink | None = None) -> None:
-    """The kernel takes a unicast MAC only (is_valid_ether_addr), a driver maybe not each."""
+    """Raise KubeError unless a MAC is unicast (is_valid_ether_addr) and the driver allows it."""
     first = mac_bytes(mac)[0]
     if first & 1 or not any(mac_bytes(mac)) or (link and allowed_mac(link, mac) != mac.lower()):
         raise errors.judged(act, refusal(errno.EADDRNOTAVAIL))

@@ -36,12 +36,12 @@ from kube_rdma_testing.kernel.network import FakeLink, FakeNetwork, FakeRdma, Fa
 
 
 def named(net: FakeNetwork, name: str) -> FakeRdma | None:
-    """The device of this name."""
+    """Return the device of this name, None without one."""
     return next((device for device in net.rdma if device.name == name), None)
 
 
 def make(net: FakeNetwork, name: str, link: FakeLink) -> None:
-    """A soft device on a link, once."""
+    """Make a soft device on a link unless it exists; raise Refused if name or link is taken."""
     for device in net.rdma:
         if device.name == name and device.on is link:
             return
@@ -52,7 +52,7 @@ def make(net: FakeNetwork, name: str, link: FakeLink) -> None:
 
 
 def restore(net: FakeNetwork, undo: RestoreRdma) -> None:
-    """A soft device on a link of the node, once."""
+    """Make a soft device on a node's link unless it exists; raise KubeError without the link."""
     link = net.named(net.node, undo.link.name)
     if link is None:
         raise judged(f"the soft RDMA device {undo.name}", refusal(errno.ENODEV))
@@ -60,7 +60,7 @@ def restore(net: FakeNetwork, undo: RestoreRdma) -> None:
 
 
 def remove(net: FakeNetwork, undo: RemoveRdma, pod: FakeSpace) -> None:
-    """A soft device whose link is in the pod."""
+    """Remove a soft device whose link is in the pod."""
     device = named(net, undo.name)
     if device and device.soft and device.on.space is pod:
         net.rdma.remove(device)
@@ -68,7 +68,7 @@ def remove(net: FakeNetwork, undo: RemoveRdma, pod: FakeSpace) -> None:
 
 
 def move(net: FakeNetwork, step: MoveRdma, pod: FakeSpace) -> None:
-    """As in kernel/netlink/rdma_write.py."""
+    """Move a device to the pod, as in kernel/netlink/rdma_write.py."""
     device = _find(net, step)
     if device.space is pod:
         return
@@ -78,14 +78,14 @@ def move(net: FakeNetwork, step: MoveRdma, pod: FakeSpace) -> None:
 
 
 def give_back(net: FakeNetwork, undo: GiveBackRdma, pod: FakeSpace) -> None:
-    """As in kernel/netlink/rdma_write.py."""
+    """Move a device from the pod to the node, as in kernel/netlink/rdma_write.py."""
     device = _find(net, undo)
     if device.space is pod:
         _change(net, device, net.node)
 
 
 def rebind(net: FakeNetwork, act: RebindFunction, pod: FakeSpace | None = None) -> None:
-    """As in kernel/sriov/rebind.py; a device in `pod` that has the GUID is as it should be."""
+    """Bind a driver to a function anew, unless its device on the node or in `pod` has the GUID."""
     device = _at(net, act.pci)
     if device is None and act.pci not in net.bare:
         raise Unavailable(f"the virtual function {act.pci} is gone")
@@ -109,7 +109,7 @@ def rebind(net: FakeNetwork, act: RebindFunction, pod: FakeSpace | None = None) 
 
 
 def await_partition(net: FakeNetwork, step: AwaitPartition, pod: FakeSpace) -> None:
-    """As in kernel/sriov/rebind.py; nothing is waited for."""
+    """Raise Refused if the port lacks the partition, without the wait of kernel/sriov/rebind.py."""
     device = _at(net, step.pci)
     table = device.partitions if device and device.space in (net.node, pod) else ()
     if step.pkey not in {key & 0x7FFF for key in table}:
@@ -117,7 +117,7 @@ def await_partition(net: FakeNetwork, step: AwaitPartition, pod: FakeSpace) -> N
 
 
 def await_port(net: FakeNetwork, pci: PciAddress, pod: FakeSpace) -> None:
-    """As in kernel/sriov/rebind.py; nothing is waited for."""
+    """Raise Refused if no port is active, without the wait of kernel/sriov/rebind.py."""
     device = _at(net, pci)
     states = [_state(device)] if device and device.space in (net.node, pod) else []
     if PortState.ACTIVE not in states:
@@ -125,7 +125,7 @@ def await_port(net: FakeNetwork, pci: PciAddress, pod: FakeSpace) -> None:
 
 
 def _state(device: FakeRdma) -> PortState:
-    """Of its port: a virtual one has the link that its physical one gives it."""
+    """Return the state of a device's port; its physical function can hold the link down."""
     link = device.on
     settings = link.physical.functions[link.number] if link.physical else FunctionSettings()
     if settings.link_state is LinkState.DISABLE:
@@ -134,14 +134,14 @@ def _state(device: FakeRdma) -> PortState:
 
 
 def return_home(net: FakeNetwork, space: FakeSpace) -> None:
-    """The devices of a namespace that ends."""
+    """Move the devices of a namespace that ends to the node."""
     for device in [one for one in net.rdma if one.space is space]:
         device.space = net.node
         _renew(net, device)
 
 
 def remove_returned(net: FakeNetwork, undo: RemoveLink | RemoveLinks) -> None:
-    """As in kernel/pod/links.py."""
+    """Remove links of a pod that are on the node now, as in kernel/pod/links.py."""
     marks = {one.mark for one in (undo.links if isinstance(undo, RemoveLinks) else (undo,))}
     for link in net.within(net.node):
         if link.parent and any(map(link.interface().ours, marks)):
@@ -167,7 +167,7 @@ def _change(net: FakeNetwork, device: FakeRdma, space: FakeSpace) -> None:
 
 
 def _renew(net: FakeNetwork, device: FakeRdma) -> None:
-    """Its clients are removed and added again (rdma_dev_change_netns, core/device.c)."""
+    """Make the link of an InfiniBand device anew, as rdma_dev_change_netns does (core/device.c)."""
     if device.on.hardware == INFINIBAND:
         net.remove(device.on)
         device.on = _new_link(net, device.on)

@@ -22,7 +22,7 @@ from kube_rdma_testing.kernel.network import FakeLink, FakeNetwork, refusal
 
 
 def set_function(net: FakeNetwork, step: SetFunction) -> None:
-    """As in kernel/netlink/rtnl_vf.py."""
+    """Set a virtual function, as in kernel/netlink/rtnl_vf.py."""
     physical = _physical(net, step.place)
     now = physical.functions.get(step.place.number)
     if now is None:
@@ -32,7 +32,7 @@ def set_function(net: FakeNetwork, step: SetFunction) -> None:
 
 
 def reset_function(net: FakeNetwork, undo: ResetFunction) -> None:
-    """As in kernel/netlink/rtnl_vf.py."""
+    """Restore the settings of a virtual function, as in kernel/netlink/rtnl_vf.py."""
     physical = _physical(net, undo.place)
     now = physical.functions.get(undo.place.number)
     if now is not None:
@@ -43,7 +43,7 @@ def reset_function(net: FakeNetwork, undo: ResetFunction) -> None:
 def seen_functions(
     net: FakeNetwork, places: Iterable[FunctionPlace]
 ) -> tuple[tuple[FunctionPlace, FunctionSettings], ...]:
-    """As in kernel/netlink/rtnl_vf.py."""
+    """Return the settings of the functions that exist, as in kernel/netlink/rtnl_vf.py."""
     links = {link.pci: link for link in net.within(net.node)}
     return tuple(
         (place, links[place.pci].functions[place.number])
@@ -53,7 +53,7 @@ def seen_functions(
 
 
 def allowed_mac(link: FakeLink, mac: str) -> str:
-    """The MAC that a link gets: that of an untrusted function is the administrative one."""
+    """Return the MAC that a link gets, for an untrusted function the administrative one."""
     if link.hardware == INFINIBAND:
         return link.mac
     if link.physical is None:
@@ -70,7 +70,7 @@ def _physical(net: FakeNetwork, place: FunctionPlace) -> FakeLink:
 
 
 def _take(net: FakeNetwork, physical: FakeLink, place: FunctionPlace, setting: Setting) -> None:
-    """One message, which sets several fields where they come together."""
+    """Apply one message, whose fields are set together; raise KubeError if the driver refuses."""
     now, requested = physical.functions[place.number], sent(setting.request.body)
     names = [f for f in requested.__struct_fields__ if getattr(requested, f) is not None]
     changed = {name for name in names if getattr(requested, name) != getattr(now, name)}
@@ -88,7 +88,7 @@ def _take(net: FakeNetwork, physical: FakeLink, place: FunctionPlace, setting: S
 
 
 def _is_wrong(settings: FunctionSettings) -> bool:
-    """What every driver refuses: a multicast MAC, a VLAN or rates that cannot be."""
+    """Return whether every driver refuses a setting: a multicast MAC, a bad VLAN or rate."""
     group = settings.mac is not None and bool(int(settings.mac[:2], 16) & 1)
     vlan = (settings.vlan or 0) > 4094 or (settings.qos or 0) > 7
     return group or vlan or bool(settings.max_rate and (settings.min_rate or 0) > settings.max_rate)

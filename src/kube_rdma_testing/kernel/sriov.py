@@ -56,14 +56,14 @@ class FakeSriov:
         (root / "bus/pci" / PROBE).touch()
 
     def give(self, act: SetFunctions, numbers: Sequence[int]) -> None:
-        """As vf_addresses.give_addresses; the card's own address is that on its bus."""
+        """Give addresses as vf_addresses.give_addresses, made of the card's address on its bus."""
         for number in numbers:
             function = self._functions / act.physical / f"virtfn{number}"
             own = PciAddress(function.resolve(strict=True).name)
             self._given_addresses[own] = made_of(act.physical, number, 6)
 
     def write(self, path: Path, text: str) -> None:
-        """What the kernel does with a text for one of its files; raise OSError as it does."""
+        """Write a text to a file as the kernel takes it; raise OSError as the kernel does."""
         self.writes.append((path.name, text))
         if self.readonly:
             raise _error(errno.EROFS)
@@ -81,13 +81,13 @@ class FakeSriov:
             raise _error(errno.EACCES)
 
     def probe(self) -> None:
-        """The drivers that were slow bind now."""
+        """Bind the drivers that were slow."""
         waiting, self._waiting = self._waiting, []
         for function in waiting:
             self._bind(function)
 
     def reboot(self) -> None:
-        """No virtual function outlives a boot."""
+        """Reboot the node: every virtual function goes."""
         for number in self._functions.glob(f"*/{NUMBER}"):
             self._remove(number.parent)
             number.write_text("0\n")
@@ -138,7 +138,7 @@ class FakeSriov:
                 self._probe(own)
 
     def _probe(self, own: PciAddress) -> None:
-        """A driver tries a function, if it may and if it is there."""
+        """Let a driver bind a function, if the function is there and its card allows it."""
         function = self._driverless.get(own)
         if function is None or (self._card(function) / AUTOPROBE).read_text() != "1\n":
             return
@@ -169,7 +169,7 @@ class FakeSriov:
 
 
 def _address(card: PciAddress, index: int) -> PciAddress:
-    """The routing id of a function: that of its card, an offset and a stride for each."""
+    """Return the address of a function: that of its card, an offset and a stride for each."""
     bus, _, last = card.rpartition(":")
     slot, _, number = last.partition(".")
     devfn = (int(slot, 16) << 3 | int(number)) + _OFFSET + _STRIDE * index

@@ -95,7 +95,7 @@ def write_tree(
 
 @contextmanager
 def damaged(root: Path, path: str, how: Damage) -> Iterator[None]:
-    """One file of a tree is broken inside the `with`; `path` is relative to `root`."""
+    """Break one file of a tree inside the `with`; `path` is relative to `root`."""
     target = root / path
     content = target.read_bytes()
     target.unlink()
@@ -124,7 +124,7 @@ def remove_device(root: Path, name: str) -> None:
 
 
 def add_virtual(root: Path, function: Function) -> None:
-    """A virtual function appears below its card, which is there and lists it then."""
+    """Add a virtual function below its card, which is there and lists it then."""
     seat, place = function.seat, _place(function.seat)
     write(root, f"{place}/numa_node", str(-1 if seat.numa_node is None else seat.numa_node))
     link(root, f"{place}/physfn", f"../{seat.physical_function}")
@@ -135,7 +135,7 @@ def add_virtual(root: Path, function: Function) -> None:
 
 
 def remove_virtual(root: Path, link: Path) -> None:
-    """The virtual function that `link`, a card's virtfnN, leads to goes with its interface."""
+    """Remove the virtual function that `link`, a card's virtfnN, leads to, with its interface."""
     place = link.resolve()
     link.unlink()
     for netdev in place.glob("net/*"):
@@ -145,7 +145,7 @@ def remove_virtual(root: Path, link: Path) -> None:
 
 
 def _write_seats(root: Path, seats: dict[PciAddress, PciPosition]) -> None:
-    """The PCI functions, and those that they name as their physical or virtual ones."""
+    """Write the PCI functions, and those that they name as their physical or virtual ones."""
     for seat in list(seats.values()):
         physical = seat.physical_function
         if physical and physical not in seats:
@@ -235,7 +235,7 @@ def _write_device(root: Path, device: Device) -> None:
 
 
 def _write_site(root: Path, device: Device) -> str:
-    """The directory a device sits in, with what is beside it there: driver and netdevs."""
+    """Write the directory of a device with its driver and netdevs beside it; return its path."""
     if device.is_soft:
         port = device.ports[0]
         netdev = root / f"class/net/{port.netdev}"
@@ -271,13 +271,13 @@ def _write_netdev(root: Path, above: str, port: Port, dev_port: int) -> None:
 
 
 def _write_bond(root: Path, place: str, port: Port) -> None:
-    """The bond above the interface at `place`, once."""
+    """Write the bond above the interface at `place`, unless it is there."""
     if port.bond and not (root / place / "master").is_symlink():
         _write_master(root, place, port.bond, _BOND)
 
 
 def _write_master(root: Path, place: str, name: str, kind: tuple[str, str]) -> None:
-    """What the interface at `place` is enslaved to, a virtual machine's own one or a virtual."""
+    """Write the master of the interface at `place`: one of hv_netvsc or a virtual one."""
     at = f"devices/vmbus/{name}" if kind == _FAST_PATH else "devices/virtual"
     master = f"{at}/net/{name}"
     if not (root / master).exists():

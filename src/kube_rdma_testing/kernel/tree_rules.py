@@ -180,7 +180,7 @@ def _char(char: CharDevice) -> Iterator[str]:
 
 
 def _shared_places(devices: Sequence[Device]) -> Iterator[str]:
-    """A function and an interface have one NUMA node, seat and bond, whoever sits on them."""
+    """Yield an error where devices differ on the NUMA node, position or bond of what they share."""
     nodes: dict[str, int | None] = {}
     seats: dict[str, PciPosition | None] = {}
     bonds: dict[str, str | None] = {}

@@ -64,7 +64,7 @@ def _netdev(where: str, netdev: Netdev) -> Iterator[str]:
 
 
 def _virtual(function: Function, by_address: dict[PciAddress, Function]) -> Iterator[str]:
-    """A card and its virtual functions, which have vendor and class from it and one device id."""
+    """Yield an error where a card and its virtual functions do not match as in any kernel."""
     seat = function.seat
     missing = [name for name in seat.virtual_functions if name not in by_address]
     if missing:
@@ -86,7 +86,7 @@ def _virtual(function: Function, by_address: dict[PciAddress, Function]) -> Iter
 def _on_function(
     device: Device, by_address: dict[PciAddress, Function], names: set[str]
 ) -> Iterator[str]:
-    """A device shares driver and interfaces with the function that it sits on."""
+    """Yield an error where a device has another driver or other interfaces than its function."""
     ports = {port.netdev: port for port in device.ports if port.netdev}
     function = by_address.get(device.seat.pci) if device.seat else None
     if function is None or device.auxiliary:

@@ -64,7 +64,7 @@ def _seat(seat: PciPosition) -> Iterator[str]:
 
 
 def _ways(seats: Sequence[PciPosition]) -> Iterator[str]:
-    """A function is at one place, and nothing but itself is above it twice."""
+    """Yield an error for a function at two places or not beside its physical or virtual one."""
     above: dict[PciAddress, tuple[str, ...]] = {}
     for seat in seats:
         for depth, function in enumerate(seat.path):

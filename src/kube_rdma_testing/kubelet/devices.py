@@ -58,7 +58,7 @@ class Devices:
         }
 
     def checkpoint(self) -> str:
-        """What the kubelet writes down (devicemanager/checkpoint), without its sum."""
+        """Return the kubelet's file of devices (devicemanager/checkpoint), without its checksum."""
         entries = [
             {
                 "PodUID": place.uid,
@@ -74,7 +74,7 @@ class Devices:
         return json.dumps({"Data": data, "Checksum": 0})
 
     def lose(self, resource: str) -> None:
-        """The plugin is gone: its devices stay, unhealthy."""
+        """Mark all devices of a resource unhealthy, for its plugin is gone."""
         self.devices[resource] = dict.fromkeys(self.devices.get(resource, ()), False)
 
     def restart(self) -> None:
@@ -101,7 +101,7 @@ class Devices:
         return tuple(name for name in healthy if name not in held)
 
     def reusable(self, resource: str, place: ContainerPlace) -> tuple[str, ...]:
-        """What init containers of the pod hold, but for what its containers took over already."""
+        """Return what init containers of the pod hold and none of its containers has taken over."""
         pod = [
             (other, names)
             for (other, of), names in self.holdings.items()
@@ -114,7 +114,7 @@ class Devices:
     def aligned(
         self, resource: str, available: Sequence[str], place: ContainerPlace
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Those of `available` that are near to the place, and the others in order of preference.
+        """Return the devices that are near to the container, and the others in order of preference.
 
         Without an affinity, or when no device of the resource names a node, none is near.
         """

@@ -47,7 +47,7 @@ _NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]")
 
 
 def is_extended_resource(name: str) -> bool:
-    """Whether the kubelet takes `name` for a resource of a plugin."""
+    """Return whether the kubelet accepts `name` as the name of a plugin's resource."""
     prefix, slash, rest = name.partition("/")
     quota = f"requests.{prefix}"  # the form that is checked
     return bool(
@@ -97,7 +97,7 @@ class FakeKubelet(RegistrationBase):
 
     @classmethod
     def at(cls, root: Path, *, refusals: int = 0) -> Self:
-        """A kubelet with all its folders below `root`; they are made."""
+        """Return a kubelet with all its folders below `root`, which are made."""
         for name in (DEVICE_PLUGINS, PLUGINS_REGISTRY, POD_RESOURCES):
             (root / name).mkdir(exist_ok=True)
         return cls(root / DEVICE_PLUGINS, root=root, refusals=refusals)
@@ -176,11 +176,11 @@ class FakeKubelet(RegistrationBase):
             await self._changed.wait_for(lambda: bool(condition()))
 
     def healthy(self, resource: str) -> int:
-        """How many devices of `resource` there are for pods, given away or not."""
+        """Return how many healthy devices of `resource` there are, allocated or not."""
         return len(self.store.healthy(resource))
 
     def held(self, resource: str) -> set[str]:
-        """The devices of `resource` that containers hold."""
+        """Return the devices of `resource` that containers hold."""
         return self.store.held(resource)
 
     async def allocate(

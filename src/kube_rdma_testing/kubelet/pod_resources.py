@@ -34,7 +34,7 @@ class FakePodResources(PodResourcesListerBase):
     async def List(  # noqa: N802  names of the wire
         self, stream: Stream[pb.ListPodResourcesRequest, pb.ListPodResourcesResponse]
     ) -> None:
-        """Every pod that holds a device."""
+        """Answer with every pod that holds a device or has a prepared claim."""
         await stream.recv_message()
         holders = [(place.namespace, place.pod) for place, _ in self._devices.holdings]
         names = dict.fromkeys((*holders, *((one.namespace, one.pod) for one in self.claimed)))
@@ -44,7 +44,7 @@ class FakePodResources(PodResourcesListerBase):
     async def Get(  # noqa: N802
         self, stream: Stream[pb.GetPodResourcesRequest, pb.GetPodResourcesResponse]
     ) -> None:
-        """One pod; this fake knows only pods that hold a device."""
+        """Answer with one pod, with an error for a pod that holds no device."""
         request = await stream.recv_message()
         assert request
         if not self.has_get:
@@ -58,7 +58,7 @@ class FakePodResources(PodResourcesListerBase):
     async def GetAllocatableResources(  # noqa: N802
         self, stream: Stream[pb.AllocatableResourcesRequest, pb.AllocatableResourcesResponse]
     ) -> None:
-        """Every healthy device."""
+        """Answer with every healthy device."""
         await stream.recv_message()
         entries = [
             entry

@@ -75,7 +75,7 @@ class FakeRegistry:
                 self._look(self._folder / event.name)
 
     def _look(self, path: Path) -> None:
-        """A socket came or went: bring it to where it should be, in place of what was under way."""
+        """Start to handle a socket that came or went, in place of what was under way for it."""
         if path.name.startswith("."):
             return
         if path in self._tasks:

@@ -34,11 +34,11 @@ class FakeCdiRuntime:
         self.folder = folder
 
     def errors(self) -> tuple[str, ...]:
-        """What the runtime has against the files that are there."""
+        """Return the errors that the runtime finds in the files of the folder."""
         return self._scanned()[1]
 
     def create(self, *devices: str) -> Edits:
-        """What a container with these CDI devices gets; raise LookupError as CreateContainer."""
+        """Return what a container with these CDI devices gets; raise LookupError for others."""
         devices_by_name, _ = self._scanned()
         unresolved = [name for name in devices if name not in devices_by_name]
         if unresolved:
@@ -136,6 +136,6 @@ def _check_hooks(hooks: list[dict[str, Any]]) -> None:
 
 
 def _check_fields(given: dict[str, Any], fields: set[str], where: str) -> None:
-    """The library decodes with KnownFields: one field that it does not know spoils the file."""
+    """Raise ValueError for a field that is not known, as the library does (KnownFields)."""
     for name in given.keys() - fields:
         raise ValueError(f"field {name} not found in type {where}")

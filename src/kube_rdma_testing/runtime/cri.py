@@ -66,14 +66,14 @@ class FakeCriRuntime(RuntimeServiceBase):
     async def Version(  # noqa: N802  names of the wire
         self, stream: Stream[pb.VersionRequest, pb.VersionResponse]
     ) -> None:
-        """Who it is."""
+        """Answer with the name and version of the runtime."""
         await stream.recv_message()
         await stream.send_message(self._version)
 
     async def Status(  # noqa: N802
         self, stream: Stream[pb.StatusRequest, pb.StatusResponse]
     ) -> None:
-        """How it is set."""
+        """Answer with the status of the runtime, with its configuration if that is asked for."""
         request = await stream.recv_message()
         assert request
         self._working()
@@ -85,7 +85,7 @@ class FakeCriRuntime(RuntimeServiceBase):
     async def ListPodSandbox(  # noqa: N802
         self, stream: Stream[pb.ListPodSandboxRequest, pb.ListPodSandboxResponse]
     ) -> None:
-        """Which sandboxes it has."""
+        """Answer with all sandboxes."""
         await stream.recv_message()
         self.lists += 1
         self._working()
@@ -105,7 +105,7 @@ class FakeCriRuntime(RuntimeServiceBase):
     async def PodSandboxStatus(  # noqa: N802
         self, stream: Stream[pb.PodSandboxStatusRequest, pb.PodSandboxStatusResponse]
     ) -> None:
-        """How one of them was made; one that was stopped has no spec any more."""
+        """Answer with how a sandbox was made; one that was stopped has no spec any more."""
         request = await stream.recv_message()
         assert request
         self._working()
@@ -121,7 +121,7 @@ class FakeCriRuntime(RuntimeServiceBase):
     async def ContainerStatus(  # noqa: N802
         self, stream: Stream[pb.ContainerStatusRequest, pb.ContainerStatusResponse]
     ) -> None:
-        """How a container was made."""
+        """Answer with how a container was made."""
         request = await stream.recv_message()
         assert request
         self._working()
