@@ -34,7 +34,7 @@ _NOBODY = {
 
 
 def policy() -> dict[str, Any]:
-    """Who is written down; the first rule that fits counts.
+    """Return the audit policy, in which the first rule that fits a request counts.
 
     A watch and an exec are written when they begin, for they may never end.
     """
@@ -53,7 +53,7 @@ def policy() -> dict[str, Any]:
 
 
 def options(state: Path) -> list[str | Path]:
-    """Write the policy into the lab's folder; what the API server is told of it."""
+    """Write the policy into the lab's folder; return the API server's options for it."""
     file = state / "audit-policy.json"
     file.write_text(json.dumps(policy()))
     return [

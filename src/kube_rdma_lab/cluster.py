@@ -43,7 +43,7 @@ def shell(lab: Lab, node: str, *words: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Direct:
-    """What is done without kubectl."""
+    """The readers and writers of a cluster that work without kubectl."""
 
     reader: Reader
     creator: Creator
@@ -51,7 +51,10 @@ class _Direct:
 
 @functools.lru_cache(maxsize=8)
 def _direct(pki: Path, api: str, started: float) -> _Direct:
-    """Another lab at the same place has other certificates and kinds, and has started later."""
+    """Return a client of the lab, made anew for a lab that has started later at the same place.
+
+    Such a lab has other certificates and kinds.
+    """
     del started
     client = ApiClient(pki, api)
     kinds = Kinds(client)
@@ -131,7 +134,7 @@ def wait_for_resource(
 
 
 def _written_down(lab: Lab, nodes: Collection[str], resource: str) -> set[int]:
-    """How many healthy shares kubelets have written down (pkg/kubelet/cm/devicemanager)."""
+    """Return the numbers of healthy shares that kubelets have on disk (cm/devicemanager)."""
     data = (json.loads(shell(lab, node, "cat", CHECKPOINT))["Data"] for node in nodes)
     return {len((each["RegisteredDevices"] or {}).get(resource) or ()) for each in data}
 

@@ -81,7 +81,7 @@ def write_credentials(folder: Path, authority: Authority, host_port: int) -> Non
 
 
 def etcd(binaries: Path, pki: Path, data: Path) -> list[str | Path]:
-    """Command line of etcd: one member, client certificates required, no fsync (lab data)."""
+    """Return etcd's command line: one member, client certificates required, no fsync (lab data)."""
     return [
         binaries / "etcd",
         f"--data-dir={data}",
@@ -98,7 +98,7 @@ def etcd(binaries: Path, pki: Path, data: Path) -> list[str | Path]:
 
 
 def apiserver(binaries: Path, pki: Path) -> list[str | Path]:
-    """Command line of the API server."""
+    """Return the command line of the API server."""
     return [
         binaries / "kube-apiserver",
         f"--etcd-servers={ETCD}",
@@ -136,7 +136,7 @@ def apiserver(binaries: Path, pki: Path) -> list[str | Path]:
 
 
 def _client(binaries: Path, pki: Path, user: str) -> list[str | Path]:
-    """Command line that controller manager and scheduler share: who they are, where they serve."""
+    """Return what the command lines of controller manager and scheduler share."""
     return [
         binaries / f"kube-{user}",
         f"--kubeconfig={pki}/{user}.kubeconfig",
@@ -150,7 +150,7 @@ def _client(binaries: Path, pki: Path, user: str) -> list[str | Path]:
 
 
 def controller_manager(binaries: Path, pki: Path) -> list[str | Path]:
-    """Command line of the controller manager; pod CIDRs are the topology's, not allocated."""
+    """Return the controller manager's command line; the topology sets pod CIDRs."""
     return [
         *_client(binaries, pki, "controller-manager"),
         f"--root-ca-file={pki}/ca.crt",
@@ -162,12 +162,12 @@ def controller_manager(binaries: Path, pki: Path) -> list[str | Path]:
 
 
 def scheduler(binaries: Path, pki: Path) -> list[str | Path]:
-    """Command line of the scheduler."""
+    """Return the command line of the scheduler."""
     return _client(binaries, pki, "scheduler")
 
 
 def _admits_pods(client: ApiClient) -> bool:
-    """Whether the default namespace has its service account, without which pods are refused."""
+    """Return whether the default namespace has its service account; pods are refused without."""
     return any(each["metadata"]["name"] == "default" for each in client.items(ACCOUNTS))
 
 

@@ -24,7 +24,7 @@ PORTS = (("dns", "UDP"), ("dns-tcp", "TCP"))
 def corefile(kubeconfig: Path) -> str:
     """Return CoreDNS' configuration: the cluster's names, and no other ones.
 
-    A lab has no way out, so that nothing outside has a name is told at once.
+    A lab has no route out, so a name outside is refused at once.
     """
     return f"""\
 {DOMAIN} in-addr.arpa ip6.arpa {{

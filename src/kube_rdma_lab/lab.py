@@ -46,12 +46,12 @@ class Lab:
 
     @property
     def topology(self) -> topology.Topology:
-        """What the lab consists of."""
+        """Return the nodes and cards of the lab."""
         return topology.find(self.state.topology)
 
     @property
     def api(self) -> str:
-        """URL of the API server on the host."""
+        """Return the URL of the API server on the host."""
         return f"https://{relay.HOST}:{self.state.port}"
 
     def consoles(self) -> Iterator[Path]:
@@ -60,7 +60,7 @@ class Lab:
 
     @property
     def kubeconfig(self) -> Path:
-        """The admin's kubeconfig for programs on the host."""
+        """Return the path of the admin's kubeconfig for programs on the host."""
         return self.home / "pki" / "host.kubeconfig"
 
     def enter(self) -> list[str]:

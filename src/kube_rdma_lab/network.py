@@ -15,12 +15,12 @@ CLUSTER_BRIDGE = "cluster"
 
 
 def tap(node: NodeSpec, position: int) -> str:
-    """Name of the lab's side of one interface; positions as in NodeSpec.mac."""
+    """Return the name of the lab's side of an interface; positions as in NodeSpec.mac."""
     return f"n{node.index}p{position}"
 
 
 def end(node: NodeSpec, position: int) -> str:
-    """Name of the node's side: a native node takes it, a user-mode kernel opens it there."""
+    """Return the name of the node's side, which a native node takes and a user-mode kernel opens."""
     return f"n{node.index}e{position}"
 
 
@@ -48,7 +48,7 @@ def commands(topology: Topology, cards: Cards) -> tuple[str, ...]:
 
 
 def _plug(node: NodeSpec, position: int, bridge: str, mtu: int) -> list[str]:
-    """QEMU opens a tap; of other nodes an interface is one end of a veth pair."""
+    """Return the commands that make an interface: QEMU's is a tap, others are one end of a veth."""
     name, other = tap(node, position), end(node, position)
     match node.kind:
         case NodeKind.MACHINE:

@@ -33,7 +33,7 @@ class Patience:
         clock: Callable[[], float] = time.monotonic,
         measure: Callable[[], float] = pace.measure,
     ) -> None:
-        """`slowness` is the pace that the lab measured; `quiet` in seconds of the reference."""
+        """Take the pace that the lab measured as `slowness`, `quiet` in a reference's seconds."""
         self._slowness = min(max(1.0, slowness), SLOWEST)
         self._quiet = quiet
         self._clock = clock
@@ -44,7 +44,7 @@ class Patience:
 
     @property
     def seconds(self) -> float:
-        """How long a quiet may last before the wait is given up."""
+        """Return how many seconds without news end the wait."""
         return self._quiet * self._slowness
 
     def lost(self, facts: Iterable[Hashable]) -> bool:

@@ -92,7 +92,7 @@ class Authority:
 
     @property
     def certificate(self) -> bytes:
-        """The authority's own certificate, as PEM."""
+        """Return the authority's own certificate, as PEM."""
         return self._certificate.public_bytes(serialization.Encoding.PEM)
 
     def issue(

@@ -102,12 +102,12 @@ class Program:
 
     @property
     def pid(self) -> int:
-        """Its process number in our PID namespace."""
+        """Return the program's process number in our PID namespace."""
         return self._process.pid
 
     @property
     def running(self) -> bool:
-        """True until the program has ended."""
+        """Return whether the program has not ended."""
         return self._process.returncode is None
 
     async def ended(self) -> Unavailable:

@@ -33,7 +33,7 @@ NIC_DEVICES = {
 
 
 def numa(node: NodeSpec) -> list[str]:
-    """Options that split memory and processors evenly over the node's NUMA nodes."""
+    """Return options that split memory and processors evenly over the node's NUMA nodes."""
     share = node.memory_mib // node.numa_nodes
     argv: list[str] = []
     for number in range(node.numa_nodes):
@@ -64,7 +64,7 @@ def functions(node: NodeSpec) -> list[PciDevice]:
 
 
 def pci_tree(node: NodeSpec) -> list[str]:
-    """Options for a PCIe root per socket, the switches below, and every function in its place.
+    """Return options for a PCIe root per socket, the switches below, and every function.
 
     A switch is a port of the root with an upstream port in it; `chassis` tells ports apart. Only
     ghosts sit below switches: the firmware pads the 64-bit windows of cards, which beside a
@@ -87,7 +87,7 @@ def pci_tree(node: NodeSpec) -> list[str]:
 
 
 def interfaces(node: NodeSpec) -> list[str]:
-    """Options for the cluster NIC, on the board itself, and for everything below the sockets.
+    """Return options for the cluster NIC, on the board itself, and all below the sockets.
 
     Every device names its bus: with a pxb present QEMU would otherwise place it there.
     """

@@ -24,7 +24,7 @@ class Release(StrEnum):
 
     @property
     def differences(self) -> Differences:
-        """What a lab of this release does in its own way."""
+        """Return what a lab of this release does differently."""
         return DIFFERENCES[self]
 
     def shelf(self, name: str) -> str:
@@ -34,7 +34,7 @@ class Release(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """What depends on the release.
+    """The parts of a lab that depend on its release.
 
     `modules` are the folders of modules/ that stand in for those called as the component.
     `runtime` is containerd's configuration, which ends with the table that native nodes add to;

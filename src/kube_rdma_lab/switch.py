@@ -24,7 +24,7 @@ _DONE = b"done"
 
 
 def socket_path(home: Path) -> Path:
-    """Where the supervisor of a lab listens."""
+    """Return the path of the socket on which the supervisor of a lab listens."""
     return home / "switch"
 
 
@@ -54,9 +54,9 @@ async def listening(home: Path, programs: Sequence[Program]) -> AsyncIterator[No
 
 
 def turn(home: Path, word: Word, program: str) -> None:
-    """Have a program of a lab's control plane, or a machine, ended, killed, or started as it was.
+    """Ask a lab to end, kill or start a program of its control plane or a machine.
 
-    Raise Refused for one that there is not, Unavailable when no supervisor answers.
+    Raise Refused if there is no such program, Unavailable when no supervisor answers.
     """
     try:
         with socket.socket(socket.AF_UNIX) as asking:

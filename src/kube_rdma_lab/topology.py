@@ -74,11 +74,11 @@ class RdmaNic:
 
     @property
     def rxe(self) -> str:
-        """Name of the Soft-RoCE link on this card."""
+        """Return the name of the Soft-RoCE link on this card."""
         return f"rxe{self.rail}"
 
     def vf(self, number: int) -> str:
-        """Interface name of one of the card's virtual functions, counted from 0."""
+        """Return the interface name of one of the card's virtual functions, counted from 0."""
         return f"{self.name}v{number}"
 
 
@@ -117,35 +117,35 @@ class NodeSpec:
 
     @property
     def name(self) -> str:
-        """Node and host name."""
+        """Return the name of node and host."""
         return f"node-{self.index}"
 
     @property
     def kernel_words(self) -> tuple[str, ...]:
-        """What the kernel is given besides; the RDMA namespace mode can only be chosen there."""
+        """Return words for the kernel; the RDMA namespace mode can be chosen only there."""
         exclusive = self.rdma_netns is RdmaNetns.EXCLUSIVE
         return ("ib_core.netns_mode=0",) if exclusive else ()
 
     @property
     def ip(self) -> str:
-        """Address on the cluster network, the node's InternalIP."""
+        """Return the address on the cluster network, the node's InternalIP."""
         return f"{CLUSTER_PREFIX}.{10 + self.index}"
 
     @property
     def pod_cidr(self) -> str:
-        """Addresses of this node's pods; routed, never masqueraded."""
+        """Return the addresses of this node's pods, which are routed and never masqueraded."""
         return f"10.244.{self.index}.0/24"
 
     def rdma_ip(self, nic: RdmaNic) -> str:
-        """Address of the host on one card's rail."""
+        """Return the address of the host on one card's rail."""
         return f"192.168.{50 + nic.rail}.{10 + self.index}"
 
     def mac(self, position: int) -> str:
-        """MAC of the interface at `position`: 0 is the cluster NIC, then the cards in order."""
+        """Return the MAC of the interface at `position`: 0 is the cluster NIC, then come cards."""
         return f"52:54:00:00:{self.index:02x}:{position:02x}"
 
     def vf_mac(self, position: int, number: int) -> str:
-        """MAC of a virtual function of the card at `position`."""
+        """Return the MAC of a virtual function of the card at `position`."""
         return f"52:54:00:{position:02x}:{self.index:02x}:{0x80 + number:02x}"
 
 
@@ -160,32 +160,32 @@ class Topology:
 
     @property
     def rails(self) -> tuple[int, ...]:
-        """The RDMA networks that the cards of all nodes make up."""
+        """Return the RDMA networks that the cards of all nodes make up."""
         return tuple(sorted({nic.rail for node in self.nodes for nic in node.nics}))
 
     @property
     def kinds(self) -> frozenset[NodeKind]:
-        """The kinds of its nodes."""
+        """Return the kinds of the nodes."""
         return frozenset(node.kind for node in self.nodes)
 
     @property
     def machines(self) -> tuple[NodeSpec, ...]:
-        """The nodes with a kernel and cards of their own, QEMU's and user-mode kernels."""
+        """Return the nodes with a kernel and cards of their own, QEMU's and user-mode kernels."""
         return tuple(node for node in self.nodes if node.kind is not NodeKind.NATIVE)
 
     @property
     def wants_drivers(self) -> bool:
-        """Whether some machine gets its RDMA modules from a driver's container."""
+        """Return whether some machine gets its RDMA modules from a driver's container."""
         return any(not node.rdma_at_boot for node in self.machines)
 
     @property
     def natives(self) -> tuple[NodeSpec, ...]:
-        """The nodes on this machine's kernel."""
+        """Return the nodes on this machine's kernel."""
         return tuple(node for node in self.nodes if node.kind is NodeKind.NATIVE)
 
     @property
     def reference(self) -> str:
-        """The text from which `find` makes this topology again, in this process or another."""
+        """Return the text from which `find` makes this topology again, in any process."""
         is_built_in = self.name.partition(":")[0] in TOPOLOGIES
         return self.name if is_built_in else json.dumps(asdict(self))
 

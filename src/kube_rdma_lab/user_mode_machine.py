@@ -21,12 +21,12 @@ CARD_KINDS = {NicKind.VIRTIO: "card", NicKind.IGB: "sriov"}
 
 
 def wire(position: int) -> str:
-    """Name that the kernel gives the wire of an interface; positions as in NodeSpec.mac."""
+    """Return the kernel's name of an interface's wire; positions as in NodeSpec.mac."""
     return f"vec{position}"
 
 
 def wires(node: NodeSpec) -> list[str]:
-    """Options for the node's ends of its wires, the cluster's first; wires.py opens the rails.
+    """Return options for the node's ends of wires, the cluster's first; wires.py opens rails.
 
     A card has its own MAC; the wire that it sends through has another.
     """
@@ -40,7 +40,7 @@ def wires(node: NodeSpec) -> list[str]:
 
 
 def cards(node: NodeSpec) -> str:
-    """The option that says which PCI functions there are, as user_mode/soft_card.c reads it."""
+    """Return the option that lists the PCI functions, as user_mode/soft_card.c reads it."""
     functions = [
         f"{CARD_KINDS[nic.kind]}/{nic.numa_node}/{node.mac(position)}/{wire(position)}"
         for position, nic in enumerate(node.nics, start=1)

@@ -37,7 +37,7 @@ class Vigil:
     """One wait: looks at the cluster now and then, and raises Unavailable when it is in vain."""
 
     def __init__(self, lab: Lab, purpose: str, concerns: Collection[str] = ()) -> None:
-        """`concerns`, if any: end also when these can never become ready (signs.hopeless)."""
+        """Give up, too, when one of `concerns` can never become ready (signs.hopeless)."""
         self._lab = lab
         self._purpose = purpose
         self._concerns = concerns
@@ -71,7 +71,7 @@ class Vigil:
 
     @functools.cached_property
     def _client(self) -> ApiClient:
-        """Made when the first look is due, which most commands never see."""
+        """Return the client, made at the first look, which most commands never need."""
         return ApiClient(self._lab.home / "pki", self._lab.api)
 
 

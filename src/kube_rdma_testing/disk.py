@@ -46,7 +46,7 @@ class FakeDisk:
         return tuple(sorted(self._names))
 
     def read(self, name: str) -> bytes:
-        """FileNotFoundError when there is none."""
+        """Return the content of a file; raise FileNotFoundError if there is none."""
         return self._entry(name).content
 
     def create(self, name: str) -> int:
@@ -83,7 +83,7 @@ class FakeDisk:
         self._change({**rest, new: self._entry(old)})
 
     def unlink(self, name: str) -> None:
-        """FileNotFoundError when there is none."""
+        """Remove a file; raise FileNotFoundError if there is none."""
         self._writable()
         self._entry(name)
         self._change({other: file for other, file in self._names.items() if other != name})
@@ -107,7 +107,7 @@ class FakeDisk:
 
     @property
     def unsynced(self) -> int:
-        """Changes of names that a crash may lose."""
+        """Return how many changes of names a crash may lose."""
         return len(self._history) - 1
 
     def _change(self, names: dict[str, _File]) -> None:
@@ -141,11 +141,11 @@ class Failing:
         return self.disk.path
 
     def names(self) -> tuple[str, ...]:
-        """Never fails."""
+        """Return every name; this is no step."""
         return self.disk.names()
 
     def read(self, name: str) -> bytes:
-        """Never fails."""
+        """Return the content of a file; this is no step."""
         return self.disk.read(name)
 
     def create(self, name: str) -> int:
@@ -163,7 +163,7 @@ class Failing:
         self._step(lambda: self.disk.fsync(handle))
 
     def close(self, handle: int) -> None:
-        """Never fails; a process that ends closes what it has open."""
+        """Close a handle; this is no step, since a process that ends closes what it has open."""
         self.disk.close(handle)
 
     def rename(self, old: str, new: str) -> None:

@@ -119,7 +119,7 @@ def _of_version(package: LockedPackage, address: str) -> Mapping[str, Any] | Non
 
 
 def _ask(address: str, body: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
-    """The JSON at an address, None where there is none; Unavailable when it gives no answer."""
+    """Return the JSON at an address, None if there is none; raise Unavailable without answer."""
     data = None if body is None else json.dumps(body).encode()
     if not address.startswith(("https://", "http://")):
         raise Refused(f"{address} is no address of a server", remedy="Begin it with https://")

@@ -49,7 +49,7 @@ class Allocator:
 
 @contextmanager
 def running(program: Path) -> Iterator[Allocator]:
-    """The process, until the scope ends."""
+    """Start the program and yield it; kill it when the scope ends."""
     with subprocess.Popen(
         [program], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:

@@ -72,7 +72,7 @@ class _DrawnPart(Frozen):
 
 
 def ways(choice: Choice = TREE) -> Iterator[tuple[Mode, tuple[tuple[ModeQuestion, bool], ...]]]:
-    """Each mode of the tree with the answers on the way to it."""
+    """Yield each mode of the tree with the answers that lead to it."""
     if isinstance(choice, Mode):
         yield choice, ()
         return
@@ -82,7 +82,7 @@ def ways(choice: Choice = TREE) -> Iterator[tuple[Mode, tuple[tuple[ModeQuestion
 
 
 def mode_tree_svg() -> str:
-    """The whole picture."""
+    """Return the whole picture as SVG."""
     drawn = _drawn(TREE, _GAP, _HEAD)
     width, height = drawn.right + _GAP, drawn.bottom + _GAP
     head = (
@@ -94,7 +94,7 @@ def mode_tree_svg() -> str:
 
 
 def _drawn(choice: Choice, left: int, top: int) -> _DrawnPart:
-    """A choice with all below it, its answers from left to right."""
+    """Draw a choice with all below it, its answers from left to right."""
     if isinstance(choice, Mode):
         return _mode(choice, left, top)
     lines = wrapped(choice.text, _LETTERS, "")
@@ -111,7 +111,7 @@ def _drawn(choice: Choice, left: int, top: int) -> _DrawnPart:
 
 
 def _mode(mode: Mode, left: int, top: int) -> _DrawnPart:
-    """A leaf: the mode, and what a share of it is."""
+    """Draw a leaf: the mode, and what a share of it is."""
     lines = wrapped(MODES[mode].meaning, _LETTERS, "")
     height = _LINE * (1 + len(lines)) + _GAP
     middle = left + _WIDTH // 2
@@ -135,7 +135,7 @@ def _text(middle: int, y: int, words: str, kind: str) -> str:
 
 
 def _link(start: int, top: int, end: int, answer: str) -> Iterator[str]:
-    """A line down to an answer, with its word at the corner."""
+    """Draw a line down to an answer, with its word at the corner."""
     turn = top + _DROP // 2
     way = f"M {start} {top} V {turn} H {end} V {top + _DROP}"
     yield f'<path d="{way}" fill="none" stroke="#52606d" stroke-width="1.5"/>'

@@ -63,7 +63,7 @@ def words(own: str) -> str:
 
 
 def _sockets() -> list[str]:
-    """Options for the NUMA nodes, each with a processor, memory and a PCIe root."""
+    """Return options for the NUMA nodes, each with a processor, memory and a PCIe root."""
     argv: list[str] = []
     for number in SOCKETS:
         size = MEMORY_MIB // len(SOCKETS)
@@ -75,7 +75,7 @@ def _sockets() -> list[str]:
 
 
 def _cards() -> list[str]:
-    """Options for cards and ghost; each names its bus, or QEMU would put it below a socket."""
+    """Return options for cards and ghost, each with its bus, or QEMU puts it below a socket."""
     argv: list[str] = []
     for position, (model, socket, mac) in enumerate(CARDS, start=1):
         port, net = f"port{position}", f"net{position}"

@@ -31,7 +31,7 @@ def command_line(program: Path, disk: Path, initrd: Path, results: Path) -> list
 
 
 def _functions() -> str:
-    """The PCI functions in the words of soft_card.c; no wire, so they share a hub."""
+    """Return the PCI functions as soft_card.c reads them; without wires they share a hub."""
     cards = [
         f"{kind}/{socket}/{MAC}:{ending}"
         for kind, (_, socket, ending) in zip(CARD_KINDS, CARDS, strict=True)

@@ -104,7 +104,7 @@ def installed(tree: Path) -> tuple[Package, ...]:
 
 
 def _configured(status: Path) -> Iterator[tuple[str, str]]:
-    """Name and version of each package in dpkg's list."""
+    """Return name and version of each package in dpkg's list."""
     for text in status.read_text().split("\n\n") if status.exists() else ():
         if text.strip():
             fields = _fields(text)
@@ -112,13 +112,13 @@ def _configured(status: Path) -> Iterator[tuple[str, str]]:
 
 
 def _fields(text: str) -> dict[str, str]:
-    """The fields of an entry that stand in one line."""
+    """Return the fields of an entry that stand in one line."""
     lines = (line for line in text.splitlines() if ": " in line and line[0] != " ")
     return dict(line.split(": ", 1) for line in lines)
 
 
 def _package(name: str, text: str) -> Package:
-    """What an entry of an index says of a package."""
+    """Return the package that an entry of an index describes."""
     fields = _fields(text)
     depends = [part.split()[0] for part in fields.get("Depends", "").split(",") if part.strip()]
     architecture = fields.get("Architecture", "")

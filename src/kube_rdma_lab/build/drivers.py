@@ -58,14 +58,14 @@ def build(store: Store, node_base: Path, chosen: kernel.Kernel) -> tuple[oci.Wri
 
 
 def _release(node_base: Path) -> str:
-    """VERSION_ID of the node's Debian (os-release(5))."""
+    """Return VERSION_ID of the node's Debian (os-release(5)), "" where it has none."""
     text = (node_base / "etc/os-release").read_text()
     match = re.search(r'^VERSION_ID="?([^"\n]*)', text, re.MULTILINE)
     return match[1] if match else ""
 
 
 def _layer(store: Store, name: str, chosen: kernel.Kernel | None) -> oci.Layer:
-    """What an image has of its own: its programs, and modules if it is for one kernel."""
+    """Return an image's layer of its own programs, and of modules if it is for one kernel."""
     folder = FILES / name
 
     def content(stage: Path, shell: Shell) -> Path:
@@ -131,7 +131,7 @@ def _unsigned(module: bytes) -> bytes:
 
 
 def _section(data: bytearray, wanted: bytes) -> tuple[int, int]:
-    """Where a section of an ELF file begins, and its size."""
+    """Return where a section of an ELF file begins, and its size; raise ValueError without it."""
     header = _HEADER.unpack_from(data)
     table, entry, count, names = header[6], header[11], header[12], header[13]
     sections = [_SECTION.unpack_from(data, table + entry * number) for number in range(count)]

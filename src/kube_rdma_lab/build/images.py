@@ -56,7 +56,7 @@ def build_verbs(store: Store, node_base: Path) -> oci.Written:
 
 
 def _training_layer(store: Store) -> oci.Layer:
-    """What stands for the image of ACK's Job, so that its command is that of the document."""
+    """Return the layer that stands for the image of ACK's Job, with its command's programs."""
     folder = PACKAGE / "training_image"
     files = {place: (folder / name).read_bytes() for name, place in TRAINING.items()}
 

@@ -49,12 +49,12 @@ class Kernel:
 
     @property
     def vmlinuz(self) -> Path:
-        """The bootable image."""
+        """Return the path of the bootable image."""
         return self.folder / "vmlinuz"
 
     @property
     def modules(self) -> Path:
-        """The folder of the modules, named as the release."""
+        """Return the folder of the modules, named as the release."""
         return self.folder / "lib/modules" / self.release
 
 

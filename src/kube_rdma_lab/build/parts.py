@@ -63,7 +63,7 @@ class MachineParts:
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """Where the parts lie."""
+        """Return the paths of the parts."""
         user_mode = (self.user_mode,) if self.user_mode else ()
         common = (self.qemu.tree, self.kernel, self.initrd, self.root_disk, self.image_disk)
         return (*common, *user_mode)
@@ -109,7 +109,7 @@ class Parts:
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """Where all parts lie."""
+        """Return the paths of all parts."""
         native = (self.native.base, self.native.images) if self.native else ()
         return (self.bin, *native, *(self.machine.folders if self.machine else ()))
 

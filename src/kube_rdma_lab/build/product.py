@@ -109,7 +109,7 @@ def _base(store: Store, stamp: str) -> Path:
 
 
 def _foreign_base(store: Store, stamp: str, platform: Platform, python: Path) -> Path:
-    """The base of another architecture, compiled by this one's Python of the same version.
+    """Return the base of another architecture, compiled by this one's Python of the same version.
 
     No package of it is configured: what that would have made of /usr is put in place here.
     """

@@ -28,13 +28,13 @@ class Qemu:
 
     @property
     def system_argv(self) -> tuple[str, ...]:
-        """First words of a command line of qemu-system-x86_64."""
+        """Return the first words of a command line of qemu-system-x86_64."""
         folders = (word for folder in FIRMWARE for word in ("-L", str(self.tree / folder)))
         return (*self._program("qemu-system-x86_64"), *folders)
 
     @property
     def img_argv(self) -> tuple[str, ...]:
-        """First words of a command line of qemu-img."""
+        """Return the first words of a command line of qemu-img."""
         return self._program("qemu-img")
 
     def _program(self, name: str) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ _GID = re.compile(r"^ GID: (?P<gid>[0-9:]+)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A place where perftest can run: its name, the address to dial, the way to enter it.
+    """A pod or node where perftest runs: its name, the address to dial, and its command prefix.
 
     Its commands have the stdin of their command line, which a server needs.
     """
@@ -44,16 +44,16 @@ class Endpoint:
 
 
 def in_pod(lab: Lab, pod: str, address: str, *words: str, namespace: str = "default") -> Endpoint:
-    """A pod, or what `words` start in it, as a place to run perftest in."""
+    """Return a pod, or what `words` start in it, as a place to run perftest in."""
     enter = ("-n", namespace, "exec", "-i", pod, "--", *words)
     return Endpoint(pod, address, lambda *more: lab.kubectl(*enter, *more))
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What one run measured.
+    """The result of one run.
 
-    A rate of 0 may be a slow machine; that bytes were moved is told by `iterations`.
+    A rate of 0 may be a slow machine; `iterations` shows that bytes were moved.
     """
 
     iterations: int
@@ -62,7 +62,7 @@ class Measurement:
 
     @property
     def addresses(self) -> frozenset[str]:
-        """The IPv4 addresses that the GIDs are made of; perftest prints each byte as %02d."""
+        """Return the IPv4 addresses of which the GIDs are made; perftest prints bytes as %02d."""
         ends = (gid.split(":")[-4:] for gid in self.gids)
         return frozenset(".".join(str(int(byte)) for byte in end) for end in ends)
 
@@ -75,12 +75,12 @@ class Series:
 
     @property
     def median(self) -> float:
-        """Median bandwidth in Gbit/s."""
+        """Return the median bandwidth in Gbit/s."""
         return median(outcome.gbps for outcome in self.outcomes)
 
     @property
     def spread(self) -> tuple[float, float]:
-        """Lowest and highest bandwidth in Gbit/s."""
+        """Return the lowest and the highest bandwidth in Gbit/s."""
         values = [outcome.gbps for outcome in self.outcomes]
         return min(values), max(values)
 
@@ -133,7 +133,7 @@ def _retried(measurement: Callable[[], Measurement]) -> Measurement:
 
 @contextmanager
 def _serving(lab: Lab, argv: list[str], label: str) -> Iterator[None]:
-    """While a perftest server can be dialled.
+    """Run a perftest server inside the `with`, which begins when it can be dialled.
 
     It ends with its stdin. What brought its command to the place is not killed before: an ssh that
     shares its connection takes the others' with it.

@@ -54,7 +54,7 @@ def _figures(series: Series) -> tuple[str, str]:
 
 
 def _gbps(figure: float) -> str:
-    """Three digits after the point, six where those would say next to nothing."""
+    """Return three digits after the point, six for less than 0.01."""
     return f"{figure:.3f}" if figure >= 0.01 else f"{figure:.6f}"
 
 

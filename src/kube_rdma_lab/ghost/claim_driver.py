@@ -43,7 +43,7 @@ _SLICE = RESOURCE_SLICE.read_as(ObjectCodec.of(dict[str, Any]), NOTHING)
 
 
 def slice_spec(node: str, gpus: Sequence[Gpu]) -> dict[str, Any]:
-    """The spec of the one slice of a node."""
+    """Return the spec of a node's only slice, with its GPUs."""
     devices = [
         {
             "name": f"gpu-{number}",
@@ -70,13 +70,13 @@ def _only_slice(driver: str, node: str, devices: list[dict[str, Any]]) -> dict[s
 
 
 def _numa(gpu: Gpu) -> dict[str, Any]:
-    """Left out where the firmware names none, as by k8s.io/dynamic-resource-allocation."""
+    """Return the attribute of the NUMA node; leave it out where the firmware names none."""
     numa = gpu.seat.numa_node
     return {} if numa is None else {"resource.kubernetes.io/numaNode": {"int": numa}}
 
 
 def card_slice_spec(node: str, cards: Sequence[Device]) -> dict[str, Any]:
-    """The same of RDMA devices, in the words of DRANET."""
+    """Return the spec of a node's only slice, with its RDMA devices as DRANET publishes them."""
     devices = [
         {
             "name": "pci-" + re.sub("[:.]", "-", str(card.pci)),
@@ -105,7 +105,7 @@ async def publish(cluster: Cluster, node: str, spec: dict[str, Any]) -> None:
 
 
 async def drive(node: str, spec: dict[str, Any]) -> None:
-    """Publish, then answer the kubelet until cancelled."""
+    """Publish the slice, then answer the kubelet until cancelled."""
     driver = spec["driver"]
     async with connect() as cluster:
         await publish(cluster, node, spec)
@@ -116,7 +116,7 @@ async def drive(node: str, spec: dict[str, Any]) -> None:
             return [PreparedDevice(d.pool, d.device) for d in devices if d.driver == driver]
 
         async def unprepare(_: ClaimName) -> None:
-            """A ghost holds nothing."""
+            """Do nothing, for a ghost holds nothing."""
 
         await ClaimPlugin(REGISTRY, driver, ClaimHandlers(prepare, unprepare)).run()
 

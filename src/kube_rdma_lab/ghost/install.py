@@ -35,9 +35,9 @@ def manifest(what: tuple[str, str, str] = PLUGIN) -> str:
 
 
 def start_ghosts(lab: Lab) -> bool:
-    """Have every node with ghosts offer them, before long; return False when there are none.
+    """Make every node with ghosts offer them, before long; return False when there are none.
 
-    Unavailable when the cluster does not take the manifest.
+    Raise Unavailable when the cluster does not take the manifest.
     """
     if not any(node.gpus for node in lab.topology.nodes):
         return False

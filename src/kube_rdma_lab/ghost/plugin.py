@@ -42,7 +42,7 @@ def find_ghosts(devices: Path) -> Iterator[Ghost]:
 
 
 def _numa_node(file: Path) -> int | None:
-    """Its NUMA node; a kernel without NUMA has no such file."""
+    """Return the NUMA node in a file, None for none; a kernel without NUMA has no such file."""
     node = int(file.read_text()) if file.exists() else -1
     return node if node >= 0 else None
 

@@ -43,12 +43,12 @@ class Hierarchy:
 
     @property
     def is_v2(self) -> bool:
-        """True for the one hierarchy of version 2."""
+        """Return whether this is the one hierarchy of version 2."""
         return not self.controllers
 
     @property
     def mount_line(self) -> str:
-        """What node/native/init reads: file system, options, where it belongs."""
+        """Return the line that node/native/init reads: file system, options, mount point."""
         if self.is_v2:
             return f"cgroup2 defaults {self.mount}\n"
         named = self.controllers[0].startswith("name=")
@@ -135,7 +135,7 @@ def make(folder: Path, *, is_v2: bool) -> None:
 
 
 def _passes_down(folder: Path) -> bool:
-    """Have v2 pass controllers to the groups below; False where that is not possible."""
+    """Make v2 pass controllers to the groups below; return False where that is not possible."""
     have = (folder / "cgroup.controllers").read_text().split()
     if not set(have) >= NEEDED:
         return False

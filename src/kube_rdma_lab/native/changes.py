@@ -141,7 +141,7 @@ def _links_into(root: Path, folder: Path) -> Iterator[Path]:
 
 
 def _count_virtual_functions(bus: Path) -> None:
-    """Have the physical functions of a bus say how many virtual ones they have."""
+    """Make the physical functions of a bus show how many virtual ones they have."""
     for count in bus.glob("*/sriov_numvfs"):
         count.write_text(f"{len(list(count.parent.glob('virtfn*')))}\n")
 

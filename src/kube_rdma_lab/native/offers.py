@@ -39,7 +39,7 @@ def until_offered(lab: Lab, nodes: Collection[NodeSpec], resource: str, count: i
 
 
 async def _offers(sockets: Collection[str]) -> list[dict[str, int]]:
-    """How many healthy shares there are of each resource, by kubelet."""
+    """Return how many healthy shares there are of each resource, by kubelet."""
     from kube_rdma.adapters.kubelet.pod_resources import PodResources  # this program's alone
 
     answers = [await PodResources(Path(socket)).allocatable() for socket in sockets]

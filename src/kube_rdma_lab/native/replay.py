@@ -23,7 +23,7 @@ _ETHERNET = "1\n"  # ARPHRD_ETHER
 
 
 def as_ethernet(lab: Lab) -> dict[Path, str]:
-    """Have IPoIB interfaces of a tree be what they are here; return the files as they were."""
+    """Make IPoIB interfaces of trees Ethernet, as they are here; return the files as they were."""
     folders = (lab.home / "nodes" / spec.name / "sys" for spec in lab.topology.natives)
     types = [path for folder in folders for path in folder.glob("class/net/ib*/type")]
     recorded = {path: path.read_text() for path in types}

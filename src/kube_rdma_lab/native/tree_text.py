@@ -30,7 +30,7 @@ def write(root: Path, path: str, content: str) -> None:
 
 
 def link_to(root: Path, path: str, place: str) -> None:
-    """A relative link, as sysfs has them, from `path` to `place`, both relative to the root.
+    """Make a relative link, as sysfs has them, from `path` to `place`, both relative to `root`.
 
     It ends in the name of its target, also where that is above it (fs/kernfs/symlink.c).
     """
@@ -44,7 +44,7 @@ def link(root: Path, path: str, target: str) -> None:
 
 
 def _made(root: Path, path: str) -> Path:
-    """The whole path, whose folder is there now."""
+    """Make the folder of a path and return the whole path."""
     whole = root / path
     whole.parent.mkdir(parents=True, exist_ok=True)
     return whole

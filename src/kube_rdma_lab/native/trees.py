@@ -21,7 +21,7 @@ def names() -> tuple[str, ...]:
 
 
 def check(tree: str) -> None:
-    """Refused when no tree of this name or at this path exists."""
+    """Raise Refused if no tree of this name or at this path exists."""
     if tree in names() or (Path(tree).is_absolute() and (Path(tree) / "class").is_dir()):
         return
     raise Refused(

@@ -33,7 +33,7 @@ class PodCommand:
         self._out: asyncio.Queue[bytes | None] = asyncio.Queue()
 
     async def read_until(self, end: str) -> str:
-        """Stdin up to a line, or to its end."""
+        """Return stdin up to the line `end`, or all of it."""
         text = ""
         while end not in text.splitlines():
             piece = await self._stdin.get()

@@ -39,7 +39,7 @@ def kept(document: Document, old: Document | None, gates_off: Collection[str]) -
 
 
 def faults(spec: Document) -> Iterator[str]:
-    """Why the server refuses a slice."""
+    """Yield the reasons for which the server refuses a slice."""
     devices = spec.get("devices", ())
     most = 64 if any(device.get("taints") for device in devices) else 128
     if len(devices) > most:

@@ -1,7 +1,7 @@
-"""An API server in memory, at the same door: `Cluster(server.line())` is all that a test needs.
+"""An API server in memory for the real client: `Cluster(server.line())` is all that a test needs.
 
 It refuses what the real one refuses (the contract tests run on both) and hurts on demand. Faults
-belong to a Line, the way of one client to the server: one node can be cut off while another works.
+belong to a line, the transport of one client: one node can be cut off while another works.
 """
 
 from __future__ import annotations
@@ -64,8 +64,9 @@ class FakeServer:
         self._resources[resource.group, resource.version, resource.plural] = resource
 
     def uninstall(self, kind: ObjectKind[Any, Any], *, seen: bool) -> None:
-        """Somebody deletes the definition of a kind, whose objects go first (apiextensions'
-        finalizer). With `seen` watches tell so before they end, else they break off at once.
+        """Delete the definition of a kind, whose objects go first (apiextensions' finalizer).
+
+        With `seen` watches get the deletions before they end, else they break at once.
         """
         resource = _resource(kind)
         if not seen:
@@ -99,11 +100,11 @@ class FakeServer:
         )
 
     def compact(self) -> None:
-        """Forget the history: a watch that begins at an older version is told 410."""
+        """Forget the history: a watch that begins at an older version gets 410."""
         self.store.forget()
 
     def restore(self, backup: StoreBackup, bump: int = 0) -> None:
-        """Etcd goes back to a backup, and the server is started anew: all streams break.
+        """Restore etcd from a backup and start the server anew, so that all watches break.
 
         With `bump`, versions go on above all that were (etcdutl --bump-revision --mark-compacted).
         """
@@ -158,7 +159,7 @@ class FakeServer:
         return running(self.program, request, protocols)
 
     def _evict(self, key: Key, body: Document) -> Document:
-        """Registry core/pod/storage/eviction.go: the budget is asked about a pod that is there."""
+        """Evict a pod if its budget allows it (registry/core/pod/storage/eviction.go)."""
         conditions = body.get("deleteOptions", {}).get("preconditions", {})
         check_version(key, self.store.get(key), conditions)
         if (key.namespace, key.name) in self.protected:
@@ -400,7 +401,7 @@ class ClientLine:
 
 
 def _bookmark(resource: ServedResource, revision: int) -> bytes:
-    """Up to which version all was told."""
+    """Return the line that tells a watch up to which version it got every change."""
     meta = {"resourceVersion": str(revision), "creationTimestamp": None}
     return msgspec.json.encode(
         {"type": "BOOKMARK", "object": {"kind": resource.kind, "metadata": meta}}

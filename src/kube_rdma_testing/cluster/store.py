@@ -161,7 +161,7 @@ class ObjectStore:
     def apply(
         self, key: Key, wanted: Document, manager: str, *, force: bool, part: str = ""
     ) -> Document:
-        """Server-side apply; 409 with the owners of the fields unless it is forced."""
+        """Apply fields server-side; raise Refusal (409) on conflicts with owners unless forced."""
         check_name(key)
         who = (manager, "Apply", part)
         conditions = wanted.get("metadata", {})
@@ -210,7 +210,7 @@ class ObjectStore:
         self._write(key, {**document, "metadata": meta}, owners)
 
     def forget(self) -> None:
-        """Compact: no watch can begin before now."""
+        """Compact the history: no watch can begin at an older version."""
         self.history.clear()
         self.oldest = self.revision
 
@@ -270,13 +270,13 @@ class ObjectStore:
 
 
 def missing(key: Key) -> Refusal:
-    """404 of one object."""
+    """Return the error (404) for an object that does not exist."""
     message = f'{key.resource.full} "{key.name}" not found'
     return Refusal(404, "NotFound", message, {"name": key.name, "kind": key.resource.plural})
 
 
 def check_name(key: Key) -> None:
-    """422 for what is not a DNS subdomain."""
+    """Raise Refusal (422) if a name is no DNS subdomain."""
     if not _NAME.fullmatch(key.name) or len(key.name) > 253:
         message = f'{key.resource.kind} "{key.name}" is invalid: metadata.name: Invalid value'
         raise Refusal(422, "Invalid", message, {"name": key.name})

@@ -42,7 +42,7 @@ class ShimOutcome:
 
     @property
     def document(self) -> Any:
-        """stdout as JSON."""
+        """Return stdout, parsed as JSON."""
         return json.loads(self.out)
 
 

@@ -78,7 +78,7 @@ class FakeCgroups:
             group.current[key] = group.current.get(key, 0) + 1
 
     def uncharge(self, path: str, device: str, kind: str, count: int) -> None:
-        """So many of its objects end."""
+        """Take `count` objects off a group and off all above it."""
         for group in map(self._groups.__getitem__, self._above(path)):
             if (device, kind) in group.current:
                 group.current[device, kind] -= count

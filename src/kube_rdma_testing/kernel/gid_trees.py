@@ -47,7 +47,7 @@ class PortFiles:
 
 @dataclass
 class Tree:
-    """`nets` are carrier and whether dev_id is there, `held` the devices with a node in /dev."""
+    """A sysfs tree: `nets` are carrier and has dev_id, `held` the devices with a node in /dev."""
 
     devices: dict[str, dict[str, PortFiles]]
     nets: dict[str, tuple[str | None, bool]] = field(default_factory=lambda: {"net1": ("1", True)})
@@ -57,7 +57,7 @@ class Tree:
     default: str | None = None
 
     def files(self) -> Iterator[tuple[str, str | None]]:
-        """Path and content of each file."""
+        """Yield path and content of each file, None for a file that does not exist."""
         for name, ports in self.devices.items():
             for number, port in ports.items():
                 at = f"sys/class/infiniband/{name}/ports/{number}"

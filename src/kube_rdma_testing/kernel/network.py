@@ -185,7 +185,7 @@ class FakeNetwork:
         return self.node if pod is None else self._spaces[pod]
 
     def next_index(self) -> int:
-        """Never one that was used before."""
+        """Return an index that no link had before."""
         self._made += 1
         return self._made
 

@@ -44,7 +44,7 @@ def complaints(
     gpus: Sequence[Gpu] = (),
     functions: Sequence[Function] = (),
 ) -> Iterator[str]:
-    """Why these devices cannot be, one sentence each; none when they can."""
+    """Yield the reasons for which no kernel shows these devices, one sentence each."""
     if [d.name for d in devices] != sorted(d.name for d in devices):
         yield "a survey lists its devices by name"
     yield from _doubles("device name", (d.name for d in devices))

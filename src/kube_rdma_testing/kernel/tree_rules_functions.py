@@ -19,7 +19,7 @@ _LINK_TYPES = {LinkLayer.ETHERNET: "ether", LinkLayer.INFINIBAND: "infiniband"}
 
 
 def function_complaints(devices: Sequence[Device], functions: Sequence[Function]) -> Iterator[str]:
-    """Why these functions cannot be, one sentence each; none when they can."""
+    """Yield the reasons for which no kernel shows these functions, one sentence each."""
     by_address = {function.seat.pci: function for function in functions}
     if [f.seat.pci for f in functions] != sorted(by_address):
         yield "a survey lists its functions by address, without doubles"

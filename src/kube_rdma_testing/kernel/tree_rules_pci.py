@@ -19,7 +19,7 @@ _GPU_CLASSES = frozenset({0x03, 0x12})
 def seat_complaints(
     devices: Sequence[Device], gpus: Sequence[Gpu], functions: Sequence[Function] = ()
 ) -> Iterator[str]:
-    """Why these seats cannot be, one sentence each; none when they can."""
+    """Yield the reasons for which no kernel shows these positions, one sentence each."""
     for device in devices:
         seat = device.seat
         if seat and seat.numa_node != device.numa_node:

@@ -82,17 +82,17 @@ class Devices:
         self.devices.clear()
 
     def healthy(self, resource: str) -> list[str]:
-        """Devices that a pod could be given if nobody held them."""
+        """Return the healthy devices of a resource, allocated or not."""
         return [name for name, healthy in self.devices.get(resource, {}).items() if healthy]
 
     def held(self, resource: str) -> set[str]:
-        """Devices that containers hold."""
+        """Return the devices of a resource that containers hold."""
         return {
             name for (_, held), names in self.holdings.items() if held == resource for name in names
         }
 
     def available(self, resource: str) -> tuple[str, ...]:
-        """Healthy devices that nobody holds; raise RuntimeError when there cannot be any."""
+        """Return the healthy devices that nobody holds; raise RuntimeError without healthy ones."""
         if resource not in self.registered:
             raise RuntimeError(f"cannot allocate unregistered device {resource}")
         if not (healthy := self.healthy(resource)):
@@ -130,7 +130,7 @@ class Devices:
 async def choose(
     devices: Devices, resource: str, place: ContainerPlace, count: int, prefer: Prefer
 ) -> tuple[str, ...]:
-    """Devices for a place; raise RuntimeError where the device manager gives up.
+    """Choose devices for a container; raise RuntimeError where the device manager gives up.
 
     Those of an init container of the pod come first. `prefer` makes the GetPreferredAllocation or
     answers nothing; it is not asked where there is no choice.

@@ -111,7 +111,7 @@ class FakeKubelet(RegistrationBase):
 
     @property
     def devices(self) -> dict[str, dict[str, bool]]:
-        """Resource, id, whether it is healthy; the number of ids is the capacity."""
+        """Return by resource and id whether a device is healthy; all ids are the capacity."""
         return self.store.devices
 
     async def start(self) -> None:

@@ -84,7 +84,7 @@ class FakeCdiRuntime:
 
 
 def _devices(spec: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Qualified name -> edits of a document; ValueError for what the library refuses."""
+    """Return a document's edits by qualified name; raise ValueError as the library does."""
     _check_fields(spec, _SPEC, "specs.Spec")
     if spec["cdiVersion"] not in _VERSIONS:
         raise ValueError(f"invalid version {spec['cdiVersion']!r}")

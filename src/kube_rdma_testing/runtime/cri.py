@@ -52,15 +52,15 @@ class FakeCriRuntime(RuntimeServiceBase):
         await self._server.end()
 
     def run(self, sandbox: PodSandbox, netns: str = "") -> None:
-        """Have this sandbox from now on; `netns` is empty on the host's network."""
+        """Add a sandbox; `netns` is empty on the host's network."""
         self._sandboxes[sandbox.container] = sandbox, netns
 
     def make(self, container: ContainerId, spec: object) -> None:
-        """Have this container from now on, made with this OCI spec."""
+        """Add a container, made with this OCI spec."""
         self._containers[container] = spec
 
     def remove(self, container: ContainerId) -> None:
-        """Have it no more; KeyError when it was not there."""
+        """Remove a sandbox; raise KeyError if it is not there."""
         del self._sandboxes[container]
 
     async def Version(  # noqa: N802  names of the wire

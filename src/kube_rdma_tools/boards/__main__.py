@@ -13,7 +13,7 @@ from kube_rdma_tools.page_tables import put
 
 
 def page(root: Path) -> str:
-    """The page of the checkout at `root` with its table as it is now."""
+    """Return the page of the checkout at `root` with its table written anew."""
     with allocator(root) as scheduler:
         return put((root / PAGE).read_text(encoding="utf-8"), MARKER, table(scheduler, boards()))
 

@@ -62,7 +62,7 @@ class BoardAllocator:
 
 @contextmanager
 def allocator(root: Path) -> Iterator[BoardAllocator]:
-    """The program, built from the checkout at `root`, until the scope ends."""
+    """Build the program from the checkout at `root` and yield it as it runs."""
     # A store of its own: the lab's parts are counted and pruned without it.
     with Store(cache_root() / "bench") as store:
         program = build_module(store, "allocator", root / MODULES) / "allocator"
@@ -71,7 +71,7 @@ def allocator(root: Path) -> Iterator[BoardAllocator]:
 
 
 def _claim(options: ClaimOptions) -> dict[str, Any]:
-    """The claim that Kubernetes makes of the template, with the API server's defaults."""
+    """Return the claim that Kubernetes makes of the template, with the API server's defaults."""
     template, _ = claim_objects(options)
     devices = dict(template["spec"]["spec"]["devices"])
     devices["requests"] = [_defaulted(request) for request in devices["requests"]]
@@ -82,7 +82,7 @@ def _claim(options: ClaimOptions) -> dict[str, Any]:
 
 
 def _defaulted(request: Mapping[str, Any]) -> dict[str, Any]:
-    """SetDefaults_ExactDeviceRequest and its like, pkg/apis/resource/v1/defaults.go."""
+    """Return a request with the defaults of pkg/apis/resource/v1/defaults.go."""
     if "exactly" in request:
         return {**request, "exactly": _counted(request["exactly"])}
     return {**request, "firstAvailable": list(map(_counted, request["firstAvailable"]))}
@@ -93,5 +93,5 @@ def _counted(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def of_driver(results: Iterable[Result], driver: str) -> list[tuple[str, str]]:
-    """Driver and device of the results of one driver."""
+    """Return driver and device of each result of one driver."""
     return [(one["driver"], one["device"]) for one in results if one["driver"] == driver]

@@ -67,12 +67,12 @@ class Board(Frozen):
 
 
 def boards() -> Iterator[Board]:
-    """All example machines that have a GPU, and a card to ask for, by name."""
+    """Yield all example machines that have a GPU and a card to ask for, by name."""
     return (one for one in map(board, machines.names(machines.WELL)) if one.gpus and one.cards)
 
 
 def board(name: str) -> Board:
-    """One of them; raise Refused for a name that none has."""
+    """Return the example machine of a name; raise Refused if there is none."""
     survey = read_survey(machines.machine(name))
     gpus = tuple(BoardSeat(gpu.seat.root, gpu.seat.numa_node) for gpu in survey.gpus)
     gpu_slice = slice_spec(NODE, survey.gpus)
@@ -113,7 +113,7 @@ def _card_slices(survey: Survey, pool: CardPool) -> list[dict[str, Any]]:
 
 
 def _gpu_slices(spec: dict[str, Any], driver: GpuDriver) -> list[dict[str, Any]]:
-    """The slice of the GPUs, without their NUMA nodes for the older driver."""
+    """Return the slice of the GPUs, without their NUMA nodes for the older driver."""
     if not spec["devices"]:
         return []
     if driver is GpuDriver.OLD:

@@ -13,7 +13,7 @@ from kube_rdma_lab.ghost.claim_driver import DRIVER as GPU_DRIVER
 
 
 def device_classes() -> list[dict[str, Any]]:
-    """All of them, as objects."""
+    """Return all DeviceClasses as objects."""
     made = objects([assignment("claims.enabled=true")], "default", "claims")
     gpus = {
         "apiVersion": "resource.k8s.io/v1",

@@ -20,7 +20,7 @@ from kube_rdma_tools.boards.board import Board, BoardSeat, CardPool, GpuDriver
 
 
 class NearCards(Frozen):
-    """GPUs of pods by where the card is that is theirs."""
+    """The numbers of GPUs by the place of their cards: at the same root, NUMA node or elsewhere."""
 
     root: int = 0
     numa_node: int = 0
@@ -28,19 +28,19 @@ class NearCards(Frozen):
 
     @property
     def gpus(self) -> int:
-        """All of them."""
+        """Return the number of all GPUs."""
         return self.root + self.numa_node + self.elsewhere
 
 
 class Request(Frozen):
-    """Options of `kube-rdma claim`, and what they mean."""
+    """A request for devices: options of `kube-rdma claim` as words, and parsed."""
 
     words: str
     options: ClaimOptions
 
     @property
     def cards(self) -> int:
-        """Cards of one pod."""
+        """Return the number of cards of one pod."""
         return self.options.cards or (self.options.gpus if self.options.reach else 1)
 
 
@@ -68,7 +68,7 @@ def rows(allocator: BoardAllocator, board: Board, driver: GpuDriver) -> Iterator
 
 
 def pod_sizes(gpus: int) -> list[int]:
-    """The numbers of GPUs that pods of a node have: all of them, or halves down to one."""
+    """Return the numbers of GPUs that pods of a node have: all of them, or halves down to one."""
     return sorted({gpus >> half for half in range(gpus.bit_length())})
 
 
@@ -90,7 +90,7 @@ def nearness(gpus: Sequence[BoardSeat], cards: Sequence[BoardSeat]) -> NearCards
 def _matched(
     gpus: Iterable[BoardSeat], free: Counter[BoardSeat], part: Callable[[BoardSeat], object]
 ) -> tuple[list[BoardSeat], int]:
-    """The GPUs that are without a card in their own part of the board, and how many have one."""
+    """Take a card near each GPU; return the GPUs without one, and how many have one."""
     left, matched = [], 0
     for gpu in gpus:
         card = next((one for one in free if free[one] and part(one) == part(gpu)), None)
@@ -103,7 +103,7 @@ def _matched(
 
 
 def _near_requests(gpus: int) -> list[Request]:
-    """A card for each GPU first, then fewer cards, then the same of shares."""
+    """Return the requests for near cards: one for each GPU, then fewer, then the same of shares."""
     cards = [number for number in range(gpus, 0, -1) if gpus % number == 0]
     return [
         _request(gpus, number, near=True, shared=shared)
@@ -113,7 +113,7 @@ def _near_requests(gpus: int) -> list[Request]:
 
 
 def _request(gpus: int, cards: int, *, near: bool, shared: bool = False) -> Request:
-    """The words are the fewest that say it."""
+    """Return the request that these fewest words make."""
     words = [f"--gpus {gpus}"]
     default = gpus if near else 1
     if cards != default:
@@ -126,9 +126,10 @@ def _request(gpus: int, cards: int, *, near: bool, shared: bool = False) -> Requ
 
 
 def _worth(row: Row) -> tuple[int, int, int, bool, int, bool]:
-    """The best has the most GPUs in pods, then the most near ones, then whole cards, then more.
+    """Return the key that is highest for the best row.
 
-    A pod that takes the node needs no nearness, whose search is the longer one.
+    The best has the most GPUs in pods, then the most near ones, then whole cards, then more. A pod
+    that takes the node needs no nearness, whose search is the longer one.
     """
     near, options = row.near, row.request.options
     places = near.root, near.numa_node
@@ -148,7 +149,7 @@ def _measured(allocator: BoardAllocator, board: Board, driver: GpuDriver, reques
 
 
 def _most(board: Board, request: Request) -> int:
-    """Pods that there are devices for: no search has to find out that there is none left.
+    """Return for how many pods there are devices, so that no search fails only at its end.
 
     Two shares of a claim are of two cards.
     """

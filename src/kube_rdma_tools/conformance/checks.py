@@ -40,7 +40,7 @@ _NO_ENGINE = (
 
 
 def items(options: ConformanceOptions, run: Runner) -> Iterator[ConformanceItem]:
-    """Both items with all their checks; whatever was started is removed at the end."""
+    """Yield both items with all their checks, and remove whatever was started at the end."""
     kubectl = partial(_words, options)
     try:
         begun = examined("A pod has several network interfaces", run, partial(_interfaces, options))
@@ -91,7 +91,7 @@ def _without_pods(recorder: Recorder) -> str:
 
 
 def _json(recorder: Recorder, *words: str) -> Any:
-    """A list or an object of Kubernetes; raise Unproven where the answer is none."""
+    """Return a list or an object of Kubernetes; raise Unproven where the answer is no JSON."""
     text = recorder.asked(*words, "-o", "json")
     try:
         return json.loads(text)
@@ -100,7 +100,7 @@ def _json(recorder: Recorder, *words: str) -> Any:
 
 
 def _interfaces(options: ConformanceOptions, recorder: Recorder) -> str:
-    """Two pods with the networks that are asked for, and the interfaces that they see."""
+    """Show the interfaces of two pods that ask for the networks."""
     recorder.asked(*_words(options, "apply", "-f", "-"), stdin=pods.pair(options))
     named = [f"pod/{name}" for name in (PREFILL, DECODE)]
     wait = ("wait", *named, "--for=condition=Ready", f"--timeout={options.seconds}s")
@@ -117,7 +117,7 @@ def _interfaces(options: ConformanceOptions, recorder: Recorder) -> str:
 
 
 def _published(options: ConformanceOptions, recorder: Recorder) -> str:
-    """Attributes of devices in ResourceSlices; without these, the cards of NodeReports."""
+    """Show the attributes of devices in ResourceSlices, without these the cards of NodeReports."""
     words = ("kubectl", "get", "resourceslices", f"--field-selector=spec.driver={DRIVER}")
     slices = recorder.tried(*words, "-o", "json")
     published = json.loads(slices.text).get("items", ()) if not slices.code else ()
@@ -136,7 +136,7 @@ def _published(options: ConformanceOptions, recorder: Recorder) -> str:
 
 
 def _placed(options: ConformanceOptions, recorder: Recorder) -> str:
-    """The pair is where shares are, and what no node has stays Pending."""
+    """Show that the pair is where shares are, and that a pod too large for any node is Pending."""
     nodes = _json(recorder, "kubectl", "get", "nodes")["items"]
     free = {
         one["metadata"]["name"]: int(
@@ -165,7 +165,7 @@ def _node(options: ConformanceOptions, recorder: Recorder, pod: str) -> str:
 
 
 def _transfers(options: ConformanceOptions, recorder: Recorder) -> str:
-    """RDMA writes of perftest between the pods, both ways, which `kube-rdma verify` starts."""
+    """Show RDMA writes between the pods, both ways, which `kube-rdma verify` starts."""
     words = ("kube-rdma", "verify", "pods", PREFILL, DECODE, "-n", options.namespace)
     outcome = recorder.tried(*words, "--both-ways", "--iterations", "100", "-o", "json")
     try:
@@ -184,7 +184,7 @@ def _transfers(options: ConformanceOptions, recorder: Recorder) -> str:
 
 
 def _claimed(options: ConformanceOptions, recorder: Recorder) -> str:
-    """A pod whose card is allocated by the scheduler from the driver's slices."""
+    """Show a pod whose card the scheduler allocated from the driver's slices."""
     listed = recorder.tried("kubectl", "get", "deviceclass", options.device_class)
     if listed.code:
         why = f"The cluster has no DeviceClass {options.device_class} (value claims.enabled)"
@@ -207,7 +207,7 @@ def _claimed(options: ConformanceOptions, recorder: Recorder) -> str:
 
 
 def _apart(options: ConformanceOptions, recorder: Recorder) -> str:
-    """Two pods of different roles, on two nodes."""
+    """Show that two pods of different roles are on two nodes."""
     nodes = {pod: _node(options, recorder, pod) for pod in (PREFILL, DECODE)}
     if len(set(nodes.values())) < len(nodes):
         raise Unproven(CheckVerdict.NOT_MET, "both pods are on one node")
@@ -215,7 +215,7 @@ def _apart(options: ConformanceOptions, recorder: Recorder) -> str:
 
 
 def _reads_cache(options: ConformanceOptions, recorder: Recorder) -> str:
-    """`ucx_perftest` reads 1 MiB a time, as NIXL does over UCX, and names its transport itself."""
+    """Show that `ucx_perftest` reads 1 MiB a time, as NIXL does over UCX, and its transport."""
     prefill = _json(recorder, *_words(options, "get", "pod", PREFILL))
     decode = _json(recorder, *_words(options, "get", "pod", DECODE))
     listen = f"ucx_perftest -p {_PORT} >/dev/null 2>&1 &"

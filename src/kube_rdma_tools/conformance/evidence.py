@@ -14,7 +14,7 @@ from kube_base.frozen import Frozen
 
 
 class CheckVerdict(StrEnum):
-    """The end of a check."""
+    """The verdict on a check."""
 
     MET = "met"
     NOT_MET = "not met"
@@ -22,7 +22,7 @@ class CheckVerdict(StrEnum):
 
 
 class Unproven(Exception):
-    """A check did not show what it had to show; the verdict says which of the two it is."""
+    """The error of a check that did not show what it had to: it is not met, or it was not run."""
 
     def __init__(self, verdict: CheckVerdict, why: str) -> None:
         self.verdict = verdict
@@ -38,7 +38,7 @@ class CommandOutcome(Frozen):
 
     @property
     def last(self) -> str:
-        """The last line of all that it printed, which says why it failed."""
+        """Return the last line of all that the command printed, which says why it failed."""
         lines = f"{self.text}\n{self.errors}".strip().splitlines()
         return lines[-1] if lines else "it printed nothing"
 
@@ -70,7 +70,7 @@ class ConformanceItem(Frozen):
 
     @property
     def status(self) -> str:
-        """A word of the programme's list, "" where nothing ran; only all checks make it whole."""
+        """Return a word of the programme's list, "" where nothing ran."""
         verdicts = {check.verdict for check in self.checks}
         if verdicts == {CheckVerdict.NOT_RUN}:
             return ""
@@ -92,7 +92,7 @@ class Recorder:
 
     @property
     def commands(self) -> tuple[RecordedCommand, ...]:
-        """All until now."""
+        """Return all commands until now."""
         return tuple(self._commands)
 
     def tried(self, *words: str, stdin: str = "") -> CommandOutcome:

@@ -39,7 +39,7 @@ def files(items: Sequence[ConformanceItem], scene: ConformanceScene) -> Mapping[
 
 
 def summary(items: Sequence[ConformanceItem]) -> str:
-    """A line for each check, for whoever ran it."""
+    """Return a line for each item and check, as text for the terminal."""
     lines = []
     for item in items:
         lines.append(f"{item.id} (KAR-{item.number}): {item.status or 'nothing was run'}")

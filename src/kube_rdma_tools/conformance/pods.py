@@ -33,17 +33,17 @@ class ConformanceOptions(Frozen):
 
 
 def pair(options: ConformanceOptions) -> str:
-    """Two pods that stand on two nodes, as those of prefill and decode have to."""
+    """Return the manifest of two pods that run on two nodes, as those of prefill and decode do."""
     return _listed(*(_apart(_pod(options, name, 1), name) for name in (PREFILL, DECODE)))
 
 
 def large(options: ConformanceOptions, shares: int) -> str:
-    """A pod that asks for so many shares."""
+    """Return the manifest of a pod that asks for `shares` shares."""
     return _listed(_pod(options, LARGE, shares))
 
 
 def claiming(options: ConformanceOptions) -> str:
-    """A pod that gets its card by a claim, and the template of that."""
+    """Return the manifest of a pod that gets its card by a claim, and of the claim's template."""
     request = {"name": "card", "exactly": {"deviceClassName": options.device_class, "count": 1}}
     template = {
         "apiVersion": "resource.k8s.io/v1",
@@ -73,7 +73,7 @@ def _pod(options: ConformanceOptions, name: str, shares: int) -> dict[str, Any]:
 
 
 def _apart(pod: dict[str, Any], role: str) -> dict[str, Any]:
-    """The pod with a role, never on a node that has the other one of the pair."""
+    """Give a pod its role, keep it off nodes that have the other one of the pair, and return it."""
     pod["metadata"]["labels"]["role"] = role.rpartition("-")[2]
     term = {
         "labelSelector": {"matchLabels": {_LABEL: "pair"}},

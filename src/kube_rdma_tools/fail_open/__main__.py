@@ -89,7 +89,7 @@ def judge_command(every: bool) -> None:
 
 
 def lines(judgements: Sequence[Judgement], *, every: bool) -> Iterator[str]:
-    """A line for each pod that did not simply run with its NIC; `every`: for the others too."""
+    """Yield a line for each pod that did not simply run with its NIC, with `every` for all pods."""
     for judged in judgements:
         if every or judged.verdict is not PodVerdict.WITH:
             late = f" (came after {judged.late} s)" if judged.late is not None else ""

@@ -25,7 +25,7 @@ _ON_THE_WAY = {"ContainerCreating", "PodInitializing"}
 
 
 class PodVerdict(StrEnum):
-    """The end of a pod."""
+    """The outcome of a pod."""
 
     WITH = "with"  # it ran, and had all that it expects when it started
     WITHOUT = "without"  # it ran and lacked something: the driver failed open
@@ -58,7 +58,7 @@ class Score(Frozen):
 
     @property
     def failed_open(self) -> int:
-        """Pods that ran without what they asked for."""
+        """Return the number of pods that ran without what they asked for."""
         return self.by_verdict.get(PodVerdict.WITHOUT, 0)
 
 
@@ -87,7 +87,7 @@ def score(judgements: Sequence[Judgement]) -> Score:
 
 
 def sentence(total: Score) -> str:
-    """The score in one line."""
+    """Return the score in one line."""
     if not total.pods:
         return "No pod of the check is among these objects."
     counts = ", ".join(f"{total.by_verdict.get(one, 0)} {one}" for one in PodVerdict)

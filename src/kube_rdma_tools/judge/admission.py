@@ -63,7 +63,7 @@ def constraint(objects: Sequence[Json], environment: Environment) -> Iterator[Vi
 def _refused(
     pod: JudgedPod, nearest: tuple[SecurityConstraint, tuple[tuple[str, str, str], ...]] | None
 ) -> Iterator[Violation]:
-    """Everything for which the nearest constraint refuses the pod."""
+    """Yield everything for which the nearest constraint refuses the pod."""
     if nearest is None:
         return
     row, breaches = nearest
@@ -93,7 +93,7 @@ def priority_quota(objects: Sequence[Json], environment: Environment) -> Iterato
 
 
 def _quotas(objects: Sequence[Json], namespace: str) -> frozenset[str]:
-    """The priority classes that quotas of a namespace name."""
+    """Return the priority classes that quotas of a namespace name."""
     return frozenset(
         value
         for made in objects

@@ -64,7 +64,7 @@ class JudgedNode(Frozen):
 
     @property
     def all_labels(self) -> dict[str, str]:
-        """Its labels with those that its kubelet writes."""
+        """Return the node's labels with those that its kubelet writes."""
         own = {
             "kubernetes.io/os": self.system,
             "kubernetes.io/arch": self.architecture,
@@ -130,7 +130,7 @@ class TakenDefinition(Frozen):
 
     @property
     def group(self) -> str:
-        """The API group."""
+        """Return the API group of the definition."""
         return self.name.partition(".")[2]
 
 

@@ -37,12 +37,12 @@ _FUNCTIONS = '{"resourceList": [{"resourceName": "a", "selectors": {"pfNames": [
 
 
 def distribution(environment: Environment) -> str:
-    """The one that an installation in an environment has: the first that the product knows."""
+    """Return the distribution of an environment: the first that the product knows."""
     return next(name for name in environment.distributions if name in DISTRIBUTIONS)
 
 
 def installation(preset: str, environment: Environment) -> tuple[Json, ...]:
-    """All objects of a preset as someone installs it in an environment."""
+    """Return all objects of a preset as someone installs it in an environment."""
     given = dict(environment.values)
     if PRESETS[preset].get("networks", {}).get("install") and not _has_networks(environment):
         given.setdefault(_NETWORKS, "true")  # as the chart does by itself (chart_templates)
@@ -98,7 +98,7 @@ def _policy_set(objects: tuple[Json, ...]) -> Values:
 
 
 def _of_policy(namespace: str, values: Values) -> Iterator[Json]:
-    """The objects of a policy with all sections, whose shared device plugin attaches networks."""
+    """Yield the objects of a policy with all sections; its shared plugin attaches networks."""
     policy = ClusterPolicy(
         "nic-cluster-policy",
         namespace,
@@ -118,5 +118,5 @@ def _of_policy(namespace: str, values: Values) -> Iterator[Json]:
 
 
 def presets() -> tuple[str, ...]:
-    """The names of all presets."""
+    """Return the names of all presets."""
     return tuple(PRESETS)

@@ -35,12 +35,12 @@ class JudgedContainer(Frozen):
 
     @property
     def security(self) -> Json:
-        """Its security context."""
+        """Return the container's security context."""
         return dict(self.body.get("securityContext") or {})
 
 
 class JudgedPod(Frozen):
-    """The pod of an object."""
+    """The pod that an object makes; `path` leads from the object to the pod's spec."""
 
     kind: str
     name: str
@@ -52,17 +52,17 @@ class JudgedPod(Frozen):
 
     @property
     def where(self) -> str:
-        """The object, as violations name it."""
+        """Return the object as violations name it."""
         return f"{self.kind}/{self.name}"
 
     @property
     def account(self) -> str:
-        """The service account that it runs under."""
+        """Return the service account that the pod runs under."""
         return str(self.spec.get("serviceAccountName") or DEFAULT_ACCOUNT)
 
     @property
     def containers(self) -> tuple[JudgedContainer, ...]:
-        """All containers, in the order in which they start."""
+        """Return all containers, in the order in which they start."""
         return tuple(
             JudgedContainer(body["name"], f"{self.path}.{listed}[{body['name']}]", body)
             for listed in _LISTS
@@ -71,12 +71,12 @@ class JudgedPod(Frozen):
 
     @property
     def security(self) -> Json:
-        """The security context of the whole pod."""
+        """Return the security context of the whole pod."""
         return dict(self.spec.get("securityContext") or {})
 
     @property
     def host_folders(self) -> dict[str, Json]:
-        """The hostPath of each volume that is one."""
+        """Return the hostPath of each volume that is one, by the volume's name."""
         return {
             volume["name"]: volume["hostPath"]
             for volume in self.spec.get("volumes") or ()
@@ -84,20 +84,20 @@ class JudgedPod(Frozen):
         }
 
     def effective(self, container: JudgedContainer, key: str) -> Any:
-        """A field of the security context that containers inherit from the pod."""
+        """Return a field of a container's security context, else that of the pod."""
         own = container.security.get(key)
         return self.security.get(key) if own is None else own
 
     def violation(
         self, field: str, problem: str, remedy: str, container: JudgedContainer | None = None
     ) -> Violation:
-        """A violation at a field below the pod's spec, or below one of its containers."""
+        """Return a violation at a field below the pod's spec, or below one of its containers."""
         name, path = (container.name, container.path) if container else ("", self.path)
         return Violation(self.where, name, f"{path}.{field}", problem, remedy)
 
 
 def judged_pods(objects: Sequence[Json]) -> Iterator[JudgedPod]:
-    """The pods of all objects that make any."""
+    """Yield the pods of all objects that make any."""
     for made in objects:
         path = _PATHS.get(made["kind"])
         if path is None:

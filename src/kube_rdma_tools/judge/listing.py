@@ -28,12 +28,12 @@ class Occurrence(Frozen, order=True):
 
 
 def occurrence(violation: Violation, environment: str, preset: str) -> Occurrence:
-    """A violation without its words."""
+    """Return where a violation occurs, without its words."""
     return Occurrence(violation.rule, violation.where, violation.container, environment, preset)
 
 
 def lines(entries: Iterable[Occurrence], environments: Sequence[str]) -> Iterator[str]:
-    """The lines for these entries, as few as there can be."""
+    """Yield the fewest lines that list these entries."""
     presets: dict[tuple[str, str, str], dict[str, list[str]]] = defaultdict(dict)
     for entry in sorted(entries):
         key = (entry.rule, entry.where, entry.container)
@@ -49,7 +49,7 @@ def lines(entries: Iterable[Occurrence], environments: Sequence[str]) -> Iterato
 
 
 def shown_places(names: Collection[str], environments: Collection[str]) -> str:
-    """These environments of all, by those that are left out where these are fewer."""
+    """Return the names of environments as text, by those left out where these are fewer."""
     others = [name for name in environments if name not in names]
     if not others:
         return ALL

@@ -56,7 +56,7 @@ def selinux_reach(objects: Sequence[Json], environment: Environment) -> Iterator
 def _labelled(
     objects: Sequence[Json], environment: Environment
 ) -> Iterator[tuple[JudgedPod, SelinuxPolicy]]:
-    """Each pod with each different policy of the nodes that take it."""
+    """Yield each pod with each different SELinux policy of the nodes that take it."""
     for pod in judged_pods(objects):
         policies: set[str] = set()
         for node in environment.nodes:
@@ -67,13 +67,13 @@ def _labelled(
 
 
 def _named_type(pod: JudgedPod, container: JudgedContainer) -> str:
-    """The SELinux type that a container asks for."""
+    """Return the SELinux type that a container asks for, "" where it asks for none."""
     options = pod.effective(container, "seLinuxOptions") or {}
     return str(options.get("type", ""))
 
 
 def _folders(pod: JudgedPod, container: JudgedContainer) -> list[str]:
-    """The host's folders that a container mounts."""
+    """Return the host's folders that a container mounts."""
     folders = pod.host_folders
     return [
         str(folders[mount["name"]]["path"])
@@ -125,7 +125,7 @@ def other_folder(objects: Sequence[Json], environment: Environment) -> Iterator[
 
 
 def _places(paths: NodePaths) -> dict[str, tuple[str, ...]]:
-    """The right folders for the volumes of kube-rdma's pods, by the names of the volumes."""
+    """Return the right folders for the volumes of kube-rdma's pods, by the names of the volumes."""
     return {
         "cni-conf": (paths.cni_conf,),
         "cni-bin": (paths.cni_binaries,),

@@ -30,7 +30,7 @@ Refusal: TypeAlias = tuple[str, str, str]
 def admitted_by(
     objects: Sequence[Json], pod: JudgedPod, constraints: Sequence[SecurityConstraint]
 ) -> tuple[SecurityConstraint, ...]:
-    """The constraints that the pod's account may use."""
+    """Return the constraints that the pod's account may use."""
     bound = {
         made["roleRef"]["name"].removeprefix(CONSTRAINT_ROLE)
         for made in objects
@@ -51,7 +51,7 @@ def _is_account(subject: Json, pod: JudgedPod) -> bool:
 
 
 def refusals(pod: JudgedPod, row: SecurityConstraint) -> Iterator[Refusal]:
-    """Everything of a pod that one constraint refuses."""
+    """Yield everything of a pod that one constraint refuses."""
     yield from _of_host(pod, row)
     yield from _of_rights(pod, row)
     yield from _of_users(pod, row)

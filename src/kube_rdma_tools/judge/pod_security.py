@@ -86,27 +86,27 @@ class SecurityControl(Frozen):
 
 
 def host_namespaces(pod: JudgedPod) -> Breaches:
-    """The fields that share a namespace of the host."""
+    """Yield the fields that share a namespace of the host."""
     for name in HOST_FIELDS:
         if pod.spec.get(name):
             yield Breach(name, "true")
 
 
 def privileged_containers(pod: JudgedPod) -> Breaches:
-    """Containers that are privileged."""
+    """Yield the containers that are privileged."""
     for container in pod.containers:
         if container.security.get("privileged"):
             yield Breach("securityContext.privileged", "true", container)
 
 
 def host_volumes(pod: JudgedPod) -> Breaches:
-    """Volumes that are a path of the host."""
+    """Yield the volumes that are a path of the host."""
     for name, folder in pod.host_folders.items():
         yield Breach(f"volumes[{name}].hostPath", str(folder["path"]))
 
 
 def host_ports(pod: JudgedPod) -> Breaches:
-    """Ports of the host; on its network a container's port is one."""
+    """Yield the ports of the host; on its network a container's port is one."""
     for container in pod.containers:
         for port in container.body.get("ports") or ():
             number = port.get("hostPort")
@@ -117,7 +117,7 @@ def host_ports(pod: JudgedPod) -> Breaches:
 
 
 def added_capabilities(pod: JudgedPod, allowed: Collection[str]) -> Breaches:
-    """Capabilities that containers add beyond those that are allowed."""
+    """Yield the capabilities that containers add beyond those that are allowed."""
     for container in pod.containers:
         added = (container.security.get("capabilities") or {}).get("add") or ()
         if beyond := [name for name in added if name not in allowed]:
@@ -125,7 +125,7 @@ def added_capabilities(pod: JudgedPod, allowed: Collection[str]) -> Breaches:
 
 
 def contexts(pod: JudgedPod, name: str) -> Iterator[tuple[JudgedContainer | None, dict[str, Any]]]:
-    """A part of the security contexts of the pod and of its containers, where it is there."""
+    """Yield a part of the security contexts of the pod and of its containers, where it is there."""
     for container in (None, *pod.containers):
         part = (container or pod).security.get(name)
         if part:
@@ -165,7 +165,7 @@ def _proc_mount(pod: JudgedPod) -> Breaches:
 
 
 def _probe_hosts(pod: JudgedPod) -> Breaches:
-    """Probes and hooks that ask another host than the pod."""
+    """Yield the probes and hooks that ask another host than the pod."""
     for container in pod.containers:
         hooks = container.body.get("lifecycle") or {}
         probes = {name: container.body.get(name) for name in _PROBES} | hooks
@@ -183,7 +183,7 @@ def _sysctls(pod: JudgedPod) -> Breaches:
 
 
 def volume_types(pod: JudgedPod, allowed: Collection[str]) -> Breaches:
-    """Volumes of another type than the allowed ones."""
+    """Yield the volumes of another type than the allowed ones."""
     for volume in pod.spec.get("volumes") or ():
         for kind in volume.keys() - {"name"} - set(allowed):
             yield Breach(f"volumes[{volume['name']}]", kind)

@@ -90,7 +90,7 @@ def missed_node(objects: Sequence[Json], environment: Environment) -> Iterator[V
 
 
 def _labelled(node: JudgedNode, pods: Sequence[JudgedPod]) -> JudgedNode:
-    """A node with cards and with the label that agents there write by which others select it."""
+    """Return a node with the label that agents on it write for others, where it has cards."""
     for pod in pods:
         words = [word for container in pod.containers for word in container.body.get("args") or ()]
         if pod.kind == DAEMON_SET and WRITES_FEATURES in words and takes(node, pod):
@@ -99,7 +99,7 @@ def _labelled(node: JudgedNode, pods: Sequence[JudgedPod]) -> JudgedNode:
 
 
 def _missed(pod: JudgedPod, node: JudgedNode) -> tuple[str, str, str]:
-    """Field, problem and remedy of a DaemonSet that leaves a node with cards out."""
+    """Return field, problem and remedy of a DaemonSet that leaves a node with cards out."""
     repelling = [taint.key for taint in node.taints if not tolerated(taint, pod)]
     if repelling:
         problem = f"node {node.name} has cards and the taint {', '.join(repelling)}"
@@ -125,7 +125,7 @@ def takes(node: JudgedNode, pod: JudgedPod) -> bool:
 
 
 def _selector(pod: JudgedPod) -> dict[str, str]:
-    """The labels that a pod asks for, but those that kube-rdma writes itself."""
+    """Return the labels that a pod asks for, without those that kube-rdma writes itself."""
     selector = pod.spec.get("nodeSelector") or {}
     return {key: value for key, value in selector.items() if not key.startswith(OWN_LABELS)}
 

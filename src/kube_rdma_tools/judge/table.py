@@ -30,7 +30,7 @@ class JudgedPreset(Frozen):
 
 
 def table(judged: Sequence[JudgedPreset]) -> Iterator[str]:
-    """All lines of the page."""
+    """Yield all lines of the page."""
     yield from _matrix(judged)
     rules = _by_rule(judged)
     for name, objects in rules.items():
@@ -65,7 +65,7 @@ def _matrix(judged: Sequence[JudgedPreset]) -> Iterator[str]:
 def _by_rule(
     judged: Sequence[JudgedPreset],
 ) -> Mapping[str, Mapping[tuple[str, str], list[tuple[JudgedPreset, Violation]]]]:
-    """The violations of each rule and object, in the order of the rules."""
+    """Return the violations of each rule and object, in the order of the rules."""
     broken: dict[str, dict[tuple[str, str], list[tuple[JudgedPreset, Violation]]]] = {}
     for name in RULES:
         objects = defaultdict(list)
@@ -97,7 +97,7 @@ def _object(entries: Sequence[tuple[JudgedPreset, Violation]]) -> Iterator[str]:
 
 
 def _short(violation: Violation) -> str:
-    """The field below the container or the pod's spec, which the line above names."""
+    """Return the field below the container or the pod's spec, which the line above names."""
     return violation.field.rpartition(f"[{violation.container}].")[2].removeprefix(POD)
 
 

@@ -145,7 +145,7 @@ def _has_annotation(made: Json, container: str) -> bool:
 
 
 def _container(path: str) -> str:
-    """The name of the container that a path leads through."""
+    """Return the name of the container that a path leads through, "" for none."""
     for name in ("containers[", "initContainers["):
         if name in path:
             return path.partition(name)[2].partition("]")[0]
@@ -153,7 +153,7 @@ def _container(path: str) -> str:
 
 
 def _at(node: Any, path: Sequence[str], shown: str = "") -> Iterator[str]:
-    """Every place below a node that a path leads to, as people read it."""
+    """Yield every place below a node that a path leads to, as people read it."""
     if not path:
         yield shown.lstrip(".")
         return
@@ -169,7 +169,7 @@ def _at(node: Any, path: Sequence[str], shown: str = "") -> Iterator[str]:
 
 
 def _anywhere(node: Any, path: Sequence[str], shown: str) -> Iterator[str]:
-    """Every place that a path leads to from any node below this one."""
+    """Yield every place that a path leads to from this node or from any below it."""
     yield from _at(node, path, shown)
     if isinstance(node, dict):
         for name, inner in node.items():

@@ -33,7 +33,7 @@ _WITH_GROUP = "--api-version="
 
 
 def alone(text: str) -> Iterator[tuple[int, str]]:
-    """Each word that a command of a text has as kubectl could read a kind, and its line."""
+    """Yield each word of a text's commands that kubectl could read as a kind, with its line."""
     for command in _COMMAND.finditer(text):
         if _WITH_GROUP in command[1]:
             continue
@@ -43,7 +43,7 @@ def alone(text: str) -> Iterator[tuple[int, str]]:
 
 
 def alone_in_code(text: str) -> Iterator[tuple[int, str]]:
-    """The same for the texts in a module of Python."""
+    """Yield the same for the texts in a module of Python."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.JoinedStr):
             parts = [part.value if isinstance(part, ast.Constant) else "…" for part in node.values]
@@ -58,7 +58,7 @@ def alone_in_code(text: str) -> Iterator[tuple[int, str]]:
 
 @cache
 def written_alone() -> Mapping[str, str]:
-    """Every word of every command in this checkout, with the first place that has it."""
+    """Return every such word of this checkout, with the first place that has it."""
     words: dict[str, str] = {}
     for path in _files():
         text = path.read_text(encoding="utf-8")

@@ -20,7 +20,7 @@ _GPUS = "GPU class vendor:device driver below NUMA"
 
 
 def picture(survey: Survey) -> str:
-    """Devices port by port, the PCI functions below them, network functions, GPUs, verdicts."""
+    """Return tables of devices by port, PCI functions, network functions and GPUs, and verdicts."""
     seats = {d.seat.pci: d.seat for d in survey.devices if d.seat}
     tables = [
         _table(_DEVICES, [row for device in survey.devices for row in _ports(device)]),
@@ -65,7 +65,7 @@ def _netdevs(port: Port) -> Iterable[str | None]:
 
 
 def _gids(port: Port, netdev: str | None) -> str:
-    """Indexes of the GIDs of one interface: 0,1,5."""
+    """Return the indexes of the GIDs of one interface, as 0,1,5."""
     return ",".join(str(gid.index) for gid in port.gids if gid.netdev == netdev)
 
 

@@ -63,7 +63,7 @@ def faults(source: str) -> list[Mutation]:
 
 
 def _fault(text: bytes, starts: list[int], node: ast.AST, changed: ast.AST) -> Mutation:
-    """The file with `changed` in the place of `node`."""
+    """Return the mutation that puts `changed` in the place of `node`."""
     assert isinstance(node, ast.expr | ast.stmt)
     assert node.end_lineno is not None
     assert node.end_col_offset is not None

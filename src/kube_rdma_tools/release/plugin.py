@@ -109,7 +109,7 @@ def needed(programs: Iterable[bytes], libraries: Mapping[str, Path]) -> tuple[st
 
 
 def _below(folder: Path, top: str) -> Iterator[tuple[str, ArchivedFile]]:
-    """Every file below a folder; a link inside of it becomes the file that it leads to."""
+    """Yield every file below a folder; a relative link becomes the file that it leads to."""
     for path in sorted(folder.rglob("*")):
         absolute = path.is_symlink() and path.readlink().is_absolute()
         if path.is_file() and not absolute:  # Debian has links to /etc

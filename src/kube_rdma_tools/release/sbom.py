@@ -72,7 +72,7 @@ def _url(part: ImageComponent) -> PackageURL:
 
 
 def _licenses(part: ImageComponent) -> list[License]:
-    """An expression stands alone; names of Debian are its own, and none of SPDX."""
+    """Return one licence as an SPDX expression, several or those of Debian by their names."""
     factory = LicenseFactory()
     if part.kind != "deb" and len(part.licences) == 1:
         return [factory.make_from_string(part.licences[0])]

@@ -18,7 +18,7 @@ _NAMES = {"platform.agentAccount": "agent", "platform.controller": "controller"}
 
 
 def granted() -> frozenset[Right]:
-    """Every right of every role."""
+    """Return every right of every role."""
     return frozenset(
         right
         for listed in blueprints().values()
@@ -41,7 +41,7 @@ def _rights(role: Json) -> Iterator[Right]:
 
 
 def _rules(node: Node) -> Iterator[Json]:
-    """The rules of a role, those too that depend on values."""
+    """Yield the rules of a role, also those that depend on values."""
     match node:
         case When():
             yield from _rules(node.then)
@@ -54,7 +54,7 @@ def _rules(node: Node) -> Iterator[Json]:
 
 
 def _text(node: Node) -> str:
-    """A name with its holes filled by what they stand for here."""
+    """Return a name, with the names of an installation here in place of its holes."""
     match node:
         case Hole(path):
             return _NAMES.get(path, "")

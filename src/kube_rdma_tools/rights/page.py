@@ -33,7 +33,7 @@ _NAMES = {
 
 
 def tables() -> str:
-    """A table for each role with a row for each resource; KeyError where a right has no reason."""
+    """Return a table for each role, a row for each resource; raise KeyError without a reason."""
     order = list(_NAMES)
     rights = sorted(granted(), key=lambda right: (order.index(right.role), right))
     lines = []
@@ -46,7 +46,7 @@ def tables() -> str:
 
 
 def page(text: str) -> str:
-    """The page with the tables as they are now."""
+    """Return the page with its tables written anew."""
     return put(text, BEGIN.format("rights"), tables())
 
 

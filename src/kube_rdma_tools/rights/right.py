@@ -47,6 +47,6 @@ def role_name(kind: str, name: str) -> str:
 
 
 def resource_name(group: str, resource: str, subresource: str = "") -> str:
-    """A resource as kubectl writes it, with its part before the group."""
+    """Return a resource as kubectl writes it: resource/subresource.group."""
     part = f"{resource}/{subresource}" if subresource else resource
     return f"{part}.{group}" if group else part

@@ -52,7 +52,7 @@ class Evidence(Frozen):
 
 
 def uses(lines: Iterable[str]) -> Iterator[RightUse]:
-    """The uses that a log tells; a line that was cut off is left out."""
+    """Yield the uses in the lines of a log, except those that were cut off."""
     for line in lines:
         try:
             event = json.loads(line)
@@ -88,7 +88,7 @@ def gather(logs: Path, target: Path) -> int:
 
 
 def read(folder: Path) -> Iterator[RightUse]:
-    """The uses in all files of runs of a folder."""
+    """Yield the uses in all files of runs in a folder."""
     for path in sorted(folder.glob("*.jsonl")):
         for line in path.read_text(encoding="utf-8").splitlines():
             yield RightUse(**json.loads(line))
@@ -117,7 +117,7 @@ def _use(event: Mapping[str, Any]) -> RightUse | None:
 
 
 def _role(reason: str, group: str, verb: str) -> str:
-    """The role that a reason names, as it is called here; "" of none of ours."""
+    """Return the role that a reason names, by its name here, "" for a role that is not ours."""
     match = _REASON.search(reason)
     if match is None:
         return ""

@@ -73,7 +73,7 @@ def _run(python: Path, pages: Path, made: Path) -> Iterator[str]:
 
 
 def complaints(text: str, pages: Path) -> Iterator[str]:
-    """Sphinx's warnings, with the names that files have in the checkout."""
+    """Yield Sphinx's warnings, with the names that files have in the checkout."""
     for line in text.splitlines():
         if line.strip():
             relative = line.removeprefix(f"{pages}/")

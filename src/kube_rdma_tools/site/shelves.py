@@ -81,7 +81,7 @@ def metadata(page: str) -> str:
 
 
 def _document(name: str) -> str:
-    """A page by the name that Sphinx has for it, from the top."""
+    """Return the name that Sphinx has for a page, from the top."""
     return "/" + place(name).removesuffix(".md")
 
 

@@ -40,13 +40,13 @@ def say(**fields: Any) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Everything is imported, the first test comes next."""
+    """Wait for modules before the first test, when everything is imported."""
     while not (RUN / "modules").exists():  # should one be missing, init ends the machine
         time.sleep(0.02)
 
 
 def pytest_runtest_logstart(nodeid: str) -> None:
-    """A test begins."""
+    """Report that a test begins."""
     parts.clear()
     say(test=nodeid)
     ended[0] = Event()
@@ -54,12 +54,12 @@ def pytest_runtest_logstart(nodeid: str) -> None:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """A part of it is done."""
+    """Keep the report of a part of the test."""
     parts.append(report)
 
 
 def pytest_runtest_logfinish(nodeid: str) -> None:
-    """It has ended: the worst of its parts counts."""
+    """Report the end of a test, whose worst part counts."""
     ended[0].set()
     outcome = max((part.outcome for part in parts), key=WORST_LAST.index)
     say(
@@ -89,7 +89,7 @@ def tell_when_long(test: str, end: Event) -> None:
 
 
 def why(part: pytest.TestReport) -> str:
-    """Why it was skipped, or its traceback with what it printed and the kernel's last words."""
+    """Return why a test was skipped, or its traceback with output and the kernel's last words."""
     if part.skipped:
         return str(part.longrepr[2]) if isinstance(part.longrepr, tuple) else part.longreprtext
     words = subprocess.run(["dmesg"], capture_output=True, text=True, check=False).stdout
@@ -99,5 +99,5 @@ def why(part: pytest.TestReport) -> str:
 
 
 def pytest_sessionfinish() -> None:
-    """No test comes any more."""
+    """Report that no test comes any more."""
     say(test="")
