@@ -26,7 +26,7 @@ MOST_ENDS = 5
 
 
 class Console:
-    """Follows one console log; remembers the stages that were reached and when it last grew."""
+    """A follower of a console log: the stages that were reached, and when it last grew."""
 
     def __init__(self, node: str, log: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._node = node

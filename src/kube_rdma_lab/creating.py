@@ -25,7 +25,7 @@ QUERY = urllib.parse.urlencode(
 
 
 class Creator:
-    """Creates objects of one API server."""
+    """A client that creates objects of one API server."""
 
     def __init__(self, client: ApiClient, kinds: Kinds) -> None:
         self._client = client

@@ -17,12 +17,12 @@ DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryLis
 
 
 class UnknownKindError(Exception):
-    """The API server has no kind of that name."""
+    """The error for a kind that the API server does not have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Where objects of a kind are: at `path`, and in a namespace's part of it if `namespaced`."""
+    """The path of a kind's objects; in a namespace they are below its part if `namespaced`."""
 
     path: str  # /apis/apps/v1
     plural: str
@@ -37,7 +37,7 @@ class Kind:
 
 
 class Kinds:
-    """Learns them from one API server, and again when it is asked for a new one."""
+    """The kinds of one API server, which are read again when an unknown one is asked for."""
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client

@@ -39,7 +39,7 @@ SSH_OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Lab:
-    """A running lab, seen from outside."""
+    """A running lab, as programs on the host use it."""
 
     home: Path
     state: state.State

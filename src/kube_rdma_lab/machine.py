@@ -22,7 +22,7 @@ from kube_rdma_lab.topology import NodeKind, NodeSpec
 
 @dataclass(frozen=True, slots=True)
 class Boot:
-    """What all machines of a lab boot from, and how they run (accelerator.py)."""
+    """The files that all machines of a lab boot from, and QEMU's options (accelerator.py)."""
 
     parts: MachineParts
     accelerator: tuple[str, ...]

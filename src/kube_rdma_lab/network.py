@@ -20,7 +20,7 @@ def tap(node: NodeSpec, position: int) -> str:
 
 
 def end(node: NodeSpec, position: int) -> str:
-    """Return the name of the node's side, which a native node takes and a user-mode kernel opens."""
+    """Return the name of the node's side: a native node takes it, a user-mode kernel opens it."""
     return f"n{node.index}e{position}"
 
 

@@ -18,7 +18,7 @@ from kube_base.errors import Broken, KubeError, Unavailable
 
 
 class Phase(StrEnum):
-    """Where a step stands; CACHED is done without work."""
+    """The phase of a step; CACHED is done without work."""
 
     STARTED = "started"
     DONE = "done"
@@ -51,7 +51,7 @@ def step(report: Report, name: str) -> Iterator[None]:
 
 
 class PipeReport:
-    """The supervisor's end: events as JSON lines, flushed at once."""
+    """A report to a follower of the supervisor: events as JSON lines, flushed at once."""
 
     def __init__(self, sink: IO[str]) -> None:
         self._sink = sink

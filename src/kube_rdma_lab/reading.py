@@ -18,11 +18,11 @@ from kube_rdma_lab.kinds import Kinds, UnknownKindError
 
 
 class UnknownWordsError(Exception):
-    """These are words that only kubectl understands."""
+    """The error for words that only kubectl understands."""
 
 
 class Reader:
-    """Answers questions to one API server."""
+    """A client that reads objects of one API server in place of kubectl."""
 
     def __init__(self, client: ApiClient, kinds: Kinds) -> None:
         self._client = client

@@ -27,7 +27,7 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What state.json holds. `pid` is the process to signal: the host's number of it."""
+    """The content of state.json. `pid` is the process to signal, by its number on the host."""
 
     name: str
     topology: str

@@ -27,7 +27,7 @@ MAX_VFS = 7  # what QEMU's igb has
 
 
 class NodeKind(StrEnum):
-    """What a node is made of."""
+    """The kinds of nodes, by what runs them."""
 
     MACHINE = "machine"  # QEMU, with a kernel and cards of its own (qemu_machine.py)
     USER_MODE = "user-mode"  # a kernel as a program, with cards in software (user_mode_machine.py)
@@ -35,7 +35,7 @@ class NodeKind(StrEnum):
 
 
 class NicKind(StrEnum):
-    """The hardware that a card is."""
+    """The models of cards."""
 
     VIRTIO = "virtio"  # fast, no virtual functions
     IGB = "igb"  # Intel 82576: SR-IOV with up to MAX_VFS virtual functions

@@ -46,7 +46,7 @@ class _Entry(BaseModel):
 
 
 class NicEntry(_Entry):
-    """A card."""
+    """A card of a node in a topology file."""
 
     name: str = Field(pattern=r"^[a-z][a-z0-9]{0,11}$")
     rail: int = Field(ge=0, lt=MAX_RAILS)
@@ -57,7 +57,7 @@ class NicEntry(_Entry):
 
 
 class GpuEntry(_Entry):
-    """Ghosts of one place."""
+    """Several stand-ins for GPUs at one place, in a topology file."""
 
     numa_node: int = Field(0, ge=0, le=1)
     switch: int = Field(0, ge=0, le=4)
@@ -79,7 +79,7 @@ class NodeEntry(_Entry):
 
 
 class TopologyEntry(_Entry):
-    """The whole file."""
+    """The whole content of a topology file."""
 
     summary: str = "from a file"
     nodes: list[NodeEntry] = Field(max_length=MAX_NODES)

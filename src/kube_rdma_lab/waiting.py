@@ -34,7 +34,7 @@ Result = TypeVar("Result")
 
 
 class Vigil:
-    """One wait: looks at the cluster now and then, and raises Unavailable when it is in vain."""
+    """A wait that looks at the cluster now and then; it raises Unavailable when it is in vain."""
 
     def __init__(self, lab: Lab, purpose: str, concerns: Collection[str] = ()) -> None:
         """Give up, too, when one of `concerns` can never become ready (signs.hopeless)."""

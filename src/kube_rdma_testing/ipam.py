@@ -36,7 +36,7 @@ _BLOCKS = 64  # of a large pool; more addresses than any test asks for
 
 
 class FakeAddresses:
-    """As NodeAddresses, in memory. `failing` is raised by every call, while it is set."""
+    """A NodeAddresses in memory. `failing` is raised by every call, while it is set."""
 
     def __init__(self, pools: Iterable[IPPool], node: str = "node") -> None:
         self.failing: KubeError | None = None

@@ -10,7 +10,7 @@ from grpclib.server import Server
 
 
 class SocketServer(Server):
-    """Listens on one path, and leaves no connection half accepted when it ends."""
+    """A server on one path that leaves no connection half accepted when it ends."""
 
     _listening: socket.socket
 

@@ -33,7 +33,7 @@ _REQUIRED = re.compile(r"^(?:require )?\s*([\w.-]+\.[\w./~-]+) v(\S+)", re.MULTI
 
 
 class LockedPackage(Frozen, order=True):
-    """A version that a file names."""
+    """A package and its version, which a lock or go.mod names."""
 
     where: str
     ecosystem: str
@@ -42,7 +42,7 @@ class LockedPackage(Frozen, order=True):
 
 
 class Advisory(Frozen, order=True):
-    """A known weakness of a version."""
+    """An advisory against a version of a package, and the versions that fix it."""
 
     package: LockedPackage
     name: str
@@ -54,7 +54,7 @@ class Advisory(Frozen, order=True):
 
 
 class AdvisoryAnswer(Frozen):
-    """The answer of a source; `unanswered` are packages of which it knows nothing."""
+    """The advisories of one source; `unanswered` are packages of which it knows nothing."""
 
     advisories: tuple[Advisory, ...]
     unanswered: tuple[LockedPackage, ...] = ()

@@ -21,7 +21,7 @@ Result: TypeAlias = dict[str, Any]
 
 
 class Allocator:
-    """The program's process."""
+    """The running program around the scheduler's allocator."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process

@@ -23,7 +23,7 @@ _HASH, _HTML = f"# {WRITTEN}.\n", f"<!-- {WRITTEN}. -->\n"
 
 
 class ProjectOwner(Frozen):
-    """A ProjectOwner has the three answers."""
+    """The project's owner: a name on the forge, a repository and an address for mail."""
 
     name: str  # a person or organisation/team of the forge
     repository: str  # its address, without an end

@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 class InnerOutcome(StrEnum):
-    """How a test ended."""
+    """The outcome of a test in the bare machine."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -53,7 +53,7 @@ def parse(text: str) -> ReportLine:
 
 
 class ReportReader:
-    """Follows the file; `size` is how much of it was read."""
+    """A reader that follows the file of results; `size` is how much of it was read."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

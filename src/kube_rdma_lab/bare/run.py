@@ -60,7 +60,7 @@ RunsTests = Callable[[Sequence[str], Path], AsyncGenerator[Progress, None]]
 
 
 class Silent(Unavailable):
-    """The machine said nothing for too long: its kernel or the emulator stands still."""
+    """The error of a machine that wrote nothing for too long: its kernel or the emulator hangs."""
 
 
 def run(checkout: Path, tests: Sequence[str], home: Path) -> Mapping[str, InnerResult]:

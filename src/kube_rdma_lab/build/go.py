@@ -175,7 +175,7 @@ def _main_version(parsed: GoMod) -> str:
 
 @dataclass(frozen=True, slots=True)
 class GoBinaries:
-    """One folder with every binary of ALL, and what tells each of them from every other build."""
+    """A folder with every binary of ALL, and for each a text that differs from build to build."""
 
     folder: Path
     builds: Mapping[str, str]

@@ -62,7 +62,7 @@ class Written:
 
 
 class _Digesting(io.RawIOBase):
-    """Passes bytes on and digests them on the way."""
+    """A writer that passes bytes on and digests them."""
 
     def __init__(self, sink: BinaryIO) -> None:
         self._sink = sink

@@ -37,7 +37,7 @@ from kube_rdma_lab.topology import NodeKind
 
 @dataclass(frozen=True, slots=True)
 class MachineParts:
-    """What nodes of kind machine boot from.
+    """The files that nodes of kind machine boot from.
 
     `initrd` takes a further archive per node at its end; `root_disk` is read-only; `image_disk`
     is a containerd data root, the backing file of each node's own disk. `user_mode` is the kernel
@@ -71,7 +71,7 @@ class MachineParts:
 
 @dataclass(frozen=True, slots=True)
 class NativeParts:
-    """What native nodes start from: a Debian tree and a containerd data root, both read-only."""
+    """The folders of native nodes: a Debian tree and a containerd data root, both read-only."""
 
     base: Path
     images: Path
@@ -79,7 +79,7 @@ class NativeParts:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a lab boots from; nothing in it ever changes.
+    """The files that a lab boots from; nothing in them ever changes.
 
     `bin` holds the binaries of the control plane and the nodes, with the CNI plugins in `cni/`. A
     lab without nodes has nothing else, one without machines no `machine`. `release` is what nodes
@@ -131,7 +131,7 @@ def open_store(report: Report = silent) -> Store:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a lab's nodes need: parts of these kinds (none: a control plane alone) and release.
+    """The parts that a lab's nodes need: kinds (none: a control plane alone) and a release.
 
     `drivers`: the images of build/drivers.py too, for machines without RDMA at boot.
     """
@@ -179,7 +179,7 @@ def build(
 
 @dataclass(frozen=True, slots=True)
 class _Hardware:
-    """What only machines need: what they are, and what makes a tree boot on them."""
+    """The parts that only machines need: QEMU, a kernel, and what makes a tree boot on them."""
 
     qemu: qemu.Qemu
     kernel: kernel.Kernel
@@ -189,7 +189,7 @@ class _Hardware:
 
 @dataclass(frozen=True, slots=True)
 class _Installed:
-    """What needs no compiler."""
+    """The parts that need no compiler."""
 
     base: Path
     images: tuple[oci.Written, ...]

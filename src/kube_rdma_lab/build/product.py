@@ -60,7 +60,7 @@ sys.exit(main())
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """A kind of node: what `uname -m` and container engines call its processors, what it gets."""
+    """A processor architecture: its names in `uname -m` and images, its Debian tree and wheels."""
 
     machine: str
     architecture: str

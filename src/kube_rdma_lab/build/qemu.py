@@ -22,7 +22,7 @@ FIRMWARE = ("usr/share/qemu", "usr/share/seabios", "usr/lib/ipxe/qemu")
 
 @dataclass(frozen=True, slots=True)
 class Qemu:
-    """Where QEMU's tree lies, and how to start its programs."""
+    """The tree of QEMU, and the commands that start its programs."""
 
     tree: Path
 

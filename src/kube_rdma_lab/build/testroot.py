@@ -61,7 +61,7 @@ FAKES = "kube_rdma_testing"
 
 
 class Policy(Enum):
-    """Which policy of SELinux a root has, if any; the value is a part of the root's name."""
+    """The SELinux policy of a root, if any; the value is a part of the root's name."""
 
     NONE = ""
     DEBIAN = "selinux"
@@ -70,7 +70,7 @@ class Policy(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BareParts:
-    """What a bare machine boots from; nothing in it ever changes."""
+    """The files that a bare machine boots from; nothing in them ever changes."""
 
     qemu: qemu.Qemu
     kernel: Path

@@ -24,7 +24,7 @@ SETTINGS = {"index-url": "UV_DEFAULT_INDEX", "cert": "SSL_CERT_FILE"}
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What the wheels are chosen for: a Python version and uv's name of a platform."""
+    """The platform that wheels are chosen for: a Python version and uv's name of a platform."""
 
     python: str
     platform: str

@@ -69,7 +69,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Equal runs between the same endpoints."""
+    """Several equal runs between the same endpoints."""
 
     outcomes: tuple[Measurement, ...]
 

@@ -25,7 +25,7 @@ CGROUPS = "fs/cgroup"
 
 @dataclass(frozen=True, slots=True)
 class Cards:
-    """What a tree asks of the node that shows it."""
+    """The interfaces and device nodes that a node needs to show a tree."""
 
     interfaces: tuple[str, ...] = ()
     devices: tuple[CharDevice, ...] = ()

@@ -32,9 +32,9 @@ _REMEDY = "Use a topology of machines, or give this machine all of them (mount |
 
 @dataclass(frozen=True, slots=True)
 class Hierarchy:
-    """A mounted hierarchy: where, the options that mount it again, our own group in it.
+    """A mounted hierarchy of control groups: its mount point, controllers and our own group.
 
-    `controllers` are those of v1; a v2 hierarchy has none here and tells them in a file.
+    `controllers` are those of v1; a v2 hierarchy has none here and lists them in a file.
     """
 
     mount: Path

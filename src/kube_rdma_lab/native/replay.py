@@ -33,7 +33,7 @@ def as_ethernet(lab: Lab) -> dict[Path, str]:
 
 
 class Replay:
-    """The cards of one native node; Refused for a node that shows none."""
+    """The cards of a native node, to be pulled and put back; Refused for a node without cards."""
 
     def __init__(self, lab: Lab, node: str) -> None:
         spec = lab.node(node)

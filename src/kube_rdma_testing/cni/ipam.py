@@ -19,7 +19,7 @@ _OLD = ("0.3.0", "0.3.1")  # before there was CHECK
 
 
 class FakeIpam:
-    """Gives the addresses of the configuration's ipam.subnet, from the second one on.
+    """An IPAM plugin that gives addresses of the configuration's ipam.subnet, from the second on.
 
     `is_up` says of a namespace's path and an interface whether it is there and up; `acted` hears of
     each change. `calls` are variables and configurations, `leases` what is given, `failing` its

@@ -29,7 +29,7 @@ class _Group:
 
 
 class FakeCgroups:
-    """The hierarchy of one node; `v1`: it is not mounted, as on a node with the older groups."""
+    """The control groups of a node; `v1`: their hierarchy is not mounted, as with older groups."""
 
     def __init__(self, controllers: str = _ALL, *, v1: bool = False) -> None:
         self.devices: list[str] = []

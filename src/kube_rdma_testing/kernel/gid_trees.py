@@ -123,7 +123,7 @@ def seed_script() -> str | None:
 
 @dataclass(frozen=True)
 class Sourced:
-    """What a script printed, its status, and the variables that the shell has then."""
+    """The output and status of a script that a shell sourced, and the shell's variables then."""
 
     out: str
     code: int

@@ -49,10 +49,10 @@ class FakeSpace:
 
 @dataclass(slots=True)
 class FakeLink:
-    """An interface, wherever it is now.
+    """An interface in the namespace where it is now.
 
-    That of a physical function has the settings of its virtual ones by number; their driver has
-    `cannot` not, by the names of FunctionSettings. That of a virtual one knows its physical one.
+    A physical function's link has the settings of its virtual ones by number; their driver cannot
+    set `cannot`, by the names of FunctionSettings. A virtual function's knows its physical one.
     """
 
     name: str

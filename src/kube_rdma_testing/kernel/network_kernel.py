@@ -26,7 +26,7 @@ from kube_rdma_testing.kernel.network_rdma import return_home
 
 
 class FakeKernel(FakeNetwork):
-    """The kernel of one node."""
+    """The kernel of a node, as Steps and their tests use it."""
 
     def end(self, path: Path) -> None:
         """End a namespace: virtual links go, cards' links return to the node, down and bare.

@@ -27,7 +27,7 @@ class ContainerPlace:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A GetPreferredAllocation that the kubelet makes while it chooses."""
+    """A GetPreferredAllocation call that the kubelet makes while it chooses devices."""
 
     available: tuple[str, ...]
     must: tuple[str, ...]
@@ -39,7 +39,7 @@ Prefer = Callable[[Question], Awaitable[Sequence[str]]]
 
 @dataclass
 class Devices:
-    """Devices by resource, and what containers hold; the latter outlives a restart (checkpoint)."""
+    """Devices by resource and what containers hold, which outlives a restart (checkpoint)."""
 
     devices: dict[str, dict[str, bool]] = field(default_factory=dict)  # id -> healthy
     nodes: dict[str, dict[str, tuple[int, ...]]] = field(default_factory=dict)  # id -> NUMA nodes

@@ -71,7 +71,7 @@ class _Client:
 
 
 class FakeKubelet(RegistrationBase):
-    """``async with FakeKubelet(directory) as kubelet``; `until` waits for what a test expects.
+    """A kubelet: ``async with FakeKubelet(directory) as kubelet``; `until` waits for a condition.
 
     `directory` is device-plugins; with a `root` it also serves pod-resources and watches
     plugins_registry there. `refusals`: so many registrations fail first, as when the kubelet cannot

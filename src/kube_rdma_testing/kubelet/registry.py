@@ -37,7 +37,7 @@ class Manager(Protocol):
 
 
 class FakeRegistry:
-    """Watches one folder between `start` and `stop`."""
+    """The plugin watcher of a kubelet, which watches one folder between `start` and `stop`."""
 
     def __init__(self, folder: Path, manager: Manager) -> None:
         self._folder = folder

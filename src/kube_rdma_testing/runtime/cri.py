@@ -21,10 +21,10 @@ from kube_rdma_testing.socket_server import SocketServer
 
 
 class FakeCriRuntime(RuntimeServiceBase):
-    """``async with FakeCriRuntime(socket, "containerd", "v2.4.2", config)``; `run` makes a sandbox.
+    """A runtime, ``async with FakeCriRuntime(socket, "containerd", "v2.4.2", config)``.
 
-    `make` makes a container. While `failing`, it answers as a runtime that is starting. `lists`
-    counts how often it was asked for its sandboxes.
+    `run` makes a sandbox, `make` a container. While `failing`, it answers as a runtime that is
+    starting. `lists` counts how often it was asked for its sandboxes.
     """
 
     def __init__(self, socket: Path, name: str, version: str, config: object) -> None:

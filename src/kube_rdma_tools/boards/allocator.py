@@ -24,7 +24,7 @@ MODULES = Path("tests/lab/native")
 
 
 class BoardAllocator:
-    """The allocator, with the classes that templates name."""
+    """The scheduler's allocator, with the DeviceClasses that templates name."""
 
     def __init__(self, allocator: Allocator) -> None:
         self._allocator = allocator

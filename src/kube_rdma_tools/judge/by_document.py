@@ -24,7 +24,7 @@ _OTHERS = ("network-operator", "network-operator-0.1")
 
 
 class ByDocument(Frozen):
-    """A row: `fields` are what a violation's field ends with, `objects` are kinds with names.
+    """A violation that a document asks for: `fields` end its field, `objects` are kinds with names.
 
     `sentence` is what `kube-rdma render` and the chart's notes print for the presets in the
     environments, `page` is where more stands. `values` end the violation; none do where a policy

@@ -48,7 +48,7 @@ class SelinuxPolicy(Frozen):
 
 
 class JudgedNode(Frozen):
-    """One of several nodes that are alike; `cards` have the nodes that agents are for.
+    """A node, one of several that are alike; `cards` means that agents are for it.
 
     On a virtual node there is no kubelet that starts what the scheduler puts there.
     """
@@ -147,9 +147,9 @@ class Neighbour(Frozen):
 
 
 class Environment(Frozen):
-    """A kind of cluster.
+    """A kind of cluster to judge installations in.
 
-    Of `distributions` an installation there has the first that the product knows, so a new one is
+    An installation there has the first of `distributions` that the product knows, so a new one is
     judged as soon as it exists. `values` are those of docs/install.md for this kind of cluster.
     `quota_classes` are priority classes that a namespace needs a ResourceQuota for.
     """

@@ -78,7 +78,7 @@ Breaches: TypeAlias = Iterator[Breach]
 
 
 class SecurityControl(Frozen):
-    """One control of a level."""
+    """A control of a Pod Security level: the function yields what breaks it."""
 
     level: SecurityLevel
     name: str

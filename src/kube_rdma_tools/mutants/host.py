@@ -67,7 +67,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 
 
 class _Trial:
-    """The collected tests, and the functions that they were imported with."""
+    """The host's collected tests, and the functions that they were imported with."""
 
     def __init__(self, session: pytest.Session) -> None:
         self._session = session

@@ -34,7 +34,7 @@ _PATIENCE = 1200.0  # seconds for the tests of one file; a fault may make a prog
 
 
 class DrawnFault(Frozen):
-    """A fault of a file, which is relative to the checkout."""
+    """A fault that was drawn for a run; its file is relative to the checkout."""
 
     file: Path
     fault: Mutation
@@ -48,7 +48,7 @@ class MutationOutcome(Frozen):
 
 
 class _Calls(Frozen):
-    """What one run of all tests called: ``FILE NAME`` of functions."""
+    """The functions that each test calls, as ``FILE NAME``, from one run of all tests."""
 
     of_test: dict[str, frozenset[str]]
 

@@ -24,7 +24,7 @@ LICENCE_FIELD = re.compile(r"(?m)^License: *(\S.*?) *$")  # of a machine-readabl
 
 
 class ImageComponent(Frozen):
-    """Something that an image has from others: where it is from, and the texts of its licences.
+    """A component of an image that others made: its origin, and the texts of its licences.
 
     `kind` is the type of a package URL: deb, pypi, generic. `licences` are names, as the component
     writes them. `sha256` is the digest of the file that it came as, where one file is known.

@@ -36,7 +36,7 @@ from kube_rdma_tools.release.source_tree import SourceTree
 
 
 class BuiltImage(Frozen):
-    """The image of one architecture: the archive, its files in a folder, and what they came as."""
+    """The image of one architecture: its archive, its files in a folder, and its components."""
 
     architecture: str
     archive: Path
