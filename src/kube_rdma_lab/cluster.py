@@ -31,7 +31,7 @@ CARDS_LABEL = "feature.node.kubernetes.io/pci-15b3.present"
 
 
 def kubectl(lab: Lab, *words: str, stdin: str = "") -> str:
-    """Run kubectl as the cluster's admin and return its output; Unavailable when it fails."""
+    """Run kubectl as the cluster's admin and return its output; raise Unavailable when it fails."""
     return waiting.run(lab, lab.kubectl(*words), stdin=stdin)
 
 
@@ -93,7 +93,7 @@ def apply(lab: Lab, *documents: dict[str, Any]) -> None:
 
 
 def wait(lab: Lab, *words: str) -> None:
-    """Wait as `kubectl wait` does; Unavailable at once when what is waited for can never come."""
+    """Wait as `kubectl wait` does; raise Unavailable once the condition can never hold."""
     waiting.run(lab, lab.kubectl("wait", *words, ENDLESS), concerns=words)
 
 
@@ -103,7 +103,7 @@ def ready(lab: Lab, *pods: str, namespace: str = "default") -> None:
 
 
 def label_cards(lab: Lab) -> None:
-    """Say of every node that it has cards, as Node Feature Discovery does of NVIDIA's."""
+    """Label every node as one with cards, as Node Feature Discovery does with NVIDIA's."""
     kubectl(lab, "label", "node", "--all", "--overwrite", f"{CARDS_LABEL}=true")
 
 
@@ -145,7 +145,7 @@ def until_on_node(lab: Lab, node: str, condition: str) -> None:
 
 
 def until_chained(lab: Lab, *nodes: str) -> None:
-    """Wait until the agents of these nodes, of all without one, stand in the CNI configuration.
+    """Wait until the agents of these nodes, or of all nodes, are in the CNI configuration.
 
     A rollout is over when they do. An agent that was killed or stopped, or whose file somebody
     rewrote, is waited for by this alone.

@@ -80,7 +80,7 @@ class Lab:
         return [f"{self.state.binaries}/kubectl", *own, *words]
 
     def node(self, name: str) -> NodeSpec:
-        """Return a node by its name; Refused when there is none."""
+        """Return a node by its name; raise Refused when there is none."""
         nodes = {node.name: node for node in self.topology.nodes}
         if name not in nodes:
             raise Refused(
@@ -113,7 +113,7 @@ class Lab:
 
 
 def find(name: str) -> Lab:
-    """Return the running lab of a name; Refused when none is up."""
+    """Return the running lab of a name; raise Refused when none is up."""
     home = state.home(name)
     current = state.read(home)
     if not state.is_held(home) or current is None:
@@ -137,7 +137,7 @@ def up(
     *,
     images: Sequence[Path] = (),
 ) -> Lab:
-    """Bring a lab up and return it; Refused when one of that name is running already.
+    """Bring a lab up and return it; raise Refused when one of that name is running already.
 
     `images` are image files that its nodes have besides the lab's own.
     """

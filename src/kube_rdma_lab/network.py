@@ -65,5 +65,5 @@ def _plug(node: NodeSpec, position: int, bridge: str, mtu: int) -> list[str]:
 
 
 async def build(topology: Topology, cards: Cards) -> None:
-    """Make the network in the namespace that we are in."""
+    """Make the network in the current namespace."""
     await call(("ip", "-batch", "-"), stdin="\n".join(commands(topology, cards)) + "\n")

@@ -48,7 +48,7 @@ class Patience:
         return self._quiet * self._slowness
 
     def lost(self, facts: Iterable[Hashable]) -> bool:
-        """Take what is seen now; True when nothing new came for longer than this machine needs."""
+        """Take the facts of now; return True after a quiet that is too long for this machine."""
         now = self._clock()
         self._quiet_so_far += min(now - self._last, MOST_BETWEEN_LOOKS)
         self._last = now

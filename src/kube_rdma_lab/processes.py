@@ -121,7 +121,7 @@ class Program:
     async def until(
         self, condition: Callable[[], Awaitable[bool]], patience: Patience | None = None
     ) -> None:
-        """Wait for `condition`; Unavailable when the program ends before it holds.
+        """Wait for `condition`; raise Unavailable when the program ends before it holds.
 
         Or when the program's log stands still for longer than `patience` lasts; without one the
         condition has to have an end of its own.
@@ -184,7 +184,7 @@ async def running(
 
 
 async def call(argv: Sequence[str | Path], *, stdin: str = "") -> str:
-    """Run a program to its end and return what it printed; Unavailable when it fails.
+    """Run a program to its end and return what it printed; raise Unavailable when it fails.
 
     A caller that is cancelled ends the program.
     """

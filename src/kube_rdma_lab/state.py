@@ -41,7 +41,7 @@ class State:
 
 
 def home(name: str) -> Path:
-    """Return the folder of a lab; Refused when the name cannot be one."""
+    """Return the folder of a lab; raise Refused when the name cannot be one."""
     if not _NAME.fullmatch(name):
         raise Refused(
             f"{name!r} is not a name for a lab",
@@ -103,7 +103,7 @@ def is_held(folder: Path) -> bool:
 
 @contextlib.contextmanager
 def lock(folder: Path) -> Iterator[int]:
-    """Hold a lab's lock; yields the descriptor, which a child that inherits it holds too.
+    """Hold a lab's lock and yield its descriptor; a child that inherits it holds the lock too.
 
     Refused when somebody else holds it.
     """

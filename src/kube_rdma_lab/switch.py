@@ -30,7 +30,7 @@ def socket_path(home: Path) -> Path:
 
 @contextlib.asynccontextmanager
 async def listening(home: Path, programs: Sequence[Program]) -> AsyncIterator[None]:
-    """Do what callers say about these programs, until the scope closes."""
+    """Serve requests to end, kill or start these programs, until the scope closes."""
     names = {program.name: program for program in programs}
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

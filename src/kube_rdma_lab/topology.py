@@ -190,7 +190,7 @@ class Topology:
         return self.name if is_built_in else json.dumps(asdict(self))
 
     def with_nodes(self, count: int) -> Topology:
-        """Return the same with `count` nodes, the given ones taken in turns; Refused for too many.
+        """Return this topology with `count` nodes, its own in turns; raise Refused for too many.
 
         A topology of the lab's own is then called NAME:COUNT, which `find` understands.
         """

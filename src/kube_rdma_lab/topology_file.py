@@ -125,7 +125,7 @@ def choose(wanted: str, nodes: int | None) -> Topology:
 
 
 def load(path: Path) -> Topology:
-    """Return the topology in a file, called as the file is; Refused with every fault of it."""
+    """Return the topology in a file, named as the file is; raise Refused with every fault."""
     try:
         data = path.read_bytes()
     except OSError as error:

@@ -46,7 +46,7 @@ class Vigil:
         self._next = time.monotonic() + LOOK_SECONDS
 
     def check(self) -> None:
-        """Look, if it is time to; Unavailable says why there is nothing to wait for any more."""
+        """Look, if it is time to; raise Unavailable when the wait is in vain, and say why."""
         if time.monotonic() < self._next:
             return
         documents = self._look()
@@ -76,7 +76,7 @@ class Vigil:
 
 
 def _environment(argv: Sequence[str]) -> dict[str, str] | None:
-    """Return kubectl's own: it ends before it has garbage that is worth a fifth of its time."""
+    """Return an environment in which kubectl collects hardly any garbage; None for the others."""
     if Path(argv[0]).name != "kubectl":
         return None
     return {**os.environ, "GOGC": "off", "GOMEMLIMIT": "256MiB"}

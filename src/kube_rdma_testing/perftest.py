@@ -203,7 +203,7 @@ class KubeletLine(ClientLine):
         self._cluster = cluster
 
     async def send(self, request: ApiRequest) -> Answer:
-        """Carry it; a new pod runs when its creation is answered, or waits for ever."""
+        """Carry a request; a new pod runs once its creation is answered, or waits for ever."""
         if (request.verb, request.resource) != ("create", "pods"):
             return await super().send(request)
         document = msgspec.json.decode(request.body)

@@ -18,7 +18,7 @@ class Recording:
         self._written = asyncio.Event()
 
     def __call__(self, _logger: object, level: str, line: structlog.typing.EventDict) -> NoReturn:
-        """Keep a line; a processor of structlog that lets nothing through."""
+        """Keep a line, as a processor of structlog that passes nothing on."""
         self.lines.append({"level": level, **line})
         self._written.set()
         raise structlog.DropEvent

@@ -61,7 +61,7 @@ class AdvisoryAnswer(Frozen):
 
 
 def packages(path: Path) -> Iterator[LockedPackage]:
-    """Return the packages that a lock or a go.mod names; Refused when it cannot be read."""
+    """Return the packages that a lock or a go.mod names; raise Refused when it cannot be read."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

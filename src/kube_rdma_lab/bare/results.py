@@ -43,7 +43,7 @@ class ReportLine:
 
 
 def parse(text: str) -> ReportLine:
-    """Return what a line says."""
+    """Parse a line of the report."""
     fields = json.loads(text)
     test = fields.pop("test")
     return ReportLine(

@@ -161,7 +161,7 @@ def accelerated() -> tuple[str, ...]:
 async def follow(
     argv: Sequence[str], console: Path, results: Path, quiet_boots: int = QUIET_BOOTS
 ) -> AsyncGenerator[Progress, None]:
-    """Run the machine and follow it to its end; Unavailable names the test that it died in.
+    """Run the machine to its end; raise Unavailable, which names the test that it died in.
 
     It may be silent for `quiet_boots` times as long as it needed to its first program.
     """

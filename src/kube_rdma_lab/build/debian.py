@@ -189,7 +189,7 @@ class Archive:
         shell.run(["apt-get", "update", "--error-on=any"], env=self._env())
 
     def show(self, name: str) -> Package:
-        """Return the newest version of a package in this suite; Unavailable if there is none."""
+        """Return a package's newest version in this suite; raise Unavailable if there is none."""
         text = ask(["apt-cache", "show", "--no-all-versions", name], env=self._env())
         return _package(name, text)
 

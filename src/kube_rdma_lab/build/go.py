@@ -54,7 +54,7 @@ class GoMod:
 
 
 def parse_go_mod(text: str) -> GoMod:
-    """Parse a go.mod file; Refused if it names no Go version."""
+    """Parse a go.mod file; raise Refused if it names no Go version."""
     plain = re.sub(r"//.*", "", text)
     go = re.search(r"^go\s+(\S+)", plain, re.MULTILINE)
     if go is None:
@@ -203,7 +203,7 @@ def build_all(store: Store, release: Release = Release.NEWEST) -> GoBinaries:
 
 
 def ready_made(folder: Path) -> GoBinaries:
-    """Return the binaries that the user brings, by size and date; Refused names missing ones."""
+    """Return the binaries that the user brings, by size and date; raise Refused without one."""
     missing = [name for name in ALL if not os.access(folder / name, os.X_OK)]
     if missing:
         raise Refused(

@@ -36,7 +36,7 @@ class Resolved:
 
     @property
     def digest(self) -> str:
-        """Digest of the package that holds the bootable image, as the archive's index tells it."""
+        """Return the digest of the package with the bootable image, from the archive's index."""
         return next(self.packages[name] for name in self.packages if "binary" in name)
 
 
@@ -59,7 +59,7 @@ class Kernel:
 
 
 def resolve(archive: debian.Archive, shell: Shell) -> Resolved:
-    """Ask the archive which kernel is current; Refused if it is too old for the lab."""
+    """Ask the archive which kernel is current; raise Refused if it is too old for the lab."""
     archive.refresh(shell)
     meta = archive.show(META_PACKAGE)
     image = next((name for name in meta.depends if name.startswith("linux-image-")), None)
@@ -110,7 +110,7 @@ def build(store: Store, resolved: Resolved, archive: debian.Archive) -> Kernel:
 
 
 def parse_list(text: str) -> tuple[str, ...]:
-    """Return the entries of a module list; Refused names a line that says no reason."""
+    """Return the entries of a module list; raise Refused for a line without a reason."""
     entries = []
     for number, line in enumerate(text.splitlines(), 1):
         entry, _, reason = line.partition("#")

@@ -54,7 +54,7 @@ class MachineParts:
 
     @classmethod
     def from_fields(cls, fields: dict[str, Any]) -> MachineParts:
-        """Return what asdict, and JSON behind it, made of the parts."""
+        """Return the parts from the fields that asdict and JSON made of them."""
         release, tree = fields["kernel_release"], Path(fields["qemu"]["tree"])
         names = ("kernel", "initrd", "root_disk", "image_disk")
         paths = {name: Path(fields[name]) for name in names}
@@ -97,7 +97,7 @@ class Parts:
 
     @classmethod
     def from_json(cls, text: str) -> Parts:
-        """Return what `to_json` was given."""
+        """Return the parts of which `to_json` made a text."""
         fields = json.loads(text)
         native, machine = fields["native"], fields["machine"]
         return cls(

@@ -205,7 +205,7 @@ def write(files: Mapping[str, bytes], folder: Path) -> None:
 
 
 def digest(files: Mapping[str, bytes]) -> str:
-    """Return what tells these files and places from all others."""
+    """Return a digest of these files and their places."""
     whole = hashlib.sha256()
     for name, data in files.items():
         whole.update(f"{name}\0{len(data)}\0".encode() + data)

@@ -35,7 +35,7 @@ PACKAGES = {
 
 
 def need(program: str) -> str:
-    """Return the path of a host program; Refused tells the Debian package that brings it."""
+    """Return the path of a host program; raise Refused, with its Debian package, without it."""
     # mkfs and depmod live in sbin folders, which a user's PATH may lack.
     path = os.environ.get("PATH", os.defpath) + ":/usr/local/sbin:/usr/sbin:/sbin"
     if executable := shutil.which(program, path=path):
@@ -99,7 +99,7 @@ class Shell:
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
     ) -> None:
-        """Run a program to its end; Unavailable carries the last lines of what it printed."""
+        """Run a program to its end; raise Unavailable with its last lines if it fails."""
         words = [need(str(argv[0])), *map(str, argv[1:])]
         contained = _CONTAINED if os.geteuid() == 0 else ()
         with self.log.open("ab") as sink:
@@ -125,7 +125,7 @@ class Shell:
 
 
 def ask(argv: Sequence[str | Path], env: Mapping[str, str] | None = None) -> str:
-    """Return what a short program prints; Unavailable when it fails."""
+    """Return what a short program prints; raise Unavailable when it fails."""
     words = [need(str(argv[0])), *map(str, argv[1:])]
     environment = {**os.environ, **(env or {})}
     done = subprocess.run(words, capture_output=True, text=True, env=environment, check=False)

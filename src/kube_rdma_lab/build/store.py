@@ -98,7 +98,7 @@ class Store:
         self._holds.close()
 
     def shell(self, name: str) -> Shell:
-        """Return what runs the programs of one builder, with a fresh log."""
+        """Return the Shell of one builder, with a fresh log."""
         log = self.root / "logs" / f"{name}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         log.unlink(missing_ok=True)
@@ -186,7 +186,7 @@ _EX_NOW = fcntl.LOCK_EX | fcntl.LOCK_NB
 
 @contextlib.contextmanager
 def _fresh(work: Path, final: Path) -> Iterator[Path]:
-    """Give an empty folder that becomes `final` in one step, or vanishes if the scope fails."""
+    """Yield an empty folder that becomes `final` in one step, or vanishes if the scope fails."""
     if work.exists():  # its builder was killed: we hold the lock that it held
         shutil.rmtree(work)
     work.mkdir()

@@ -225,7 +225,7 @@ def requirements(locks: Path) -> str:
 
 
 def select(lock: str, names: Collection[str]) -> str:
-    """Return the entries of a lock file for `names`, hashes included; Refused if one is missing."""
+    """Return a lock file's entries for `names`, with hashes; raise Refused if one is missing."""
     entries = _entries(lock)
     if missing := sorted(set(names) - entries.keys()):
         raise Refused(

@@ -75,7 +75,7 @@ def package(resolved: kernel.Resolved) -> str:
 
 
 def options(text: str) -> Mapping[str, str]:
-    """Return the options of a configuration by name; Refused names one that has no reason.
+    """Return the options of a configuration by name; raise Refused for one without a reason.
 
     A block, which an empty line ends, begins with a comment that says why it is there.
     """
@@ -119,7 +119,7 @@ def _source(folder: Path, resolved: kernel.Resolved, archive: debian.Archive, sh
 
 
 def change(source: Path) -> None:
-    """Change the lines of a kernel's source that CHANGES names; Broken if one is not there."""
+    """Change the lines of a kernel's source that CHANGES names; raise Broken without one."""
     for path, (before, after) in CHANGES.items():
         text = (source / path).read_text()
         if before not in text:
@@ -128,7 +128,7 @@ def change(source: Path) -> None:
 
 
 def _compile(source: Path, folder: Path, shell: Shell) -> Path:
-    """Configure and compile the kernel in `folder`; Broken names options that it does not have."""
+    """Configure and compile the kernel in `folder`; raise Broken for options it lacks."""
     folder.mkdir()
     wanted = options(CONFIG.read_text())
     chosen = folder / "wanted.config"

@@ -86,7 +86,7 @@ class Series:
 
 
 def parse(text: str) -> Measurement:
-    """Read the output of a perftest client; Unavailable when it holds no result."""
+    """Read the output of a perftest client; raise Unavailable when it holds no result."""
     row = table(text)[0]
     return Measurement(row.iterations, row.figure, tuple(_GID.findall(text)))
 

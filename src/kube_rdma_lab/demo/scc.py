@@ -71,7 +71,7 @@ def examples() -> Path:
 
 
 def install_kinds(lab: Lab) -> None:
-    """Make known what pod networks are written in: pools of addresses, network definitions."""
+    """Install the definitions of pod networks: pools of addresses, network definitions."""
     config = examples().parent / "config"
     kubectl(lab, "apply", "-f", f"{config}/crds", "-f", f"{config}/foreign")
     wait(lab, "crd", "--all", "--for=condition=Established")

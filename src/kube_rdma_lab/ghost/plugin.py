@@ -59,7 +59,7 @@ def offer(ghosts: Sequence[Ghost]) -> Offer:
 
 
 def allocate(offered: Offer, wanted: Sequence[ShareId]) -> Grant:
-    """Return what a container with the ghosts `wanted` finds; Refused for one that is not there."""
+    """Return what a container with the ghosts `wanted` finds; raise Refused for a missing one."""
     unknown = set(wanted) - {share.id for share in offered.shares}
     if unknown:
         raise Refused(

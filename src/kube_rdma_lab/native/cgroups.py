@@ -90,7 +90,7 @@ def _below(mount: Path, root: str, group: str) -> Path:
 
 
 def of_this_machine() -> tuple[Hierarchy, ...]:
-    """Return what this process sees; Refused when kubelet or runtime would lack a controller."""
+    """Return this process's hierarchies; raise Refused if kubelet or runtime lack a controller."""
     proc = Path("/proc/self")
     hierarchies = read((proc / "mountinfo").read_text(), (proc / "cgroup").read_text())
     names = {name for hierarchy in hierarchies for name in hierarchy.controllers}
@@ -150,7 +150,7 @@ def _passes_down(folder: Path) -> bool:
 
 
 def check() -> None:
-    """Make a group as a lab does, and remove it; Refused where that cannot be."""
+    """Make a group as a lab does, and remove it; raise Refused where that cannot be."""
     for hierarchy in of_this_machine():
         folder = place(hierarchy, f"kube-rdma-check-{os.getpid()}")
         make(folder, is_v2=hierarchy.is_v2)
@@ -186,7 +186,7 @@ def remove_all(home: Path) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Remove a group and all below it; Broken when a process stays in one of them."""
+    """Remove a group and all below it; raise Broken when a process stays in one of them."""
     deadline = time.monotonic() + EMPTY_SECONDS
     for path, _, _ in os.walk(folder, topdown=False):
         while not _gone(Path(path)):

@@ -43,7 +43,7 @@ class TreeFunction:
 
 
 def ports(root: Path, device: str, *, up: bool) -> None:
-    """Set all ports of an RDMA device up or down; Refused when the tree has no such device."""
+    """Set all ports of an RDMA device up or down; raise Refused for an unknown device."""
     folder = root / INFINIBAND / device
     if not folder.is_dir():
         raise _unknown(root, device)
@@ -56,7 +56,7 @@ def ports(root: Path, device: str, *, up: bool) -> None:
 
 
 def function(root: Path, name: str) -> TreeFunction:
-    """Return the function of an RDMA device, an interface or an address; Refused without one."""
+    """Return the function of a device, an interface or an address; raise Refused without one."""
     return _described(root, _folder(root, name))
 
 
@@ -84,7 +84,7 @@ def pull(root: Path, stash: Path, name: str) -> TreeFunction:
 
 
 def plug(root: Path, stash: Path, address: str) -> TreeFunction:
-    """Put a function back that was pulled; Refused when it was not."""
+    """Put a function back that was pulled; raise Refused when it was not."""
     place = stash / address
     if not place.is_dir():
         pulled = sorted(path.name for path in stash.glob("*"))

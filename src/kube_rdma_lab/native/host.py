@@ -66,7 +66,7 @@ def check(nodes: int, *, trees: bool, features: Mapping[str, str] = FEATURES) ->
 
 
 def _check_inotify(count: int) -> None:
-    """Open so many inotify instances at once; Refused when the limit does not allow them.
+    """Open so many inotify instances at once; raise Refused when the limit does not allow them.
 
     The limit is raised where this process may: labs that boot at the same time see each other only
     when it is too late. What is beyond it is not tried: it would take the last ones from others.

@@ -33,7 +33,7 @@ def as_ethernet(lab: Lab) -> dict[Path, str]:
 
 
 class Replay:
-    """The cards of a native node, to be pulled and put back; Refused for a node without cards."""
+    """The cards of a native node, to take down or out; Refused for a node without any."""
 
     def __init__(self, lab: Lab, node: str) -> None:
         spec = lab.node(node)
@@ -53,7 +53,7 @@ class Replay:
         self._ports(device, up=False)
 
     def up(self, device: str) -> None:
-        """Bring them up again."""
+        """Take the ports and interfaces of a device up again."""
         self._ports(device, up=True)
 
     def pull(self, name: str) -> str:

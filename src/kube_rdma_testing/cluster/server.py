@@ -113,7 +113,7 @@ class FakeServer:
             line.break_watches()
 
     def handle(self, request: ApiRequest) -> Answer:
-        """Do what a request asks for."""
+        """Answer a request, with a status if it is refused."""
         try:
             return Answer(200, msgspec.json.encode(self._serve(request)))
         except Refusal as refusal:
@@ -235,7 +235,7 @@ class _ServedWatch:
     broken: bool = False
 
     def end(self) -> None:
-        """End it as the server does after a while."""
+        """End the watch as the server does after a while."""
         self.ended = True
         self.woken.set()
 
@@ -266,7 +266,7 @@ class ClientLine:
         self.break_watches()
 
     def mend(self) -> None:
-        """Join it again."""
+        """Connect the network again after `cut`."""
         self._is_cut = False
 
     @property

@@ -192,7 +192,7 @@ class ObjectStore:
         return self._write(key, self._confine(old, new, part), owners)
 
     def delete(self, key: Key, preconditions: Document) -> None:
-        """End the object, at once or when its finalizers are off; 409 on a precondition."""
+        """Delete the object, or mark it if it has finalizers; raise Refusal (409) if it is another."""
         old = self.get(key)
         check_version(key, old, preconditions)
         if old["metadata"].get("finalizers"):
@@ -202,7 +202,7 @@ class ObjectStore:
         self._remove(key)
 
     def put(self, key: Key, document: Document) -> None:
-        """Write the object, status included, as others do whom nobody asks."""
+        """Write the object, status included, as another manager and without any check."""
         old = self.objects.get(key)
         uid = old["metadata"]["uid"] if old else str(uuid4())
         meta = {"creationTimestamp": _THEN, **document["metadata"], "uid": uid}
@@ -219,7 +219,7 @@ class ObjectStore:
         return StoreBackup(self.revision, dict(self.objects), dict(self._owners))
 
     def restore(self, backup: StoreBackup, bump: int = 0) -> None:
-        """Go back (etcdutl snapshot restore); the history is lost."""
+        """Restore a backup (etcdutl snapshot restore); the history is lost."""
         self.objects, self._owners = dict(backup.objects), dict(backup.owners)
         self.revision = self.revision + bump if bump else backup.revision
         self.history.clear()

@@ -42,7 +42,7 @@ class FakeCilium:
         self._acted = asyncio.Event()
 
     async def until(self, undone: int) -> None:
-        """Wait until it has taken back so much."""
+        """Wait until it has made so many reversals."""
         while self.undone < undone:
             self._acted.clear()
             await self._acted.wait()
@@ -62,7 +62,7 @@ class FakeCilium:
         self._acted.set()
 
     async def run(self) -> None:
-        """Set up, and watch if nobody else may write."""
+        """Set the folder up and, while exclusive, do so again at each change."""
         with Inotify() as inotify:
             inotify.add_watch(self._folder, _CHANGES)
             self.set_up()

@@ -68,7 +68,7 @@ class FakeRtnlEvents(FakeListener[RtnlEvent]):
 
 
 class FakeCharNodes(FakeListener[str]):
-    """The device nodes by name; ValueError for a name that no /dev/infiniband shows."""
+    """The device nodes by name; raise ValueError for a name that no /dev/infiniband shows."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         super().__init__(_check_node)

@@ -208,7 +208,7 @@ class FakeNetwork:
         self.rename(link, name)
 
     def rename(self, link: FakeLink, name: str) -> None:
-        """Raise the kernel's EEXIST when a link has the name, be it this one's alternative name."""
+        """Rename a link; raise the kernel's EEXIST if a link has the name, or as an alternative."""
         if link.name != name:
             if self.named(link.space, name):
                 raise refusal(errno.EEXIST)

@@ -50,7 +50,7 @@ class Devices:
     registered: set[str] = field(default_factory=set)  # resources that were ever offered
 
     def receive(self, resource: str, state: pb.ListAndWatchResponse) -> None:
-        """Take a list of a plugin for all that there is."""
+        """Take a plugin's list as all devices of the resource."""
         self.registered.add(resource)
         self.devices[resource] = {d.ID: d.health == HEALTHY for d in state.devices}
         self.nodes[resource] = {

@@ -238,7 +238,7 @@ class FakeKubelet(RegistrationBase):
         self.started.append(place)
 
     def remove_pod(self, pod: str, namespace: str = "default") -> None:
-        """Take back what its containers hold; the checkpoint has it until the next writing."""
+        """Release what the pod's containers hold; the checkpoint has it until the next writing."""
         for place, resource in list(self.store.holdings):
             if (place.namespace, place.pod) == (namespace, pod):
                 del self.store.holdings[place, resource]

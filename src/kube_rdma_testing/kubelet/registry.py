@@ -30,7 +30,7 @@ class Manager(Protocol):
     """The device manager, which serves plugins of one type."""
 
     async def connect(self, resource: str, path: Path, versions: list[str]) -> None:
-        """Take a plugin; raise RuntimeError when it is not taken."""
+        """Connect to a plugin; raise RuntimeError when the manager refuses it."""
 
     async def disconnect(self, resource: str) -> None:
         """Drop a plugin."""

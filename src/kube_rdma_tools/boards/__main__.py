@@ -19,7 +19,7 @@ def page(root: Path) -> str:
 
 
 def main(root: Path) -> None:
-    """Write it."""
+    """Write the page of the checkout at `root` with its table measured anew."""
     (root / PAGE).write_text(page(root), encoding="utf-8")
 
 

@@ -67,7 +67,7 @@ def unfit(node: JudgedNode, environment: Environment) -> str:
 
 
 def _avoiding(node: JudgedNode) -> str:
-    """Return how a pod stays off such nodes."""
+    """Return the remedy that keeps pods off nodes like this one."""
     if node.virtual:
         keys = sorted(node.labels) or ["its label"]
         return f"require {keys[0]} NotIn {node.labels.get(keys[0], '…')} by nodeAffinity"
@@ -136,7 +136,7 @@ def _asks_own_label(pod: JudgedPod) -> bool:
 
 
 def tolerated(taint: Taint, pod: JudgedPod) -> bool:
-    """Decide whether a taint keeps no pod like this one away."""
+    """Decide whether a pod tolerates a taint, or the taint repels no pod."""
     tolerations = pod.spec.get("tolerations") or ()
     return taint.effect not in _REPELLING or any(_tolerates(row, taint) for row in tolerations)
 

@@ -28,11 +28,11 @@ class Blob(Frozen):
 
     @property
     def digest(self) -> str:
-        """Return the name of the bytes."""
+        """Return the digest by which a layout names the bytes."""
         return f"sha256:{hashlib.sha256(self.data).hexdigest()}"
 
     def descriptor(self) -> dict[str, Any]:
-        """Return how other blobs name this one."""
+        """Return the descriptor by which other blobs name this one."""
         return {"mediaType": self.media_type, "digest": self.digest, "size": len(self.data)}
 
 

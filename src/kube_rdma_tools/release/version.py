@@ -28,7 +28,7 @@ class ReleaseVersion(Frozen):
 
     @property
     def semantic(self) -> str:
-        """Return it as Helm, krew, image and git tags have it: 0.1.0, 0.2.0-rc.1, 0.1.0-dev.12."""
+        """Return the form of Helm, krew, image and git tags: 0.1.0, 0.2.0-rc.1, 0.1.0-dev.12."""
         version = Version(self.python)
         base = ".".join(map(str, version.release))
         parts = [f"{version.pre[0]}.{version.pre[1]}"] if version.pre else []
@@ -38,7 +38,7 @@ class ReleaseVersion(Frozen):
 
     @property
     def is_final(self) -> bool:
-        """Tell whether a tag names it; else it is what a checkout between two tags gives."""
+        """Tell whether a tag names the version; else a checkout between two tags has it."""
         return Version(self.python).dev is None
 
 

@@ -76,7 +76,7 @@ def evidence(listed: Iterable[RightUse]) -> Evidence:
 
 
 def gather(logs: Path, target: Path) -> int:
-    """Write the uses in a lab's folder of logs into a file of the run; how many there are."""
+    """Write the uses in a lab's folder of logs into a file of the run; return their number."""
     listed = set()
     for log in sorted(logs.glob("audit*.log")):
         with log.open(encoding="utf-8", errors="replace") as lines:
