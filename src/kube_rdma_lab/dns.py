@@ -1,4 +1,4 @@
-"""Names of Services and pods: CoreDNS beside the API server, at the address that pods are told.
+"""Names of Services and pods: CoreDNS beside the API server, at the pods' nameserver address.
 
 control_plane.py runs it in the supervisor's namespace, where the other programs of the control
 plane are, because a pod of its own would cost an emulated node memory and time. So the Service

@@ -1,4 +1,4 @@
-"""What the lab tells while it works: steps with their times, told the same way by every part.
+"""What the lab reports while it works: steps with their times, in the same form from every part.
 
 The build reports in the caller's process, the supervisor over a pipe as JSON lines; both arrive
 as Event values at one printer (cli.py).
@@ -65,7 +65,7 @@ class PipeReport:
 def follow(source: IO[str], report: Report) -> None:
     """Pass events on until the lab is ready; raise what made it fail.
 
-    Unavailable when the pipe closes before: the supervisor was killed.
+    Raise Unavailable when the pipe closes before: the supervisor was killed.
     """
     for line in source:
         event = Event(**json.loads(line))

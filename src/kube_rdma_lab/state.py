@@ -105,7 +105,7 @@ def is_held(folder: Path) -> bool:
 def lock(folder: Path) -> Iterator[int]:
     """Hold a lab's lock and yield its descriptor; a child that inherits it holds the lock too.
 
-    Refused when somebody else holds it.
+    Raise Refused when another process holds it.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(lock_file(folder), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -306,7 +306,7 @@ TOPOLOGIES = {
 def find(reference: str) -> Topology:
     """Return a topology by name, by NAME:COUNT, or as its own `reference` wrote it.
 
-    Refused names those that exist.
+    Raise Refused, which lists the names that exist, for an unknown one.
     """
     if reference.startswith("{"):
         return _from_json(reference)

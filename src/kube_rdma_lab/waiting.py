@@ -85,7 +85,7 @@ def _environment(argv: Sequence[str]) -> dict[str, str] | None:
 def run(lab: Lab, argv: Sequence[str], *, stdin: str = "", concerns: Collection[str] = ()) -> str:
     """Run a command line to its end and return what it printed.
 
-    Unavailable when it fails, when it does not end and nothing moves in the lab any more, or at
+    Raise Unavailable when it fails, when nothing moves in the lab any more before it ends, or at
     once when what it `concerns` can never come. The input is a file: communicate forgets what is
     left of one that it was given when it is called again after a timeout.
     """

@@ -7,7 +7,7 @@
     node/bare/               what runs inside: the first program and a plugin of pytest
     results.py               reads what came of each test
 
-`progress` is the front door, and `run` for those who only want the end.
+`progress` is the entry point, and `run` for callers that only want the end.
 """
 
 from __future__ import annotations

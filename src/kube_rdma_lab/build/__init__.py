@@ -1,4 +1,4 @@
-"""Everything of the lab that is built once and cached; `build` is the door.
+"""Everything of the lab that is built once and cached, by `build`.
 
 resolution ─ kernel ──┬─ initrd
 debian ─┬─ node base ─┼─ root disk

@@ -1,6 +1,6 @@
 """All parts of the lab, in the order that suits two cores: one lane compiles, one installs.
 
-The front door of this folder: `build` gives the runtime everything that the nodes of a topology
+The entry point of this folder: `build` gives the runtime everything that the nodes of a topology
 start from, and nothing that they do not. A second call finds it all in the store and takes no time.
 """
 

@@ -83,7 +83,7 @@ def build(store: Store, checkout: Path, policy: Policy = Policy.NONE) -> BarePar
     """Return the parts, building what is missing; the locks of `checkout` name the packages.
 
     They are safe from pruning while `store` is open. Raises Refused without root or without locks,
-    Unavailable when a program of the build fails.
+    Raise Unavailable when a program of the build fails.
     """
     need_root()
     stamp = resolution.stamp(update=False)

@@ -107,7 +107,7 @@ def of_this_machine() -> tuple[Hierarchy, ...]:
 def place(hierarchy: Hierarchy, name: str) -> Path:
     """Return the folder for a group called `name`, which is not made yet.
 
-    Refused where v2 passes controllers down to nobody.
+    Raise Refused where v2 passes controllers down to no group.
     """
     if not hierarchy.is_v2:
         return hierarchy.own / name

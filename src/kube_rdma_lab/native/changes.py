@@ -63,7 +63,7 @@ def function(root: Path, name: str) -> TreeFunction:
 def pull(root: Path, stash: Path, name: str) -> TreeFunction:
     """Take the function that `name` belongs to out of the tree, into the folder `stash`.
 
-    Refused while it has virtual functions, which a machine would lose with it.
+    Raise Refused while it has virtual functions, which a machine would lose with it.
     """
     folder = _folder(root, name)
     if virtual := sorted(link.resolve().name for link in folder.glob("virtfn*")):

@@ -192,7 +192,7 @@ class ObjectStore:
         return self._write(key, self._confine(old, new, part), owners)
 
     def delete(self, key: Key, preconditions: Document) -> None:
-        """Delete the object, or mark it if it has finalizers; raise Refusal (409) if it is another."""
+        """Delete the object, or mark it for its finalizers; raise Refusal (409) for another one."""
         old = self.get(key)
         check_version(key, old, preconditions)
         if old["metadata"].get("finalizers"):

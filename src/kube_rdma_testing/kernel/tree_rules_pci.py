@@ -1,4 +1,4 @@
-"""What no PCI tree can show: the fake kernel's refusals about seats, virtual functions and GPUs.
+"""What no PCI tree can show: the fake kernel's refusals about places, virtual functions and GPUs.
 
 The second half of tree_rules.py, under the same rule: facts of drivers/pci only.
 """

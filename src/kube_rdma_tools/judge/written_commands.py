@@ -2,7 +2,7 @@
 
 kubectl takes a plural, a singular or a short name of a kind without its group, and chooses one of
 the groups that have it (k8s.io/client-go restmapper). So a word that two groups have is safe only
-where nobody is told to type it alone.
+where no text asks people to type it alone.
 """
 
 from __future__ import annotations
