@@ -70,7 +70,10 @@ def _only_slice(driver: str, node: str, devices: list[dict[str, Any]]) -> dict[s
 
 
 def _numa(gpu: Gpu) -> dict[str, Any]:
-    """Return the attribute of the NUMA node; leave it out where the firmware names none."""
+    """Return the attribute of the NUMA node; leave it out where the firmware names none.
+
+    k8s.io/dynamic-resource-allocation does the same.
+    """
     numa = gpu.seat.numa_node
     return {} if numa is None else {"resource.kubernetes.io/numaNode": {"int": numa}}
 

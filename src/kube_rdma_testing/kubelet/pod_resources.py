@@ -18,7 +18,7 @@ from kube_rdma_testing.kubelet.devices import Devices
 
 
 class FakePodResources(PodResourcesListerBase):
-    """The kubelet's pod resources over `devices`. `has_get`: false before Kubernetes 1.34.
+    """The kubelet's pod resources; `has_get` is by default false before Kubernetes 1.34.
 
     `claimed` are devices of containers whose claims some driver has prepared; a container of them
     is listed whether it holds shares or not. `heard` are the pods, as (namespace, name), that a

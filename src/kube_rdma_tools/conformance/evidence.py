@@ -70,7 +70,10 @@ class ConformanceItem(Frozen):
 
     @property
     def status(self) -> str:
-        """Return a word of the programme's list, "" where nothing ran."""
+        """Return a word of the programme's list, "" where nothing ran.
+
+        An item is "Implemented" only when all its checks are met.
+        """
         verdicts = {check.verdict for check in self.checks}
         if verdicts == {CheckVerdict.NOT_RUN}:
             return ""
