@@ -5,4 +5,4 @@ Each folder is one capability: its documents, rules, views and what runs. They s
 them; pyproject.toml has their order, and tests hold it: a folder imports only those below it.
 """
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
